@@ -1,0 +1,25 @@
+//! From an experiment file to samples: the [`Experiment`] says what is compared, the [`Plan`] what
+//! exactly will run, and [`measure`] runs it and writes the record.
+//!
+//! ```
+//! use pgtoll_bench::Experiment;
+//!
+//! let experiment = Experiment::built_in("checksums").expect("it is built in")?;
+//! let arms: Vec<&str> = experiment.arms.iter().map(|arm| arm.name.as_str()).collect();
+//! assert_eq!(arms, ["off", "hints", "checksums", "twin"]);
+//! # Ok::<(), pgtoll_bench::ExperimentError>(())
+//! ```
+
+mod error;
+mod experiment;
+mod measure;
+mod plan;
+mod prepare;
+mod recorder;
+mod round;
+
+pub use error::BenchError;
+pub use experiment::{ArmSpec, BUILT_IN, Experiment, ExperimentError, WorkloadSpec};
+pub use measure::{Progress, Site, measure};
+pub use plan::{Choices, Plan};
+pub use recorder::RECORD_FILE;

@@ -1,0 +1,180 @@
+//! Runs a plan and writes its record.
+
+use std::path::Path;
+use std::time::Instant;
+
+use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, Interrupt};
+use pgtoll_observe as observe;
+use pgtoll_record::{
+    Arm, End, EndStatus, Header, Host, Line, Note, Prepared, RECORD_SCHEMA, Server, Workload,
+};
+use pgtoll_stats::BalancedOrders;
+
+use crate::prepare::{DATABASE, prepare};
+use crate::recorder::Recorder;
+use crate::round::Rounds;
+use crate::{BenchError, Plan};
+
+/// Where and with what a plan runs.
+#[derive(Debug)]
+pub struct Site<'a> {
+    /// The servers' programs.
+    pub installation: &'a Installation,
+    /// How to begin the guard.
+    pub guard: &'a GuardOptions,
+    /// Whether a signal came.
+    pub interrupt: &'a Interrupt,
+    /// Where the record goes; the directory exists.
+    pub output: &'a Path,
+    /// The clusters stay when the run is over.
+    pub keep: bool,
+    /// pgtoll's version.
+    pub pgtoll: &'a str,
+    /// The command that makes this run again.
+    pub command: Vec<String>,
+}
+
+/// What a run is about at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress<'a> {
+    /// Where the clusters are.
+    Directory(&'a Path),
+    /// Something that takes a while.
+    Stage(&'a str),
+    /// A block of a round begins; both count from 1.
+    Block {
+        /// The round.
+        round: u32,
+        /// The block in the round.
+        block: u32,
+    },
+}
+
+/// Runs the plan. Whatever ends it, the record holds what was measured, and no process and no
+/// directory stays (but for `keep`).
+pub fn measure(
+    plan: &Plan,
+    site: &Site<'_>,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<(), BenchError> {
+    let began = Instant::now();
+    plan.check_room(&site.guard.base)?;
+    let mut guard = Guard::begin(site.guard, site.interrupt)?;
+    progress(Progress::Directory(guard.directory()));
+    let mut recorder = Recorder::create(site.output)?;
+    recorder.write(&Line::Header(Box::new(header(plan, site)?)))?;
+    recorder.sync()?;
+    let outcome = run(plan, site, &mut guard, &mut recorder, progress);
+    // When a signal came, whatever failed failed because of it.
+    let outcome = site.interrupt.check().map_err(BenchError::from).and(outcome);
+    recorder.write(&Line::End(End {
+        status: match &outcome {
+            Ok(()) => EndStatus::Complete,
+            Err(error) if error.is_interruption() => EndStatus::Interrupted,
+            Err(_) => EndStatus::Failed,
+        },
+        reason: outcome.as_ref().err().map(ToString::to_string),
+        seconds: began.elapsed().as_secs_f64(),
+    }))?;
+    recorder.sync()?;
+    outcome?;
+    Ok(guard.finish(site.keep)?)
+}
+
+fn run(
+    plan: &Plan,
+    site: &Site<'_>,
+    guard: &mut Guard,
+    recorder: &mut Recorder,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<(), BenchError> {
+    let began = Instant::now();
+    let clusters = prepare(plan, guard, site.installation, progress)?;
+    let data_bytes = clusters[0].bytes()?;
+    let version_text = version_text(&clusters[0], guard)?;
+    recorder.write(&Line::Prepared(Prepared { version_text, data_bytes }))?;
+    if plan.design.rounds < 2 {
+        let text = "one round only: intervals do not know the spread between rounds".into();
+        recorder.write(&Line::Note(Note { text }))?;
+    }
+    let mut rounds = Rounds {
+        plan,
+        facts: site.installation.version.facts().map_err(pgtoll_cluster::ClusterError::from)?,
+        clusters: &clusters,
+        interrupt: site.interrupt,
+        run_began: began,
+        orders: BalancedOrders::new(clusters.len(), plan.seed),
+    };
+    for round in 1..=plan.design.rounds {
+        rounds.run(round, guard, recorder, progress)?;
+    }
+    Ok(())
+}
+
+fn version_text(cluster: &Cluster, guard: &mut Guard) -> Result<String, BenchError> {
+    cluster.start(guard)?;
+    let mut connection = cluster.connect(DATABASE)?;
+    let version =
+        connection.query_one("SELECT version() AS version").and_then(|row| row.parse("version"));
+    connection.close();
+    cluster.stop(guard, pgtoll_cluster::StopMode::Fast)?;
+    version.map_err(|source| BenchError::query(cluster, source))
+}
+
+fn header(plan: &Plan, site: &Site<'_>) -> Result<Header, BenchError> {
+    let experiment = &plan.experiment;
+    let workload = experiment.workload();
+    Ok(Header {
+        schema: RECORD_SCHEMA.to_owned(),
+        kind: "run".to_owned(),
+        pgtoll: site.pgtoll.to_owned(),
+        command: site.command.clone(),
+        started: jiff::Timestamp::now().to_string(),
+        seed: plan.seed,
+        host: host(&site.guard.base)?,
+        server: Server {
+            version: site.installation.version.clone(),
+            origin: site.installation.origin.to_string(),
+            user: site.guard.user.name.clone(),
+            settings: [&experiment.settings, &workload.settings]
+                .into_iter()
+                .flatten()
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+        },
+        experiment: experiment.name.clone(),
+        question: experiment.question.clone(),
+        baseline: experiment.baseline.clone(),
+        arms: experiment
+            .arms
+            .iter()
+            .map(|arm| Arm {
+                name: arm.name.clone(),
+                checksums: arm.checksums,
+                settings: arm.settings.clone(),
+                twin_of: arm.twin_of.clone(),
+            })
+            .collect(),
+        workload: Workload {
+            name: workload.name.clone(),
+            title: workload.title.clone(),
+            script: workload.script.clone(),
+            scale: plan.scale,
+            clients: 1,
+        },
+        design: plan.design.clone(),
+    })
+}
+
+fn host(work_base: &Path) -> Result<Host, BenchError> {
+    Ok(Host {
+        kernel: observe::kernel()?,
+        cpu: observe::cpu_model(),
+        cores: observe::cores(),
+        memory_bytes: observe::memory()?.total_bytes,
+        file_system: observe::file_system(work_base)?,
+        hypervisor: observe::hypervisor(),
+        transparent_huge_pages: observe::transparent_huge_pages(),
+        governor: observe::governor(),
+    })
+}

@@ -1,0 +1,194 @@
+//! One load, a clean stop, a copy for each arm, and in each copy the one change.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
+use pgtoll_wire::Connection;
+
+use crate::measure::Progress;
+use crate::{ArmSpec, BenchError, Experiment, Plan};
+
+/// The database with pgbench's tables.
+pub(crate) const DATABASE: &str = "postgres";
+
+/// Makes the arms' clusters, in the order of the experiment. Their servers are stopped.
+pub(crate) fn prepare(
+    plan: &Plan,
+    guard: &mut Guard,
+    installation: &Installation,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Vec<Cluster>, BenchError> {
+    progress(Progress::Stage("initdb"));
+    let origin = Cluster::init(guard, installation, "origin", false)?;
+    load(plan, guard, &origin, progress)?;
+    let mut clusters = Vec::new();
+    for arm in &plan.experiment.arms {
+        progress(Progress::Stage(&format!("copy for arm {}", arm.name)));
+        let cluster = origin.copy(guard, &arm.name)?;
+        if arm.checksums {
+            progress(Progress::Stage(&format!("pg_checksums --enable in arm {}", arm.name)));
+            cluster.enable_checksums(guard)?;
+        }
+        cluster.configure(guard, &settings(&plan.experiment, arm))?;
+        clusters.push(cluster);
+    }
+    origin.remove(guard)?;
+    Ok(clusters)
+}
+
+/// Every arm is a copy, so none is the one that was loaded.
+fn load(
+    plan: &Plan,
+    guard: &mut Guard,
+    origin: &Cluster,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<(), BenchError> {
+    // Nothing is measured here: with wal_level minimal pgbench's tables are not logged, which
+    // saves half of the time and the WAL segments that every copy would carry.
+    let settings = [
+        ("wal_level", "minimal"),
+        ("max_wal_senders", "0"),
+        ("autovacuum", "off"),
+        ("maintenance_work_mem", "256MB"),
+        ("max_wal_size", "256MB"),
+    ];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    origin.configure(guard, &settings.into())?;
+    origin.start(guard)?;
+    let scale = plan.scale.to_string();
+    progress(Progress::Stage(&format!("pgbench --initialize --scale {scale}")));
+    origin.run_client(
+        guard,
+        "pgbench",
+        &["--initialize", "--quiet", "--scale", &scale, DATABASE],
+    )?;
+    progress(Progress::Stage("VACUUM (FREEZE), CHECKPOINT"));
+    let mut connection = origin.connect(DATABASE)?;
+    // Hint bits are set and rows frozen: no arm has that work in its slices.
+    for statement in ["VACUUM (FREEZE, ANALYZE)", "CHECKPOINT"] {
+        connection.execute(statement).map_err(|source| BenchError::query(origin, source))?;
+    }
+    connection.close();
+    origin.stop(guard, StopMode::Fast)?;
+    Ok(())
+}
+
+/// The arm's settings: the experiment's, the workload's, its own.
+pub(crate) fn settings(experiment: &Experiment, arm: &ArmSpec) -> BTreeMap<String, String> {
+    let layers = [&experiment.settings, &experiment.workload().settings, &arm.settings];
+    layers.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// What a running server shows of itself.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    arm: String,
+    settings: BTreeMap<String, String>,
+}
+
+/// Where a cluster lies is not a difference between arms.
+const PLACES: [&str; 5] =
+    ["config_file", "data_directory", "external_pid_file", "hba_file", "ident_file"];
+
+impl Shown {
+    pub(crate) fn by(
+        arm: &ArmSpec,
+        cluster: &Cluster,
+        connection: &mut Connection,
+    ) -> Result<Self, BenchError> {
+        let rows = connection
+            .query(
+                "SELECT name, setting FROM pg_settings \
+                 UNION ALL SELECT 'system identifier', system_identifier::text \
+                 FROM pg_control_system()",
+            )
+            .map_err(|source| BenchError::query(cluster, source))?;
+        let mut settings = BTreeMap::new();
+        for row in rows {
+            if let [Some(name), value] = row.values() {
+                settings.insert(name.clone(), value.clone().unwrap_or_default());
+            }
+        }
+        for place in PLACES {
+            settings.remove(place);
+        }
+        Ok(Self { arm: arm.name.clone(), settings })
+    }
+
+    /// An error when the arm differs from the baseline in something that the experiment does not
+    /// say, or does not differ in what it says.
+    pub(crate) fn check_against(
+        &self,
+        baseline: &Self,
+        experiment: &Experiment,
+    ) -> Result<(), BenchError> {
+        let said = self.said_to_differ(baseline, experiment);
+        let names: BTreeSet<&String> =
+            self.settings.keys().chain(baseline.settings.keys()).collect();
+        for name in names {
+            let (own, other) = (self.shown(name), baseline.shown(name));
+            let differs = own != other;
+            if differs != said.contains(name.as_str()) {
+                let expected = if differs { other.to_owned() } else { format!("not {other}") };
+                return Err(BenchError::NotAsSaid {
+                    arm: self.arm.clone(),
+                    name: name.clone(),
+                    found: own.to_owned(),
+                    expected,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn said_to_differ<'a>(&self, baseline: &Self, experiment: &'a Experiment) -> BTreeSet<&'a str> {
+        let arm = |name: &str| experiment.arms.iter().find(|arm| arm.name == name);
+        let (Some(own), Some(other)) = (arm(&self.arm), arm(&baseline.arm)) else {
+            return BTreeSet::new();
+        };
+        let names = own.settings.keys().chain(other.settings.keys());
+        let mut said: BTreeSet<&str> = names
+            .filter(|name| own.settings.get(*name) != other.settings.get(*name))
+            .map(String::as_str)
+            .collect();
+        if own.checksums != other.checksums {
+            said.insert("data_checksums");
+        }
+        said
+    }
+
+    fn shown(&self, name: &str) -> &str {
+        self.settings.get(name).map_or("nothing", String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(arm: &str, settings: &[(&str, &str)]) -> Shown {
+        let settings = settings.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        Shown { arm: arm.to_owned(), settings }
+    }
+
+    fn check(arm: &str, settings: &[(&str, &str)]) -> Result<(), String> {
+        let experiment = Experiment::built_in("checksums").unwrap().unwrap();
+        let off = [("data_checksums", "off"), ("wal_log_hints", "off"), ("work_mem", "4096")];
+        shown(arm, settings)
+            .check_against(&shown("off", &off), &experiment)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn arms_differ_in_what_they_say_and_in_nothing_else() {
+        let as_off = [("data_checksums", "off"), ("wal_log_hints", "off"), ("work_mem", "4096")];
+        let with_checksums =
+            [("data_checksums", "on"), ("wal_log_hints", "off"), ("work_mem", "4096")];
+        assert_eq!(check("twin", &as_off), Ok(()));
+        assert_eq!(check("checksums", &with_checksums), Ok(()));
+        assert!(check("twin", &with_checksums).unwrap_err().contains("data_checksums = on"));
+        assert!(check("checksums", &as_off).unwrap_err().contains("the experiment says not off"));
+        let other = [("data_checksums", "off"), ("wal_log_hints", "on"), ("work_mem", "8192")];
+        assert!(check("hints", &other).unwrap_err().contains("work_mem = 8192"));
+    }
+}

@@ -1,0 +1,49 @@
+//! Writes the record, so that whatever ends the run leaves all that it measured.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use pgtoll_record::Line;
+
+use crate::BenchError;
+
+/// The record's name in a result directory.
+pub const RECORD_FILE: &str = "run.jsonl";
+
+/// Appends lines. A slice's line may wait in memory until its round's end: rounds that did not
+/// end do not count anyway.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Recorder {
+    /// A new record in `directory`; an existing one is never overwritten.
+    pub(crate) fn create(directory: &Path) -> Result<Self, BenchError> {
+        let path = directory.join(RECORD_FILE);
+        let file = File::options().append(true).create_new(true).open(&path);
+        match file {
+            Ok(file) => Ok(Self { path, file: BufWriter::new(file) }),
+            Err(source) => Err(BenchError::Record { path, source }),
+        }
+    }
+
+    pub(crate) fn write(&mut self, line: &Line) -> Result<(), BenchError> {
+        let written = serde_json::to_writer(&mut self.file, line)
+            .map_err(io::Error::from)
+            .and_then(|()| self.file.write_all(b"\n"));
+        written.map_err(|source| self.error(source))
+    }
+
+    /// Everything written so far is on disk when this returns.
+    pub(crate) fn sync(&mut self) -> Result<(), BenchError> {
+        let synced = self.file.flush().and_then(|()| self.file.get_ref().sync_data());
+        synced.map_err(|source| self.error(source))
+    }
+
+    fn error(&self, source: io::Error) -> BenchError {
+        BenchError::Record { path: self.path.clone(), source }
+    }
+}

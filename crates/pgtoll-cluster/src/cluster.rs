@@ -1,0 +1,222 @@
+//! One cluster: a data directory and the server that runs on it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pgtoll_wire::{Config, Connection, UnixEndpoint};
+
+use crate::error::last_words;
+use crate::process::tail;
+use crate::{ClusterError, Guard, Installation, StopMode, Usage};
+
+/// The longest path of a socket that Linux takes is 107 bytes.
+const LONGEST_SOCKET_PATH: usize = 107;
+/// Every cluster has a socket directory of its own, so all can have the same port.
+const PORT: u16 = 5432;
+const SUPERUSER: &str = "postgres";
+
+/// A cluster in the guard's working directory. Its server listens on a Unix socket only, in a
+/// directory that only the servers' user (and root) can enter.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    name: String,
+    installation: Installation,
+    directory: PathBuf,
+}
+
+impl Cluster {
+    /// Makes a cluster with `initdb`, synced to disk. `name` becomes a directory's name.
+    pub fn init(
+        guard: &mut Guard,
+        installation: &Installation,
+        name: &str,
+        checksums: bool,
+    ) -> Result<Self, ClusterError> {
+        let facts = installation.version.facts()?;
+        let cluster = Self::place(guard, installation, name)?;
+        guard.check_executable(&installation.program("postgres")?)?;
+        let data = cluster.data().to_string_lossy().into_owned();
+        let mut arguments = vec!["-D", &data, "-U", SUPERUSER, "-A", "trust"];
+        arguments.extend(["--no-locale", "-E", "UTF8"]);
+        match (checksums, facts.checksums_by_default) {
+            (true, _) => arguments.push("--data-checksums"),
+            (false, true) => arguments.push("--no-data-checksums"),
+            (false, false) => {}
+        }
+        guard.run(&installation.program("initdb")?, &arguments)?;
+        cluster.include_settings(guard)?;
+        Ok(cluster)
+    }
+
+    /// A copy of this cluster, which must be stopped: the same files, blocks shared where the file
+    /// system can.
+    pub fn copy(&self, guard: &mut Guard, name: &str) -> Result<Self, ClusterError> {
+        let copy = Self::place(guard, &self.installation, name)?;
+        let (from, to) = (self.data(), copy.data());
+        let arguments = ["-a", "--reflink=auto", &from.to_string_lossy(), &to.to_string_lossy()];
+        guard.run(Path::new("cp"), &arguments)?;
+        Ok(copy)
+    }
+
+    /// The cluster's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> PathBuf {
+        self.directory.join("data")
+    }
+
+    /// The server's log.
+    pub fn log(&self) -> PathBuf {
+        self.directory.join("server.log")
+    }
+
+    /// Sets the cluster's settings, instead of those that an earlier call set. They take effect at
+    /// the next start.
+    pub fn configure(
+        &self,
+        guard: &mut Guard,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<(), ClusterError> {
+        let mut file = String::new();
+        for (name, value) in settings {
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+            if name.is_empty() || !name.chars().all(plain) || value.contains(['\n', '\r', '\0']) {
+                let (name, value) = (name.clone(), value.clone());
+                return Err(ClusterError::Setting { name, value });
+            }
+            let _ =
+                writeln!(file, "{name} = '{}'", value.replace('\\', "\\\\").replace('\'', "''"));
+        }
+        guard.write(&self.data().join("pgtoll-settings.conf"), file)
+    }
+
+    /// Turns data checksums on, with `pg_checksums`; the server must be stopped.
+    pub fn enable_checksums(&self, guard: &mut Guard) -> Result<(), ClusterError> {
+        let program = self.installation.program("pg_checksums")?;
+        let data = self.data();
+        guard.run(&program, &["--enable", "-D", &data.to_string_lossy()])?;
+        Ok(())
+    }
+
+    /// Starts the server and waits until it takes connections. Returns the postmaster's pid.
+    pub fn start(&self, guard: &mut Guard) -> Result<i32, ClusterError> {
+        let postgres = self.installation.program("postgres")?;
+        guard.start(&self.name, &postgres, &self.data(), &self.log())
+    }
+
+    /// Stops the server. Returns what it used since its start, its descendants included.
+    pub fn stop(&self, guard: &mut Guard, mode: StopMode) -> Result<Usage, ClusterError> {
+        guard.stop(&self.name, mode)
+    }
+
+    /// Kills every process of the server at once, as a power cut would.
+    pub fn kill(&self, guard: &mut Guard) -> Result<Usage, ClusterError> {
+        guard.kill(&self.name)
+    }
+
+    /// Runs one of PostgreSQL's client programs (`pgbench`, `vacuumdb`) against the server.
+    pub fn run_client(
+        &self,
+        guard: &mut Guard,
+        program: &str,
+        arguments: &[&str],
+    ) -> Result<String, ClusterError> {
+        let path = self.installation.program(program)?;
+        let sockets = self.directory.to_string_lossy();
+        let port = PORT.to_string();
+        let mut all = vec!["-h", &*sockets, "-p", &port, "-U", SUPERUSER];
+        all.extend(arguments);
+        Ok(guard.run(&path, &all)?.tail)
+    }
+
+    /// A connection to the server as its superuser.
+    pub fn connect(&self, database: &str) -> Result<Connection, ClusterError> {
+        let endpoint = UnixEndpoint::new(&self.directory, PORT);
+        let mut config = Config::new(endpoint, SUPERUSER, database);
+        config.connect_timeout = Some(Duration::from_secs(30));
+        Connection::connect(&config)
+            .map_err(|source| ClusterError::Connect { name: self.name.clone(), source })
+    }
+
+    /// Removes the cluster, which must be stopped.
+    pub fn remove(self, guard: &mut Guard) -> Result<(), ClusterError> {
+        guard.run(Path::new("rm"), &["-r", &self.directory.to_string_lossy()])?;
+        Ok(())
+    }
+
+    /// The line of the server's log that says most: its last error, else its last line.
+    pub fn last_words(&self) -> String {
+        last_words(&tail(&self.log(), 8192)).to_owned()
+    }
+
+    /// Bytes of the files in the data directory.
+    pub fn bytes(&self) -> Result<u64, ClusterError> {
+        bytes_below(&self.data())
+    }
+
+    /// Files of the relations: everything in `base`, to be read into the page cache.
+    pub fn relation_files(&self) -> Result<Vec<PathBuf>, ClusterError> {
+        let base = self.data().join("base");
+        let mut files = Vec::new();
+        for database in read_directory(&base)? {
+            files.extend(read_directory(&database)?.into_iter().filter(|path| path.is_file()));
+        }
+        Ok(files)
+    }
+
+    fn place(
+        guard: &mut Guard,
+        installation: &Installation,
+        name: &str,
+    ) -> Result<Self, ClusterError> {
+        let directory = guard.directory().join(name);
+        let socket = directory.join(format!(".s.PGSQL.{PORT}"));
+        if socket.as_os_str().len() > LONGEST_SOCKET_PATH {
+            return Err(ClusterError::PathTooLong { path: directory });
+        }
+        guard.run(Path::new("mkdir"), &[&directory.to_string_lossy()])?;
+        Ok(Self { name: name.to_owned(), installation: installation.clone(), directory })
+    }
+
+    /// Lets the configuration include our file. What pgtoll depends on is told relative to the
+    /// data directory, so that it holds for a copy too.
+    fn include_settings(&self, guard: &mut Guard) -> Result<(), ClusterError> {
+        let path = self.data().join("postgresql.conf");
+        let mut file = fs::read_to_string(&path).map_err(ClusterError::io("read", &path))?;
+        let _ = write!(
+            file,
+            "\n# pgtoll\n\
+             listen_addresses = ''\n\
+             unix_socket_directories = '..'\n\
+             port = {PORT}\n\
+             include = 'pgtoll-settings.conf'\n"
+        );
+        guard.write(&path, file)?;
+        self.configure(guard, &BTreeMap::new())
+    }
+}
+
+fn bytes_below(directory: &Path) -> Result<u64, ClusterError> {
+    let mut bytes = 0;
+    for path in read_directory(directory)? {
+        let metadata = fs::symlink_metadata(&path).map_err(ClusterError::io("read", &path))?;
+        bytes += if metadata.is_dir() { bytes_below(&path)? } else { metadata.len() };
+    }
+    Ok(bytes)
+}
+
+fn read_directory(path: &Path) -> Result<Vec<PathBuf>, ClusterError> {
+    let entries = fs::read_dir(path).map_err(ClusterError::io("read", path))?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        paths.push(entry.map_err(ClusterError::io("read", path))?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}

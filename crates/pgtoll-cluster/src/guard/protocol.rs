@@ -1,0 +1,116 @@
+//! What pgtoll and its guard say to each other: a JSON line each.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde::{Deserialize, Serialize};
+
+use crate::ServerUser;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Request {
+    Begin { user: ServerUser, base: PathBuf },
+    Check { path: PathBuf },
+    Write { path: PathBuf, contents: String },
+    Run { program: PathBuf, arguments: Vec<String> },
+    Start { name: String, postgres: PathBuf, data: PathBuf, log: PathBuf },
+    Stop { name: String, mode: StopMode },
+    Kill { name: String },
+    Finish { keep: bool },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Reply {
+    Begun {
+        directory: PathBuf,
+    },
+    Done,
+    /// `path` is the first part of what was asked for that the servers' user may not `purpose`.
+    Closed {
+        path: PathBuf,
+        purpose: String,
+    },
+    Ran(Output),
+    Ready {
+        pid: i32,
+    },
+    Ended {
+        status: String,
+        usage: Usage,
+        log_tail: String,
+    },
+    Failed {
+        action: String,
+        message: String,
+    },
+}
+
+/// How a server stops; the words are `pg_ctl`'s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StopMode {
+    /// Waits for the clients.
+    Smart,
+    /// Ends the clients, writes a checkpoint.
+    Fast,
+    /// As after a crash: no checkpoint, recovery at the next start.
+    Immediate,
+}
+
+impl StopMode {
+    pub(super) fn signal(self) -> Signal {
+        match self {
+            Self::Smart => Signal::SIGTERM,
+            Self::Fast => Signal::SIGINT,
+            Self::Immediate => Signal::SIGQUIT,
+        }
+    }
+}
+
+/// How a program ended, and what it used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Output {
+    /// It ended with status 0.
+    pub success: bool,
+    /// How it ended, in words.
+    pub status: String,
+    /// The end of what it printed, standard output and error together.
+    pub tail: String,
+    /// What it and its children used.
+    pub usage: Usage,
+}
+
+/// What a process and all of its descendants used, as the kernel tells whoever waits for it
+/// (`getrusage(2)` of reaped children, which is what `wait4(2)` reports).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// CPU time in user mode.
+    pub user: Duration,
+    /// CPU time in the kernel.
+    pub system: Duration,
+    /// Blocks of 512 bytes written, counted when a page of the page cache becomes dirty.
+    pub blocks_written: u64,
+}
+
+impl Usage {
+    /// User and system time together.
+    pub fn cpu(&self) -> Duration {
+        self.user + self.system
+    }
+
+    pub(super) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+            blocks_written: self.blocks_written.saturating_sub(earlier.blocks_written),
+        }
+    }
+
+    pub(super) fn plus(&self, other: &Self) -> Self {
+        Self {
+            user: self.user + other.user,
+            system: self.system + other.system,
+            blocks_written: self.blocks_written + other.blocks_written,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Ctrl-C and its relatives.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use nix::sys::signal::Signal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::ClusterError;
+
+/// Whether a signal asked this process to end. Cheap to clone, cheap to ask.
+///
+/// Long waits (a program that the guard runs, pip) register what ends them, so that a signal does
+/// not have to wait for them.
+#[derive(Clone, Default)]
+pub struct Interrupt(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    signal: AtomicI32,
+    next_hook: AtomicU64,
+    hooks: Mutex<Vec<(u64, Hook)>>,
+}
+
+type Hook = Box<dyn Fn() + Send>;
+
+impl Interrupt {
+    /// One that no signal reaches yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// From now on SIGINT, SIGTERM and SIGHUP set the flag and run the hooks; a second one ends
+    /// the process at once with status 2 (what is left to stop is the guard's, and it will).
+    pub fn catch_signals(&self) -> io::Result<()> {
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let this = self.clone();
+        thread::Builder::new().name("signals".into()).spawn(move || {
+            for (count, signal) in signals.forever().enumerate() {
+                if count > 0 {
+                    signal_hook::low_level::exit(2);
+                }
+                this.set(signal);
+            }
+        })?;
+        Ok(())
+    }
+
+    fn set(&self, signal: i32) {
+        self.0.signal.store(signal, Ordering::SeqCst);
+        for (_, hook) in self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            hook();
+        }
+    }
+
+    /// The signal that came, by name.
+    pub fn signal(&self) -> Option<&'static str> {
+        let number = self.0.signal.load(Ordering::SeqCst);
+        (number != 0).then(|| Signal::try_from(number).map_or("a signal", Signal::as_str))
+    }
+
+    /// An error when a signal came.
+    pub fn check(&self) -> Result<(), ClusterError> {
+        self.signal().map_or(Ok(()), |name| Err(ClusterError::Interrupted(name)))
+    }
+
+    /// Runs `hook` (in the signals' thread) when a signal comes while the result lives, or at once
+    /// when one came before.
+    pub(crate) fn on_signal(&self, hook: impl Fn() + Send + 'static) -> Registered {
+        let id = self.0.next_hook.fetch_add(1, Ordering::SeqCst);
+        let mut hooks = self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.signal().is_some() {
+            hook();
+        }
+        hooks.push((id, Box::new(hook)));
+        Registered { interrupt: self.clone(), id }
+    }
+
+    /// Shuts a socket down when a signal comes, so that who waits on it wakes up.
+    pub(crate) fn shut_down_on_signal(&self, socket: OwnedFd) -> Registered {
+        let socket = std::os::unix::net::UnixStream::from(socket);
+        self.on_signal(move || {
+            // It may be closed by then: nobody waits any more.
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        })
+    }
+}
+
+impl fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Interrupt").field(&self.signal()).finish()
+    }
+}
+
+/// A hook stays registered as long as this lives.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Registered {
+    interrupt: Interrupt,
+    id: u64,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let hooks = &self.interrupt.0.hooks;
+        hooks.lock().unwrap_or_else(PoisonError::into_inner).retain(|(id, _)| *id != self.id);
+    }
+}

@@ -1,0 +1,88 @@
+//! Directories of runs whose guard itself was killed: found by what the guard wrote into them.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::process::{Identity, command};
+
+/// What `mkdtemp` makes a working directory's name from.
+pub(crate) const TEMPLATE: &str = "pgtoll-XXXXXX";
+const PREFIX: &str = "pgtoll-";
+const SIGNATURE: &str = "guard.json";
+
+/// A working directory without its guard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    /// The directory.
+    pub directory: PathBuf,
+    /// Postmasters that still run in it.
+    pub postmasters: Vec<i32>,
+}
+
+impl Leftover {
+    /// The shell command that removes it.
+    pub fn removal(&self) -> String {
+        let remove = format!("rm -r {}", self.directory.display());
+        if self.postmasters.is_empty() {
+            return remove;
+        }
+        let pids: Vec<String> = self.postmasters.iter().map(i32::to_string).collect();
+        format!("kill -QUIT {} && {remove}", pids.join(" "))
+    }
+}
+
+/// The leftovers below `base` that this user can read.
+pub fn leftovers(base: &Path) -> Vec<Leftover> {
+    let entries = fs::read_dir(base).into_iter().flatten().flatten();
+    let mut found: Vec<Leftover> = entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX))
+        .filter_map(|entry| left_over(&entry.path()))
+        .collect();
+    found.sort_by(|a, b| a.directory.cmp(&b.directory));
+    found
+}
+
+fn left_over(directory: &Path) -> Option<Leftover> {
+    let signature = fs::read(directory.join(SIGNATURE)).ok()?;
+    let guard: Identity = serde_json::from_slice(&signature).ok()?;
+    if guard.is_alive() {
+        return None;
+    }
+    let clusters = fs::read_dir(directory).ok()?.flatten();
+    let mut postmasters: Vec<i32> =
+        clusters.filter_map(|cluster| live_postmaster(&cluster.path().join("data"))).collect();
+    postmasters.sort_unstable();
+    Some(Leftover { directory: directory.to_owned(), postmasters })
+}
+
+/// The pid in postmaster.pid, if that process works in this very directory.
+fn live_postmaster(data: &Path) -> Option<i32> {
+    let file = fs::read_to_string(data.join("postmaster.pid")).ok()?;
+    let pid: i32 = file.lines().next()?.parse().ok()?;
+    let works_in = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
+    (works_in == data).then_some(pid)
+}
+
+/// Says whose the directory is.
+pub(crate) fn sign(directory: &Path) -> io::Result<()> {
+    let own = i32::try_from(std::process::id()).expect("a pid fits in pid_t");
+    let identity = Identity::of(own).ok_or_else(|| io::Error::other("read /proc/self/stat"))?;
+    fs::write(directory.join(SIGNATURE), serde_json::to_vec(&identity)?)
+}
+
+/// The directory is meant to stay.
+pub(crate) fn unsign(directory: &Path) {
+    let _ = fs::remove_file(directory.join(SIGNATURE));
+}
+
+/// Removes the System V segment of a server that died without removing it. Its identifier is the
+/// second number of postmaster.pid's seventh line, and the file is gone after any orderly end.
+pub(crate) fn remove_shared_memory_of(cluster: &Path) {
+    let Ok(file) = fs::read_to_string(cluster.join("data/postmaster.pid")) else { return };
+    let identifier = file.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
+    if let Some(identifier) = identifier {
+        // Without ipcrm a few bytes of kernel memory stay until the machine restarts.
+        let _ = command("ipcrm").args(["-m", identifier]).status();
+    }
+}

@@ -1,0 +1,41 @@
+//! PostgreSQL servers of our own: find or install PostgreSQL, then initdb, configure, start, stop,
+//! kill and copy clusters. This is the only crate that starts processes.
+//!
+//! Everything is started by the [guard](Guard), a child of pgtoll that outlives it by just as long
+//! as it takes to stop every process and remove every file, however pgtoll ends.
+//!
+//! ```no_run
+//! use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, Interrupt, ServerUser, StopMode};
+//!
+//! let interrupt = Interrupt::new();
+//! let installation = Installation::resolve(None, &interrupt, &mut |line| eprintln!("{line}"))?;
+//! let options = GuardOptions::of_this_program("/var/tmp".into(), ServerUser::choose()?);
+//! let mut guard = Guard::begin(&options, &interrupt)?;
+//! let cluster = Cluster::init(&mut guard, &installation, "off", false)?;
+//! cluster.configure(&mut guard, &[("shared_buffers".into(), "16MB".into())].into())?;
+//! cluster.start(&mut guard)?;
+//! cluster.connect("postgres")?.execute("CHECKPOINT")?;
+//! let usage = cluster.stop(&mut guard, StopMode::Fast)?;
+//! println!("{:?} of CPU", usage.cpu());
+//! guard.finish(false)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod cluster;
+mod error;
+mod find;
+mod guard;
+mod interrupt;
+mod leftover;
+mod process;
+mod user;
+mod wheel;
+
+pub use cluster::Cluster;
+pub use error::ClusterError;
+pub use find::{Installation, Origin, installed};
+pub use guard::{Guard, GuardOptions, Output, StopMode, Usage, guard_main};
+pub use interrupt::Interrupt;
+pub use leftover::{Leftover, leftovers};
+pub use user::ServerUser;
+pub use wheel::{WHEELS, Wheel};

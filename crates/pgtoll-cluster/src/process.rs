@@ -1,0 +1,77 @@
+//! The one place where a command is made, and how processes are looked at.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::process::Command;
+
+use procfs::process::Process;
+use serde::{Deserialize, Serialize};
+
+/// A command that reads nothing, with an environment that says nothing about other servers
+/// (`PGDATA`, `PGPORT`, …) and speaks English.
+#[expect(clippy::disallowed_methods, reason = "the one place that makes commands")]
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(std::process::Stdio::null()).env("LC_ALL", "C");
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PG") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// A process, told from a later one with the same pid by its start time and boot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub(crate) pid: i32,
+    /// Clock ticks since boot (field 22 of `/proc/PID/stat`).
+    start_time_ticks: u64,
+    boot_id: String,
+}
+
+impl Identity {
+    pub(crate) fn of(pid: i32) -> Option<Self> {
+        let stat = Process::new(pid).ok()?.stat().ok()?;
+        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        Some(Self { pid, start_time_ticks: stat.starttime, boot_id: boot_id.trim().to_owned() })
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        Self::of(self.pid).as_ref() == Some(self)
+    }
+}
+
+/// All processes below `root`, children before grandchildren, without `root` itself.
+pub(crate) fn descendants(root: i32) -> Vec<i32> {
+    let parents: Vec<(i32, i32)> = procfs::process::all_processes()
+        .into_iter()
+        .flatten()
+        .filter_map(|process| process.ok()?.stat().ok())
+        .map(|stat| (stat.ppid, stat.pid))
+        .collect();
+    let mut found = vec![root];
+    let mut next = 0;
+    while next < found.len() {
+        let parent = found[next];
+        found.extend(parents.iter().filter(|(of, _)| *of == parent).map(|(_, pid)| pid));
+        next += 1;
+    }
+    found.remove(0);
+    found
+}
+
+/// The last `bytes` of a file as text; empty when it cannot be read.
+pub(crate) fn tail(path: &Path, bytes: u64) -> String {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let start = file.metadata()?.len().saturating_sub(bytes);
+        file.seek(SeekFrom::Start(start))?;
+        let mut text = Vec::new();
+        file.take(bytes).read_to_end(&mut text)?;
+        Ok(text)
+    };
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+}

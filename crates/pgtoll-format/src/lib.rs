@@ -1,0 +1,24 @@
+//! PostgreSQL's bytes and words as facts. No I/O: text and bytes are fed, facts come back.
+//!
+//! ```
+//! use pgtoll_format::{Lsn, ServerVersion};
+//!
+//! let version: ServerVersion = "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)".parse()?;
+//! assert_eq!(version.major(), 15);
+//! assert!(version.facts()?.has_pg_stat_wal);
+//!
+//! let before: Lsn = "0/1500028".parse()?;
+//! let after: Lsn = "0/1500128".parse()?;
+//! assert_eq!(after.bytes_since(before), Some(256));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod lsn;
+mod units;
+mod version;
+
+pub use lsn::{Lsn, LsnParseError};
+pub use units::{ByteSize, TimeSpan, UnitError};
+pub use version::{
+    BlocksWritten, MAJORS, MajorFacts, ServerVersion, UnsupportedMajor, VersionParseError,
+};

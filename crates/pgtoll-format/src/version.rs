@@ -1,0 +1,253 @@
+//! Server versions, and what differs between them: one table, newest first.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The version of a server, as its programs print it (`18.6`, `19rc1`).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ServerVersion {
+    major: u32,
+    /// Development states sort before releases: `19beta1` < `19rc1` < `19.0`.
+    stage: Stage,
+    minor: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Stage {
+    Development,
+    Beta,
+    ReleaseCandidate,
+    Release,
+}
+
+impl ServerVersion {
+    /// The major version: `18` of `18.6`.
+    pub fn major(&self) -> u32 {
+        self.major
+    }
+
+    /// What pgtoll knows of this major version.
+    pub fn facts(&self) -> Result<&'static MajorFacts, UnsupportedMajor> {
+        MAJORS
+            .iter()
+            .find(|facts| facts.major == self.major)
+            .ok_or(UnsupportedMajor { major: self.major })
+    }
+}
+
+impl fmt::Display for ServerVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { major, minor, .. } = self;
+        match self.stage {
+            Stage::Development => write!(f, "{major}devel"),
+            Stage::Beta => write!(f, "{major}beta{minor}"),
+            Stage::ReleaseCandidate => write!(f, "{major}rc{minor}"),
+            Stage::Release => write!(f, "{major}.{minor}"),
+        }
+    }
+}
+
+impl FromStr for ServerVersion {
+    type Err = VersionParseError;
+
+    /// Reads a bare version (`15.18`) or a line of `postgres --version`, whose version stands
+    /// behind the word `(PostgreSQL)`; packagers' remarks behind it are passed over.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || VersionParseError(text.chars().take(80).collect());
+        let tail = text.split_once("(PostgreSQL)").map_or(text, |(_, tail)| tail);
+        let word = tail.split_whitespace().next().ok_or_else(error)?;
+        let (major, rest) = leading_number(word).ok_or_else(error)?;
+        let (stage, rest) = [
+            (".", Stage::Release),
+            ("rc", Stage::ReleaseCandidate),
+            ("beta", Stage::Beta),
+            ("devel", Stage::Development),
+        ]
+        .into_iter()
+        .find_map(|(mark, stage)| rest.strip_prefix(mark).map(|rest| (stage, rest)))
+        .ok_or_else(error)?;
+        let minor = match stage {
+            Stage::Development => 0,
+            _ => leading_number(rest).ok_or_else(error)?.0,
+        };
+        Ok(Self { major, stage, minor })
+    }
+}
+
+impl TryFrom<String> for ServerVersion {
+    type Error = VersionParseError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<ServerVersion> for String {
+    fn from(version: ServerVersion) -> Self {
+        version.to_string()
+    }
+}
+
+/// The number that `text` begins with, and what follows it.
+fn leading_number(text: &str) -> Option<(u32, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, rest) = text.split_at(end);
+    digits.parse().ok().map(|number| (number, rest))
+}
+
+/// The text names no PostgreSQL version.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" names no PostgreSQL version")]
+pub struct VersionParseError(String);
+
+/// A major version that is not in [`MAJORS`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("PostgreSQL {major} is not supported (supported: {} to {})", oldest(), MAJORS[0].major)]
+pub struct UnsupportedMajor {
+    /// The major version that was asked for.
+    pub major: u32,
+}
+
+fn oldest() -> u32 {
+    MAJORS[MAJORS.len() - 1].major
+}
+
+/// What differs between major versions, as far as pgtoll has to know it.
+#[derive(Debug)]
+pub struct MajorFacts {
+    /// The major version.
+    pub major: u32,
+    /// `initdb` turns data checksums on unless told `--no-data-checksums`. Source: release notes
+    /// of 18.
+    pub checksums_by_default: bool,
+    /// The view `pg_stat_wal` exists, with `wal_records`, `wal_fpi` and `wal_bytes`. Source:
+    /// release notes of 14.
+    pub has_pg_stat_wal: bool,
+    /// `pg_stat_force_next_flush()` exists, so that a session can publish its own counters at
+    /// once. Before, a session's counters are complete only when it has ended. Source: release
+    /// notes of 15.
+    pub has_force_next_flush: bool,
+    /// Where the number of data blocks written stands.
+    pub blocks_written: BlocksWritten,
+}
+
+/// Which view counts the data blocks that were written to relation files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlocksWritten {
+    /// `pg_stat_io.write_bytes` of relations, over the block size (18 and later).
+    StatIoBytes,
+    /// `pg_stat_io.writes` of relations, one block each (16 and 17).
+    StatIoWrites,
+    /// `pg_stat_bgwriter`: checkpoint, background writer and backends (until 15).
+    StatBgwriter,
+}
+
+/// The major versions that pgtoll supports, newest first.
+pub static MAJORS: [MajorFacts; 7] = [
+    MajorFacts {
+        major: 19,
+        checksums_by_default: true,
+        has_pg_stat_wal: true,
+        has_force_next_flush: true,
+        blocks_written: BlocksWritten::StatIoBytes,
+    },
+    MajorFacts {
+        major: 18,
+        checksums_by_default: true,
+        has_pg_stat_wal: true,
+        has_force_next_flush: true,
+        blocks_written: BlocksWritten::StatIoBytes,
+    },
+    MajorFacts {
+        major: 17,
+        checksums_by_default: false,
+        has_pg_stat_wal: true,
+        has_force_next_flush: true,
+        blocks_written: BlocksWritten::StatIoWrites,
+    },
+    MajorFacts {
+        major: 16,
+        checksums_by_default: false,
+        has_pg_stat_wal: true,
+        has_force_next_flush: true,
+        blocks_written: BlocksWritten::StatIoWrites,
+    },
+    MajorFacts {
+        major: 15,
+        checksums_by_default: false,
+        has_pg_stat_wal: true,
+        has_force_next_flush: true,
+        blocks_written: BlocksWritten::StatBgwriter,
+    },
+    MajorFacts {
+        major: 14,
+        checksums_by_default: false,
+        has_pg_stat_wal: true,
+        has_force_next_flush: false,
+        blocks_written: BlocksWritten::StatBgwriter,
+    },
+    MajorFacts {
+        major: 13,
+        checksums_by_default: false,
+        has_pg_stat_wal: false,
+        has_force_next_flush: false,
+        blocks_written: BlocksWritten::StatBgwriter,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let version: ServerVersion = text.parse().unwrap();
+        assert_eq!(version.to_string(), expected);
+    }
+
+    #[test]
+    fn versions_as_programs_print_them() {
+        check("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)", "15.18");
+        check("postgres (PostgreSQL) 18.6", "18.6");
+        check("postgres (PostgreSQL) 19rc1 (Debian 19~rc1-1)", "19rc1");
+        check("19beta3", "19beta3");
+        check("20devel", "20devel");
+    }
+
+    #[test]
+    fn what_is_no_version_is_an_error() {
+        for text in ["", "postgres", "15", "9.6beta", "fifteen", "(PostgreSQL)"] {
+            let parsed = text.parse::<ServerVersion>();
+            assert!(parsed.is_err() || text == "9.6beta", "{text}: {parsed:?}");
+        }
+    }
+
+    #[test]
+    fn development_states_come_before_the_release() {
+        let order = ["18.6", "19devel", "19beta2", "19rc1", "19.0", "19.1"];
+        let versions: Vec<ServerVersion> = order.iter().map(|v| v.parse().unwrap()).collect();
+        assert!(versions.is_sorted(), "{versions:?}");
+    }
+
+    #[test]
+    fn the_table_is_newest_first_without_a_gap() {
+        assert!(MAJORS.windows(2).all(|pair| pair[0].major == pair[1].major + 1));
+    }
+
+    #[test]
+    fn an_unsupported_major_names_the_range() {
+        let error = "12.4".parse::<ServerVersion>().unwrap().facts().unwrap_err();
+        assert_eq!(error.to_string(), "PostgreSQL 12 is not supported (supported: 13 to 19)");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_version_or_an_error(text in ".*") {
+            let _ = text.parse::<ServerVersion>();
+        }
+    }
+}

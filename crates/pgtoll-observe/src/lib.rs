@@ -1,0 +1,58 @@
+//! Counters of a running server and of the machine around it: CPU of a whole cluster from its
+//! processes' clocks, statistics views by version, what other programs take.
+//!
+//! ```no_run
+//! use pgtoll_observe::ClusterCpu;
+//!
+//! let mut cpu = ClusterCpu::attach(4711)?; // the postmaster's pid
+//! let before = cpu.sample()?;
+//! // … let the server work …
+//! let after = cpu.sample()?;
+//! println!("{} ns", after.since(&before).nanoseconds);
+//! # Ok::<(), pgtoll_observe::ObserveError>(())
+//! ```
+
+mod counters;
+mod cpu;
+mod host;
+mod noise;
+
+pub use counters::ServerCounters;
+pub use cpu::{ClusterCpu, CpuSample, CpuUsed, own_cpu_ns};
+pub use host::{
+    Memory, cores, cpu_model, file_system, free_bytes, governor, hypervisor, kernel, memory,
+    transparent_huge_pages,
+};
+pub use noise::{MachineSample, MachineUse};
+
+/// A counter that could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ObserveError {
+    /// A process is not there (any more).
+    #[error("read the CPU time of process {pid}")]
+    Process {
+        /// Its pid.
+        pid: i32,
+        /// What the system said.
+        source: procfs::ProcError,
+    },
+    /// A file of /proc could not be read.
+    #[error("read {what}")]
+    Proc {
+        /// Which.
+        what: &'static str,
+        /// What the system said.
+        source: procfs::ProcError,
+    },
+    /// A system call failed.
+    #[error("{what}")]
+    System {
+        /// Which.
+        what: &'static str,
+        /// What the system said.
+        source: nix::errno::Errno,
+    },
+    /// The server did not answer.
+    #[error("read the server's statistics")]
+    Server(#[from] pgtoll_wire::Error),
+}

@@ -1,0 +1,99 @@
+//! The summary of a run, `result.json`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Header, Metric, NoiseShare};
+
+/// The version of the result's form.
+pub const RESULT_SCHEMA: &str = "pgtoll.result/1";
+
+/// The summary of a run: every figure with its interval, its method, and the command that makes
+/// it again (in the header).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunResult {
+    /// [`RESULT_SCHEMA`].
+    pub schema: String,
+    /// The run's header.
+    pub header: Header,
+    /// All that was planned was done.
+    pub complete: bool,
+    /// Rounds that were completed.
+    pub rounds: u32,
+    /// The answer, in a sentence.
+    pub answer: String,
+    /// Values of each arm, without comparison.
+    pub values: Vec<MetricValue>,
+    /// Each arm against the baseline.
+    pub comparisons: Vec<Comparison>,
+    /// Means over the rounds.
+    pub noise: Option<NoiseShare>,
+    /// What a reader has to know.
+    pub notes: Vec<String>,
+}
+
+/// A metric of an arm over the whole run: ratio of totals.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MetricValue {
+    /// Which arm.
+    pub arm: String,
+    /// Which figure: a [`Metric`], or `blocks_read_per_transaction` and the like.
+    pub metric: String,
+    /// The value.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
+}
+
+/// An arm against the baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Comparison {
+    /// Which metric.
+    pub metric: Metric,
+    /// Which arm.
+    pub arm: String,
+    /// The arm is a copy of the baseline: its interval should cover 1.
+    pub null: bool,
+    /// Arm over baseline, typical slice: mean over rounds of the Hodges–Lehmann estimate of the
+    /// paired log-ratios, with its interval.
+    pub ratio: Interval,
+    /// Arm over baseline, ratio of totals, which keeps rare stalls.
+    pub total_ratio: Interval,
+    /// Half the interval's width, on the log scale: the resolution.
+    pub half_width: f64,
+    /// What can be said.
+    pub verdict: Verdict,
+    /// Rounds in it.
+    pub rounds: u32,
+    /// Pairs of slices in it.
+    pub pairs: u32,
+    /// Pairs that have no log-ratio (a slice without a transaction); they count in totals.
+    pub dropped_pairs: u32,
+    /// Bootstrap resamples.
+    pub resamples: u32,
+    /// Factor by which intervals were widened for this machine; `None`: it was never calibrated.
+    pub kappa: Option<f64>,
+}
+
+/// An estimate with its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interval {
+    /// The estimate.
+    pub estimate: f64,
+    /// The lower bound.
+    pub lower: f64,
+    /// The upper bound.
+    pub upper: f64,
+}
+
+/// What can be said of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The whole interval lies on the side of a cost.
+    Costs,
+    /// The whole interval lies on the side of a gain.
+    Gains,
+    /// The interval covers 1: no difference is shown, and none beyond the interval is left.
+    NotResolved,
+}

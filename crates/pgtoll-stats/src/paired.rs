@@ -1,0 +1,588 @@
+//! The ratio of a cost between treatment and baseline, with its interval.
+
+use crate::bootstrap::{self, Draws, Series};
+use crate::moments::{as_float, mean, sample_sd};
+use crate::quantiles::{sorted_quantile, t_quantile};
+
+/// The treatment's and the baseline's slice of one block.
+///
+/// The quantity compared is numerator / denominator of a slice: CPU
+/// nanoseconds per transaction, say, or transactions per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pair {
+    /// What the treatment used or did.
+    pub numerator_treatment: f64,
+    /// What that is divided by.
+    pub denominator_treatment: f64,
+    /// What the baseline used or did.
+    pub numerator_baseline: f64,
+    /// What that is divided by.
+    pub denominator_baseline: f64,
+}
+
+impl Pair {
+    /// ln(rate of the treatment) − ln(rate of the baseline).
+    ///
+    /// `None` if one of the four amounts is not a positive, finite number.
+    pub fn log_ratio(&self) -> Option<f64> {
+        if !self.amounts().iter().all(|amount| amount.is_finite() && *amount > 0.0) {
+            return None;
+        }
+        // Four logarithms, because a quotient can overflow where its
+        // logarithm does not. Grouped by arm, so that swapping the arms
+        // changes the sign and nothing else.
+        let treatment = self.numerator_treatment.ln() - self.denominator_treatment.ln();
+        let baseline = self.numerator_baseline.ln() - self.denominator_baseline.ln();
+        Some(treatment - baseline)
+    }
+
+    pub(crate) fn amounts(&self) -> [f64; 4] {
+        [
+            self.numerator_treatment,
+            self.denominator_treatment,
+            self.numerator_baseline,
+            self.denominator_baseline,
+        ]
+    }
+
+    pub(crate) fn total<'a>(pairs: impl IntoIterator<Item = &'a Self>) -> Self {
+        pairs.into_iter().fold(Self::default(), |sum, pair| Self {
+            numerator_treatment: sum.numerator_treatment + pair.numerator_treatment,
+            denominator_treatment: sum.denominator_treatment + pair.denominator_treatment,
+            numerator_baseline: sum.numerator_baseline + pair.numerator_baseline,
+            denominator_baseline: sum.denominator_baseline + pair.denominator_baseline,
+        })
+    }
+}
+
+/// The pairs between two fresh starts of the arms.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Round {
+    /// In the order of time.
+    pub pairs: Vec<Pair>,
+}
+
+/// How to estimate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// How often to resample: from 2 to [`RESAMPLES_MAX`].
+    pub resamples: usize,
+    /// Fixes the random draws; the same input and seed give the same estimate.
+    pub seed: u64,
+    /// The probability with which the interval should hold the true ratio.
+    pub confidence: f64,
+    /// κ, at least 1: every half-width is multiplied by it. It is the factor
+    /// that comparing an arm with its own twin has shown to be needed.
+    pub widening: f64,
+    /// The fewest consecutive pairs resampled as one block; see
+    /// [`minimum_block_length_for`].
+    pub minimum_block_length: usize,
+}
+
+impl Default for Options {
+    /// 2000 resamples with seed 0, 95 %, not widened, blocks of one pair or more.
+    fn default() -> Self {
+        Self { resamples: 2000, seed: 0, confidence: 0.95, widening: 1.0, minimum_block_length: 1 }
+    }
+}
+
+impl Options {
+    fn check(&self) -> Result<(), EstimateError> {
+        if !(2..=RESAMPLES_MAX).contains(&self.resamples) {
+            return Err(EstimateError::Resamples(self.resamples));
+        }
+        if !(self.confidence > 0.0 && self.confidence < 1.0) {
+            return Err(EstimateError::Confidence(self.confidence));
+        }
+        if !(self.widening >= 1.0 && self.widening.is_finite()) {
+            return Err(EstimateError::Widening(self.widening));
+        }
+        Ok(())
+    }
+}
+
+/// The most resamples taken. Far fewer are needed; the limit keeps a slip of
+/// the keyboard from running for ever.
+pub const RESAMPLES_MAX: usize = 1_000_000;
+
+/// The number of consecutive pairs that fill a second, for
+/// [`Options::minimum_block_length`]: what disturbs a machine lasts that long
+/// even where the autocorrelation of the pairs is too noisy to show it.
+///
+/// One if `pair_seconds`, the time from one pair to the next, is not a
+/// positive number.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "positive, and a cast from too large a number saturates, as it should"
+)]
+pub fn minimum_block_length_for(pair_seconds: f64) -> usize {
+    if pair_seconds > 0.0 { (1.0 / pair_seconds).ceil().max(1.0) as usize } else { 1 }
+}
+
+/// What [`paired_ratio`] found. Ratios are treatment over baseline; they are
+/// infinite or zero where the logarithm is out of reach of a float.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimate {
+    /// The typical ratio: e^θ, where θ is the mean over the rounds of the
+    /// Hodges–Lehmann location of the pairs' log ratios.
+    pub ratio: f64,
+    /// e^(θ − `half_width`).
+    pub lower: f64,
+    /// e^(θ + `half_width`).
+    pub upper: f64,
+    /// Of the interval around θ, on the log scale, widening included.
+    pub half_width: f64,
+    /// The ratio of the totals: sum of numerators over sum of denominators,
+    /// treatment over baseline. Unlike `ratio` it keeps rare long stalls.
+    pub total_ratio: f64,
+    /// e^(ln `total_ratio` − `total_half_width`).
+    pub total_lower: f64,
+    /// e^(ln `total_ratio` + `total_half_width`).
+    pub total_upper: f64,
+    /// Of the interval around ln `total_ratio`, on the log scale, widening
+    /// included.
+    pub total_half_width: f64,
+    /// The location of each round's log ratios; θ is their mean.
+    pub round_log_ratios: Vec<f64>,
+    /// The half-width for θ that the spread between rounds demands by itself,
+    /// before widening. `None` with one round, which has no such spread: the
+    /// interval then speaks for that round only, and is too narrow for the next.
+    pub floor_half_width: Option<f64>,
+    /// The half-width for θ from the bootstrap, before widening.
+    pub bootstrap_half_width: f64,
+    /// Number of rounds.
+    pub rounds: usize,
+    /// Number of pairs, dropped ones included.
+    pub pairs: usize,
+    /// Number of consecutive pairs resampled as one block. A round with fewer
+    /// pairs than this is one block.
+    pub block_length: usize,
+    /// Pairs in which an amount is zero. They have no log ratio, so θ goes
+    /// without them; the totals do not.
+    pub dropped_pairs: usize,
+}
+
+/// Why there is no estimate. Rounds and pairs are counted from zero.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum EstimateError {
+    /// The slice of rounds is empty.
+    #[error("there are no rounds")]
+    NoRounds,
+    /// An amount is negative, infinite or not a number.
+    #[error(
+        "pair {pair} of round {round} holds the amount {amount}, \
+         which must be finite and not negative"
+    )]
+    Amount {
+        /// Index of the round.
+        round: usize,
+        /// Index of the pair inside the round.
+        pair: usize,
+        /// The offending number.
+        amount: f64,
+    },
+    /// Every pair of this round holds a zero, or there are none.
+    #[error("round {round} has no pair whose four amounts are all positive")]
+    NoUsablePair {
+        /// Index of the round.
+        round: usize,
+    },
+    /// The sums of the amounts exceed the largest float.
+    #[error("the amounts are too large to be added up")]
+    Overflow,
+    /// Pairs with zeros are so many that all resamples consisted of them.
+    #[error("no resample held a pair whose four amounts are all positive")]
+    NoUsableResample,
+    /// [`Options::resamples`] is out of range.
+    #[error("the number of resamples is {0}, which must be from 2 to {RESAMPLES_MAX}")]
+    Resamples(usize),
+    /// [`Options::confidence`] is out of range.
+    #[error("the confidence is {0}, which must lie between 0 and 1")]
+    Confidence(f64),
+    /// [`Options::widening`] is out of range.
+    #[error("the widening is {0}, which must be finite and at least 1")]
+    Widening(f64),
+}
+
+/// Estimates the ratio of the treatment's cost to the baseline's.
+///
+/// Two ratios come out. The typical one is e^θ, θ being the mean over rounds
+/// of the Hodges–Lehmann location of the pairs' log ratios. As slices come in
+/// random order, the log ratios are symmetric about θ, so this neglect of wild
+/// slices adds no bias. The other is the ratio of the totals, which forgets
+/// nothing.
+///
+/// Their intervals come from the same two-level bootstrap: it draws as many
+/// rounds as there are, with replacement, and inside each drawn round enough
+/// moving blocks of consecutive pairs to fill it. Blocks are as long as the
+/// smallest lag at which the autocorrelation of the log ratios (about their
+/// round's mean, pooled over the rounds) falls below 2 / √(pairs per round).
+///
+/// The bootstrap half-width is half the distance between the two percentiles.
+/// Few rounds make it too narrow, so it does not go below the half-width of a t
+/// interval over the rounds, t · s / √R, called the floor. The larger of the
+/// two, times [`Options::widening`], is laid to both sides of the estimate on
+/// the log scale: the interval is symmetric there, not as ratios. One round has
+/// no floor; see [`Estimate::floor_half_width`].
+pub fn paired_ratio(rounds: &[Round], options: &Options) -> Result<Estimate, EstimateError> {
+    options.check()?;
+    let series = rounds
+        .iter()
+        .enumerate()
+        .map(|(index, round)| Series::new(index, round))
+        .collect::<Result<Vec<Series<'_>>, EstimateError>>()?;
+    let round_log_ratios: Vec<f64> = series.iter().map(|series| series.location).collect();
+    let round_totals: Vec<f64> = series.iter().map(|series| series.total).collect();
+
+    let theta = mean(&round_log_ratios).ok_or(EstimateError::NoRounds)?;
+    let total = Pair::total(rounds.iter().flat_map(|round| &round.pairs));
+    let total = total.log_ratio().ok_or(EstimateError::Overflow)?;
+
+    let block_length = bootstrap::block_length(&series, options.minimum_block_length);
+    let Draws { typical, total: draws_of_total } =
+        bootstrap::draw(&series, block_length, options.resamples, options.seed);
+    let width = Width::new(typical, &round_log_ratios, options)?;
+    let total_width = Width::new(draws_of_total, &round_totals, options)?;
+
+    let pairs = rounds.iter().map(|round| round.pairs.len()).sum();
+    Ok(Estimate {
+        ratio: theta.exp(),
+        lower: (theta - width.widened).exp(),
+        upper: (theta + width.widened).exp(),
+        half_width: width.widened,
+        total_ratio: total.exp(),
+        total_lower: (total - total_width.widened).exp(),
+        total_upper: (total + total_width.widened).exp(),
+        total_half_width: total_width.widened,
+        round_log_ratios,
+        floor_half_width: width.floor,
+        bootstrap_half_width: width.bootstrap,
+        rounds: rounds.len(),
+        pairs,
+        block_length,
+        dropped_pairs: pairs - series.iter().map(Series::usable_pairs).sum::<usize>(),
+    })
+}
+
+struct Width {
+    bootstrap: f64,
+    floor: Option<f64>,
+    widened: f64,
+}
+
+impl Width {
+    fn new(
+        mut draws: Vec<f64>,
+        by_round: &[f64],
+        options: &Options,
+    ) -> Result<Self, EstimateError> {
+        draws.sort_unstable_by(f64::total_cmp);
+        let tail = f64::midpoint(1.0, -options.confidence);
+        let percentile = |probability| {
+            sorted_quantile(&draws, probability).ok_or(EstimateError::NoUsableResample)
+        };
+        let bootstrap = (percentile(1.0 - tail)? - percentile(tail)?) / 2.0;
+        let floor = floor_half_width(by_round, options.confidence);
+        let widened = floor.map_or(bootstrap, |floor| floor.max(bootstrap)) * options.widening;
+        Ok(Self { bootstrap, floor, widened })
+    }
+}
+
+fn floor_half_width(by_round: &[f64], confidence: f64) -> Option<f64> {
+    let rounds = as_float(by_round.len());
+    let sd = sample_sd(by_round)?;
+    Some(t_quantile(confidence, rounds - 1.0) * sd / rounds.sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::simulation::{Experiment, pair_of_rates};
+
+    fn options(seed: u64, resamples: usize) -> Options {
+        Options { resamples, seed, ..Options::default() }
+    }
+
+    fn constant_ratio(ratio: f64, rounds: u32, pairs: u32) -> Vec<Round> {
+        let pair = |round: u32, pair: u32| {
+            let cost = 100.0 + f64::from(round * 7 + pair % 13);
+            pair_of_rates(cost * ratio, cost, 50.0)
+        };
+        (0..rounds)
+            .map(|round| Round { pairs: (0..pairs).map(|index| pair(round, index)).collect() })
+            .collect()
+    }
+
+    fn swapped(rounds: &[Round]) -> Vec<Round> {
+        let swap = |pair: &Pair| Pair {
+            numerator_treatment: pair.numerator_baseline,
+            denominator_treatment: pair.denominator_baseline,
+            numerator_baseline: pair.numerator_treatment,
+            denominator_baseline: pair.denominator_treatment,
+        };
+        rounds.iter().map(|round| Round { pairs: round.pairs.iter().map(swap).collect() }).collect()
+    }
+
+    #[test]
+    fn a_constant_ratio_has_no_width() {
+        let estimate = paired_ratio(&constant_ratio(1.25, 4, 30), &options(1, 300)).unwrap();
+        assert!((estimate.ratio - 1.25).abs() < 1e-12);
+        assert!((estimate.total_ratio - 1.25).abs() < 1e-12);
+        assert!(estimate.half_width < 1e-12 && estimate.total_half_width < 1e-12);
+        assert_eq!((estimate.rounds, estimate.pairs, estimate.dropped_pairs), (4, 120, 0));
+    }
+
+    #[test]
+    fn one_round_has_no_floor() {
+        let rounds = Experiment::default().rounds(5);
+        let estimate = paired_ratio(&rounds[..1], &options(1, 300)).unwrap();
+        assert_eq!(estimate.floor_half_width, None);
+        // Theory for normal noise: 1.96 * 0.08 / sqrt(60) = 0.020.
+        let width = estimate.half_width;
+        assert!((0.014..0.028).contains(&width), "{width}");
+    }
+
+    #[test]
+    fn one_pair_is_an_estimate_without_width() {
+        let rounds = [Round { pairs: vec![pair_of_rates(3.0, 2.0, 1.0)] }];
+        let estimate = paired_ratio(&rounds, &Options::default()).unwrap();
+        assert!((estimate.ratio - 1.5).abs() < 1e-12);
+        assert_eq!((estimate.half_width, estimate.block_length), (0.0, 1));
+    }
+
+    #[test]
+    fn the_floor_is_a_t_interval_over_rounds() {
+        let rounds: Vec<Round> = [1.0_f64, 2.0, 3.0]
+            .iter()
+            .map(|log| Round { pairs: vec![pair_of_rates(log.exp(), 1.0, 1.0); 5] })
+            .collect();
+        let estimate = paired_ratio(&rounds, &options(1, 500)).unwrap();
+        let floor = estimate.floor_half_width.unwrap();
+        assert!((floor - 4.302_653 / 3.0_f64.sqrt()).abs() < 1e-5, "{floor}");
+        assert!(estimate.bootstrap_half_width < floor);
+        assert!((estimate.half_width - floor).abs() < 1e-12);
+        assert!((estimate.ratio.ln() - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn widening_multiplies_the_half_width() {
+        let rounds = Experiment::default().rounds(6);
+        let plain = paired_ratio(&rounds, &options(1, 300)).unwrap();
+        let wide = paired_ratio(&rounds, &Options { widening: 1.5, ..options(1, 300) }).unwrap();
+        assert!((wide.half_width - 1.5 * plain.half_width).abs() < 1e-12);
+        assert!((wide.upper.ln() - wide.ratio.ln() - wide.half_width).abs() < 1e-12);
+        assert_eq!(wide.bootstrap_half_width.to_bits(), plain.bootstrap_half_width.to_bits());
+    }
+
+    #[test]
+    fn a_stall_shows_in_the_totals_only() {
+        let mut rounds = constant_ratio(1.0, 3, 50);
+        for round in &mut rounds {
+            // The treatment stands still for a slice: time passes, nothing done.
+            round.pairs[10].numerator_treatment = 0.0;
+        }
+        let estimate = paired_ratio(&rounds, &options(3, 300)).unwrap();
+        assert_eq!(estimate.dropped_pairs, 3);
+        assert!((estimate.ratio - 1.0).abs() < 1e-12);
+        assert!(estimate.total_ratio < 0.99);
+        assert!(estimate.total_lower < estimate.total_ratio);
+    }
+
+    #[test]
+    fn swapping_the_arms_inverts_the_ratio() {
+        for seed in 0..10 {
+            let rounds = Experiment::default().rounds(seed);
+            let forward = paired_ratio(&rounds, &options(seed, 500)).unwrap();
+            let back = paired_ratio(&swapped(&rounds), &options(seed, 500)).unwrap();
+            let negated: Vec<f64> = back.round_log_ratios.iter().map(|log| -log).collect();
+            assert_eq!(forward.round_log_ratios, negated);
+            assert!((forward.ratio * back.ratio - 1.0).abs() < 1e-12);
+            assert!((forward.lower * back.upper - 1.0).abs() < 1e-9);
+            assert!((forward.total_upper * back.total_lower - 1.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn the_seed_decides() {
+        let rounds = Experiment::default().rounds(8);
+        let first = paired_ratio(&rounds, &options(1, 300)).unwrap();
+        assert_eq!(first, paired_ratio(&rounds, &options(1, 300)).unwrap());
+        let other = paired_ratio(&rounds, &options(2, 300)).unwrap();
+        assert_eq!(first.ratio.to_bits(), other.ratio.to_bits());
+        assert_ne!(first.bootstrap_half_width.to_bits(), other.bootstrap_half_width.to_bits());
+    }
+
+    /// Simulates, and returns the shares of intervals (typical, total) that
+    /// hold the truth, and the mean half-widths.
+    fn coverage(experiment: &Experiment, simulations: u32) -> ([f64; 2], [f64; 2]) {
+        let (mut covered, mut widths) = ([0.0; 2], [0.0; 2]);
+        let truth = experiment.log_ratio.exp();
+        let share = 1.0 / f64::from(simulations);
+        for seed in 0..u64::from(simulations) {
+            let rounds = experiment.rounds(seed);
+            let estimate = paired_ratio(&rounds, &options(seed, 300)).unwrap();
+            let bounds =
+                [(estimate.lower, estimate.upper), (estimate.total_lower, estimate.total_upper)];
+            for (covered, (lower, upper)) in covered.iter_mut().zip(bounds) {
+                *covered += if lower <= truth && truth <= upper { share } else { 0.0 };
+            }
+            widths[0] += estimate.half_width * share;
+            widths[1] += estimate.total_half_width * share;
+        }
+        (covered, widths)
+    }
+
+    #[test]
+    fn intervals_cover_despite_effects_of_rounds() {
+        let (covered, widths) = coverage(&Experiment::default(), 200);
+        // t interval: 2.57 * sqrt(0.015^2 / 6 + 0.08^2 / 360) = 0.019.
+        assert!(covered.iter().all(|&share| share >= 0.9), "{covered:?} {widths:?}");
+        assert!(widths.iter().all(|&width| width < 0.03), "{covered:?} {widths:?}");
+    }
+
+    #[test]
+    fn intervals_cover_without_effects_of_rounds() {
+        let experiment = Experiment { round_sd: 0.0, ..Experiment::default() };
+        let (covered, widths) = coverage(&experiment, 200);
+        assert!(covered.iter().all(|&share| share >= 0.9), "{covered:?} {widths:?}");
+        assert!(widths.iter().all(|&width| width < 0.02), "{covered:?} {widths:?}");
+    }
+
+    #[test]
+    fn intervals_cover_despite_autocorrelation() {
+        let experiment = Experiment { persistence: 0.6, ..Experiment::default() };
+        let (covered, widths) = coverage(&experiment, 200);
+        assert!(covered.iter().all(|&share| share >= 0.9), "{covered:?} {widths:?}");
+        assert!(widths.iter().all(|&width| width < 0.04), "{covered:?} {widths:?}");
+    }
+
+    #[test]
+    fn a_second_fills_the_block() {
+        assert_eq!(minimum_block_length_for(0.15), 7);
+        assert_eq!(minimum_block_length_for(3.0), 1);
+        for odd in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(minimum_block_length_for(odd), 1);
+        }
+    }
+
+    #[test]
+    fn errors_say_where() {
+        let good = constant_ratio(1.0, 2, 3);
+        let check = |rounds: &[Round], options: &Options, expected: &str| {
+            assert_eq!(paired_ratio(rounds, options).unwrap_err().to_string(), expected);
+        };
+        let usual = Options::default();
+        check(&[], &usual, "there are no rounds");
+        let with = |amount| {
+            let mut rounds = good.clone();
+            rounds[1].pairs[2].denominator_baseline = amount;
+            rounds
+        };
+        for (amount, shown) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf"), (-1.0, "-1")] {
+            let expected = format!(
+                "pair 2 of round 1 holds the amount {shown}, which must be finite and not negative"
+            );
+            check(&with(amount), &usual, &expected);
+        }
+        let mut large = with(f64::MAX);
+        large[0].pairs[0].denominator_baseline = f64::MAX;
+        check(&large, &usual, "the amounts are too large to be added up");
+        let mut dead = good.clone();
+        dead[1].pairs.clear();
+        check(&dead, &usual, "round 1 has no pair whose four amounts are all positive");
+        dead[1].pairs.push(Pair::default());
+        check(&dead, &usual, "round 1 has no pair whose four amounts are all positive");
+
+        let check_options = |options: Options, expected: &str| check(&good, &options, expected);
+        check_options(
+            options(0, 1),
+            "the number of resamples is 1, which must be from 2 to 1000000",
+        );
+        check_options(
+            Options { confidence: 1.0, ..Options::default() },
+            "the confidence is 1, which must lie between 0 and 1",
+        );
+        check_options(
+            Options { widening: 0.5, ..Options::default() },
+            "the widening is 0.5, which must be finite and at least 1",
+        );
+    }
+
+    fn amount() -> impl Strategy<Value = f64> {
+        prop_oneof![
+            6 => 0.0..1e6_f64,
+            1 => Just(0.0),
+            1 => Just(f64::MIN_POSITIVE),
+            1 => Just(f64::MAX / 8.0),
+        ]
+    }
+
+    fn hostile_rounds(amount: BoxedStrategy<f64>) -> impl Strategy<Value = Vec<Round>> {
+        let pair = [amount.clone(), amount.clone(), amount.clone(), amount].prop_map(
+            |[
+                numerator_treatment,
+                denominator_treatment,
+                numerator_baseline,
+                denominator_baseline,
+            ]| Pair {
+                numerator_treatment,
+                denominator_treatment,
+                numerator_baseline,
+                denominator_baseline,
+            },
+        );
+        let round = prop::collection::vec(pair, 0..12).prop_map(|pairs| Round { pairs });
+        prop::collection::vec(round, 0..5)
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_amounts_never_panic(
+            rounds in hostile_rounds(prop_oneof![amount(), any::<f64>()].boxed()),
+            minimum_block_length: usize,
+            seed: u64,
+        ) {
+            let options = Options { minimum_block_length, ..options(seed, 20) };
+            let _either_way = paired_ratio(&rounds, &options);
+        }
+
+        #[test]
+        fn estimates_are_numbers_in_order(
+            rounds in hostile_rounds(amount().boxed()),
+            minimum_block_length in 0_usize..20,
+            seed: u64,
+        ) {
+            let options = Options { minimum_block_length, ..options(seed, 20) };
+            if let Ok(estimate) = paired_ratio(&rounds, &options) {
+                prop_assert!(estimate.half_width >= 0.0 && estimate.total_half_width >= 0.0);
+                prop_assert!(estimate.lower <= estimate.ratio);
+                prop_assert!(estimate.ratio <= estimate.upper);
+                prop_assert!(estimate.total_lower <= estimate.total_ratio);
+                prop_assert!(estimate.total_ratio <= estimate.total_upper);
+                prop_assert!(estimate.dropped_pairs < estimate.pairs);
+            }
+        }
+
+        #[test]
+        fn hostile_options_never_panic(
+            resamples in 0_usize..50,
+            confidence: f64,
+            near in 0.0..1.0_f64,
+            widening: f64,
+            minimum_block_length: usize,
+            seed: u64,
+        ) {
+            let rounds = constant_ratio(1.1, 2, 5);
+            for confidence in [confidence, near, 1.0 - f64::EPSILON, f64::MIN_POSITIVE] {
+                for widening in [widening, 1.0] {
+                    let options =
+                        Options { resamples, seed, confidence, widening, minimum_block_length };
+                    let _either_way = paired_ratio(&rounds, &options);
+                }
+            }
+        }
+    }
+}

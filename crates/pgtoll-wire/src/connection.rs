@@ -1,0 +1,300 @@
+//! A session with a server, from the first question on.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use postgres_protocol::message::backend::{
+    BIND_COMPLETE_TAG, COMMAND_COMPLETE_TAG, COPY_DATA_TAG, COPY_DONE_TAG, COPY_IN_RESPONSE_TAG,
+    COPY_OUT_RESPONSE_TAG, DATA_ROW_TAG, EMPTY_QUERY_RESPONSE_TAG, ERROR_RESPONSE_TAG, Message,
+    NOTICE_RESPONSE_TAG, NOTIFICATION_RESPONSE_TAG, PARAMETER_STATUS_TAG, ParameterStatusBody,
+    READY_FOR_QUERY_TAG, ROW_DESCRIPTION_TAG,
+};
+use postgres_protocol::message::frontend;
+
+use crate::row::{self, Columns};
+use crate::transport::{Frame, Transport};
+use crate::{Error, Parameter, Prepared, Row, ServerError};
+
+/// A session with a server.
+///
+/// Calls block until the server has answered. Notices and notifications are ignored.
+pub struct Connection {
+    pub(crate) transport: Transport,
+    pub(crate) backend_pid: i32,
+    pub(crate) parameters: BTreeMap<String, String>,
+    pub(crate) given_up: bool,
+}
+
+impl Connection {
+    /// The process that serves this connection.
+    pub fn backend_pid(&self) -> i32 {
+        self.backend_pid
+    }
+
+    /// The current value of a setting that the server reports without being asked, such as
+    /// `server_version`.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.get(name).map(String::as_str)
+    }
+
+    /// Runs one or more statements, and returns the rows of all of them. What `COPY` sends is
+    /// ignored; `COPY FROM STDIN` fails.
+    pub fn query(&mut self, sql: &str) -> Result<Vec<Row>, Error> {
+        let mut columns: Option<Columns> = None;
+        let mut rows = Vec::new();
+        self.ask(sql, |reply| {
+            match reply.tag() {
+                ROW_DESCRIPTION_TAG | DATA_ROW_TAG => {}
+                COMMAND_COMPLETE_TAG | EMPTY_QUERY_RESPONSE_TAG => columns = None,
+                _ => return Err(unexpected(reply)),
+            }
+            match (reply.decode()?, &columns) {
+                (Message::RowDescription(body), _) => columns = Some(row::decode_columns(&body)?),
+                (Message::DataRow(body), Some(columns)) => rows.push(Row::decode(&body, columns)?),
+                (Message::DataRow(_), None) => return Err(unexpected(reply)),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    /// Runs a query that returns exactly one row.
+    pub fn query_one(&mut self, sql: &str) -> Result<Row, Error> {
+        match <[Row; 1]>::try_from(self.query(sql)?) {
+            Ok([row]) => Ok(row),
+            Err(rows) => Err(Error::RowCount { actual: rows.len() }),
+        }
+    }
+
+    /// Runs one or more statements, whatever they return.
+    pub fn execute(&mut self, sql: &str) -> Result<(), Error> {
+        self.ask(sql, |reply| match reply.tag() {
+            ROW_DESCRIPTION_TAG
+            | DATA_ROW_TAG
+            | COMMAND_COMPLETE_TAG
+            | EMPTY_QUERY_RESPONSE_TAG => Ok(()),
+            _ => Err(unexpected(reply)),
+        })
+    }
+
+    /// Parses a statement, whose parameters are `$1`, `$2` and so on. The server keeps it until
+    /// the connection closes.
+    pub fn prepare(&mut self, sql: &str) -> Result<Prepared, Error> {
+        let mut statement = Prepared::unnamed(sql);
+        let outbox = self.usable()?.outbox();
+        statement.encode_preparation(outbox)?;
+        let mut described = false;
+        self.exchange(Dialogue::Extended, sql, |reply| {
+            match reply.decode()? {
+                Message::ParseComplete | Message::RowDescription(_) | Message::NoData => {}
+                Message::ParameterDescription(body) => {
+                    statement.describe(&body)?;
+                    described = true;
+                }
+                _ => return Err(unexpected(reply)),
+            }
+            Ok(())
+        })?;
+        if !described {
+            self.given_up = true;
+            return Err(Error::protocol("statement was not described"));
+        }
+        Ok(statement)
+    }
+
+    /// Executes a prepared statement, in a transaction of its own unless one is open, and ignores
+    /// the rows. Returns how many rows the command says that it returned or changed, or, if it
+    /// does not say, how many were received.
+    pub fn execute_prepared(
+        &mut self,
+        statement: &Prepared,
+        parameters: &[Parameter<'_>],
+    ) -> Result<u64, Error> {
+        let outbox = self.usable()?.outbox();
+        statement.encode_execution(parameters, outbox)?;
+        let mut received = 0;
+        let mut reported = None;
+        self.exchange(Dialogue::Extended, statement.sql(), |reply| {
+            match reply.tag() {
+                DATA_ROW_TAG => received += 1,
+                COMMAND_COMPLETE_TAG => reported = row_count(reply.body()),
+                BIND_COMPLETE_TAG | EMPTY_QUERY_RESPONSE_TAG => {}
+                _ => return Err(unexpected(reply)),
+            }
+            Ok(())
+        })?;
+        Ok(reported.unwrap_or(received))
+    }
+
+    /// Says goodbye. A connection that is dropped instead just vanishes, which the server logs if
+    /// a transaction is open.
+    pub fn close(mut self) {
+        if let Ok(transport) = self.usable() {
+            frontend::terminate(transport.outbox());
+            // Nothing depends on whether the server still hears it.
+            let _ = transport.send();
+        }
+    }
+
+    fn ask(
+        &mut self,
+        sql: &str,
+        on_reply: impl FnMut(Frame<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let outbox = self.usable()?.outbox();
+        frontend::query(sql, outbox).map_err(|source| Error::unsendable("query", source))?;
+        self.exchange(Dialogue::Simple, sql, on_reply)
+    }
+
+    fn usable(&mut self) -> Result<&mut Transport, Error> {
+        if self.given_up {
+            return Err(Error::GivenUp);
+        }
+        Ok(&mut self.transport)
+    }
+
+    /// Sends the outbox and hands the answers on, until the server is ready again.
+    fn exchange(
+        &mut self,
+        dialogue: Dialogue,
+        sql: &str,
+        on_reply: impl FnMut(Frame<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let error = match self.converse(dialogue, on_reply) {
+            Ok(None) => return Ok(()),
+            Ok(Some(refusal)) => Error::Server(refusal),
+            Err(error) => {
+                self.given_up = true;
+                error
+            }
+        };
+        Err(match error {
+            Error::Server(mut refusal) => {
+                refusal.statement = Some(sql.to_owned());
+                Error::Server(refusal)
+            }
+            error => error,
+        })
+    }
+
+    /// The conversation itself. An error that it returns as a value is one after which the server
+    /// is ready for the next question.
+    fn converse(
+        &mut self,
+        dialogue: Dialogue,
+        mut on_reply: impl FnMut(Frame<'_>) -> Result<(), Error>,
+    ) -> Result<Option<Box<ServerError>>, Error> {
+        self.transport.send()?;
+        let mut refusal = None;
+        loop {
+            let reply = match self.transport.receive() {
+                Ok(reply) => reply,
+                Err(error) => return Err(last_words(refusal, error)),
+            };
+            match reply.tag() {
+                READY_FOR_QUERY_TAG => break,
+                ERROR_RESPONSE_TAG => {
+                    let error = decode_error(reply)?;
+                    refusal.get_or_insert(error);
+                }
+                PARAMETER_STATUS_TAG => match reply.decode()? {
+                    Message::ParameterStatus(body) => remember(&mut self.parameters, &body)?,
+                    _ => return Err(unexpected(reply)),
+                },
+                COPY_IN_RESPONSE_TAG => refuse_copy(&mut self.transport, dialogue)?,
+                NOTICE_RESPONSE_TAG
+                | NOTIFICATION_RESPONSE_TAG
+                | COPY_OUT_RESPONSE_TAG
+                | COPY_DATA_TAG
+                | COPY_DONE_TAG => {}
+                _ => on_reply(reply)?,
+            }
+        }
+        Ok(refusal)
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Connection")
+            .field("backend_pid", &self.backend_pid)
+            .field("parameters", &self.parameters)
+            .field("given_up", &self.given_up)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which of the protocol's two ways of asking is in use.
+#[derive(Debug, Clone, Copy)]
+enum Dialogue {
+    Simple,
+    Extended,
+}
+
+/// An error that the server reported before it hung up is the reason for that.
+fn last_words(refusal: Option<Box<ServerError>>, error: Error) -> Error {
+    match (refusal, error) {
+        (Some(refusal), Error::Closed { .. }) => Error::Server(refusal),
+        (_, error) => error,
+    }
+}
+
+/// Answers a server that waits for `COPY` data. In the extended dialogue it has skipped the Sync
+/// that we sent with the question, and waits for another one after the failure.
+fn refuse_copy(transport: &mut Transport, dialogue: Dialogue) -> Result<(), Error> {
+    let outbox = transport.outbox();
+    frontend::copy_fail("this client has no data to copy", outbox)
+        .map_err(|source| Error::unsendable("refusal to copy", source))?;
+    if matches!(dialogue, Dialogue::Extended) {
+        frontend::sync(outbox);
+    }
+    transport.send()
+}
+
+pub(crate) fn decode_error(reply: Frame<'_>) -> Result<Box<ServerError>, Error> {
+    match reply.decode()? {
+        Message::ErrorResponse(body) => ServerError::decode(body.fields()),
+        _ => Err(unexpected(reply)),
+    }
+}
+
+pub(crate) fn remember(
+    parameters: &mut BTreeMap<String, String>,
+    body: &ParameterStatusBody,
+) -> Result<(), Error> {
+    let malformed = |source| Error::undecodable("malformed parameter status", source);
+    let name = body.name().map_err(malformed)?;
+    let value = body.value().map_err(malformed)?;
+    parameters.insert(name.to_owned(), value.to_owned());
+    Ok(())
+}
+
+pub(crate) fn unexpected(reply: Frame<'_>) -> Error {
+    Error::protocol(format!("unexpected message '{}'", reply.tag().escape_ascii()))
+}
+
+/// The count at the end of a command tag such as `INSERT 0 5`.
+fn row_count(command_tag: &[u8]) -> Option<u64> {
+    let tag = command_tag.strip_suffix(&[0])?;
+    let last_word = tag.rsplit(|&byte| byte == b' ').next()?;
+    str::from_utf8(last_word).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_counts_are_the_last_word_of_the_command_tag() {
+        let check = |tag: &[u8], expected| assert_eq!(row_count(tag), expected, "{tag:?}");
+        check(b"SELECT 1\0", Some(1));
+        check(b"INSERT 0 5\0", Some(5));
+        check(b"BEGIN\0", None);
+        check(b"SELECT 99999999999999999999\0", None);
+        check(b"SELECT 1", None);
+        check(b"\0", None);
+        check(b"", None);
+    }
+}

