@@ -20,7 +20,7 @@ pub enum BenchError {
         /// The end of its server's log.
         log: String,
         /// What happened.
-        source: pgtoll_load::LoadError,
+        source: Box<pgtoll_load::LoadError>,
     },
     /// A statement of ours failed.
     #[error("query arm \"{arm}\"")]
@@ -30,7 +30,7 @@ pub enum BenchError {
         /// The end of its server's log.
         log: String,
         /// What happened.
-        source: pgtoll_wire::Error,
+        source: Box<pgtoll_wire::Error>,
     },
     /// A counter could not be read.
     #[error("{0}")]
@@ -91,11 +91,13 @@ pub enum BenchError {
 
 impl BenchError {
     pub(crate) fn load(cluster: &Cluster, source: pgtoll_load::LoadError) -> Self {
-        Self::Load { arm: cluster.name().to_owned(), log: cluster.last_words(), source }
+        let arm = cluster.name().to_owned();
+        Self::Load { arm, log: cluster.last_words(), source: Box::new(source) }
     }
 
     pub(crate) fn query(cluster: &Cluster, source: pgtoll_wire::Error) -> Self {
-        Self::Query { arm: cluster.name().to_owned(), log: cluster.last_words(), source }
+        let arm = cluster.name().to_owned();
+        Self::Query { arm, log: cluster.last_words(), source: Box::new(source) }
     }
 
     /// What a user can do about it.

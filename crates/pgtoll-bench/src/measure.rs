@@ -61,9 +61,8 @@ pub fn measure(
     plan.check_room(&site.guard.base)?;
     let mut guard = Guard::begin(site.guard, site.interrupt)?;
     progress(Progress::Directory(guard.directory()));
-    let mut recorder = Recorder::create(site.output)?;
-    recorder.write(&Line::Header(Box::new(header(plan, site)?)))?;
-    recorder.sync()?;
+    let first = Line::Header(Box::new(header(plan, site)?));
+    let mut recorder = Recorder::create(site.output, &first)?;
     let outcome = run(plan, site, &mut guard, &mut recorder, progress);
     // When a signal came, whatever failed failed because of it.
     let outcome = site.interrupt.check().map_err(BenchError::from).and(outcome);

@@ -1,6 +1,6 @@
 //! Writes the record, so that whatever ends the run leaves all that it measured.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -20,14 +20,20 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// A new record in `directory`; an existing one is never overwritten.
-    pub(crate) fn create(directory: &Path) -> Result<Self, BenchError> {
+    /// A new record in `directory` with its first line, all or nothing; an existing one is never
+    /// overwritten.
+    pub(crate) fn create(directory: &Path, header: &Line) -> Result<Self, BenchError> {
         let path = directory.join(RECORD_FILE);
-        let file = File::options().append(true).create_new(true).open(&path);
-        match file {
-            Ok(file) => Ok(Self { path, file: BufWriter::new(file) }),
-            Err(source) => Err(BenchError::Record { path, source }),
-        }
+        let unnamed = directory.join(format!(".{RECORD_FILE}.{}", std::process::id()));
+        let file = File::options().append(true).create_new(true).open(&unnamed);
+        let file = file.map_err(|source| BenchError::Record { path: unnamed.clone(), source })?;
+        let mut recorder = Self { path, file: BufWriter::new(file) };
+        let named = recorder.write(header).and_then(|()| recorder.sync()).and_then(|()| {
+            // Unlike a rename, a link does not replace what is there.
+            fs::hard_link(&unnamed, &recorder.path).map_err(|source| recorder.error(source))
+        });
+        let _ = fs::remove_file(&unnamed);
+        named.map(|()| recorder)
     }
 
     pub(crate) fn write(&mut self, line: &Line) -> Result<(), BenchError> {

@@ -53,14 +53,14 @@ impl<'a> Rounds<'a> {
         self.warm_up(&mut servers)?;
         let before = self.counters(&mut servers)?;
         let machine_before = MachineSample::now()?;
-        let cpu_before = self.all_cpu_ns(&mut servers)?;
+        let cpu_before = all_cpu_ns(&mut servers)?;
         for block in 1..=self.plan.design.blocks_per_round {
             self.interrupt.check()?;
             progress(Progress::Block { round, block });
             self.block(round, block, &mut servers, recorder)?;
         }
         let machine = MachineSample::now()?.since(&machine_before);
-        let ours = self.all_cpu_ns(&mut servers)?.saturating_sub(cpu_before);
+        let ours = all_cpu_ns(&mut servers)?.saturating_sub(cpu_before);
         let arms = self.stop_all(servers, &before, guard)?;
         let noise = noise(&machine, ours);
         recorder.write(&Line::RoundEnd(RoundEnd { round, arms, noise }))?;
@@ -178,14 +178,6 @@ impl<'a> Rounds<'a> {
         Ok(counters)
     }
 
-    fn all_cpu_ns(&self, servers: &mut [Server<'_>]) -> Result<u64, BenchError> {
-        let mut total = own_cpu_ns()?;
-        for server in servers {
-            total += server.cpu.sample()?.total_ns();
-        }
-        Ok(total)
-    }
-
     fn stop_all(
         &self,
         servers: Vec<Server<'_>>,
@@ -240,6 +232,15 @@ impl Server<'_> {
         self.transactions += tally.transactions;
         Ok(tally)
     }
+}
+
+/// CPU time of all servers and of pgtoll itself.
+fn all_cpu_ns(servers: &mut [Server<'_>]) -> Result<u64, BenchError> {
+    let mut total = own_cpu_ns()?;
+    for server in servers {
+        total += server.cpu.sample()?.total_ns();
+    }
+    Ok(total)
 }
 
 /// All arms have their data in the page cache, whatever was evicted since the last round.

@@ -200,6 +200,10 @@ impl ClusterError {
                 "free some space, name another disk with --work-dir, or use a smaller --scale"
                     .to_owned()
             }
+            Self::Program { program, .. } if program == "initdb" => {
+                "is that a whole installation? `pgtoll postgres list` shows those that pgtoll finds"
+                    .to_owned()
+            }
             Self::Guard { message, .. } if is_disk_full(message) => {
                 "free some space, or name another disk with --work-dir".to_owned()
             }
@@ -222,7 +226,7 @@ pub(crate) fn last_words(text: &str) -> &str {
     ["No space left on device", "FATAL:", "PANIC:", "error:", "ERROR:"]
         .iter()
         .find_map(|mark| lines().rfind(|line| line.contains(mark)))
-        .or_else(|| lines().last())
+        .or_else(|| lines().next_back())
         .unwrap_or("it printed nothing")
 }
 

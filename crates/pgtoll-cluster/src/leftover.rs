@@ -28,7 +28,9 @@ impl Leftover {
             return remove;
         }
         let pids: Vec<String> = self.postmasters.iter().map(i32::to_string).collect();
-        format!("kill -QUIT {} && {remove}", pids.join(" "))
+        // A server removes files of its own while it ends.
+        let ended = pids.iter().map(|pid| format!("tail --pid={pid} -f /dev/null && "));
+        format!("kill -QUIT {} && {}{remove}", pids.join(" "), ended.collect::<String>())
     }
 }
 

@@ -121,7 +121,7 @@ fn parse(text: &str, units: &[(&str, u64)], expected: &'static str) -> Result<u6
 }
 
 fn display(amount: u64, units: &[(&str, u64)], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    match units.iter().find(|(_, factor)| amount != 0 && amount % factor == 0) {
+    match units.iter().find(|(_, factor)| amount != 0 && amount.is_multiple_of(*factor)) {
         Some((unit, factor)) => write!(f, "{}{unit}", amount / factor),
         None => write!(f, "0"),
     }

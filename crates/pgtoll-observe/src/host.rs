@@ -86,7 +86,9 @@ pub fn file_system(path: &Path) -> Result<String, ObserveError> {
 pub fn free_bytes(path: &Path) -> Result<u64, ObserveError> {
     let space = statvfs(path)
         .map_err(|source| ObserveError::System { what: "ask for the free disk space", source })?;
-    Ok(space.blocks_available() * space.fragment_size())
+    // A tmpfs without a limit says that it has no blocks at all.
+    let unlimited = space.blocks() == 0;
+    Ok(if unlimited { u64::MAX } else { space.blocks_available() * space.fragment_size() })
 }
 
 /// The chosen one of `always`, `madvise`, `never`.

@@ -23,7 +23,7 @@ const EXIT_STATUS: &str = "Exit status: 0 done; 1 a finding; 2 could not tell (b
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// What do data checksums cost here? Runs servers of its own and compares them.
-    #[command(after_help = MEASURE_EXAMPLES)]
+    #[command(after_help = MEASURE_EXAMPLES, args_override_self = true)]
     Measure(MeasureArguments),
     /// Show a record again.
     #[command(after_help = REPORT_EXAMPLES)]

@@ -294,7 +294,7 @@ impl GuardProcess {
                 let counted = pids.remove(&pid);
                 let usage = if counted { before.plus(&usage) } else { before };
                 if pids.is_empty() {
-                    shared_memory.iter().for_each(|file| drop(fs::remove_file(file)));
+                    remove_files(&shared_memory);
                     Some(Reply::Ended { status: "killed".into(), usage, log_tail: String::new() })
                 } else {
                     self.pending = Some(Pending::Kill { name, pids, usage, shared_memory });
@@ -357,7 +357,7 @@ impl GuardProcess {
                 }
             }
         }
-        shared_memory.iter().for_each(|file| drop(fs::remove_file(file)));
+        remove_files(&shared_memory);
         self.remove_directory();
     }
 
@@ -414,7 +414,7 @@ fn reap_one() -> Option<(i32, WaitStatus, Usage)> {
 fn usage_of_reaped_children() -> Usage {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("RUSAGE_CHILDREN is always known");
     let duration = |time: nix::sys::time::TimeVal| {
-        let micros = i64::from(time.tv_sec()) * 1_000_000 + i64::from(time.tv_usec());
+        let micros = time.tv_sec() * 1_000_000 + time.tv_usec();
         Duration::from_micros(u64::try_from(micros).unwrap_or(0))
     };
     Usage {
@@ -455,6 +455,13 @@ fn mapped_shared_memory(pid: i32) -> Vec<PathBuf> {
         .map(PathBuf::from)
         .collect();
     files.into_iter().collect()
+}
+
+/// Removes what is there of these files.
+fn remove_files(files: &[PathBuf]) {
+    for file in files {
+        let _ = fs::remove_file(file);
+    }
 }
 
 fn check_executable(path: &Path) -> Reply {

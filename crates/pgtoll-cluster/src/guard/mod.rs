@@ -78,7 +78,7 @@ impl Guard {
         match guard.ask(&begin)? {
             Reply::Begun { directory } => guard.directory = directory,
             Reply::Closed { path, purpose } => return Err(guard.unreachable(&purpose, path)),
-            other => return Err(unexpected(other)),
+            other => return Err(unexpected(&other)),
         }
         Ok(guard)
     }
@@ -104,7 +104,7 @@ impl Guard {
                 status: output.status,
                 output: output.tail,
             }),
-            other => Err(unexpected(other)),
+            other => Err(unexpected(&other)),
         }
     }
 
@@ -113,7 +113,7 @@ impl Guard {
         match self.ask(&Request::Check { path: path.to_owned() })? {
             Reply::Done => Ok(()),
             Reply::Closed { path, purpose } => Err(self.unreachable(&purpose, path)),
-            other => Err(unexpected(other)),
+            other => Err(unexpected(&other)),
         }
     }
 
@@ -141,7 +141,7 @@ impl Guard {
             Reply::Ended { status, log_tail, .. } => {
                 Err(ClusterError::StartFailed { name: name.to_owned(), status, log: log_tail })
             }
-            other => Err(unexpected(other)),
+            other => Err(unexpected(&other)),
         }
     }
 
@@ -163,14 +163,14 @@ impl Guard {
     fn ended(&mut self, request: &Request) -> Result<Usage, ClusterError> {
         match self.ask(request)? {
             Reply::Ended { usage, .. } => Ok(usage),
-            other => Err(unexpected(other)),
+            other => Err(unexpected(&other)),
         }
     }
 
     fn done(&mut self, request: &Request) -> Result<(), ClusterError> {
         match self.ask(request)? {
             Reply::Done => Ok(()),
-            other => Err(unexpected(other)),
+            other => Err(unexpected(&other)),
         }
     }
 
@@ -215,6 +215,6 @@ impl Drop for Guard {
 }
 
 /// The guard answered another question than it was asked, which is an error of ours.
-fn unexpected(reply: Reply) -> ClusterError {
+fn unexpected(reply: &Reply) -> ClusterError {
     ClusterError::GuardLost(io::Error::other(format!("unexpected reply {reply:?}")))
 }

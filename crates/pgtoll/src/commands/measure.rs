@@ -30,7 +30,9 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
         plan.check_room(&work_dir)?;
         return Ok(Status::Done);
     }
-    lines.iter().for_each(|line| printer.say(line));
+    for line in &lines {
+        printer.say(line);
+    }
     tell_leftovers(&work_dir, printer);
     plan.check_room(&work_dir)?;
     let output = make_output(arguments, &plan)?;
@@ -47,6 +49,9 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
         panic_if_told(event);
         show(event, &plan, arguments.keep, printer);
     });
+    if outcome.is_err() {
+        tell_leftovers(&site.guard.base, printer);
+    }
     finish(outcome, &output, arguments.json, printer)
 }
 

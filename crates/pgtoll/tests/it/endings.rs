@@ -1,0 +1,167 @@
+//! However pgtoll ends, nothing stays behind and what was measured can be read.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+use crate::support::{
+    PATIENCE, Scratch, children, ends_within, pgtoll, pid_of, processes_in, run, small_measure,
+};
+
+/// How a run is ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Ending {
+    Signal(Signal),
+    Panic,
+}
+
+const ENDINGS: [Ending; 4] = [
+    Ending::Signal(Signal::SIGINT),
+    Ending::Signal(Signal::SIGTERM),
+    Ending::Signal(Signal::SIGKILL),
+    Ending::Panic,
+];
+
+/// Longer than the small run takes, so that some moments lie behind its end.
+const RUN: Duration = Duration::from_secs(6);
+
+#[test]
+fn fifty_random_moments() {
+    let mut random = Pcg64::seed_from_u64(50);
+    for moment in 0..50 {
+        let ending = ENDINGS[moment % ENDINGS.len()];
+        end_at_a_random_moment(ending, &mut random);
+    }
+}
+
+fn end_at_a_random_moment(ending: Ending, random: &mut Pcg64) {
+    let scratch = Scratch::new();
+    let mut command = small_measure(&scratch);
+    if ending == Ending::Panic {
+        // Two rounds of two blocks.
+        let (round, block) = (random.random_range(1..=2), random.random_range(1..=2));
+        command.env("PGTOLL_TEST_PANIC_AT", format!("{round}:{block}"));
+    }
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let what = match ending {
+        Ending::Panic => ending_of(&mut child),
+        Ending::Signal(signal) => {
+            let moment = RUN.mul_f64(random.random_range(0.0..1.0));
+            ends_within(pid_of(&child), moment);
+            end_by(signal, &mut child)
+        }
+    };
+    let what = format!("{ending:?}: {what}");
+    assert!(fs::read_dir(scratch.work()).unwrap().next().is_none(), "left behind by {what}");
+    let running = processes_in(&scratch.work());
+    assert!(running.is_empty(), "left running by {what}: {running:?}");
+    if scratch.path("result/run.jsonl").exists() {
+        let shown = run(pgtoll().arg("report").arg(scratch.path("result")));
+        assert_eq!(shown.status, Some(0), "{what}: {shown:?}");
+    }
+}
+
+/// Sends the signal and waits until pgtoll and its guard are gone.
+fn end_by(signal: Signal, child: &mut Child) -> String {
+    let pid = pid_of(child);
+    // Stopped, it starts no child between the look and the signal.
+    let _ = kill(Pid::from_raw(pid), Signal::SIGSTOP);
+    let guards = children(pid);
+    let _ = kill(Pid::from_raw(pid), signal);
+    let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
+    let what = ending_of(child);
+    for guard in guards {
+        assert!(ends_within(guard, PATIENCE), "guard {guard} lives after {what}");
+    }
+    what
+}
+
+fn ending_of(child: &mut Child) -> String {
+    assert!(ends_within(pid_of(child), PATIENCE), "pgtoll does not end");
+    child.wait().unwrap().to_string()
+}
+
+/// A run that has come to its first round, and the rest of its stderr.
+fn in_first_round(scratch: &Scratch) -> (Child, BufReader<impl Read>) {
+    let mut command = small_measure(scratch);
+    command.args(["--rounds", "100", "--round-time", "1s"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    wait_for_line(&mut stderr, "pgtoll: round 1 of 100");
+    (child, stderr)
+}
+
+fn wait_for_line(from: &mut impl BufRead, wanted: &str) {
+    let found = from.lines().map_while(Result::ok).any(|line| line == wanted);
+    assert!(found, "{wanted:?} was not said");
+}
+
+#[test]
+fn ctrl_c_shows_what_was_measured() {
+    let scratch = Scratch::new();
+    let (mut child, mut stderr) = in_first_round(&scratch);
+    wait_for_line(&mut stderr, "pgtoll: round 3 of 100");
+    kill(Pid::from_raw(pid_of(&child)), Signal::SIGINT).unwrap();
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    let mut table = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut table).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    assert!(said.ends_with("pgtoll: interrupted by SIGINT\n"), "{said}");
+    assert!(table.contains("2 of 100 rounds"), "{table}");
+    assert!(table.contains("incomplete: 2 of 100 rounds (interrupted by SIGINT)"), "{table}");
+    scratch.assert_empty();
+}
+
+#[test]
+fn a_server_that_dies_in_the_middle_is_one_clear_line() {
+    let scratch = Scratch::new();
+    let (mut child, mut stderr) = in_first_round(&scratch);
+    let guard = children(pid_of(&child))[0];
+    let postmaster = children(guard)[0];
+    kill(Pid::from_raw(postmaster), Signal::SIGKILL).unwrap();
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2), "{said}");
+    let last: Vec<&str> = said.lines().rev().take(2).collect();
+    assert!(last[0].starts_with("hint: "), "{said}");
+    assert!(last[1].starts_with("pgtoll: "), "{said}");
+    scratch.assert_empty();
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let scratch = Scratch::new();
+    let mut child = small_measure(&scratch).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.as_mut().unwrap();
+    drop(child.stdout.take());
+    drop(child.stderr.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    scratch.assert_empty();
+}
+
+#[test]
+fn when_the_guard_is_killed_the_leftovers_are_told() {
+    let scratch = Scratch::new();
+    let (mut child, mut stderr) = in_first_round(&scratch);
+    let guard = children(pid_of(&child))[0];
+    kill(Pid::from_raw(guard), Signal::SIGKILL).unwrap();
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    // The servers live on, so the round is finished before their guard is missed.
+    assert_eq!(child.wait().unwrap().code(), Some(2), "{said}");
+    let hint = said.lines().find_map(|line| line.strip_prefix("hint: kill -QUIT ")).unwrap();
+    let removal = format!("kill -QUIT {hint}");
+    let removed = run(crate::support::program("sh").arg("-c").arg(&removal));
+    assert_eq!(removed.status, Some(0), "{removal}: {removed:?}");
+    let pids = hint.split(" && ").next().unwrap().split(' ').map(|pid| pid.parse().unwrap());
+    for pid in pids {
+        assert!(ends_within(pid, PATIENCE));
+    }
+}

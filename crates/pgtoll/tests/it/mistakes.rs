@@ -1,0 +1,256 @@
+//! Each mistake gets one clear line, a hint, and status 2.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nix::unistd::geteuid;
+
+use crate::support::{Scratch, pgtoll, pid_of, program, run, server, set_mode, small_measure};
+
+fn check(command: &mut Command, expected: &str) {
+    let ran = run(command);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert_eq!(ran.stdout, "", "{ran:?}");
+    let said: Vec<&str> =
+        ran.stderr.lines().skip_while(|line| !line.starts_with("pgtoll: ")).collect();
+    assert_eq!(said.join("\n"), expected);
+}
+
+#[test]
+fn wrong_servers() {
+    let measure = |postgres: &str| {
+        let mut command = pgtoll();
+        command.args(["--quiet", "measure", "--postgres", postgres]);
+        command
+    };
+    check(
+        &mut measure("/usr"),
+        "pgtoll: /usr holds no PostgreSQL server: postgres is missing\n\
+         hint: --postgres takes the directory that holds bin/postgres, or bin itself; \
+         `pgtoll postgres list` shows what is installed",
+    );
+    check(
+        &mut measure("/does/not/exist"),
+        "pgtoll: /does/not/exist holds no PostgreSQL server: postgres is missing\n\
+         hint: --postgres takes the directory that holds bin/postgres, or bin itself; \
+         `pgtoll postgres list` shows what is installed",
+    );
+    check(
+        &mut measure("9"),
+        "pgtoll: PostgreSQL 9 is not supported (supported: 13 to 19)\n\
+         hint: name another server with --postgres DIR|MAJOR",
+    );
+    check(
+        &mut measure("13"),
+        "pgtoll: no PostgreSQL 13 found\nhint: `pgtoll postgres list` shows what is installed",
+    );
+}
+
+#[test]
+fn an_unsupported_version_and_a_program_that_is_none() {
+    let scratch = Scratch::new();
+    let fake = |says: &str| {
+        let bin = scratch.path("bin");
+        fs::create_dir_all(&bin).unwrap();
+        for name in ["postgres", "initdb"] {
+            fs::write(bin.join(name), format!("#!/bin/sh\necho '{says}'\n")).unwrap();
+            set_mode(&bin.join(name), 0o755);
+        }
+        let mut command = pgtoll();
+        command.args(["--quiet", "measure", "--postgres"]).arg(bin);
+        command
+    };
+    check(
+        &mut fake("postgres (PostgreSQL) 12.4"),
+        "pgtoll: PostgreSQL 12 is not supported (supported: 13 to 19)\n\
+         hint: name another server with --postgres DIR|MAJOR",
+    );
+    let bin = scratch.path("bin/postgres").display().to_string();
+    check(
+        &mut fake("hello"),
+        &format!(
+            "pgtoll: ask {bin} for its version: \"hello \" names no PostgreSQL version\n\
+             hint: name another server with --postgres DIR|MAJOR"
+        ),
+    );
+}
+
+#[test]
+fn wrong_experiments() {
+    let scratch = Scratch::new();
+    check(
+        pgtoll().args(["measure", "checksum"]),
+        "pgtoll: no experiment \"checksum\"\n\
+         hint: built in: checksums; or give the path of a TOML file",
+    );
+    check(
+        pgtoll().args(["measure", "./none.toml"]),
+        "pgtoll: read ./none.toml: No such file or directory (os error 2)",
+    );
+    let file = scratch.path("bad.toml");
+    fs::write(&file, "name = 1\n").unwrap();
+    let ran = run(pgtoll().arg("measure").arg(&file));
+    assert_eq!(ran.status, Some(2));
+    assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+    assert!(ran.stderr.contains("line 1, column 8"), "{ran:?}");
+}
+
+#[test]
+fn wrong_flags() {
+    for (arguments, expected) in [
+        (vec!["measure", "--rounds", "0"], "0 is not in 1..=1000"),
+        (vec!["measure", "--slice", "1us"], "not between 5ms and 10s"),
+        (vec!["measure", "--slice", "50"], "not a time like 90s"),
+        (vec!["measure", "--scale", "many"], "invalid digit"),
+        (vec!["measuer"], "a similar subcommand exists: 'measure'"),
+        (vec!["measure", "--postgre", "18"], "a similar argument exists: '--postgres'"),
+        (vec!["report"], "<RECORD>"),
+    ] {
+        let ran = run(pgtoll().args(&arguments));
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains(expected), "{ran:?}");
+    }
+}
+
+#[test]
+fn closed_and_impossible_directories() {
+    let scratch = Scratch::new();
+    check(
+        pgtoll().args(["--quiet", "measure", "--work-dir", "/does/not/exist"]),
+        "pgtoll: find /does/not/exist: No such file or directory (os error 2)",
+    );
+    let deep = scratch.work().join("d".repeat(60));
+    fs::create_dir(&deep).unwrap();
+    set_mode(&deep, 0o777);
+    let ran = run(small_measure(&scratch).arg("--quiet").arg("--work-dir").arg(&deep));
+    assert!(ran.stderr.contains("is too long a path for Unix sockets"), "{ran:?}");
+    assert!(ran.stderr.contains("hint: name a shorter directory with --work-dir"), "{ran:?}");
+    let existing = scratch.path("result");
+    fs::create_dir_all(&existing).unwrap();
+    fs::write(existing.join("run.jsonl"), "what was there").unwrap();
+    let ran = run(small_measure(&scratch).arg("--quiet").arg("--output").arg(&existing));
+    assert!(ran.stderr.contains("hint: name another directory with --output"), "{ran:?}");
+    assert_eq!(fs::read_to_string(existing.join("run.jsonl")).unwrap(), "what was there");
+    fs::remove_dir(deep).unwrap();
+    scratch.assert_empty();
+}
+
+#[test]
+fn a_directory_that_the_servers_user_cannot_reach() {
+    if !geteuid().is_root() {
+        // An ordinary user's servers run as itself: its own closed directories are as closed.
+        return check(
+            pgtoll().args(["--quiet", "measure", "--work-dir", "/root"]),
+            "pgtoll: find /root: Permission denied (os error 13)",
+        );
+    }
+    let scratch = Scratch::new();
+    let closed = scratch.path("closed");
+    fs::create_dir_all(closed.join("inside")).unwrap();
+    set_mode(&closed, 0o700);
+    check(
+        small_measure(&scratch).arg("--quiet").arg("--work-dir").arg(closed.join("inside")),
+        &format!(
+            "pgtoll: user postgres cannot enter {0}\n\
+             hint: chmod a+x {0}, or use a directory outside it (--work-dir for data, \
+             --postgres for programs)",
+            closed.display()
+        ),
+    );
+    set_mode(&closed, 0o755);
+    let inside = closed.join("inside").display().to_string();
+    check(
+        small_measure(&scratch)
+            .args(["--quiet", "--output"])
+            .arg(scratch.path("other"))
+            .args(["--work-dir", &inside]),
+        &format!(
+            "pgtoll: user postgres cannot write to {inside}\n\
+             hint: name another directory with --work-dir, or let that user write to {inside}"
+        ),
+    );
+}
+
+#[test]
+fn too_much_data_is_refused_before_anything_starts() {
+    let scratch = Scratch::new();
+    let ran = run(small_measure(&scratch).args(["--quiet", "--scale", "100000"]));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("are needed\nhint: name another disk with --work-dir"), "{ran:?}");
+    scratch.assert_empty();
+}
+
+/// A command in which `directory` is a small file system of its own.
+fn on_small_disk(directory: &Path, size: &str, command: &Command) -> Command {
+    let mut inside = unshared();
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    inside.arg(format!(
+        "mount -t tmpfs -o size={size},mode=1777 tmpfs {} && exec {}",
+        directory.display(),
+        words.join(" ")
+    ));
+    inside
+}
+
+/// `sh -c` in a mount namespace of its own.
+pub(crate) fn unshared() -> Command {
+    let mut command = program("unshare");
+    if !geteuid().is_root() {
+        command.args(["--user", "--map-current-user", "--keep-caps"]);
+    }
+    command.args(["--mount", "sh", "-c"]);
+    command
+}
+
+#[test]
+fn a_disk_that_is_too_small() {
+    let scratch = Scratch::new();
+    let ran = run(&mut on_small_disk(&scratch.work(), "100m", &small_measure(&scratch)));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("has 100 MB free, and 517 MB are needed"), "{ran:?}");
+    let ran =
+        run(on_small_disk(&scratch.path("work"), "0", &small_measure(&scratch))
+            .stdout(Stdio::null()));
+    assert_eq!(ran.status, Some(0), "size=0 is no limit: {ran:?}");
+}
+
+#[test]
+fn a_disk_that_fills_up_in_the_middle() {
+    let scratch = Scratch::new();
+    let mut command = on_small_disk(&scratch.work(), "700m", &small_measure(&scratch));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = Vec::new();
+    for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+        let line = line.unwrap();
+        if line == "pgtoll: pgbench --initialize --scale 1" {
+            // The disk is the run's own, seen through its process.
+            let disk = format!("/proc/{}/root{}", pid_of(&child), scratch.work().display());
+            let full = fs::write(format!("{disk}/full"), vec![1; 700 << 20]);
+            assert!(full.is_err(), "the disk did not fill up");
+        }
+        said.push(line);
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(2), "{said:#?}");
+    let last = &said[said.len() - 2..];
+    assert!(last[0].starts_with("pgtoll: ") && last[0].contains("No space left"), "{said:#?}");
+    assert!(last[1].starts_with("hint: free some space"), "{said:#?}");
+}
+
+#[test]
+fn a_server_without_its_companions() {
+    let scratch = Scratch::new();
+    let bin = scratch.path("bin");
+    fs::create_dir(&bin).unwrap();
+    // Not links: initdb looks for postgres beside its real place.
+    for name in ["postgres", "initdb"] {
+        fs::copy(server().bin.join(name), bin.join(name)).unwrap();
+    }
+    let ran = run(small_measure(&scratch).args(["--quiet", "--postgres"]).arg(&bin));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stderr.starts_with("pgtoll: "), "{ran:?}");
+    assert_eq!(ran.stderr.lines().count(), 2, "{ran:?}");
+    scratch.assert_empty();
+}

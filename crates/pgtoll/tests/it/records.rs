@@ -1,0 +1,111 @@
+//! `pgtoll report` on whole and broken records.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pgtoll_record::{Line, Run, RunResult};
+
+use crate::support::{Scratch, pgtoll, run};
+
+/// The committed records.
+pub(crate) fn committed() -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
+    let entries = fs::read_dir(&directory).unwrap().flatten();
+    let mut found: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    found.sort();
+    assert!(!found.is_empty(), "no record in {}", directory.display());
+    found
+}
+
+#[test]
+fn committed_records_give_their_committed_results() {
+    for record in committed() {
+        let ran = run(pgtoll().args(["report", "--json"]).arg(&record));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let again: RunResult = serde_json::from_str(&ran.stdout).unwrap();
+        let then = fs::read_to_string(record.join("result.json")).unwrap();
+        let then: RunResult = serde_json::from_str(&then).unwrap();
+        assert!(again.complete);
+        assert_eq!(again.comparisons.len(), then.comparisons.len());
+        for (again, then) in again.comparisons.iter().zip(&then.comparisons) {
+            assert_eq!(again.verdict, then.verdict);
+            assert!((again.ratio.estimate - then.ratio.estimate).abs() < 1e-9, "{again:?}");
+            assert!((again.ratio.upper - then.ratio.upper).abs() < 1e-9, "{again:?}");
+        }
+    }
+}
+
+#[test]
+fn a_record_cut_after_any_line_is_incomplete_and_no_worse() {
+    let text = fs::read_to_string(committed()[0].join("run.jsonl")).unwrap();
+    let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
+    for (index, &end) in ends.iter().enumerate() {
+        // Every line near the beginning and the end, else every 50th: each cut is read whole.
+        if index > 60 && index + 60 < ends.len() && index % 50 != 0 {
+            continue;
+        }
+        // Cut behind the line, and in its middle.
+        let before = if index == 0 { 0 } else { ends[index - 1] };
+        for cut in [end, usize::midpoint(before, end)] {
+            let Ok(run) = Run::parse(&text[..cut]) else {
+                assert_eq!(index, 0, "cut at {cut}");
+                continue;
+            };
+            assert_eq!(run.is_complete(), cut == text.len(), "cut at {cut}");
+            if index % 10 == 0 || index + 5 > ends.len() {
+                let table = pgtoll_report_table(&run);
+                assert_eq!(table.contains("incomplete: "), cut != text.len(), "{table}");
+            }
+        }
+    }
+}
+
+fn pgtoll_report_table(run: &Run) -> String {
+    pgtoll_report::terminal_table(&pgtoll_report::summarise(run))
+}
+
+#[test]
+fn lines_and_fields_of_later_versions_are_passed_over() {
+    let text = fs::read_to_string(committed()[0].join("run.jsonl")).unwrap();
+    let (first, rest) = text.split_once('\n').unwrap();
+    let header = first.replacen('{', "{\"of_a_later_version\":[1],", 1);
+    let later = format!("{header}\n{{\"t\":\"weather\",\"rain\":true}}\n{rest}");
+    assert_eq!(Run::parse(&later).unwrap(), Run::parse(&text).unwrap());
+    let damaged = format!("{header}\n{{\"t\":\"slice\",\"round\":1}}\n{rest}");
+    let run = Run::parse(&damaged).unwrap();
+    assert_eq!(run.unreadable_lines, [2]);
+    assert!(pgtoll_report_table(&run).contains("lines of the record that cannot be read: 2"));
+}
+
+#[test]
+fn lines_are_written_as_they_are_read() {
+    let text = fs::read_to_string(committed()[0].join("run.jsonl")).unwrap();
+    for line in text.lines() {
+        let read: Line = serde_json::from_str(line).unwrap();
+        let again: Line = serde_json::from_str(&serde_json::to_string(&read).unwrap()).unwrap();
+        assert_eq!(again, read);
+    }
+}
+
+#[test]
+fn what_is_no_record_is_told_in_one_line() {
+    let scratch = Scratch::new();
+    let check = |contents: &[u8], expected: &str| {
+        let file = scratch.path("run.jsonl");
+        fs::write(&file, contents).unwrap();
+        let ran = run(pgtoll().arg("report").arg(&file));
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+        assert!(ran.stderr.contains(expected), "{ran:?}");
+    };
+    check(b"", "the record is empty");
+    check(b"\xff\xfe\0random", "read the record's first line");
+    check(b"{}\n", "read the record's first line");
+    check(b"{\"t\":\"note\",\"text\":\"x\"}\n", "the record's first line is not its header");
+    let ran = run(pgtoll().args(["report", "/does/not/exist"]));
+    assert_eq!(
+        ran.stderr,
+        "pgtoll: read /does/not/exist: No such file or directory (os error 2)\n"
+    );
+}

@@ -1,0 +1,188 @@
+//! What the tests share.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::unistd::{User, geteuid};
+use pgtoll_cluster::{
+    Cluster, Guard, GuardOptions, Installation, Interrupt, ServerUser, installed,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// Long enough for anything that ends at all.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One server of each major that is installed. Fails when there is none, or when one is missing
+/// that `PGTOLL_TEST_MAJORS` names.
+pub(crate) fn servers() -> Vec<Installation> {
+    let mut by_major = BTreeMap::new();
+    for found in installed() {
+        if found.version.facts().is_ok() {
+            by_major.entry(found.version.major()).or_insert(found);
+        }
+    }
+    assert!(!by_major.is_empty(), "no PostgreSQL server found; hint: run `cargo xtask test`");
+    let wanted = std::env::var("PGTOLL_TEST_MAJORS").unwrap_or_default();
+    for major in wanted.split(',').filter(|word| !word.is_empty()) {
+        let major: u32 = major.parse().expect("PGTOLL_TEST_MAJORS is a list of numbers");
+        assert!(by_major.contains_key(&major), "no PostgreSQL {major}; run `cargo xtask test`");
+    }
+    by_major.into_values().collect()
+}
+
+/// The server that most tests use.
+pub(crate) fn server() -> Installation {
+    servers().swap_remove(0)
+}
+
+/// A directory that goes with the test, with a part that every user may write to.
+pub(crate) struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::Builder::new().prefix("test-").tempdir_in("/var/tmp").unwrap();
+        set_mode(directory.path(), 0o755);
+        fs::create_dir(directory.path().join("work")).unwrap();
+        set_mode(&directory.path().join("work"), 0o1777);
+        Self(directory)
+    }
+
+    /// Where clusters are made.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.0.path().join("work")
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A guard of the real program.
+    pub(crate) fn guard(&self) -> Guard {
+        let options = GuardOptions {
+            executable: env!("CARGO_BIN_EXE_pgtoll").into(),
+            base: self.work(),
+            user: ServerUser::choose().unwrap(),
+        };
+        Guard::begin(&options, &Interrupt::new()).unwrap()
+    }
+
+    /// Nothing stays behind: no directory, and no process that works in one.
+    pub(crate) fn assert_empty(&self) {
+        let entries: Vec<_> = fs::read_dir(self.work()).unwrap().flatten().collect();
+        assert!(entries.is_empty(), "left behind: {entries:?}");
+        let processes = processes_in(&self.work());
+        assert!(processes.is_empty(), "still running: {processes:?}");
+    }
+}
+
+pub(crate) fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A cluster of this server, running.
+pub(crate) fn running(guard: &mut Guard, server: &Installation, name: &str) -> (Cluster, i32) {
+    let cluster = Cluster::init(guard, server, name, false).unwrap();
+    let pid = cluster.start(guard).unwrap();
+    (cluster, pid)
+}
+
+/// The processes whose current directory is below `directory`, also if it was removed.
+pub(crate) fn processes_in(directory: &Path) -> Vec<i32> {
+    let processes = procfs::process::all_processes().unwrap().flatten();
+    processes
+        .filter(|process| process.cwd().is_ok_and(|cwd| cwd.starts_with(directory)))
+        .map(|process| process.pid)
+        .collect()
+}
+
+/// The program under test, to be run as the tests' user.
+pub(crate) fn pgtoll() -> Command {
+    program(env!("CARGO_BIN_EXE_pgtoll"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests start what a user would start")]
+pub(crate) fn program(path: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(path);
+    command.stdin(Stdio::null()).env_remove("PGTOLL_TEST_PANIC_AT");
+    command
+}
+
+/// A small run: a few seconds with every stage in it.
+pub(crate) fn small_measure(scratch: &Scratch) -> Command {
+    let mut command = pgtoll();
+    command.args(["measure", "--scale", "1", "--rounds", "2", "--round-time", "600ms"]);
+    command.arg("--work-dir").arg(scratch.work());
+    command.arg("--output").arg(scratch.path("result"));
+    command
+}
+
+/// How a program ended, and what it said.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) status: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+pub(crate) fn run(command: &mut Command) -> Ran {
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ran { status: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// Another user than root, to be run as: `None` when the tests' user is one already.
+pub(crate) fn ordinary_user() -> Option<User> {
+    geteuid().is_root().then(|| {
+        ["postgres", "nobody"]
+            .iter()
+            .find_map(|name| User::from_name(name).unwrap())
+            .expect("there is postgres or nobody")
+    })
+}
+
+/// `command` as an ordinary user.
+pub(crate) fn as_ordinary_user(command: &mut Command, scratch: &Scratch) {
+    if let Some(user) = ordinary_user() {
+        command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
+    }
+    command.env("HOME", scratch.work());
+}
+
+/// A copy of the program where every user can reach it.
+pub(crate) fn pgtoll_for_all(scratch: &Scratch) -> PathBuf {
+    let copy = scratch.path("pgtoll");
+    fs::copy(env!("CARGO_BIN_EXE_pgtoll"), &copy).unwrap();
+    set_mode(&copy, 0o755);
+    copy
+}
+
+/// Whether the process ended before the time was over.
+pub(crate) fn ends_within(pid: i32, time: Duration) -> bool {
+    let pid = Pid::from_raw(pid).expect("a pid is positive");
+    let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return true };
+    let timeout = Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap(),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    };
+    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)).unwrap() > 0
+}
+
+/// The process's direct children.
+pub(crate) fn children(pid: i32) -> Vec<i32> {
+    let processes = procfs::process::all_processes().unwrap().flatten();
+    processes
+        .filter_map(|process| process.stat().ok())
+        .filter(|stat| stat.ppid == pid)
+        .map(|stat| stat.pid)
+        .collect()
+}
+
+pub(crate) fn pid_of(child: &Child) -> i32 {
+    i32::try_from(child.id()).unwrap()
+}

