@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use pgtoll_load::Script;
 use serde::Deserialize;
 
+use crate::prepare::ORIGIN;
+
 /// The experiments that pgtoll brings along: name and text.
 pub static BUILT_IN: [(&str, &str); 1] =
     [("checksums", include_str!("../../../experiments/checksums.toml"))];
@@ -62,13 +64,18 @@ pub struct WorkloadSpec {
 }
 
 /// Settings that pgtoll itself depends on.
-const RESERVED: [&str; 6] = [
+const RESERVED: [&str; 11] = [
+    "config_file",
     "data_directory",
+    "external_pid_file",
+    "hba_file",
+    "ident_file",
     "include",
+    "include_dir",
+    "include_if_exists",
     "listen_addresses",
     "port",
     "unix_socket_directories",
-    "unix_socket_permissions",
 ];
 
 impl Experiment {
@@ -79,7 +86,8 @@ impl Experiment {
 
     /// Reads and checks an experiment's text.
     pub fn parse(text: &str) -> Result<Self, ExperimentError> {
-        let experiment: Self = toml::from_str(text)?;
+        let experiment: Self =
+            toml::from_str(text).map_err(|error| ExperimentError::toml(text, &error))?;
         experiment.check()?;
         Ok(experiment)
     }
@@ -104,12 +112,9 @@ impl Experiment {
             return wrong(format!("{} arms, where 2 to 8 are taken", self.arms.len()));
         }
         let mut names = BTreeSet::new();
+        check_name("experiment", &self.name)?;
         for arm in &self.arms {
-            let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-            if arm.name.is_empty() || arm.name.len() > 16 || !arm.name.chars().all(plain) {
-                let rule = "1 to 16 letters, digits, - and _";
-                return wrong(format!("arm name {:?} is not {rule}", arm.name));
-            }
+            check_name("arm", &arm.name)?;
             if !names.insert(arm.name.as_str()) {
                 return wrong(format!("two arms are called {:?}", arm.name));
             }
@@ -133,6 +138,10 @@ impl Experiment {
                 let text = format!("arm {:?} is no copy of {of:?}: they must not differ", arm.name);
                 return Err(ExperimentError::Inconsistent(text));
             }
+            if *of != self.baseline {
+                let text = format!("arm {:?} is no copy of the baseline", arm.name);
+                return Err(ExperimentError::Inconsistent(text));
+            }
         }
         Ok(())
     }
@@ -141,24 +150,58 @@ impl Experiment {
         let all = self.arms.iter().map(|arm| &arm.settings);
         let all = all.chain([&self.settings, &self.workload().settings]);
         for name in all.flat_map(BTreeMap::keys) {
+            let wrong = |what| Err(ExperimentError::Inconsistent(format!("setting {name} {what}")));
             if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
-                let text = format!("setting {name} is pgtoll's own");
-                return Err(ExperimentError::Inconsistent(text));
+                return wrong("is pgtoll's own");
+            }
+            if name.to_ascii_lowercase() != *name {
+                return wrong("is not written in lower case");
             }
         }
         Ok(())
     }
 }
 
+/// Names become names of directories.
+fn check_name(of: &str, name: &str) -> Result<(), ExperimentError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || name.len() > 16 || !name.chars().all(plain) || name == ORIGIN {
+        let rule = format!("1 to 16 letters, digits, - and _ (and not {ORIGIN})");
+        let text = format!("{of} name {name:?} is not {rule}");
+        return Err(ExperimentError::Inconsistent(text));
+    }
+    Ok(())
+}
+
 /// An experiment's text that cannot be used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ExperimentError {
-    /// It is no TOML, or not of the right form. The message names line and column.
-    #[error("{}", .0.to_string().trim_end())]
-    Toml(#[from] toml::de::Error),
+    /// It is no TOML, or not of the right form.
+    #[error("line {line}, column {column}: {message}")]
+    Toml {
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1, in characters.
+        column: usize,
+        /// What is wrong there.
+        message: String,
+    },
     /// Its parts do not fit.
     #[error("{0}")]
     Inconsistent(String),
+}
+
+impl ExperimentError {
+    fn toml(text: &str, error: &toml::de::Error) -> Self {
+        let at = error.span().map_or(0, |span| span.start);
+        let before = text.get(..at).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Self::Toml {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            message: error.message().replace('\n', ", "),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -188,10 +231,12 @@ mod tests {
         check(("name = \"hints\"", "name = \"../x\""), "arm name \"../x\" is not");
         check(("twin_of = \"off\"", "twin_of = \"hints\""), "they must not differ");
         check(("twin_of = \"off\"", "twin_of = \"twin\""), "they must not differ");
+        check(("name = \"hints\"", "name = \"origin\""), "(and not origin)");
+        check(("autovacuum =", "AutoVacuum ="), "is not written in lower case");
         check(("select-only", "tpcb-like"), "no script \"tpcb-like\"");
         check(("checksums = true", "checksum = true"), "unknown field `checksum`");
         check(("autovacuum =", "port ="), "setting port is pgtoll's own");
-        check(("question =", "question"), "line 7");
+        check(("question =", "question"), "line 7, column");
     }
 
     proptest! {

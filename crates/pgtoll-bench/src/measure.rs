@@ -26,8 +26,6 @@ pub struct Site<'a> {
     pub interrupt: &'a Interrupt,
     /// Where the record goes; the directory exists.
     pub output: &'a Path,
-    /// The clusters stay when the run is over.
-    pub keep: bool,
     /// pgtoll's version.
     pub pgtoll: &'a str,
     /// The command that makes this run again.
@@ -51,7 +49,7 @@ pub enum Progress<'a> {
 }
 
 /// Runs the plan. Whatever ends it, the record holds what was measured, and no process and no
-/// directory stays (but for `keep`).
+/// directory stays (but for the guard's `keep`).
 pub fn measure(
     plan: &Plan,
     site: &Site<'_>,
@@ -77,7 +75,7 @@ pub fn measure(
     }))?;
     recorder.sync()?;
     outcome?;
-    Ok(guard.finish(site.keep)?)
+    Ok(guard.finish()?)
 }
 
 fn run(
@@ -92,8 +90,7 @@ fn run(
     let data_bytes = clusters[0].bytes()?;
     let version_text = version_text(&clusters[0], guard)?;
     recorder.write(&Line::Prepared(Prepared { version_text, data_bytes }))?;
-    if plan.design.rounds < 2 {
-        let text = "one round only: intervals do not know the spread between rounds".into();
+    for text in plan.warnings() {
         recorder.write(&Line::Note(Note { text }))?;
     }
     let mut rounds = Rounds {
@@ -102,7 +99,8 @@ fn run(
         clusters: &clusters,
         interrupt: site.interrupt,
         run_began: began,
-        orders: BalancedOrders::new(clusters.len(), plan.seed),
+        start_orders: BalancedOrders::new(clusters.len(), plan.seed.wrapping_add(1)),
+        slice_orders: BalancedOrders::new(clusters.len(), plan.seed),
     };
     for round in 1..=plan.design.rounds {
         rounds.run(round, guard, recorder, progress)?;

@@ -75,7 +75,26 @@ impl Plan {
 
     /// Bytes of disk that all clusters together need, roughly.
     pub fn disk_bytes(&self) -> u64 {
-        self.arm_bytes() * self.arms()
+        // When the last copy is made, the origin is still there.
+        (self.data_bytes() + BYTES_PER_CLUSTER) * (self.arms() + 1)
+    }
+
+    /// What a reader of the results has to know before there are any.
+    pub fn warnings(&self) -> Vec<String> {
+        let experiment = &self.experiment;
+        let shared_buffers = [&experiment.workload().settings, &experiment.settings]
+            .iter()
+            .find_map(|settings| settings.get("shared_buffers"))
+            .and_then(|size| size.parse::<ByteSize>().ok());
+        let fits = shared_buffers.filter(|size| size.0 >= self.data_bytes() / 4);
+        let warning = fits.map(|size| {
+            format!(
+                "shared_buffers of {size} hold much of the data of {}: few pages are read from \
+                 outside",
+                ByteSize(self.data_bytes()).rounded()
+            )
+        });
+        warning.into_iter().collect()
     }
 
     /// How long it takes, roughly: slices, restarts and what it takes to make the data at 50 MB/s.
@@ -102,6 +121,7 @@ impl Plan {
             return Err(BenchError::DiskTooSmall { path, free_bytes, needed_bytes });
         }
         let available_bytes = pgtoll_observe::memory()?.available_bytes;
+        let needed_bytes = self.data_bytes() * self.arms();
         if available_bytes / 10 * 7 < needed_bytes {
             return Err(BenchError::MemoryTooSmall { available_bytes, needed_bytes });
         }
@@ -124,7 +144,7 @@ impl Plan {
                 self.scale
             ),
             format!(
-                "design: {} rounds of {:.0} s with restarts, slices of {} ms in balanced random \
+                "design: {} x {:.1} s with restarts between, slices of {} ms in balanced random \
                  order, seed {}",
                 design.rounds,
                 blocks.as_secs_f64(),
@@ -143,8 +163,9 @@ impl Plan {
         self.experiment.arms.len() as u64
     }
 
-    fn arm_bytes(&self) -> u64 {
-        u64::from(self.scale) * BYTES_PER_SCALE + BYTES_PER_CLUSTER
+    /// Of one arm.
+    fn data_bytes(&self) -> u64 {
+        u64::from(self.scale) * BYTES_PER_SCALE
     }
 }
 

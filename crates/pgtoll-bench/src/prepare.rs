@@ -11,6 +11,9 @@ use crate::{ArmSpec, BenchError, Experiment, Plan};
 /// The database with pgbench's tables.
 pub(crate) const DATABASE: &str = "postgres";
 
+/// The cluster that is loaded, and that the arms are copies of.
+pub(crate) const ORIGIN: &str = "origin";
+
 /// Makes the arms' clusters, in the order of the experiment. Their servers are stopped.
 pub(crate) fn prepare(
     plan: &Plan,
@@ -19,7 +22,7 @@ pub(crate) fn prepare(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Vec<Cluster>, BenchError> {
     progress(Progress::Stage("initdb"));
-    let origin = Cluster::init(guard, installation, "origin", false)?;
+    let origin = Cluster::init(guard, installation, ORIGIN, false)?;
     load(plan, guard, &origin, progress)?;
     let mut clusters = Vec::new();
     for arm in &plan.experiment.arms {
@@ -98,7 +101,10 @@ impl Shown {
     ) -> Result<Self, BenchError> {
         let rows = connection
             .query(
+                // What the server works out itself from other settings is no setting of an arm.
                 "SELECT name, setting FROM pg_settings \
+                 WHERE name = 'data_checksums' \
+                 OR context <> 'internal' AND source NOT IN ('override', 'dynamic default') \
                  UNION ALL SELECT 'system identifier', system_identifier::text \
                  FROM pg_control_system()",
             )

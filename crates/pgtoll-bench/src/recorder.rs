@@ -20,20 +20,30 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// A new record in `directory` with its first line, all or nothing; an existing one is never
+    /// A new record in `directory` with its first line, all or nothing. An existing one is not
     /// overwritten.
     pub(crate) fn create(directory: &Path, header: &Line) -> Result<Self, BenchError> {
         let path = directory.join(RECORD_FILE);
+        if path.exists() {
+            let source = io::ErrorKind::AlreadyExists.into();
+            return Err(BenchError::Record { path, source });
+        }
         let unnamed = directory.join(format!(".{RECORD_FILE}.{}", std::process::id()));
-        let file = File::options().append(true).create_new(true).open(&unnamed);
-        let file = file.map_err(|source| BenchError::Record { path: unnamed.clone(), source })?;
-        let mut recorder = Self { path, file: BufWriter::new(file) };
-        let named = recorder.write(header).and_then(|()| recorder.sync()).and_then(|()| {
-            // Unlike a rename, a link does not replace what is there.
-            fs::hard_link(&unnamed, &recorder.path).map_err(|source| recorder.error(source))
-        });
-        let _ = fs::remove_file(&unnamed);
-        named.map(|()| recorder)
+        let made = Self::begin(&unnamed, &path, header);
+        if made.is_err() {
+            let _ = fs::remove_file(&unnamed);
+        }
+        made
+    }
+
+    fn begin(unnamed: &Path, path: &Path, header: &Line) -> Result<Self, BenchError> {
+        let error = |source| BenchError::Record { path: path.to_owned(), source };
+        let file = File::options().append(true).create_new(true).open(unnamed).map_err(error)?;
+        let mut recorder = Self { path: path.to_owned(), file: BufWriter::new(file) };
+        recorder.write(header)?;
+        recorder.sync()?;
+        fs::rename(unnamed, path).map_err(error)?;
+        Ok(recorder)
     }
 
     pub(crate) fn write(&mut self, line: &Line) -> Result<(), BenchError> {

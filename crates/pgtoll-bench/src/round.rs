@@ -24,7 +24,8 @@ pub(crate) struct Rounds<'a> {
     pub(crate) clusters: &'a [Cluster],
     pub(crate) interrupt: &'a Interrupt,
     pub(crate) run_began: Instant,
-    pub(crate) orders: BalancedOrders,
+    pub(crate) start_orders: BalancedOrders,
+    pub(crate) slice_orders: BalancedOrders,
 }
 
 /// A running arm.
@@ -73,7 +74,7 @@ impl<'a> Rounds<'a> {
         guard: &mut Guard,
         recorder: &mut Recorder,
     ) -> Result<Vec<Server<'a>>, BenchError> {
-        let order = self.orders.next().unwrap_or_default();
+        let order = self.start_orders.next().unwrap_or_default();
         let mut servers: Vec<Option<Server<'a>>> = self.clusters.iter().map(|_| None).collect();
         for &arm in &order {
             servers[arm] = Some(self.start(arm, guard)?);
@@ -132,7 +133,7 @@ impl<'a> Rounds<'a> {
         servers: &mut [Server<'_>],
         recorder: &mut Recorder,
     ) -> Result<(), BenchError> {
-        let order = self.orders.next().unwrap_or_default();
+        let order = self.slice_orders.next().unwrap_or_default();
         for (position, arm) in (1..).zip(order) {
             // All arms of a block ask for the same accounts.
             servers[arm].client.reseed(self.seed_of(round, block));

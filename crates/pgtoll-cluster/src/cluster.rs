@@ -188,16 +188,15 @@ impl Cluster {
     /// data directory, so that it holds for a copy too.
     fn include_settings(&self, guard: &mut Guard) -> Result<(), ClusterError> {
         let path = self.data().join("postgresql.conf");
-        let mut file = fs::read_to_string(&path).map_err(ClusterError::io("read", &path))?;
-        let _ = write!(
-            file,
+        // As its user, not as ours: a link in that user's directory must not lead root elsewhere.
+        let lines = format!(
             "\n# pgtoll\n\
              listen_addresses = ''\n\
              unix_socket_directories = '..'\n\
              port = {PORT}\n\
              include = 'pgtoll-settings.conf'\n"
         );
-        guard.write(&path, file)?;
+        guard.append(&path, lines)?;
         self.configure(guard, &BTreeMap::new())
     }
 }

@@ -200,6 +200,9 @@ impl ClusterError {
                 "free some space, name another disk with --work-dir, or use a smaller --scale"
                     .to_owned()
             }
+            Self::StartFailed { .. } => "a setting of the experiment? it must be one that this \
+                                          version has"
+                .to_owned(),
             Self::Program { program, .. } if program == "initdb" => {
                 "is that a whole installation? `pgtoll postgres list` shows those that pgtoll finds"
                     .to_owned()
@@ -223,8 +226,11 @@ fn is_disk_full(text: &str) -> bool {
 /// The line of a log that says most: the last error, else the last line.
 pub(crate) fn last_words(text: &str) -> &str {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
-    ["No space left on device", "FATAL:", "PANIC:", "error:", "ERROR:"]
+    let names_the_setting = ["invalid value for parameter", "unrecognized configuration parameter"];
+    ["No space left on device"]
         .iter()
+        .chain(&names_the_setting)
+        .chain(&["FATAL:", "PANIC:", "error:", "ERROR:"])
         .find_map(|mark| lines().rfind(|line| line.contains(mark)))
         .or_else(|| lines().next_back())
         .unwrap_or("it printed nothing")

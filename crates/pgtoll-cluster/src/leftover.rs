@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::ServerUser;
 use crate::process::{Identity, command};
 
 /// What `mkdtemp` makes a working directory's name from.
@@ -23,7 +25,9 @@ pub struct Leftover {
 impl Leftover {
     /// The shell command that removes it.
     pub fn removal(&self) -> String {
-        let remove = format!("rm -r {}", self.directory.display());
+        // Whoever can make a directory must not be able to make a command.
+        let quoted = self.directory.display().to_string().replace('\'', r"'\''");
+        let remove = format!("rm -r '{quoted}'");
         if self.postmasters.is_empty() {
             return remove;
         }
@@ -34,15 +38,22 @@ impl Leftover {
     }
 }
 
-/// The leftovers below `base` that this user can read.
-pub fn leftovers(base: &Path) -> Vec<Leftover> {
+/// The leftovers of this user's guards below `base`.
+pub fn leftovers(base: &Path, user: &ServerUser) -> Vec<Leftover> {
     let entries = fs::read_dir(base).into_iter().flatten().flatten();
     let mut found: Vec<Leftover> = entries
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX))
+        .filter(|entry| is_working_directory(&entry.file_name().to_string_lossy()))
+        .filter(|entry| entry.metadata().is_ok_and(|of| of.is_dir() && of.uid() == user.uid))
         .filter_map(|entry| left_over(&entry.path()))
         .collect();
     found.sort_by(|a, b| a.directory.cmp(&b.directory));
     found
+}
+
+/// Whether `mkdtemp` made this name from [`TEMPLATE`].
+fn is_working_directory(name: &str) -> bool {
+    let suffix = name.strip_prefix(PREFIX);
+    suffix.is_some_and(|of| of.len() == 6 && of.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 fn left_over(directory: &Path) -> Option<Leftover> {

@@ -8,7 +8,7 @@
 //! use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, Interrupt, ServerUser, StopMode};
 //!
 //! let interrupt = Interrupt::new();
-//! let installation = Installation::resolve(None, &interrupt, &mut |line| eprintln!("{line}"))?;
+//! let installation = Installation::find(None)?.expect("a server is installed");
 //! let options = GuardOptions::of_this_program("/var/tmp".into(), ServerUser::choose()?);
 //! let mut guard = Guard::begin(&options, &interrupt)?;
 //! let cluster = Cluster::init(&mut guard, &installation, "off", false)?;
@@ -17,7 +17,7 @@
 //! cluster.connect("postgres")?.execute("CHECKPOINT")?;
 //! let usage = cluster.stop(&mut guard, StopMode::Fast)?;
 //! println!("{:?} of CPU", usage.cpu());
-//! guard.finish(false)?;
+//! guard.finish()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -37,7 +37,7 @@ pub struct Header {
     pub schema: String,
     /// What the record is about: `run`.
     pub kind: String,
-    /// pgtoll's version, with the commit when it is known.
+    /// pgtoll's version.
     pub pgtoll: String,
     /// The command that makes this again, seed included.
     pub command: Vec<String>,

@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 
 use pgtoll_record::{
-    Comparison, Interval, Metric, MetricValue, NoiseShare, RESULT_SCHEMA, Run, RunResult, Slice,
-    Verdict,
+    ArmRound, Comparison, Interval, Metric, MetricValue, NoiseShare, RESULT_SCHEMA, Run, RunResult,
+    Slice, Verdict,
 };
 use pgtoll_stats::{Estimate, Options, Pair, Round, minimum_block_length_for, paired_ratio};
 
 use crate::terminal::signed_percent;
 
 const RESAMPLES: usize = 2000;
+const ROUNDS_NEEDED: usize = 2;
 /// Beyond this the two ways of counting a server's CPU time disagree enough to be told.
 const CPU_TOTALS_MAY_DIFFER_BY: f64 = 0.02;
+/// What a shutdown costs that comes after the one count and before the other.
+const SHUTDOWN_NS: f64 = 50e6;
 
 /// Every estimate that the record allows, whether the run was completed or not.
 pub fn summarise(run: &Run) -> RunResult {
@@ -32,8 +35,13 @@ pub fn summarise(run: &Run) -> RunResult {
     result
 }
 
+/// None before two rounds were completed: an interval that does not know the spread between
+/// rounds would be too narrow, and nobody can say by how much.
 fn comparisons(run: &Run) -> Vec<Comparison> {
     let header = &run.header;
+    if run.rounds.len() < ROUNDS_NEEDED {
+        return Vec::new();
+    }
     let arms = || header.arms.iter().filter(|arm| arm.name != header.baseline);
     Metric::ALL
         .into_iter()
@@ -191,38 +199,29 @@ fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
 
 fn incomplete(run: &Run) -> String {
     let reason = run.end.as_ref().and_then(|end| end.reason.as_deref());
-    format!(
-        "incomplete: {} of {} rounds ({})",
-        run.rounds.len(),
-        run.header.design.rounds,
-        reason.unwrap_or("the record breaks off")
-    )
+    let reason = match (reason, &run.end) {
+        (Some(reason), _) => reason,
+        (None, Some(_)) => "a part of the record cannot be read",
+        (None, None) => "the record breaks off",
+    };
+    format!("incomplete: {} of {} rounds ({reason})", run.rounds.len(), run.header.design.rounds)
 }
 
 /// The kernel tells a server's CPU time twice: while it runs, process by process, and at its end
-/// in one sum. They differ by what the shutdown costs.
+/// in one sum. They differ by what the shutdown costs, and should by no more.
 #[expect(clippy::cast_precision_loss, reason = "a round's nanoseconds are far below 2^53")]
 fn cpu_totals_note(run: &Run) -> Option<String> {
     let arms = || run.rounds.iter().flat_map(|round| &round.arms);
-    let difference = |observed: u64, reaped: u64| {
-        (reaped as f64 - observed as f64).abs() / (reaped as f64).max(1.0)
+    let apart = |arm: &ArmRound| (arm.cpu_reaped_ns as f64 - arm.cpu_observed_ns as f64).abs();
+    let is_far = |arm: &&ArmRound| {
+        let relative = apart(arm) / (arm.cpu_reaped_ns as f64).max(1.0);
+        relative > CPU_TOTALS_MAY_DIFFER_BY && apart(arm) > SHUTDOWN_NS
     };
-    let worst = arms()
-        .max_by(|a, b| {
-            let of =
-                |arm: &pgtoll_record::ArmRound| difference(arm.cpu_observed_ns, arm.cpu_reaped_ns);
-            of(a).total_cmp(&of(b))
-        })
-        .filter(|arm| {
-            difference(arm.cpu_observed_ns, arm.cpu_reaped_ns) > CPU_TOTALS_MAY_DIFFER_BY
-        })?;
-    let far = |arm: &&pgtoll_record::ArmRound| {
-        difference(arm.cpu_observed_ns, arm.cpu_reaped_ns) > CPU_TOTALS_MAY_DIFFER_BY
-    };
+    let worst = arms().filter(is_far).max_by(|a, b| apart(a).total_cmp(&apart(b)))?;
     Some(format!(
-        "a server's CPU time from its processes and from its end (wait4) differ by more than 2 % \
-         in {} of {} server runs, most in arm {}: {:.2} s and {:.2} s",
-        arms().filter(far).count(),
+        "a server's CPU time by its processes' clocks and by its end (wait4) are more than 2 % \
+         apart in {} of {} server runs, most in arm {}: {:.2} s and {:.2} s",
+        arms().filter(is_far).count(),
         arms().count(),
         worst.arm,
         worst.cpu_observed_ns as f64 / 1e9,
@@ -240,14 +239,18 @@ fn answer(result: &RunResult) -> String {
         .map(clause)
         .collect();
     if clauses.is_empty() {
-        return "No answer: no round was completed.".to_owned();
+        let rounds = result.rounds;
+        return format!(
+            "No answer: {rounds} of the at least {ROUNDS_NEEDED} rounds that an interval needs \
+             were completed."
+        );
     }
     format!(
-        "Against {} on this machine (PostgreSQL {}; {}), in server CPU per transaction, \
-         {}; intervals are 95 %.",
-        header.baseline,
+        "PostgreSQL {} on this machine, {}: in server CPU per transaction, against {}, {}. \
+         Intervals are 95 %.",
         header.server.version,
         header.workload.title,
+        header.baseline,
         clauses.join("; ")
     )
 }
@@ -260,7 +263,7 @@ fn clause(of: &Comparison) -> String {
         Verdict::Costs => format!("{arm} costs {size:.1} % [{lower}, {upper}]"),
         Verdict::Gains => format!("{arm} saves {size:.1} % [{lower}, {upper}]"),
         Verdict::NotResolved => {
-            format!("{arm} is not resolved: between {lower} % and {upper} %")
+            format!("{arm} shows no difference: between {lower} % and {upper} %")
         }
     }
 }

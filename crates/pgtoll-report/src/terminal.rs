@@ -24,8 +24,8 @@ pub fn terminal_table(result: &RunResult) -> String {
     text
 }
 
-const LEGEND: &str = "Each cell is the difference from the baseline with half its 95 % interval; \
-    ~ means that the interval covers zero. Typical slice: Hodges-Lehmann of paired log-ratios, \
+const LEGEND: &str = "± is half of a 95 % interval of the difference from the baseline; ~ means that \
+    the interval covers zero. Typical slice: Hodges-Lehmann of paired log-ratios, \
     mean of rounds; interval: two-level bootstrap, not narrower than the spread between rounds \
     allows. Uncalibrated: the intervals were not checked against this machine's own A/A runs.";
 
@@ -34,8 +34,8 @@ fn heading(result: &RunResult) -> String {
     let design = &header.design;
     let slice = TimeSpan(std::time::Duration::from_nanos(design.slice_ns));
     let mut text = format!(
-        "{}: PostgreSQL {}, {}, scale {}, 1 client\n{} of {} rounds, {} slices of {slice} each, \
-         seed {}",
+        "{}: PostgreSQL {}, {}, scale {}, 1 client\nrounds: {} of {}, slices a round: {} of \
+         {slice}, seed: {}",
         header.experiment,
         header.server.version,
         header.workload.title,

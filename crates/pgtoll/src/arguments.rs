@@ -17,6 +17,9 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
+/// On most machines a disk, unlike /tmp.
+pub(crate) const WORK_DIR: &str = "/var/tmp";
+
 const EXIT_STATUS: &str = "Exit status: 0 done; 1 a finding; 2 could not tell (bad usage, \
     unreadable input, interrupted).";
 
@@ -78,9 +81,9 @@ pub(crate) struct MeasureArguments {
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Where the clusters are made: on the disk that is to be measured.
-    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    #[arg(long, value_name = "DIR", default_value = WORK_DIR)]
     pub(crate) work_dir: PathBuf,
-    /// Keep the clusters.
+    /// Keep the clusters, however the run ends.
     #[arg(long)]
     pub(crate) keep: bool,
     /// Say what would run, and end.
@@ -108,7 +111,7 @@ pub(crate) struct PostgresArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PostgresCommand {
-    /// List the servers that pgtoll finds, the default one first.
+    /// List the servers that pgtoll finds: installed ones, then fetched ones, newest first.
     List {
         /// Print the list as JSON.
         #[arg(long)]

@@ -106,8 +106,7 @@ impl GuardProcess {
             if ready.request {
                 match self.receive()? {
                     None => return Ok(()),
-                    Some(Request::Finish { keep }) => {
-                        self.keep = keep;
+                    Some(Request::Finish) => {
                         self.clean_up();
                         return self.reply(&Reply::Done);
                     }
@@ -165,18 +164,26 @@ impl GuardProcess {
     fn handle(&mut self, request: Request) -> io::Result<()> {
         let action = describe(&request);
         let reply = match request {
-            Request::Begin { user, base } => self.begin(&user, &base).map(Some),
+            Request::Begin { user, base, keep } => {
+                self.keep = keep;
+                self.begin(&user, &base).map(Some)
+            }
             Request::Check { path } => Ok(Some(check_executable(&path))),
             Request::Write { path, contents } => {
                 fs::write(path, contents).map(|()| Some(Reply::Done))
             }
+            Request::Append { path, contents } => File::options()
+                .append(true)
+                .open(path)
+                .and_then(|mut file| file.write_all(contents.as_bytes()))
+                .map(|()| Some(Reply::Done)),
             Request::Run { program, arguments } => self.run(&program, &arguments).map(|()| None),
             Request::Start { name, postgres, data, log } => {
                 self.start(name, &postgres, data, log).map(|()| None)
             }
             Request::Stop { name, mode } => self.stop(name, mode).map(|()| None),
             Request::Kill { name } => self.kill(name).map(|()| None),
-            Request::Finish { .. } => Ok(None),
+            Request::Finish => Ok(None),
         };
         match reply {
             Ok(Some(reply)) => self.reply(&reply),
@@ -483,12 +490,14 @@ fn describe(request: &Request) -> String {
     match request {
         Request::Begin { base, .. } => format!("make a directory in {}", base.display()),
         Request::Check { path } => format!("look at {}", path.display()),
-        Request::Write { path, .. } => format!("write {}", path.display()),
+        Request::Write { path, .. } | Request::Append { path, .. } => {
+            format!("write {}", path.display())
+        }
         Request::Run { program, .. } => format!("run {}", program.display()),
         Request::Start { name, .. } => format!("start cluster {name}"),
         Request::Stop { name, .. } => format!("stop cluster {name}"),
         Request::Kill { name } => format!("kill cluster {name}"),
-        Request::Finish { .. } => "finish".into(),
+        Request::Finish => "finish".into(),
     }
 }
 

@@ -33,12 +33,14 @@ pub struct GuardOptions {
     pub base: PathBuf,
     /// Whom it and its servers run as.
     pub user: ServerUser,
+    /// The working directory stays, however pgtoll ends.
+    pub keep: bool,
 }
 
 impl GuardOptions {
     /// The guard is this very program, also when its file was replaced meanwhile.
     pub fn of_this_program(base: PathBuf, user: ServerUser) -> Self {
-        Self { executable: "/proc/self/exe".into(), base, user }
+        Self { executable: "/proc/self/exe".into(), base, user, keep: false }
     }
 }
 
@@ -74,7 +76,8 @@ impl Guard {
             interrupt: interrupt.clone(),
             _on_signal: interrupt.shut_down_on_signal(socket.into()),
         };
-        let begin = Request::Begin { user: options.user.clone(), base: options.base.clone() };
+        let (user, base) = (options.user.clone(), options.base.clone());
+        let begin = Request::Begin { user, base, keep: options.keep };
         match guard.ask(&begin)? {
             Reply::Begun { directory } => guard.directory = directory,
             Reply::Closed { path, purpose } => return Err(guard.unreachable(&purpose, path)),
@@ -122,6 +125,11 @@ impl Guard {
         self.done(&Request::Write { path: path.to_owned(), contents })
     }
 
+    /// Appends to a file in the working directory, as the servers' user.
+    pub(crate) fn append(&mut self, path: &Path, contents: String) -> Result<(), ClusterError> {
+        self.done(&Request::Append { path: path.to_owned(), contents })
+    }
+
     /// Starts a server and waits until it takes connections. Returns the postmaster's pid.
     pub(crate) fn start(
         &mut self,
@@ -155,9 +163,9 @@ impl Guard {
         self.ended(&Request::Kill { name: name.to_owned() })
     }
 
-    /// Ends the guard and everything that it started. With `keep` its directory stays.
-    pub fn finish(mut self, keep: bool) -> Result<(), ClusterError> {
-        self.done(&Request::Finish { keep })
+    /// Ends the guard and everything that it started.
+    pub fn finish(mut self) -> Result<(), ClusterError> {
+        self.done(&Request::Finish)
     }
 
     fn ended(&mut self, request: &Request) -> Result<Usage, ClusterError> {

@@ -10,14 +10,15 @@ use crate::ServerUser;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
-    Begin { user: ServerUser, base: PathBuf },
+    Begin { user: ServerUser, base: PathBuf, keep: bool },
     Check { path: PathBuf },
     Write { path: PathBuf, contents: String },
+    Append { path: PathBuf, contents: String },
     Run { program: PathBuf, arguments: Vec<String> },
     Start { name: String, postgres: PathBuf, data: PathBuf, log: PathBuf },
     Stop { name: String, mode: StopMode },
     Kill { name: String },
-    Finish { keep: bool },
+    Finish,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

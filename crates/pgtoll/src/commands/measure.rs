@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use pgtoll_bench::{BUILT_IN, BenchError, Choices, Experiment, Plan, Progress, Site};
-use pgtoll_cluster::{GuardOptions, Installation, Interrupt, ServerUser, leftovers};
+use pgtoll_bench::{BUILT_IN, BenchError, Choices, Experiment, Plan, Progress, RECORD_FILE, Site};
+use pgtoll_cluster::{GuardOptions, Installation, Interrupt, ServerUser, Wheel, leftovers};
 use pgtoll_format::TimeSpan;
 
 use crate::arguments::MeasureArguments;
@@ -20,28 +20,34 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
     interrupt.catch_signals().context("catch signals")?;
     let work_dir = absolute(&arguments.work_dir)?;
     let user = ServerUser::choose()?;
-    let installation =
-        Installation::resolve(arguments.postgres.as_deref(), &interrupt, &mut |line| {
-            printer.say(&format!("pgtoll: {line}"));
-        })?;
-    let lines = introduction(&plan, &installation, &user, &work_dir);
+    let found = Installation::find(arguments.postgres.as_deref())?;
+    for warning in plan.warnings() {
+        printer.warn(&format!("pgtoll: warning: {warning}"));
+    }
     if arguments.dry_run {
-        printer.data(&(lines.join("\n") + "\n"));
+        let server = found.as_ref().map_or_else(to_be_fetched, |found| Ok(server(found)))?;
+        printer.data(&introduction(&plan, &server, &user, &work_dir));
         plan.check_room(&work_dir)?;
         return Ok(Status::Done);
     }
-    for line in &lines {
-        printer.say(line);
-    }
-    tell_leftovers(&work_dir, printer);
+    let installation = if let Some(found) = found {
+        found
+    } else {
+        printer.stage(&to_be_fetched()?);
+        Wheel::newest()?.install(&interrupt)?
+    };
+    printer.say(introduction(&plan, &server(&installation), &user, &work_dir).trim_end());
+    tell_leftovers(&work_dir, &user, printer);
     plan.check_room(&work_dir)?;
     let output = make_output(arguments, &plan)?;
     let site = Site {
         installation: &installation,
-        guard: &GuardOptions::of_this_program(work_dir, user),
+        guard: &GuardOptions {
+            keep: arguments.keep,
+            ..GuardOptions::of_this_program(work_dir, user)
+        },
         interrupt: &interrupt,
         output: &output,
-        keep: arguments.keep,
         pgtoll: env!("CARGO_PKG_VERSION"),
         command: command(arguments, &plan),
     };
@@ -50,7 +56,7 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
         show(event, &plan, arguments.keep, printer);
     });
     if outcome.is_err() {
-        tell_leftovers(&site.guard.base, printer);
+        tell_leftovers(&site.guard.base, &site.guard.user, printer);
     }
     finish(outcome, &output, arguments.json, printer)
 }
@@ -84,33 +90,27 @@ fn choices(arguments: &MeasureArguments) -> Choices {
     }
 }
 
-fn introduction(
-    plan: &Plan,
-    installation: &Installation,
-    user: &ServerUser,
-    work_dir: &Path,
-) -> Vec<String> {
-    let mut lines = plan.lines();
-    lines.insert(
-        1,
-        format!(
-            "server: PostgreSQL {} in {} ({})",
-            installation.version,
-            installation.bin.display(),
-            installation.origin
-        ),
-    );
-    let user_is = if user.changed {
-        format!("servers run as user {}, since PostgreSQL refuses root", user.name)
-    } else {
-        format!("servers run as user {}", user.name)
-    };
-    lines.push(format!("clusters are made in {}; {user_is}", work_dir.display()));
-    lines
+fn server(installation: &Installation) -> String {
+    let Installation { bin, version, origin } = installation;
+    format!("PostgreSQL {version} in {} ({origin})", bin.display())
 }
 
-fn tell_leftovers(work_dir: &Path, printer: &Printer) {
-    for leftover in leftovers(work_dir) {
+fn to_be_fetched() -> anyhow::Result<String> {
+    Ok(format!("no PostgreSQL server found: {}, fetched with pip", Wheel::newest()?))
+}
+
+/// What is going to happen, a line each.
+fn introduction(plan: &Plan, server: &str, user: &ServerUser, work_dir: &Path) -> String {
+    let mut lines = plan.lines();
+    lines.insert(1, format!("server: {server}"));
+    let because = if user.changed { ", since PostgreSQL refuses root" } else { "" };
+    let place = work_dir.display();
+    lines.push(format!("clusters are made in {place}; servers run as user {}{because}", user.name));
+    lines.join("\n") + "\n"
+}
+
+fn tell_leftovers(work_dir: &Path, user: &ServerUser, printer: &Printer) {
+    for leftover in leftovers(work_dir, user) {
         printer.warn(&format!(
             "pgtoll: {} was left behind by a run whose guard was killed",
             leftover.directory.display()
@@ -124,6 +124,12 @@ fn make_output(arguments: &MeasureArguments, plan: &Plan) -> anyhow::Result<Path
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H-%M-%SZ");
         Path::new("pgtoll-results").join(format!("{now}-{}", plan.experiment.name))
     });
+    if output.join(RECORD_FILE).exists() {
+        return Err(Usage::error(
+            format!("{} holds a record already", output.display()),
+            "name another directory with --output",
+        ));
+    }
     let made = std::fs::create_dir_all(&output);
     made.map_err(|source| BenchError::Record { path: output.clone(), source })?;
     Ok(output)
@@ -143,6 +149,9 @@ fn command(arguments: &MeasureArguments, plan: &Plan) -> Vec<String> {
     }
     option("--slice", TimeSpan(std::time::Duration::from_nanos(plan.design.slice_ns)).to_string());
     option("--seed", plan.seed.to_string());
+    if arguments.work_dir != Path::new(crate::arguments::WORK_DIR) {
+        option("--work-dir", arguments.work_dir.display().to_string());
+    }
     command
 }
 
@@ -173,15 +182,15 @@ fn finish(
     json: bool,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    if let Err(error) = outcome {
-        let rounds = read_run(output).map_or(0, |run| run.rounds.len());
-        if rounds > 0 {
-            show_result(output, json, printer)?;
-        }
-        return Err(error.into());
+    let Err(error) = outcome else {
+        show_result(output, json, printer)?;
+        return Ok(Status::Done);
+    };
+    // There was none before the run, so it is the run's.
+    if output.join(RECORD_FILE).exists() {
+        show_result(output, json, printer)?;
     }
-    show_result(output, json, printer)?;
-    Ok(Status::Done)
+    Err(error.into())
 }
 
 fn show_result(output: &Path, json: bool, printer: &mut Printer) -> anyhow::Result<()> {
@@ -189,7 +198,11 @@ fn show_result(output: &Path, json: bool, printer: &mut Printer) -> anyhow::Resu
     let text = to_json(&result)?;
     let path = output.join("result.json");
     std::fs::write(&path, &text).with_context(|| format!("write {}", path.display()))?;
-    printer.data(&if json { text } else { pgtoll_report::terminal_table(&result) });
+    if json {
+        printer.data(&text);
+    } else if result.rounds > 0 {
+        printer.data(&pgtoll_report::terminal_table(&result));
+    }
     printer.say(&format!("record: {}", output.display()));
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::fs;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pgtoll_cluster::{Cluster, ClusterError, Guard, StopMode, leftovers};
+use pgtoll_cluster::{Cluster, ClusterError, Guard, Interrupt, ServerUser, StopMode, leftovers};
 
 use crate::support::{
     PATIENCE, Scratch, children, ends_within, processes_in, program, run, running, server, servers,
@@ -35,7 +35,7 @@ fn a_cluster_is_made_with_and_without_checksums() {
             cluster.stop(&mut guard, StopMode::Fast).unwrap();
         }
     }
-    guard.finish(false).unwrap();
+    guard.finish().unwrap();
     scratch.assert_empty();
 }
 
@@ -105,7 +105,7 @@ fn a_killed_server_recovers_and_leaves_no_shared_memory() {
     assert_eq!(connection.query("SELECT i FROM t").unwrap().len(), 1);
     cluster.kill(&mut guard).unwrap();
     let (last_segment, _) = shared_memory(&cluster, 0);
-    guard.finish(false).unwrap();
+    guard.finish().unwrap();
     let segments = fs::read_to_string("/proc/sysvipc/shm").unwrap();
     let ids: Vec<&str> =
         segments.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
@@ -132,7 +132,8 @@ fn a_server_that_cannot_start_says_why() {
     cluster.configure(&mut guard, &map(&[("shared_buffers", "much")])).unwrap();
     let error = cluster.start(&mut guard).unwrap_err().to_string();
     assert!(error.contains("cluster \"one\" ended at its start (exit status 1)"), "{error}");
-    assert!(error.contains("FATAL:") && error.contains("pgtoll-settings.conf"), "{error}");
+    let reason = "invalid value for parameter \"shared_buffers\": \"much\"";
+    assert!(error.contains(reason), "{error}");
     // The guard goes on.
     cluster.configure(&mut guard, &BTreeMap::new()).unwrap();
     cluster.start(&mut guard).unwrap();
@@ -153,7 +154,7 @@ fn dropping_the_guard_stops_frozen_servers_too() {
 #[test]
 fn a_panic_stops_everything() {
     let scratch = Scratch::new();
-    let mut guard = scratch.guard();
+    let guard = scratch.guard();
     let panicked = std::thread::scope(|scope| {
         let run = || {
             let mut guard: Guard = guard;
@@ -164,38 +165,59 @@ fn a_panic_stops_everything() {
     });
     assert!(panicked.is_err());
     scratch.assert_empty();
-    guard = scratch.guard();
-    guard.finish(false).unwrap();
 }
+
+#[test]
+fn a_leftovers_name_is_no_command() {
+    let scratch = Scratch::new();
+    let user = ServerUser::choose().unwrap();
+    for name in ["pgtoll-x; id", "pgtoll-$(id)", "pgtoll-abc", "other-abcdef"] {
+        let directory = scratch.work().join(name);
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("guard.json"), DEAD_GUARD).unwrap();
+    }
+    assert_eq!(leftovers(&scratch.work(), &user), []);
+    // What anybody may put there is not told to a user as this user's own.
+    let forged = scratch.work().join("pgtoll-abcdef");
+    fs::create_dir(&forged).unwrap();
+    fs::write(forged.join("guard.json"), DEAD_GUARD).unwrap();
+    assert_eq!(leftovers(&scratch.work(), &user).len(), usize::from(!user.changed));
+}
+
+const DEAD_GUARD: &str = r#"{"pid":1,"start_time_ticks":0,"boot_id":"none"}"#;
 
 #[test]
 fn what_is_kept_is_no_leftover() {
     let scratch = Scratch::new();
-    let mut guard = scratch.guard();
+    let user = ServerUser::choose().unwrap();
+    let mut options = scratch.guard_options();
+    options.keep = true;
+    let mut guard = Guard::begin(&options, &Interrupt::new()).unwrap();
     let (cluster, _) = running(&mut guard, &server(), "one");
     let data = cluster.data();
-    guard.finish(true).unwrap();
+    drop(guard);
     assert!(data.join("PG_VERSION").is_file());
     assert!(processes_in(&scratch.work()).is_empty());
-    assert_eq!(leftovers(&scratch.work()), []);
+    assert_eq!(leftovers(&scratch.work(), &user), []);
 }
 
 #[test]
 fn what_a_killed_guard_leaves_is_found_and_its_removal_works() {
     let scratch = Scratch::new();
+    let user = ServerUser::choose().unwrap();
     let mut guard = scratch.guard();
     let (_, pid) = running(&mut guard, &server(), "one");
-    assert_eq!(leftovers(&scratch.work()), [], "a living guard's directory is no leftover");
+    assert_eq!(leftovers(&scratch.work(), &user), [], "a living guard's directory is no leftover");
     let postmaster = procfs::process::Process::new(pid).unwrap().stat().unwrap();
     kill(Pid::from_raw(postmaster.ppid), Signal::SIGKILL).unwrap();
     let lost = guard.check_executable("/".as_ref()).unwrap_err();
     assert!(matches!(lost, ClusterError::GuardLost(_)), "{lost:?}");
     drop(guard);
-    let found = leftovers(&scratch.work());
+    let found = leftovers(&scratch.work(), &user);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].postmasters, [pid]);
     let removal = run(program("sh").arg("-c").arg(found[0].removal()));
     assert_eq!(removal.status, Some(0), "{removal:?}");
     assert!(ends_within(pid, PATIENCE));
-    assert_eq!(leftovers(&scratch.work()), []);
+    assert_eq!(leftovers(&scratch.work(), &user), []);
 }

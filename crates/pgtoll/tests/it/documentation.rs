@@ -42,8 +42,9 @@ fn generated_reports() {
             let ran = run(pgtoll().arg("report").arg(root().join(record)));
             assert_eq!(ran.status, Some(0), "{record}: {ran:?}");
             let table = &ran.stdout;
-            made +=
-                &format!("{before}<!-- report {record} -->\n```text\n{table}```\n<!-- /report -->");
+            let block =
+                format!("{before}<!-- report {record} -->\n```text\n{table}```\n<!-- /report -->");
+            made.push_str(&block);
             rest = tail;
             blocks += 1;
         }

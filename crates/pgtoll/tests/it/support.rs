@@ -64,12 +64,16 @@ impl Scratch {
 
     /// A guard of the real program.
     pub(crate) fn guard(&self) -> Guard {
-        let options = GuardOptions {
+        Guard::begin(&self.guard_options(), &Interrupt::new()).unwrap()
+    }
+
+    pub(crate) fn guard_options(&self) -> GuardOptions {
+        GuardOptions {
             executable: env!("CARGO_BIN_EXE_pgtoll").into(),
             base: self.work(),
             user: ServerUser::choose().unwrap(),
-        };
-        Guard::begin(&options, &Interrupt::new()).unwrap()
+            keep: false,
+        }
     }
 
     /// Nothing stays behind: no directory, and no process that works in one.
