@@ -34,7 +34,7 @@ fn heading(result: &RunResult) -> String {
     let design = &header.design;
     let slice = TimeSpan(std::time::Duration::from_nanos(design.slice_ns));
     let mut text = format!(
-        "{}: PostgreSQL {}, {}, scale {}, 1 client\nrounds: {} of {}, slices a round: {} of \
+        "{}: PostgreSQL {}, {}\nscale: {}, clients: 1, rounds: {} of {}, slices a round: {} of \
          {slice}, seed: {}",
         header.experiment,
         header.server.version,
