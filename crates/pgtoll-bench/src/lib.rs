@@ -1,5 +1,5 @@
 //! From an experiment file to samples: the [`Experiment`] says what is compared, the [`Plan`] what
-//! exactly will run, and [`measure`] runs it and writes the record.
+//! exactly will run, and [`measure()`] runs it and writes the record.
 //!
 //! ```
 //! use pgtoll_bench::Experiment;
