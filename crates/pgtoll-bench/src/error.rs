@@ -1,10 +1,13 @@
 //! What can end a run.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pgtoll_cluster::{Cluster, ClusterError};
 use pgtoll_format::ByteSize;
+
+/// With less, a server cannot even write a WAL segment.
+const LEAST_FREE: u64 = 16 << 20;
 
 /// What can end a run. [`hint`](Self::hint) says what to try.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +74,14 @@ pub enum BenchError {
         /// What the plan needs.
         needed_bytes: u64,
     },
+    /// Something failed, and the disk of the clusters is full.
+    #[error("{} is full", path.display())]
+    DiskFull {
+        /// Where.
+        path: PathBuf,
+        /// What failed.
+        source: Box<BenchError>,
+    },
     /// The record could not be written.
     #[error("write {}", path.display())]
     Record {
@@ -104,6 +115,10 @@ impl BenchError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Cluster(error) => error.hint(),
+            Self::DiskFull { .. } => Some(
+                "free some space, name another disk with --work-dir, or use a smaller --scale"
+                    .into(),
+            ),
             Self::DiskTooSmall { .. } => {
                 Some("name another disk with --work-dir, or use a smaller --scale".into())
             }
@@ -116,6 +131,15 @@ impl BenchError {
             Self::Record { .. } => Some("name another directory with --output".into()),
             _ => None,
         }
+    }
+
+    /// A full disk fails in many words; few of them are about the disk.
+    pub(crate) fn or_disk_full(self, work_base: &Path) -> Self {
+        let free = pgtoll_observe::free_bytes(work_base);
+        if self.is_interruption() || free.is_ok_and(|bytes| bytes > LEAST_FREE) {
+            return self;
+        }
+        Self::DiskFull { path: work_base.to_owned(), source: Box::new(self) }
     }
 
     /// A signal ended the run.

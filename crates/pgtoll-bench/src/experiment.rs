@@ -236,7 +236,7 @@ mod tests {
         check(("select-only", "tpcb-like"), "no script \"tpcb-like\"");
         check(("checksums = true", "checksum = true"), "unknown field `checksum`");
         check(("autovacuum =", "port ="), "setting port is pgtoll's own");
-        check(("question =", "question"), "line 7, column");
+        check(("question =", "question"), "line 8, column 10");
     }
 
     proptest! {

@@ -64,6 +64,7 @@ pub fn measure(
     let outcome = run(plan, site, &mut guard, &mut recorder, progress);
     // When a signal came, whatever failed failed because of it.
     let outcome = site.interrupt.check().map_err(BenchError::from).and(outcome);
+    let outcome = outcome.map_err(|error| error.or_disk_full(guard.directory()));
     recorder.write(&Line::End(End {
         status: match &outcome {
             Ok(()) => EndStatus::Complete,

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::Command;
 
@@ -65,13 +65,14 @@ pub(crate) fn descendants(root: i32) -> Vec<i32> {
 
 /// The last `bytes` of a file as text; empty when it cannot be read.
 pub(crate) fn tail(path: &Path, bytes: u64) -> String {
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
-        let start = file.metadata()?.len().saturating_sub(bytes);
-        file.seek(SeekFrom::Start(start))?;
-        let mut text = Vec::new();
-        file.take(bytes).read_to_end(&mut text)?;
-        Ok(text)
-    };
-    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+    File::open(path).and_then(|mut file| tail_of(&mut file, bytes)).unwrap_or_default()
+}
+
+/// The last `bytes` of an open file as text.
+pub(crate) fn tail_of(file: &mut File, bytes: u64) -> io::Result<String> {
+    let start = file.metadata()?.len().saturating_sub(bytes);
+    file.seek(SeekFrom::Start(start))?;
+    let mut text = Vec::new();
+    file.take(bytes).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }

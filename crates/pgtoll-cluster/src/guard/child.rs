@@ -12,20 +12,24 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::{Mode, umask};
+use nix::sys::statvfs::statvfs;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{AccessFlags, Gid, Pid, Uid, access, setgroups, setresgid, setresuid, setsid};
 
 use super::protocol::{Output, Reply, Request, StopMode, Usage};
 use crate::ServerUser;
 use crate::leftover;
-use crate::process::{command, descendants, tail};
+use crate::process::{command, descendants, tail, tail_of};
 
 /// How long an immediate shutdown may take before the tree is killed. PostgreSQL's own postmaster
 /// gives its children 5 s.
 const PATIENCE: Duration = Duration::from_secs(7);
+/// Bytes of a program's output that are told.
+const LOG_TAIL: u64 = 8192;
 
 /// Runs the guard on standard input, which is its end of the socket pair. Returns when all that it
 /// started is gone. Called by `pgtoll __guard` and by nobody else.
@@ -59,7 +63,7 @@ struct Server {
 }
 
 enum Pending {
-    Run { pid: i32, log: PathBuf },
+    Run { pid: i32, output: File },
     Start { name: String, watch: Inotify },
     Stop { name: String },
     Kill { name: String, pids: BTreeSet<i32>, usage: Usage, shared_memory: Vec<PathBuf> },
@@ -213,9 +217,10 @@ impl GuardProcess {
     }
 
     fn run(&mut self, program: &Path, arguments: &[String]) -> io::Result<()> {
-        let log = self.working_directory()?.join("program.log");
-        let pid = self.spawn(program, arguments, &log)?;
-        self.pending = Some(Pending::Run { pid, log });
+        // In memory: a program that fails because the disk is full could not say so in a file.
+        let output = File::from(memfd_create("program's output", MFdFlags::MFD_CLOEXEC)?);
+        let pid = self.spawn(program, arguments, &output)?;
+        self.pending = Some(Pending::Run { pid, output });
         Ok(())
     }
 
@@ -230,7 +235,8 @@ impl GuardProcess {
         let changes = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE;
         watch.add_watch(&data, changes)?;
         let arguments = ["-D".to_owned(), data.to_string_lossy().into_owned()];
-        let pid = self.spawn(postgres, &arguments, &log)?;
+        let output = File::options().create(true).append(true).open(&log)?;
+        let pid = self.spawn(postgres, &arguments, &output)?;
         self.servers.insert(name.clone(), Server { pid, data, log });
         self.pending = Some(Pending::Start { name, watch });
         Ok(())
@@ -251,12 +257,11 @@ impl GuardProcess {
         Ok(())
     }
 
-    fn spawn(&self, program: &Path, arguments: &[String], log: &Path) -> io::Result<i32> {
-        let output = File::options().create(true).append(true).open(log)?;
+    fn spawn(&self, program: &Path, arguments: &[String], output: &File) -> io::Result<i32> {
         let child = command(program)
             .args(arguments)
             .stdout(output.try_clone()?)
-            .stderr(output)
+            .stderr(output.try_clone()?)
             .env("HOME", self.working_directory()?)
             .spawn()
             .map_err(|error| {
@@ -280,21 +285,19 @@ impl GuardProcess {
         let server = server.map(|(name, _)| name.clone());
         let ended = server.as_ref().and_then(|name| self.servers.remove(name));
         let reply = match self.pending.take() {
-            Some(Pending::Run { pid: of, log }) if of == pid => {
+            Some(Pending::Run { pid: of, mut output }) if of == pid => {
                 let output = Output {
                     success: status == WaitStatus::Exited(Pid::from_raw(pid), 0),
                     status: in_words(status),
-                    tail: tail(&log, 8192),
+                    tail: tail_of(&mut output, LOG_TAIL)?,
                     usage,
                 };
-                // The next program's output starts afresh.
-                fs::remove_file(log)?;
                 Some(Reply::Ran(output))
             }
             Some(Pending::Start { name, .. } | Pending::Stop { name })
                 if server.as_ref() == Some(&name) =>
             {
-                let log_tail = ended.map(|server| tail(&server.log, 8192)).unwrap_or_default();
+                let log_tail = ended.map(|server| self.log_tail(&server.log)).unwrap_or_default();
                 Some(Reply::Ended { status: in_words(status), usage, log_tail })
             }
             Some(Pending::Kill { name, mut pids, usage: before, shared_memory }) => {
@@ -330,6 +333,16 @@ impl GuardProcess {
             return self.reply(&Reply::Ready { pid });
         }
         Ok(())
+    }
+
+    /// The end of a server's log, which is empty when the disk was full before it could say so.
+    fn log_tail(&self, log: &Path) -> String {
+        let text = tail(log, LOG_TAIL);
+        let place = self.directory.as_deref().and_then(|place| statvfs(place).ok());
+        if text.is_empty() && place.is_some_and(|place| place.blocks_available() == 0) {
+            return Errno::ENOSPC.desc().to_owned();
+        }
+        text
     }
 
     fn server(&self, name: &str) -> io::Result<&Server> {

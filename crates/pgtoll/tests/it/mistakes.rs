@@ -240,7 +240,7 @@ fn a_disk_that_fills_up_in_the_middle() {
     }
     assert_eq!(child.wait().unwrap().code(), Some(2), "{said:#?}");
     let last = &said[said.len() - 2..];
-    assert!(last[0].starts_with("pgtoll: ") && last[0].contains("No space left"), "{said:#?}");
+    assert!(last[0].starts_with("pgtoll: ") && last[0].contains(" is full: "), "{said:#?}");
     assert!(last[1].starts_with("hint: free some space"), "{said:#?}");
 }
 
