@@ -282,7 +282,8 @@ impl Width {
         let percentile = |probability| {
             sorted_quantile(&draws, probability).ok_or(EstimateError::NoUsableResample)
         };
-        let bootstrap = (percentile(1.0 - tail)? - percentile(tail)?) / 2.0;
+        // Between equal draws the two interpolations may differ by a rounding.
+        let bootstrap = ((percentile(1.0 - tail)? - percentile(tail)?) / 2.0).max(0.0);
         let floor = floor_half_width(by_round, options.confidence);
         let widened = floor.map_or(bootstrap, |floor| floor.max(bootstrap)) * options.widening;
         Ok(Self { bootstrap, floor, widened })
