@@ -21,12 +21,15 @@ pub struct Experiment {
     pub question: String,
     /// The arm that the others are compared with.
     pub baseline: String,
+    /// pgbench's scale factor of the data that scripts work on.
+    #[serde(default = "one")]
+    pub scale: u32,
     /// Settings of every arm.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
     /// What is compared.
     pub arms: Vec<ArmSpec>,
-    /// The work; the first form of the file takes one.
+    /// The work; those that stand first get time first.
     pub workloads: Vec<WorkloadSpec>,
 }
 
@@ -46,7 +49,7 @@ pub struct ArmSpec {
     pub twin_of: Option<String>,
 }
 
-/// What the servers have to do.
+/// What the servers have to do: transactions of a script, or steps on a fresh copy.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
@@ -54,13 +57,47 @@ pub struct WorkloadSpec {
     pub name: String,
     /// In a few words.
     pub title: String,
-    /// pgbench's name of a built-in script.
-    pub script: String,
-    /// pgbench's scale factor.
-    pub scale: u32,
     /// Settings of every arm under this workload.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
+    /// pgbench's name of a built-in script.
+    pub script: Option<String>,
+    /// Transactions of the script in the counted pass; 0: none.
+    #[serde(default)]
+    pub counted: u64,
+    /// Steps, done in this order by each arm on a fresh copy of an empty cluster.
+    #[serde(default)]
+    pub steps: Vec<StepSpec>,
+    /// The table that the steps are about: figures are per page of it.
+    pub table: Option<String>,
+}
+
+/// One statement of a workload's steps.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepSpec {
+    /// The statement.
+    pub sql: String,
+    /// It is measured, under this name.
+    pub measure: Option<String>,
+    /// What is measured, in a few words.
+    pub title: Option<String>,
+}
+
+impl WorkloadSpec {
+    /// The script; `None` for a workload of steps.
+    pub fn script(&self) -> Option<Script> {
+        self.script.as_deref().and_then(|name| name.parse().ok())
+    }
+
+    /// The steps that are measured, with their names.
+    pub fn measured(&self) -> impl Iterator<Item = (&str, &StepSpec)> {
+        self.steps.iter().filter_map(|step| Some((step.measure.as_deref()?, step)))
+    }
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// Settings that pgtoll itself depends on.
@@ -92,20 +129,15 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// The workload.
-    pub fn workload(&self) -> &WorkloadSpec {
-        &self.workloads[0]
+    /// The workloads of scripts, which work on pgbench's tables.
+    pub fn scripts(&self) -> impl Iterator<Item = (&WorkloadSpec, Script)> {
+        self.workloads.iter().filter_map(|of| Some((of, of.script()?)))
     }
 
     fn check(&self) -> Result<(), ExperimentError> {
         let wrong = |what: String| Err(ExperimentError::Inconsistent(what));
-        if self.workloads.len() != 1 {
-            return wrong(format!("{} workloads, where one is taken", self.workloads.len()));
-        }
-        if let Err(error) = self.workload().script.parse::<Script>() {
-            return wrong(error.to_string());
-        }
-        if self.workload().scale == 0 {
+        self.check_workloads()?;
+        if self.scale == 0 {
             return wrong("scale is 0".into());
         }
         if !(2..=8).contains(&self.arms.len()) {
@@ -123,6 +155,39 @@ impl Experiment {
             return wrong(format!("baseline {:?} is not an arm", self.baseline));
         }
         self.check_twins().and_then(|()| self.check_settings())
+    }
+
+    fn check_workloads(&self) -> Result<(), ExperimentError> {
+        let wrong = |what: String| Err(ExperimentError::Inconsistent(what));
+        if self.workloads.is_empty() {
+            return wrong("no workload".into());
+        }
+        let mut names = BTreeSet::new();
+        for workload in &self.workloads {
+            check_name("workload", &workload.name)?;
+            match &workload.script {
+                Some(_) if !workload.steps.is_empty() => {
+                    return wrong(format!("workload {:?} has script and steps", workload.name));
+                }
+                Some(script) => {
+                    let known = script.parse::<Script>();
+                    known.map_err(|error| ExperimentError::Inconsistent(error.to_string()))?;
+                }
+                None if workload.measured().next().is_none() => {
+                    return wrong(format!("workload {:?} measures nothing", workload.name));
+                }
+                None => {}
+            }
+            let measured = workload.measured().map(|(name, _)| name);
+            let script = workload.script.is_some().then_some(workload.name.as_str());
+            for name in measured.chain(script) {
+                check_name("measured step's", name)?;
+                if !names.insert(name) {
+                    return wrong(format!("two workloads are called {name:?}"));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn check_twins(&self) -> Result<(), ExperimentError> {
@@ -148,7 +213,7 @@ impl Experiment {
 
     fn check_settings(&self) -> Result<(), ExperimentError> {
         let all = self.arms.iter().map(|arm| &arm.settings);
-        let all = all.chain([&self.settings, &self.workload().settings]);
+        let all = all.chain(self.workloads.iter().map(|of| &of.settings)).chain([&self.settings]);
         for name in all.flat_map(BTreeMap::keys) {
             let wrong = |what| Err(ExperimentError::Inconsistent(format!("setting {name} {what}")));
             if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
@@ -165,8 +230,8 @@ impl Experiment {
 /// Names become names of directories.
 fn check_name(of: &str, name: &str) -> Result<(), ExperimentError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.is_empty() || name.len() > 16 || !name.chars().all(plain) || name == ORIGIN {
-        let rule = format!("1 to 16 letters, digits, - and _ (and not {ORIGIN})");
+    if name.is_empty() || name.len() > 24 || !name.chars().all(plain) || name == ORIGIN {
+        let rule = format!("1 to 24 letters, digits, - and _ (and not {ORIGIN})");
         let text = format!("{of} name {name:?} is not {rule}");
         return Err(ExperimentError::Inconsistent(text));
     }
@@ -233,7 +298,9 @@ mod tests {
         check(("twin_of = \"off\"", "twin_of = \"twin\""), "they must not differ");
         check(("name = \"hints\"", "name = \"origin\""), "(and not origin)");
         check(("autovacuum =", "AutoVacuum ="), "is not written in lower case");
-        check(("select-only", "tpcb-like"), "no script \"tpcb-like\"");
+        check(("select-only", "tpcb"), "no script \"tpcb\"");
+        check(("first-select", "insert"), "two workloads are called \"insert\"");
+        check((", measure = \"first-select\"", ", measures = \"x\""), "unknown field `measures`");
         check(("checksums = true", "checksum = true"), "unknown field `checksum`");
         check(("autovacuum =", "port ="), "setting port is pgtoll's own");
         check(("question =", "question"), "line 8, column 10");

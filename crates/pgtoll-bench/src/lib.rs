@@ -10,16 +10,18 @@
 //! # Ok::<(), pgtoll_bench::ExperimentError>(())
 //! ```
 
+mod counting;
 mod error;
 mod experiment;
 mod measure;
+mod operations;
 mod plan;
 mod prepare;
 mod recorder;
 mod round;
 
 pub use error::BenchError;
-pub use experiment::{ArmSpec, BUILT_IN, Experiment, ExperimentError, WorkloadSpec};
-pub use measure::{Progress, Site, measure};
-pub use plan::{Choices, Plan};
+pub use experiment::{ArmSpec, BUILT_IN, Experiment, ExperimentError, StepSpec, WorkloadSpec};
+pub use measure::{Progress, Site, host, measure};
+pub use plan::{BUDGET, Choices, Plan};
 pub use recorder::RECORD_FILE;

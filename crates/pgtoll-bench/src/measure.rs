@@ -6,14 +6,17 @@ use std::time::Instant;
 use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, Interrupt};
 use pgtoll_observe as observe;
 use pgtoll_record::{
-    Arm, End, EndStatus, Header, Host, Line, Note, Prepared, RECORD_SCHEMA, Server, Workload,
+    Arm, Calibration, End, EndStatus, Header, Host, Line, Metric, Note, Prepared, RECORD_SCHEMA,
+    Server, Work, Workload,
 };
 use pgtoll_stats::BalancedOrders;
 
+use crate::counting::count_all;
+use crate::operations::Operations;
 use crate::prepare::{DATABASE, prepare};
 use crate::recorder::Recorder;
 use crate::round::Rounds;
-use crate::{BenchError, Plan};
+use crate::{BenchError, Plan, WorkloadSpec};
 
 /// Where and with what a plan runs.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub struct Site<'a> {
     pub interrupt: &'a Interrupt,
     /// Where the record goes; the directory exists.
     pub output: &'a Path,
+    /// What earlier runs on this machine say of its intervals.
+    pub calibration: Vec<Calibration>,
     /// pgtoll's version.
     pub pgtoll: &'a str,
     /// The command that makes this run again.
@@ -41,6 +46,8 @@ pub enum Progress<'a> {
     Stage(&'a str),
     /// A block of a round begins; both count from 1.
     Block {
+        /// The workload's name.
+        workload: &'a str,
         /// The round.
         round: u32,
         /// The block in the round.
@@ -87,24 +94,48 @@ fn run(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(), BenchError> {
     let began = Instant::now();
-    let clusters = prepare(plan, guard, site.installation, progress)?;
-    let data_bytes = clusters[0].bytes()?;
-    let version_text = version_text(&clusters[0], guard)?;
-    recorder.write(&Line::Prepared(Prepared { version_text, data_bytes }))?;
+    let facts = site.installation.version.facts().map_err(pgtoll_cluster::ClusterError::from)?;
+    let arms = prepare(plan, guard, site.installation, progress)?;
+    let first = arms.loaded.first().or(arms.empty.first());
+    if let Some(first) = first {
+        let data_bytes = first.bytes()?;
+        let version_text = version_text(first, guard)?;
+        recorder.write(&Line::Prepared(Prepared { version_text, data_bytes }))?;
+    }
     for text in plan.warnings() {
         recorder.write(&Line::Note(Note { text }))?;
     }
-    let mut rounds = Rounds {
-        plan,
-        facts: site.installation.version.facts().map_err(pgtoll_cluster::ClusterError::from)?,
-        clusters: &clusters,
-        interrupt: site.interrupt,
-        run_began: began,
-        start_orders: BalancedOrders::new(clusters.len(), plan.seed.wrapping_add(1)),
-        slice_orders: BalancedOrders::new(clusters.len(), plan.seed),
-    };
-    for round in 1..=plan.design.rounds {
-        rounds.run(round, guard, recorder, progress)?;
+    let interrupt = site.interrupt;
+    count_all(plan, facts, &arms.loaded, interrupt, guard, recorder, progress)?;
+    let clusters = &arms.empty;
+    let operations = Operations { plan, facts, clusters, interrupt, run_began: began };
+    operations.run(guard, recorder, progress)?;
+    let mut calibrated = site.calibration.iter();
+    let kappa = calibrated.find(|of| of.metric == Metric::CpuPerTransaction);
+    for (workload, script) in plan.experiment.scripts() {
+        if !plan.timed.contains(&workload.name) {
+            continue;
+        }
+        let mut rounds = Rounds {
+            plan,
+            workload,
+            script,
+            slice_transactions: None,
+            slices: Vec::new(),
+            kappa: kappa.map_or(1.0, |of| of.kappa),
+            facts,
+            clusters: &arms.loaded,
+            interrupt,
+            run_began: began,
+            start_orders: BalancedOrders::new(arms.loaded.len(), plan.seed.wrapping_add(1)),
+            slice_orders: BalancedOrders::new(arms.loaded.len(), plan.seed),
+        };
+        for round in 1..=plan.design.rounds {
+            rounds.run(round, guard, recorder, progress)?;
+            if rounds.is_precise_enough(round) {
+                break;
+            }
+        }
     }
     Ok(())
 }
@@ -121,7 +152,6 @@ fn version_text(cluster: &Cluster, guard: &mut Guard) -> Result<String, BenchErr
 
 fn header(plan: &Plan, site: &Site<'_>) -> Result<Header, BenchError> {
     let experiment = &plan.experiment;
-    let workload = experiment.workload();
     Ok(Header {
         schema: RECORD_SCHEMA.to_owned(),
         kind: "run".to_owned(),
@@ -134,11 +164,7 @@ fn header(plan: &Plan, site: &Site<'_>) -> Result<Header, BenchError> {
             version: site.installation.version.clone(),
             origin: site.installation.origin.to_string(),
             user: site.guard.user.name.clone(),
-            settings: [&experiment.settings, &workload.settings]
-                .into_iter()
-                .flatten()
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect(),
+            settings: experiment.settings.clone(),
         },
         experiment: experiment.name.clone(),
         question: experiment.question.clone(),
@@ -153,18 +179,34 @@ fn header(plan: &Plan, site: &Site<'_>) -> Result<Header, BenchError> {
                 twin_of: arm.twin_of.clone(),
             })
             .collect(),
-        workload: Workload {
-            name: workload.name.clone(),
-            title: workload.title.clone(),
-            script: workload.script.clone(),
-            scale: plan.scale,
-            clients: 1,
-        },
+        workloads: experiment.workloads.iter().flat_map(|of| workloads(of, plan)).collect(),
         design: plan.design.clone(),
+        calibration: site.calibration.clone(),
     })
 }
 
-fn host(work_base: &Path) -> Result<Host, BenchError> {
+/// What is recorded of a workload: itself, or each of its measured steps.
+fn workloads(of: &WorkloadSpec, plan: &Plan) -> Vec<Workload> {
+    let settings = || of.settings.clone();
+    let script = of.script.iter().map(|script| Workload {
+        name: of.name.clone(),
+        title: of.title.clone(),
+        work: Work::Script { name: script.clone(), counted: of.counted },
+        settings: settings(),
+        timed: plan.timed.contains(&of.name),
+    });
+    let steps = of.measured().map(|(name, step)| Workload {
+        name: name.to_owned(),
+        title: step.title.clone().unwrap_or_else(|| step.sql.clone()),
+        work: Work::Operation { sql: step.sql.clone() },
+        settings: settings(),
+        timed: plan.design.repetitions > 0,
+    });
+    script.chain(steps).collect()
+}
+
+/// Facts of this machine; `work_base` is where the clusters are made.
+pub fn host(work_base: &Path) -> Result<Host, BenchError> {
     Ok(Host {
         kernel: observe::kernel()?,
         cpu: observe::cpu_model(),

@@ -6,40 +6,71 @@ use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_wire::Connection;
 
 use crate::measure::Progress;
-use crate::{ArmSpec, BenchError, Experiment, Plan};
+use crate::{ArmSpec, BenchError, Experiment, Plan, WorkloadSpec};
 
 /// The database with pgbench's tables.
 pub(crate) const DATABASE: &str = "postgres";
 
 /// The cluster that is loaded, and that the arms are copies of.
 pub(crate) const ORIGIN: &str = "origin";
+/// The same without data, for workloads of steps.
+const EMPTY: &str = "empty";
 
-/// Makes the arms' clusters, in the order of the experiment. Their servers are stopped.
+/// The arms' clusters, in the order of the experiment. Their servers are stopped.
+pub(crate) struct Arms {
+    /// With pgbench's tables, when there is a workload of a script.
+    pub(crate) loaded: Vec<Cluster>,
+    /// Without data, to be copied, when there is a workload of steps.
+    pub(crate) empty: Vec<Cluster>,
+}
+
+/// Makes the arms' clusters.
 pub(crate) fn prepare(
     plan: &Plan,
     guard: &mut Guard,
     installation: &Installation,
     progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<Vec<Cluster>, BenchError> {
+) -> Result<Arms, BenchError> {
     progress(Progress::Stage("initdb"));
     let origin = Cluster::init(guard, installation, ORIGIN, false)?;
-    load(plan, guard, &origin, progress)?;
-    let mut clusters = Vec::new();
-    for arm in &plan.experiment.arms {
-        progress(Progress::Stage(&format!("copy for arm {}", arm.name)));
-        let cluster = origin.copy(guard, &arm.name)?;
-        if arm.checksums {
-            progress(Progress::Stage(&format!("pg_checksums --enable in arm {}", arm.name)));
-            cluster.enable_checksums(guard)?;
-        }
-        cluster.configure(guard, &settings(&plan.experiment, arm))?;
-        clusters.push(cluster);
+    let experiment = &plan.experiment;
+    let mut empty = Vec::new();
+    if experiment.workloads.iter().any(|of| !of.steps.is_empty()) {
+        let name = |arm: &ArmSpec| format!("{EMPTY}-{}", arm.name);
+        empty = copies(experiment, &origin, &name, guard, progress)?;
+    }
+    let mut loaded = Vec::new();
+    if experiment.scripts().next().is_some() {
+        load(plan, guard, &origin, progress)?;
+        let name = |arm: &ArmSpec| arm.name.clone();
+        loaded = copies(experiment, &origin, &name, guard, progress)?;
     }
     origin.remove(guard)?;
-    Ok(clusters)
+    Ok(Arms { loaded, empty })
 }
 
 /// Every arm is a copy, so none is the one that was loaded.
+fn copies(
+    experiment: &Experiment,
+    origin: &Cluster,
+    name: &dyn Fn(&ArmSpec) -> String,
+    guard: &mut Guard,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Vec<Cluster>, BenchError> {
+    let mut clusters = Vec::new();
+    for arm in &experiment.arms {
+        let name = name(arm);
+        progress(Progress::Stage(&format!("copy for arm {name}")));
+        let cluster = origin.copy(guard, &name)?;
+        if arm.checksums {
+            progress(Progress::Stage(&format!("pg_checksums --enable in arm {name}")));
+            cluster.enable_checksums(guard)?;
+        }
+        clusters.push(cluster);
+    }
+    Ok(clusters)
+}
+
 fn load(
     plan: &Plan,
     guard: &mut Guard,
@@ -58,7 +89,7 @@ fn load(
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
     origin.configure(guard, &settings.into())?;
     origin.start(guard)?;
-    let scale = plan.scale.to_string();
+    let scale = plan.experiment.scale.to_string();
     progress(Progress::Stage(&format!("pgbench --initialize --scale {scale}")));
     origin.run_client(
         guard,
@@ -77,9 +108,32 @@ fn load(
 }
 
 /// The arm's settings: the experiment's, the workload's, its own.
-pub(crate) fn settings(experiment: &Experiment, arm: &ArmSpec) -> BTreeMap<String, String> {
-    let layers = [&experiment.settings, &experiment.workload().settings, &arm.settings];
+pub(crate) fn settings(
+    experiment: &Experiment,
+    workload: &WorkloadSpec,
+    arm: &ArmSpec,
+) -> BTreeMap<String, String> {
+    let layers = [&experiment.settings, &workload.settings, &arm.settings];
     layers.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Every arm is what the experiment says: it differs from the baseline in that and nothing else.
+pub(crate) fn check_arms<'a>(
+    experiment: &Experiment,
+    servers: impl Iterator<Item = (&'a Cluster, &'a mut Connection)>,
+) -> Result<(), BenchError> {
+    let mut shown = Vec::new();
+    for (arm, (cluster, connection)) in experiment.arms.iter().zip(servers) {
+        shown.push(Shown::by(arm, cluster, connection)?);
+    }
+    check_shown(experiment, &shown)
+}
+
+/// The same of arms that were asked one after the other, in the experiment's order.
+pub(crate) fn check_shown(experiment: &Experiment, shown: &[Shown]) -> Result<(), BenchError> {
+    let baseline = experiment.arms.iter().position(|arm| arm.name == experiment.baseline);
+    let baseline = &shown[baseline.unwrap_or(0)];
+    shown.iter().try_for_each(|arm| arm.check_against(baseline, experiment))
 }
 
 /// What a running server shows of itself.
@@ -123,11 +177,7 @@ impl Shown {
 
     /// An error when the arm differs from the baseline in something that the experiment does not
     /// say, or does not differ in what it says.
-    pub(crate) fn check_against(
-        &self,
-        baseline: &Self,
-        experiment: &Experiment,
-    ) -> Result<(), BenchError> {
+    fn check_against(&self, baseline: &Self, experiment: &Experiment) -> Result<(), BenchError> {
         let said = self.said_to_differ(baseline, experiment);
         let names: BTreeSet<&String> =
             self.settings.keys().chain(baseline.settings.keys()).collect();

@@ -6,24 +6,35 @@ use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{Cluster, Guard, Interrupt, StopMode};
 use pgtoll_format::MajorFacts;
-use pgtoll_load::{Client, Script};
+use pgtoll_load::{Client, Script, Tally};
 use pgtoll_observe::{ClusterCpu, MachineSample, ServerCounters, own_cpu_ns};
-use pgtoll_record::{ArmRound, Line, NoiseShare, Round, RoundEnd, Slice};
-use pgtoll_stats::BalancedOrders;
+use pgtoll_record::{ArmRound, Line, Metric, NoiseShare, Round, RoundEnd, Slice};
+use pgtoll_stats::{
+    BalancedOrders, Options, Sample, minimum_block_length_for, pair_up, paired_ratio,
+};
 use pgtoll_wire::Connection;
 
 use crate::measure::Progress;
-use crate::prepare::{DATABASE, Shown};
+use crate::plan::ROUNDS;
+use crate::prepare::{DATABASE, check_arms, settings};
 use crate::recorder::Recorder;
-use crate::{BenchError, Plan};
+use crate::{BenchError, Plan, WorkloadSpec};
 
 /// What all rounds of a run share.
 pub(crate) struct Rounds<'a> {
     pub(crate) plan: &'a Plan,
+    pub(crate) workload: &'a WorkloadSpec,
+    pub(crate) script: Script,
+    /// Transactions of a slice, for a script that writes; known after the first warm-up.
+    pub(crate) slice_transactions: Option<u64>,
+    /// All slices so far, for the stop rule.
+    pub(crate) slices: Vec<Slice>,
     pub(crate) facts: &'static MajorFacts,
     pub(crate) clusters: &'a [Cluster],
     pub(crate) interrupt: &'a Interrupt,
     pub(crate) run_began: Instant,
+    /// How much wider than they claim intervals of server CPU have to be here.
+    pub(crate) kappa: f64,
     pub(crate) start_orders: BalancedOrders,
     pub(crate) slice_orders: BalancedOrders,
 }
@@ -36,6 +47,13 @@ struct Server<'a> {
     client: Client,
     cpu: ClusterCpu,
     transactions: u64,
+}
+
+/// How long an arm works.
+#[derive(Clone, Copy)]
+enum Length {
+    Time(Duration),
+    Transactions(u64),
 }
 
 /// An arm's counters at a round's beginning.
@@ -57,15 +75,51 @@ impl<'a> Rounds<'a> {
         let cpu_before = all_cpu_ns(&mut servers)?;
         for block in 1..=self.plan.design.blocks_per_round {
             self.interrupt.check()?;
-            progress(Progress::Block { round, block });
+            let workload = &self.workload.name;
+            progress(Progress::Block { workload, round, block });
             self.block(round, block, &mut servers, recorder)?;
         }
         let machine = MachineSample::now()?.since(&machine_before);
         let ours = all_cpu_ns(&mut servers)?.saturating_sub(cpu_before);
         let arms = self.stop_all(servers, &before, guard)?;
         let noise = noise(&machine, ours);
-        recorder.write(&Line::RoundEnd(RoundEnd { round, arms, noise }))?;
+        let workload = self.workload.name.clone();
+        recorder.write(&Line::RoundEnd(RoundEnd { workload, round, arms, noise }))?;
         recorder.sync()
+    }
+
+    /// Whether every interval of server CPU is as narrow as was asked for. The width alone
+    /// decides, never what the interval covers; and nobody looks before there are enough rounds.
+    #[expect(clippy::cast_precision_loss, reason = "arms are few")]
+    pub(crate) fn is_precise_enough(&self, after_round: u32) -> bool {
+        let Some(precision) = self.plan.precision.filter(|_| after_round >= ROUNDS) else {
+            return false;
+        };
+        let metric = Metric::CpuPerTransaction;
+        let samples: Vec<Sample<'_>> = self
+            .slices
+            .iter()
+            .map(|of| {
+                let (numerator, denominator) = metric.of_slice(of);
+                Sample { arm: &of.arm, round: of.round, block: of.block, numerator, denominator }
+            })
+            .collect();
+        let experiment = &self.plan.experiment;
+        let mut others = experiment.arms.iter().filter(|arm| arm.name != experiment.baseline);
+        let design = &self.plan.design;
+        let slice = Duration::from_nanos(design.slice_ns + design.lead_in_ns);
+        let block = slice.as_secs_f64() * experiment.arms.len() as f64;
+        let options = Options {
+            resamples: 500,
+            seed: self.plan.seed,
+            widening: self.kappa,
+            minimum_block_length: minimum_block_length_for(block),
+            ..Options::default()
+        };
+        others.all(|arm| {
+            let rounds = pair_up(&samples, &arm.name, &experiment.baseline);
+            paired_ratio(&rounds, &options).is_ok_and(|of| of.half_width <= precision.ln_1p())
+        })
     }
 
     fn start_all(
@@ -81,9 +135,11 @@ impl<'a> Rounds<'a> {
         }
         let name = |&arm: &usize| self.clusters[arm].name().to_owned();
         let start_order = order.iter().map(name).collect();
-        recorder.write(&Line::Round(Round { round, start_order }))?;
+        let workload = self.workload.name.clone();
+        recorder.write(&Line::Round(Round { workload, round, start_order }))?;
         let mut servers: Vec<Server<'a>> = servers.into_iter().flatten().collect();
-        self.check_arms(&mut servers)?;
+        let experiment = &self.plan.experiment;
+        check_arms(experiment, servers.iter_mut().map(|of| (of.cluster, &mut of.monitor)))?;
         for server in &mut servers {
             let done = server.monitor.execute("CHECKPOINT");
             done.map_err(|source| BenchError::query(server.cluster, source))?;
@@ -93,37 +149,46 @@ impl<'a> Rounds<'a> {
 
     fn start(&self, arm: usize, guard: &mut Guard) -> Result<Server<'a>, BenchError> {
         let cluster = &self.clusters[arm];
+        let (experiment, workload) = (&self.plan.experiment, self.workload);
+        cluster.configure(guard, &settings(experiment, workload, &experiment.arms[arm]))?;
         read_into_page_cache(cluster)?;
         let postmaster = cluster.start(guard)?;
         let monitor = cluster.connect(DATABASE)?;
         let load = |source| BenchError::load(cluster, source);
-        let client = Client::new(cluster.connect(DATABASE)?, Script::SelectOnly, self.plan.scale)
-            .map_err(load)?;
+        let client =
+            Client::new(cluster.connect(DATABASE)?, self.script, experiment.scale).map_err(load)?;
         let cpu = ClusterCpu::attach(postmaster)?;
         Ok(Server { cluster, monitor, client, cpu, transactions: 0 })
     }
 
-    /// Every arm is what the experiment says, at every start.
-    fn check_arms(&self, servers: &mut [Server<'_>]) -> Result<(), BenchError> {
-        let experiment = &self.plan.experiment;
-        let mut shown = Vec::new();
-        for (arm, server) in experiment.arms.iter().zip(servers) {
-            shown.push(Shown::by(arm, server.cluster, &mut server.monitor)?);
-        }
-        let baseline = experiment.arms.iter().position(|arm| arm.name == experiment.baseline);
-        let baseline = &shown[baseline.unwrap_or(0)];
-        shown.iter().try_for_each(|arm| arm.check_against(baseline, experiment))
-    }
-
-    fn warm_up(&self, servers: &mut [Server<'_>]) -> Result<(), BenchError> {
+    fn warm_up(&mut self, servers: &mut [Server<'_>]) -> Result<(), BenchError> {
+        let slice = Duration::from_nanos(self.plan.design.slice_ns);
+        let mut slowest = u64::MAX;
         for block in 0..self.plan.design.warm_up_blocks {
             self.interrupt.check()?;
             for server in &mut *servers {
                 server.client.reseed(self.seed_of(0, block));
-                server.work(Duration::from_nanos(self.plan.design.slice_ns))?;
+                slowest = slowest.min(server.work(Length::Time(slice))?.transactions);
             }
         }
+        if self.script.writes() && self.slice_transactions.is_none() {
+            self.slice_transactions = Some(slowest.max(1));
+        }
         Ok(())
+    }
+
+    /// Slices of scripts that read last equally long. Where WAL is written it falls off with the
+    /// distance from the checkpoint, and that grows with the transactions: there slices have
+    /// equally many.
+    fn lengths(&self) -> (Length, Length) {
+        let design = &self.plan.design;
+        match self.slice_transactions {
+            None => (
+                Length::Time(Duration::from_nanos(design.lead_in_ns)),
+                Length::Time(Duration::from_nanos(design.slice_ns)),
+            ),
+            Some(count) => (Length::Transactions((count / 10).max(1)), Length::Transactions(count)),
+        }
     }
 
     fn block(
@@ -138,20 +203,23 @@ impl<'a> Rounds<'a> {
             // All arms of a block ask for the same accounts.
             servers[arm].client.reseed(self.seed_of(round, block));
             let slice = self.slice(&mut servers[arm])?;
-            recorder.write(&Line::Slice(Slice { round, block, position, ..slice }))?;
+            let slice = Slice { round, block, position, ..slice };
+            self.slices.push(slice.clone());
+            recorder.write(&Line::Slice(slice))?;
         }
         Ok(())
     }
 
     fn slice(&self, server: &mut Server<'_>) -> Result<Slice, BenchError> {
-        let design = &self.plan.design;
-        server.work(Duration::from_nanos(design.lead_in_ns))?;
+        let (lead_in, length) = self.lengths();
+        server.work(lead_in)?;
         let start_ns = nanoseconds(self.run_began.elapsed());
         let (server_before, own_before) = (server.cpu.sample()?, own_cpu_ns()?);
-        let tally = server.work(Duration::from_nanos(design.slice_ns))?;
+        let tally = server.work(length)?;
         let (own_after, server_after) = (own_cpu_ns()?, server.cpu.sample()?);
         let used = server_after.since(&server_before);
         Ok(Slice {
+            workload: self.workload.name.clone(),
             round: 0,
             block: 0,
             position: 0,
@@ -227,8 +295,11 @@ impl<'a> Rounds<'a> {
 }
 
 impl Server<'_> {
-    fn work(&mut self, length: Duration) -> Result<pgtoll_load::Tally, BenchError> {
-        let done = self.client.run_for(length);
+    fn work(&mut self, length: Length) -> Result<Tally, BenchError> {
+        let done = match length {
+            Length::Time(time) => self.client.run_for(time),
+            Length::Transactions(count) => self.client.run_count(count),
+        };
         let tally = done.map_err(|source| BenchError::load(self.cluster, source))?;
         self.transactions += tally.transactions;
         Ok(tally)

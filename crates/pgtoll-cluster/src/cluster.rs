@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pgtoll_format::Lsn;
 use pgtoll_wire::{Config, Connection, UnixEndpoint};
 
 use crate::error::last_words;
@@ -133,6 +134,20 @@ impl Cluster {
         let mut all = vec!["-h", &*sockets, "-p", &port, "-U", SUPERUSER];
         all.extend(arguments);
         Ok(guard.run(&path, &all)?.tail)
+    }
+
+    /// What `pg_waldump --stats=record` prints about the WAL between two positions. All of it must
+    /// have been flushed.
+    pub fn wal_statistics(
+        &self,
+        guard: &mut Guard,
+        from: Lsn,
+        to: Lsn,
+    ) -> Result<String, ClusterError> {
+        let wal = self.data().join("pg_wal").to_string_lossy().into_owned();
+        let (from, to) = (from.to_string(), to.to_string());
+        let arguments = ["--stats=record", "-p", &wal, "--start", &from, "--end", &to];
+        Ok(guard.run(&self.installation.program("pg_waldump")?, &arguments)?.tail)
     }
 
     /// A connection to the server as its superuser.

@@ -16,8 +16,9 @@ mod run;
 
 pub use result::{Comparison, Interval, MetricValue, RESULT_SCHEMA, RunResult, Verdict};
 pub use run::{
-    Arm, ArmRound, Design, End, EndStatus, Header, Host, Line, Metric, NoiseShare, Note, Prepared,
-    RECORD_SCHEMA, RecordError, Round, RoundEnd, Run, Server, Slice, Workload,
+    Arm, ArmRound, Calibration, Counted, Counters, Design, End, EndStatus, Header, Host, Line,
+    Metric, NoiseShare, Note, Operation, Prepared, RECORD_SCHEMA, RecordError, Round, RoundEnd,
+    Run, Server, Slice, WalOfType, Work, Workload,
 };
 
 /// The JSON Schema of a line of a record.

@@ -1,5 +1,7 @@
 //! The summary of a run, `result.json`.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,10 +20,10 @@ pub struct RunResult {
     pub header: Header,
     /// All that was planned was done.
     pub complete: bool,
-    /// Rounds that were completed.
-    pub rounds: u32,
-    /// The answer, in a sentence.
-    pub answer: String,
+    /// The answer: a sentence for each workload that has one, in the workloads' order.
+    pub answers: Vec<String>,
+    /// Rounds that were completed, by workload.
+    pub rounds: BTreeMap<String, u32>,
     /// Values of each arm, without comparison.
     pub values: Vec<MetricValue>,
     /// Each arm against the baseline.
@@ -35,6 +37,8 @@ pub struct RunResult {
 /// A metric of an arm over the whole run: ratio of totals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MetricValue {
+    /// Of which workload.
+    pub workload: String,
     /// Which arm.
     pub arm: String,
     /// Which figure: a [`Metric`], or `blocks_read_per_transaction` and the like.
@@ -43,11 +47,15 @@ pub struct MetricValue {
     pub value: f64,
     /// Its unit.
     pub unit: String,
+    /// It comes from counters over a fixed amount of work, and another run would give the same.
+    pub exact: bool,
 }
 
 /// An arm against the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
+    /// Of which workload.
+    pub workload: String,
     /// Which metric.
     pub metric: Metric,
     /// Which arm.
@@ -63,6 +71,9 @@ pub struct Comparison {
     pub half_width: f64,
     /// What can be said.
     pub verdict: Verdict,
+    /// For a comparison that is not resolved: about how many more seconds of rounds or repetitions
+    /// would make it narrow enough.
+    pub more_seconds: Option<f64>,
     /// Rounds in it.
     pub rounds: u32,
     /// Pairs of slices in it.
@@ -94,6 +105,8 @@ pub enum Verdict {
     Costs,
     /// The whole interval lies on the side of a gain.
     Gains,
-    /// The interval covers 1: no difference is shown, and none beyond the interval is left.
+    /// The interval covers 1 and is narrow enough to say so: a cost above its bound is unlikely.
+    NoCostAbove,
+    /// The interval covers 1 and is wide: nothing can be said yet.
     NotResolved,
 }

@@ -1,6 +1,6 @@
 //! A run's record, `run.jsonl`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pgtoll_format::{Lsn, ServerVersion};
 use schemars::JsonSchema;
@@ -24,6 +24,10 @@ pub enum Line {
     Slice(Slice),
     /// A round ended; totals of each arm over the whole round.
     RoundEnd(RoundEnd),
+    /// An arm did a fixed number of transactions: its exact counters.
+    Counted(Counted),
+    /// An arm did one long operation.
+    Operation(Operation),
     /// Something that a reader of the results has to know.
     Note(Note),
     /// The last line.
@@ -57,10 +61,24 @@ pub struct Header {
     pub baseline: String,
     /// What is compared.
     pub arms: Vec<Arm>,
-    /// What the servers had to do.
-    pub workload: Workload,
-    /// How the slices lie.
+    /// What the servers had to do, in the order of the report.
+    pub workloads: Vec<Workload>,
+    /// How slices and operations lie.
     pub design: Design,
+    /// What earlier runs on this machine say of its intervals; empty: it was not calibrated.
+    #[serde(default)]
+    pub calibration: Vec<Calibration>,
+}
+
+/// How much wider than they claim a metric's intervals have to be on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Calibration {
+    /// Which metric.
+    pub metric: Metric,
+    /// κ, the factor by which half-widths are multiplied; at least 1.
+    pub kappa: f64,
+    /// Comparisons of an arm with its twin that it comes from.
+    pub comparisons: u32,
 }
 
 /// The machine.
@@ -118,12 +136,30 @@ pub struct Workload {
     pub name: String,
     /// In a few words.
     pub title: String,
-    /// pgbench's name of the script.
-    pub script: String,
-    /// pgbench's scale factor of the data.
-    pub scale: u32,
-    /// Concurrent clients.
-    pub clients: u32,
+    /// What is done.
+    pub work: Work,
+    /// Settings of every arm under this workload.
+    pub settings: BTreeMap<String, String>,
+    /// Slices or operations of it were planned; else it was only counted.
+    pub timed: bool,
+}
+
+/// What is done in a workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// Transactions of a script, with one client.
+    Script {
+        /// pgbench's name of the script.
+        name: String,
+        /// Transactions in the counted pass.
+        counted: u64,
+    },
+    /// One statement, after the steps before it on a fresh copy of the arm.
+    Operation {
+        /// The statement.
+        sql: String,
+    },
 }
 
 /// How the slices lie.
@@ -139,6 +175,11 @@ pub struct Design {
     pub lead_in_ns: u64,
     /// Blocks at a round's start that are not counted.
     pub warm_up_blocks: u32,
+    /// Repetitions of each operation: in each, all arms in a random order and then in the reverse
+    /// order.
+    pub repetitions: u32,
+    /// pgbench's scale factor of the data.
+    pub scale: u32,
 }
 
 /// The clusters are ready.
@@ -153,6 +194,8 @@ pub struct Prepared {
 /// A round begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Round {
+    /// Of which workload.
+    pub workload: String,
     /// Counted from 1.
     pub round: u32,
     /// The order in which the servers started.
@@ -162,6 +205,8 @@ pub struct Round {
 /// One arm's turn in one block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slice {
+    /// Of which workload.
+    pub workload: String,
     /// Counted from 1.
     pub round: u32,
     /// Counted from 1 in each round.
@@ -189,6 +234,8 @@ pub struct Slice {
 /// A round ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RoundEnd {
+    /// Of which workload.
+    pub workload: String,
     /// Counted from 1.
     pub round: u32,
     /// Totals of each arm.
@@ -238,6 +285,87 @@ pub struct NoiseShare {
     pub cpu_pressure: Option<f64>,
 }
 
+/// The exact counters of an arm after a fixed number of transactions: one client, fixed seed, from
+/// a checkpoint on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Counted {
+    /// Of which workload.
+    pub workload: String,
+    /// Which arm.
+    pub arm: String,
+    /// Transactions.
+    pub transactions: u64,
+    /// What they made.
+    pub counters: Counters,
+}
+
+/// One long operation of an arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Operation {
+    /// Which one.
+    pub workload: String,
+    /// Counted from 1.
+    pub repetition: u32,
+    /// The first half of a repetition (1) or the second, in reverse order (2).
+    pub half: u32,
+    /// Its place in the half, from 1.
+    pub position: u32,
+    /// Which arm.
+    pub arm: String,
+    /// When it began, in ns since the run began.
+    pub start_ns: u64,
+    /// How long it took, in ns.
+    pub duration_ns: u64,
+    /// CPU time of all processes of the arm's server, in ns.
+    pub server_cpu_ns: u64,
+    /// Pages of the table that it is about.
+    pub pages: Option<u64>,
+    /// What it made.
+    pub counters: Counters,
+}
+
+/// What the server counted over some work.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Counters {
+    /// Bytes of WAL: difference of insert positions, page headers included.
+    pub wal_bytes: u64,
+    /// WAL records (`pg_stat_wal`, 14 and later).
+    pub wal_records: Option<u64>,
+    /// Full-page images in the WAL (`pg_stat_wal`, 14 and later).
+    pub wal_images: Option<u64>,
+    /// WAL by record type, as `pg_waldump --stats=record` counts it; page headers are not in it.
+    pub wal_by_type: BTreeMap<String, WalOfType>,
+    /// Blocks read into shared buffers: with data checksums each was verified.
+    pub blocks_read: u64,
+    /// Data blocks written, up to and including the checkpoint that followed: with data checksums
+    /// each got one.
+    pub blocks_written: u64,
+}
+
+/// WAL of one record type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WalOfType {
+    /// Records.
+    pub records: u64,
+    /// Bytes of the records without their images.
+    pub record_bytes: u64,
+    /// Bytes of their full-page images.
+    pub image_bytes: u64,
+}
+
+impl Counters {
+    /// Full-page images that were written because a hint bit was set for the first time after a
+    /// checkpoint.
+    pub fn hint_images(&self) -> u64 {
+        self.wal_by_type.get("XLOG/FPI_FOR_HINT").map_or(0, |of| of.records)
+    }
+
+    /// Standby snapshots, which a timer writes and not the work.
+    pub fn snapshots(&self) -> WalOfType {
+        self.wal_by_type.get("Standby/RUNNING_XACTS").copied().unwrap_or_default()
+    }
+}
+
 /// Something that a reader of the results has to know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Note {
@@ -278,29 +406,32 @@ pub enum Metric {
     CpuPerTransaction,
     /// Transactions per second.
     TransactionsPerSecond,
+    /// CPU time of the server for one operation, in ns.
+    CpuPerOperation,
+    /// Duration of one operation, in s.
+    OperationTime,
 }
 
 impl Metric {
-    /// In the order in which they are shown.
-    pub const ALL: [Self; 2] = [Self::CpuPerTransaction, Self::TransactionsPerSecond];
+    /// Of slices, in the order in which they are shown.
+    pub const OF_SLICES: [Self; 2] = [Self::CpuPerTransaction, Self::TransactionsPerSecond];
+    /// Of operations, in the order in which they are shown.
+    pub const OF_OPERATIONS: [Self; 2] = [Self::CpuPerOperation, Self::OperationTime];
 
     /// Numerator and denominator of the metric in a slice: ns and transactions, or transactions
     /// and s.
     #[expect(clippy::cast_precision_loss, reason = "a slice's amounts are far below 2^53")]
-    pub fn amounts(self, slice: &Slice) -> (f64, f64) {
+    pub fn of_slice(self, slice: &Slice) -> (f64, f64) {
         let transactions = slice.transactions as f64;
         match self {
-            Self::CpuPerTransaction => (slice.server_cpu_ns as f64, transactions),
             Self::TransactionsPerSecond => (transactions, slice.duration_ns as f64 / 1e9),
+            _ => (slice.server_cpu_ns as f64, transactions),
         }
     }
 
     /// A larger value is a cost (or else a gain).
     pub fn more_is_worse(self) -> bool {
-        match self {
-            Self::CpuPerTransaction => true,
-            Self::TransactionsPerSecond => false,
-        }
+        self != Self::TransactionsPerSecond
     }
 }
 
@@ -315,6 +446,10 @@ pub struct Run {
     pub slices: Vec<Slice>,
     /// The rounds that ended.
     pub rounds: Vec<RoundEnd>,
+    /// Exact counters.
+    pub counted: Vec<Counted>,
+    /// Operations of repetitions that ended, in time order.
+    pub operations: Vec<Operation>,
     /// What a reader has to know.
     pub notes: Vec<String>,
     /// The last line; `None` when the record breaks off.
@@ -340,6 +475,8 @@ impl Run {
             prepared: None,
             slices: Vec::new(),
             rounds: Vec::new(),
+            counted: Vec::new(),
+            operations: Vec::new(),
             notes: Vec::new(),
             end: None,
             unreadable_lines: Vec::new(),
@@ -351,8 +488,9 @@ impl Run {
                 Err(_) => run.unreadable_lines.push(index + 1),
             }
         }
-        let ended: Vec<u32> = run.rounds.iter().map(|round| round.round).collect();
-        run.slices.retain(|slice| ended.contains(&slice.round));
+        let ended: BTreeSet<(String, u32)> =
+            run.rounds.iter().map(|round| (round.workload.clone(), round.round)).collect();
+        run.slices.retain(|slice| ended.contains(&(slice.workload.clone(), slice.round)));
         Ok(run)
     }
 
@@ -367,6 +505,8 @@ impl Run {
             Line::Prepared(prepared) => self.prepared = Some(prepared),
             Line::Slice(slice) => self.slices.push(slice),
             Line::RoundEnd(round) => self.rounds.push(round),
+            Line::Counted(counted) => self.counted.push(counted),
+            Line::Operation(operation) => self.operations.push(operation),
             Line::Note(note) => self.notes.push(note.text),
             Line::End(end) => self.end = Some(end),
             Line::Header(_) | Line::Round(_) => {}
@@ -376,7 +516,17 @@ impl Run {
 
 /// Whole JSON with a tag that this version does not know.
 fn is_of_a_later_version(line: &str) -> bool {
-    const KNOWN: [&str; 7] = ["header", "prepared", "round", "slice", "round_end", "note", "end"];
+    const KNOWN: [&str; 9] = [
+        "header",
+        "prepared",
+        "counted",
+        "operation",
+        "round",
+        "slice",
+        "round_end",
+        "note",
+        "end",
+    ];
     let value: Option<serde_json::Value> = serde_json::from_str(line).ok();
     value
         .as_ref()

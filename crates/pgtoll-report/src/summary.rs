@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use pgtoll_record::{
-    ArmRound, Comparison, Interval, Metric, MetricValue, NoiseShare, RESULT_SCHEMA, Run, RunResult,
-    Slice, Verdict,
+    ArmRound, Comparison, Counters, Header, Interval, Metric, MetricValue, NoiseShare,
+    RESULT_SCHEMA, Run, RunResult, Verdict, Work, Workload,
 };
-use pgtoll_stats::{Estimate, Options, Pair, Round, minimum_block_length_for, paired_ratio};
+use pgtoll_stats::{Estimate, Options, Sample, minimum_block_length_for, pair_up, paired_ratio};
 
 use crate::terminal::signed_percent;
 
@@ -19,83 +19,108 @@ const SHUTDOWN_NS: f64 = 50e6;
 
 /// Every estimate that the record allows, whether the run was completed or not.
 pub fn summarise(run: &Run) -> RunResult {
-    let comparisons = comparisons(run);
-    let mut result = RunResult {
+    let comparisons: Vec<Comparison> =
+        run.header.workloads.iter().flat_map(|of| comparisons(run, of)).collect();
+    let values: Vec<MetricValue> =
+        run.header.workloads.iter().flat_map(|of| values(run, of)).collect();
+    let mut rounds = BTreeMap::new();
+    for round in &run.rounds {
+        *rounds.entry(round.workload.clone()).or_insert(0) += 1;
+    }
+    RunResult {
         schema: RESULT_SCHEMA.to_owned(),
         header: run.header.clone(),
         complete: run.is_complete(),
-        rounds: u32::try_from(run.rounds.len()).unwrap_or(u32::MAX),
-        answer: String::new(),
-        values: values(run),
+        answers: answers(&run.header, &comparisons, &values),
+        rounds,
         notes: notes(run, &comparisons),
+        values,
         comparisons,
         noise: noise(run),
-    };
-    result.answer = answer(&result);
-    result
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an operation's amounts are far below 2^53")]
+fn samples<'a>(run: &'a Run, workload: &Workload, metric: Metric) -> Vec<Sample<'a>> {
+    let slices = run.slices.iter().filter(|of| of.workload == workload.name);
+    let slices = slices.map(|of| {
+        let (numerator, denominator) = metric.of_slice(of);
+        Sample { arm: &of.arm, round: of.round, block: of.block, numerator, denominator }
+    });
+    let operations = run.operations.iter().filter(|of| of.workload == workload.name);
+    // A repetition has fresh starts, as a round has; its halves are its blocks.
+    let operations = operations.map(|of| {
+        let numerator = match metric {
+            Metric::OperationTime => of.duration_ns as f64 / 1e9,
+            _ => of.server_cpu_ns as f64,
+        };
+        let (arm, round, block) = (&of.arm, of.repetition, of.half);
+        Sample { arm, round, block, numerator, denominator: 1.0 }
+    });
+    slices.chain(operations).collect()
+}
+
+/// What is compared in a workload.
+pub(crate) fn metrics(workload: &Workload) -> [Metric; 2] {
+    match workload.work {
+        Work::Script { .. } => Metric::OF_SLICES,
+        Work::Operation { .. } => Metric::OF_OPERATIONS,
+    }
 }
 
 /// None before two rounds were completed: an interval that does not know the spread between
 /// rounds would be too narrow, and nobody can say by how much.
-fn comparisons(run: &Run) -> Vec<Comparison> {
+fn comparisons(run: &Run, workload: &Workload) -> Vec<Comparison> {
     let header = &run.header;
-    if run.rounds.len() < ROUNDS_NEEDED {
-        return Vec::new();
-    }
     let arms = || header.arms.iter().filter(|arm| arm.name != header.baseline);
-    Metric::ALL
-        .into_iter()
-        .flat_map(|metric| arms().map(move |arm| (metric, arm)))
-        .filter_map(|(metric, arm)| {
-            let estimate = paired_ratio(&pairs(run, metric, &arm.name), &options(run)).ok()?;
-            Some(comparison(metric, &arm.name, arm.twin_of.is_some(), &estimate))
-        })
-        .collect()
+    let mut comparisons = Vec::new();
+    for metric in metrics(workload) {
+        let samples = samples(run, workload, metric);
+        for arm in arms() {
+            let rounds = pair_up(&samples, &arm.name, &header.baseline);
+            if rounds.len() < ROUNDS_NEEDED {
+                continue;
+            }
+            let kappa = header.calibration.iter().find(|of| of.metric == metric);
+            let kappa = kappa.map(|of| of.kappa);
+            if let Ok(estimate) = paired_ratio(&rounds, &options(run, workload, kappa)) {
+                let null = arm.twin_of.is_some();
+                let of = comparison(&workload.name, metric, &arm.name, null, &estimate);
+                let more_seconds = more_seconds(run, workload, &of);
+                comparisons.push(Comparison { kappa, more_seconds, ..of });
+            }
+        }
+    }
+    comparisons
 }
 
 #[expect(clippy::cast_precision_loss, reason = "slices last seconds at most")]
-fn options(run: &Run) -> Options {
+fn options(run: &Run, workload: &Workload, kappa: Option<f64>) -> Options {
     let design = &run.header.design;
     let slice_seconds = (design.slice_ns + design.lead_in_ns) as f64 / 1e9;
+    let pair_seconds = slice_seconds * run.header.arms.len() as f64;
     Options {
         resamples: RESAMPLES,
+        widening: kappa.unwrap_or(1.0),
         seed: run.header.seed,
-        minimum_block_length: minimum_block_length_for(
-            slice_seconds * run.header.arms.len() as f64,
-        ),
+        minimum_block_length: match workload.work {
+            Work::Script { .. } => minimum_block_length_for(pair_seconds),
+            Work::Operation { .. } => 1,
+        },
         ..Options::default()
     }
 }
 
-/// The arm's slices beside the baseline's of the same block, round by round.
-fn pairs(run: &Run, metric: Metric, arm: &str) -> Vec<Round> {
-    let mut blocks: BTreeMap<(u32, u32), [Option<&Slice>; 2]> = BTreeMap::new();
-    for slice in &run.slices {
-        let place = match slice.arm.as_str() {
-            name if name == arm => 0,
-            name if name == run.header.baseline => 1,
-            _ => continue,
-        };
-        blocks.entry((slice.round, slice.block)).or_default()[place] = Some(slice);
-    }
-    let mut rounds: BTreeMap<u32, Round> = BTreeMap::new();
-    for ((round, _), block) in blocks {
-        let [Some(treatment), Some(baseline)] = block else { continue };
-        let (numerator_treatment, denominator_treatment) = metric.amounts(treatment);
-        let (numerator_baseline, denominator_baseline) = metric.amounts(baseline);
-        rounds.entry(round).or_default().pairs.push(Pair {
-            numerator_treatment,
-            denominator_treatment,
-            numerator_baseline,
-            denominator_baseline,
-        });
-    }
-    rounds.into_values().collect()
-}
-
-fn comparison(metric: Metric, arm: &str, null: bool, estimate: &Estimate) -> Comparison {
+fn comparison(
+    workload: &str,
+    metric: Metric,
+    arm: &str,
+    null: bool,
+    estimate: &Estimate,
+) -> Comparison {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     Comparison {
+        workload: workload.to_owned(),
         metric,
         arm: arm.to_owned(),
         null,
@@ -112,6 +137,7 @@ fn comparison(metric: Metric, arm: &str, null: bool, estimate: &Estimate) -> Com
         dropped_pairs: count(estimate.dropped_pairs),
         resamples: count(RESAMPLES),
         kappa: None,
+        more_seconds: None,
     }
 }
 
@@ -119,39 +145,121 @@ fn verdict(metric: Metric, estimate: &Estimate) -> Verdict {
     let more = estimate.lower > 1.0;
     let less = estimate.upper < 1.0;
     match (more, less) {
+        (false, false) if estimate.half_width <= target(metric) => Verdict::NoCostAbove,
         (false, false) => Verdict::NotResolved,
         _ if more == metric.more_is_worse() => Verdict::Costs,
         _ => Verdict::Gains,
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "totals of a run are far below 2^53")]
-fn values(run: &Run) -> Vec<MetricValue> {
+/// The half-width, on the log scale, at which an interval that covers 1 is an answer: what people
+/// call no cost.
+fn target(metric: Metric) -> f64 {
+    match metric {
+        Metric::CpuPerTransaction => 0.01,
+        Metric::TransactionsPerSecond | Metric::CpuPerOperation | Metric::OperationTime => 0.02,
+    }
+}
+
+/// Half-widths fall with the square root of the time.
+#[expect(clippy::cast_precision_loss, reason = "a run's nanoseconds are far below 2^53")]
+fn more_seconds(run: &Run, workload: &Workload, of: &Comparison) -> Option<f64> {
+    let slices = run.slices.iter().filter(|of| of.workload == workload.name);
+    let slices = slices.map(|of| (of.start_ns, of.start_ns + of.duration_ns));
+    let operations = run.operations.iter().filter(|of| of.workload == workload.name);
+    let operations = operations.map(|of| (of.start_ns, of.start_ns + of.duration_ns));
+    let spans: Vec<(u64, u64)> = slices.chain(operations).collect();
+    let begin = spans.iter().map(|(begin, _)| begin).min()?;
+    let end = spans.iter().map(|(_, end)| end).max()?;
+    let times = (of.half_width / target(of.metric)).powi(2) - 1.0;
+    (of.verdict == Verdict::NotResolved).then_some((end - begin) as f64 / 1e9 * times)
+}
+
+/// Absolute values of each arm.
+fn values(run: &Run, workload: &Workload) -> Vec<MetricValue> {
     let mut values = Vec::new();
     for arm in &run.header.arms {
-        let mut push = |metric: &str, value: f64, unit: &str| {
-            if value.is_finite() {
-                let (metric, unit) = (metric.to_owned(), unit.to_owned());
-                values.push(MetricValue { arm: arm.name.clone(), metric, value, unit });
-            }
-        };
-        let slices = || run.slices.iter().filter(|slice| slice.arm == arm.name);
-        let transactions = slices().map(|slice| slice.transactions).sum::<u64>() as f64;
-        let cpu_ns = slices().map(|slice| slice.server_cpu_ns).sum::<u64>() as f64;
-        let seconds = slices().map(|slice| slice.duration_ns).sum::<u64>() as f64 / 1e9;
-        push("cpu_per_transaction", cpu_ns / transactions / 1e3, "us");
-        push("transactions_per_second", transactions / seconds, "1/s");
-        let rounds = || {
-            let arms = run.rounds.iter().flat_map(|round| &round.arms);
-            arms.filter(|of| of.arm == arm.name)
-        };
-        let transactions = rounds().map(|round| round.transactions).sum::<u64>() as f64;
-        let read = rounds().map(|round| round.blocks_read).sum::<u64>() as f64;
-        let wal = rounds().filter_map(|round| round.wal_to.bytes_since(round.wal_from));
-        push("blocks_read_per_transaction", read / transactions, "blocks");
-        push("wal_per_transaction", wal.sum::<u64>() as f64 / transactions, "bytes");
+        for metric in metrics(workload) {
+            let samples = samples(run, workload, metric);
+            let own = || samples.iter().filter(|of| of.arm == arm.name);
+            let numerator: f64 = own().map(|of| of.numerator).sum();
+            let denominator: f64 = own().map(|of| of.denominator).sum();
+            let (name, unit, factor) = key(metric);
+            let value = numerator / denominator * factor;
+            values.push((arm, name, unit, value, false));
+        }
+        let exact = exact(run, workload, &arm.name);
+        values.extend(
+            exact.into_iter().map(|(name, unit, value, exact)| (arm, name, unit, value, exact)),
+        );
     }
-    values
+    let finite = values.into_iter().filter(|(_, _, _, value, _)| value.is_finite());
+    finite
+        .map(|(arm, metric, unit, value, exact)| MetricValue {
+            workload: workload.name.clone(),
+            arm: arm.name.clone(),
+            metric: metric.to_owned(),
+            value,
+            unit: unit.to_owned(),
+            exact,
+        })
+        .collect()
+}
+
+/// A metric's name among the values, its unit there, and what a sample's ratio is multiplied by.
+pub(crate) fn key(metric: Metric) -> (&'static str, &'static str, f64) {
+    match metric {
+        Metric::CpuPerTransaction => ("cpu_per_transaction", "us", 1e-3),
+        Metric::TransactionsPerSecond => ("transactions_per_second", "1/s", 1.0),
+        Metric::CpuPerOperation => ("cpu_per_operation", "ms", 1e-6),
+        Metric::OperationTime => ("operation_time", "ms", 1e3),
+    }
+}
+
+/// Name, unit, value, and whether every repetition gave the same.
+type Exact = (&'static str, &'static str, f64, bool);
+
+/// Its name per transaction, its name per page, its unit, where it stands.
+type Counter<'a> = (&'static str, &'static str, &'static str, &'a dyn Fn(&Counters) -> u64);
+
+/// Counters over a fixed amount of work, for each transaction or page. Standby snapshots, which a
+/// timer writes and not the work, are taken out of the WAL.
+#[expect(clippy::cast_precision_loss, reason = "counters of a run are far below 2^53")]
+fn exact(run: &Run, workload: &Workload, arm: &str) -> Vec<Exact> {
+    let counted = run.counted.iter().filter(|of| of.workload == workload.name && of.arm == arm);
+    let counted = counted.map(|of| (&of.counters, of.transactions as f64));
+    let operations = run.operations.iter();
+    let operations = operations.filter(|of| of.workload == workload.name && of.arm == arm);
+    let operations = operations.map(|of| (&of.counters, of.pages.unwrap_or(1) as f64));
+    let all: Vec<(&Counters, f64)> = counted.chain(operations).collect();
+    let per_page = matches!(workload.work, Work::Operation { .. });
+    let mean = |of: &dyn Fn(&Counters) -> u64| {
+        let values: Vec<f64> = all.iter().map(|(counters, by)| of(counters) as f64 / by).collect();
+        let same = values.windows(2).all(|pair| pair[0].to_bits() == pair[1].to_bits());
+        (values.iter().sum::<f64>() / values.len() as f64, same)
+    };
+    let wal_bytes = |of: &Counters| {
+        let snapshots = of.snapshots();
+        of.wal_bytes.saturating_sub(snapshots.record_bytes + snapshots.image_bytes)
+    };
+    let names: [Counter<'_>; 5] = [
+        ("wal_per_transaction", "wal_per_page", "bytes", &wal_bytes),
+        ("wal_images_per_transaction", "wal_images_per_page", "images", &|of| {
+            of.wal_images.unwrap_or(0)
+        }),
+        ("hint_images_per_transaction", "hint_images_per_page", "images", &Counters::hint_images),
+        ("blocks_read_per_transaction", "blocks_read_per_page", "blocks", &|of| of.blocks_read),
+        ("blocks_written_per_transaction", "blocks_written_per_page", "blocks", &|of| {
+            of.blocks_written
+        }),
+    ];
+    names
+        .into_iter()
+        .map(|(per_transaction, of_page, unit, of)| {
+            let (value, same) = mean(of);
+            (if per_page { of_page } else { per_transaction }, unit, value, same)
+        })
+        .collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "rounds are few")]
@@ -173,14 +281,23 @@ fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
     if !run.is_complete() {
         notes.push(incomplete(run));
     }
+    if comparisons.is_empty() {
+        notes.push(format!(
+            "no intervals: they need at least {ROUNDS_NEEDED} completed rounds or repetitions"
+        ));
+    }
     if !run.unreadable_lines.is_empty() {
         let lines: Vec<String> = run.unreadable_lines.iter().map(usize::to_string).collect();
         notes.push(format!("lines of the record that cannot be read: {}", lines.join(", ")));
     }
-    for null in comparisons.iter().filter(|of| of.null && of.verdict != Verdict::NotResolved) {
+    for null in comparisons
+        .iter()
+        .filter(|of| of.null && matches!(of.verdict, Verdict::Costs | Verdict::Gains))
+    {
         notes.push(format!(
-            "the null arm {} shows a difference in {} where there is none: widen every interval \
-             of that row in your mind, or run more rounds",
+            "{}: the null arm {} shows a difference in {} where there is none: widen every \
+             interval of that row in your mind, or run more rounds",
+            null.workload,
             null.arm,
             name(null.metric)
         ));
@@ -204,7 +321,10 @@ fn incomplete(run: &Run) -> String {
         (None, Some(_)) => "a part of the record cannot be read",
         (None, None) => "the record breaks off",
     };
-    format!("incomplete: {} of {} rounds ({reason})", run.rounds.len(), run.header.design.rounds)
+    let timed = run.header.workloads.iter();
+    let timed = timed.filter(|of| of.timed && matches!(of.work, Work::Script { .. })).count();
+    let planned = run.header.design.rounds as usize * timed;
+    format!("incomplete: {} of {planned} rounds ({reason})", run.rounds.len())
 }
 
 /// The kernel tells a server's CPU time twice: while it runs, process by process, and at its end
@@ -229,30 +349,43 @@ fn cpu_totals_note(run: &Run) -> Option<String> {
     ))
 }
 
-/// The answer in a sentence: CPU for each arm that is compared, or that there is none yet.
-fn answer(result: &RunResult) -> String {
-    let header = &result.header;
-    let clauses: Vec<String> = result
-        .comparisons
-        .iter()
-        .filter(|of| of.metric == Metric::CpuPerTransaction && !of.null)
-        .map(clause)
-        .collect();
-    if clauses.is_empty() {
-        let rounds = result.rounds;
-        return format!(
-            "No answer: {rounds} of the at least {ROUNDS_NEEDED} rounds that an interval needs \
-             were completed."
-        );
-    }
-    format!(
-        "PostgreSQL {} on this machine, {}: in server CPU per transaction, against {}, {}. \
-         Intervals are 95 %.",
-        header.server.version,
-        header.workload.title,
-        header.baseline,
-        clauses.join("; ")
-    )
+/// For each workload that was timed a sentence about CPU, and about WAL where arms differ in it.
+fn answers(header: &Header, comparisons: &[Comparison], values: &[MetricValue]) -> Vec<String> {
+    let sentences = header.workloads.iter().filter_map(|workload| {
+        let clauses: Vec<String> = comparisons
+            .iter()
+            .filter(|of| of.workload == workload.name && !of.null)
+            .filter(|of| of.metric == metrics(workload)[0])
+            .map(clause)
+            .collect();
+        let wal = wal_clause(header, workload, values);
+        let cpu = (!clauses.is_empty()).then(|| {
+            let what = name(metrics(workload)[0]);
+            format!("in {what}, against {}, {}", header.baseline, clauses.join("; "))
+        });
+        let all: Vec<String> = cpu.into_iter().chain(wal).collect();
+        (!all.is_empty()).then(|| format!("{}: {}.", workload.title, all.join(". ")))
+    });
+    sentences.collect()
+}
+
+/// Arms with their WAL, when the difference between some is more than a hundredth.
+fn wal_clause(header: &Header, workload: &Workload, values: &[MetricValue]) -> Option<String> {
+    let (name, per) = match workload.work {
+        Work::Script { .. } => ("wal_per_transaction", "transaction"),
+        Work::Operation { .. } => ("wal_per_page", "page"),
+    };
+    let of_workload = values.iter().filter(|of| of.workload == workload.name && of.metric == name);
+    let wal: Vec<&MetricValue> = of_workload.collect();
+    let baseline = wal.iter().find(|of| of.arm == header.baseline)?;
+    let differs = |of: &&&MetricValue| {
+        // A byte is less than anybody asks for; a hundredth is less than what one run's standby
+        // snapshots and catalog pages make.
+        (of.value - baseline.value).abs() > (baseline.value / 100.0).max(1.0)
+    };
+    wal.iter().find(differs)?;
+    let arms: Vec<String> = wal.iter().map(|of| format!("{} {:.0}", of.arm, of.value)).collect();
+    Some(format!("Bytes of WAL a {per}: {}", arms.join(", ")))
 }
 
 fn clause(of: &Comparison) -> String {
@@ -262,8 +395,15 @@ fn clause(of: &Comparison) -> String {
     match of.verdict {
         Verdict::Costs => format!("{arm} costs {size:.1} % [{lower}, {upper}]"),
         Verdict::Gains => format!("{arm} saves {size:.1} % [{lower}, {upper}]"),
+        Verdict::NoCostAbove => {
+            let worse = if of.metric.more_is_worse() { ratio.upper } else { 2.0 - ratio.lower };
+            format!("{arm} has no cost above {:.1} %", (worse - 1.0) * 100.0)
+        }
         Verdict::NotResolved => {
-            format!("{arm} shows no difference: between {lower} % and {upper} %")
+            let minutes = of.more_seconds.map_or(0.0, |seconds| (seconds / 60.0).ceil());
+            format!(
+                "{arm} is not resolved: between {lower} % and {upper} %, about {minutes:.0} min more"
+            )
         }
     }
 }
@@ -272,5 +412,7 @@ fn name(metric: Metric) -> &'static str {
     match metric {
         Metric::CpuPerTransaction => "server CPU per transaction",
         Metric::TransactionsPerSecond => "transactions per second",
+        Metric::CpuPerOperation => "server CPU",
+        Metric::OperationTime => "time",
     }
 }

@@ -1,49 +1,61 @@
 //! A result as a table for a terminal, 80 columns wide.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
-use pgtoll_format::TimeSpan;
-use pgtoll_record::{Comparison, Metric, RunResult, Verdict};
+use pgtoll_record::{Calibration, Comparison, Metric, RunResult, Verdict, Work, Workload};
 
-/// The table, the answer and what belongs to it. Plain text.
+use crate::summary::{key, metrics};
+
+/// The table, the answers and what belongs to them. Plain text.
 pub fn terminal_table(result: &RunResult) -> String {
     let mut text = heading(result);
     text.push('\n');
-    for line in table(result).lines() {
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
+    text.push_str(&table(result));
     text.push('\n');
-    text.push_str(&wrapped("", &result.answer));
+    for answer in &result.answers {
+        text.push_str(&wrapped("", answer));
+    }
     for note in &result.notes {
         text.push_str(&wrapped("note: ", note));
     }
-    text.push_str(&wrapped("", LEGEND));
+    text.push_str(&wrapped("", &legend(result)));
     let _ = writeln!(text, "again: {}", result.header.command.join(" "));
     text
 }
 
+fn legend(result: &RunResult) -> String {
+    let calibration: Vec<String> = result
+        .header
+        .calibration
+        .iter()
+        .map(|of| {
+            let Calibration { metric, kappa, comparisons } = of;
+            format!("{} {kappa:.2} ({comparisons} comparisons)", title(*metric))
+        })
+        .collect();
+    if calibration.is_empty() {
+        return format!("{LEGEND} {UNCALIBRATED}");
+    }
+    let factors = calibration.join(", ");
+    format!("{LEGEND} Widened by what earlier runs here showed of twins: {factors}.")
+}
+
+const UNCALIBRATED: &str = "Uncalibrated: every complete run on this machine adds its twin to what \
+    later runs widen their intervals by; there are not yet enough.";
+
 const LEGEND: &str = "± is half of a 95 % interval of the difference from the baseline; ~ means that \
     the interval covers zero. Typical slice: Hodges-Lehmann of paired log-ratios, \
     mean of rounds; interval: two-level bootstrap, not narrower than the spread between rounds \
-    allows. Uncalibrated: the intervals were not checked against this machine's own A/A runs.";
+    allows. Rows without ± are counted over equal work.";
 
 fn heading(result: &RunResult) -> String {
     let header = &result.header;
-    let design = &header.design;
-    let slice = TimeSpan(std::time::Duration::from_nanos(design.slice_ns));
     let mut text = format!(
-        "{}: PostgreSQL {}, {}\nscale: {}, clients: 1, rounds: {} of {}, slices a round: {} of \
-         {slice}, seed: {}",
-        header.experiment,
-        header.server.version,
-        header.workload.title,
-        header.workload.scale,
-        result.rounds,
-        design.rounds,
-        design.blocks_per_round * u32::try_from(header.arms.len()).unwrap_or(u32::MAX),
-        header.seed
+        "{}: PostgreSQL {}, pgbench scale {}, seed {}",
+        header.experiment, header.server.version, header.design.scale, header.seed
     );
     if let Some(noise) = result.noise {
         let _ = write!(
@@ -57,27 +69,86 @@ fn heading(result: &RunResult) -> String {
     text
 }
 
-fn table(result: &RunResult) -> Table {
+/// One table, so that the columns of all workloads are aligned; each workload's rows stand below
+/// its title.
+fn table(result: &RunResult) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
     table.set_header(std::iter::once(String::new()).chain(columns(result).map(|(_, title)| title)));
-    for metric in Metric::ALL {
-        let cells = columns(result).map(|(arm, _)| cell(result, metric, arm));
-        table.add_row(std::iter::once(title(metric).to_owned()).chain(cells));
-    }
-    for (metric, title) in
-        [("blocks_read_per_transaction", "blocks read/tx"), ("wal_per_transaction", "WAL bytes/tx")]
-    {
-        let cells = columns(result).map(|(arm, _)| {
-            value(result, arm, metric).map_or_else(|| "-".to_owned(), three_digits)
-        });
-        table.add_row(std::iter::once(title.to_owned()).chain(cells));
+    let mut titles = BTreeMap::new();
+    let mut rows = 0;
+    for workload in &result.header.workloads {
+        let of_workload = rows_of(result, workload);
+        if !of_workload.is_empty() {
+            titles.insert(rows, heading_of(result, workload));
+        }
+        rows += of_workload.len();
+        table.add_rows(of_workload);
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    table
+    let mut text = String::new();
+    for (index, line) in table.lines().enumerate() {
+        if let Some(title) = index.checked_sub(1).and_then(|row| titles.get(&row)) {
+            let _ = writeln!(text, "{title}");
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
 }
+
+fn heading_of(result: &RunResult, workload: &Workload) -> String {
+    let design = &result.header.design;
+    let how = match &workload.work {
+        Work::Operation { .. } => format!("{} times", design.repetitions * 2),
+        Work::Script { .. } if !workload.timed => "not timed".to_owned(),
+        Work::Script { .. } => {
+            let rounds = result.rounds.get(&workload.name).copied().unwrap_or(0);
+            format!("{rounds} rounds")
+        }
+    };
+    format!("{}: {how}", workload.title)
+}
+
+/// The workload's rows; one that is zero or unknown in every arm is left out.
+fn rows_of(result: &RunResult, workload: &Workload) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    let arms: Vec<&str> = columns(result).map(|(arm, _)| arm).collect();
+    for metric in metrics(workload) {
+        let cells: Vec<String> =
+            arms.iter().map(|arm| cell(result, workload, metric, arm)).collect();
+        if cells.iter().any(|cell| cell != NOTHING_KNOWN) {
+            rows.push(std::iter::once(title(metric).to_owned()).chain(cells).collect());
+        }
+    }
+    for (metric, title) in COUNTED {
+        let values: Vec<Option<f64>> =
+            arms.iter().map(|arm| value(result, workload, arm, metric)).collect();
+        if values.iter().any(|value| value.is_some_and(|value| value > 0.0)) {
+            let shown = |value: Option<f64>| value.map_or(NOTHING_KNOWN.to_owned(), three_digits);
+            let cells = values.into_iter().map(shown);
+            rows.push(std::iter::once(title.to_owned()).chain(cells).collect());
+        }
+    }
+    rows
+}
+
+const NOTHING_KNOWN: &str = "-";
+
+/// Names of counted values, and how their rows are called.
+const COUNTED: [(&str, &str); 10] = [
+    ("wal_per_transaction", "WAL bytes/tx"),
+    ("wal_per_page", "WAL bytes/page"),
+    ("wal_images_per_transaction", "WAL images/tx"),
+    ("wal_images_per_page", "WAL images/page"),
+    ("hint_images_per_transaction", "hint images/tx"),
+    ("hint_images_per_page", "hint images/page"),
+    ("blocks_read_per_transaction", "blocks read/tx"),
+    ("blocks_read_per_page", "blocks read/page"),
+    ("blocks_written_per_transaction", "blocks written/tx"),
+    ("blocks_written_per_page", "blocks written/page"),
+];
 
 /// Arms with their titles, the baseline first, null arms last.
 fn columns(result: &RunResult) -> impl Iterator<Item = (&str, String)> {
@@ -102,34 +173,36 @@ fn title(metric: Metric) -> &'static str {
     match metric {
         Metric::CpuPerTransaction => "server CPU us/tx",
         Metric::TransactionsPerSecond => "transactions/s",
+        Metric::CpuPerOperation => "server CPU ms",
+        Metric::OperationTime => "time ms",
     }
 }
 
-fn cell(result: &RunResult, metric: Metric, arm: &str) -> String {
+fn cell(result: &RunResult, workload: &Workload, metric: Metric, arm: &str) -> String {
     if arm == result.header.baseline {
-        let key = match metric {
-            Metric::CpuPerTransaction => "cpu_per_transaction",
-            Metric::TransactionsPerSecond => "transactions_per_second",
-        };
-        return value(result, arm, key).map_or_else(|| "-".to_owned(), three_digits);
+        let (name, _, _) = key(metric);
+        let value = value(result, workload, arm, name);
+        return value.map_or(NOTHING_KNOWN.to_owned(), three_digits);
     }
-    let of = result.comparisons.iter().find(|of| of.metric == metric && of.arm == arm);
-    of.map_or_else(|| "-".to_owned(), difference)
+    let mut all = result.comparisons.iter().filter(|of| of.workload == workload.name);
+    let of = all.find(|of| of.metric == metric && of.arm == arm);
+    of.map_or(NOTHING_KNOWN.to_owned(), difference)
 }
 
 fn difference(of: &Comparison) -> String {
     let half = (of.ratio.upper - of.ratio.lower) / 2.0 * 100.0;
     let digits = usize::from(half < 9.95);
     match of.verdict {
-        Verdict::NotResolved => format!("~ ±{half:.digits$} %"),
+        Verdict::NotResolved | Verdict::NoCostAbove => format!("~ ±{half:.digits$} %"),
         Verdict::Costs | Verdict::Gains => {
             format!("{} % ±{half:.digits$}", signed_percent(of.ratio.estimate, digits))
         }
     }
 }
 
-fn value(result: &RunResult, arm: &str, metric: &str) -> Option<f64> {
-    result.values.iter().find(|of| of.arm == arm && of.metric == metric).map(|of| of.value)
+fn value(result: &RunResult, workload: &Workload, arm: &str, metric: &str) -> Option<f64> {
+    let mut all = result.values.iter().filter(|of| of.workload == workload.name);
+    all.find(|of| of.arm == arm && of.metric == metric).map(|of| of.value)
 }
 
 /// A ratio as a signed percentage: 1.098 is `+9.8`.

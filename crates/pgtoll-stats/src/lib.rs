@@ -40,15 +40,18 @@
 //! or an [`EstimateError`], as each function says.
 
 mod bootstrap;
+mod calibration;
 mod correlation;
 mod location;
 mod moments;
 mod orders;
 mod paired;
 mod quantiles;
+mod samples;
 #[cfg(test)]
 mod simulation;
 
+pub use calibration::{NullComparison, widening};
 pub use correlation::spearman;
 pub use location::hodges_lehmann;
 pub use moments::{mean, sample_sd};
@@ -58,3 +61,4 @@ pub use paired::{
     paired_ratio,
 };
 pub use quantiles::{median, quantile, t_quantile};
+pub use samples::{Sample, pair_up};

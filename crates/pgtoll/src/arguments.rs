@@ -40,6 +40,8 @@ const MEASURE_EXAMPLES: &str = "\
 Examples:
   pgtoll measure                            the cost of data checksums on this machine
   pgtoll measure --dry-run                  what would run, on which disk, for how long
+  pgtoll measure --quick                    a first look in about a minute
+  pgtoll measure --budget 20m               every workload timed
   pgtoll measure --postgres 18 --rounds 10  another server, narrower intervals
   pgtoll measure my.toml --output result    an experiment of one's own";
 
@@ -54,6 +56,7 @@ Examples:
   pgtoll postgres install 17";
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct MeasureArguments {
     /// The experiment: a built-in one's name, or the path of a TOML file.
     #[arg(default_value = "checksums")]
@@ -65,6 +68,19 @@ pub(crate) struct MeasureArguments {
     /// pgbench's scale factor: 15 MB of data an arm for each unit.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) scale: Option<u32>,
+    /// How long all may take, roughly. What does not fit is counted, and not timed. Default: 5min.
+    #[arg(long, value_name = "TIME", value_parser = budget)]
+    pub(crate) budget: Option<TimeSpan>,
+    /// Time a workload until the half-width of its intervals of server CPU is this small (1%), or
+    /// the budget is spent.
+    #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "rounds")]
+    pub(crate) precision: Option<f64>,
+    /// A quick look, about a minute: intervals are wide.
+    #[arg(long, conflicts_with_all = ["budget", "precision", "rounds", "repetitions"])]
+    pub(crate) quick: bool,
+    /// Repetitions of single operations, each in both orders.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub(crate) repetitions: Option<u32>,
     /// Rounds, each with restarts of all servers. Intervals need at least 2, better 6.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: Option<u32>,
@@ -122,6 +138,20 @@ pub(crate) enum PostgresCommand {
         /// The major version. Default: the newest there is.
         major: Option<u32>,
     },
+}
+
+/// A percentage as a ratio: `1%` is 0.01.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim();
+    let ratio = number.parse::<f64>().map(|percent| percent / 100.0);
+    ratio
+        .ok()
+        .filter(|ratio| (0.0001..=1.0).contains(ratio))
+        .ok_or_else(|| format!("\"{text}\" is not a percentage between 0.01% and 100%"))
+}
+
+fn budget(text: &str) -> Result<TimeSpan, String> {
+    between(text, "1s", "7d")
 }
 
 fn round_time(text: &str) -> Result<TimeSpan, String> {

@@ -5,6 +5,7 @@
 //! status. What the commands do is in the other crates.
 
 mod arguments;
+mod calibration;
 mod commands;
 mod exit;
 mod printer;

@@ -29,7 +29,7 @@ use crate::process::{command, descendants, tail, tail_of};
 /// gives its children 5 s.
 const PATIENCE: Duration = Duration::from_secs(7);
 /// Bytes of a program's output that are told.
-const LOG_TAIL: u64 = 8192;
+const LOG_TAIL: u64 = 1 << 16;
 
 /// Runs the guard on standard input, which is its end of the socket pair. Returns when all that it
 /// started is gone. Called by `pgtoll __guard` and by nobody else.

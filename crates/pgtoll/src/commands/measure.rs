@@ -2,13 +2,16 @@
 //! table.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use pgtoll_bench::{BUILT_IN, BenchError, Choices, Experiment, Plan, Progress, RECORD_FILE, Site};
 use pgtoll_cluster::{GuardOptions, Installation, Interrupt, ServerUser, Wheel, leftovers};
 use pgtoll_format::TimeSpan;
+use pgtoll_record::RunResult;
 
 use crate::arguments::MeasureArguments;
+use crate::calibration;
 use crate::commands::{Usage, absolute, read_run, to_json};
 use crate::exit::Status;
 use crate::printer::Printer;
@@ -48,6 +51,7 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
         },
         interrupt: &interrupt,
         output: &output,
+        calibration: calibration::of_host(&pgtoll_bench::host(&arguments.work_dir)?),
         pgtoll: env!("CARGO_PKG_VERSION"),
         command: command(arguments, &plan),
     };
@@ -77,11 +81,21 @@ fn experiment(name: &str) -> anyhow::Result<Experiment> {
     Experiment::parse(&text).with_context(|| format!("read {name}"))
 }
 
+/// What `--quick` stands for.
+const QUICK_BUDGET: Duration = Duration::from_secs(60);
+const QUICK_ROUNDS: u32 = 4;
+const QUICK_REPETITIONS: u32 = 2;
+
 fn choices(arguments: &MeasureArguments) -> Choices {
+    let quick = |value| arguments.quick.then_some(value);
     Choices {
         scale: arguments.scale,
-        rounds: arguments.rounds,
+        budget: arguments.budget.map(|TimeSpan(time)| time).or(quick(QUICK_BUDGET)),
+        repetitions: arguments.repetitions.or(arguments.quick.then_some(QUICK_REPETITIONS)),
+        rounds: arguments.rounds.or(arguments.quick.then_some(QUICK_ROUNDS)),
         round_time: arguments.round_time.map(|TimeSpan(time)| time),
+        count_less: arguments.quick,
+        precision: arguments.precision,
         slice: arguments.slice.map(|TimeSpan(time)| time),
         // Short enough to be typed again.
         seed: arguments.seed.unwrap_or_else(|| {
@@ -142,16 +156,27 @@ fn command(arguments: &MeasureArguments, plan: &Plan) -> Vec<String> {
     if let Some(postgres) = &arguments.postgres {
         option("--postgres", postgres.clone());
     }
-    option("--scale", plan.scale.to_string());
-    option("--rounds", plan.design.rounds.to_string());
+    option("--scale", plan.experiment.scale.to_string());
+    if let Some(budget) = arguments.budget {
+        option("--budget", budget.to_string());
+    }
+    if let Some(precision) = arguments.precision {
+        option("--precision", format!("{}%", precision * 100.0));
+    } else if !arguments.quick {
+        option("--rounds", plan.design.rounds.to_string());
+    }
+    if !arguments.quick {
+        option("--repetitions", plan.design.repetitions.to_string());
+    }
     if let Some(time) = arguments.round_time {
         option("--round-time", time.to_string());
     }
-    option("--slice", TimeSpan(std::time::Duration::from_nanos(plan.design.slice_ns)).to_string());
+    option("--slice", TimeSpan(Duration::from_nanos(plan.design.slice_ns)).to_string());
     option("--seed", plan.seed.to_string());
     if arguments.work_dir != Path::new(crate::arguments::WORK_DIR) {
         option("--work-dir", arguments.work_dir.display().to_string());
     }
+    command.extend(arguments.quick.then(|| "--quick".to_owned()));
     command
 }
 
@@ -162,11 +187,11 @@ fn show(event: Progress<'_>, plan: &Plan, keep: bool, printer: &mut Printer) {
         }
         Progress::Directory(_) => {}
         Progress::Stage(name) => printer.stage(name),
-        Progress::Block { round, block } => {
+        Progress::Block { workload, round, block } => {
             let of_round = u64::from(plan.design.blocks_per_round);
             let all = of_round * u64::from(plan.design.rounds);
             let done = of_round * u64::from(round - 1) + u64::from(block - 1);
-            let what = format!("round {round} of {}", plan.design.rounds);
+            let what = format!("{workload}: round {round} of {}", plan.design.rounds);
             if block == 1 {
                 printer.milestone(&what);
             }
@@ -183,7 +208,7 @@ fn finish(
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
     let Err(error) = outcome else {
-        show_result(output, json, printer)?;
+        calibration::remember(&show_result(output, json, printer)?);
         return Ok(Status::Done);
     };
     // There was none before the run, so it is the run's.
@@ -193,25 +218,25 @@ fn finish(
     Err(error.into())
 }
 
-fn show_result(output: &Path, json: bool, printer: &mut Printer) -> anyhow::Result<()> {
+fn show_result(output: &Path, json: bool, printer: &mut Printer) -> anyhow::Result<RunResult> {
     let result = pgtoll_report::summarise(&read_run(output)?);
     let text = to_json(&result)?;
     let path = output.join("result.json");
     std::fs::write(&path, &text).with_context(|| format!("write {}", path.display()))?;
     if json {
         printer.data(&text);
-    } else if result.rounds > 0 {
+    } else if !result.values.is_empty() {
         printer.data(&pgtoll_report::terminal_table(&result));
     }
     printer.say(&format!("record: {}", output.display()));
-    Ok(())
+    Ok(result)
 }
 
 /// Debug builds panic at the block that `PGTOLL_TEST_PANIC_AT` names (`ROUND:BLOCK`), so that a
 /// test can see that nothing stays behind.
 fn panic_if_told(event: Progress<'_>) {
     if cfg!(debug_assertions)
-        && let Progress::Block { round, block } = event
+        && let Progress::Block { round, block, .. } = event
         && std::env::var("PGTOLL_TEST_PANIC_AT").is_ok_and(|at| at == format!("{round}:{block}"))
     {
         panic!("told to panic at round {round}, block {block}");

@@ -29,7 +29,7 @@ const ENDINGS: [Ending; 4] = [
 ];
 
 /// Longer than the small run takes, so that some moments lie behind its end.
-const RUN: Duration = Duration::from_secs(6);
+const RUN: Duration = Duration::from_secs(9);
 
 #[test]
 fn fifty_random_moments() {
@@ -90,10 +90,10 @@ fn ending_of(child: &mut Child) -> String {
 /// A run that has come to its first round, and the rest of its stderr.
 fn in_first_round(scratch: &Scratch) -> (Child, BufReader<impl Read>) {
     let mut command = small_measure(scratch);
-    command.args(["--rounds", "100", "--round-time", "1s"]);
+    command.args(["--rounds", "100", "--round-time", "1s", "--repetitions", "0", "--budget", "1d"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    wait_for_line(&mut stderr, "pgtoll: round 1 of 100");
+    wait_for_line(&mut stderr, "pgtoll: misses: round 1 of 100");
     (child, stderr)
 }
 
@@ -106,7 +106,7 @@ fn wait_for_line(from: &mut impl BufRead, wanted: &str) {
 fn ctrl_c_shows_what_was_measured() {
     let scratch = Scratch::new();
     let (mut child, mut stderr) = in_first_round(&scratch);
-    wait_for_line(&mut stderr, "pgtoll: round 3 of 100");
+    wait_for_line(&mut stderr, "pgtoll: misses: round 3 of 100");
     kill(Pid::from_raw(pid_of(&child)), Signal::SIGINT).unwrap();
     let mut said = String::new();
     stderr.read_to_string(&mut said).unwrap();
@@ -114,8 +114,8 @@ fn ctrl_c_shows_what_was_measured() {
     child.stdout.take().unwrap().read_to_string(&mut table).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(2));
     assert!(said.ends_with("pgtoll: interrupted by SIGINT\n"), "{said}");
-    assert!(table.contains("2 of 100 rounds"), "{table}");
-    assert!(table.contains("incomplete: 2 of 100 rounds (interrupted by SIGINT)"), "{table}");
+    assert!(table.contains("read-only: 2 rounds"), "{table}");
+    assert!(table.contains("incomplete: 2 of 200 rounds (interrupted by"), "{table}");
     scratch.assert_empty();
 }
 

@@ -114,13 +114,16 @@ pub(crate) fn pgtoll() -> Command {
 pub(crate) fn program(path: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(path);
     command.stdin(Stdio::null()).env_remove("PGTOLL_TEST_PANIC_AT");
+    // Tests neither use nor add to what is known of the machine.
+    command.env("XDG_STATE_HOME", "/dev/null/none");
     command
 }
 
 /// A small run: a few seconds with every stage in it.
 pub(crate) fn small_measure(scratch: &Scratch) -> Command {
     let mut command = pgtoll();
-    command.args(["measure", "--scale", "1", "--rounds", "2", "--round-time", "600ms"]);
+    command.arg("measure").arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/small.toml"));
+    command.args(["--rounds", "2", "--round-time", "400ms", "--repetitions", "1"]);
     command.arg("--work-dir").arg(scratch.work());
     command.arg("--output").arg(scratch.path("result"));
     command

@@ -1,0 +1,201 @@
+//! Exact counters: what the server counts over a fixed amount of work.
+
+use std::collections::BTreeMap;
+
+use pgtoll_cluster::{Cluster, Guard, Interrupt, StopMode};
+use pgtoll_format::{Lsn, MajorFacts};
+use pgtoll_load::{Client, Script};
+use pgtoll_observe::ServerCounters;
+use pgtoll_record::{Counted, Counters, Line, WalOfType};
+use pgtoll_wire::Connection;
+
+use crate::measure::Progress;
+use crate::prepare::{DATABASE, Shown, check_shown, settings};
+use crate::recorder::Recorder;
+use crate::{ArmSpec, BenchError, Plan, WorkloadSpec};
+
+/// Counts every workload of a script that says how many transactions, arm after arm: one client,
+/// the run's seed, a server that was just started, a checkpoint before and after. A script that
+/// writes does so on copies, so that what is timed later finds the data as they were loaded.
+pub(crate) fn count_all(
+    plan: &Plan,
+    facts: &'static MajorFacts,
+    clusters: &[Cluster],
+    interrupt: &Interrupt,
+    guard: &mut Guard,
+    recorder: &mut Recorder,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<(), BenchError> {
+    let experiment = &plan.experiment;
+    for (workload, script) in experiment.scripts().filter(|(of, _)| of.counted > 0) {
+        let (name, counted) = (&workload.name, workload.counted);
+        progress(Progress::Stage(&format!("count {name} over {counted} transactions")));
+        let mut all_shown = Vec::new();
+        for (arm, cluster) in experiment.arms.iter().zip(clusters) {
+            interrupt.check()?;
+            let copy = script.writes().then(|| cluster.copy(guard, "counted")).transpose()?;
+            let counted_on = copy.as_ref().unwrap_or(cluster);
+            counted_on.configure(guard, &settings(experiment, workload, arm))?;
+            let (counters, shown) = count(plan, arm, (workload, script), facts, counted_on, guard)?;
+            all_shown.push(shown);
+            recorder.write(&Line::Counted(Counted {
+                workload: name.clone(),
+                arm: arm.name.clone(),
+                transactions: counted,
+                counters,
+            }))?;
+            if let Some(copy) = copy {
+                copy.remove(guard)?;
+            }
+        }
+        check_shown(experiment, &all_shown)?;
+        recorder.sync()?;
+    }
+    Ok(())
+}
+
+fn count(
+    plan: &Plan,
+    arm: &ArmSpec,
+    (workload, script): (&WorkloadSpec, Script),
+    facts: &'static MajorFacts,
+    cluster: &Cluster,
+    guard: &mut Guard,
+) -> Result<(Counters, Shown), BenchError> {
+    let load = |source| BenchError::load(cluster, source);
+    cluster.start(guard)?;
+    let mut monitor = cluster.connect(DATABASE)?;
+    let shown = Shown::by(arm, cluster, &mut monitor)?;
+    let session = |script| -> Result<Client, BenchError> {
+        let connection = cluster.connect(DATABASE)?;
+        let mut client = Client::new(connection, script, plan.experiment.scale).map_err(load)?;
+        client.reseed(plan.seed);
+        Ok(client)
+    };
+    // What fits into shared buffers is there before anything is counted: every script asks for
+    // the same accounts with the same seed.
+    let mut warm_up = session(Script::SelectOnly)?;
+    warm_up.run_count(workload.counted).map_err(load)?;
+    warm_up.close();
+    let mut client = session(script)?;
+    monitor.execute("CHECKPOINT").map_err(|source| BenchError::query(cluster, source))?;
+    let counting = Counting::begin(cluster, facts, &mut monitor, client.connection())?;
+    client.run_count(workload.counted).map_err(load)?;
+    let counters = counting.end(guard, &mut monitor, client.connection())?;
+    client.close();
+    monitor.close();
+    cluster.stop(guard, StopMode::Fast)?;
+    Ok((counters, shown))
+}
+
+/// Counters around some work that one session does.
+pub(crate) struct Counting<'a> {
+    cluster: &'a Cluster,
+    facts: &'static MajorFacts,
+    before: ServerCounters,
+}
+
+impl<'a> Counting<'a> {
+    pub(crate) fn begin(
+        cluster: &'a Cluster,
+        facts: &'static MajorFacts,
+        monitor: &mut Connection,
+        worker: &mut Connection,
+    ) -> Result<Self, BenchError> {
+        ServerCounters::publish(worker, facts)?;
+        Ok(Self { cluster, facts, before: ServerCounters::read(monitor, facts)? })
+    }
+
+    /// What was counted since. Ends with a checkpoint, so that every block that the work changed
+    /// is written.
+    pub(crate) fn end(
+        self,
+        guard: &mut Guard,
+        monitor: &mut Connection,
+        worker: &mut Connection,
+    ) -> Result<Counters, BenchError> {
+        let Self { cluster, facts, before } = self;
+        ServerCounters::publish(worker, facts)?;
+        let after = ServerCounters::read(monitor, facts)?;
+        // The commit of a transaction that wrote WAL flushes all before it; the checkpoint below
+        // removes the WAL's files.
+        let query = |source| BenchError::query(cluster, source);
+        monitor.execute("SELECT pg_logical_emit_message(true, 'pgtoll', '')").map_err(query)?;
+        let wal_by_type = wal_by_type(cluster, guard, before.wal_insert, after.wal_insert)?;
+        // The checkpointer publishes its counters when it turns to the next checkpoint.
+        for _ in 0..2 {
+            monitor.execute("CHECKPOINT").map_err(query)?;
+        }
+        let written = ServerCounters::read(monitor, facts)?.blocks_written;
+        let since = |now: u64, then: u64| now.saturating_sub(then);
+        let both = |now: Option<u64>, then: Option<u64>| Some(since(now?, then?));
+        Ok(Counters {
+            wal_bytes: after.wal_insert.bytes_since(before.wal_insert).unwrap_or(0),
+            wal_records: both(after.wal_records, before.wal_records),
+            wal_images: both(after.wal_full_page_images, before.wal_full_page_images),
+            wal_by_type,
+            blocks_read: since(after.blocks_read, before.blocks_read),
+            blocks_written: since(written, before.blocks_written),
+        })
+    }
+}
+
+/// Asks `pg_waldump`.
+fn wal_by_type(
+    cluster: &Cluster,
+    guard: &mut Guard,
+    from: Lsn,
+    to: Lsn,
+) -> Result<BTreeMap<String, WalOfType>, BenchError> {
+    if from == to {
+        return Ok(BTreeMap::new());
+    }
+    Ok(parse_waldump(&cluster.wal_statistics(guard, from, to)?))
+}
+
+/// The rows of `pg_waldump --stats=record`: type, then records, bytes of records, bytes of images
+/// and both together, each with its share in parentheses.
+fn parse_waldump(text: &str) -> BTreeMap<String, WalOfType> {
+    text.lines()
+        .filter_map(|line| {
+            let mut words = line.split(|c: char| c.is_whitespace() || c == '(' || c == ')');
+            let mut words = words.by_ref().filter(|word| !word.is_empty());
+            let name = words.next().filter(|word| word.contains('/'))?;
+            let numbers: Vec<&str> = words.collect();
+            let number = |at: usize| numbers.get(at)?.parse().ok();
+            let of = WalOfType {
+                records: number(0)?,
+                record_bytes: number(2)?,
+                image_bytes: number(4)?,
+            };
+            Some((name.to_owned(), of))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATISTICS: &str = "\
+WAL statistics between 0/15CA430 and 0/15D0000:
+Type                                           N      (%)          Record size      (%)             FPI size      (%)        Combined size      (%)
+----                                           -      ---          -----------      ---             --------      ---        -------------      ---
+XLOG/FPI_FOR_HINT                           1000 ( 99.90)                49000 ( 99.90)              8192000 (100.00)              8241000 ( 99.99)
+Standby/RUNNING_XACTS                          1 (  0.10)                   50 (  0.10)                    0 (  0.00)                   50 (  0.01)
+                                        --------                      --------                      --------                      --------
+Total                                       1001                         49050 [0.60%]              8192000 [99.40%]              8241050 [100%]
+";
+
+    #[test]
+    fn rows_are_read_and_totals_are_not() {
+        let types = parse_waldump(STATISTICS);
+        assert_eq!(types.len(), 2, "{types:?}");
+        let hints = types["XLOG/FPI_FOR_HINT"];
+        assert_eq!(
+            hints,
+            WalOfType { records: 1000, record_bytes: 49_000, image_bytes: 8_192_000 }
+        );
+        assert_eq!(parse_waldump("pg_waldump: first record is after 0/1, at 0/2"), [].into());
+    }
+}

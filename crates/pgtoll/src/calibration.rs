@@ -1,0 +1,103 @@
+//! What this machine's own A/A comparisons say of its intervals, kept from run to run.
+//!
+//! Each complete run adds the comparisons of its twin to a file; a later run reads them and widens
+//! its intervals by what they show. A run never judges itself: its own twin is added after its
+//! header was written.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use pgtoll_record::{Calibration, Host, Metric, RunResult};
+use pgtoll_stats::{NullComparison, widening};
+use serde::{Deserialize, Serialize};
+
+/// Fewer say too little of a 95th percentile.
+const COMPARISONS_NEEDED: usize = 10;
+/// A twin of fewer rounds has an interval that hardly can miss.
+const ROUNDS_NEEDED: u32 = 6;
+
+/// A line of the file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    machine: Machine,
+    started: String,
+    workload: String,
+    metric: Metric,
+    log_ratio: f64,
+    /// Before any widening.
+    half_width: f64,
+}
+
+/// What must be the same for a comparison to say something of another.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Machine {
+    cpu: String,
+    cores: u64,
+    memory_bytes: u64,
+}
+
+impl Machine {
+    fn of(host: &Host) -> Self {
+        Self { cpu: host.cpu.clone(), cores: host.cores, memory_bytes: host.memory_bytes }
+    }
+}
+
+/// The factors for a run on this machine; empty when there are not enough comparisons.
+pub(crate) fn of_host(host: &Host) -> Vec<Calibration> {
+    let text = path().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+    let machine = Machine::of(host);
+    // A line that is cut short or from a later version says nothing.
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+    let lines: Vec<Line> = lines.filter(|line| line.machine == machine).collect();
+    Metric::OF_SLICES
+        .into_iter()
+        .filter_map(|metric| {
+            let own = lines.iter().filter(|line| line.metric == metric);
+            let own: Vec<NullComparison> = own
+                .map(|of| NullComparison { log_ratio: of.log_ratio, half_width: of.half_width })
+                .collect();
+            let kappa = (own.len() >= COMPARISONS_NEEDED).then(|| widening(&own, 0.95))??;
+            let comparisons = u32::try_from(own.len()).unwrap_or(u32::MAX);
+            Some(Calibration { metric, kappa, comparisons })
+        })
+        .collect()
+}
+
+/// Adds the twins of a complete run. What cannot be written is left out: a result is no worse for
+/// it.
+pub(crate) fn remember(result: &RunResult) {
+    let Some(path) = path().filter(|_| result.complete) else { return };
+    let nulls = result.comparisons.iter().filter(|of| {
+        of.null && of.rounds >= ROUNDS_NEEDED && Metric::OF_SLICES.contains(&of.metric)
+    });
+    let mut text = String::new();
+    for of in nulls {
+        let line = Line {
+            machine: Machine::of(&result.header.host),
+            started: result.header.started.clone(),
+            workload: of.workload.clone(),
+            metric: of.metric,
+            log_ratio: of.ratio.estimate.ln(),
+            half_width: of.half_width / of.kappa.unwrap_or(1.0),
+        };
+        if let Ok(line) = serde_json::to_string(&line) {
+            text += &(line + "\n");
+        }
+    }
+    let _ = path.parent().map(fs::create_dir_all);
+    // One write, so that lines of two runs do not mix.
+    let _ = File::options()
+        .create(true)
+        .append(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()));
+}
+
+/// Where the comparisons are kept; `None` without a home.
+pub(crate) fn path() -> Option<PathBuf> {
+    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+    let state = state.filter(|path| path.is_absolute());
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state"));
+    Some(state.or_else(home)?.join("pgtoll/twins.jsonl"))
+}
