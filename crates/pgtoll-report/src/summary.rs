@@ -397,7 +397,8 @@ fn clause(of: &Comparison) -> String {
         Verdict::Gains => format!("{arm} saves {size:.1} % [{lower}, {upper}]"),
         Verdict::NoCostAbove => {
             let worse = if of.metric.more_is_worse() { ratio.upper } else { 2.0 - ratio.lower };
-            format!("{arm} has no cost above {:.1} %", (worse - 1.0) * 100.0)
+            // Rounded up: a bound must not be promised smaller than it is.
+            format!("{arm} has no cost above {:.1} %", ((worse - 1.0) * 1000.0).ceil() / 10.0)
         }
         Verdict::NotResolved => {
             let minutes = of.more_seconds.map_or(0.0, |seconds| (seconds / 60.0).ceil());
