@@ -65,6 +65,9 @@ pub struct WorkloadSpec {
     /// Transactions of the script in the counted pass; 0: none.
     #[serde(default)]
     pub counted: u64,
+    /// It is meant to read from outside shared buffers: a warning says so when it will not.
+    #[serde(default)]
+    pub misses: bool,
     /// Steps, done in this order by each arm on a fresh copy of an empty cluster.
     #[serde(default)]
     pub steps: Vec<StepSpec>,

@@ -147,7 +147,7 @@ impl Plan {
     /// What a reader of the results has to know before there are any.
     pub fn warnings(&self) -> Vec<String> {
         let common = self.experiment.settings.get("shared_buffers");
-        let misses = self.experiment.scripts().filter(|(of, _)| of.name.contains("misses"));
+        let misses = self.experiment.scripts().filter(|(of, _)| of.misses);
         misses
             .filter_map(|(workload, _)| {
                 let size = workload.settings.get("shared_buffers").or(common)?;

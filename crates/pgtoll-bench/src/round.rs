@@ -140,10 +140,6 @@ impl<'a> Rounds<'a> {
         let mut servers: Vec<Server<'a>> = servers.into_iter().flatten().collect();
         let experiment = &self.plan.experiment;
         check_arms(experiment, servers.iter_mut().map(|of| (of.cluster, &mut of.monitor)))?;
-        for server in &mut servers {
-            let done = server.monitor.execute("CHECKPOINT");
-            done.map_err(|source| BenchError::query(server.cluster, source))?;
-        }
         Ok(servers)
     }
 
@@ -163,16 +159,23 @@ impl<'a> Rounds<'a> {
 
     fn warm_up(&mut self, servers: &mut [Server<'_>]) -> Result<(), BenchError> {
         let slice = Duration::from_nanos(self.plan.design.slice_ns);
-        let mut slowest = u64::MAX;
-        for block in 0..self.plan.design.warm_up_blocks {
+        let blocks = self.plan.design.warm_up_blocks;
+        for block in 0..blocks {
             self.interrupt.check()?;
             for server in &mut *servers {
                 server.client.reseed(self.seed_of(0, block));
-                slowest = slowest.min(server.work(Length::Time(slice))?.transactions);
+                server.work(Length::Time(slice))?;
             }
         }
         if self.script.writes() && self.slice_transactions.is_none() {
-            self.slice_transactions = Some(slowest.max(1));
+            let slowest = servers.iter().map(|server| server.transactions).min().unwrap_or(0);
+            self.slice_transactions = Some((slowest / u64::from(blocks.max(1))).max(1));
+        }
+        // After the warm-up, in which arms do unequally much: their distance from the checkpoint
+        // is the same in every slice.
+        for server in servers {
+            let done = server.monitor.execute("CHECKPOINT");
+            done.map_err(|source| BenchError::query(server.cluster, source))?;
         }
         Ok(())
     }

@@ -448,7 +448,7 @@ pub struct Run {
     pub rounds: Vec<RoundEnd>,
     /// Exact counters.
     pub counted: Vec<Counted>,
-    /// Operations of repetitions that ended, in time order.
+    /// All operations, in time order; the last repetition may lack some.
     pub operations: Vec<Operation>,
     /// What a reader has to know.
     pub notes: Vec<String>,
