@@ -14,11 +14,16 @@
 //! ```
 
 mod lsn;
+mod page;
+pub mod pglz;
 mod units;
 mod version;
+pub mod wal;
 
 pub use lsn::{Lsn, LsnParseError};
+pub use page::{PAGE_BYTES, PAGE_CHECKSUM};
 pub use units::{ByteSize, TimeSpan, UnitError};
 pub use version::{
-    BlocksWritten, MAJORS, MajorFacts, ServerVersion, UnsupportedMajor, VersionParseError,
+    BlocksWritten, ImageCompressions, MAJORS, MajorFacts, ServerVersion, UnsupportedMajor,
+    VersionParseError, WalFacts,
 };

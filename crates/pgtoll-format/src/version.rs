@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::wal::Compression;
+
 /// The version of a server, as its programs print it (`18.6`, `19rc1`).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -132,6 +134,67 @@ pub struct MajorFacts {
     pub has_force_next_flush: bool,
     /// Where the number of data blocks written stands.
     pub blocks_written: BlocksWritten,
+    /// How its WAL differs.
+    pub wal: WalFacts,
+}
+
+/// What differs between the WAL of major versions. Sources: `xlog_internal.h`, `xlogrecord.h` and
+/// `pg_control.h` of each.
+#[derive(Debug, PartialEq, Eq)]
+pub struct WalFacts {
+    /// The major version.
+    pub major: u32,
+    /// `XLOG_PAGE_MAGIC`: each page begins with it. Betas had others.
+    pub magic: u16,
+    /// Flags that a page may have (`XLP_ALL_FLAGS`).
+    pub page_flags: u16,
+    /// The page's flag that says that the record before was never finished
+    /// (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`). 13 and 14 have it since a minor release.
+    pub overwrites_continuation: u16,
+    /// The image's flag that says that replay puts it into the page (`BKPIMAGE_APPLY`).
+    pub image_applies: u8,
+    /// The image's flags for the kinds of compression; 0: there is no such kind.
+    pub image_compressions: ImageCompressions,
+}
+
+/// An image's flags for the kinds of compression (`BKPIMAGE_COMPRESS_…`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageCompressions {
+    /// PostgreSQL's own.
+    pub pglz: u8,
+    /// LZ4; 0 before 15.
+    pub lz4: u8,
+    /// Zstandard; 0 before 15.
+    pub zstd: u8,
+}
+
+impl WalFacts {
+    /// How an image with these flags is compressed.
+    pub(crate) fn image_compression(&self, info: u8) -> Option<Compression> {
+        let ImageCompressions { pglz, lz4, zstd } = self.image_compressions;
+        let kinds = [(pglz, Compression::Pglz), (lz4, Compression::Lz4), (zstd, Compression::Zstd)];
+        kinds.into_iter().find(|(flag, _)| info & flag != 0).map(|(_, kind)| kind)
+    }
+}
+
+const SINCE_15: ImageCompressions = ImageCompressions { pglz: 0x04, lz4: 0x08, zstd: 0x10 };
+const UNTIL_14: ImageCompressions = ImageCompressions { pglz: 0x02, lz4: 0, zstd: 0 };
+
+/// The WAL of a major version since 15; 19 has fewer page flags.
+const fn wal_since_15(major: u32, magic: u16) -> WalFacts {
+    WalFacts {
+        major,
+        magic,
+        page_flags: 0x0F,
+        overwrites_continuation: 0x08,
+        image_applies: 0x02,
+        image_compressions: SINCE_15,
+    }
+}
+
+/// The WAL of a major version until 14.
+const fn wal_until_14(major: u32, magic: u16) -> WalFacts {
+    WalFacts { image_applies: 0x04, image_compressions: UNTIL_14, ..wal_since_15(major, magic) }
 }
 
 /// Which view counts the data blocks that were written to relation files.
@@ -153,6 +216,11 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: true,
         has_force_next_flush: true,
         blocks_written: BlocksWritten::StatIoBytes,
+        wal: WalFacts {
+            page_flags: 0x07,
+            overwrites_continuation: 0x04,
+            ..wal_since_15(19, 0xD122)
+        },
     },
     MajorFacts {
         major: 18,
@@ -160,6 +228,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: true,
         has_force_next_flush: true,
         blocks_written: BlocksWritten::StatIoBytes,
+        wal: wal_since_15(18, 0xD118),
     },
     MajorFacts {
         major: 17,
@@ -167,6 +236,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: true,
         has_force_next_flush: true,
         blocks_written: BlocksWritten::StatIoWrites,
+        wal: wal_since_15(17, 0xD116),
     },
     MajorFacts {
         major: 16,
@@ -174,6 +244,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: true,
         has_force_next_flush: true,
         blocks_written: BlocksWritten::StatIoWrites,
+        wal: wal_since_15(16, 0xD113),
     },
     MajorFacts {
         major: 15,
@@ -181,6 +252,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: true,
         has_force_next_flush: true,
         blocks_written: BlocksWritten::StatBgwriter,
+        wal: wal_since_15(15, 0xD110),
     },
     MajorFacts {
         major: 14,
@@ -188,6 +260,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: true,
         has_force_next_flush: false,
         blocks_written: BlocksWritten::StatBgwriter,
+        wal: wal_until_14(14, 0xD10D),
     },
     MajorFacts {
         major: 13,
@@ -195,6 +268,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: false,
         has_force_next_flush: false,
         blocks_written: BlocksWritten::StatBgwriter,
+        wal: wal_until_14(13, 0xD106),
     },
 ];
 

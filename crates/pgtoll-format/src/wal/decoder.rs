@@ -1,0 +1,265 @@
+//! From pages to records.
+
+use crate::Lsn;
+use crate::version::{MAJORS, WalFacts};
+use crate::wal::page::{LONG_HEADER, PageHeader, SegmentHeader};
+use crate::wal::record::{CRC_AT, RECORD_HEADER, Record, RecordHeader};
+use crate::wal::{WalError, bytes};
+
+/// Makes records of pages that are fed in their order.
+///
+/// It begins with a segment. What continues a record from before is passed over: the first record
+/// is the first one that begins in that segment.
+#[derive(Debug)]
+pub struct Decoder {
+    facts: &'static WalFacts,
+    segment: SegmentHeader,
+    /// Where the next page stands.
+    next_page: Lsn,
+    timeline: u32,
+    /// Where the last record begins; `None` before the first.
+    previous: Option<Lsn>,
+    /// A record whose rest is on later pages.
+    unfinished: Option<Unfinished>,
+    /// Kept to take memory once.
+    buffer: Vec<u8>,
+    /// Nothing but zeros before this place (after a switch).
+    skip_to: Lsn,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Unfinished {
+    at: Lsn,
+    total_bytes: usize,
+}
+
+/// A record that is its header and nothing else.
+const SHORTEST: u32 = 24;
+/// The largest record that a server writes (`XLogRecordMaxSize`), 1020 MB; a longer one is damage.
+/// Before 16 a server did not check it.
+const LONGEST: u32 = 1020 << 20;
+/// `XLOG_SWITCH` of resource manager XLOG: the rest of the segment is empty.
+const SWITCH: (u8, u8) = (0, 0x40);
+const INFO: u8 = 0xF0;
+
+impl Decoder {
+    /// A decoder for the segment that begins with these bytes, at least 40.
+    pub fn new(begin: &[u8]) -> Result<Self, WalError> {
+        let segment = SegmentHeader::read(begin)?;
+        let (at, found) = (segment.page.address, segment.page.magic);
+        let of_version = MAJORS.iter().map(|facts| &facts.wal).find(|wal| wal.magic == found);
+        let facts = of_version.ok_or(WalError::UnknownMagic { at, found })?;
+        Ok(Self {
+            facts,
+            segment,
+            next_page: at,
+            timeline: segment.page.timeline,
+            previous: None,
+            unfinished: None,
+            buffer: Vec::new(),
+            skip_to: Lsn(0),
+        })
+    }
+
+    /// What the first segment says of all.
+    pub fn segment(&self) -> &SegmentHeader {
+        &self.segment
+    }
+
+    /// The version that wrote the WAL.
+    pub fn facts(&self) -> &'static WalFacts {
+        self.facts
+    }
+
+    /// Where the next page that is fed has to stand.
+    pub fn next_page(&self) -> Lsn {
+        self.next_page
+    }
+
+    /// The timeline of the last page.
+    pub fn timeline(&self) -> u32 {
+        self.timeline
+    }
+
+    /// A record whose rest has not been fed.
+    pub fn unfinished(&self) -> Option<Lsn> {
+        self.unfinished.map(|of| of.at)
+    }
+
+    /// Takes whole pages, and gives each record that ends in them to `visit`. After an error
+    /// nothing more can be fed.
+    pub fn feed(
+        &mut self,
+        pages: &[u8],
+        visit: &mut impl FnMut(&Record<'_>) -> Result<(), WalError>,
+    ) -> Result<(), WalError> {
+        for page in pages.chunks_exact(self.segment.page_bytes as usize) {
+            self.page(page, visit)?;
+            self.next_page = Lsn(self.next_page.0 + u64::from(self.segment.page_bytes));
+        }
+        Ok(())
+    }
+
+    fn page(
+        &mut self,
+        page: &[u8],
+        visit: &mut impl FnMut(&Record<'_>) -> Result<(), WalError>,
+    ) -> Result<(), WalError> {
+        if self.next_page < self.skip_to {
+            return Ok(());
+        }
+        let header = self.header(page)?;
+        let mut at = header.bytes();
+        if header.continues() {
+            at = self.rest(page, &header, visit)?;
+        } else if let Some(unfinished) = self.unfinished {
+            if !header.abandons(self.facts) {
+                return Err(self.no_continuation(unfinished));
+            }
+            self.unfinished = None;
+        }
+        while at < page.len() && self.unfinished.is_none() && self.next_page >= self.skip_to {
+            at = self.record(page, at, visit)?;
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, page: &[u8]) -> Result<PageHeader, WalError> {
+        let at = self.next_page;
+        let header = PageHeader::read(page).ok_or(WalError::NoSegment)?;
+        header.check(at, self.facts)?;
+        // A segment that was written on an older timeline is one that was recycled.
+        if header.timeline < self.timeline {
+            return Err(WalError::OtherPage { at, found: header.address });
+        }
+        if at.0.is_multiple_of(u64::from(self.segment.segment_bytes)) {
+            let segment = SegmentHeader::read(page)?;
+            let same = segment.system_identifier == self.segment.system_identifier
+                && segment.segment_bytes == self.segment.segment_bytes
+                && segment.page_bytes == self.segment.page_bytes;
+            if !same {
+                return Err(WalError::OtherCluster { at });
+            }
+        }
+        self.timeline = header.timeline;
+        Ok(header)
+    }
+
+    /// The rest of a record at a page's begin. Where the page's next record begins.
+    fn rest(
+        &mut self,
+        page: &[u8],
+        header: &PageHeader,
+        visit: &mut impl FnMut(&Record<'_>) -> Result<(), WalError>,
+    ) -> Result<usize, WalError> {
+        let from = header.bytes();
+        let remaining = header.remaining as usize;
+        let here = remaining.min(page.len().saturating_sub(from));
+        if let Some(unfinished) = self.unfinished {
+            if self.buffer.len() + remaining != unfinished.total_bytes {
+                return Err(self.no_continuation(unfinished));
+            }
+            self.buffer.extend_from_slice(page.get(from..from + here).unwrap_or_default());
+            if here == remaining {
+                self.unfinished = None;
+                let end = Lsn(self.next_page.0 + aligned(from + here) as u64);
+                let record = std::mem::take(&mut self.buffer);
+                let visited = self.visit(&record, unfinished.at, end, visit);
+                self.buffer = record;
+                visited?;
+            }
+        }
+        Ok(aligned(from + here))
+    }
+
+    /// The record that begins here. Where the next one begins.
+    fn record(
+        &mut self,
+        page: &[u8],
+        from: usize,
+        visit: &mut impl FnMut(&Record<'_>) -> Result<(), WalError>,
+    ) -> Result<usize, WalError> {
+        let at = Lsn(self.next_page.0 + from as u64);
+        let length = bytes::u32_at(page, from).unwrap_or(0);
+        if !(SHORTEST..=LONGEST).contains(&length) {
+            return Err(WalError::NoRecord { at, length });
+        }
+        let total_bytes = length as usize;
+        if let Some(record) = page.get(from..from + total_bytes) {
+            let end = from + aligned(total_bytes);
+            self.visit(record, at, Lsn(self.next_page.0 + end as u64), visit)?;
+            return Ok(end);
+        }
+        self.buffer.clear();
+        self.buffer.extend_from_slice(page.get(from..).unwrap_or_default());
+        self.check_begin(at)?;
+        self.unfinished = Some(Unfinished { at, total_bytes });
+        Ok(page.len())
+    }
+
+    /// What stands of a header is looked at before its record is waited for: a length alone may be
+    /// anything.
+    fn check_begin(&self, at: Lsn) -> Result<(), WalError> {
+        match RecordHeader::read(&self.buffer) {
+            Some(header) => self.check_previous(at, &header),
+            None => Ok(()),
+        }
+    }
+
+    fn check_previous(&self, at: Lsn, header: &RecordHeader) -> Result<(), WalError> {
+        let found = header.previous;
+        match self.previous {
+            Some(expected) if found != expected => {
+                Err(WalError::OtherPrevious { at, found, expected })
+            }
+            None if found >= at => Err(WalError::OtherPrevious { at, found, expected: at }),
+            _ => Ok(()),
+        }
+    }
+
+    fn visit(
+        &mut self,
+        bytes: &[u8],
+        at: Lsn,
+        end: Lsn,
+        visit: &mut impl FnMut(&Record<'_>) -> Result<(), WalError>,
+    ) -> Result<(), WalError> {
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let header = RecordHeader::read(bytes).ok_or(WalError::NoRecord { at, length })?;
+        self.check_previous(at, &header)?;
+        if crc(bytes) != header.crc {
+            return Err(WalError::Crc { at });
+        }
+        let is_switch = (header.manager, header.info & INFO) == SWITCH;
+        let end = if is_switch { self.next_segment(end) } else { end };
+        visit(&Record { at, end, header, bytes, facts: self.facts })?;
+        self.previous = Some(at);
+        if is_switch {
+            self.skip_to = end;
+        }
+        Ok(())
+    }
+
+    /// Where the segment that `lsn` is in or ends at ends.
+    fn next_segment(&self, lsn: Lsn) -> Lsn {
+        Lsn(lsn.0.next_multiple_of(u64::from(self.segment.segment_bytes)))
+    }
+
+    fn no_continuation(&self, unfinished: Unfinished) -> WalError {
+        WalError::NoContinuation { at: unfinished.at, page: self.next_page }
+    }
+}
+
+/// Records begin at multiples of 8 bytes.
+fn aligned(length: usize) -> usize {
+    length.next_multiple_of(8)
+}
+
+/// A record's CRC-32C: of all that follows the header, and then of the header without the CRC.
+fn crc(record: &[u8]) -> u32 {
+    let body = record.get(RECORD_HEADER..).unwrap_or_default();
+    let header = record.get(..CRC_AT).unwrap_or_default();
+    crc32c::crc32c_append(crc32c::crc32c(body), header)
+}
+
+const _: () = assert!(LONG_HEADER.is_multiple_of(8), "records begin at multiples of 8 bytes");

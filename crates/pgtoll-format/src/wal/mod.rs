@@ -1,0 +1,20 @@
+//! The write-ahead log: pages in, records out.
+//!
+//! A [`Decoder`] is fed whole pages in their order and gives each record, CRC checked, to a
+//! visitor; [`Record::parts`] takes a record apart. What stops it is a [`WalError`], which says
+//! where.
+
+mod bytes;
+mod decoder;
+mod error;
+mod names;
+mod page;
+mod record;
+
+pub use decoder::Decoder;
+pub use error::WalError;
+pub use names::{RecordType, manager_name};
+pub use page::{PageHeader, SegmentHeader};
+pub use record::{
+    BlockReference, Compression, Image, Parts, RECORD_HEADER, Record, RecordHeader, RelationFiles,
+};

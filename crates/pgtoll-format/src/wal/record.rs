@@ -1,0 +1,309 @@
+//! WAL records and their block references.
+
+use std::ops::Range;
+
+use crate::Lsn;
+use crate::page::PAGE_BYTES;
+use crate::version::WalFacts;
+use crate::wal::WalError;
+use crate::wal::bytes::{u16_at, u32_at, u64_at};
+
+/// Bytes of a record's header (`XLogRecord`).
+pub const RECORD_HEADER: usize = 24;
+/// Where the header holds the CRC, which covers everything but itself.
+pub(crate) const CRC_AT: usize = 20;
+
+/// A record's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// Bytes of the whole record.
+    pub total_bytes: u32,
+    /// The transaction.
+    pub xid: u32,
+    /// Where the record before begins.
+    pub previous: Lsn,
+    /// The upper half is the resource manager's.
+    pub info: u8,
+    /// The resource manager.
+    pub manager: u8,
+    /// CRC-32C.
+    pub crc: u32,
+}
+
+impl RecordHeader {
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        Some(Self {
+            total_bytes: u32_at(bytes, 0)?,
+            xid: u32_at(bytes, 4)?,
+            previous: Lsn(u64_at(bytes, 8)?),
+            info: *bytes.get(16)?,
+            manager: *bytes.get(17)?,
+            crc: u32_at(bytes, CRC_AT)?,
+        })
+    }
+}
+
+/// A whole record.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Where it begins.
+    pub at: Lsn,
+    /// Where the next one begins, apart from a page header.
+    pub end: Lsn,
+    /// Its header.
+    pub header: RecordHeader,
+    /// All of it.
+    pub bytes: &'a [u8],
+    /// The version that wrote it.
+    pub facts: &'static WalFacts,
+}
+
+/// A relation's files (`RelFileLocator`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelationFiles {
+    /// The tablespace's OID.
+    pub tablespace: u32,
+    /// The database's OID; 0 for shared relations.
+    pub database: u32,
+    /// The number of the files (`relfilenode`).
+    pub number: u32,
+}
+
+/// How a page image is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Compression {
+    /// PostgreSQL's own.
+    Pglz,
+    /// LZ4.
+    Lz4,
+    /// Zstandard.
+    Zstd,
+}
+
+/// A full-page image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Where the page's hole begins.
+    pub hole_offset: u16,
+    /// Bytes of the hole, zeros that are left out.
+    pub hole_bytes: u16,
+    /// Replay puts it into the page; else it is there for a consistency check.
+    pub applies: bool,
+    /// How it is compressed.
+    pub compression: Option<Compression>,
+    /// Where in the record it stands.
+    pub stands: Range<usize>,
+}
+
+/// A block that a record refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockReference {
+    /// Its number in the record.
+    pub id: u8,
+    /// The relation.
+    pub relation: RelationFiles,
+    /// The fork: main, free space map, visibility map, init.
+    pub fork: u8,
+    /// Which block of the fork.
+    pub block: u32,
+    /// Replay makes the page anew.
+    pub will_init: bool,
+    /// Its image.
+    pub image: Option<Image>,
+    /// Where in the record its data stand; empty without data.
+    pub data: Range<usize>,
+}
+
+/// A record's parts. Kept from record to record, so that memory is taken once.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    /// The blocks, by their numbers.
+    pub blocks: Vec<BlockReference>,
+    /// Where the resource manager's own data stand.
+    pub main_data: Range<usize>,
+    /// The replication origin, where there is one.
+    pub origin: Option<u16>,
+    /// The transaction that this one is part of, where the record tells.
+    pub toplevel_xid: Option<u32>,
+}
+
+impl Parts {
+    /// Bytes of all images, as they are stored.
+    pub fn image_bytes(&self) -> u64 {
+        let images = self.blocks.iter().filter_map(|block| block.image.as_ref());
+        images.map(|image| image.stands.len() as u64).sum()
+    }
+}
+
+const FORK: u8 = 0x0F;
+const HAS_IMAGE: u8 = 0x10;
+const HAS_DATA: u8 = 0x20;
+const WILL_INIT: u8 = 0x40;
+const SAME_RELATION: u8 = 0x80;
+
+const ID_MAIN_DATA_SHORT: u8 = 255;
+const ID_MAIN_DATA_LONG: u8 = 254;
+const ID_ORIGIN: u8 = 253;
+const ID_TOPLEVEL_XID: u8 = 252;
+/// The highest number of a block (`XLR_MAX_BLOCK_ID`).
+const MAX_BLOCK_ID: u8 = 32;
+
+const IMAGE_HAS_HOLE: u8 = 0x01;
+
+impl Record<'_> {
+    /// Takes the record apart. `parts` is overwritten; after an error it holds nothing of use.
+    pub fn parts(&self, parts: &mut Parts) -> Result<(), WalError> {
+        let taken = self.take_apart(parts);
+        taken.map_err(|what| WalError::Inconsistent { at: self.at, what })
+    }
+
+    fn take_apart(&self, parts: &mut Parts) -> Result<(), &'static str> {
+        parts.blocks.clear();
+        (parts.origin, parts.toplevel_xid) = (None, None);
+        let mut reader = Reader { bytes: self.bytes, at: RECORD_HEADER };
+        // Lengths of what stands behind the headers.
+        let (mut behind, mut main_bytes) = (0_usize, 0_usize);
+        while self.bytes.len() - reader.at > behind {
+            match reader.u8()? {
+                ID_MAIN_DATA_SHORT => {
+                    main_bytes = usize::from(reader.u8()?);
+                    behind += main_bytes;
+                    break;
+                }
+                ID_MAIN_DATA_LONG => {
+                    main_bytes = reader.u32()? as usize;
+                    behind += main_bytes;
+                    break;
+                }
+                ID_ORIGIN => parts.origin = Some(reader.u16()?),
+                ID_TOPLEVEL_XID => parts.toplevel_xid = Some(reader.u32()?),
+                id @ 0..=MAX_BLOCK_ID => {
+                    let before = parts.blocks.last();
+                    if before.is_some_and(|before| before.id >= id) {
+                        return Err("block numbers are out of order");
+                    }
+                    let block =
+                        self.block(id, before.map(|before| before.relation), &mut reader)?;
+                    behind += block.data.len();
+                    behind += block.image.as_ref().map_or(0, |image| image.stands.len());
+                    parts.blocks.push(block);
+                }
+                _ => return Err("a part of an unknown kind"),
+            }
+        }
+        if self.bytes.len() - reader.at != behind {
+            return Err("its parts' lengths do not add up");
+        }
+        place(parts, reader.at, main_bytes);
+        Ok(())
+    }
+
+    /// A block's header. Ranges are as long as they will be and begin at 0.
+    fn block(
+        &self,
+        id: u8,
+        before: Option<RelationFiles>,
+        reader: &mut Reader<'_>,
+    ) -> Result<BlockReference, &'static str> {
+        let flags = reader.u8()?;
+        let data = 0..usize::from(reader.u16()?);
+        if (flags & HAS_DATA != 0) == data.is_empty() {
+            return Err("a block's data and its flag disagree");
+        }
+        let image = (flags & HAS_IMAGE != 0).then(|| self.image(reader)).transpose()?;
+        let relation = if flags & SAME_RELATION == 0 {
+            RelationFiles {
+                tablespace: reader.u32()?,
+                database: reader.u32()?,
+                number: reader.u32()?,
+            }
+        } else {
+            before.ok_or("the relation of a block before, where there is none")?
+        };
+        Ok(BlockReference {
+            id,
+            relation,
+            fork: flags & FORK,
+            block: reader.u32()?,
+            will_init: flags & WILL_INIT != 0,
+            image,
+            data,
+        })
+    }
+
+    fn image(&self, reader: &mut Reader<'_>) -> Result<Image, &'static str> {
+        let bytes = reader.u16()?;
+        let hole_offset = reader.u16()?;
+        let info = reader.u8()?;
+        let compression = self.facts.image_compression(info);
+        let has_hole = info & IMAGE_HAS_HOLE != 0;
+        let page = u16::try_from(PAGE_BYTES).unwrap_or(u16::MAX);
+        let hole_bytes = match (compression, has_hole) {
+            (Some(_), true) => reader.u16()?,
+            (Some(_), false) => 0,
+            (None, _) => page.checked_sub(bytes).ok_or("an image is longer than a page")?,
+        };
+        let hole_fits = if has_hole {
+            hole_offset != 0 && hole_bytes != 0 && bytes != page
+        } else {
+            hole_offset == 0 && hole_bytes == 0
+        };
+        if !hole_fits || u32::from(hole_offset) + u32::from(hole_bytes) > u32::from(page) {
+            return Err("an image's hole does not fit it");
+        }
+        if compression.is_some() && bytes >= page {
+            return Err("an image is longer compressed than before");
+        }
+        Ok(Image {
+            hole_offset,
+            hole_bytes,
+            applies: info & self.facts.image_applies != 0,
+            compression,
+            stands: 0..usize::from(bytes),
+        })
+    }
+}
+
+/// Behind the headers stand each block's image and data, and at last the main data.
+fn place(parts: &mut Parts, mut at: usize, main_bytes: usize) {
+    let mut put = |range: &mut Range<usize>| {
+        *range = at..at + range.len();
+        at = range.end;
+    };
+    for block in &mut parts.blocks {
+        if let Some(image) = &mut block.image {
+            put(&mut image.stands);
+        }
+        put(&mut block.data);
+    }
+    parts.main_data = 0..main_bytes;
+    put(&mut parts.main_data);
+}
+
+/// Reads one number after the other.
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+const TOO_SHORT: &str = "it is too short for its headers";
+
+impl Reader<'_> {
+    fn u8(&mut self) -> Result<u8, &'static str> {
+        let value = self.bytes.get(self.at).copied().ok_or(TOO_SHORT)?;
+        self.at += 1;
+        Ok(value)
+    }
+
+    fn u16(&mut self) -> Result<u16, &'static str> {
+        let value = u16_at(self.bytes, self.at).ok_or(TOO_SHORT)?;
+        self.at += 2;
+        Ok(value)
+    }
+
+    fn u32(&mut self) -> Result<u32, &'static str> {
+        let value = u32_at(self.bytes, self.at).ok_or(TOO_SHORT)?;
+        self.at += 4;
+        Ok(value)
+    }
+}
