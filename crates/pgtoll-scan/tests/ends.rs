@@ -1,0 +1,121 @@
+//! How reading ends: at the WAL's own end, or where something is wrong.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers may panic like the test")]
+
+#[path = "../../pgtoll-format/tests/writer/mod.rs"]
+mod writer;
+
+use std::fs;
+use std::path::Path;
+
+use pgtoll_format::Lsn;
+use pgtoll_format::wal::WalError;
+use pgtoll_scan::{End, ScanError, WalSummary, scan, segments};
+use writer::{PAGE, SEGMENT, Writer, main_data};
+
+/// Three segments and a bit of records of 5,000 bytes, and where each begins.
+fn write(directory: &Path) -> Vec<u64> {
+    let mut writer = Writer::new(0xD118, 1);
+    let places = (0..650).map(|_| writer.record(10, 0, &main_data(&[1; 5000]))).collect();
+    for (number, segment) in (1..).zip(writer.finish().chunks(SEGMENT)) {
+        fs::write(directory.join(format!("0000000100000000{number:08X}")), segment).unwrap();
+    }
+    places
+}
+
+fn read(directory: &Path, threads: usize) -> (WalSummary, End) {
+    scan(&segments(&[directory.to_owned()]).unwrap(), threads).unwrap()
+}
+
+fn change(directory: &Path, number: u32, change: impl Fn(&mut Vec<u8>)) {
+    let path = directory.join(format!("0000000100000000{number:08X}"));
+    let mut bytes = fs::read(&path).unwrap();
+    change(&mut bytes);
+    fs::write(&path, bytes).unwrap();
+}
+
+#[test]
+fn threads_make_no_difference() {
+    let directory = tempfile::tempdir().unwrap();
+    let places = write(directory.path());
+    for threads in [1, 4] {
+        let (summary, end) = read(directory.path(), threads);
+        assert!(matches!(end, End::Own(WalError::NoRecord { length: 0, .. })), "{end:?}");
+        assert_eq!(summary.statistics.total().records, 650);
+        assert_eq!(summary.from, Some(Lsn(places[0])));
+        assert_eq!(summary.segments, 4);
+    }
+}
+
+#[test]
+fn a_zeroed_page_is_damage_since_the_wal_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let places = write(directory.path());
+    let page = SEGMENT as u64 * 2 + PAGE as u64 * 10;
+    change(directory.path(), 2, |bytes| bytes[PAGE * 10..PAGE * 11].fill(0));
+    let (summary, end) = read(directory.path(), 2);
+    let End::Damaged { error, goes_on, .. } = end else { panic!("{end:?}") };
+    assert!(matches!(error, WalError::OtherMagic { at, .. } if at == Lsn(page)), "{error:?}");
+    assert_eq!(goes_on, Lsn(page + PAGE as u64));
+    // A record belongs to what is read when all of it lies before.
+    let before = places.iter().filter(|place| *place + 5026 < page).count();
+    assert_eq!(summary.statistics.total().records, before as u64);
+}
+
+#[test]
+fn a_wrong_byte_at_a_segments_end_is_damage_because_of_the_next_segment() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path());
+    change(directory.path(), 1, |bytes| bytes[SEGMENT - 100] ^= 1);
+    let (_, end) = read(directory.path(), 2);
+    let End::Damaged { error, goes_on, .. } = end else { panic!("{end:?}") };
+    assert!(matches!(error, WalError::Crc { .. }), "{error:?}");
+    // The record ends on the next segment's first page, where its CRC is known to be wrong.
+    assert_eq!(goes_on, Lsn(SEGMENT as u64 * 2 + PAGE as u64));
+}
+
+#[test]
+fn a_file_that_is_cut_short_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path());
+    change(directory.path(), 2, |bytes| bytes.truncate(PAGE * 3));
+    let (_, end) = read(directory.path(), 2);
+    let expected = Lsn(SEGMENT as u64 * 2 + PAGE as u64 * 3);
+    assert!(matches!(end, End::CutShort { at, .. } if at == expected), "{end:?}");
+}
+
+#[test]
+fn what_is_no_wal_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let none = segments(&[directory.path().to_owned()]).unwrap_err();
+    assert!(matches!(none, ScanError::NoSegments { .. }));
+    let path = directory.path().join("000000010000000000000001");
+    fs::write(&path, vec![0x5A; SEGMENT]).unwrap();
+    let error = scan(&segments(std::slice::from_ref(&path)).unwrap(), 2).unwrap_err();
+    assert!(matches!(error, ScanError::NotWal { source: WalError::NoSegment, .. }), "{error}");
+    assert!(error.hint().is_some());
+    let mut other = Writer::new(0xD999, 1);
+    other.record(0, 0, &main_data(&[0]));
+    fs::write(&path, other.finish()).unwrap();
+    let error = scan(&segments(&[path]).unwrap(), 2).unwrap_err();
+    let unknown = matches!(&error, ScanError::NotWal { source: WalError::UnknownMagic { .. }, .. });
+    assert!(unknown, "{error}");
+}
+
+#[test]
+fn names_and_addresses_beyond_any_server_are_no_wal_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut beyond = Writer::new(0xD118, (1 << 44) - 1);
+    beyond.record(0, 0, &main_data(&[0]));
+    let mut sound = Writer::new(0xD118, 1);
+    sound.record(0, 0, &main_data(&[0]));
+    let [beyond, sound] = [beyond, sound].map(Writer::finish);
+    let path = directory.path().join("00000001FFFFFFFFFFFFFFFF");
+    fs::write(&path, beyond).unwrap();
+    let error = scan(&segments(std::slice::from_ref(&path)).unwrap(), 2).unwrap_err();
+    assert!(matches!(error, ScanError::NotWal { .. }), "{error}");
+    fs::write(&path, sound).unwrap();
+    let (summary, end) = scan(&segments(&[path]).unwrap(), 2).unwrap();
+    assert!(matches!(end, End::Own(WalError::OtherPage { .. })), "{end:?}");
+    assert_eq!(summary.statistics.total().records, 0);
+}
