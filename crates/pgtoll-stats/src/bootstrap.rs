@@ -1,4 +1,4 @@
-//! The two-level bootstrap: rounds, and blocks of pairs inside rounds.
+//! The bootstrap: blocks of pairs inside rounds.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -141,8 +141,7 @@ impl Resampler {
     fn resample(&mut self, series: &[Series<'_>]) -> (Option<f64>, Option<f64>) {
         let mut total = Pair::default();
         let (mut locations, mut rounds) = (0.0, 0);
-        for _ in series {
-            let round = &series[self.random.random_range(0..series.len())];
+        for round in series {
             let round_total = self.draw_pairs(round);
             total = Pair::total([&total, &round_total]);
             if !self.halves.is_empty() {
@@ -186,6 +185,7 @@ impl Resampler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::moments::sample_sd;
     use crate::simulation::{Experiment, pair_of_rates};
 
     fn length_of(rounds: &[Round], minimum: usize) -> usize {
@@ -216,20 +216,26 @@ mod tests {
     }
 
     #[test]
-    fn whole_rounds_as_blocks_leave_only_the_rounds_to_chance() {
+    fn whole_rounds_as_blocks_leave_nothing_to_chance() {
         let rounds = Experiment { rounds: 2, ..Experiment::default() }.rounds(1);
         let series: Vec<Series<'_>> =
             rounds.iter().map(|round| Series::new(0, round).unwrap()).collect();
-        let (a, b) = (series[0].location, series[1].location);
+        let expected = f64::midpoint(series[0].location, series[1].location);
         let draws = draw(&series, 60, 50, 1);
         assert_eq!((draws.typical.len(), draws.total.len()), (50, 50));
-        // Either round twice, or both: each way is drawn, and nothing else is.
-        let mut seen = [0; 3];
-        for typical in draws.typical {
-            let near = |expected: &f64| (typical - expected).abs() < 1e-12;
-            let way = [a, b, f64::midpoint(a, b)].iter().position(near);
-            seen[way.expect("a mean of two whole rounds")] += 1;
-        }
-        assert!(seen.iter().all(|&times| times >= 5), "{seen:?}");
+        assert!(draws.typical.iter().all(|typical| (typical - expected).abs() < 1e-12));
+        assert!(draws.total.windows(2).all(|two| (two[0] - two[1]).abs() < 1e-12));
+    }
+
+    #[test]
+    fn its_spread_is_that_of_the_slices_and_not_of_the_rounds() {
+        let experiment = Experiment { round_sd: 0.5, pairs: 200, ..Experiment::default() };
+        let rounds = experiment.rounds(1);
+        let series: Vec<Series<'_>> =
+            rounds.iter().map(|round| Series::new(0, round).unwrap()).collect();
+        let draws = draw(&series, 1, 500, 1);
+        let sd = sample_sd(&draws.typical).unwrap();
+        // 0.08 / sqrt(1200), and a little more since Hodges and Lehmann's is not the mean.
+        assert!((0.0021..0.0027).contains(&sd), "{sd}");
     }
 }

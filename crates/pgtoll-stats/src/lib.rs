@@ -46,7 +46,9 @@ mod location;
 mod moments;
 mod orders;
 mod paired;
+mod proportion;
 mod quantiles;
+mod receipt;
 mod samples;
 #[cfg(test)]
 mod simulation;
@@ -57,8 +59,10 @@ pub use location::hodges_lehmann;
 pub use moments::{mean, sample_sd};
 pub use orders::BalancedOrders;
 pub use paired::{
-    Estimate, EstimateError, Options, Pair, RESAMPLES_MAX, Round, minimum_block_length_for,
-    paired_ratio,
+    Estimate, EstimateError, Options, Pair, RESAMPLES_MAX, Round, WITHIN_SHARE,
+    minimum_block_length_for, paired_ratio,
 };
-pub use quantiles::{median, quantile, t_quantile};
+pub use proportion::proportion_interval;
+pub use quantiles::{median, quantile, t_p_value, t_quantile};
+pub use receipt::{Drift, Halves, OutlierShares, Receipt, outlier_shares, receipt};
 pub use samples::{Sample, pair_up};

@@ -51,6 +51,26 @@ pub fn t_quantile(probability: f64, degrees_of_freedom: f64) -> f64 {
     }
 }
 
+/// The probability that Student's t lies at least as far from zero as `t`, on
+/// either side: the two-sided p value of a test.
+///
+/// NaN if `t` is not a number or `degrees_of_freedom` is not positive.
+pub fn t_p_value(t: f64, degrees_of_freedom: f64) -> f64 {
+    let positive = degrees_of_freedom > 0.0;
+    if !positive || t.is_nan() {
+        return f64::NAN;
+    }
+    if degrees_of_freedom > FREEDOM_EXPANDED {
+        // Abramowitz and Stegun, 26.7.8: the normal deviate with the same tail.
+        let z = t.abs() * (1.0 - 0.25 / degrees_of_freedom)
+            / (1.0 + 0.5 * t / degrees_of_freedom * t).sqrt();
+        return if z.is_nan() { 0.0 } else { 2.0 * Normal::standard().sf(z) };
+    }
+    let freedom = degrees_of_freedom.max(4.0 * f64::MIN_POSITIVE);
+    StudentsT::new(0.0, 1.0, freedom)
+        .map_or(f64::NAN, |distribution| (2.0 * distribution.sf(t.abs())).clamp(0.0, 1.0))
+}
+
 /// Above this the expansion is right to twelve digits, and the continued
 /// fraction behind the distribution function begins to need more terms than
 /// statrs gives it.
@@ -169,6 +189,23 @@ mod tests {
     }
 
     #[test]
+    fn p_values_invert_quantiles() {
+        for freedom in [1.0, 2.0, 5.0, 30.0, 999.0, 1001.0, 2050.0, 1e6, f64::INFINITY] {
+            for p in [0.9, 0.5, 0.05, 0.01, 0.0001] {
+                let again = t_p_value(-t_quantile(1.0 - p, freedom), freedom);
+                assert!((again / p - 1.0).abs() < 1e-3, "{p} {freedom}: {again}");
+            }
+            assert!((t_p_value(0.0, freedom) - 1.0).abs() < 1e-12);
+            assert!(t_p_value(f64::INFINITY, freedom).abs() < 1e-12, "{freedom}");
+        }
+        // One degree of freedom is Cauchy's: 1 - 2 atan(t) / pi.
+        assert!((t_p_value(1.0, 1.0) - 0.5).abs() < 1e-12);
+        for (t, freedom) in [(f64::NAN, 1.0), (1.0, 0.0), (1.0, -1.0), (1.0, f64::NAN)] {
+            assert!(t_p_value(t, freedom).is_nan());
+        }
+    }
+
+    #[test]
     fn t_out_of_its_domain_is_nan() {
         for (probability, freedom) in
             [(-0.1, 5.0), (1.1, 5.0), (f64::NAN, 5.0), (0.95, 0.0), (0.95, -1.0), (0.0, f64::NAN)]
@@ -186,6 +223,10 @@ mod tests {
             magnitude in -320.0..308.0_f64,
         ) {
             t_quantile(probability, freedom);
+            for freedom in [freedom.abs(), 10_f64.powf(magnitude)] {
+                let p = t_p_value(probability, freedom);
+                prop_assert!((0.0..=1.0).contains(&p) || p.is_nan(), "{p}");
+            }
             for inside in [inside, inside * 1e-300, 1.0 - inside * 1e-12] {
                 for freedom in [freedom.abs(), 10_f64.powf(magnitude)] {
                     let t = t_quantile(inside, freedom);
