@@ -2,16 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
 use pgtoll_format::Lsn;
 use pgtoll_wire::{Config, Connection, UnixEndpoint};
 
+use crate::difference;
 use crate::error::last_words;
+use crate::leftover::live_postmaster;
 use crate::process::tail;
-use crate::{ClusterError, Guard, Installation, StopMode, Usage};
+use crate::{ClusterError, Difference, Guard, Installation, MemoryGroup, StopMode, Usage};
 
 /// The longest path of a socket that Linux takes is 107 bytes.
 const LONGEST_SOCKET_PATH: usize = 107;
@@ -111,6 +116,15 @@ impl Cluster {
         guard.start(&self.name, &postgres, &self.data(), &self.log())
     }
 
+    /// [Starts](Self::start) the server with a limit to its memory.
+    pub fn start_within(
+        &self,
+        guard: &mut Guard,
+        group: &MemoryGroup,
+    ) -> Result<i32, ClusterError> {
+        guard.within(group, |guard| self.start(guard))
+    }
+
     /// Stops the server. Returns what it used since its start, its descendants included.
     pub fn stop(&self, guard: &mut Guard, mode: StopMode) -> Result<Usage, ClusterError> {
         guard.stop(&self.name, mode)
@@ -134,6 +148,36 @@ impl Cluster {
         let mut all = vec!["-h", &*sockets, "-p", &port, "-U", SUPERUSER];
         all.extend(arguments);
         Ok(guard.run(&path, &all)?.tail)
+    }
+
+    /// What tells a client program (`psql`, `pgbench`, a load generator of others) where the server
+    /// is: `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`.
+    pub fn environment(&self) -> BTreeMap<String, String> {
+        let sockets = self.directory.to_string_lossy().into_owned();
+        let port = PORT.to_string();
+        [
+            ("PGHOST", &*sockets),
+            ("PGPORT", &port),
+            ("PGUSER", SUPERUSER),
+            ("PGDATABASE", "postgres"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+    }
+
+    /// Lets `psql` run a script, all of it or up to the first error.
+    pub fn run_psql(
+        &self,
+        guard: &mut Guard,
+        database: &str,
+        script: &str,
+    ) -> Result<(), ClusterError> {
+        let file = self.directory.join("script.sql");
+        guard.write(&file, script.to_owned())?;
+        let file = file.to_string_lossy();
+        let arguments = ["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", database, "-f", &file];
+        self.run_client(guard, "psql", &arguments)?;
+        Ok(())
     }
 
     /// What `pg_waldump --stats=record` prints about the WAL between two positions. All of it must
@@ -173,6 +217,35 @@ impl Cluster {
     /// Bytes of the files in the data directory.
     pub fn bytes(&self) -> Result<u64, ClusterError> {
         bytes_below(&self.data())
+    }
+
+    /// Drops every file of the data directory from the page cache, after syncing it. Pages that a
+    /// running server writes meanwhile may stay.
+    pub fn evict(&self) -> Result<(), ClusterError> {
+        evict_below(&self.data())
+    }
+
+    /// The first file in which the data of this cluster and another differ; `None` when they are the
+    /// same. Both must be stopped.
+    ///
+    /// Compared are `base`, `global`, `pg_multixact`, `pg_xact` and the links in `pg_tblspc` (not
+    /// what they lead to), byte by byte. With `ignore_page_checksums` the checksum of each page is
+    /// left out, which is all that `pg_checksums` changes in them. Not compared are `pg_control`,
+    /// which says whether there are checksums, and `pg_internal.init`, a cache of each session's
+    /// start.
+    pub fn differing_file(
+        &self,
+        other: &Self,
+        ignore_page_checksums: bool,
+    ) -> Result<Option<Difference>, ClusterError> {
+        for cluster in [self, other] {
+            let data = cluster.data();
+            let data = fs::canonicalize(&data).map_err(ClusterError::io("find", &data))?;
+            if live_postmaster(&data).is_some() {
+                return Err(ClusterError::Running { name: cluster.name.clone() });
+            }
+        }
+        difference::between(&self.data(), &other.data(), ignore_page_checksums)
     }
 
     /// Files of the relations: everything in `base`, to be read into the page cache.
@@ -223,6 +296,32 @@ fn bytes_below(directory: &Path) -> Result<u64, ClusterError> {
         bytes += if metadata.is_dir() { bytes_below(&path)? } else { metadata.len() };
     }
     Ok(bytes)
+}
+
+fn evict_below(directory: &Path) -> Result<(), ClusterError> {
+    for path in read_directory(directory)? {
+        // A running server may have removed it since.
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        if metadata.is_dir() {
+            evict_below(&path)?;
+        } else if metadata.is_file() {
+            match evict(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                evicted => evicted.map_err(ClusterError::io("evict", &path))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn evict(path: &Path) -> io::Result<()> {
+    // Neither follow a link nor wait for a pipe that came into the file's place.
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
+    // A page that is not on disk cannot be dropped.
+    file.sync_data()?;
+    posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?;
+    Ok(())
 }
 
 fn read_directory(path: &Path) -> Result<Vec<PathBuf>, ClusterError> {

@@ -133,6 +133,25 @@ pub enum ClusterError {
         /// What the system said.
         source: io::Error,
     },
+    /// What was to be done needs a stopped server.
+    #[error("the server of cluster \"{name}\" is running")]
+    Running {
+        /// The cluster's name.
+        name: String,
+    },
+    /// Nothing on this machine can limit memory.
+    #[error("no control group that limits memory can be made here: no memory controller")]
+    NoMemoryController,
+    /// A control group could not be made or used.
+    #[error("limit memory: {action} {}: {source}", path.display())]
+    MemoryGroup {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A connection to a server of ours failed.
     #[error("connect to cluster \"{name}\"")]
     Connect {
@@ -210,13 +229,29 @@ impl ClusterError {
             Self::Guard { message, .. } if is_disk_full(message) => {
                 "free some space, or name another disk with --work-dir".to_owned()
             }
+            Self::Guard { message, .. } if message.contains("Read-only file system") => {
+                "name another directory with --work-dir".to_owned()
+            }
             Self::Setting { .. } => {
                 "a name is letters, digits, _ and .; a value is one line".into()
+            }
+            Self::NoMemoryController => "on a machine with systemd: `systemd-run --user --scope \
+                                         -p Delegate=yes pgtoll …`, or run pgtoll as root"
+                .to_owned(),
+            Self::MemoryGroup { source, .. } if is_refused(source) => {
+                "run pgtoll as root, or with `systemd-run --user --scope -p Delegate=yes`; in a \
+                 container its control groups must be writable"
+                    .to_owned()
             }
             _ => return None,
         };
         Some(hint)
     }
+}
+
+fn is_refused(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem)
 }
 
 fn is_disk_full(text: &str) -> bool {

@@ -28,7 +28,7 @@ pub enum Origin {
     Named,
     /// Installed on this machine by others.
     Installed,
-    /// Fetched by pgtoll.
+    /// Fetched by pgtoll, or by pip together with pgtoll.
     Embedded,
 }
 
@@ -48,7 +48,7 @@ const PLACES: [&str; 4] =
 
 impl Installation {
     /// The server to use: the one that was asked for (a directory or a major version), else the
-    /// newest installed, else the newest of those that pgtoll fetched; `None` when there is none
+    /// newest installed, else the newest embedded one; `None` when there is none
     /// and pgtoll would have to fetch one ([`Wheel::newest`]).
     pub fn find(asked: Option<&str>) -> Result<Option<Self>, ClusterError> {
         let Some(asked) = asked else {
@@ -114,8 +114,8 @@ impl Installation {
     }
 }
 
-/// All servers that can be found, those that others installed first, newest first; those that
-/// pgtoll fetched last.
+/// All servers that can be found, those that others installed first, newest first; embedded ones
+/// last.
 pub fn installed() -> Vec<Installation> {
     let mut found = newest_first(places_of_others(), Origin::Installed);
     found.extend(newest_first(Wheel::fetched(), Origin::Embedded));

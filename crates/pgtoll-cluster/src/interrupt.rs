@@ -4,8 +4,9 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -25,6 +26,8 @@ struct State {
     signal: AtomicI32,
     next_hook: AtomicU64,
     hooks: Mutex<Vec<(u64, Hook)>>,
+    /// Goes with `hooks`.
+    came: Condvar,
 }
 
 type Hook = Box<dyn Fn() + Send>;
@@ -55,6 +58,22 @@ impl Interrupt {
         self.0.signal.store(signal, Ordering::SeqCst);
         for (_, hook) in self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             hook();
+        }
+        self.0.came.notify_all();
+    }
+
+    /// Lets `time` go by; an error, at once, when a signal comes or came.
+    pub fn wait(&self, time: Duration) -> Result<(), ClusterError> {
+        let until = Instant::now() + time;
+        let mut hooks = self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            self.check()?;
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let waited = self.0.came.wait_timeout(hooks, left);
+            hooks = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 

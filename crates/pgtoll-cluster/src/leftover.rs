@@ -20,6 +20,8 @@ pub struct Leftover {
     pub directory: PathBuf,
     /// Postmasters that still run in it.
     pub postmasters: Vec<i32>,
+    /// Other programs that still run in it, frozen ones too.
+    pub programs: Vec<i32>,
 }
 
 impl Leftover {
@@ -27,14 +29,21 @@ impl Leftover {
     pub fn removal(&self) -> String {
         // Whoever can make a directory must not be able to make a command.
         let quoted = self.directory.display().to_string().replace('\'', r"'\''");
-        let remove = format!("rm -r '{quoted}'");
-        if self.postmasters.is_empty() {
-            return remove;
-        }
-        let pids: Vec<String> = self.postmasters.iter().map(i32::to_string).collect();
+        let kill = |signal: &str, pids: &[i32]| {
+            let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
+            if pids.is_empty() {
+                return String::new();
+            }
+            format!("kill -{signal} {} && ", pids.join(" "))
+        };
         // A server removes files of its own while it ends.
-        let ended = pids.iter().map(|pid| format!("tail --pid={pid} -f /dev/null && "));
-        format!("kill -QUIT {} && {}{remove}", pids.join(" "), ended.collect::<String>())
+        let ended = |pid: &i32| format!("tail --pid={pid} -f /dev/null && ");
+        format!(
+            "{}{}{}rm -r '{quoted}'",
+            kill("QUIT", &self.postmasters),
+            self.postmasters.iter().map(ended).collect::<String>(),
+            kill("KILL", &self.programs),
+        )
     }
 }
 
@@ -66,15 +75,26 @@ fn left_over(directory: &Path) -> Option<Leftover> {
     let mut postmasters: Vec<i32> =
         clusters.filter_map(|cluster| live_postmaster(&cluster.path().join("data"))).collect();
     postmasters.sort_unstable();
-    Some(Leftover { directory: directory.to_owned(), postmasters })
+    let programs = programs_in(directory);
+    Some(Leftover { directory: directory.to_owned(), postmasters, programs })
 }
 
 /// The pid in postmaster.pid, if that process works in this very directory.
-fn live_postmaster(data: &Path) -> Option<i32> {
+pub(crate) fn live_postmaster(data: &Path) -> Option<i32> {
     let file = fs::read_to_string(data.join("postmaster.pid")).ok()?;
     let pid: i32 = file.lines().next()?.parse().ok()?;
     let works_in = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
     (works_in == data).then_some(pid)
+}
+
+/// Those whose current directory is this one: a guard's programs begin there, while a server goes
+/// to its data directory.
+fn programs_in(directory: &Path) -> Vec<i32> {
+    let processes = procfs::process::all_processes().into_iter().flatten().flatten();
+    processes
+        .filter(|process| process.cwd().is_ok_and(|cwd| cwd == directory))
+        .map(|process| process.pid)
+        .collect()
 }
 
 /// Says whose the directory is.

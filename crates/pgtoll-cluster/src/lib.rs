@@ -22,20 +22,26 @@
 //! ```
 
 mod cluster;
+mod difference;
 mod error;
 mod find;
 mod guard;
 mod interrupt;
 mod leftover;
+mod memory;
 mod process;
+mod profiler;
 mod user;
 mod wheel;
 
 pub use cluster::Cluster;
+pub use difference::{Difference, DifferenceKind};
 pub use error::ClusterError;
 pub use find::{Installation, Origin, installed};
-pub use guard::{Guard, GuardOptions, Output, StopMode, Usage, guard_main};
+pub use guard::{Guard, GuardOptions, Output, ProgramSignal, StopMode, Usage, guard_main};
 pub use interrupt::Interrupt;
 pub use leftover::{Leftover, leftovers};
+pub use memory::{MemoryGroup, MemoryUse};
+pub use profiler::{NoProfile, Profiler};
 pub use user::ServerUser;
 pub use wheel::{WHEELS, Wheel};

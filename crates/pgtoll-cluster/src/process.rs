@@ -63,6 +63,14 @@ pub(crate) fn descendants(root: i32) -> Vec<i32> {
     found
 }
 
+/// The processes below `root` that are in this process group.
+pub(crate) fn group_below(root: i32, group: i32) -> Vec<i32> {
+    let in_group = |pid: &i32| {
+        Process::new(*pid).and_then(|process| process.stat()).is_ok_and(|stat| stat.pgrp == group)
+    };
+    descendants(root).into_iter().filter(in_group).collect()
+}
+
 /// The last `bytes` of a file as text; empty when it cannot be read.
 pub(crate) fn tail(path: &Path, bytes: u64) -> String {
     File::open(path).and_then(|mut file| tail_of(&mut file, bytes)).unwrap_or_default()

@@ -1,6 +1,8 @@
 //! Whom the servers run as.
 
-use nix::unistd::{User, geteuid};
+use std::fs;
+
+use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
 use crate::ClusterError;
@@ -20,24 +22,60 @@ impl ServerUser {
     /// The user itself; for root, whom PostgreSQL refuses, `postgres`, else `nobody`.
     pub fn choose() -> Result<Self, ClusterError> {
         let own = geteuid();
+        let passwd = fs::read_to_string(PASSWORD_FILE).unwrap_or_default();
         if own.is_root() {
             return ["postgres", "nobody"]
                 .iter()
-                .find_map(|name| User::from_name(name).ok().flatten())
-                .map(|user| Self::of(user, true))
+                .find_map(|name| entries(&passwd).find(|user| user.name == *name))
+                .map(|user| Self { changed: true, ..user })
                 .ok_or(ClusterError::NoServerUser);
         }
-        let user = User::from_uid(own).ok().flatten();
-        Ok(user.map_or_else(|| Self::nameless(own.as_raw()), |user| Self::of(user, false)))
+        let user = entries(&passwd).find(|user| user.uid == own.as_raw());
+        Ok(user.unwrap_or_else(|| Self::nameless(own.as_raw())))
     }
 
-    fn of(user: User, changed: bool) -> Self {
-        Self { name: user.name, uid: user.uid.as_raw(), gid: user.gid.as_raw(), changed }
-    }
-
-    /// A user without an entry in the password file, as in containers.
+    /// A user without an entry in the password file: in containers, and where a directory service
+    /// knows it.
     fn nameless(uid: u32) -> Self {
         let gid = nix::unistd::getegid().as_raw();
         Self { name: format!("#{uid}"), uid, gid, changed: false }
+    }
+}
+
+/// Read by pgtoll itself: `getpwnam` loads modules of the very C library that a program was linked
+/// with, which a static program may not find on the machine where it runs.
+const PASSWORD_FILE: &str = "/etc/passwd";
+
+/// The lines `name:password:uid:gid:…`; others are passed over, as the C library does.
+fn entries(passwd: &str) -> impl Iterator<Item = ServerUser> {
+    passwd.lines().filter_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next().filter(|name| !name.is_empty())?.to_owned();
+        let uid = fields.nth(1)?.parse().ok()?;
+        let gid = fields.next()?.parse().ok()?;
+        Some(ServerUser { name, uid, gid, changed: false })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(passwd: &str, expected: &[(&str, u32, u32)]) {
+        let found: Vec<_> = entries(passwd).collect();
+        let found: Vec<_> = found.iter().map(|of| (of.name.as_str(), of.uid, of.gid)).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn users_are_read_from_the_password_file() {
+        check(
+            "root:x:0:0:root:/root:/bin/bash\n\
+             # a comment\n\n+::::::\nbroken:x:12\nnegative:x:-1:0::/:\n\
+             postgres:x:105:113:PostgreSQL administrator,,,:/var/lib/postgresql:/bin/bash\n\
+             short::7:8",
+            &[("root", 0, 0), ("postgres", 105, 113), ("short", 7, 8)],
+        );
+        check("", &[]);
     }
 }

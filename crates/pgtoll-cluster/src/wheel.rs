@@ -168,17 +168,37 @@ impl Wheel {
         format!("{}-{}", self.package, self.version)
     }
 
-    /// Where fetched servers have their programs.
+    /// Where fetched servers have their programs: those that pgtoll fetched, then those that pip
+    /// installed together with pgtoll.
     pub(crate) fn fetched() -> Vec<PathBuf> {
         let mut stores = vec![store()];
         stores.extend((!geteuid().is_root()).then(|| PathBuf::from(SYSTEM_STORE)));
-        let places = stores.iter().flat_map(|store| {
-            WHEELS
-                .iter()
-                .map(move |wheel| store.join(wheel.directory_name()).join(wheel.root).join("bin"))
+        let in_stores = stores.iter().flat_map(|store| {
+            WHEELS.iter().map(move |wheel| store.join(wheel.directory_name()).join(wheel.root))
         });
+        let packages = std::env::current_exe().map(|own| packages_beside(&own)).unwrap_or_default();
+        let beside = packages
+            .iter()
+            .flat_map(|packages| WHEELS.iter().map(move |wheel| packages.join(wheel.root)));
+        let places = in_stores.chain(beside).map(|root| root.join("bin"));
         places.filter(|bin| bin.join("postgres").is_file()).collect()
     }
+}
+
+/// Where pip puts the packages that it installs together with this program:
+/// `lib/python3.11/site-packages` beside `bin`, and `dist-packages` for Debian's Python.
+fn packages_beside(executable: &Path) -> Vec<PathBuf> {
+    let Some(prefix) = executable.parent().and_then(Path::parent) else { return Vec::new() };
+    let mut pythons: Vec<PathBuf> = fs::read_dir(prefix.join("lib"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("python"))
+        .map(|entry| entry.path())
+        .collect();
+    pythons.sort();
+    let both = |python: &PathBuf| ["site-packages", "dist-packages"].map(|name| python.join(name));
+    pythons.iter().flat_map(both).filter(|packages| packages.is_dir()).collect()
 }
 
 const SYSTEM_STORE: &str = "/var/cache/pgtoll/postgres";
@@ -233,4 +253,26 @@ fn open_to_all(path: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(executable: &str, expected: &[&str]) {
+        let prefix = tempfile::tempdir().unwrap();
+        for packages in ["lib/python3.11/site-packages", "lib/python3/dist-packages", "lib/perl5"] {
+            fs::create_dir_all(prefix.path().join(packages)).unwrap();
+        }
+        let found = packages_beside(&prefix.path().join(executable));
+        let expected: Vec<_> = expected.iter().map(|of| prefix.path().join(of)).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn packages_are_looked_for_beside_the_program() {
+        check("bin/pgtoll", &["lib/python3/dist-packages", "lib/python3.11/site-packages"]);
+        check("target/debug/pgtoll", &[]);
+        assert_eq!(packages_beside(Path::new("/")), [""; 0].map(PathBuf::from));
+    }
 }

@@ -6,7 +6,9 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -14,16 +16,16 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::stat::{Mode, umask};
 use nix::sys::statvfs::statvfs;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{AccessFlags, Gid, Pid, Uid, access, setgroups, setresgid, setresuid, setsid};
 
-use super::protocol::{Output, Reply, Request, StopMode, Usage};
+use super::protocol::{Output, ProgramSignal, Reply, Request, StopMode, Usage};
 use crate::ServerUser;
 use crate::leftover;
-use crate::process::{command, descendants, tail, tail_of};
+use crate::process::{command, descendants, group_below, tail, tail_of};
 
 /// How long an immediate shutdown may take before the tree is killed. PostgreSQL's own postmaster
 /// gives its children 5 s.
@@ -51,6 +53,7 @@ struct GuardProcess {
     directory: Option<PathBuf>,
     keep: bool,
     servers: BTreeMap<String, Server>,
+    programs: BTreeMap<String, BackgroundProgram>,
     /// The request whose reply is still owed: there is one at a time.
     pending: Option<Pending>,
 }
@@ -62,11 +65,37 @@ struct Server {
     log: PathBuf,
 }
 
+/// A program that was spawned and not yet asked for with [`Request::Reap`].
+struct BackgroundProgram {
+    /// Its pid, and its process group's.
+    pid: i32,
+    log: PathBuf,
+    ended: Option<Output>,
+}
+
 enum Pending {
-    Run { pid: i32, output: File },
-    Start { name: String, watch: Inotify },
-    Stop { name: String },
-    Kill { name: String, pids: BTreeSet<i32>, usage: Usage, shared_memory: Vec<PathBuf> },
+    Run {
+        pid: i32,
+        output: File,
+    },
+    Start {
+        name: String,
+        watch: Inotify,
+    },
+    Stop {
+        name: String,
+    },
+    /// `deadline` is when the program is killed, unless it was.
+    Reap {
+        name: String,
+        deadline: Option<Instant>,
+    },
+    Kill {
+        name: String,
+        pids: BTreeSet<i32>,
+        usage: Usage,
+        shared_memory: Vec<PathBuf>,
+    },
 }
 
 impl GuardProcess {
@@ -90,6 +119,7 @@ impl GuardProcess {
             directory: None,
             keep: false,
             servers: BTreeMap::new(),
+            programs: BTreeMap::new(),
             pending: None,
         })
     }
@@ -107,6 +137,7 @@ impl GuardProcess {
             if ready.data_directory {
                 self.look_whether_ready()?;
             }
+            self.kill_when_due();
             if ready.request {
                 match self.receive()? {
                     None => return Ok(()),
@@ -130,7 +161,7 @@ impl GuardProcess {
             fds.push(watch.as_fd());
         }
         let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
-        match poll(&mut polled, PollTimeout::NONE) {
+        match poll(&mut polled, self.time_to_deadline()) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -140,6 +171,16 @@ impl GuardProcess {
             told_to_end: readable(fds[2]),
             data_directory: fds.get(3).is_some_and(|fd| readable(*fd)),
         })
+    }
+
+    /// Until a program that is waited for is to be killed.
+    fn time_to_deadline(&self) -> PollTimeout {
+        let Some(Pending::Reap { deadline: Some(deadline), .. }) = &self.pending else {
+            return PollTimeout::NONE;
+        };
+        // A millisecond more, since poll's timeout is cut to whole ones.
+        let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
     }
 
     /// The next request; `None` at the end of the stream.
@@ -182,6 +223,14 @@ impl GuardProcess {
                 .and_then(|mut file| file.write_all(contents.as_bytes()))
                 .map(|()| Some(Reply::Done)),
             Request::Run { program, arguments } => self.run(&program, &arguments).map(|()| None),
+            Request::Spawn { name, program, arguments, environment } => {
+                self.spawn(name, &program, &arguments, &environment).map(Some)
+            }
+            Request::Signal { name, signal } => self.signal(&name, signal).map(Some),
+            Request::Look { name } => self
+                .program(&name)
+                .map(|program| Some(program.ended.clone().map_or(Reply::Running, Reply::Ran))),
+            Request::Reap { name, at_most } => self.reap_program(name, at_most),
             Request::Start { name, postgres, data, log } => {
                 self.start(name, &postgres, data, log).map(|()| None)
             }
@@ -219,7 +268,7 @@ impl GuardProcess {
     fn run(&mut self, program: &Path, arguments: &[String]) -> io::Result<()> {
         // In memory: a program that fails because the disk is full could not say so in a file.
         let output = File::from(memfd_create("program's output", MFdFlags::MFD_CLOEXEC)?);
-        let pid = self.spawn(program, arguments, &output)?;
+        let pid = self.begin_process(command(program).args(arguments), &output)?;
         self.pending = Some(Pending::Run { pid, output });
         Ok(())
     }
@@ -234,9 +283,8 @@ impl GuardProcess {
         let watch = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let changes = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE;
         watch.add_watch(&data, changes)?;
-        let arguments = ["-D".to_owned(), data.to_string_lossy().into_owned()];
         let output = File::options().create(true).append(true).open(&log)?;
-        let pid = self.spawn(postgres, &arguments, &output)?;
+        let pid = self.begin_process(command(postgres).arg("-D").arg(&data), &output)?;
         self.servers.insert(name.clone(), Server { pid, data, log });
         self.pending = Some(Pending::Start { name, watch });
         Ok(())
@@ -257,15 +305,71 @@ impl GuardProcess {
         Ok(())
     }
 
-    fn spawn(&self, program: &Path, arguments: &[String], output: &File) -> io::Result<i32> {
-        let child = command(program)
-            .args(arguments)
+    fn spawn(
+        &mut self,
+        name: String,
+        program: &Path,
+        arguments: &[String],
+        environment: &BTreeMap<String, String>,
+    ) -> io::Result<Reply> {
+        if name.is_empty() || name.contains(['/', '\0']) {
+            return Err(io::Error::other("a program's name is a part of a file's name"));
+        }
+        if self.programs.contains_key(&name) {
+            return Err(io::Error::other("a program of this name was not reaped yet"));
+        }
+        let log = self.working_directory()?.join(format!("{name}.log"));
+        let output = File::options().create(true).write(true).truncate(true).open(&log)?;
+        let mut command = command(program);
+        command.args(arguments).envs(environment).process_group(0);
+        let pid = self.begin_process(&mut command, &output)?;
+        self.programs.insert(name, BackgroundProgram { pid, log, ended: None });
+        Ok(Reply::Spawned { pid })
+    }
+
+    fn signal(&self, name: &str, signal: ProgramSignal) -> io::Result<Reply> {
+        let program = self.program(name)?;
+        if let Some(output) = &program.ended {
+            return Err(io::Error::other(format!("it has ended ({})", output.status)));
+        }
+        let group = Pid::from_raw(program.pid);
+        killpg(group, signal.signal())?;
+        if signal.wakes() {
+            killpg(group, Signal::SIGCONT)?;
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Answers at once when the program has ended.
+    fn reap_program(&mut self, name: String, at_most: Duration) -> io::Result<Option<Reply>> {
+        if let Some(output) = self.program(&name)?.ended.clone() {
+            self.programs.remove(&name);
+            return Ok(Some(Reply::Ran(output)));
+        }
+        self.pending = Some(Pending::Reap { name, deadline: Instant::now().checked_add(at_most) });
+        Ok(None)
+    }
+
+    fn kill_when_due(&mut self) {
+        let Some(Pending::Reap { name, deadline }) = &mut self.pending else { return };
+        if deadline.is_none_or(|deadline| Instant::now() < deadline) {
+            return;
+        }
+        *deadline = None;
+        if let Some(program) = self.programs.get(name) {
+            let _ = killpg(Pid::from_raw(program.pid), Signal::SIGKILL);
+        }
+    }
+
+    fn begin_process(&self, command: &mut Command, output: &File) -> io::Result<i32> {
+        let child = command
             .stdout(output.try_clone()?)
             .stderr(output.try_clone()?)
             .env("HOME", self.working_directory()?)
             .spawn()
             .map_err(|error| {
-                io::Error::new(error.kind(), format!("start {}: {error}", program.display()))
+                let program = Path::new(command.get_program()).display();
+                io::Error::new(error.kind(), format!("start {program}: {error}"))
             })?;
         Ok(i32::try_from(child.id()).expect("a pid fits in pid_t"))
     }
@@ -281,18 +385,15 @@ impl GuardProcess {
     }
 
     fn child_has_ended(&mut self, pid: i32, status: WaitStatus, usage: Usage) -> io::Result<()> {
+        if let Some(name) = self.running_program(pid) {
+            return self.program_has_ended(&name, status, usage);
+        }
         let server = self.servers.iter().find(|(_, server)| server.pid == pid);
         let server = server.map(|(name, _)| name.clone());
         let ended = server.as_ref().and_then(|name| self.servers.remove(name));
         let reply = match self.pending.take() {
             Some(Pending::Run { pid: of, mut output }) if of == pid => {
-                let output = Output {
-                    success: status == WaitStatus::Exited(Pid::from_raw(pid), 0),
-                    status: in_words(status),
-                    tail: tail_of(&mut output, LOG_TAIL)?,
-                    usage,
-                };
-                Some(Reply::Ran(output))
+                Some(Reply::Ran(end_of(status, usage, tail_of(&mut output, LOG_TAIL)?)))
             }
             Some(Pending::Start { name, .. } | Pending::Stop { name })
                 if server.as_ref() == Some(&name) =>
@@ -317,6 +418,33 @@ impl GuardProcess {
             }
         };
         reply.map_or(Ok(()), |reply| self.reply(&reply))
+    }
+
+    fn running_program(&self, pid: i32) -> Option<String> {
+        let mut running = self.programs.iter().filter(|(_, program)| program.ended.is_none());
+        running.find(|(_, program)| program.pid == pid).map(|(name, _)| name.clone())
+    }
+
+    fn program_has_ended(
+        &mut self,
+        name: &str,
+        status: WaitStatus,
+        usage: Usage,
+    ) -> io::Result<()> {
+        let program = self.programs.get_mut(name).expect("the name was just looked up");
+        // What it started and left behind belongs to nobody any more. Looked for below the guard
+        // only, since the group's number is free for others once the group is empty.
+        for pid in group_below(Pid::this().as_raw(), program.pid) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        let output = end_of(status, usage, tail(&program.log, LOG_TAIL));
+        if matches!(&self.pending, Some(Pending::Reap { name: of, .. }) if of == name) {
+            self.pending = None;
+            self.programs.remove(name);
+            return self.reply(&Reply::Ran(output));
+        }
+        program.ended = Some(output);
+        Ok(())
     }
 
     /// The postmaster writes `ready` to the eighth line of postmaster.pid when it takes
@@ -349,6 +477,10 @@ impl GuardProcess {
         self.servers.get(name).ok_or_else(|| io::Error::other("no such server is running"))
     }
 
+    fn program(&self, name: &str) -> io::Result<&BackgroundProgram> {
+        self.programs.get(name).ok_or_else(|| io::Error::other("no such program was started"))
+    }
+
     fn working_directory(&self) -> io::Result<&PathBuf> {
         self.directory.as_ref().ok_or_else(|| io::Error::other("the guard has not begun"))
     }
@@ -358,13 +490,20 @@ impl GuardProcess {
     fn clean_up(&mut self) {
         let own = Pid::this().as_raw();
         let postmasters: BTreeSet<i32> = self.servers.values().map(|server| server.pid).collect();
+        // Programs of ours. A backend is in a group of its own, its postmaster's to end.
+        let groups: BTreeSet<Pid> = self
+            .programs
+            .values()
+            .map(|program| program.pid)
+            .chain([own])
+            .map(Pid::from_raw)
+            .collect();
         for pid in descendants(own) {
             let pid = Pid::from_raw(pid);
             let _ = kill(pid, Signal::SIGCONT);
             if postmasters.contains(&pid.as_raw()) {
                 let _ = kill(pid, Signal::SIGQUIT);
-            } else if nix::unistd::getpgid(Some(pid)) == Ok(Pid::this()) {
-                // A program of ours. A backend is in a group of its own, its postmaster's to end.
+            } else if nix::unistd::getpgid(Some(pid)).is_ok_and(|group| groups.contains(&group)) {
                 let _ = kill(pid, Signal::SIGTERM);
             }
         }
@@ -506,7 +645,11 @@ fn describe(request: &Request) -> String {
         Request::Write { path, .. } | Request::Append { path, .. } => {
             format!("write {}", path.display())
         }
-        Request::Run { program, .. } => format!("run {}", program.display()),
+        Request::Run { program, .. } | Request::Spawn { program, .. } => {
+            format!("run {}", program.display())
+        }
+        Request::Signal { name, .. } => format!("signal program {name}"),
+        Request::Look { name } | Request::Reap { name, .. } => format!("wait for program {name}"),
         Request::Start { name, .. } => format!("start cluster {name}"),
         Request::Stop { name, .. } => format!("stop cluster {name}"),
         Request::Kill { name } => format!("kill cluster {name}"),
@@ -518,6 +661,11 @@ fn describe(request: &Request) -> String {
 fn message(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+fn end_of(status: WaitStatus, usage: Usage, tail: String) -> Output {
+    let success = matches!(status, WaitStatus::Exited(_, 0));
+    Output { success, status: in_words(status), tail, usage }
 }
 
 fn in_words(status: WaitStatus) -> String {

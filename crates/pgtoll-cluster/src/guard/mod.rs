@@ -10,14 +10,16 @@
 mod child;
 mod protocol;
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 pub use child::guard_main;
-pub use protocol::{Output, StopMode, Usage};
+pub use protocol::{Output, ProgramSignal, StopMode, Usage};
 use protocol::{Reply, Request};
 
 use crate::interrupt::Registered;
@@ -96,6 +98,10 @@ impl Guard {
         &self.user
     }
 
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("a pid fits in pid_t")
+    }
+
     /// Runs a program to its end, as the servers' user, with the working directory as current one.
     pub fn run(&mut self, program: &Path, arguments: &[&str]) -> Result<Output, ClusterError> {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -107,6 +113,62 @@ impl Guard {
                 status: output.status,
                 output: output.tail,
             }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Starts a program in the background, as the servers' user, in a process group of its own, with
+    /// the working directory as current one. What it prints goes to [`Guard::program_log`]. `name`
+    /// becomes a part of that file's name and is free again when the program was
+    /// [reaped](Self::reap). Returns the program's pid.
+    ///
+    /// However pgtoll ends, the program ends with the guard, frozen or not.
+    pub fn spawn(
+        &mut self,
+        name: &str,
+        program: &Path,
+        arguments: &[&str],
+        environment: &BTreeMap<String, String>,
+    ) -> Result<i32, ClusterError> {
+        let request = Request::Spawn {
+            name: name.to_owned(),
+            program: program.to_owned(),
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            environment: environment.clone(),
+        };
+        match self.ask(&request)? {
+            Reply::Spawned { pid } => Ok(pid),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What the program of this name prints, standard output and error together.
+    pub fn program_log(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("{name}.log"))
+    }
+
+    /// Sends a signal to every process of the program's group. Fails when the program has ended.
+    /// The signal is sent when this returns; a process that runs on another CPU heeds it when it
+    /// next leaves user mode, at the latest at that CPU's next tick.
+    pub fn signal(&mut self, name: &str, signal: ProgramSignal) -> Result<(), ClusterError> {
+        self.done(&Request::Signal { name: name.to_owned(), signal })
+    }
+
+    /// How the program ended; `None` while it runs (or is frozen). It is to be
+    /// [reaped](Self::reap) all the same.
+    pub fn has_ended(&mut self, name: &str) -> Result<Option<Output>, ClusterError> {
+        match self.ask(&Request::Look { name: name.to_owned() })? {
+            Reply::Running => Ok(None),
+            Reply::Ran(output) => Ok(Some(output)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits for the program's end, and kills its whole group when that takes longer than
+    /// `at_most`. However it ended is no error of this function.
+    pub fn reap(&mut self, name: &str, at_most: Duration) -> Result<Output, ClusterError> {
+        match self.ask(&Request::Reap { name: name.to_owned(), at_most })? {
+            Reply::Ran(output) => Ok(output),
             other => Err(unexpected(&other)),
         }
     }

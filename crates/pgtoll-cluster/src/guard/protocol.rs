@@ -1,5 +1,6 @@
 //! What pgtoll and its guard say to each other: a JSON line each.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,14 +11,56 @@ use crate::ServerUser;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
-    Begin { user: ServerUser, base: PathBuf, keep: bool },
-    Check { path: PathBuf },
-    Write { path: PathBuf, contents: String },
-    Append { path: PathBuf, contents: String },
-    Run { program: PathBuf, arguments: Vec<String> },
-    Start { name: String, postgres: PathBuf, data: PathBuf, log: PathBuf },
-    Stop { name: String, mode: StopMode },
-    Kill { name: String },
+    Begin {
+        user: ServerUser,
+        base: PathBuf,
+        keep: bool,
+    },
+    Check {
+        path: PathBuf,
+    },
+    Write {
+        path: PathBuf,
+        contents: String,
+    },
+    Append {
+        path: PathBuf,
+        contents: String,
+    },
+    Run {
+        program: PathBuf,
+        arguments: Vec<String>,
+    },
+    Spawn {
+        name: String,
+        program: PathBuf,
+        arguments: Vec<String>,
+        environment: BTreeMap<String, String>,
+    },
+    Signal {
+        name: String,
+        signal: ProgramSignal,
+    },
+    Look {
+        name: String,
+    },
+    Reap {
+        name: String,
+        at_most: Duration,
+    },
+    Start {
+        name: String,
+        postgres: PathBuf,
+        data: PathBuf,
+        log: PathBuf,
+    },
+    Stop {
+        name: String,
+        mode: StopMode,
+    },
+    Kill {
+        name: String,
+    },
     Finish,
 }
 
@@ -33,6 +76,11 @@ pub(super) enum Reply {
         purpose: String,
     },
     Ran(Output),
+    /// The program that was spawned under this name has not ended.
+    Running,
+    Spawned {
+        pid: i32,
+    },
     Ready {
         pid: i32,
     },
@@ -65,6 +113,35 @@ impl StopMode {
             Self::Fast => Signal::SIGINT,
             Self::Immediate => Signal::SIGQUIT,
         }
+    }
+}
+
+/// What a program in the background can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProgramSignal {
+    /// Freezes it (SIGSTOP): it uses no CPU until it continues.
+    Stop,
+    /// Lets it go on (SIGCONT).
+    Continue,
+    /// Asks it to end as Ctrl-C would (SIGINT).
+    Interrupt,
+    /// Asks it to end (SIGTERM).
+    Terminate,
+}
+
+impl ProgramSignal {
+    pub(super) fn signal(self) -> Signal {
+        match self {
+            Self::Stop => Signal::SIGSTOP,
+            Self::Continue => Signal::SIGCONT,
+            Self::Interrupt => Signal::SIGINT,
+            Self::Terminate => Signal::SIGTERM,
+        }
+    }
+
+    /// A frozen program would not hear it before it goes on.
+    pub(super) fn wakes(self) -> bool {
+        matches!(self, Self::Interrupt | Self::Terminate)
     }
 }
 
