@@ -23,6 +23,7 @@ pub struct Connection {
     pub(crate) backend_pid: i32,
     pub(crate) parameters: BTreeMap<String, String>,
     pub(crate) given_up: bool,
+    pub(crate) in_transaction: bool,
 }
 
 impl Connection {
@@ -87,7 +88,8 @@ impl Connection {
         let mut described = false;
         self.exchange(Dialogue::Extended, sql, |reply| {
             match reply.decode()? {
-                Message::ParseComplete | Message::RowDescription(_) | Message::NoData => {}
+                Message::ParseComplete | Message::NoData => {}
+                Message::RowDescription(body) => statement.describe_rows(&body)?,
                 Message::ParameterDescription(body) => {
                     statement.describe(&body)?;
                     described = true;
@@ -125,6 +127,35 @@ impl Connection {
             Ok(())
         })?;
         Ok(reported.unwrap_or(received))
+    }
+
+    /// As [`execute_prepared`](Self::execute_prepared), and returns the rows.
+    pub fn query_prepared(
+        &mut self,
+        statement: &Prepared,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Row>, Error> {
+        let outbox = self.usable()?.outbox();
+        statement.encode_execution(parameters, outbox)?;
+        let mut rows = Vec::new();
+        self.exchange(Dialogue::Extended, statement.sql(), |reply| {
+            match reply.decode()? {
+                Message::DataRow(body) => {
+                    rows.push(Row::decode(&body, statement.shared_columns())?);
+                }
+                Message::CommandComplete(_)
+                | Message::BindComplete
+                | Message::EmptyQueryResponse => {}
+                _ => return Err(unexpected(reply)),
+            }
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    /// Whether a transaction was open when the server answered last, be it a failed one.
+    pub fn in_transaction(&self) -> bool {
+        self.in_transaction
     }
 
     /// Says goodbye. A connection that is dropped instead just vanishes, which the server logs if
@@ -193,7 +224,10 @@ impl Connection {
                 Err(error) => return Err(last_words(refusal, error)),
             };
             match reply.tag() {
-                READY_FOR_QUERY_TAG => break,
+                READY_FOR_QUERY_TAG => {
+                    self.in_transaction = reply.body() != b"I";
+                    break;
+                }
                 ERROR_RESPONSE_TAG => {
                     let error = decode_error(reply)?;
                     refusal.get_or_insert(error);

@@ -35,7 +35,7 @@ impl Connection {
         authenticate(&mut transport, config)?;
         let (backend_pid, parameters) = await_session(&mut transport)?;
         transport.lift_deadline()?;
-        Ok(Self { transport, backend_pid, parameters, given_up: false })
+        Ok(Self { transport, backend_pid, parameters, given_up: false, in_transaction: false })
     }
 }
 

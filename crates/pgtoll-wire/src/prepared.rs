@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{BufMut, BytesMut};
 use fallible_iterator::FallibleIterator;
-use postgres_protocol::message::backend::ParameterDescriptionBody;
+use postgres_protocol::message::backend::{ParameterDescriptionBody, RowDescriptionBody};
 use postgres_protocol::message::frontend::{self, BindError};
 use postgres_protocol::{IsNull, Oid};
 
 use crate::Error;
+use crate::row::{self, Columns};
 
 /// A statement that one connection has prepared, and keeps until it closes.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub struct Prepared {
     name: String,
     sql: String,
     parameter_types: Vec<Oid>,
+    columns: Columns,
 }
 
 impl Prepared {
@@ -32,6 +34,15 @@ impl Prepared {
         &self.parameter_types
     }
 
+    /// The names of the columns of its rows; none if it returns no rows.
+    pub fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    pub(crate) fn shared_columns(&self) -> &Columns {
+        &self.columns
+    }
+
     /// A statement that no connection knows yet. Names are unique in the process, so that a
     /// statement used on a connection that has not prepared it is an error of the server instead
     /// of the execution of another statement.
@@ -41,6 +52,7 @@ impl Prepared {
             name: format!("p{}", STATEMENTS.fetch_add(1, Ordering::Relaxed)),
             sql: sql.to_owned(),
             parameter_types: Vec::new(),
+            columns: Columns::default(),
         }
     }
 
@@ -57,6 +69,11 @@ impl Prepared {
             .parameters()
             .collect()
             .map_err(|source| Error::undecodable("malformed parameter description", source))?;
+        Ok(())
+    }
+
+    pub(crate) fn describe_rows(&mut self, body: &RowDescriptionBody) -> Result<(), Error> {
+        self.columns = row::decode_columns(body)?;
         Ok(())
     }
 

@@ -1,0 +1,68 @@
+//! What can go wrong under load.
+
+use crate::EvaluationError;
+
+/// The load could not be generated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// A statement failed.
+    #[error("run \"{statement}\" ({script}, line {line})")]
+    Server {
+        /// Which script.
+        script: String,
+        /// The line where the statement begins.
+        line: usize,
+        /// The statement.
+        statement: String,
+        /// What the server said.
+        source: Box<pgtoll_wire::Error>,
+    },
+    /// The data are not what a built-in script works on.
+    #[error("{rows} rows of \"{statement}\": these are not pgbench's tables of this scale")]
+    WrongRows {
+        /// Which statement.
+        statement: String,
+        /// How many rows it returned or changed, where it should be one.
+        rows: u64,
+    },
+    /// `\gset` needs one row.
+    #[error("{script}, line {line}: expected one row, got {rows}")]
+    Captured {
+        /// Which script.
+        script: String,
+        /// The line where the statement begins.
+        line: usize,
+        /// How many rows there were.
+        rows: usize,
+    },
+    /// A column cannot become a variable.
+    #[error("{script}, line {line}: column \"{column}\" makes no name for a variable")]
+    Column {
+        /// Which script.
+        script: String,
+        /// The line where the statement begins.
+        line: usize,
+        /// The column with the prefix.
+        column: String,
+    },
+    /// An expression has no value.
+    #[error("run {script}, line {line}")]
+    Evaluation {
+        /// Which script.
+        script: String,
+        /// The command's line.
+        line: usize,
+        /// Why not.
+        source: Box<EvaluationError>,
+    },
+    /// A script ended within a transaction.
+    #[error("{script} ends without completing its transaction")]
+    OpenTransaction {
+        /// Which script.
+        script: String,
+    },
+    /// No rate of transactions.
+    #[error("cannot start {0} transactions a second")]
+    Rate(f64),
+}
