@@ -17,7 +17,7 @@ pub struct ServerCounters {
     pub wal_records: Option<u64>,
     /// `pg_stat_wal.wal_fpi` (14 and later).
     pub wal_full_page_images: Option<u64>,
-    /// Blocks read into shared buffers, in the database of the connection.
+    /// Blocks read into shared buffers, in one database.
     pub blocks_read: u64,
     /// Data blocks written, by all of the cluster.
     pub blocks_written: u64,
@@ -34,9 +34,13 @@ impl ServerCounters {
         Ok(())
     }
 
-    /// Reads the counters.
-    pub fn read(connection: &mut Connection, facts: &MajorFacts) -> Result<Self, ObserveError> {
-        let row = connection.query_one(&statement(facts))?;
+    /// Reads the counters; `blocks_read` is that of this database.
+    pub fn read(
+        connection: &mut Connection,
+        facts: &MajorFacts,
+        database: &str,
+    ) -> Result<Self, ObserveError> {
+        let row = connection.query_one(&statement(facts, database))?;
         let wal = |column| facts.has_pg_stat_wal.then(|| row.parse(column)).transpose();
         Ok(Self {
             wal_insert: row.parse("wal_insert")?,
@@ -48,7 +52,7 @@ impl ServerCounters {
     }
 }
 
-fn statement(facts: &MajorFacts) -> String {
+fn statement(facts: &MajorFacts, database: &str) -> String {
     let (wal_columns, wal_view) = if facts.has_pg_stat_wal {
         ("w.wal_records, w.wal_fpi AS wal_full_page_images,", ", pg_stat_wal w")
     } else {
@@ -69,6 +73,6 @@ fn statement(facts: &MajorFacts) -> String {
     format!(
         "SELECT pg_current_wal_insert_lsn() AS wal_insert, {wal_columns} \
          d.blks_read AS blocks_read, {written} AS blocks_written \
-         FROM pg_stat_database d{wal_view} WHERE d.datname = current_database()"
+         FROM pg_stat_database d{wal_view} WHERE d.datname = '{database}'"
     )
 }

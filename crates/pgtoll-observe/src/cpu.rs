@@ -5,17 +5,21 @@
 //! process runs, and without text. A process that ended is in its postmaster's `cutime` and
 //! `cstime` (`/proc/PID/stat`) as soon as the postmaster has reaped it, in ticks of 10 ms.
 
+use std::time::{Duration, Instant};
+
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use procfs::process::Process;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::ObserveError;
+use crate::postmaster::Postmaster;
 
 /// The CPU time of a postmaster and its children. Readable by every user.
 #[derive(Debug)]
 pub struct ClusterCpu {
-    postmaster: Process,
-    pid: i32,
+    postmaster: Postmaster,
     clocks: Vec<(i32, ClockId)>,
 }
 
@@ -38,49 +42,110 @@ pub struct CpuUsed {
     pub processes_changed: bool,
 }
 
+/// User and system time apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// In user mode, in ns.
+    pub user_ns: u64,
+    /// In the kernel, in ns.
+    pub system_ns: u64,
+}
+
+impl CpuTimes {
+    /// What was used since an earlier sample.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
+            system_ns: self.system_ns.saturating_sub(earlier.system_ns),
+        }
+    }
+}
+
 impl ClusterCpu {
     /// Looks up the processes of the cluster whose postmaster has this pid.
     pub fn attach(pid: i32) -> Result<Self, ObserveError> {
-        let postmaster =
-            Process::new(pid).map_err(|source| ObserveError::Process { pid, source })?;
-        Ok(Self { postmaster, pid, clocks: Vec::new() })
+        Ok(Self { postmaster: Postmaster::attach(pid)?, clocks: Vec::new() })
     }
 
     /// The CPU time until now. A process that ends while this looks is looked up again.
     pub fn sample(&mut self) -> Result<CpuSample, ObserveError> {
         loop {
-            let before = self.children()?;
+            let before = self.postmaster.children()?;
             self.follow(&before)?;
             // Children first, then the postmaster: a child that ends in between is counted by the
             // postmaster, and the list tells.
             let Some(live_ns) = self.live_ns() else { continue };
             let ended_ns = self.ended_ns()?;
-            if self.children()? == before {
+            if self.postmaster.children()? == before {
                 return Ok(CpuSample { live_ns, ended_ns, children: before });
             }
         }
     }
 
-    fn children(&self) -> Result<Vec<i32>, ObserveError> {
-        let children = self.postmaster.task_main_thread().and_then(|thread| thread.children());
-        let children = children.map_err(|source| self.process_error(source))?;
-        Ok(children.into_iter().filter_map(|pid| i32::try_from(pid).ok()).collect())
+    /// The postmaster and its children, by pid.
+    pub fn pids(&self) -> Result<Vec<i32>, ObserveError> {
+        let mut pids = self.postmaster.children()?;
+        pids.insert(0, self.postmaster.pid);
+        Ok(pids)
+    }
+
+    /// Waits until every child that was not there at the earlier sample is gone and reaped, so that
+    /// its time is in the postmaster's totals: a client program such as `pgbench` returns a little
+    /// before its sessions' processes end. Returns those that are still there after `at_most`: none
+    /// when it went well. The earlier sample should be of a server at rest, since a process that
+    /// stays (the autovacuum launcher, a moment after the start) is waited for too.
+    pub fn wait_until_back(
+        &self,
+        earlier: &CpuSample,
+        at_most: Duration,
+    ) -> Result<Vec<i32>, ObserveError> {
+        let deadline = Instant::now() + at_most;
+        loop {
+            let mut new = self.postmaster.children()?;
+            new.retain(|pid| !earlier.children.contains(pid));
+            let left = deadline.saturating_duration_since(Instant::now());
+            match new.first() {
+                Some(pid) if !left.is_zero() => wait_until_reaped(*pid, left)?,
+                _ => return Ok(new),
+            }
+        }
+    }
+
+    /// User and system time of the live processes and of those that ended. How exact that is tells
+    /// [`cpu_split`](crate::cpu_split); each process is cut to the kernel's tick of 10 ms.
+    pub fn times(&self) -> Result<CpuTimes, ObserveError> {
+        loop {
+            let before = self.postmaster.children()?;
+            let Some(live) = before.iter().map(|pid| times_of(*pid)).sum::<Option<Ticks>>() else {
+                continue;
+            };
+            let stat = self.postmaster.process.stat();
+            let stat = stat.map_err(|source| self.postmaster.error(source))?;
+            if self.postmaster.children()? == before {
+                let ended = |ticks: i64| u64::try_from(ticks).unwrap_or(0);
+                return Ok(CpuTimes {
+                    user_ns: ticks_ns(live.user + stat.utime + ended(stat.cutime)),
+                    system_ns: ticks_ns(live.system + stat.stime + ended(stat.cstime)),
+                });
+            }
+        }
     }
 
     /// Keeps a clock for each process, made once.
     fn follow(&mut self, children: &[i32]) -> Result<(), ObserveError> {
-        let wanted = || children.iter().copied().chain([self.pid]);
+        let wanted = || children.iter().copied().chain([self.postmaster.pid]);
         if wanted().eq(self.clocks.iter().map(|(pid, _)| *pid)) {
             return Ok(());
         }
         self.clocks = wanted()
             .filter_map(|pid| Some((pid, clock_getcpuclockid(Pid::from_raw(pid)).ok()?)))
             .collect();
-        if self.clocks.last().is_some_and(|(pid, _)| *pid == self.pid) {
+        if self.clocks.last().is_some_and(|(pid, _)| *pid == self.postmaster.pid) {
             return Ok(());
         }
         let source = procfs::ProcError::NotFound(None);
-        Err(self.process_error(source))
+        Err(self.postmaster.error(source))
     }
 
     /// `None` when a process ended meanwhile.
@@ -89,13 +154,9 @@ impl ClusterCpu {
     }
 
     fn ended_ns(&self) -> Result<u64, ObserveError> {
-        let stat = self.postmaster.stat().map_err(|source| self.process_error(source))?;
-        let ticks = u64::try_from(stat.cutime + stat.cstime).unwrap_or(0);
-        Ok(ticks.saturating_mul(1_000_000_000) / procfs::ticks_per_second().max(1))
-    }
-
-    fn process_error(&self, source: procfs::ProcError) -> ObserveError {
-        ObserveError::Process { pid: self.pid, source }
+        let stat = self.postmaster.process.stat();
+        let stat = stat.map_err(|source| self.postmaster.error(source))?;
+        Ok(ticks_ns(u64::try_from(stat.cutime + stat.cstime).unwrap_or(0)))
     }
 }
 
@@ -118,6 +179,54 @@ impl CpuSample {
 pub fn own_cpu_ns() -> Result<u64, ObserveError> {
     clock_ns(ClockId::CLOCK_PROCESS_CPUTIME_ID)
         .map_err(|source| ObserveError::System { what: "read the CPU time of pgtoll", source })
+}
+
+/// Waits for at most this long, and not always until the end: the caller looks again.
+fn wait_until_reaped(pid: i32, at_most: Duration) -> Result<(), ObserveError> {
+    let Some(fd) = rustix::process::Pid::from_raw(pid)
+        .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
+    else {
+        return Ok(());
+    };
+    let wait = |event, at_most: Duration| {
+        let timeout = Timespec::try_from(at_most).ok();
+        match poll(&mut [PollFd::new(&fd, event)], timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(ObserveError::System {
+                what: "wait for a process's end",
+                source: nix::errno::Errno::from_raw(error.raw_os_error()),
+            }),
+        }
+    };
+    wait(PollFlags::IN, at_most)?;
+    // It has ended and waits for its parent. From Linux 6.9 on the descriptor hangs up when that
+    // is done; before, nothing tells, and a millisecond is long for a parent that got its signal.
+    wait(PollFlags::empty(), at_most.min(Duration::from_millis(1)))
+}
+
+#[derive(Clone, Copy, Default)]
+struct Ticks {
+    user: u64,
+    system: u64,
+}
+
+impl std::iter::Sum for Ticks {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, of| Self {
+            user: sum.user + of.user,
+            system: sum.system + of.system,
+        })
+    }
+}
+
+/// `None` when the process is gone.
+fn times_of(pid: i32) -> Option<Ticks> {
+    let stat = Process::new(pid).and_then(|process| process.stat()).ok()?;
+    Some(Ticks { user: stat.utime, system: stat.stime })
+}
+
+fn ticks_ns(ticks: u64) -> u64 {
+    ticks.saturating_mul(1_000_000_000) / procfs::ticks_per_second().max(1)
 }
 
 fn clock_ns(clock: ClockId) -> nix::Result<u64> {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nix::sys::statvfs::statvfs;
 use nix::sys::utsname::uname;
-use procfs::process::Process;
+use procfs::process::{MountInfo, Process};
 use procfs::{CpuInfo, Current, Meminfo};
 
 use crate::ObserveError;
@@ -57,15 +57,7 @@ pub fn memory() -> Result<Memory, ObserveError> {
 
 /// Type, device and options of the mount that holds `path`.
 pub fn file_system(path: &Path) -> Result<String, ObserveError> {
-    let mounts = Process::myself()
-        .and_then(|own| own.mountinfo())
-        .map_err(|source| ObserveError::Proc { what: "/proc/self/mountinfo", source })?;
-    let holding = mounts
-        .into_iter()
-        .filter(|mount| path.starts_with(&mount.mount_point))
-        // Of two mounts at one place the later hides the earlier.
-        .max_by_key(|mount| mount.mount_point.components().count());
-    Ok(holding.map_or_else(
+    Ok(mount_of(path)?.map_or_else(
         || "unknown".to_owned(),
         |mount| {
             let mut options: Vec<String> = mount
@@ -80,6 +72,16 @@ pub fn file_system(path: &Path) -> Result<String, ObserveError> {
             format!("{} on {source} ({})", mount.fs_type, options.join(","))
         },
     ))
+}
+
+/// The mount that holds `path`.
+pub(crate) fn mount_of(path: &Path) -> Result<Option<MountInfo>, ObserveError> {
+    let mounts = Process::myself()
+        .and_then(|own| own.mountinfo())
+        .map_err(|source| ObserveError::Proc { what: "/proc/self/mountinfo", source })?;
+    let holding = mounts.into_iter().filter(|mount| path.starts_with(&mount.mount_point));
+    // Of two mounts at one place the later hides the earlier.
+    Ok(holding.max_by_key(|mount| mount.mount_point.components().count()))
 }
 
 /// Bytes that an ordinary user can still write to the file system of `path`.

@@ -15,21 +15,36 @@
 mod counters;
 mod cpu;
 mod host;
+mod io;
+mod machine;
 mod noise;
+mod postmaster;
+mod profile;
+mod split;
+mod sync;
 
 pub use counters::ServerCounters;
-pub use cpu::{ClusterCpu, CpuSample, CpuUsed, own_cpu_ns};
+pub use cpu::{ClusterCpu, CpuSample, CpuTimes, CpuUsed, own_cpu_ns};
 pub use host::{
     Memory, cores, cpu_model, file_system, free_bytes, governor, hypervisor, kernel, memory,
     transparent_huge_pages,
 };
+pub use io::{ClusterIo, IoSample};
+pub use machine::{
+    Disk, FileSystem, Pressure, boost, clock_cost_ns, clock_source, cpu_quota, file_system_of,
+    has_io_counters, load_average, memory_limit_bytes, memory_nodes, multithreading, online_cores,
+    pressure, swap_used_bytes, sysctl, sysctls, timer_slack_ns,
+};
 pub use noise::{MachineSample, MachineUse};
+pub use profile::Profile;
+pub use split::{CpuSplit, cpu_split};
+pub use sync::sync_times;
 
 /// A counter that could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
     /// A process is not there (any more).
-    #[error("read the CPU time of process {pid}")]
+    #[error("read the counters of process {pid}")]
     Process {
         /// Its pid.
         pid: i32,
