@@ -11,19 +11,35 @@
 //! assert_eq!(error.to_string(), "the record is empty");
 //! ```
 
+mod examination;
+mod expectation;
+mod latencies;
+mod read;
 mod result;
 mod run;
 
-pub use result::{Comparison, Interval, MetricValue, RESULT_SCHEMA, RunResult, Verdict};
+pub use examination::{EXAMINATION_SCHEMA, Examination, Finding, Misses, NullRuns, State};
+pub use expectation::{Expectation, Expected, ExpectedFigure, Outcome};
+pub use latencies::{Latencies, LatenciesError};
+pub use read::{RecordError, Run};
+pub use result::{
+    Comparison, Interval, MetricValue, Outliers, RESULT_SCHEMA, Receipt, RunResult, Verdict,
+};
 pub use run::{
-    Arm, ArmRound, Calibration, Counted, Counters, Design, End, EndStatus, Header, Host, Line,
-    Metric, NoiseShare, Note, Operation, Prepared, RECORD_SCHEMA, RecordError, Round, RoundEnd,
-    Run, Server, Slice, WalOfType, Work, Workload,
+    Arm, ArmLatencies, ArmRound, Calibration, Counted, Counters, Design, End, EndStatus, Header,
+    Host, IoBytes, Line, MemoryUse, Metric, NoiseShare, Note, Operation, Prepared, Profile,
+    RECORD_SCHEMA, Round, RoundEnd, Sample, ScriptText, Server, Slice, Slicing, WalOfType, Work,
+    Workload,
 };
 
 /// The JSON Schema of a line of a record.
 pub fn line_schema() -> serde_json::Value {
     schemars::schema_for!(Line).to_value()
+}
+
+/// The JSON Schema of an examination.
+pub fn examination_schema() -> serde_json::Value {
+    schemars::schema_for!(Examination).to_value()
 }
 
 /// The JSON Schema of a result.

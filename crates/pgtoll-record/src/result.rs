@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Header, Metric, NoiseShare};
+use crate::{Expected, Header, Metric, NoiseShare};
 
 /// The version of the result's form.
-pub const RESULT_SCHEMA: &str = "pgtoll.result/1";
+pub const RESULT_SCHEMA: &str = "pgtoll.result/2";
 
 /// The summary of a run: every figure with its interval, its method, and the command that makes
 /// it again (in the header).
@@ -28,6 +28,9 @@ pub struct RunResult {
     pub values: Vec<MetricValue>,
     /// Each arm against the baseline.
     pub comparisons: Vec<Comparison>,
+    /// What was expected before the run, and what came of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expected: Vec<Expected>,
     /// Means over the rounds.
     pub noise: Option<NoiseShare>,
     /// What a reader has to know.
@@ -84,6 +87,35 @@ pub struct Comparison {
     pub resamples: u32,
     /// Factor by which intervals were widened for this machine; `None`: it was never calibrated.
     pub kappa: Option<f64>,
+    /// How the comparison held over time; `None` where it has too few pairs.
+    #[serde(default)]
+    pub receipt: Option<Receipt>,
+}
+
+/// Whether a comparison was the same all the time. No slice is ever left out because of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Receipt {
+    /// Spearman's rank correlation of the paired log-ratios with time.
+    pub drift: f64,
+    /// The probability of such a correlation, or a stronger one, when there is no drift.
+    pub drift_p: f64,
+    /// The typical ratio of the rounds' second halves over that of their first halves.
+    pub halves: Option<Interval>,
+    /// Slices beyond Tukey's outer fences.
+    pub outliers: Option<Outliers>,
+}
+
+/// Slices far off, which are in every estimate all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Outliers {
+    /// Slices of the arm beyond Tukey's outer fences.
+    pub arm: u32,
+    /// Slices of the baseline beyond them.
+    pub baseline: u32,
+    /// Slices of each.
+    pub slices: u32,
+    /// The probability of numbers as different as these, or more, when the arms do not differ.
+    pub p: f64,
 }
 
 /// An estimate with its 95 % confidence interval.

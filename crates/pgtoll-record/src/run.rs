@@ -1,14 +1,17 @@
 //! A run's record, `run.jsonl`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use pgtoll_format::{Lsn, ServerVersion};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Expectation;
+
 /// The version of the record's form. A reader takes what it knows and passes over fields and
 /// lines that it does not know; the number grows when that is not enough.
-pub const RECORD_SCHEMA: &str = "pgtoll.record/1";
+pub const RECORD_SCHEMA: &str = "pgtoll.record/2";
 
 /// A line of a run's record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,12 +25,16 @@ pub enum Line {
     Round(Round),
     /// One arm's turn.
     Slice(Slice),
+    /// What an arm has written and read so far.
+    Sample(Sample),
     /// A round ended; totals of each arm over the whole round.
     RoundEnd(RoundEnd),
     /// An arm did a fixed number of transactions: its exact counters.
     Counted(Counted),
     /// An arm did one long operation.
     Operation(Operation),
+    /// How often a function was found running in an arm's server.
+    Profile(Profile),
     /// Something that a reader of the results has to know.
     Note(Note),
     /// The last line.
@@ -68,6 +75,9 @@ pub struct Header {
     /// What earlier runs on this machine say of its intervals; empty: it was not calibrated.
     #[serde(default)]
     pub calibration: Vec<Calibration>,
+    /// What was expected before the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expect: Vec<Expectation>,
 }
 
 /// How much wider than they claim a metric's intervals have to be on this machine.
@@ -100,6 +110,10 @@ pub struct Host {
     pub transparent_huge_pages: Option<String>,
     /// The CPU frequency governor.
     pub governor: Option<String>,
+    /// How the kernel tells user time from system time: `exact`, or `sampled`, which is good for
+    /// sums of many seconds only.
+    #[serde(default)]
+    pub cpu_split: String,
 }
 
 /// The server.
@@ -140,46 +154,87 @@ pub struct Workload {
     pub work: Work,
     /// Settings of every arm under this workload.
     pub settings: BTreeMap<String, String>,
-    /// Slices or operations of it were planned; else it was only counted.
+    /// Slices or repetitions of it were planned; else it was only counted.
     pub timed: bool,
+    /// How its slices lie; `None` for operations.
+    pub slicing: Option<Slicing>,
+    /// Memory that each arm's server might use, page cache included; `None`: no limit.
+    pub memory_limit_bytes: Option<u64>,
+}
+
+/// How the slices of a workload lie.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Slicing {
+    /// A slice's length, in ns. Slices of scripts that write have as many transactions as fit into
+    /// it in the slowest arm.
+    pub slice_ns: u64,
+    /// Work before each slice that is not counted, in ns.
+    pub lead_in_ns: u64,
+    /// Blocks a round, fewer where time was short; each arm has one slice a block, in random order.
+    pub blocks_per_round: u32,
+    /// Blocks at a round's start that are not counted.
+    pub warm_up_blocks: u32,
+}
+
+impl Slicing {
+    /// How long a block of so many arms takes, lead-ins included.
+    pub fn block(&self, arms: usize) -> Duration {
+        let slice = Duration::from_nanos(self.slice_ns + self.lead_in_ns);
+        slice.saturating_mul(u32::try_from(arms).unwrap_or(u32::MAX))
+    }
 }
 
 /// What is done in a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
-    /// Transactions of a script, with one client.
+    /// Transactions of scripts, with one client.
     Script {
-        /// pgbench's name of the script.
-        name: String,
+        /// The scripts, in pgbench's language; each transaction runs one of them.
+        scripts: Vec<ScriptText>,
+        /// Transactions a second that were asked for, at random times (open loop); `None`: each
+        /// begins when the last one ended (closed loop).
+        rate: Option<f64>,
         /// Transactions in the counted pass.
         counted: u64,
     },
-    /// One statement, after the steps before it on a fresh copy of the arm.
+    /// A program that makes the load, stopped and continued by signals.
+    Command {
+        /// The shell's command.
+        command: String,
+    },
+    /// One action, after those before it on a fresh copy of the arm.
     Operation {
-        /// The statement.
-        sql: String,
+        /// The statement, or pgbench's initialisation step.
+        action: String,
     },
 }
 
-/// How the slices lie.
+/// A script of a mix.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ScriptText {
+    /// pgbench's name of a built-in script, or the file's name.
+    pub name: String,
+    /// How often it runs, relative to the others.
+    pub weight: u32,
+    /// Its text; `None` for a built-in one.
+    pub text: Option<String>,
+}
+
+/// How rounds and repetitions lie.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Design {
     /// Rounds that were planned; all servers restart for each.
     pub rounds: u32,
-    /// Blocks of slices a round; each arm has one slice a block, in random order.
-    pub blocks_per_round: u32,
-    /// A slice's length, in ns.
-    pub slice_ns: u64,
-    /// Work before each slice that is not counted, in ns.
-    pub lead_in_ns: u64,
-    /// Blocks at a round's start that are not counted.
-    pub warm_up_blocks: u32,
     /// Repetitions of each operation: in each, all arms in a random order and then in the reverse
     /// order.
     pub repetitions: u32,
     /// pgbench's scale factor of the data.
     pub scale: u32,
+    /// All arms are one cluster, whose settings change between slices; else each has a cluster of
+    /// its own.
+    #[serde(default)]
+    pub crossover: bool,
 }
 
 /// The clusters are ready.
@@ -203,7 +258,7 @@ pub struct Round {
 }
 
 /// One arm's turn in one block.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slice {
     /// Of which workload.
     pub workload: String,
@@ -231,6 +286,28 @@ pub struct Slice {
     pub processes_changed: bool,
 }
 
+/// What an arm has moved since its round began, read between two blocks about every half second
+/// and after the last one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Sample {
+    /// Of which workload.
+    pub workload: String,
+    /// Counted from 1.
+    pub round: u32,
+    /// Which arm; of a crossover the one cluster that all arms are.
+    pub arm: String,
+    /// When it was read, in ns since the run began.
+    pub at_ns: u64,
+    /// How long the arm has worked in this round, lead-ins included, in ns: arms take turns.
+    pub worked_ns: u64,
+    /// Transactions, those of lead-ins included; 0 where pgtoll does not run them.
+    pub transactions: u64,
+    /// Bytes of WAL that were made.
+    pub wal_bytes: u64,
+    /// What the server's processes read and wrote; `None` where the kernel does not tell.
+    pub io: Option<IoBytes>,
+}
+
 /// A round ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RoundEnd {
@@ -240,15 +317,40 @@ pub struct RoundEnd {
     pub round: u32,
     /// Totals of each arm.
     pub arms: Vec<ArmRound>,
+    /// Latencies of each arm's transactions in the slices; empty where pgtoll does not run them.
+    #[serde(default)]
+    pub latencies: Vec<ArmLatencies>,
     /// What else went on.
     pub noise: NoiseShare,
+}
+
+/// Latencies of an arm's transactions over a round.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ArmLatencies {
+    /// Which arm.
+    pub arm: String,
+    /// Transactions that began later than they were scheduled (open loop).
+    pub late: u64,
+    /// Half of the transactions took at most this long, in ns; in an open loop since the time for
+    /// which they were scheduled.
+    pub p50_ns: u64,
+    /// 90 % of them.
+    pub p90_ns: u64,
+    /// 99 % of them.
+    pub p99_ns: u64,
+    /// 99.9 % of them.
+    pub p999_ns: u64,
+    /// The slowest, in ns.
+    pub max_ns: u64,
+    /// All of them, in ns: a histogram in HDR's form V2, in base64.
+    pub histogram: String,
 }
 
 /// Totals of an arm over a round. Counters cover everything between the first slice's lead-in and
 /// the end of the last slice; CPU totals cover the server's life up to there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmRound {
-    /// Which arm.
+    /// Which arm; of a crossover the one cluster that all arms are.
     pub arm: String,
     /// Transactions, those of lead-ins included.
     pub transactions: u64,
@@ -272,6 +374,41 @@ pub struct ArmRound {
     /// CPU time of the server from its start to its end, in ns, as the kernel told whoever waited
     /// for it (`wait4`).
     pub cpu_reaped_ns: u64,
+    /// What of it was spent in the kernel, in ns; see [`Host::cpu_split`].
+    #[serde(default)]
+    pub cpu_reaped_system_ns: u64,
+    /// What the server's processes did to disks, from the first slice's lead-in to the end of the
+    /// last slice; `None` where the kernel does not tell.
+    #[serde(default)]
+    pub io: Option<IoBytes>,
+    /// What the server used of the memory it might use; `None`: no limit.
+    #[serde(default)]
+    pub memory: Option<MemoryUse>,
+}
+
+/// Bytes that a server's processes read from disks and wrote to files, as `/proc/PID/io` counts
+/// them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IoBytes {
+    /// Read from a disk: not from the page cache.
+    pub read: u64,
+    /// Given to `write(2)` and its relatives, WAL and data alike. (What the kernel counts as written
+    /// to disks is whole folios of the page cache, which may be much larger than what was written
+    /// in them.)
+    pub written: u64,
+    /// Given by `read(2)` and its relatives, from the page cache too; `None` in records before
+    /// this was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_calls: Option<u64>,
+}
+
+/// What a server used of the memory that it might use, page cache included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryUse {
+    /// The most that it used at once, in bytes; `None` where the kernel does not tell.
+    pub peak_bytes: Option<u64>,
+    /// How often it ran into the limit.
+    pub limit_hits: u64,
 }
 
 /// What else went on in a round, as shares of the CPU time that the machine had.
@@ -324,6 +461,20 @@ pub struct Operation {
     pub counters: Counters,
 }
 
+impl Operation {
+    /// Both operations as one, of which `next` is the second.
+    #[must_use]
+    pub fn and_then(self, next: &Self) -> Self {
+        Self {
+            duration_ns: self.duration_ns + next.duration_ns,
+            server_cpu_ns: self.server_cpu_ns + next.server_cpu_ns,
+            pages: next.pages,
+            counters: self.counters.plus(&next.counters),
+            ..self
+        }
+    }
+}
+
 /// What the server counted over some work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
@@ -340,6 +491,10 @@ pub struct Counters {
     /// Data blocks written, up to and including the checkpoint that followed: with data checksums
     /// each got one.
     pub blocks_written: u64,
+    /// What the server's processes did to disks, the checkpoint that followed included; `None`
+    /// where the kernel does not tell. Not exact: it depends on what is written back when.
+    #[serde(default)]
+    pub io: Option<IoBytes>,
 }
 
 /// WAL of one record type.
@@ -354,6 +509,33 @@ pub struct WalOfType {
 }
 
 impl Counters {
+    /// Both together; what one of them does not know, the sum does not know.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let both = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
+        let mut wal_by_type = self.wal_by_type.clone();
+        for (name, of) in &other.wal_by_type {
+            let sum = wal_by_type.entry(name.clone()).or_default();
+            sum.records += of.records;
+            sum.record_bytes += of.record_bytes;
+            sum.image_bytes += of.image_bytes;
+        }
+        let io = self.io.zip(other.io);
+        Self {
+            wal_bytes: self.wal_bytes + other.wal_bytes,
+            wal_records: both(self.wal_records, other.wal_records),
+            wal_images: both(self.wal_images, other.wal_images),
+            wal_by_type,
+            blocks_read: self.blocks_read + other.blocks_read,
+            blocks_written: self.blocks_written + other.blocks_written,
+            io: io.map(|(one, other)| IoBytes {
+                read: one.read + other.read,
+                written: one.written + other.written,
+                read_calls: both(one.read_calls, other.read_calls),
+            }),
+        }
+    }
+
     /// Full-page images that were written because a hint bit was set for the first time after a
     /// checkpoint.
     pub fn hint_images(&self) -> u64 {
@@ -364,6 +546,22 @@ impl Counters {
     pub fn snapshots(&self) -> WalOfType {
         self.wal_by_type.get("Standby/RUNNING_XACTS").copied().unwrap_or_default()
     }
+}
+
+/// How often a function was found running when `perf` looked at an arm's server, in user mode and
+/// apart from all slices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Profile {
+    /// Of which workload.
+    pub workload: String,
+    /// Which arm.
+    pub arm: String,
+    /// How the function's name begins.
+    pub function: String,
+    /// Samples in it.
+    pub samples: u64,
+    /// All samples.
+    pub of: u64,
 }
 
 /// Something that a reader of the results has to know.
@@ -406,6 +604,10 @@ pub enum Metric {
     CpuPerTransaction,
     /// Transactions per second.
     TransactionsPerSecond,
+    /// The latency that half of the transactions do not exceed, in ns.
+    LatencyMedian,
+    /// The latency that 99 % of the transactions do not exceed, in ns.
+    LatencyP99,
     /// CPU time of the server for one operation, in ns.
     CpuPerOperation,
     /// Duration of one operation, in s.
@@ -415,6 +617,17 @@ pub enum Metric {
 impl Metric {
     /// Of slices, in the order in which they are shown.
     pub const OF_SLICES: [Self; 2] = [Self::CpuPerTransaction, Self::TransactionsPerSecond];
+    /// Of rounds, in the order in which they are shown.
+    pub const OF_ROUNDS: [Self; 2] = [Self::LatencyMedian, Self::LatencyP99];
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::CpuPerTransaction,
+        Self::TransactionsPerSecond,
+        Self::LatencyMedian,
+        Self::LatencyP99,
+        Self::CpuPerOperation,
+        Self::OperationTime,
+    ];
     /// Of operations, in the order in which they are shown.
     pub const OF_OPERATIONS: [Self; 2] = [Self::CpuPerOperation, Self::OperationTime];
 
@@ -433,127 +646,4 @@ impl Metric {
     pub fn more_is_worse(self) -> bool {
         self != Self::TransactionsPerSecond
     }
-}
-
-/// A run's record, read.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Run {
-    /// The first line.
-    pub header: Header,
-    /// What was measured on; `None` when the run ended before.
-    pub prepared: Option<Prepared>,
-    /// All slices of rounds that ended, in time order.
-    pub slices: Vec<Slice>,
-    /// The rounds that ended.
-    pub rounds: Vec<RoundEnd>,
-    /// Exact counters.
-    pub counted: Vec<Counted>,
-    /// All operations, in time order; the last repetition may lack some.
-    pub operations: Vec<Operation>,
-    /// What a reader has to know.
-    pub notes: Vec<String>,
-    /// The last line; `None` when the record breaks off.
-    pub end: Option<End>,
-    /// Lines that could not be read, by number from 1.
-    pub unreadable_lines: Vec<usize>,
-}
-
-impl Run {
-    /// Reads a record. Whatever ended the run, and wherever the file breaks off, what was measured
-    /// up to there is read; slices of a round that did not end are left out.
-    pub fn parse(text: &str) -> Result<Self, RecordError> {
-        let mut lines = text.lines().enumerate();
-        let (_, first) = lines.next().ok_or(RecordError::Empty)?;
-        let Line::Header(header) = serde_json::from_str(first).map_err(RecordError::Header)? else {
-            return Err(RecordError::NoHeader);
-        };
-        if header.schema != RECORD_SCHEMA || header.kind != "run" {
-            return Err(RecordError::Unknown { schema: header.schema, kind: header.kind });
-        }
-        let mut run = Self {
-            header: *header,
-            prepared: None,
-            slices: Vec::new(),
-            rounds: Vec::new(),
-            counted: Vec::new(),
-            operations: Vec::new(),
-            notes: Vec::new(),
-            end: None,
-            unreadable_lines: Vec::new(),
-        };
-        for (index, line) in lines {
-            match serde_json::from_str(line) {
-                Ok(line) => run.take(line),
-                Err(_) if is_of_a_later_version(line) => {}
-                Err(_) => run.unreadable_lines.push(index + 1),
-            }
-        }
-        let ended: BTreeSet<(String, u32)> =
-            run.rounds.iter().map(|round| (round.workload.clone(), round.round)).collect();
-        run.slices.retain(|slice| ended.contains(&(slice.workload.clone(), slice.round)));
-        Ok(run)
-    }
-
-    /// Everything that was planned was done.
-    pub fn is_complete(&self) -> bool {
-        self.end.as_ref().is_some_and(|end| end.status == EndStatus::Complete)
-            && self.unreadable_lines.is_empty()
-    }
-
-    fn take(&mut self, line: Line) {
-        match line {
-            Line::Prepared(prepared) => self.prepared = Some(prepared),
-            Line::Slice(slice) => self.slices.push(slice),
-            Line::RoundEnd(round) => self.rounds.push(round),
-            Line::Counted(counted) => self.counted.push(counted),
-            Line::Operation(operation) => self.operations.push(operation),
-            Line::Note(note) => self.notes.push(note.text),
-            Line::End(end) => self.end = Some(end),
-            Line::Header(_) | Line::Round(_) => {}
-        }
-    }
-}
-
-/// Whole JSON with a tag that this version does not know.
-fn is_of_a_later_version(line: &str) -> bool {
-    const KNOWN: [&str; 9] = [
-        "header",
-        "prepared",
-        "counted",
-        "operation",
-        "round",
-        "slice",
-        "round_end",
-        "note",
-        "end",
-    ];
-    let value: Option<serde_json::Value> = serde_json::from_str(line).ok();
-    value
-        .as_ref()
-        .and_then(|value| value.get("t")?.as_str())
-        .is_some_and(|tag| !KNOWN.contains(&tag))
-}
-
-/// The text is no record of a run.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    /// There is nothing in it.
-    #[error("the record is empty")]
-    Empty,
-    /// The first line is not what it should be.
-    #[error("read the record's first line")]
-    Header(#[source] serde_json::Error),
-    /// The first line is of another kind.
-    #[error("the record's first line is not its header")]
-    NoHeader,
-    /// Another version, or another kind of record.
-    #[error(
-        "the record is of schema {schema:?} and kind {kind:?}, not {RECORD_SCHEMA:?} and \"run\""
-    )]
-    Unknown {
-        /// The schema it names.
-        schema: String,
-        /// The kind it names.
-        kind: String,
-    },
 }

@@ -1,0 +1,142 @@
+//! Reading of a run's record, whole or broken off.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    Counted, End, EndStatus, Header, Line, Operation, Prepared, Profile, RECORD_SCHEMA, RoundEnd,
+    Sample, Slice,
+};
+
+/// A run's record, read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// The first line.
+    pub header: Header,
+    /// What was measured on; `None` when the run ended before.
+    pub prepared: Option<Prepared>,
+    /// All slices of rounds that ended, in time order.
+    pub slices: Vec<Slice>,
+    /// What arms had moved, of rounds that ended, in time order.
+    pub samples: Vec<Sample>,
+    /// The rounds that ended.
+    pub rounds: Vec<RoundEnd>,
+    /// Exact counters.
+    pub counted: Vec<Counted>,
+    /// All operations, in time order; the last repetition may lack some.
+    pub operations: Vec<Operation>,
+    /// How often functions were found running.
+    pub profiles: Vec<Profile>,
+    /// What a reader has to know.
+    pub notes: Vec<String>,
+    /// The last line; `None` when the record breaks off.
+    pub end: Option<End>,
+    /// Lines that could not be read, by number from 1.
+    pub unreadable_lines: Vec<usize>,
+}
+
+impl Run {
+    /// Reads a record. Whatever ended the run, and wherever the file breaks off, what was measured
+    /// up to there is read; slices of a round that did not end are left out.
+    pub fn parse(text: &str) -> Result<Self, RecordError> {
+        let mut lines = text.lines().enumerate();
+        let (_, first) = lines.next().ok_or(RecordError::Empty)?;
+        let Line::Header(header) = serde_json::from_str(first).map_err(RecordError::Header)? else {
+            return Err(RecordError::NoHeader);
+        };
+        if header.schema != RECORD_SCHEMA || header.kind != "run" {
+            return Err(RecordError::Unknown { schema: header.schema, kind: header.kind });
+        }
+        let mut run = Self {
+            header: *header,
+            prepared: None,
+            slices: Vec::new(),
+            samples: Vec::new(),
+            rounds: Vec::new(),
+            counted: Vec::new(),
+            operations: Vec::new(),
+            profiles: Vec::new(),
+            notes: Vec::new(),
+            end: None,
+            unreadable_lines: Vec::new(),
+        };
+        for (index, line) in lines {
+            match serde_json::from_str(line) {
+                Ok(line) => run.take(line),
+                Err(_) if is_of_a_later_version(line) => {}
+                Err(_) => run.unreadable_lines.push(index + 1),
+            }
+        }
+        let ended: BTreeSet<(String, u32)> =
+            run.rounds.iter().map(|round| (round.workload.clone(), round.round)).collect();
+        run.slices.retain(|of| ended.contains(&(of.workload.clone(), of.round)));
+        run.samples.retain(|of| ended.contains(&(of.workload.clone(), of.round)));
+        Ok(run)
+    }
+
+    /// Everything that was planned was done.
+    pub fn is_complete(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| end.status == EndStatus::Complete)
+            && self.unreadable_lines.is_empty()
+    }
+
+    fn take(&mut self, line: Line) {
+        match line {
+            Line::Prepared(prepared) => self.prepared = Some(prepared),
+            Line::Slice(slice) => self.slices.push(slice),
+            Line::Sample(sample) => self.samples.push(sample),
+            Line::RoundEnd(round) => self.rounds.push(round),
+            Line::Counted(counted) => self.counted.push(counted),
+            Line::Operation(operation) => self.operations.push(operation),
+            Line::Profile(profile) => self.profiles.push(profile),
+            Line::Note(note) => self.notes.push(note.text),
+            Line::End(end) => self.end = Some(end),
+            Line::Header(_) | Line::Round(_) => {}
+        }
+    }
+}
+
+/// Whole JSON with a tag that this version does not know.
+fn is_of_a_later_version(line: &str) -> bool {
+    const KNOWN: [&str; 11] = [
+        "header",
+        "prepared",
+        "counted",
+        "operation",
+        "profile",
+        "round",
+        "slice",
+        "sample",
+        "round_end",
+        "note",
+        "end",
+    ];
+    let value: Option<serde_json::Value> = serde_json::from_str(line).ok();
+    value
+        .as_ref()
+        .and_then(|value| value.get("t")?.as_str())
+        .is_some_and(|tag| !KNOWN.contains(&tag))
+}
+
+/// The text is no record of a run.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// There is nothing in it.
+    #[error("the record is empty")]
+    Empty,
+    /// The first line is not what it should be.
+    #[error("read the record's first line")]
+    Header(#[source] serde_json::Error),
+    /// The first line is of another kind.
+    #[error("the record's first line is not its header")]
+    NoHeader,
+    /// Another version, or another kind of record.
+    #[error(
+        "the record is of schema {schema:?} and kind {kind:?}, not {RECORD_SCHEMA:?} and \"run\""
+    )]
+    Unknown {
+        /// The schema it names.
+        schema: String,
+        /// The kind it names.
+        kind: String,
+    },
+}
