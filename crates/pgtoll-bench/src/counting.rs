@@ -1,12 +1,13 @@
 //! Exact counters: what the server counts over a fixed amount of work.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use pgtoll_cluster::{Cluster, Guard, Interrupt, StopMode};
 use pgtoll_format::{Lsn, MajorFacts};
-use pgtoll_load::{Client, Script};
-use pgtoll_observe::ServerCounters;
-use pgtoll_record::{Counted, Counters, Line, WalOfType};
+use pgtoll_load::{Client, Mix, Script};
+use pgtoll_observe::{ClusterIo, IoSample, ServerCounters};
+use pgtoll_record::{Counted, Counters, IoBytes, Line, WalOfType};
 use pgtoll_wire::Connection;
 
 use crate::measure::Progress;
@@ -27,16 +28,23 @@ pub(crate) fn count_all(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(), BenchError> {
     let experiment = &plan.experiment;
-    for (workload, script) in experiment.scripts().filter(|(of, _)| of.counted > 0) {
-        let (name, counted) = (&workload.name, workload.counted);
+    for (workload, mix) in experiment.scripts().filter(|(of, _)| of.counted > 0) {
+        let first = clusters.first().filter(|_| !mix.is_built_in());
+        let counted = match first {
+            Some(cluster) => affordable(plan, (workload, mix), cluster, guard)?,
+            None => workload.counted,
+        };
+        let workload = &WorkloadSpec { counted, ..workload.clone() };
+        let name = &workload.name;
         progress(Progress::Stage(&format!("count {name} over {counted} transactions")));
         let mut all_shown = Vec::new();
-        for (arm, cluster) in experiment.arms.iter().zip(clusters) {
+        // Of a crossover there is one cluster, which is every arm in turn.
+        for (arm, cluster) in experiment.arms.iter().zip(clusters.iter().cycle()) {
             interrupt.check()?;
-            let copy = script.writes().then(|| cluster.copy(guard, "counted")).transpose()?;
+            let copy = mix.writes().then(|| cluster.copy(guard, "counted")).transpose()?;
             let counted_on = copy.as_ref().unwrap_or(cluster);
             counted_on.configure(guard, &settings(experiment, workload, arm))?;
-            let (counters, shown) = count(plan, arm, (workload, script), facts, counted_on, guard)?;
+            let (counters, shown) = count(plan, arm, (workload, mix), facts, counted_on, guard)?;
             all_shown.push(shown);
             recorder.write(&Line::Counted(Counted {
                 workload: name.clone(),
@@ -54,38 +62,78 @@ pub(crate) fn count_all(
     Ok(())
 }
 
+/// Longer than this no arm is to be counted with scripts that nobody knows.
+const COUNTED_AT_MOST: Duration = Duration::from_secs(5);
+
+/// How many transactions of a user's scripts fit into that time; tried on a copy.
+fn affordable(
+    plan: &Plan,
+    (workload, mix): (&WorkloadSpec, &Mix),
+    cluster: &Cluster,
+    guard: &mut Guard,
+) -> Result<u64, BenchError> {
+    let load = |source| BenchError::load(cluster, source);
+    let copy = cluster.copy(guard, "counted")?;
+    let first = &plan.experiment.arms[0];
+    copy.configure(guard, &settings(&plan.experiment, workload, first))?;
+    copy.start(guard)?;
+    let mut client =
+        Client::new(copy.connect(DATABASE)?, mix, plan.experiment.scale).map_err(load)?;
+    client.reseed(plan.seed);
+    client.run_count(1).map_err(load)?;
+    let tally = client.run_for(COUNTED_AT_MOST / 10).map_err(load)?;
+    client.close();
+    copy.stop(guard, StopMode::Immediate)?;
+    copy.remove(guard)?;
+    let times = COUNTED_AT_MOST.as_nanos() / tally.elapsed.as_nanos().max(1);
+    let fitting = u64::try_from(times).unwrap_or(u64::MAX).saturating_mul(tally.transactions);
+    Ok(workload.counted.min(fitting.max(1)))
+}
+
 fn count(
     plan: &Plan,
     arm: &ArmSpec,
-    (workload, script): (&WorkloadSpec, Script),
+    (workload, mix): (&WorkloadSpec, &Mix),
     facts: &'static MajorFacts,
     cluster: &Cluster,
     guard: &mut Guard,
 ) -> Result<(Counters, Shown), BenchError> {
     let load = |source| BenchError::load(cluster, source);
-    cluster.start(guard)?;
+    let postmaster = cluster.start(guard)?;
+    let mut io = ClusterIo::attach(postmaster)?;
     let mut monitor = cluster.connect(DATABASE)?;
     let shown = Shown::by(arm, cluster, &mut monitor)?;
-    let session = |script| -> Result<Client, BenchError> {
+    let session = |mix: &Mix| -> Result<Client, BenchError> {
         let connection = cluster.connect(DATABASE)?;
-        let mut client = Client::new(connection, script, plan.experiment.scale).map_err(load)?;
+        let mut client = Client::new(connection, mix, plan.experiment.scale).map_err(load)?;
         client.reseed(plan.seed);
         Ok(client)
     };
-    // What fits into shared buffers is there before anything is counted: every script asks for
-    // the same accounts with the same seed.
-    let mut warm_up = session(Script::SelectOnly)?;
-    warm_up.run_count(workload.counted).map_err(load)?;
-    warm_up.close();
-    let mut client = session(script)?;
+    // What fits into shared buffers is there before anything is counted.
+    if let Some(mix) = warm_up(mix) {
+        let mut client = session(&mix)?;
+        client.run_count(workload.counted).map_err(load)?;
+        client.close();
+    }
+    let mut client = session(mix)?;
     monitor.execute("CHECKPOINT").map_err(|source| BenchError::query(cluster, source))?;
-    let counting = Counting::begin(cluster, facts, &mut monitor, client.connection())?;
+    let counting = Counting::begin(cluster, facts, &mut monitor, client.connection(), &mut io)?;
     client.run_count(workload.counted).map_err(load)?;
-    let counters = counting.end(guard, &mut monitor, client.connection())?;
+    let counters = counting.end(guard, &mut monitor, client.connection(), &mut io)?;
     client.close();
     monitor.close();
     cluster.stop(guard, StopMode::Fast)?;
     Ok((counters, shown))
+}
+
+/// What reads the pages that `mix` will need and changes nothing: itself, or, since pgbench's scripts
+/// all ask for the same accounts with the same seed, the one of them that only reads. `None` for
+/// scripts of a user that write.
+fn warm_up(mix: &Mix) -> Option<Mix> {
+    if !mix.writes() {
+        return Some(mix.clone());
+    }
+    Script::built_in("select-only").filter(|_| mix.is_built_in()).map(Mix::from)
 }
 
 /// Counters around some work that one session does.
@@ -93,6 +141,7 @@ pub(crate) struct Counting<'a> {
     cluster: &'a Cluster,
     facts: &'static MajorFacts,
     before: ServerCounters,
+    io_before: Option<IoSample>,
 }
 
 impl<'a> Counting<'a> {
@@ -101,9 +150,11 @@ impl<'a> Counting<'a> {
         facts: &'static MajorFacts,
         monitor: &mut Connection,
         worker: &mut Connection,
+        io: &mut ClusterIo,
     ) -> Result<Self, BenchError> {
         ServerCounters::publish(worker, facts)?;
-        Ok(Self { cluster, facts, before: ServerCounters::read(monitor, facts)? })
+        let before = ServerCounters::read(monitor, facts, DATABASE)?;
+        Ok(Self { cluster, facts, before, io_before: io.sample()? })
     }
 
     /// What was counted since. Ends with a checkpoint, so that every block that the work changed
@@ -113,20 +164,23 @@ impl<'a> Counting<'a> {
         guard: &mut Guard,
         monitor: &mut Connection,
         worker: &mut Connection,
+        io: &mut ClusterIo,
     ) -> Result<Counters, BenchError> {
-        let Self { cluster, facts, before } = self;
+        let Self { cluster, facts, before, io_before } = self;
         ServerCounters::publish(worker, facts)?;
-        let after = ServerCounters::read(monitor, facts)?;
+        let after = ServerCounters::read(monitor, facts, DATABASE)?;
         // The commit of a transaction that wrote WAL flushes all before it; the checkpoint below
         // removes the WAL's files.
         let query = |source| BenchError::query(cluster, source);
+        monitor.execute("SET synchronous_commit = on").map_err(query)?;
         monitor.execute("SELECT pg_logical_emit_message(true, 'pgtoll', '')").map_err(query)?;
         let wal_by_type = wal_by_type(cluster, guard, before.wal_insert, after.wal_insert)?;
         // The checkpointer publishes its counters when it turns to the next checkpoint.
         for _ in 0..2 {
             monitor.execute("CHECKPOINT").map_err(query)?;
         }
-        let written = ServerCounters::read(monitor, facts)?.blocks_written;
+        let written = ServerCounters::read(monitor, facts, DATABASE)?.blocks_written;
+        let io = io_bytes(io_before, io.sample()?);
         let since = |now: u64, then: u64| now.saturating_sub(then);
         let both = |now: Option<u64>, then: Option<u64>| Some(since(now?, then?));
         Ok(Counters {
@@ -136,8 +190,19 @@ impl<'a> Counting<'a> {
             wal_by_type,
             blocks_read: since(after.blocks_read, before.blocks_read),
             blocks_written: since(written, before.blocks_written),
+            io,
         })
     }
+}
+
+/// What was moved between two samples.
+pub(crate) fn io_bytes(before: Option<IoSample>, after: Option<IoSample>) -> Option<IoBytes> {
+    let used = after?.since(&before?);
+    Some(IoBytes {
+        read: used.read_bytes,
+        written: used.write_call_bytes,
+        read_calls: Some(used.read_call_bytes),
+    })
 }
 
 /// Asks `pg_waldump`.

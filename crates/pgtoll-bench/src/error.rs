@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pgtoll_cluster::{Cluster, ClusterError};
+use pgtoll_cluster::{Cluster, ClusterError, Difference};
 use pgtoll_format::ByteSize;
 
 /// With less, a server cannot even write a WAL segment.
@@ -49,6 +49,65 @@ pub enum BenchError {
         found: String,
         /// What it should be.
         expected: String,
+    },
+    /// An arm's files are not those that all arms were copied from.
+    #[error("arm \"{arm}\" is no copy: {difference}")]
+    FilesDiffer {
+        /// Which arm.
+        arm: String,
+        /// Where they differ.
+        difference: Difference,
+    },
+    /// A setting cannot be changed without a restart.
+    #[error("setting {name} takes effect at a restart only (its context is {context})")]
+    NotReloadable {
+        /// Which.
+        name: String,
+        /// `pg_settings.context`.
+        context: String,
+    },
+    /// The program that makes the load ended in the middle of a round.
+    #[error("the load of arm \"{arm}\" ended by itself ({status})")]
+    LoadEnded {
+        /// Which arm.
+        arm: String,
+        /// How it ended.
+        status: String,
+        /// The end of what it printed.
+        output: String,
+    },
+    /// The server does not take a value.
+    #[error("the server refuses {name} = {value}")]
+    SettingRefused {
+        /// Which setting.
+        name: String,
+        /// The value.
+        value: String,
+    },
+    /// Stopping the program did not stop its load.
+    #[error("the load of arm \"{arm}\" goes on although its program was stopped")]
+    LoadGoesOn {
+        /// Which arm.
+        arm: String,
+    },
+    /// The server is slower than its load.
+    #[error("at {asked} transactions a second the load piles up: {achieved:.0} a second get done")]
+    RateTooHigh {
+        /// Transactions a second that were asked for.
+        asked: f64,
+        /// That got done.
+        achieved: f64,
+    },
+    /// Too old for a program's load.
+    #[error("PostgreSQL {0} cannot tell at once how many transactions a program has done")]
+    TooOldForCommands(String),
+    /// The server never ran into its limit of memory.
+    #[error("arm \"{arm}\" does not fill its limit of {limit} of memory: its data fit")]
+    LimitNotReached {
+        /// Which arm.
+        arm: String,
+        /// The limit.
+        limit: ByteSize,
     },
     /// The disk is too small.
     #[error(
@@ -123,8 +182,27 @@ impl BenchError {
                 Some("name another disk with --work-dir, or use a smaller --scale".into())
             }
             Self::MemoryTooSmall { .. } => Some(
-                "use a smaller --scale: arms in turn compare only when all are in memory".into(),
+                "use a smaller --scale or smaller shared_buffers: arms in turn compare only when \
+                 all are in memory, or each has a limit of its own (`memory` of a workload)"
+                    .into(),
             ),
+            Self::LoadGoesOn { .. } => Some(
+                "its processes must stay in the group in which they were started (no setsid, no \
+                 timeout, no container), and its statements must end within a minute"
+                    .into(),
+            ),
+            Self::RateTooHigh { .. } => Some("use a lower --rate, or none".into()),
+            Self::TooOldForCommands(_) => Some("use PostgreSQL 15 or later, or a script".into()),
+            Self::NotReloadable { .. } => {
+                Some("leave out `crossover = true`: then each arm has a server of its own".into())
+            }
+            Self::LoadEnded { output, .. } => Some(format!(
+                "it has to work until it is ended; its last words: {}",
+                output.lines().next_back().unwrap_or("none")
+            )),
+            Self::LimitNotReached { .. } => {
+                Some("use a larger --scale or a smaller `memory` of the workload".into())
+            }
             Self::Load { log, .. } | Self::Query { log, .. } => {
                 Some(format!("the last word of that server's log: {log}"))
             }

@@ -15,13 +15,21 @@ mod error;
 mod experiment;
 mod measure;
 mod operations;
+mod pace;
 mod plan;
 mod prepare;
+mod profile;
 mod recorder;
 mod round;
+mod server;
+mod so_far;
 
 pub use error::BenchError;
-pub use experiment::{ArmSpec, BUILT_IN, Experiment, ExperimentError, StepSpec, WorkloadSpec};
-pub use measure::{Progress, Site, host, measure};
+pub use experiment::{
+    ArmSpec, BUILT_IN, Bound, ExpectSpec, Experiment, ExperimentError, Mistake, OneOrMany,
+    StepSpec, WorkloadSpec, experiment_schema, mix,
+};
+pub use measure::{Progress, Site, host, measure, recorded_workloads};
 pub use plan::{BUDGET, Choices, Plan};
 pub use recorder::RECORD_FILE;
+pub use so_far::SoFar;

@@ -3,20 +3,23 @@
 use std::path::Path;
 use std::time::Instant;
 
-use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, Interrupt};
+use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, Interrupt, MemoryGroup};
+use pgtoll_load::{Mix, Script};
 use pgtoll_observe as observe;
 use pgtoll_record::{
     Arm, Calibration, End, EndStatus, Header, Host, Line, Metric, Note, Prepared, RECORD_SCHEMA,
-    Server, Work, Workload,
+    ScriptText, Server, Work, Workload,
 };
 use pgtoll_stats::BalancedOrders;
 
 use crate::counting::count_all;
 use crate::operations::Operations;
-use crate::prepare::{DATABASE, prepare};
+use crate::pace::Pace;
+use crate::prepare::{DATABASE, check_reloadable, prepare};
+use crate::profile::profile;
 use crate::recorder::Recorder;
 use crate::round::Rounds;
-use crate::{BenchError, Plan, WorkloadSpec};
+use crate::{BenchError, ExpectSpec, Plan, SoFar, WorkloadSpec};
 
 /// Where and with what a plan runs.
 #[derive(Debug)]
@@ -38,7 +41,7 @@ pub struct Site<'a> {
 }
 
 /// What a run is about at the moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress<'a> {
     /// Where the clusters are.
     Directory(&'a Path),
@@ -52,6 +55,19 @@ pub enum Progress<'a> {
         round: u32,
         /// The block in the round.
         block: u32,
+        /// What the rounds before it have shown.
+        so_far: SoFar,
+    },
+    /// A repetition of operations begins.
+    Repetition {
+        /// The workload's title.
+        title: &'a str,
+        /// Which one, from 1.
+        repetition: u32,
+        /// How many there will be.
+        of: u32,
+        /// What those before it have shown.
+        so_far: SoFar,
     },
 }
 
@@ -82,8 +98,10 @@ pub fn measure(
         seconds: began.elapsed().as_secs_f64(),
     }))?;
     recorder.sync()?;
+    let finished = guard.finish();
+    MemoryGroup::remove_all();
     outcome?;
-    Ok(guard.finish()?)
+    Ok(finished?)
 }
 
 fn run(
@@ -95,6 +113,11 @@ fn run(
 ) -> Result<(), BenchError> {
     let began = Instant::now();
     let facts = site.installation.version.facts().map_err(pgtoll_cluster::ClusterError::from)?;
+    if plan.experiment.workloads.iter().any(|of| of.command.is_some())
+        && !facts.has_force_next_flush
+    {
+        return Err(BenchError::TooOldForCommands(site.installation.version.to_string()));
+    }
     let arms = prepare(plan, guard, site.installation, progress)?;
     let first = arms.loaded.first().or(arms.empty.first());
     if let Some(first) = first {
@@ -106,36 +129,73 @@ fn run(
         recorder.write(&Line::Note(Note { text }))?;
     }
     let interrupt = site.interrupt;
+    if let (true, Some(cluster)) = (plan.design.crossover, arms.loaded.first()) {
+        check_reloadable(&plan.experiment, cluster, guard)?;
+    }
     count_all(plan, facts, &arms.loaded, interrupt, guard, recorder, progress)?;
     let clusters = &arms.empty;
-    let operations = Operations { plan, facts, clusters, interrupt, run_began: began };
+    let kappa = |metric: Metric| {
+        site.calibration.iter().find(|of| of.metric == metric).map_or(1.0, |of| of.kappa)
+    };
+    let mut operations = Operations {
+        plan,
+        facts,
+        clusters,
+        interrupt,
+        run_began: began,
+        kappa: kappa(Metric::CpuPerOperation),
+        done: Vec::new(),
+    };
     operations.run(guard, recorder, progress)?;
-    let mut calibrated = site.calibration.iter();
-    let kappa = calibrated.find(|of| of.metric == Metric::CpuPerTransaction);
-    for (workload, script) in plan.experiment.scripts() {
-        if !plan.timed.contains(&workload.name) {
+    let timed = plan.experiment.sliced().filter(|of| plan.timed.contains(&of.name));
+    for workload in timed {
+        let Some(slicing) = plan.slicing.get(&workload.name) else { continue };
+        let mut pace = Pace::new(plan, began);
+        let is_first = plan.timed.first() == Some(&workload.name);
+        let blocks = pace.blocks(slicing, plan.beyond_blocks(slicing));
+        if !is_first && blocks < slicing.blocks_per_round / 4 {
+            let text = format!("{}: not timed after all, the budget is spent", workload.name);
+            recorder.write(&Line::Note(Note { text }))?;
             continue;
         }
+        let arms_of = plan.experiment.arms.len();
         let mut rounds = Rounds {
             plan,
             workload,
-            script,
+            slicing,
             slice_transactions: None,
             slices: Vec::new(),
-            kappa: kappa.map_or(1.0, |of| of.kappa),
+            kappa: kappa(Metric::CpuPerTransaction),
             facts,
             clusters: &arms.loaded,
             interrupt,
             run_began: began,
             start_orders: BalancedOrders::new(arms.loaded.len(), plan.seed.wrapping_add(1)),
-            slice_orders: BalancedOrders::new(arms.loaded.len(), plan.seed),
+            slice_orders: BalancedOrders::new(arms_of, plan.seed),
         };
+        let mut shortest = slicing.blocks_per_round;
+        let rounds_began = Instant::now();
         for round in 1..=plan.design.rounds {
-            rounds.run(round, guard, recorder, progress)?;
+            let round_began = Instant::now();
+            let blocks = pace.blocks(slicing, plan.beyond_blocks(slicing));
+            let (half_width, took) = (rounds.half_width(), rounds_began.elapsed());
+            let so_far = SoFar::after(half_width, round - 1, plan.design.rounds, took);
+            rounds.run(round, blocks, so_far, guard, recorder, progress)?;
+            pace.learn(slicing, blocks, round_began.elapsed());
+            shortest = shortest.min(blocks);
             if rounds.is_precise_enough(round) {
                 break;
             }
         }
+        if shortest < slicing.blocks_per_round {
+            let (name, planned) = (&workload.name, slicing.blocks_per_round);
+            let text = format!(
+                "{name}: rounds were cut from {planned} blocks to as few as {shortest} to keep to \
+                 the budget"
+            );
+            recorder.write(&Line::Note(Note { text }))?;
+        }
+        profile(&rounds, guard, recorder, progress)?;
     }
     Ok(())
 }
@@ -179,30 +239,68 @@ fn header(plan: &Plan, site: &Site<'_>) -> Result<Header, BenchError> {
                 twin_of: arm.twin_of.clone(),
             })
             .collect(),
-        workloads: experiment.workloads.iter().flat_map(|of| workloads(of, plan)).collect(),
+        workloads: recorded_workloads(plan),
         design: plan.design.clone(),
         calibration: site.calibration.clone(),
+        // A quick look leaves workloads out.
+        expect: experiment
+            .expect
+            .iter()
+            .filter(|of| {
+                experiment
+                    .workloads
+                    .iter()
+                    .flat_map(WorkloadSpec::names)
+                    .any(|name| name == of.workload)
+            })
+            .filter_map(ExpectSpec::expectation)
+            .collect(),
     })
 }
 
-/// What is recorded of a workload: itself, or each of its measured steps.
+/// The workloads as a record of the plan names them.
+pub fn recorded_workloads(plan: &Plan) -> Vec<Workload> {
+    plan.experiment.workloads.iter().flat_map(|of| workloads(of, plan)).collect()
+}
+
+/// What is recorded of a workload: itself, or each of its measured steps and their total.
 fn workloads(of: &WorkloadSpec, plan: &Plan) -> Vec<Workload> {
-    let settings = || of.settings.clone();
-    let script = of.script.iter().map(|script| Workload {
-        name: of.name.clone(),
-        title: of.title.clone(),
-        work: Work::Script { name: script.clone(), counted: of.counted },
-        settings: settings(),
-        timed: plan.timed.contains(&of.name),
-    });
-    let steps = of.measured().map(|(name, step)| Workload {
+    let workload = |name: &str, title: &str, work| Workload {
         name: name.to_owned(),
-        title: step.title.clone().unwrap_or_else(|| step.sql.clone()),
-        work: Work::Operation { sql: step.sql.clone() },
-        settings: settings(),
-        timed: plan.design.repetitions > 0,
+        title: title.to_owned(),
+        work,
+        settings: of.settings.clone(),
+        timed: plan.timed.contains(&of.name) && (of.is_sliced() || plan.design.repetitions > 0),
+        slicing: plan.slicing.get(&of.name).cloned(),
+        memory_limit_bytes: of.memory.map(|of| of.0),
+    };
+    let script = of.mix.iter().map(|mix| {
+        let work = Work::Script { scripts: texts(mix), rate: of.rate, counted: of.counted };
+        workload(&of.name, &of.title, work)
     });
-    script.chain(steps).collect()
+    let command = of
+        .command
+        .iter()
+        .map(|command| workload(&of.name, &of.title, Work::Command { command: command.clone() }));
+    let steps = of.measured().map(|(name, step)| {
+        let action = step.action();
+        let title = step.title.clone().unwrap_or_else(|| action.clone());
+        workload(name, &title, Work::Operation { action })
+    });
+    let total = of.total.iter().map(|name| {
+        let actions: Vec<String> = of.measured().map(|(_, step)| step.action()).collect();
+        workload(name, &of.title, Work::Operation { action: actions.join("; ") })
+    });
+    script.chain(command).chain(steps).chain(total).collect()
+}
+
+fn texts(mix: &Mix) -> Vec<ScriptText> {
+    let text = |(script, weight): &(Script, u32)| ScriptText {
+        name: script.name().to_owned(),
+        weight: *weight,
+        text: (!script.is_built_in()).then(|| script.text().to_owned()),
+    };
+    mix.scripts().iter().map(text).collect()
 }
 
 /// Facts of this machine; `work_base` is where the clusters are made.
@@ -216,5 +314,10 @@ pub fn host(work_base: &Path) -> Result<Host, BenchError> {
         hypervisor: observe::hypervisor(),
         transparent_huge_pages: observe::transparent_huge_pages(),
         governor: observe::governor(),
+        cpu_split: match observe::cpu_split() {
+            observe::CpuSplit::Exact => "exact",
+            observe::CpuSplit::Sampled { .. } => "sampled",
+        }
+        .to_owned(),
     })
 }

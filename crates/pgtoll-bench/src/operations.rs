@@ -1,18 +1,19 @@
 //! Long operations: each on a fresh copy, all arms in a random order and then in the reverse one.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{Cluster, Guard, Interrupt, StopMode};
 use pgtoll_format::MajorFacts;
-use pgtoll_observe::ClusterCpu;
+use pgtoll_observe::{ClusterCpu, ClusterIo};
 use pgtoll_record::{Line, Operation};
-use pgtoll_stats::BalancedOrders;
+use pgtoll_stats::{BalancedOrders, Sample};
 use pgtoll_wire::Connection;
 
 use crate::counting::Counting;
 use crate::measure::Progress;
 use crate::prepare::{DATABASE, check_arms, settings};
 use crate::recorder::Recorder;
+use crate::so_far::{SoFar, quick_options, widest};
 use crate::{BenchError, Plan, StepSpec, WorkloadSpec};
 
 /// What all repetitions share.
@@ -23,6 +24,10 @@ pub(crate) struct Operations<'a> {
     pub(crate) clusters: &'a [Cluster],
     pub(crate) interrupt: &'a Interrupt,
     pub(crate) run_began: Instant,
+    /// How much wider than they claim intervals of server CPU have to be here.
+    pub(crate) kappa: f64,
+    /// Those of the workload that runs.
+    pub(crate) done: Vec<Operation>,
 }
 
 /// Where an operation stands.
@@ -34,23 +39,30 @@ struct Place {
 }
 
 impl Operations<'_> {
-    /// Repeats the steps of every workload that has some.
+    /// Repeats the steps of every workload that has some. Where only counters are wanted, once is
+    /// enough.
     pub(crate) fn run(
-        &self,
+        &mut self,
         guard: &mut Guard,
         recorder: &mut Recorder,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(), BenchError> {
-        let workloads = &self.plan.experiment.workloads;
-        for workload in workloads.iter().filter(|of| !of.steps.is_empty()) {
+        let all = self.plan.design.repetitions;
+        let workloads = self.plan.experiment.workloads.iter().filter(|of| !of.steps.is_empty());
+        for workload in workloads.filter(|_| all > 0) {
             self.check(workload, guard)?;
+            let is_timed = self.plan.timed.contains(&workload.name);
+            let (repetitions, halves) = if is_timed { (all, 2) } else { (1, 1) };
             let orders = BalancedOrders::new(self.clusters.len(), self.plan.seed.wrapping_add(2));
-            for (repetition, order) in (1..=self.plan.design.repetitions).zip(orders) {
-                let of = self.plan.design.repetitions;
-                let stage = format!("{}: repetition {repetition} of {of}", workload.title);
-                progress(Progress::Stage(&stage));
-                let halves = [order.clone(), order.into_iter().rev().collect()];
-                for (half, order) in (1..).zip(halves) {
+            self.done.clear();
+            let began = Instant::now();
+            for (repetition, order) in (1..=repetitions).zip(orders) {
+                let (half_width, took) = (self.half_width(workload), began.elapsed());
+                let so_far = SoFar::after(half_width, repetition - 1, repetitions, took);
+                let (title, of) = (workload.title.as_str(), repetitions);
+                progress(Progress::Repetition { title, repetition, of, so_far });
+                let both = [order.clone(), order.into_iter().rev().collect()];
+                for (half, order) in (1..).zip(both.into_iter().take(halves)) {
                     for (position, arm) in (1..).zip(order) {
                         self.interrupt.check()?;
                         let place = Place { repetition, half, position };
@@ -61,6 +73,23 @@ impl Operations<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Half of the widest interval of server CPU until now, of all measured steps.
+    #[expect(clippy::cast_precision_loss, reason = "an operation's CPU time is far below 2^53 ns")]
+    fn half_width(&self, workload: &WorkloadSpec) -> Option<f64> {
+        let of_step = |name: &str| {
+            let own = self.done.iter().filter(|of| of.workload == name).map(|of| Sample {
+                arm: &of.arm,
+                round: of.repetition,
+                block: of.half,
+                numerator: of.server_cpu_ns as f64,
+                denominator: 1.0,
+            });
+            widest(self.plan, &own.collect::<Vec<_>>(), &quick_options(self.plan, self.kappa))
+        };
+        let steps: Option<Vec<f64>> = workload.measured().map(|(name, _)| of_step(name)).collect();
+        steps?.into_iter().max_by(f64::total_cmp)
     }
 
     /// Every arm is what the experiment says; once, since copies do not change.
@@ -82,7 +111,7 @@ impl Operations<'_> {
 
     /// All steps of one arm.
     fn repeat(
-        &self,
+        &mut self,
         workload: &WorkloadSpec,
         arm: usize,
         place: Place,
@@ -97,17 +126,26 @@ impl Operations<'_> {
             monitor: copy.connect(DATABASE)?,
             worker: copy.connect(DATABASE)?,
             cpu: ClusterCpu::attach(postmaster)?,
+            io: ClusterIo::attach(postmaster)?,
         };
+        let mut total: Option<Operation> = None;
         for step in &workload.steps {
-            match &step.measure {
-                None => session.execute(&step.sql)?,
-                Some(name) => {
-                    let table = workload.table.as_deref();
-                    let operation = self.measure(&mut session, step, table, place, guard)?;
-                    let operation = Operation { workload: name.clone(), ..operation };
-                    recorder.write(&Line::Operation(operation))?;
-                }
-            }
+            let Some(name) = &step.measure else {
+                session.act(step, guard)?;
+                continue;
+            };
+            let table = workload.table.as_deref();
+            let operation = self.measure(&mut session, step, table, place, guard)?;
+            let operation = Operation { workload: name.clone(), ..operation };
+            total = Some(match total {
+                Some(before) => before.and_then(&operation),
+                None => operation.clone(),
+            });
+            recorder.write(&Line::Operation(operation.clone()))?;
+            self.done.push(operation);
+        }
+        if let (Some(name), Some(total)) = (&workload.total, total) {
+            recorder.write(&Line::Operation(Operation { workload: name.clone(), ..total }))?;
         }
         session.worker.close();
         session.monitor.close();
@@ -123,17 +161,21 @@ impl Operations<'_> {
         place: Place,
         guard: &mut Guard,
     ) -> Result<Operation, BenchError> {
-        let Session { cluster, monitor, worker, .. } = session;
-        let counting = Counting::begin(cluster, self.facts, monitor, worker)?;
+        let Session { cluster, monitor, worker, io, .. } = session;
+        let counting = Counting::begin(cluster, self.facts, monitor, worker, io)?;
         let start = self.run_began.elapsed();
         let cpu_before = session.cpu.sample()?;
         let began = Instant::now();
-        session.execute(&step.sql)?;
+        session.act(step, guard)?;
         let duration = began.elapsed();
+        if step.pgbench.is_some() {
+            // A program's sessions are in the postmaster's account when they are gone.
+            session.cpu.wait_until_back(&cpu_before, SESSIONS_GONE)?;
+        }
         let cpu = session.cpu.sample()?.since(&cpu_before);
-        let counters = counting.end(guard, &mut session.monitor, &mut session.worker)?;
-        let nanoseconds =
-            |of: std::time::Duration| u64::try_from(of.as_nanos()).unwrap_or(u64::MAX);
+        let Session { monitor, worker, io, .. } = session;
+        let counters = counting.end(guard, monitor, worker, io)?;
+        let nanoseconds = |of: Duration| u64::try_from(of.as_nanos()).unwrap_or(u64::MAX);
         Ok(Operation {
             workload: String::new(),
             repetition: place.repetition,
@@ -149,6 +191,9 @@ impl Operations<'_> {
     }
 }
 
+/// A session that ended writes nothing and waits for nobody.
+const SESSIONS_GONE: Duration = Duration::from_secs(10);
+
 /// A copy of an arm with its connections.
 struct Session<'a> {
     arm: &'a str,
@@ -157,17 +202,27 @@ struct Session<'a> {
     /// Does the steps and nothing else.
     worker: Connection,
     cpu: ClusterCpu,
+    io: ClusterIo,
 }
 
 impl Session<'_> {
-    fn execute(&mut self, sql: &str) -> Result<(), BenchError> {
-        self.worker.execute(sql).map_err(|source| BenchError::query(self.cluster, source))
+    fn act(&mut self, step: &StepSpec, guard: &mut Guard) -> Result<(), BenchError> {
+        if let Some(sql) = &step.sql {
+            let done = self.worker.execute(sql);
+            return done.map_err(|source| BenchError::query(self.cluster, source));
+        }
+        let steps = format!("--init-steps={}", step.pgbench.as_deref().unwrap_or_default());
+        let scale = format!("--scale={}", step.scale);
+        let arguments = ["--initialize", "--quiet", &steps, &scale, DATABASE];
+        self.cluster.run_client(guard, "pgbench", &arguments)?;
+        Ok(())
     }
 
+    /// Pages of a table; 0 when it is not there yet.
     fn pages(&mut self, table: &str) -> Result<u64, BenchError> {
         let sql = format!(
-            "SELECT pg_relation_size('{}'::regclass) / current_setting('block_size')::bigint \
-             AS pages",
+            "SELECT coalesce(pg_relation_size(to_regclass('{}')), 0) \
+             / current_setting('block_size')::bigint AS pages",
             table.replace('\'', "''")
         );
         let row = self.monitor.query_one(&sql).and_then(|row| row.parse("pages"));

@@ -1,12 +1,14 @@
 //! What exactly will run: settings resolved, disk and time told before anything starts.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use pgtoll_cluster::MemoryGroup;
 use pgtoll_format::ByteSize;
-use pgtoll_record::Design;
+use pgtoll_record::{Design, Slicing};
 
-use crate::{BenchError, Experiment, WorkloadSpec};
+use crate::{ArmSpec, BenchError, Experiment, WorkloadSpec};
 
 /// What a user may choose; `None` leaves it to the experiment or to pgtoll.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,23 +28,30 @@ pub struct Choices {
     pub slice: Option<Duration>,
     /// Repetitions of steps.
     pub repetitions: Option<u32>,
-    /// Counted passes have a tenth of their transactions.
-    pub count_less: bool,
+    /// A quick look: counted passes have a tenth of their transactions, functions are not sampled,
+    /// and workloads are left out, the last first, for which there is no time.
+    pub brief: bool,
     /// The seed of all random choices.
     pub seed: u64,
 }
 
 /// What exactly will run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// The experiment.
     pub experiment: Experiment,
-    /// How slices and operations lie.
+    /// How rounds and repetitions lie.
     pub design: Design,
+    /// How slices lie, by the names of the workloads that have some.
+    pub slicing: BTreeMap<String, Slicing>,
     /// The half-width, as a ratio, at which a workload is done before its rounds are.
     pub precision: Option<f64>,
-    /// The names of the scripts' workloads that are timed; the others are only counted.
+    /// The names of the workloads that are timed; the others are only counted.
     pub timed: Vec<String>,
+    /// How long all may take; `None` when the length of rounds was chosen.
+    pub budget: Option<Duration>,
+    /// The names of the workloads for which a quick look has no time.
+    pub left_out: Vec<String>,
     /// The seed of all random choices.
     pub seed: u64,
 }
@@ -51,14 +60,22 @@ pub struct Plan {
 pub const BUDGET: Duration = Duration::from_secs(300);
 /// Long enough for many transactions, short against a neighbour's job.
 const SLICE: Duration = Duration::from_millis(50);
+/// A program that makes load has to be stopped and its sessions be waited for.
+const COMMAND_SLICE: Duration = Duration::from_millis(200);
+/// A queue that a stall leaves behind has to be worked off in the same slice.
+const OPEN_LOOP_SLICE: Duration = Duration::from_secs(2);
 /// Caches that another arm's slice has filled are warm again after a few milliseconds.
 const LEAD_IN: Duration = Duration::from_millis(5);
 /// Beyond about this length the spread between rounds rules, and another round helps more.
 const LONGEST_ROUND: Duration = Duration::from_secs(20);
 /// A workload that cannot have rounds of this length is better left to a larger budget.
 const SHORTEST_ROUND: Duration = Duration::from_secs(8);
+/// A quick look is content with this.
+const SHORTEST_BRIEF_ROUND: Duration = Duration::from_millis(2500);
 /// Fewer rounds know too little of the spread between rounds.
 pub(crate) const ROUNDS: u32 = 6;
+/// More than anybody has the patience for, and as many as the command line takes.
+const ROUNDS_MAX: u32 = 1000;
 const WARM_UP: Duration = Duration::from_secs(2);
 /// Fewer repetitions know too little of the spread between them.
 const REPETITIONS: u32 = 5;
@@ -77,6 +94,10 @@ mod cost {
     pub(super) const START_AND_STOP: Duration = Duration::from_millis(500);
     /// A copy, a start, a load of a million rows and two scans.
     pub(super) const STEPS: Duration = Duration::from_millis(1500);
+    /// One of pgbench's initialisation steps, for each unit of scale.
+    pub(super) const PGBENCH_STEP: Duration = Duration::from_millis(60);
+    /// A start, a warm-up, and the samples of one arm.
+    pub(super) const PROFILE: Duration = Duration::from_secs(5);
     pub(super) const COUNTED_TRANSACTION: Duration = Duration::from_micros(100);
     pub(super) const BYTES_PER_SECOND: u64 = 300_000_000;
 }
@@ -86,56 +107,110 @@ impl Plan {
     /// long as they may be, as many of them as fit into the budget, and at least one.
     pub fn new(mut experiment: Experiment, choices: &Choices) -> Self {
         experiment.scale = choices.scale.unwrap_or(experiment.scale);
-        if choices.count_less {
-            experiment.workloads.iter_mut().for_each(|of| of.counted = of.counted.div_ceil(10));
+        if choices.brief {
+            for workload in &mut experiment.workloads {
+                workload.counted = workload.counted.div_ceil(10);
+                workload.profile = None;
+            }
         }
         let mut plan = Self {
             timed: Vec::new(),
+            budget: match choices.round_time {
+                None => Some(choices.budget.unwrap_or(BUDGET)),
+                Some(_) => None,
+            },
+            left_out: Vec::new(),
+            slicing: BTreeMap::new(),
             precision: choices.precision,
             design: Design {
                 rounds: choices.rounds.unwrap_or(ROUNDS),
-                blocks_per_round: 0,
-                slice_ns: nanoseconds(choices.slice.unwrap_or(SLICE)),
-                lead_in_ns: nanoseconds(LEAD_IN),
-                warm_up_blocks: 0,
                 repetitions: choices.repetitions.unwrap_or(REPETITIONS),
                 scale: experiment.scale,
+                crossover: experiment.crossover,
             },
             seed: choices.seed,
             experiment,
         };
+        while choices.brief && choices.round_time.is_none() && plan.experiment.workloads.len() > 1 {
+            let budget = choices.budget.unwrap_or(BUDGET);
+            if plan.round_time(1, budget, choices) >= SHORTEST_BRIEF_ROUND {
+                break;
+            }
+            plan.left_out.extend(plan.experiment.workloads.pop().map(|of| of.name));
+        }
         plan.allot(choices);
         plan
     }
 
-    /// Decides which workloads are timed, and how long their rounds are.
+    /// Decides which workloads are timed, and how long their rounds are: as many of the first in
+    /// the file as the budget has room for, and at least one.
     fn allot(&mut self, choices: &Choices) {
         let budget = choices.budget.unwrap_or(BUDGET);
-        let left = budget.saturating_sub(self.untimed_duration());
-        let scripts: Vec<String> =
-            self.experiment.scripts().map(|(of, _)| of.name.clone()).collect();
-        let round_time = |workloads: usize| -> Duration {
-            let all = left / (self.design.rounds * count(workloads)).max(1);
-            let longest = all.saturating_sub(self.restart() + WARM_UP).min(LONGEST_ROUND);
-            choices.round_time.unwrap_or(longest)
-        };
-        let fits = |workloads: &usize| {
-            let round = round_time(*workloads);
-            let all = (round + self.restart() + WARM_UP.min(round / 4)) * self.design.rounds;
-            (round >= SHORTEST_ROUND || choices.round_time.is_some())
-                && all * count(*workloads) <= left
-        };
-        // Whatever the budget: without one workload there is nothing to show.
-        let workloads = (1..=scripts.len()).rev().find(fits).unwrap_or(scripts.len().min(1));
-        let round = round_time(workloads.max(1));
-        self.design.blocks_per_round = times(round, self.block()).max(1);
-        self.design.warm_up_blocks = times(WARM_UP.min(round / 4), self.block()).max(1);
-        if choices.precision.is_some() && choices.rounds.is_none() {
-            let blocks = self.design.blocks_per_round + self.design.warm_up_blocks;
-            let one = self.block() * blocks + self.restart();
-            self.design.rounds = times(left / count(workloads).max(1), one).max(ROUNDS);
+        let all = self.experiment.workloads.len();
+        let first = (1..=all).rev().find(|first| self.fits(*first, budget, choices));
+        let first = first.unwrap_or(1);
+        let round = self.round_time(first, budget, choices);
+        let workloads = &self.experiment.workloads;
+        self.timed = workloads[..first].iter().map(|of| of.name.clone()).collect();
+        self.slicing = self
+            .experiment
+            .sliced()
+            .map(|of| (of.name.clone(), self.slicing_of(of, round, choices)))
+            .collect();
+        if choices.rounds.is_none() {
+            let left = budget.saturating_sub(self.fixed_duration(first));
+            let rounds: Duration = self.timed_slicing().map(|of| self.round_duration(of)).sum();
+            let all = if rounds.is_zero() { ROUNDS } else { times(left, rounds) };
+            self.design.rounds = all.clamp(ROUNDS, ROUNDS_MAX);
         }
-        self.timed = scripts.into_iter().take(workloads).collect();
+    }
+
+    fn fits(&self, first: usize, budget: Duration, choices: &Choices) -> bool {
+        let fixed = self.fixed_duration(first);
+        let scripts = self.sliced_of_first(first);
+        if scripts == 0 {
+            return fixed <= budget;
+        }
+        let round = self.round_time(first, budget, choices);
+        let one = round + self.restart() + WARM_UP.min(round / 4);
+        (round >= SHORTEST_ROUND || choices.round_time.is_some())
+            && fixed + one * self.design.rounds * scripts <= budget
+    }
+
+    /// A round's length without its restarts and warm-up, when the first workloads are timed.
+    fn round_time(&self, first: usize, budget: Duration, choices: &Choices) -> Duration {
+        let left = budget.saturating_sub(self.fixed_duration(first));
+        let one = left / (self.design.rounds * self.sliced_of_first(first)).max(1);
+        let longest = one.saturating_sub(self.restart() + WARM_UP).min(LONGEST_ROUND);
+        choices.round_time.unwrap_or(longest)
+    }
+
+    fn sliced_of_first(&self, first: usize) -> u32 {
+        let workloads = self.experiment.workloads.iter().take(first);
+        count(workloads.filter(|of| of.is_sliced()).count())
+    }
+
+    fn slicing_of(&self, of: &WorkloadSpec, round: Duration, choices: &Choices) -> Slicing {
+        let usual = match of {
+            of if of.command.is_some() => COMMAND_SLICE,
+            of if of.rate.is_some() => OPEN_LOOP_SLICE,
+            _ => SLICE,
+        };
+        let slice = choices.slice.or(of.slice.map(|of| of.0)).unwrap_or(usual);
+        // What a program did in a slice is not known, only what it did in a round.
+        let lead_in = if of.command.is_some() { Duration::ZERO } else { LEAD_IN };
+        let block = (slice + lead_in) * count(self.experiment.arms.len());
+        Slicing {
+            slice_ns: nanoseconds(slice),
+            lead_in_ns: nanoseconds(lead_in),
+            blocks_per_round: times(round, block).max(1),
+            warm_up_blocks: times(WARM_UP.min(round / 4), block).max(1),
+        }
+    }
+
+    /// How slices lie in the workloads that are timed.
+    fn timed_slicing(&self) -> impl Iterator<Item = &Slicing> {
+        self.timed.iter().filter_map(|name| self.slicing.get(name))
     }
 
     /// Bytes of disk that all clusters together need, roughly.
@@ -146,52 +221,89 @@ impl Plan {
 
     /// What a reader of the results has to know before there are any.
     pub fn warnings(&self) -> Vec<String> {
+        let data = ByteSize(self.data_bytes());
+        let misses = self.experiment.scripts().map(|(of, _)| of).filter(|of| of.misses);
+        let held = misses.filter(|of| self.shared_buffers(of) >= data.0 / 4).map(|of| {
+            format!(
+                "{}: shared_buffers of {} hold much of the data of {}: few pages are read from \
+                 outside",
+                of.name,
+                ByteSize(self.shared_buffers(of)),
+                data.rounded()
+            )
+        });
+        held.collect()
+    }
+
+    /// The size of shared buffers under this workload, in bytes.
+    fn shared_buffers(&self, of: &WorkloadSpec) -> u64 {
+        /// Of every version that pgtoll knows.
+        const DEFAULT: u64 = 128 << 20;
         let common = self.experiment.settings.get("shared_buffers");
-        let misses = self.experiment.scripts().filter(|(of, _)| of.misses);
-        misses
-            .filter_map(|(workload, _)| {
-                let size = workload.settings.get("shared_buffers").or(common)?;
-                let size = size.parse::<ByteSize>().ok()?;
-                (size.0 >= self.data_bytes() / 4).then(|| {
-                    format!(
-                        "{}: shared_buffers of {size} hold much of the data of {}: few pages are \
-                         read from outside",
-                        workload.name,
-                        ByteSize(self.data_bytes()).rounded()
-                    )
-                })
-            })
-            .collect()
+        let text = of.settings.get("shared_buffers").or(common);
+        let bytes = text.and_then(|text| {
+            let blocks = text.trim().parse::<u64>().ok().map(|blocks| blocks * 8192);
+            blocks.or_else(|| text.parse::<ByteSize>().ok().map(|of| of.0))
+        });
+        bytes.unwrap_or(DEFAULT)
     }
 
     /// How long it takes, roughly.
     pub fn duration(&self) -> Duration {
-        let blocks = self.design.blocks_per_round + self.design.warm_up_blocks;
-        let round = self.block() * blocks + self.restart();
-        self.untimed_duration() + round * self.design.rounds * count(self.timed.len())
+        let rounds: Duration = self.timed_slicing().map(|of| self.round_duration(of)).sum();
+        self.fixed_duration(self.timed.len()) + rounds * self.design.rounds
     }
 
-    /// All but the rounds: what it takes to make the data, the counted passes, the repetitions of
-    /// steps.
-    fn untimed_duration(&self) -> Duration {
+    /// With its restarts and its warm-up.
+    fn round_duration(&self, of: &Slicing) -> Duration {
+        self.block(of) * of.blocks_per_round + self.beyond_blocks(of)
+    }
+
+    /// All but the rounds, when the first workloads are timed: what it takes to make the data, the
+    /// counted passes, the repetitions of steps, the samples of functions.
+    fn fixed_duration(&self, first: usize) -> Duration {
         let arms = count(self.experiment.arms.len());
         let made = Duration::from_secs(3 + self.disk_bytes() / cost::BYTES_PER_SECOND);
         let counted = self.experiment.scripts().filter(|(of, _)| of.counted > 0).map(|(of, _)| {
             let transactions = u32::try_from(of.counted).unwrap_or(u32::MAX);
             (cost::START_AND_STOP + cost::COUNTED_TRANSACTION * transactions) * arms
         });
-        let steps = self.experiment.workloads.iter().filter(|of| !of.steps.is_empty());
-        let steps = steps.map(|_| cost::STEPS * arms * 2 * self.design.repetitions);
-        made + counted.sum::<Duration>() + steps.sum::<Duration>()
+        let workloads = self.experiment.workloads.iter().enumerate();
+        let others = workloads.map(|(index, of)| {
+            let is_timed = index < first;
+            let profiled = is_timed && of.profile.is_some();
+            let profile =
+                if profiled { cost::PROFILE * self.profiled_arms() } else { Duration::ZERO };
+            profile + steps_duration(of) * arms * self.turns(is_timed)
+        });
+        made + counted.sum::<Duration>() + others.sum::<Duration>()
+    }
+
+    /// How often each arm does the steps of a workload: once when only its counters are wanted.
+    fn turns(&self, is_timed: bool) -> u32 {
+        if is_timed { self.design.repetitions * 2 } else { self.design.repetitions.min(1) }
+    }
+
+    fn profiled_arms(&self) -> u32 {
+        count(self.experiment.arms.iter().filter(|arm| self.is_profiled(arm)).count())
+    }
+
+    /// The baseline has none of what is sampled, and its twin neither.
+    pub(crate) fn is_profiled(&self, arm: &ArmSpec) -> bool {
+        arm.twin_of.is_none() && arm.name != self.experiment.baseline
+    }
+
+    /// A round's time beyond its blocks.
+    pub(crate) fn beyond_blocks(&self, of: &Slicing) -> Duration {
+        self.restart() + self.block(of) * of.warm_up_blocks
     }
 
     fn restart(&self) -> Duration {
         cost::START_AND_STOP * count(self.experiment.arms.len())
     }
 
-    fn block(&self) -> Duration {
-        let slice = Duration::from_nanos(self.design.slice_ns + self.design.lead_in_ns);
-        slice * count(self.experiment.arms.len())
+    fn block(&self, of: &Slicing) -> Duration {
+        of.block(self.experiment.arms.len())
     }
 
     /// Refuses what cannot work: a disk that would fill, arms that push each other out of memory.
@@ -203,53 +315,86 @@ impl Plan {
             let path = work_base.to_owned();
             return Err(BenchError::DiskTooSmall { path, free_bytes, needed_bytes });
         }
+        self.check_limits()?;
         let available_bytes = pgtoll_observe::memory()?.available_bytes;
-        let needed_bytes = self.data_bytes() * self.arms();
+        let needed_bytes = self.memory_bytes();
         if available_bytes / 10 * 7 < needed_bytes {
             return Err(BenchError::MemoryTooSmall { available_bytes, needed_bytes });
         }
         Ok(())
     }
 
+    /// Limits of memory that this user cannot set, or that the data do not reach.
+    fn check_limits(&self) -> Result<(), BenchError> {
+        for workload in self.experiment.sliced() {
+            let Some(limit) = workload.memory else { continue };
+            MemoryGroup::create("probe", limit.0)?.remove()?;
+            // Nobody knows what a setup makes.
+            if limit.0 >= self.data_bytes() && self.experiment.setup.is_none() {
+                let arm = self.experiment.baseline.clone();
+                return Err(BenchError::LimitNotReached { arm, limit });
+            }
+        }
+        Ok(())
+    }
+
+    /// After the load, when it is known how large the data are.
+    pub(crate) fn check_loaded(&self, base: &Path, data_bytes: u64) -> Result<(), BenchError> {
+        let copies = if self.design.crossover { 2 } else { self.arms() + 1 };
+        let needed_bytes = data_bytes * copies;
+        let free_bytes = pgtoll_observe::free_bytes(base)?;
+        if free_bytes < needed_bytes {
+            let path = base.to_owned();
+            return Err(BenchError::DiskTooSmall { path, free_bytes, needed_bytes });
+        }
+        let in_memory = self.experiment.sliced().any(|of| of.memory.is_none());
+        let needed_bytes = data_bytes * if self.design.crossover { 1 } else { self.arms() };
+        let available_bytes = pgtoll_observe::memory()?.available_bytes;
+        if in_memory && available_bytes / 10 * 7 < needed_bytes {
+            return Err(BenchError::MemoryTooSmall { available_bytes, needed_bytes });
+        }
+        Ok(())
+    }
+
+    /// What the servers of the workload that needs most use at once: their data in the page cache,
+    /// and again what of it their shared buffers hold.
+    fn memory_bytes(&self) -> u64 {
+        let data = self.data_bytes();
+        let servers = if self.design.crossover { 1 } else { self.arms() };
+        let needs = self.experiment.sliced().map(|of| match of.memory {
+            Some(limit) => limit.0,
+            None => data + data.min(self.shared_buffers(of)),
+        });
+        needs.max().unwrap_or(0) * servers
+    }
+
     /// The plan in sentences, a line each.
     pub fn lines(&self) -> Vec<String> {
         let experiment = &self.experiment;
-        let design = &self.design;
         let names: Vec<&str> = experiment.arms.iter().map(|arm| arm.name.as_str()).collect();
         let counted = experiment.scripts().filter(|(of, _)| of.counted > 0);
         let counted: Vec<&str> = counted.map(|(of, _)| of.name.as_str()).collect();
-        let steps = experiment.workloads.iter().flat_map(WorkloadSpec::measured);
-        let steps: Vec<&str> = steps.map(|(name, _)| name).collect();
-        let round = self.block() * design.blocks_per_round;
+        let is_timed = |of: &&WorkloadSpec| self.timed.contains(&of.name);
         let mut lines = vec![
             format!("experiment {}: {}", experiment.name, experiment.question),
             format!("arms: {} (baseline {})", names.join(", "), experiment.baseline),
         ];
+        if experiment.crossover {
+            lines.push("crossover: one cluster, its settings changed before each slice".into());
+        }
         if !counted.is_empty() {
             lines.push(format!("counted exactly: {}", counted.join(", ")));
         }
-        if !steps.is_empty() {
-            lines.push(format!(
-                "repeated {} times, in pairs of opposite order: {}",
-                design.repetitions * 2,
-                steps.join(", ")
-            ));
+        for workload in experiment.workloads.iter().filter(is_timed) {
+            lines.push(self.line_of(workload));
         }
-        if !self.timed.is_empty() {
-            lines.push(format!(
-                "timed: {}: {}{} x {:.1} s each, slices of {} ms in balanced random order",
-                self.timed.join(", "),
-                if self.precision.is_some() { "at most " } else { "" },
-                design.rounds,
-                round.as_secs_f64(),
-                design.slice_ns / 1_000_000
-            ));
-        }
-        let untimed = experiment.scripts().map(|(of, _)| of.name.as_str());
-        let untimed: Vec<&str> =
-            untimed.filter(|name| self.timed.iter().all(|timed| timed != name)).collect();
+        let untimed = experiment.workloads.iter().filter(|of| !is_timed(of));
+        let untimed: Vec<&str> = untimed.map(|of| of.name.as_str()).collect();
         if !untimed.is_empty() {
             lines.push(format!("not timed: {} (--budget 20m times all)", untimed.join(", ")));
+        }
+        if !self.left_out.is_empty() {
+            lines.push(format!("left out: {} (no --quick)", self.left_out.join(", ")));
         }
         lines.push(format!(
             "pgbench scale {}, seed {}; needs about {} of disk and {} of time",
@@ -261,6 +406,26 @@ impl Plan {
         lines
     }
 
+    fn line_of(&self, workload: &WorkloadSpec) -> String {
+        let Some(slicing) = self.slicing.get(&workload.name) else {
+            let steps: Vec<&str> = workload.names().collect();
+            let times = self.design.repetitions * 2;
+            return format!(
+                "timed: {}: {times} times, in pairs of opposite order",
+                steps.join(", ")
+            );
+        };
+        let round = self.block(slicing) * slicing.blocks_per_round;
+        format!(
+            "timed: {}: {}{} x {:.1} s, slices of {} ms in balanced random order",
+            workload.name,
+            if self.precision.is_some() { "at most " } else { "" },
+            self.design.rounds,
+            round.as_secs_f64(),
+            slicing.slice_ns / 1_000_000
+        )
+    }
+
     fn arms(&self) -> u64 {
         self.experiment.arms.len() as u64
     }
@@ -269,6 +434,15 @@ impl Plan {
     fn data_bytes(&self) -> u64 {
         u64::from(self.experiment.scale) * BYTES_PER_SCALE
     }
+}
+
+/// One turn of one arm.
+fn steps_duration(of: &WorkloadSpec) -> Duration {
+    if of.steps.is_empty() {
+        return Duration::ZERO;
+    }
+    let pgbench = of.steps.iter().filter(|step| step.pgbench.is_some());
+    cost::STEPS + pgbench.map(|step| cost::PGBENCH_STEP * step.scale).sum::<Duration>()
 }
 
 /// How often `part` fits into `whole`.
@@ -305,7 +479,7 @@ mod tests {
         assert!(default.design.rounds >= 6);
         assert!(default.lines().iter().any(|line| line.starts_with("not timed: ")));
         let large = plan(&within(Duration::from_secs(1200)));
-        assert_eq!(large.timed, ["read-only-misses", "read-only-cached", "read-write"]);
+        assert_eq!(large.timed.len(), large.experiment.workloads.len(), "{:?}", large.timed);
     }
 
     #[test]
@@ -325,7 +499,9 @@ mod tests {
             let budget = Duration::from_secs(budget);
             let plan = plan(&Choices { rounds, repetitions, ..within(budget) });
             prop_assert!(!plan.timed.is_empty());
-            prop_assert!(plan.design.blocks_per_round > 0 && plan.design.warm_up_blocks > 0);
+            for of in plan.slicing.values() {
+                prop_assert!(of.blocks_per_round > 0 && of.warm_up_blocks > 0);
+            }
             let least = plan.timed.len() == 1;
             prop_assert!(least || plan.duration() <= budget.mul_f64(1.01), "{:?}", plan.duration());
         }

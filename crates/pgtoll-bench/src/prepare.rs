@@ -16,9 +16,13 @@ pub(crate) const ORIGIN: &str = "origin";
 /// The same without data, for workloads of steps.
 const EMPTY: &str = "empty";
 
+/// The one cluster of a crossover.
+const CROSSED: &str = "crossed";
+
 /// The arms' clusters, in the order of the experiment. Their servers are stopped.
 pub(crate) struct Arms {
-    /// With pgbench's tables, when there is a workload of a script.
+    /// With pgbench's tables, when there is a workload that runs in slices; one for all arms in a
+    /// crossover.
     pub(crate) loaded: Vec<Cluster>,
     /// Without data, to be copied, when there is a workload of steps.
     pub(crate) empty: Vec<Cluster>,
@@ -38,15 +42,37 @@ pub(crate) fn prepare(
     if experiment.workloads.iter().any(|of| !of.steps.is_empty()) {
         let name = |arm: &ArmSpec| format!("{EMPTY}-{}", arm.name);
         empty = copies(experiment, &origin, &name, guard, progress)?;
+        check_files(experiment, &origin, &empty)?;
     }
     let mut loaded = Vec::new();
-    if experiment.scripts().next().is_some() {
+    if experiment.sliced().next().is_some() {
         load(plan, guard, &origin, progress)?;
-        let name = |arm: &ArmSpec| arm.name.clone();
-        loaded = copies(experiment, &origin, &name, guard, progress)?;
+        plan.check_loaded(guard.directory(), origin.bytes()?)?;
+        if experiment.crossover {
+            loaded.push(origin.copy(guard, CROSSED)?);
+        } else {
+            let name = |arm: &ArmSpec| arm.name.clone();
+            loaded = copies(experiment, &origin, &name, guard, progress)?;
+            progress(Progress::Stage("compare the arms' files"));
+            check_files(experiment, &origin, &loaded)?;
+        }
     }
     origin.remove(guard)?;
     Ok(Arms { loaded, empty })
+}
+
+/// The arms' files are those of the origin: byte for byte, but for the checksums in the pages.
+fn check_files(
+    experiment: &Experiment,
+    origin: &Cluster,
+    clusters: &[Cluster],
+) -> Result<(), BenchError> {
+    for (arm, cluster) in experiment.arms.iter().zip(clusters) {
+        if let Some(difference) = cluster.differing_file(origin, arm.checksums)? {
+            return Err(BenchError::FilesDiffer { arm: arm.name.clone(), difference });
+        }
+    }
+    Ok(())
 }
 
 /// Every arm is a copy, so none is the one that was loaded.
@@ -96,6 +122,10 @@ fn load(
         "pgbench",
         &["--initialize", "--quiet", "--scale", &scale, DATABASE],
     )?;
+    if let Some(setup) = &plan.experiment.setup {
+        progress(Progress::Stage("psql runs the setup"));
+        origin.run_psql(guard, DATABASE, setup)?;
+    }
     progress(Progress::Stage("VACUUM (FREEZE), CHECKPOINT"));
     let mut connection = origin.connect(DATABASE)?;
     // Hint bits are set and rows frozen: no arm has that work in its slices.
@@ -115,6 +145,31 @@ pub(crate) fn settings(
 ) -> BTreeMap<String, String> {
     let layers = [&experiment.settings, &workload.settings, &arm.settings];
     layers.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// The settings in which arms differ can be changed in a running session.
+pub(crate) fn check_reloadable(
+    experiment: &Experiment,
+    cluster: &Cluster,
+    guard: &mut Guard,
+) -> Result<(), BenchError> {
+    let names: BTreeSet<&String> =
+        experiment.arms.iter().flat_map(|arm| arm.settings.keys()).collect();
+    cluster.start(guard)?;
+    let mut connection = cluster.connect(DATABASE)?;
+    let query = |source| BenchError::query(cluster, source);
+    for name in names {
+        let sql = format!("SELECT context FROM pg_settings WHERE name = '{name}'");
+        let rows = connection.query(&sql).map_err(query)?;
+        let context = rows.first().and_then(|row| row.values().first().cloned().flatten());
+        let context = context.unwrap_or_else(|| "unknown".to_owned());
+        if !["sighup", "superuser", "user"].contains(&context.as_str()) {
+            return Err(BenchError::NotReloadable { name: name.clone(), context });
+        }
+    }
+    connection.close();
+    cluster.stop(guard, StopMode::Fast)?;
+    Ok(())
 }
 
 /// Every arm is what the experiment says: it differs from the baseline in that and nothing else.
@@ -160,7 +215,10 @@ impl Shown {
                  WHERE name = 'data_checksums' \
                  OR context <> 'internal' AND source NOT IN ('override', 'dynamic default') \
                  UNION ALL SELECT 'system identifier', system_identifier::text \
-                 FROM pg_control_system()",
+                 FROM pg_control_system() \
+                 UNION ALL SELECT 'control file: ' || key, value \
+                 FROM jsonb_each_text(to_jsonb(pg_control_init())) \
+                 WHERE key <> 'data_page_checksum_version'",
             )
             .map_err(|source| BenchError::query(cluster, source))?;
         let mut settings = BTreeMap::new();

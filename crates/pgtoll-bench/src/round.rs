@@ -1,35 +1,36 @@
 //! A round: every server restarted, warmed up, and then slice after slice.
 
-use std::fs::File;
-use std::io::Read;
 use std::time::{Duration, Instant};
 
-use pgtoll_cluster::{Cluster, Guard, Interrupt, StopMode};
+use pgtoll_cluster::{Cluster, Guard, Interrupt};
 use pgtoll_format::MajorFacts;
-use pgtoll_load::{Client, Script, Tally};
-use pgtoll_observe::{ClusterCpu, MachineSample, ServerCounters, own_cpu_ns};
-use pgtoll_record::{ArmRound, Line, Metric, NoiseShare, Round, RoundEnd, Slice};
-use pgtoll_stats::{
-    BalancedOrders, Options, Sample, minimum_block_length_for, pair_up, paired_ratio,
+use pgtoll_load::Tally;
+use pgtoll_observe::{MachineSample, own_cpu_ns};
+use pgtoll_record::{
+    ArmLatencies, ArmRound, Latencies, Line, Metric, NoiseShare, Round, RoundEnd, Slice, Slicing,
 };
-use pgtoll_wire::Connection;
+use pgtoll_stats::{BalancedOrders, Options, Sample, minimum_block_length_for};
 
 use crate::measure::Progress;
+use crate::pace::FEWEST_BLOCKS;
 use crate::plan::ROUNDS;
-use crate::prepare::{DATABASE, check_arms, settings};
+use crate::prepare::{Shown, check_shown, settings};
 use crate::recorder::Recorder;
+use crate::server::{Length, Load, Server, nanoseconds};
+use crate::so_far::{SoFar, quick_options, widest};
 use crate::{BenchError, Plan, WorkloadSpec};
 
-/// What all rounds of a run share.
+/// What all rounds of a workload share.
 pub(crate) struct Rounds<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) workload: &'a WorkloadSpec,
-    pub(crate) script: Script,
-    /// Transactions of a slice, for a script that writes; known after the first warm-up.
+    pub(crate) slicing: &'a Slicing,
+    /// Transactions of a slice, for scripts that write; known after the first warm-up.
     pub(crate) slice_transactions: Option<u64>,
     /// All slices so far, for the stop rule.
     pub(crate) slices: Vec<Slice>,
     pub(crate) facts: &'static MajorFacts,
+    /// Of the arms; in a crossover the one that is all of them.
     pub(crate) clusters: &'a [Cluster],
     pub(crate) interrupt: &'a Interrupt,
     pub(crate) run_began: Instant,
@@ -39,87 +40,106 @@ pub(crate) struct Rounds<'a> {
     pub(crate) slice_orders: BalancedOrders,
 }
 
-/// A running arm.
-struct Server<'a> {
-    cluster: &'a Cluster,
-    /// For everything but the load, so that the load's session does nothing else.
-    monitor: Connection,
-    client: Client,
-    cpu: ClusterCpu,
-    transactions: u64,
-}
+/// Data that do not fill the memory in this time are taken to fit into it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long an arm works.
-#[derive(Clone, Copy)]
-enum Length {
-    Time(Duration),
-    Transactions(u64),
-}
+/// Between two readings of what the servers have moved.
+const BETWEEN_SAMPLES: Duration = Duration::from_millis(500);
 
-/// An arm's counters at a round's beginning.
-type Baselines = Vec<ServerCounters>;
+/// What a round has of an arm besides its slices.
+#[derive(Default)]
+struct OfArm {
+    latencies: Latencies,
+    late: u64,
+}
 
 impl<'a> Rounds<'a> {
     /// Runs one round and records it.
     pub(crate) fn run(
         &mut self,
         round: u32,
+        blocks: u32,
+        so_far: SoFar,
         guard: &mut Guard,
         recorder: &mut Recorder,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(), BenchError> {
         let mut servers = self.start_all(round, guard, recorder)?;
-        self.warm_up(&mut servers)?;
-        let before = self.counters(&mut servers)?;
+        self.warm_up(&mut servers, guard)?;
+        for server in &mut servers {
+            server.begin(self.facts, guard)?;
+        }
         let machine_before = MachineSample::now()?;
         let cpu_before = all_cpu_ns(&mut servers)?;
-        for block in 1..=self.plan.design.blocks_per_round {
+        let arms = self.plan.experiment.arms.iter();
+        let mut of_arms: Vec<OfArm> = arms.map(|_| OfArm::default()).collect();
+        let began = Instant::now();
+        let mut sampled = began;
+        for block in 1..=blocks {
             self.interrupt.check()?;
-            let workload = &self.workload.name;
-            progress(Progress::Block { workload, round, block });
-            self.block(round, block, &mut servers, recorder)?;
+            // Nobody foresaw transactions that are longer than a slice.
+            if block > FEWEST_BLOCKS && began.elapsed() > self.planned(blocks) * 2 {
+                break;
+            }
+            progress(Progress::Block { workload: &self.workload.name, round, block, so_far });
+            self.block((round, block), &mut servers, &mut of_arms, guard, recorder)?;
+            if block == blocks || sampled.elapsed() >= BETWEEN_SAMPLES {
+                self.sample(round, &mut servers, recorder)?;
+                sampled = Instant::now();
+            }
         }
         let machine = MachineSample::now()?.since(&machine_before);
         let ours = all_cpu_ns(&mut servers)?.saturating_sub(cpu_before);
-        let arms = self.stop_all(servers, &before, guard)?;
-        let noise = noise(&machine, ours);
+        let (arms, programs) = self.stop_all(servers, guard)?;
+        let noise = noise(&machine, ours + programs);
+        let latencies = self.latencies(&of_arms);
         let workload = self.workload.name.clone();
-        recorder.write(&Line::RoundEnd(RoundEnd { workload, round, arms, noise }))?;
+        recorder.write(&Line::RoundEnd(RoundEnd { workload, round, arms, latencies, noise }))?;
         recorder.sync()
+    }
+
+    /// Between two blocks, so that what it costs is in no slice.
+    fn sample(
+        &self,
+        round: u32,
+        servers: &mut [Server<'_>],
+        recorder: &mut Recorder,
+    ) -> Result<(), BenchError> {
+        for server in servers {
+            let workload = self.workload.name.clone();
+            let of_server = server.sample(self.run_began.elapsed())?;
+            recorder.write(&Line::Sample(pgtoll_record::Sample {
+                workload,
+                round,
+                ..of_server
+            }))?;
+        }
+        Ok(())
+    }
+
+    /// The server that is this arm.
+    fn server_of(&self, arm: usize) -> usize {
+        if self.plan.design.crossover { 0 } else { arm }
     }
 
     /// Whether every interval of server CPU is as narrow as was asked for. The width alone
     /// decides, never what the interval covers; and nobody looks before there are enough rounds.
-    #[expect(clippy::cast_precision_loss, reason = "arms are few")]
     pub(crate) fn is_precise_enough(&self, after_round: u32) -> bool {
-        let Some(precision) = self.plan.precision.filter(|_| after_round >= ROUNDS) else {
-            return false;
-        };
-        let metric = Metric::CpuPerTransaction;
-        let samples: Vec<Sample<'_>> = self
-            .slices
-            .iter()
-            .map(|of| {
-                let (numerator, denominator) = metric.of_slice(of);
-                Sample { arm: &of.arm, round: of.round, block: of.block, numerator, denominator }
-            })
-            .collect();
-        let experiment = &self.plan.experiment;
-        let mut others = experiment.arms.iter().filter(|arm| arm.name != experiment.baseline);
-        let design = &self.plan.design;
-        let slice = Duration::from_nanos(design.slice_ns + design.lead_in_ns);
-        let block = slice.as_secs_f64() * experiment.arms.len() as f64;
-        let options = Options {
-            resamples: 500,
-            seed: self.plan.seed,
-            widening: self.kappa,
-            minimum_block_length: minimum_block_length_for(block),
-            ..Options::default()
-        };
-        others.all(|arm| {
-            let rounds = pair_up(&samples, &arm.name, &experiment.baseline);
-            paired_ratio(&rounds, &options).is_ok_and(|of| of.half_width <= precision.ln_1p())
-        })
+        let precision = self.plan.precision.filter(|_| after_round >= ROUNDS);
+        let enough = |precision: f64| Some(self.half_width()? <= precision.ln_1p());
+        precision.and_then(enough).unwrap_or(false)
+    }
+
+    /// Half of the widest interval of server CPU until now, on the log scale.
+    pub(crate) fn half_width(&self) -> Option<f64> {
+        let slices = self.slices.iter().map(|of| {
+            let (numerator, denominator) = Metric::CpuPerTransaction.of_slice(of);
+            Sample { arm: &of.arm, round: of.round, block: of.block, numerator, denominator }
+        });
+        let minimum_block_length = minimum_block_length_for(self.planned(1).as_secs_f64());
+        let options = quick_options(self.plan, self.kappa);
+        let options = Options { minimum_block_length, ..options };
+        widest(self.plan, &slices.collect::<Vec<_>>(), &options)
     }
 
     fn start_all(
@@ -130,52 +150,128 @@ impl<'a> Rounds<'a> {
     ) -> Result<Vec<Server<'a>>, BenchError> {
         let order = self.start_orders.next().unwrap_or_default();
         let mut servers: Vec<Option<Server<'a>>> = self.clusters.iter().map(|_| None).collect();
-        for &arm in &order {
-            servers[arm] = Some(self.start(arm, guard)?);
+        for &index in &order {
+            servers[index] = Some(self.start(index, guard)?);
         }
-        let name = |&arm: &usize| self.clusters[arm].name().to_owned();
+        let name = |&index: &usize| self.clusters[index].name().to_owned();
         let start_order = order.iter().map(name).collect();
         let workload = self.workload.name.clone();
         recorder.write(&Line::Round(Round { workload, round, start_order }))?;
         let mut servers: Vec<Server<'a>> = servers.into_iter().flatten().collect();
-        let experiment = &self.plan.experiment;
-        check_arms(experiment, servers.iter_mut().map(|of| (of.cluster, &mut of.monitor)))?;
+        self.check_arms(&mut servers, guard)?;
         Ok(servers)
     }
 
-    fn start(&self, arm: usize, guard: &mut Guard) -> Result<Server<'a>, BenchError> {
-        let cluster = &self.clusters[arm];
+    pub(crate) fn start(&self, index: usize, guard: &mut Guard) -> Result<Server<'a>, BenchError> {
+        let cluster = &self.clusters[index];
         let (experiment, workload) = (&self.plan.experiment, self.workload);
-        cluster.configure(guard, &settings(experiment, workload, &experiment.arms[arm]))?;
-        read_into_page_cache(cluster)?;
-        let postmaster = cluster.start(guard)?;
-        let monitor = cluster.connect(DATABASE)?;
-        let load = |source| BenchError::load(cluster, source);
-        let client =
-            Client::new(cluster.connect(DATABASE)?, self.script, experiment.scale).map_err(load)?;
-        let cpu = ClusterCpu::attach(postmaster)?;
-        Ok(Server { cluster, monitor, client, cpu, transactions: 0 })
+        cluster.configure(guard, &settings(experiment, workload, &experiment.arms[index]))?;
+        Server::start(cluster, workload, experiment.scale, self.facts, guard)
     }
 
-    fn warm_up(&mut self, servers: &mut [Server<'_>]) -> Result<(), BenchError> {
-        let slice = Duration::from_nanos(self.plan.design.slice_ns);
-        let blocks = self.plan.design.warm_up_blocks;
-        for block in 0..blocks {
-            self.interrupt.check()?;
-            for server in &mut *servers {
-                server.client.reseed(self.seed_of(0, block));
-                server.work(Length::Time(slice))?;
+    /// Every arm is what the experiment says: it differs from the baseline in that and nothing
+    /// else.
+    fn check_arms(&self, servers: &mut [Server<'_>], guard: &mut Guard) -> Result<(), BenchError> {
+        let experiment = &self.plan.experiment;
+        let mut shown = Vec::new();
+        for (index, arm) in experiment.arms.iter().enumerate() {
+            let server = &mut servers[self.server_of(index)];
+            self.become_arm(server, index, guard)?;
+            let Server { cluster, monitor, load, .. } = server;
+            // In a crossover the session that works has to have changed.
+            let connection = match load {
+                Load::Client { client, .. } => client.connection(),
+                Load::Program { .. } | Load::Ended => monitor,
+            };
+            shown.push(Shown::by(arm, cluster, connection)?);
+            if self.plan.design.crossover {
+                server.check_configuration()?;
             }
         }
-        if self.script.writes() && self.slice_transactions.is_none() {
+        check_shown(experiment, &shown)
+    }
+
+    /// In a crossover: gives the one server the arm's settings, and waits until its session has
+    /// them.
+    fn become_arm(
+        &self,
+        server: &mut Server<'_>,
+        arm: usize,
+        guard: &mut Guard,
+    ) -> Result<(), BenchError> {
+        if !self.plan.design.crossover {
+            return Ok(());
+        }
+        let (experiment, workload) = (&self.plan.experiment, self.workload);
+        let settings = settings(experiment, workload, &experiment.arms[arm]);
+        server.cluster.configure(guard, &settings)?;
+        server.reload()
+    }
+
+    fn warm_up(&mut self, servers: &mut [Server<'_>], guard: &mut Guard) -> Result<(), BenchError> {
+        self.fill_memory(servers, guard)?;
+        for server in servers.iter_mut() {
+            server.transactions = 0;
+        }
+        let began = Instant::now();
+        let mut blocks = 0;
+        // Transactions that are longer than a slice must not make the warm-up endless.
+        while blocks < self.slicing.warm_up_blocks
+            && (blocks == 0 || began.elapsed() < self.planned(self.slicing.warm_up_blocks) * 3)
+        {
+            self.warm_up_block(blocks, servers, guard)?;
+            blocks += 1;
+        }
+        if self.writes() && self.workload.rate.is_none() && self.slice_transactions.is_none() {
+            let slices = u64::from(blocks.max(1)) * self.plan.experiment.arms.len() as u64
+                / servers.len().max(1) as u64;
             let slowest = servers.iter().map(|server| server.transactions).min().unwrap_or(0);
-            self.slice_transactions = Some((slowest / u64::from(blocks.max(1))).max(1));
+            self.slice_transactions = Some((slowest / slices).max(1));
         }
         // After the warm-up, in which arms do unequally much: their distance from the checkpoint
         // is the same in every slice.
         for server in servers {
-            let done = server.monitor.execute("CHECKPOINT");
-            done.map_err(|source| BenchError::query(server.cluster, source))?;
+            server.query("CHECKPOINT")?;
+            server.take_latencies();
+        }
+        Ok(())
+    }
+
+    fn warm_up_block(
+        &self,
+        block: u32,
+        servers: &mut [Server<'_>],
+        guard: &mut Guard,
+    ) -> Result<(), BenchError> {
+        self.interrupt.check()?;
+        for arm in 0..self.plan.experiment.arms.len() {
+            let server = &mut servers[self.server_of(arm)];
+            self.become_arm(server, arm, guard)?;
+            self.reseed(server, (0, block), arm);
+            let slice = Duration::from_nanos(self.slicing.slice_ns);
+            server.work(Length::Time(slice), guard, self.interrupt)?;
+        }
+        Ok(())
+    }
+
+    /// Under a limit of memory the page cache is empty at first: warms up until it is full.
+    fn fill_memory(&self, servers: &mut [Server<'_>], guard: &mut Guard) -> Result<(), BenchError> {
+        let Some(limit) = self.workload.memory else { return Ok(()) };
+        let began = Instant::now();
+        for block in self.slicing.warm_up_blocks.. {
+            let mut below = None;
+            for server in servers.iter() {
+                if !server.has_filled_its_memory()? {
+                    below = Some(server.cluster.name());
+                }
+            }
+            match below {
+                None => break,
+                Some(arm) if began.elapsed() > PATIENCE => {
+                    return Err(BenchError::LimitNotReached { arm: arm.to_owned(), limit });
+                }
+                Some(_) => self.warm_up_block(block, servers, guard)?,
+            }
         }
         Ok(())
     }
@@ -184,11 +280,10 @@ impl<'a> Rounds<'a> {
     /// distance from the checkpoint, and that grows with the transactions: there slices have
     /// equally many.
     fn lengths(&self) -> (Length, Length) {
-        let design = &self.plan.design;
         match self.slice_transactions {
             None => (
-                Length::Time(Duration::from_nanos(design.lead_in_ns)),
-                Length::Time(Duration::from_nanos(design.slice_ns)),
+                Length::Time(Duration::from_nanos(self.slicing.lead_in_ns)),
+                Length::Time(Duration::from_nanos(self.slicing.slice_ns)),
             ),
             Some(count) => (Length::Transactions((count / 10).max(1)), Length::Transactions(count)),
         }
@@ -196,37 +291,54 @@ impl<'a> Rounds<'a> {
 
     fn block(
         &mut self,
-        round: u32,
-        block: u32,
+        (round, block): (u32, u32),
         servers: &mut [Server<'_>],
+        of_arms: &mut [OfArm],
+        guard: &mut Guard,
         recorder: &mut Recorder,
     ) -> Result<(), BenchError> {
         let order = self.slice_orders.next().unwrap_or_default();
         for (position, arm) in (1..).zip(order) {
-            // All arms of a block ask for the same accounts.
-            servers[arm].client.reseed(self.seed_of(round, block));
-            let slice = self.slice(&mut servers[arm])?;
-            let slice = Slice { round, block, position, ..slice };
+            let server = &mut servers[self.server_of(arm)];
+            self.become_arm(server, arm, guard)?;
+            self.reseed(server, (round, block), arm);
+            let slice = self.slice(server, &mut of_arms[arm], guard)?;
+            let arm = self.plan.experiment.arms[arm].name.clone();
+            let slice = Slice { arm, round, block, position, ..slice };
             self.slices.push(slice.clone());
             recorder.write(&Line::Slice(slice))?;
         }
         Ok(())
     }
 
-    fn slice(&self, server: &mut Server<'_>) -> Result<Slice, BenchError> {
+    fn slice(
+        &self,
+        server: &mut Server<'_>,
+        of_arm: &mut OfArm,
+        guard: &mut Guard,
+    ) -> Result<Slice, BenchError> {
         let (lead_in, length) = self.lengths();
-        server.work(lead_in)?;
+        // What a program does in a lead-in would be among its transactions.
+        if self.slicing.lead_in_ns > 0 {
+            server.work(lead_in, guard, self.interrupt)?;
+            server.take_latencies();
+        }
         let start_ns = nanoseconds(self.run_began.elapsed());
         let (server_before, own_before) = (server.cpu.sample()?, own_cpu_ns()?);
-        let tally = server.work(length)?;
+        let tally = server.work(length, guard, self.interrupt)?;
         let (own_after, server_after) = (own_cpu_ns()?, server.cpu.sample()?);
+        self.check_rate(length, &tally)?;
         let used = server_after.since(&server_before);
+        if let Some(latencies) = server.take_latencies() {
+            of_arm.latencies.merge(&latencies);
+            of_arm.late += tally.late;
+        }
         Ok(Slice {
             workload: self.workload.name.clone(),
             round: 0,
             block: 0,
             position: 0,
-            arm: server.cluster.name().to_owned(),
+            arm: String::new(),
             start_ns,
             duration_ns: nanoseconds(tally.elapsed),
             transactions: tally.transactions,
@@ -236,76 +348,70 @@ impl<'a> Rounds<'a> {
         })
     }
 
-    fn seed_of(&self, round: u32, block: u32) -> u64 {
-        self.plan.seed.wrapping_add(u64::from(round) << 32 | u64::from(block))
-    }
-
-    fn counters(&self, servers: &mut [Server<'_>]) -> Result<Baselines, BenchError> {
-        let mut counters = Vec::new();
-        for server in servers {
-            ServerCounters::publish(server.client.connection(), self.facts)?;
-            server.transactions = 0;
-            counters.push(ServerCounters::read(&mut server.monitor, self.facts)?);
+    /// All arms of a block ask for the same rows. In a crossover that writes they must not: the arm
+    /// that comes first would make the images of the pages, and the others find them made.
+    fn reseed(&self, server: &mut Server<'_>, (round, block): (u32, u32), arm: usize) {
+        let seed = self.plan.seed.wrapping_add(u64::from(round) << 32 | u64::from(block));
+        let Load::Client { client, .. } = &mut server.load else { return };
+        client.reseed(seed);
+        if self.plan.design.crossover && self.writes() {
+            client.reseed_draws(seed.wrapping_add((arm as u64 + 1) << 56));
         }
-        Ok(counters)
     }
 
+    fn writes(&self) -> bool {
+        self.workload.mix.as_ref().is_some_and(pgtoll_load::Mix::writes)
+    }
+
+    /// How long so many blocks should take.
+    fn planned(&self, blocks: u32) -> Duration {
+        self.slicing.block(self.plan.experiment.arms.len()) * blocks
+    }
+
+    /// A load that comes faster than the server works it off piles up without end.
+    #[expect(clippy::cast_precision_loss, reason = "a slice's transactions are far below 2^53")]
+    fn check_rate(&self, length: Length, tally: &Tally) -> Result<(), BenchError> {
+        let (Some(asked), Length::Time(time)) = (self.workload.rate, length) else {
+            return Ok(());
+        };
+        if tally.elapsed < time * 3 {
+            return Ok(());
+        }
+        let achieved = tally.transactions as f64 / tally.elapsed.as_secs_f64();
+        Err(BenchError::RateTooHigh { asked, achieved })
+    }
+
+    /// The arms' totals, and the CPU time of the programs that made their load, in ns.
     fn stop_all(
         &self,
         servers: Vec<Server<'_>>,
-        before: &Baselines,
         guard: &mut Guard,
-    ) -> Result<Vec<ArmRound>, BenchError> {
-        let mut arms = Vec::new();
-        for (server, before) in servers.into_iter().zip(before) {
-            arms.push(self.stop(server, before, guard)?);
+    ) -> Result<(Vec<ArmRound>, u64), BenchError> {
+        let (mut arms, mut programs) = (Vec::new(), 0);
+        for server in servers {
+            let (arm, program) = server.stop(self.facts, guard)?;
+            arms.push(arm);
+            programs += program;
         }
-        Ok(arms)
+        Ok((arms, programs))
     }
 
-    fn stop(
-        &self,
-        mut server: Server<'_>,
-        before: &ServerCounters,
-        guard: &mut Guard,
-    ) -> Result<ArmRound, BenchError> {
-        ServerCounters::publish(server.client.connection(), self.facts)?;
-        let backend = server.client.connection().backend_pid();
-        server.client.close();
-        let query = |source| BenchError::query(server.cluster, source);
-        // A session's counters and CPU time are in their final place when it is gone.
-        let present = format!("SELECT 1 FROM pg_stat_activity WHERE pid = {backend}");
-        while !server.monitor.query(&present).map_err(query)?.is_empty() {}
-        let after = ServerCounters::read(&mut server.monitor, self.facts)?;
-        let observed = server.cpu.sample()?;
-        server.monitor.close();
-        let reaped = server.cluster.stop(guard, StopMode::Fast)?;
-        let since = |now: u64, then: u64| now.saturating_sub(then);
-        let both = |now: Option<u64>, then: Option<u64>| Some(since(now?, then?));
-        Ok(ArmRound {
-            arm: server.cluster.name().to_owned(),
-            transactions: server.transactions,
-            wal_from: before.wal_insert,
-            wal_to: after.wal_insert,
-            wal_records: both(after.wal_records, before.wal_records),
-            wal_full_page_images: both(after.wal_full_page_images, before.wal_full_page_images),
-            blocks_read: since(after.blocks_read, before.blocks_read),
-            blocks_written: since(after.blocks_written, before.blocks_written),
-            cpu_observed_ns: observed.total_ns(),
-            cpu_reaped_ns: nanoseconds(reaped.cpu()),
-        })
-    }
-}
-
-impl Server<'_> {
-    fn work(&mut self, length: Length) -> Result<Tally, BenchError> {
-        let done = match length {
-            Length::Time(time) => self.client.run_for(time),
-            Length::Transactions(count) => self.client.run_count(count),
-        };
-        let tally = done.map_err(|source| BenchError::load(self.cluster, source))?;
-        self.transactions += tally.transactions;
-        Ok(tally)
+    fn latencies(&self, of_arms: &[OfArm]) -> Vec<ArmLatencies> {
+        let all = self.plan.experiment.arms.iter().zip(of_arms);
+        let all = all.filter_map(|(arm, OfArm { latencies, late })| {
+            let quantile = |part| latencies.quantile(part).map(nanoseconds);
+            Some(ArmLatencies {
+                arm: arm.name.clone(),
+                late: *late,
+                p50_ns: quantile(0.5)?,
+                p90_ns: quantile(0.9)?,
+                p99_ns: quantile(0.99)?,
+                p999_ns: quantile(0.999)?,
+                max_ns: quantile(1.0)?,
+                histogram: latencies.to_base64(),
+            })
+        });
+        all.collect()
     }
 }
 
@@ -318,20 +424,6 @@ fn all_cpu_ns(servers: &mut [Server<'_>]) -> Result<u64, BenchError> {
     Ok(total)
 }
 
-/// All arms have their data in the page cache, whatever was evicted since the last round.
-fn read_into_page_cache(cluster: &Cluster) -> Result<(), BenchError> {
-    let mut buffer = vec![0; 1 << 20];
-    for path in cluster.relation_files()? {
-        let mut read = || -> std::io::Result<()> {
-            let mut file = File::open(&path)?;
-            while file.read(&mut buffer)? > 0 {}
-            Ok(())
-        };
-        read().map_err(|source| BenchError::Read { path: path.clone(), source })?;
-    }
-    Ok(())
-}
-
 #[expect(clippy::cast_precision_loss, reason = "a round's nanoseconds are far below 2^53")]
 fn noise(machine: &pgtoll_observe::MachineUse, ours_ns: u64) -> NoiseShare {
     let ours = ours_ns as f64 / 1e9 / machine.cpu_seconds;
@@ -341,8 +433,4 @@ fn noise(machine: &pgtoll_observe::MachineUse, ours_ns: u64) -> NoiseShare {
         others: (machine.busy - ours).max(0.0),
         cpu_pressure: machine.pressure_us.map(|us| us as f64 / 1e6 / seconds),
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

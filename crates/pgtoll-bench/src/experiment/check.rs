@@ -1,0 +1,311 @@
+//! Whether the parts of an experiment fit together.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::DeTable;
+
+use super::mistake::{Fault, Place, list, nearest};
+use super::{Experiment, WorkloadSpec};
+use crate::prepare::ORIGIN;
+
+/// Parts that do not fit.
+#[derive(Debug)]
+pub(super) struct Inconsistency {
+    pub(super) place: Place,
+    /// The key at that place is wrong, and not its value.
+    pub(super) of_key: bool,
+    pub(super) message: String,
+    pub(super) hint: Option<String>,
+}
+
+impl Inconsistency {
+    pub(super) fn at(place: Place, message: impl Into<String>) -> Self {
+        Self { place, of_key: false, message: message.into(), hint: None }
+    }
+
+    pub(super) fn in_text(self, table: &Spanned<DeTable<'_>>) -> Fault {
+        let span = self.place.span(table, self.of_key);
+        Fault { span, message: self.message, hint: self.hint }
+    }
+
+    /// A name that is not among those that it should be one of.
+    pub(super) fn not_among<'n>(
+        place: Place,
+        what: &str,
+        name: &str,
+        names: impl IntoIterator<Item = &'n str> + Clone,
+    ) -> Self {
+        let hint = match nearest(name, names.clone()) {
+            Some(near) => format!("did you mean {near:?}?"),
+            None => format!("there are {}", list(names)),
+        };
+        Self { hint: Some(hint), ..Self::at(place, what) }
+    }
+}
+
+/// Directories and programs that pgtoll makes beside the arms'.
+const RESERVED_NAMES: [&str; 5] = [ORIGIN, "counted", "crossed", "operation", "profiler"];
+
+/// Settings that pgtoll itself depends on.
+const RESERVED: [&str; 11] = [
+    "config_file",
+    "data_directory",
+    "external_pid_file",
+    "hba_file",
+    "ident_file",
+    "include",
+    "include_dir",
+    "include_if_exists",
+    "listen_addresses",
+    "port",
+    "unix_socket_directories",
+];
+
+/// Settings that decide which pages get a full-page image after a checkpoint, and when there is
+/// one: a page that one arm has touched is no first touch for the next arm.
+const NOT_CROSSED: [&str; 4] =
+    ["full_page_writes", "max_wal_size", "checkpoint_timeout", "checkpoint_completion_target"];
+
+impl Experiment {
+    /// All that does not fit; scripts are not read for it.
+    pub(super) fn inconsistencies(&self) -> Vec<Inconsistency> {
+        let root = Place::default();
+        let mut found = Vec::new();
+        found.extend(check_name("experiment", &self.name, root.key("name")));
+        if self.scale == 0 {
+            found.push(Inconsistency::at(root.key("scale"), "scale is 0"));
+        }
+        self.check_arms(&mut found);
+        self.check_twins(&mut found);
+        self.check_settings(&mut found);
+        self.check_workloads(&mut found);
+        if self.crossover {
+            self.check_crossover(&mut found);
+        }
+        self.check_expectations(&mut found);
+        found
+    }
+
+    pub(super) fn arm_names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.arms.iter().map(|arm| arm.name.as_str())
+    }
+
+    fn check_arms(&self, found: &mut Vec<Inconsistency>) {
+        let root = Place::default();
+        if !(2..=8).contains(&self.arms.len()) {
+            let message = format!("{} arms, where 2 to 8 are taken", self.arms.len());
+            found.push(Inconsistency::at(root.key("arms"), message));
+        }
+        let mut names = BTreeSet::new();
+        for (index, arm) in self.arms.iter().enumerate() {
+            let place = root.key("arms").entry(index).key("name");
+            found.extend(check_name("arm", &arm.name, place.clone()));
+            if RESERVED_NAMES.contains(&arm.name.as_str()) || arm.name.starts_with("empty") {
+                let message = format!("arm name {:?} is pgtoll's own", arm.name);
+                found.push(Inconsistency::at(place.clone(), message));
+            }
+            if !names.insert(arm.name.as_str()) {
+                let message = format!("two arms are called {:?}", arm.name);
+                found.push(Inconsistency::at(place, message));
+            }
+        }
+        if !names.contains(self.baseline.as_str()) {
+            let message = format!("baseline {:?} is not an arm", self.baseline);
+            let place = root.key("baseline");
+            let of = Inconsistency::not_among(place, &message, &self.baseline, self.arm_names());
+            found.push(of);
+        }
+    }
+
+    fn check_twins(&self, found: &mut Vec<Inconsistency>) {
+        for (index, arm) in self.arms.iter().enumerate() {
+            let Some(of) = &arm.twin_of else { continue };
+            let place = Place::default().key("arms").entry(index).key("twin_of");
+            let Some(other) = self.arms.iter().find(|other| other.name == *of) else {
+                let message =
+                    format!("arm {:?} is a twin of {of:?}, which is not an arm", arm.name);
+                found.push(Inconsistency::not_among(place, &message, of, self.arm_names()));
+                continue;
+            };
+            let alike = other.settings == arm.settings && other.checksums == arm.checksums;
+            if !alike || other.name == arm.name {
+                let text = format!("arm {:?} is no copy of {of:?}: they must not differ", arm.name);
+                let hint = if other.name == arm.name {
+                    "a twin is a copy of another arm"
+                } else {
+                    "a twin has the same checksums and settings as the arm that it copies"
+                };
+                let hint = Some(hint.to_owned());
+                found.push(Inconsistency { hint, ..Inconsistency::at(place, text) });
+            } else if *of != self.baseline && self.arm_names().any(|name| name == self.baseline) {
+                let text = format!("arm {:?} is no copy of the baseline", arm.name);
+                let hint = Some(format!("the baseline is {:?}", self.baseline));
+                found.push(Inconsistency { hint, ..Inconsistency::at(place, text) });
+            }
+        }
+    }
+
+    fn check_settings(&self, found: &mut Vec<Inconsistency>) {
+        let root = Place::default();
+        let of_arms = self.arms.iter().enumerate();
+        let of_arms = of_arms.map(|(index, arm)| (root.key("arms").entry(index), &arm.settings));
+        let of_work = self.workloads.iter().enumerate();
+        let of_work = of_work.map(|(index, of)| (root.key("workloads").entry(index), &of.settings));
+        let all = of_arms.chain(of_work).chain([(root.clone(), &self.settings)]);
+        for (place, name) in all.flat_map(|(place, settings)| {
+            settings.keys().map(move |name| (place.key("settings").key(name), name))
+        }) {
+            let lower = name.to_ascii_lowercase();
+            let (what, hint) = match lower.as_str() {
+                _ if RESERVED.contains(&lower.as_str()) => {
+                    ("is pgtoll's own", "leave it out: pgtoll's servers depend on it".to_owned())
+                }
+                _ if lower != *name => ("is not written in lower case", format!("write {lower}")),
+                _ => continue,
+            };
+            found.push(Inconsistency {
+                place,
+                of_key: true,
+                message: format!("setting {name} {what}"),
+                hint: Some(hint),
+            });
+        }
+    }
+
+    /// In a crossover slices of all arms work on the same pages, one after the other.
+    fn check_crossover(&self, found: &mut Vec<Inconsistency>) {
+        let root = Place::default();
+        let arms = || self.arms.iter().enumerate();
+        let place = |index| root.key("arms").entry(index);
+        found.extend(arms().filter(|(_, arm)| arm.checksums).map(|(index, _)| {
+            let text = "data checksums cannot be changed without a restart: no crossover";
+            Inconsistency::at(place(index).key("checksums"), text)
+        }));
+        for (index, arm) in arms() {
+            for name in NOT_CROSSED.iter().filter(|name| arm.settings.contains_key(**name)) {
+                let text = format!(
+                    "{name} of one arm's slice has an effect on the next arm's: no crossover"
+                );
+                found.push(Inconsistency::at(place(index).key("settings").key(name), text));
+            }
+        }
+        let has = |of: &WorkloadSpec| of.command.is_some() || of.profile.is_some();
+        for (index, of) in self.workloads.iter().enumerate().filter(|(_, of)| has(of)) {
+            let text = format!("workload {:?}: command and profile have no crossover", of.name);
+            let key = if of.command.is_some() { "command" } else { "profile" };
+            let place = root.key("workloads").entry(index).key(key);
+            found.push(Inconsistency::at(place, text));
+        }
+    }
+
+    fn check_workloads(&self, found: &mut Vec<Inconsistency>) {
+        let root = Place::default();
+        if self.workloads.is_empty() {
+            found.push(Inconsistency::at(root.key("workloads"), "no workload"));
+        }
+        let mut names = BTreeSet::new();
+        for (index, workload) in self.workloads.iter().enumerate() {
+            let place = root.key("workloads").entry(index);
+            found.extend(check_name("workload", &workload.name, place.key("name")));
+            found.extend(workload.inconsistency(&place));
+            for (name, place) in workload.named(&place) {
+                if name != workload.name {
+                    found.extend(check_name("measured step's", name, place.clone()));
+                }
+                if !names.insert(name) {
+                    let text = format!("two workloads are called {name:?}");
+                    found.push(Inconsistency::at(place, text));
+                }
+            }
+        }
+    }
+}
+
+impl WorkloadSpec {
+    /// The names under which figures of it appear, and where they stand.
+    fn named(&self, place: &Place) -> Vec<(&str, Place)> {
+        let own = self.script.is_some() || self.command.is_some();
+        let own = own.then(|| (self.name.as_str(), place.key("name")));
+        let steps = self.steps.iter().enumerate().filter_map(|(index, step)| {
+            let place = place.key("steps").entry(index).key("measure");
+            Some((step.measure.as_deref()?, place))
+        });
+        let total = self.total.as_deref().map(|total| (total, place.key("total")));
+        own.into_iter().chain(steps).chain(total).collect()
+    }
+
+    /// The first thing that does not fit in it.
+    fn inconsistency(&self, place: &Place) -> Option<Inconsistency> {
+        let wrong = |place: Place, what: &str| {
+            Some(Inconsistency::at(place, format!("workload {:?} {what}", self.name)))
+        };
+        let key = |key: &str| place.key(key);
+        let kinds = [self.script.is_some(), self.command.is_some(), !self.steps.is_empty()];
+        match kinds.iter().filter(|kind| **kind).count() {
+            0 => return wrong(place.clone(), "has neither script nor command nor steps"),
+            1 => {}
+            _ => return wrong(place.clone(), "has more than one of script, command and steps"),
+        }
+        if let Some((place, what)) = self.wrong_step(place) {
+            return wrong(place, what);
+        }
+        if !self.steps.is_empty() && self.measured().next().is_none() {
+            return wrong(key("steps"), "measures nothing");
+        }
+        if self.rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1e6)) {
+            return wrong(key("rate"), "has a rate that is not between 0 and 1000000 a second");
+        }
+        let of_scripts =
+            [("rate", self.rate.is_some()), ("counted", self.counted > 0), ("misses", self.misses)];
+        if let Some((name, _)) = of_scripts.iter().find(|(_, has)| *has && self.script.is_none()) {
+            return wrong(key(name), "has rate, counted or misses, which are of scripts");
+        }
+        let has_slice = self.slice.is_some_and(|slice| {
+            !(Duration::from_millis(5)..=Duration::from_secs(10)).contains(&slice.0)
+        });
+        if has_slice {
+            return wrong(key("slice"), "has a slice that is not between 5ms and 10s");
+        }
+        let of_steps = [("table", self.table.is_some()), ("total", self.total.is_some())];
+        if let Some((name, _)) = of_steps.iter().find(|(_, has)| *has && self.steps.is_empty()) {
+            return wrong(key(name), "has table or total, which are of steps");
+        }
+        if !self.steps.is_empty() && self.slice.is_some() {
+            return wrong(key("slice"), "has slice, which is not of steps");
+        }
+        let of_slices = [("memory", self.memory.is_some()), ("profile", self.profile.is_some())];
+        if let Some((name, _)) = of_slices.iter().find(|(_, has)| *has && !self.steps.is_empty()) {
+            return wrong(key(name), "has memory or profile, which are not of steps");
+        }
+        if self.command.is_some() && self.profile.is_some() {
+            return wrong(key("profile"), "has profile, which is not of commands");
+        }
+        None
+    }
+
+    fn wrong_step(&self, place: &Place) -> Option<(Place, &'static str)> {
+        self.steps.iter().enumerate().find_map(|(index, step)| {
+            let place = place.key("steps").entry(index);
+            let letters = step.pgbench.as_deref().unwrap_or_default();
+            if step.sql.is_some() == step.pgbench.is_some() {
+                return Some((place, "has a step that is not one of sql and pgbench"));
+            }
+            if letters.chars().any(|letter| !"dtgGvpf".contains(letter)) {
+                let what = "has a pgbench step that is not of the letters dtgGvpf";
+                return Some((place.key("pgbench"), what));
+            }
+            let empty = step.pgbench.as_deref() == Some("") || step.scale == 0;
+            empty.then_some((place, "has a pgbench step without letters, or of scale 0"))
+        })
+    }
+}
+
+/// Names become names of directories.
+fn check_name(of: &str, name: &str, place: Place) -> Option<Inconsistency> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let fits = !name.is_empty() && name.len() <= 24 && name.chars().all(plain);
+    let text = format!("{of} name {name:?} is not 1 to 24 letters, digits, - and _");
+    (!fits).then(|| Inconsistency::at(place, text))
+}

@@ -1,0 +1,140 @@
+//! What is expected of an experiment.
+
+use pgtoll_record::{Expectation, ExpectedFigure};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::check::Inconsistency;
+use super::mistake::{Place, nearest};
+use super::{Experiment, WorkloadSpec};
+
+/// What is expected to come out, and who says so.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectSpec {
+    /// A workload, a measured step or a total.
+    pub workload: String,
+    /// The arm.
+    pub arm: String,
+    /// The figure, by its name in the result: `cpu_per_transaction`, `wal_per_page` and the like.
+    pub metric: String,
+    /// The least and the most: percentages are differences from the baseline, numbers are values
+    /// of the arm.
+    pub between: Option<[Bound; 2]>,
+    /// The least alone.
+    pub at_least: Option<Bound>,
+    /// The most alone.
+    pub at_most: Option<Bound>,
+    /// Where the expectation comes from.
+    pub source: String,
+}
+
+/// A bound of what is expected: a percentage is a difference from the baseline, a number a value
+/// of the arm.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Bound {
+    /// A value of the arm.
+    Value(f64),
+    /// A difference from the baseline: `8%`, `-1%`.
+    Percent(#[schemars(regex(pattern = r"^[+-]?[0-9]+(\.[0-9]+)?%$"))] String),
+}
+
+impl Bound {
+    /// The number, and whether it is a difference (then as a fraction); `None` when it is neither.
+    fn number(&self) -> Option<(f64, bool)> {
+        let (number, relative) = match self {
+            Self::Value(value) => (*value, false),
+            Self::Percent(text) => {
+                (text.trim().strip_suffix('%')?.trim().parse::<f64>().ok()? / 100.0, true)
+            }
+        };
+        number.is_finite().then_some((number, relative))
+    }
+}
+
+impl ExpectSpec {
+    /// For the record; `None` when it does not hold together.
+    pub fn expectation(&self) -> Option<Expectation> {
+        let (lower, upper) = match (&self.between, &self.at_least, &self.at_most) {
+            (Some([lower, upper]), None, None) => (Some(lower), Some(upper)),
+            (None, lower, upper) => (lower.as_ref(), upper.as_ref()),
+            _ => return None,
+        };
+        let number = |bound: Option<&Bound>| bound.map_or(Some(None), |of| of.number().map(Some));
+        let (lower, upper) = (number(lower)?, number(upper)?);
+        let relative = [lower, upper].into_iter().flatten().map(|(_, relative)| relative);
+        let all_alike = relative.clone().all(|of| Some(of) == relative.clone().next());
+        let in_order = lower.zip(upper).is_none_or(|(lower, upper)| lower.0 <= upper.0);
+        (all_alike && in_order).then_some(())?;
+        Some(Expectation {
+            workload: self.workload.clone(),
+            arm: self.arm.clone(),
+            metric: self.metric.clone(),
+            relative: relative.clone().next()?,
+            lower: lower.map(|(number, _)| number),
+            upper: upper.map(|(number, _)| number),
+            source: self.source.clone(),
+        })
+    }
+
+    fn inconsistencies(&self, place: &Place, experiment: &Experiment) -> Vec<Inconsistency> {
+        let mut found = Vec::new();
+        let names = || experiment.workloads.iter().flat_map(WorkloadSpec::names);
+        if names().all(|name| name != self.workload) {
+            let names: Vec<&str> = names().collect();
+            let what = format!("workload {:?} does not exist", self.workload);
+            let place = place.key("workload");
+            found.push(Inconsistency::not_among(place, &what, &self.workload, names));
+        }
+        if experiment.arm_names().all(|name| name != self.arm) {
+            let what = format!("arm {:?} does not exist", self.arm);
+            let names = experiment.arm_names();
+            found.push(Inconsistency::not_among(place.key("arm"), &what, &self.arm, names));
+        }
+        let figure = ExpectedFigure::named(&self.metric);
+        if figure.is_none() {
+            let near = nearest(&self.metric, ExpectedFigure::names());
+            let hint = near.map_or_else(
+                || format!("for example {}", EXAMPLES.join(", ")),
+                |near| format!("did you mean {near:?}?"),
+            );
+            let text = format!("no metric is called {:?}", self.metric);
+            let of = Inconsistency::at(place.key("metric"), text);
+            found.push(Inconsistency { hint: Some(hint), ..of });
+        }
+        let wrong = |text: &str, hint: &str| Inconsistency {
+            hint: Some(hint.to_owned()),
+            ..Inconsistency::at(place.clone(), text)
+        };
+        match self.expectation() {
+            None => found.push(wrong(
+                "the expectation has no bounds that fit together",
+                "between = [\"-1%\", \"8%\"], or at_least, or at_most; percentages, or numbers",
+            )),
+            Some(of) if of.relative && self.arm == experiment.baseline => found.push(wrong(
+                "the baseline does not differ from itself",
+                "name another arm, or write bounds without %",
+            )),
+            Some(of) if !of.relative && matches!(figure, Some(ExpectedFigure::Compared(_))) => {
+                found.push(wrong(
+                    &format!("{} is compared with the baseline only", self.metric),
+                    "write bounds with %",
+                ));
+            }
+            Some(_) => {}
+        }
+        found
+    }
+}
+
+const EXAMPLES: [&str; 3] = ["cpu_per_transaction", "wal_per_transaction", "wal_images_per_page"];
+
+impl Experiment {
+    pub(super) fn check_expectations(&self, found: &mut Vec<Inconsistency>) {
+        for (index, of) in self.expect.iter().enumerate() {
+            let place = Place::default().key("expect").entry(index);
+            found.extend(of.inconsistencies(&place, self));
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! A running arm: its server, what makes its load, and what is read from it.
+
+use std::fs::File;
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use pgtoll_cluster::{Cluster, Guard, Interrupt, MemoryGroup, ProgramSignal, StopMode, Usage};
+use pgtoll_format::{Lsn, MajorFacts};
+use pgtoll_load::{Client, Tally};
+use pgtoll_observe::{ClusterCpu, ClusterIo, IoSample, ServerCounters};
+use pgtoll_record::{ArmRound, Latencies, MemoryUse, Sample};
+use pgtoll_wire::Connection;
+
+use crate::counting::io_bytes;
+use crate::prepare::DATABASE;
+use crate::{BenchError, WorkloadSpec};
+
+/// A running server with its load.
+pub(crate) struct Server<'a> {
+    pub(crate) cluster: &'a Cluster,
+    /// For everything but the load, so that the load's session does nothing else.
+    pub(crate) monitor: Connection,
+    pub(crate) load: Load,
+    pub(crate) cpu: ClusterCpu,
+    io: ClusterIo,
+    memory: Option<MemoryGroup>,
+    pub(crate) transactions: u64,
+    /// How long the load ran.
+    worked: Duration,
+    /// CPU time of the load's programs that have ended, in ns.
+    programs_cpu_ns: u64,
+    before: Counts,
+}
+
+/// Counters at a round's beginning or end.
+struct Counts {
+    counters: ServerCounters,
+    /// Transactions of the database's sessions.
+    finished: u64,
+    io: Option<IoSample>,
+}
+
+/// What makes the load.
+pub(crate) enum Load {
+    /// A session of our own.
+    Client { client: Box<Client>, rate: Option<f64> },
+    /// A program, which is stopped between its slices.
+    Program { command: String, runs: bool },
+    /// Nothing any more.
+    Ended,
+}
+
+/// How long an arm works.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Length {
+    Time(Duration),
+    Transactions(u64),
+}
+
+/// The database of our own sessions while a program makes the load: what they do must not be among
+/// its transactions.
+const APART: &str = "template1";
+/// Between two looks at whether a stopped program's sessions have come to rest.
+const REST: Duration = Duration::from_micros(500);
+const LONGEST_WAIT: Duration = Duration::from_millis(20);
+/// Statements that run longer than this after their program was stopped are taken for a program
+/// that was not stopped.
+const LONGEST_STATEMENT: Duration = Duration::from_secs(60);
+/// Understands a command as its user wrote it.
+const SHELL: &str = "/bin/sh";
+/// A program that takes longer to end is killed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl<'a> Server<'a> {
+    /// Starts the server and connects its load, which does nothing yet. Its data are in the page
+    /// cache, unless its memory is limited: then nothing of them is in memory.
+    pub(crate) fn start(
+        cluster: &'a Cluster,
+        workload: &WorkloadSpec,
+        scale: u32,
+        facts: &'static MajorFacts,
+        guard: &mut Guard,
+    ) -> Result<Self, BenchError> {
+        let mut memory = None;
+        let postmaster = if let Some(limit) = workload.memory {
+            // The page cache counts for whom it was who read first.
+            cluster.evict()?;
+            let group = MemoryGroup::create(cluster.name(), limit.0)?;
+            let pid = cluster.start_within(guard, &group)?;
+            memory = Some(group);
+            pid
+        } else {
+            read_into_page_cache(cluster)?;
+            cluster.start(guard)?
+        };
+        let load = Load::begin(cluster, workload, scale)?;
+        let database = if workload.command.is_some() { APART } else { DATABASE };
+        let mut monitor = cluster.connect(database)?;
+        let mut io = ClusterIo::attach(postmaster)?;
+        let before = Counts::read(cluster, &mut monitor, &mut io, facts)?;
+        let cpu = ClusterCpu::attach(postmaster)?;
+        Ok(Self {
+            cluster,
+            monitor,
+            load,
+            cpu,
+            io,
+            memory,
+            transactions: 0,
+            worked: Duration::ZERO,
+            programs_cpu_ns: 0,
+            before,
+        })
+    }
+
+    /// From now on everything counts.
+    pub(crate) fn begin(
+        &mut self,
+        facts: &'static MajorFacts,
+        guard: &mut Guard,
+    ) -> Result<(), BenchError> {
+        match &mut self.load {
+            Load::Client { client, .. } => {
+                ServerCounters::publish(client.connection(), facts)?;
+            }
+            Load::Program { .. } | Load::Ended => self.end_program(guard)?,
+        }
+        (self.transactions, self.worked, self.programs_cpu_ns) = (0, Duration::ZERO, 0);
+        self.before = Counts::read(self.cluster, &mut self.monitor, &mut self.io, facts)?;
+        Ok(())
+    }
+
+    /// Works for so long. What a program did meanwhile is known at the end only.
+    pub(crate) fn work(
+        &mut self,
+        length: Length,
+        guard: &mut Guard,
+        interrupt: &Interrupt,
+    ) -> Result<Tally, BenchError> {
+        let done = match (&mut self.load, length) {
+            (Load::Client { client, rate: Some(rate) }, Length::Time(time)) => {
+                client.run_open(time, *rate)
+            }
+            (Load::Client { client, .. }, Length::Time(time)) => client.run_for(time),
+            (Load::Client { client, .. }, Length::Transactions(count)) => client.run_count(count),
+            (Load::Program { .. } | Load::Ended, length) => {
+                let tally = self.run_program(length, guard, interrupt)?;
+                self.worked += tally.elapsed;
+                return Ok(tally);
+            }
+        };
+        let tally = done.map_err(|source| BenchError::load(self.cluster, source))?;
+        self.transactions += tally.transactions;
+        self.worked += tally.elapsed;
+        Ok(tally)
+    }
+
+    /// Lets the server read its configuration again, and waits until the load's session has: it
+    /// looks before each of its statements.
+    pub(crate) fn reload(&mut self) -> Result<(), BenchError> {
+        let Load::Client { client, .. } = &mut self.load else { return Ok(()) };
+        let query = |source| BenchError::query(self.cluster, source);
+        let loaded = "SELECT pg_conf_load_time()::text AS loaded";
+        let mut when = || -> Result<String, BenchError> {
+            let row = client.connection().query_one(loaded).map_err(query)?;
+            row.parse("loaded").map_err(query)
+        };
+        let before = when()?;
+        self.monitor.execute("SELECT pg_reload_conf()").map_err(query)?;
+        let began = Instant::now();
+        while when()? == before {
+            if began.elapsed() > PATIENCE {
+                return self.check_configuration().and(Err(self.load_goes_on()));
+            }
+        }
+        Ok(())
+    }
+
+    /// An error when the server refuses a setting of its configuration file: it would go on with
+    /// the value before.
+    pub(crate) fn check_configuration(&mut self) -> Result<(), BenchError> {
+        let refused = "SELECT coalesce(name, 'the file'), coalesce(setting, '') \
+                       FROM pg_file_settings WHERE error IS NOT NULL";
+        let rows = self.query(refused)?;
+        let Some([name, value]) = rows.first().map(pgtoll_wire::Row::values) else {
+            return Ok(());
+        };
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        Err(BenchError::SettingRefused { name: text(name), value: text(value) })
+    }
+
+    /// The server has run into its limit of memory, or has none.
+    pub(crate) fn has_filled_its_memory(&self) -> Result<bool, BenchError> {
+        let usage = self.memory.as_ref().map(MemoryGroup::usage).transpose()?;
+        Ok(usage.is_none_or(|usage| usage.limit_hits > 0))
+    }
+
+    /// What the server has moved since [`Server::begin`], at this time of the run.
+    pub(crate) fn sample(&mut self, at: Duration) -> Result<Sample, BenchError> {
+        let row = self.monitor.query_one("SELECT pg_current_wal_insert_lsn() AS lsn");
+        let lsn: Result<Lsn, _> = row.and_then(|row| row.parse("lsn"));
+        let lsn = lsn.map_err(|source| BenchError::query(self.cluster, source))?;
+        Ok(Sample {
+            workload: String::new(),
+            round: 0,
+            arm: self.cluster.name().to_owned(),
+            at_ns: nanoseconds(at),
+            worked_ns: nanoseconds(self.worked),
+            transactions: self.transactions,
+            wal_bytes: lsn.bytes_since(self.before.counters.wal_insert).unwrap_or(0),
+            io: io_bytes(self.before.io, self.io.sample()?),
+        })
+    }
+
+    /// Latencies since they were taken last.
+    pub(crate) fn take_latencies(&mut self) -> Option<Latencies> {
+        match &mut self.load {
+            Load::Client { client, .. } => Some(client.take_latencies()),
+            Load::Program { .. } | Load::Ended => None,
+        }
+    }
+
+    /// Ends the load and the server. The second value is the CPU time of the load's programs.
+    pub(crate) fn stop(
+        mut self,
+        facts: &'static MajorFacts,
+        guard: &mut Guard,
+    ) -> Result<(ArmRound, u64), BenchError> {
+        let is_program = matches!(self.load, Load::Program { .. });
+        self.end_load(facts, guard)?;
+        let after = Counts::read(self.cluster, &mut self.monitor, &mut self.io, facts)?;
+        // What the shutdown would write is written while the processes' clocks can still be read.
+        self.query("CHECKPOINT")?;
+        let observed = self.cpu.sample()?;
+        let memory = self.memory.as_ref().map(MemoryGroup::usage).transpose()?;
+        self.monitor.close();
+        let reaped = self.cluster.stop(guard, StopMode::Fast)?;
+        let since = |now: u64, then: u64| now.saturating_sub(then);
+        let both = |now: Option<u64>, then: Option<u64>| Some(since(now?, then?));
+        let (before, now) = (&self.before.counters, &after.counters);
+        let of_program = since(after.finished, self.before.finished);
+        let round = ArmRound {
+            arm: self.cluster.name().to_owned(),
+            transactions: if is_program { of_program } else { self.transactions },
+            wal_from: before.wal_insert,
+            wal_to: now.wal_insert,
+            wal_records: both(now.wal_records, before.wal_records),
+            wal_full_page_images: both(now.wal_full_page_images, before.wal_full_page_images),
+            blocks_read: since(now.blocks_read, before.blocks_read),
+            blocks_written: since(now.blocks_written, before.blocks_written),
+            cpu_observed_ns: observed.total_ns(),
+            cpu_reaped_ns: nanoseconds(reaped.cpu()),
+            cpu_reaped_system_ns: nanoseconds(reaped.system),
+            io: io_bytes(self.before.io, after.io),
+            memory: memory
+                .map(|of| MemoryUse { peak_bytes: of.peak_bytes, limit_hits: of.limit_hits }),
+        };
+        Ok((round, self.programs_cpu_ns))
+    }
+
+    /// A session's counters and CPU time are in their final place when it is gone.
+    fn end_load(
+        &mut self,
+        facts: &'static MajorFacts,
+        guard: &mut Guard,
+    ) -> Result<(), BenchError> {
+        self.end_program(guard)?;
+        if let Load::Client { mut client, .. } = std::mem::replace(&mut self.load, Load::Ended) {
+            ServerCounters::publish(client.connection(), facts)?;
+            let backend = client.connection().backend_pid();
+            client.close();
+            let present = format!("SELECT 1 FROM pg_stat_activity WHERE pid = {backend}");
+            while !self.query(&present)?.is_empty() {}
+        }
+        Ok(())
+    }
+
+    fn run_program(
+        &mut self,
+        length: Length,
+        guard: &mut Guard,
+        interrupt: &Interrupt,
+    ) -> Result<Tally, BenchError> {
+        let time = match length {
+            Length::Time(time) => time,
+            // Nobody can count a program's transactions while it runs.
+            Length::Transactions(_) => Duration::ZERO,
+        };
+        let began = Instant::now();
+        self.continue_program(guard)?;
+        interrupt.wait(time)?;
+        self.check_program(guard)?;
+        guard.signal(self.cluster.name(), ProgramSignal::Stop)?;
+        self.wait_for_rest(interrupt)?;
+        Ok(Tally { transactions: 0, elapsed: began.elapsed(), late: 0 })
+    }
+
+    /// An error when the program ended by itself.
+    fn check_program(&self, guard: &mut Guard) -> Result<(), BenchError> {
+        let name = self.cluster.name();
+        let Some(output) = guard.has_ended(name)? else { return Ok(()) };
+        let (arm, status) = (name.to_owned(), output.status);
+        Err(BenchError::LoadEnded { arm, status, output: output.tail })
+    }
+
+    fn continue_program(&mut self, guard: &mut Guard) -> Result<(), BenchError> {
+        let name = self.cluster.name();
+        let Load::Program { command, runs } = &mut self.load else { return Ok(()) };
+        if *runs {
+            return Ok(guard.signal(name, ProgramSignal::Continue)?);
+        }
+        // Where the user is, as far as the servers' user may go there.
+        let here = std::env::current_dir().unwrap_or_default();
+        let here = here.to_string_lossy().replace('\'', "'\\''");
+        let command = format!("cd '{here}' 2>/dev/null; {command}");
+        let arguments = ["-c", command.as_str()];
+        guard.spawn(name, SHELL.as_ref(), &arguments, &self.cluster.environment())?;
+        *runs = true;
+        Ok(())
+    }
+
+    /// A stopped program's statements run to their end: that is still its time. One that waits for
+    /// the program itself, or for a lock of a session that does, has come to rest.
+    fn wait_for_rest(&mut self, interrupt: &Interrupt) -> Result<(), BenchError> {
+        let active = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' \
+                      AND backend_type = 'client backend' AND pid <> pg_backend_pid() \
+                      AND coalesce(wait_event_type, '') NOT IN ('Client', 'Lock')";
+        let (began, mut wait) = (Instant::now(), REST);
+        while !self.query(active)?.is_empty() {
+            if began.elapsed() > LONGEST_STATEMENT {
+                return Err(self.load_goes_on());
+            }
+            interrupt.wait(wait)?;
+            // Asking uses the CPU time that is measured.
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+        Ok(())
+    }
+
+    fn load_goes_on(&self) -> BenchError {
+        BenchError::LoadGoesOn { arm: self.cluster.name().to_owned() }
+    }
+
+    fn end_program(&mut self, guard: &mut Guard) -> Result<(), BenchError> {
+        let Load::Program { runs, .. } = &mut self.load else { return Ok(()) };
+        if !std::mem::replace(runs, false) {
+            return Ok(());
+        }
+        let name = self.cluster.name();
+        self.check_program(guard)?;
+        guard.signal(name, ProgramSignal::Terminate)?;
+        let Usage { user, system, .. } = guard.reap(name, PATIENCE)?.usage;
+        self.programs_cpu_ns += nanoseconds(user + system);
+        let present = "SELECT 1 FROM pg_stat_activity \
+                       WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+        let began = Instant::now();
+        while !self.query(present)?.is_empty() {
+            // A session whose client is gone notices that when it next reads from it.
+            if began.elapsed() > PATIENCE {
+                self.query(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+                )?;
+            }
+            if began.elapsed() > PATIENCE * 2 {
+                return Err(self.load_goes_on());
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn query(&mut self, sql: &str) -> Result<Vec<pgtoll_wire::Row>, BenchError> {
+        self.monitor.query(sql).map_err(|source| BenchError::query(self.cluster, source))
+    }
+}
+
+impl Counts {
+    fn read(
+        cluster: &Cluster,
+        monitor: &mut Connection,
+        io: &mut ClusterIo,
+        facts: &'static MajorFacts,
+    ) -> Result<Self, BenchError> {
+        // Of the sessions that have ended.
+        let sql = format!(
+            "SELECT xact_commit + xact_rollback AS finished FROM pg_stat_database \
+             WHERE datname = '{DATABASE}'"
+        );
+        let finished = monitor.query_one(&sql).and_then(|row| row.parse("finished"));
+        Ok(Self {
+            finished: finished.map_err(|source| BenchError::query(cluster, source))?,
+            counters: ServerCounters::read(monitor, facts, DATABASE)?,
+            io: io.sample()?,
+        })
+    }
+}
+
+impl Load {
+    fn begin(cluster: &Cluster, workload: &WorkloadSpec, scale: u32) -> Result<Self, BenchError> {
+        if let Some(command) = &workload.command {
+            return Ok(Self::Program { command: command.clone(), runs: false });
+        }
+        let Some(mix) = &workload.mix else { return Ok(Self::Ended) };
+        let client = Client::new(cluster.connect(DATABASE)?, mix, scale);
+        let client = client.map_err(|source| BenchError::load(cluster, source))?;
+        Ok(Self::Client { client: Box::new(client), rate: workload.rate })
+    }
+}
+
+/// All arms have their data in the page cache, whatever was evicted since the last round.
+fn read_into_page_cache(cluster: &Cluster) -> Result<(), BenchError> {
+    let mut buffer = vec![0; 1 << 20];
+    for path in cluster.relation_files()? {
+        let mut read = || -> std::io::Result<()> {
+            let mut file = File::open(&path)?;
+            while file.read(&mut buffer)? > 0 {}
+            Ok(())
+        };
+        read().map_err(|source| BenchError::Read { path: path.clone(), source })?;
+    }
+    Ok(())
+}
+
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
