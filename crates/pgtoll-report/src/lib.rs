@@ -1,8 +1,39 @@
-//! From a record to estimates ([`summarise`]), and from estimates to what is shown
-//! ([`terminal_table`]). Strings only: nothing is printed, nothing is measured.
+//! From a record to estimates ([`summarise`]), and from estimates to what is shown: a module for
+//! each form. Strings only: nothing is printed, nothing is measured.
 
+mod csv;
+mod examination;
+mod expectations;
+mod gobench;
+mod html;
+mod markdown;
+mod openmetrics;
+mod plot;
+mod side_by_side;
 mod summary;
 mod terminal;
+mod threshold;
 
+use pgtoll_record::{Run, RunResult};
+
+pub use crate::csv::csv;
+pub use examination::examination_text;
+pub use gobench::gobench;
+pub use html::{html_report, html_side_by_side};
+pub use markdown::markdown;
+pub use openmetrics::openmetrics;
+pub use side_by_side::{Change, Difference, NotComparable, OfRecord, SideBySide};
 pub use summary::summarise;
-pub use terminal::terminal_table;
+pub use terminal::{terminal_table, title as metric_title};
+pub use threshold::{Decision, Outcome, Threshold, ThresholdError, decide};
+
+/// A record among others.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    /// What its reader calls it: its path.
+    pub name: &'a str,
+    /// The record.
+    pub run: &'a Run,
+    /// What was made from it.
+    pub result: &'a RunResult,
+}

@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 
 use pgtoll_record::{
-    ArmRound, Comparison, Counters, Header, Interval, Metric, MetricValue, NoiseShare,
-    RESULT_SCHEMA, Run, RunResult, Verdict, Work, Workload,
+    ArmRound, Comparison, Counters, Header, Interval, Metric, MetricValue, NoiseShare, Outliers,
+    Profile, RESULT_SCHEMA, Receipt, Run, RunResult, Slice, Verdict, Work, Workload,
 };
-use pgtoll_stats::{Estimate, Options, Sample, minimum_block_length_for, pair_up, paired_ratio};
+use pgtoll_stats::{
+    Estimate, Options, Round, Sample, minimum_block_length_for, outlier_shares, pair_up,
+    paired_ratio, proportion_interval,
+};
 
+use crate::expectations::expected;
 use crate::terminal::signed_percent;
 
 const RESAMPLES: usize = 2000;
@@ -15,7 +19,7 @@ const ROUNDS_NEEDED: usize = 2;
 /// Beyond this the two ways of counting a server's CPU time disagree enough to be told.
 const CPU_TOTALS_MAY_DIFFER_BY: f64 = 0.02;
 /// What a shutdown costs that comes after the one count and before the other.
-const SHUTDOWN_NS: f64 = 50e6;
+const SHUTDOWN_NS: f64 = 200e6;
 
 /// Every estimate that the record allows, whether the run was completed or not.
 pub fn summarise(run: &Run) -> RunResult {
@@ -31,8 +35,9 @@ pub fn summarise(run: &Run) -> RunResult {
         schema: RESULT_SCHEMA.to_owned(),
         header: run.header.clone(),
         complete: run.is_complete(),
-        answers: answers(&run.header, &comparisons, &values),
+        answers: answers(&run.header, &comparisons, &values, &run.profiles),
         rounds,
+        expected: expected(&run.header, &comparisons, &values),
         notes: notes(run, &comparisons),
         values,
         comparisons,
@@ -40,32 +45,108 @@ pub fn summarise(run: &Run) -> RunResult {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "an operation's amounts are far below 2^53")]
-fn samples<'a>(run: &'a Run, workload: &Workload, metric: Metric) -> Vec<Sample<'a>> {
-    let slices = run.slices.iter().filter(|of| of.workload == workload.name);
-    let slices = slices.map(|of| {
-        let (numerator, denominator) = metric.of_slice(of);
-        Sample { arm: &of.arm, round: of.round, block: of.block, numerator, denominator }
-    });
-    let operations = run.operations.iter().filter(|of| of.workload == workload.name);
-    // A repetition has fresh starts, as a round has; its halves are its blocks.
-    let operations = operations.map(|of| {
-        let numerator = match metric {
-            Metric::OperationTime => of.duration_ns as f64 / 1e9,
-            _ => of.server_cpu_ns as f64,
-        };
-        let (arm, round, block) = (&of.arm, of.repetition, of.half);
-        Sample { arm, round, block, numerator, denominator: 1.0 }
-    });
-    slices.chain(operations).collect()
+#[expect(clippy::cast_precision_loss, reason = "amounts of slices and rounds are far below 2^53")]
+pub(crate) fn samples<'a>(run: &'a Run, workload: &Workload, metric: Metric) -> Vec<Sample<'a>> {
+    match metric {
+        Metric::LatencyMedian | Metric::LatencyP99 => samples_of_latency(run, workload, metric),
+        Metric::CpuPerOperation | Metric::OperationTime => {
+            let operations = run.operations.iter().filter(|of| of.workload == workload.name);
+            // A repetition has fresh starts, as a round has; its halves are its blocks.
+            let operations = operations.map(|of| {
+                let numerator = match metric {
+                    Metric::OperationTime => of.duration_ns as f64 / 1e9,
+                    _ => of.server_cpu_ns as f64,
+                };
+                let (arm, round, block) = (&of.arm, of.repetition, of.half);
+                Sample { arm, round, block, numerator, denominator: 1.0 }
+            });
+            operations.collect()
+        }
+        Metric::CpuPerTransaction | Metric::TransactionsPerSecond => {
+            if matches!(workload.work, Work::Command { .. }) {
+                return samples_of_command(run, workload, metric);
+            }
+            let slices = run.slices.iter().filter(|of| of.workload == workload.name);
+            let slices = slices.map(|of| {
+                let (numerator, denominator) = metric.of_slice(of);
+                Sample { arm: &of.arm, round: of.round, block: of.block, numerator, denominator }
+            });
+            slices.collect()
+        }
+    }
 }
 
-/// What is compared in a workload.
-pub(crate) fn metrics(workload: &Workload) -> [Metric; 2] {
-    match workload.work {
-        Work::Script { .. } => Metric::OF_SLICES,
-        Work::Operation { .. } => Metric::OF_OPERATIONS,
+/// What an arm did in each round or repetition: numerator and denominator of the metric, summed.
+pub(crate) fn by_round(
+    run: &Run,
+    workload: &Workload,
+    metric: Metric,
+    arm: &str,
+) -> BTreeMap<u32, (f64, f64)> {
+    let mut rounds = BTreeMap::new();
+    for of in samples(run, workload, metric).iter().filter(|of| of.arm == arm) {
+        let sum: &mut (f64, f64) = rounds.entry(of.round).or_default();
+        *sum = (sum.0 + of.numerator, sum.1 + of.denominator);
     }
+    rounds
+}
+
+/// A quantile needs all slices of a round: there is one a round.
+#[expect(clippy::cast_precision_loss, reason = "latencies are far below 2^53 ns")]
+fn samples_of_latency<'a>(run: &'a Run, workload: &Workload, metric: Metric) -> Vec<Sample<'a>> {
+    let rounds = run.rounds.iter().filter(|of| of.workload == workload.name);
+    let latencies = rounds.flat_map(|round| round.latencies.iter().map(|of| (round.round, of)));
+    let samples = latencies.map(|(round, of)| {
+        let quantile = if metric == Metric::LatencyMedian { of.p50_ns } else { of.p99_ns };
+        Sample { arm: &of.arm, round, block: 0, numerator: quantile as f64, denominator: 1.0 }
+    });
+    samples.collect()
+}
+
+/// What a program did is known for a round, not for its slices.
+fn samples_of_command<'a>(run: &'a Run, workload: &Workload, metric: Metric) -> Vec<Sample<'a>> {
+    let rounds = run.rounds.iter().filter(|of| of.workload == workload.name);
+    let arms = rounds.flat_map(|round| round.arms.iter().map(|arm| (round.round, arm)));
+    let samples = arms.map(|(round, arm)| {
+        let slices = run
+            .slices
+            .iter()
+            .filter(|of| of.workload == workload.name && of.round == round && of.arm == arm.arm);
+        let zero = Slice { transactions: arm.transactions, ..Slice::default() };
+        let all = slices.fold(zero, |sum, of| Slice {
+            duration_ns: sum.duration_ns + of.duration_ns,
+            server_cpu_ns: sum.server_cpu_ns + of.server_cpu_ns,
+            ..sum
+        });
+        let (numerator, denominator) = metric.of_slice(&all);
+        Sample { arm: &arm.arm, round, block: 0, numerator, denominator }
+    });
+    samples.collect()
+}
+
+/// What is compared in a workload; the first is what its answer is about.
+pub(crate) fn metrics(workload: &Workload) -> Vec<Metric> {
+    match &workload.work {
+        Work::Operation { .. } => Metric::OF_OPERATIONS.to_vec(),
+        Work::Command { .. } => Metric::OF_SLICES.to_vec(),
+        // Transactions come when they come, whatever the server: their number says nothing of it.
+        Work::Script { rate: Some(_), .. } => {
+            [&[Metric::CpuPerTransaction], &Metric::OF_ROUNDS[..]].concat()
+        }
+        Work::Script { .. } => [Metric::OF_SLICES, Metric::OF_ROUNDS].concat(),
+    }
+}
+
+/// A slice that is not much longer than the slowest transactions cuts them off.
+const SLICE_OVER_P99: u64 = 100;
+
+/// Whether slices are too short for this metric.
+pub(crate) fn is_cut_off(run: &Run, workload: &Workload, metric: Metric) -> bool {
+    let Some(slicing) = &workload.slicing else { return false };
+    let of_workload = run.rounds.iter().filter(|of| of.workload == workload.name);
+    let longest = of_workload.flat_map(|round| &round.latencies).map(|of| of.p99_ns).max();
+    metric == Metric::LatencyP99
+        && longest.is_some_and(|p99| p99.saturating_mul(SLICE_OVER_P99) > slicing.slice_ns)
 }
 
 /// None before two rounds were completed: an interval that does not know the spread between
@@ -75,6 +156,9 @@ fn comparisons(run: &Run, workload: &Workload) -> Vec<Comparison> {
     let arms = || header.arms.iter().filter(|arm| arm.name != header.baseline);
     let mut comparisons = Vec::new();
     for metric in metrics(workload) {
+        if is_cut_off(run, workload, metric) {
+            continue;
+        }
         let samples = samples(run, workload, metric);
         for arm in arms() {
             let rounds = pair_up(&samples, &arm.name, &header.baseline);
@@ -83,30 +167,32 @@ fn comparisons(run: &Run, workload: &Workload) -> Vec<Comparison> {
             }
             let kappa = header.calibration.iter().find(|of| of.metric == metric);
             let kappa = kappa.map(|of| of.kappa);
-            if let Ok(estimate) = paired_ratio(&rounds, &options(run, workload, kappa)) {
+            let options = options(run, workload, metric, kappa);
+            if let Ok(estimate) = paired_ratio(&rounds, &options) {
                 let null = arm.twin_of.is_some();
                 let of = comparison(&workload.name, metric, &arm.name, null, &estimate);
-                let more_seconds = more_seconds(run, workload, &of);
-                comparisons.push(Comparison { kappa, more_seconds, ..of });
+                let needed = estimate.rounds_needed(&options, target(metric));
+                let unresolved = of.verdict == Verdict::NotResolved;
+                let more_seconds = needed.filter(|_| unresolved).and_then(|needed| {
+                    let more = needed.saturating_sub(of.rounds);
+                    Some(seconds_per_round(run, workload)? * f64::from(more))
+                });
+                let receipt = receipt(&rounds);
+                comparisons.push(Comparison { kappa, more_seconds, receipt, ..of });
             }
         }
     }
     comparisons
 }
 
-#[expect(clippy::cast_precision_loss, reason = "slices last seconds at most")]
-fn options(run: &Run, workload: &Workload, kappa: Option<f64>) -> Options {
-    let design = &run.header.design;
-    let slice_seconds = (design.slice_ns + design.lead_in_ns) as f64 / 1e9;
-    let pair_seconds = slice_seconds * run.header.arms.len() as f64;
+fn options(run: &Run, workload: &Workload, metric: Metric, kappa: Option<f64>) -> Options {
+    let slicing = workload.slicing.as_ref().filter(|_| Metric::OF_SLICES.contains(&metric));
+    let pair_seconds = slicing.map(|of| of.block(run.header.arms.len()).as_secs_f64());
     Options {
         resamples: RESAMPLES,
         widening: kappa.unwrap_or(1.0),
         seed: run.header.seed,
-        minimum_block_length: match workload.work {
-            Work::Script { .. } => minimum_block_length_for(pair_seconds),
-            Work::Operation { .. } => 1,
-        },
+        minimum_block_length: pair_seconds.map_or(1, minimum_block_length_for),
         ..Options::default()
     }
 }
@@ -138,7 +224,25 @@ fn comparison(
         resamples: count(RESAMPLES),
         kappa: None,
         more_seconds: None,
+        receipt: None,
     }
+}
+
+/// `None` where there are too few pairs to say anything.
+fn receipt(rounds: &[Round]) -> Option<Receipt> {
+    let pgtoll_stats::Receipt { drift, halves } = pgtoll_stats::receipt(rounds)?;
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Some(Receipt {
+        drift: drift.correlation,
+        drift_p: drift.p_value,
+        halves: halves.map(|of| Interval { estimate: of.ratio, lower: of.lower, upper: of.upper }),
+        outliers: outlier_shares(rounds).map(|of| Outliers {
+            arm: count(of.treatment),
+            baseline: count(of.baseline),
+            slices: count(of.slices),
+            p: of.p_value,
+        }),
+    })
 }
 
 fn verdict(metric: Metric, estimate: &Estimate) -> Verdict {
@@ -157,22 +261,27 @@ fn verdict(metric: Metric, estimate: &Estimate) -> Verdict {
 fn target(metric: Metric) -> f64 {
     match metric {
         Metric::CpuPerTransaction => 0.01,
-        Metric::TransactionsPerSecond | Metric::CpuPerOperation | Metric::OperationTime => 0.02,
+        Metric::TransactionsPerSecond
+        | Metric::LatencyMedian
+        | Metric::CpuPerOperation
+        | Metric::OperationTime => 0.02,
+        Metric::LatencyP99 => 0.05,
     }
 }
 
-/// Half-widths fall with the square root of the time.
+/// A round's or a repetition's, restarts and copies included.
 #[expect(clippy::cast_precision_loss, reason = "a run's nanoseconds are far below 2^53")]
-fn more_seconds(run: &Run, workload: &Workload, of: &Comparison) -> Option<f64> {
+fn seconds_per_round(run: &Run, workload: &Workload) -> Option<f64> {
     let slices = run.slices.iter().filter(|of| of.workload == workload.name);
-    let slices = slices.map(|of| (of.start_ns, of.start_ns + of.duration_ns));
+    let slices = slices.map(|of| (of.round, of.start_ns, of.start_ns + of.duration_ns));
     let operations = run.operations.iter().filter(|of| of.workload == workload.name);
-    let operations = operations.map(|of| (of.start_ns, of.start_ns + of.duration_ns));
-    let spans: Vec<(u64, u64)> = slices.chain(operations).collect();
-    let begin = spans.iter().map(|(begin, _)| begin).min()?;
-    let end = spans.iter().map(|(_, end)| end).max()?;
-    let times = (of.half_width / target(of.metric)).powi(2) - 1.0;
-    (of.verdict == Verdict::NotResolved).then_some((end - begin) as f64 / 1e9 * times)
+    let operations =
+        operations.map(|of| (of.repetition, of.start_ns, of.start_ns + of.duration_ns));
+    let spans: Vec<(u32, u64, u64)> = slices.chain(operations).collect();
+    let begin = spans.iter().map(|(_, begin, _)| begin).min()?;
+    let end = spans.iter().map(|(_, _, end)| end).max()?;
+    let rounds = spans.iter().map(|(round, _, _)| *round).max()?;
+    Some((end - begin) as f64 / 1e9 / f64::from(rounds))
 }
 
 /// Absolute values of each arm.
@@ -180,6 +289,9 @@ fn values(run: &Run, workload: &Workload) -> Vec<MetricValue> {
     let mut values = Vec::new();
     for arm in &run.header.arms {
         for metric in metrics(workload) {
+            if is_cut_off(run, workload, metric) {
+                continue;
+            }
             let samples = samples(run, workload, metric);
             let own = || samples.iter().filter(|of| of.arm == arm.name);
             let numerator: f64 = own().map(|of| of.numerator).sum();
@@ -188,10 +300,10 @@ fn values(run: &Run, workload: &Workload) -> Vec<MetricValue> {
             let value = numerator / denominator * factor;
             values.push((arm, name, unit, value, false));
         }
-        let exact = exact(run, workload, &arm.name);
-        values.extend(
-            exact.into_iter().map(|(name, unit, value, exact)| (arm, name, unit, value, exact)),
-        );
+        let others = [system_share, disk_of_rounds, profiled_share];
+        let others = others.map(|of| of(run, workload, &arm.name));
+        let others = others.into_iter().flatten().chain(exact(run, workload, &arm.name));
+        values.extend(others.map(|(name, unit, value, exact)| (arm, name, unit, value, exact)));
     }
     let finite = values.into_iter().filter(|(_, _, _, value, _)| value.is_finite());
     finite
@@ -211,16 +323,53 @@ pub(crate) fn key(metric: Metric) -> (&'static str, &'static str, f64) {
     match metric {
         Metric::CpuPerTransaction => ("cpu_per_transaction", "us", 1e-3),
         Metric::TransactionsPerSecond => ("transactions_per_second", "1/s", 1.0),
+        Metric::LatencyMedian => ("latency_p50", "us", 1e-3),
+        Metric::LatencyP99 => ("latency_p99", "us", 1e-3),
         Metric::CpuPerOperation => ("cpu_per_operation", "ms", 1e-6),
         Metric::OperationTime => ("operation_time", "ms", 1e3),
     }
+}
+
+/// The kernel looks now and then whose time it is: that makes a share of sums of seconds only.
+const SAMPLED_NEEDS_NS: u64 = 10_000_000_000;
+
+/// The share of the server's CPU time that was spent in the kernel, restarts and warm-ups
+/// included.
+#[expect(clippy::cast_precision_loss, reason = "a run's nanoseconds are far below 2^53")]
+fn system_share(run: &Run, workload: &Workload, arm: &str) -> Option<Exact> {
+    let rounds = run.rounds.iter().filter(|of| of.workload == workload.name);
+    let own: Vec<&ArmRound> = rounds.flat_map(|of| &of.arms).filter(|of| of.arm == arm).collect();
+    let all: u64 = own.iter().map(|of| of.cpu_reaped_ns).sum();
+    let system: u64 = own.iter().map(|of| of.cpu_reaped_system_ns).sum();
+    let exact = run.header.host.cpu_split == "exact";
+    let enough = all > 0 && (exact || all >= SAMPLED_NEEDS_NS);
+    enough.then(|| ("cpu_system_share", "%", system as f64 / all as f64 * 100.0, false))
+}
+
+/// The share of the profiled function in the server's CPU time in user mode.
+#[expect(clippy::cast_precision_loss, reason = "samples are far below 2^53")]
+fn profiled_share(run: &Run, workload: &Workload, arm: &str) -> Option<Exact> {
+    let mut profiles = run.profiles.iter();
+    let of = profiles.find(|of| of.workload == workload.name && of.arm == arm)?;
+    Some(("profiled_share_of_user_cpu", "%", of.samples as f64 / of.of as f64 * 100.0, false))
+}
+
+/// Under a limit of memory the counted pass, which has none, says nothing of disks.
+#[expect(clippy::cast_precision_loss, reason = "a run's bytes are far below 2^53")]
+fn disk_of_rounds(run: &Run, workload: &Workload, arm: &str) -> Option<Exact> {
+    workload.memory_limit_bytes?;
+    let rounds = run.rounds.iter().filter(|of| of.workload == workload.name);
+    let own = || rounds.clone().flat_map(|of| &of.arms).filter(|of| of.arm == arm);
+    let read: u64 = own().map(|of| of.io.map(|io| io.read)).sum::<Option<u64>>()?;
+    let transactions: u64 = own().map(|of| of.transactions).sum();
+    Some(("disk_read_per_transaction", "bytes", read as f64 / transactions as f64, false))
 }
 
 /// Name, unit, value, and whether every repetition gave the same.
 type Exact = (&'static str, &'static str, f64, bool);
 
 /// Its name per transaction, its name per page, its unit, where it stands.
-type Counter<'a> = (&'static str, &'static str, &'static str, &'a dyn Fn(&Counters) -> u64);
+type Counter<'a> = (&'static str, &'static str, &'static str, &'a dyn Fn(&Counters) -> Option<u64>);
 
 /// Counters over a fixed amount of work, for each transaction or page. Standby snapshots, which a
 /// timer writes and not the work, are taken out of the WAL.
@@ -233,33 +382,47 @@ fn exact(run: &Run, workload: &Workload, arm: &str) -> Vec<Exact> {
     let operations = operations.map(|of| (&of.counters, of.pages.unwrap_or(1) as f64));
     let all: Vec<(&Counters, f64)> = counted.chain(operations).collect();
     let per_page = matches!(workload.work, Work::Operation { .. });
-    let mean = |of: &dyn Fn(&Counters) -> u64| {
-        let values: Vec<f64> = all.iter().map(|(counters, by)| of(counters) as f64 / by).collect();
+    // `None` where one of them does not know.
+    let mean = |of: &dyn Fn(&Counters) -> Option<u64>| {
+        let values = all.iter().map(|(counters, by)| Some(of(counters)? as f64 / by));
+        let values: Vec<f64> = values.collect::<Option<_>>()?;
         let same = values.windows(2).all(|pair| pair[0].to_bits() == pair[1].to_bits());
-        (values.iter().sum::<f64>() / values.len() as f64, same)
+        Some((values.iter().sum::<f64>() / values.len() as f64, same))
     };
     let wal_bytes = |of: &Counters| {
         let snapshots = of.snapshots();
-        of.wal_bytes.saturating_sub(snapshots.record_bytes + snapshots.image_bytes)
+        Some(of.wal_bytes.saturating_sub(snapshots.record_bytes + snapshots.image_bytes))
     };
-    let names: [Counter<'_>; 5] = [
+    let counted: [Counter<'_>; 5] = [
         ("wal_per_transaction", "wal_per_page", "bytes", &wal_bytes),
-        ("wal_images_per_transaction", "wal_images_per_page", "images", &|of| {
-            of.wal_images.unwrap_or(0)
+        ("wal_images_per_transaction", "wal_images_per_page", "images", &|of| of.wal_images),
+        ("hint_images_per_transaction", "hint_images_per_page", "images", &|of| {
+            Some(of.hint_images())
         }),
-        ("hint_images_per_transaction", "hint_images_per_page", "images", &Counters::hint_images),
-        ("blocks_read_per_transaction", "blocks_read_per_page", "blocks", &|of| of.blocks_read),
+        ("blocks_read_per_transaction", "blocks_read_per_page", "blocks", &|of| {
+            Some(of.blocks_read)
+        }),
         ("blocks_written_per_transaction", "blocks_written_per_page", "blocks", &|of| {
-            of.blocks_written
+            Some(of.blocks_written)
         }),
     ];
-    names
-        .into_iter()
-        .map(|(per_transaction, of_page, unit, of)| {
-            let (value, same) = mean(of);
-            (if per_page { of_page } else { per_transaction }, unit, value, same)
-        })
-        .collect()
+    // What goes through the system's caches is never exact, however often it comes out the same.
+    let of_files: [Counter<'_>; 2] = [
+        // Under a limit of memory the rounds say what was read.
+        ("disk_read_per_transaction", "disk_read_per_page", "bytes", &|of| {
+            Some(of.io?.read).filter(|_| workload.memory_limit_bytes.is_none())
+        }),
+        ("file_writes_per_transaction", "file_writes_per_page", "bytes", &|of| {
+            Some(of.io?.written)
+        }),
+    ];
+    let counters = counted.into_iter().map(|of| (of, true));
+    let counters = counters.chain(of_files.into_iter().map(|of| (of, false)));
+    let known = counters.filter_map(|((per_transaction, of_page, unit, of), exact)| {
+        let (value, same) = mean(of)?;
+        Some((if per_page { of_page } else { per_transaction }, unit, value, same && exact))
+    });
+    known.collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "rounds are few")]
@@ -290,6 +453,9 @@ fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
         let lines: Vec<String> = run.unreadable_lines.iter().map(usize::to_string).collect();
         notes.push(format!("lines of the record that cannot be read: {}", lines.join(", ")));
     }
+    // Of the same slices other metrics show the same.
+    let first = |of: &&Comparison| of.metric == Metric::CpuPerTransaction;
+    notes.extend(comparisons.iter().filter(first).filter_map(changed_note));
     for null in comparisons
         .iter()
         .filter(|of| of.null && matches!(of.verdict, Verdict::Costs | Verdict::Gains))
@@ -303,6 +469,14 @@ fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
         ));
     }
     notes.extend(cpu_totals_note(run));
+    let too_short = run.header.workloads.iter();
+    notes.extend(too_short.filter(|of| is_cut_off(run, of, Metric::LatencyP99)).map(|of| {
+        format!(
+            "{}: no 99th percentile of latency: it needs slices that are {SLICE_OVER_P99} times \
+             as long (--slice)",
+            of.name
+        )
+    }));
     let changed = run.slices.iter().filter(|slice| slice.processes_changed).count();
     if changed > 0 {
         notes.push(format!(
@@ -314,6 +488,23 @@ fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
     notes
 }
 
+/// So improbable that among all comparisons of a run hardly one is noted by chance.
+const HARDLY: f64 = 0.001;
+
+/// What a comparison's receipt shows to be other than chance.
+fn changed_note(of: &Comparison) -> Option<String> {
+    let receipt = of.receipt?;
+    let row = || format!("{}: {} of {}", of.workload, name(of.metric), of.arm);
+    let outliers = receipt.outliers.filter(|outliers| outliers.p < HARDLY);
+    outliers.map(|Outliers { arm, baseline, slices, .. }| {
+        format!(
+            "{}: {arm} of {slices} slices are far off, against {baseline} of the baseline; they \
+             count, and the typical slice does not show them",
+            row()
+        )
+    })
+}
+
 fn incomplete(run: &Run) -> String {
     let reason = run.end.as_ref().and_then(|end| end.reason.as_deref());
     let reason = match (reason, &run.end) {
@@ -322,7 +513,7 @@ fn incomplete(run: &Run) -> String {
         (None, None) => "the record breaks off",
     };
     let timed = run.header.workloads.iter();
-    let timed = timed.filter(|of| of.timed && matches!(of.work, Work::Script { .. })).count();
+    let timed = timed.filter(|of| of.timed && of.slicing.is_some()).count();
     let planned = run.header.design.rounds as usize * timed;
     format!("incomplete: {} of {planned} rounds ({reason})", run.rounds.len())
 }
@@ -350,7 +541,12 @@ fn cpu_totals_note(run: &Run) -> Option<String> {
 }
 
 /// For each workload that was timed a sentence about CPU, and about WAL where arms differ in it.
-fn answers(header: &Header, comparisons: &[Comparison], values: &[MetricValue]) -> Vec<String> {
+fn answers(
+    header: &Header,
+    comparisons: &[Comparison],
+    values: &[MetricValue],
+    profiles: &[Profile],
+) -> Vec<String> {
     let sentences = header.workloads.iter().filter_map(|workload| {
         let clauses: Vec<String> = comparisons
             .iter()
@@ -363,7 +559,9 @@ fn answers(header: &Header, comparisons: &[Comparison], values: &[MetricValue]) 
             let what = name(metrics(workload)[0]);
             format!("in {what}, against {}, {}", header.baseline, clauses.join("; "))
         });
-        let all: Vec<String> = cpu.into_iter().chain(wal).collect();
+        let functions = profiles.iter().filter(|of| of.workload == workload.name);
+        let functions = functions.filter_map(function_clause);
+        let all: Vec<String> = cpu.into_iter().chain(wal).chain(functions).collect();
         (!all.is_empty()).then(|| format!("{}: {}.", workload.title, all.join(". ")))
     });
     sentences.collect()
@@ -372,7 +570,7 @@ fn answers(header: &Header, comparisons: &[Comparison], values: &[MetricValue]) 
 /// Arms with their WAL, when the difference between some is more than a hundredth.
 fn wal_clause(header: &Header, workload: &Workload, values: &[MetricValue]) -> Option<String> {
     let (name, per) = match workload.work {
-        Work::Script { .. } => ("wal_per_transaction", "transaction"),
+        Work::Script { .. } | Work::Command { .. } => ("wal_per_transaction", "transaction"),
         Work::Operation { .. } => ("wal_per_page", "page"),
     };
     let of_workload = values.iter().filter(|of| of.workload == workload.name && of.metric == name);
@@ -388,31 +586,57 @@ fn wal_clause(header: &Header, workload: &Workload, values: &[MetricValue]) -> O
     Some(format!("Bytes of WAL a {per}: {}", arms.join(", ")))
 }
 
-fn clause(of: &Comparison) -> String {
+/// The share of a function in an arm's CPU time, where it was found at all.
+fn function_clause(of: &Profile) -> Option<String> {
+    let (lower, upper) = proportion_interval(of.samples, of.of)?;
+    #[expect(clippy::cast_precision_loss, reason = "samples are far below 2^53")]
+    let share = of.samples as f64 / of.of as f64;
+    (of.samples > 0).then(|| {
+        format!(
+            "{}* took {:.1} % [{:.1}, {:.1}] of the user CPU time of {} ({} samples)",
+            of.function,
+            share * 100.0,
+            lower * 100.0,
+            upper * 100.0,
+            of.arm,
+            of.of
+        )
+    })
+}
+
+/// What a comparison that covers zero and is narrow promises.
+pub(crate) fn bound(of: &Comparison) -> String {
+    let Comparison { metric, ratio, .. } = of;
+    let worse = if metric.more_is_worse() { ratio.upper } else { 2.0 - ratio.lower };
+    // Rounded up: a bound must not be promised smaller than it is.
+    format!("no cost above {:.1} %", ((worse - 1.0) * 1000.0).ceil() / 10.0)
+}
+
+pub(crate) fn clause(of: &Comparison) -> String {
     let Comparison { arm, ratio, .. } = of;
     let (lower, upper) = (signed_percent(ratio.lower, 1), signed_percent(ratio.upper, 1));
     let size = (ratio.estimate - 1.0).abs() * 100.0;
     match of.verdict {
         Verdict::Costs => format!("{arm} costs {size:.1} % [{lower}, {upper}]"),
         Verdict::Gains => format!("{arm} saves {size:.1} % [{lower}, {upper}]"),
-        Verdict::NoCostAbove => {
-            let worse = if of.metric.more_is_worse() { ratio.upper } else { 2.0 - ratio.lower };
-            // Rounded up: a bound must not be promised smaller than it is.
-            format!("{arm} has no cost above {:.1} %", ((worse - 1.0) * 1000.0).ceil() / 10.0)
-        }
+        Verdict::NoCostAbove => format!("{arm} has {}", bound(of)),
         Verdict::NotResolved => {
-            let minutes = of.more_seconds.map_or(0.0, |seconds| (seconds / 60.0).ceil());
-            format!(
-                "{arm} is not resolved: between {lower} % and {upper} %, about {minutes:.0} min more"
-            )
+            let more = of.more_seconds.map(|seconds| (seconds / 60.0).ceil());
+            let more = more.filter(|minutes| *minutes < 6000.0).map_or_else(
+                || "more rounds than are worth while".to_owned(),
+                |minutes| format!("about {minutes:.0} min more"),
+            );
+            format!("{arm} is not resolved: between {lower} % and {upper} %, {more}")
         }
     }
 }
 
-fn name(metric: Metric) -> &'static str {
+pub(crate) fn name(metric: Metric) -> &'static str {
     match metric {
         Metric::CpuPerTransaction => "server CPU per transaction",
         Metric::TransactionsPerSecond => "transactions per second",
+        Metric::LatencyMedian => "median latency",
+        Metric::LatencyP99 => "99th percentile of latency",
         Metric::CpuPerOperation => "server CPU",
         Metric::OperationTime => "time",
     }

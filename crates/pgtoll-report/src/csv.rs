@@ -1,0 +1,87 @@
+//! Results as CSV (RFC 4180), in long form: a row a figure.
+
+use pgtoll_record::{Comparison, Interval, MetricValue};
+use serde::Serialize;
+
+use crate::Named;
+use crate::summary::key;
+
+/// A row for each workload, arm and metric of each record, below a row of titles.
+pub fn csv(records: &[Named<'_>]) -> String {
+    let terminator = csv::Terminator::CRLF;
+    let mut writer =
+        csv::WriterBuilder::new().terminator(terminator).has_headers(false).from_writer(Vec::new());
+    // What goes into memory cannot fail, and every row has the same fields.
+    let mut written = writer.write_record(TITLES);
+    for record in records {
+        for value in &record.result.values {
+            written = written.and_then(|()| writer.serialize(row(record, value)));
+        }
+    }
+    debug_assert!(written.is_ok(), "{written:?}");
+    String::from_utf8_lossy(&writer.into_inner().unwrap_or_default()).into_owned()
+}
+
+const TITLES: [&str; 14] = [
+    "record",
+    "workload",
+    "arm",
+    "metric",
+    "value",
+    "unit",
+    "exact",
+    "ratio",
+    "ratio_lower",
+    "ratio_upper",
+    "verdict",
+    "rounds",
+    "kappa",
+    "complete",
+];
+
+#[derive(Serialize)]
+struct Row<'a> {
+    record: &'a str,
+    workload: &'a str,
+    arm: &'a str,
+    metric: &'a str,
+    value: f64,
+    unit: &'a str,
+    exact: bool,
+    ratio: Option<f64>,
+    ratio_lower: Option<f64>,
+    ratio_upper: Option<f64>,
+    verdict: Option<pgtoll_record::Verdict>,
+    rounds: Option<u32>,
+    kappa: Option<f64>,
+    complete: bool,
+}
+
+fn row<'a>(record: &Named<'a>, value: &'a MetricValue) -> Row<'a> {
+    let comparison = comparison(record, value);
+    let ratio = |of: fn(&Interval) -> f64| comparison.map(|comparison| of(&comparison.ratio));
+    Row {
+        record: record.name,
+        workload: &value.workload,
+        arm: &value.arm,
+        metric: &value.metric,
+        value: value.value,
+        unit: &value.unit,
+        exact: value.exact,
+        ratio: ratio(|of| of.estimate),
+        ratio_lower: ratio(|of| of.lower),
+        ratio_upper: ratio(|of| of.upper),
+        verdict: comparison.map(|of| of.verdict),
+        rounds: comparison.map(|of| of.rounds),
+        kappa: comparison.and_then(|of| of.kappa),
+        complete: record.result.complete,
+    }
+}
+
+/// The comparison of which this is the arm's own value.
+fn comparison<'a>(record: &Named<'a>, value: &MetricValue) -> Option<&'a Comparison> {
+    let mut all = record.result.comparisons.iter();
+    all.find(|of| {
+        of.workload == value.workload && of.arm == value.arm && key(of.metric).0 == value.metric
+    })
+}

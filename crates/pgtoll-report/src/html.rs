@@ -1,0 +1,181 @@
+//! A run as a page of its own: one file that asks nothing of a network and runs no script.
+
+mod answer;
+mod circumstances;
+mod comparison;
+mod flow;
+mod latency;
+mod several;
+mod steadiness;
+mod wal;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use pgtoll_record::{Run, RunResult, Workload};
+use serde::Serialize;
+
+pub use several::html_side_by_side;
+
+use crate::plot::Look;
+use crate::terminal::columns;
+
+/// The report as one HTML file, with all that it needs inside. Whatever stands in the record is
+/// text in it, never markup.
+pub fn html_report(run: &Run, result: &RunResult) -> String {
+    let header = &result.header;
+    let sections: [Section<'_>; 10] = [
+        ("comparisons", "What differs, and how sure that is", comparison::forests(result)),
+        ("table", "The table", comparison::table(result)),
+        ("time", "The difference over time", steadiness::section(run, result)),
+        ("latency", "Latency", latency::section(run, result)),
+        ("flow", "Reads and writes over time", flow::section(run, result)),
+        ("wal", "WAL by kind of record", wal::section(run, result)),
+        ("design", "Design, noise, settings", circumstances::section(run, result)),
+        ("notes", "Notes", circumstances::notes(result)),
+        ("reading", "How to read this", circumstances::reading(result)),
+        ("again", "Again", again(result)),
+    ];
+    let main = html! {
+        section id="answer" aria-labelledby="answer-heading" {
+            h2 id="answer-heading" { "The answer" }
+            (answer::in_short(result))
+            (answer::answers(result))
+            (answer::expectations(result))
+            (contents(&sections))
+        }
+        (bodies(&sections))
+    };
+    let title = html! { (header.question) " – PostgreSQL " (header.server.version) ", pgtoll" };
+    let words = "Made by pgtoll from the record of a run.";
+    page(&title, &answer::heading(run, result), &main, words, &inert(result))
+}
+
+/// A part of a page: its name in the page, its title, and what stands in it.
+type Section<'a> = (&'a str, &'a str, Markup);
+
+fn contents(sections: &[Section<'_>]) -> Markup {
+    html! {
+        nav aria-label="Sections" {
+            ul { @for (id, title, _) in sections { li { a href={ "#" (id) } { (title) } } } }
+        }
+    }
+}
+
+fn bodies(sections: &[Section<'_>]) -> Markup {
+    html! {
+        @for (id, title, body) in sections {
+            section id=(id) aria-labelledby={ (id) "-heading" } {
+                h2 id={ (id) "-heading" } { (title) }
+                (body)
+            }
+        }
+    }
+}
+
+/// A whole page. `data` is JSON without any of HTML's own characters.
+fn page(title: &Markup, heading: &Markup, main: &Markup, words: &str, data: &str) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="generator" content="pgtoll";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                (patterns())
+                header { (heading) }
+                main { (main) }
+                footer class="small quiet" {
+                    (words) " The page holds all it shows: no request leaves it, and no script runs \
+                              in it."
+                }
+                script type="application/json" id="result" { (PreEscaped(data)) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// Nothing is loaded, whatever stands in the page.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+const STYLE: &str = include_str!("html/style.css");
+
+/// An arm in every picture and legend.
+struct Series<'a> {
+    arm: &'a str,
+    title: String,
+    look: Look,
+    null: bool,
+}
+
+/// Arms in the order of the table, each with its look.
+fn series(result: &RunResult) -> Vec<Series<'_>> {
+    let of_arm = |(index, (arm, title))| {
+        let mut arms = result.header.arms.iter();
+        let null = arms.any(|of| of.name == arm && of.twin_of.is_some());
+        let look = if null { Look::grey(index) } else { Look::of(index) };
+        Series { arm, title, look, null }
+    };
+    columns(result).enumerate().map(of_arm).collect()
+}
+
+/// The figures of the workloads that have one, below what is to be said of all; or that there is
+/// `none`.
+fn figures(
+    run: &Run,
+    words: &Markup,
+    none: &str,
+    of_workload: impl Fn(&Workload, usize) -> Option<Markup>,
+) -> Markup {
+    let workloads = run.header.workloads.iter().enumerate();
+    let figures: Vec<Markup> = workloads.filter_map(|(index, of)| of_workload(of, index)).collect();
+    html! {
+        @if figures.is_empty() { p { (none) } } @else {
+            (words)
+            @for figure in &figures { (figure) }
+        }
+    }
+}
+
+/// Hatching, for all pictures.
+fn patterns() -> Markup {
+    html! {
+        svg class="patterns" aria-hidden="true" {
+            defs {
+                pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse"
+                    patternTransform="rotate(45)" {
+                    path class="hatch-line" d="M1 0v6" {}
+                }
+            }
+        }
+    }
+}
+
+fn again(result: &RunResult) -> Markup {
+    let json = serde_json::to_string_pretty(result).unwrap_or_default();
+    html! {
+        p { "The command that makes a run like this one again, with the same random choices:" }
+        pre { code { (result.header.command.join(" ")) } }
+        p class="screen" {
+            "All figures of this page, with their intervals: "
+            a download="result.json"
+                href={ "data:application/json;base64," (BASE64.encode(json)) } { "result.json" }
+            ". A program finds the same in the page itself, in the element "
+            code { "script#result" } "."
+        }
+    }
+}
+
+/// The result as JSON in which no text ends the element that it stands in, or begins a comment.
+fn inert(result: &impl Serialize) -> String {
+    let json = serde_json::to_string(result).unwrap_or_else(|_| "null".to_owned());
+    json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+//! What the figures hold for: design, noise, settings, machine, notes; and how to read them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use maud::{Markup, html};
+use pgtoll_format::{ByteSize, TimeSpan};
+use pgtoll_record::{Arm, Run, RunResult, Work, Workload};
+
+use super::answer::day;
+use crate::terminal::{legend, receipt};
+
+/// How it was measured, and what else went on.
+pub(crate) fn section(run: &Run, result: &RunResult) -> Markup {
+    html! {
+        h3 { "Design" }
+        (facts(design(run, result)))
+        (workloads(result))
+        (arms(result))
+        h3 { "Noise" }
+        (facts(noise(result)))
+        h3 { "Settings of every arm" }
+        (settings(&result.header.server.settings))
+        h3 { "Machine and server" }
+        (facts(machine(run, result)))
+    }
+}
+
+type Fact = (&'static str, String);
+
+fn facts(facts: Vec<Fact>) -> Markup {
+    html! {
+        dl class="facts" { @for (name, value) in facts { dt { (name) } dd { (value) } } }
+    }
+}
+
+fn design(run: &Run, result: &RunResult) -> Vec<Fact> {
+    let design = &result.header.design;
+    let clusters = if design.crossover {
+        "one, whose settings change between slices"
+    } else {
+        "one for each arm; in each round all of them run, and take turns"
+    };
+    let mut facts = vec![
+        ("rounds planned", format!("{} of each timed workload", design.rounds)),
+        (
+            "repetitions of operations",
+            format!("{}, each forwards and backwards", design.repetitions),
+        ),
+        ("clusters", clusters.to_owned()),
+        ("scale of pgbench’s data", design.scale.to_string()),
+        ("seed", result.header.seed.to_string()),
+        ("slices that count", run.slices.len().to_string()),
+        ("operations", run.operations.len().to_string()),
+    ];
+    if let Some(end) = &run.end {
+        facts.push(("duration", format!("{:.0} min", end.seconds / 60.0)));
+    }
+    facts
+}
+
+fn workloads(result: &RunResult) -> Markup {
+    html! {
+        div class="scroll" role="region" aria-label="Workloads" tabindex="0" {
+            table class="words" {
+                thead { tr {
+                    th scope="col" { "workload" }
+                    th scope="col" { "slice" }
+                    th scope="col" { "blocks a round" }
+                    th scope="col" { "rounds" }
+                    th scope="col" { "memory a server" }
+                    th scope="col" { "settings" }
+                } }
+                tbody { @for of in &result.header.workloads { (workload(result, of)) } }
+            }
+        }
+        details {
+            summary { "What each workload does" }
+            dl class="facts" {
+                @for of in &result.header.workloads {
+                    dt { (of.name) }
+                    dd { (of.title) ": " (work(&of.work)) }
+                }
+            }
+        }
+    }
+}
+
+fn workload(result: &RunResult, of: &Workload) -> Markup {
+    let slicing = of.slicing.as_ref().filter(|_| of.timed);
+    let slice = slicing.map(|of| TimeSpan(Duration::from_nanos(of.slice_ns)).to_string());
+    let blocks = slicing.map(|of| of.blocks_per_round.to_string());
+    let rounds = result.rounds.get(&of.name).map(u32::to_string);
+    let limit = of.memory_limit_bytes.map(|bytes| ByteSize(bytes).to_string());
+    let settings: Vec<String> =
+        of.settings.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    html! {
+        tr {
+            th scope="row" { (of.name) @if !of.timed { " (counted only)" } }
+            @for cell in [slice, blocks, rounds, limit] {
+                td { (cell.unwrap_or_else(|| "-".to_owned())) }
+            }
+            td { (settings.join(", ")) }
+        }
+    }
+}
+
+fn work(work: &Work) -> Markup {
+    html! {
+        @match work {
+            Work::Operation { action } => code { (action) },
+            Work::Command { command } => code { (command) },
+            Work::Script { scripts, rate, .. } => {
+                @for (index, script) in scripts.iter().enumerate() {
+                    @if index > 0 { ", " }
+                    "script " code { (script.name) } " (weight " (script.weight) ")"
+                }
+                @if let Some(rate) = rate { ", " (rate) " transactions a second" }
+                @for text in scripts.iter().filter_map(|of| of.text.as_deref()) {
+                    pre { code { (text) } }
+                }
+            },
+        }
+    }
+}
+
+fn arms(result: &RunResult) -> Markup {
+    html! {
+        div class="scroll" role="region" aria-label="Arms" tabindex="0" {
+            table class="words" {
+                thead { tr {
+                    th scope="col" { "arm" }
+                    th scope="col" { "data checksums" }
+                    th scope="col" { "settings of its own" }
+                } }
+                tbody { @for of in &result.header.arms { tr {
+                    th scope="row" { (of.name) (role(result, of)) }
+                    td { @if of.checksums { "on" } @else { "off" } }
+                    td {
+                        @for (index, (name, value)) in of.settings.iter().enumerate() {
+                            @if index > 0 { ", " }
+                            (name) " = " (value)
+                        }
+                        @if of.settings.is_empty() { "none" }
+                    }
+                } } }
+            }
+        }
+    }
+}
+
+fn role(result: &RunResult, arm: &Arm) -> String {
+    match &arm.twin_of {
+        Some(of) => format!(" (null: a copy of {of})"),
+        None if arm.name == result.header.baseline => " (baseline)".to_owned(),
+        None => String::new(),
+    }
+}
+
+fn noise(result: &RunResult) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    if let Some(noise) = result.noise {
+        let share = |share: f64| format!("{:.1} %", share * 100.0);
+        facts.push(("stolen by the hypervisor", format!("{} of CPU time", share(noise.steal))));
+        facts.push(("used by other programs", format!("{} of CPU time", share(noise.others))));
+        let pressure = noise.cpu_pressure.map_or("unknown".to_owned(), share);
+        facts.push(("some task waited for a CPU", format!("{pressure} of the time")));
+    }
+    if let Some(receipt) = receipt(result) {
+        facts.push(("steadiness", receipt.trim_start_matches("steadiness, ").to_owned()));
+    }
+    if facts.is_empty() {
+        facts.push(("noise", "unknown: no round ended".to_owned()));
+    }
+    facts
+}
+
+fn settings(settings: &BTreeMap<String, String>) -> Markup {
+    if settings.is_empty() {
+        return html! { p { "The defaults." } };
+    }
+    html! {
+        dl class="facts" {
+            @for (name, value) in settings { dt { code { (name) } } dd { code { (value) } } }
+        }
+    }
+}
+
+fn machine(run: &Run, result: &RunResult) -> Vec<Fact> {
+    let (host, server) = (&result.header.host, &result.header.server);
+    let unknown = || "unknown".to_owned();
+    let version = run.prepared.as_ref().map_or_else(
+        || format!("PostgreSQL {}", server.version),
+        |prepared| prepared.version_text.clone(),
+    );
+    let data = run.prepared.as_ref();
+    let data = data.map_or_else(unknown, |of| ByteSize(of.data_bytes).rounded());
+    let split = if host.cpu_split.is_empty() { unknown() } else { host.cpu_split.clone() };
+    vec![
+        ("server", version),
+        ("where it came from", format!("{}, run as {}", server.origin, server.user)),
+        ("data directory of an arm", data),
+        ("CPU", format!("{}, {} CPUs", host.cpu, host.cores)),
+        ("virtual", if host.hypervisor { "yes, under a hypervisor" } else { "no" }.to_owned()),
+        ("memory", ByteSize(host.memory_bytes).rounded()),
+        ("kernel", host.kernel.clone()),
+        ("file system", host.file_system.clone()),
+        ("CPU frequency governor", host.governor.clone().unwrap_or_else(unknown)),
+        ("huge pages", host.transparent_huge_pages.clone().unwrap_or_else(unknown)),
+        ("user and system time", split),
+        ("measured", day(&result.header.started)),
+    ]
+}
+
+/// What a reader has to know.
+pub(crate) fn notes(result: &RunResult) -> Markup {
+    html! {
+        @if result.notes.is_empty() {
+            p { "There is nothing that a reader has to know besides." }
+        } @else {
+            ul { @for note in &result.notes { li { (note) } } }
+        }
+    }
+}
+
+/// For who opens such a page for the first time.
+pub(crate) fn reading(result: &RunResult) -> Markup {
+    let baseline = &result.header.baseline;
+    html! {
+        dl class="facts" {
+            dt { "interval" }
+            dd { "+5 % [+3, +7]: the best guess is 5 % more than " (baseline) ", and the data agree \
+                with anything from 3 % to 7 %. Of a hundred such intervals about five miss the \
+                truth." }
+            dt { "~" }
+            dd { "The interval covers zero: there may be a difference either way, as large as \
+                the interval’s ends. Narrow around zero it says “no cost above its end”, wide \
+                it says nothing yet, and the answer says how much longer to measure." }
+            dt { "null, twin" }
+            dd { "A copy of " (baseline) " without any difference, measured like every other arm. \
+                Whatever it shows is chance; a grey band in the pictures. If it stands beside \
+                zero, trust the other rows of its group less." }
+            dt { "block, round" }
+            dd { "In a block each arm has one short turn, in random order; only turns of one block \
+                are compared. A round is many blocks, and begins with a restart of all servers." }
+            dt { "per cent" }
+            dd { "+100 % is twice as much, -50 % is half. For transactions/s, less is worse." }
+            dt { "in short" }
+            dd { (legend(result)) }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The comparisons: as forest plots, and as the table of the terminal.
+
+use maud::{Markup, html};
+use pgtoll_record::{Comparison, Metric, RunResult, Verdict, Workload};
+
+use super::{Series, series};
+use crate::plot::{ForestGroup, ForestRow, Words, figure, forest, legend};
+use crate::summary::metrics;
+use crate::terminal::{Block, NOTHING_KNOWN, title};
+use crate::terminal::{cell, columns, heading_of, legend as legend_text, rows_of, signed_percent};
+
+/// A forest plot for each workload that has comparisons.
+pub(crate) fn forests(result: &RunResult) -> Markup {
+    let series = series(result);
+    let baseline = &result.header.baseline;
+    let figures: Vec<Markup> = result
+        .header
+        .workloads
+        .iter()
+        .enumerate()
+        .filter_map(|(index, of)| {
+            let groups = groups(result, of, &series);
+            (!groups.is_empty()).then(|| of_workload(result, of, index, &groups))
+        })
+        .collect();
+    if figures.is_empty() {
+        return html! {
+            p { "There is no comparison: it needs at least two completed rounds or repetitions." }
+        };
+    }
+    html! {
+        p {
+            "Each row is an arm’s difference from " strong { (baseline) } " with its 95 % interval. "
+            "The tinted side is the worse one. "
+            @if series.iter().any(|of| of.null) {
+                "The grey band is what a copy of " (baseline) " shows, where nothing differs: \
+                what does not leave it may be chance. "
+            }
+            "Each workload has an axis of its own."
+        }
+        (legend(series.iter().skip(1).map(|of| (of.title.as_str(), of.look))))
+        @for figure in &figures { (figure) }
+    }
+}
+
+fn of_workload(
+    result: &RunResult,
+    workload: &Workload,
+    index: usize,
+    groups: &[ForestGroup],
+) -> Markup {
+    let rows = groups.iter().flat_map(|group| {
+        let of_group = group.rows.iter();
+        of_group.map(|row| format!("{}, {}: {}", group.title, row.name, row.value))
+    });
+    let words = Words {
+        id: format!("forest-{index}"),
+        title: &format!("Differences from {}: {}", result.header.baseline, workload.title),
+        description: rows.collect::<Vec<_>>().join(". "),
+        caption: html! { h3 { (heading_of(result, workload)) } },
+    };
+    figure(&words, |width| forest(groups, width))
+}
+
+fn groups(result: &RunResult, workload: &Workload, series: &[Series<'_>]) -> Vec<ForestGroup> {
+    let of_metric = |metric: Metric| {
+        let rows: Vec<ForestRow> = series
+            .iter()
+            .filter_map(|of| Some(row(of, comparison(result, workload, metric, of.arm)?)))
+            .collect();
+        let absolute = cell(result, workload, metric, &result.header.baseline);
+        let baseline = if absolute == NOTHING_KNOWN {
+            String::new()
+        } else {
+            format!(" ({} {absolute})", result.header.baseline)
+        };
+        (!rows.is_empty()).then(|| ForestGroup {
+            title: format!("{}{baseline}", title(metric)),
+            less_is_worse: !metric.more_is_worse(),
+            rows,
+        })
+    };
+    metrics(workload).into_iter().filter_map(of_metric).collect()
+}
+
+fn row(series: &Series<'_>, of: &Comparison) -> ForestRow {
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let stands_out = matches!(of.verdict, Verdict::Costs | Verdict::Gains);
+    ForestRow {
+        name: series.title.clone(),
+        look: series.look,
+        estimate: percent(of.ratio.estimate),
+        lower: percent(of.ratio.lower),
+        upper: percent(of.ratio.upper),
+        null: series.null,
+        stands_out,
+        value: interval(of),
+    }
+}
+
+/// The estimate with its bounds; `~` where zero lies between them.
+pub(crate) fn interval(of: &Comparison) -> String {
+    let half = (of.ratio.upper - of.ratio.lower) / 2.0 * 100.0;
+    let digits = usize::from(half < 9.95);
+    let [estimate, lower, upper] = [of.ratio.estimate, of.ratio.lower, of.ratio.upper]
+        .map(|ratio| signed_percent(ratio.min(1000.0), digits));
+    let covers_zero = matches!(of.verdict, Verdict::NotResolved | Verdict::NoCostAbove);
+    if covers_zero {
+        return format!("~ [{lower}, {upper}] %");
+    }
+    format!("{estimate} % [{lower}, {upper}]")
+}
+
+pub(crate) fn comparison<'a>(
+    result: &'a RunResult,
+    workload: &Workload,
+    metric: Metric,
+    arm: &str,
+) -> Option<&'a Comparison> {
+    let mut all = result.comparisons.iter().filter(|of| of.workload == workload.name);
+    all.find(|of| of.metric == metric && of.arm == arm)
+}
+
+/// The same rows as in a terminal.
+pub(crate) fn table(result: &RunResult) -> Markup {
+    let columns: Vec<String> = columns(result).map(|(_, title)| title).collect();
+    let workloads = result.header.workloads.iter();
+    let groups: Vec<Block> =
+        workloads.map(|of| (heading_of(result, of), rows_of(result, of))).collect();
+    html! {
+        div class="scroll" role="region" aria-label="Table of all figures" tabindex="0" {
+            table {
+                thead { tr {
+                    th scope="col" { "figure" }
+                    @for column in &columns { th scope="col" { (column) } }
+                } }
+                (rows_of_table(&groups, columns.len()))
+            }
+        }
+        p class="small quiet" { (legend_text(result)) }
+    }
+}
+
+/// The rows of each group below its title; differences that are no chance stand out.
+pub(crate) fn rows_of_table(groups: &[Block], columns: usize) -> Markup {
+    html! {
+        @for (title, rows) in groups.iter().filter(|(_, rows)| !rows.is_empty()) {
+            tbody {
+                tr { th scope="rowgroup" colspan=(columns + 1) { (title) } }
+                @for row in rows { tr {
+                    @for (index, cell) in row.iter().enumerate() {
+                        @if index == 0 {
+                            th scope="row" class=[cell.starts_with(' ').then_some("indented")] {
+                                (cell.trim_start())
+                            }
+                        } @else if cell.starts_with(['+', '-']) && cell.contains('%') {
+                            td class="strong" { (cell) }
+                        } @else {
+                            td { (cell) }
+                        }
+                    }
+                } }
+            }
+        }
+    }
+}

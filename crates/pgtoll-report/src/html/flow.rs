@@ -1,0 +1,295 @@
+//! Reads, writes and WAL over time.
+
+use std::collections::BTreeSet;
+
+use maud::{Markup, html};
+use pgtoll_format::{ByteSize, PAGE_BYTES};
+use pgtoll_record::{IoBytes, Run, RunResult, Sample, Work, Workload};
+
+use super::{Series, figures, series};
+use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend};
+
+/// A figure for each timed workload that reads or writes.
+pub(crate) fn section(run: &Run, result: &RunResult) -> Markup {
+    let words = html! {
+        p {
+            "What each arm’s server moved, in the order of time. Reads may come from the \
+            system’s cache; those from a disk are shown apart. File writes are data and WAL \
+            together, whether or not the system has brought them to a disk yet."
+        }
+        (legend(servers(run, result).iter().map(|of| (of.title.as_str(), of.look))))
+    };
+    let none = "No arm read or wrote anything in a round or repetition that ended.";
+    figures(run, &words, none, |of, index| of_workload(run, result, of, index).filter(|_| of.timed))
+}
+
+/// The arms; of a crossover the one server that all of them are.
+fn servers<'a>(run: &'a Run, result: &'a RunResult) -> Vec<Series<'a>> {
+    let mut all = series(result);
+    if !run.header.design.crossover {
+        return all;
+    }
+    let arms = run.rounds.iter().flat_map(|round| &round.arms).map(|of| of.arm.as_str());
+    let others: BTreeSet<&str> = arms.filter(|arm| all.iter().all(|of| of.arm != *arm)).collect();
+    for arm in others {
+        let (title, look) = (format!("{arm} (all arms)"), Look::of(all.len()));
+        all.push(Series { arm, title, look, null: false });
+    }
+    all
+}
+
+/// What a server moved between two points on the time axis, on which a round or a repetition is
+/// one wide: bytes, or bytes a second of its own work.
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    from: f64,
+    to: f64,
+    /// In the order of [`KINDS`]; `None` where nobody could tell.
+    amounts: [Option<f64>; 4],
+}
+
+const KINDS: [&str; 4] = ["reads", "reads from disk", "file writes", "WAL"];
+/// What is less than this of the largest amount is as good as nothing.
+const SHOWN: f64 = 0.001;
+
+type OfServer<'a> = (Series<'a>, Vec<Flow>);
+
+/// How amounts are measured and shown.
+#[derive(Clone, Copy)]
+struct Form {
+    noun: &'static str,
+    /// Rates between readings, not sums of whole rounds.
+    sampled: bool,
+}
+
+fn of_workload(run: &Run, result: &RunResult, of: &Workload, index: usize) -> Option<Markup> {
+    let is_operation = matches!(of.work, Work::Operation { .. });
+    let form = Form {
+        noun: if is_operation { "repetition" } else { "round" },
+        sampled: run.samples.iter().any(|sample| sample.workload == of.name),
+    };
+    let mut servers = servers(run, result)
+        .into_iter()
+        .map(|series| {
+            let flows = match (is_operation, form.sampled) {
+                (true, _) => of_operations(run, of, series.arm),
+                (false, true) => of_samples(run, of, series.arm),
+                (false, false) => of_rounds(run, of, series.arm),
+            };
+            (series, flows)
+        })
+        .collect::<Vec<OfServer<'_>>>();
+    servers.retain(|(_, flows)| !flows.is_empty());
+    let most = (0..KINDS.len()).map(|kind| peak(&servers, kind)).fold(0.0, f64::max);
+    let (moved, still): (Vec<usize>, Vec<usize>) =
+        (0..KINDS.len()).partition(|kind| peak(&servers, *kind) > most * SHOWN);
+    if moved.is_empty() {
+        return None;
+    }
+    let nothing: Vec<&str> = still.iter().map(|kind| KINDS[*kind]).collect();
+    let unit = if form.sampled { "bytes a second of an arm’s own work" } else { "bytes" };
+    let words = Words {
+        id: format!("flow-{index}"),
+        title: &format!("Reads and writes over time: {}", of.title),
+        description: description(&servers, &moved, unit),
+        caption: html! {
+            h3 { (of.title) }
+            p { (unit) @if !form.sampled { " a " (form.noun) }
+                @if !nothing.is_empty() { "; next to nothing in every arm: " (nothing.join(", ")) } }
+        },
+    };
+    Some(figure(&words, |width| drawing(&servers, &moved, form, width)))
+}
+
+fn peak(servers: &[OfServer<'_>], kind: usize) -> f64 {
+    let flows = servers.iter().flat_map(|(_, flows)| flows);
+    flows.filter_map(|flow| flow.amounts[kind]).fold(0.0, f64::max)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "numbers of rounds")]
+fn description(servers: &[OfServer<'_>], moved: &[usize], unit: &str) -> String {
+    let means = moved.iter().flat_map(|kind| {
+        servers.iter().map(|(series, flows)| {
+            let sum: f64 = flows.iter().filter_map(|flow| flow.amounts[*kind]).sum();
+            format!("{}, {}: {}", KINDS[*kind], series.title, size(sum / flows.len() as f64))
+        })
+    });
+    format!("Means, {unit}. {}", means.collect::<Vec<_>>().join(". "))
+}
+
+/// Reads as the system calls tell them; in older records what came into shared buffers.
+#[expect(clippy::cast_precision_loss, reason = "bytes of a run are far below 2^53")]
+fn amounts(io: Option<IoBytes>, blocks_read: Option<u64>, wal: u64) -> [Option<f64>; 4] {
+    let reads = io.and_then(|io| io.read_calls);
+    let reads =
+        reads.or_else(|| blocks_read.map(|blocks| blocks.saturating_mul(PAGE_BYTES as u64)));
+    [
+        reads.map(|bytes| bytes as f64),
+        io.map(|io| io.read as f64),
+        io.map(|io| io.written as f64),
+        Some(wal as f64),
+    ]
+}
+
+fn of_rounds(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
+    let rounds = run.rounds.iter().filter(|of| of.workload == workload.name);
+    let own = rounds.flat_map(|round| round.arms.iter().map(|of| (round.round, of)));
+    let flows = own.filter(|(_, of)| of.arm == arm).map(|(round, of)| Flow {
+        from: f64::from(round.saturating_sub(1)),
+        to: f64::from(round),
+        amounts: amounts(of.io, Some(of.blocks_read), of.wal_to.0.saturating_sub(of.wal_from.0)),
+    });
+    flows.collect()
+}
+
+/// The first of a repetition's halves: the other is the same work again.
+fn of_operations(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
+    let own = run.operations.iter();
+    let own = own.filter(|of| of.workload == workload.name && of.arm == arm && of.half == 1);
+    let flows = own.map(|of| Flow {
+        from: f64::from(of.repetition.saturating_sub(1)),
+        to: f64::from(of.repetition),
+        amounts: amounts(of.counters.io, Some(of.counters.blocks_read), of.counters.wal_bytes),
+    });
+    flows.collect()
+}
+
+/// At most so many steps an arm; what is left out between two readings is in the next one.
+const STEPS: usize = 300;
+
+/// Readings grow from zero at the beginning of each round.
+fn of_samples(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
+    let of_workload = || run.samples.iter().filter(|of| of.workload == workload.name);
+    let own: Vec<&Sample> = of_workload().filter(|of| of.arm == arm).collect();
+    let every = own.len().div_ceil(STEPS).max(1);
+    let mut flows = Vec::new();
+    for of_round in own.chunk_by(|one, other| one.round == other.round) {
+        let round = of_round[0].round;
+        let times = of_workload().filter(|of| of.round == round).map(|of| of.at_ns);
+        let (first, last) =
+            times.fold((u64::MAX, 0), |(first, last), at| (first.min(at), last.max(at)));
+        // The round began about as long before its first reading as readings are apart.
+        let readings = u64::try_from(of_round.len()).unwrap_or(1);
+        let apart = last.saturating_sub(first) / readings.saturating_sub(1).max(1);
+        let began = first.saturating_sub(apart);
+        let mut before: Option<&Sample> = None;
+        for sample in of_round.iter().skip((of_round.len() - 1) % every).step_by(every) {
+            flows.extend(between(before, sample, began, last));
+            before = Some(sample);
+        }
+    }
+    flows
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a run's nanoseconds are far below 2^53")]
+fn between(before: Option<&Sample>, after: &Sample, began: u64, last: u64) -> Option<Flow> {
+    let share = |at: u64| {
+        let whole = last.saturating_sub(began).max(1);
+        f64::from(after.round.saturating_sub(1)) + at.saturating_sub(began) as f64 / whole as f64
+    };
+    let of = |sample: &Sample| amounts(sample.io, None, sample.wal_bytes);
+    let worked = after.worked_ns.saturating_sub(before.map_or(0, |of| of.worked_ns));
+    let seconds = worked as f64 / 1e9;
+    let earlier = before.map_or([Some(0.0); 4], of);
+    let mut rates = of(after);
+    for (rate, earlier) in rates.iter_mut().zip(earlier) {
+        *rate = rate.zip(earlier).map(|(now, then)| (now - then).max(0.0) / seconds);
+    }
+    let from = before.map_or(began, |of| of.at_ns);
+    (worked > 0).then(|| Flow { from: share(from), to: share(after.at_ns), amounts: rates })
+}
+
+/// Between two rows of panels.
+const GAP: f64 = 58.0;
+const HEIGHT: f64 = 110.0;
+
+fn drawing(servers: &[OfServer<'_>], moved: &[usize], form: Form, width: Width) -> Drawing {
+    let columns: u32 = if width.is_narrow() || moved.len() == 1 { 1 } else { 2 };
+    let cell = width.units() / f64::from(columns);
+    let rounds = servers.iter().flat_map(|(_, flows)| flows).map(|flow| flow.to.ceil());
+    let rounds = rounds.fold(1.0, f64::max);
+    let mut top = 28.0;
+    let mut marks = Vec::new();
+    for kinds in moved.chunks(columns as usize) {
+        for (column, kind) in (0..columns).zip(kinds) {
+            let left = cell * f64::from(column);
+            let x = Scale::linear([0.0, rounds], Unit::Plain);
+            let unit = if form.sampled { Unit::BytesPerSecond } else { Unit::Bytes };
+            let frame = Frame {
+                x: x.between(left + 74.0, left + cell - 12.0),
+                y: Scale::linear([0.0, peak(servers, *kind) * 1.08], unit)
+                    .between(top + HEIGHT, top),
+                title: KINDS[*kind],
+                margin: left,
+                x_title: form.noun,
+                x_ticks: 0,
+                y_ticks: 4,
+            };
+            marks.push(panel(servers, *kind, &frame, rounds, form));
+        }
+        top += HEIGHT + GAP + 10.0;
+    }
+    Drawing { height: top - 28.0, marks: html! { @for of in &marks { (of) } } }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "numbers of rounds")]
+fn panel(
+    servers: &[OfServer<'_>],
+    kind: usize,
+    frame: &Frame<'_>,
+    rounds: f64,
+    form: Form,
+) -> Markup {
+    html! {
+        (frame.axes())
+        (frame.columns(rounds as u32))
+        @for round in 1..rounds as u32 { (frame.boundary(f64::from(round))) }
+        @for (place, (series, flows)) in (0_u32..).zip(servers) {
+            @if form.sampled {
+                (steps(series, flows, kind, place, frame))
+            } @else {
+                (dots(series, flows, kind, f64::from(place), servers.len(), frame))
+            }
+        }
+    }
+}
+
+/// Those of the first are wider, and stay visible below others that are the same.
+fn steps(
+    series: &Series<'_>,
+    flows: &[Flow],
+    kind: usize,
+    place: u32,
+    frame: &Frame<'_>,
+) -> Markup {
+    let steps: Vec<(f64, f64, f64)> =
+        flows.iter().filter_map(|flow| Some((flow.from, flow.to, flow.amounts[kind]?))).collect();
+    let stroke = (3.5 - f64::from(place) * 0.6).max(1.2);
+    frame.steps(series.look, stroke, &steps, &series.title)
+}
+
+/// Side by side in their round, so that none hides another that has the same value.
+#[expect(clippy::cast_precision_loss, reason = "arms are few")]
+fn dots(
+    series: &Series<'_>,
+    flows: &[Flow],
+    kind: usize,
+    place: f64,
+    count: usize,
+    frame: &Frame<'_>,
+) -> Markup {
+    html! {
+        @for flow in flows {
+            @if let Some(amount) = flow.amounts[kind] {
+                @let at = flow.from + (place + 1.0) / (count as f64 + 1.0) * (flow.to - flow.from);
+                (series.look.marker(frame.x.at(at), frame.y.at(amount),
+                    &format!("{}, {}: {}", series.title, KINDS[kind], size(amount))))
+            }
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+fn size(bytes: f64) -> String {
+    ByteSize(bytes.round().clamp(0.0, 1e18) as u64).rounded()
+}

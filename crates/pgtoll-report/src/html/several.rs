@@ -1,0 +1,144 @@
+//! Records side by side as a page.
+
+use maud::{Markup, html};
+use pgtoll_record::{Metric, Verdict, Workload};
+
+use super::comparison::{interval, rows_of_table};
+use super::{Section, bodies, contents, inert, page};
+use crate::plot::{ForestGroup, ForestRow, Look, Words, figure, forest, legend};
+use crate::side_by_side::{LEGEND, SideBySide, called, is_of};
+use crate::summary::metrics;
+use crate::terminal::{Block, title};
+
+/// The records side by side as one HTML file, with all that it needs inside.
+pub fn html_side_by_side(of: &SideBySide) -> String {
+    let labels = of.labels();
+    let changes = of.change_blocks();
+    let mut sections: Vec<Section<'_>> = vec![
+        ("differences", "What differs between the records", differences(of)),
+        ("comparisons", "What each of them found", forests(of)),
+        ("table", "The table", table("all figures", "figure", &labels, &of.blocks())),
+    ];
+    if !changes.is_empty() {
+        sections.push((
+            "changes",
+            "How the costs changed",
+            html! {
+                p { (sentence(&of.of_changes())) "." }
+                (table("changes", "figure", &labels[1..], &changes))
+            },
+        ));
+    }
+    sections.push((
+        "reading",
+        "How to read this",
+        html! {
+            p { (LEGEND) }
+            @if !of.notes.is_empty() { ul { @for note in &of.notes { li { (note) } } } }
+        },
+    ));
+    let question = &of.records[0].result.header.question;
+    let heading = html! {
+        p class="quiet small" { "pgtoll report" }
+        h1 { (question) }
+        p class="quiet" { (of.heading()) }
+    };
+    let main = html! { (contents(&sections)) (bodies(&sections)) };
+    let title = html! { (question) " – " (of.records.len()) " records, pgtoll" };
+    let words = "Made by pgtoll from the records of runs.";
+    page(&title, &heading, &main, words, &inert(of))
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+fn differences(of: &SideBySide) -> Markup {
+    let names = of.records.iter().map(|record| record.name.clone());
+    let names = std::iter::once("record".to_owned()).chain(names).collect();
+    let rows = std::iter::once(names).chain(of.difference_rows()).collect();
+    table(
+        "what differs",
+        "field",
+        &of.labels(),
+        &[("where and with what they were made".to_owned(), rows)],
+    )
+}
+
+/// A figure for each workload, in it a group for each figure and arm, in that a row for each record.
+fn forests(of: &SideBySide) -> Markup {
+    let labels = of.labels();
+    let looks = labels.iter().enumerate().map(|(index, label)| (label.as_str(), Look::of(index)));
+    html! {
+        p {
+            "Each row is what one record found: an arm’s difference from " strong { (of.baseline()) }
+            " with its 95 % interval. The tinted side is the worse one. Each workload has an axis of \
+             its own."
+        }
+        (legend(looks))
+        @for (index, workload) in of.workloads().into_iter().enumerate() {
+            (of_workload(of, workload, index))
+        }
+    }
+}
+
+fn of_workload(of: &SideBySide, workload: &Workload, index: usize) -> Markup {
+    let arms = of.arms();
+    let arms = || arms.iter().filter(|arm| arm.name != of.baseline() && arm.twin_of.is_none());
+    let groups = metrics(workload).into_iter().flat_map(|metric| {
+        arms().map(move |arm| ForestGroup {
+            title: format!("{}: {}", title(metric), called(arm)),
+            less_is_worse: !metric.more_is_worse(),
+            rows: rows(of, workload, metric, &arm.name),
+        })
+    });
+    let groups: Vec<ForestGroup> = groups.filter(|group| !group.rows.is_empty()).collect();
+    if groups.is_empty() {
+        return html! {};
+    }
+    let said = groups.iter().flat_map(|group| {
+        group.rows.iter().map(|row| format!("{}, {}: {}", group.title, row.name, row.value))
+    });
+    let words = Words {
+        id: format!("forest-{index}"),
+        title: &format!("Differences from {}: {}", of.baseline(), workload.title),
+        description: said.collect::<Vec<_>>().join(". "),
+        caption: html! { h3 { (workload.title) } },
+    };
+    figure(&words, |width| forest(&groups, width))
+}
+
+fn rows(of: &SideBySide, workload: &Workload, metric: Metric, arm: &str) -> Vec<ForestRow> {
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let found = of.records.iter().enumerate().filter_map(|(index, record)| {
+        let mut all = record.result.comparisons.iter();
+        let found = all.find(|of| is_of(of, &workload.name, metric, arm))?;
+        Some(ForestRow {
+            name: format!("{}: {}", record.label, record.result.header.server.version),
+            look: Look::of(index),
+            estimate: percent(found.ratio.estimate),
+            lower: percent(found.ratio.lower),
+            upper: percent(found.ratio.upper),
+            null: false,
+            stands_out: matches!(found.verdict, Verdict::Costs | Verdict::Gains),
+            value: interval(found),
+        })
+    });
+    found.collect()
+}
+
+/// `name` tells the page's tables apart; `first` stands above the rows' titles.
+fn table(name: &str, first: &str, labels: &[String], blocks: &[Block]) -> Markup {
+    html! {
+        div class="scroll" role="region" aria-label={ "Table: " (name) } tabindex="0" {
+            table {
+                thead { tr {
+                    th scope="col" { (first) }
+                    @for label in labels { th scope="col" { (label) } }
+                } }
+                (rows_of_table(blocks, labels.len()))
+            }
+        }
+    }
+}

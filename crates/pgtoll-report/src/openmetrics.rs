@@ -1,0 +1,112 @@
+//! Results as `OpenMetrics` text, which Prometheus and its relatives read.
+//!
+//! Every family is a gauge, also `pgtoll_run_info`: older readers of Prometheus's own format, which
+//! this text is valid in too, know no other type for it.
+
+use std::fmt::Write as _;
+
+use pgtoll_record::Interval;
+
+use crate::Named;
+use crate::summary::key;
+
+/// Values and ratios as gauges. Only of several records each has a label `record`: a path that
+/// changes with every run would make a new series of every run.
+pub fn openmetrics(records: &[Named<'_>]) -> String {
+    let mut text = String::new();
+    let families: [Family; 5] = [
+        ("pgtoll_run_info", "What was run, where, with what.", None, info),
+        ("pgtoll_run_complete", "1: all that was planned was done.", None, complete),
+        ("pgtoll_run_start_time_seconds", "When the run began.", Some("seconds"), started),
+        ("pgtoll_value", "An arm's value of a metric.", None, values),
+        (
+            "pgtoll_ratio",
+            "An arm's metric over that of the baseline: the estimate and its 95 % interval.",
+            Some("ratio"),
+            ratios,
+        ),
+    ];
+    for (name, help, unit, samples) in families {
+        let _ = writeln!(text, "# TYPE {name} gauge");
+        if let Some(unit) = unit {
+            let _ = writeln!(text, "# UNIT {name} {unit}");
+        }
+        let _ = writeln!(text, "# HELP {name} {help}");
+        for record in records {
+            for (own, value) in samples(record) {
+                let name_of_record = (records.len() > 1).then_some(("record", record.name));
+                let experiment = ("experiment", record.result.header.experiment.as_str());
+                let common = name_of_record.into_iter().chain([experiment]);
+                let own = own.iter().map(|(label, value)| (*label, value.as_str()));
+                let labels: Vec<String> = common.chain(own).map(label).collect();
+                let _ = writeln!(text, "{name}{{{}}} {value}", labels.join(","));
+            }
+        }
+    }
+    text + "# EOF\n"
+}
+
+/// Labels and value.
+type Sample = (Vec<(&'static str, String)>, f64);
+/// Name, help, unit and samples.
+type Family = (&'static str, &'static str, Option<&'static str>, fn(&Named<'_>) -> Vec<Sample>);
+
+fn label((name, value): (&str, &str)) -> String {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("{name}=\"{value}\"")
+}
+
+fn info(record: &Named<'_>) -> Vec<Sample> {
+    let header = &record.result.header;
+    let labels = vec![
+        ("pgtoll", header.pgtoll.clone()),
+        ("postgresql", header.server.version.to_string()),
+        ("baseline", header.baseline.clone()),
+        ("scale", header.design.scale.to_string()),
+        ("seed", header.seed.to_string()),
+        ("cpu", header.host.cpu.clone()),
+        ("cores", header.host.cores.to_string()),
+        ("kernel", header.host.kernel.clone()),
+    ];
+    vec![(labels, 1.0)]
+}
+
+fn complete(record: &Named<'_>) -> Vec<Sample> {
+    vec![(Vec::new(), f64::from(u8::from(record.result.complete)))]
+}
+
+#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^53")]
+fn started(record: &Named<'_>) -> Vec<Sample> {
+    let started: Option<jiff::Timestamp> = record.result.header.started.parse().ok();
+    started.map(|time| (Vec::new(), time.as_millisecond() as f64 / 1e3)).into_iter().collect()
+}
+
+fn values(record: &Named<'_>) -> Vec<Sample> {
+    let values = record.result.values.iter();
+    values
+        .map(|of| {
+            let mut labels = labels(&of.workload, &of.arm, &of.metric);
+            labels.push(("unit", of.unit.clone()));
+            (labels, of.value)
+        })
+        .collect()
+}
+
+fn ratios(record: &Named<'_>) -> Vec<Sample> {
+    let of_bounds =
+        |of: &Interval| [("estimate", of.estimate), ("lower", of.lower), ("upper", of.upper)];
+    let comparisons = record.result.comparisons.iter();
+    comparisons
+        .flat_map(|of| {
+            of_bounds(&of.ratio).map(|(bound, value)| {
+                let mut labels = labels(&of.workload, &of.arm, key(of.metric).0);
+                labels.push(("bound", bound.to_owned()));
+                (labels, value)
+            })
+        })
+        .collect()
+}
+
+fn labels(workload: &str, arm: &str, metric: &str) -> Vec<(&'static str, String)> {
+    vec![("workload", workload.to_owned()), ("arm", arm.to_owned()), ("metric", metric.to_owned())]
+}

@@ -1,0 +1,345 @@
+//! Several records side by side: what they say of the same arms under the same work.
+
+mod show;
+
+pub(crate) use show::{LEGEND, called};
+
+use std::collections::BTreeMap;
+
+use pgtoll_record::{
+    Arm, Comparison, Header, Interval, Metric, MetricValue, RunResult, ScriptText, Work, Workload,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::Named;
+
+/// Records that can be compared, with what differs between them.
+#[derive(Clone, Debug, Serialize)]
+pub struct SideBySide {
+    /// The version of this form.
+    schema: &'static str,
+    /// The records, in the order in which they were named.
+    pub records: Vec<OfRecord>,
+    /// What differs between their headers.
+    pub differences: Vec<Difference>,
+    /// How the costs that they found differ.
+    pub changes: Vec<Change>,
+    /// What a reader has to know.
+    pub notes: Vec<String>,
+}
+
+/// One of the records.
+#[derive(Clone, Debug, Serialize)]
+pub struct OfRecord {
+    /// `A`, `B` and so on: short enough for the title of a column.
+    pub label: String,
+    /// What its reader calls it: its path.
+    pub name: String,
+    /// What it says.
+    pub result: RunResult,
+}
+
+/// Something in the records' headers that is not the same in all of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The field of the header, as `host.cpu`.
+    pub field: String,
+    /// Of each record; `None`: the record has no such field.
+    pub values: Vec<Option<String>>,
+}
+
+/// The ratio that one record found for an arm, over the ratio that the first one found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// Of which record: its label.
+    pub record: String,
+    /// Against which record: the first one's label.
+    pub against: String,
+    /// Of which workload.
+    pub workload: String,
+    /// Which metric.
+    pub metric: Metric,
+    /// Which arm.
+    pub arm: String,
+    /// Ratio of ratios. Its interval has as half-width, on the log scale, the root of the sum of the
+    /// squares of both: the runs know nothing of each other.
+    pub ratio: Interval,
+}
+
+/// Why records cannot be compared.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{one} and {other} cannot be compared: {why}")]
+pub struct NotComparable {
+    one: String,
+    other: String,
+    why: String,
+}
+
+impl SideBySide {
+    /// The records, at least one, side by side; or why that would compare what is not the same.
+    pub fn new(records: &[Named<'_>]) -> Result<Self, NotComparable> {
+        for (index, one) in records.iter().enumerate() {
+            for other in &records[index + 1..] {
+                let why = obstacle(&one.result.header, &other.result.header);
+                why.map_or(Ok(()), |why| {
+                    let (one, other) = (one.name.to_owned(), other.name.to_owned());
+                    Err(NotComparable { one, other, why })
+                })?;
+            }
+        }
+        let records: Vec<OfRecord> = records.iter().enumerate().map(of_record).collect();
+        let differences = differences(&records);
+        let changes = changes(&records);
+        let notes = notes(&records, &differences, !changes.is_empty());
+        Ok(Self { schema: SCHEMA, records, differences, changes, notes })
+    }
+
+    /// The workloads of all records, as the first record that has them describes them.
+    pub(crate) fn workloads(&self) -> Vec<&Workload> {
+        let mut workloads: Vec<&Workload> = Vec::new();
+        for workload in self.records.iter().flat_map(|of| &of.result.header.workloads) {
+            if workloads.iter().all(|of| of.name != workload.name) {
+                workloads.push(workload);
+            }
+        }
+        workloads
+    }
+
+    /// The arms of all records, twins last.
+    pub(crate) fn arms(&self) -> Vec<&Arm> {
+        let mut arms: Vec<&Arm> = Vec::new();
+        for arm in self.records.iter().flat_map(|of| &of.result.header.arms) {
+            if arms.iter().all(|of| of.name != arm.name) {
+                arms.push(arm);
+            }
+        }
+        arms.sort_by_key(|arm| arm.twin_of.is_some());
+        arms
+    }
+
+    pub(crate) fn baseline(&self) -> &str {
+        &self.records[0].result.header.baseline
+    }
+}
+
+const SCHEMA: &str = "pgtoll.side-by-side/1";
+
+fn of_record((index, record): (usize, &Named<'_>)) -> OfRecord {
+    let letter = u8::try_from(index).ok().filter(|index| *index < 26).map(|of| b'A' + of);
+    OfRecord {
+        label: letter.map_or_else(|| format!("R{}", index + 1), |of| char::from(of).to_string()),
+        name: record.name.to_owned(),
+        result: record.result.clone(),
+    }
+}
+
+/// What makes a comparison of the two meaningless.
+fn obstacle(one: &Header, other: &Header) -> Option<String> {
+    if one.experiment != other.experiment {
+        let (one, other) = (&one.experiment, &other.experiment);
+        return Some(format!("one is of experiment \"{one}\", the other of \"{other}\""));
+    }
+    if one.baseline != other.baseline {
+        let (one, other) = (&one.baseline, &other.baseline);
+        return Some(format!("the baseline of one is arm \"{one}\", of the other \"{other}\""));
+    }
+    let same_arm = |arm: &Arm| other.arms.iter().find(|of| of.name == arm.name && *of != arm);
+    if let Some(arm) = one.arms.iter().find(|arm| same_arm(arm).is_some()) {
+        return Some(format!("arm \"{}\" has other settings in one than in the other", arm.name));
+    }
+    let scaled = one.design.scale != other.design.scale;
+    for workload in &one.workloads {
+        let mut others = other.workloads.iter();
+        if let Some(of) = others.find(|of| of.name == workload.name)
+            && !is_same_work(&workload.work, &of.work, scaled)
+        {
+            return Some(format!("workload \"{}\" is other work in each", workload.name));
+        }
+    }
+    let shared = |name: &str| other.workloads.iter().any(|of| of.name == name);
+    let nothing = !one.workloads.iter().any(|of| shared(&of.name));
+    nothing.then(|| "they have no workload in common".to_owned())
+}
+
+/// How many transactions were counted does not matter, and with another scale the numbers in an
+/// operation's text may follow it.
+fn is_same_work(one: &Work, other: &Work, scaled: bool) -> bool {
+    type Scripts<'a> = (&'a [ScriptText], Option<f64>);
+    fn script(work: &Work) -> Option<Scripts<'_>> {
+        match work {
+            Work::Script { scripts, rate, .. } => Some((scripts, *rate)),
+            Work::Command { .. } | Work::Operation { .. } => None,
+        }
+    }
+    match (one, other) {
+        (Work::Operation { action: one }, Work::Operation { action: other }) if scaled => {
+            without_numbers(one) == without_numbers(other)
+        }
+        _ if script(one).is_some() => script(one) == script(other),
+        _ => one == other,
+    }
+}
+
+fn without_numbers(text: &str) -> String {
+    text.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect()
+}
+
+/// Everything that is not the same in all headers. The command says nothing that is not elsewhere.
+fn differences(records: &[OfRecord]) -> Vec<Difference> {
+    let fields: Vec<BTreeMap<String, String>> =
+        records.iter().map(|of| fields(&of.result.header)).collect();
+    let mut names: Vec<&String> = fields.iter().flat_map(BTreeMap::keys).collect();
+    names.sort_unstable();
+    names.dedup();
+    let differences = names.into_iter().map(|name| Difference {
+        field: name.clone(),
+        values: fields.iter().map(|of| of.get(name).cloned()).collect(),
+    });
+    differences
+        .filter(|of| of.field != "command" && of.values.iter().any(|value| *value != of.values[0]))
+        .collect()
+}
+
+fn fields(header: &Header) -> BTreeMap<String, String> {
+    let mut fields = BTreeMap::new();
+    // A header is made of what JSON has.
+    flatten("", &serde_json::to_value(header).unwrap_or_default(), &mut fields);
+    fields
+}
+
+/// Lists of what has names are told by their names, other lists as a whole.
+fn flatten(path: &str, value: &Value, fields: &mut BTreeMap<String, String>) {
+    let below =
+        |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    let named = |list: &[Value]| list.iter().all(|of| name_of(of).is_some());
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                flatten(&below(name), value, fields);
+            }
+        }
+        Value::Array(list) if !list.is_empty() && path != "command" && named(list) => {
+            for value in list {
+                flatten(&below(name_of(value).unwrap_or_default()), value, fields);
+            }
+        }
+        Value::Null => {}
+        Value::String(text) => drop(fields.insert(path.to_owned(), text.clone())),
+        other => drop(fields.insert(path.to_owned(), other.to_string())),
+    }
+}
+
+fn name_of(value: &Value) -> Option<&str> {
+    value["name"].as_str().or(value["metric"].as_str())
+}
+
+fn changes(records: &[OfRecord]) -> Vec<Change> {
+    let Some((first, rest)) = records.split_first() else { return Vec::new() };
+    let of_record = |record: &OfRecord| -> Vec<Change> {
+        let comparisons = first.result.comparisons.iter();
+        comparisons
+            .filter_map(|then| {
+                let mut all = record.result.comparisons.iter();
+                let now = all.find(|of| is_of(of, &then.workload, then.metric, &then.arm))?;
+                Some(Change {
+                    record: record.label.clone(),
+                    against: first.label.clone(),
+                    workload: then.workload.clone(),
+                    metric: then.metric,
+                    arm: then.arm.clone(),
+                    ratio: ratio_of_ratios(then, now),
+                })
+            })
+            .collect()
+    };
+    rest.iter().flat_map(of_record).collect()
+}
+
+pub(crate) fn is_of(comparison: &Comparison, workload: &str, metric: Metric, arm: &str) -> bool {
+    comparison.workload == workload && comparison.metric == metric && comparison.arm == arm
+}
+
+fn ratio_of_ratios(then: &Comparison, now: &Comparison) -> Interval {
+    let log_ratio = now.ratio.estimate.ln() - then.ratio.estimate.ln();
+    let half_width = now.half_width.hypot(then.half_width);
+    Interval {
+        estimate: log_ratio.exp(),
+        lower: (log_ratio - half_width).exp(),
+        upper: (log_ratio + half_width).exp(),
+    }
+}
+
+fn notes(records: &[OfRecord], differences: &[Difference], changes: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    let differs = |prefix: &str| differences.iter().any(|of| of.field.starts_with(prefix));
+    let setting = |of: &&Difference| {
+        let field = &of.field;
+        field.starts_with("server.settings.")
+            || field.starts_with("workloads.")
+                && (field.contains(".settings.") || field.ends_with(".memory_limit_bytes"))
+    };
+    let settings: Vec<&str> =
+        differences.iter().filter(setting).map(|of| of.field.as_str()).collect();
+    let mut other_work: Vec<String> = Vec::new();
+    other_work.extend(differs("design.scale").then(|| "the scale".to_owned()));
+    other_work.extend((!settings.is_empty()).then(|| settings.join(", ")));
+    if !other_work.is_empty() {
+        notes.push(format!(
+            "{} differ: absolute values are not comparable, and the ratios are of different work",
+            other_work.join(" and ")
+        ));
+    }
+    if ["host.cpu", "host.cores", "host.memory_bytes", "host.file_system"].into_iter().any(differs)
+    {
+        notes.push("the machines differ: absolute values are not comparable".to_owned());
+    }
+    if differences.iter().any(|of| of.field.ends_with(".work.script.counted")) {
+        notes.push(
+            "the counted passes differ in length: so do what they count a transaction, where \
+             checkpoints matter"
+                .to_owned(),
+        );
+    }
+    if differs("pgtoll") {
+        notes.push("the versions of pgtoll differ: see its changelog".to_owned());
+    }
+    notes.extend(same_runs(records));
+    for record in records {
+        let own = record.result.notes.iter();
+        notes.extend(own.map(|note| format!("{}: {note}", record.label)));
+    }
+    if changes {
+        notes.push(format!(
+            "a change is the ratio that a record found over the ratio that {} found. Its interval \
+             combines the half-widths of both on the log scale (root of the sum of squares), which \
+             takes the runs as independent; what differs between machines or days is not in it, \
+             and nothing is corrected for the number of rows",
+            records[0].label
+        ));
+    }
+    notes
+}
+
+fn same_runs(records: &[OfRecord]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (index, one) in records.iter().enumerate() {
+        for other in &records[index + 1..] {
+            if one.result.header == other.result.header {
+                notes.push(format!("{} and {} are the same run", one.label, other.label));
+            }
+        }
+    }
+    notes
+}
+
+/// What the counted value of a metric is in a record.
+fn counted<'a>(
+    record: &'a OfRecord,
+    workload: &str,
+    arm: &str,
+    metric: &str,
+) -> Option<&'a MetricValue> {
+    let mut values = record.result.values.iter();
+    values.find(|of| of.workload == workload && of.arm == arm && of.metric == metric)
+}

@@ -1,0 +1,195 @@
+//! Thresholds for figures, as `--fail-if` takes them.
+
+mod decide;
+mod parse;
+
+use pgtoll_record::{Metric, RunResult, Work, Workload};
+
+pub use decide::{Decision, Outcome, decide};
+
+use crate::summary::{key, metrics};
+
+/// What must not be: `[WORKLOAD/]ARM.METRIC > NUMBER[%|UNIT]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Threshold {
+    /// Of which workload; `None`: of each that has this metric.
+    workload: Option<String>,
+    arm: String,
+    figure: Figure,
+    relation: Relation,
+    limit: Limit,
+    /// As it was written.
+    text: String,
+}
+
+/// A figure of an arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Figure {
+    /// It has an interval, as a difference from the baseline.
+    Compared(Metric),
+    /// A counter: its name among the values, for a transaction or for a page.
+    Counted(&'static str),
+}
+
+/// On which side of the number the threshold is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relation {
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `>`
+    Greater,
+    /// `>=`
+    AtLeast,
+}
+
+/// What a figure is compared with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Limit {
+    /// Per cent of difference from the baseline.
+    Percent(f64),
+    /// In the figure's own unit.
+    Absolute(f64),
+}
+
+/// What is wrong with a threshold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{text}\" {problem}")]
+pub struct ThresholdError {
+    text: String,
+    problem: String,
+    hint: String,
+}
+
+impl ThresholdError {
+    /// What to do about it.
+    pub fn hint(&self) -> &str {
+        &self.hint
+    }
+}
+
+impl Threshold {
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether a run of this kind can decide it at all: the names are known, and figures of that
+    /// kind are going to be there.
+    pub fn check(
+        &self,
+        baseline: &str,
+        arms: &[&str],
+        workloads: &[Workload],
+    ) -> Result<(), ThresholdError> {
+        if !arms.contains(&self.arm.as_str()) {
+            return Err(self.error(
+                format!("names arm \"{}\", which is not there", self.arm),
+                format!("arms: {}", arms.join(", ")),
+            ));
+        }
+        if self.arm == baseline && matches!(self.limit, Limit::Percent(_)) {
+            let others: Vec<&str> = arms.iter().copied().filter(|of| *of != baseline).collect();
+            return Err(self.error(
+                format!("compares the baseline \"{baseline}\" with itself"),
+                format!("arms: {}", others.join(", ")),
+            ));
+        }
+        self.check_workloads(workloads)
+    }
+
+    fn check_workloads(&self, workloads: &[Workload]) -> Result<(), ThresholdError> {
+        let named: Vec<&Workload> = match &self.workload {
+            Some(name) => workloads.iter().filter(|of| of.name == *name).collect(),
+            None => workloads.iter().collect(),
+        };
+        let names =
+            |of: &[&Workload]| of.iter().map(|of| of.name.clone()).collect::<Vec<_>>().join(", ");
+        if let (Some(name), []) = (&self.workload, named.as_slice()) {
+            return Err(self.error(
+                format!("names workload \"{name}\", which is not there"),
+                format!("workloads: {}", names(&workloads.iter().collect::<Vec<_>>())),
+            ));
+        }
+        if named.iter().any(|of| self.figure.is_of(of)) {
+            return Ok(());
+        }
+        let with: Vec<&Workload> = workloads.iter().filter(|of| self.figure.is_of(of)).collect();
+        let hint = match with.as_slice() {
+            [] => format!("known: {}; --budget lets more workloads be timed", known(workloads)),
+            some => format!("workloads with it: {}", names(some)),
+        };
+        let name = self.figure.name();
+        let which = match &self.workload {
+            Some(workload) => format!("workload \"{workload}\" has no {name}, or is not timed"),
+            None => format!("no workload that is timed has {name}"),
+        };
+        Err(self.error(format!("cannot be decided: {which}"), hint))
+    }
+
+    fn error(&self, problem: String, hint: String) -> ThresholdError {
+        ThresholdError { text: self.text.clone(), problem, hint }
+    }
+
+    /// The workloads of a result that it is about.
+    fn workloads<'a>(&self, result: &'a RunResult) -> impl Iterator<Item = &'a Workload> {
+        let all = result.header.workloads.iter().filter(|of| self.figure.is_of(of));
+        all.filter(|of| self.workload.as_ref().is_none_or(|name| *name == of.name))
+    }
+
+    /// It was going to be timed, the run's budget was spent before, and nobody asked for it.
+    fn passes_over(&self, workload: &Workload, result: &RunResult) -> bool {
+        let timed = matches!(self.figure, Figure::Compared(_)) && workload.slicing.is_some();
+        let left_out = timed && result.complete && !result.rounds.contains_key(&workload.name);
+        left_out && self.workload.is_none()
+    }
+}
+
+impl Figure {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Compared(metric) => key(metric).0,
+            Self::Counted(name) => name,
+        }
+    }
+
+    /// Whether a workload of this kind has it.
+    fn is_of(self, workload: &Workload) -> bool {
+        match self {
+            Self::Compared(metric) => workload.timed && metrics(workload).contains(&metric),
+            Self::Counted(name) => match workload.work {
+                Work::Script { .. } => name.ends_with("_per_transaction"),
+                Work::Operation { .. } => name.ends_with("_per_page"),
+                Work::Command { .. } => false,
+            },
+        }
+    }
+}
+
+/// The metrics that these workloads have.
+fn known(workloads: &[Workload]) -> String {
+    let all = METRIC_NAMES.iter().filter_map(|(name, _)| parse::figure(name).map(|of| (name, of)));
+    let all = all.filter(|(_, figure)| workloads.iter().any(|of| figure.is_of(of)));
+    all.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+/// The names of metrics in thresholds, and the full names where they are short for others.
+const METRIC_NAMES: [(&str, &str); 16] = [
+    ("cpu_per_tx", "cpu_per_transaction"),
+    ("tps", "transactions_per_second"),
+    ("latency_p50", "latency_p50"),
+    ("latency_p99", "latency_p99"),
+    ("cpu_per_operation", "cpu_per_operation"),
+    ("operation_time", "operation_time"),
+    ("wal_per_tx", "wal_per_transaction"),
+    ("wal_per_page", "wal_per_page"),
+    ("images_per_tx", "wal_images_per_transaction"),
+    ("images_per_page", "wal_images_per_page"),
+    ("hint_images_per_tx", "hint_images_per_transaction"),
+    ("hint_images_per_page", "hint_images_per_page"),
+    ("blocks_read_per_tx", "blocks_read_per_transaction"),
+    ("blocks_read_per_page", "blocks_read_per_page"),
+    ("blocks_written_per_tx", "blocks_written_per_transaction"),
+    ("blocks_written_per_page", "blocks_written_per_page"),
+];

@@ -1,0 +1,144 @@
+//! From a result and a threshold to a decision.
+
+use pgtoll_record::{Interval, MetricValue, RunResult, Workload};
+
+use super::{Figure, Limit, Relation, Threshold};
+use crate::terminal::{signed_percent, three_digits};
+
+/// What can be said of a threshold under one workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// The threshold, the workload, the figure and the outcome, in a line.
+    pub line: String,
+    /// The outcome alone.
+    pub outcome: Outcome,
+}
+
+/// How it is decided. The order is that in which the worst one counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// The whole interval lies on the good side.
+    Kept,
+    /// The interval covers the threshold, or there is no figure.
+    NotResolved,
+    /// The whole interval lies beyond the threshold.
+    Broken,
+}
+
+/// A decision for each workload that the threshold is about; at least one.
+pub fn decide(threshold: &Threshold, result: &RunResult) -> Vec<Decision> {
+    let decision =
+        |of: &str, outcome| Decision { line: format!("{}: {of}", threshold.text), outcome };
+    let (left_out, workloads): (Vec<&Workload>, Vec<&Workload>) =
+        threshold.workloads(result).partition(|of| threshold.passes_over(of, result));
+    if workloads.is_empty() {
+        return vec![decision("no workload has this figure: not resolved", Outcome::NotResolved)];
+    }
+    let decided = workloads.into_iter().map(|workload| under(threshold, workload, result));
+    let left_out = left_out.into_iter().map(|workload| {
+        decision(&format!("{}: was not timed: passed over", workload.name), Outcome::Kept)
+    });
+    decided.chain(left_out).collect()
+}
+
+fn under(threshold: &Threshold, workload: &Workload, result: &RunResult) -> Decision {
+    let (figure, outcome) = match threshold.figure {
+        Figure::Compared(metric) => {
+            let mut all = result.comparisons.iter();
+            let of = all.find(|of| {
+                of.workload == workload.name && of.metric == metric && of.arm == threshold.arm
+            });
+            of.map_or_else(missing, |of| compared(threshold, &of.ratio))
+        }
+        Figure::Counted(name) => counted(threshold, workload, name, result),
+    };
+    let said = match outcome {
+        Outcome::Kept => "kept",
+        Outcome::NotResolved => "not resolved",
+        Outcome::Broken => "broken",
+    };
+    let line = format!("{}: {}: {figure}: {said}", threshold.text, workload.name);
+    Decision { line, outcome }
+}
+
+fn missing() -> (String, Outcome) {
+    ("no figure".to_owned(), Outcome::NotResolved)
+}
+
+fn compared(threshold: &Threshold, ratio: &Interval) -> (String, Outcome) {
+    let Limit::Percent(limit) = threshold.limit else { return missing() };
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let (lower, upper) = (percent(ratio.lower), percent(ratio.upper));
+    let figure = format!(
+        "{} % [{}, {}]",
+        signed_percent(ratio.estimate, 1),
+        signed_percent(ratio.lower, 1),
+        signed_percent(ratio.upper, 1)
+    );
+    (figure, threshold.relation.of_interval(lower, upper, limit))
+}
+
+fn counted(
+    threshold: &Threshold,
+    workload: &Workload,
+    name: &str,
+    result: &RunResult,
+) -> (String, Outcome) {
+    let value = |arm: &str| -> Option<&MetricValue> {
+        let mut all = result.values.iter();
+        all.find(|of| of.workload == workload.name && of.arm == arm && of.metric == name)
+    };
+    let Some(own) = value(&threshold.arm) else { return missing() };
+    match threshold.limit {
+        Limit::Absolute(limit) => {
+            let figure = format!("{} {}", three_digits(own.value), own.unit);
+            exactly(figure, own.exact, threshold.relation.of_value(own.value, limit))
+        }
+        Limit::Percent(limit) => {
+            let Some(baseline) = value(&result.header.baseline) else { return missing() };
+            let ratio = if own.value.to_bits() == baseline.value.to_bits() {
+                1.0
+            } else {
+                own.value / baseline.value
+            };
+            let (from, to) = (three_digits(baseline.value), three_digits(own.value));
+            let figure = if ratio.is_finite() {
+                format!("{} % (from {from} to {to} {})", signed_percent(ratio, 1), own.unit)
+            } else {
+                format!("from {from} to {to} {}", own.unit)
+            };
+            let broken = threshold.relation.of_value((ratio - 1.0) * 100.0, limit);
+            exactly(figure, own.exact && baseline.exact, broken)
+        }
+    }
+}
+
+/// A counter that did not come out the same each time decides nothing: nobody knows its spread.
+fn exactly(figure: String, exact: bool, broken: bool) -> (String, Outcome) {
+    match (exact, broken) {
+        (false, _) => (format!("{figure}, not the same each time"), Outcome::NotResolved),
+        (true, true) => (figure, Outcome::Broken),
+        (true, false) => (figure, Outcome::Kept),
+    }
+}
+
+impl Relation {
+    fn of_value(self, value: f64, limit: f64) -> bool {
+        match self {
+            Self::Less => value < limit,
+            Self::AtMost => value <= limit,
+            Self::Greater => value > limit,
+            Self::AtLeast => value >= limit,
+        }
+    }
+
+    /// It holds for all of the interval, for a part of it, or for nothing of it.
+    fn of_interval(self, lower: f64, upper: f64, limit: f64) -> Outcome {
+        match (self.of_value(lower, limit), self.of_value(upper, limit)) {
+            _ if lower.is_nan() || upper.is_nan() => Outcome::NotResolved,
+            (true, true) => Outcome::Broken,
+            (false, false) => Outcome::Kept,
+            _ => Outcome::NotResolved,
+        }
+    }
+}
