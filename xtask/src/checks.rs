@@ -5,16 +5,19 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, bail};
 
-use crate::{command, layers, run, say};
+use crate::setup::Found;
+use crate::{command, layers, licences, run, say};
 
 /// Names the servers that tests must find, as major versions.
 const MAJORS: &str = "PGTOLL_TEST_MAJORS";
+/// Says where axe-core is: tests of the report in a browser must run.
+const AXE: &str = "PGTOLL_TEST_AXE";
 /// Lets tests write the files that they otherwise compare.
 const UPDATE: &str = "PGTOLL_UPDATE";
 
-/// Format, lints, layers, documentation, tests. With `majors` the tests fail where one of those
-/// servers is missing.
-pub(crate) fn all(majors: &[u32]) -> anyhow::Result<()> {
+/// Format, lints, layers, licences, documentation, tests. The tests fail where something is missing
+/// that was `found`.
+pub(crate) fn all(found: Option<&Found>) -> anyhow::Result<()> {
     run(command("cargo").args(["fmt", "--all", "--check"]))?;
     run(command("cargo").args([
         "clippy",
@@ -26,10 +29,11 @@ pub(crate) fn all(majors: &[u32]) -> anyhow::Result<()> {
         "warnings",
     ]))?;
     layers::check()?;
+    licences::check()?;
     run(command("cargo")
         .args(["doc", "--workspace", "--no-deps", "--quiet", "--document-private-items"])
         .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"))?;
-    tests(majors)
+    tests(found)
 }
 
 /// Writes the files that are made from code.
@@ -38,12 +42,12 @@ pub(crate) fn generate() -> anyhow::Result<()> {
 }
 
 /// Runs all tests and says how many there were.
-fn tests(majors: &[u32]) -> anyhow::Result<()> {
+fn tests(found: Option<&Found>) -> anyhow::Result<()> {
     let mut command = command("cargo");
     command.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
-    if !majors.is_empty() {
+    if let Some(Found { majors, axe }) = found {
         let names: Vec<String> = majors.iter().map(u32::to_string).collect();
-        command.env(MAJORS, names.join(","));
+        command.env(MAJORS, names.join(",")).env(AXE, axe);
     }
     say(&format!("xtask: {command:?}"));
     let mut child = command.spawn().context("run cargo test")?;

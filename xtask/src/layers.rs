@@ -8,14 +8,15 @@ use crate::{command, output, say};
 
 /// Every crate of the workspace with the crates of the workspace that it may use. A new crate or
 /// edge is a decision: write one in `docs/decisions`.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("pgtoll-stats", &[]),
     ("pgtoll-format", &[]),
     ("pgtoll-record", &["pgtoll-format"]),
     ("pgtoll-wire", &[]),
     ("pgtoll-observe", &["pgtoll-format", "pgtoll-wire"]),
     ("pgtoll-cluster", &["pgtoll-format", "pgtoll-wire"]),
-    ("pgtoll-load", &["pgtoll-format", "pgtoll-wire"]),
+    ("pgtoll-load", &["pgtoll-format", "pgtoll-record", "pgtoll-wire"]),
+    ("pgtoll-scan", &["pgtoll-format"]),
     (
         "pgtoll-bench",
         &[
@@ -40,6 +41,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
             "pgtoll-observe",
             "pgtoll-record",
             "pgtoll-report",
+            "pgtoll-scan",
             "pgtoll-stats",
             "pgtoll-wire",
         ],

@@ -1,9 +1,13 @@
 //! What developers run: `cargo xtask ci` checks everything, `cargo xtask test` sets up the machine
 //! before.
 
+mod bench;
 mod checks;
+mod dist;
 mod layers;
+mod licences;
 mod setup;
+mod twins;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -14,17 +18,33 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test      set up this machine (servers to test with), then everything that ci does
-  ci        format, lints, layers, documentation, tests with the servers that are there
+  ci        format, lints, layers, licences, documentation, tests with the servers that are there
   layers    compare the crates' edges with the table of the architecture
-  generate  write the files that are made from code (schemas, README's figures)";
+  generate  write the files that are made from code (schemas, README's figures)
+  licences  compare the dependencies' licences with those that are allowed
+  dist [--check] [--target TRIPLE]
+            make tarball, Debian package and wheel in target/dist; with --check
+            install and run each in a clean root (as root, with debootstrap)
+  picture   take the README's pictures of a report, with Chromium
+  bench design [--help | OPTIONS]
+            compare pgtoll's design with sequential runs of pgbench on two
+            identical clusters, under a load that the bench makes (7 min)
+  bench twins [--runs N] [--output FILE]
+            how often printed intervals miss where nothing differs (a minute
+            a run)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["test"] => setup::prepare().and_then(|majors| checks::all(&majors)),
-        ["ci"] => checks::all(&[]),
+        ["test"] => setup::prepare().and_then(|found| checks::all(Some(&found))),
+        ["ci"] => checks::all(None),
         ["layers"] => layers::check(),
         ["generate"] => checks::generate(),
+        ["licences"] => licences::check(),
+        ["dist", options @ ..] => dist::dist(options),
+        ["picture"] => picture(),
+        ["bench", "design", options @ ..] => bench::design(options),
+        ["bench", "twins", options @ ..] => twins::twins(options),
         _ => {
             say(USAGE);
             return ExitCode::from(2);
@@ -37,6 +57,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The record that the README shows the report of, and where its pictures lie.
+const PICTURED: [&str; 2] = ["records/2026-11-22-pg15", "docs/src/images"];
+
+/// Pictures hang on the machine's fonts: no test compares them.
+fn picture() -> anyhow::Result<()> {
+    run(command("cargo")
+        .args(["run", "--quiet", "--package", "pgtoll", "--example", "picture", "--"])
+        .args(PICTURED))
 }
 
 /// Tells the developer.

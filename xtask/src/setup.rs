@@ -1,23 +1,35 @@
-//! Sets up a machine for the tests: servers of three major versions.
+//! Sets up a machine for the tests: servers of three major versions, Chromium, and what judges how
+//! accessible a page is.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
-use crate::{command, output, run, say};
+use crate::{command, output, root, run, say};
 
 /// Majors that come as wheels. The third server is the system's own.
 const FETCHED: [u32; 2] = [17, 18];
 
-/// Installs what is missing and returns the majors that tests must find.
-pub(crate) fn prepare() -> anyhow::Result<Vec<u32>> {
+/// What tests must find.
+pub(crate) struct Found {
+    /// Servers, by major version.
+    pub(crate) majors: Vec<u32>,
+    /// The script of axe-core. Where it is, Chromium is too.
+    pub(crate) axe: PathBuf,
+}
+
+/// Installs what is missing.
+pub(crate) fn prepare() -> anyhow::Result<Found> {
     let mut packages = Vec::new();
     if servers("installed")?.is_empty() {
         packages.push("postgresql");
     }
     if !is_there("pip") && !is_there("pip3") {
         packages.push("python3-pip");
+    }
+    if !is_there("chromium") {
+        packages.push("chromium");
     }
     if !packages.is_empty() {
         install(&packages)?;
@@ -33,7 +45,37 @@ pub(crate) fn prepare() -> anyhow::Result<Vec<u32>> {
     majors.sort_unstable();
     majors.dedup();
     say(&format!("xtask: servers to test with: {majors:?}"));
-    Ok(majors)
+    Ok(Found { majors, axe: axe()? })
+}
+
+/// axe-core comes inside a Python package, and only for tests. The package is pinned by its hash.
+const AXE_PACKAGE: &str = "axe-playwright-python==0.1.8 \
+    --hash=sha256:fdd263c998388f1a8e67cad02677e612d946248bd44d163be5e8650ea31f95f8\n";
+const AXE_SCRIPT: &str = "axe_playwright_python/axe.min.js";
+
+/// Fetches axe-core below `target`, unless it is there.
+fn axe() -> anyhow::Result<PathBuf> {
+    let place = root().join("target/axe-playwright-python-0.1.8");
+    let script = place.join(AXE_SCRIPT);
+    if script.is_file() {
+        return Ok(script);
+    }
+    std::fs::create_dir_all(&place)?;
+    let requirements = place.join("requirements.txt");
+    std::fs::write(&requirements, AXE_PACKAGE)?;
+    let pip = if is_there("pip") { "pip" } else { "pip3" };
+    run(command(pip)
+        .args(["install", "--no-deps", "--require-hashes", "--only-binary=:all:"])
+        .args(["--no-compile", "--no-input", "--disable-pip-version-check", "--quiet"])
+        .arg("--root-user-action=ignore")
+        .arg("--target")
+        .arg(&place)
+        .arg("--requirement")
+        .arg(&requirements))?;
+    if !script.is_file() {
+        bail!("there is no {AXE_SCRIPT} in the package");
+    }
+    Ok(script)
 }
 
 /// The majors that `pgtoll postgres list` finds of this origin.

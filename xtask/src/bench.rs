@@ -1,0 +1,10 @@
+//! Benches of pgtoll itself: what they show belongs into the documentation, from their records.
+
+use crate::{command, run};
+
+/// How wide the interval of two identical clusters is, by pgtoll's design and by sequential runs.
+pub(crate) fn design(arguments: &[&str]) -> anyhow::Result<()> {
+    run(command("cargo")
+        .args(["run", "--release", "--quiet", "--package", "pgtoll", "--example", "design", "--"])
+        .args(arguments))
+}

@@ -1,0 +1,231 @@
+//! What users get: a tarball, a Debian package and a wheel around one static program.
+
+mod check;
+mod deb;
+mod sbom;
+mod tarball;
+mod wheel;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+
+use crate::{command, licences, output, root, run, say};
+
+/// Makes everything in `target/dist`; with `--check` installs and runs it in clean roots.
+pub(crate) fn dist(options: &[&str]) -> anyhow::Result<()> {
+    let (mut target, mut check) = (None, false);
+    let mut rest = options.iter();
+    while let Some(option) = rest.next() {
+        match *option {
+            "--check" => check = true,
+            "--target" => target = Some((*rest.next().context("--target takes a triple")?).into()),
+            _ => bail!("dist takes --check and --target TRIPLE"),
+        }
+    }
+    let target = target.map_or_else(default_target, Ok)?;
+    let parts = Parts::make(Target::of(&target)?)?;
+    let directory = root().join("target/dist");
+    anew(&directory)?;
+    tarball::make(&parts, &directory)?;
+    deb::make(&parts, &directory)?;
+    wheel::make(&parts, &directory)?;
+    sbom::make(&parts, &directory)?;
+    sums(&directory)?;
+    if check {
+        check::all(&directory)?;
+    }
+    Ok(())
+}
+
+/// A machine to build for, and its names.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    triple: &'static str,
+    /// As Python, and the tarball's name, call it.
+    machine: &'static str,
+    debian: &'static str,
+}
+
+/// musl before glibc: its licence asks for less, and it loads nothing at run time.
+const TARGETS: [Target; 4] = [
+    Target { triple: "x86_64-unknown-linux-musl", machine: "x86_64", debian: "amd64" },
+    Target { triple: "x86_64-unknown-linux-gnu", machine: "x86_64", debian: "amd64" },
+    Target { triple: "aarch64-unknown-linux-musl", machine: "aarch64", debian: "arm64" },
+    Target { triple: "aarch64-unknown-linux-gnu", machine: "aarch64", debian: "arm64" },
+];
+
+impl Target {
+    fn of(triple: &str) -> anyhow::Result<Self> {
+        let known = TARGETS.iter().find(|target| target.triple == triple);
+        known.copied().with_context(|| {
+            let names = TARGETS.map(|target| target.triple);
+            format!("dist makes nothing for {triple}\nhint: it knows {}", names.join(", "))
+        })
+    }
+
+    fn is_glibc(self) -> bool {
+        self.triple.ends_with("gnu")
+    }
+}
+
+/// This machine's architecture, with musl where rustc has it.
+fn default_target() -> anyhow::Result<String> {
+    let host = licences::host()?;
+    let musl = host.replace("-gnu", "-musl");
+    let library = output(command("rustc").args(["--print", "target-libdir", "--target", &musl]))?;
+    Ok(if Path::new(library.trim()).is_dir() { musl } else { host })
+}
+
+/// What all packages are made of.
+#[derive(Debug)]
+struct Parts {
+    target: Target,
+    version: String,
+    description: String,
+    repository: String,
+    /// The time of the commit: everything made is dated so, and is made again the same.
+    epoch: String,
+    program: PathBuf,
+    /// Manual pages, completions, licences: see `pgtoll __package`.
+    files: PathBuf,
+    packages: Vec<licences::Package>,
+}
+
+impl Parts {
+    fn make(target: Target) -> anyhow::Result<Self> {
+        let metadata =
+            output(command("cargo").args(["metadata", "--no-deps", "--format-version", "1"]))?;
+        let metadata: Value = serde_json::from_str(&metadata).context("read cargo's metadata")?;
+        let all = metadata["packages"].as_array().context("read cargo's metadata")?;
+        let own = all.iter().find(|of| of["name"] == "pgtoll").context("find crate pgtoll")?;
+        let text = |key: &str| own[key].as_str().unwrap_or_default().to_owned();
+        let epoch = output(command("git").args(["log", "-1", "--format=%ct"]))?.trim().to_owned();
+        let program = build(target)?;
+        let files = root().join("target/dist-work/files");
+        anew(&files)?;
+        run(command(&program.to_string_lossy())
+            .arg("__package")
+            .arg(&files)
+            .env("SOURCE_DATE_EPOCH", &epoch))?;
+        let packages = licences::linked(target.triple)?;
+        write_licences(target, &packages, &files.join("licences"))?;
+        let (version, description) = (text("version"), text("description"));
+        let repository = text("repository");
+        Ok(Self { target, version, description, repository, epoch, program, files, packages })
+    }
+
+    /// The Python package whose server goes with the wheel, as in `name==version`.
+    fn requires(&self) -> anyhow::Result<String> {
+        Ok(read(&self.files.join("requires"))?.trim().to_owned())
+    }
+
+    /// Puts the licences of what is linked in into a directory.
+    fn licences(&self, directory: &Path) -> anyhow::Result<()> {
+        let from = self.files.join("licences");
+        names_in(&from)?.iter().try_for_each(|name| copy(&from.join(name), &directory.join(name)))
+    }
+
+    /// Puts manual pages and completions below a `share` directory, where programs look for them.
+    fn share(&self, share: &Path, places: &[(&str, &str)]) -> anyhow::Result<()> {
+        let man = share.join("man/man1");
+        fs::create_dir_all(&man)?;
+        run(command("cp").arg("-r").arg(self.files.join("man/.")).arg(&man))?;
+        for (from, to) in places {
+            copy(&self.files.join("completions").join(from), &share.join(to))?;
+        }
+        Ok(())
+    }
+}
+
+/// A program that needs nothing of the machine where it will run, and names no directory of this
+/// one.
+fn build(target: Target) -> anyhow::Result<PathBuf> {
+    let variable =
+        format!("CARGO_TARGET_{}_RUSTFLAGS", target.triple.replace('-', "_").to_uppercase());
+    let home = std::env::var("CARGO_HOME")
+        .or_else(|_| std::env::var("HOME").map(|home| home + "/.cargo"))
+        .context("find cargo's directory")?;
+    let flags = format!(
+        "-C target-feature=+crt-static --remap-path-prefix={home}=/cargo \
+         --remap-path-prefix={}=/pgtoll",
+        root().display()
+    );
+    run(command("cargo")
+        .args(["build", "--locked", "--profile", "distribution", "--package", "pgtoll"])
+        .args(["--target", target.triple])
+        .env(variable, flags))?;
+    Ok(root().join("target").join(target.triple).join("distribution/pgtoll"))
+}
+
+/// The licences of what the program contains: of the crates, of Rust's library, of the C library.
+fn write_licences(
+    target: Target,
+    packages: &[licences::Package],
+    directory: &Path,
+) -> anyhow::Result<()> {
+    fs::create_dir_all(directory)?;
+    write(&directory.join("crates.txt"), licences::texts(packages)?)?;
+    let sysroot = output(command("rustc").args(["--print", "sysroot"]))?;
+    let library = Path::new(sysroot.trim()).join("share/doc/rust/COPYRIGHT-library.html");
+    copy(&library, &directory.join("rust-library.html"))?;
+    if target.is_glibc() {
+        let copyright = read(Path::new("/usr/share/doc/libc6/copyright"))?;
+        let lesser = read(Path::new("/usr/share/common-licenses/LGPL-2.1"))?;
+        let text = [GLIBC, &copyright, &lesser].join("\n");
+        write(&directory.join("glibc.txt"), text)?;
+    }
+    Ok(())
+}
+
+const GLIBC: &str = "\
+The program contains the GNU C library, linked statically. To link it with another version, build
+it from its source: CONTRIBUTING.md says how.
+";
+
+fn sums(directory: &Path) -> anyhow::Result<()> {
+    let names = names_in(directory)?;
+    let sums = output(command("sha256sum").args(&names).current_dir(directory))?;
+    write(&directory.join("SHA256SUMS"), &sums)?;
+    for name in &names {
+        let bytes = fs::metadata(directory.join(name))?.len();
+        say(&format!("xtask: {bytes:>9} bytes  target/dist/{name}"));
+    }
+    Ok(())
+}
+
+/// The names of a directory's entries, in order.
+fn names_in(directory: &Path) -> anyhow::Result<Vec<String>> {
+    let entries =
+        fs::read_dir(directory).with_context(|| format!("list {}", directory.display()))?;
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// An empty directory.
+fn anew(directory: &Path) -> anyhow::Result<()> {
+    if directory.exists() {
+        fs::remove_dir_all(directory).with_context(|| format!("empty {}", directory.display()))?;
+    }
+    fs::create_dir_all(directory).with_context(|| format!("make {}", directory.display()))
+}
+
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to.parent().unwrap_or(to))?;
+    fs::copy(from, to)
+        .map(drop)
+        .with_context(|| format!("copy {} to {}", from.display(), to.display()))
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(path).with_context(|| format!("read {}", path.display()))
+}
+
+fn write(path: &Path, text: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    fs::create_dir_all(path.parent().unwrap_or(path))?;
+    fs::write(path, text).with_context(|| format!("write {}", path.display()))
+}
