@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use pgtoll_format::TimeSpan;
 
 /// What does PostgreSQL's safety cost, is the data sound, and does the safety work when it is
@@ -27,13 +28,19 @@ const EXIT_STATUS: &str = "Exit status: 0 done; 1 a finding; 2 could not tell (b
 pub(crate) enum Command {
     /// What do data checksums cost here? Runs servers of its own and compares them.
     #[command(after_help = MEASURE_EXAMPLES, args_override_self = true)]
-    Measure(MeasureArguments),
-    /// Show a record again.
+    Measure(Box<MeasureArguments>),
+    /// Show a record again, or several side by side.
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArguments),
+    /// Is this machine fit to be measured on, and how noisy is it?
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(DoctorArguments),
     /// Which servers can pgtoll use? Fetch one.
     #[command(after_help = POSTGRES_EXAMPLES)]
     Postgres(PostgresArguments),
+    /// Print the completions of a shell.
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsArguments),
 }
 
 const MEASURE_EXAMPLES: &str = "\
@@ -43,17 +50,39 @@ Examples:
   pgtoll measure --quick                    a first look in about a minute
   pgtoll measure --budget 20m               every workload timed
   pgtoll measure --postgres 18 --rounds 10  another server, narrower intervals
-  pgtoll measure my.toml --output result    an experiment of one's own";
+  pgtoll measure my.toml --check            is an experiment of one's own right?
+  pgtoll measure my.toml --output result    an experiment of one's own
+  pgtoll measure --workload my.sql@9 --workload rare.sql --setup schema.sql
+                                            scripts in pgbench's language, 9 to 1
+  pgtoll measure --workload 'pgbench -n -c 4 -T 99999'
+                                            any program that makes load";
 
 const REPORT_EXAMPLES: &str = "\
 Examples:
   pgtoll report pgtoll-results/2026-11-21T21-30-00Z-checksums
-  pgtoll report --json run.jsonl";
+  pgtoll report --format md -o comment.md run.jsonl
+  pgtoll report pg17 pg18                   side by side
+  pgtoll report result --fail-if 'checksums.cpu_per_tx > 5%'
+                                            exit status 1 if it is surely more";
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  pgtoll doctor                             what speaks against measuring here
+  pgtoll doctor --work-dir /srv/pg --json   another disk, for programs
+  pgtoll doctor --null 10m                  calibrate the intervals of later runs";
 
 const POSTGRES_EXAMPLES: &str = "\
 Examples:
   pgtoll postgres list
   pgtoll postgres install 17";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Where they go:
+  pgtoll completions bash > ~/.local/share/bash-completion/completions/pgtoll
+  pgtoll completions zsh > ~/.zfunc/_pgtoll     with ~/.zfunc in $fpath
+  pgtoll completions fish > ~/.config/fish/completions/pgtoll.fish
+  pgtoll completions elvish >> ~/.config/elvish/rc.elv
+  pgtoll completions powershell >> $PROFILE";
 
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -65,7 +94,22 @@ pub(crate) struct MeasureArguments {
     /// installed, else an embedded one that pip fetches.
     #[arg(long, value_name = "DIR|MAJOR")]
     pub(crate) postgres: Option<String>,
-    /// pgbench's scale factor: 15 MB of data an arm for each unit.
+    /// The work, instead of the experiment's: a script in pgbench's language (a file, or
+    /// select-only, simple-update, tpcb-like), with a weight where there are several; or a shell's
+    /// command that makes load until it is ended.
+    #[arg(long, value_name = "SCRIPT[@WEIGHT]|COMMAND")]
+    pub(crate) workload: Vec<String>,
+    /// SQL for psql, run once on the loaded data that all arms are copies of.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) setup: Option<PathBuf>,
+    /// Transactions a second of --workload, at random times (open loop): shows latencies at a load
+    /// that does not give way.
+    #[arg(long, value_name = "N", requires = "workload", value_parser = rate)]
+    pub(crate) rate: Option<f64>,
+    /// A setting of all arms, as in postgresql.conf.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    pub(crate) set: Vec<(String, String)>,
+    /// pgbench's scale factor: 15 MB of data an arm for each unit. Default: the experiment's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) scale: Option<u32>,
     /// How long all may take, roughly. What does not fit is counted, and not timed. Default: 5min.
@@ -76,18 +120,20 @@ pub(crate) struct MeasureArguments {
     #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "rounds")]
     pub(crate) precision: Option<f64>,
     /// A quick look, about a minute: intervals are wide.
-    #[arg(long, conflicts_with_all = ["budget", "precision", "rounds", "repetitions"])]
+    #[arg(long, conflicts_with_all = ["budget", "precision", "rounds"])]
     pub(crate) quick: bool,
-    /// Repetitions of single operations, each in both orders.
+    /// Repetitions of single operations, each in both orders. Default: 5.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(crate) repetitions: Option<u32>,
-    /// Rounds, each with restarts of all servers. Intervals need at least 2, better 6.
+    /// Rounds, each with restarts of all servers. Intervals need at least 2, better 6. Default: 6,
+    /// or more where the budget has room.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: Option<u32>,
-    /// A round's length.
+    /// A round's length, without restarts and warm-up. Default: what the budget allows, at most
+    /// 20s.
     #[arg(long, value_name = "TIME", value_parser = round_time)]
     pub(crate) round_time: Option<TimeSpan>,
-    /// A slice's length.
+    /// A slice's length. Default: the workload's, else 50ms; with --rate 2s, for a command 200ms.
     #[arg(long, value_name = "TIME", value_parser = slice_time)]
     pub(crate) slice: Option<TimeSpan>,
     /// The seed of all random choices. Default: another one each time.
@@ -105,16 +151,76 @@ pub(crate) struct MeasureArguments {
     /// Say what would run, and end.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Say what is wrong with the experiment, or what it would do, and end. Needs no server.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// List the built-in experiments, and end.
+    #[arg(long)]
+    pub(crate) list: bool,
     /// Print the result as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    /// End with status 1 if this is surely so, with 2 if it is not resolved: [WORKLOAD/]ARM.METRIC,
+    /// then > or < (or >= or <=), then a percentage.
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(crate) fail_if: Vec<String>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ReportArguments {
-    /// A result directory, or a run.jsonl.
-    pub(crate) record: PathBuf,
-    /// Print the result as JSON.
+    /// Result directories, or files like run.jsonl; several are shown side by side.
+    #[arg(required = true, value_name = "RECORD")]
+    pub(crate) records: Vec<PathBuf>,
+    /// The form. Default: what the name of --output ends in, else table.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<Format>,
+    /// The result as JSON: short for --format json.
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
+    /// Write to this file, all or nothing, instead of stdout (-).
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// End with status 1 if this is surely so, with 2 if it is not resolved: [WORKLOAD/]ARM.METRIC,
+    /// then > or < (or >= or <=), then a percentage.
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(crate) fail_if: Vec<String>,
+}
+
+/// What a record is shown as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For a terminal.
+    Table,
+    /// GitHub's Markdown.
+    #[value(alias = "markdown")]
+    Md,
+    /// All estimates, for programs.
+    Json,
+    /// A page of its own.
+    Html,
+    /// Lines for benchstat.
+    Gobench,
+    /// A row a figure.
+    Csv,
+    /// Gauges for Prometheus.
+    Openmetrics,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArguments {
+    /// The directory whose disk is looked at: where clusters would be made.
+    #[arg(long, value_name = "DIR", default_value = WORK_DIR)]
+    pub(crate) work_dir: PathBuf,
+    /// The server: a directory with bin/postgres, or a major version.
+    #[arg(long, value_name = "DIR|MAJOR")]
+    pub(crate) postgres: Option<String>,
+    /// For so long compare servers that do not differ: it calibrates the intervals of later runs.
+    #[arg(long, value_name = "TIME", value_parser = null_time)]
+    pub(crate) null: Option<TimeSpan>,
+    /// Where the records of --null go, with -1, -2, ... Default: in pgtoll-results.
+    #[arg(long, short, value_name = "DIR", requires = "null")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print the findings as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -140,6 +246,12 @@ pub(crate) enum PostgresCommand {
     },
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsArguments {
+    /// The shell.
+    pub(crate) shell: Shell,
+}
+
 /// A percentage as a ratio: `1%` is 0.01.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim();
@@ -150,8 +262,25 @@ fn percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("\"{text}\" is not a percentage between 0.01% and 100%"))
 }
 
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| (0.001..=1e6).contains(rate));
+    rate.ok_or_else(|| format!("\"{text}\" is not a number of transactions a second"))
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
+    let (name, value) = parts
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| format!("\"{text}\" is not NAME=VALUE"))?;
+    Ok((name.to_ascii_lowercase(), value.trim_matches('\'').to_owned()))
+}
+
 fn budget(text: &str) -> Result<TimeSpan, String> {
     between(text, "1s", "7d")
+}
+
+fn null_time(text: &str) -> Result<TimeSpan, String> {
+    between(text, "30s", "7d")
 }
 
 fn round_time(text: &str) -> Result<TimeSpan, String> {

@@ -12,6 +12,7 @@ mod printer;
 
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use arguments::{Arguments, Command};
 use clap::Parser;
 use exit::Status;
@@ -22,14 +23,26 @@ fn main() -> ExitCode {
         // Nobody reads what a guard says, and its failure is seen by the end of its socket.
         return pgtoll_cluster::guard_main().map_or(Status::CouldNotTell, |()| Status::Done).into();
     }
+    if let [_, hidden, directory] = std::env::args_os().collect::<Vec<_>>().as_slice()
+        && hidden == "__package"
+    {
+        return ended(commands::package::run(directory.as_ref()), &mut Printer::new(false));
+    }
     let arguments = Arguments::parse();
     let mut printer = Printer::new(arguments.quiet);
     let outcome = match arguments.command {
         Command::Measure(arguments) => commands::measure::run(&arguments, &mut printer),
         Command::Report(arguments) => commands::report::run(&arguments, &mut printer),
+        Command::Doctor(arguments) => commands::doctor::run(&arguments, &mut printer),
         Command::Postgres(arguments) => commands::postgres::run(&arguments, &mut printer),
+        Command::Completions(arguments) => commands::completions::run(&arguments, &mut printer),
     };
-    match outcome {
+    ended(outcome, &mut printer)
+}
+
+fn ended(outcome: anyhow::Result<Status>, printer: &mut Printer) -> ExitCode {
+    let written = printer.finish().context("write to standard output");
+    match outcome.and_then(|status| written.map(|()| status)) {
         Ok(status) => status.into(),
         Err(error) => {
             printer.error(&error);

@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use pgtoll_bench::BenchError;
 use pgtoll_cluster::ClusterError;
 
-use crate::commands::Usage;
+use crate::commands::{BadExperiment, Usage};
 
 /// Prints. Whoever listens may have gone (a closed pipe): that is no reason to fail.
 #[derive(Debug)]
@@ -15,18 +15,27 @@ pub(crate) struct Printer {
     /// Only when stderr is a terminal.
     bar: Option<ProgressBar>,
     terminal: bool,
+    /// Why data were lost.
+    unwritten: Option<io::Error>,
 }
 
 impl Printer {
     pub(crate) fn new(quiet: bool) -> Self {
-        Self { quiet, bar: None, terminal: io::stderr().is_terminal() }
+        Self { quiet, bar: None, terminal: io::stderr().is_terminal(), unwritten: None }
     }
 
     /// Data.
     pub(crate) fn data(&mut self, text: &str) {
         self.end_progress();
         let mut stdout = io::stdout().lock();
-        let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        let lost = written.err().filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
+        self.unwritten = self.unwritten.take().or(lost);
+    }
+
+    /// An error when some of the data could not be written, though somebody still listens.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.unwritten.take().map_or(Ok(()), Err)
     }
 
     /// What a user should know.
@@ -44,6 +53,9 @@ impl Printer {
     /// An error in one line, and what to do about it.
     pub(crate) fn error(&mut self, error: &anyhow::Error) {
         self.end_progress();
+        if let Some(bad) = error.downcast_ref::<BadExperiment>() {
+            return bad.lines().iter().for_each(|line| self.line(line));
+        }
         let message = format!("{error:#}");
         let one_line: Vec<&str> = message.split_whitespace().collect();
         self.line(&format!("pgtoll: {}", one_line.join(" ")));

@@ -1,48 +1,60 @@
 //! `pgtoll measure`: from arguments to a plan, from a plan to a record, from the record to a
 //! table.
 
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use pgtoll_bench::{BUILT_IN, BenchError, Choices, Experiment, Plan, Progress, RECORD_FILE, Site};
+use pgtoll_bench::{
+    BUILT_IN, BenchError, Choices, Experiment, OneOrMany, Plan, Progress, RECORD_FILE, Site, SoFar,
+    WorkloadSpec,
+};
 use pgtoll_cluster::{GuardOptions, Installation, Interrupt, ServerUser, Wheel, leftovers};
 use pgtoll_format::TimeSpan;
 use pgtoll_record::RunResult;
 
 use crate::arguments::MeasureArguments;
 use crate::calibration;
-use crate::commands::{Usage, absolute, read_run, to_json};
+use crate::commands::{BadExperiment, Usage, absolute, read_run, thresholds, to_json};
 use crate::exit::Status;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let experiment = experiment(&arguments.experiment)?;
+    if arguments.list {
+        printer.data(&list(arguments)?);
+        return Ok(Status::Done);
+    }
+    let experiment = own_work(experiment(&arguments.experiment)?, arguments)?;
     let plan = Plan::new(experiment, &choices(arguments));
+    let thresholds = thresholds::of_plan(&arguments.fail_if, &plan)?;
+    if arguments.check {
+        printer.data(&checked(&arguments.experiment, &plan));
+        return Ok(Status::Done);
+    }
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let work_dir = absolute(&arguments.work_dir)?;
     let user = ServerUser::choose()?;
-    let found = Installation::find(arguments.postgres.as_deref())?;
     for warning in plan.warnings() {
         printer.warn(&format!("pgtoll: warning: {warning}"));
     }
     if arguments.dry_run {
+        let found = Installation::find(arguments.postgres.as_deref())?;
         let server = found.as_ref().map_or_else(to_be_fetched, |found| Ok(server(found)))?;
         printer.data(&introduction(&plan, &server, &user, &work_dir));
         plan.check_room(&work_dir)?;
         return Ok(Status::Done);
     }
-    let installation = if let Some(found) = found {
-        found
-    } else {
-        printer.stage(&to_be_fetched()?);
-        Wheel::newest()?.install(&interrupt)?
-    };
+    let installation = installation(arguments.postgres.as_deref(), &interrupt, printer)?;
     printer.say(introduction(&plan, &server(&installation), &user, &work_dir).trim_end());
     tell_leftovers(&work_dir, &user, printer);
     plan.check_room(&work_dir)?;
-    let output = make_output(arguments, &plan)?;
+    let default = || results_directory(&plan.experiment.name);
+    let output = arguments.output.clone().unwrap_or_else(default);
+    make_output(&output)?;
     let site = Site {
         installation: &installation,
         guard: &GuardOptions {
@@ -55,20 +67,63 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
         pgtoll: env!("CARGO_PKG_VERSION"),
         command: command(arguments, &plan),
     };
-    let outcome = pgtoll_bench::measure(&plan, &site, &mut |event| {
+    let outcome = record(&plan, &site, printer);
+    let result = finish(outcome, &output, arguments.json, printer)?;
+    Ok(thresholds::judge(&thresholds, &result, None, printer))
+}
+
+/// Runs the plan and shows how it gets on.
+pub(crate) fn record(
+    plan: &Plan,
+    site: &Site<'_>,
+    printer: &mut Printer,
+) -> Result<(), BenchError> {
+    let outcome = pgtoll_bench::measure(plan, site, &mut |event| {
         panic_if_told(event);
-        show(event, &plan, arguments.keep, printer);
+        show(event, plan, site.guard.keep, printer);
     });
     if outcome.is_err() {
         tell_leftovers(&site.guard.base, &site.guard.user, printer);
     }
-    finish(outcome, &output, arguments.json, printer)
+    outcome
+}
+
+/// The server that was asked for, or the one there is; fetched when there is none.
+pub(crate) fn installation(
+    asked: Option<&str>,
+    interrupt: &Interrupt,
+    printer: &mut Printer,
+) -> anyhow::Result<Installation> {
+    if let Some(found) = Installation::find(asked)? {
+        return Ok(found);
+    }
+    printer.stage(&to_be_fetched()?);
+    Ok(Wheel::newest()?.install(interrupt)?)
+}
+
+/// The built-in experiments, a line each, with the time that they take.
+fn list(arguments: &MeasureArguments) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for (name, _) in BUILT_IN {
+        let plan = Plan::new(experiment(name)?, &choices(arguments));
+        let time = TimeSpan(plan.duration()).rounded();
+        let _ = writeln!(text, "{name:<16} {} ({time})", plan.experiment.question);
+    }
+    Ok(text)
+}
+
+/// What `--check` says of an experiment in which nothing is wrong.
+fn checked(name: &str, plan: &Plan) -> String {
+    let (arms, workloads) = (plan.experiment.arms.len(), plan.experiment.workloads.len());
+    let plural = if workloads == 1 { "" } else { "s" };
+    let first = format!("{name}: {arms} arms, {workloads} workload{plural}: nothing is wrong");
+    [vec![first], plan.lines()].concat().join("\n") + "\n"
 }
 
 /// The built-in experiment of this name, or the file at this path.
 fn experiment(name: &str) -> anyhow::Result<Experiment> {
     if let Some(built_in) = Experiment::built_in(name) {
-        return built_in.with_context(|| format!("read built-in experiment {name}"));
+        return built_in.map_err(|error| BadExperiment::error(name, error));
     }
     if !name.contains(['/', '.']) {
         let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
@@ -78,7 +133,74 @@ fn experiment(name: &str) -> anyhow::Result<Experiment> {
         ));
     }
     let text = std::fs::read_to_string(name).with_context(|| format!("read {name}"))?;
-    Experiment::parse(&text).with_context(|| format!("read {name}"))
+    let directory = Path::new(name).parent().unwrap_or(Path::new(""));
+    Experiment::parse(&text, directory).map_err(|error| BadExperiment::error(name, error))
+}
+
+/// Transactions of a script of one's own in the counted pass: nobody knows how long they take.
+const OWN_COUNTED: u64 = 1000;
+
+/// The experiment with what the command line says of settings, setup and work.
+fn own_work(
+    mut experiment: Experiment,
+    arguments: &MeasureArguments,
+) -> anyhow::Result<Experiment> {
+    for (name, value) in &arguments.set {
+        if let Some(arm) = experiment.arms.iter().find(|arm| arm.settings.contains_key(name)) {
+            return Err(Usage::error(
+                format!("--set {name}: arm \"{}\" of the experiment sets it", arm.name),
+                "leave it out, or write an experiment of your own",
+            ));
+        }
+        // The command line has the last word.
+        experiment.workloads.iter_mut().for_each(|of| {
+            of.settings.remove(name);
+        });
+        experiment.settings.insert(name.clone(), value.clone());
+    }
+    if let Some(path) = &arguments.setup {
+        let text = std::fs::read_to_string(path);
+        experiment.setup = Some(text.with_context(|| format!("read {}", path.display()))?);
+    }
+    let entries = &arguments.workload;
+    if entries.is_empty() {
+        return Ok(experiment.checked()?);
+    }
+    let workload = WorkloadSpec {
+        name: "own".to_owned(),
+        title: entries.join(", "),
+        rate: arguments.rate,
+        ..WorkloadSpec::default()
+    };
+    let workload = match command_of(entries) {
+        Some(command) => WorkloadSpec { command: Some(command), ..workload },
+        None => WorkloadSpec {
+            mix: Some(pgtoll_bench::mix(entries, Path::new(""))?),
+            script: Some(OneOrMany::Many(entries.clone())),
+            counted: OWN_COUNTED,
+            ..workload
+        },
+    };
+    experiment.workloads = vec![workload];
+    // That was about other work.
+    experiment.expect.clear();
+    Ok(experiment.checked()?)
+}
+
+/// A program is a command, and so is what is more than a word and no file.
+fn command_of(entries: &[String]) -> Option<String> {
+    let [entry] = entries else { return None };
+    let file = entry.rsplit_once('@').map_or(entry.as_str(), |(file, _)| file);
+    let metadata = [entry, file].into_iter().find_map(|path| std::fs::metadata(path).ok());
+    let Some(metadata) = metadata else {
+        return entry.trim().contains(char::is_whitespace).then(|| entry.clone());
+    };
+    let mut begin = [0; 4];
+    let read = std::fs::File::open(entry).and_then(|mut file| file.read_exact(&mut begin));
+    let is_program = begin.starts_with(b"#!") || begin == *b"\x7fELF";
+    let may_run = metadata.is_file() && metadata.permissions().mode() & 0o111 != 0;
+    let path = std::fs::canonicalize(entry).ok()?;
+    (read.is_ok() && is_program && may_run).then(|| quoted(&path.to_string_lossy()))
 }
 
 /// What `--quick` stands for.
@@ -94,14 +216,16 @@ fn choices(arguments: &MeasureArguments) -> Choices {
         repetitions: arguments.repetitions.or(arguments.quick.then_some(QUICK_REPETITIONS)),
         rounds: arguments.rounds.or(arguments.quick.then_some(QUICK_ROUNDS)),
         round_time: arguments.round_time.map(|TimeSpan(time)| time),
-        count_less: arguments.quick,
+        brief: arguments.quick,
         precision: arguments.precision,
         slice: arguments.slice.map(|TimeSpan(time)| time),
-        // Short enough to be typed again.
-        seed: arguments.seed.unwrap_or_else(|| {
-            u64::from(jiff::Timestamp::now().subsec_nanosecond().unsigned_abs() / 1000)
-        }),
+        seed: arguments.seed.unwrap_or_else(any_seed),
     }
+}
+
+/// Another one each time, short enough to be typed again.
+pub(crate) fn any_seed() -> u64 {
+    u64::from(jiff::Timestamp::now().subsec_nanosecond().unsigned_abs() / 1000)
 }
 
 fn server(installation: &Installation) -> String {
@@ -133,28 +257,42 @@ fn tell_leftovers(work_dir: &Path, user: &ServerUser, printer: &Printer) {
     }
 }
 
-fn make_output(arguments: &MeasureArguments, plan: &Plan) -> anyhow::Result<PathBuf> {
-    let output = arguments.output.clone().unwrap_or_else(|| {
-        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H-%M-%SZ");
-        Path::new("pgtoll-results").join(format!("{now}-{}", plan.experiment.name))
-    });
+/// Where the record of an experiment goes when nobody says otherwise.
+pub(crate) fn results_directory(experiment: &str) -> PathBuf {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H-%M-%SZ");
+    Path::new("pgtoll-results").join(format!("{now}-{experiment}"))
+}
+
+pub(crate) fn make_output(output: &Path) -> anyhow::Result<()> {
     if output.join(RECORD_FILE).exists() {
         return Err(Usage::error(
             format!("{} holds a record already", output.display()),
             "name another directory with --output",
         ));
     }
-    let made = std::fs::create_dir_all(&output);
-    made.map_err(|source| BenchError::Record { path: output.clone(), source })?;
-    Ok(output)
+    let made = std::fs::create_dir_all(output);
+    made.map_err(|source| BenchError::Record { path: output.to_owned(), source })?;
+    Ok(())
 }
 
 /// The command that makes the run again: what was resolved is said.
 fn command(arguments: &MeasureArguments, plan: &Plan) -> Vec<String> {
-    let mut command = vec!["pgtoll".into(), "measure".into(), arguments.experiment.clone()];
+    let mut command = vec!["pgtoll".into(), "measure".into(), quoted(&arguments.experiment)];
     let mut option = |name: &str, value: String| command.extend([name.to_owned(), value]);
     if let Some(postgres) = &arguments.postgres {
-        option("--postgres", postgres.clone());
+        option("--postgres", quoted(postgres));
+    }
+    for workload in &arguments.workload {
+        option("--workload", quoted(workload));
+    }
+    if let Some(setup) = &arguments.setup {
+        option("--setup", quoted(&setup.to_string_lossy()));
+    }
+    if let Some(rate) = arguments.rate {
+        option("--rate", rate.to_string());
+    }
+    for (name, value) in &arguments.set {
+        option("--set", quoted(&format!("{name}={value}")));
     }
     option("--scale", plan.experiment.scale.to_string());
     if let Some(budget) = arguments.budget {
@@ -171,13 +309,24 @@ fn command(arguments: &MeasureArguments, plan: &Plan) -> Vec<String> {
     if let Some(time) = arguments.round_time {
         option("--round-time", time.to_string());
     }
-    option("--slice", TimeSpan(Duration::from_nanos(plan.design.slice_ns)).to_string());
+    if let Some(slice) = arguments.slice {
+        option("--slice", slice.to_string());
+    }
     option("--seed", plan.seed.to_string());
     if arguments.work_dir != Path::new(crate::arguments::WORK_DIR) {
-        option("--work-dir", arguments.work_dir.display().to_string());
+        option("--work-dir", quoted(&arguments.work_dir.to_string_lossy()));
     }
     command.extend(arguments.quick.then(|| "--quick".to_owned()));
     command
+}
+
+/// As a shell takes it.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=@,:+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 fn show(event: Progress<'_>, plan: &Plan, keep: bool, printer: &mut Printer) {
@@ -187,17 +336,28 @@ fn show(event: Progress<'_>, plan: &Plan, keep: bool, printer: &mut Printer) {
         }
         Progress::Directory(_) => {}
         Progress::Stage(name) => printer.stage(name),
-        Progress::Block { workload, round, block } => {
-            let of_round = u64::from(plan.design.blocks_per_round);
+        Progress::Repetition { title, repetition, of, so_far } => {
+            printer.stage(&with_so_far(&format!("{title}: {repetition} of {of}"), &so_far));
+        }
+        Progress::Block { workload, round, block, so_far } => {
+            let slicing = plan.slicing.get(workload);
+            let of_round = slicing.map_or(1, |of| u64::from(of.blocks_per_round));
             let all = of_round * u64::from(plan.design.rounds);
             let done = of_round * u64::from(round - 1) + u64::from(block - 1);
             let what = format!("{workload}: round {round} of {}", plan.design.rounds);
             if block == 1 {
-                printer.milestone(&what);
+                printer.milestone(&with_so_far(&what, &so_far));
             }
-            printer.progress(&what, done, all);
+            // The bar itself says how much time is left.
+            let so_far = SoFar { left: None, ..so_far };
+            printer.progress(&with_so_far(&what, &so_far), done, all);
         }
     }
+}
+
+fn with_so_far(what: &str, so_far: &SoFar) -> String {
+    let so_far = so_far.to_string();
+    if so_far.is_empty() { what.to_owned() } else { format!("{what} ({so_far})") }
 }
 
 /// What was measured is shown, however the run ended.
@@ -206,10 +366,11 @@ fn finish(
     output: &Path,
     json: bool,
     printer: &mut Printer,
-) -> anyhow::Result<Status> {
+) -> anyhow::Result<RunResult> {
     let Err(error) = outcome else {
-        calibration::remember(&show_result(output, json, printer)?);
-        return Ok(Status::Done);
+        let result = show_result(output, json, printer)?;
+        calibration::remember(&result);
+        return Ok(result);
     };
     // There was none before the run, so it is the run's.
     if output.join(RECORD_FILE).exists() {
@@ -219,17 +380,32 @@ fn finish(
 }
 
 fn show_result(output: &Path, json: bool, printer: &mut Printer) -> anyhow::Result<RunResult> {
-    let result = pgtoll_report::summarise(&read_run(output)?);
-    let text = to_json(&result)?;
-    let path = output.join("result.json");
-    std::fs::write(&path, &text).with_context(|| format!("write {}", path.display()))?;
+    let (result, text) = write_result(output)?;
     if json {
         printer.data(&text);
     } else if !result.values.is_empty() {
         printer.data(&pgtoll_report::terminal_table(&result));
     }
     printer.say(&format!("record: {}", output.display()));
+    printer.say(&format!("report: {}", output.join(REPORT_FILE).display()));
     Ok(result)
+}
+
+/// The page in a result directory.
+const REPORT_FILE: &str = "report.html";
+
+/// The summary of the record in `output`, written beside it, and as a page; also as text.
+pub(crate) fn write_result(output: &Path) -> anyhow::Result<(RunResult, String)> {
+    let run = read_run(output)?;
+    let result = pgtoll_report::summarise(&run);
+    let text = to_json(&result)?;
+    for (name, text) in
+        [("result.json", &text), (REPORT_FILE, &pgtoll_report::html_report(&run, &result))]
+    {
+        let path = output.join(name);
+        std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok((result, text))
 }
 
 /// Debug builds panic at the block that `PGTOLL_TEST_PANIC_AT` names (`ROUND:BLOCK`), so that a

@@ -1,12 +1,17 @@
 //! One module a subcommand.
 
+pub(crate) mod completions;
+pub(crate) mod doctor;
 pub(crate) mod measure;
+pub(crate) mod package;
 pub(crate) mod postgres;
 pub(crate) mod report;
+mod thresholds;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use pgtoll_bench::{ExperimentError, Mistake};
 use pgtoll_record::{Run, RunResult};
 
 /// An error of how pgtoll was called.
@@ -30,12 +35,84 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// An experiment's file that cannot be used: its mistakes are told one after the other.
+#[derive(Debug)]
+pub(crate) struct BadExperiment {
+    file: String,
+    mistakes: Vec<Mistake>,
+}
+
+impl std::fmt::Display for BadExperiment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {} mistakes", self.file, self.mistakes.len())
+    }
+}
+
+impl std::error::Error for BadExperiment {}
+
+impl BadExperiment {
+    /// As anyhow's, with context where it is not about mistakes in the text.
+    pub(crate) fn error(file: &str, error: ExperimentError) -> anyhow::Error {
+        match error {
+            ExperimentError::Mistakes(mistakes) => Self { file: file.to_owned(), mistakes }.into(),
+            other => anyhow::Error::new(other).context(format!("read {file}")),
+        }
+    }
+
+    /// For each mistake a line that says it, the line of the file with a mark below, and a hint.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.mistakes.iter().flat_map(|of| self.lines_of(of)).collect()
+    }
+
+    fn lines_of(&self, of: &Mistake) -> Vec<String> {
+        let Mistake { line, column, width, text, message, hint } = of;
+        let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        // A long line is cut to what is around the mistake.
+        let skipped = if *column > MARGIN { column - MARGIN } else { 0 };
+        let printable = |c: char| if c.is_control() { ' ' } else { c };
+        let shown: String = text.chars().skip(skipped).take(SHOWN).map(printable).collect();
+        let before = column - 1 - skipped;
+        let mark = "^".repeat((*width).min(SHOWN.saturating_sub(before)).max(1));
+        let number = line.to_string();
+        let mut lines = vec![
+            format!("pgtoll: {}:{line}:{column}: {message}", self.file),
+            format!("  {number} | {}", shown.trim_end()),
+            format!("  {} | {}{mark}", " ".repeat(number.len()), " ".repeat(before)),
+        ];
+        lines.extend(hint.as_ref().map(|hint| format!("hint: {hint}")));
+        lines
+    }
+}
+
+/// Characters of a line that are shown before a mistake, when it stands far to the right.
+const MARGIN: usize = 50;
+/// Characters of a line that are shown.
+const SHOWN: usize = 70;
+
 /// Reads a run's record: a result directory, or the file itself.
 fn read_run(path: &Path) -> anyhow::Result<Run> {
-    let file = if path.is_dir() { path.join(pgtoll_bench::RECORD_FILE) } else { path.to_owned() };
+    let file = if path.is_dir() { in_directory(path)? } else { path.to_owned() };
     let bytes = std::fs::read(&file).with_context(|| format!("read {}", file.display()))?;
     // A record that broke off may end within a character.
     Run::parse(&String::from_utf8_lossy(&bytes)).with_context(|| format!("read {}", file.display()))
+}
+
+/// The record of a result directory.
+fn in_directory(directory: &Path) -> anyhow::Result<PathBuf> {
+    let file = directory.join(pgtoll_bench::RECORD_FILE);
+    // Whatever else is wrong with it is told by who reads it.
+    if file.try_exists().unwrap_or(true) {
+        return Ok(file);
+    }
+    let below = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let results = below.map(|entry| entry.path());
+    let newest = results.filter(|path| path.join(pgtoll_bench::RECORD_FILE).exists()).max();
+    let hint = newest.map_or_else(
+        || "name a result directory of pgtoll measure, or a record itself".to_owned(),
+        |path| format!("it holds result directories: name one, like {}", path.display()),
+    );
+    let (directory, name) = (directory.display(), pgtoll_bench::RECORD_FILE);
+    Err(Usage::error(format!("{directory} holds no record: {name} is missing"), hint))
 }
 
 /// The result as it is printed with `--json` and written to `result.json`.
@@ -43,7 +120,13 @@ fn to_json(result: &RunResult) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(result)? + "\n")
 }
 
-/// `path` as it can be given to servers that run elsewhere: absolute, links resolved.
+/// The directory `path` as it can be given to servers that run elsewhere: absolute, links resolved.
 fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
-    std::fs::canonicalize(path).with_context(|| format!("find {}", path.display()))
+    const HINT: &str = "name a directory that exists with --work-dir";
+    let found = std::fs::canonicalize(path)
+        .map_err(|error| Usage::error(format!("find {}: {error}", path.display()), HINT))?;
+    if !found.is_dir() {
+        return Err(Usage::error(format!("{} is not a directory", path.display()), HINT));
+    }
+    Ok(found)
 }

@@ -1,14 +1,130 @@
-//! `pgtoll report`: a record, shown again.
+//! `pgtoll report`: a record, shown again; or several, side by side.
 
-use crate::arguments::ReportArguments;
-use crate::commands::{read_run, to_json};
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use pgtoll_record::{Run, RunResult};
+use pgtoll_report::{Named, SideBySide};
+
+use crate::arguments::{Format, ReportArguments};
+use crate::commands::{Usage, read_run, thresholds, to_json};
 use crate::exit::Status;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let result = pgtoll_report::summarise(&read_run(&arguments.record)?);
-    let text =
-        if arguments.json { to_json(&result)? } else { pgtoll_report::terminal_table(&result) };
-    printer.data(&text);
-    Ok(Status::Done)
+    let indexes = 0..arguments.records.len();
+    let records: Vec<Record> =
+        indexes.map(|index| read(index, arguments)).collect::<Result<_, _>>()?;
+    let text = shown(&records, format(arguments))?;
+    match &arguments.output {
+        Some(path) if path != Path::new("-") => write(path, &text)?,
+        _ => printer.data(&text),
+    }
+    let statuses: Vec<Status> = records
+        .iter()
+        .map(|of| {
+            let name = (records.len() > 1).then_some(of.name.as_str());
+            thresholds::judge(&of.thresholds, &of.result, name, printer)
+        })
+        .collect();
+    let worst =
+        [Status::Finding, Status::CouldNotTell].into_iter().find(|of| statuses.contains(of));
+    Ok(worst.unwrap_or(Status::Done))
+}
+
+/// A record, read.
+struct Record {
+    name: String,
+    run: Run,
+    result: RunResult,
+    thresholds: Vec<pgtoll_report::Threshold>,
+}
+
+fn read(index: usize, arguments: &ReportArguments) -> anyhow::Result<Record> {
+    let run = read_run(&arguments.records[index])?;
+    let thresholds = thresholds::of_record(&arguments.fail_if, &run.header)?;
+    let result = pgtoll_report::summarise(&run);
+    Ok(Record { name: name(&arguments.records, index), run, result, thresholds })
+}
+
+/// A record that is named twice has two names: `result`, `result (2)`.
+fn name(paths: &[PathBuf], index: usize) -> String {
+    let path = &paths[index];
+    let before = paths[..index].iter().filter(|of| *of == path).count();
+    let again = if before > 0 { format!(" ({})", before + 1) } else { String::new() };
+    format!("{}{again}", path.display())
+}
+
+/// The form that was asked for, or that the name of the output asks for.
+fn format(arguments: &ReportArguments) -> Format {
+    let by_name = arguments.output.as_ref().and_then(|path| {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "html" | "htm" => Some(Format::Html),
+            "md" => Some(Format::Md),
+            "json" => Some(Format::Json),
+            "csv" => Some(Format::Csv),
+            _ => None,
+        }
+    });
+    let json = arguments.json.then_some(Format::Json);
+    arguments.format.or(json).or(by_name).unwrap_or(Format::Table)
+}
+
+fn shown(records: &[Record], format: Format) -> anyhow::Result<String> {
+    let named: Vec<Named<'_>> = records
+        .iter()
+        .map(|Record { name, run, result, .. }| Named { name, run, result })
+        .collect();
+    if let [one] = named.as_slice() {
+        return one_shown(one, format);
+    }
+    let together = SideBySide::new(&named).map_err(|error| {
+        Usage::error(error.to_string(), "show each by itself, or records of the same experiment")
+    })?;
+    Ok(match format {
+        Format::Table => together.table(),
+        Format::Md => together.markdown(),
+        Format::Json => serde_json::to_string_pretty(&together)? + "\n",
+        Format::Html => pgtoll_report::html_side_by_side(&together),
+        Format::Gobench => pgtoll_report::gobench(&named),
+        Format::Csv => pgtoll_report::csv(&named),
+        Format::Openmetrics => pgtoll_report::openmetrics(&named),
+    })
+}
+
+fn one_shown(one: &Named<'_>, format: Format) -> anyhow::Result<String> {
+    Ok(match format {
+        Format::Table => pgtoll_report::terminal_table(one.result),
+        Format::Md => pgtoll_report::markdown(one.result),
+        Format::Json => to_json(one.result)?,
+        Format::Html => pgtoll_report::html_report(one.run, one.result),
+        Format::Gobench => pgtoll_report::gobench(&[*one]),
+        Format::Csv => pgtoll_report::csv(&[*one]),
+        Format::Openmetrics => pgtoll_report::openmetrics(&[*one]),
+    })
+}
+
+/// All or nothing: whoever looks at the file sees the old one or the new one. What is no file, a
+/// pipe or a device, is written to as it is.
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let written = match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() => std::fs::write(path, text),
+        // Behind a link lies the file that is meant.
+        Ok(_) => std::fs::canonicalize(path).and_then(|path| replace(&path, text)),
+        Err(_) => replace(path, text),
+    };
+    written.with_context(|| format!("write {}", path.display()))
+}
+
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let directory = path.parent().filter(|of| !of.as_os_str().is_empty());
+    let directory: PathBuf = directory.map_or_else(|| ".".into(), Path::to_owned);
+    // Less what the umask takes away.
+    let permissions = std::fs::Permissions::from_mode(0o666);
+    let mut file = tempfile::Builder::new().permissions(permissions).tempfile_in(directory)?;
+    file.write_all(text.as_bytes())?;
+    file.persist(path)?;
+    Ok(())
 }

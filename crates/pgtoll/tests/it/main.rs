@@ -5,13 +5,24 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic like the test")]
 
+mod calibration;
 mod clusters;
 mod counters;
+mod differences;
+mod doctor;
 mod documentation;
 mod embedded;
 mod endings;
+mod experiments;
 mod measuring;
 mod mistakes;
+mod packaging;
+mod programs;
 mod records;
+mod reports;
+mod resources;
+mod scripts;
 mod support;
+mod wal;
 mod wire;
+mod work;

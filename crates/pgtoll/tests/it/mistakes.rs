@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use nix::fcntl::posix_fallocate;
 use nix::unistd::geteuid;
 
 use crate::support::{Scratch, pgtoll, pid_of, program, run, server, set_mode, small_measure};
@@ -83,7 +84,7 @@ fn wrong_experiments() {
     check(
         pgtoll().args(["measure", "checksum"]),
         "pgtoll: no experiment \"checksum\"\n\
-         hint: built in: checksums; or give the path of a TOML file",
+         hint: built in: checksums, checksums-disk, null, wal-compression; or give the path of a TOML file",
     );
     check(
         pgtoll().args(["measure", "./none.toml"]),
@@ -93,8 +94,11 @@ fn wrong_experiments() {
     fs::write(&file, "name = 1\n").unwrap();
     let ran = run(pgtoll().arg("measure").arg(&file));
     assert_eq!(ran.status, Some(2));
-    let reason = "line 1, column 8: invalid type: integer `1`, expected a string";
-    assert_eq!(ran.stderr, format!("pgtoll: read {}: {reason}\n", file.display()));
+    let first = ran.stderr.lines().next().unwrap();
+    let expected =
+        format!("{}:1:8: \"name\" is an integer, where a string belongs", file.display());
+    assert_eq!(ran.stderr.lines().filter(|line| line.ends_with(" is missing")).count(), 4);
+    assert!(ran.stderr.contains(&expected), "{first}");
 }
 
 #[test]
@@ -119,7 +123,8 @@ fn closed_and_impossible_directories() {
     let scratch = Scratch::new();
     check(
         pgtoll().args(["--quiet", "measure", "--work-dir", "/does/not/exist"]),
-        "pgtoll: find /does/not/exist: No such file or directory (os error 2)",
+        "pgtoll: find /does/not/exist: No such file or directory (os error 2)\n\
+         hint: name a directory that exists with --work-dir",
     );
     let deep = scratch.work().join("d".repeat(60));
     fs::create_dir(&deep).unwrap();
@@ -148,7 +153,8 @@ fn a_directory_that_the_servers_user_cannot_reach() {
         // An ordinary user's servers run as itself: its own closed directories are as closed.
         return check(
             pgtoll().args(["--quiet", "measure", "--work-dir", "/root"]),
-            "pgtoll: find /root: Permission denied (os error 13)",
+            "pgtoll: find /root: Permission denied (os error 13)\n\
+             hint: name a directory that exists with --work-dir",
         );
     }
     let scratch = Scratch::new();
@@ -222,6 +228,19 @@ fn a_disk_that_is_too_small() {
     assert_eq!(ran.status, Some(0), "size=0 is no limit: {ran:?}");
 }
 
+/// Takes all that is free on a disk, at once: while bytes are written one after the other, a server
+/// fails first, and the space that its end sets free is written full too.
+fn fill(path: &Path) {
+    let file = fs::File::create(path).unwrap();
+    let mut length = 0;
+    for size in (12..30).rev().map(|exponent| 1 << exponent) {
+        while posix_fallocate(&file, length, size).is_ok() {
+            length += size;
+        }
+    }
+    assert!(length > 0, "nothing was free");
+}
+
 #[test]
 fn a_disk_that_fills_up_in_the_middle() {
     let scratch = Scratch::new();
@@ -233,8 +252,7 @@ fn a_disk_that_fills_up_in_the_middle() {
         if line == "pgtoll: pgbench --initialize --scale 1" {
             // The disk is the run's own, seen through its process.
             let disk = format!("/proc/{}/root{}", pid_of(&child), scratch.work().display());
-            let full = fs::write(format!("{disk}/full"), vec![1; 640 << 20]);
-            assert!(full.is_err(), "the disk did not fill up");
+            fill(&Path::new(&disk).join("full"));
         }
         said.push(line);
     }

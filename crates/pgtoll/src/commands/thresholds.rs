@@ -1,0 +1,59 @@
+//! `--fail-if`: from expressions to an exit status.
+
+use pgtoll_bench::Plan;
+use pgtoll_record::{Header, RunResult};
+use pgtoll_report::{Outcome, Threshold, ThresholdError, decide};
+
+use crate::commands::Usage;
+use crate::exit::Status;
+use crate::printer::Printer;
+
+/// The thresholds, before anything starts: a run of this plan can decide each.
+pub(super) fn of_plan(expressions: &[String], plan: &Plan) -> anyhow::Result<Vec<Threshold>> {
+    let experiment = &plan.experiment;
+    let arms: Vec<&str> = experiment.arms.iter().map(|arm| arm.name.as_str()).collect();
+    let workloads = pgtoll_bench::recorded_workloads(plan);
+    read(expressions, |of| of.check(&experiment.baseline, &arms, &workloads))
+}
+
+/// The thresholds; a record of this kind can decide each.
+pub(super) fn of_record(expressions: &[String], header: &Header) -> anyhow::Result<Vec<Threshold>> {
+    let arms: Vec<&str> = header.arms.iter().map(|arm| arm.name.as_str()).collect();
+    read(expressions, |of| of.check(&header.baseline, &arms, &header.workloads))
+}
+
+fn read(
+    expressions: &[String],
+    check: impl Fn(&Threshold) -> Result<(), ThresholdError>,
+) -> anyhow::Result<Vec<Threshold>> {
+    let thresholds = expressions.iter().map(|text| {
+        let threshold = text.parse::<Threshold>().and_then(|of| check(&of).map(|()| of));
+        threshold.map_err(|error| Usage::error(format!("--fail-if: {error}"), error.hint()))
+    });
+    thresholds.collect()
+}
+
+/// A line for each decision, and the worst of them. What is surely broken is a finding, whatever
+/// else was not resolved.
+pub(super) fn judge(
+    thresholds: &[Threshold],
+    result: &RunResult,
+    record: Option<&str>,
+    printer: &mut Printer,
+) -> Status {
+    let mut worst = Outcome::Kept;
+    for decision in thresholds.iter().flat_map(|of| decide(of, result)) {
+        let record = record.map(|name| format!("{name}: ")).unwrap_or_default();
+        let line = format!("fail-if: {record}{}", decision.line);
+        match decision.outcome {
+            Outcome::Kept => printer.say(&line),
+            Outcome::NotResolved | Outcome::Broken => printer.warn(&line),
+        }
+        worst = worst.max(decision.outcome);
+    }
+    match worst {
+        Outcome::Kept => Status::Done,
+        Outcome::NotResolved => Status::CouldNotTell,
+        Outcome::Broken => Status::Finding,
+    }
+}

@@ -1,0 +1,105 @@
+//! How often intervals miss where the truth is known, on real slices.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use pgtoll_record::{Metric, Run, Work};
+use pgtoll_stats::{Options, Pair, Round, Sample, minimum_block_length_for, pair_up, paired_ratio};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+use crate::records::committed;
+
+const DRAWS: u64 = 200;
+const RESAMPLES: usize = 40;
+
+/// The arm and its twin of each pair change places at random. Then their ratio is 1 for certain,
+/// whatever the machine did, and an interval of 95 % must miss that in one of twenty draws.
+#[test]
+fn intervals_of_swapped_twins_miss_in_five_percent() {
+    let (mut draws, mut misses, mut misses_of_totals) = (0, 0, 0);
+    for record in committed() {
+        let run = Run::parse(&fs::read_to_string(record.join("run.jsonl")).unwrap()).unwrap();
+        let timed = run.header.workloads.iter();
+        let has_rounds = |name: &str| run.rounds.iter().any(|round| round.workload == name);
+        for workload in
+            timed.filter(|of| matches!(of.work, Work::Script { .. }) && has_rounds(&of.name))
+        {
+            for metric in Metric::OF_SLICES {
+                let rounds = twins(&run, &workload.name, metric);
+                for seed in 0..DRAWS {
+                    let swapped = with_arms_swapped(&rounds, seed);
+                    let found =
+                        paired_ratio(&swapped, &options(&run, &workload.name, seed)).unwrap();
+                    draws += 1;
+                    misses += u32::from(found.lower > 1.0 || found.upper < 1.0);
+                    misses_of_totals +=
+                        u32::from(found.total_lower > 1.0 || found.total_upper < 1.0);
+                }
+            }
+        }
+    }
+    assert!(draws >= 1000, "{draws} draws");
+    for misses in [misses, misses_of_totals] {
+        let share = f64::from(misses) / f64::from(draws);
+        assert!((0.03..=0.07).contains(&share), "{misses} of {draws} missed");
+    }
+}
+
+/// Printed intervals of real runs, which `cargo xtask bench twins` made: of comparisons of what does
+/// not differ, at most a tenth may claim a difference.
+#[test]
+fn printed_intervals_of_twins_miss_in_a_tenth_at_most() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../records/2026-11-22-twins.jsonl");
+    let text = fs::read_to_string(file).unwrap();
+    let rows: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let runs: BTreeSet<&str> = rows.iter().map(|row| row["started"].as_str().unwrap()).collect();
+    assert!(runs.len() >= 10, "{} runs", runs.len());
+    let missed = rows.iter().filter(|row| {
+        let bound = |name: &str| row["ratio"][name].as_f64().unwrap();
+        bound("lower") > 1.0 || bound("upper") < 1.0
+    });
+    let missed = missed.count();
+    assert!(missed * 10 <= rows.len(), "{missed} of {} missed", rows.len());
+}
+
+fn options(run: &Run, workload: &str, seed: u64) -> Options {
+    let workload = run.header.workloads.iter().find(|of| of.name == workload);
+    let slicing = workload.and_then(|of| of.slicing.as_ref()).expect("it has slices");
+    let pair_seconds = slicing.block(run.header.arms.len()).as_secs_f64();
+    let minimum_block_length = minimum_block_length_for(pair_seconds);
+    Options { resamples: RESAMPLES, seed, minimum_block_length, ..Options::default() }
+}
+
+fn twins(run: &Run, workload: &str, metric: Metric) -> Vec<Round> {
+    let baseline = &run.header.baseline;
+    let is_twin = |of: &&pgtoll_record::Arm| of.twin_of.as_ref() == Some(baseline);
+    let twin = run.header.arms.iter().find(is_twin).unwrap();
+    let slices = run.slices.iter().filter(|of| of.workload == workload);
+    let samples: Vec<Sample<'_>> = slices
+        .map(|of| {
+            let (numerator, denominator) = metric.of_slice(of);
+            Sample { arm: &of.arm, round: of.round, block: of.block, numerator, denominator }
+        })
+        .collect();
+    pair_up(&samples, &twin.name, baseline)
+}
+
+fn with_arms_swapped(rounds: &[Round], seed: u64) -> Vec<Round> {
+    let mut random = Pcg64::seed_from_u64(seed ^ 0xf11b_0000_0000);
+    let mut maybe_swap = |pair: &Pair| {
+        if random.random() {
+            return *pair;
+        }
+        Pair {
+            numerator_treatment: pair.numerator_baseline,
+            denominator_treatment: pair.denominator_baseline,
+            numerator_baseline: pair.numerator_treatment,
+            denominator_baseline: pair.denominator_treatment,
+        }
+    };
+    let swap_round =
+        |round: &Round| Round { pairs: round.pairs.iter().map(&mut maybe_swap).collect() };
+    rounds.iter().map(swap_round).collect()
+}
