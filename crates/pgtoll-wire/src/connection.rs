@@ -168,7 +168,7 @@ impl Connection {
         }
     }
 
-    fn ask(
+    pub(crate) fn ask(
         &mut self,
         sql: &str,
         on_reply: impl FnMut(Frame<'_>) -> Result<(), Error>,
@@ -178,7 +178,7 @@ impl Connection {
         self.exchange(Dialogue::Simple, sql, on_reply)
     }
 
-    fn usable(&mut self) -> Result<&mut Transport, Error> {
+    pub(crate) fn usable(&mut self) -> Result<&mut Transport, Error> {
         if self.given_up {
             return Err(Error::GivenUp);
         }

@@ -27,12 +27,92 @@ pub enum Error {
     },
 
     /// Nobody could be reached at the endpoint.
-    #[error("could not connect to {}", path.display())]
+    #[error("could not connect to {address}")]
     Connect {
-        /// The socket file.
-        path: PathBuf,
+        /// The socket file, or address and port.
+        address: String,
         /// What the system said.
         source: io::Error,
+    },
+
+    /// The system does not know the host.
+    #[error("could not find host {host:?}")]
+    Resolve {
+        /// The host's name.
+        host: String,
+        /// What the system said.
+        source: Box<io::Error>,
+    },
+
+    /// None of several hosts gave the connection that was asked for.
+    #[error("none of the hosts can be used: {}", told(attempts))]
+    Hosts {
+        /// Each host with what went wrong there, in the order of the attempts.
+        attempts: Vec<(String, Box<Self>)>,
+    },
+
+    /// The session is not of the kind that `target_session_attrs` asks for.
+    #[error("server is not {wanted}, as target_session_attrs asks for")]
+    SessionKind {
+        /// The setting's value.
+        wanted: &'static str,
+    },
+
+    /// The server does not encrypt, or cannot, and `sslmode` insists.
+    #[error("server does not support TLS, which sslmode asks for")]
+    NoTls,
+
+    /// No agreement on keys, or the server's certificate is refused.
+    #[error("TLS with {host} failed")]
+    Tls {
+        /// The host as it was named.
+        host: String,
+        /// What was wrong.
+        source: Box<dyn error::Error + Send + Sync>,
+    },
+
+    /// A file of certificates or a key cannot be used.
+    #[error("could not use {}: {finding}", path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        finding: String,
+    },
+
+    /// A certificate must be verified, and there is nothing to verify it by.
+    #[error("no root certificates to verify the server's certificate by")]
+    NoRoots,
+
+    /// `channel_binding=require`, and the server asks for another proof.
+    #[error("server does not offer channel binding, which the connection string requires")]
+    ChannelBinding,
+
+    /// The file of passwords cannot be used.
+    #[error("server asks for a password, and {} is ignored: others than its owner may access it", path.display())]
+    PasswordFile {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// A setting is not of the form that the server's documentation promises.
+    #[error("server says {name} = {value:?}, which is not understood")]
+    Setting {
+        /// The setting.
+        name: String,
+        /// What the server said.
+        value: String,
+    },
+
+    /// The server has removed the WAL that it should send.
+    #[error("server no longer has the WAL at {:X}/{:X} of timeline {timeline}", position >> 32, position & 0xFFFF_FFFF)]
+    WalRemoved {
+        /// Where WAL was wanted from.
+        position: u64,
+        /// The timeline.
+        timeline: u32,
+        /// The server's own words.
+        source: Box<ServerError>,
     },
 
     /// Connecting took longer than [`Config::connect_timeout`](crate::Config::connect_timeout).
@@ -140,9 +220,25 @@ impl Error {
     /// The SQLSTATE, if it is the server that reported this error.
     pub fn sqlstate(&self) -> Option<&str> {
         match self {
-            Self::Server(error) => Some(&error.sqlstate),
+            Self::Server(error) | Self::WalRemoved { source: error, .. } => Some(&error.sqlstate),
             _ => None,
         }
+    }
+
+    /// What to do about it, where there is something to do.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::PasswordRequired => "set PGPASSWORD, or add the server to the password file",
+            Self::PasswordFile { .. } => "make the file accessible to its owner only (chmod 600)",
+            Self::NoTls => "turn TLS on at the server, or choose another sslmode",
+            Self::NoRoots => {
+                "name a file of root certificates with sslrootcert, or use sslrootcert=system"
+            }
+            Self::Tls { .. } => "look at sslmode, sslrootcert and the server's certificate",
+            Self::WalRemoved { .. } => "read the missing WAL from the archive",
+            Self::Connect { .. } => "look at host and port, and whether the server runs",
+            _ => return None,
+        })
     }
 
     pub(crate) fn protocol(finding: impl Into<Cow<'static, str>>) -> Self {
@@ -159,6 +255,22 @@ impl Error {
     ) -> Self {
         Self::Encode { what, source: source.into() }
     }
+}
+
+/// Each host's own reason, in one line.
+fn told(attempts: &[(String, Box<Error>)]) -> String {
+    let reasons = attempts.iter().map(|(host, error)| format!("{host}: {}", chain(error)));
+    reasons.collect::<Vec<_>>().join("; ")
+}
+
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error::Error::source(error);
+    while let Some(source) = next {
+        text = format!("{text}: {source}");
+        next = source.source();
+    }
+    text
 }
 
 /// An error that the server reported, in its own words.

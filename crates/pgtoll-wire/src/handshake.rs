@@ -1,7 +1,6 @@
 //! From a socket to a session: startup and authentication.
 
 use std::collections::BTreeMap;
-use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use fallible_iterator::FallibleIterator;
@@ -13,61 +12,105 @@ use postgres_protocol::message::backend::{
 use postgres_protocol::message::frontend;
 
 use crate::connection::{decode_error, remember};
-use crate::transport::{self, Transport};
-use crate::{Config, Connection, Error};
+use crate::dial::dial_unix;
+use crate::stream::Stream;
+use crate::transport::Transport;
+use crate::{Config, Connection, Error, Secret};
 
 impl Connection {
     /// Connects to a server, and waits until it is ready for the first question.
     pub fn connect(config: &Config) -> Result<Self, Error> {
         let deadline =
             config.connect_timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let stream = transport::dial(&config.endpoint, deadline)?;
+        let stream = dial_unix(&config.endpoint, deadline)?;
         Self::handshake(stream, deadline, config)
     }
 
     pub(crate) fn handshake(
-        stream: UnixStream,
+        stream: impl Into<Stream>,
         deadline: Option<Instant>,
         config: &Config,
     ) -> Result<Self, Error> {
+        let options = config.options.iter();
+        let options = options.map(|(name, value)| (name.as_str(), value.as_str()));
+        let startup = Startup {
+            user: &config.user,
+            database: Some(&config.database),
+            application_name: &config.application_name,
+            options: options.collect(),
+            password: config.password.as_ref(),
+            binding: Binding::Prefer,
+        };
+        Self::begin(stream.into(), deadline, &startup)
+    }
+
+    /// Startup and authentication on a connected stream.
+    pub(crate) fn begin(
+        stream: Stream,
+        deadline: Option<Instant>,
+        startup: &Startup<'_>,
+    ) -> Result<Self, Error> {
         let mut transport = Transport::new(stream, deadline);
-        request_session(&mut transport, config)?;
-        authenticate(&mut transport, config)?;
+        request_session(&mut transport, startup)?;
+        authenticate(&mut transport, startup)?;
         let (backend_pid, parameters) = await_session(&mut transport)?;
         transport.lift_deadline()?;
         Ok(Self { transport, backend_pid, parameters, given_up: false, in_transaction: false })
     }
 }
 
-fn request_session(transport: &mut Transport, config: &Config) -> Result<(), Error> {
+/// Who we are, and what we want. Not to be shown: options can hold secrets.
+pub(crate) struct Startup<'a> {
+    pub(crate) user: &'a str,
+    /// None for a session of physical replication.
+    pub(crate) database: Option<&'a str>,
+    pub(crate) application_name: &'a str,
+    pub(crate) options: Vec<(&'a str, &'a str)>,
+    pub(crate) password: Option<&'a Secret>,
+    pub(crate) binding: Binding,
+}
+
+/// `channel_binding`: whether a password's proof must be worthless on any other connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Binding {
+    Disable,
+    Prefer,
+    Require,
+}
+
+fn request_session(transport: &mut Transport, startup: &Startup<'_>) -> Result<(), Error> {
     let parameters = [
-        ("user", config.user.as_str()),
-        ("database", config.database.as_str()),
-        ("application_name", config.application_name.as_str()),
+        Some(("user", startup.user)),
+        startup.database.map(|database| ("database", database)),
+        Some(("application_name", startup.application_name)),
         // Rows are Rust strings.
-        ("client_encoding", "UTF8"),
+        Some(("client_encoding", "UTF8")),
     ];
-    let options = config.options.iter();
-    let options = options.map(|(name, value)| (name.as_str(), value.as_str()));
-    frontend::startup_message(parameters.into_iter().chain(options), transport.outbox())
+    let parameters = parameters.into_iter().flatten().chain(startup.options.iter().copied());
+    frontend::startup_message(parameters, transport.outbox())
         .map_err(|source| Error::unsendable("startup parameters", source))?;
     transport.send()
 }
 
-fn authenticate(transport: &mut Transport, config: &Config) -> Result<(), Error> {
-    match next_message(transport)? {
+fn authenticate(transport: &mut Transport, startup: &Startup<'_>) -> Result<(), Error> {
+    let request = next_message(transport)?;
+    // A server that asks for less than a bound proof may be one that only hands on what it gets.
+    if startup.binding == Binding::Require && !matches!(request, Message::AuthenticationSasl(_)) {
+        return Err(Error::ChannelBinding);
+    }
+    match request {
         Message::AuthenticationOk => return Ok(()),
         Message::AuthenticationCleartextPassword => {
-            send_password(transport, password(config)?.as_bytes())?;
+            send_password(transport, password(startup)?.as_bytes())?;
         }
         Message::AuthenticationMd5Password(body) => {
-            let (user, password) = (config.user.as_bytes(), password(config)?.as_bytes());
+            let (user, password) = (startup.user.as_bytes(), password(startup)?.as_bytes());
             let hash = authentication::md5_hash(user, password, body.salt());
             send_password(transport, hash.as_bytes())?;
         }
         Message::AuthenticationSasl(body) => {
-            require_scram(&body)?;
-            prove_by_scram(transport, password(config)?.as_bytes())?;
+            let (mechanism, binding) = mechanism(&body, transport.stream(), startup.binding)?;
+            prove_by_scram(transport, mechanism, binding, password(startup)?.as_bytes())?;
         }
         other => return Err(unsupported(&other)),
     }
@@ -77,8 +120,8 @@ fn authenticate(transport: &mut Transport, config: &Config) -> Result<(), Error>
     }
 }
 
-fn password(config: &Config) -> Result<&str, Error> {
-    let password = config.password.as_ref().ok_or(Error::PasswordRequired)?;
+fn password<'a>(startup: &Startup<'a>) -> Result<&'a str, Error> {
+    let password = startup.password.ok_or(Error::PasswordRequired)?;
     Ok(password.reveal())
 }
 
@@ -88,26 +131,53 @@ fn send_password(transport: &mut Transport, password: &[u8]) -> Result<(), Error
     transport.send()
 }
 
-fn require_scram(body: &AuthenticationSaslBody) -> Result<(), Error> {
-    let mechanisms: Vec<&str> = body
+/// Which SCRAM, bound to what. Over TLS a server that can bind offers that; if it does not, it is
+/// told that we would have, so that nobody in between can take the offer out.
+fn mechanism(
+    body: &AuthenticationSaslBody,
+    stream: &Stream,
+    binding: Binding,
+) -> Result<(&'static str, ChannelBinding), Error> {
+    let offered: Vec<&str> = body
         .mechanisms()
         .collect()
         .map_err(|source| Error::undecodable("malformed list of SASL mechanisms", source))?;
-    if mechanisms.contains(&sasl::SCRAM_SHA_256) {
-        return Ok(());
+    let plus = offered.contains(&sasl::SCRAM_SHA_256_PLUS);
+    if plus && !stream.is_tls() {
+        return Err(Error::protocol("channel binding offered on a connection without TLS"));
     }
-    Err(Error::AuthenticationMethod { method: mechanisms.join(" or ").into() })
+    let end_point = stream.end_point().filter(|_| binding != Binding::Disable);
+    match end_point {
+        Some(hash) if plus => {
+            let bound = ChannelBinding::tls_server_end_point(hash.to_vec());
+            return Ok((sasl::SCRAM_SHA_256_PLUS, bound));
+        }
+        _ if binding == Binding::Require => return Err(Error::ChannelBinding),
+        _ => {}
+    }
+    if !offered.contains(&sasl::SCRAM_SHA_256) {
+        return Err(Error::AuthenticationMethod { method: offered.join(" or ").into() });
+    }
+    let unbound = match end_point {
+        Some(_) => ChannelBinding::unrequested(),
+        None => ChannelBinding::unsupported(),
+    };
+    Ok((sasl::SCRAM_SHA_256, unbound))
 }
 
 /// Both sides prove that they know the password: a server that cannot is an error, too.
-fn prove_by_scram(transport: &mut Transport, password: &[u8]) -> Result<(), Error> {
+fn prove_by_scram(
+    transport: &mut Transport,
+    mechanism: &str,
+    binding: ChannelBinding,
+    password: &[u8],
+) -> Result<(), Error> {
     let failed = |source| Error::undecodable("SCRAM authentication failed", source);
     let unsendable = |source| Error::unsendable("SCRAM message", source);
 
-    let mut scram = ScramSha256::new(password, ChannelBinding::unsupported());
+    let mut scram = ScramSha256::new(password, binding);
     let outbox = transport.outbox();
-    frontend::sasl_initial_response(sasl::SCRAM_SHA_256, scram.message(), outbox)
-        .map_err(unsendable)?;
+    frontend::sasl_initial_response(mechanism, scram.message(), outbox).map_err(unsendable)?;
     transport.send()?;
 
     let Message::AuthenticationSaslContinue(challenge) = next_message(transport)? else {

@@ -1,4 +1,20 @@
-//! Connections to `PostgreSQL` servers: protocol 3, blocking, over a Unix socket.
+//! Connections to `PostgreSQL` servers: protocol 3, blocking, over Unix sockets, TCP and TLS.
+//!
+//! A server of somebody else is told by a connection string, which means what it means to libpq:
+//!
+//! ```no_run
+//! use pgtoll_wire::Dsn;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dsn = Dsn::parse("postgresql://alice@db.example.com/shop?sslmode=verify-full")?;
+//! let mut connection = dsn.connect()?;
+//! let row = connection.query_one("SELECT pg_is_in_recovery() AS standby")?;
+//! eprintln!("{dsn}: standby: {}", row.text("standby")?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A server of our own is told by its [`Config`]:
 //!
 //! ```no_run
 //! use pgtoll_wire::{Config, Connection, Parameter, UnixEndpoint};
@@ -19,7 +35,7 @@
 //! # }
 //! ```
 //!
-//! This is the inner loop of a benchmark's driver, and what the driver spends is lost to the
+//! The latter is the inner loop of a benchmark's driver, and what the driver spends is lost to the
 //! server on the same machine. So executing a prepared statement is one write, one wait
 //! and usually one read, from and into buffers that live as long as the connection: once they have grown to the
 //! size of the statement's messages, nothing is allocated.
@@ -27,20 +43,31 @@
 //! Whatever the server sends, the answer is a value or an [`Error`]: bytes that break the protocol
 //! never panic, and a length that a message claims allocates nothing before its bytes arrive.
 
+mod certificate;
 mod config;
 mod connection;
 #[cfg(test)]
 mod conversations;
+mod dial;
+mod dsn;
 mod error;
 mod handshake;
 mod prepared;
 mod readiness;
+mod replication;
 mod row;
+mod stream;
+mod tls;
 mod transport;
 
 pub use config::{Config, Secret, UnixEndpoint};
 pub use connection::Connection;
+pub use dsn::{Dsn, DsnError, Environment};
 pub use error::{Error, ServerError};
 pub use prepared::{Parameter, Prepared};
 pub use readiness::{Readiness, readiness};
+pub use replication::{
+    Keepalive, ReplicationConnection, StreamEnd, SystemIdentity, TimelineHistory, WalData,
+    WalMessage, WalStream,
+};
 pub use row::Row;

@@ -1,22 +1,21 @@
 //! Messages out of, and into, one socket, through buffers that live as long as the connection.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use nix::errno::Errno;
 use nix::poll::{self, PollFd, PollFlags, PollTimeout};
-use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, UnixAddr};
 use postgres_protocol::message::backend::{Header, Message};
 
-use crate::{Error, UnixEndpoint};
+use crate::Error;
+use crate::stream::Stream;
 
 /// A socket with its two buffers.
 #[derive(Debug)]
 pub(crate) struct Transport {
-    stream: UnixStream,
+    stream: Stream,
     inbox: Inbox,
     outbox: BytesMut,
     deadline: Option<Instant>,
@@ -24,13 +23,17 @@ pub(crate) struct Transport {
 
 impl Transport {
     /// Until [`Transport::lift_deadline`], no call waits longer than to the deadline.
-    pub(crate) fn new(stream: UnixStream, deadline: Option<Instant>) -> Self {
+    pub(crate) fn new(stream: Stream, deadline: Option<Instant>) -> Self {
         Self {
             stream,
             inbox: Inbox::new(),
             outbox: BytesMut::with_capacity(BUFFER_BYTES),
             deadline,
         }
+    }
+
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// Where to write the next messages, empty.
@@ -41,7 +44,7 @@ impl Transport {
 
     /// Sends what is in the outbox.
     pub(crate) fn send(&mut self) -> Result<(), Error> {
-        match self.stream.write_all(&self.outbox) {
+        match self.stream.write_all(&self.outbox).and_then(|()| self.stream.flush()) {
             Ok(()) => Ok(()),
             // The server has hung up. Why is in what it sent before, if anywhere, and reading
             // finds that or the end of the stream.
@@ -62,6 +65,27 @@ impl Transport {
         Ok(self.inbox.take(length))
     }
 
+    /// Waits until a whole message is there, or the time has come, or a signal interrupts. Returns
+    /// the message's tag, and leaves the message to [`receive`](Self::receive).
+    pub(crate) fn arrives_before(&mut self, limit: Option<Instant>) -> Result<Option<u8>, Error> {
+        loop {
+            if let Some(tag) = self.inbox.whole_frame()? {
+                return Ok(Some(tag));
+            }
+            let patience = limit.map(|limit| limit.saturating_duration_since(Instant::now()));
+            if self.stream.has_decrypted() || self.poll(patience)? {
+                self.read()?;
+            } else {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The first byte after the next message's header.
+    pub(crate) fn first_byte(&self) -> Option<u8> {
+        self.inbox.unread().get(HEADER_BYTES).copied()
+    }
+
     /// From now on, calls wait as long as it takes.
     pub(crate) fn lift_deadline(&mut self) -> Result<(), Error> {
         if self.deadline.take().is_some() {
@@ -70,61 +94,54 @@ impl Transport {
         Ok(())
     }
 
+    fn wait_for_bytes(&mut self) -> Result<(), Error> {
+        let patience = time_left(self.deadline)?;
+        // Nothing: interrupted, or so late that the next look at the clock will tell.
+        if self.stream.has_decrypted() || self.poll(patience)? { self.read() } else { Ok(()) }
+    }
+
+    /// Whether the socket can be read before the time is over.
+    ///
     /// Waiting is left to `poll`, and that is cheaper than a `read` that blocks: the latter is also
     /// woken when the server takes our question out of the socket, only to sleep again. On Linux
     /// 6.18 with two processors that cost a fifth of the throughput of `SELECT 1`.
-    fn wait_for_bytes(&mut self) -> Result<(), Error> {
-        let patience = match time_left(self.deadline)? {
-            Some(left) => PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX),
-            None => PollTimeout::NONE,
-        };
-        match poll::poll(&mut [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)], patience) {
-            // Interrupted, or so late that the next look at the clock will tell.
-            Ok(0) | Err(Errno::EINTR) => return Ok(()),
-            Ok(_) => {}
-            Err(errno) => {
-                return Err(Error::Io { action: "wait for the server", source: errno.into() });
-            }
-        }
+    fn poll(&self, patience: Option<Duration>) -> Result<bool, Error> {
+        wait_readable(self.stream.as_fd(), patience)
+    }
+
+    fn read(&mut self) -> Result<(), Error> {
         match self.inbox.fill(&mut self.stream) {
             Ok(0) => Err(Error::Closed { source: None }),
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            // Interrupted, or not yet a whole record of TLS.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) =>
+            {
+                Ok(())
+            }
             Err(error) if hung_up(&error) => Err(Error::Closed { source: Some(error) }),
             Err(source) => Err(Error::Io { action: "receive from the server", source }),
         }
     }
 }
 
-/// Connects to a server's socket. The standard library cannot bound how long that takes, and it
-/// takes long when more clients connect than the server accepts.
-pub(crate) fn dial(
-    endpoint: &UnixEndpoint,
-    deadline: Option<Instant>,
-) -> Result<UnixStream, Error> {
-    let path = endpoint.socket_path();
-    let Ok(address) = UnixAddr::new(&path) else {
-        return Err(Error::SocketPath { path, limit: SOCKET_PATH_BYTES_MAX });
+/// Whether the socket can be read before the time is over, or a signal interrupts.
+pub(crate) fn wait_readable(
+    socket: BorrowedFd<'_>,
+    patience: Option<Duration>,
+) -> Result<bool, Error> {
+    let patience = match patience {
+        Some(left) => PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX),
+        None => PollTimeout::NONE,
     };
-    let stream =
-        socket::socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
-            .map(UnixStream::from)
-            .map_err(|errno| Error::Io { action: "make a socket", source: errno.into() })?;
-    loop {
-        stream.set_write_timeout(time_left(deadline)?).map_err(time_out_unset)?;
-        match socket::connect(stream.as_raw_fd(), &address) {
-            Ok(()) => return Ok(stream),
-            Err(Errno::EINTR) => {}
-            Err(Errno::EAGAIN) if deadline.is_some() => return Err(Error::ConnectTimeout),
-            Err(errno) => {
-                let source = errno.into();
-                return Err(Error::Connect { path, source });
-            }
-        }
+    match poll::poll(&mut [PollFd::new(socket, PollFlags::POLLIN)], patience) {
+        Ok(0) | Err(Errno::EINTR) => Ok(false),
+        Ok(_) => Ok(true),
+        Err(errno) => Err(Error::Io { action: "wait for the server", source: errno.into() }),
     }
 }
 
-fn time_left(deadline: Option<Instant>) -> Result<Option<Duration>, Error> {
+pub(crate) fn time_left(deadline: Option<Instant>) -> Result<Option<Duration>, Error> {
     let Some(deadline) = deadline else {
         return Ok(None);
     };
@@ -135,12 +152,15 @@ fn time_left(deadline: Option<Instant>) -> Result<Option<Duration>, Error> {
     }
 }
 
-fn time_out_unset(source: io::Error) -> Error {
+pub(crate) fn time_out_unset(source: io::Error) -> Error {
     Error::Io { action: "set the time-out of a socket", source }
 }
 
-fn hung_up(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+pub(crate) fn hung_up(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof
+    )
 }
 
 /// What the server sent and nobody has read yet.
@@ -161,7 +181,7 @@ impl Inbox {
 
     /// The length of the next message, tag included, once all of it is here.
     fn frame_length(&self) -> Result<Option<usize>, Error> {
-        let unread = &self.storage[self.start..self.end];
+        let unread = self.unread();
         let Some(header) = Header::parse(unread)
             .map_err(|source| Error::undecodable("malformed message header", source))?
         else {
@@ -176,6 +196,16 @@ impl Inbox {
                 header.len()
             ))),
         }
+    }
+
+    fn unread(&self) -> &[u8] {
+        &self.storage[self.start..self.end]
+    }
+
+    /// The tag of the next message, if all of it is there.
+    fn whole_frame(&self) -> Result<Option<u8>, Error> {
+        let length = self.frame_length()?;
+        Ok(length.map(|_| self.storage[self.start]))
     }
 
     fn take(&mut self, length: usize) -> Frame<'_> {
@@ -234,9 +264,6 @@ const BUFFER_BYTES: usize = 16 * 1024;
 
 /// A row can be a gigabyte, but nothing that a benchmark asks for is.
 const MESSAGE_BYTES_MAX: usize = 256 * 1024 * 1024;
-
-/// A socket address holds 108 bytes, the last of which is zero.
-const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 #[cfg(test)]
 mod tests {
@@ -319,14 +346,5 @@ mod tests {
             inbox.fill(&mut &[&b"D"[..], &length.to_be_bytes()].concat()[..]).unwrap();
             assert!(matches!(inbox.frame_length(), Err(Error::Protocol { .. })), "{length}");
         }
-    }
-
-    #[test]
-    fn a_long_socket_path_is_refused() {
-        let fits = "d".repeat(SOCKET_PATH_BYTES_MAX - "/.s.PGSQL.5432".len());
-        let connected = dial(&UnixEndpoint::new(fits.clone(), 5432), None);
-        assert!(matches!(connected, Err(Error::Connect { .. })));
-        let connected = dial(&UnixEndpoint::new(fits + "d", 5432), None);
-        assert!(matches!(connected, Err(Error::SocketPath { .. })));
     }
 }

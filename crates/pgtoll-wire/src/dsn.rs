@@ -1,0 +1,875 @@
+//! Connection strings: what a user says of a server, completed as libpq completes it.
+
+mod files;
+mod keywords;
+mod text;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt;
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use nix::unistd::geteuid;
+use postgres_protocol::message::frontend;
+
+use crate::dial::{Keepalives, dial_tcp, dial_unix, has_socket, resolve};
+use crate::handshake::{Binding, Startup};
+use crate::stream::Stream;
+use crate::tls::{Identity, Roots, SslMode, TlsSettings, TlsStream};
+use crate::transport::{hung_up, time_left, wait_readable};
+use crate::{Connection, Error, ReplicationConnection, Secret, UnixEndpoint};
+use files::Looked;
+use keywords::{KEYWORDS, Use, keyword};
+
+/// Where a server is, as whom to connect, and how: a connection string, completed from a service,
+/// the environment and the defaults, in this order, as libpq does it.
+///
+/// Neither `Debug` nor `Display` shows a secret: both are [`redacted`](Self::redacted).
+#[derive(Clone)]
+pub struct Dsn {
+    hosts: Vec<Host>,
+    user: String,
+    database: String,
+    application_name: String,
+    options: String,
+    password: Option<Secret>,
+    password_file: Option<PathBuf>,
+    connect_timeout: Option<Duration>,
+    keepalives: Keepalives,
+    tls: TlsSettings,
+    binding: Binding,
+    target: Target,
+    redacted: String,
+}
+
+/// One server that may be the one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Host {
+    /// A name, an address, or the directory of a Unix socket.
+    name: String,
+    /// `hostaddr`: saves asking for the name's address.
+    address: Option<String>,
+    port: u16,
+}
+
+/// `target_session_attrs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Any,
+    ReadWrite,
+    ReadOnly,
+    Primary,
+    Standby,
+    PreferStandby,
+}
+
+impl Dsn {
+    /// Reads a connection string: a URI (`postgresql://…`), `key=value` pairs, or the name of a
+    /// database. An empty one leaves everything to the environment and the defaults.
+    ///
+    /// Reads the process's environment, and the service's file if a service is named.
+    pub fn parse(text: &str) -> Result<Self, DsnError> {
+        Self::parse_in(text, &Environment::of_process())
+    }
+
+    /// [`parse`](Self::parse) in another environment than the process's.
+    pub fn parse_in(text: &str, environment: &Environment) -> Result<Self, DsnError> {
+        let values = Values::collect(text, environment)?;
+        let hosts = hosts(&values)?;
+        let user = match (values.given("user"), &environment.user) {
+            (Some(user), _) => user.to_owned(),
+            (None, Some(user)) => user.clone(),
+            (None, None) => return Err(DsnError::NoUser),
+        };
+        let database = values.given("dbname").unwrap_or(&user).to_owned();
+        let home = environment.home.as_ref();
+        let password_file = match values.given("passfile") {
+            Some(path) => Some(PathBuf::from(path)),
+            None => home.map(|home| home.join(".pgpass")),
+        };
+        let application_name =
+            values.given("application_name").or(values.given("fallback_application_name"));
+        Ok(Self {
+            redacted: redacted(&values, &hosts, &user, &database),
+            hosts,
+            user,
+            database,
+            application_name: application_name.unwrap_or("pgtoll").to_owned(),
+            options: values.given("options").unwrap_or_default().to_owned(),
+            password: values.given("password").map(Secret::new),
+            password_file,
+            connect_timeout: values
+                .number::<i64>("connect_timeout")?
+                .and_then(|seconds| u64::try_from(seconds).ok())
+                .filter(|&seconds| seconds > 0)
+                .map(Duration::from_secs),
+            keepalives: keepalives(&values)?,
+            tls: tls(&values, environment)?,
+            binding: values.one_of("channel_binding", &BINDINGS)?.unwrap_or(Binding::Prefer),
+            target: values.one_of("target_session_attrs", &TARGETS)?.unwrap_or(Target::Any),
+        })
+    }
+
+    /// The connection string in one line for records and logs: hosts, ports, database and user as
+    /// they will be used, what else was set, and `***` for each secret. `options` count as secret,
+    /// since they can set anything.
+    pub fn redacted(&self) -> String {
+        self.redacted.clone()
+    }
+
+    /// The role to connect as.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// The database to connect to.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// The same server and role, another database.
+    #[must_use]
+    pub fn with_database(&self, name: &str) -> Self {
+        Self { database: name.to_owned(), ..self.clone() }
+    }
+
+    /// Connects to the first host that gives the session that is wanted.
+    ///
+    /// The next host is tried after one that cannot be reached, is not ready, or gives another kind
+    /// of session, and not after one that refuses us. With one host its error is returned, with
+    /// several [`Error::Hosts`].
+    pub fn connect(&self) -> Result<Connection, Error> {
+        self.open(Session::Sql)
+    }
+
+    /// Connects for physical replication. In `pg_hba.conf` and in the file of passwords that is
+    /// the database `replication`.
+    pub fn connect_replication(&self) -> Result<ReplicationConnection, Error> {
+        self.open(Session::Replication).map(ReplicationConnection::new)
+    }
+
+    fn open(&self, session: Session) -> Result<Connection, Error> {
+        let mut attempts = Vec::new();
+        let targets: &[Target] = match self.target {
+            Target::PreferStandby => &[Target::Standby, Target::Any],
+            ref target => std::slice::from_ref(target),
+        };
+        for &target in targets {
+            for host in &self.hosts {
+                match self.open_at(host, session, target) {
+                    Ok(connection) => return Ok(connection),
+                    Err(error) if is_worth_another_host(&error) => {
+                        attempts.push((host.shown(), Box::new(error)));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        match <[_; 1]>::try_from(attempts) {
+            Ok([(_, error)]) => Err(*error),
+            Err(attempts) => Err(Error::Hosts { attempts }),
+        }
+    }
+
+    /// All addresses of a host in turn.
+    fn open_at(&self, host: &Host, session: Session, target: Target) -> Result<Connection, Error> {
+        let secret = self.secret(host, session);
+        let password = match &secret {
+            Some(Ok(password)) => Some(password),
+            Some(Err(_)) | None => None,
+        };
+        let startup = self.startup(session, password);
+        let connection = match host.place()? {
+            Place::Unix(endpoint) => {
+                let deadline = self.deadline();
+                let stream = dial_unix(&endpoint, deadline)?;
+                Connection::begin(stream.into(), deadline, &startup)
+            }
+            Place::Tcp(addresses) => {
+                let mut outcome = Err(Error::ConnectTimeout);
+                for address in addresses {
+                    outcome = self.open_tcp(host, address, &startup);
+                    if !outcome.as_ref().is_err_and(is_worth_another_host) {
+                        break;
+                    }
+                }
+                outcome
+            }
+        };
+        let mut connection = connection.map_err(|error| match (error, secret) {
+            (Error::PasswordRequired, Some(Err(path))) => Error::PasswordFile { path },
+            (error, _) => error,
+        })?;
+        if target.is_met_by(&mut connection)? {
+            Ok(connection)
+        } else {
+            Err(Error::SessionKind { wanted: target.name() })
+        }
+    }
+
+    fn startup<'a>(&'a self, session: Session, password: Option<&'a Secret>) -> Startup<'a> {
+        let mut options = Vec::new();
+        if !self.options.is_empty() {
+            options.push(("options", self.options.as_str()));
+        }
+        if session == Session::Replication {
+            options.push(("replication", "true"));
+        }
+        Startup {
+            user: &self.user,
+            database: (session == Session::Sql).then_some(&self.database),
+            application_name: &self.application_name,
+            options,
+            password,
+            binding: self.binding,
+        }
+    }
+
+    /// The password for a host, or the file that would have it and must not be used.
+    fn secret(&self, host: &Host, session: Session) -> Option<Result<Secret, PathBuf>> {
+        if let Some(password) = &self.password {
+            return Some(Ok(password.clone()));
+        }
+        let path = self.password_file.as_ref()?;
+        let database = match session {
+            Session::Sql => &self.database,
+            Session::Replication => "replication",
+        };
+        let port = host.port.to_string();
+        match files::password(path, [host.name_for_password(), &port, database, &self.user]) {
+            Looked::Found(password) => Some(Ok(Secret::new(password))),
+            Looked::Exposed => Some(Err(path.clone())),
+            Looked::Nothing => None,
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.connect_timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+    }
+
+    /// As `sslmode` has it, with TLS and without in the order of preference.
+    fn open_tcp(
+        &self,
+        host: &Host,
+        address: SocketAddr,
+        startup: &Startup<'_>,
+    ) -> Result<Connection, Error> {
+        let attempt = |encrypt| self.attempt(host, address, startup, encrypt);
+        let first = match self.tls.mode {
+            SslMode::Disable | SslMode::Allow => attempt(Encrypt::No),
+            SslMode::Prefer => attempt(Encrypt::IfOffered),
+            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => attempt(Encrypt::Yes),
+        };
+        let Err((error, encrypted)) = first else { return first.map_err(|(error, _)| error) };
+        let second = match self.tls.mode {
+            SslMode::Allow if is_rule(&error) => attempt(Encrypt::Yes),
+            SslMode::Prefer if encrypted && (is_rule(&error) || is_tls(&error)) => {
+                attempt(Encrypt::No)
+            }
+            _ => return Err(error),
+        };
+        // What the second attempt says counts, unless it is that there should be none.
+        second.map_err(|(second, _)| {
+            if is_rule(&second) || matches!(second, Error::NoTls) { error } else { second }
+        })
+    }
+
+    /// One attempt. With an error comes whether TLS was in use.
+    fn attempt(
+        &self,
+        host: &Host,
+        address: SocketAddr,
+        startup: &Startup<'_>,
+        encrypt: Encrypt,
+    ) -> Result<Connection, (Error, bool)> {
+        let deadline = self.deadline();
+        let plain = |error| (error, false);
+        let mut socket = dial_tcp(address, &self.keepalives, deadline).map_err(plain)?;
+        if encrypt != Encrypt::No {
+            if offers_tls(&mut socket, deadline).map_err(plain)? {
+                let secure = |error| (error, true);
+                let config = self.tls.prepare(host.name()).map_err(secure)?;
+                let stream = TlsStream::begin(socket, config, host.name(), address.ip(), deadline)
+                    .map_err(secure)?;
+                let stream = Stream::Tls(Box::new(stream));
+                return Connection::begin(stream, deadline, startup).map_err(secure);
+            }
+            if encrypt == Encrypt::Yes {
+                return Err(plain(Error::NoTls));
+            }
+        }
+        Connection::begin(Stream::Tcp(socket), deadline, startup).map_err(plain)
+    }
+}
+
+impl fmt::Debug for Dsn {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Dsn({})", self.redacted)
+    }
+}
+
+impl fmt::Display for Dsn {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.redacted)
+    }
+}
+
+impl FromStr for Dsn {
+    type Err = DsnError;
+
+    fn from_str(text: &str) -> Result<Self, DsnError> {
+        Self::parse(text)
+    }
+}
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Session {
+    Sql,
+    Replication,
+}
+
+/// Whether an attempt asks for TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encrypt {
+    No,
+    IfOffered,
+    Yes,
+}
+
+/// Where a host is.
+enum Place {
+    Unix(UnixEndpoint),
+    Tcp(Vec<SocketAddr>),
+}
+
+impl Host {
+    fn is_unix(&self) -> bool {
+        self.address.is_none() && self.name.starts_with(['/', '@'])
+    }
+
+    fn place(&self) -> Result<Place, Error> {
+        if self.is_unix() {
+            return Ok(Place::Unix(UnixEndpoint::new(&self.name, self.port)));
+        }
+        let host = self.address.as_deref().unwrap_or(&self.name);
+        resolve(host, self.port).map(Place::Tcp)
+    }
+
+    /// What a certificate must name.
+    fn name(&self) -> &str {
+        match &self.address {
+            Some(address) if self.name.is_empty() => address,
+            _ => &self.name,
+        }
+    }
+
+    /// In the file of passwords, the default sockets are at `localhost`.
+    fn name_for_password(&self) -> &str {
+        if SOCKET_DIRECTORIES.contains(&self.name.as_str()) { "localhost" } else { self.name() }
+    }
+
+    fn shown(&self) -> String {
+        match self.name() {
+            name if name.contains(':') => format!("[{name}]:{}", self.port),
+            name => format!("{name}:{}", self.port),
+        }
+    }
+}
+
+/// Where servers' sockets are by default: with the distributions' packages, and without.
+const SOCKET_DIRECTORIES: [&str; 2] = ["/var/run/postgresql", "/tmp"];
+
+impl Target {
+    fn name(self) -> &'static str {
+        TARGETS.iter().find(|(_, target)| *target == self).map_or("any", |(name, _)| name)
+    }
+
+    fn is_met_by(self, connection: &mut Connection) -> Result<bool, Error> {
+        if self == Self::Any {
+            return Ok(true);
+        }
+        // Servers report both without being asked since version 14.
+        let is_on = |value: &str| value == "on";
+        let standby = if let Some(on) = connection.parameter("in_hot_standby").map(is_on) {
+            on
+        } else {
+            let row = connection.query_one("SELECT pg_catalog.pg_is_in_recovery() AS standby")?;
+            row.text("standby")? == "t"
+        };
+        let reported = connection.parameter("default_transaction_read_only").map(is_on);
+        let read_only = if let Some(on) = reported {
+            standby || on
+        } else {
+            let row = connection.query_one("SHOW transaction_read_only")?;
+            row.text("transaction_read_only")? == "on"
+        };
+        Ok(match self {
+            Self::Any | Self::PreferStandby => true,
+            Self::ReadWrite => !read_only,
+            Self::ReadOnly => read_only,
+            Self::Primary => !standby,
+            Self::Standby => standby,
+        })
+    }
+}
+
+const TARGETS: [(&str, Target); 6] = [
+    ("any", Target::Any),
+    ("read-write", Target::ReadWrite),
+    ("read-only", Target::ReadOnly),
+    ("primary", Target::Primary),
+    ("standby", Target::Standby),
+    ("prefer-standby", Target::PreferStandby),
+];
+
+const BINDINGS: [(&str, Binding); 3] =
+    [("disable", Binding::Disable), ("prefer", Binding::Prefer), ("require", Binding::Require)];
+
+const SSL_MODES: [(&str, SslMode); 6] = [
+    ("disable", SslMode::Disable),
+    ("allow", SslMode::Allow),
+    ("prefer", SslMode::Prefer),
+    ("require", SslMode::Require),
+    ("verify-ca", SslMode::VerifyCa),
+    ("verify-full", SslMode::VerifyFull),
+];
+
+/// Whether a server refused us by a rule of `pg_hba.conf`, which may be about TLS. A wrong password
+/// is another thing: what failed over TLS must not be sent without.
+fn is_rule(error: &Error) -> bool {
+    matches!(error, Error::Server(error) if error.sqlstate == "28000")
+}
+
+fn is_tls(error: &Error) -> bool {
+    matches!(error, Error::Tls { .. })
+}
+
+/// Whether another host may do better. One that refused us will do so everywhere.
+fn is_worth_another_host(error: &Error) -> bool {
+    match error {
+        Error::Connect { .. }
+        | Error::Resolve { .. }
+        | Error::ConnectTimeout
+        | Error::Closed { .. }
+        | Error::SessionKind { .. } => true,
+        // Starting up, recovering or shutting down.
+        Error::Server(error) => error.sqlstate == "57P03",
+        _ => false,
+    }
+}
+
+/// Asks whether the server speaks TLS. No more than the one byte of the answer is read, so that
+/// nothing that came in plain text can be taken for a part of the secured session.
+fn offers_tls(socket: &mut TcpStream, deadline: Option<Instant>) -> Result<bool, Error> {
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::WouldBlock => Error::ConnectTimeout,
+        _ if hung_up(&source) => Error::Closed { source: Some(source) },
+        _ => Error::Io { action: "ask the server for TLS", source },
+    };
+    let mut request = BytesMut::new();
+    frontend::ssl_request(&mut request);
+    socket.write_all(&request).map_err(failed)?;
+    while !wait_readable(socket.as_fd(), time_left(deadline)?)? {}
+    let mut answer = [0];
+    match socket.read(&mut answer).map_err(failed)? {
+        0 => Err(Error::Closed { source: None }),
+        _ => match answer[0] {
+            b'S' => Ok(true),
+            b'N' => Ok(false),
+            _ => Err(Error::protocol("neither yes nor no to TLS")),
+        },
+    }
+}
+
+/// What connection strings are completed from: the variables of the environment, the user's home
+/// directory and name. Tests make their own.
+#[derive(Clone, Default)]
+pub struct Environment {
+    /// Variables by name. Those that libpq knows are used (`PGHOST` and so on).
+    pub variables: BTreeMap<String, String>,
+    /// Where `.pgpass`, `.pg_service.conf` and `.postgresql` are.
+    pub home: Option<PathBuf>,
+    /// The system's name of the user, which is the default role.
+    pub user: Option<String>,
+}
+
+impl Environment {
+    /// The process's environment, and its user's entry in the system's list.
+    pub fn of_process() -> Self {
+        let variables = env::vars_os().filter_map(|(name, value)| {
+            let name = name.into_string().ok().filter(|name| name.starts_with("PG"))?;
+            Some((name, value.into_string().ok()?))
+        });
+        let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        let (name, directory) = entry_of(geteuid().as_raw()).unzip();
+        Self {
+            variables: variables.collect(),
+            home: variable("HOME").or(directory).map(PathBuf::from),
+            user: name.or_else(|| variable("LOGNAME")).or_else(|| variable("USER")),
+        }
+    }
+
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+}
+
+/// A user's name and home directory, read from the file: the C library would load modules to look
+/// elsewhere, too, and a static program may not find those of the machine where it runs.
+fn entry_of(uid: u32) -> Option<(String, String)> {
+    let passwd = fs::read_to_string("/etc/passwd").ok()?;
+    passwd.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let [name, _, of, _, _, home, ..] = fields[..] else { return None };
+        (of.parse() == Ok(uid)).then(|| (name.to_owned(), home.to_owned()))
+    })
+}
+
+/// Values may be secrets, so only the names are shown.
+impl fmt::Debug for Environment {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Environment")
+            .field("variables", &self.variables.keys())
+            .field("home", &self.home)
+            .field("user", &self.user)
+            .finish()
+    }
+}
+
+/// Keywords with their values, from wherever they came.
+struct Values(BTreeMap<&'static str, String>);
+
+impl Values {
+    /// What the text says, then what the service says, then the environment.
+    fn collect(text: &str, environment: &Environment) -> Result<Self, DsnError> {
+        let mut values = Self(BTreeMap::new());
+        for (name, value) in text::read(text)? {
+            let keyword = known(&name, &value)?;
+            values.0.insert(keyword, value);
+        }
+        let variable = |name| environment.variable(name).filter(|value| !value.is_empty());
+        let service = values.given("service").or(variable("PGSERVICE")).map(str::to_owned);
+        if let Some(service) = service {
+            let file = values.given("servicefile").or(variable("PGSERVICEFILE"));
+            for (name, value) in files::service(&service, file, environment)? {
+                let keyword = known(&name, &value)?;
+                values.0.entry(keyword).or_insert(value);
+            }
+            values.0.entry("service").or_insert(service);
+        }
+        for keyword in &KEYWORDS {
+            let value = keyword.variable.and_then(|name| environment.variable(name));
+            if let Some(value) = value.filter(|_| !values.0.contains_key(keyword.name)) {
+                known(keyword.name, value)?;
+                values.0.insert(keyword.name, value.to_owned());
+            }
+        }
+        Ok(values)
+    }
+
+    /// A value that is not empty; an empty one stands for the default.
+    fn given(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    fn number<T: FromStr>(&self, name: &'static str) -> Result<Option<T>, DsnError> {
+        let Some(text) = self.given(name) else { return Ok(None) };
+        match text.trim_matches(|c: char| c.is_ascii_whitespace()).parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(value_error(name, text, "a number")),
+        }
+    }
+
+    /// A number of which zero, or less, stands for the system's default.
+    fn positive(&self, name: &'static str) -> Result<Option<u32>, DsnError> {
+        let number = self.number::<i32>(name)?;
+        Ok(number.and_then(|number| u32::try_from(number).ok()).filter(|&number| number > 0))
+    }
+
+    fn one_of<T: Copy>(
+        &self,
+        name: &'static str,
+        choices: &[(&str, T)],
+    ) -> Result<Option<T>, DsnError> {
+        let Some(text) = self.given(name) else { return Ok(None) };
+        if let Some((_, value)) = choices.iter().find(|(choice, _)| *choice == text) {
+            return Ok(Some(*value));
+        }
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        Err(value_error(name, text, &names.join(", ")))
+    }
+}
+
+/// The keyword of this name, if this client can do what the value asks for.
+fn known(name: &str, value: &str) -> Result<&'static str, DsnError> {
+    let Some(keyword) = keyword(name) else {
+        let shown = if text::is_word(name) { name } else { "***" };
+        return Err(DsnError::UnknownKeyword { keyword: shown.to_owned() });
+    };
+    let fits = match keyword.used {
+        Use::Full | Use::None => true,
+        Use::Only(values) => value.is_empty() || values.contains(&value),
+        Use::Refused => value.is_empty(),
+    };
+    match keyword.used {
+        _ if fits => Ok(keyword.name),
+        Use::Only(values) => Err(value_error(keyword.name, value, &values.join(", "))),
+        _ => Err(DsnError::Unsupported { keyword: keyword.name }),
+    }
+}
+
+fn value_error(keyword: &'static str, value: &str, expected: &str) -> DsnError {
+    DsnError::Value { keyword, value: value.to_owned(), expected: expected.to_owned() }
+}
+
+/// The hosts with their ports: lists of the same length, or one port for all.
+fn hosts(values: &Values) -> Result<Vec<Host>, DsnError> {
+    let list = |name| values.given(name).map(|text| text.split(',').collect::<Vec<&str>>());
+    let (names, addresses) = (list("host"), list("hostaddr"));
+    let count = addresses.as_ref().or(names.as_ref()).map_or(1, Vec::len);
+    let ports = list("port").unwrap_or_else(|| vec![""]);
+    let fits = |actual: usize| actual == count;
+    if names.as_ref().is_some_and(|names| !fits(names.len())) {
+        return Err(DsnError::Counts { of: "host", hosts: count });
+    }
+    if ports.len() != 1 && !fits(ports.len()) {
+        return Err(DsnError::Counts { of: "port", hosts: count });
+    }
+    (0..count)
+        .map(|index| {
+            let of = |list: &Option<Vec<&str>>| {
+                list.as_ref().map_or("", |list| list[index]).trim().to_owned()
+            };
+            let port = port(ports[if ports.len() == 1 { 0 } else { index }])?;
+            let address = Some(of(&addresses)).filter(|address| !address.is_empty());
+            let name = match of(&names) {
+                name if name.is_empty() && address.is_none() => default_directory(port),
+                name => name,
+            };
+            Ok(Host { name, address, port })
+        })
+        .collect()
+}
+
+fn port(text: &str) -> Result<u16, DsnError> {
+    let text = text.trim_matches(|c: char| c.is_ascii_whitespace());
+    match text.parse() {
+        Ok(port) if port > 0 => Ok(port),
+        _ if text.is_empty() => Ok(DEFAULT_PORT),
+        _ => Err(value_error("port", text, "a number from 1 to 65535")),
+    }
+}
+
+const DEFAULT_PORT: u16 = 5432;
+
+/// Where the server of this port has its socket, by looking: libpq knows only one directory, but
+/// which one depends on who built it.
+fn default_directory(port: u16) -> String {
+    let has = |directory: &&&str| has_socket(&UnixEndpoint::new(**directory, port));
+    let found = SOCKET_DIRECTORIES.iter().find(has);
+    (*found.unwrap_or(&SOCKET_DIRECTORIES[0])).to_owned()
+}
+
+fn keepalives(values: &Values) -> Result<Keepalives, DsnError> {
+    Ok(Keepalives {
+        on: values.number::<i32>("keepalives")? != Some(0),
+        idle_s: values.positive("keepalives_idle")?,
+        interval_s: values.positive("keepalives_interval")?,
+        count: values.positive("keepalives_count")?,
+        user_timeout_ms: values.positive("tcp_user_timeout")?,
+    })
+}
+
+fn tls(values: &Values, environment: &Environment) -> Result<TlsSettings, DsnError> {
+    let in_home =
+        |name: &str| environment.home.as_ref().map(|home| home.join(".postgresql").join(name));
+    let file =
+        |keyword: &str, name: &str| values.given(keyword).map(PathBuf::from).or(in_home(name));
+    let mode = values.one_of("sslmode", &SSL_MODES)?;
+    let (mode, roots) = match values.given("sslrootcert") {
+        // Everybody can have a certificate that the system trusts, so only the name tells.
+        Some("system") => match mode {
+            None | Some(SslMode::VerifyFull) => (SslMode::VerifyFull, Roots::System),
+            Some(_) => return Err(DsnError::WeakMode),
+        },
+        _ => (
+            mode.unwrap_or(SslMode::Prefer),
+            file("sslrootcert", "root.crt").map_or(Roots::Nowhere, Roots::File),
+        ),
+    };
+    let without = values.one_of("sslcertmode", &[("disable", true), ("allow", false)])?;
+    let files = file("sslcert", "postgresql.crt").zip(file("sslkey", "postgresql.key"));
+    let identity = files.filter(|_| without != Some(true)).map(|(certificate, key)| Identity {
+        certificate,
+        key,
+        named: values.given("sslcert").is_some(),
+    });
+    let least = values.one_of("ssl_min_protocol_version", &TLS_VERSIONS)?.unwrap_or(12);
+    let most = values.one_of("ssl_max_protocol_version", &TLS_VERSIONS)?.unwrap_or(13);
+    if most < 12 || least > most {
+        let value = values.given("ssl_max_protocol_version").unwrap_or_default();
+        return Err(value_error(
+            "ssl_max_protocol_version",
+            value,
+            "TLSv1.2 or TLSv1.3, not below the minimum",
+        ));
+    }
+    Ok(TlsSettings {
+        mode,
+        roots,
+        identity,
+        sni: values.given("sslsni") != Some("0"),
+        only_13: least == 13,
+        only_12: most == 12,
+    })
+}
+
+const TLS_VERSIONS: [(&str, u8); 4] =
+    [("TLSv1", 10), ("TLSv1.1", 11), ("TLSv1.2", 12), ("TLSv1.3", 13)];
+
+/// See [`Dsn::redacted`].
+fn redacted(values: &Values, hosts: &[Host], user: &str, database: &str) -> String {
+    let list =
+        |each: &dyn Fn(&Host) -> String| hosts.iter().map(each).collect::<Vec<_>>().join(",");
+    let words = KEYWORDS.iter().filter_map(|keyword| {
+        let value = match keyword.name {
+            "host" => list(&|host| host.name.clone()),
+            "port" => list(&|host| host.port.to_string()),
+            "dbname" => database.to_owned(),
+            "user" => user.to_owned(),
+            name if keyword.secret => values.given(name).map(|_| "***".to_owned())?,
+            name => values.given(name)?.to_owned(),
+        };
+        (!value.is_empty()).then(|| format!("{}={}", keyword.name, text::quoted(&value)))
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// What is wrong with a connection string. No message shows a secret.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DsnError {
+    /// libpq has no such keyword.
+    #[error("unknown connection keyword {keyword:?}")]
+    UnknownKeyword {
+        /// The word.
+        keyword: String,
+    },
+
+    /// What stands after a password, or is no word at all, may be a part of a secret.
+    #[error("unknown keyword at character {place}; it is not shown, since it may be a secret")]
+    UnknownWord {
+        /// Where the word begins, from 1.
+        place: usize,
+    },
+
+    /// libpq can do that, and pgtoll cannot.
+    #[error("connection keyword {keyword:?} is not supported")]
+    Unsupported {
+        /// The keyword.
+        keyword: &'static str,
+    },
+
+    /// A value that the keyword does not have.
+    #[error("{keyword} cannot be {value:?}: expected {expected}")]
+    Value {
+        /// The keyword.
+        keyword: &'static str,
+        /// What was given.
+        value: String,
+        /// What can be given.
+        expected: String,
+    },
+
+    /// A word of a `key=value` string is followed by no `=`.
+    #[error("\"=\" is missing after the word at character {place}")]
+    MissingEquals {
+        /// Where the word begins, from 1.
+        place: usize,
+    },
+
+    /// A quoted value does not end.
+    #[error("quote at character {place} is not closed")]
+    OpenQuote {
+        /// Where the value begins, from 1.
+        place: usize,
+    },
+
+    /// A URI is not of the form that libpq documents.
+    #[error("malformed connection URI: {finding}")]
+    Uri {
+        /// What is wrong.
+        finding: &'static str,
+    },
+
+    /// As many hosts, addresses and ports are needed, or one port.
+    #[error("the list of {of}s does not have {hosts} entries, one for each host")]
+    Counts {
+        /// The keyword of the list.
+        of: &'static str,
+        /// How many hosts there are.
+        hosts: usize,
+    },
+
+    /// The system's roots without a look at the host's name prove nothing.
+    #[error("sslrootcert=system needs sslmode=verify-full")]
+    WeakMode,
+
+    /// Nobody named a role, and the system has no name for this user.
+    #[error("no user named, and the system has no name for this one")]
+    NoUser,
+
+    /// No file has the service.
+    #[error("service {name:?} is not defined")]
+    UnknownService {
+        /// The service.
+        name: String,
+    },
+
+    /// A file of services has a line that is no pair.
+    #[error("{}: line {line} is not a connection keyword with its value", path.display())]
+    ServiceFile {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+
+    /// A file that somebody named cannot be read.
+    #[error("could not read {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl DsnError {
+    /// What to do about it, where there is something to do.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::UnknownWord { .. } | Self::MissingEquals { .. } => {
+                "a value with spaces needs quotes: password='open sesame'"
+            }
+            Self::Uri { .. } => "write special characters of a URI as % and two digits: %40 for @",
+            Self::NoUser => "name one: user=NAME, or PGUSER",
+            Self::UnknownService { .. } => {
+                "services are defined in ~/.pg_service.conf, or in the file that PGSERVICEFILE names"
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! What a connection reads from and writes to.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use crate::tls::TlsStream;
+
+/// A Unix socket, a TCP socket, or TLS over the latter.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+    Tls(Box<TlsStream>),
+}
+
+impl Stream {
+    /// Whether reading finds something that has already left the socket, so that waiting for the
+    /// socket could be waiting for ever.
+    pub(crate) fn has_decrypted(&self) -> bool {
+        match self {
+            Self::Unix(_) | Self::Tcp(_) => false,
+            Self::Tls(stream) => stream.has_decrypted(),
+        }
+    }
+
+    pub(crate) fn set_write_timeout(&self, time: Option<Duration>) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.set_write_timeout(time),
+            Self::Tcp(stream) => stream.set_write_timeout(time),
+            Self::Tls(stream) => stream.socket().set_write_timeout(time),
+        }
+    }
+
+    /// What SCRAM binds a password's proof to: nothing without TLS, or when the certificate's
+    /// signature names no hash.
+    pub(crate) fn end_point(&self) -> Option<&[u8]> {
+        match self {
+            Self::Unix(_) | Self::Tcp(_) => None,
+            Self::Tls(stream) => stream.end_point(),
+        }
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.read(into),
+            Self::Tcp(stream) => stream.read(into),
+            Self::Tls(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.write(from),
+            Self::Tcp(stream) => stream.write(from),
+            Self::Tls(stream) => stream.write(from),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Unix(_) | Self::Tcp(_) => Ok(()),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(stream) => stream.as_fd(),
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Tls(stream) => stream.socket().as_fd(),
+        }
+    }
+}
+
+impl From<UnixStream> for Stream {
+    fn from(stream: UnixStream) -> Self {
+        Self::Unix(stream)
+    }
+}
