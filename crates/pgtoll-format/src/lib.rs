@@ -13,6 +13,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bytes;
+pub mod catalog;
+mod control;
+pub mod heap;
 mod lsn;
 mod page;
 pub mod pglz;
@@ -20,10 +24,15 @@ mod units;
 mod version;
 pub mod wal;
 
+pub use control::{
+    CONTROL_FILE_BYTES, Checkpoint, ClusterState, ControlError, ControlFile, WalLevel,
+};
 pub use lsn::{Lsn, LsnParseError};
-pub use page::{PAGE_BYTES, PAGE_CHECKSUM};
+pub use page::{
+    LinePointer, LinePointerState, PAGE_BYTES, PAGE_CHECKSUM, PageError, PageHeader, line_pointers,
+};
 pub use units::{ByteSize, TimeSpan, UnitError};
 pub use version::{
-    BlocksWritten, ImageCompressions, MAJORS, MajorFacts, ServerVersion, UnsupportedMajor,
-    VersionParseError, WalFacts,
+    BlocksWritten, ControlFacts, ImageCompressions, MAJORS, MajorFacts, ServerVersion,
+    UnsupportedMajor, VersionParseError, WalFacts,
 };

@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+use crate::Lsn;
+use crate::bytes::{u16_at, u32_at};
+
 /// Bytes of a page (`block_size`), in every server that was built with the default, as all
 /// packages are.
 pub const PAGE_BYTES: usize = 8192;
@@ -9,3 +12,175 @@ pub const PAGE_BYTES: usize = 8192;
 /// Where a page's header holds its checksum (`pd_checksum`, after `pd_lsn`), in bytes from the
 /// page's begin.
 pub const PAGE_CHECKSUM: Range<usize> = 8..10;
+
+/// A page's header (`PageHeaderData`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageHeader {
+    /// Where the record of WAL ends that changed the page last.
+    pub lsn: Lsn,
+    /// The checksum; without checksums whatever was there.
+    pub checksum: u16,
+    /// Flags.
+    pub flags: u16,
+    /// Where the line pointers end and free space begins.
+    pub lower: u16,
+    /// Where free space ends; 0 in a page that was never used.
+    pub upper: u16,
+    /// Where the part begins that an index's access method keeps to itself.
+    pub special: u16,
+    /// Bytes of the page and the version of its layout, in one number.
+    pub size_and_layout: u16,
+    /// The oldest transaction whose leavings may be there to clean up; 0: none.
+    pub prune_xid: u32,
+}
+
+impl PageHeader {
+    /// Bytes of the header; the line pointers are behind it.
+    pub const BYTES: usize = 24;
+
+    /// Reads the header of `page`; `None` where it is shorter than one.
+    pub fn read(page: &[u8]) -> Option<Self> {
+        Some(Self {
+            // The halves are two numbers, the higher one first.
+            lsn: Lsn(u64::from(u32_at(page, 0)?) << 32 | u64::from(u32_at(page, 4)?)),
+            checksum: u16_at(page, PAGE_CHECKSUM.start)?,
+            flags: u16_at(page, 10)?,
+            lower: u16_at(page, 12)?,
+            upper: u16_at(page, 14)?,
+            special: u16_at(page, 16)?,
+            size_and_layout: u16_at(page, 18)?,
+            prune_xid: u32_at(page, 20)?,
+        })
+    }
+
+    /// The page was never used (`PageIsNew`). That it is zero altogether is another question.
+    pub fn is_new(&self) -> bool {
+        self.upper == 0
+    }
+
+    /// Bytes of the page, as it says itself.
+    pub fn page_bytes(&self) -> usize {
+        usize::from(self.size_and_layout & 0xFF00)
+    }
+
+    /// The version of the page's layout: 4 since 8.3.
+    pub fn layout(&self) -> u8 {
+        self.size_and_layout.to_le_bytes()[0]
+    }
+
+    /// Whether a server would take the header of a used page of `block_bytes` for one, as
+    /// `PageIsVerified` asks: no stricter, since extensions have headers of their own kind.
+    pub fn is_plausible(&self, block_bytes: usize) -> bool {
+        self.flags & !KNOWN_FLAGS == 0
+            && self.lower <= self.upper
+            && self.upper <= self.special
+            && usize::from(self.special) <= block_bytes
+            && self.special.is_multiple_of(ALIGNMENT)
+    }
+}
+
+/// `PD_VALID_FLAG_BITS`.
+const KNOWN_FLAGS: u16 = 0x0007;
+/// `MAXIMUM_ALIGNOF` of all machines that pgtoll runs on.
+const ALIGNMENT: u16 = 8;
+
+/// Where an item of a page stands (`ItemIdData`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinePointer {
+    /// Where the item begins; of a redirection the number of the line pointer that is meant.
+    pub offset: u16,
+    /// Bytes of the item.
+    pub bytes: u16,
+    /// What it points to.
+    pub state: LinePointerState,
+}
+
+/// What a line pointer points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinePointerState {
+    /// Nothing.
+    Unused,
+    /// An item.
+    Normal,
+    /// Another line pointer.
+    Redirect,
+    /// Something that is gone.
+    Dead,
+}
+
+impl LinePointer {
+    /// Bytes of a line pointer.
+    pub const BYTES: usize = 4;
+
+    fn of(bits: u32) -> Self {
+        let low_15 = |bits: u32| u16::try_from(bits & 0x7FFF).unwrap_or_default();
+        let state = match bits >> 15 & 3 {
+            0 => LinePointerState::Unused,
+            1 => LinePointerState::Normal,
+            2 => LinePointerState::Redirect,
+            _ => LinePointerState::Dead,
+        };
+        Self { offset: low_15(bits), bytes: low_15(bits >> 17), state }
+    }
+}
+
+/// The line pointers of a page, the first of which has the number 1. None in a page that was never
+/// used, and none beyond the page whatever its header says.
+pub fn line_pointers(page: &[u8]) -> impl Iterator<Item = LinePointer> {
+    let header = PageHeader::read(page).filter(|header| !header.is_new());
+    let end = header.map_or(0, |header| usize::from(header.lower).min(page.len()));
+    let pointers = page.get(PageHeader::BYTES..end).unwrap_or_default();
+    pointers
+        .chunks_exact(LinePointer::BYTES)
+        .filter_map(|bits| u32_at(bits, 0))
+        .map(LinePointer::of)
+}
+
+/// A page is not what it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PageError {
+    /// Its header is none.
+    #[error("the page's header is impossible")]
+    Header,
+    /// A line pointer points where no item can be.
+    #[error("line pointer {number} points out of its page's items")]
+    LinePointer {
+        /// Which one, from 1.
+        number: usize,
+    },
+    /// A row's header is none.
+    #[error("the row of line pointer {number} has an impossible header")]
+    Row {
+        /// Its line pointer, from 1.
+        number: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_line_pointer_is_taken_apart() {
+        let pointer = LinePointer::of(0x1FE0 | 1 << 15 | 28 << 17);
+        let expected = LinePointer { offset: 8160, bytes: 28, state: LinePointerState::Normal };
+        assert_eq!(pointer, expected);
+    }
+
+    proptest! {
+        #[test]
+        fn any_page_has_a_header_and_line_pointers_or_not(
+            page in prop::collection::vec(any::<u8>(), 0..PAGE_BYTES + 1),
+            lower: u16,
+        ) {
+            let mut page = page;
+            prop_assert_eq!(PageHeader::read(&page).is_some(), page.len() >= PageHeader::BYTES);
+            if page.len() >= PageHeader::BYTES {
+                page[12..14].copy_from_slice(&lower.to_le_bytes());
+            }
+            prop_assert!(line_pointers(&page).count() * LinePointer::BYTES <= page.len());
+        }
+    }
+}

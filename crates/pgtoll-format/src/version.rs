@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::{
+    CLASS_18, CLASS_UNTIL_17, CatalogFacts, DATABASE_15, DATABASE_17, DATABASE_UNTIL_14,
+};
 use crate::wal::Compression;
 
 /// The version of a server, as its programs print it (`18.6`, `19rc1`).
@@ -136,6 +139,10 @@ pub struct MajorFacts {
     pub blocks_written: BlocksWritten,
     /// How its WAL differs.
     pub wal: WalFacts,
+    /// How its control file differs.
+    pub control: ControlFacts,
+    /// How its catalogs' files differ.
+    pub catalog: CatalogFacts,
 }
 
 /// What differs between the WAL of major versions. Sources: `xlog_internal.h`, `xlogrecord.h` and
@@ -155,6 +162,28 @@ pub struct WalFacts {
     pub image_applies: u8,
     /// The image's flags for the kinds of compression; 0: there is no such kind.
     pub image_compressions: ImageCompressions,
+    /// Where a checkpoint's record holds the time of its beginning (`CheckPoint.time`).
+    pub checkpoint_time_at: usize,
+}
+
+/// What differs between the control files of major versions. Source: `pg_control.h` of each.
+#[derive(Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each says that a field is there")]
+pub struct ControlFacts {
+    /// `PG_CONTROL_VERSION`. Betas had others.
+    pub version: u32,
+    /// The checkpoint's copy has `wal_level` (18 and later).
+    pub checkpoint_has_wal_level: bool,
+    /// The checkpoint's copy says whether logical decoding is on (19).
+    pub checkpoint_has_logical_decoding: bool,
+    /// Bytes of the place of a multixact's members: 8 since 19.
+    pub multixact_offset_bytes: usize,
+    /// The pages of a file of `pg_xact` and its like are told (19).
+    pub has_slru_size: bool,
+    /// Before the present version of checksums stands that at `initdb` (19).
+    pub has_initial_checksums: bool,
+    /// Whether `char` is signed is told (18 and later).
+    pub has_char_signedness: bool,
 }
 
 /// An image's flags for the kinds of compression (`BKPIMAGE_COMPRESS_…`).
@@ -180,6 +209,31 @@ impl WalFacts {
 const SINCE_15: ImageCompressions = ImageCompressions { pglz: 0x04, lz4: 0x08, zstd: 0x10 };
 const UNTIL_14: ImageCompressions = ImageCompressions { pglz: 0x02, lz4: 0, zstd: 0 };
 
+const CONTROL_1300: ControlFacts = ControlFacts {
+    version: 1300,
+    checkpoint_has_wal_level: false,
+    checkpoint_has_logical_decoding: false,
+    multixact_offset_bytes: 4,
+    has_slru_size: false,
+    has_initial_checksums: false,
+    has_char_signedness: false,
+};
+const CONTROL_1700: ControlFacts = ControlFacts { version: 1700, ..CONTROL_1300 };
+const CONTROL_1800: ControlFacts = ControlFacts {
+    version: 1800,
+    checkpoint_has_wal_level: true,
+    has_char_signedness: true,
+    ..CONTROL_1300
+};
+const CONTROL_1905: ControlFacts = ControlFacts {
+    version: 1905,
+    checkpoint_has_logical_decoding: true,
+    multixact_offset_bytes: 8,
+    has_slru_size: true,
+    has_initial_checksums: true,
+    ..CONTROL_1800
+};
+
 /// The WAL of a major version since 15; 19 has fewer page flags.
 const fn wal_since_15(major: u32, magic: u16) -> WalFacts {
     WalFacts {
@@ -189,6 +243,7 @@ const fn wal_since_15(major: u32, magic: u16) -> WalFacts {
         overwrites_continuation: 0x08,
         image_applies: 0x02,
         image_compressions: SINCE_15,
+        checkpoint_time_at: 64,
     }
 }
 
@@ -219,7 +274,15 @@ pub static MAJORS: [MajorFacts; 7] = [
         wal: WalFacts {
             page_flags: 0x07,
             overwrites_continuation: 0x04,
+            checkpoint_time_at: 72,
             ..wal_since_15(19, 0xD122)
+        },
+        control: CONTROL_1905,
+        catalog: CatalogFacts {
+            version: 202_610_061,
+            relation_map_entries: 64,
+            class: CLASS_18,
+            database: DATABASE_17,
         },
     },
     MajorFacts {
@@ -229,6 +292,13 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_force_next_flush: true,
         blocks_written: BlocksWritten::StatIoBytes,
         wal: wal_since_15(18, 0xD118),
+        control: CONTROL_1800,
+        catalog: CatalogFacts {
+            version: 202_506_291,
+            relation_map_entries: 64,
+            class: CLASS_18,
+            database: DATABASE_17,
+        },
     },
     MajorFacts {
         major: 17,
@@ -237,6 +307,13 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_force_next_flush: true,
         blocks_written: BlocksWritten::StatIoWrites,
         wal: wal_since_15(17, 0xD116),
+        control: CONTROL_1700,
+        catalog: CatalogFacts {
+            version: 202_406_281,
+            relation_map_entries: 64,
+            class: CLASS_UNTIL_17,
+            database: DATABASE_17,
+        },
     },
     MajorFacts {
         major: 16,
@@ -245,6 +322,13 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_force_next_flush: true,
         blocks_written: BlocksWritten::StatIoWrites,
         wal: wal_since_15(16, 0xD113),
+        control: CONTROL_1300,
+        catalog: CatalogFacts {
+            version: 202_307_071,
+            relation_map_entries: 64,
+            class: CLASS_UNTIL_17,
+            database: DATABASE_15,
+        },
     },
     MajorFacts {
         major: 15,
@@ -253,6 +337,13 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_force_next_flush: true,
         blocks_written: BlocksWritten::StatBgwriter,
         wal: wal_since_15(15, 0xD110),
+        control: CONTROL_1300,
+        catalog: CatalogFacts {
+            version: 202_209_061,
+            relation_map_entries: 62,
+            class: CLASS_UNTIL_17,
+            database: DATABASE_15,
+        },
     },
     MajorFacts {
         major: 14,
@@ -261,6 +352,13 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_force_next_flush: false,
         blocks_written: BlocksWritten::StatBgwriter,
         wal: wal_until_14(14, 0xD10D),
+        control: CONTROL_1300,
+        catalog: CatalogFacts {
+            version: 202_107_181,
+            relation_map_entries: 62,
+            class: CLASS_UNTIL_17,
+            database: DATABASE_UNTIL_14,
+        },
     },
     MajorFacts {
         major: 13,
@@ -269,6 +367,13 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_force_next_flush: false,
         blocks_written: BlocksWritten::StatBgwriter,
         wal: wal_until_14(13, 0xD106),
+        control: CONTROL_1300,
+        catalog: CatalogFacts {
+            version: 202_007_201,
+            relation_map_entries: 62,
+            class: CLASS_UNTIL_17,
+            database: DATABASE_UNTIL_14,
+        },
     },
 ];
 

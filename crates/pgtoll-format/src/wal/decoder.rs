@@ -2,8 +2,9 @@
 
 use crate::Lsn;
 use crate::version::{MAJORS, WalFacts};
+use crate::wal::crc::Crc;
 use crate::wal::page::{LONG_HEADER, PageHeader, SegmentHeader};
-use crate::wal::record::{CRC_AT, RECORD_HEADER, Record, RecordHeader};
+use crate::wal::record::{Record, RecordHeader};
 use crate::wal::{WalError, bytes};
 
 /// Makes records of pages that are fed in their order.
@@ -23,6 +24,7 @@ pub struct Decoder {
     unfinished: Option<Unfinished>,
     /// Kept to take memory once.
     buffer: Vec<u8>,
+    crc: Crc,
     /// Nothing but zeros before this place (after a switch).
     skip_to: Lsn,
 }
@@ -57,6 +59,7 @@ impl Decoder {
             previous: None,
             unfinished: None,
             buffer: Vec::new(),
+            crc: Crc::new(),
             skip_to: Lsn(0),
         })
     }
@@ -200,8 +203,8 @@ impl Decoder {
     /// What stands of a header is looked at before its record is waited for: a length alone may be
     /// anything.
     fn check_begin(&self, at: Lsn) -> Result<(), WalError> {
-        match RecordHeader::read(&self.buffer) {
-            Some(header) => self.check_previous(at, &header),
+        match self.buffer.first_chunk() {
+            Some(header) => self.check_previous(at, &RecordHeader::of(header)),
             None => Ok(()),
         }
     }
@@ -217,6 +220,8 @@ impl Decoder {
         }
     }
 
+    #[expect(clippy::inline_always, reason = "a call for each record costs as much as its sums")]
+    #[inline(always)]
     fn visit(
         &mut self,
         bytes: &[u8],
@@ -225,9 +230,10 @@ impl Decoder {
         visit: &mut impl FnMut(&Record<'_>) -> Result<(), WalError>,
     ) -> Result<(), WalError> {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let header = RecordHeader::read(bytes).ok_or(WalError::NoRecord { at, length })?;
+        let (head, body) = bytes.split_first_chunk().ok_or(WalError::NoRecord { at, length })?;
+        let header = RecordHeader::of(head);
         self.check_previous(at, &header)?;
-        if crc(bytes) != header.crc {
+        if self.crc.of(head, body) != header.crc {
             return Err(WalError::Crc { at });
         }
         let is_switch = (header.manager, header.info & INFO) == SWITCH;
@@ -253,13 +259,6 @@ impl Decoder {
 /// Records begin at multiples of 8 bytes.
 fn aligned(length: usize) -> usize {
     length.next_multiple_of(8)
-}
-
-/// A record's CRC-32C: of all that follows the header, and then of the header without the CRC.
-fn crc(record: &[u8]) -> u32 {
-    let body = record.get(RECORD_HEADER..).unwrap_or_default();
-    let header = record.get(..CRC_AT).unwrap_or_default();
-    crc32c::crc32c_append(crc32c::crc32c(body), header)
 }
 
 const _: () = assert!(LONG_HEADER.is_multiple_of(8), "records begin at multiples of 8 bytes");

@@ -11,6 +11,9 @@ pub enum WalError {
     /// The bytes do not begin as a segment does.
     #[error("no WAL segment: its first page has no long header")]
     NoSegment,
+    /// It begins with zeros: a server allocated it, and wrote nothing to it.
+    #[error("no WAL yet: it begins with nothing but zeros")]
+    Zeros,
     /// A page of a version that pgtoll does not know.
     #[error("{at}: WAL of an unknown version (page magic {found:04X})")]
     UnknownMagic {
@@ -95,7 +98,7 @@ impl WalError {
     /// Where reading stopped; `None` where it never began.
     pub fn at(&self) -> Option<Lsn> {
         match self {
-            Self::NoSegment => None,
+            Self::NoSegment | Self::Zeros => None,
             Self::UnknownMagic { at, .. }
             | Self::OtherMagic { at, .. }
             | Self::PageFlags { at, .. }

@@ -4,15 +4,19 @@
 //! visitor; [`Record::parts`] takes a record apart. What stops it is a [`WalError`], which says
 //! where.
 
-mod bytes;
+mod crc;
 mod decoder;
 mod error;
+mod events;
 mod names;
 mod page;
 mod record;
 
+use crate::bytes;
+
 pub use decoder::Decoder;
 pub use error::WalError;
+pub use events::Event;
 pub use names::{RecordType, manager_name};
 pub use page::{PageHeader, SegmentHeader};
 pub use record::{

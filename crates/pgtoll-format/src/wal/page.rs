@@ -91,6 +91,9 @@ impl SegmentHeader {
     pub fn read(begin: &[u8]) -> Result<Self, WalError> {
         let page = PageHeader::read(begin).filter(|_| begin.len() >= LONG_HEADER);
         let page = page.ok_or(WalError::NoSegment)?;
+        if begin.iter().take(LONG_HEADER).all(|byte| *byte == 0) {
+            return Err(WalError::Zeros);
+        }
         let header = Self {
             page,
             system_identifier: u64_at(begin, 24).ok_or(WalError::NoSegment)?,

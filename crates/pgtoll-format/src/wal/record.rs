@@ -6,7 +6,6 @@ use crate::Lsn;
 use crate::page::PAGE_BYTES;
 use crate::version::WalFacts;
 use crate::wal::WalError;
-use crate::wal::bytes::{u16_at, u32_at, u64_at};
 
 /// Bytes of a record's header (`XLogRecord`).
 pub const RECORD_HEADER: usize = 24;
@@ -31,15 +30,17 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        Some(Self {
-            total_bytes: u32_at(bytes, 0)?,
-            xid: u32_at(bytes, 4)?,
-            previous: Lsn(u64_at(bytes, 8)?),
-            info: *bytes.get(16)?,
-            manager: *bytes.get(17)?,
-            crc: u32_at(bytes, CRC_AT)?,
-        })
+    pub(crate) fn of(bytes: &[u8; RECORD_HEADER]) -> Self {
+        let [t0, t1, t2, t3, x0, x1, x2, x3, p0, p1, p2, p3, p4, p5, p6, p7, ..] = *bytes;
+        let [.., info, manager, _, _, c0, c1, c2, c3] = *bytes;
+        Self {
+            total_bytes: u32::from_le_bytes([t0, t1, t2, t3]),
+            xid: u32::from_le_bytes([x0, x1, x2, x3]),
+            previous: Lsn(u64::from_le_bytes([p0, p1, p2, p3, p4, p5, p6, p7])),
+            info,
+            manager,
+            crc: u32::from_le_bytes([c0, c1, c2, c3]),
+        }
     }
 }
 
@@ -125,13 +126,13 @@ pub struct Parts {
     pub origin: Option<u16>,
     /// The transaction that this one is part of, where the record tells.
     pub toplevel_xid: Option<u32>,
+    image_bytes: u64,
 }
 
 impl Parts {
     /// Bytes of all images, as they are stored.
     pub fn image_bytes(&self) -> u64 {
-        let images = self.blocks.iter().filter_map(|block| block.image.as_ref());
-        images.map(|image| image.stands.len() as u64).sum()
+        self.image_bytes
     }
 }
 
@@ -159,11 +160,12 @@ impl Record<'_> {
 
     fn take_apart(&self, parts: &mut Parts) -> Result<(), &'static str> {
         parts.blocks.clear();
-        (parts.origin, parts.toplevel_xid) = (None, None);
-        let mut reader = Reader { bytes: self.bytes, at: RECORD_HEADER };
+        (parts.origin, parts.toplevel_xid, parts.image_bytes) = (None, None, 0);
+        let mut reader = Reader { rest: self.bytes.get(RECORD_HEADER..).ok_or(TOO_SHORT)? };
         // Lengths of what stands behind the headers.
         let (mut behind, mut main_bytes) = (0_usize, 0_usize);
-        while self.bytes.len() - reader.at > behind {
+        let mut before = None;
+        while reader.rest.len() > behind {
             match reader.u8()? {
                 ID_MAIN_DATA_SHORT => {
                     main_bytes = usize::from(reader.u8()?);
@@ -178,39 +180,39 @@ impl Record<'_> {
                 ID_ORIGIN => parts.origin = Some(reader.u16()?),
                 ID_TOPLEVEL_XID => parts.toplevel_xid = Some(reader.u32()?),
                 id @ 0..=MAX_BLOCK_ID => {
-                    let before = parts.blocks.last();
-                    if before.is_some_and(|before| before.id >= id) {
-                        return Err("block numbers are out of order");
-                    }
-                    let block =
-                        self.block(id, before.map(|before| before.relation), &mut reader)?;
-                    behind += block.data.len();
-                    behind += block.image.as_ref().map_or(0, |image| image.stands.len());
+                    let block = self.block(id, before, &mut reader)?;
+                    before = Some((id, block.relation));
+                    let image_bytes = block.image.as_ref().map_or(0, |image| image.stands.len());
+                    behind += block.data.len() + image_bytes;
+                    parts.image_bytes += image_bytes as u64;
                     parts.blocks.push(block);
                 }
                 _ => return Err("a part of an unknown kind"),
             }
         }
-        if self.bytes.len() - reader.at != behind {
+        if reader.rest.len() != behind {
             return Err("its parts' lengths do not add up");
         }
-        place(parts, reader.at, main_bytes);
+        place(parts, self.bytes.len() - behind, main_bytes);
         Ok(())
     }
 
-    /// A block's header. Ranges are as long as they will be and begin at 0.
+    /// A block's header behind its number. Ranges are as long as they will be and begin at 0.
     fn block(
         &self,
         id: u8,
-        before: Option<RelationFiles>,
+        before: Option<(u8, RelationFiles)>,
         reader: &mut Reader<'_>,
     ) -> Result<BlockReference, &'static str> {
-        let flags = reader.u8()?;
-        let data = 0..usize::from(reader.u16()?);
+        if before.is_some_and(|(before, _)| before >= id) {
+            return Err("block numbers are out of order");
+        }
+        let [flags, length @ ..]: [u8; 3] = reader.bytes()?;
+        let data = 0..usize::from(u16::from_le_bytes(length));
         if (flags & HAS_DATA != 0) == data.is_empty() {
             return Err("a block's data and its flag disagree");
         }
-        let image = (flags & HAS_IMAGE != 0).then(|| self.image(reader)).transpose()?;
+        let image = if flags & HAS_IMAGE == 0 { None } else { Some(self.image(reader)?) };
         let relation = if flags & SAME_RELATION == 0 {
             RelationFiles {
                 tablespace: reader.u32()?,
@@ -218,7 +220,9 @@ impl Record<'_> {
                 number: reader.u32()?,
             }
         } else {
-            before.ok_or("the relation of a block before, where there is none")?
+            let (_, before) =
+                before.ok_or("the relation of a block before, where there is none")?;
+            before
         };
         Ok(BlockReference {
             id,
@@ -282,28 +286,28 @@ fn place(parts: &mut Parts, mut at: usize, main_bytes: usize) {
 
 /// Reads one number after the other.
 struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
+    rest: &'a [u8],
 }
 
 const TOO_SHORT: &str = "it is too short for its headers";
 
 impl Reader<'_> {
+    #[inline]
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], &'static str> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(TOO_SHORT)?;
+        self.rest = rest;
+        Ok(*bytes)
+    }
+
     fn u8(&mut self) -> Result<u8, &'static str> {
-        let value = self.bytes.get(self.at).copied().ok_or(TOO_SHORT)?;
-        self.at += 1;
-        Ok(value)
+        Ok(u8::from_le_bytes(self.bytes()?))
     }
 
     fn u16(&mut self) -> Result<u16, &'static str> {
-        let value = u16_at(self.bytes, self.at).ok_or(TOO_SHORT)?;
-        self.at += 2;
-        Ok(value)
+        Ok(u16::from_le_bytes(self.bytes()?))
     }
 
     fn u32(&mut self) -> Result<u32, &'static str> {
-        let value = u32_at(self.bytes, self.at).ok_or(TOO_SHORT)?;
-        self.at += 4;
-        Ok(value)
+        Ok(u32::from_le_bytes(self.bytes()?))
     }
 }

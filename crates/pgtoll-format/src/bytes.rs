@@ -1,5 +1,5 @@
-//! Little-endian numbers in bytes; PostgreSQL writes WAL in its machine's order, and pgtoll reads
-//! that of little-endian ones.
+//! Little-endian numbers in bytes; PostgreSQL writes in its machine's order, and pgtoll reads what
+//! little-endian ones wrote.
 
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(array_at(bytes, at)?))
@@ -15,4 +15,11 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 
 fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
+}
+
+/// CRC-32C of a short stretch.
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes);
+    // The sum has 32 bits.
+    u32::try_from(sum).unwrap_or(u32::MAX)
 }

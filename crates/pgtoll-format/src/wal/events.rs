@@ -1,0 +1,55 @@
+//! What a record says of times and of checkpoints.
+
+use crate::Lsn;
+use crate::wal::bytes::u64_at;
+use crate::wal::{Parts, Record, RecordType};
+
+/// Something that happened at a record's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A transaction was committed or rolled back.
+    TransactionEnd {
+        /// When, in microseconds since 1970.
+        time_us: i64,
+    },
+    /// A checkpoint began here (17 and later; before, only its end tells).
+    RedoPoint,
+    /// A checkpoint was completed.
+    Checkpoint {
+        /// Where recovery would begin: pages that were changed last before it get an image.
+        redo: Lsn,
+        /// It is a shutdown's, or the end of a recovery: nothing stands between it and its redo
+        /// point.
+        is_shutdown: bool,
+        /// When it began, in seconds since 1970.
+        time_s: i64,
+    },
+}
+
+const XLOG: u8 = 0;
+const TRANSACTION: u8 = 1;
+/// 2000-01-01, from which PostgreSQL counts, in microseconds since 1970.
+const POSTGRES_EPOCH_US: i64 = 946_684_800_000_000;
+
+impl Record<'_> {
+    /// What it says; `None` of most records. Sources: `xl_xact_commit`, `xl_xact_abort`,
+    /// `CheckPoint`.
+    pub fn event(&self, parts: &Parts) -> Option<Event> {
+        let data = self.bytes.get(parts.main_data.clone())?;
+        let number = |at| u64_at(data, at);
+        match (self.header.manager, RecordType::of(&self.header).info) {
+            // Commit and abort, and those of prepared transactions.
+            (TRANSACTION, 0x00 | 0x20 | 0x30 | 0x40) => {
+                let time_us = number(0)?.cast_signed().saturating_add(POSTGRES_EPOCH_US);
+                Some(Event::TransactionEnd { time_us })
+            }
+            (XLOG, info @ (0x00 | 0x10)) => Some(Event::Checkpoint {
+                redo: Lsn(number(0)?),
+                is_shutdown: info == 0x00,
+                time_s: number(self.facts.checkpoint_time_at)?.cast_signed(),
+            }),
+            (XLOG, 0xE0) => Some(Event::RedoPoint),
+            _ => None,
+        }
+    }
+}
