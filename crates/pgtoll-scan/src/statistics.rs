@@ -1,8 +1,9 @@
 //! What WAL consists of.
 
-use pgtoll_format::wal::{Compression, Parts, Record, RecordType, RelationFiles};
-use pgtoll_format::{Lsn, PAGE_BYTES};
-use rustc_hash::FxHashMap;
+use pgtoll_format::PAGE_BYTES;
+use pgtoll_format::wal::{Compression, Parts, Record, RecordType};
+
+use crate::forks::{Fork, Forks, OfFork};
 
 /// Records and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,10 +22,16 @@ impl Amount {
         self.record_bytes + self.image_bytes
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.records += other.records;
         self.record_bytes += other.record_bytes;
         self.image_bytes += other.image_bytes;
+    }
+
+    pub(crate) fn subtract(&mut self, part: &Self) {
+        self.records = self.records.saturating_sub(part.records);
+        self.record_bytes = self.record_bytes.saturating_sub(part.record_bytes);
+        self.image_bytes = self.image_bytes.saturating_sub(part.image_bytes);
     }
 }
 
@@ -36,7 +43,7 @@ pub enum ImageCause {
     /// A hint bit was set on it for the first time after a checkpoint (`XLOG/FPI_FOR_HINT`).
     Hint,
     /// Whatever the checkpoints: a new index, a rewritten table (`XLOG/FPI`), a page that its
-    /// access method always logs whole.
+    /// access method always logs whole. It may be the page's first in its cycle all the same.
     Forced,
     /// It is there to check replay (`wal_consistency_checking`).
     Check,
@@ -59,20 +66,17 @@ pub struct Images {
 }
 
 impl Images {
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.images += other.images;
         self.bytes += other.bytes;
         self.uncompressed_bytes += other.uncompressed_bytes;
     }
-}
 
-/// A fork of a relation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fork {
-    /// The relation.
-    pub relation: RelationFiles,
-    /// 0 main, 1 free space map, 2 visibility map, 3 init.
-    pub fork: u8,
+    pub(crate) fn subtract(&mut self, part: &Self) {
+        self.images = self.images.saturating_sub(part.images);
+        self.bytes = self.bytes.saturating_sub(part.bytes);
+        self.uncompressed_bytes = self.uncompressed_bytes.saturating_sub(part.uncompressed_bytes);
+    }
 }
 
 /// Sums over records.
@@ -86,13 +90,24 @@ pub struct WalStatistics {
     compressions: [Images; 4],
     /// Of each fork that a block reference names. A record's own bytes are counted for the fork of
     /// its first block.
-    forks: FxHashMap<Fork, Amount>,
+    forks: Forks,
+    /// Of records that refer to no block.
+    without_fork: Amount,
 }
 
 const TYPES: usize = 256 * 16;
 /// `XLOG_FPI_FOR_HINT` and `XLOG_FPI` of resource manager XLOG.
 const FPI_FOR_HINT: RecordType = RecordType { manager: 0, info: 0xA0 };
 const FPI: RecordType = RecordType { manager: 0, info: 0xB0 };
+/// Pages of these are registered with `REGBUF_FORCE_IMAGE` (`ginbtree.c`, `ginvacuum.c`,
+/// `hashpage.c`).
+const GIN_SPLIT: RecordType = RecordType { manager: 13, info: 0x30 };
+const GIN_VACUUM_PAGE: RecordType = RecordType { manager: 13, info: 0x40 };
+const HASH_SPLIT_PAGE: RecordType = RecordType { manager: 12, info: 0x50 };
+/// An overflow page that is freed is made anew before it is logged, as block 2, and so has no LSN
+/// that could tell that it has its image already (`_hash_freeovflpage` in `hashovfl.c`).
+const HASH_SQUEEZE_PAGE: RecordType = RecordType { manager: 12, info: 0x80 };
+const FREED_PAGE: u8 = 2;
 
 impl Default for WalStatistics {
     fn default() -> Self {
@@ -100,7 +115,8 @@ impl Default for WalStatistics {
             types: vec![Amount::default(); TYPES],
             causes: <[Images; 4]>::default(),
             compressions: <[Images; 4]>::default(),
-            forks: FxHashMap::default(),
+            forks: Forks::default(),
+            without_fork: Amount::default(),
         }
     }
 }
@@ -113,16 +129,20 @@ impl WalStatistics {
         let record_bytes = u64::from(record.header.total_bytes).saturating_sub(image_bytes);
         self.types[index(kind)].add(&Amount { records: 1, record_bytes, image_bytes });
         let mut own = Amount { records: 1, record_bytes, image_bytes: 0 };
+        if parts.blocks.is_empty() {
+            return self.without_fork.add(&own);
+        }
         for block in &parts.blocks {
             let fork = Fork { relation: block.relation, fork: block.fork };
-            let mut amount = std::mem::take(&mut own);
+            let mut of = OfFork { amount: std::mem::take(&mut own), ..OfFork::default() };
             if let Some(image) = &block.image {
-                let images = images(image);
-                amount.image_bytes = images.bytes;
-                self.causes[cause(kind, image.applies) as usize].add(&images);
+                let (cause, images) = (cause_of(kind, block.id, image.applies), images_of(image));
+                (of.amount.image_bytes, of.images) = (images.bytes, 1);
+                of.hint_bytes = if cause == ImageCause::Hint { images.bytes } else { 0 };
+                self.causes[cause as usize].add(&images);
                 self.compressions[compression(image.compression)].add(&images);
             }
-            self.forks.entry(fork).or_default().add(&amount);
+            self.forks.of(fork).add(&of);
         }
     }
 
@@ -137,9 +157,10 @@ impl WalStatistics {
         for (own, other) in self.compressions.iter_mut().zip(&other.compressions) {
             own.add(other);
         }
-        for (fork, amount) in &other.forks {
-            self.forks.entry(*fork).or_default().add(amount);
+        for (fork, amount) in other.forks.iter() {
+            self.forks.of(*fork).add(amount);
         }
+        self.without_fork.add(&other.without_fork);
     }
 
     /// All records.
@@ -180,11 +201,15 @@ impl WalStatistics {
     }
 
     /// Forks with their amounts, the largest first.
-    pub fn forks(&self) -> Vec<(Fork, Amount)> {
-        let mut forks: Vec<(Fork, Amount)> =
-            self.forks.iter().map(|(fork, amount)| (*fork, *amount)).collect();
-        forks.sort_unstable_by_key(|(fork, amount)| (std::cmp::Reverse(amount.bytes()), *fork));
+    pub fn forks(&self) -> Vec<(Fork, OfFork)> {
+        let mut forks: Vec<(Fork, OfFork)> = self.forks.iter().copied().collect();
+        forks.sort_unstable_by_key(|(fork, of)| (std::cmp::Reverse(of.amount.bytes()), *fork));
         forks
+    }
+
+    /// Records that refer to no block: commits, checkpoints and the like.
+    pub fn without_fork(&self) -> Amount {
+        self.without_fork
     }
 }
 
@@ -192,7 +217,7 @@ fn index(kind: RecordType) -> usize {
     usize::from(kind.manager) * 16 + usize::from(kind.info >> 4)
 }
 
-fn images(image: &pgtoll_format::wal::Image) -> Images {
+pub(crate) fn images_of(image: &pgtoll_format::wal::Image) -> Images {
     let bytes = image.stands.len() as u64;
     let uncompressed_bytes = match image.compression {
         None => bytes,
@@ -201,11 +226,13 @@ fn images(image: &pgtoll_format::wal::Image) -> Images {
     Images { images: 1, bytes, uncompressed_bytes }
 }
 
-fn cause(kind: RecordType, applies: bool) -> ImageCause {
+/// Why the image of the block with this number is there, as far as its record tells.
+pub(crate) fn cause_of(kind: RecordType, block: u8, applies: bool) -> ImageCause {
     match kind {
-        _ if !applies && kind != FPI_FOR_HINT && kind != FPI => ImageCause::Check,
+        _ if !applies => ImageCause::Check,
         FPI_FOR_HINT => ImageCause::Hint,
-        FPI => ImageCause::Forced,
+        FPI | GIN_SPLIT | GIN_VACUUM_PAGE | HASH_SPLIT_PAGE => ImageCause::Forced,
+        HASH_SQUEEZE_PAGE if block == FREED_PAGE => ImageCause::Forced,
         _ => ImageCause::FirstTouch,
     }
 }
@@ -217,19 +244,4 @@ fn compression(of: Option<Compression>) -> usize {
         Some(Compression::Lz4) => 2,
         Some(Compression::Zstd) => 3,
     }
-}
-
-/// A stretch of WAL and what it consists of.
-#[derive(Clone, Debug)]
-pub struct WalSummary {
-    /// The major version that wrote it.
-    pub major: u32,
-    /// Where its first record begins; `None` without a record.
-    pub from: Option<Lsn>,
-    /// Where its last record ends.
-    pub to: Option<Lsn>,
-    /// Segments in which it stands.
-    pub segments: usize,
-    /// The sums.
-    pub statistics: WalStatistics,
 }

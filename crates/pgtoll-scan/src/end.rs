@@ -1,0 +1,122 @@
+//! Why WAL is not read further.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use pgtoll_format::Lsn;
+use pgtoll_format::wal::WalError;
+
+/// Why the WAL is not read further.
+#[derive(Debug)]
+pub enum End {
+    /// All segments were read to their ends.
+    Complete,
+    /// A server sent all that was asked for: up to here.
+    Asked(Lsn),
+    /// The server was shut down, after it had sent all up to here.
+    ServerStopped(Lsn),
+    /// The server left the timeline here.
+    TimelineEnd(Lsn),
+    /// Whoever watched ended it.
+    Interrupted,
+    /// Its own end: behind the last record nothing follows.
+    Own(WalError),
+    /// What follows cannot be read, though the WAL goes on after it.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        error: WalError,
+        /// Where it goes on.
+        goes_on: Lsn,
+    },
+    /// A segment is missing, and there are later ones.
+    Missing {
+        /// Where it should begin.
+        at: Lsn,
+        /// What it should be called.
+        name: String,
+    },
+    /// A file is shorter than its segment.
+    CutShort {
+        /// The file.
+        path: PathBuf,
+        /// Where it ends.
+        at: Lsn,
+    },
+    /// A file could not be read.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The segment.
+        at: Lsn,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl End {
+    /// Where; `None` where all was read, or nobody can tell.
+    pub fn at(&self) -> Option<Lsn> {
+        match self {
+            Self::Complete | Self::Interrupted => None,
+            Self::Asked(at) | Self::ServerStopped(at) | Self::TimelineEnd(at) => Some(*at),
+            Self::Own(error) | Self::Damaged { error, .. } => error.at(),
+            Self::Missing { at, .. } | Self::CutShort { at, .. } | Self::Unreadable { at, .. } => {
+                Some(*at)
+            }
+        }
+    }
+
+    /// Nothing is missing that is there to be read.
+    pub fn is_whole(&self) -> bool {
+        !matches!(
+            self,
+            Self::Interrupted
+                | Self::Damaged { .. }
+                | Self::Missing { .. }
+                | Self::CutShort { .. }
+                | Self::Unreadable { .. }
+        )
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Damaged { .. } => {
+                Some("fetch that segment again from where it was archived, or name a later range")
+            }
+            Self::Missing { .. } => Some("add the directory that holds it, or name later segments"),
+            Self::CutShort { .. } => Some("is it still being copied? Fetch it again, whole"),
+            Self::Unreadable { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Some("run pgtoll as the files' owner")
+            }
+            Self::Unreadable { .. } => Some("fetch that segment again"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Complete => f.write_str("all segments were read to their ends"),
+            Self::Asked(at) => write!(f, "the server sent it up to {at}, as was asked"),
+            Self::ServerStopped(at) => write!(f, "the server was shut down at {at}"),
+            Self::TimelineEnd(at) => write!(f, "the server left the timeline at {at}"),
+            Self::Interrupted => f.write_str("interrupted"),
+            Self::Own(error) => write!(f, "the WAL ends at {error}"),
+            Self::Damaged { path, error, goes_on } => {
+                write!(f, "{}: damaged at {error}; it goes on at {goes_on}", path.display())
+            }
+            Self::Missing { at, name } => write!(f, "segment {name} is missing, from {at} on"),
+            Self::CutShort { path, at } => {
+                write!(f, "{} is cut short: it ends at {at}", path.display())
+            }
+            Self::Unreadable { path, at, source } => {
+                write!(f, "{} cannot be read, from {at} on: {source}", path.display())
+            }
+        }
+    }
+}

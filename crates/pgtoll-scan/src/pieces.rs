@@ -1,0 +1,599 @@
+//! WAL in pieces, and what each consists of: what is shown over time, and summed up from one
+//! checkpoint to the next.
+
+use std::collections::VecDeque;
+
+use pgtoll_format::Lsn;
+use pgtoll_format::wal::{Event, Parts, Record, RecordType};
+
+use crate::collect::Collect;
+use crate::statistics::{Amount, ImageCause, Images, cause_of, images_of};
+
+/// What is told apart over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Images of pages changed for the first time after a checkpoint.
+    FirstTouch,
+    /// Images for hints.
+    Hint,
+    /// Other images.
+    OtherImages,
+    /// Records of tables, without images.
+    Heap,
+    /// Records of indexes, without images.
+    Index,
+    /// Commits, aborts and what belongs to them.
+    Transaction,
+    /// All else.
+    Other,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::FirstTouch,
+        Self::Hint,
+        Self::OtherImages,
+        Self::Heap,
+        Self::Index,
+        Self::Transaction,
+        Self::Other,
+    ];
+
+    fn of_image(cause: ImageCause) -> Self {
+        match cause {
+            ImageCause::FirstTouch => Self::FirstTouch,
+            ImageCause::Hint => Self::Hint,
+            ImageCause::Forced | ImageCause::Check => Self::OtherImages,
+        }
+    }
+
+    /// By the resource manager's number (`rmgrlist.h`).
+    fn of_manager(manager: u8) -> Self {
+        match manager {
+            // Heap2, Heap.
+            9 | 10 => Self::Heap,
+            // Btree, Hash, Gin, Gist; SPGist, BRIN.
+            11..=14 | 16 | 17 => Self::Index,
+            // Transaction, CLOG, MultiXact, CommitTs.
+            1 | 3 | 6 | 18 => Self::Transaction,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Sums that can be taken from each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Of all records.
+    pub amount: Amount,
+    /// Images by cause, in the order of [`ImageCause::ALL`].
+    pub causes: [Images; 4],
+    /// Bytes by kind, in the order of [`Kind::ALL`].
+    pub kinds: [u64; 7],
+}
+
+impl Sums {
+    /// Adds a record that was taken apart.
+    pub(crate) fn add_record(&mut self, record: &Record<'_>, parts: &Parts) {
+        let kind = RecordType::of(&record.header);
+        let mut image_bytes = 0;
+        for block in &parts.blocks {
+            let Some(image) = &block.image else { continue };
+            let (cause, images) = (cause_of(kind, block.id, image.applies), images_of(image));
+            self.causes[cause as usize].add(&images);
+            self.kinds[Kind::of_image(cause) as usize] += images.bytes;
+            image_bytes += images.bytes;
+        }
+        let record_bytes = u64::from(record.header.total_bytes).saturating_sub(image_bytes);
+        self.kinds[Kind::of_manager(kind.manager) as usize] += record_bytes;
+        self.amount.add(&Amount { records: 1, record_bytes, image_bytes });
+    }
+
+    /// Adds other sums.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.amount.add(&other.amount);
+        self.causes.iter_mut().zip(&other.causes).for_each(|(own, other)| own.add(other));
+        self.kinds.iter_mut().zip(&other.kinds).for_each(|(own, other)| *own += other);
+    }
+
+    /// Takes away sums of a part of what these are of.
+    fn subtract(&mut self, part: &Self) {
+        self.amount.subtract(&part.amount);
+        self.causes.iter_mut().zip(&part.causes).for_each(|(own, part)| own.subtract(part));
+        let kinds = self.kinds.iter_mut().zip(&part.kinds);
+        kinds.for_each(|(own, part)| *own = own.saturating_sub(*part));
+    }
+}
+
+/// A stretch of WAL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it begins.
+    pub from: Lsn,
+    /// Of the records that begin in it.
+    pub sums: Sums,
+    /// When the first of its transactions ended, in microseconds since 1970.
+    pub since_us: Option<i64>,
+    /// When the last of them ended.
+    pub until_us: Option<i64>,
+}
+
+/// Pieces of one segment, or of what a server sent, as they come.
+#[derive(Clone, Debug)]
+pub(crate) struct Pieces {
+    grain: u64,
+    of: Vec<Piece>,
+    /// What was said of checkpoints, with where.
+    checkpoints: Vec<(Lsn, Event)>,
+}
+
+impl Pieces {
+    /// Each about so many bytes long, a power of two.
+    pub(crate) fn new(grain: u64) -> Self {
+        Self { grain, of: Vec::new(), checkpoints: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, record: &Record<'_>, parts: &Parts) {
+        let event = match record.header.manager {
+            0 | 1 => record.event(parts),
+            _ => None,
+        };
+        // Where a cycle begins a piece begins, as far as that is known here.
+        let begins = matches!(event, Some(Event::RedoPoint))
+            || matches!(event, Some(Event::Checkpoint { is_shutdown: true, .. }));
+        let last = self.of.last().map(|piece| piece.from.0 / self.grain);
+        if begins || last != Some(record.at.0 / self.grain) {
+            let from = record.at;
+            self.of.push(Piece { from, sums: Sums::default(), since_us: None, until_us: None });
+        }
+        if let Some(piece) = self.of.last_mut() {
+            piece.sums.add_record(record, parts);
+            if let Some(Event::TransactionEnd { time_us }) = event {
+                piece.since_us = earlier(piece.since_us, Some(time_us));
+                piece.until_us = piece.until_us.max(Some(time_us));
+            }
+        }
+        if let Some(event @ (Event::RedoPoint | Event::Checkpoint { .. })) = event {
+            self.checkpoints.push((record.at, event));
+        }
+    }
+}
+
+/// What began a cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CycleBegin {
+    /// The WAL that was read begins within it.
+    Unknown,
+    /// A checkpoint while the server ran.
+    Online,
+    /// The checkpoint of a shutdown, or of the end of a recovery.
+    Shutdown,
+}
+
+/// From one checkpoint's redo point to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cycle {
+    /// Its redo point; of the first cycle where the WAL begins.
+    pub from: Lsn,
+    /// What began it.
+    pub begin: CycleBegin,
+    /// When its checkpoint began, in seconds since 1970; `None` where no record tells.
+    pub began_s: Option<i64>,
+    /// Of its records.
+    pub sums: Sums,
+}
+
+/// How WAL went: pieces, and cycles from checkpoint to checkpoint.
+#[derive(Clone, Debug)]
+pub struct Course {
+    /// Of the segment that is read.
+    pieces: Pieces,
+    /// Of all that was appended.
+    history: History,
+}
+
+/// Bytes of a piece: small WAL too has some.
+const GRAIN: u64 = 1 << 17;
+
+impl Default for Course {
+    fn default() -> Self {
+        Self { pieces: Pieces::new(GRAIN), history: History::new(GRAIN) }
+    }
+}
+
+impl Collect for Course {
+    fn add(&mut self, record: &Record<'_>, parts: &Parts) {
+        self.pieces.add(record, parts);
+    }
+
+    fn append(&mut self, later: Self) {
+        self.history.take(&later.pieces);
+    }
+}
+
+impl Course {
+    /// Cycles, the last one still open; not many pieces; whether all cycles are exact. `part` gives
+    /// the sums of the records that begin from one place to another, or nothing.
+    pub fn finish(
+        self,
+        part: impl FnMut(Lsn, Lsn) -> Option<Sums>,
+    ) -> (Vec<Cycle>, Vec<Piece>, bool) {
+        self.history.finish(part)
+    }
+}
+
+impl Collect for Sums {
+    fn add(&mut self, record: &Record<'_>, parts: &Parts) {
+        self.add_record(record, parts);
+    }
+
+    fn append(&mut self, later: Self) {
+        self.add(&later);
+    }
+}
+
+/// Puts pieces together, in the order of the WAL: to coarser ones, and to cycles.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    /// All of the WAL, in few pieces of equal lengths.
+    series: Vec<Piece>,
+    grain: u64,
+    cycles: VecDeque<Cycle>,
+    /// Pieces since the last redo point that is known.
+    pending: VecDeque<Pending>,
+    /// Cycles that begin within a piece, all of which is counted for the cycle before.
+    unsettled: VecDeque<(Lsn, Piece)>,
+}
+
+/// A piece, or what is left of one behind a redo point within it: nothing is counted for that yet.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    from: Lsn,
+    sums: Sums,
+    within: Piece,
+}
+
+/// More pieces are too many to be looked at.
+const SERIES: usize = 1024;
+/// More pieces since the last checkpoint are put together, two by two.
+const PENDING: usize = 1 << 16;
+/// More cycles are not kept apart: the oldest become one.
+const CYCLES: usize = 1 << 16;
+
+impl History {
+    pub(crate) fn new(grain: u64) -> Self {
+        Self {
+            series: Vec::new(),
+            grain,
+            cycles: VecDeque::new(),
+            pending: VecDeque::new(),
+            unsettled: VecDeque::new(),
+        }
+    }
+
+    /// Takes the next pieces.
+    pub(crate) fn take(&mut self, next: &Pieces) {
+        for piece in &next.of {
+            self.add_to_series(piece);
+            self.pending.push_back(Pending { from: piece.from, sums: piece.sums, within: *piece });
+        }
+        if self.pending.len() > PENDING {
+            self.pending = self.pending.make_contiguous().chunks(2).map(joined).collect();
+        }
+        for (at, event) in &next.checkpoints {
+            match *event {
+                Event::RedoPoint => self.begin_cycle(*at, CycleBegin::Online, None),
+                Event::Checkpoint { redo, is_shutdown, time_s } => {
+                    let begin = if is_shutdown { CycleBegin::Shutdown } else { CycleBegin::Online };
+                    self.begin_cycle(redo.min(*at), begin, Some(time_s));
+                }
+                Event::TransactionEnd { .. } => {}
+            }
+        }
+    }
+
+    /// Cycles, the last one still open; pieces; whether all cycles are exact. `part` gives the sums
+    /// of the records from one place to another.
+    pub(crate) fn finish(
+        mut self,
+        mut part: impl FnMut(Lsn, Lsn) -> Option<Sums>,
+    ) -> (Vec<Cycle>, Vec<Piece>, bool) {
+        self.open();
+        self.close(self.pending.len());
+        let mut exact = true;
+        for (redo, piece) in std::mem::take(&mut self.unsettled) {
+            match part(piece.from, redo) {
+                Some(before) => self.settle(redo, &piece, &before),
+                None => exact = false,
+            }
+        }
+        (self.cycles.into(), self.series, exact)
+    }
+
+    /// What stands in the piece behind the redo point is counted for the cycle that begins there.
+    fn settle(&mut self, redo: Lsn, piece: &Piece, before: &Sums) {
+        let mut after = piece.sums;
+        after.subtract(before);
+        let later = self.cycles.partition_point(|cycle| cycle.from < redo);
+        if self.cycles.get(later).is_none_or(|cycle| cycle.from != redo) || later == 0 {
+            return;
+        }
+        self.cycles[later - 1].sums.subtract(&after);
+        self.cycles[later].sums.add(&after);
+    }
+
+    /// The first cycle begins with the WAL.
+    fn open(&mut self) {
+        if let (true, Some(first)) = (self.cycles.is_empty(), self.pending.front()) {
+            let (from, begin) = (first.from, CycleBegin::Unknown);
+            self.cycles.push_back(Cycle { from, begin, began_s: None, sums: Sums::default() });
+        }
+    }
+
+    /// Counts the first of the pending pieces for the last cycle.
+    fn close(&mut self, pieces: usize) {
+        let Some(last) = self.cycles.back_mut() else { return };
+        self.pending.drain(..pieces).for_each(|pending| last.sums.add(&pending.sums));
+    }
+
+    fn begin_cycle(&mut self, redo: Lsn, begin: CycleBegin, began_s: Option<i64>) {
+        self.open();
+        let Some(last) = self.cycles.back_mut() else { return };
+        if redo == last.from {
+            // Its beginning was seen before; this tells when that was.
+            (last.begin, last.began_s) = (begin, began_s.or(last.began_s));
+            return;
+        }
+        // It began before what was read, or a cycle began since: it was of no effect.
+        if redo < last.from {
+            return;
+        }
+        let before = self.pending.partition_point(|pending| pending.from < redo);
+        let hit = before.checked_sub(1).map(|hit| self.pending[hit].within);
+        let is_within = self.pending.get(before).is_none_or(|next| next.from != redo);
+        self.close(before);
+        if let Some(within) = hit.filter(|_| is_within) {
+            self.pending.push_front(Pending { from: redo, sums: Sums::default(), within });
+            self.unsettled.push_back((redo, within));
+        }
+        self.cycles.push_back(Cycle { from: redo, begin, began_s, sums: Sums::default() });
+        self.join_oldest();
+    }
+
+    /// Where there are too many cycles the two oldest become one.
+    fn join_oldest(&mut self) {
+        if self.cycles.len() <= CYCLES {
+            return;
+        }
+        if let (Some(oldest), Some(first)) = (self.cycles.pop_front(), self.cycles.front_mut()) {
+            while self.unsettled.front().is_some_and(|(redo, _)| *redo <= first.from) {
+                self.unsettled.pop_front();
+            }
+            first.sums.add(&oldest.sums);
+            (first.from, first.begin, first.began_s) = (oldest.from, CycleBegin::Unknown, None);
+        }
+    }
+
+    fn add_to_series(&mut self, piece: &Piece) {
+        push_or_join(&mut self.series, piece, self.grain);
+        while self.series.len() > SERIES {
+            self.grain = self.grain.saturating_mul(2);
+            let mut coarser = Vec::new();
+            self.series.iter().for_each(|piece| push_or_join(&mut coarser, piece, self.grain));
+            self.series = coarser;
+        }
+    }
+}
+
+fn push_or_join(pieces: &mut Vec<Piece>, next: &Piece, grain: u64) {
+    match pieces.last_mut() {
+        Some(last) if last.from.0 / grain == next.from.0 / grain => {
+            last.sums.add(&next.sums);
+            last.since_us = earlier(last.since_us, next.since_us);
+            last.until_us = last.until_us.max(next.until_us);
+        }
+        _ => pieces.push(*next),
+    }
+}
+
+fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {
+    one.into_iter().chain(other).min()
+}
+
+/// One piece out of two neighbours.
+fn joined(pair: &[Pending]) -> Pending {
+    let mut first = pair[0];
+    for next in &pair[1..] {
+        first.sums.add(&next.sums);
+        first.within.sums.add(&next.within.sums);
+    }
+    first
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SHORT: u64 = 1 << 8;
+
+    /// What a record says, apart from its bytes.
+    #[derive(Clone, Copy, Debug)]
+    enum Says {
+        Nothing,
+        RedoPoint,
+        /// A checkpoint whose redo point is the record so far back.
+        Online(usize),
+        Shutdown,
+        Commit(i64),
+    }
+
+    type Record = (Lsn, Says);
+
+    fn stretches() -> impl Strategy<Value = Vec<Record>> {
+        let says = prop_oneof![
+            20 => Just(Says::Nothing),
+            1 => Just(Says::RedoPoint),
+            2 => (0..60_usize).prop_map(Says::Online),
+            1 => Just(Says::Shutdown),
+            4 => (0..1000_i64).prop_map(Says::Commit),
+        ];
+        prop::collection::vec((1..200_u64, says), 1..400).prop_map(|records| {
+            let mut at = 1 << 20;
+            let place = |(length, says)| {
+                at += length;
+                (Lsn(at), says)
+            };
+            records.into_iter().map(place).collect()
+        })
+    }
+
+    /// What a record counts: each something else.
+    fn own(at: Lsn) -> Sums {
+        let record_bytes = at.0 * 3 + 1;
+        Sums { amount: Amount { records: 1, record_bytes, image_bytes: 0 }, ..Sums::default() }
+    }
+
+    fn between(stretch: &[Record], from: Lsn, to: Lsn) -> Sums {
+        let within = stretch.iter().filter(|(at, _)| (from..to).contains(at));
+        within.fold(Sums::default(), |mut all, (at, _)| {
+            all.add(&own(*at));
+            all
+        })
+    }
+
+    /// Pieces as whoever reads a segment makes them.
+    fn pieces(stretch: &[Record], numbers: std::ops::Range<usize>) -> Pieces {
+        let mut pieces = Pieces::new(SHORT);
+        for number in numbers {
+            let (at, says) = stretch[number];
+            let begins = matches!(says, Says::RedoPoint | Says::Shutdown);
+            if begins || pieces.of.last().is_none_or(|last| last.from.0 / SHORT != at.0 / SHORT) {
+                let (since_us, until_us) = (None, None);
+                pieces.of.push(Piece { from: at, sums: Sums::default(), since_us, until_us });
+            }
+            let piece = pieces.of.last_mut().unwrap();
+            piece.sums.add(&own(at));
+            if let Says::Commit(time) = says {
+                (piece.since_us, piece.until_us) =
+                    (earlier(piece.since_us, Some(time)), piece.until_us.max(Some(time)));
+            }
+            let Some(redo) = redo(stretch, number) else { continue };
+            let is_shutdown = matches!(says, Says::Shutdown);
+            let event = match says {
+                Says::RedoPoint => Event::RedoPoint,
+                _ => Event::Checkpoint { redo, is_shutdown, time_s: 7 },
+            };
+            pieces.checkpoints.push((at, event));
+        }
+        pieces
+    }
+
+    fn redo(stretch: &[Record], number: usize) -> Option<Lsn> {
+        match stretch[number].1 {
+            Says::RedoPoint | Says::Shutdown => Some(stretch[number].0),
+            // Also one from before the first record.
+            Says::Online(back) => {
+                Some(number.checked_sub(back).map_or(Lsn(5), |redo| stretch[redo].0))
+            }
+            Says::Nothing | Says::Commit(_) => None,
+        }
+    }
+
+    /// Redo points that begin a cycle, each behind the one before it.
+    fn begins(stretch: &[Record]) -> Vec<Lsn> {
+        let mut begins = vec![stretch[0].0];
+        for redo in (0..stretch.len()).filter_map(|number| redo(stretch, number)) {
+            if redo > *begins.last().unwrap() {
+                begins.push(redo);
+            }
+        }
+        begins
+    }
+
+    fn taken(stretch: &[Record], segment: usize, can_read: bool) -> (Vec<Cycle>, Vec<Piece>, bool) {
+        let mut history = History::new(SHORT);
+        for from in (0..stretch.len()).step_by(segment) {
+            let next = pieces(stretch, from..stretch.len().min(from + segment));
+            history.take(&next);
+        }
+        history.finish(|from, to| can_read.then(|| between(stretch, from, to)))
+    }
+
+    fn sum_of(cycles: &[Cycle]) -> Sums {
+        cycles.iter().fold(Sums::default(), |mut all, cycle| {
+            all.add(&cycle.sums);
+            all
+        })
+    }
+
+    const END: Lsn = Lsn(u64::MAX);
+
+    proptest! {
+        #[test]
+        fn cycles_are_what_lies_between_redo_points(
+            stretch in stretches(),
+            segment in 1..200_usize,
+        ) {
+            let (cycles, _, exact) = taken(&stretch, segment, true);
+            prop_assert!(exact);
+            let begins = begins(&stretch);
+            let found: Vec<Lsn> = cycles.iter().map(|cycle| cycle.from).collect();
+            prop_assert_eq!(&found, &begins);
+            for (cycle, to) in cycles.iter().zip(begins.iter().copied().skip(1).chain([END])) {
+                prop_assert_eq!(cycle.sums, between(&stretch, cycle.from, to));
+            }
+        }
+
+        #[test]
+        fn what_cannot_be_read_again_is_told_and_nothing_is_lost(
+            stretch in stretches(),
+            segment in 1..200_usize,
+        ) {
+            let (cycles, _, exact) = taken(&stretch, segment, false);
+            prop_assert_eq!(sum_of(&cycles), between(&stretch, Lsn(0), END));
+            let ends = cycles.iter().skip(1).map(|cycle| cycle.from).chain([END]);
+            let is_exact = |(cycle, to): (&Cycle, Lsn)| {
+                cycle.sums == between(&stretch, cycle.from, to)
+            };
+            prop_assert!(!exact || cycles.iter().zip(ends).all(is_exact));
+        }
+
+        #[test]
+        fn pieces_hold_what_begins_in_them(stretch in stretches(), segment in 1..200_usize) {
+            let (_, pieces, _) = taken(&stretch, segment, true);
+            let ends = pieces.iter().skip(1).map(|piece| piece.from).chain([END]);
+            for (piece, to) in pieces.iter().zip(ends) {
+                prop_assert_eq!(piece.sums, between(&stretch, piece.from, to));
+                let times = stretch.iter().filter_map(|(at, says)| match says {
+                    Says::Commit(time) if (piece.from..to).contains(at) => Some(*time),
+                    _ => None,
+                });
+                let (first, last) = (times.clone().min(), times.max());
+                prop_assert_eq!((piece.since_us, piece.until_us), (first, last));
+            }
+        }
+    }
+
+    /// So much WAL that pieces become coarser, and the oldest cycles one.
+    #[test]
+    fn nothing_is_lost_where_there_is_too_much() {
+        let last = 2 * PENDING as u64 - 1;
+        let long = |says: Says| -> Vec<Record> {
+            (1..=last).map(|number| (Lsn(number * SHORT), says)).collect()
+        };
+        let mut one = long(Says::Nothing);
+        one.last_mut().unwrap().1 = Says::Online(50_001);
+        let (cycles, pieces, exact) = taken(&one, 1000, true);
+        let redo = Lsn((last - 50_001) * SHORT);
+        let expected = [between(&one, Lsn(0), redo), between(&one, redo, END)];
+        assert_eq!(cycles.iter().map(|cycle| cycle.sums).collect::<Vec<_>>(), expected);
+        assert!(exact && pieces.len() <= SERIES);
+        let many = long(Says::RedoPoint);
+        let (cycles, ..) = taken(&many, 1000, true);
+        assert_eq!((cycles.len(), cycles[0].begin), (CYCLES, CycleBegin::Unknown));
+        assert_eq!(sum_of(&cycles), between(&many, Lsn(0), END));
+    }
+}

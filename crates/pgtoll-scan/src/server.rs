@@ -1,0 +1,162 @@
+//! What a running server tells: its WAL as it sends it, and the names of its relations.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pgtoll_format::Lsn;
+use pgtoll_format::catalog::{Persistence, RelationKind};
+use pgtoll_format::wal::{RelationFiles, WalError};
+use pgtoll_wire::{Connection, Dsn, Error, Row, StreamEnd, WalMessage};
+
+use crate::end::End;
+use crate::names::{Names, RelationName, TableName};
+use crate::scan::{Contents, WalSummary};
+use crate::stream::WalStream;
+
+/// WAL could not be had from a server, or not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The server, or the way to it.
+    #[error(transparent)]
+    Wire(#[from] Error),
+    /// What it sent is no WAL that is known.
+    #[error("the server sent {0}")]
+    Wal(#[from] WalError),
+}
+
+impl ServerError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Wire(error) => error.hint().or(Some(
+                "it takes a role with REPLICATION, a line for database replication in pg_hba.conf, \
+                 and a free place among max_wal_senders",
+            )),
+            Self::Wal(WalError::UnknownMagic { .. }) => {
+                Some("pgtoll reads the WAL of released PostgreSQL 13 to 18 and of 19rc1")
+            }
+            Self::Wal(_) => None,
+        }
+    }
+}
+
+/// How often `watch` is asked while nothing comes.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What a server's WAL consists of, from the segment in which its last checkpoint began.
+///
+/// It is streamed as to a standby, without a slot and without any confirmation, so that no commit
+/// waits for it and nothing is kept for it. Read is what was there when it began or, with `time`,
+/// what comes within that time. `watch` is told where reading is, and where it shall end.
+pub fn stream(
+    dsn: &Dsn,
+    time: Option<Duration>,
+    watch: &mut dyn FnMut(Lsn, Option<Lsn>) -> ControlFlow<()>,
+) -> Result<(WalSummary<Contents>, End), ServerError> {
+    let redo = redo_point(&mut dsn.connect()?)?;
+    let mut connection = dsn.connect_replication()?;
+    let segment_bytes = connection.wal_segment_size()?.max(1);
+    let server = connection.identify_system()?;
+    let begin = redo.0.min(server.position) / segment_bytes * segment_bytes;
+    let until = time.is_none().then_some(Lsn(server.position));
+    let mut streaming = connection.start(begin, server.timeline)?;
+    let mut wal = WalStream::new(<_>::default, until);
+    let limit = time.and_then(|time| Instant::now().checked_add(time));
+    let end = loop {
+        let at = Lsn(streaming.position());
+        let is_over = limit.is_some_and(|limit| Instant::now() >= limit);
+        if is_over || until.is_some_and(|until| at >= until) {
+            break End::Asked(at);
+        }
+        if watch(at, until).is_break() {
+            break End::Interrupted;
+        }
+        match streaming.receive(Some(PATIENCE))? {
+            Some(WalMessage::Data(data)) => wal.feed(data.bytes)?,
+            Some(WalMessage::End(StreamEnd::Shutdown)) => break End::ServerStopped(at),
+            Some(WalMessage::End(StreamEnd::Timeline { .. })) => break End::TimelineEnd(at),
+            Some(WalMessage::Keepalive(_)) | None => {}
+        }
+    };
+    streaming.close();
+    Ok((contents(wal.finish()), end))
+}
+
+/// Where the server's last checkpoint began.
+fn redo_point(connection: &mut Connection) -> Result<Lsn, Error> {
+    let row = connection.query_one("SELECT redo_lsn FROM pg_control_checkpoint()")?;
+    row.parse("redo_lsn")
+}
+
+fn contents(summary: WalSummary<(crate::WalStatistics, crate::Course)>) -> WalSummary<Contents> {
+    summary.map(|(statistics, course)| {
+        // What was streamed is gone.
+        let (cycles, pieces, cycles_are_exact) = course.finish(|_, _| None);
+        Contents { statistics, cycles, cycles_are_exact, pieces }
+    })
+}
+
+const DATABASES: &str = "SELECT oid, datname FROM pg_database WHERE datallowconn ORDER BY oid";
+
+/// What is shared has database 0. TOAST tables and their indexes belong to the table whose long
+/// values they have.
+const RELATIONS: &str = "\
+    SELECT c.oid, coalesce(nullif(c.reltablespace, 0), d.dattablespace) AS tablespace,
+        CASE WHEN c.relisshared THEN 0 ELSE d.oid END AS database,
+        pg_relation_filenode(c.oid) AS files, n.nspname, c.relname, c.relkind, c.relpersistence,
+        parents.nspname AS of_schema, coalesce(owner.relname, indexed.relname) AS of
+    FROM pg_class c
+    JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_database d ON d.datname = current_database()
+    LEFT JOIN pg_index i ON i.indexrelid = c.oid
+    LEFT JOIN pg_class indexed ON indexed.oid = i.indrelid
+    LEFT JOIN pg_class owner
+        ON owner.reltoastrelid = coalesce(i.indrelid, c.oid) AND owner.reltoastrelid <> 0
+    LEFT JOIN pg_namespace parents
+        ON parents.oid = coalesce(owner.relnamespace, indexed.relnamespace)
+    WHERE pg_relation_filenode(c.oid) IS NOT NULL";
+
+/// The names of a server's relations, of all databases that can be connected to; and what went
+/// wrong with those that could not.
+pub fn names_of_server(dsn: &Dsn) -> Result<(Names, Vec<String>), Error> {
+    let databases = dsn.connect()?.query(DATABASES)?;
+    let (mut names, mut missing) = (Names::default(), Vec::new());
+    for row in &databases {
+        let name: Arc<str> = row.text("datname")?.into();
+        names.add_database(row.parse("oid")?, name.clone());
+        if let Err(error) = add_relations(&mut names, &dsn.with_database(&name), &name) {
+            missing.push(format!("names of database {name} are missing: {error}"));
+        }
+    }
+    Ok((names, missing))
+}
+
+fn add_relations(names: &mut Names, dsn: &Dsn, database: &Arc<str>) -> Result<(), Error> {
+    for row in dsn.connect()?.query(RELATIONS)? {
+        let files = RelationFiles {
+            tablespace: row.parse("tablespace")?,
+            database: row.parse("database")?,
+            number: row.parse("files")?,
+        };
+        names.add(files, relation(&row, files, database)?);
+    }
+    Ok(())
+}
+
+fn relation(row: &Row, files: RelationFiles, database: &Arc<str>) -> Result<RelationName, Error> {
+    let letter = |column| Ok::<u8, Error>(row.text(column)?.bytes().next().unwrap_or_default());
+    let of = row.value("of")?.map(|relation| {
+        let schema = row.value("of_schema").ok().flatten().map(Into::into);
+        TableName { schema, relation: relation.to_owned() }
+    });
+    Ok(RelationName {
+        oid: row.parse("oid")?,
+        database: (files.database != 0).then(|| database.clone()),
+        schema: Some(row.text("nspname")?.into()),
+        relation: row.text("relname")?.to_owned(),
+        kind: RelationKind::of(letter("relkind")?),
+        persistence: Persistence::of(letter("relpersistence")?),
+        of,
+    })
+}
