@@ -17,6 +17,7 @@ mod latencies;
 mod read;
 mod result;
 mod run;
+mod wal;
 
 pub use examination::{EXAMINATION_SCHEMA, Examination, Finding, Misses, NullRuns, State};
 pub use expectation::{Expectation, Expected, ExpectedFigure, Outcome};
@@ -30,6 +31,11 @@ pub use run::{
     Host, IoBytes, Line, MemoryUse, Metric, NoiseShare, Note, Operation, Prepared, Profile,
     RECORD_SCHEMA, Round, RoundEnd, Sample, ScriptText, Server, Slice, Slicing, WalOfType, Work,
     Workload,
+};
+pub use wal::{
+    CycleBegin, ImageCause, WAL_STATISTICS_SCHEMA, WalAmount, WalCycle, WalEnd, WalEndKind,
+    WalImages, WalKind, WalOfDatabase, WalOfKind, WalOfRelation, WalPiece, WalRelationName,
+    WalSource, WalStatisticsRecord,
 };
 
 /// The JSON Schema of a line of a record.
@@ -45,4 +51,9 @@ pub fn examination_schema() -> serde_json::Value {
 /// The JSON Schema of a result.
 pub fn result_schema() -> serde_json::Value {
     schemars::schema_for!(RunResult).to_value()
+}
+
+/// The JSON Schema of WAL statistics.
+pub fn wal_statistics_schema() -> serde_json::Value {
+    schemars::schema_for!(WalStatisticsRecord).to_value()
 }

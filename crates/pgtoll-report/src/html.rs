@@ -8,6 +8,7 @@ mod latency;
 mod several;
 mod steadiness;
 mod wal;
+mod wal_statistics;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -16,6 +17,7 @@ use pgtoll_record::{Run, RunResult, Workload};
 use serde::Serialize;
 
 pub use several::html_side_by_side;
+pub use wal_statistics::wal_statistics_html;
 
 use crate::plot::Look;
 use crate::terminal::columns;
@@ -142,6 +144,16 @@ fn figures(
     }
 }
 
+/// A kind's colour in a legend.
+fn swatch(kind: usize, hatched: bool) -> Markup {
+    html! {
+        svg class="key swatch" viewBox="0 0 18 14" aria-hidden="true" {
+            rect class={ "part p" (kind) } width="18" height="14" {}
+            @if hatched { rect class="hatch" width="18" height="14" {} }
+        }
+    }
+}
+
 /// Hatching, for all pictures.
 fn patterns() -> Markup {
     html! {
@@ -161,10 +173,17 @@ fn again(result: &RunResult) -> Markup {
     html! {
         p { "The command that makes a run like this one again, with the same random choices:" }
         pre { code { (result.header.command.join(" ")) } }
+        (download("All figures of this page, with their intervals", "result.json", &json))
+    }
+}
+
+/// The page's figures as a file to keep.
+fn download(what: &str, name: &str, json: &str) -> Markup {
+    html! {
         p class="screen" {
-            "All figures of this page, with their intervals: "
-            a download="result.json"
-                href={ "data:application/json;base64," (BASE64.encode(json)) } { "result.json" }
+            (what) ": "
+            a download=(name)
+                href={ "data:application/json;base64," (BASE64.encode(json)) } { (name) }
             ". A program finds the same in the page itself, in the element "
             code { "script#result" } "."
         }

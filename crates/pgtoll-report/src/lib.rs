@@ -13,19 +13,21 @@ mod side_by_side;
 mod summary;
 mod terminal;
 mod threshold;
+mod wal_statistics;
 
 use pgtoll_record::{Run, RunResult};
 
 pub use crate::csv::csv;
 pub use examination::examination_text;
 pub use gobench::gobench;
-pub use html::{html_report, html_side_by_side};
+pub use html::{html_report, html_side_by_side, wal_statistics_html};
 pub use markdown::markdown;
 pub use openmetrics::openmetrics;
 pub use side_by_side::{Change, Difference, NotComparable, OfRecord, SideBySide};
 pub use summary::summarise;
 pub use terminal::{terminal_table, title as metric_title};
 pub use threshold::{Decision, Outcome, Threshold, ThresholdError, decide};
+pub use wal_statistics::wal_statistics_text;
 
 /// A record among others.
 #[derive(Clone, Copy, Debug)]

@@ -10,6 +10,8 @@ mod forest;
 mod frame;
 mod look;
 mod scale;
+mod stacked;
+mod time;
 
 use maud::{Markup, html};
 
@@ -18,6 +20,7 @@ pub(crate) use forest::{ForestGroup, ForestRow, forest};
 pub(crate) use frame::Frame;
 pub(crate) use look::{Look, legend};
 pub(crate) use scale::{Scale, Unit, latency};
+pub(crate) use stacked::{Layer, arrows, stacked};
 
 /// Which of the two drawings of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,9 +26,9 @@ pub(crate) fn section(run: &Run, result: &RunResult) -> Markup {
     }
 }
 
-type Fact = (&'static str, String);
+pub(crate) type Fact = (&'static str, String);
 
-fn facts(facts: Vec<Fact>) -> Markup {
+pub(crate) fn facts(facts: Vec<Fact>) -> Markup {
     html! {
         dl class="facts" { @for (name, value) in facts { dt { (name) } dd { (value) } } }
     }

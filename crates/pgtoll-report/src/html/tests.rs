@@ -152,8 +152,8 @@ fn rename(line: &mut Line, arm: &str, title: &str, argument: &str) {
 
 /// Every element is closed where it should be, there is one script and it is inert, and no
 /// identifier is there twice.
-fn assert_well_formed(page: &str) {
-    const VOID: [&str; 1] = ["meta"];
+pub(super) fn assert_well_formed(page: &str) {
+    const VOID: [&str; 3] = ["meta", "br", "wbr"];
     let mut open: Vec<&str> = Vec::new();
     let mut scripts = 0;
     let mut ids = std::collections::BTreeSet::new();

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use pgtoll_format::ByteSize;
 use pgtoll_record::{Counters, Run, RunResult, WalOfType, Work, Workload};
 
-use super::{Series, figures, series};
+use super::{Series, figures, series, swatch};
 use crate::plot::{Bar, Part, Unit, Words, bars, figure};
 
 /// A figure for each workload that writes WAL.
@@ -125,15 +125,6 @@ fn bar(series: &Series<'_>, of: &ByType<'_>, times: f64, kinds: &[Kind<'_>]) -> 
 
 fn name((name, images): Kind<'_>) -> String {
     if images { format!("{name}, images") } else { name.to_owned() }
-}
-
-fn swatch(place: usize, hatched: bool) -> Markup {
-    html! {
-        svg class="key swatch" viewBox="0 0 18 14" aria-hidden="true" {
-            rect class={ "part p" (place) } width="18" height="14" {}
-            @if hatched { rect class="hatch" width="18" height="14" {} }
-        }
-    }
 }
 
 /// All record types, the small ones too.

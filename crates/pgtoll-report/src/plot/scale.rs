@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use pgtoll_format::ByteSize;
 
+use crate::plot::time;
+
 /// What values are, and so how ticks are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
@@ -11,10 +13,14 @@ pub(crate) enum Unit {
     Plain,
     /// Hundredths, with a sign.
     SignedPercent,
+    /// Hundredths.
+    Percent,
     Bytes,
     /// Bytes a second.
     BytesPerSecond,
     Nanoseconds,
+    /// Microseconds since 1970, written as times of day or days, UTC.
+    Time,
     /// `1 / (1 - q)` of a quantile `q`, written as a percentage.
     Quantile,
 }
@@ -96,6 +102,9 @@ impl Scale {
             let quantiles = QUANTILES.iter().map(|(tail, label)| (*tail, (*label).to_owned()));
             return quantiles.filter(|(tail, _)| self.has(*tail)).collect();
         }
+        if self.unit == Unit::Time {
+            return time::ticks(self.low, self.high, wanted);
+        }
         let values = if self.logarithmic { self.log_ticks(wanted) } else { self.steps(wanted) };
         let apart = values.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::INFINITY, f64::min);
         values.iter().map(|value| (*value, self.unit.written(*value, apart))).collect()
@@ -171,10 +180,11 @@ impl Unit {
         match self {
             Self::SignedPercent if value.abs() < 1e-9 => "0".to_owned(),
             Self::SignedPercent => format!("{value:+.digits$} %"),
+            Self::Percent => format!("{value:.digits$} %"),
             Self::Bytes => without_zeros(&ByteSize(whole).rounded()),
             Self::BytesPerSecond => format!("{}/s", without_zeros(&ByteSize(whole).rounded())),
             Self::Nanoseconds => without_zeros(&latency(Duration::from_nanos(whole))),
-            Self::Plain | Self::Quantile => format!("{value:.digits$}"),
+            Self::Plain | Self::Quantile | Self::Time => format!("{value:.digits$}"),
         }
     }
 }
@@ -253,6 +263,7 @@ mod tests {
             for scale in [
                 Scale::linear(values.clone(), Unit::SignedPercent),
                 Scale::linear(values.clone(), Unit::Bytes),
+                Scale::linear(values.clone(), Unit::Time),
                 Scale::log(values.clone(), Unit::Nanoseconds),
             ] {
                 let scale = scale.padded(0.05).between(0.0, 100.0);

@@ -1,0 +1,311 @@
+//! What a stretch of WAL consists of.
+
+use std::collections::BTreeMap;
+
+use pgtoll_format::Lsn;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The version of the form of WAL statistics.
+pub const WAL_STATISTICS_SCHEMA: &str = "pgtoll.wal-statistics/1";
+
+/// What a stretch of WAL consists of, counted record by record. All sums are exact; only what is
+/// said of times between two commits is interpolated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WalStatisticsRecord {
+    /// [`WAL_STATISTICS_SCHEMA`].
+    pub schema: String,
+    /// pgtoll's version.
+    pub pgtoll: String,
+    /// The command that makes it again, as long as the WAL is there.
+    pub command: Vec<String>,
+    /// When it was made (RFC 3339).
+    pub made: String,
+    /// Which WAL.
+    pub source: WalSource,
+    /// Why it was not read further.
+    pub end: WalEnd,
+    /// Of all records.
+    pub total: WalAmount,
+    /// By resource manager: those that have records, in the order of their numbers.
+    pub managers: Vec<WalOfKind>,
+    /// By type of record, in the order of managers and types.
+    pub types: Vec<WalOfKind>,
+    /// Images by cause. Each is in [`Self::total`] too.
+    pub causes: BTreeMap<ImageCause, WalImages>,
+    /// Images by compression: `none`, `pglz`, `lz4`, `zstd`.
+    pub compressions: BTreeMap<String, WalImages>,
+    /// By fork of a relation, the largest first. A record that changes several relations is counted
+    /// for the first it names, each image for its own.
+    pub relations: Vec<WalOfRelation>,
+    /// Records that name no relation: commits, checkpoints and the like.
+    pub without_relation: WalAmount,
+    /// Where relations' names come from; `None`: they have none.
+    pub names: Option<String>,
+    /// By database, the largest first.
+    pub databases: Vec<WalOfDatabase>,
+    /// From one checkpoint's redo point to the next, in the order of the WAL. The first and the
+    /// last may have only a part in it.
+    pub cycles: Vec<WalCycle>,
+    /// Pieces in the order of the WAL, each as long as the next: rates over time are made of them.
+    pub pieces: Vec<WalPiece>,
+    /// What a reader has to know.
+    pub notes: Vec<String>,
+}
+
+/// Which WAL.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WalSource {
+    /// What was named: paths, or a server without its secrets.
+    pub names: Vec<String>,
+    /// The major version that wrote it.
+    pub major: u32,
+    /// The cluster's identifier.
+    pub system_identifier: u64,
+    /// Segments that were read.
+    pub segments: u64,
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+    /// The timelines, in their order.
+    pub timelines: Vec<u32>,
+    /// Where the first record begins; `None` without a record.
+    #[schemars(with = "Option<String>")]
+    pub from: Option<Lsn>,
+    /// Where the last record ends.
+    #[schemars(with = "Option<String>")]
+    pub to: Option<Lsn>,
+    /// When its first transaction ended (RFC 3339); `None` without one.
+    pub first_time: Option<String>,
+    /// When its last one ended.
+    pub last_time: Option<String>,
+}
+
+/// Why WAL was not read further.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WalEnd {
+    /// What kind of end it is.
+    pub kind: WalEndKind,
+    /// Where; `None` where all was read.
+    #[schemars(with = "Option<String>")]
+    pub at: Option<Lsn>,
+    /// In a sentence.
+    pub words: String,
+}
+
+/// What kind of end WAL has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WalEndKind {
+    /// All segments were read to their ends, or all that a server was asked for.
+    Complete,
+    /// Nothing follows the last record: its own end.
+    Own,
+    /// A record or page cannot be read, though the WAL goes on after it.
+    Damaged,
+    /// A segment is missing, and there are later ones.
+    Missing,
+    /// A file is shorter than its segment.
+    CutShort,
+    /// The system could not read a file.
+    Unreadable,
+    /// Whoever ran pgtoll ended it.
+    Interrupted,
+}
+
+impl WalEndKind {
+    /// Nothing is missing that is there to be read.
+    pub fn is_whole(self) -> bool {
+        matches!(self, Self::Complete | Self::Own)
+    }
+}
+
+/// Records and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WalAmount {
+    /// Records.
+    pub records: u64,
+    /// Bytes of the records without their images.
+    pub record_bytes: u64,
+    /// Bytes of their full-page images, as they are stored.
+    pub image_bytes: u64,
+}
+
+impl WalAmount {
+    /// All bytes.
+    pub fn bytes(&self) -> u64 {
+        self.record_bytes.saturating_add(self.image_bytes)
+    }
+}
+
+/// Full-page images.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WalImages {
+    /// How many.
+    pub images: u64,
+    /// Bytes, as they are stored.
+    pub bytes: u64,
+    /// Bytes before they were compressed; holes are left out in both.
+    pub uncompressed_bytes: u64,
+}
+
+/// Why a full-page image is there.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageCause {
+    /// The page was changed for the first time after a checkpoint.
+    FirstTouch,
+    /// A hint bit was set on it for the first time after a checkpoint: data checksums or
+    /// `wal_log_hints` are on.
+    Hint,
+    /// Whatever the checkpoints: a new index, a rewritten table, a page that its access method
+    /// always logs whole.
+    Forced,
+    /// It is there to check replay (`wal_consistency_checking`).
+    Check,
+}
+
+/// The records of a resource manager, or of a type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WalOfKind {
+    /// As `pg_waldump` calls it: `Heap`, `Heap/INSERT+INIT`.
+    pub name: String,
+    /// Of its records.
+    #[serde(flatten)]
+    pub amount: WalAmount,
+}
+
+/// The records of a fork.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WalOfRelation {
+    /// OID of the tablespace.
+    pub tablespace: u32,
+    /// OID of the database; 0 for shared relations.
+    pub database: u32,
+    /// Number of the files (`relfilenode`).
+    pub filenode: u32,
+    /// `main`, `fsm`, `vm` or `init`.
+    pub fork: String,
+    /// What it is called; `None` where nobody knows, such as of a dropped table.
+    pub name: Option<WalRelationName>,
+    /// Of its records.
+    #[serde(flatten)]
+    pub amount: WalAmount,
+    /// Its images.
+    pub images: u64,
+    /// Bytes of its images for hints.
+    pub hint_bytes: u64,
+}
+
+/// What a relation is called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WalRelationName {
+    /// Its database; empty for shared relations.
+    pub database: String,
+    /// Its schema.
+    pub schema: String,
+    /// Its own name.
+    pub relation: String,
+    /// `table`, `index`, `TOAST table` and the like.
+    pub kind: String,
+    /// The table that an index or a TOAST table belongs to.
+    pub of: Option<String>,
+}
+
+/// The records of a database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WalOfDatabase {
+    /// Its OID; 0: relations that all databases share.
+    pub oid: u32,
+    /// What it is called.
+    pub name: Option<String>,
+    /// Of its records that name a relation.
+    #[serde(flatten)]
+    pub amount: WalAmount,
+    /// Images.
+    pub images: u64,
+}
+
+/// From one checkpoint's redo point to the next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WalCycle {
+    /// Its redo point; of the first cycle where the WAL begins.
+    #[schemars(with = "String")]
+    pub from: Lsn,
+    /// The next redo point; of the last cycle where the WAL ends.
+    #[schemars(with = "String")]
+    pub to: Lsn,
+    /// It begins at a redo point and ends at one.
+    pub whole: bool,
+    /// What began it.
+    pub began_by: CycleBegin,
+    /// When the checkpoint that begins it began (RFC 3339, to the second).
+    pub began: Option<String>,
+    /// Of its records.
+    #[serde(flatten)]
+    pub amount: WalAmount,
+    /// Images by cause.
+    pub causes: BTreeMap<ImageCause, WalImages>,
+}
+
+/// What began a cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CycleBegin {
+    /// The WAL that was read begins within it.
+    Unknown,
+    /// A checkpoint while the server ran.
+    Online,
+    /// The checkpoint of a shutdown, or of the end of a recovery.
+    Shutdown,
+}
+
+/// A piece of the WAL.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WalPiece {
+    /// Where it begins.
+    #[schemars(with = "String")]
+    pub from: Lsn,
+    /// When the last transaction before its end had ended, in microseconds since 1970; `None`
+    /// before the first.
+    pub until_us: Option<i64>,
+    /// Bytes by kind: `first_touch`, `hint`, `other_images`, `heap`, `index`, `transaction`,
+    /// `other`.
+    pub bytes: BTreeMap<WalKind, u64>,
+}
+
+/// What is told apart over time.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum WalKind {
+    /// Images of pages changed for the first time after a checkpoint.
+    FirstTouch,
+    /// Images for hints.
+    Hint,
+    /// Other images.
+    OtherImages,
+    /// Records of tables, without images.
+    Heap,
+    /// Records of indexes, without images.
+    Index,
+    /// Commits, aborts and what belongs to them.
+    Transaction,
+    /// All else.
+    Other,
+}
+
+impl WalKind {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::FirstTouch,
+        Self::Hint,
+        Self::OtherImages,
+        Self::Heap,
+        Self::Index,
+        Self::Transaction,
+        Self::Other,
+    ];
+}

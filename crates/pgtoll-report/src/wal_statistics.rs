@@ -1,0 +1,374 @@
+//! WAL statistics as text, 80 columns wide.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use pgtoll_format::{ByteSize, TimeSpan};
+use pgtoll_record::{
+    ImageCause, WalAmount, WalCycle, WalImages, WalOfKind, WalOfRelation, WalStatisticsRecord,
+};
+
+use crate::terminal::wrapped;
+
+/// What is in the WAL: by resource manager or by type of record, images by cause, the `top` largest
+/// relations, databases and the last checkpoint cycles. Plain text.
+pub fn wal_statistics_text(of: &WalStatisticsRecord, by_type: bool, top: usize) -> String {
+    let kinds = if by_type { &of.types } else { &of.managers };
+    let mut text = heading(of);
+    text.push_str(&kinds_table(kinds, &of.total, by_type));
+    text.push_str(&images_table(of));
+    text.push_str(&relations_table(of, top));
+    text.push_str(&databases_table(of, top));
+    text.push_str(&cycles_table(of, top));
+    for note in &of.notes {
+        let _ = write!(text, "\n{}", wrapped("", note));
+    }
+    text
+}
+
+fn heading(of: &WalStatisticsRecord) -> String {
+    let source = &of.source;
+    let (Some(from), Some(to)) = (source.from, source.to) else {
+        return format!("WAL of PostgreSQL {}: no record\n", source.major);
+    };
+    let bytes = to.bytes_since(from).unwrap_or(0);
+    let mut text =
+        format!("WAL of PostgreSQL {} from {from} to {to}: {}", source.major, size(bytes));
+    if let Some(span) = span(source.first_time.as_deref(), source.last_time.as_deref()) {
+        let _ = write!(text, " in {}", span.rounded());
+        if let Some(rate) = rate(bytes, span) {
+            let _ = write!(text, ", {rate}/s");
+        }
+    }
+    let timelines: Vec<String> = source.timelines.iter().map(u32::to_string).collect();
+    let plural = if timelines.len() == 1 { "" } else { "s" };
+    let _ = write!(
+        text,
+        "\n{} segment{} of {}, timeline{plural} {}; {}\n",
+        source.segments,
+        if source.segments == 1 { "" } else { "s" },
+        ByteSize(source.segment_bytes),
+        timelines.join(", "),
+        of.end.words
+    );
+    text.lines().map(|line| wrapped("", line)).collect()
+}
+
+fn kinds_table(kinds: &[WalOfKind], total: &WalAmount, by_type: bool) -> String {
+    let title = if by_type { "type of record" } else { "resource manager" };
+    let mut text = row(title, ["records", "record bytes", "image bytes", "of all"]);
+    text.insert(0, '\n');
+    for of in kinds {
+        text.push_str(&amounts(&of.name, &of.amount, total));
+    }
+    text.push_str(&amounts("all", total, total));
+    text
+}
+
+fn images_table(of: &WalStatisticsRecord) -> String {
+    if of.causes.is_empty() {
+        return "\nno full-page images\n".to_owned();
+    }
+    let mut text = row("full-page images", ["images", "", "bytes", "of all"]);
+    text.insert(0, '\n');
+    for (cause, images) in &of.causes {
+        text.push_str(&image_row(cause_words(*cause), images, &of.total));
+    }
+    for (name, images) in of.compressions.iter().filter(|(name, _)| *name != "none") {
+        let ratio = compression_ratio(images);
+        let words = format!("of these {name}: {ratio:.1} to 1");
+        text.push_str(&image_row(&words, images, &of.total));
+    }
+    text
+}
+
+fn image_row(name: &str, images: &WalImages, total: &WalAmount) -> String {
+    let share = percent(images.bytes, total.bytes());
+    row(&format!("  {name}"), [&images.images.to_string(), "", &images.bytes.to_string(), &share])
+}
+
+/// Bytes before for each byte after.
+#[expect(clippy::cast_precision_loss, reason = "a ratio with one digit")]
+pub(crate) fn compression_ratio(images: &WalImages) -> f64 {
+    images.uncompressed_bytes as f64 / images.bytes.max(1) as f64
+}
+
+pub(crate) fn cause_words(cause: ImageCause) -> &'static str {
+    match cause {
+        ImageCause::FirstTouch => "first touch after checkpoint",
+        ImageCause::Hint => "hint bits after checkpoint",
+        ImageCause::Forced => "always logged whole",
+        ImageCause::Check => "to check consistency",
+    }
+}
+
+fn relations_table(of: &WalStatisticsRecord, top: usize) -> String {
+    if of.relations.is_empty() || top == 0 {
+        return String::new();
+    }
+    let title = counted("relation", top, of.relations.len());
+    let mut text = row(&title, ["records", "record bytes", "image bytes", "of all"]);
+    text.insert(0, '\n');
+    for relation in of.relations.iter().take(top) {
+        text.push_str(&amounts(&relation_words(relation), &relation.amount, &of.total));
+    }
+    if of.without_relation.records > 0 {
+        text.push_str(&amounts("(no relation)", &of.without_relation, &of.total));
+    }
+    text
+}
+
+/// What a relation's fork is called; its numbers where nobody knows.
+pub(crate) fn relation_words(of: &WalOfRelation) -> String {
+    let fork = if of.fork == "main" { String::new() } else { format!(" ({})", of.fork) };
+    let Some(name) = &of.name else {
+        return format!("{}/{}/{}{fork}", of.tablespace, of.database, of.filenode);
+    };
+    let parts = [&name.database, &name.schema, &name.relation];
+    let parts: Vec<&str> = parts.into_iter().filter(|of| !of.is_empty()).map(|of| &**of).collect();
+    format!("{}{fork}", printable(&parts.join(".")))
+}
+
+/// A terminal obeys control characters, and a name may have them.
+fn printable(name: &str) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+    name.chars().map(escaped).collect()
+}
+
+fn databases_table(of: &WalStatisticsRecord, top: usize) -> String {
+    if of.databases.is_empty() || top == 0 {
+        return String::new();
+    }
+    let title = counted("database", top, of.databases.len());
+    let mut text = row(&title, ["records", "record bytes", "image bytes", "of all"]);
+    text.insert(0, '\n');
+    for database in of.databases.iter().take(top) {
+        let name = database.name.clone().unwrap_or_else(|| match database.oid {
+            0 => "(shared)".to_owned(),
+            oid => oid.to_string(),
+        });
+        text.push_str(&amounts(&printable(&name), &database.amount, &of.total));
+    }
+    text
+}
+
+fn cycles_table(of: &WalStatisticsRecord, top: usize) -> String {
+    let whole = of.cycles.iter().filter(|cycle| cycle.whole).count();
+    if of.cycles.len() < 2 || top == 0 {
+        return "\nno checkpoint began in it\n".to_owned();
+    }
+    let shown = &of.cycles[of.cycles.len().saturating_sub(top)..];
+    let title = if shown.len() < of.cycles.len() {
+        format!("checkpoint cycle (last {} of {})", shown.len(), of.cycles.len())
+    } else {
+        "checkpoint cycle".to_owned()
+    };
+    let mut text = format!(
+        "\n{title:<40} {:>9} {:>9} {:>9} {:>9}\n",
+        "distance", "records", "images", "bytes of"
+    );
+    let _ = writeln!(text, "{:<40} {:>9} {:>9} {:>9} {:>9}", "  from", "", "", "", "images");
+    for cycle in shown {
+        text.push_str(&cycle_row(cycle));
+    }
+    if whole < of.cycles.len() {
+        text.push_str("  * not whole: the WAL begins or ends within it\n");
+    }
+    text
+}
+
+fn cycle_row(cycle: &WalCycle) -> String {
+    let mark = if cycle.whole { ' ' } else { '*' };
+    let began = cycle.began.as_deref().unwrap_or("");
+    let images: u64 = cycle.causes.values().map(|of| of.images).sum();
+    let from = format!("{mark} {} {began}", cycle.from);
+    let distance = size(cycle.to.bytes_since(cycle.from).unwrap_or(0));
+    let share = percent(cycle.amount.image_bytes, cycle.amount.bytes());
+    let records = cycle.amount.records;
+    format!("{from:<40} {distance:>9} {records:>9} {images:>9} {share:>9}\n")
+}
+
+fn counted(what: &str, top: usize, all: usize) -> String {
+    if top < all { format!("{what} ({top} of {all})") } else { what.to_owned() }
+}
+
+fn amounts(name: &str, of: &WalAmount, total: &WalAmount) -> String {
+    let share = percent(of.bytes(), total.bytes());
+    let WalAmount { records, record_bytes, image_bytes } = of;
+    row(name, [&records.to_string(), &record_bytes.to_string(), &image_bytes.to_string(), &share])
+}
+
+/// A long name has a line of its own.
+fn row(name: &str, [records, record_bytes, image_bytes, share]: [&str; 4]) -> String {
+    let figures = format!("{records:>11} {record_bytes:>13} {image_bytes:>14} {share:>8}");
+    if name.chars().count() > NAME {
+        return format!("{name}\n{:NAME$} {figures}\n", "");
+    }
+    format!("{name:<NAME$} {figures}\n")
+}
+
+const NAME: usize = 30;
+
+#[expect(clippy::cast_precision_loss, reason = "a percentage with one digit")]
+pub(crate) fn percent(part: u64, all: u64) -> String {
+    if all == 0 { "-".to_owned() } else { format!("{:.1} %", part as f64 / all as f64 * 100.0) }
+}
+
+fn size(bytes: u64) -> String {
+    ByteSize(bytes).rounded()
+}
+
+/// From the first transaction's end to the last one's; `None` where fewer than two tell.
+pub(crate) fn span(first: Option<&str>, last: Option<&str>) -> Option<TimeSpan> {
+    let time = |text: Option<&str>| text?.parse::<jiff::Timestamp>().ok();
+    let microseconds = time(last)?.as_microsecond() - time(first)?.as_microsecond();
+    let microseconds = u64::try_from(microseconds).ok().filter(|us| *us > 0)?;
+    Some(TimeSpan(Duration::from_micros(microseconds)))
+}
+
+/// Bytes a second; `None` over a time in which nothing can be told.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate with three digits"
+)]
+pub(crate) fn rate(bytes: u64, span: TimeSpan) -> Option<String> {
+    let seconds = span.0.as_secs_f64();
+    (seconds >= 1.0).then(|| size((bytes as f64 / seconds).round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use pgtoll_format::Lsn;
+    use pgtoll_record::{
+        CycleBegin, WAL_STATISTICS_SCHEMA, WalEnd, WalEndKind, WalOfDatabase, WalRelationName,
+        WalSource,
+    };
+
+    use super::*;
+
+    fn amount(records: u64, record_bytes: u64, image_bytes: u64) -> WalAmount {
+        WalAmount { records, record_bytes, image_bytes }
+    }
+
+    fn images(images: u64, bytes: u64, uncompressed_bytes: u64) -> WalImages {
+        WalImages { images, bytes, uncompressed_bytes }
+    }
+
+    fn relation(name: Option<&str>, of: WalAmount) -> WalOfRelation {
+        WalOfRelation {
+            tablespace: 1663,
+            database: 5,
+            filenode: 16384,
+            fork: if name.is_some() { "main" } else { "vm" }.into(),
+            name: name.map(|name| WalRelationName {
+                database: "shop".into(),
+                schema: "public".into(),
+                relation: name.into(),
+                kind: "table".into(),
+                of: None,
+            }),
+            amount: of,
+            images: 7,
+            hint_bytes: 0,
+        }
+    }
+
+    fn cycle(from: u64, to: u64, whole: bool) -> WalCycle {
+        WalCycle {
+            from: Lsn(from),
+            to: Lsn(to),
+            whole,
+            began_by: CycleBegin::Online,
+            began: whole.then(|| "2026-11-22T08:00:00Z".into()),
+            amount: amount(100, 1000, 9000),
+            causes: BTreeMap::from([(ImageCause::FirstTouch, images(5, 9000, 9000))]),
+        }
+    }
+
+    fn record() -> WalStatisticsRecord {
+        let total = amount(1_234_567, 98_765_432, 1_303_073_508);
+        WalStatisticsRecord {
+            schema: WAL_STATISTICS_SCHEMA.into(),
+            pgtoll: "0".into(),
+            command: vec!["pgtoll".into()],
+            made: "2026-11-22T09:00:00Z".into(),
+            source: WalSource {
+                names: vec!["archive".into()],
+                major: 15,
+                system_identifier: 1,
+                segments: 84,
+                segment_bytes: 16 << 20,
+                timelines: vec![1, 2],
+                from: Some(Lsn(0x0100_0028)),
+                to: Some(Lsn(0x5500_0000)),
+                first_time: Some("2026-11-22T07:30:00Z".into()),
+                last_time: Some("2026-11-22T08:30:00.5Z".into()),
+            },
+            end: WalEnd {
+                kind: WalEndKind::Own,
+                at: Some(Lsn(0x5500_0000)),
+                words: "the WAL ends at 0/55000000: no record (length 0)".into(),
+            },
+            total,
+            managers: vec![WalOfKind { name: "Heap".into(), amount: total }],
+            types: vec![WalOfKind { name: "Heap/INSERT+INIT".into(), amount: total }],
+            causes: BTreeMap::from([
+                (ImageCause::FirstTouch, images(100_000, 1_000_000_000, 3_000_000_000)),
+                (ImageCause::Hint, images(30_000, 303_073_508, 900_000_000)),
+            ]),
+            compressions: BTreeMap::from([(
+                "lz4".into(),
+                images(130_000, 1_303_073_508, 3_900_000_000),
+            )]),
+            relations: vec![
+                relation(Some("orders_of_the_last_three_years_by_customer"), total),
+                relation(None, amount(3, 300, 0)),
+            ],
+            without_relation: amount(100, 4000, 0),
+            names: None,
+            databases: vec![WalOfDatabase {
+                oid: 5,
+                name: Some("shop".into()),
+                amount: total,
+                images: 7,
+            }],
+            cycles: vec![
+                cycle(0x0100_0028, 0x0200_0000, false),
+                cycle(0x0200_0000, 0x5000_0000, true),
+                cycle(0x5000_0000, 0x5500_0000, false),
+            ],
+            pieces: Vec::new(),
+            notes: vec!["a note".into()],
+        }
+    }
+
+    #[test]
+    fn the_table_has_every_view_in_80_columns() {
+        let text = wal_statistics_text(&record(), false, 10);
+        insta::assert_snapshot!(text);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn few_rows_say_how_many_there_are() {
+        let text = wal_statistics_text(&record(), true, 1);
+        assert!(text.contains("Heap/INSERT+INIT"), "{text}");
+        assert!(text.contains("relation (1 of 2)"), "{text}");
+        assert!(text.contains("checkpoint cycle (last 1 of 3)"), "{text}");
+    }
+
+    #[test]
+    fn wal_without_records_is_said_to_be_so() {
+        let mut empty = record();
+        (empty.source.from, empty.source.to) = (None, None);
+        (empty.total, empty.managers) = (WalAmount::default(), Vec::new());
+        (empty.relations, empty.databases) = (Vec::new(), Vec::new());
+        (empty.cycles, empty.causes) = (Vec::new(), BTreeMap::new());
+        let text = wal_statistics_text(&empty, false, 10);
+        assert!(text.starts_with("WAL of PostgreSQL 15: no record\n"), "{text}");
+    }
+}
