@@ -8,3 +8,14 @@ pub(crate) fn design(arguments: &[&str]) -> anyhow::Result<()> {
         .args(["run", "--release", "--quiet", "--package", "pgtoll", "--example", "design", "--"])
         .args(arguments))
 }
+
+/// How fast WAL is read, beside `pg_waldump`.
+pub(crate) fn wal(arguments: &[&str]) -> anyhow::Result<()> {
+    // The program that is timed, which the bench finds beside itself.
+    run(command("cargo")
+        .args(["build", "--release", "--quiet", "--package", "pgtoll-scan"])
+        .args(["--example", "wal_sums"]))?;
+    run(command("cargo")
+        .args(["run", "--release", "--quiet", "--package", "pgtoll", "--example", "wal", "--"])
+        .args(arguments))
+}

@@ -16,7 +16,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("pgtoll-observe", &["pgtoll-format", "pgtoll-wire"]),
     ("pgtoll-cluster", &["pgtoll-format", "pgtoll-wire"]),
     ("pgtoll-load", &["pgtoll-format", "pgtoll-record", "pgtoll-wire"]),
-    ("pgtoll-scan", &["pgtoll-format"]),
+    ("pgtoll-scan", &["pgtoll-format", "pgtoll-wire"]),
     (
         "pgtoll-bench",
         &[

@@ -29,6 +29,9 @@ usage: cargo xtask COMMAND
   bench design [--help | OPTIONS]
             compare pgtoll's design with sequential runs of pgbench on two
             identical clusters, under a load that the bench makes (7 min)
+  bench wal [--help | OPTIONS]
+            compare pgtoll's reading of WAL with pg_waldump's, on WAL that it
+            makes (6 min)
   bench twins [--runs N] [--output FILE]
             how often printed intervals miss where nothing differs (a minute
             a run)";
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         ["dist", options @ ..] => dist::dist(options),
         ["picture"] => picture(),
         ["bench", "design", options @ ..] => bench::design(options),
+        ["bench", "wal", options @ ..] => bench::wal(options),
         ["bench", "twins", options @ ..] => twins::twins(options),
         _ => {
             say(USAGE);
