@@ -41,12 +41,25 @@ impl Cluster {
         name: &str,
         checksums: bool,
     ) -> Result<Self, ClusterError> {
+        Self::init_with(guard, installation, name, checksums, &[])
+    }
+
+    /// Makes a cluster as [`Cluster::init`] does, with more options of `initdb`
+    /// (`--wal-segsize=64`).
+    pub fn init_with(
+        guard: &mut Guard,
+        installation: &Installation,
+        name: &str,
+        checksums: bool,
+        options: &[&str],
+    ) -> Result<Self, ClusterError> {
         let facts = installation.version.facts()?;
         let cluster = Self::place(guard, installation, name)?;
         guard.check_executable(&installation.program("postgres")?)?;
         let data = cluster.data().to_string_lossy().into_owned();
         let mut arguments = vec!["-D", &data, "-U", SUPERUSER, "-A", "trust"];
         arguments.extend(["--no-locale", "-E", "UTF8"]);
+        arguments.extend(options);
         match (checksums, facts.checksums_by_default) {
             (true, _) => arguments.push("--data-checksums"),
             (false, true) => arguments.push("--no-data-checksums"),

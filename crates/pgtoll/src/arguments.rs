@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use pgtoll_format::TimeSpan;
+use pgtoll_wire::Dsn;
 
 /// What does PostgreSQL's safety cost, is the data sound, and does the safety work when it is
 /// needed? (Linux only.)
@@ -29,6 +30,8 @@ pub(crate) enum Command {
     /// What do data checksums cost here? Runs servers of its own and compares them.
     #[command(after_help = MEASURE_EXAMPLES, args_override_self = true)]
     Measure(Box<MeasureArguments>),
+    /// What does WAL consist of, and who makes it?
+    Wal(WalArguments),
     /// Show a record again, or several side by side.
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArguments),
@@ -56,6 +59,17 @@ Examples:
                                             scripts in pgbench's language, 9 to 1
   pgtoll measure --workload 'pgbench -n -c 4 -T 99999'
                                             any program that makes load";
+
+const WAL_STATS_EXAMPLES: &str = "\
+Examples:
+  pgtoll wal stats /var/lib/postgresql/15/main
+                                            a data directory's WAL, relations by name
+  pgtoll wal stats archive/ -o week.html    an archive, compressed or not, as a page
+  pgtoll wal stats 000000010000000A000000FE --by type
+  pgtoll wal stats archive/ --names /var/lib/postgresql/15/main
+                                            names from a data directory's catalogs
+  pgtoll wal stats --dsn 'host=db1 user=replicator dbname=postgres' --for 5min
+                                            what a running server makes in 5 minutes";
 
 const REPORT_EXAMPLES: &str = "\
 Examples:
@@ -164,6 +178,76 @@ pub(crate) struct MeasureArguments {
     /// then > or < (or >= or <=), then a percentage.
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) fail_if: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WalArguments {
+    #[command(subcommand)]
+    pub(crate) command: WalCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WalCommand {
+    /// Count WAL: by kind of record, by cause of its page images, by relation and database, from
+    /// checkpoint to checkpoint, over time.
+    #[command(after_help = WAL_STATS_EXAMPLES)]
+    Stats(Box<WalStatsArguments>),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WalStatsArguments {
+    /// Data directories, directories of an archive, or segments; compressed ones too.
+    #[arg(required_unless_present = "dsn", value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// A running server, as libpq names it: a URI or key=value pairs. Without PATH its WAL is
+    /// streamed, from its last checkpoint on; with PATH it names the relations.
+    #[arg(long, value_name = "DSN", value_parser = dsn, conflicts_with = "names")]
+    pub(crate) dsn: Option<Dsn>,
+    /// Stream for so long. Default: what is there now.
+    #[arg(long, value_name = "TIME", value_parser = stream_time, requires = "dsn", conflicts_with = "paths")]
+    pub(crate) r#for: Option<TimeSpan>,
+    /// A row of the table for each resource manager, or for each type of record.
+    #[arg(long, value_enum, default_value = "manager")]
+    pub(crate) by: WalBy,
+    /// Rows of the table for relations, databases and cycles. JSON has them all.
+    #[arg(long, value_name = "N", default_value = "10")]
+    pub(crate) top: usize,
+    /// The data directory whose catalogs name relations. Default: the one that is read, if it is
+    /// one.
+    #[arg(long, value_name = "PGDATA")]
+    pub(crate) names: Option<PathBuf>,
+    /// Segments that are read at once. Default: the number of cores.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: Option<u16>,
+    /// The form. Default: what the name of --output ends in, else table.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<WalFormat>,
+    /// All as JSON: short for --format json.
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
+    /// Write to this file, all or nothing, instead of stdout (-).
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// What has a row of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WalBy {
+    /// Heap, Btree and the like.
+    Manager,
+    /// Heap/INSERT and the like.
+    Type,
+}
+
+/// What WAL statistics are shown as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WalFormat {
+    /// For a terminal.
+    Table,
+    /// All of it, for programs.
+    Json,
+    /// A page of its own.
+    Html,
 }
 
 #[derive(Args, Debug)]
@@ -277,6 +361,14 @@ fn setting(text: &str) -> Result<(String, String), String> {
 
 fn budget(text: &str) -> Result<TimeSpan, String> {
     between(text, "1s", "7d")
+}
+
+fn stream_time(text: &str) -> Result<TimeSpan, String> {
+    between(text, "1s", "7d")
+}
+
+fn dsn(text: &str) -> Result<Dsn, String> {
+    Dsn::parse(text).map_err(|error| error.to_string())
 }
 
 fn null_time(text: &str) -> Result<TimeSpan, String> {

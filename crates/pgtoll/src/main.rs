@@ -33,6 +33,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Measure(arguments) => commands::measure::run(&arguments, &mut printer),
         Command::Report(arguments) => commands::report::run(&arguments, &mut printer),
+        Command::Wal(arguments) => commands::wal::run(&arguments, &mut printer),
         Command::Doctor(arguments) => commands::doctor::run(&arguments, &mut printer),
         Command::Postgres(arguments) => commands::postgres::run(&arguments, &mut printer),
         Command::Completions(arguments) => commands::completions::run(&arguments, &mut printer),

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use indicatif::{ProgressBar, ProgressStyle};
 use pgtoll_bench::BenchError;
 use pgtoll_cluster::ClusterError;
+use pgtoll_scan::{ScanError, ServerError};
 
 use crate::commands::{BadExperiment, Usage};
 
@@ -138,6 +139,15 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         }
         if let Some(error) = cause.downcast_ref::<ClusterError>() {
             return error.hint();
+        }
+        if let Some(error) = cause.downcast_ref::<ScanError>() {
+            return error.hint().map(str::to_owned);
+        }
+        if let Some(error) = cause.downcast_ref::<ServerError>() {
+            return error.hint().map(str::to_owned);
+        }
+        if let Some(error) = cause.downcast_ref::<pgtoll_wire::Error>() {
+            return error.hint().map(str::to_owned);
         }
         cause.downcast_ref::<Usage>().map(|usage| usage.hint.clone())
     })

@@ -3,10 +3,12 @@
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod measure;
+mod output;
 pub(crate) mod package;
 pub(crate) mod postgres;
 pub(crate) mod report;
 mod thresholds;
+pub(crate) mod wal;
 
 use std::path::{Path, PathBuf};
 

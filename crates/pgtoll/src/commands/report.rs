@@ -1,27 +1,29 @@
 //! `pgtoll report`: a record, shown again; or several, side by side.
 
-use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
-use pgtoll_record::{Run, RunResult};
+use pgtoll_record::{Run, RunResult, WAL_STATISTICS_SCHEMA, WalStatisticsRecord};
 use pgtoll_report::{Named, SideBySide};
 
 use crate::arguments::{Format, ReportArguments};
+use crate::commands::output::{deliver, ending};
 use crate::commands::{Usage, read_run, thresholds, to_json};
 use crate::exit::Status;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+    if let [path] = arguments.records.as_slice()
+        && let Some(record) = wal_statistics(path)
+    {
+        let text = wal_shown(&record, arguments)?;
+        deliver(&text, arguments.output.as_ref(), printer)?;
+        return Ok(Status::Done);
+    }
     let indexes = 0..arguments.records.len();
     let records: Vec<Record> =
         indexes.map(|index| read(index, arguments)).collect::<Result<_, _>>()?;
     let text = shown(&records, format(arguments))?;
-    match &arguments.output {
-        Some(path) if path != Path::new("-") => write(path, &text)?,
-        _ => printer.data(&text),
-    }
+    deliver(&text, arguments.output.as_ref(), printer)?;
     let statuses: Vec<Status> = records
         .iter()
         .map(|of| {
@@ -32,6 +34,30 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
     let worst =
         [Status::Finding, Status::CouldNotTell].into_iter().find(|of| statuses.contains(of));
     Ok(worst.unwrap_or(Status::Done))
+}
+
+/// What `pgtoll wal stats --json` wrote, if the file is such a record.
+fn wal_statistics(path: &Path) -> Option<WalStatisticsRecord> {
+    let text = std::fs::read_to_string(path).ok()?;
+    // A run's record is far longer than what is looked at here.
+    let begin: String = text.chars().take(200).collect();
+    begin.contains(WAL_STATISTICS_SCHEMA).then(|| serde_json::from_str(&text).ok()).flatten()
+}
+
+fn wal_shown(record: &WalStatisticsRecord, arguments: &ReportArguments) -> anyhow::Result<String> {
+    if !arguments.fail_if.is_empty() {
+        let hint = "thresholds are for the records of pgtoll measure";
+        return Err(Usage::error("WAL statistics have no comparisons", hint));
+    }
+    Ok(match format(arguments) {
+        Format::Table => pgtoll_report::wal_statistics_text(record, false, 10),
+        Format::Json => serde_json::to_string_pretty(record)? + "\n",
+        Format::Html => pgtoll_report::wal_statistics_html(record),
+        Format::Md | Format::Csv | Format::Gobench | Format::Openmetrics => {
+            let hint = "WAL statistics are shown as table, json or html";
+            return Err(Usage::error("no such form of WAL statistics", hint));
+        }
+    })
 }
 
 /// A record, read.
@@ -59,14 +85,12 @@ fn name(paths: &[PathBuf], index: usize) -> String {
 
 /// The form that was asked for, or that the name of the output asks for.
 fn format(arguments: &ReportArguments) -> Format {
-    let by_name = arguments.output.as_ref().and_then(|path| {
-        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "html" | "htm" => Some(Format::Html),
-            "md" => Some(Format::Md),
-            "json" => Some(Format::Json),
-            "csv" => Some(Format::Csv),
-            _ => None,
-        }
+    let by_name = ending(arguments.output.as_ref()).and_then(|ending| match ending.as_str() {
+        "html" | "htm" => Some(Format::Html),
+        "md" => Some(Format::Md),
+        "json" => Some(Format::Json),
+        "csv" => Some(Format::Csv),
+        _ => None,
     });
     let json = arguments.json.then_some(Format::Json);
     arguments.format.or(json).or(by_name).unwrap_or(Format::Table)
@@ -104,27 +128,4 @@ fn one_shown(one: &Named<'_>, format: Format) -> anyhow::Result<String> {
         Format::Csv => pgtoll_report::csv(&[*one]),
         Format::Openmetrics => pgtoll_report::openmetrics(&[*one]),
     })
-}
-
-/// All or nothing: whoever looks at the file sees the old one or the new one. What is no file, a
-/// pipe or a device, is written to as it is.
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let written = match std::fs::metadata(path) {
-        Ok(found) if !found.is_file() => std::fs::write(path, text),
-        // Behind a link lies the file that is meant.
-        Ok(_) => std::fs::canonicalize(path).and_then(|path| replace(&path, text)),
-        Err(_) => replace(path, text),
-    };
-    written.with_context(|| format!("write {}", path.display()))
-}
-
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let directory = path.parent().filter(|of| !of.as_os_str().is_empty());
-    let directory: PathBuf = directory.map_or_else(|| ".".into(), Path::to_owned);
-    // Less what the umask takes away.
-    let permissions = std::fs::Permissions::from_mode(0o666);
-    let mut file = tempfile::Builder::new().permissions(permissions).tempfile_in(directory)?;
-    file.write_all(text.as_bytes())?;
-    file.persist(path)?;
-    Ok(())
 }

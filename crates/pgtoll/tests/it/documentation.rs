@@ -25,6 +25,10 @@ fn generated_schemas() {
     let reference = root().join("docs/src/reference");
     check(&reference.join("record.schema.json"), &pretty(pgtoll_record::line_schema()));
     check(&reference.join("doctor.schema.json"), &pretty(pgtoll_record::examination_schema()));
+    check(
+        &reference.join("wal-statistics.schema.json"),
+        &pretty(pgtoll_record::wal_statistics_schema()),
+    );
     check(&reference.join("experiment.schema.json"), &pretty(pgtoll_bench::experiment_schema()));
     check(&reference.join("result.schema.json"), &pretty(pgtoll_record::result_schema()));
 }

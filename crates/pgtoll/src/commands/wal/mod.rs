@@ -1,0 +1,14 @@
+//! `pgtoll wal`: what WAL consists of.
+
+mod record;
+mod stats;
+
+use crate::arguments::{WalArguments, WalCommand};
+use crate::exit::Status;
+use crate::printer::Printer;
+
+pub(crate) fn run(arguments: &WalArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+    match &arguments.command {
+        WalCommand::Stats(arguments) => stats::run(arguments, printer),
+    }
+}
