@@ -151,7 +151,8 @@ fn a_memory_limit_makes_data_larger_than_memory() {
     let free = ClusterIo::attach(cluster.start(&mut guard).unwrap()).unwrap();
     let (first, second) = (scan(&cluster, &free), scan(&cluster, &free));
     assert!(first >= 160 * MB, "{first}");
-    assert_eq!(second, 0);
+    // The system may have taken some of its cache back, for others.
+    assert!(second <= 16 * MB, "{second}");
     cluster.stop(&mut guard, StopMode::Fast).unwrap();
 
     cluster.evict().unwrap();
@@ -163,7 +164,7 @@ fn a_memory_limit_makes_data_larger_than_memory() {
     // More than what does not fit: the kernel cannot know what comes next.
     assert!(second >= 64 * MB, "{second}");
     let used = group.usage().unwrap();
-    println!("without a limit 0 bytes, with it {second} bytes read again; {used:?}");
+    println!("with a limit {second} bytes were read again; {used:?}");
     assert_eq!(used.limit_bytes, 96 * MB);
     assert!(used.limit_hits > 0 && used.kills == 0, "{used:?}");
     assert!(used.current_bytes <= used.limit_bytes, "{used:?}");
