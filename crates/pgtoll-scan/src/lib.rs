@@ -26,6 +26,6 @@ pub use packing::Packing;
 pub use pieces::{Course, Cycle, CycleBegin, Kind, Piece, Sums};
 pub use scan::{Contents, WalSummary, scan, scan_with};
 pub use segment_name::SegmentName;
-pub use server::{ServerError, names_of_server, stream};
+pub use server::{ServerError, ServerNames, names_of_server, stream};
 pub use statistics::{Amount, ImageCause, Images, WalStatistics};
 pub use stream::WalStream;

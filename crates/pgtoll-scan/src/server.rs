@@ -117,10 +117,25 @@ const RELATIONS: &str = "\
         ON parents.oid = coalesce(owner.relnamespace, indexed.relnamespace)
     WHERE pg_relation_filenode(c.oid) IS NOT NULL";
 
-/// The names of a server's relations, of all databases that can be connected to; and what went
-/// wrong with those that could not.
-pub fn names_of_server(dsn: &Dsn) -> Result<(Names, Vec<String>), Error> {
-    let databases = dsn.connect()?.query(DATABASES)?;
+/// What a server calls its relations.
+#[derive(Clone, Debug)]
+pub struct ServerNames {
+    /// The cluster's identifier.
+    pub system_identifier: u64,
+    /// Of all databases that can be connected to.
+    pub names: Names,
+    /// What went wrong with the others.
+    pub missing: Vec<String>,
+}
+
+/// The names of a server's relations.
+pub fn names_of_server(dsn: &Dsn) -> Result<ServerNames, Error> {
+    let mut connection = dsn.connect()?;
+    let databases = connection.query(DATABASES)?;
+    let cluster = connection.query_one("SELECT system_identifier FROM pg_control_system()")?;
+    // SQL has no number as large as an identifier may be: it prints it with a sign.
+    let system_identifier = cluster.parse::<i64>("system_identifier")?.cast_unsigned();
+    connection.close();
     let (mut names, mut missing) = (Names::default(), Vec::new());
     for row in &databases {
         let name: Arc<str> = row.text("datname")?.into();
@@ -129,7 +144,7 @@ pub fn names_of_server(dsn: &Dsn) -> Result<(Names, Vec<String>), Error> {
             missing.push(format!("names of database {name} are missing: {error}"));
         }
     }
-    Ok((names, missing))
+    Ok(ServerNames { system_identifier, names, missing })
 }
 
 fn add_relations(names: &mut Names, dsn: &Dsn, database: &Arc<str>) -> Result<(), Error> {

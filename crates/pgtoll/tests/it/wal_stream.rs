@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pgtoll_cluster::{Cluster, Installation, StopMode};
+use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_record::{WalAmount, WalEndKind, WalStatisticsRecord};
 
 use crate::support::{Scratch, pgtoll, program, run, servers};
@@ -60,6 +60,7 @@ fn a_servers_wal_is_streamed_and_named() {
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         let by_files = stats(&[cluster.data().to_str().unwrap()]);
         check_names(&by_files);
+        check_other_cluster(&server, &cluster, &mut guard);
         cluster.remove(&mut guard).unwrap();
     }
 }
@@ -72,6 +73,16 @@ fn check_names(of: &WalStatisticsRecord) {
     assert_eq!((index.of.as_deref(), &*index.kind), (Some("app.Orders"), "index"));
     assert_eq!(of.databases[0].name.as_deref(), Some("postgres"));
     assert!(of.names.is_some());
+}
+
+/// Names of another cluster name nothing here; what was counted is shown all the same.
+fn check_other_cluster(server: &Installation, cluster: &Cluster, guard: &mut Guard) {
+    let other = Cluster::init(guard, server, "other", false).unwrap();
+    let data = [cluster.data(), other.data()].map(|path| path.to_str().unwrap().to_owned());
+    let of = stats(&[&data[0], "--names", &data[1]]);
+    assert!(of.relations.iter().all(|relation| relation.name.is_none()));
+    assert!(of.total.records > 2000 && of.notes[0].contains("is of another cluster"));
+    other.remove(guard).unwrap();
 }
 
 #[test]

@@ -23,6 +23,13 @@ pub(crate) struct Called {
     pub(crate) notes: Vec<String>,
 }
 
+impl Called {
+    /// No names, and why.
+    pub(crate) fn without(note: String) -> Self {
+        Self { notes: vec![note], ..Self::default() }
+    }
+}
+
 pub(crate) fn of(
     arguments: &WalStatsArguments,
     summary: &WalSummary<Contents>,

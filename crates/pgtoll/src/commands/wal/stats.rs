@@ -8,14 +8,12 @@ use anyhow::Context as _;
 use pgtoll_cluster::Interrupt;
 use pgtoll_record::WalStatisticsRecord;
 use pgtoll_scan::{
-    Contents, End, Names, ScanError, SegmentFile, ServerError, WalSummary, control_file,
-    names_of_server, scan, segments, stream,
+    Contents, End, Names, ScanError, SegmentFile, ServerError, ServerNames, WalSummary,
+    control_file, names_of_server, scan, segments, stream,
 };
-
 use pgtoll_wire::Dsn;
 
 use crate::arguments::{WalBy, WalFormat, WalStatsArguments};
-use crate::commands::Usage;
 use crate::commands::output::{deliver, ending};
 use crate::commands::wal::record::{self, Called};
 use crate::exit::Status;
@@ -24,11 +22,12 @@ use crate::printer::Printer;
 pub(crate) fn run(arguments: &WalStatsArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
+    let asked = asked(arguments)?;
     let (summary, end) = match (&arguments.dsn, arguments.paths.is_empty()) {
         (Some(dsn), true) => streamed(dsn, arguments, &interrupt, printer)?,
         _ => read(arguments, &interrupt, printer)?,
     };
-    let called = called(arguments, &summary)?;
+    let called = called(arguments, asked, &summary);
     let record = record::of(arguments, &summary, &end, &called);
     let text = shown(&record, arguments)?;
     deliver(&text, arguments.output.as_ref(), printer)?;
@@ -68,37 +67,59 @@ fn streamed(
     })
 }
 
-/// Names from the data directory that was named for them, or from the one whose WAL it is.
-fn called(arguments: &WalStatsArguments, summary: &WalSummary<Contents>) -> anyhow::Result<Called> {
-    if let Some(dsn) = &arguments.dsn {
-        let (names, notes) = names_of_server(dsn)?;
-        return Ok(Called { names, by: Some(format!("the server {dsn}")), notes });
+/// Names that are asked for apart from the WAL, and of which cluster they are. They are had before
+/// the WAL is read, so that what is wrong with them is told at once.
+fn asked(arguments: &WalStatsArguments) -> anyhow::Result<Option<(u64, Called)>> {
+    if let (Some(dsn), false) = (&arguments.dsn, arguments.paths.is_empty()) {
+        let found = names_of_server(dsn)?;
+        return Ok(Some((found.system_identifier, by_server(dsn, found))));
     }
-    if let Some(named) = &arguments.names {
-        if control_file(named)?.system_identifier != summary.system_identifier {
-            return Err(Usage::error(
-                format!("{} is of another cluster than the WAL", named.display()),
-                "name the data directory of the server that wrote it, or leave --names out",
-            ));
+    let Some(named) = &arguments.names else { return Ok(None) };
+    let names = Names::of_data_directory(named)?;
+    Ok(Some((control_file(named)?.system_identifier, by_files(named, names))))
+}
+
+/// What relations of this WAL are called. Names that are missing are no reason to show nothing.
+fn called(
+    arguments: &WalStatsArguments,
+    asked: Option<(u64, Called)>,
+    summary: &WalSummary<Contents>,
+) -> Called {
+    match (asked, &arguments.dsn) {
+        (Some((cluster, called)), _) if cluster == summary.system_identifier => called,
+        (Some((_, called)), _) => {
+            let by = called.by.unwrap_or_default();
+            Called::without(format!("relations have no names: {by} is of another cluster"))
         }
-        let names = Names::of_data_directory(named)?;
-        return Ok(by_files(named, names));
+        (None, Some(dsn)) => match names_of_server(dsn) {
+            Ok(found) => by_server(dsn, found),
+            Err(error) => Called::without(format!("relations have no names: {error}")),
+        },
+        (None, None) => own_names(arguments, summary),
     }
-    for path in arguments.paths.iter().flat_map(|path| [Some(path.clone()), above(path)]).flatten()
-    {
-        let control = control_file(&path);
-        let is_its = control.is_ok_and(|of| of.system_identifier == summary.system_identifier);
-        if is_its && let Ok(names) = Names::of_data_directory(&path) {
-            return Ok(by_files(&path, names));
-        }
+}
+
+/// Names from the data directory whose WAL it is.
+fn own_names(arguments: &WalStatsArguments, summary: &WalSummary<Contents>) -> Called {
+    let paths = arguments.paths.iter().flat_map(|path| [Some(path.clone()), above(path)]);
+    let is_its = |path: &PathBuf| {
+        control_file(path).is_ok_and(|of| of.system_identifier == summary.system_identifier)
+    };
+    let Some(data) = paths.flatten().find(is_its) else { return Called::default() };
+    match Names::of_data_directory(&data) {
+        Ok(names) => by_files(&data, names),
+        Err(error) => Called::without(format!("relations have no names: {error}")),
     }
-    Ok(Called::default())
+}
+
+fn by_server(dsn: &Dsn, found: ServerNames) -> Called {
+    Called { names: found.names, by: Some(format!("the server {dsn}")), notes: found.missing }
 }
 
 fn by_files(data: &Path, names: Names) -> Called {
     let unread = names.unread();
     let notes = (!unread.is_empty()).then(|| format!("some names are missing: {unread}"));
-    let by = Some(format!("the catalogs in {}", data.display()));
+    let by = Some(format!("the data directory {}", data.display()));
     Called { names, by, notes: notes.into_iter().collect() }
 }
 
