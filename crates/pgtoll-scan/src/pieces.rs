@@ -49,7 +49,7 @@ impl Kind {
     }
 
     /// By the resource manager's number (`rmgrlist.h`).
-    fn of_manager(manager: u8) -> Self {
+    const fn of_manager(manager: u8) -> Self {
         match manager {
             // Heap2, Heap.
             9 | 10 => Self::Heap,
@@ -61,6 +61,16 @@ impl Kind {
         }
     }
 }
+
+/// The kind of each manager's records: to look it up costs less than to decide.
+const KINDS: [Kind; 256] = {
+    let (mut kinds, mut manager) = ([Kind::Other; 256], 0_u8);
+    while manager < 22 {
+        kinds[manager as usize] = Kind::of_manager(manager);
+        manager += 1;
+    }
+    kinds
+};
 
 /// Sums that can be taken from each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,19 +85,24 @@ pub struct Sums {
 
 impl Sums {
     /// Adds a record that was taken apart.
+    #[inline]
     pub(crate) fn add_record(&mut self, record: &Record<'_>, parts: &Parts) {
-        let kind = RecordType::of(&record.header);
-        let mut image_bytes = 0;
+        let image_bytes = parts.image_bytes();
+        if image_bytes > 0 {
+            self.add_images(RecordType::of(&record.header), parts);
+        }
+        let record_bytes = u64::from(record.header.total_bytes).saturating_sub(image_bytes);
+        self.kinds[KINDS[usize::from(record.header.manager)] as usize] += record_bytes;
+        self.amount.add(&Amount { records: 1, record_bytes, image_bytes });
+    }
+
+    fn add_images(&mut self, kind: RecordType, parts: &Parts) {
         for block in &parts.blocks {
             let Some(image) = &block.image else { continue };
             let (cause, images) = (cause_of(kind, block.id, image.applies), images_of(image));
             self.causes[cause as usize].add(&images);
             self.kinds[Kind::of_image(cause) as usize] += images.bytes;
-            image_bytes += images.bytes;
         }
-        let record_bytes = u64::from(record.header.total_bytes).saturating_sub(image_bytes);
-        self.kinds[Kind::of_manager(kind.manager) as usize] += record_bytes;
-        self.amount.add(&Amount { records: 1, record_bytes, image_bytes });
     }
 
     /// Adds other sums.
@@ -124,28 +139,43 @@ pub struct Piece {
 pub(crate) struct Pieces {
     grain: u64,
     of: Vec<Piece>,
+    /// A record from here on begins another piece.
+    next: Lsn,
     /// What was said of checkpoints, with where.
     checkpoints: Vec<(Lsn, Event)>,
 }
 
+/// Resource managers whose records tell of checkpoints and times (`rmgrlist.h`).
+const XLOG: u8 = 0;
+const TRANSACTION: u8 = 1;
+
 impl Pieces {
     /// Each about so many bytes long, a power of two.
     pub(crate) fn new(grain: u64) -> Self {
-        Self { grain, of: Vec::new(), checkpoints: Vec::new() }
+        Self { grain, of: Vec::new(), next: Lsn(0), checkpoints: Vec::new() }
     }
 
+    #[inline]
     pub(crate) fn add(&mut self, record: &Record<'_>, parts: &Parts) {
-        let event = match record.header.manager {
-            0 | 1 => record.event(parts),
-            _ => None,
-        };
+        // Of most records nothing but their amounts is of interest here.
+        if matches!(record.header.manager, XLOG | TRANSACTION) {
+            return self.add_telling(record, parts);
+        }
+        if record.at >= self.next {
+            self.begin(record.at);
+        }
+        if let Some(piece) = self.of.last_mut() {
+            piece.sums.add_record(record, parts);
+        }
+    }
+
+    fn add_telling(&mut self, record: &Record<'_>, parts: &Parts) {
+        let event = record.event(parts);
         // Where a cycle begins a piece begins, as far as that is known here.
         let begins = matches!(event, Some(Event::RedoPoint))
             || matches!(event, Some(Event::Checkpoint { is_shutdown: true, .. }));
-        let last = self.of.last().map(|piece| piece.from.0 / self.grain);
-        if begins || last != Some(record.at.0 / self.grain) {
-            let from = record.at;
-            self.of.push(Piece { from, sums: Sums::default(), since_us: None, until_us: None });
+        if begins || record.at >= self.next {
+            self.begin(record.at);
         }
         if let Some(piece) = self.of.last_mut() {
             piece.sums.add_record(record, parts);
@@ -157,6 +187,11 @@ impl Pieces {
         if let Some(event @ (Event::RedoPoint | Event::Checkpoint { .. })) = event {
             self.checkpoints.push((record.at, event));
         }
+    }
+
+    fn begin(&mut self, from: Lsn) {
+        self.of.push(Piece { from, sums: Sums::default(), since_us: None, until_us: None });
+        self.next = Lsn((from.0 / self.grain).saturating_add(1).saturating_mul(self.grain));
     }
 }
 
@@ -243,21 +278,29 @@ pub(crate) struct History {
     /// Pieces since the last redo point that is known.
     pending: VecDeque<Pending>,
     /// Cycles that begin within a piece, all of which is counted for the cycle before.
-    unsettled: VecDeque<(Lsn, Piece)>,
+    unsettled: VecDeque<(Lsn, Within)>,
 }
 
 /// A piece, or what is left of one behind a redo point within it: nothing is counted for that yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Pending {
     from: Lsn,
     sums: Sums,
-    within: Piece,
+    /// The piece of which this is what is left.
+    within: Option<Box<Within>>,
+}
+
+/// A piece that is read again to tell what stands before a redo point in it.
+#[derive(Clone, Copy, Debug)]
+struct Within {
+    from: Lsn,
+    sums: Sums,
 }
 
 /// More pieces are too many to be looked at.
 const SERIES: usize = 1024;
 /// More pieces since the last checkpoint are put together, two by two.
-const PENDING: usize = 1 << 16;
+const PENDING: usize = 1 << 12;
 /// More cycles are not kept apart: the oldest become one.
 const CYCLES: usize = 1 << 16;
 
@@ -276,7 +319,7 @@ impl History {
     pub(crate) fn take(&mut self, next: &Pieces) {
         for piece in &next.of {
             self.add_to_series(piece);
-            self.pending.push_back(Pending { from: piece.from, sums: piece.sums, within: *piece });
+            self.pending.push_back(Pending { from: piece.from, sums: piece.sums, within: None });
         }
         if self.pending.len() > PENDING {
             self.pending = self.pending.make_contiguous().chunks(2).map(joined).collect();
@@ -312,7 +355,7 @@ impl History {
     }
 
     /// What stands in the piece behind the redo point is counted for the cycle that begins there.
-    fn settle(&mut self, redo: Lsn, piece: &Piece, before: &Sums) {
+    fn settle(&mut self, redo: Lsn, piece: &Within, before: &Sums) {
         let mut after = piece.sums;
         after.subtract(before);
         let later = self.cycles.partition_point(|cycle| cycle.from < redo);
@@ -350,11 +393,12 @@ impl History {
             return;
         }
         let before = self.pending.partition_point(|pending| pending.from < redo);
-        let hit = before.checked_sub(1).map(|hit| self.pending[hit].within);
+        let hit = before.checked_sub(1).map(|hit| self.pending[hit].whole());
         let is_within = self.pending.get(before).is_none_or(|next| next.from != redo);
         self.close(before);
         if let Some(within) = hit.filter(|_| is_within) {
-            self.pending.push_front(Pending { from: redo, sums: Sums::default(), within });
+            let (sums, of) = (Sums::default(), Some(Box::new(within)));
+            self.pending.push_front(Pending { from: redo, sums, within: of });
             self.unsettled.push_back((redo, within));
         }
         self.cycles.push_back(Cycle { from: redo, begin, began_s, sums: Sums::default() });
@@ -401,12 +445,21 @@ fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {
     one.into_iter().chain(other).min()
 }
 
+impl Pending {
+    fn whole(&self) -> Within {
+        let own = Within { from: self.from, sums: self.sums };
+        self.within.as_deref().copied().unwrap_or(own)
+    }
+}
+
 /// One piece out of two neighbours.
 fn joined(pair: &[Pending]) -> Pending {
-    let mut first = pair[0];
+    let mut first = pair[0].clone();
     for next in &pair[1..] {
         first.sums.add(&next.sums);
-        first.within.sums.add(&next.within.sums);
+        if let Some(within) = &mut first.within {
+            within.sums.add(&next.sums);
+        }
     }
     first
 }
@@ -580,7 +633,7 @@ mod tests {
     /// So much WAL that pieces become coarser, and the oldest cycles one.
     #[test]
     fn nothing_is_lost_where_there_is_too_much() {
-        let last = 2 * PENDING as u64 - 1;
+        let last = 2 * CYCLES as u64 - 1;
         let long = |says: Says| -> Vec<Record> {
             (1..=last).map(|number| (Lsn(number * SHORT), says)).collect()
         };

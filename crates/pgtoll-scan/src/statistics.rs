@@ -132,6 +132,20 @@ impl WalStatistics {
         if parts.blocks.is_empty() {
             return self.without_fork.add(&own);
         }
+        if image_bytes > 0 {
+            return self.add_images(kind, own, parts);
+        }
+        for block in &parts.blocks {
+            let fork = Fork { relation: block.relation, fork: block.fork };
+            let amount = &mut self.forks.of(fork).amount;
+            let Amount { records, record_bytes, .. } = std::mem::take(&mut own);
+            amount.records += records;
+            amount.record_bytes += record_bytes;
+        }
+    }
+
+    /// Adds blocks of which some have images; `own` is what the record has besides.
+    fn add_images(&mut self, kind: RecordType, mut own: Amount, parts: &Parts) {
         for block in &parts.blocks {
             let fork = Fork { relation: block.relation, fork: block.fork };
             let mut of = OfFork { amount: std::mem::take(&mut own), ..OfFork::default() };
