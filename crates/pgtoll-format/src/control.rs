@@ -247,7 +247,7 @@ impl ControlFile {
     pub fn read(bytes: &[u8]) -> Result<Self, ControlError> {
         let too_short = ControlError::TooShort { bytes: bytes.len() };
         let facts = facts(u32_at(bytes, VERSION_AT).ok_or(too_short)?)?;
-        let mut fields = Fields { bytes, at: 0 };
+        let mut fields = Fields::of(bytes);
         let file = fields.control_file(facts).ok_or(too_short)?;
         let crc = fields.u32().ok_or(too_short)?;
         let covered = bytes.get(..fields.at - size_of::<u32>()).ok_or(too_short)?;
@@ -256,6 +256,29 @@ impl ControlFile {
         }
         file.check()?;
         Ok(file)
+    }
+
+    /// The bytes that a file gets whose [`checksum_version`](Self::checksum_version) is changed, at
+    /// `now` in seconds since 1970: as long as a server writes it, with a CRC that fits. What else
+    /// stands in it stays, also what it says of checksums at `initdb` (19).
+    pub fn with_checksum_version(
+        bytes: &[u8],
+        version: u32,
+        now: i64,
+    ) -> Result<Vec<u8>, ControlError> {
+        let read = Self::read(bytes)?;
+        let mut fields = Fields::of(bytes);
+        // It was read a moment ago.
+        let _ = fields.control_file(facts(read.control_version)?);
+        let (updated_at, checksums_at) = (fields.updated_at, fields.checksums_at);
+        fields.align(size_of::<u32>());
+        let crc_at = fields.at;
+        let mut changed = bytes[..crc_at].to_vec();
+        changed[updated_at..updated_at + 8].copy_from_slice(&now.to_le_bytes());
+        changed[checksums_at..checksums_at + 4].copy_from_slice(&version.to_le_bytes());
+        changed.extend(crate::bytes::crc32c(&changed).to_le_bytes());
+        changed.resize(CONTROL_FILE_BYTES, 0);
+        Ok(changed)
     }
 
     /// Whoever forges a file can give it a CRC that fits; what others count on is checked.
@@ -300,16 +323,28 @@ fn facts(version: u32) -> Result<&'static ControlFacts, ControlError> {
 struct Fields<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// Where the time of the last change stands.
+    updated_at: usize,
+    /// Where the present version of checksums stands.
+    checksums_at: usize,
 }
 
-impl Fields<'_> {
+impl<'a> Fields<'a> {
+    fn of(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0, updated_at: 0, checksums_at: 0 }
+    }
+
     fn control_file(&mut self, facts: &ControlFacts) -> Option<ControlFile> {
         Some(ControlFile {
             system_identifier: self.u64()?,
             control_version: self.u32()?,
             catalog_version: self.u32()?,
             state: ClusterState::of(self.u32()?),
-            updated: self.i64()?,
+            updated: {
+                let updated = self.i64()?;
+                self.updated_at = self.at - size_of::<i64>();
+                updated
+            },
             checkpoint: self.lsn()?,
             last_checkpoint: self.checkpoint(facts)?,
             unlogged_lsn: self.lsn()?,
@@ -342,7 +377,9 @@ impl Fields<'_> {
                 if facts.has_initial_checksums {
                     self.u32()?;
                 }
-                self.u32()?
+                let version = self.u32()?;
+                self.checksums_at = self.at - size_of::<u32>();
+                version
             },
             char_is_signed: {
                 let signed = if facts.has_char_signedness { Some(self.bool()?) } else { None };
@@ -474,6 +511,24 @@ mod tests {
             assert_eq!((read.name_bytes, read.checksum_version), (64, 1));
             assert_eq!(read.slru_file_blocks, if version == 1905 { 64 } else { 32 });
             assert_eq!(read.char_is_signed, (version > 1700).then_some(false));
+        }
+    }
+
+    #[test]
+    fn checksums_are_switched_and_nothing_else() {
+        for (version, crc_at) in FORMATS {
+            let on = file(version, crc_at);
+            let off = ControlFile::with_checksum_version(&on[..crc_at + 4], 0, 1_700_000_000);
+            let off = off.unwrap();
+            assert_eq!(off.len(), CONTROL_FILE_BYTES);
+            let read = ControlFile::read(&off).unwrap();
+            assert_eq!((read.checksum_version, read.updated), (0, 1_700_000_000));
+            let differing: Vec<usize> = (0..off.len()).filter(|&at| on[at] != off[at]).collect();
+            let field = if version == 1905 { 268 } else { 252 };
+            let known = |at: usize| (24..32).contains(&at) || at == field || at >= crc_at;
+            assert!(differing.iter().all(|&at| known(at)), "{version}: {differing:?}");
+            let back = ControlFile::with_checksum_version(&off, 1, 0).unwrap();
+            assert_eq!(back, on, "{version}");
         }
     }
 

@@ -19,6 +19,8 @@ mod control;
 pub mod heap;
 mod lsn;
 mod page;
+mod page_difference;
+mod page_kind;
 pub mod pglz;
 mod units;
 mod version;
@@ -29,8 +31,11 @@ pub use control::{
 };
 pub use lsn::{Lsn, LsnParseError};
 pub use page::{
-    LinePointer, LinePointerState, PAGE_BYTES, PAGE_CHECKSUM, PageError, PageHeader, line_pointers,
+    Fault, LinePointer, LinePointerState, PAGE_BYTES, PAGE_CHECKSUM, PageError, PageHeader,
+    Verdict, line_pointers, verdict,
 };
+pub use page_difference::{HeaderField, PageDifference};
+pub use page_kind::PageKind;
 pub use units::{ByteSize, TimeSpan, UnitError};
 pub use version::{
     BlocksWritten, ControlFacts, ImageCompressions, MAJORS, MajorFacts, ServerVersion,

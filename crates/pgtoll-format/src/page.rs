@@ -84,6 +84,57 @@ const KNOWN_FLAGS: u16 = 0x0007;
 /// `MAXIMUM_ALIGNOF` of all machines that pgtoll runs on.
 const ALIGNMENT: u16 = 8;
 
+/// What a server says of a page that it reads from a file (`PageIsVerified`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It takes it.
+    Valid,
+    /// It takes it: every byte is zero, as in a page that was never used.
+    New,
+    /// It refuses it: “invalid page in block …”.
+    Invalid(Fault),
+}
+
+/// Why a server refuses a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The checksum that the page has is not that of its bytes.
+    Checksum {
+        /// What the page has; 0 is never right.
+        stored: u16,
+        /// What it should have.
+        computed: u16,
+        /// The header could be one; if not, the page is no page at all.
+        header_is_plausible: bool,
+    },
+    /// The header is impossible, whatever the checksum says.
+    Header,
+    /// The header says that the page was never used (`pd_upper` is 0), and yet not all of its
+    /// bytes are zero.
+    NotZero,
+}
+
+/// What a server says of `page`, exactly: no stricter, and no more lenient. `computed` is the
+/// checksum of its bytes at its block; `None` where the cluster has no checksums.
+///
+/// Whoever reads many pages computes the checksums of several at once, so that they are given here.
+pub fn verdict(page: &[u8], computed: Option<u16>) -> Verdict {
+    let Some(header) = PageHeader::read(page) else { return Verdict::Invalid(Fault::Header) };
+    if header.is_new() {
+        let is_zero = page.iter().fold(0, |all, byte| all | byte) == 0;
+        return if is_zero { Verdict::New } else { Verdict::Invalid(Fault::NotZero) };
+    }
+    let header_is_plausible = header.is_plausible(page.len());
+    let stored = header.checksum;
+    match computed.filter(|computed| *computed != stored) {
+        Some(computed) => {
+            Verdict::Invalid(Fault::Checksum { stored, computed, header_is_plausible })
+        }
+        None if header_is_plausible => Verdict::Valid,
+        None => Verdict::Invalid(Fault::Header),
+    }
+}
+
 /// Where an item of a page stands (`ItemIdData`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinePointer {
@@ -169,7 +220,60 @@ mod tests {
         assert_eq!(pointer, expected);
     }
 
+    /// A page with this header's places, and nothing on it.
+    fn empty_page(flags: u16, lower: u16, upper: u16, special: u16) -> Vec<u8> {
+        let mut page = vec![0; PAGE_BYTES];
+        for (at, value) in [(8, 77), (10, flags), (12, lower), (14, upper), (16, special)] {
+            page[at..at + 2].copy_from_slice(&u16::to_le_bytes(value));
+        }
+        page
+    }
+
+    #[test]
+    fn the_servers_rules_are_ours() {
+        let check = |page: &[u8], computed, expected| {
+            assert_eq!(verdict(page, computed), expected);
+        };
+        let header = Verdict::Invalid(Fault::Header);
+        let checksum = |stored, computed, header_is_plausible| {
+            Verdict::Invalid(Fault::Checksum { stored, computed, header_is_plausible })
+        };
+        let sound = empty_page(0, 24, 8192, 8192);
+        check(&sound, Some(77), Verdict::Valid);
+        check(&sound, None, Verdict::Valid);
+        check(&sound, Some(78), checksum(77, 78, true));
+        check(&vec![0; PAGE_BYTES], Some(1), Verdict::New);
+        // The header's places do not have to lie within the page's own idea of its size.
+        check(&empty_page(7, 0, 8, 8), Some(77), Verdict::Valid);
+        for page in [
+            empty_page(8, 24, 8192, 8192),
+            empty_page(0, 8185, 8184, 8192),
+            empty_page(0, 24, 8192, 8184),
+            empty_page(0, 24, 8180, 8180),
+            empty_page(0, 24, 8192, 8200),
+        ] {
+            check(&page, Some(77), header);
+            check(&page, None, header);
+            check(&page, Some(78), checksum(77, 78, false));
+        }
+        let mut half = vec![0; PAGE_BYTES];
+        half[8191] = 1;
+        check(&half, Some(1), Verdict::Invalid(Fault::NotZero));
+        check(&half, None, Verdict::Invalid(Fault::NotZero));
+        check(&sound[..20], None, header);
+    }
+
     proptest! {
+        #[test]
+        fn any_page_has_a_verdict(
+            page in prop::collection::vec(any::<u8>(), 0..PAGE_BYTES + 1),
+            computed: Option<u16>,
+        ) {
+            let found = verdict(&page, computed);
+            prop_assert_eq!(found == Verdict::New, page.len() >= PageHeader::BYTES
+                && page.iter().all(|byte| *byte == 0));
+        }
+
         #[test]
         fn any_page_has_a_header_and_line_pointers_or_not(
             page in prop::collection::vec(any::<u8>(), 0..PAGE_BYTES + 1),
