@@ -3,6 +3,8 @@
 mod read;
 mod transactions;
 
+pub(crate) use read::{major, open};
+
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;

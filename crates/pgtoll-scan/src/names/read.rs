@@ -275,7 +275,7 @@ pub(super) fn control_file(path: &Path) -> Result<ControlFile, ScanError> {
 }
 
 /// The major version: the file `PG_VERSION` tells it, else the format of the catalogs.
-fn major(data: &Path, control: &ControlFile) -> Result<&'static MajorFacts, ScanError> {
+pub(crate) fn major(data: &Path, control: &ControlFile) -> Result<&'static MajorFacts, ScanError> {
     let told = open(&data.join("PG_VERSION")).and_then(|file| begin(&file, VERSION_BYTES_MAX));
     let told = told.ok().and_then(|bytes| String::from_utf8(bytes).ok());
     if let Some(major) = told.and_then(|text| text.trim().parse().ok()) {
@@ -288,7 +288,7 @@ fn major(data: &Path, control: &ControlFile) -> Result<&'static MajorFacts, Scan
 }
 
 /// Opens a file, and nothing else that has its name: a pipe would keep us waiting.
-pub(super) fn open(path: &Path) -> io::Result<File> {
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
     }

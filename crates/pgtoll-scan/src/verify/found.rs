@@ -1,0 +1,263 @@
+//! What verification found.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use pgtoll_format::catalog::{Persistence, RelationKind};
+use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::{Fault, Lsn};
+
+use super::DataDirectory;
+use crate::{Fork, Names};
+
+/// What was read, and what is wrong with it.
+#[derive(Debug, Default)]
+pub struct Verified {
+    /// Files of relations that were read, or are empty.
+    pub files: u64,
+    /// What was read of them.
+    pub pages: Pages,
+    /// What is wrong, in the order of relations, forks and blocks. Of very many only some:
+    /// [`counts`](Self::counts) has all.
+    pub findings: Vec<Finding>,
+    /// How much is wrong with each fork that something is wrong with.
+    pub counts: BTreeMap<Fork, Counts>,
+    /// Files of temporary relations, which are not read.
+    pub temporary: u64,
+    /// Files of an incremental backup, which are not read.
+    pub incremental: u64,
+    /// What PostgreSQL did not put there.
+    pub foreign: Vec<PathBuf>,
+    /// What could not be looked into.
+    pub unlisted: Vec<(PathBuf, io::Error)>,
+    /// Not all was read, since whoever asked did not want to wait.
+    pub is_interrupted: bool,
+    /// Forks whose first block is zero, or that are empty, which is wrong if they are an index's or
+    /// a sequence's.
+    pub(super) firsts: Vec<(Fork, WhatIsWrong)>,
+    /// Relations whose first file is there; empty where only some were looked at.
+    pub(super) present: Vec<Fork>,
+}
+
+/// How much was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pages {
+    /// Bytes.
+    pub bytes: u64,
+    /// Blocks with a verdict.
+    pub blocks: u64,
+    /// Those of them that were never used: every byte is zero.
+    pub new: u64,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Where.
+    pub fork: Fork,
+    /// The block's number in the fork.
+    pub block: u32,
+    /// What.
+    pub what: WhatIsWrong,
+}
+
+/// What is wrong with a block, or with a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhatIsWrong {
+    /// A server that reads the page refuses it.
+    Invalid {
+        /// Why.
+        fault: Fault,
+        /// Where the record ends that changed it last, as the page says.
+        lsn: Lsn,
+    },
+    /// It says that it was changed last by WAL that was never written.
+    AheadOfWal {
+        /// By which.
+        lsn: Lsn,
+    },
+    /// The page is zero, though the visibility map says that all of its rows are visible.
+    ZeroButVisible,
+    /// The first page of an index or of a sequence is zero, which none ever is.
+    ZeroFirst,
+    /// The files are not as long, or not there, as a server would have left them.
+    Layout(Layout),
+    /// The system could not read it.
+    Unreadable {
+        /// How many blocks, this one and those behind it.
+        blocks: u32,
+        /// What the system said.
+        error: String,
+    },
+    /// The file became shorter while it was read.
+    Changed,
+}
+
+/// What is wrong with the files of a fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// The file ends within a block, which no server reads.
+    EndsInBlock {
+        /// Bytes of it that are there.
+        bytes: u32,
+    },
+    /// A file that another one follows is not full.
+    Short {
+        /// Which one, from 0.
+        segment: u32,
+    },
+    /// A file has more blocks than files have.
+    TooLong {
+        /// Which one.
+        segment: u32,
+    },
+    /// Files are missing that others follow.
+    Missing {
+        /// The first one.
+        segment: u32,
+        /// How many.
+        count: u32,
+    },
+    /// The visibility map says that a row of this block is visible, and the file ends before it.
+    VisibleBeyondEnd,
+    /// The catalogs name the relation, and it has no file.
+    NoFile,
+    /// The catalogs name the index or the sequence, and its file is empty, which none ever is.
+    Empty,
+}
+
+/// How bad something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// A server refuses the page.
+    Failure,
+    /// A server would not notice, and yet it cannot be right.
+    Suspicion,
+    /// It could not be told.
+    Unverified,
+}
+
+/// How much is wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Pages that a server refuses.
+    pub failures: u64,
+    /// What a server would not notice.
+    pub suspicions: u64,
+    /// Blocks that could not be read.
+    pub unverified: u64,
+}
+
+impl WhatIsWrong {
+    /// How bad it is.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Invalid { .. } => Class::Failure,
+            Self::Unreadable { .. } | Self::Changed => Class::Unverified,
+            Self::AheadOfWal { .. } | Self::ZeroButVisible | Self::ZeroFirst | Self::Layout(_) => {
+                Class::Suspicion
+            }
+        }
+    }
+}
+
+impl Counts {
+    fn count(&mut self, what: &WhatIsWrong) {
+        match what {
+            WhatIsWrong::Unreadable { blocks, .. } => self.unverified += u64::from(*blocks),
+            other => match other.class() {
+                Class::Failure => self.failures += 1,
+                Class::Suspicion => self.suspicions += 1,
+                Class::Unverified => self.unverified += 1,
+            },
+        }
+    }
+}
+
+impl Verified {
+    /// Everything that is wrong, in sums.
+    pub fn total(&self) -> Counts {
+        self.counts.values().fold(Counts::default(), |sum, of| Counts {
+            failures: sum.failures + of.failures,
+            suspicions: sum.suspicions + of.suspicions,
+            unverified: sum.unverified + of.unverified,
+        })
+    }
+
+    /// Whether every page that should be there was read.
+    pub fn is_whole(&self) -> bool {
+        !self.is_interrupted
+            && self.unlisted.is_empty()
+            && self.incremental == 0
+            && self.total().unverified == 0
+    }
+
+    pub(super) fn add(&mut self, finding: Finding) {
+        self.counts.entry(finding.fork).or_default().count(&finding.what);
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+        }
+    }
+
+    /// Compares what was found with what the catalogs say. A file that they do not name is a
+    /// leftover of a crash, which nobody reads and whose length says nothing; what they name has to
+    /// be there.
+    ///
+    /// `wanted` is that of [`verify`](super::verify). Nothing is concluded where the catalogs may say something else than they should.
+    pub fn compare_with(
+        &mut self,
+        names: &Names,
+        data: &DataDirectory,
+        wanted: &dyn Fn(RelationFiles) -> bool,
+    ) {
+        if !data.is_consistent() || !names.unread().is_empty() {
+            return;
+        }
+        let has_name = |fork: &Fork| names.relation(fork.relation).is_some();
+        let findings = std::mem::take(&mut self.findings);
+        let is_suspicion = |of: &Finding| of.what.class() == Class::Suspicion;
+        self.findings = findings
+            .into_iter()
+            .filter(|finding| has_name(&finding.fork) || !is_suspicion(finding))
+            .collect();
+        for (_, counts) in self.counts.iter_mut().filter(|(fork, _)| !has_name(fork)) {
+            counts.suspicions = 0;
+        }
+        self.counts.retain(|_, counts| *counts != Counts::default());
+        self.firsts(names);
+        self.missing(names, wanted);
+        self.findings.sort_by_key(|finding| (finding.fork, finding.block));
+    }
+
+    /// Every access method writes the first page of an index when it makes it, and so does a
+    /// sequence.
+    fn firsts(&mut self, names: &Names) {
+        for (fork, what) in std::mem::take(&mut self.firsts) {
+            let kind = names.relation(fork.relation).map(|name| name.kind);
+            if matches!(kind, Some(RelationKind::Index | RelationKind::Sequence)) {
+                self.add(Finding { fork, block: 0, what });
+            }
+        }
+    }
+
+    fn missing(&mut self, names: &Names, wanted: &dyn Fn(RelationFiles) -> bool) {
+        if self.present.is_empty() || !self.unlisted.is_empty() {
+            return;
+        }
+        let mut missing: Vec<Fork> = names
+            .iter()
+            .filter(|(_, name)| name.persistence != Persistence::Temporary)
+            .filter(|(relation, _)| wanted(*relation))
+            .map(|(relation, _)| Fork { relation, fork: 0 })
+            .filter(|fork| self.present.binary_search(fork).is_err())
+            .collect();
+        missing.sort_unstable();
+        for fork in missing {
+            self.add(Finding { fork, block: 0, what: WhatIsWrong::Layout(Layout::NoFile) });
+        }
+    }
+}
+
+/// What is told block by block; the rest is counted.
+const FINDINGS_MAX: usize = 100_000;

@@ -1,0 +1,113 @@
+//! What visibility maps say: a block whose rows are all visible is there, and is not zero.
+
+use pgtoll_format::{PageHeader, Verdict};
+
+use super::disk::{ReadAt, read_all};
+use super::page_verdict;
+
+/// A page of a visibility map.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MapPage<'a> {
+    page: &'a [u8],
+    /// Its number in the map.
+    number: u32,
+}
+
+impl<'a> MapPage<'a> {
+    pub(super) fn new(page: &'a [u8], number: u32) -> Self {
+        Self { page, number }
+    }
+
+    /// Blocks of a table for which a page of its map has bits.
+    fn blocks(page_bytes: usize) -> u64 {
+        (page_bytes.saturating_sub(PageHeader::BYTES) * BLOCKS_PER_BYTE) as u64
+    }
+
+    /// The first block from this one on that has bits.
+    pub(super) fn first_from(&self, block: u64) -> Option<u64> {
+        let blocks = Self::blocks(self.page.len());
+        let begin = u64::from(self.number) * blocks;
+        let from = block.saturating_sub(begin);
+        let bits = self.page.get(PageHeader::BYTES..).unwrap_or_default();
+        let skipped = usize::try_from(from).ok()? / BLOCKS_PER_BYTE;
+        for (at, byte) in bits.iter().enumerate().skip(skipped).filter(|(_, byte)| **byte != 0) {
+            let of_byte = (0..BLOCKS_PER_BYTE).filter(|place| byte >> (place * 2) & 3 != 0);
+            let set = of_byte.map(|place| (at * BLOCKS_PER_BYTE + place) as u64);
+            if let Some(found) = set.into_iter().find(|place| *place >= from) {
+                return Some(begin + found);
+            }
+        }
+        None
+    }
+
+    fn has(&self, block: u64) -> bool {
+        self.first_from(block) == Some(block)
+    }
+}
+
+/// A table's visibility map, read page by page as it is asked for.
+pub(super) struct VisibilityMap<'a> {
+    file: Box<dyn ReadAt + 'a>,
+    page: Vec<u8>,
+    /// Which page it is, and whether a server would take it.
+    taken: Option<(u32, bool)>,
+    has_checksums: bool,
+}
+
+impl<'a> VisibilityMap<'a> {
+    /// The map in this file, of which only the first segment is asked.
+    pub(super) fn new(file: Box<dyn ReadAt + 'a>, block_bytes: usize, has_checksums: bool) -> Self {
+        Self { file, page: vec![0; block_bytes], taken: None, has_checksums }
+    }
+
+    /// Whether all rows of the block are visible, as a sound page of the map says.
+    pub(super) fn has(&mut self, block: u32) -> bool {
+        let blocks = MapPage::blocks(self.page.len()).max(1);
+        let Ok(number) = u32::try_from(u64::from(block) / blocks) else { return false };
+        if self.taken.is_none_or(|(taken, _)| taken != number) {
+            self.taken = Some((number, self.take(number)));
+        }
+        let is_sound = self.taken.is_some_and(|(_, is_sound)| is_sound);
+        is_sound && MapPage::new(&self.page, number).has(block.into())
+    }
+
+    fn take(&mut self, number: u32) -> bool {
+        let at = u64::from(number) * self.page.len() as u64;
+        let read = read_all(&*self.file, &mut self.page, at);
+        read.is_ok_and(|read| read == self.page.len())
+            && page_verdict(&self.page, number, self.has_checksums) == Verdict::Valid
+    }
+}
+
+/// Two bits a block: all rows visible, all rows frozen.
+const BLOCKS_PER_BYTE: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn bits_are_found_where_they_are(
+            number in 0_u32..5,
+            set in prop::collection::btree_set(0_u64..32_672, 0..20),
+            from in 0_u64..200_000,
+        ) {
+            let mut page = vec![0_u8; 8192];
+            for place in &set {
+                page[24 + usize::try_from(place / 4).unwrap()] |= 1 << (place % 4 * 2);
+            }
+            let begin = u64::from(number) * 32_672;
+            let expected = set.iter().map(|place| begin + place).find(|block| *block >= from);
+            let map = MapPage::new(&page, number);
+            prop_assert_eq!(map.first_from(from), expected);
+        }
+
+        #[test]
+        fn any_page_says_something(page in prop::collection::vec(any::<u8>(), 0..2000), from: u64) {
+            let _ = MapPage::new(&page, u32::MAX).first_from(from);
+        }
+    }
+}
