@@ -11,17 +11,29 @@
 //! assert_eq!(error.to_string(), "the record is empty");
 //! ```
 
+mod checksums;
+mod corrupt;
 mod examination;
 mod expectation;
 mod latencies;
+mod page;
 mod read;
 mod result;
 mod run;
+mod verification;
 mod wal;
 
+pub use checksums::{
+    BlockOfFile, CHECKSUMS_SCHEMA, ChecksumsOutcome, ChecksumsPages, ChecksumsRecord,
+};
+pub use corrupt::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
 pub use examination::{EXAMINATION_SCHEMA, Examination, Finding, Misses, NullRuns, State};
 pub use expectation::{Expectation, Expected, ExpectedFigure, Outcome};
 pub use latencies::{Latencies, LatenciesError};
+pub use page::{
+    FieldDifference, LinePointerRecord, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA,
+    PageChecksumRecord, PageChecksumsRecord, PageDifferenceRecord, PageHeaderRecord, PageRecord,
+};
 pub use read::{RecordError, Run};
 pub use result::{
     Comparison, Interval, MetricValue, Outliers, RESULT_SCHEMA, Receipt, RunResult, Verdict,
@@ -31,6 +43,10 @@ pub use run::{
     Host, IoBytes, Line, MemoryUse, Metric, NoiseShare, Note, Operation, Prepared, Profile,
     RECORD_SCHEMA, Round, RoundEnd, Sample, ScriptText, Server, Slice, Slicing, WalOfType, Work,
     Workload,
+};
+pub use verification::{
+    FindingClass, FindingKind, PageFinding, Severity, VERIFICATION_SCHEMA, VerificationOutcome,
+    VerificationRecord, VerifiedAmount, VerifiedRelation, VerifiedSource,
 };
 pub use wal::{
     CycleBegin, ImageCause, WAL_STATISTICS_SCHEMA, WalAmount, WalCycle, WalEnd, WalEndKind,
@@ -48,6 +64,31 @@ pub fn examination_schema() -> serde_json::Value {
     schemars::schema_for!(Examination).to_value()
 }
 
+/// The JSON Schema of what `pgtoll enable` and `pgtoll disable` print.
+pub fn checksums_schema() -> serde_json::Value {
+    schemars::schema_for!(ChecksumsRecord).to_value()
+}
+
+/// The JSON Schema of what `pgtoll corrupt` prints.
+pub fn corrupt_schema() -> serde_json::Value {
+    schemars::schema_for!(CorruptRecord).to_value()
+}
+
+/// The JSON Schema of what `pgtoll page show` prints.
+pub fn page_schema() -> serde_json::Value {
+    schemars::schema_for!(PageRecord).to_value()
+}
+
+/// The JSON Schema of what `pgtoll page checksum` prints.
+pub fn page_checksums_schema() -> serde_json::Value {
+    schemars::schema_for!(PageChecksumsRecord).to_value()
+}
+
+/// The JSON Schema of what `pgtoll page diff` prints.
+pub fn page_difference_schema() -> serde_json::Value {
+    schemars::schema_for!(PageDifferenceRecord).to_value()
+}
+
 /// The JSON Schema of a result.
 pub fn result_schema() -> serde_json::Value {
     schemars::schema_for!(RunResult).to_value()
@@ -56,4 +97,9 @@ pub fn result_schema() -> serde_json::Value {
 /// The JSON Schema of WAL statistics.
 pub fn wal_statistics_schema() -> serde_json::Value {
     schemars::schema_for!(WalStatisticsRecord).to_value()
+}
+
+/// The JSON Schema of a verification.
+pub fn verification_schema() -> serde_json::Value {
+    schemars::schema_for!(VerificationRecord).to_value()
 }

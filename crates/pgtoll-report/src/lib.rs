@@ -1,6 +1,7 @@
 //! From a record to estimates ([`summarise`]), and from estimates to what is shown: a module for
 //! each form. Strings only: nothing is printed, nothing is measured.
 
+mod checksums;
 mod csv;
 mod examination;
 mod expectations;
@@ -8,25 +9,30 @@ mod gobench;
 mod html;
 mod markdown;
 mod openmetrics;
+mod page;
 mod plot;
 mod side_by_side;
 mod summary;
 mod terminal;
 mod threshold;
+mod verification;
 mod wal_statistics;
 
 use pgtoll_record::{Run, RunResult};
 
 pub use crate::csv::csv;
+pub use checksums::checksums_text;
 pub use examination::examination_text;
 pub use gobench::gobench;
 pub use html::{html_report, html_side_by_side, wal_statistics_html};
 pub use markdown::markdown;
 pub use openmetrics::openmetrics;
+pub use page::{page_checksums_text, page_difference_text, page_text};
 pub use side_by_side::{Change, Difference, NotComparable, OfRecord, SideBySide};
 pub use summary::summarise;
 pub use terminal::{terminal_table, title as metric_title};
 pub use threshold::{Decision, Outcome, Threshold, ThresholdError, decide};
+pub use verification::verification_text;
 pub use wal_statistics::wal_statistics_text;
 
 /// A record among others.

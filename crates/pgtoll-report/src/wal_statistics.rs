@@ -130,7 +130,7 @@ pub(crate) fn relation_words(of: &WalOfRelation) -> String {
 }
 
 /// A terminal obeys control characters, and a name may have them.
-fn printable(name: &str) -> String {
+pub(crate) fn printable(name: &str) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
     name.chars().map(escaped).collect()
 }

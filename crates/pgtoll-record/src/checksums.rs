@@ -1,0 +1,78 @@
+//! What turning data checksums on or off did.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The version of the form of [`ChecksumsRecord`].
+pub const CHECKSUMS_SCHEMA: &str = "pgtoll.checksums/1";
+
+/// What `pgtoll enable` or `pgtoll disable` did, or would do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChecksumsRecord {
+    /// [`CHECKSUMS_SCHEMA`].
+    pub schema: String,
+    /// pgtoll's version.
+    pub pgtoll: String,
+    /// The data directory.
+    pub data: String,
+    /// Its cluster's identifier, in decimal.
+    pub system_identifier: String,
+    /// What became of it.
+    pub outcome: ChecksumsOutcome,
+    /// Whether the pages have checksums now.
+    pub enabled: bool,
+    /// Files of relations.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What was found on pages; `None` where none was looked at.
+    pub pages: Option<ChecksumsPages>,
+    /// Seconds that it took.
+    pub seconds: Option<f64>,
+    /// Seconds that it would take, at least and at most.
+    pub predicted_seconds: Option<(f64, f64)>,
+    /// Files among the relations' that are not PostgreSQL's, and were left alone.
+    pub foreign: Vec<String>,
+    /// What has to be done now.
+    pub next: Vec<String>,
+}
+
+/// What became of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChecksumsOutcome {
+    /// Checksums were turned on.
+    Enabled,
+    /// They were turned off.
+    Disabled,
+    /// It was so before.
+    Already,
+    /// Nothing was done: it was only asked what would be.
+    DryRun,
+}
+
+/// What was found on pages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChecksumsPages {
+    /// Pages.
+    pub all: u64,
+    /// Those that were written.
+    pub written: u64,
+    /// Those that were never used.
+    pub new: u64,
+    /// Those that a server refuses, with checksums or without.
+    pub refused: u64,
+    /// The first of these.
+    pub refused_pages: Vec<BlockOfFile>,
+    /// Files whose last page is not whole.
+    pub cut_short: Vec<String>,
+}
+
+/// A block of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BlockOfFile {
+    /// The file.
+    pub file: String,
+    /// The block's number in the file, from 0.
+    pub block: u64,
+}

@@ -1,0 +1,215 @@
+//! What verification of pages found.
+
+use pgtoll_format::Lsn;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::WalRelationName;
+
+/// The version of the form of a verification.
+pub const VERIFICATION_SCHEMA: &str = "pgtoll.verification/1";
+
+/// What was verified, and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VerificationRecord {
+    /// [`VERIFICATION_SCHEMA`].
+    pub schema: String,
+    /// pgtoll's version.
+    pub pgtoll: String,
+    /// The command that makes it again.
+    pub command: Vec<String>,
+    /// When it was made (RFC 3339).
+    pub made: String,
+    /// What was verified.
+    pub source: VerifiedSource,
+    /// What came out.
+    pub outcome: VerificationOutcome,
+    /// Ended by whoever ran it before all was read.
+    pub interrupted: bool,
+    /// How much was read.
+    pub read: VerifiedAmount,
+    /// Pages that a server refuses.
+    pub failures: u64,
+    /// What no server would notice, and what cannot be right.
+    pub suspicions: u64,
+    /// Blocks that could not be read.
+    pub unverified: u64,
+    /// The forks that something is wrong with.
+    pub relations: Vec<VerifiedRelation>,
+    /// Where relations' names come from; `None`: they have none.
+    pub names: Option<String>,
+    /// Files that PostgreSQL did not put there.
+    pub foreign: Vec<String>,
+    /// What could not be looked into, and what the system said.
+    pub unlisted: Vec<String>,
+    /// What a reader has to know.
+    pub notes: Vec<String>,
+}
+
+/// What was verified.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VerifiedSource {
+    /// The data directory.
+    pub path: String,
+    /// It is a base backup.
+    pub backup: bool,
+    /// The major version.
+    pub major: u32,
+    /// The cluster's identifier.
+    pub system_identifier: u64,
+    /// How the cluster was left, in the words of `pg_controldata`.
+    pub state: String,
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// Blocks of a file.
+    pub file_blocks: u32,
+    /// Whether pages have checksums.
+    pub checksums: bool,
+    /// Pages may not have been changed last by WAL behind this; `None`: not compared.
+    #[schemars(with = "Option<String>")]
+    pub wal_end: Option<Lsn>,
+}
+
+/// What came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VerificationOutcome {
+    /// Everything was read, and nothing is wrong.
+    Sound,
+    /// Something is wrong.
+    Findings,
+    /// Not everything could be read.
+    Unverified,
+}
+
+/// How much was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VerifiedAmount {
+    /// Files of relations.
+    pub files: u64,
+    /// Blocks.
+    pub blocks: u64,
+    /// Those of them that were never used: every byte is zero.
+    pub new_blocks: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Files of temporary relations, which are not read.
+    pub temporary_files: u64,
+}
+
+/// A fork that something is wrong with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VerifiedRelation {
+    /// OID of the tablespace.
+    pub tablespace: u32,
+    /// OID of the database; 0 for shared relations.
+    pub database: u32,
+    /// Number of the files (`relfilenode`).
+    pub filenode: u32,
+    /// `main`, `fsm`, `vm` or `init`.
+    pub fork: String,
+    /// What it is called; `None` where nobody knows.
+    pub name: Option<WalRelationName>,
+    /// What the damage means.
+    pub severity: Severity,
+    /// What to do.
+    pub remedy: String,
+    /// Pages that a server refuses.
+    pub failures: u64,
+    /// What no server would notice.
+    pub suspicions: u64,
+    /// Blocks that could not be read.
+    pub unverified: u64,
+    /// Block by block; fewer than there are where there are very many.
+    pub findings: Vec<PageFinding>,
+}
+
+/// What damage means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Rows are lost, unless there is another copy.
+    Data,
+    /// A catalog is hit: the database may not be usable.
+    Catalog,
+    /// It can be made again from its table.
+    Index,
+    /// The server makes it again by itself.
+    Map,
+    /// Of an unlogged relation, which a crash empties anyway.
+    Unlogged,
+    /// No relation has this file.
+    Leftover,
+    /// Nobody knows whose it is.
+    Unknown,
+}
+
+/// What is wrong with a block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PageFinding {
+    /// Its number in the fork.
+    pub block: u32,
+    /// How many blocks, this one and those behind it.
+    pub blocks: u32,
+    /// How bad it is.
+    pub class: FindingClass,
+    /// What is wrong.
+    pub kind: FindingKind,
+    /// In words.
+    pub words: String,
+    /// The checksum that the page has, where it is wrong.
+    pub stored_checksum: Option<u16>,
+    /// The one that it should have.
+    pub computed_checksum: Option<u16>,
+    /// Where the record ends that changed the page last, as it says.
+    #[schemars(with = "Option<String>")]
+    pub lsn: Option<Lsn>,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingClass {
+    /// A server refuses the page.
+    Failure,
+    /// No server would notice, and it cannot be right.
+    Suspicion,
+    /// It could not be told.
+    Unverified,
+}
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// The checksum is not that of the page.
+    Checksum,
+    /// The header is impossible.
+    Header,
+    /// The header says that the page was never used, and it is not zero.
+    NotZero,
+    /// The page says that WAL changed it that was never written.
+    AheadOfWal,
+    /// The page is zero, though the visibility map knows rows on it.
+    ZeroButVisible,
+    /// The first page of an index or a sequence is zero.
+    ZeroFirst,
+    /// The file ends within a block.
+    EndsInBlock,
+    /// A file that another one follows is not full.
+    ShortFile,
+    /// A file has more blocks than files have.
+    LongFile,
+    /// Files are missing that others follow.
+    MissingFile,
+    /// The visibility map knows rows behind the file's end.
+    VisibleBeyondEnd,
+    /// The relation has no file.
+    NoFile,
+    /// The index or sequence has an empty file.
+    EmptyFile,
+    /// The system could not read it.
+    Unreadable,
+    /// The file became shorter while it was read.
+    Changed,
+}

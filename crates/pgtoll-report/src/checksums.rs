@@ -1,0 +1,134 @@
+//! What turning data checksums on or off did, as text.
+
+use std::fmt::Write as _;
+
+use pgtoll_format::ByteSize;
+use pgtoll_record::{ChecksumsOutcome, ChecksumsPages, ChecksumsRecord};
+
+use crate::terminal::wrapped;
+
+/// What was done, what was found on the way, and what has to follow.
+pub fn checksums_text(of: &ChecksumsRecord) -> String {
+    let state = if of.enabled { "on" } else { "off" };
+    let amount = format!("{} files, {}", of.files, ByteSize(of.bytes).rounded());
+    let mut text = String::new();
+    let _ = match of.outcome {
+        ChecksumsOutcome::Already => {
+            writeln!(text, "Data checksums are {state} already; nothing was written.")
+        }
+        ChecksumsOutcome::DryRun => writeln!(text, "Would write checksums: {amount}."),
+        ChecksumsOutcome::Enabled | ChecksumsOutcome::Disabled => {
+            writeln!(text, "Data checksums are {state} now.")
+        }
+    };
+    if let Some((least, most)) = of.predicted_seconds {
+        let line = format!(
+            "That takes {} to {} without a server, by what a probe of {} read and wrote.",
+            time(least),
+            time(most),
+            ByteSize(64 << 20).rounded()
+        );
+        text.push_str(&wrapped("", &line));
+    }
+    if let Some(pages) = &of.pages {
+        text.push_str(&pages_text(pages, &amount, of.seconds));
+    }
+    if !of.foreign.is_empty() {
+        let files = of.foreign.len();
+        let line = format!("{files} files that are not PostgreSQL's were left alone:");
+        list(&mut text, &line, &of.foreign);
+    }
+    if !of.next.is_empty() {
+        text.push_str("\nNow:\n");
+        for next in &of.next {
+            text.push_str(&wrapped("  - ", next));
+        }
+    }
+    text
+}
+
+fn pages_text(pages: &ChecksumsPages, amount: &str, seconds: Option<f64>) -> String {
+    let ChecksumsPages { all, written, new, refused, refused_pages, cut_short } = pages;
+    let took = seconds.map(|seconds| format!(" in {}", time(seconds))).unwrap_or_default();
+    let line = format!(
+        "{amount}: {all} pages{took}; {written} were written, {} were right before, {new} were \
+         never used.",
+        all - written - new
+    );
+    let mut text = wrapped("", &line);
+    if *refused > 0 {
+        let line = format!("{refused} pages are damaged, with checksums or without:");
+        let block =
+            |page: &pgtoll_record::BlockOfFile| format!("{} block {}", page.file, page.block);
+        list(&mut text, &line, &refused_pages.iter().map(block).collect::<Vec<_>>());
+    }
+    if !cut_short.is_empty() {
+        list(&mut text, "The last page of these files is not whole:", cut_short);
+    }
+    text
+}
+
+fn list(text: &mut String, line: &str, of: &[String]) {
+    let _ = writeln!(text, "{line}");
+    for item in of.iter().take(SHOWN) {
+        let item: String = item.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let _ = writeln!(text, "  {item}");
+    }
+    if of.len() > SHOWN {
+        let _ = writeln!(text, "  and {} more (--json lists them)", of.len() - SHOWN);
+    }
+}
+
+/// Lines of a list.
+const SHOWN: usize = 10;
+
+fn time(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 10.0 => format!("{seconds:.1} s"),
+        seconds if seconds < 120.0 => format!("{seconds:.0} s"),
+        seconds if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
+        seconds => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pgtoll_record::BlockOfFile;
+
+    use super::*;
+
+    #[test]
+    fn what_was_done_found_and_has_to_follow() {
+        let record = ChecksumsRecord {
+            schema: pgtoll_record::CHECKSUMS_SCHEMA.to_owned(),
+            pgtoll: String::new(),
+            data: "/d".to_owned(),
+            system_identifier: "7".to_owned(),
+            outcome: ChecksumsOutcome::Enabled,
+            enabled: true,
+            files: 3,
+            bytes: 24 << 10,
+            pages: Some(ChecksumsPages {
+                all: 3,
+                written: 1,
+                new: 1,
+                refused: 1,
+                refused_pages: vec![BlockOfFile { file: "/d/base/5/1\n".to_owned(), block: 7 }],
+                cut_short: vec!["/d/base/5/2".to_owned()],
+            }),
+            seconds: Some(1.25),
+            predicted_seconds: None,
+            foreign: vec!["/d/base/5/x".to_owned(); 12],
+            next: vec!["take a new full backup".to_owned()],
+        };
+        let text = checksums_text(&record);
+        assert!(
+            text.starts_with("Data checksums are on now.\n3 files, 24.0 kB: 3 pages in 1."),
+            "{text}"
+        );
+        assert!(text.contains("1 were written, 1 were right"), "{text}");
+        assert!(text.contains("\n  /d/base/5/1? block 7\n"), "{text}");
+        assert!(text.contains("\n  and 2 more"), "{text}");
+        assert!(text.ends_with("\nNow:\n  - take a new full backup\n"), "{text}");
+    }
+}

@@ -1,0 +1,245 @@
+//! What verification found, as a table.
+
+use std::fmt::Write as _;
+
+use pgtoll_format::ByteSize;
+use pgtoll_record::{
+    FindingClass, PageFinding, Severity, VerificationOutcome, VerificationRecord, VerifiedRelation,
+};
+
+use crate::terminal::wrapped;
+use crate::wal_statistics::printable;
+
+/// For a terminal of 80 columns: of each fork so many findings at most.
+pub fn verification_text(of: &VerificationRecord, most: usize) -> String {
+    let mut text = heading(of);
+    for relation in &of.relations {
+        text.push_str(&relation_text(relation, most));
+    }
+    text.push_str(&list("could not be looked into", &of.unlisted, most));
+    text.push_str(&list("not PostgreSQL's, and not read", &of.foreign, most));
+    for note in &of.notes {
+        let _ = write!(text, "\n{}", wrapped("", note));
+    }
+    text
+}
+
+fn heading(of: &VerificationRecord) -> String {
+    let source = &of.source;
+    let what = if source.backup { "a base backup" } else { source.state.as_str() };
+    let checksums = if source.checksums { "with checksums" } else { "without checksums" };
+    let path = printable(&source.path);
+    let mut text =
+        wrapped("", &format!("{path}: PostgreSQL {}, {what}, {checksums}", source.major));
+    let read = &of.read;
+    let amount = format!(
+        "{} in {}, {} of them never used; {} read",
+        counted(read.blocks, "block"),
+        counted(read.files, "file"),
+        read.new_blocks,
+        ByteSize(read.bytes).rounded()
+    );
+    text.push_str(&wrapped("", &amount));
+    let sums = format!(
+        "{}, {}, {}",
+        counted(of.failures, "failure"),
+        counted(of.suspicions, "suspicion"),
+        counted_as(of.unverified, "unverified block", "unverified blocks"),
+    );
+    let outcome = match of.outcome {
+        VerificationOutcome::Sound => "sound".to_owned(),
+        VerificationOutcome::Findings => sums,
+        VerificationOutcome::Unverified => format!("not all could be verified: {sums}"),
+    };
+    let interrupted = if of.interrupted { "interrupted; so far " } else { "" };
+    let _ = write!(text, "\n{}", wrapped("", &format!("{interrupted}{outcome}")));
+    text
+}
+
+fn relation_text(of: &VerifiedRelation, most: usize) -> String {
+    let mut text = format!("\n{}", wrapped("", &title(of)));
+    let _ = writeln!(text, "{:>12} {:<10} {:>6} {:>8}  ", "block", "class", "stored", "computed");
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    for finding in of.findings.iter().take(most) {
+        text.push_str(&row(finding));
+    }
+    let all = of.failures + of.suspicions + of.unverified;
+    let shown: u64 = of.findings.iter().take(most).map(|finding| u64::from(finding.blocks)).sum();
+    if let Some(more) = all.checked_sub(shown).filter(|more| *more > 0) {
+        let _ = writeln!(text, "{:>12} {more} more", "...");
+    }
+    text.push_str(&wrapped("  to do: ", &of.remedy));
+    text
+}
+
+fn title(of: &VerifiedRelation) -> String {
+    let files = format!("{}/{}/{}", of.tablespace, of.database, of.filenode);
+    let fork = if of.fork == "main" { String::new() } else { format!(", fork {}", of.fork) };
+    let severity = severity(of.severity);
+    let Some(name) = &of.name else { return format!("files {files}{fork}: {severity}") };
+    let parts = [&name.database, &name.schema, &name.relation];
+    let parts: Vec<&str> = parts.into_iter().filter(|of| !of.is_empty()).map(|of| &**of).collect();
+    let whose = name.of.as_ref().map_or(String::new(), |table| format!(" of {}", printable(table)));
+    let name =
+        format!("{} ({}{whose}, files {files}{fork})", printable(&parts.join(".")), name.kind);
+    format!("{name}: {severity}")
+}
+
+fn severity(of: Severity) -> &'static str {
+    match of {
+        Severity::Data => "data",
+        Severity::Catalog => "a catalog",
+        Severity::Index => "an index, which can be made again",
+        Severity::Map => "a map, which the server makes again",
+        Severity::Unlogged => "not logged: a crash empties it",
+        Severity::Leftover => "a leftover that no relation uses",
+        Severity::Unknown => "nobody knows whose",
+    }
+}
+
+fn row(of: &PageFinding) -> String {
+    let class = match of.class {
+        FindingClass::Failure => "failure",
+        FindingClass::Suspicion => "suspicion",
+        FindingClass::Unverified => "unverified",
+    };
+    let hexadecimal = |checksum: Option<u16>| {
+        checksum.map_or_else(|| "-".to_owned(), |checksum| format!("{checksum:04x}"))
+    };
+    let block = match of.blocks {
+        0 | 1 => of.block.to_string(),
+        blocks => format!("{}+{}", of.block, blocks - 1),
+    };
+    let (stored, computed) = (hexadecimal(of.stored_checksum), hexadecimal(of.computed_checksum));
+    wrapped(&format!("{block:>12} {class:<10} {stored:>6} {computed:>8}  "), &printable(&of.words))
+}
+
+fn list(title: &str, of: &[String], most: usize) -> String {
+    if of.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{title}: {}\n", counted(of.len() as u64, "entry"));
+    for entry in of.iter().take(most) {
+        let _ = writeln!(text, "  {}", printable(entry));
+    }
+    if of.len() > most {
+        let _ = writeln!(text, "  ... {} more", of.len() - most);
+    }
+    text
+}
+
+fn counted(count: u64, what: &str) -> String {
+    let plural = what.strip_suffix('y').map_or_else(|| format!("{what}s"), |of| format!("{of}ies"));
+    counted_as(count, what, &plural)
+}
+
+fn counted_as(count: u64, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
+#[cfg(test)]
+mod tests {
+    use pgtoll_format::Lsn;
+    use pgtoll_record::{
+        FindingKind, VERIFICATION_SCHEMA, VerifiedAmount, VerifiedSource, WalRelationName,
+    };
+
+    use super::*;
+
+    fn finding(block: u32, class: FindingClass, words: &str) -> PageFinding {
+        let checksum = (class == FindingClass::Failure).then_some(0x1A2B);
+        PageFinding {
+            block,
+            blocks: if class == FindingClass::Unverified { 16 } else { 1 },
+            class,
+            kind: FindingKind::Checksum,
+            words: words.into(),
+            stored_checksum: checksum,
+            computed_checksum: checksum.map(|of| of + 1),
+            lsn: Some(Lsn(1)),
+        }
+    }
+
+    fn record() -> VerificationRecord {
+        VerificationRecord {
+            schema: VERIFICATION_SCHEMA.into(),
+            pgtoll: "0".into(),
+            command: vec!["pgtoll".into()],
+            made: "2026-11-22T09:00:00Z".into(),
+            source: VerifiedSource {
+                path: "/var/lib/postgresql/15/main".into(),
+                backup: false,
+                major: 15,
+                system_identifier: 1,
+                state: "shut down".into(),
+                block_bytes: 8192,
+                file_blocks: 131_072,
+                checksums: true,
+                wal_end: Some(Lsn(0x0100_0000)),
+            },
+            outcome: VerificationOutcome::Findings,
+            interrupted: false,
+            read: VerifiedAmount {
+                files: 985,
+                blocks: 123_456,
+                new_blocks: 12,
+                bytes: 123_456 * 8192,
+                temporary_files: 0,
+            },
+            failures: 3,
+            suspicions: 1,
+            unverified: 16,
+            relations: vec![VerifiedRelation {
+                tablespace: 1663,
+                database: 5,
+                filenode: 16384,
+                fork: "main".into(),
+                name: Some(WalRelationName {
+                    database: "shop".into(),
+                    schema: "public".into(),
+                    relation: "orders_of_the_last_three_years_by_customer".into(),
+                    kind: "table".into(),
+                    of: None,
+                }),
+                severity: Severity::Data,
+                remedy: "restore it from a backup, or save what can be read; and some more words"
+                    .into(),
+                failures: 3,
+                suspicions: 1,
+                unverified: 16,
+                findings: vec![
+                    finding(7, FindingClass::Failure, "wrong checksum"),
+                    finding(
+                        4_294_967_294,
+                        FindingClass::Suspicion,
+                        "zero, though the visibility map knows rows on it",
+                    ),
+                    finding(100, FindingClass::Unverified, "Input/output error (os error 5)"),
+                    finding(101, FindingClass::Failure, "not shown"),
+                ],
+            }],
+            names: Some("the catalogs".into()),
+            foreign: vec!["base/5/readme".into()],
+            unlisted: Vec::new(),
+            notes: vec!["a note".into()],
+        }
+    }
+
+    #[test]
+    fn findings_are_shown_in_80_columns() {
+        let text = verification_text(&record(), 3);
+        insta::assert_snapshot!(text);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn what_is_sound_is_said_in_three_lines() {
+        let mut sound = record();
+        sound.outcome = VerificationOutcome::Sound;
+        (sound.relations, sound.foreign, sound.notes) = (Vec::new(), Vec::new(), Vec::new());
+        let text = verification_text(&sound, 10);
+        assert!(text.ends_with("\n\nsound\n"), "{text}");
+        assert_eq!(text.lines().count(), 4, "{text}");
+    }
+}
