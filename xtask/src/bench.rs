@@ -19,3 +19,10 @@ pub(crate) fn wal(arguments: &[&str]) -> anyhow::Result<()> {
         .args(["run", "--release", "--quiet", "--package", "pgtoll", "--example", "wal", "--"])
         .args(arguments))
 }
+
+/// How fast page checksums are computed, beside the servers' own kernels.
+pub(crate) fn checksum(arguments: &[&str]) -> anyhow::Result<()> {
+    run(command("cargo")
+        .args(["run", "--release", "--quiet", "--package", "pgtoll", "--example", "checksum", "--"])
+        .args(arguments))
+}

@@ -8,7 +8,8 @@ use crate::{command, output, say};
 
 /// Every crate of the workspace with the crates of the workspace that it may use. A new crate or
 /// edge is a decision: write one in `docs/decisions`.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
+    ("pgtoll-checksum", &[]),
     ("pgtoll-stats", &[]),
     ("pgtoll-format", &[]),
     ("pgtoll-record", &["pgtoll-format"]),
@@ -16,7 +17,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("pgtoll-observe", &["pgtoll-format", "pgtoll-wire"]),
     ("pgtoll-cluster", &["pgtoll-format", "pgtoll-wire"]),
     ("pgtoll-load", &["pgtoll-format", "pgtoll-record", "pgtoll-wire"]),
-    ("pgtoll-scan", &["pgtoll-format", "pgtoll-wire"]),
+    ("pgtoll-scan", &["pgtoll-checksum", "pgtoll-format", "pgtoll-wire"]),
     (
         "pgtoll-bench",
         &[
@@ -35,6 +36,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
         "pgtoll",
         &[
             "pgtoll-bench",
+            "pgtoll-checksum",
             "pgtoll-cluster",
             "pgtoll-format",
             "pgtoll-load",

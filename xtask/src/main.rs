@@ -29,6 +29,9 @@ usage: cargo xtask COMMAND
   bench design [--help | OPTIONS]
             compare pgtoll's design with sequential runs of pgbench on two
             identical clusters, under a load that the bench makes (7 min)
+  bench checksum [--help | OPTIONS]
+            compare the kernels that compute page checksums with those that
+            servers run (half a minute)
   bench wal [--help | OPTIONS]
             compare pgtoll's reading of WAL with pg_waldump's, on WAL that it
             makes (6 min)
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         ["dist", options @ ..] => dist::dist(options),
         ["picture"] => picture(),
         ["bench", "design", options @ ..] => bench::design(options),
+        ["bench", "checksum", options @ ..] => bench::checksum(options),
         ["bench", "wal", options @ ..] => bench::wal(options),
         ["bench", "twins", options @ ..] => twins::twins(options),
         _ => {

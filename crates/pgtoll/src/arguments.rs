@@ -1,10 +1,11 @@
 //! The command line.
 
+use std::num::NonZeroU8;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use pgtoll_format::TimeSpan;
+use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_wire::Dsn;
 
 /// What does PostgreSQL's safety cost, is the data sound, and does the safety work when it is
@@ -32,6 +33,20 @@ pub(crate) enum Command {
     Measure(Box<MeasureArguments>),
     /// What does WAL consist of, and who makes it?
     Wal(WalArguments),
+    /// Are the pages of a stopped server, or of a base backup, sound?
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(VerifyArguments),
+    /// Turn data checksums on, in a cluster that was shut down.
+    #[command(after_help = ENABLE_EXAMPLES)]
+    Enable(EnableArguments),
+    /// Turn data checksums off, in a cluster that was shut down.
+    #[command(after_help = DISABLE_EXAMPLES)]
+    Disable(DisableArguments),
+    /// Look at a page: its parts, its checksum, in what it differs from another.
+    Page(PageArguments),
+    /// Damage a page on purpose, to see who notices. Works on copies and stopped clusters.
+    #[command(after_help = CORRUPT_EXAMPLES)]
+    Corrupt(Box<CorruptArguments>),
     /// Show a record again, or several side by side.
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArguments),
@@ -70,6 +85,53 @@ Examples:
                                             names from a data directory's catalogs
   pgtoll wal stats --dsn 'host=db1 user=replicator dbname=postgres' --for 5min
                                             what a running server makes in 5 minutes";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  pgtoll verify /var/lib/postgresql/15/main all pages of a stopped server
+  pgtoll verify backup/ --jobs 8 --rate 200MB/s
+                                            a base backup, gently
+  pgtoll verify PGDATA --only shop.public.orders
+                                            a table with its indexes and long values
+  pgtoll verify PGDATA/base/5 --json        a database, for programs
+
+Exit status: 0 sound; 1 failures or suspicions; 2 could not tell.";
+const ENABLE_EXAMPLES: &str = "\
+Examples:
+  pgtoll enable /var/lib/postgresql/15/main
+  pgtoll enable --dry-run /var/lib/postgresql/15/main
+                                            how much, and for how long; the server may run
+  pgtoll enable --verify-after /srv/pg      read all again from the disk before it counts";
+
+const DISABLE_EXAMPLES: &str = "\
+Examples:
+  pgtoll disable /var/lib/postgresql/15/main";
+
+const PAGE_SHOW_EXAMPLES: &str = "\
+Examples:
+  pgtoll page show /srv/pg/base/5/16384 7
+  pgtoll page show --json base/5/16384.1 0  with all bytes in hexadecimal";
+
+const PAGE_CHECKSUM_EXAMPLES: &str = "\
+Examples:
+  pgtoll page checksum /srv/pg/base/5/16384 all pages of a file
+  pgtoll page checksum base/5/16384 7       one of them";
+
+const PAGE_DIFF_EXAMPLES: &str = "\
+Examples:
+  pgtoll page diff primary/base/5/16384 standby/base/5/16384 7";
+
+const CORRUPT_EXAMPLES: &str = "\
+Examples:
+  cp -a /srv/pg /srv/copy                   damage a copy
+  pgtoll corrupt /srv/copy --relation app.public.orders --block 3 --kind bit --yes
+  pgtoll corrupt /srv/copy --file base/5/16384 --kind garbage --seed 7 --yes
+                                            a block by chance, the same one each time
+  pgtoll corrupt /srv/copy --file base/5/16384 --block 3 --kind stale
+      --older /srv/yesterday/base/5/16384 --yes
+                                            a write that was lost
+  pgtoll corrupt /srv/copy --undo pgtoll-undo.json
+                                            as it was";
 
 const REPORT_EXAMPLES: &str = "\
 Examples:
@@ -251,6 +313,193 @@ pub(crate) enum WalFormat {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct VerifyArguments {
+    /// Data directories, plain base backups, or directories and files in one: of a file its whole
+    /// relation is read.
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Only this relation, with the indexes and long values of a table.
+    #[arg(long, value_name = "DATABASE.SCHEMA.TABLE")]
+    pub(crate) only: Vec<String>,
+    /// Files, and pieces of them, that are read at once. Default: the number of cores.
+    #[arg(long, short, value_name = "N", value_parser = jobs)]
+    pub(crate) jobs: Option<NonZeroU8>,
+    /// Read no faster than this, over all jobs. Default: as fast as it goes.
+    #[arg(long, value_name = "SIZE/s", value_parser = read_rate)]
+    pub(crate) rate: Option<ByteSize>,
+    /// Findings that are shown of a relation. JSON has more.
+    #[arg(long, value_name = "N", default_value = "10")]
+    pub(crate) top: usize,
+    /// All as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub(crate) struct EnableArguments {
+    /// The data directory. Its server was stopped in good order.
+    #[arg(value_name = "PGDATA")]
+    pub(crate) data: PathBuf,
+    /// Threads that read and write at once. Default: the number of cores.
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) jobs: Option<u16>,
+    /// Say how much there is to do and how long it would take, and end. Writes 64 MB into a file
+    /// without a name in PGDATA.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// When all is synced, read it again from the disk; only then checksums count as on.
+    #[arg(long)]
+    pub(crate) verify_after: bool,
+    /// Do not sync: for tests. A power cut may leave pages that the server refuses.
+    #[arg(long, conflicts_with = "verify_after")]
+    pub(crate) no_sync: bool,
+    /// Print what was done as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DisableArguments {
+    /// The data directory. Its server was stopped in good order.
+    #[arg(value_name = "PGDATA")]
+    pub(crate) data: PathBuf,
+    /// Do not sync: for tests.
+    #[arg(long)]
+    pub(crate) no_sync: bool,
+    /// Print what was done as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PageArguments {
+    #[command(subcommand)]
+    pub(crate) command: PageCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PageCommand {
+    /// Show a page: header, checksum, line pointers, bytes. Needs no server.
+    #[command(after_help = PAGE_SHOW_EXAMPLES)]
+    Show {
+        /// A relation's file.
+        file: PathBuf,
+        /// The block in it, from 0.
+        block: u64,
+        /// Print it as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compare the checksums that pages have with those that they should have.
+    #[command(after_help = PAGE_CHECKSUM_EXAMPLES)]
+    Checksum {
+        /// A relation's file.
+        file: PathBuf,
+        /// The block in it, from 0. Default: all.
+        block: Option<u64>,
+        /// Print them as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say in what two pages differ: header, line pointers, rows, or only hint bits.
+    #[command(after_help = PAGE_DIFF_EXAMPLES)]
+    Diff {
+        /// A relation's file.
+        a: PathBuf,
+        /// Another copy of it.
+        b: PathBuf,
+        /// The block in both, from 0.
+        block: u64,
+        /// Print it as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("target").required(true).args(["file", "relation", "undo"]))]
+pub(crate) struct CorruptArguments {
+    /// The data directory. No server runs on it; while pgtoll works, none can start.
+    #[arg(value_name = "PGDATA")]
+    pub(crate) data: PathBuf,
+    /// The file, from PGDATA on.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// The relation: database.schema.name, or schema.name where all databases have it in common.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) relation: Option<String>,
+    /// The relation's fork.
+    #[arg(long, value_enum, default_value = "main")]
+    pub(crate) fork: ForkName,
+    /// The block, from 0: of the file, or of the relation. Default: one by chance.
+    #[arg(long, value_name = "N")]
+    pub(crate) block: Option<u64>,
+    /// What happens to it.
+    #[arg(long, value_enum, required_unless_present = "undo")]
+    pub(crate) kind: Option<DamageKind>,
+    /// The block of the same file that it changes places with.
+    #[arg(long, value_name = "N", required_if_eq("kind", "transposed"))]
+    pub(crate) with: Option<u64>,
+    /// An older copy of the file, which the older bytes are taken from.
+    #[arg(long, value_name = "FILE", required_if_eq_any([("kind", "torn"), ("kind", "stale")]))]
+    pub(crate) older: Option<PathBuf>,
+    /// The seed of what happens by chance. The same seed makes the same damage.
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub(crate) seed: u64,
+    /// Yes, these data.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Where to write what undoes the damage; a new file.
+    #[arg(long, value_name = "FILE", default_value = "pgtoll-undo.json")]
+    pub(crate) undo_file: PathBuf,
+    /// Put right what this file is about, if nobody wrote there since.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "block"])]
+    pub(crate) undo: Option<PathBuf>,
+    /// Print what was done as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A fork of a relation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ForkName {
+    /// The data.
+    Main,
+    /// The free space map.
+    Fsm,
+    /// The visibility map.
+    Vm,
+    /// What an unlogged relation begins with after a crash.
+    Init,
+}
+
+/// What happens to a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DamageKind {
+    /// One bit is turned over.
+    Bit,
+    /// Random bytes all over.
+    Garbage,
+    /// It changes places with another block: --with.
+    Transposed,
+    /// Its first half is an older one, a write that a power cut tore: --older.
+    Torn,
+    /// All of it is zero.
+    Zero,
+    /// Its first half is zero, a sector that was lost.
+    ZeroHalf,
+    /// All of it is older, a write that was lost: --older.
+    Stale,
+    /// The file ends in the middle of it.
+    Cut,
+    /// The file ends before it.
+    CutAtBlock,
+    /// The file that it is in is gone.
+    MissingSegment,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct ReportArguments {
     /// Result directories, or files like run.jsonl; several are shown side by side.
     #[arg(required = true, value_name = "RECORD")]
@@ -349,6 +598,21 @@ fn percent(text: &str) -> Result<f64, String> {
 fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse::<f64>().ok().filter(|rate| (0.001..=1e6).contains(rate));
     rate.ok_or_else(|| format!("\"{text}\" is not a number of transactions a second"))
+}
+
+fn jobs(text: &str) -> Result<NonZeroU8, String> {
+    text.parse().map_err(|_| format!("\"{text}\" is not a number from 1 to 255"))
+}
+
+/// `200MB/s`, with or without the seconds.
+fn read_rate(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize =
+        text.strip_suffix("/s").unwrap_or(text).parse().map_err(|_| not_a_rate(text))?;
+    if size.0 < 1 << 20 { Err(not_a_rate(text)) } else { Ok(size) }
+}
+
+fn not_a_rate(text: &str) -> String {
+    format!("\"{text}\" is not a rate like 200MB/s, of at least 1MB/s")
 }
 
 fn setting(text: &str) -> Result<(String, String), String> {

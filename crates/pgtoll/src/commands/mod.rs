@@ -1,13 +1,17 @@
 //! One module a subcommand.
 
 pub(crate) mod completions;
+pub(crate) mod corrupt;
 pub(crate) mod doctor;
+pub(crate) mod enable;
 pub(crate) mod measure;
 mod output;
 pub(crate) mod package;
+pub(crate) mod page;
 pub(crate) mod postgres;
 pub(crate) mod report;
 mod thresholds;
+pub(crate) mod verify;
 pub(crate) mod wal;
 
 use std::path::{Path, PathBuf};

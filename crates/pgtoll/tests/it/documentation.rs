@@ -29,6 +29,21 @@ fn generated_schemas() {
         &reference.join("wal-statistics.schema.json"),
         &pretty(pgtoll_record::wal_statistics_schema()),
     );
+    check(
+        &reference.join("verification.schema.json"),
+        &pretty(pgtoll_record::verification_schema()),
+    );
+    check(&reference.join("checksums.schema.json"), &pretty(pgtoll_record::checksums_schema()));
+    check(&reference.join("corrupt.schema.json"), &pretty(pgtoll_record::corrupt_schema()));
+    check(&reference.join("page.schema.json"), &pretty(pgtoll_record::page_schema()));
+    check(
+        &reference.join("page-checksums.schema.json"),
+        &pretty(pgtoll_record::page_checksums_schema()),
+    );
+    check(
+        &reference.join("page-difference.schema.json"),
+        &pretty(pgtoll_record::page_difference_schema()),
+    );
     check(&reference.join("experiment.schema.json"), &pretty(pgtoll_bench::experiment_schema()));
     check(&reference.join("result.schema.json"), &pretty(pgtoll_record::result_schema()));
 }

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic like the test")]
 
 mod calibration;
+mod checksums;
 mod clusters;
 mod counters;
 mod differences;
@@ -13,12 +14,14 @@ mod doctor;
 mod documentation;
 mod dsn;
 mod embedded;
+mod enable;
 mod endings;
 mod experiments;
 mod measuring;
 mod mistakes;
 mod names;
 mod packaging;
+mod page;
 mod programs;
 mod records;
 mod reports;
@@ -26,6 +29,7 @@ mod resources;
 mod scripts;
 mod streaming;
 mod support;
+mod verify;
 mod wal;
 mod wal_stats;
 mod wal_stream;

@@ -3,6 +3,8 @@
 mod record;
 mod stats;
 
+pub(crate) use record::relation_name;
+
 use crate::arguments::{WalArguments, WalCommand};
 use crate::exit::Status;
 use crate::printer::Printer;

@@ -158,7 +158,7 @@ fn relation(fork: Fork, of: &OfFork, names: &Names) -> form::WalOfRelation {
     }
 }
 
-fn relation_name(of: &RelationName) -> form::WalRelationName {
+pub(crate) fn relation_name(of: &RelationName) -> form::WalRelationName {
     let table = |table: &TableName| match &table.schema {
         Some(schema) => format!("{schema}.{}", table.relation),
         None => table.relation.clone(),

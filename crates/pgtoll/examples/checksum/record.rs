@@ -1,0 +1,99 @@
+//! The bench's record: a line of JSON each.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use pgtoll_record::Host;
+use serde::Serialize;
+
+use crate::runs::Place;
+
+pub(crate) const SCHEMA: &str = "pgtoll.bench-checksum/1";
+
+/// A line of the record.
+#[derive(Debug, Serialize)]
+#[serde(tag = "t", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    Header(Box<Header>),
+    Run(&'a Run),
+    Outcome(&'a Outcome),
+}
+
+/// What was run, where, with what.
+#[derive(Debug, Serialize)]
+pub(crate) struct Header {
+    pub(crate) schema: &'static str,
+    pub(crate) pgtoll: &'static str,
+    pub(crate) command: String,
+    /// RFC 3339.
+    pub(crate) started: String,
+    pub(crate) host: Host,
+    /// The kernel that is chosen here.
+    pub(crate) best: &'static str,
+    pub(crate) repetitions: u32,
+}
+
+/// The slices of one kernel in one repetition.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Run {
+    /// Counted from 1.
+    pub(crate) repetition: u32,
+    pub(crate) place: Place,
+    pub(crate) arm: &'static str,
+    pub(crate) slices_ns: Vec<u64>,
+}
+
+/// How many times as fast, its 95 % interval, and its goal.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) what: &'static str,
+    pub(crate) ratio: f64,
+    pub(crate) lower: f64,
+    pub(crate) upper: f64,
+    pub(crate) at_least: f64,
+}
+
+impl Run {
+    /// What the run says: others on the machine make slices longer and never shorter, so in the
+    /// cache it is the fastest one. Parts of memory may by luck still be in a cache, so there it is
+    /// the slowest of the fastest tenth.
+    #[expect(clippy::cast_precision_loss, reason = "a slice is milliseconds and megabytes")]
+    pub(crate) fn nanoseconds_a_byte(&self) -> f64 {
+        let mut slices = self.slices_ns.clone();
+        slices.sort_unstable();
+        let at = match self.place {
+            Place::Cache => 0,
+            Place::Memory => slices.len() / 10,
+        };
+        slices[at] as f64 / self.place.slice_bytes() as f64
+    }
+}
+
+impl Outcome {
+    /// The ratio, whatever its interval, is not below its goal.
+    pub(crate) fn is_reached(&self) -> bool {
+        self.ratio >= self.at_least
+    }
+}
+
+/// The file, where one is asked for.
+#[derive(Debug)]
+pub(crate) struct Recorder(Option<(PathBuf, File)>);
+
+impl Recorder {
+    /// Makes a file that must not exist yet.
+    pub(crate) fn create(path: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = path else { return Ok(Self(None)) };
+        let file = File::create_new(path).with_context(|| format!("make {}", path.display()))?;
+        Ok(Self(Some((path.to_owned(), file))))
+    }
+
+    /// Writes a line.
+    pub(crate) fn write(&mut self, line: &Line<'_>) -> anyhow::Result<()> {
+        let Some((path, file)) = &mut self.0 else { return Ok(()) };
+        let text = serde_json::to_string(line)? + "\n";
+        file.write_all(text.as_bytes()).with_context(|| format!("write {}", path.display()))
+    }
+}
