@@ -254,7 +254,7 @@ fn check_damage(server: &Installation, guard: &mut Guard) {
         let read = session.query(&format!("SELECT count(*) FROM {}", mutation.table));
         assert_eq!(read.is_err(), mutation.server_refuses, "{}: {read:?}", mutation.table);
     }
-    cluster.kill(guard).unwrap();
+    cluster.stop(guard, StopMode::Immediate).unwrap();
     cluster.remove(guard).unwrap();
 }
 
