@@ -124,19 +124,26 @@ fn by_files(data: &Path, names: Names) -> Called {
 }
 
 /// A server that runs removes and renames segments while they are read: what looks damaged there is
-/// read once more.
+/// read again, since a busy one may do so each time.
 fn read(
     arguments: &WalStatsArguments,
     interrupt: &Interrupt,
     printer: &mut Printer,
 ) -> anyhow::Result<(WalSummary<Contents>, End)> {
-    let first = read_once(arguments, interrupt, printer);
-    let is_sound = first.as_ref().is_ok_and(|(_, end)| end.is_whole());
-    let goes_on = !is_sound
-        && interrupt.signal().is_none()
-        && arguments.paths.iter().any(|path| is_used(path));
-    Ok(if goes_on { read_once(arguments, interrupt, printer)? } else { first? })
+    let mut read = read_once(arguments, interrupt, printer);
+    for _ in 0..READ_AGAIN {
+        let is_sound = read.as_ref().is_ok_and(|(_, end)| end.is_whole());
+        let is_used = || arguments.paths.iter().any(|path| is_used(path));
+        if is_sound || interrupt.signal().is_some() || !is_used() {
+            break;
+        }
+        read = read_once(arguments, interrupt, printer);
+    }
+    Ok(read?)
 }
+
+/// How often what a running server has is read again.
+const READ_AGAIN: u32 = 3;
 
 fn read_once(
     arguments: &WalStatsArguments,
