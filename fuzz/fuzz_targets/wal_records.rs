@@ -8,6 +8,7 @@ use pgtoll_format::wal::{Decoder, Parts, Record, RecordType, WalError};
 
 // Test code of the format's own crate: it writes what a server would write.
 #[path = "../../crates/pgtoll-format/tests/writer/mod.rs"]
+#[allow(dead_code, reason = "the format's own tests use more of it")]
 mod writer;
 
 /// One of each form of image flags and page flags.

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use anyhow::{Context as _, bail};
 
 use crate::setup::Found;
-use crate::{command, layers, licences, run, say};
+use crate::{command, fuzz, layers, licences, run, say};
 
 /// Names the servers that tests must find, as major versions.
 const MAJORS: &str = "PGTOLL_TEST_MAJORS";
@@ -15,7 +15,7 @@ const AXE: &str = "PGTOLL_TEST_AXE";
 /// Lets tests write the files that they otherwise compare.
 const UPDATE: &str = "PGTOLL_UPDATE";
 
-/// Format, lints, layers, licences, documentation, tests. The tests fail where something is missing
+/// Format, lints, layers, licences, documentation, with a set-up machine a little fuzzing, tests. The tests fail where something is missing
 /// that was `found`.
 pub(crate) fn all(found: Option<&Found>) -> anyhow::Result<()> {
     run(command("cargo").args(["fmt", "--all", "--check"]))?;
@@ -33,8 +33,15 @@ pub(crate) fn all(found: Option<&Found>) -> anyhow::Result<()> {
     run(command("cargo")
         .args(["doc", "--workspace", "--no-deps", "--quiet", "--document-private-items"])
         .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"))?;
+    if found.is_some() {
+        fuzz::run_targets(FUZZ_SECONDS, &[])?;
+    }
     tests(found)
 }
+
+/// How long each fuzz target runs here: long enough to see that it still builds and finds its way
+/// in. `cargo xtask fuzz` is for more.
+const FUZZ_SECONDS: u32 = 3;
 
 /// Writes the files that are made from code.
 pub(crate) fn generate() -> anyhow::Result<()> {

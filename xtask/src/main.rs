@@ -4,6 +4,7 @@
 mod bench;
 mod checks;
 mod dist;
+mod fuzz;
 mod layers;
 mod licences;
 mod setup;
@@ -25,6 +26,8 @@ usage: cargo xtask COMMAND
   dist [--check] [--target TRIPLE]
             make tarball, Debian package and wheel in target/dist; with --check
             install and run each in a clean root (as root, with debootstrap)
+  fuzz [--seconds N] [TARGET…]
+            run the parsers' fuzz targets, each for a minute
   picture   take the README's pictures of a report, with Chromium
   bench design [--help | OPTIONS]
             compare pgtoll's design with sequential runs of pgbench on two
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         ["generate"] => checks::generate(),
         ["licences"] => licences::check(),
         ["dist", options @ ..] => dist::dist(options),
+        ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["picture"] => picture(),
         ["bench", "design", options @ ..] => bench::design(options),
         ["bench", "checksum", options @ ..] => bench::checksum(options),

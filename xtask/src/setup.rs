@@ -1,5 +1,5 @@
-//! Sets up a machine for the tests: servers of three major versions, Chromium, and what judges how
-//! accessible a page is.
+//! Sets up a machine for the tests: servers of three major versions, Chromium, what judges how
+//! accessible a page is, and a compiler for the fuzzer.
 
 use std::path::{Path, PathBuf};
 
@@ -30,6 +30,10 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     }
     if !is_there("chromium") {
         packages.push("chromium");
+    }
+    // libFuzzer is C++.
+    if !is_there("c++") {
+        packages.push("g++");
     }
     if !packages.is_empty() {
         install(&packages)?;
