@@ -56,7 +56,23 @@ fn check_program(arguments: &[&str], data: &Path, status: i32) -> Value {
     let path = data.display().to_string();
     let too_long = |line: &&str| line.chars().count() > 80 && !line.contains(&path);
     assert_eq!(table.stdout.lines().find(too_long), None);
+    if !arguments.contains(&"--top") {
+        check_report(&ran.stdout, &table.stdout);
+    }
     said
+}
+
+/// What was printed as JSON is shown again as it was.
+fn check_report(json: &str, table: &str) {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("verification.json");
+    fs::write(&file, json).unwrap();
+    let again = run(pgtoll().arg("report").arg(&file));
+    assert_eq!((again.status, again.stdout.as_str()), (Some(0), table), "{again:?}");
+    let again = run(pgtoll().args(["report", "--json"]).arg(&file));
+    assert_eq!((again.status, again.stdout.as_str()), (Some(0), json), "{again:?}");
+    let page = run(pgtoll().args(["report", "--format", "html"]).arg(&file));
+    assert_eq!(page.status, Some(2), "{page:?}");
 }
 
 /// Everything that a server does to files and that is no damage.

@@ -1,8 +1,10 @@
 //! `pgtoll report`: a record, shown again; or several, side by side.
 
-use std::path::{Path, PathBuf};
+mod finished;
 
-use pgtoll_record::{Run, RunResult, WAL_STATISTICS_SCHEMA, WalStatisticsRecord};
+use std::path::PathBuf;
+
+use pgtoll_record::{Run, RunResult};
 use pgtoll_report::{Named, SideBySide};
 
 use crate::arguments::{Format, ReportArguments};
@@ -10,12 +12,13 @@ use crate::commands::output::{deliver, ending};
 use crate::commands::{Usage, read_run, thresholds, to_json};
 use crate::exit::Status;
 use crate::printer::Printer;
+use finished::Finished;
 
 pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     if let [path] = arguments.records.as_slice()
-        && let Some(record) = wal_statistics(path)
+        && let Some(finished) = Finished::read(path)
     {
-        let text = wal_shown(&record, arguments)?;
+        let text = finished.shown(arguments)?;
         deliver(&text, arguments.output.as_ref(), printer)?;
         return Ok(Status::Done);
     }
@@ -34,30 +37,6 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
     let worst =
         [Status::Finding, Status::CouldNotTell].into_iter().find(|of| statuses.contains(of));
     Ok(worst.unwrap_or(Status::Done))
-}
-
-/// What `pgtoll wal stats --json` wrote, if the file is such a record.
-fn wal_statistics(path: &Path) -> Option<WalStatisticsRecord> {
-    let text = std::fs::read_to_string(path).ok()?;
-    // A run's record is far longer than what is looked at here.
-    let begin: String = text.chars().take(200).collect();
-    begin.contains(WAL_STATISTICS_SCHEMA).then(|| serde_json::from_str(&text).ok()).flatten()
-}
-
-fn wal_shown(record: &WalStatisticsRecord, arguments: &ReportArguments) -> anyhow::Result<String> {
-    if !arguments.fail_if.is_empty() {
-        let hint = "thresholds are for the records of pgtoll measure";
-        return Err(Usage::error("WAL statistics have no comparisons", hint));
-    }
-    Ok(match format(arguments) {
-        Format::Table => pgtoll_report::wal_statistics_text(record, false, 10),
-        Format::Json => serde_json::to_string_pretty(record)? + "\n",
-        Format::Html => pgtoll_report::wal_statistics_html(record),
-        Format::Md | Format::Csv | Format::Gobench | Format::Openmetrics => {
-            let hint = "WAL statistics are shown as table, json or html";
-            return Err(Usage::error("no such form of WAL statistics", hint));
-        }
-    })
 }
 
 /// A record, read.

@@ -1,0 +1,96 @@
+//! Records that need no estimates: what a command printed with `--json`, shown again.
+
+use std::path::Path;
+
+use pgtoll_record::{
+    CHECKSUMS_SCHEMA, ChecksumsRecord, VERIFICATION_SCHEMA, VerificationRecord,
+    WAL_STATISTICS_SCHEMA, WalStatisticsRecord,
+};
+use serde_json::Value;
+
+use super::format;
+use crate::arguments::{Format, ReportArguments};
+use crate::commands::Usage;
+
+/// What a command printed.
+pub(super) enum Finished {
+    WalStatistics(Box<WalStatisticsRecord>),
+    /// Of several data directories there are several.
+    Verifications(Vec<VerificationRecord>),
+    Checksums(Box<ChecksumsRecord>),
+}
+
+impl Finished {
+    /// The record in this file; `None` where there is another one, or none.
+    pub(super) fn read(path: &Path) -> Option<Self> {
+        let text = std::fs::read_to_string(path).ok()?;
+        // A run's record is far longer than what is looked at here.
+        let begin: String = text.chars().take(200).collect();
+        if begin.contains(WAL_STATISTICS_SCHEMA) {
+            return serde_json::from_str(&text).ok().map(Self::WalStatistics);
+        }
+        if begin.contains(CHECKSUMS_SCHEMA) {
+            return serde_json::from_str(&text).ok().map(Self::Checksums);
+        }
+        if begin.contains(VERIFICATION_SCHEMA) {
+            let one_or_more = match serde_json::from_str(&text).ok()? {
+                Value::Array(several) => several,
+                one => vec![one],
+            };
+            let records = one_or_more.into_iter().map(serde_json::from_value);
+            return records.collect::<Result<_, _>>().ok().map(Self::Verifications);
+        }
+        None
+    }
+
+    /// The record in the form that was asked for.
+    pub(super) fn shown(&self, arguments: &ReportArguments) -> anyhow::Result<String> {
+        if !arguments.fail_if.is_empty() {
+            let hint = "thresholds are for the records of pgtoll measure";
+            return Err(Usage::error(format!("{} have no comparisons", self.name()), hint));
+        }
+        match (format(arguments), self) {
+            (Format::Table, Self::WalStatistics(record)) => {
+                Ok(pgtoll_report::wal_statistics_text(record, false, TOP))
+            }
+            (Format::Json, Self::WalStatistics(record)) => {
+                Ok(serde_json::to_string_pretty(record)? + "\n")
+            }
+            (Format::Html, Self::WalStatistics(record)) => {
+                Ok(pgtoll_report::wal_statistics_html(record))
+            }
+            (Format::Table, Self::Verifications(records)) => {
+                let text = |record| pgtoll_report::verification_text(record, TOP);
+                Ok(records.iter().map(text).collect::<Vec<_>>().join("\n"))
+            }
+            (Format::Json, Self::Verifications(records)) => Ok(match records.as_slice() {
+                [only] => serde_json::to_string_pretty(only)?,
+                several => serde_json::to_string_pretty(several)?,
+            } + "\n"),
+            (Format::Table, Self::Checksums(record)) => Ok(pgtoll_report::checksums_text(record)),
+            (Format::Json, Self::Checksums(record)) => {
+                Ok(serde_json::to_string_pretty(record)? + "\n")
+            }
+            _ => Err(Usage::error(format!("no such form of {}", self.name()), self.forms())),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::WalStatistics(_) => "WAL statistics",
+            Self::Verifications(_) => "verifications",
+            Self::Checksums(_) => "changes of checksums",
+        }
+    }
+
+    fn forms(&self) -> &'static str {
+        match self {
+            Self::WalStatistics(_) => "WAL statistics are shown as table, json or html",
+            Self::Verifications(_) => "verifications are shown as table or json",
+            Self::Checksums(_) => "changes of checksums are shown as table or json",
+        }
+    }
+}
+
+/// How many lines a table has at most.
+const TOP: usize = 10;
