@@ -30,7 +30,7 @@ fuzz_target!(|input: (u8, u32, &[u8])| {
         assert!(database.is_none_or(|database| database.name.len() <= longest));
         let named = NamedRow::read(&row);
         assert!(named.is_none_or(|named| named.name.len() <= longest));
-        let _ = IndexRow::read(&row);
+        let _ = IndexRow::read(&row, facts);
     }
 });
 

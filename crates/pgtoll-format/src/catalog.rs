@@ -20,6 +20,10 @@ pub const PG_TABLESPACE: u32 = 1213;
 pub const PG_NAMESPACE: u32 = 2615;
 /// `pg_index`: which table an index is of. As `pg_namespace`.
 pub const PG_INDEX: u32 = 2610;
+/// The access method of PostgreSQL's own tables (`HEAP_TABLE_AM_OID`).
+pub const HEAP: u32 = 2;
+/// The access method of B-trees (`BTREE_AM_OID`).
+pub const BTREE: u32 = 403;
 
 /// The tablespace `pg_default`: `base` in the data directory.
 pub const DEFAULT_TABLESPACE: u32 = 1663;
@@ -41,6 +45,8 @@ pub struct CatalogFacts {
     pub class: ClassColumns,
     /// The columns of `pg_database`.
     pub database: DatabaseColumns,
+    /// The columns of `pg_index`.
+    pub index: IndexColumns,
 }
 
 /// A catalog's column: its name and its type.
@@ -112,6 +118,7 @@ pub struct ClassColumns {
     relname: Place,
     relnamespace: Place,
     relfilenode: Place,
+    relam: Place,
     reltablespace: Place,
     reltoastrelid: Place,
     relisshared: Place,
@@ -126,6 +133,7 @@ impl ClassColumns {
             relname: place(columns, "relname"),
             relnamespace: place(columns, "relnamespace"),
             relfilenode: place(columns, "relfilenode"),
+            relam: place(columns, "relam"),
             reltablespace: place(columns, "reltablespace"),
             reltoastrelid: place(columns, "reltoastrelid"),
             relisshared: place(columns, "relisshared"),
@@ -249,11 +257,56 @@ const NAMED: [Column; 2] = [("oid", Type::Oid), ("name", Type::Name)];
 const NAMED_OID: Place = place(&NAMED, "oid");
 const NAMED_NAME: Place = place(&NAMED, "name");
 
-/// The begin of `pg_index`, in all versions.
-const INDEX: [Column; 3] =
-    [("indexrelid", Type::Oid), ("indrelid", Type::Oid), ("indnatts", Type::Int2)];
-const INDEX_RELATION: Place = place(&INDEX, "indexrelid");
-const INDEX_TABLE: Place = place(&INDEX, "indrelid");
+/// Where the columns of `pg_index` stand.
+#[derive(Debug, PartialEq, Eq)]
+pub struct IndexColumns {
+    indexrelid: Place,
+    indrelid: Place,
+    indisready: Place,
+}
+
+impl IndexColumns {
+    const fn of(columns: &[Column]) -> Self {
+        Self {
+            indexrelid: place(columns, "indexrelid"),
+            indrelid: place(columns, "indrelid"),
+            indisready: place(columns, "indisready"),
+        }
+    }
+}
+
+/// `pg_index` since 15.
+pub(crate) const INDEX_15: IndexColumns = IndexColumns::of(&[
+    ("indexrelid", Type::Oid),
+    ("indrelid", Type::Oid),
+    ("indnatts", Type::Int2),
+    ("indnkeyatts", Type::Int2),
+    ("indisunique", Type::Bool),
+    ("indnullsnotdistinct", Type::Bool),
+    ("indisprimary", Type::Bool),
+    ("indisexclusion", Type::Bool),
+    ("indimmediate", Type::Bool),
+    ("indisclustered", Type::Bool),
+    ("indisvalid", Type::Bool),
+    ("indcheckxmin", Type::Bool),
+    ("indisready", Type::Bool),
+]);
+
+/// `pg_index` until 14.
+pub(crate) const INDEX_UNTIL_14: IndexColumns = IndexColumns::of(&[
+    ("indexrelid", Type::Oid),
+    ("indrelid", Type::Oid),
+    ("indnatts", Type::Int2),
+    ("indnkeyatts", Type::Int2),
+    ("indisunique", Type::Bool),
+    ("indisprimary", Type::Bool),
+    ("indisexclusion", Type::Bool),
+    ("indimmediate", Type::Bool),
+    ("indisclustered", Type::Bool),
+    ("indisvalid", Type::Bool),
+    ("indcheckxmin", Type::Bool),
+    ("indisready", Type::Bool),
+]);
 
 /// A row of `pg_class`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -266,6 +319,8 @@ pub struct ClassRow {
     pub schema: u32,
     /// The number of its files; 0: the map tells it, or it has none.
     pub files: u32,
+    /// Its access method; 0: it has none.
+    pub access_method: u32,
     /// Its tablespace; 0: its database's.
     pub tablespace: u32,
     /// Its TOAST table; 0: none.
@@ -288,6 +343,7 @@ impl ClassRow {
             name: row.name(columns.relname)?,
             schema: row.oid(columns.relnamespace)?,
             files: row.oid(columns.relfilenode)?,
+            access_method: row.oid(columns.relam)?,
             tablespace: row.oid(columns.reltablespace)?,
             toast: row.oid(columns.reltoastrelid)?,
             is_shared: row.byte(columns.relisshared)? != 0,
@@ -346,13 +402,21 @@ pub struct IndexRow {
     pub index: u32,
     /// Its table.
     pub table: u32,
+    /// Rows of the table are put into it, and `VACUUM` takes them out again; not so while it is
+    /// made or removed, or where that failed.
+    pub is_ready: bool,
 }
 
 impl IndexRow {
     /// Reads a version of a row; `None` where it is too short.
-    pub fn read(row: &HeapTuple<'_>) -> Option<Self> {
-        let row = Row::of(row, INDEX_TABLE)?;
-        Some(Self { index: row.oid(INDEX_RELATION)?, table: row.oid(INDEX_TABLE)? })
+    pub fn read(row: &HeapTuple<'_>, facts: &CatalogFacts) -> Option<Self> {
+        let columns = &facts.index;
+        let row = Row::of(row, columns.indisready)?;
+        Some(Self {
+            index: row.oid(columns.indexrelid)?,
+            table: row.oid(columns.indrelid)?,
+            is_ready: row.byte(columns.indisready)? != 0,
+        })
     }
 }
 
@@ -520,7 +584,9 @@ mod tests {
         assert_eq!(DATABASE_17.dattablespace, Place { at: 92, number: 12 });
         assert_eq!(DATABASE_15.dattablespace, Place { at: 92, number: 11 });
         assert_eq!(DATABASE_UNTIL_14.dattablespace, Place { at: 224, number: 13 });
-        assert_eq!(INDEX_TABLE, Place { at: 4, number: 2 });
+        assert_eq!(INDEX_15.indrelid, Place { at: 4, number: 2 });
+        assert_eq!(INDEX_15.indisready, Place { at: 20, number: 13 });
+        assert_eq!(INDEX_UNTIL_14.indisready, Place { at: 19, number: 12 });
     }
 
     /// A row without nulls, of so many columns.
@@ -595,8 +661,9 @@ mod tests {
                     let class = ClassRow::read(&row, &major.catalog);
                     prop_assert!(class.is_none() || row.data.len() >= 116);
                     let _ = DatabaseRow::read(&row, &major.catalog);
+                    let _ = IndexRow::read(&row, &major.catalog);
                 }
-                let _ = (NamedRow::read(&row), IndexRow::read(&row));
+                let _ = NamedRow::read(&row);
             }
         }
     }

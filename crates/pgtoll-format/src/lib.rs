@@ -13,10 +13,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod btree;
 mod bytes;
 pub mod catalog;
 mod control;
 pub mod heap;
+mod incremental;
 mod lsn;
 mod page;
 mod page_difference;
@@ -26,9 +28,11 @@ mod units;
 mod version;
 pub mod wal;
 
+pub use bytes::crc32c;
 pub use control::{
     CONTROL_FILE_BYTES, Checkpoint, ClusterState, ControlError, ControlFile, WalLevel,
 };
+pub use incremental::{IncrementalError, IncrementalHeader};
 pub use lsn::{Lsn, LsnParseError};
 pub use page::{
     Fault, LinePointer, LinePointerState, PAGE_BYTES, PAGE_CHECKSUM, PageError, PageHeader,

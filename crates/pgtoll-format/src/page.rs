@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Lsn;
 use crate::bytes::{u16_at, u32_at};
 
@@ -96,7 +98,8 @@ pub enum Verdict {
 }
 
 /// Why a server refuses a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fault {
     /// The checksum that the page has is not that of its bytes.
     Checksum {

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::{
-    CLASS_18, CLASS_UNTIL_17, CatalogFacts, DATABASE_15, DATABASE_17, DATABASE_UNTIL_14,
+    CLASS_18, CLASS_UNTIL_17, CatalogFacts, DATABASE_15, DATABASE_17, DATABASE_UNTIL_14, INDEX_15,
+    INDEX_UNTIL_14,
 };
 use crate::wal::Compression;
 
@@ -147,7 +148,7 @@ pub struct MajorFacts {
 
 /// What differs between the WAL of major versions. Sources: `xlog_internal.h`, `xlogrecord.h` and
 /// `pg_control.h` of each.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub struct WalFacts {
     /// The major version.
     pub major: u32,
@@ -164,6 +165,12 @@ pub struct WalFacts {
     pub image_compressions: ImageCompressions,
     /// Where a checkpoint's record holds the time of its beginning (`CheckPoint.time`).
     pub checkpoint_time_at: usize,
+    /// Bytes of a checkpoint's data (`sizeof(CheckPoint)`).
+    pub checkpoint_bytes: u32,
+    /// A record marks where a checkpoint begins (`XLOG_CHECKPOINT_REDO`; 17 and later).
+    pub marks_redo: bool,
+    /// `checkpoint_completion_target`, unless it is set. Source: release notes of 14.
+    pub checkpoint_completion_target: f64,
 }
 
 /// What differs between the control files of major versions. Source: `pg_control.h` of each.
@@ -244,7 +251,15 @@ const fn wal_since_15(major: u32, magic: u16) -> WalFacts {
         image_applies: 0x02,
         image_compressions: SINCE_15,
         checkpoint_time_at: 64,
+        checkpoint_bytes: 88,
+        marks_redo: false,
+        checkpoint_completion_target: 0.9,
     }
+}
+
+/// The WAL of a major version since 17.
+const fn wal_since_17(major: u32, magic: u16) -> WalFacts {
+    WalFacts { marks_redo: true, ..wal_since_15(major, magic) }
 }
 
 /// The WAL of a major version until 14.
@@ -275,7 +290,8 @@ pub static MAJORS: [MajorFacts; 7] = [
             page_flags: 0x07,
             overwrites_continuation: 0x04,
             checkpoint_time_at: 72,
-            ..wal_since_15(19, 0xD122)
+            checkpoint_bytes: 96,
+            ..wal_since_17(19, 0xD122)
         },
         control: CONTROL_1905,
         catalog: CatalogFacts {
@@ -283,6 +299,7 @@ pub static MAJORS: [MajorFacts; 7] = [
             relation_map_entries: 64,
             class: CLASS_18,
             database: DATABASE_17,
+            index: INDEX_15,
         },
     },
     MajorFacts {
@@ -291,13 +308,14 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: true,
         has_force_next_flush: true,
         blocks_written: BlocksWritten::StatIoBytes,
-        wal: wal_since_15(18, 0xD118),
+        wal: wal_since_17(18, 0xD118),
         control: CONTROL_1800,
         catalog: CatalogFacts {
             version: 202_506_291,
             relation_map_entries: 64,
             class: CLASS_18,
             database: DATABASE_17,
+            index: INDEX_15,
         },
     },
     MajorFacts {
@@ -306,13 +324,14 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: true,
         has_force_next_flush: true,
         blocks_written: BlocksWritten::StatIoWrites,
-        wal: wal_since_15(17, 0xD116),
+        wal: wal_since_17(17, 0xD116),
         control: CONTROL_1700,
         catalog: CatalogFacts {
             version: 202_406_281,
             relation_map_entries: 64,
             class: CLASS_UNTIL_17,
             database: DATABASE_17,
+            index: INDEX_15,
         },
     },
     MajorFacts {
@@ -328,6 +347,7 @@ pub static MAJORS: [MajorFacts; 7] = [
             relation_map_entries: 64,
             class: CLASS_UNTIL_17,
             database: DATABASE_15,
+            index: INDEX_15,
         },
     },
     MajorFacts {
@@ -343,6 +363,7 @@ pub static MAJORS: [MajorFacts; 7] = [
             relation_map_entries: 62,
             class: CLASS_UNTIL_17,
             database: DATABASE_15,
+            index: INDEX_15,
         },
     },
     MajorFacts {
@@ -358,6 +379,7 @@ pub static MAJORS: [MajorFacts; 7] = [
             relation_map_entries: 62,
             class: CLASS_UNTIL_17,
             database: DATABASE_UNTIL_14,
+            index: INDEX_UNTIL_14,
         },
     },
     MajorFacts {
@@ -366,13 +388,14 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: false,
         has_force_next_flush: false,
         blocks_written: BlocksWritten::StatBgwriter,
-        wal: wal_until_14(13, 0xD106),
+        wal: WalFacts { checkpoint_completion_target: 0.5, ..wal_until_14(13, 0xD106) },
         control: CONTROL_1300,
         catalog: CatalogFacts {
             version: 202_007_201,
             relation_map_entries: 62,
             class: CLASS_UNTIL_17,
             database: DATABASE_UNTIL_14,
+            index: INDEX_UNTIL_14,
         },
     },
 ];

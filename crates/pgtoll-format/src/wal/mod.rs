@@ -4,6 +4,7 @@
 //! visitor; [`Record::parts`] takes a record apart. What stops it is a [`WalError`], which says
 //! where.
 
+mod changes;
 mod crc;
 mod decoder;
 mod error;
@@ -14,6 +15,7 @@ mod record;
 
 use crate::bytes;
 
+pub use changes::FileChange;
 pub use decoder::Decoder;
 pub use error::WalError;
 pub use events::Event;

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Lsn;
 use crate::page::PAGE_BYTES;
 use crate::version::WalFacts;
@@ -60,7 +62,9 @@ pub struct Record<'a> {
 }
 
 /// A relation's files (`RelFileLocator`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct RelationFiles {
     /// The tablespace's OID.
     pub tablespace: u32,

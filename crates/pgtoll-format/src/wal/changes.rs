@@ -1,0 +1,203 @@
+//! What a record must have left in files: pages with its end as their LSN, and files that were
+//! made, cut or removed.
+
+use crate::bytes::{u16_at, u32_at};
+use crate::page::PAGE_BYTES;
+use crate::wal::{BlockReference, Image, Parts, Record, RecordType, RelationFiles};
+
+/// What a record says of files as a whole: what earlier records did to their blocks holds no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileChange {
+    /// A fork was made, empty.
+    Made {
+        /// Whose.
+        relation: RelationFiles,
+        /// Which one.
+        fork: u8,
+    },
+    /// The main fork was cut.
+    Cut {
+        /// Whose.
+        relation: RelationFiles,
+        /// Blocks that are left.
+        blocks: u32,
+    },
+    /// A database was made, copied to another tablespace, or removed.
+    Database {
+        /// Its OID.
+        oid: u32,
+    },
+}
+
+impl Record<'_> {
+    /// What it says of files as a whole; `None` of most records. Sources: `storage_xlog.h`,
+    /// `dbcommands_xlog.h`.
+    pub fn file_change(&self, parts: &Parts) -> Option<FileChange> {
+        let data = self.bytes.get(parts.main_data.clone())?;
+        let relation = |at| {
+            let (tablespace, database) = (u32_at(data, at)?, u32_at(data, at + 4)?);
+            Some(RelationFiles { tablespace, database, number: u32_at(data, at + 8)? })
+        };
+        match (self.header.manager, RecordType::of(&self.header).info) {
+            (STORAGE, 0x10) => {
+                let fork = u8::try_from(u32_at(data, 12)?).ok()?;
+                Some(FileChange::Made { relation: relation(0)?, fork })
+            }
+            (STORAGE, 0x20) => {
+                Some(FileChange::Cut { relation: relation(4)?, blocks: u32_at(data, 0)? })
+            }
+            // All kinds begin with it.
+            (DATABASE, _) => Some(FileChange::Database { oid: u32_at(data, 0)? }),
+            _ => None,
+        }
+    }
+
+    /// Whether the page of this block has the record's end as its LSN from then on, at the server
+    /// that wrote it and at those that replay it.
+    ///
+    /// Not all blocks that a record refers to are changed by it. What is not known to be, is not.
+    pub fn sets_page_lsn(&self, block: &BlockReference) -> bool {
+        let RecordType { manager, info } = RecordType::of(&self.header);
+        match (manager, info) {
+            // Without an image, replay leaves the page alone.
+            (XLOG, FPI_FOR_HINT) => block.image.as_ref().is_some_and(|image| image.applies),
+            // A page that was never used gets no LSN.
+            (XLOG, FPI) => block.image.as_ref().is_some_and(|image| self.is_of_used_page(image)),
+            // Since 19 these can set the visibility map alone.
+            (HEAP2, PRUNE_FIRST..=PRUNE_LAST) => self.facts.major < 19,
+            (HEAP2, VISIBLE) => false,
+            // The bucket's first page is only locked by them, and others may be.
+            (HASH, info) => !matches!(info, MOVE_PAGE_CONTENTS | SQUEEZE_PAGE | DELETE),
+            (HEAP2..=SEQUENCE | SPGIST | BRIN | GENERIC, _) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the record takes this page out of its B-tree: whoever uses it next makes it anew,
+    /// and may fail before WAL says so.
+    pub fn frees_page(&self, block: &BlockReference) -> bool {
+        let RecordType { manager, info } = RecordType::of(&self.header);
+        manager == BTREE && matches!(info, UNLINK_PAGE | UNLINK_PAGE_META) && block.id == 0
+    }
+
+    /// Whether an image is of a page that was used (`PageIsNew`), as far as can be told without
+    /// unpacking it.
+    fn is_of_used_page(&self, image: &Image) -> bool {
+        let bytes = self.bytes.get(image.stands.clone()).unwrap_or_default();
+        match image.compression {
+            None => {
+                let is_before_hole = image.hole_bytes == 0 || usize::from(image.hole_offset) >= 16;
+                is_before_hole && u16_at(bytes, UPPER_AT).is_some_and(|upper| upper != 0)
+            }
+            Some(_) => bytes.len() >= ZEROS_PACKED_MAX,
+        }
+    }
+}
+
+const XLOG: u8 = 0;
+const STORAGE: u8 = 2;
+const DATABASE: u8 = 4;
+/// From it up to sequences come Heap, Btree, Hash, Gin and Gist.
+const HEAP2: u8 = 9;
+const BTREE: u8 = 11;
+const HASH: u8 = 12;
+const SEQUENCE: u8 = 15;
+const SPGIST: u8 = 16;
+const BRIN: u8 = 17;
+const GENERIC: u8 = 20;
+
+const FPI_FOR_HINT: u8 = 0xA0;
+const FPI: u8 = 0xB0;
+const PRUNE_FIRST: u8 = 0x10;
+const PRUNE_LAST: u8 = 0x30;
+/// Its table's page gets an LSN only where hints are logged.
+const VISIBLE: u8 = 0x40;
+const UNLINK_PAGE: u8 = 0x80;
+const UNLINK_PAGE_META: u8 = 0x90;
+const MOVE_PAGE_CONTENTS: u8 = 0x70;
+const SQUEEZE_PAGE: u8 = 0x80;
+const DELETE: u8 = 0x90;
+
+/// `pd_upper`.
+const UPPER_AT: usize = 14;
+/// A page of zeros takes less than this by every kind of compression.
+const ZEROS_PACKED_MAX: usize = PAGE_BYTES / 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Lsn;
+    use crate::wal::{Compression, RecordHeader};
+
+    const RELATION: RelationFiles = RelationFiles { tablespace: 1663, database: 5, number: 16384 };
+
+    fn record(manager: u8, info: u8, bytes: &[u8], major: u32) -> Record<'_> {
+        let facts = crate::MAJORS.iter().find(|facts| facts.major == major).unwrap();
+        let (total_bytes, xid, previous, crc) = (24, 0, Lsn(0), 0);
+        let header = RecordHeader { total_bytes, xid, previous, info, manager, crc };
+        Record { at: Lsn(8), end: Lsn(32), header, bytes, facts: &facts.wal }
+    }
+
+    fn block(image: Option<Image>) -> BlockReference {
+        let (relation, data) = (RELATION, 0..0);
+        BlockReference { id: 0, relation, fork: 0, block: 1, will_init: false, image, data }
+    }
+
+    fn image(compression: Option<Compression>, hole: (u16, u16), bytes: usize) -> Image {
+        let (hole_offset, hole_bytes) = hole;
+        Image { hole_offset, hole_bytes, applies: true, compression, stands: 0..bytes }
+    }
+
+    #[test]
+    fn files_are_made_cut_and_removed() {
+        let check = |manager, info, words: &[u32], expected| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let mut parts = Parts::default();
+            parts.main_data = 0..bytes.len();
+            assert_eq!(record(manager, info, &bytes, 15).file_change(&parts), expected);
+        };
+        let made = FileChange::Made { relation: RELATION, fork: 3 };
+        check(2, 0x10, &[1663, 5, 16384, 3], Some(made));
+        let cut = FileChange::Cut { relation: RELATION, blocks: 7 };
+        check(2, 0x20, &[7, 1663, 5, 16384, 7], Some(cut));
+        check(4, 0x20, &[5, 1, 1663], Some(FileChange::Database { oid: 5 }));
+        check(2, 0x20, &[7, 1663, 5], None);
+        check(10, 0x20, &[7, 1663, 5, 16384, 7], None);
+    }
+
+    #[test]
+    fn some_blocks_are_only_named() {
+        let check = |manager, info, major, expected: bool| {
+            let found = record(manager, info, &[], major).sets_page_lsn(&block(None));
+            assert_eq!(found, expected, "{manager} {info:x} {major}");
+        };
+        check(10, 0x00, 15, true);
+        check(9, 0x40, 15, false);
+        check(9, 0x10, 18, true);
+        check(9, 0x10, 19, false);
+        check(12, 0x80, 15, false);
+        check(12, 0x20, 17, true);
+        check(0, 0xA0, 15, false);
+        check(0, 0xB0, 15, false);
+        check(15, 0x00, 15, true);
+        check(18, 0x00, 15, false);
+        check(128, 0x00, 15, false);
+    }
+
+    #[test]
+    fn pages_that_were_never_used_have_no_lsn() {
+        let check = |bytes: &[u8], image: Image, expected: bool| {
+            let found = record(0, 0xB0, bytes, 15).sets_page_lsn(&block(Some(image)));
+            assert_eq!(found, expected);
+        };
+        let mut page = vec![0; PAGE_BYTES];
+        check(&page, image(None, (0, 0), PAGE_BYTES), false);
+        check(&page[..100], image(Some(Compression::Pglz), (0, 0), 100), false);
+        check(&page[..600], image(Some(Compression::Lz4), (0, 0), 600), true);
+        page[15] = 0x20;
+        check(&page, image(None, (0, 0), PAGE_BYTES), true);
+        check(&page[..192], image(None, (24, 8000), 192), true);
+        check(&page[..192], image(None, (8, 8000), 192), false);
+        check(&[], image(None, (24, 8000), 192), false);
+    }
+}
