@@ -1,0 +1,34 @@
+//! Facts and settings in, what they would cost out. No I/O, nothing is measured: the caller feeds
+//! what it read.
+//!
+//! ```
+//! use pgtoll_format::Lsn;
+//! use pgtoll_model::{BlockKey, Compression, Geometry, Reference, Rule, Schedule, Settings, WhatIf};
+//!
+//! let rule = |max_wal_size| Settings {
+//!     schedule: Schedule::Rule { max_wal_size, timeout_us: i64::MAX, completion_target: 0.9 },
+//!     hints: true,
+//!     full_page_writes: true,
+//!     compression: Compression::Off,
+//! };
+//! let geometry = Geometry { segment_bytes: 16 << 20, page_bytes: 8192 };
+//! let mut whatif = WhatIf::new(geometry, 0, &[rule(64 << 20), rule(1 << 30)]);
+//! whatif.begin(Lsn(0x0100_0028), Some(0));
+//! for number in 0..100_000 {
+//!     let block = BlockKey { fork: 0, block: number % 10_000 };
+//!     let image = Some([8000; Compression::COUNT]);
+//!     let reference = Reference { block, rule: Rule::Regular, image, data_bytes: 0, grows_by: 0 };
+//!     whatif.record(100, &[reference]);
+//! }
+//! let outcomes = whatif.finish();
+//! // Every 10,000 records a page comes again; whether it needs an image hangs on checkpoints.
+//! assert_eq!(outcomes[1].images, 10_000);
+//! assert!(outcomes[0].images > 10_000 && outcomes[0].by_volume > 0);
+//! ```
+
+mod whatif;
+
+pub use whatif::{
+    BlockKey, Check, Compression, Geometry, Outcome, Reference, Rule, Schedule, Settings, WhatIf,
+    checkpoint_segments, max_wal_size_for,
+};
