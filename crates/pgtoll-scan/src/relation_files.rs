@@ -1,6 +1,7 @@
 //! Which files of a data directory hold relations: by their places and names, and by nothing else.
 
-use std::fs;
+use std::fmt;
+use std::fs::{self, DirEntry, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -46,11 +47,28 @@ impl RelationFileName {
     }
 }
 
+/// As it stands in the directory.
+impl fmt::Display for RelationFileName {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(backend) = self.backend {
+            write!(to, "t{backend}_")?;
+        }
+        write!(to, "{}", self.number)?;
+        if let Some(fork) = usize::from(self.fork).checked_sub(1) {
+            write!(to, "_{}", FORKS.get(fork).unwrap_or(&"?"))?;
+        }
+        if self.segment > 0 {
+            write!(to, ".{}", self.segment)?;
+        }
+        Ok(())
+    }
+}
+
 /// The forks behind the main one, in their order.
 const FORKS: [&str; 3] = ["fsm", "vm", "init"];
 
 /// A number as PostgreSQL prints it.
-fn number(digits: &str) -> Option<u32> {
+pub(crate) fn number(digits: &str) -> Option<u32> {
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
     let leading_zero = digits.len() > 1 && digits.starts_with('0');
     digits.parse().ok().filter(|_| plain && !leading_zero)
@@ -94,89 +112,171 @@ pub struct RelationFileList {
 /// While a server runs, files come and go; one that went meanwhile is left out.
 pub fn relation_files(data: &Path, control: &ControlFile) -> RelationFileList {
     let mut list = RelationFileList::default();
-    list.relations(&data.join("global"), GLOBAL_TABLESPACE, 0);
-    list.databases(&data.join("base"), DEFAULT_TABLESPACE);
-    for (path, name, is_directory) in list.entries(&data.join("pg_tblspc")) {
-        match number(&name).filter(|&oid| oid > 0 && is_directory) {
-            Some(oid) => list.tablespace(&path, oid, control.catalog_version),
-            None => list.foreign.push(path),
-        }
+    for place in places(data, control, &mut list) {
+        place.visit(&mut list);
     }
     list.files.sort_unstable();
     list.foreign.sort_unstable();
     list
 }
 
-impl RelationFileList {
-    /// A tablespace can be shared by clusters of several versions, one directory each.
-    fn tablespace(&mut self, path: &Path, oid: u32, catalog_version: u32) {
-        for (path, name, is_directory) in self.entries(path) {
-            let of = name.strip_prefix("PG_").and_then(|name| name.split_once('_'));
-            match of.and_then(|(major, catalog)| Some((number(major)?, number(catalog)?))) {
-                Some((_, found)) if found == catalog_version && is_directory => {
-                    self.databases(&path, oid);
-                }
-                Some(_) => {}
-                None => self.foreign.push(path),
-            }
-        }
+/// Whoever is told what stands where relations are kept.
+pub(crate) trait Visitor {
+    /// A file of a relation.
+    fn file(&mut self, of: &Place, name: RelationFileName, entry: &DirEntry, found: &Metadata);
+    /// What PostgreSQL did not put there.
+    fn foreign(&mut self, path: PathBuf);
+    /// What could not be looked at.
+    fn unreadable(&mut self, path: PathBuf, error: io::Error);
+}
+
+impl Visitor for RelationFileList {
+    fn file(&mut self, of: &Place, name: RelationFileName, entry: &DirEntry, found: &Metadata) {
+        let relation = of.relation(name.number);
+        self.files.push(RelationFile { relation, name, path: entry.path(), bytes: found.len() });
     }
 
-    fn databases(&mut self, path: &Path, tablespace: u32) {
-        for (path, name, is_directory) in self.entries(path) {
-            match number(&name).filter(|&oid| oid > 0 && is_directory) {
-                Some(oid) => self.relations(&path, tablespace, oid),
-                None if is_own(&name) => {}
-                None => self.foreign.push(path),
-            }
-        }
+    fn foreign(&mut self, path: PathBuf) {
+        self.foreign.push(path);
     }
 
-    fn relations(&mut self, directory: &Path, tablespace: u32, database: u32) {
-        for (path, name, is_directory) in self.entries(directory) {
-            let Some(name) = RelationFileName::parse(&name).filter(|_| !is_directory) else {
-                if !is_own(&name) {
-                    self.foreign.push(path);
+    fn unreadable(&mut self, path: PathBuf, error: io::Error) {
+        self.unreadable.push((path, error));
+    }
+}
+
+/// A directory that holds the relations of a database, or the shared ones.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) tablespace: u32,
+    pub(crate) database: u32,
+    pub(crate) path: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn relation(&self, number: u32) -> RelationFiles {
+        RelationFiles { tablespace: self.tablespace, database: self.database, number }
+    }
+
+    /// Tells of all that is in it, one after the other: there may be a million files.
+    pub(crate) fn visit(&self, to: &mut dyn Visitor) {
+        entries(&self.path, to, &mut |entry, name, is_directory, to| {
+            let Some(parsed) = RelationFileName::parse(name).filter(|_| !is_directory) else {
+                if !is_own(name) {
+                    to.foreign(entry.path());
                 }
-                continue;
+                return;
             };
-            match fs::metadata(&path) {
-                Ok(found) => {
-                    let relation = RelationFiles { tablespace, database, number: name.number };
-                    self.files.push(RelationFile { relation, name, path, bytes: found.len() });
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound && !is_link(&path) => {}
-                Err(error) => self.unreadable.push((path, error)),
-            }
-        }
-    }
-
-    /// What a directory holds, and whether each is a directory (behind a link too).
-    fn entries(&mut self, directory: &Path) -> Vec<(PathBuf, String, bool)> {
-        let entries = match fs::read_dir(directory) {
-            Ok(entries) => entries,
-            Err(error) => {
-                self.unreadable.push((directory.to_owned(), error));
-                return Vec::new();
-            }
-        };
-        let mut found = Vec::new();
-        for entry in entries {
-            match entry.and_then(|entry| Ok((entry.file_type()?, entry))) {
-                Ok((kind, entry)) => {
+            match metadata(entry) {
+                Ok(found) if found.is_file() => to.file(self, parsed, entry, &found),
+                // A pipe would be waited for.
+                Ok(_) => to.foreign(entry.path()),
+                Err(error) => {
                     let path = entry.path();
-                    // A link whose end is missing is told by who follows it.
-                    let is_directory = kind.is_dir()
-                        || (kind.is_symlink()
-                            && fs::metadata(&path).map_or(true, |of| of.is_dir()));
-                    let name = entry.file_name().to_string_lossy().into_owned();
-                    found.push((path, name, is_directory));
+                    if error.kind() != io::ErrorKind::NotFound || is_link(&path) {
+                        to.unreadable(path, error);
+                    }
                 }
-                Err(error) => self.unreadable.push((directory.to_owned(), error)),
             }
-        }
-        found
+        });
     }
+}
+
+/// The directories of a data directory that hold relations, in the order of what they hold.
+pub(crate) fn places(data: &Path, control: &ControlFile, to: &mut dyn Visitor) -> Vec<Place> {
+    let (tablespace, database) = (GLOBAL_TABLESPACE, 0);
+    let mut places = vec![Place { tablespace, database, path: data.join("global") }];
+    databases(&data.join("base"), DEFAULT_TABLESPACE, to, &mut places);
+    entries(&data.join("pg_tblspc"), to, &mut |entry, name, is_directory, to| match number(name)
+        .filter(|&oid| oid > 0 && is_directory)
+    {
+        Some(oid) => {
+            tablespace_places(&entry.path(), oid, control.catalog_version, to, &mut places);
+        }
+        None => to.foreign(entry.path()),
+    });
+    places.sort_unstable();
+    // Two directories for one: no server looks into the second.
+    let is_again =
+        |of: &Place, kept: &Place| (of.tablespace, of.database) == (kept.tablespace, kept.database);
+    places.dedup_by(|of, kept| {
+        let again = is_again(of, kept);
+        if again {
+            to.foreign(of.path.clone());
+        }
+        again
+    });
+    places
+}
+
+/// A tablespace can be shared by clusters of several versions, one directory each.
+fn tablespace_places(
+    path: &Path,
+    oid: u32,
+    catalog_version: u32,
+    to: &mut dyn Visitor,
+    places: &mut Vec<Place>,
+) {
+    entries(path, to, &mut |entry, name, is_directory, to| match tablespace_version(name) {
+        Some((_, found)) if found == catalog_version && is_directory => {
+            databases(&entry.path(), oid, to, places);
+        }
+        Some(_) => {}
+        None => to.foreign(entry.path()),
+    });
+}
+
+/// The major version and the catalogs' one of `PG_15_202209061`.
+pub(crate) fn tablespace_version(name: &str) -> Option<(u32, u32)> {
+    let (major, catalog) = name.strip_prefix("PG_")?.split_once('_')?;
+    Some((number(major)?, number(catalog)?))
+}
+
+pub(crate) fn databases(
+    path: &Path,
+    tablespace: u32,
+    to: &mut dyn Visitor,
+    places: &mut Vec<Place>,
+) {
+    entries(path, to, &mut |entry, name, is_directory, to| match number(name)
+        .filter(|&oid| oid > 0 && is_directory)
+    {
+        Some(database) => places.push(Place { tablespace, database, path: entry.path() }),
+        None if is_own(name) => {}
+        None => to.foreign(entry.path()),
+    });
+}
+
+/// Tells of what a directory holds, with each its name and whether it is a directory (behind a
+/// link too).
+fn entries(
+    directory: &Path,
+    to: &mut dyn Visitor,
+    each: &mut dyn FnMut(&DirEntry, &str, bool, &mut dyn Visitor),
+) {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) => return to.unreadable(directory.to_owned(), error),
+    };
+    for entry in entries {
+        match entry.and_then(|entry| Ok((entry.file_type()?, entry))) {
+            Ok((kind, entry)) => {
+                // A link whose end is missing is told by who follows it.
+                let is_directory = kind.is_dir()
+                    || (kind.is_symlink()
+                        && fs::metadata(entry.path()).map_or(true, |of| of.is_dir()));
+                each(&entry, &entry.file_name().to_string_lossy(), is_directory, to);
+            }
+            Err(error) => to.unreadable(directory.to_owned(), error),
+        }
+    }
+}
+
+/// Of what is behind a link, where it is one.
+fn metadata(entry: &DirEntry) -> io::Result<Metadata> {
+    // Without the path's directories again, for every file.
+    let found = entry.metadata()?;
+    if found.is_symlink() { fs::metadata(entry.path()) } else { Ok(found) }
 }
 
 fn is_link(path: &Path) -> bool {
@@ -184,7 +284,7 @@ fn is_link(path: &Path) -> bool {
 }
 
 /// What PostgreSQL itself keeps beside relations.
-fn is_own(name: &str) -> bool {
+pub(crate) fn is_own(name: &str) -> bool {
     let names = ["PG_VERSION", "pg_control", "pg_filenode.map", "pg_filenode.map.tmp"];
     let prefixes = ["pg_internal.init", "pgsql_tmp"];
     names.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
@@ -235,6 +335,8 @@ pub(crate) mod tests {
         ] {
             check(none, None);
         }
+        let name = RelationFileName { number: 5, fork: 3, segment: 2, backend: Some(1) };
+        assert_eq!(name.to_string(), "t1_5_init.2");
     }
 
     #[test]
@@ -320,12 +422,8 @@ pub(crate) mod tests {
         fn what_is_taken_apart_is_put_together_again(
             number in 1_u32.., fork in 0_u8..4, segment: u32, backend: Option<u32>,
         ) {
-            let prefix = backend.map_or(String::new(), |backend| format!("t{backend}_"));
-            let fork_name = ["", "_fsm", "_vm", "_init"][usize::from(fork)];
-            let suffix = if segment == 0 { String::new() } else { format!(".{segment}") };
-            let name = format!("{prefix}{number}{fork_name}{suffix}");
-            let expected = RelationFileName { number, fork, segment, backend };
-            prop_assert_eq!(RelationFileName::parse(&name), Some(expected));
+            let name = RelationFileName { number, fork, segment, backend };
+            prop_assert_eq!(RelationFileName::parse(&name.to_string()), Some(name));
         }
     }
 }

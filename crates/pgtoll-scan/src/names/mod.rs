@@ -5,7 +5,7 @@ mod transactions;
 
 pub(crate) use read::{major, open};
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub struct Names {
     relations: HashMap<RelationFiles, RelationName>,
     databases: HashMap<u32, Arc<str>>,
     tablespaces: HashMap<u32, Arc<str>>,
+    btrees: HashMap<RelationFiles, RelationFiles>,
+    unready: HashSet<RelationFiles>,
     unread: Unread,
 }
 
@@ -87,6 +89,13 @@ impl Names {
         self.relations.insert(files, name);
     }
 
+    /// Takes other names too, which are newer.
+    pub fn extend(&mut self, newer: Self) {
+        self.relations.extend(newer.relations);
+        self.databases.extend(newer.databases);
+        self.tablespaces.extend(newer.tablespaces);
+    }
+
     /// Reads the names from the files of a data directory, without a server: of all databases, in
     /// all tablespaces.
     ///
@@ -112,6 +121,18 @@ impl Names {
     /// The name of a tablespace, where it is known.
     pub fn tablespace(&self, oid: u32) -> Option<&str> {
         self.tablespaces.get(&oid).map(|name| &**name)
+    }
+
+    /// B-trees that are in use, each with the table whose rows it leads to, in no order. Known only
+    /// of a data directory, and of PostgreSQL's own kind of tables.
+    pub(crate) fn btrees(&self) -> impl Iterator<Item = (RelationFiles, RelationFiles)> {
+        self.btrees.iter().map(|(index, table)| (*index, *table))
+    }
+
+    /// Whether it is an index that is being made or removed, or where that failed: nothing relies on
+    /// what its files hold. Known only of a data directory.
+    pub(crate) fn is_unready(&self, files: RelationFiles) -> bool {
+        self.unready.contains(&files)
     }
 
     /// What could not be read.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pgtoll_format::catalog::{
-    CatalogFacts, ClassRow, DEFAULT_TABLESPACE, DatabaseRow, GLOBAL_TABLESPACE, IndexRow,
-    NAME_BYTES, NamedRow, PG_CLASS, PG_DATABASE, PG_INDEX, PG_NAMESPACE, PG_TABLESPACE,
+    BTREE, CatalogFacts, ClassRow, DEFAULT_TABLESPACE, DatabaseRow, GLOBAL_TABLESPACE, HEAP,
+    IndexRow, NAME_BYTES, NamedRow, PG_CLASS, PG_DATABASE, PG_INDEX, PG_NAMESPACE, PG_TABLESPACE,
     Persistence, RelationMap,
 };
 use pgtoll_format::heap::{HeapTuple, heap_tuples};
@@ -82,11 +82,11 @@ impl<'a> Reader<'a> {
         let classes = self.rows(of_class, ClassRow::read);
         let place = |class: &ClassRow| place(class, database, &own, shared);
         let schemas = self.of_database(&classes, PG_NAMESPACE, place, |row, _| NamedRow::read(row));
-        let indexes = self.of_database(&classes, PG_INDEX, place, |row, _| IndexRow::read(row));
+        let indexes = self.of_database(&classes, PG_INDEX, place, IndexRow::read);
         let relations = Relations {
             database: self.names.databases.get(&database.oid).cloned(),
             schemas: schemas.into_iter().map(|row| (row.oid, row.name.into())).collect(),
-            tables: indexes.into_iter().map(|row| (row.index, row.table)).collect(),
+            tables: indexes.iter().map(|row| (row.index, row.table)).collect(),
             toasted: classes.iter().map(|class| (class.toast, class)).collect(),
             by_oid: classes.iter().map(|class| (class.oid, class)).collect(),
         };
@@ -100,6 +100,20 @@ impl<'a> Reader<'a> {
                 continue;
             }
             self.names.relations.insert(files, relations.name(class));
+        }
+        let files = |oid, method: Option<u32>| {
+            let class = relations.by_oid.get(&oid)?;
+            let is_asked = method.is_none_or(|method| class.access_method == method)
+                && class.persistence != Persistence::Temporary;
+            place(class).filter(|_| is_asked)
+        };
+        for index in &indexes {
+            if index.is_ready {
+                let of = files(index.index, Some(BTREE)).zip(files(index.table, Some(HEAP)));
+                self.names.btrees.extend(of);
+            } else {
+                self.names.unready.extend(files(index.index, None));
+            }
         }
     }
 

@@ -110,7 +110,7 @@ fn backup_start(path: &Path) -> Result<Option<Lsn>, ScanError> {
 }
 
 /// `START WAL LOCATION: 0/2000028 (file 000000010000000000000002)`
-fn start_in(label: &str) -> Option<Lsn> {
+pub(super) fn start_in(label: &str) -> Option<Lsn> {
     let rest = label.lines().find_map(|line| line.strip_prefix("START WAL LOCATION: "))?;
     rest.split_whitespace().next()?.parse().ok()
 }

@@ -1,16 +1,24 @@
 //! Where files are read from: the disk, or in a test what fails as disks do.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::names::open;
+use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
+
+use super::mapped::{self, Window};
 
 /// Opens files.
 pub trait Disk: Sync {
     /// The file at this path.
     fn open(&self, path: &Path) -> io::Result<Box<dyn ReadAt + '_>>;
+
+    /// Bytes that are read by one call.
+    fn read_bytes(&self) -> usize {
+        READ_BYTES
+    }
 }
 
 /// An open file.
@@ -18,6 +26,14 @@ pub trait ReadAt {
     /// Reads bytes from this place on; fewer than there is room for at the file's end, or where
     /// the system pleases.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
+
+    /// So many bytes from this place on will be read in their order.
+    fn will_read(&self, _at: u64, _bytes: u64) {}
+
+    /// These bytes as memory, at most so many; `None`: they are to be read.
+    fn map(&self, _at: u64, _bytes: u64) -> Option<Window> {
+        None
+    }
 }
 
 /// The files of this machine.
@@ -26,13 +42,174 @@ pub struct Files;
 
 impl Disk for Files {
     fn open(&self, path: &Path) -> io::Result<Box<dyn ReadAt + '_>> {
-        Ok(Box::new(open(path)?))
+        Ok(Box::new(open(path, OFlag::empty())?))
     }
 }
 
 impl ReadAt for File {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         FileExt::read_at(self, buffer, at)
+    }
+
+    fn will_read(&self, at: u64, bytes: u64) {
+        if bytes > READ_BYTES as u64 {
+            // It is a wish: whoever cannot fulfil it reads all the same.
+            let (at, bytes) = (at.cast_signed(), bytes.cast_signed());
+            let _ = posix_fadvise(self, at, bytes, PosixFadviseAdvice::POSIX_FADV_SEQUENTIAL);
+        }
+    }
+}
+
+/// The files of this machine as memory, which saves copying them. For files at rest only.
+///
+/// What cannot be mapped is read instead.
+#[derive(Debug, Default)]
+pub struct MappedFiles {
+    is_refused: AtomicBool,
+}
+
+impl MappedFiles {
+    /// Some were read and not mapped.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
+    }
+}
+
+impl Disk for MappedFiles {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn ReadAt + '_>> {
+        let file = open(path, OFlag::empty())?;
+        Ok(Box::new(MappedFile { file, is_refused: &self.is_refused }))
+    }
+}
+
+struct MappedFile<'a> {
+    file: File,
+    is_refused: &'a AtomicBool,
+}
+
+impl ReadAt for MappedFile<'_> {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        FileExt::read_at(&self.file, buffer, at)
+    }
+
+    fn will_read(&self, at: u64, bytes: u64) {
+        self.file.will_read(at, bytes);
+    }
+
+    fn map(&self, at: u64, bytes: u64) -> Option<Window> {
+        if bytes < MAPPED_BYTES_MIN {
+            return None;
+        }
+        match mapped::window(&self.file, at, bytes) {
+            Ok(window) => Some(window),
+            // Reading says what is wrong, block by block.
+            Err(error) => {
+                let is_cut = error.kind() == io::ErrorKind::UnexpectedEof;
+                self.is_refused.fetch_or(!is_cut, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+}
+
+/// The files of this machine past the system's cache (`O_DIRECT`): from the medium itself, and
+/// nothing that others keep in the cache is driven out of it.
+///
+/// File systems that know no such thing are read as ever.
+#[derive(Debug, Default)]
+pub struct DirectFiles {
+    is_refused: AtomicBool,
+}
+
+impl DirectFiles {
+    /// Some were read through the cache.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
+    }
+}
+
+impl Disk for DirectFiles {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn ReadAt + '_>> {
+        match open(path, OFlag::O_DIRECT) {
+            Ok(file) => Ok(Box::new(DirectFile { file, is_refused: &self.is_refused })),
+            Err(error) if error.raw_os_error() == Some(nix::libc::EINVAL) => {
+                self.is_refused.store(true, Ordering::Relaxed);
+                Files.open(path)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Nobody reads ahead, so a call has to be worth its way to the medium.
+    fn read_bytes(&self) -> usize {
+        4 * READ_BYTES
+    }
+}
+
+struct DirectFile<'a> {
+    file: File,
+    is_refused: &'a AtomicBool,
+}
+
+impl ReadAt for DirectFile<'_> {
+    /// What is read so begins and ends at multiples of [`ALIGNED_BYTES`], in the file and in
+    /// memory; the rest of a file goes through another buffer.
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let whole = buffer.len() / ALIGNED_BYTES * ALIGNED_BYTES;
+        let is_aligned = at.is_multiple_of(ALIGNED_BYTES as u64)
+            && buffer.as_ptr().addr().is_multiple_of(ALIGNED_BYTES);
+        if is_aligned && whole > 0 {
+            return self.read_aligned(&mut buffer[..whole], at);
+        }
+        let skipped = at % ALIGNED_BYTES as u64;
+        let mut other = Buffer::new(ALIGNED_BYTES);
+        let read = self.read_aligned(other.bytes(), at - skipped)?;
+        let skipped = usize::try_from(skipped).unwrap_or(ALIGNED_BYTES);
+        let found = other.bytes().get(skipped..read).unwrap_or_default();
+        let some = found.len().min(buffer.len());
+        buffer[..some].copy_from_slice(&found[..some]);
+        Ok(some)
+    }
+}
+
+impl DirectFile<'_> {
+    fn read_aligned(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        match FileExt::read_at(&self.file, buffer, at) {
+            // Opened so, and yet refused: the file system is of another grain.
+            Err(error) if error.raw_os_error() == Some(nix::libc::EINVAL) => {
+                self.is_refused.store(true, Ordering::Relaxed);
+                nix::fcntl::fcntl(&self.file, nix::fcntl::F_SETFL(OFlag::empty()))?;
+                FileExt::read_at(&self.file, buffer, at)
+            }
+            other => other,
+        }
+    }
+}
+
+/// What the list took for a file may be a pipe by now, whose opening would wait.
+fn open(path: &Path, flags: OFlag) -> io::Result<File> {
+    let flags = flags | OFlag::O_NONBLOCK;
+    OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)
+}
+
+/// Memory to read into, which begins where a page of memory does.
+#[derive(Debug, Default)]
+pub(super) struct Buffer {
+    memory: Vec<u8>,
+    begin: usize,
+    bytes: usize,
+}
+
+impl Buffer {
+    pub(super) fn new(bytes: usize) -> Self {
+        let memory = vec![0; bytes + ALIGNED_BYTES];
+        // Where it cannot be told, which is never so when it runs, it is not aligned.
+        let begin = memory.as_ptr().align_offset(ALIGNED_BYTES).min(ALIGNED_BYTES);
+        Self { memory, begin, bytes }
+    }
+
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        &mut self.memory[self.begin..][..self.bytes]
     }
 }
 
@@ -48,4 +225,59 @@ pub(super) fn read_all(file: &dyn ReadAt, buffer: &mut [u8], at: u64) -> io::Res
         }
     }
     Ok(taken)
+}
+
+/// What is read by one call: it stays in a core's own cache until it was judged.
+pub(super) const READ_BYTES: usize = 256 << 10;
+/// Less is copied sooner than mapped.
+const MAPPED_BYTES_MIN: u64 = 64 << 10;
+/// The pages of media and of memory are not larger.
+const ALIGNED_BYTES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// All disks read the same.
+    #[test]
+    fn a_file_is_read_whole_and_in_parts() {
+        let bytes: Vec<u8> = (0..=250_u8).cycle().take(300_000).collect();
+        let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+        std::fs::write(file.path(), &bytes).unwrap();
+        let (mapped, direct) = (MappedFiles::default(), DirectFiles::default());
+        let disks: [&dyn Disk; 3] = [&Files, &mapped, &direct];
+        for disk in disks {
+            let open = disk.open(file.path()).unwrap();
+            let check = |at: usize, room: usize| {
+                let mut buffer = Buffer::new(room);
+                let read = read_all(&*open, buffer.bytes(), at as u64).unwrap();
+                let end = bytes.len().min(at + room);
+                assert!(buffer.bytes()[..read] == bytes[at.min(end)..end], "{room} from {at}");
+            };
+            for at in [0, 1, 1024, 4096, 8192, 299_999, 300_000, 400_000] {
+                for room in [1, 1024, 4096, 5000, 8192, 400_000] {
+                    check(at, room);
+                }
+            }
+        }
+        let window = mapped.open(file.path()).unwrap().map(4096, 200_000).unwrap();
+        assert!(*window == bytes[4096..][..200_000]);
+        // Beyond its end there is nothing to map.
+        assert!(mapped.open(file.path()).unwrap().map(4096, 400_000).is_none());
+        assert!(!mapped.is_refused());
+        // What is no file in memory is read.
+        assert!(mapped.open(Path::new("/proc/self/maps")).unwrap().map(0, 100_000).is_none());
+        assert!(mapped.is_refused());
+    }
+
+    proptest! {
+        #[test]
+        fn a_buffer_begins_with_a_page(bytes in 1_usize..100_000) {
+            let mut buffer = Buffer::new(bytes);
+            prop_assert_eq!(buffer.bytes().len(), bytes);
+            prop_assert_eq!(buffer.bytes().as_ptr().addr() % ALIGNED_BYTES, 0);
+        }
+    }
 }

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 
 use pgtoll_format::catalog::{Persistence, RelationKind};
 use pgtoll_format::wal::RelationFiles;
-use pgtoll_format::{Fault, Lsn};
+use pgtoll_format::{Fault, IncrementalError, Lsn};
+use serde::{Deserialize, Serialize};
 
-use super::DataDirectory;
+use super::listing::Listing;
+use super::{DataDirectory, Evidence, RunningCounts, Unsettled, layout};
 use crate::{Fork, Names};
 
 /// What was read, and what is wrong with it.
@@ -25,23 +27,27 @@ pub struct Verified {
     pub counts: BTreeMap<Fork, Counts>,
     /// Files of temporary relations, which are not read.
     pub temporary: u64,
-    /// Files of an incremental backup, which are not read.
+    /// Files of an incremental backup, which hold some blocks each: they are among `files`.
     pub incremental: u64,
+    /// Pages of a base backup that are wrong, and that its own WAL replaces when it is recovered:
+    /// they are no findings.
+    pub healed_by_replay: u64,
     /// What PostgreSQL did not put there.
     pub foreign: Vec<PathBuf>,
     /// What could not be looked into.
     pub unlisted: Vec<(PathBuf, io::Error)>,
+    /// What looked damaged while a server wrote it.
+    pub running: RunningCounts,
     /// Not all was read, since whoever asked did not want to wait.
     pub is_interrupted: bool,
-    /// Forks whose first block is zero, or that are empty, which is wrong if they are an index's or
-    /// a sequence's.
-    pub(super) firsts: Vec<(Fork, WhatIsWrong)>,
-    /// Relations whose first file is there; empty where only some were looked at.
-    pub(super) present: Vec<Fork>,
+    /// Forks whose first block is zero, which is wrong if they are an index's or a sequence's.
+    pub(super) firsts: Vec<Fork>,
+    /// The files; `None` where there may be more that were not looked at.
+    pub(super) files_of_all: Option<Listing>,
 }
 
 /// How much was read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pages {
     /// Bytes.
     pub bytes: u64,
@@ -52,7 +58,7 @@ pub struct Pages {
 }
 
 /// Something that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// Where.
     pub fork: Fork,
@@ -63,7 +69,8 @@ pub struct Finding {
 }
 
 /// What is wrong with a block, or with a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum WhatIsWrong {
     /// A server that reads the page refuses it.
     Invalid {
@@ -72,6 +79,16 @@ pub enum WhatIsWrong {
         /// Where the record ends that changed it last, as the page says.
         lsn: Lsn,
     },
+    /// A server that reads the page refuses it; the server may have written it while the backup
+    /// was made, and without the backup's WAL nobody can tell whether recovery replaces it.
+    MayBeTorn {
+        /// What is wrong with it.
+        fault: Fault,
+        /// Where the record ends that changed it last, as the page says.
+        lsn: Lsn,
+    },
+    /// The file of an incremental backup is not as any is, and cannot be restored from.
+    Incremental(IncrementalError),
     /// It says that it was changed last by WAL that was never written.
     AheadOfWal {
         /// By which.
@@ -92,10 +109,22 @@ pub enum WhatIsWrong {
     },
     /// The file became shorter while it was read.
     Changed,
+    /// Something else says that the page must be another one.
+    Evidence(Evidence),
+    /// A server that reads the page would refuse it; but it runs, and may have it otherwise.
+    Unsettled {
+        /// What is wrong with the page.
+        fault: Fault,
+        /// Where the record ends that changed it last, as the page says.
+        lsn: Lsn,
+        /// Why it could not be told.
+        why: Unsettled,
+    },
 }
 
 /// What is wrong with the files of a fork.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Layout {
     /// The file ends within a block, which no server reads.
     EndsInBlock {
@@ -139,7 +168,7 @@ pub enum Class {
 }
 
 /// How much is wrong.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Pages that a server refuses.
     pub failures: u64,
@@ -153,11 +182,15 @@ impl WhatIsWrong {
     /// How bad it is.
     pub fn class(&self) -> Class {
         match self {
-            Self::Invalid { .. } => Class::Failure,
-            Self::Unreadable { .. } | Self::Changed => Class::Unverified,
+            Self::Invalid { .. } | Self::Incremental(_) => Class::Failure,
+            Self::Unreadable { .. }
+            | Self::Changed
+            | Self::MayBeTorn { .. }
+            | Self::Unsettled { .. } => Class::Unverified,
             Self::AheadOfWal { .. } | Self::ZeroButVisible | Self::ZeroFirst | Self::Layout(_) => {
                 Class::Suspicion
             }
+            Self::Evidence(_) => Class::Suspicion,
         }
     }
 }
@@ -187,10 +220,7 @@ impl Verified {
 
     /// Whether every page that should be there was read.
     pub fn is_whole(&self) -> bool {
-        !self.is_interrupted
-            && self.unlisted.is_empty()
-            && self.incremental == 0
-            && self.total().unverified == 0
+        !self.is_interrupted && self.unlisted.is_empty() && self.total().unverified == 0
     }
 
     pub(super) fn add(&mut self, finding: Finding) {
@@ -233,24 +263,41 @@ impl Verified {
     /// Every access method writes the first page of an index when it makes it, and so does a
     /// sequence.
     fn firsts(&mut self, names: &Names) {
-        for (fork, what) in std::mem::take(&mut self.firsts) {
+        let has_one = |fork: Fork| {
             let kind = names.relation(fork.relation).map(|name| name.kind);
-            if matches!(kind, Some(RelationKind::Index | RelationKind::Sequence)) {
-                self.add(Finding { fork, block: 0, what });
-            }
+            // Of one that could not be made, its files may be left behind as they were.
+            matches!(kind, Some(RelationKind::Index | RelationKind::Sequence))
+                && !names.is_unready(fork.relation)
+        };
+        let mut wrong: Vec<(Fork, WhatIsWrong)> = Vec::new();
+        let zero = std::mem::take(&mut self.firsts).into_iter().filter(|fork| has_one(*fork));
+        wrong.extend(zero.map(|fork| (fork, WhatIsWrong::ZeroFirst)));
+        if let Some(files) = &self.files_of_all {
+            layout::empty_ones(files, |fork| {
+                if has_one(fork) {
+                    wrong.push((fork, WhatIsWrong::Layout(Layout::Empty)));
+                }
+            });
+        }
+        for (fork, what) in wrong {
+            self.add(Finding { fork, block: 0, what });
         }
     }
 
     fn missing(&mut self, names: &Names, wanted: &dyn Fn(RelationFiles) -> bool) {
-        if self.present.is_empty() || !self.unlisted.is_empty() {
+        let Some(files) = self.files_of_all.as_ref().filter(|_| self.unlisted.is_empty()) else {
             return;
-        }
+        };
+        let is_there = |fork: &Fork| {
+            let first = files.of_fork(*fork).next();
+            first.is_some_and(|first| files.file(first).segment == 0)
+        };
         let mut missing: Vec<Fork> = names
             .iter()
             .filter(|(_, name)| name.persistence != Persistence::Temporary)
             .filter(|(relation, _)| wanted(*relation))
             .map(|(relation, _)| Fork { relation, fork: 0 })
-            .filter(|fork| self.present.binary_search(fork).is_err())
+            .filter(|fork| !is_there(fork))
             .collect();
         missing.sort_unstable();
         for fork in missing {

@@ -1,18 +1,25 @@
 //! Are the pages of a data directory sound? The verdict of each page is that of the server; what
 //! contradicts itself although no server would notice is a suspicion.
 
+mod backup;
 mod data;
 mod disk;
+mod evidence;
 mod found;
+mod journal;
 mod layout;
+mod listing;
+mod mapped;
+mod online;
 mod pace;
 mod visible;
 mod work;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::mem;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -20,12 +27,23 @@ use std::time::Duration;
 use pgtoll_format::wal::RelationFiles;
 use pgtoll_format::{Verdict, verdict};
 
+pub use backup::{BackupWal, TarBackup, VerifiedTars, WalAtHand, verify_tars};
 pub use data::DataDirectory;
-pub use disk::{Disk, Files, ReadAt};
+pub use disk::{DirectFiles, Disk, Files, MappedFiles, ReadAt};
+pub use evidence::{
+    Evidence, IndexesCompared, NotCompared, WalCompared, compare_with_indexes, compare_with_wal,
+};
 pub use found::{Class, Counts, Finding, Layout, Pages, Verified, WhatIsWrong};
+pub use journal::{Journal, JournalError};
+pub use mapped::Window;
+pub use online::{
+    Moment, Pauses, Postmaster, RealPauses, RunningCounts, RunningServer, RunningSettings, Said,
+    Unsettled, WalImages, Witness, verify_running,
+};
 
-use crate::{Fork, RelationFile, relation_files};
-use work::{Portion, Work};
+use backup::IncrementalFile;
+use listing::{Beside, Listing};
+use work::{Portion, Position, Work};
 
 /// How it is verified.
 #[derive(Clone, Debug)]
@@ -75,124 +93,218 @@ pub fn verify_on(
     wanted: &dyn Fn(RelationFiles) -> bool,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Verified {
-    let (files, mut verified) = listed(data, settings, wanted);
-    for finding in layout::findings(&files, data) {
-        verified.add(finding);
-    }
-    verified.firsts = layout::empty_ones(&files);
-    verified.files = files.len() as u64;
-    read(disk, data, settings, &files, &mut verified, progress);
-    verified.findings.sort_by_key(|finding| (finding.fork, finding.block));
-    verified
+    Scan::new(data, settings, wanted).run(disk, None, progress)
 }
 
-/// The fork that a file belongs to.
-fn fork_of(file: &RelationFile) -> Fork {
-    Fork { relation: file.relation, fork: file.name.fork }
-}
-
-/// The files that are to be read.
-fn listed(
-    data: &DataDirectory,
-    settings: &VerifySettings,
-    wanted: &dyn Fn(RelationFiles) -> bool,
-) -> (Vec<RelationFile>, Verified) {
-    let list = relation_files(&data.path, &data.control);
-    let is_below = |file: &RelationFile| {
-        let below = &settings.only_below;
-        below.is_empty() || below.iter().any(|path| file.path.starts_with(path))
-    };
-    let mut verified = Verified { unlisted: list.unreadable, ..Verified::default() };
-    for path in list.foreign {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if name.starts_with("INCREMENTAL.") {
-            verified.incremental += 1;
-        } else {
-            verified.foreign.push(path);
-        }
-    }
-    let before = list.files.len();
-    let mut files = list.files;
-    files.retain(|file| file.name.backend.is_none());
-    verified.temporary = (before - files.len()) as u64;
-    // No block has so high a number, and no server would look there.
-    let beyond = files.extract_if(.., |file| file.first_block(&data.control).is_none());
-    verified.foreign.extend(beyond.map(|file| file.path));
-    // An incremental backup names in another way what it has not all of.
-    if settings.only_below.is_empty() && verified.incremental == 0 {
-        let is_first = |file: &&RelationFile| file.name.fork == 0 && file.name.segment == 0;
-        verified.present = files.iter().filter(is_first).map(fork_of).collect();
-    }
-    // What one file says is judged by the others: all of a relation are read, or none.
-    let below: HashSet<RelationFiles> =
-        files.iter().filter(|file| is_below(file)).map(|file| file.relation).collect();
-    files.retain(|file| below.contains(&file.relation) && wanted(file.relation));
-    (files, verified)
-}
-
-fn read(
+/// As [`verify_on`], from where the journal says that it was left, and kept there as it goes on. A
+/// journal of other files, or of what has changed since, is an error.
+pub fn verify_again(
     disk: &dyn Disk,
     data: &DataDirectory,
     settings: &VerifySettings,
-    files: &[RelationFile],
-    verified: &mut Verified,
+    wanted: &dyn Fn(RelationFiles) -> bool,
+    journal: &mut Journal,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) {
-    let work = Work::new(disk, data, files, settings.rate);
-    let jobs = settings.jobs.get();
-    thread::scope(|threads| {
-        let (sender, receiver) = sync_channel(2 * jobs);
-        for _ in 0..jobs {
-            let (sender, work) = (sender.clone(), &work);
-            threads.spawn(move || work.run(&sender));
-        }
-        drop(sender);
-        collect(&receiver, &work, verified, progress);
-    });
+) -> Result<Verified, JournalError> {
+    let mut scan = Scan::new(data, settings, wanted);
+    scan.from = journal.begin(data, &scan.files, scan.fingerprint, &mut scan.verified)?;
+    Ok(scan.run(disk, Some(journal), progress))
 }
 
-/// Adds up what the threads send until all have ended.
-fn collect(
-    receiver: &Receiver<Portion>,
-    work: &Work<'_>,
-    verified: &mut Verified,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) {
-    let all_bytes = work.all_bytes();
-    loop {
-        match receiver.recv_timeout(PROGRESS) {
-            Ok(portion) => {
-                verified.pages.bytes += portion.pages.bytes;
-                verified.pages.blocks += portion.pages.blocks;
-                verified.pages.new += portion.pages.new;
-                verified.firsts.extend(portion.first);
-                portion.findings.into_iter().for_each(|finding| verified.add(finding));
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+/// What is read, and what is known of it.
+struct Scan<'a> {
+    data: &'a DataDirectory,
+    settings: &'a VerifySettings,
+    files: Listing,
+    /// What an incremental backup has instead of files.
+    incremental: Vec<IncrementalFile>,
+    /// Of all that stands there.
+    fingerprint: u64,
+    /// What was read before this is in `verified`.
+    from: Position,
+    /// How many small files a thread takes at once.
+    unit_files: usize,
+    verified: Verified,
+}
+
+impl<'a> Scan<'a> {
+    /// Lists the files, and says what is wrong with their lengths.
+    fn new(
+        data: &'a DataDirectory,
+        settings: &'a VerifySettings,
+        wanted: &dyn Fn(RelationFiles) -> bool,
+    ) -> Self {
+        let mut scan = Self::listed(data, settings, wanted);
+        for finding in layout::findings(scan.files.iter(), data) {
+            scan.verified.add(finding);
         }
-        let now = Progress { bytes: verified.pages.bytes, all_bytes };
-        if !verified.is_interrupted && progress(now).is_break() {
-            verified.is_interrupted = true;
-            work.stop();
+        scan
+    }
+
+    /// Lists the files.
+    fn listed(
+        data: &'a DataDirectory,
+        settings: &'a VerifySettings,
+        wanted: &dyn Fn(RelationFiles) -> bool,
+    ) -> Self {
+        let only_below = &settings.only_below;
+        let (files, beside) = Listing::of(&data.path, &data.control, only_below, wanted);
+        let Beside { temporary, mut foreign, unlisted, fingerprint } = beside;
+        let mut incremental = backup::incremental_files(data, &mut foreign);
+        if !incremental.is_empty() {
+            let listed: HashSet<RelationFiles> = files.iter().map(|of| of.fork.relation).collect();
+            let is_below = |path: &Path| only_below.iter().any(|of| path.starts_with(of));
+            incremental.retain(|of| {
+                let is_meant = only_below.is_empty() || is_below(&of.path);
+                (is_meant || listed.contains(&of.relation)) && wanted(of.relation)
+            });
+        }
+        let mut verified = Verified { temporary, foreign, unlisted, ..Verified::default() };
+        verified.files = files.len() as u64;
+        let (from, unit_files) = (Position::default(), settings.rate.map_or(UNIT_FILES, |_| 16));
+        Self { data, settings, files, incremental, fingerprint, from, unit_files, verified }
+    }
+
+    fn run(
+        mut self,
+        disk: &dyn Disk,
+        journal: Option<&mut Journal>,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Verified {
+        let mut verified = mem::take(&mut self.verified);
+        self.read(disk, &mut verified, journal, &mut Verified::add, progress);
+        let Self { data, settings, files, incremental, .. } = self;
+        // An incremental backup names in another way what it has not all of.
+        if settings.only_below.is_empty() && incremental.is_empty() {
+            verified.files_of_all = Some(files);
+        }
+        backup::read_incremental(incremental, data, settings, &mut verified, progress);
+        verified.findings.sort_by_key(|finding| (finding.fork, finding.block));
+        verified
+    }
+
+    /// Reads the files and gives `take` what is wrong.
+    fn read(
+        &self,
+        disk: &dyn Disk,
+        verified: &mut Verified,
+        journal: Option<&mut Journal>,
+        take: Take<'_>,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) {
+        let Self { data, settings, files, from, unit_files, .. } = self;
+        let work = Work::new(disk, data, files, (*from, *unit_files), settings.rate);
+        let (jobs, all_bytes) = (settings.jobs.get(), files.bytes());
+        let collector = Collector::new(verified, *from, journal, take);
+        thread::scope(|threads| {
+            let (sender, receiver) = sync_channel(2 * jobs);
+            for _ in 0..jobs {
+                let (sender, work) = (sender.clone(), &work);
+                threads.spawn(move || work.run(&sender));
+            }
+            drop(sender);
+            collector.collect(&receiver, &work, all_bytes, progress);
+        });
+    }
+}
+
+/// Where findings go.
+type Take<'a> = &'a mut dyn FnMut(&mut Verified, Finding);
+
+/// Puts together what the threads send, in the order of the list.
+struct Collector<'a> {
+    verified: &'a mut Verified,
+    /// All before this is in `verified`.
+    to: Position,
+    next: u64,
+    /// What is behind something that is still being read.
+    waiting: BTreeMap<u64, Portion>,
+    journal: Option<&'a mut Journal>,
+    take: Take<'a>,
+}
+
+impl<'a> Collector<'a> {
+    fn new(
+        verified: &'a mut Verified,
+        to: Position,
+        journal: Option<&'a mut Journal>,
+        take: Take<'a>,
+    ) -> Self {
+        Self { verified, to, next: 0, waiting: BTreeMap::new(), journal, take }
+    }
+
+    /// Takes what comes until all threads have ended.
+    fn collect(
+        mut self,
+        receiver: &Receiver<Portion>,
+        work: &Work<'_>,
+        all_bytes: u64,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) {
+        let before = self.verified.pages.bytes;
+        loop {
+            match receiver.recv_timeout(PROGRESS) {
+                Ok(portion) => self.take(portion),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            let now = Progress { bytes: before + work.read_bytes(), all_bytes };
+            if !self.verified.is_interrupted && progress(now).is_break() {
+                self.verified.is_interrupted = true;
+                work.stop();
+            }
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.write(self.verified, self.to);
+        }
+        // What was read in vain, if it is read again; who does not go on wants to know it.
+        for portion in mem::take(&mut self.waiting).into_values() {
+            self.add(portion);
+        }
+    }
+
+    fn take(&mut self, portion: Portion) {
+        self.waiting.insert(portion.number, portion);
+        while self.waiting.get(&self.next).is_some_and(|portion| !portion.is_cut) {
+            if let Some(portion) = self.waiting.remove(&self.next) {
+                self.to = portion.to;
+                self.add(portion);
+            }
+            self.next += 1;
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.write_now_and_then(self.verified, self.to);
+        }
+    }
+
+    fn add(&mut self, portion: Portion) {
+        let pages = &mut self.verified.pages;
+        pages.bytes += portion.pages.bytes;
+        pages.blocks += portion.pages.blocks;
+        pages.new += portion.pages.new;
+        self.verified.firsts.extend(portion.firsts);
+        for finding in portion.findings {
+            (self.take)(self.verified, finding);
         }
     }
 }
 
 /// How often it is asked whether to go on.
 const PROGRESS: Duration = Duration::from_millis(100);
+/// What a thread takes at once of small files, unless it may read them slowly only.
+const UNIT_FILES: usize = 512;
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::Path;
 
+    use pgtoll_format::Fault;
     use proptest::prelude::*;
 
     use super::*;
 
     /// A directory with these files of relation 16384 in database 5, whose files have 4 blocks.
-    fn directory(files: &[(&str, Vec<u8>)]) -> (tempfile::TempDir, DataDirectory) {
+    pub(super) fn directory(files: &[(&str, Vec<u8>)]) -> (tempfile::TempDir, DataDirectory) {
         let place = tempfile::tempdir().unwrap();
         for directory in ["global", "base/5", "pg_tblspc"] {
             fs::create_dir_all(place.path().join(directory)).unwrap();
@@ -200,7 +312,7 @@ mod tests {
         for (name, bytes) in files {
             fs::write(place.path().join("base/5").join(name), bytes).unwrap();
         }
-        let mut control = relation_files::tests::control();
+        let mut control = crate::relation_files::tests::control();
         control.file_blocks = 4;
         control.checksum_version = 1;
         control.state = pgtoll_format::ClusterState::ShutDown;
@@ -210,13 +322,15 @@ mod tests {
     }
 
     fn verified(data: &DataDirectory) -> Verified {
-        let settings =
-            VerifySettings { jobs: 2.try_into().unwrap(), rate: None, only_below: Vec::new() };
-        verify(data, &settings, &|_| true, &mut |_| ControlFlow::Continue(()))
+        verify(data, &settings(), &|_| true, &mut |_| ControlFlow::Continue(()))
+    }
+
+    fn settings() -> VerifySettings {
+        VerifySettings { jobs: 2.try_into().unwrap(), rate: None, only_below: Vec::new() }
     }
 
     /// A valid empty page at this block.
-    fn page(block: u32) -> Vec<u8> {
+    pub(super) fn page(block: u32) -> Vec<u8> {
         let mut page = vec![0; 8192];
         for (at, value) in [(12, 24_u16), (14, 8192), (16, 8192)] {
             page[at..at + 2].copy_from_slice(&value.to_le_bytes());
@@ -296,6 +410,207 @@ mod tests {
         assert_eq!(below(&data.path.join("base/5/16384.1")), 5);
         assert_eq!(below(&data.path.join("base")), 6);
         assert_eq!(below(&data.path.join("global")), 0);
+    }
+
+    /// Pages of which some are damaged in some way, at random.
+    fn any_pages(first: u32, block_bytes: usize, damage: &[u8]) -> Vec<u8> {
+        let size = u16::try_from(block_bytes).unwrap();
+        let page = |(kind, block): (&u8, u32)| {
+            let mut page = vec![0; block_bytes];
+            for (at, value) in [(12, 24_u16), (14, size), (16, size)] {
+                page[at..at + 2].copy_from_slice(&value.to_le_bytes());
+            }
+            page[block_bytes - 1] = *kind;
+            // What comes of these is another fault each, or none.
+            match kind % 16 {
+                0 => return vec![0; block_bytes],
+                1 => page[14] = 0,
+                2 => page[14..16].fill(0),
+                3 => page[11] = 0xFF,
+                _ => {}
+            }
+            let checksum = pgtoll_checksum::page_checksum(&page, block);
+            page[8..10].copy_from_slice(&checksum.to_le_bytes());
+            page[100] ^= u8::from(kind % 16 == 4);
+            page[0] ^= u8::from(kind % 16 == 5);
+            page
+        };
+        damage.iter().zip(first..).flat_map(page).collect()
+    }
+
+    /// What the pages of a file are, one by one.
+    fn faults(pages: &[u8], first: u32, block_bytes: usize, sums: bool) -> Vec<(u32, Fault)> {
+        let verdicts = pages
+            .chunks_exact(block_bytes)
+            .zip(first..)
+            .map(|(page, block)| (block, page_verdict(page, block, sums)));
+        verdicts
+            .filter_map(|(block, verdict)| match verdict {
+                Verdict::Invalid(fault) => Some((block, fault)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// Many pages at once, however they are read, come to the same as each by itself.
+        #[test]
+        fn every_page_has_its_own_verdict(
+            damage in prop::collection::vec(any::<u8>(), 1..120),
+            segment in 0_u32..3,
+            exponent in 10_u32..16,
+            sums: bool,
+            rest in 0_usize..500,
+        ) {
+            let block_bytes = 1_usize << exponent;
+            let blocks = 128;
+            let mut pages = any_pages(segment * blocks, block_bytes, &damage);
+            let expected = faults(&pages, segment * blocks, block_bytes, sums);
+            let new = pages.chunks(block_bytes).filter(|page| page.iter().all(|byte| *byte == 0));
+            let expected_new = new.count() as u64;
+            pages.resize(pages.len() + rest, 7);
+            let name = if segment == 0 { "16384".to_owned() } else { format!("16384.{segment}") };
+            let (_place, mut data) = directory(&[(&name, pages)]);
+            data.control.block_bytes = block_bytes.try_into().unwrap();
+            data.control.file_blocks = blocks;
+            data.control.checksum_version = u32::from(sums);
+            // Then nothing is a suspicion.
+            data.control.state = pgtoll_format::ClusterState::InProduction;
+            let (mapped, direct) = (MappedFiles::default(), DirectFiles::default());
+            for disk in [&Files as &dyn Disk, &mapped, &direct] {
+                let found = verify_on(disk, &data, &settings(), &|_| true, &mut |_| ControlFlow::Continue(()));
+                let invalid = found.findings.iter().filter_map(|finding| match finding.what {
+                    WhatIsWrong::Invalid { fault, .. } => Some((finding.block, fault)),
+                    _ => None,
+                });
+                prop_assert_eq!(invalid.collect::<Vec<_>>(), expected.clone());
+                prop_assert_eq!(found.pages.blocks, damage.len() as u64);
+                prop_assert_eq!(found.pages.new, expected_new);
+            }
+        }
+    }
+
+    /// Files of several relations, damaged at random, in a directory.
+    fn damaged() -> (tempfile::TempDir, DataDirectory) {
+        let damage = |file: u8| (0..20 + file).map(move |at| at.wrapping_mul(37) ^ file);
+        let files = (0..8_u8).map(|file| {
+            let name = (16384 + u32::from(file)).to_string();
+            (name, any_pages(0, 8192, &damage(file).collect::<Vec<_>>()))
+        });
+        let files: Vec<(String, Vec<u8>)> = files.collect();
+        let files: Vec<(&str, Vec<u8>)> =
+            files.iter().map(|(name, pages)| (name.as_str(), pages.clone())).collect();
+        let (place, mut data) = directory(&files);
+        data.control.file_blocks = 1000;
+        (place, data)
+    }
+
+    /// Goes on with a journal, a file a unit, and stops when `stop` says so.
+    fn again(
+        data: &DataDirectory,
+        path: &Path,
+        rate: Option<u64>,
+        stop: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<Verified, JournalError> {
+        let mut journal = Journal::open(path)?;
+        journal.every = Duration::ZERO;
+        let settings = VerifySettings { rate, ..settings() };
+        let mut scan = Scan::new(data, &settings, &|_| true);
+        scan.unit_files = 1;
+        scan.from = journal.begin(data, &scan.files, scan.fingerprint, &mut scan.verified)?;
+        Ok(scan.run(&Files, Some(&mut journal), &mut |now| {
+            if stop(now) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }))
+    }
+
+    fn check_same(found: &Verified, whole: &Verified) {
+        assert!(!found.is_interrupted && whole.total().failures > 10);
+        assert_eq!(found.findings, whole.findings);
+        assert_eq!((&found.counts, found.pages), (&whole.counts, whole.pages));
+        assert_eq!((&found.firsts, found.files), (&whole.firsts, whole.files));
+    }
+
+    /// At one byte a second a file is read at once, and the next one waits until it is stopped.
+    #[test]
+    fn who_goes_on_reads_the_rest_and_finds_the_same() {
+        let (place, data) = damaged();
+        let whole = verified(&data);
+        let path = place.path().join("journal");
+        let (mut runs, mut bytes) = (0, 0);
+        let found = loop {
+            let before = Journal::open(&path).unwrap().read_before();
+            assert_eq!(before, bytes, "what was read is not read again");
+            let found = again(&data, &path, Some(1), &mut |now| now.bytes > before).unwrap();
+            (runs, bytes) = (runs + 1, found.pages.bytes);
+            if !found.is_interrupted {
+                break found;
+            }
+        };
+        assert!(runs >= 8, "{runs}");
+        check_same(&found, &whole);
+    }
+
+    /// Whenever it is killed, what it left is enough.
+    #[test]
+    fn whoever_was_killed_finds_the_same() {
+        let (place, data) = damaged();
+        let whole = verified(&data);
+        let path = place.path().join("journal");
+        let mut left = 0;
+        again(&data, &path, None, &mut |_| {
+            fs::copy(&path, place.path().join(format!("left.{left}"))).unwrap();
+            left += 1;
+            false
+        })
+        .unwrap();
+        assert!(left > 0);
+        for left in 0..left {
+            let path = place.path().join(format!("left.{left}"));
+            check_same(&again(&data, &path, None, &mut |_| false).unwrap(), &whole);
+        }
+    }
+
+    #[test]
+    fn a_journal_is_of_these_files_as_they_are() {
+        let (place, mut data) = damaged();
+        let path = place.path().join("journal");
+        let check = |data: &DataDirectory, expected: &str| {
+            let found = again(data, &path, None, &mut |_| false).map(drop);
+            let said = found.map_err(|error| error.to_string()).err().unwrap_or_default();
+            assert!(said.ends_with(expected), "{said}: {expected}");
+        };
+        check(&data, "");
+        check(&data, "");
+        let foreign = |bytes: &[u8]| {
+            let other = place.path().join("foreign");
+            fs::write(&other, bytes).unwrap();
+            Journal::open(&other).map(drop).unwrap_err().to_string()
+        };
+        let whole = fs::read(&path).unwrap();
+        for bytes in [&b""[..], b"{}", &whole[..whole.len() / 2], b"\xFF"] {
+            assert!(foreign(bytes).contains("is no resume file"));
+        }
+        let newer = String::from_utf8(whole).unwrap().replace("pgtoll.resume/1", "pgtoll.resume/2");
+        assert!(foreign(newer.as_bytes()).contains("is no resume file"));
+        data.control.checkpoint.0 += 1;
+        check(&data, "is of the cluster before a server ran on it again");
+        data.control.checkpoint.0 -= 1;
+        data.control.system_identifier += 1;
+        check(&data, "is of another cluster");
+        data.control.system_identifier -= 1;
+        let mut journal = Journal::open(&path).unwrap();
+        let is_wanted = |relation: RelationFiles| relation.number == 16385;
+        let go_on = &mut |_| ControlFlow::Continue(());
+        let some = verify_again(&Files, &data, &settings(), &is_wanted, &mut journal, go_on);
+        let said = some.map(drop).unwrap_err().to_string();
+        assert!(said.ends_with("is of another choice of relations"), "{said}");
+        fs::write(data.path.join("base/5/16384"), page(0)).unwrap();
+        check(&data, "is of files that have changed since");
+        check(&DataDirectory { path: data.path.join("global"), ..data }, "changed since");
+        let nowhere = Journal::open(Path::new("/dev/null/none")).map(drop);
+        assert!(matches!(nowhere, Err(JournalError::Read { .. })));
     }
 
     proptest! {

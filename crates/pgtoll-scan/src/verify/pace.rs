@@ -1,5 +1,6 @@
 //! Not more bytes a second than were allowed, over all threads.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,43 +9,44 @@ use std::time::{Duration, Instant};
 pub(super) struct Pace {
     /// Bytes a second; `None`: as fast as it goes.
     rate: Option<u64>,
-    state: Mutex<State>,
+    next: Mutex<Instant>,
+    is_stopped: AtomicBool,
     stopped: Condvar,
-}
-
-#[derive(Debug)]
-struct State {
-    next: Instant,
-    is_stopped: bool,
 }
 
 impl Pace {
     pub(super) fn new(rate: Option<u64>) -> Self {
-        let state = State { next: Instant::now(), is_stopped: false };
-        Self { rate, state: Mutex::new(state), stopped: Condvar::new() }
+        let (next, is_stopped) = (Mutex::new(Instant::now()), AtomicBool::new(false));
+        Self { rate, next, is_stopped, stopped: Condvar::new() }
     }
 
     /// Nothing is to be read any more.
     pub(super) fn stop(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_stopped = true;
+        // Under the lock: nobody is between asking and waiting.
+        let _held = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_stopped.store(true, Ordering::Relaxed);
         self.stopped.notify_all();
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
     }
 
     /// Waits until so many bytes may be read; false: not any more.
     pub(super) fn may_read(&self, bytes: u64) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(rate) = self.rate else { return !state.is_stopped };
+        let Some(rate) = self.rate else { return !self.is_stopped() };
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         // What was not used before is gone: no burst after a pause.
-        let begin = state.next.max(now);
-        state.next = begin + time(bytes, rate);
+        let begin = now.max(*next);
+        *next = begin + time(bytes, rate);
         loop {
             let left = begin.saturating_duration_since(Instant::now());
-            if state.is_stopped || left.is_zero() {
-                return !state.is_stopped;
+            if self.is_stopped() || left.is_zero() {
+                return !self.is_stopped();
             }
-            let waited = self.stopped.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.stopped.wait_timeout(next, left);
+            next = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

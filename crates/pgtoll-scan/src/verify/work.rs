@@ -1,24 +1,30 @@
 //! The threads that read and judge.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, PoisonError};
 
-use pgtoll_format::{Lsn, PageHeader, Verdict};
+use pgtoll_checksum::{Kernel, is_page};
+use pgtoll_format::{Lsn, PageHeader, Verdict, verdict};
+use serde::{Deserialize, Serialize};
 
-use super::disk::{ReadAt, read_all};
+use super::disk::{Buffer, READ_BYTES, ReadAt, read_all};
+use super::listing::{Listed, Listing};
 use super::pace::Pace;
 use super::visible::{MapPage, VisibilityMap};
-use super::{DataDirectory, Disk, Finding, Layout, Pages, WhatIsWrong, fork_of, page_verdict};
-use crate::{Fork, RelationFile};
+use super::{DataDirectory, Disk, Finding, Layout, Pages, WhatIsWrong};
+use crate::Fork;
 
 /// What the threads share.
 pub(super) struct Work<'a> {
     disk: &'a dyn Disk,
-    files: &'a [RelationFile],
+    files: &'a Listing,
+    unit_files: usize,
+    unit_bytes: u64,
     rules: Rules,
-    next: Mutex<(usize, u64)>,
-    is_stopped: AtomicBool,
+    next: Mutex<(u64, Position)>,
+    read_bytes: AtomicU64,
     pace: Pace,
 }
 
@@ -34,28 +40,46 @@ struct Rules {
     is_consistent: bool,
 }
 
-/// A piece of a file that one thread reads.
-#[derive(Clone, Copy, Debug)]
-struct Unit {
-    file: usize,
-    from: u64,
-    to: u64,
+/// A place in a list of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Position {
+    /// Which file, from 0.
+    pub(super) file: usize,
+    /// The byte in it.
+    pub(super) at: u64,
 }
 
-/// What a thread found in a piece.
+/// What one thread reads before it asks for more: a piece of a file, or small files.
+#[derive(Clone, Copy, Debug)]
+struct Unit {
+    /// Counted from 0.
+    number: u64,
+    from: Position,
+    to: Position,
+}
+
+/// What a thread found in a unit.
 #[derive(Debug, Default)]
 pub(super) struct Portion {
+    /// The unit's number.
+    pub(super) number: u64,
+    /// Where the unit ends.
+    pub(super) to: Position,
     pub(super) pages: Pages,
     pub(super) findings: Vec<Finding>,
-    /// The fork's first block is zero.
-    pub(super) first: Option<(Fork, WhatIsWrong)>,
+    /// Forks whose first block is zero.
+    pub(super) firsts: Vec<Fork>,
+    /// It was stopped before the unit's end.
+    pub(super) is_cut: bool,
 }
 
 impl<'a> Work<'a> {
+    /// What is to be read from this place of the list on, of small files so many at once.
     pub(super) fn new(
         disk: &'a dyn Disk,
         data: &DataDirectory,
-        files: &'a [RelationFile],
+        files: &'a Listing,
+        (from, unit_files): (Position, usize),
         rate: Option<u64>,
     ) -> Self {
         let rules = Rules {
@@ -65,101 +89,185 @@ impl<'a> Work<'a> {
             wal_end: data.wal_end(),
             is_consistent: data.is_consistent(),
         };
-        let (next, is_stopped) = (Mutex::new((0, 0)), AtomicBool::new(false));
-        Self { disk, files, rules, next, is_stopped, pace: Pace::new(rate) }
+        // What is read slowly is taken in small pieces, so that not much is lost by an interruption.
+        let a_second =
+            rate.unwrap_or(UNIT_BYTES).clamp(1, UNIT_BYTES).next_multiple_of(READ_BYTES as u64);
+        Self {
+            disk,
+            files,
+            unit_files,
+            unit_bytes: a_second,
+            rules,
+            next: Mutex::new((0, from)),
+            read_bytes: AtomicU64::new(0),
+            pace: Pace::new(rate),
+        }
     }
 
-    pub(super) fn all_bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes).sum()
+    /// Bytes that were read until now.
+    pub(super) fn read_bytes(&self) -> u64 {
+        self.read_bytes.load(Ordering::Relaxed)
     }
 
     pub(super) fn stop(&self) {
-        self.is_stopped.store(true, Ordering::Relaxed);
         self.pace.stop();
     }
 
-    /// Reads one piece after the other until there is none.
+    /// Reads one unit after the other until there is none.
     pub(super) fn run(&self, sender: &SyncSender<Portion>) {
-        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut reader = Reader::new(self);
         while let Some(unit) = self.next() {
-            let file = &self.files[unit.file];
-            let portion = Portion::default();
-            let mut reader = Reader { work: self, file, map: None, is_map_known: false, portion };
-            reader.read(unit, &mut buffer);
-            if sender.send(reader.portion).is_err() {
+            if sender.send(reader.unit(unit)).is_err() {
                 return;
             }
         }
     }
 
     fn next(&self) -> Option<Unit> {
-        if self.is_stopped.load(Ordering::Relaxed) {
+        if self.pace.is_stopped() {
             return None;
         }
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut file, from) = *next;
-        while self.files.get(file)?.bytes <= from {
-            debug_assert_eq!(from, 0, "only an empty file has nothing to read");
-            file += 1;
-        }
-        let to = self.files[file].bytes.min(from + UNIT_BYTES);
-        *next = if to == self.files[file].bytes { (file + 1, 0) } else { (file, to) };
-        Some(Unit { file, from, to })
+        let (number, from) = *next;
+        let to = self.end_of(from);
+        *next = (number + 1, to);
+        (to != from).then_some(Unit { number, from, to })
     }
 
-    /// The files of a fork.
-    fn of_fork(&self, fork: Fork) -> &[RelationFile] {
-        let begin = self.files.partition_point(|file| fork_of(file) < fork);
-        let count = self.files[begin..].partition_point(|file| fork_of(file) == fork);
-        &self.files[begin..begin + count]
+    /// Where the unit ends that begins here: with a piece of a large file, or when small files are
+    /// many or enough to read.
+    fn end_of(&self, from: Position) -> Position {
+        let (mut to, mut bytes, mut files) = (from, 0, 0);
+        while let Some(of_file) = self.files.bytes_of(to.file) {
+            let left = of_file.saturating_sub(to.at);
+            let is_full = bytes + left > self.unit_bytes || files == self.unit_files;
+            if bytes > 0 && is_full {
+                break;
+            }
+            if left > self.unit_bytes {
+                return Position { at: to.at + self.unit_bytes, ..to };
+            }
+            to = Position { file: to.file + 1, at: 0 };
+            bytes += left;
+            files += usize::from(left > 0);
+        }
+        to
     }
 
     /// Blocks of a fork, as its last file that is not empty tells.
     fn blocks(&self, fork: Fork) -> u64 {
-        let last = self.of_fork(fork).iter().rev().find(|file| file.bytes > 0);
-        last.map_or(0, |file| {
-            let before = u64::from(file.name.segment) * u64::from(self.rules.file_blocks);
+        let files = self.files.of_fork(fork).rev().map(|file| self.files.file(file));
+        files.into_iter().find(|file| file.bytes > 0).map_or(0, |file| {
+            let before = u64::from(file.segment) * u64::from(self.rules.file_blocks);
             before + file.bytes / self.rules.block_bytes as u64
         })
     }
 }
 
-/// Reads a piece.
+/// What a thread keeps: the file that it reads, and what it reads into.
 struct Reader<'a> {
     work: &'a Work<'a>,
-    file: &'a RelationFile,
+    kernel: &'static Kernel,
+    buffer: Buffer,
+    checksums: Vec<u16>,
+    /// The file that was opened last. One that could not be opened is not tried again.
+    open: Option<(usize, Opened<'a>)>,
+    file: Listed,
     /// The visibility map, once it was looked for and found.
     map: Option<VisibilityMap<'a>>,
     is_map_known: bool,
     portion: Portion,
 }
 
+/// A file, or why it cannot be opened.
+type Opened<'a> = Result<Box<dyn ReadAt + 'a>, String>;
+
 impl<'a> Reader<'a> {
-    fn read(&mut self, unit: Unit, buffer: &mut [u8]) {
-        let file = match self.work.disk.open(&self.file.path) {
-            Ok(file) => file,
-            Err(error) => return self.unreadable(unit.from, unit.to, error.to_string()),
-        };
-        let mut at = unit.from;
-        while at < unit.to {
-            let room = usize::try_from(unit.to - at).unwrap_or(usize::MAX).min(buffer.len());
-            if !self.work.pace.may_read(room as u64) {
+    fn new(work: &'a Work<'a>) -> Self {
+        let buffer_bytes = work.disk.read_bytes();
+        let checksums = buffer_bytes.max(READ_BYTES) / work.rules.block_bytes.max(1);
+        Self {
+            work,
+            kernel: Kernel::best(),
+            buffer: Buffer::new(buffer_bytes),
+            checksums: vec![0; checksums],
+            open: None,
+            file: Listed { fork: Fork::default(), segment: 0, bytes: 0 },
+            map: None,
+            is_map_known: false,
+            portion: Portion::default(),
+        }
+    }
+
+    fn unit(&mut self, Unit { number, from, to }: Unit) -> Portion {
+        self.portion = Portion { number, to, ..Portion::default() };
+        for file in from.file..=to.file {
+            let begin = if file == from.file { from.at } else { 0 };
+            let end = if file == to.file { to.at } else { u64::MAX };
+            let end = end.min(self.work.files.bytes_of(file).unwrap_or(0));
+            if begin < end && !self.portion.is_cut {
+                self.file(file, begin, end);
+            }
+        }
+        mem::take(&mut self.portion)
+    }
+
+    /// Reads a piece of a file, or all of it.
+    fn file(&mut self, file: usize, from: u64, to: u64) {
+        if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
+            // The one before is closed first.
+            self.open = None;
+            let opened = self.work.disk.open(&self.work.files.path(file));
+            let opened = opened.map_err(|error| error.to_string());
+            self.open = Some((file, opened));
+            self.file = self.work.files.file(file);
+            (self.map, self.is_map_known) = (None, false);
+            if let Some((_, Ok(open))) = &self.open {
+                open.will_read(0, self.file.bytes);
+            }
+        }
+        let (open, mut buffer) = (self.open.take(), mem::take(&mut self.buffer));
+        match &open {
+            Some((_, Ok(open))) => self.piece(&**open, buffer.bytes(), from, to),
+            Some((_, Err(error))) => self.unreadable(from, to, error.clone()),
+            None => {}
+        }
+        (self.open, self.buffer) = (open, buffer);
+    }
+
+    fn piece(&mut self, file: &dyn ReadAt, buffer: &mut [u8], from: u64, to: u64) {
+        let mut at = from;
+        while at < to {
+            if let Some(window) = file.map(at, to - at) {
+                if !self.may_read(window.len()) {
+                    return;
+                }
+                self.read(&window, at);
+                at += window.len() as u64;
+                continue;
+            }
+            let room = usize::try_from(to - at).unwrap_or(usize::MAX).min(buffer.len());
+            if !self.may_read(room) {
                 return;
             }
             let buffer = &mut buffer[..room];
-            match read_all(&*file, buffer, at) {
+            match read_all(file, buffer, at) {
                 Ok(read) => {
-                    self.portion.pages.bytes += read as u64;
-                    self.judge(&buffer[..read], at);
+                    self.read(&buffer[..read], at);
                     if read < room {
                         self.found(self.block(at + read as u64), WhatIsWrong::Changed);
                         return;
                     }
                 }
-                Err(_) => self.block_by_block(&*file, buffer, at),
+                Err(_) => self.block_by_block(file, buffer, at),
             }
             at += room as u64;
         }
+    }
+
+    fn may_read(&mut self, bytes: usize) -> bool {
+        self.portion.is_cut = !self.work.pace.may_read(bytes as u64);
+        !self.portion.is_cut
     }
 
     /// What can be read beside a block that cannot.
@@ -168,24 +276,31 @@ impl<'a> Reader<'a> {
         let mut at = at;
         for page in buffer.chunks_mut(block_bytes) {
             match read_all(file, page, at) {
-                Ok(read) => {
-                    self.portion.pages.bytes += read as u64;
-                    self.judge(&page[..read], at);
-                }
+                Ok(read) => self.read(&page[..read], at),
                 Err(error) => self.unreadable(at, at + page.len() as u64, error.to_string()),
             }
             at += page.len() as u64;
         }
     }
 
+    /// These bytes stand here.
+    fn read(&mut self, bytes: &[u8], at: u64) {
+        self.portion.pages.bytes += bytes.len() as u64;
+        // Not more at once than stays in a core's own cache: pages are looked at twice.
+        for (some, number) in bytes.chunks(READ_BYTES).zip(0_u64..) {
+            self.judge(some, at + number * READ_BYTES as u64);
+        }
+        self.work.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    }
+
     /// The number in its fork of the block at this place of the file.
     fn block(&self, at: u64) -> u32 {
-        let before = u64::from(self.file.name.segment) * u64::from(self.work.rules.file_blocks);
+        let before = u64::from(self.file.segment) * u64::from(self.work.rules.file_blocks);
         u32::try_from(before + at / self.work.rules.block_bytes as u64).unwrap_or(u32::MAX)
     }
 
     fn found(&mut self, block: u32, what: WhatIsWrong) {
-        self.portion.findings.push(Finding { fork: fork_of(self.file), block, what });
+        self.portion.findings.push(Finding { fork: self.file.fork, block, what });
     }
 
     /// Blocks that follow each other are told together.
@@ -206,13 +321,20 @@ impl<'a> Reader<'a> {
 
     /// Whole blocks; what is left of one is told by the file's length.
     fn judge(&mut self, bytes: &[u8], at: u64) {
-        let block_bytes = self.work.rules.block_bytes;
+        let Rules { block_bytes, has_checksums, .. } = self.work.rules;
         let first = self.block(at);
-        for (page, number) in bytes.chunks_exact(block_bytes).zip(0_u32..) {
+        let count = bytes.len() / block_bytes;
+        let is_computed = has_checksums && is_page(block_bytes);
+        let mut checksums = mem::take(&mut self.checksums);
+        if is_computed {
+            let pages = &bytes[..count * block_bytes];
+            self.kernel.checksums(pages, block_bytes, first, &mut checksums[..count]);
+        }
+        let pages = bytes.chunks_exact(block_bytes).zip(&checksums);
+        for ((page, checksum), number) in pages.zip(0_u32..) {
             // Files that are too long may have more blocks than there are numbers.
             let block = first.saturating_add(number);
-            self.portion.pages.blocks += 1;
-            match page_verdict(page, block, self.work.rules.has_checksums) {
+            match verdict(page, is_computed.then_some(*checksum)) {
                 Verdict::Valid => self.valid(page, block),
                 Verdict::New => self.new_page(block),
                 Verdict::Invalid(fault) => {
@@ -221,6 +343,8 @@ impl<'a> Reader<'a> {
                 }
             }
         }
+        self.portion.pages.blocks += count as u64;
+        self.checksums = checksums;
     }
 
     fn valid(&mut self, page: &[u8], block: u32) {
@@ -229,11 +353,11 @@ impl<'a> Reader<'a> {
         if is_ahead && !self.is_unlogged() {
             self.found(block, WhatIsWrong::AheadOfWal { lsn });
         }
-        if self.file.name.fork == VISIBILITY_MAP && self.work.rules.is_consistent {
-            let table = self.work.blocks(Fork { fork: MAIN, ..fork_of(self.file) });
+        if self.file.fork.fork == VISIBILITY_MAP && self.work.rules.is_consistent {
+            let table = self.work.blocks(Fork { fork: MAIN, ..self.file.fork });
             if let Some(beyond) = MapPage::new(page, block).first_from(table) {
                 let block = u32::try_from(beyond).unwrap_or(u32::MAX);
-                let fork = Fork { fork: MAIN, ..fork_of(self.file) };
+                let fork = Fork { fork: MAIN, ..self.file.fork };
                 let what = WhatIsWrong::Layout(Layout::VisibleBeyondEnd);
                 self.portion.findings.push(Finding { fork, block, what });
             }
@@ -242,11 +366,11 @@ impl<'a> Reader<'a> {
 
     fn new_page(&mut self, block: u32) {
         self.portion.pages.new += 1;
-        if self.file.name.fork != MAIN || !self.work.rules.is_consistent {
+        if self.file.fork.fork != MAIN || !self.work.rules.is_consistent {
             return;
         }
         if block == 0 {
-            self.portion.first = Some((fork_of(self.file), WhatIsWrong::ZeroFirst));
+            self.portion.firsts.push(self.file.fork);
         }
         if !self.is_map_known {
             (self.map, self.is_map_known) = (self.visibility_map(), true);
@@ -259,8 +383,9 @@ impl<'a> Reader<'a> {
     /// What cannot be read here is told where the map itself is read.
     fn visibility_map(&self) -> Option<VisibilityMap<'a>> {
         let work = self.work;
-        let fork = Fork { fork: VISIBILITY_MAP, ..fork_of(self.file) };
-        let file = work.disk.open(&work.of_fork(fork).first()?.path).ok()?;
+        let fork = Fork { fork: VISIBILITY_MAP, ..self.file.fork };
+        let first = work.files.of_fork(fork).next()?;
+        let file = work.disk.open(&work.files.path(first)).ok()?;
         let Rules { block_bytes, has_checksums, .. } = work.rules;
         Some(VisibilityMap::new(file, block_bytes, has_checksums))
     }
@@ -268,13 +393,11 @@ impl<'a> Reader<'a> {
     /// Unlogged relations have another counter in the place of the LSN; the fork that they are
     /// reset to is logged.
     fn is_unlogged(&self) -> bool {
-        let init = Fork { fork: INIT, ..fork_of(self.file) };
-        self.file.name.fork != INIT && !self.work.of_fork(init).is_empty()
+        let init = Fork { fork: INIT, ..self.file.fork };
+        self.file.fork.fork != INIT && !self.work.files.of_fork(init).is_empty()
     }
 }
 
-/// What is read by one call: it stays in a core's own cache until it was judged.
-const BUFFER_BYTES: usize = 256 << 10;
 /// What one thread reads before it asks for more.
 const UNIT_BYTES: u64 = 16 << 20;
 
