@@ -61,6 +61,16 @@ impl Hold {
         &self.control
     }
 
+    /// The control file's bytes at that moment.
+    pub(crate) fn control_bytes(&self) -> &[u8] {
+        &self.control_bytes
+    }
+
+    /// Where the control file is.
+    pub(crate) fn control_path(&self) -> PathBuf {
+        control_path(&self.data)
+    }
+
     /// Says so when somebody has taken the lock away, or changed the control file, in spite of the
     /// lock: a server in another container may not see this process.
     pub fn check(&self) -> Result<(), WriteError> {

@@ -1,0 +1,356 @@
+//! Turns data checksums on and off in a data directory that no server runs on.
+//!
+//! Pages first, each file synced when it is written; then the control file, then its sync: whenever
+//! the power goes, the control file says "off", or it says "on" and every page has its checksum.
+
+mod crew;
+mod journal;
+mod medium;
+mod pages;
+mod predict;
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use self::crew::Crew;
+use self::journal::Journal;
+use self::medium::{Medium, Real};
+pub use self::pages::{Pages, RefusedPage};
+pub use self::predict::{Prediction, predict};
+use crate::relation_files::{RelationFileList, relation_files};
+use crate::{Hold, WriteError};
+
+/// How [`enable`] works.
+#[derive(Clone, Debug)]
+pub struct EnableOptions {
+    /// Threads that read and write at once; at least 1.
+    pub jobs: usize,
+    /// Whether all is synced. Without it a power cut leaves pages that the server refuses.
+    pub sync: bool,
+    /// Read everything again from the disk before the control file says "on".
+    pub verify: bool,
+}
+
+/// What is going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Pages get their checksums.
+    Write,
+    /// Files are synced.
+    Sync,
+    /// Pages are read again.
+    Verify,
+}
+
+/// How far a step has come, in bytes of the relations' files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Which step.
+    pub step: Step,
+    /// How much is done.
+    pub done: u64,
+    /// Of how much.
+    pub all: u64,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Switched {
+    /// It was so before, and nothing was written.
+    pub already: bool,
+    /// Files of relations.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What was found on the pages that were read.
+    pub pages: Pages,
+    /// What a run before this one had left.
+    pub earlier: Earlier,
+    /// What lies among them and is not PostgreSQL's.
+    pub foreign: Vec<PathBuf>,
+}
+
+/// The journal of a run that was interrupted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Earlier {
+    /// There was none.
+    #[default]
+    None,
+    /// The cluster was used since, or its files are others: everything was read again.
+    Void,
+    /// What that run had synced, and nobody wrote to since, was passed over.
+    PassedOver {
+        /// Files.
+        files: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
+}
+
+/// Turns data checksums on.
+///
+/// `progress` is called now and then, and can end the work. Then, and after an error, they are
+/// still off; what was written stays and is right. Files that were synced by then are passed over
+/// the next time, as long as nobody uses the cluster.
+pub fn enable(
+    hold: &Hold,
+    options: &EnableOptions,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Switched, WriteError> {
+    enable_on(&Real, hold, options, progress)
+}
+
+fn enable_on(
+    medium: &dyn Medium,
+    hold: &Hold,
+    options: &EnableOptions,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Switched, WriteError> {
+    let control = hold.control();
+    if control.checksum_version == ON {
+        // That run ended between its last two steps.
+        journal::remove(hold.data());
+        return Ok(Switched { already: true, ..Switched::default() });
+    }
+    let list = readable(relation_files(hold.data(), control))?;
+    let crew = Crew::of(medium, &list.files, control, options.jobs)?;
+    crew.may_write()?;
+    let journal = if options.sync { Some(Journal::open(hold, &list.files)?) } else { None };
+    let done = done(journal.as_ref(), &list);
+    let pages = crew.write(&done, journal.as_ref(), progress)?;
+    if options.sync {
+        crew::sync_directories(&list.files, hold.data())?;
+    }
+    if options.verify {
+        crew.verify(progress)?;
+    }
+    hold.set_checksum_version(ON, options.sync)?;
+    journal::remove(hold.data());
+    let (files, bytes) = (list.files.len() as u64, crew.bytes());
+    let earlier = earlier(journal.as_ref(), &done, &list);
+    Ok(Switched { already: false, files, bytes, pages, earlier, foreign: list.foreign })
+}
+
+/// Turns data checksums off: the control file says so, and nothing else changes.
+pub fn disable(hold: &Hold, sync: bool) -> Result<Switched, WriteError> {
+    journal::remove(hold.data());
+    if hold.control().checksum_version == OFF {
+        return Ok(Switched { already: true, ..Switched::default() });
+    }
+    hold.set_checksum_version(OFF, sync)?;
+    Ok(Switched::default())
+}
+
+/// `PG_DATA_CHECKSUM_OFF`.
+const OFF: u32 = 0;
+/// `PG_DATA_CHECKSUM_VERSION`.
+const ON: u32 = 1;
+
+/// What cannot be read could hold pages, which then would have no checksum.
+fn readable(mut list: RelationFileList) -> Result<RelationFileList, WriteError> {
+    match list.unreadable.pop() {
+        Some((path, source)) => Err(WriteError::Read { path, source }),
+        None => Ok(list),
+    }
+}
+
+/// Which files a run before this one had done with.
+fn done(journal: Option<&Journal>, list: &RelationFileList) -> BTreeSet<usize> {
+    let Some(journal) = journal else { return BTreeSet::new() };
+    let files = list.files.iter().enumerate();
+    files.filter(|(_, of)| journal.has(of)).map(|(file, _)| file).collect()
+}
+
+fn earlier(journal: Option<&Journal>, done: &BTreeSet<usize>, list: &RelationFileList) -> Earlier {
+    let bytes = done.iter().map(|&file| list.files[file].bytes).sum();
+    match journal {
+        Some(journal) if journal.was_void() => Earlier::Void,
+        Some(_) if !done.is_empty() => Earlier::PassedOver { files: done.len() as u64, bytes },
+        _ => Earlier::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use nix::errno::Errno;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A disk on which one call fails, the same one for good.
+    struct Failing {
+        call: Call,
+        /// How many go well before.
+        after: usize,
+        calls: AtomicUsize,
+        error: Errno,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Call {
+        Read,
+        Write,
+        Sync,
+    }
+
+    impl Failing {
+        fn at(call: Call, after: usize, error: Errno) -> Self {
+            Self { call, after, calls: AtomicUsize::new(0), error }
+        }
+
+        fn fails(&self, call: Call) -> io::Result<()> {
+            if call == self.call && self.calls.fetch_add(1, Ordering::SeqCst) >= self.after {
+                return Err(self.error.into());
+            }
+            Ok(())
+        }
+    }
+
+    impl Medium for Failing {
+        fn read(&self, file: &File, path: &Path, bytes: &mut [u8], at: u64) -> io::Result<()> {
+            self.fails(Call::Read).and_then(|()| Real.read(file, path, bytes, at))
+        }
+
+        fn write(&self, file: &File, path: &Path, bytes: &[u8], at: u64) -> io::Result<()> {
+            self.fails(Call::Write).and_then(|()| Real.write(file, path, bytes, at))
+        }
+
+        fn sync(&self, file: &File, path: &Path) -> io::Result<()> {
+            self.fails(Call::Sync).and_then(|()| Real.sync(file, path))
+        }
+    }
+
+    const FILES: usize = 12;
+    const PAGES: usize = 3;
+
+    /// As a server of 15 leaves it that was stopped, with some relations.
+    fn data() -> TempDir {
+        let data = tempfile::tempdir().unwrap();
+        for name in ["global", "base/5", "pg_tblspc"] {
+            fs::create_dir_all(data.path().join(name)).unwrap();
+        }
+        let mut control = vec![0; 8192];
+        let values = [(8, 1300), (16, 1), (204, 8), (216, 8192), (220, 131_072), (224, 8192)];
+        for (at, value) in values.into_iter().chain([(228, 16 << 20), (232, 64)]) {
+            let value: u32 = value;
+            control[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        let crc = pgtoll_format::crc32c(&control[..288]);
+        control[288..292].copy_from_slice(&crc.to_le_bytes());
+        fs::write(data.path().join("global/pg_control"), control).unwrap();
+        let mut page = vec![7; 8192];
+        page[8..18].copy_from_slice(&[0, 0, 0, 0, 24, 0, 0, 32, 0, 32]);
+        for number in 0..FILES {
+            let path = data.path().join(format!("base/5/{}", 16384 + number));
+            fs::write(path, page.repeat(PAGES)).unwrap();
+        }
+        data
+    }
+
+    fn run(medium: &dyn Medium, data: &TempDir) -> Result<Switched, WriteError> {
+        let options = EnableOptions { jobs: 2, sync: true, verify: false };
+        let hold = Hold::take(data.path())?;
+        enable_on(medium, &hold, &options, &mut |_| ControlFlow::Continue(()))
+    }
+
+    fn is_on(data: &TempDir) -> bool {
+        crate::control_file(data.path()).unwrap().checksum_version == ON
+    }
+
+    fn assert_checksums(data: &TempDir) {
+        for number in 0..FILES {
+            let path = data.path().join(format!("base/5/{}", 16384 + number));
+            for (block, page) in (0..).zip(fs::read(path).unwrap().chunks_exact(8192)) {
+                let expected = pgtoll_checksum::page_checksum(page, block);
+                assert_eq!(page[8..10], expected.to_le_bytes(), "{number}, {block}");
+            }
+        }
+        assert!(!data.path().join("pgtoll_enable.journal").exists());
+        assert!(!data.path().join("postmaster.pid").exists());
+    }
+
+    #[test]
+    fn a_disk_that_fails_leaves_them_off_and_a_second_run_completes() {
+        for (call, error, expected) in [
+            (Call::Read, Errno::EIO, "read block "),
+            (Call::Write, Errno::EIO, "write /"),
+            (Call::Write, Errno::ENOSPC, "write /"),
+            (Call::Sync, Errno::EIO, "sync /"),
+            (Call::Sync, Errno::ENOSPC, "sync /"),
+        ] {
+            for after in [0, 1, FILES / 2, FILES - 1] {
+                let data = data();
+                let control = fs::read(data.path().join("global/pg_control")).unwrap();
+                let failed = run(&Failing::at(call, after, error), &data).unwrap_err();
+                let text = failed.to_string();
+                assert!(text.starts_with(expected) && text.contains("/base/5/163"), "{text}");
+                assert!(failed.hint().is_some(), "{text}");
+                assert_eq!(fs::read(data.path().join("global/pg_control")).unwrap(), control);
+                assert!(!is_on(&data) && !data.path().join("postmaster.pid").exists());
+                let switched = run(&Real, &data).unwrap();
+                let passed_over = match switched.earlier {
+                    Earlier::PassedOver { files, .. } => files,
+                    Earlier::None => 0,
+                    Earlier::Void => panic!("nobody used the cluster"),
+                };
+                // Each file is one read, one write and one sync.
+                assert!(passed_over <= after as u64, "{call:?}: {passed_over} after {after}");
+                assert_eq!(switched.pages.pages, (FILES as u64 - passed_over) * PAGES as u64);
+                assert!(is_on(&data));
+                assert_checksums(&data);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_synced_is_passed_over_unless_somebody_wrote_to_it() {
+        let data = data();
+        let last = Failing::at(Call::Sync, FILES - 1, Errno::EIO);
+        run(&last, &data).unwrap_err();
+        // A file that was synced loses a checksum.
+        let changed = data.path().join("base/5/16384");
+        let mut bytes = fs::read(&changed).unwrap();
+        bytes[8..10].fill(0);
+        fs::write(&changed, bytes).unwrap();
+        let switched = run(&Real, &data).unwrap();
+        let Earlier::PassedOver { files, bytes } = switched.earlier else {
+            panic!("{switched:?}");
+        };
+        assert!((FILES as u64 - 2..FILES as u64).contains(&files), "{files}");
+        assert_eq!(bytes, files * 3 * 8192);
+        assert_checksums(&data);
+    }
+
+    #[test]
+    fn a_journal_of_another_state_of_the_control_file_is_void() {
+        let data = data();
+        run(&Failing::at(Call::Sync, FILES - 1, Errno::EIO), &data).unwrap_err();
+        // As it is, but written: by a server that came and went.
+        let control = data.path().join("global/pg_control");
+        let bytes = fs::read(&control).unwrap();
+        fs::write(&control, bytes).unwrap();
+        let switched = run(&Real, &data).unwrap();
+        assert_eq!(switched.earlier, Earlier::Void);
+        assert_eq!(switched.pages.pages, (FILES * PAGES) as u64);
+        assert_checksums(&data);
+    }
+
+    #[test]
+    fn damaged_files_are_told_again() {
+        let data = data();
+        let damaged = data.path().join("base/5/16390");
+        let mut bytes = fs::read(&damaged).unwrap();
+        bytes[14..16].fill(0);
+        fs::write(&damaged, bytes).unwrap();
+        run(&Failing::at(Call::Sync, FILES - 1, Errno::EIO), &data).unwrap_err();
+        let switched = run(&Real, &data).unwrap();
+        assert!(matches!(switched.earlier, Earlier::PassedOver { .. }), "{switched:?}");
+        assert_eq!(switched.pages.refused_pages, [RefusedPage { path: damaged, block: 0 }]);
+    }
+}
