@@ -8,16 +8,17 @@ use crate::{command, output, say};
 
 /// Every crate of the workspace with the crates of the workspace that it may use. A new crate or
 /// edge is a decision: write one in `docs/decisions`.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("pgtoll-checksum", &[]),
     ("pgtoll-stats", &[]),
     ("pgtoll-format", &[]),
+    ("pgtoll-model", &["pgtoll-format"]),
     ("pgtoll-record", &["pgtoll-format"]),
     ("pgtoll-wire", &[]),
     ("pgtoll-observe", &["pgtoll-format", "pgtoll-wire"]),
     ("pgtoll-cluster", &["pgtoll-format", "pgtoll-wire"]),
     ("pgtoll-load", &["pgtoll-format", "pgtoll-record", "pgtoll-wire"]),
-    ("pgtoll-scan", &["pgtoll-checksum", "pgtoll-format", "pgtoll-wire"]),
+    ("pgtoll-scan", &["pgtoll-checksum", "pgtoll-format", "pgtoll-model", "pgtoll-wire"]),
     (
         "pgtoll-bench",
         &[
@@ -40,6 +41,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
             "pgtoll-cluster",
             "pgtoll-format",
             "pgtoll-load",
+            "pgtoll-model",
             "pgtoll-observe",
             "pgtoll-record",
             "pgtoll-report",

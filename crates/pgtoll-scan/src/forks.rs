@@ -2,11 +2,14 @@
 
 use pgtoll_format::wal::RelationFiles;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use crate::Amount;
 
 /// A fork of a relation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Fork {
     /// The relation.
     pub relation: RelationFiles,

@@ -20,6 +20,7 @@ mod stream;
 mod switch;
 mod tars;
 mod verify;
+mod whatif;
 mod write_error;
 
 pub use collect::Collect;
@@ -33,17 +34,22 @@ pub use names::{Names, RelationName, TableName, Unread, control_file};
 pub use packing::Packing;
 pub use pieces::{Course, Cycle, CycleBegin, Kind, Piece, Sums};
 pub use relation_files::{RelationFile, RelationFileList, RelationFileName, relation_files};
-pub use scan::{Contents, WalSummary, scan, scan_with};
+pub use scan::{Contents, WalSummary, first_header, scan, scan_with};
 pub use segment_name::SegmentName;
-pub use server::{ServerError, ServerNames, names_of_server, stream};
+pub use server::{ServerError, ServerNames, names_of_server, stream, stream_with};
 pub use statistics::{Amount, ImageCause, Images, WalStatistics};
 pub use stream::WalStream;
 pub use switch::{
-    EnableOptions, Pages as SwitchedPages, Progress as SwitchProgress, RefusedPage, Step, Switched,
-    disable, enable,
+    Earlier, EnableOptions, Pages as SwitchedPages, Prediction, Progress as SwitchProgress,
+    RefusedPage, Step, Switched, disable, enable, predict,
 };
 pub use verify::{
-    Class, Counts, DataDirectory, Disk, Files, Finding, Layout, Pages, Progress, ReadAt, Verified,
-    VerifySettings, WhatIsWrong, page_verdict, verify, verify_on,
+    BackupWal, Class, Counts, DataDirectory, DirectFiles, Disk, Evidence, Files, Finding,
+    IndexesCompared, Journal, JournalError, Layout, MappedFiles, Moment, NotCompared, Pages,
+    Pauses, Postmaster, Progress, ReadAt, RealPauses, RunningCounts, RunningServer,
+    RunningSettings, Said, TarBackup, Unsettled, Verified, VerifiedTars, VerifySettings, WalAtHand,
+    WalCompared, WalImages, WhatIsWrong, Window, Witness, compare_with_indexes, compare_with_wal,
+    page_verdict, verify, verify_again, verify_on, verify_running, verify_tars,
 };
+pub use whatif::{Answer, Asked, Compressing, Glance, Question, RedoPoint};
 pub use write_error::WriteError;

@@ -11,8 +11,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 
-use pgtoll_format::Lsn;
 use pgtoll_format::wal::{Decoder, PageHeader, Parts, Record, SegmentHeader, WalError};
+use pgtoll_format::{Lsn, WalFacts};
 
 use crate::ScanError;
 use crate::collect::Collect;
@@ -97,6 +97,14 @@ pub fn scan(
         Contents { statistics, cycles, cycles_are_exact, pieces }
     });
     Ok((summary, end))
+}
+
+/// How the first segment says that the WAL is laid out, and which version wrote it.
+pub fn first_header(
+    segments: &[SegmentFile],
+) -> Result<(SegmentHeader, &'static WalFacts), ScanError> {
+    let wal = Wal::open(segments)?;
+    Ok((wal.header, wal.facts))
 }
 
 /// Reads these segments on so many threads into collectors that `new` makes, one for each segment.
@@ -241,7 +249,7 @@ impl Drop for Closing<'_> {
 struct Wal<'a> {
     segments: &'a [SegmentFile],
     header: SegmentHeader,
-    major: u32,
+    facts: &'static WalFacts,
 }
 
 /// What a segment says.
@@ -292,7 +300,7 @@ impl<'a> Wal<'a> {
         }
         let not_wal = |source| ScanError::NotWal { path: first.path.clone(), source };
         let decoder = Decoder::new(&begin).map_err(not_wal)?;
-        Ok(Self { segments, header: *decoder.segment(), major: decoder.facts().major })
+        Ok(Self { segments, header: *decoder.segment(), facts: decoder.facts() })
     }
 
     /// Where a segment begins, by its name.
@@ -311,7 +319,7 @@ impl<'a> Wal<'a> {
     /// Of nothing yet.
     fn summary<C>(&self, collected: C) -> WalSummary<C> {
         WalSummary {
-            major: self.major,
+            major: self.facts.major,
             system_identifier: self.header.system_identifier,
             segment_bytes: self.header.segment_bytes,
             timelines: BTreeSet::new(),

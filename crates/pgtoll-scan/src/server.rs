@@ -9,6 +9,7 @@ use pgtoll_format::catalog::{Persistence, RelationKind};
 use pgtoll_format::wal::{RelationFiles, WalError};
 use pgtoll_wire::{Connection, Dsn, Error, Row, StreamEnd, WalMessage};
 
+use crate::collect::Collect;
 use crate::end::End;
 use crate::names::{Names, RelationName, TableName};
 use crate::scan::{Contents, WalSummary};
@@ -44,16 +45,28 @@ impl ServerError {
 /// How often `watch` is asked while nothing comes.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What a server's WAL consists of, from the segment in which its last checkpoint began.
-///
-/// It is streamed as to a standby, without a slot and without any confirmation, so that no commit
-/// waits for it and nothing is kept for it. Read is what was there when it began or, with `time`,
-/// what comes within that time. `watch` is told where reading is, and where it shall end.
+/// What a server's WAL consists of; see [`stream_with`].
 pub fn stream(
     dsn: &Dsn,
     time: Option<Duration>,
     watch: &mut dyn FnMut(Lsn, Option<Lsn>) -> ControlFlow<()>,
 ) -> Result<(WalSummary<Contents>, End), ServerError> {
+    let (summary, end) = stream_with(dsn, time, <_>::default, watch)?;
+    Ok((contents(summary), end))
+}
+
+/// Reads a server's WAL, from the segment in which its last checkpoint began, into collectors that
+/// `new` makes.
+///
+/// It is streamed as to a standby, without a slot and without any confirmation, so that no commit
+/// waits for it and nothing is kept for it. Read is what was there when it began or, with `time`,
+/// what comes within that time. `watch` is told where reading is, and where it shall end.
+pub fn stream_with<C: Collect>(
+    dsn: &Dsn,
+    time: Option<Duration>,
+    new: impl Fn() -> C + 'static,
+    watch: &mut dyn FnMut(Lsn, Option<Lsn>) -> ControlFlow<()>,
+) -> Result<(WalSummary<C>, End), ServerError> {
     let redo = redo_point(&mut dsn.connect()?)?;
     let mut connection = dsn.connect_replication()?;
     let segment_bytes = connection.wal_segment_size()?.max(1);
@@ -61,7 +74,7 @@ pub fn stream(
     let begin = redo.0.min(server.position) / segment_bytes * segment_bytes;
     let until = time.is_none().then_some(Lsn(server.position));
     let mut streaming = connection.start(begin, server.timeline)?;
-    let mut wal = WalStream::new(<_>::default, until);
+    let mut wal = WalStream::new(new, until);
     let limit = time.and_then(|time| Instant::now().checked_add(time));
     let end = loop {
         let at = Lsn(streaming.position());
@@ -80,7 +93,7 @@ pub fn stream(
         }
     };
     streaming.close();
-    Ok((contents(wal.finish()), end))
+    Ok((wal.finish(), end))
 }
 
 /// Where the server's last checkpoint began.

@@ -1,6 +1,7 @@
 //! WAL as a server sends it.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use pgtoll_format::Lsn;
 use pgtoll_format::wal::{Decoder, Parts, Record, WalError};
@@ -15,13 +16,22 @@ pub struct WalStream<C> {
     /// What does not fill a page yet.
     rest: Vec<u8>,
     parts: Parts,
-    new: fn() -> C,
+    new: New<C>,
     /// Since the last time that it was added to the others.
     latest: C,
     latest_bytes: u64,
     summary: WalSummary<C>,
     /// Records that begin here or later are not counted.
     until: Option<Lsn>,
+}
+
+/// Makes collectors.
+struct New<C>(Box<dyn Fn() -> C>);
+
+impl<C> fmt::Debug for New<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("New")
+    }
 }
 
 /// A segment is told apart from others by its first bytes, which have to come together.
@@ -32,7 +42,7 @@ const APPENDED: u64 = 16 << 20;
 impl<C: Collect> WalStream<C> {
     /// A stream of which nothing has come; `new` makes collectors. Records that begin at `until` or
     /// later are not counted.
-    pub fn new(new: fn() -> C, until: Option<Lsn>) -> Self {
+    pub fn new(new: impl Fn() -> C + 'static, until: Option<Lsn>) -> Self {
         let summary = WalSummary {
             major: 0,
             system_identifier: 0,
@@ -47,8 +57,8 @@ impl<C: Collect> WalStream<C> {
             decoder: None,
             rest: Vec::new(),
             parts: Parts::default(),
-            new,
             latest: new(),
+            new: New(Box::new(new)),
             latest_bytes: 0,
             summary,
             until,
@@ -98,7 +108,7 @@ impl<C: Collect> WalStream<C> {
     }
 
     fn append(&mut self) {
-        let latest = std::mem::replace(&mut self.latest, (self.new)());
+        let latest = std::mem::replace(&mut self.latest, (self.new.0)());
         self.summary.collected.append(latest);
         self.latest_bytes = 0;
     }

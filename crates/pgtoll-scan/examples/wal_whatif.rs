@@ -1,0 +1,59 @@
+//! Replays WAL under so many settings, for timing: `wal_whatif SETTINGS THREADS PATH…`.
+
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use pgtoll_model::{Compression, Geometry, Schedule, Settings};
+use pgtoll_scan::{Asked, Compressing, Question, first_header, scan_with, segments};
+
+fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let count: u64 = arguments.next().context("how many settings?")?.parse()?;
+    let threads = arguments.next().context("how many threads?")?.parse()?;
+    let paths: Vec<PathBuf> = arguments.map(PathBuf::from).collect();
+    let files = segments(&paths)?;
+    let (header, facts) = first_header(&files)?;
+    let segment_bytes = u64::from(header.segment_bytes);
+    let source = Settings {
+        schedule: Schedule::Source,
+        hints: true,
+        full_page_writes: true,
+        compression: Compression::AsStored,
+    };
+    // From two segments on, each a sixteenth more.
+    let sized = (0..count).map(|number| Settings {
+        schedule: Schedule::Rule {
+            max_wal_size: segment_bytes * 4 * (16 + number) / 16 * (1 + number / 8),
+            timeout_us: 3_600_000_000,
+            completion_target: 0.9,
+        },
+        ..source
+    });
+    let settings: Vec<Settings> = std::iter::once(source).chain(sized).collect();
+    let question = Arc::new(Question {
+        geometry: Geometry { segment_bytes, page_bytes: u64::from(header.page_bytes) },
+        facts,
+        settings: settings.clone(),
+        today: None,
+        compressing: Compressing::default(),
+    });
+    let new = || Asked::new(question.clone());
+    let (summary, end) = scan_with(&files, threads, new, &mut |_| ControlFlow::Continue(()))?;
+    let answer = summary.collected.finish();
+    let mut text = format!(
+        "{} redo points, {:?}, {:?} blocks and bytes, {} waited; {end}\n",
+        answer.redo_points.len(),
+        answer.check,
+        answer.blocks,
+        answer.waiting_most
+    );
+    for (of, outcome) in settings.iter().zip(&answer.outcomes) {
+        let _ = writeln!(text, "{:?}: {outcome:?}", of.schedule);
+    }
+    // Whoever closed the pipe does not want the rest.
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! A first look at WAL whose server nobody can ask: how far its checkpoints lie apart.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pgtoll_format::Lsn;
+use pgtoll_format::wal::{Event, Parts, Record, RecordType};
+
+use crate::collect::Collect;
+
+/// What a first look shows.
+#[derive(Clone, Debug, Default)]
+pub struct Glance {
+    /// Redo points of checkpoints that were completed, and when they began, in seconds since 1970.
+    pub redo_points: Vec<(Lsn, i64)>,
+    /// Records for hints.
+    pub hints: u64,
+    /// When its last transaction ended, in microseconds since 1970.
+    pub last_us: Option<i64>,
+    /// Checkpoints that all collectors together have seen.
+    seen: Option<Arc<AtomicUsize>>,
+}
+
+impl Glance {
+    /// Counts checkpoints there, for whoever has seen enough.
+    pub fn counting(seen: Arc<AtomicUsize>) -> Self {
+        Self { seen: Some(seen), ..Self::default() }
+    }
+}
+
+impl Collect for Glance {
+    fn add(&mut self, record: &Record<'_>, parts: &Parts) {
+        // `FPI_FOR_HINT`.
+        const HINT: RecordType = RecordType { manager: 0, info: 0xA0 };
+        if record.header.manager > 1 {
+            return;
+        }
+        self.hints += u64::from(RecordType::of(&record.header) == HINT);
+        match record.event(parts) {
+            Some(Event::Checkpoint { redo, is_shutdown, time_s }) => {
+                if let Some(seen) = &self.seen {
+                    seen.fetch_add(1, Ordering::Relaxed);
+                }
+                self.redo_points.push((if is_shutdown { record.at } else { redo }, time_s));
+            }
+            Some(Event::TransactionEnd { time_us }) => {
+                self.last_us = self.last_us.max(Some(time_us));
+            }
+            _ => {}
+        }
+    }
+
+    fn append(&mut self, later: Self) {
+        self.redo_points.extend(later.redo_points);
+        self.hints += later.hints;
+        self.last_us = self.last_us.max(later.last_us);
+    }
+}
