@@ -27,10 +27,16 @@ pub struct ChecksumsRecord {
     pub bytes: u64,
     /// What was found on pages; `None` where none was looked at.
     pub pages: Option<ChecksumsPages>,
+    /// What a run before this one had left, that was interrupted.
+    #[serde(default)]
+    pub earlier: Option<EarlierRun>,
     /// Seconds that it took.
     pub seconds: Option<f64>,
     /// Seconds that it would take, at least and at most.
     pub predicted_seconds: Option<(f64, f64)>,
+    /// What that is taken from.
+    #[serde(default)]
+    pub sample: Option<ChecksumsSample>,
     /// Files among the relations' that are not PostgreSQL's, and were left alone.
     pub foreign: Vec<String>,
     /// What has to be done now.
@@ -49,6 +55,30 @@ pub enum ChecksumsOutcome {
     Already,
     /// Nothing was done: it was only asked what would be.
     DryRun,
+}
+
+/// The journal of a run that was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EarlierRun {
+    /// Whether nobody used the cluster since. Else everything was read again.
+    pub valid: bool,
+    /// Files that were passed over: their checksums were on disk.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Pages that were read to tell how long it would take. Nothing was written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChecksumsSample {
+    /// Pages that were read.
+    pub pages: u64,
+    /// Those whose checksum would be written.
+    pub stale: u64,
+    /// Bytes a second that one thread reads, as the files are cached now, and sums.
+    pub read_bytes_per_second: f64,
+    /// Bytes a second that the disk itself reads; `None` where the file system cannot tell.
+    pub disk_bytes_per_second: Option<f64>,
 }
 
 /// What was found on pages.

@@ -22,9 +22,11 @@ mod result;
 mod run;
 mod verification;
 mod wal;
+mod whatif;
 
 pub use checksums::{
     BlockOfFile, CHECKSUMS_SCHEMA, ChecksumsOutcome, ChecksumsPages, ChecksumsRecord,
+    ChecksumsSample, EarlierRun,
 };
 pub use corrupt::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
 pub use examination::{EXAMINATION_SCHEMA, Examination, Finding, Misses, NullRuns, State};
@@ -46,12 +48,16 @@ pub use run::{
 };
 pub use verification::{
     FindingClass, FindingKind, PageFinding, Severity, VERIFICATION_SCHEMA, VerificationOutcome,
-    VerificationRecord, VerifiedAmount, VerifiedRelation, VerifiedSource,
+    VerificationRecord, VerifiedAmount, VerifiedRelation, VerifiedRunning, VerifiedSource,
 };
 pub use wal::{
     CycleBegin, ImageCause, WAL_STATISTICS_SCHEMA, WalAmount, WalCycle, WalEnd, WalEndKind,
     WalImages, WalKind, WalOfDatabase, WalOfKind, WalOfRelation, WalPiece, WalRelationName,
     WalSource, WalStatisticsRecord,
+};
+pub use whatif::{
+    WAL_WHATIF_SCHEMA, WalWhatIfRecord, WhatIfCheck, WhatIfClass, WhatIfRecommendation,
+    WhatIfRedoPoint, WhatIfRow, WhatIfSourceSettings,
 };
 
 /// The JSON Schema of a line of a record.
@@ -92,6 +98,11 @@ pub fn page_difference_schema() -> serde_json::Value {
 /// The JSON Schema of a result.
 pub fn result_schema() -> serde_json::Value {
     schemars::schema_for!(RunResult).to_value()
+}
+
+/// The JSON Schema of what `pgtoll wal whatif` makes.
+pub fn wal_whatif_schema() -> serde_json::Value {
+    schemars::schema_for!(WalWhatIfRecord).to_value()
 }
 
 /// The JSON Schema of WAL statistics.

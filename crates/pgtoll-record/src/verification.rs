@@ -34,6 +34,13 @@ pub struct VerificationRecord {
     pub suspicions: u64,
     /// Blocks that could not be read.
     pub unverified: u64,
+    /// Pages of a base backup that are wrong, and that its own WAL replaces when it is recovered:
+    /// they are no findings.
+    #[serde(default)]
+    pub healed_by_replay: u64,
+    /// Of a server that ran meanwhile; `None`: none did.
+    #[serde(default)]
+    pub running: Option<VerifiedRunning>,
     /// The forks that something is wrong with.
     pub relations: Vec<VerifiedRelation>,
     /// Where relations' names come from; `None`: they have none.
@@ -46,18 +53,38 @@ pub struct VerificationRecord {
     pub notes: Vec<String>,
 }
 
+/// What a server did meanwhile to the pages that were read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VerifiedRunning {
+    /// The connection, without secrets; `None`: there was none.
+    pub server: Option<String>,
+    /// Blocks that looked damaged at first.
+    pub suspects: u64,
+    /// Those of them that were sound when they were read again.
+    pub healed: u64,
+    /// Those whose image was in the WAL, so that a checkpoint was waited for.
+    pub in_flight: u64,
+    /// Those, and files, that went away meanwhile.
+    pub dropped: u64,
+    /// How often the server was asked to read a block.
+    pub asked: u64,
+}
+
 /// What was verified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifiedSource {
-    /// The data directory.
+    /// The data directory, or the backup.
     pub path: String,
     /// It is a base backup.
     pub backup: bool,
-    /// The major version.
+    /// Of what form it is where it is no directory of files: `tar`, or `tar, gzip` and the like.
+    #[serde(default)]
+    pub form: Option<String>,
+    /// The major version; 0 where nothing tells it.
     pub major: u32,
-    /// The cluster's identifier.
+    /// The cluster's identifier; 0 where nothing tells it.
     pub system_identifier: u64,
-    /// How the cluster was left, in the words of `pg_controldata`.
+    /// How the cluster was left, in the words of `pg_controldata`; `unknown` where nothing tells.
     pub state: String,
     /// Bytes of a block.
     pub block_bytes: u32,
@@ -87,6 +114,9 @@ pub enum VerificationOutcome {
 pub struct VerifiedAmount {
     /// Files of relations.
     pub files: u64,
+    /// Those of them that are an incremental backup's, and hold some blocks each.
+    #[serde(default)]
+    pub incremental_files: u64,
     /// Blocks.
     pub blocks: u64,
     /// Those of them that were never used: every byte is zero.
@@ -164,6 +194,14 @@ pub struct PageFinding {
     /// Where the record ends that changed the page last, as it says.
     #[schemars(with = "Option<String>")]
     pub lsn: Option<Lsn>,
+    /// Where the record ends that changed the page last, as WAL says; of a missing end of a file
+    /// that of the last block there.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub wal: Option<Lsn>,
+    /// The index that leads to rows on the page, in words.
+    #[serde(default)]
+    pub index: Option<String>,
 }
 
 /// How bad a finding is.
@@ -188,6 +226,11 @@ pub enum FindingKind {
     Header,
     /// The header says that the page was never used, and it is not zero.
     NotZero,
+    /// The checksum is not that of the page, which the server may have written while it was copied
+    /// into the backup; the WAL that would tell is not at hand.
+    MayBeTorn,
+    /// The file of an incremental backup is not as any is.
+    DamagedIncremental,
     /// The page says that WAL changed it that was never written.
     AheadOfWal,
     /// The page is zero, though the visibility map knows rows on it.
@@ -212,4 +255,20 @@ pub enum FindingKind {
     Unreadable,
     /// The file became shorter while it was read.
     Changed,
+    /// WAL changed the page later than the page says.
+    LostWrite,
+    /// The page is zero, though WAL changed it.
+    ZeroButLogged,
+    /// The file ends, though WAL changed blocks behind.
+    MissingButLogged,
+    /// The page of an index is zero, though another one leads to it.
+    ZeroButLinked,
+    /// The file of an index ends, though a page leads to blocks behind.
+    MissingButLinked,
+    /// The page of a table is zero, though an index leads to rows on it.
+    ZeroButIndexed,
+    /// The file of a table ends, though an index leads to rows behind.
+    MissingButIndexed,
+    /// A running server may have the page otherwise than the disk.
+    Unsettled,
 }

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use pgtoll_format::ByteSize;
-use pgtoll_record::{ChecksumsOutcome, ChecksumsPages, ChecksumsRecord};
+use pgtoll_record::{
+    ChecksumsOutcome, ChecksumsPages, ChecksumsRecord, ChecksumsSample, EarlierRun,
+};
 
 use crate::terminal::wrapped;
 
@@ -21,14 +23,11 @@ pub fn checksums_text(of: &ChecksumsRecord) -> String {
             writeln!(text, "Data checksums are {state} now.")
         }
     };
-    if let Some((least, most)) = of.predicted_seconds {
-        let line = format!(
-            "That takes {} to {} without a server, by what a probe of {} read and wrote.",
-            time(least),
-            time(most),
-            ByteSize(64 << 20).rounded()
-        );
-        text.push_str(&wrapped("", &line));
+    if let Some(seconds) = of.predicted_seconds {
+        text.push_str(&prediction_text(seconds, of.sample.as_ref()));
+    }
+    if let Some(earlier) = &of.earlier {
+        text.push_str(&earlier_text(earlier));
     }
     if let Some(pages) = &of.pages {
         text.push_str(&pages_text(pages, &amount, of.seconds));
@@ -45,6 +44,34 @@ pub fn checksums_text(of: &ChecksumsRecord) -> String {
         }
     }
     text
+}
+
+fn prediction_text((least, most): (f64, f64), sample: Option<&ChecksumsSample>) -> String {
+    let mut line = format!("That takes {} to {} without a server.", time(least), time(most));
+    if let Some(ChecksumsSample { pages, stale, .. }) = sample {
+        let _ = write!(
+            line,
+            " Of {pages} pages that were read here and there {stale} would be written. How fast the \
+             disk writes is not known: taken is as fast as it reads, to a third of that."
+        );
+    }
+    wrapped("", &line)
+}
+
+fn earlier_text(of: &EarlierRun) -> String {
+    let EarlierRun { valid, files, bytes } = of;
+    let line = if *valid {
+        format!(
+            "A run before this one was interrupted: {files} files, {}, that it had synced were \
+             passed over.",
+            ByteSize(*bytes).rounded()
+        )
+    } else {
+        "A run before this one was interrupted, and the cluster was used since: everything was read \
+         again."
+            .to_owned()
+    };
+    wrapped("", &line)
 }
 
 fn pages_text(pages: &ChecksumsPages, amount: &str, seconds: Option<f64>) -> String {
@@ -116,16 +143,21 @@ mod tests {
                 refused_pages: vec![BlockOfFile { file: "/d/base/5/1\n".to_owned(), block: 7 }],
                 cut_short: vec!["/d/base/5/2".to_owned()],
             }),
+            earlier: Some(EarlierRun { valid: true, files: 2, bytes: 16 << 10 }),
             seconds: Some(1.25),
             predicted_seconds: None,
+            sample: None,
             foreign: vec!["/d/base/5/x".to_owned(); 12],
             next: vec!["take a new full backup".to_owned()],
         };
         let text = checksums_text(&record);
         assert!(
-            text.starts_with("Data checksums are on now.\n3 files, 24.0 kB: 3 pages in 1."),
+            text.starts_with(
+                "Data checksums are on now.\nA run before this one was interrupted: 2"
+            ),
             "{text}"
         );
+        assert!(text.contains("\n3 files, 24.0 kB: 3 pages in 1."), "{text}");
         assert!(text.contains("1 were written, 1 were right"), "{text}");
         assert!(text.contains("\n  /d/base/5/1? block 7\n"), "{text}");
         assert!(text.contains("\n  and 2 more"), "{text}");

@@ -9,6 +9,7 @@ mod several;
 mod steadiness;
 mod wal;
 mod wal_statistics;
+mod wal_whatif;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 pub use several::html_side_by_side;
 pub use wal_statistics::wal_statistics_html;
+pub use wal_whatif::wal_whatif_html;
 
 use crate::plot::Look;
 use crate::terminal::columns;

@@ -17,6 +17,7 @@ mod terminal;
 mod threshold;
 mod verification;
 mod wal_statistics;
+mod wal_whatif;
 
 use pgtoll_record::{Run, RunResult};
 
@@ -24,7 +25,7 @@ pub use crate::csv::csv;
 pub use checksums::checksums_text;
 pub use examination::examination_text;
 pub use gobench::gobench;
-pub use html::{html_report, html_side_by_side, wal_statistics_html};
+pub use html::{html_report, html_side_by_side, wal_statistics_html, wal_whatif_html};
 pub use markdown::markdown;
 pub use openmetrics::openmetrics;
 pub use page::{page_checksums_text, page_difference_text, page_text};
@@ -34,6 +35,7 @@ pub use terminal::{terminal_table, title as metric_title};
 pub use threshold::{Decision, Outcome, Threshold, ThresholdError, decide};
 pub use verification::verification_text;
 pub use wal_statistics::wal_statistics_text;
+pub use wal_whatif::wal_whatif_text;
 
 /// A record among others.
 #[derive(Clone, Copy, Debug)]

@@ -27,10 +27,14 @@ pub fn verification_text(of: &VerificationRecord, most: usize) -> String {
 fn heading(of: &VerificationRecord) -> String {
     let source = &of.source;
     let what = if source.backup { "a base backup" } else { source.state.as_str() };
+    let form = source.form.as_ref().map_or(String::new(), |form| format!(" ({form})"));
+    let version = match source.major {
+        0 => "a version that nothing tells".to_owned(),
+        major => format!("PostgreSQL {major}"),
+    };
     let checksums = if source.checksums { "with checksums" } else { "without checksums" };
     let path = printable(&source.path);
-    let mut text =
-        wrapped("", &format!("{path}: PostgreSQL {}, {what}, {checksums}", source.major));
+    let mut text = wrapped("", &format!("{path}: {version}, {what}{form}, {checksums}"));
     let read = &of.read;
     let amount = format!(
         "{} in {}, {} of them never used; {} read",
@@ -40,6 +44,7 @@ fn heading(of: &VerificationRecord) -> String {
         ByteSize(read.bytes).rounded()
     );
     text.push_str(&wrapped("", &amount));
+    text.push_str(&running(of));
     let sums = format!(
         "{}, {}, {}",
         counted(of.failures, "failure"),
@@ -54,6 +59,25 @@ fn heading(of: &VerificationRecord) -> String {
     let interrupted = if of.interrupted { "interrupted; so far " } else { "" };
     let _ = write!(text, "\n{}", wrapped("", &format!("{interrupted}{outcome}")));
     text
+}
+
+/// What a server did meanwhile; nothing where it did nothing.
+fn running(of: &VerificationRecord) -> String {
+    let Some(running) = of.running.as_ref().filter(|of| of.suspects + of.dropped > 0) else {
+        return String::new();
+    };
+    let parts = [
+        (running.suspects, "looked damaged at first"),
+        (running.healed, "sound when read again"),
+        (running.in_flight, "in flight"),
+        (running.dropped, "gone meanwhile"),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    wrapped("", &format!("while the server ran: {}", parts.join(", ")))
 }
 
 fn relation_text(of: &VerifiedRelation, most: usize) -> String {
@@ -158,6 +182,8 @@ mod tests {
             stored_checksum: checksum,
             computed_checksum: checksum.map(|of| of + 1),
             lsn: Some(Lsn(1)),
+            wal: None,
+            index: None,
         }
     }
 
@@ -170,6 +196,7 @@ mod tests {
             source: VerifiedSource {
                 path: "/var/lib/postgresql/15/main".into(),
                 backup: false,
+                form: None,
                 major: 15,
                 system_identifier: 1,
                 state: "shut down".into(),
@@ -182,6 +209,7 @@ mod tests {
             interrupted: false,
             read: VerifiedAmount {
                 files: 985,
+                incremental_files: 0,
                 blocks: 123_456,
                 new_blocks: 12,
                 bytes: 123_456 * 8192,
@@ -190,6 +218,8 @@ mod tests {
             failures: 3,
             suspicions: 1,
             unverified: 16,
+            healed_by_replay: 0,
+            running: None,
             relations: vec![VerifiedRelation {
                 tablespace: 1663,
                 database: 5,
@@ -231,6 +261,19 @@ mod tests {
         let text = verification_text(&record(), 3);
         insta::assert_snapshot!(text);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn a_backups_form_is_said() {
+        let mut backup = record();
+        (backup.source.backup, backup.source.major) = (true, 0);
+        backup.source.form = Some("tar, zstd".into());
+        let text = verification_text(&backup, 3);
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            words.contains("a version that nothing tells, a base backup (tar, zstd),"),
+            "{text}"
+        );
     }
 
     #[test]

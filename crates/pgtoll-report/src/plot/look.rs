@@ -24,6 +24,11 @@ impl Look {
         Self { shape: index, colour: None }
     }
 
+    /// The same series where less is known of it.
+    pub(crate) fn dashed(self) -> Self {
+        Self { shape: 1, ..self }
+    }
+
     /// The class that sets its colour.
     pub(crate) fn class(self) -> String {
         self.colour.map_or_else(|| "grey".to_owned(), |colour| format!("c{colour}"))

@@ -121,6 +121,9 @@ impl Scale {
 
     #[expect(clippy::cast_possible_truncation, reason = "exponents of f64 are small")]
     fn log_ticks(&self, wanted: u32) -> Vec<f64> {
+        if self.unit == Unit::Bytes {
+            return self.binary_ticks(wanted);
+        }
         let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
         let of = |digits: &[f64]| -> Vec<f64> {
             let decades = (first..=last).map(|exponent| 10_f64.powi(exponent));
@@ -138,6 +141,17 @@ impl Scale {
             let every = decades.len().div_ceil(wanted.max(1) as usize).max(1);
             decades.into_iter().step_by(every).collect()
         })
+    }
+}
+
+impl Scale {
+    /// Powers of two, as far apart as it takes.
+    #[expect(clippy::cast_possible_truncation, reason = "exponents of f64 are small")]
+    fn binary_ticks(&self, wanted: u32) -> Vec<f64> {
+        let (first, last) = (self.low.log2().ceil() as i32, self.high.log2().floor() as i32);
+        let count = usize::try_from(last - first + 1).unwrap_or(0);
+        let every = count.div_ceil(wanted.max(1) as usize).max(1);
+        (first..=last).step_by(every).map(|exponent| 2_f64.powi(exponent)).collect()
     }
 }
 
@@ -246,6 +260,8 @@ mod tests {
         assert_eq!(labels(&more_bytes, 4), ["0 B", "512 kB", "1 MB", "1.5 MB"]);
         let latency = Scale::log([40_000.0, 1_500_000.0], Unit::Nanoseconds);
         assert_eq!(labels(&latency, 6), ["50 us", "100 us", "200 us", "300 us", "500 us", "1 ms"]);
+        let sizes = Scale::log([1_500_000.0, 40_000_000.0], Unit::Bytes);
+        assert_eq!(labels(&sizes, 5), ["2 MB", "4 MB", "8 MB", "16 MB", "32 MB"]);
         let quantiles = Scale::log([1.0, 2000.0], Unit::Quantile);
         assert_eq!(labels(&quantiles, 6), ["0 %", "50 %", "90 %", "99 %", "99.9 %"]);
     }

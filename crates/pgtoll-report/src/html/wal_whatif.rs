@@ -1,0 +1,266 @@
+//! WAL under other settings as a page: the curve, the table, how sure it is.
+
+use maud::{Markup, html};
+use pgtoll_format::ByteSize;
+use pgtoll_record::{WalWhatIfRecord, WhatIfClass, WhatIfRow};
+
+use super::circumstances::{Fact, facts};
+use super::{Section, bodies, contents, download, inert, page};
+use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend, text};
+use crate::wal_whatif::{NOTHING, check_words, class_words, mark, share, size, span, title};
+
+/// A what-if as one HTML file, with all that it needs inside. Whatever stands in the record is text
+/// in it, never markup.
+pub fn wal_whatif_html(of: &WalWhatIfRecord) -> String {
+    let sections: [Section<'_>; 5] = [
+        ("curve", "WAL and the distance of checkpoints", curve(of)),
+        ("settings", "Settings", table(of)),
+        ("trust", "How sure that is", trust(of)),
+        ("source", "What was read", source(of)),
+        ("again", "Again", again(of)),
+    ];
+    let main = html! {
+        section id="answer" aria-labelledby="answer-heading" {
+            h2 id="answer-heading" { "In short" }
+            (in_short(of))
+            (contents(&sections))
+        }
+        (bodies(&sections))
+    };
+    let title = html! { "WAL of PostgreSQL " (of.source.major) " with other settings, pgtoll" };
+    let words = "Made by pgtoll from WAL that was already written.";
+    page(&title, &heading(of), &main, words, &inert(of))
+}
+
+fn heading(of: &WalWhatIfRecord) -> Markup {
+    let source = &of.source;
+    html! {
+        p class="quiet small" { "pgtoll wal whatif" }
+        h1 { "How much WAL with other settings?" }
+        p class="quiet" {
+            "PostgreSQL " (source.major) ", " (size(of.bytes)) " of WAL"
+            @if let (Some(from), Some(to)) = (source.from, source.to) { ", from " (from) " to " (to) }
+            @if let Some(seconds) = of.seconds { ", made in " (span(seconds)) }
+            "."
+        }
+        @if !of.end.kind.is_whole() {
+            p class="warning" role="note" {
+                strong { "Not all was read" }
+                ": " (of.end.words.trim_end_matches('.')) ". This page is about what is before it."
+            }
+        }
+    }
+}
+
+fn in_short(of: &WalWhatIfRecord) -> Markup {
+    let Some(advice) = &of.recommendation else {
+        return html! { p class="lead" { (NOTHING) } };
+    };
+    html! {
+        p class="lead" {
+            "Recommended: "
+            @for (place, line) in advice.settings.iter().enumerate() {
+                @if place > 0 { ", " }
+                code { (line) }
+            }
+            ". " (share(&advice.row, of)) " of today’s WAL."
+        }
+        dl class="answers" {
+            dt { "Why" }
+            dd { (advice.reason) "." }
+            dt { "Price" }
+            dd { (advice.price) "." }
+        }
+    }
+}
+
+fn curve(of: &WalWhatIfRecord) -> Markup {
+    if of.curve.len() < 3 {
+        return html! { p { "There is too little WAL for a curve." } };
+    }
+    let knee = of.knee.and_then(|place| of.curve.get(place));
+    let knee_words = knee.map_or_else(
+        || "No knee is in sight: longer distances would save more".to_owned(),
+        |row| {
+            format!("The knee is at {}: twice the distance saves less than 5 % more", bytes_of(row))
+        },
+    );
+    let words = Words {
+        id: "distance".to_owned(),
+        title: "WAL by max_wal_size",
+        description: format!(
+            "From {} at {} to {} at {}. {knee_words}.",
+            size(of.curve[0].bytes),
+            bytes_of(&of.curve[0]),
+            of.curve.last().map_or_else(String::new, |row| size(row.bytes)),
+            of.curve.last().map_or_else(String::new, bytes_of),
+        ),
+        caption: html! {
+            h3 { "WAL by max_wal_size, if no time begins a checkpoint" }
+            p { (knee_words) ". Dashed: extrapolated, or at least this much." }
+        },
+    };
+    html! {
+        (figure(&words, |width| drawing(of, width)))
+        (legend([("this WAL’s own work", Look::of(0)), ("today", Look::of(1))]))
+        (numbers(&of.curve, of))
+    }
+}
+
+fn bytes_of(row: &WhatIfRow) -> String {
+    ByteSize(row.max_wal_size_bytes.unwrap_or(0)).rounded()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes of WAL are far below 2^53")]
+fn drawing(of: &WalWhatIfRecord, width: Width) -> Drawing {
+    let point = |row: &WhatIfRow| (row.max_wal_size_bytes.unwrap_or(0) as f64, row.bytes as f64);
+    let today = (of.source_settings.max_wal_size_bytes as f64, of.today.bytes as f64);
+    let points: Vec<(f64, f64)> = of.curve.iter().map(point).collect();
+    let all = || points.iter().chain([&today]);
+    let most = all().map(|point| point.1).fold(0.0, f64::max);
+    let (top, bottom) = (30.0, if width.is_narrow() { 230.0 } else { 290.0 });
+    let frame = Frame {
+        x: Scale::log(all().map(|point| point.0), Unit::Bytes)
+            .padded(0.03)
+            .between(66.0, width.units() - 12.0),
+        y: Scale::linear([0.0, most * 1.08], Unit::Bytes).between(bottom, top),
+        title: "WAL",
+        margin: 0.0,
+        x_title: "max_wal_size",
+        x_ticks: if width.is_narrow() { 5 } else { 11 },
+        y_ticks: 5,
+    };
+    let is_sure =
+        |row: &WhatIfRow| !matches!(row.class, WhatIfClass::LowerBound | WhatIfClass::Extrapolated);
+    let marks = html! {
+        (frame.axes())
+        @for (pair, rows) in points.windows(2).zip(of.curve.windows(2)) {
+            @let look = if rows.iter().all(is_sure) { Look::of(0) } else { Look::of(0).dashed() };
+            (frame.line(look, pair, ""))
+        }
+        @for (row, (x, y)) in of.curve.iter().zip(&points) {
+            (Look::of(0).marker(frame.x.at(*x), frame.y.at(*y),
+                &format!("{}: {}, {} checkpoints", bytes_of(row), size(row.bytes), row.checkpoints())))
+        }
+        @if let Some((x, _)) = of.knee.and_then(|place| points.get(place)) {
+            (frame.boundary(*x))
+            (text(frame.x.at(*x) + 5.0, top + 12.0, "tick", "knee"))
+        }
+        (Look::of(1).marker(frame.x.at(today.0), frame.y.at(today.1), "today"))
+    };
+    Drawing { height: bottom + 42.0, marks }
+}
+
+fn numbers(rows: &[WhatIfRow], of: &WalWhatIfRecord) -> Markup {
+    html! {
+        details {
+            summary { "In numbers" }
+            (rows_table("The curve in numbers", rows.iter().map(|row| (bytes_of(row), row)), of))
+        }
+    }
+}
+
+fn table(of: &WalWhatIfRecord) -> Markup {
+    let today = std::iter::once(("today (the WAL as it is)".to_owned(), &of.today));
+    let asked = of.rows.iter().map(|row| (title(row, of), row));
+    let classes = [
+        WhatIfClass::Longer,
+        WhatIfClass::Shorter,
+        WhatIfClass::LowerBound,
+        WhatIfClass::Extrapolated,
+    ];
+    html! {
+        (rows_table("WAL by settings", today.chain(asked), of))
+        ul class="small quiet" {
+            @for class in classes.into_iter().filter(|of_row| of.rows.iter().any(|row| row.class == *of_row)) {
+                li { (mark(class)) " " (class_words(class)) }
+            }
+        }
+    }
+}
+
+fn rows_table<'a>(
+    label: &str,
+    rows: impl Iterator<Item = (String, &'a WhatIfRow)>,
+    of: &WalWhatIfRecord,
+) -> Markup {
+    html! {
+        div class="scroll" role="region" aria-label=(label) tabindex="0" {
+            table {
+                thead { tr {
+                    th scope="col" { "setting" }
+                    @for title in ["WAL", "of today’s", "in truth", "images", "checkpoints",
+                        "to replay after a crash, at most", "a second", "to an archive"] {
+                        th scope="col" { (title) }
+                    }
+                } }
+                tbody { @for (title, row) in rows { tr {
+                    th scope="row" { (title) }
+                    td { (mark(row.class)) (size(row.bytes)) }
+                    td { (share(row, of)) }
+                    td { (truth(row)) }
+                    td { (row.images) }
+                    td { (row.checkpoints()) }
+                    td { (size(row.replay_bytes)) }
+                    td { (row.bytes_per_second.map_or_else(|| "-".to_owned(), rate)) }
+                    td { (size(row.archive_bytes)) }
+                } } }
+            }
+        }
+    }
+}
+
+fn truth(row: &WhatIfRow) -> String {
+    let low = size(row.low_bytes);
+    match row.high_bytes {
+        Some(high) => format!("{low} – {}", size(high)),
+        None => format!("{low} or more"),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+fn rate(bytes: f64) -> String {
+    format!("{}/s", size(bytes.round().clamp(0.0, 1e18) as u64))
+}
+
+fn trust(of: &WalWhatIfRecord) -> Markup {
+    html! {
+        p { (check_words(of)) "." }
+        p {
+            "Settings are replayed over the same changes: a page gets an image where one of their \
+             checkpoints began since its change before. What the server would have done at other \
+             times, as to prune or to vacuum, is not in it."
+        }
+        @if of.compressed_one_in > 1 {
+            p { "Of images one block’s in " (of.compressed_one_in) " was really compressed." }
+        }
+        @if !of.notes.is_empty() { ul { @for note in &of.notes { li { (note) } } } }
+    }
+}
+
+fn source(of: &WalWhatIfRecord) -> Markup {
+    let settings = &of.source_settings;
+    let forced = of.redo_points.iter().filter(|redo| redo.forced).count();
+    let known: Vec<Fact> = vec![
+        ("named", of.source.names.iter().take(100).cloned().collect::<Vec<_>>().join(", ")),
+        ("system identifier", of.source.system_identifier.to_string()),
+        ("where it ends", of.end.words.clone()),
+        ("redo points", format!("{}, {forced} of them forced", of.redo_points.len())),
+        ("max_wal_size", ByteSize(settings.max_wal_size_bytes).to_string()),
+        ("checkpoint_timeout", span(settings.checkpoint_timeout_s)),
+        ("hints", if settings.hints { "logged" } else { "not logged" }.to_owned()),
+        ("settings are from", settings.by.clone()),
+        ("blocks", format!("{}, {} of memory", of.blocks, size(of.block_memory_bytes))),
+        ("read", format!("{}, by pgtoll {}", of.made, of.pgtoll)),
+    ];
+    facts(known)
+}
+
+fn again(of: &WalWhatIfRecord) -> Markup {
+    let json = serde_json::to_string(of).unwrap_or_default();
+    html! {
+        p { "The command that works it out again, as long as the WAL is there:" }
+        pre { code { (of.command.iter().take(100).cloned().collect::<Vec<_>>().join(" ")) } }
+        (download("All figures of this page", "wal-whatif.json", &json))
+    }
+}
