@@ -33,9 +33,9 @@ pub(crate) enum Command {
     Measure(Box<MeasureArguments>),
     /// What does WAL consist of, and who makes it?
     Wal(WalArguments),
-    /// Are the pages of a stopped server, or of a base backup, sound?
+    /// Are the pages of a server, stopped or running, or of a base backup, sound?
     #[command(after_help = VERIFY_EXAMPLES)]
-    Verify(VerifyArguments),
+    Verify(Box<VerifyArguments>),
     /// Turn data checksums on, in a cluster that was shut down.
     #[command(after_help = ENABLE_EXAMPLES)]
     Enable(EnableArguments),
@@ -86,14 +86,30 @@ Examples:
   pgtoll wal stats --dsn 'host=db1 user=replicator dbname=postgres' --for 5min
                                             what a running server makes in 5 minutes";
 
+const WAL_WHATIF_EXAMPLES: &str = "\
+Examples:
+  pgtoll wal whatif /var/lib/postgresql/15/main
+                                            larger max_wal_size, compression, hints
+  pgtoll wal whatif archive/ --max-wal-size 1GB,4GB,20GB --wal-compression off,lz4
+                                            six answers, from one pass
+  pgtoll wal whatif archive/ --checkpoint-timeout 5min,15min,30min -o whatif.html
+  pgtoll wal whatif --dsn 'host=db1 user=replicator dbname=postgres' --for 30min
+                                            what a running server makes in half an hour";
+
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   pgtoll verify /var/lib/postgresql/15/main all pages of a stopped server
   pgtoll verify backup/ --jobs 8 --rate 200MB/s
                                             a base backup, gently
+  pgtoll verify backup/base.tar.zst         a backup in tars, packed or not
   pgtoll verify PGDATA --only shop.public.orders
                                             a table with its indexes and long values
   pgtoll verify PGDATA/base/5 --json        a database, for programs
+  pgtoll verify --dsn 'host=/run/postgresql user=postgres' --rate 100MB/s
+                                            a running server, on its own machine
+  pgtoll verify PGDATA --lost-writes --indexes lost writes and zeroed pages too
+  pgtoll verify PGDATA --resume /var/tmp/verified
+                                            goes on where it was interrupted
 
 Exit status: 0 sound; 1 failures or suspicions; 2 could not tell.";
 const ENABLE_EXAMPLES: &str = "\
@@ -254,6 +270,82 @@ pub(crate) enum WalCommand {
     /// checkpoint to checkpoint, over time.
     #[command(after_help = WAL_STATS_EXAMPLES)]
     Stats(Box<WalStatsArguments>),
+    /// How much WAL would the same work have made with other settings?
+    #[command(name = "whatif", after_help = WAL_WHATIF_EXAMPLES)]
+    WhatIf(Box<WalWhatIfArguments>),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WalWhatIfArguments {
+    /// Data directories, directories of an archive, or segments; compressed ones too.
+    #[arg(required_unless_present = "dsn", value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// A running server, as libpq names it: it tells its settings. Without PATH its WAL is
+    /// streamed, from its last checkpoint on.
+    #[arg(long, value_name = "DSN", value_parser = dsn)]
+    pub(crate) dsn: Option<Dsn>,
+    /// Stream for so long. Default: what is there now.
+    #[arg(long, value_name = "TIME", value_parser = stream_time, requires = "dsn", conflicts_with = "paths")]
+    pub(crate) r#for: Option<TimeSpan>,
+    /// Checkpoints begin after this much WAL. Several: all combinations are answered.
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = max_wal_size)]
+    pub(crate) max_wal_size: Vec<ByteSize>,
+    /// Checkpoints begin after this time.
+    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = checkpoint_timeout)]
+    pub(crate) checkpoint_timeout: Vec<TimeSpan>,
+    /// Over which part of the way to the next a checkpoint is spread.
+    #[arg(long, value_name = "RATIO", value_delimiter = ',', value_parser = completion_target)]
+    pub(crate) checkpoint_completion_target: Vec<f64>,
+    /// Full-page images are compressed.
+    #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',')]
+    pub(crate) wal_compression: Vec<WalCompression>,
+    /// Hints are logged: with data checksums, or by the setting for it.
+    #[arg(long, value_enum, value_name = "on|off", value_delimiter = ',')]
+    pub(crate) hints: Vec<OnOff>,
+    /// Pages are logged whole after a checkpoint.
+    #[arg(long, value_enum, value_name = "on|off", value_delimiter = ',')]
+    pub(crate) full_page_writes: Vec<OnOff>,
+    /// What the server that made the WAL was set to: one of the first three of these settings.
+    /// Default: what --dsn, the data directory's files or the WAL itself say.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    pub(crate) today: Vec<(String, String)>,
+    /// Compress every image to find out, not one block's in 16.
+    #[arg(long)]
+    pub(crate) exact: bool,
+    /// Segments that are read at once. Default: the number of cores.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: Option<u16>,
+    /// The form. Default: what the name of --output ends in, else table.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<WalFormat>,
+    /// All as JSON: short for --format json.
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
+    /// Write to this file, all or nothing, instead of stdout (-).
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// How page images are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WalCompression {
+    /// Not at all.
+    Off,
+    /// PostgreSQL's own.
+    Pglz,
+    /// LZ4, since 15.
+    Lz4,
+    /// Zstandard, since 15.
+    Zstd,
+}
+
+/// A switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnOff {
+    /// It is on.
+    On,
+    /// It is off.
+    Off,
 }
 
 #[derive(Args, Debug)]
@@ -313,20 +405,52 @@ pub(crate) enum WalFormat {
 }
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct VerifyArguments {
     /// Data directories, plain base backups, or directories and files in one: of a file its whole
-    /// relation is read.
-    #[arg(required = true, value_name = "PATH")]
+    /// relation is read. Or base backups in tars, packed or not: their directories, or tars.
+    #[arg(required_unless_present = "dsn", value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
+    /// The running server of a data directory on this machine, as libpq names it: a URI or
+    /// key=value pairs. Default for a directory that a server runs on: its socket.
+    #[arg(long, value_name = "DSN", value_parser = dsn)]
+    pub(crate) dsn: Option<Dsn>,
+    /// With a running server: how long a checkpoint is waited for, where a page needs one to be
+    /// judged.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = settle_time)]
+    pub(crate) settle: TimeSpan,
     /// Only this relation, with the indexes and long values of a table.
     #[arg(long, value_name = "DATABASE.SCHEMA.TABLE")]
     pub(crate) only: Vec<String>,
+    /// The WAL that a base backup needs, where it has none itself: it tells which pages recovery
+    /// replaces. An archive's directory, a tar, or segments.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) wal: Vec<PathBuf>,
     /// Files, and pieces of them, that are read at once. Default: the number of cores.
     #[arg(long, short, value_name = "N", value_parser = jobs)]
     pub(crate) jobs: Option<NonZeroU8>,
     /// Read no faster than this, over all jobs. Default: as fast as it goes.
     #[arg(long, value_name = "SIZE/s", value_parser = read_rate)]
     pub(crate) rate: Option<ByteSize>,
+    /// Map files into memory instead of copying what they hold: less CPU, for files that nobody
+    /// changes or cuts meanwhile.
+    #[arg(long, conflicts_with = "direct")]
+    pub(crate) mmap: bool,
+    /// Read past the system's cache, from the medium itself.
+    #[arg(long)]
+    pub(crate) direct: bool,
+    /// Keep in this file how far it came, and go on there when it was interrupted or killed. When
+    /// all was read the file is removed.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) resume: Option<PathBuf>,
+    /// Compare pages with the data directory's own WAL: none may be older. Reads the WAL, and the
+    /// pages that it changed again.
+    #[arg(long)]
+    pub(crate) lost_writes: bool,
+    /// Compare indexes with their tables: no page that a B-tree leads to may be zero or missing.
+    /// Reads them again.
+    #[arg(long)]
+    pub(crate) indexes: bool,
     /// Findings that are shown of a relation. JSON has more.
     #[arg(long, value_name = "N", default_value = "10")]
     pub(crate) top: usize,
@@ -344,8 +468,8 @@ pub(crate) struct EnableArguments {
     /// Threads that read and write at once. Default: the number of cores.
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: Option<u16>,
-    /// Say how much there is to do and how long it would take, and end. Writes 64 MB into a file
-    /// without a name in PGDATA.
+    /// Say how much there is to do and how long it would take, by a sample of the pages, and end.
+    /// Writes nothing; the server may run.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// When all is synced, read it again from the disk; only then checksums count as on.
@@ -420,7 +544,8 @@ pub(crate) enum PageCommand {
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("target").required(true).args(["file", "relation", "undo"]))]
 pub(crate) struct CorruptArguments {
-    /// The data directory. No server runs on it; while pgtoll works, none can start.
+    /// The data directory. No server runs on it, unless --online says so; while pgtoll works, none
+    /// can start.
     #[arg(value_name = "PGDATA")]
     pub(crate) data: PathBuf,
     /// The file, from PGDATA on.
@@ -447,6 +572,12 @@ pub(crate) struct CorruptArguments {
     /// The seed of what happens by chance. The same seed makes the same damage.
     #[arg(long, value_name = "N", default_value = "0")]
     pub(crate) seed: u64,
+    /// The server runs: damage only what it does not have in memory, as it says itself.
+    #[arg(long)]
+    pub(crate) online: bool,
+    /// The running server, as libpq names it. Default: its socket.
+    #[arg(long, value_name = "DSN", value_parser = dsn, requires = "online")]
+    pub(crate) dsn: Option<Dsn>,
     /// Yes, these data.
     #[arg(long)]
     pub(crate) yes: bool,
@@ -631,8 +762,30 @@ fn stream_time(text: &str) -> Result<TimeSpan, String> {
     between(text, "1s", "7d")
 }
 
+fn max_wal_size(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize =
+        text.parse().map_err(|error: pgtoll_format::UnitError| error.to_string())?;
+    if !(2 << 20..=1 << 51).contains(&size.0) {
+        return Err(format!("\"{text}\" is not between 2MB and 2048TB"));
+    }
+    Ok(size)
+}
+
+fn checkpoint_timeout(text: &str) -> Result<TimeSpan, String> {
+    between(text, "1s", "1d")
+}
+
+fn completion_target(text: &str) -> Result<f64, String> {
+    let target = text.parse::<f64>().ok().filter(|target| (0.0..=1.0).contains(target));
+    target.ok_or_else(|| format!("\"{text}\" is not between 0 and 1"))
+}
+
 fn dsn(text: &str) -> Result<Dsn, String> {
     Dsn::parse(text).map_err(|error| error.to_string())
+}
+
+fn settle_time(text: &str) -> Result<TimeSpan, String> {
+    between(text, "0s", "7d")
 }
 
 fn null_time(text: &str) -> Result<TimeSpan, String> {

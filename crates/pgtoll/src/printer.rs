@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use indicatif::{ProgressBar, ProgressStyle};
 use pgtoll_bench::BenchError;
 use pgtoll_cluster::ClusterError;
-use pgtoll_scan::{CorruptError, ScanError, ServerError, WriteError};
+use pgtoll_scan::{CorruptError, JournalError, ScanError, ServerError, WriteError};
 
 use crate::commands::{BadExperiment, Usage};
 
@@ -142,6 +142,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         }
         if let Some(error) = cause.downcast_ref::<ScanError>() {
             return error.hint().map(str::to_owned);
+        }
+        if let Some(error) = cause.downcast_ref::<JournalError>() {
+            return Some(error.hint());
         }
         if let Some(error) = cause.downcast_ref::<CorruptError>() {
             return error.hint();

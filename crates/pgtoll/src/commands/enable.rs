@@ -1,9 +1,6 @@
 //! `pgtoll enable` and `pgtoll disable`: data checksums on and off, offline.
 
-use std::fs;
-use std::io::{Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -12,10 +9,11 @@ use pgtoll_cluster::Interrupt;
 use pgtoll_format::ControlFile;
 use pgtoll_record::{
     BlockOfFile, CHECKSUMS_SCHEMA, ChecksumsOutcome, ChecksumsPages, ChecksumsRecord,
+    ChecksumsSample, EarlierRun,
 };
 use pgtoll_scan::{
-    EnableOptions, Hold, RelationFile, Step, SwitchProgress, Switched, SwitchedPages, WriteError,
-    control_file, relation_files,
+    Earlier, EnableOptions, Hold, Prediction, Step, SwitchProgress, Switched, SwitchedPages,
+    WriteError, control_file, predict, relation_files,
 };
 
 use crate::arguments::{DisableArguments, EnableArguments};
@@ -121,8 +119,10 @@ fn record(data: &Path, control: &ControlFile, switched: &Switched) -> ChecksumsR
         files: switched.files,
         bytes: switched.bytes,
         pages: None,
+        earlier: earlier(switched.earlier),
         seconds: None,
         predicted_seconds: None,
+        sample: None,
         foreign: switched.foreign.iter().map(|path| path.display().to_string()).collect(),
         next: Vec::new(),
     }
@@ -153,6 +153,24 @@ fn deliver(record: &ChecksumsRecord, json: bool, printer: &mut Printer) {
     printer.data(&text);
 }
 
+fn sample(of: &Prediction) -> ChecksumsSample {
+    let rate = |seconds: f64| if seconds > 0.0 { 1.0 / seconds } else { 0.0 };
+    ChecksumsSample {
+        pages: of.pages,
+        stale: of.stale,
+        read_bytes_per_second: rate(of.read),
+        disk_bytes_per_second: of.disk.map(rate),
+    }
+}
+
+fn earlier(of: Earlier) -> Option<EarlierRun> {
+    match of {
+        Earlier::None => None,
+        Earlier::Void => Some(EarlierRun { valid: false, files: 0, bytes: 0 }),
+        Earlier::PassedOver { files, bytes } => Some(EarlierRun { valid: true, files, bytes }),
+    }
+}
+
 /// What would be done, and how long it would take. A server may run meanwhile.
 fn dry_run(arguments: &EnableArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     let data = &arguments.data;
@@ -166,65 +184,18 @@ fn dry_run(arguments: &EnableArguments, printer: &mut Printer) -> anyhow::Result
         files: list.files.len() as u64,
         bytes: list.files.iter().map(|file| file.bytes).sum(),
         pages: SwitchedPages::default(),
+        earlier: Earlier::None,
         foreign: list.foreign,
     };
     let mut record = record(data, &control, &switched);
     record.enabled = control.checksum_version == 1;
     if !record.enabled {
         record.outcome = ChecksumsOutcome::DryRun;
-        let probe = probe(data, &list.files).context("probe the disk")?;
-        record.predicted_seconds = Some(probe.seconds(switched.bytes));
+        let found = predict(&list.files, &control)?;
+        let sync = !arguments.no_sync;
+        record.predicted_seconds = Some(found.seconds(switched.bytes, jobs(arguments), sync));
+        record.sample = Some(sample(&found));
     }
     deliver(&record, arguments.json, printer);
     Ok(Status::Done)
-}
-
-/// How fast the disk is, in seconds a byte.
-struct Probe {
-    read: f64,
-    write: f64,
-}
-
-impl Probe {
-    /// Reading and writing go on side by side at best, one after the other at worst.
-    fn seconds(&self, bytes: u64) -> (f64, f64) {
-        #[expect(clippy::cast_precision_loss, reason = "a prediction")]
-        let bytes = bytes as f64;
-        (self.read.max(self.write) * bytes, (self.read + self.write) * bytes)
-    }
-}
-
-/// Bytes that the probe reads at most, and writes.
-const PROBE_BYTES: u64 = 64 << 20;
-const PROBE_BUFFER: usize = 1 << 20;
-
-/// Reads a little of the largest files and writes a file without a name, which is gone afterwards.
-fn probe(data: &Path, files: &[RelationFile]) -> std::io::Result<Probe> {
-    let mut buffer = vec![0x5A; PROBE_BUFFER];
-    let mut largest: Vec<&RelationFile> = files.iter().collect();
-    largest.sort_by_key(|file| std::cmp::Reverse(file.bytes));
-    let (began, mut read) = (Instant::now(), 0);
-    for of in largest {
-        let (file, mut at) = (fs::File::open(&of.path)?, 0);
-        while read < PROBE_BYTES {
-            let bytes = file.read_at(&mut buffer, at)? as u64;
-            if bytes == 0 {
-                break;
-            }
-            (at, read) = (at + bytes, read + bytes);
-        }
-    }
-    let read_seconds = began.elapsed().as_secs_f64();
-    let mut file = tempfile::tempfile_in(data)?;
-    let (began, mut written) = (Instant::now(), 0);
-    file.seek(SeekFrom::Start(0))?;
-    while written < PROBE_BYTES {
-        file.write_all(&buffer)?;
-        written += buffer.len() as u64;
-    }
-    file.sync_all()?;
-    let write_seconds = began.elapsed().as_secs_f64();
-    #[expect(clippy::cast_precision_loss, reason = "they are small")]
-    let rate = |seconds: f64, bytes: u64| seconds / bytes.max(1) as f64;
-    Ok(Probe { read: rate(read_seconds, read), write: rate(write_seconds, written) })
 }

@@ -1,39 +1,79 @@
 //! From findings to the record.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use pgtoll_format::catalog::{Persistence, RelationKind};
 use pgtoll_format::{ClusterState, Fault};
 use pgtoll_record as form;
 use pgtoll_record::{Severity, VerificationOutcome, VerificationRecord};
 use pgtoll_scan::{
-    Class, DataDirectory, Finding, Fork, Layout, Names, RelationName, Verified, WhatIsWrong,
+    Class, Counts, DataDirectory, Evidence, Finding, Fork, Layout, Names, RelationName, Unsettled,
+    Verified, WalAtHand, WhatIsWrong,
 };
 
+use super::online::Attached;
 use crate::arguments::VerifyArguments;
 use crate::commands::measure::quoted;
 use crate::commands::wal::relation_name;
+
+use super::evidence;
 
 pub(super) fn of(
     arguments: &VerifyArguments,
     data: &DataDirectory,
     verified: &Verified,
     names: Option<&Names>,
+    wal: WalAtHand,
+) -> VerificationRecord {
+    let notes = notes(data, verified, names, wal);
+    assembled(arguments, &data.path, source(data), verified, names, None, notes)
+}
+
+/// Of a data directory on which a server runs.
+pub(super) fn of_running(
+    arguments: &VerifyArguments,
+    data: &DataDirectory,
+    verified: &Verified,
+    names: Option<&Names>,
+    attached: &Attached,
+) -> VerificationRecord {
+    let notes = running_notes(data, verified, names, attached);
+    let running = Some(during(verified, attached));
+    let mut record =
+        assembled(arguments, &data.path, source(data), verified, names, running, notes);
+    if let Some(server) = attached.server().filter(|_| names.is_some()) {
+        record.names = Some(format!("the server {server}"));
+    }
+    record
+}
+
+/// Of whatever has pages.
+pub(super) fn assembled(
+    arguments: &VerifyArguments,
+    path: &Path,
+    source: form::VerifiedSource,
+    verified: &Verified,
+    names: Option<&Names>,
+    running: Option<form::VerifiedRunning>,
+    notes: Vec<String>,
 ) -> VerificationRecord {
     let total = verified.total();
-    let shown = |path: &std::path::Path| {
-        path.strip_prefix(&data.path).unwrap_or(path).display().to_string()
+    let shown = |of: &Path| {
+        let within = of.strip_prefix(path).ok().filter(|within| !within.as_os_str().is_empty());
+        within.unwrap_or(of).display().to_string()
     };
     VerificationRecord {
         schema: form::VERIFICATION_SCHEMA.to_owned(),
         pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
         command: command(arguments),
         made: jiff::Timestamp::now().to_string(),
-        source: source(data),
+        source,
         outcome: outcome(verified),
         interrupted: verified.is_interrupted,
         read: form::VerifiedAmount {
             files: verified.files,
+            incremental_files: verified.incremental,
             blocks: verified.pages.blocks,
             new_blocks: verified.pages.new,
             bytes: verified.pages.bytes,
@@ -42,15 +82,29 @@ pub(super) fn of(
         failures: total.failures,
         suspicions: total.suspicions,
         unverified: total.unverified,
-        relations: relations(verified, names),
-        names: names.map(|_| format!("the catalogs in {}", data.path.display())),
+        healed_by_replay: verified.healed_by_replay,
+        relations: relations(verified, names, running.is_some()),
+        running,
+        names: names.map(|_| format!("the catalogs in {}", path.display())),
         foreign: verified.foreign.iter().map(|path| shown(path)).collect(),
         unlisted: verified
             .unlisted
             .iter()
             .map(|(path, error)| format!("{}: {error}", shown(path)))
             .collect(),
-        notes: notes(data, verified, names),
+        notes,
+    }
+}
+
+fn during(verified: &Verified, attached: &Attached) -> form::VerifiedRunning {
+    let counts = verified.running;
+    form::VerifiedRunning {
+        server: attached.server().map(ToString::to_string),
+        suspects: counts.suspects,
+        healed: counts.healed,
+        in_flight: counts.in_flight,
+        dropped: counts.dropped,
+        asked: counts.asked,
     }
 }
 
@@ -66,8 +120,25 @@ fn outcome(verified: &Verified) -> VerificationOutcome {
 fn command(arguments: &VerifyArguments) -> Vec<String> {
     let mut command = vec!["pgtoll".to_owned(), "verify".to_owned()];
     command.extend(arguments.paths.iter().map(|path| quoted(&path.to_string_lossy())));
+    if let Some(dsn) = &arguments.dsn {
+        command.extend(["--dsn".to_owned(), quoted(&dsn.redacted())]);
+    }
     for only in &arguments.only {
         command.extend(["--only".to_owned(), quoted(only)]);
+    }
+    let flags = [
+        ("--mmap", arguments.mmap),
+        ("--direct", arguments.direct),
+        ("--lost-writes", arguments.lost_writes),
+        ("--indexes", arguments.indexes),
+    ];
+    command
+        .extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.to_owned()));
+    if let Some(path) = &arguments.resume {
+        command.extend(["--resume".to_owned(), quoted(&path.to_string_lossy())]);
+    }
+    for wal in &arguments.wal {
+        command.extend(["--wal".to_owned(), quoted(&wal.to_string_lossy())]);
     }
     command
 }
@@ -76,6 +147,7 @@ fn source(data: &DataDirectory) -> form::VerifiedSource {
     form::VerifiedSource {
         path: data.path.display().to_string(),
         backup: data.backup_start.is_some(),
+        form: None,
         major: data.major,
         system_identifier: data.control.system_identifier,
         state: data.control.state.to_string(),
@@ -86,7 +158,11 @@ fn source(data: &DataDirectory) -> form::VerifiedSource {
     }
 }
 
-fn relations(verified: &Verified, names: Option<&Names>) -> Vec<form::VerifiedRelation> {
+fn relations(
+    verified: &Verified,
+    names: Option<&Names>,
+    is_running: bool,
+) -> Vec<form::VerifiedRelation> {
     let mut findings: BTreeMap<Fork, Vec<&Finding>> = BTreeMap::new();
     for finding in &verified.findings {
         findings.entry(finding.fork).or_default().push(finding);
@@ -96,7 +172,8 @@ fn relations(verified: &Verified, names: Option<&Names>) -> Vec<form::VerifiedRe
         .map(|(fork, counts)| {
             let name = names.and_then(|names| names.relation(fork.relation));
             let of_fork = findings.remove(fork).unwrap_or_default();
-            let severity = severity(*fork, name, names);
+            // A running server has files of which no catalog says anything yet.
+            let severity = severity(*fork, name, names.filter(|_| !is_running));
             form::VerifiedRelation {
                 tablespace: fork.relation.tablespace,
                 database: fork.relation.database,
@@ -108,7 +185,7 @@ fn relations(verified: &Verified, names: Option<&Names>) -> Vec<form::VerifiedRe
                 failures: counts.failures,
                 suspicions: counts.suspicions,
                 unverified: counts.unverified,
-                findings: of_fork.into_iter().map(finding).collect(),
+                findings: of_fork.into_iter().map(|of| finding(of, names)).collect(),
             }
         })
         .collect()
@@ -185,9 +262,14 @@ fn rows(name: Option<&RelationName>, sql: &str, table: &str, findings: &[&Findin
             let blocks = findings.iter().map(|finding| finding.block);
             let (first, last) = (blocks.clone().min().unwrap_or(0), blocks.max().unwrap_or(0));
             let behind = u64::from(last) + 1;
+            let indexes = if findings.iter().any(|of| matches!(of.what, WhatIsWrong::Evidence(_))) {
+                format!(", and REINDEX TABLE {sql}: its indexes lead to rows that are gone")
+            } else {
+                String::new()
+            };
             format!(
                 "restore from a backup or a standby; else save what is beside the blocks: SELECT \
-                 * FROM {sql} WHERE ctid < '({first},0)' OR ctid >= '({behind},0)'"
+                 * FROM {sql} WHERE ctid < '({first},0)' OR ctid >= '({behind},0)'{indexes}"
             )
         }
     }
@@ -214,18 +296,25 @@ fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-fn finding(of: &Finding) -> form::PageFinding {
+fn finding(of: &Finding, names: Option<&Names>) -> form::PageFinding {
     let (stored, computed) = match of.what {
-        WhatIsWrong::Invalid { fault: Fault::Checksum { stored, computed, .. }, .. } => {
+        WhatIsWrong::Invalid { fault: Fault::Checksum { stored, computed, .. }, .. }
+        | WhatIsWrong::MayBeTorn { fault: Fault::Checksum { stored, computed, .. }, .. }
+        | WhatIsWrong::Unsettled { fault: Fault::Checksum { stored, computed, .. }, .. } => {
             (Some(stored), Some(computed))
         }
         _ => (None, None),
     };
     let lsn = match of.what {
-        WhatIsWrong::Invalid { lsn, .. } | WhatIsWrong::AheadOfWal { lsn } => Some(lsn),
+        WhatIsWrong::Invalid { lsn, .. }
+        | WhatIsWrong::MayBeTorn { lsn, .. }
+        | WhatIsWrong::Unsettled { lsn, .. }
+        | WhatIsWrong::AheadOfWal { lsn }
+        | WhatIsWrong::Evidence(Evidence::Stale { lsn, .. }) => Some(lsn),
         _ => None,
     };
-    let (kind, words) = words(&of.what);
+    let index = evidence::index(&of.what, names);
+    let (kind, words) = words(&of.what, index.as_deref());
     form::PageFinding {
         block: of.block,
         blocks: match of.what {
@@ -242,10 +331,12 @@ fn finding(of: &Finding) -> form::PageFinding {
         stored_checksum: stored,
         computed_checksum: computed,
         lsn,
+        wal: evidence::wal(&of.what),
+        index,
     }
 }
 
-fn words(of: &WhatIsWrong) -> (form::FindingKind, String) {
+fn words(of: &WhatIsWrong, index: Option<&str>) -> (form::FindingKind, String) {
     use form::FindingKind as Kind;
     let (kind, words) = match of {
         WhatIsWrong::Invalid {
@@ -258,6 +349,10 @@ fn words(of: &WhatIsWrong) -> (form::FindingKind, String) {
         WhatIsWrong::Invalid { fault: Fault::NotZero, .. } => {
             (Kind::NotZero, "never used by its header, yet not zero")
         }
+        WhatIsWrong::MayBeTorn { .. } => {
+            (Kind::MayBeTorn, "wrong checksum; it may be torn, which the backup's WAL would tell")
+        }
+        WhatIsWrong::Incremental(error) => return (Kind::DamagedIncremental, error.to_string()),
         WhatIsWrong::AheadOfWal { lsn } => {
             return (Kind::AheadOfWal, format!("LSN {lsn} is beyond the end of WAL"));
         }
@@ -266,10 +361,29 @@ fn words(of: &WhatIsWrong) -> (form::FindingKind, String) {
         }
         WhatIsWrong::ZeroFirst => (Kind::ZeroFirst, "zero, though never the first page is"),
         WhatIsWrong::Layout(layout) => return layout_words(*layout),
+        WhatIsWrong::Evidence(evidence) => return evidence::words(*evidence, index),
         WhatIsWrong::Unreadable { error, .. } => return (Kind::Unreadable, error.clone()),
+        WhatIsWrong::Unsettled { why, .. } => return (Kind::Unsettled, unsettled(why)),
         WhatIsWrong::Changed => (Kind::Changed, "the file became shorter while it was read"),
     };
     (kind, words.to_owned())
+}
+
+fn unsettled(why: &Unsettled) -> String {
+    let words = match why {
+        Unsettled::InFlight => "bad on the disk; the WAL has its image",
+        Unsettled::Resident => "bad on the disk; the server has it in memory",
+        Unsettled::Changing => "bad on the disk, and never twice the same",
+        Unsettled::NoServer => "bad on the disk; only the server can tell, and it was not asked",
+        Unsettled::Unnamed => "bad on the disk; the server knows no relation with this file",
+        Unsettled::NoWay => "bad on the disk; the server cannot be made to read it",
+        Unsettled::Refused(error) => return format!("bad on the disk; the server: {error}"),
+        Unsettled::NoWal(error) => return format!("bad on the disk; the WAL: {error}"),
+        Unsettled::NotReady(error) => return format!("bad on the disk; {error}"),
+        Unsettled::TooMany => "bad on the disk; there are too many to ask for each",
+        Unsettled::Interrupted => "bad on the disk; interrupted before it was settled",
+    };
+    words.to_owned()
 }
 
 fn layout_words(of: Layout) -> (form::FindingKind, String) {
@@ -299,42 +413,123 @@ fn layout_words(of: Layout) -> (form::FindingKind, String) {
     }
 }
 
-fn notes(data: &DataDirectory, verified: &Verified, names: Option<&Names>) -> Vec<String> {
-    let mut notes = Vec::new();
-    let mut note = |text: &str| notes.push(text.to_owned());
-    match data.control.checksum_version {
-        0 => note("the cluster has no checksums: only page headers were checked"),
-        1 => {}
-        _ => note(
-            "checksums are being turned on or off: they cannot be relied on, and only page \
-             headers were checked",
-        ),
-    }
+fn notes(
+    data: &DataDirectory,
+    verified: &Verified,
+    names: Option<&Names>,
+    wal: WalAtHand,
+) -> Vec<String> {
+    let mut notes: Vec<String> = checksum_note(data.control.checksum_version).into_iter().collect();
     if data.backup_start.is_some() {
-        note(
-            "a base backup: pages that the server wrote while they were copied may fail here, and \
-             recovery replaces them; restore it and let it recover to be sure. Missing files, \
-             LSNs and visibility maps are not compared",
-        );
+        notes.extend(backup_notes(verified, wal));
     } else if data.control.state != ClusterState::ShutDown {
-        note(
-            "the server was not stopped in good order: its recovery may replace pages that fail \
-             here, and visibility maps are not compared; start it, stop it, and verify again",
-        );
+        notes.push(NOT_IN_ORDER.to_owned());
+    }
+    notes.extend(names_note(verified, names));
+    notes
+}
+
+fn running_notes(
+    data: &DataDirectory,
+    verified: &Verified,
+    names: Option<&Names>,
+    attached: &Attached,
+) -> Vec<String> {
+    let mut notes = attached.notes.clone();
+    notes.extend(unsettled_notes(verified));
+    notes.extend(checksum_note(data.control.checksum_version));
+    notes.push("a running server: what would only be suspicious is not looked for".to_owned());
+    notes.extend(names_note(verified, names));
+    notes
+}
+
+pub(super) fn checksum_note(checksum_version: u32) -> Option<String> {
+    let words = match checksum_version {
+        0 => "the cluster has no checksums: only page headers were checked",
+        1 => return None,
+        _ => {
+            "checksums are being turned on or off: they cannot be relied on, and only page \
+             headers were checked"
+        }
+    };
+    Some(words.to_owned())
+}
+
+/// What has to be known of base backups, and of this one.
+pub(super) fn backup_notes(verified: &Verified, wal: WalAtHand) -> Vec<String> {
+    let missing = "a base backup: missing files, LSNs and visibility maps are not compared";
+    let mut notes = vec![missing.to_owned()];
+    if verified.healed_by_replay > 0 {
+        notes.push(format!(
+            "{} pages were written by the server while they were copied and are wrong here; the \
+             backup's own WAL has their images, and recovery replaces them: they are not counted",
+            verified.healed_by_replay
+        ));
+    }
+    let Counts { failures, unverified, .. } = verified.total();
+    match wal {
+        WalAtHand::Whole if failures > 0 => notes.push(
+            "the backup's own WAL replaces none of the pages that fail here: recovery does not \
+             heal them"
+                .to_owned(),
+        ),
+        WalAtHand::Missing if failures + unverified > 0 => notes.push(
+            "the WAL that the backup needs is not at hand, or not all of it: pages that the \
+             server wrote while they were copied cannot be told from damage; name it with --wal, \
+             or restore the backup, let it recover, and verify then"
+                .to_owned(),
+        ),
+        _ => {}
     }
     if verified.incremental > 0 {
         notes.push(format!(
-            "an incremental backup: {} of its files hold only changed blocks and were not read; \
-             combine it with pg_combinebackup first",
+            "an incremental backup: {} of its files hold some blocks each, and those were \
+             verified; the others are in the backups before it",
             verified.incremental
         ));
     }
-    if verified.pages.blocks > 0 && names.is_none() {
-        notes.push("relations have no names: the catalogs were not read".to_owned());
-    }
-    if let Some(unread) = names.map(Names::unread).filter(|unread| !unread.is_empty()) {
-        notes.push(format!("some names are missing: {unread}"));
-    }
+    notes
+}
+
+pub(super) fn names_note(verified: &Verified, names: Option<&Names>) -> Option<String> {
+    let Some(names) = names else {
+        let words = "relations have no names: the catalogs were not read";
+        return (verified.pages.blocks > 0).then(|| words.to_owned());
+    };
+    let unread = Some(names.unread()).filter(|unread| !unread.is_empty())?;
+    Some(format!("some names are missing: {unread}"))
+}
+
+pub(super) const NOT_IN_ORDER: &str = "the server was not stopped in good order: its recovery may \
+    replace pages that fail here, and visibility maps are not compared; start it, stop it, and \
+    verify again";
+
+/// What to do about what could not be told.
+fn unsettled_notes(verified: &Verified) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut hint = |is_it: fn(&Unsettled) -> bool, text: &str| {
+        let is_it = |of: &Finding| match &of.what {
+            WhatIsWrong::Unsettled { why, .. } => is_it(why),
+            _ => false,
+        };
+        if verified.findings.iter().any(is_it) {
+            notes.push(text.to_owned());
+        }
+    };
+    hint(
+        |why| matches!(why, Unsettled::InFlight),
+        "in flight: verify again after the next checkpoint, or wait for it with --settle",
+    );
+    hint(
+        |why| matches!(why, Unsettled::Resident),
+        "what is in the server's memory cannot be judged: from PostgreSQL 17 on the extension \
+         pg_buffercache lets a superuser evict it; else verify again after a restart",
+    );
+    hint(
+        |why| matches!(why, Unsettled::NoWay),
+        "to have the server read any page, one of the extensions pageinspect and pg_prewarm has \
+         to be in its database",
+    );
     notes
 }
 

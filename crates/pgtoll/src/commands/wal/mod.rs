@@ -1,7 +1,9 @@
-//! `pgtoll wal`: what WAL consists of.
+//! `pgtoll wal`: what WAL consists of, and how much it would be with other settings.
 
+mod reading;
 mod record;
 mod stats;
+mod whatif;
 
 pub(crate) use record::relation_name;
 
@@ -12,5 +14,6 @@ use crate::printer::Printer;
 pub(crate) fn run(arguments: &WalArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     match &arguments.command {
         WalCommand::Stats(arguments) => stats::run(arguments, printer),
+        WalCommand::WhatIf(arguments) => whatif::run(arguments, printer),
     }
 }

@@ -101,7 +101,7 @@ fn source(arguments: &WalStatsArguments, summary: &WalSummary<Contents>) -> form
     }
 }
 
-fn kind_of(end: &End) -> form::WalEndKind {
+pub(super) fn kind_of(end: &End) -> form::WalEndKind {
     match end {
         End::Complete | End::Asked(_) => form::WalEndKind::Complete,
         End::Interrupted => form::WalEndKind::Interrupted,

@@ -1,20 +1,19 @@
 //! `pgtoll wal stats`: what WAL consists of, and who makes it.
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use anyhow::Context as _;
 use pgtoll_cluster::Interrupt;
 use pgtoll_record::WalStatisticsRecord;
 use pgtoll_scan::{
-    Contents, End, Names, ScanError, SegmentFile, ServerError, ServerNames, WalSummary,
-    control_file, names_of_server, scan, segments, stream,
+    Contents, End, Names, ScanError, ServerError, ServerNames, WalSummary, control_file,
+    names_of_server, scan, stream,
 };
 use pgtoll_wire::Dsn;
 
 use crate::arguments::{WalBy, WalFormat, WalStatsArguments};
 use crate::commands::output::{deliver, ending};
+use crate::commands::wal::reading::{above, ended, files, stream_watch, threads};
 use crate::commands::wal::record::{self, Called};
 use crate::exit::Status;
 use crate::printer::Printer;
@@ -31,14 +30,7 @@ pub(crate) fn run(arguments: &WalStatsArguments, printer: &mut Printer) -> anyho
     let record = record::of(arguments, &summary, &end, &called);
     let text = shown(&record, arguments)?;
     deliver(&text, arguments.output.as_ref(), printer)?;
-    if end.is_whole() {
-        return Ok(Status::Done);
-    }
-    printer.warn(&format!("pgtoll: {end}; what is before it is shown"));
-    if let Some(hint) = end.hint() {
-        printer.warn(&format!("hint: {hint}"));
-    }
-    Ok(Status::CouldNotTell)
+    Ok(ended(&end, printer))
 }
 
 fn streamed(
@@ -47,24 +39,8 @@ fn streamed(
     interrupt: &Interrupt,
     printer: &mut Printer,
 ) -> Result<(WalSummary<Contents>, End), ServerError> {
-    let (time, began) = (arguments.r#for.map(|span| span.0), Instant::now());
-    let mut first = None;
-    stream(dsn, time, &mut |at, until| {
-        let first = *first.get_or_insert(at);
-        let done = at.bytes_since(first).unwrap_or(0);
-        match (time, until.and_then(|until| until.bytes_since(first))) {
-            (Some(time), _) => {
-                let (passed, all) = (began.elapsed().as_secs(), time.as_secs());
-                printer.progress(&format!("stream, at {at}"), passed.min(all), all);
-            }
-            (None, Some(all)) => printer.progress(&format!("stream, at {at}"), done, all),
-            (None, None) => {}
-        }
-        match interrupt.signal() {
-            Some(_) => ControlFlow::Break(()),
-            None => ControlFlow::Continue(()),
-        }
-    })
+    let time = arguments.r#for.map(|span| span.0);
+    stream(dsn, time, &mut stream_watch(time, interrupt, printer))
 }
 
 /// Names that are asked for apart from the WAL, and of which cluster they are. They are had before
@@ -123,65 +99,13 @@ fn by_files(data: &Path, names: Names) -> Called {
     Called { names, by, notes: notes.into_iter().collect() }
 }
 
-/// A server that runs removes and renames segments while they are read: what looks damaged there is
-/// read again, since a busy one may do so each time.
 fn read(
     arguments: &WalStatsArguments,
     interrupt: &Interrupt,
     printer: &mut Printer,
-) -> anyhow::Result<(WalSummary<Contents>, End)> {
-    let mut read = read_once(arguments, interrupt, printer);
-    for _ in 0..READ_AGAIN {
-        let is_sound = read.as_ref().is_ok_and(|(_, end)| end.is_whole());
-        let is_used = || arguments.paths.iter().any(|path| is_used(path));
-        if is_sound || interrupt.signal().is_some() || !is_used() {
-            break;
-        }
-        read = read_once(arguments, interrupt, printer);
-    }
-    Ok(read?)
-}
-
-/// How often what a running server has is read again.
-const READ_AGAIN: u32 = 3;
-
-fn read_once(
-    arguments: &WalStatsArguments,
-    interrupt: &Interrupt,
-    printer: &mut Printer,
 ) -> Result<(WalSummary<Contents>, End), ScanError> {
-    let files = segments(&arguments.paths)?;
-    let threads = arguments.threads.map_or_else(cores, usize::from);
-    let all = files.len() as u64;
-    scan(&files, threads, &mut |done| {
-        printer.progress(&what(&files, done), done as u64, all);
-        match interrupt.signal() {
-            Some(_) => ControlFlow::Break(()),
-            None => ControlFlow::Continue(()),
-        }
-    })
-}
-
-fn what(files: &[SegmentFile], done: usize) -> String {
-    let name = files.get(done.saturating_sub(1)).and_then(|file| file.path.file_name());
-    name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-/// A server may be running on the directory, or on the one that it is the `pg_wal` of.
-fn is_used(path: &Path) -> bool {
-    [Some(path.to_owned()), above(path)]
-        .iter()
-        .flatten()
-        .any(|of| of.join("postmaster.pid").exists())
-}
-
-/// The directory that this one, or the one behind this link, is in.
-fn above(path: &Path) -> Option<PathBuf> {
-    std::fs::canonicalize(path).ok()?.parent().map(Path::to_owned)
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    let threads = threads(arguments.threads);
+    files(&arguments.paths, interrupt, printer, |files, watch| scan(files, threads, watch))
 }
 
 fn shown(record: &WalStatisticsRecord, arguments: &WalStatsArguments) -> anyhow::Result<String> {

@@ -1,18 +1,21 @@
 //! `pgtoll corrupt`: damages a page on purpose, and puts it right again.
 
+mod site;
+
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context as _;
 use pgtoll_format::ControlFile;
 use pgtoll_record::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
-use pgtoll_scan::{Damage, Hold, Names, Wound, any_block, plan, relation_files};
+use pgtoll_scan::{Damage, RelationFile, Wound, plan, relation_files};
 
 use crate::arguments::{CorruptArguments, DamageKind};
 use crate::commands::Usage;
 use crate::exit::Status;
 use crate::printer::Printer;
+use site::Site;
 
 pub(crate) fn run(arguments: &CorruptArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     match &arguments.undo {
@@ -54,14 +57,15 @@ fn damage(
     older: Option<&File>,
     save: impl FnOnce(&Wound) -> anyhow::Result<()>,
 ) -> anyhow::Result<(Wound, u64)> {
-    let hold = Hold::take_as_left(&arguments.data)?;
-    let control = hold.control();
+    let mut site = Site::of(arguments)?;
+    let control = site.control().clone();
     let block_bytes = control.block_bytes as usize;
-    let (file, block) = target(arguments, control)?;
+    let (file, block) = target(arguments, &mut site, &control)?;
     let damage = kind(arguments, block, block_bytes, older)?;
-    let wound = plan(&file, block, block_bytes, &damage, arguments.seed)?;
+    let wound = plan(&file.path, block, block_bytes, &damage, arguments.seed)?;
+    site.check(&wound, &file)?;
     save(&wound)?;
-    hold.check()?;
+    site.check(&wound, &file)?;
     wound.inflict()?;
     Ok((wound, block))
 }
@@ -72,22 +76,25 @@ fn heal(
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
     let wound = Wound::load(undo)?;
-    let hold = Hold::take_as_left(&arguments.data)?;
-    let list = relation_files(&arguments.data, hold.control());
+    let mut site = Site::of(arguments)?;
+    let list = relation_files(&arguments.data, site.control());
     let is_there = |path: &Path| {
         let found = path.parent().and_then(|of| fs::canonicalize(of).ok());
         found.zip(path.file_name()).is_some_and(|(of, name)| of.join(name) == wound.file)
     };
     let moved = wound.moved_to.as_deref();
-    let known = list.files.iter().any(|of| is_there(&of.path))
-        || list.foreign.iter().any(|path| moved.is_some_and(|moved| same(path, moved)));
-    if !known {
+    let file = list.files.iter().find(|of| is_there(&of.path));
+    let is_moved = list.foreign.iter().any(|path| moved.is_some_and(|moved| same(path, moved)));
+    if file.is_none() && !is_moved {
         return Err(Usage::error(
             format!("{} is about {}", undo.display(), wound.file.display()),
             "name the data directory that this file is in",
         ));
     }
-    hold.check()?;
+    match file {
+        Some(file) => site.check(&wound, file)?,
+        None => site.check_held()?,
+    }
     wound.heal()?;
     let record = record(CorruptOutcome::Undone, arguments, &wound, None, undo);
     deliver(&record, arguments.json, printer);
@@ -99,23 +106,41 @@ fn same(a: &Path, b: &Path) -> bool {
 }
 
 /// The file, and the block in it.
-fn target(arguments: &CorruptArguments, control: &ControlFile) -> anyhow::Result<(PathBuf, u64)> {
-    let block_bytes = control.block_bytes as usize;
+fn target(
+    arguments: &CorruptArguments,
+    site: &mut Site,
+    control: &ControlFile,
+) -> anyhow::Result<(RelationFile, u64)> {
     let list = relation_files(&arguments.data, control);
-    if let Some(file) = &arguments.file {
-        let path = arguments.data.join(file);
-        if !list.files.iter().any(|of| of.path == path) {
-            let message = format!("{} is no relation's file", path.display());
-            return Err(Usage::error(message, "name one from PGDATA on, like base/5/1259"));
-        }
+    let Some(file) = &arguments.file else {
+        let file = of_relation(arguments, site, control, list.files)?;
         let block = match arguments.block {
-            Some(block) => block,
-            None => any_block(&path, block_bytes, arguments.seed)?.unwrap_or(0),
+            Some(block) => block % u64::from(control.file_blocks),
+            None => site.any_block(&file, arguments.seed)?,
         };
-        return Ok((path, block));
-    }
+        return Ok((file, block));
+    };
+    let path = arguments.data.join(file);
+    let Some(file) = list.files.into_iter().find(|of| of.path == path) else {
+        let message = format!("{} is no relation's file", path.display());
+        return Err(Usage::error(message, "name one from PGDATA on, like base/5/1259"));
+    };
+    let block = match arguments.block {
+        Some(block) => block,
+        None => site.any_block(&file, arguments.seed)?,
+    };
+    Ok((file, block))
+}
+
+/// The file of a relation's fork that the block is in.
+fn of_relation(
+    arguments: &CorruptArguments,
+    site: &mut Site,
+    control: &ControlFile,
+    files: Vec<RelationFile>,
+) -> anyhow::Result<RelationFile> {
     let wanted = arguments.relation.as_deref().unwrap_or_default();
-    let names = Names::of_data_directory(&arguments.data)?;
+    let names = site.names()?;
     let of = names.iter().find(|(_, name)| name.to_string() == wanted).map(|(files, _)| files);
     let Some(of) = of else {
         return Err(Usage::error(
@@ -124,21 +149,15 @@ fn target(arguments: &CorruptArguments, control: &ControlFile) -> anyhow::Result
         ));
     };
     let fork = arguments.fork as u8;
-    let mut files = list
-        .files
+    let mut files = files
         .into_iter()
         .filter(|file| (file.relation, file.name.fork, file.name.backend) == (of, fork, None));
     let segment = arguments.block.map(|block| block / u64::from(control.file_blocks));
     let file = files.find(|file| segment.is_none_or(|of| u64::from(file.name.segment) == of));
-    let Some(file) = file else {
+    file.ok_or_else(|| {
         let message = format!("{wanted} has no such file");
-        return Err(Usage::error(message, "choose another --fork or --block"));
-    };
-    let block = match arguments.block {
-        Some(block) => block % u64::from(control.file_blocks),
-        None => any_block(&file.path, block_bytes, arguments.seed)?.unwrap_or(0),
-    };
-    Ok((file.path, block))
+        Usage::error(message, "choose another --fork or --block")
+    })
 }
 
 fn kind(

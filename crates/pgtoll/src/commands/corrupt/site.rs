@@ -1,0 +1,138 @@
+//! The data directory that is damaged: held, or with the server that runs on it.
+
+use anyhow::Context as _;
+use pgtoll_format::ControlFile;
+use pgtoll_scan::{
+    DataDirectory, Fork, Hold, Names, RelationFile, RunningServer, Unsettled, Wound, any_block,
+};
+
+use crate::arguments::CorruptArguments;
+use crate::commands::Usage;
+use crate::commands::verify::online;
+
+/// Where the damage is done.
+pub(super) enum Site {
+    /// No server can start meanwhile.
+    Held(Box<Hold>),
+    /// A server runs, and is asked what it has in memory.
+    Running(Box<Running>),
+}
+
+pub(super) struct Running {
+    data: DataDirectory,
+    names: Names,
+    server: RunningServer,
+}
+
+impl Site {
+    pub(super) fn of(arguments: &CorruptArguments) -> anyhow::Result<Self> {
+        if !arguments.online {
+            return Ok(Self::Held(Box::new(Hold::take_as_left(&arguments.data)?)));
+        }
+        let data = DataDirectory::open(&arguments.data)?;
+        let Some(mut attached) = online::attach(&data, arguments.dsn.as_ref())? else {
+            let message = format!("no server runs on {}", arguments.data.display());
+            return Err(Usage::error(message, "leave out --online"));
+        };
+        let names = attached.names(&data)?;
+        let server = attached.server_of(&data, 1)?;
+        Ok(Self::Running(Box::new(Running { data, names, server })))
+    }
+
+    pub(super) fn control(&self) -> &ControlFile {
+        match self {
+            Self::Held(hold) => hold.control(),
+            Self::Running(running) => &running.data.control,
+        }
+    }
+
+    pub(super) fn names(&self) -> anyhow::Result<Names> {
+        match self {
+            Self::Held(hold) => Ok(Names::of_data_directory(hold.data())?),
+            Self::Running(running) => Ok(running.names.clone()),
+        }
+    }
+
+    /// A block of the file by chance; with a running server one that it does not have in memory.
+    pub(super) fn any_block(&mut self, file: &RelationFile, seed: u64) -> anyhow::Result<u64> {
+        let block_bytes = self.control().block_bytes as usize;
+        let one = |seed| any_block(&file.path, block_bytes, seed).map(Option::unwrap_or_default);
+        let Self::Running(running) = self else { return Ok(one(seed)?) };
+        for seed in (seed..).take(TRIES) {
+            let block = one(seed)?;
+            if !running.has_in_memory(file, block)? {
+                return Ok(block);
+            }
+        }
+        Err(Usage::error(
+            format!("the server has {} in memory", file.path.display()),
+            "choose a relation that nobody has read lately, or restart the server",
+        ))
+    }
+
+    /// Says so when the damage would hit what a server has, or could have meanwhile.
+    pub(super) fn check(&mut self, wound: &Wound, file: &RelationFile) -> anyhow::Result<()> {
+        let Self::Running(running) = self else { return self.check_held() };
+        if wound.length_after != Some(wound.length) {
+            return Err(Usage::error(
+                "a running server has the file open: it would not notice that it is cut or gone",
+                "stop the server for this kind of damage",
+            ));
+        }
+        let block_bytes = u64::from(running.data.control.block_bytes);
+        for change in &wound.changes {
+            // Two digits a byte.
+            let last = change.at + (change.before.len() as u64 / 2).saturating_sub(1);
+            for block in change.at / block_bytes..=last / block_bytes {
+                if running.has_in_memory(file, block)? {
+                    return Err(Usage::error(
+                        format!(
+                            "the server has block {block} of {} in memory",
+                            file.path.display()
+                        ),
+                        "choose another block, or have it evicted: pg_buffercache_evict() (17 and \
+                         later), or a restart",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says so when the directory is not held any more.
+    pub(super) fn check_held(&self) -> anyhow::Result<()> {
+        match self {
+            Self::Held(hold) => Ok(hold.check()?),
+            Self::Running(_) => Err(Usage::error(
+                "the file is gone, and a server runs",
+                "stop the server to bring it back",
+            )),
+        }
+    }
+}
+
+impl Running {
+    fn has_in_memory(&mut self, file: &RelationFile, block: u64) -> anyhow::Result<bool> {
+        let first = file.first_block(&self.data.control).context("a file beyond all blocks")?;
+        let block = u32::try_from(block).ok().and_then(|block| first.checked_add(block));
+        let block = block.context("a block beyond all blocks")?;
+        let fork = Fork { relation: file.relation, fork: file.name.fork };
+        self.server.has_in_memory(fork, block).map_err(|why| match why {
+            Unsettled::NoWay => Usage::error(
+                "the server cannot tell what it has in memory",
+                "CREATE EXTENSION pg_buffercache in the relation's database, or stop the server",
+            ),
+            Unsettled::Refused(why) => Usage::error(
+                format!("the server does not tell what it has in memory: {why}"),
+                "connect as a superuser: --dsn",
+            ),
+            _ => Usage::error(
+                "the server could not be asked what it has in memory",
+                "name a connection with --dsn",
+            ),
+        })
+    }
+}
+
+/// How often another block is tried.
+const TRIES: usize = 100;
