@@ -5,6 +5,14 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{Scratch, pgtoll, run};
 
+/// The form of the trial's record.
+#[expect(dead_code, reason = "the trial itself uses the rest")]
+#[path = "../../examples/detection/record.rs"]
+mod record;
+/// The trial's table.
+#[path = "../../examples/detection/table.rs"]
+mod table;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -29,6 +37,7 @@ fn generated_schemas() {
         &reference.join("wal-statistics.schema.json"),
         &pretty(pgtoll_record::wal_statistics_schema()),
     );
+    check(&reference.join("wal-whatif.schema.json"), &pretty(pgtoll_record::wal_whatif_schema()));
     check(
         &reference.join("verification.schema.json"),
         &pretty(pgtoll_record::verification_schema()),
@@ -82,6 +91,23 @@ fn generated_reports() {
         check(&path, &made);
     }
     assert!(blocks > 0, "no report stands in the documentation");
+}
+
+/// The block between `<!-- detection RECORD -->` and `<!-- /detection -->` is the table of that
+/// record.
+#[test]
+fn generated_detection() {
+    let path = root().join("docs/src/detection.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let (before, tail) = text.split_once("<!-- detection ").unwrap();
+    let (record, tail) = tail.split_once(" -->").unwrap();
+    let (_, after) = tail.split_once("<!-- /detection -->").unwrap();
+    let found = fs::read_to_string(root().join(record)).unwrap();
+    let found: record::Detection = serde_json::from_str(&found).unwrap();
+    assert!(found.rows.iter().all(|row| !row.is_missed()), "pgtoll misses what others find");
+    let table = table::markdown(&found);
+    let block = "detection";
+    check(&path, &format!("{before}<!-- {block} {record} -->\n{table}<!-- /{block} -->{after}"));
 }
 
 fn markdown_files(root: &Path) -> Vec<PathBuf> {

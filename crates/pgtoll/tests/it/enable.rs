@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,7 +12,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, Installation, Interrupt, StopMode};
 use pgtoll_scan::control_file;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64;
 
+use crate::mistakes::unshared;
 use crate::support::{
     PATIENCE, Ran, Scratch, pgtoll, pid_of, program, run, running, server, servers,
 };
@@ -254,35 +258,217 @@ fn no_server_starts_meanwhile() {
     cluster.start(&mut guard).unwrap();
 }
 
+/// Checksums off, and on no page: as a server leaves a cluster that never had them.
+fn wipe(cluster: &Cluster) {
+    assert_eq!(switched("disable", cluster, &["--no-sync"]).status, Some(0));
+    wipe_pages_only(cluster);
+}
+
+fn wipe_pages_only(cluster: &Cluster) {
+    let data = cluster.data();
+    for of in pgtoll_scan::relation_files(&data, &control_file(&data).unwrap()).files {
+        let mut bytes = fs::read(&of.path).unwrap();
+        bytes.chunks_exact_mut(8192).for_each(|page| page[8..10].fill(0));
+        fs::OpenOptions::new().write(true).open(&of.path).unwrap().write_all(&bytes).unwrap();
+    }
+}
+
+/// Starts `pgtoll enable` and kills it so long after it took hold of the directory.
+fn kill_after(cluster: &Cluster, time: Duration) {
+    let mut command = pgtoll();
+    command.args(["enable", "--jobs", "2"]).arg(cluster.data());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let (lock, began) = (cluster.data().join("postmaster.pid"), Instant::now());
+    while !lock.exists() && began.elapsed() < PATIENCE && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    Interrupt::new().wait(time).unwrap();
+    let _ = child.kill();
+    child.wait().unwrap();
+}
+
+/// Kills at a moment when some files are in the journal, and not all are done.
+fn interrupted(cluster: &Cluster, random: &mut Pcg64, whole: Duration) {
+    for _ in 0..50 {
+        wipe(cluster);
+        kill_after(cluster, whole.mul_f64(random.random()));
+        let journal = fs::read(cluster.data().join(JOURNAL)).unwrap_or_default();
+        if !is_on(cluster) && journal.split(|&byte| byte == b'\n').count() > 10 {
+            return;
+        }
+    }
+    panic!("it is never caught in the middle");
+}
+
+const JOURNAL: &str = "pgtoll_enable.journal";
+
+/// How long it takes from taking hold to letting go, about.
+fn whole(cluster: &Cluster) -> Duration {
+    let began = Instant::now();
+    assert_eq!(switched("enable", cluster, &[]).status, Some(0));
+    began.elapsed()
+}
+
+fn enabled(cluster: &Cluster) -> pgtoll_record::ChecksumsRecord {
+    let ran = switched("enable", cluster, &["--json"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(!cluster.data().join(JOURNAL).exists());
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
 #[test]
 fn killed_at_any_moment_it_is_on_or_off_and_a_second_run_completes() {
     let scratch = Scratch::new();
     let mut guard = scratch.guard();
-    let interrupt = Interrupt::new();
+    let servers = servers();
+    let mut random = Pcg64::seed_from_u64(1);
+    let (mut moments, mut resumed) = (0, 0);
+    for server in &servers {
+        let cluster = stopped(&mut guard, server, &format!("pg{}", server.version.major()));
+        let before = rows(&mut guard, &cluster);
+        let whole = whole(&cluster);
+        for moment in 0..50_usize.div_ceil(servers.len()) {
+            wipe(&cluster);
+            kill_after(&cluster, whole.mul_f64(random.random()));
+            moments += 1;
+            assert!(["0", "1"].contains(&&*controldata(server, &cluster)));
+            if is_on(&cluster) {
+                assert_checked(&mut guard, server, &cluster);
+                continue;
+            }
+            // A server reads it as it is, or it goes on at once.
+            if moment % 4 == 0 {
+                assert_eq!(rows(&mut guard, &cluster), before, "{moment}");
+            }
+            let record = enabled(&cluster);
+            resumed += u32::from(record.earlier.is_some_and(|of| of.valid && of.files > 0));
+            assert_checked(&mut guard, server, &cluster);
+        }
+        assert_eq!(controldata(server, &cluster), "1");
+        assert_eq!(rows(&mut guard, &cluster), before);
+    }
+    assert!(moments >= 50 && resumed > 0, "{moments}, {resumed} of them resumed");
+}
+
+#[test]
+fn what_a_server_wrote_after_an_interruption_is_read_again() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let mut random = Pcg64::seed_from_u64(2);
     for server in servers() {
         let cluster = stopped(&mut guard, &server, &format!("pg{}", server.version.major()));
-        let before = rows(&mut guard, &cluster);
-        let began = Instant::now();
-        assert_eq!(switched("enable", &cluster, &[]).status, Some(0));
-        let whole = began.elapsed();
-        for moment in 0..8_u32 {
-            switched("disable", &cluster, &[]);
-            let mut command = pgtoll();
-            command.arg("enable").arg(cluster.data()).stdout(Stdio::null()).stderr(Stdio::null());
-            let mut child = command.spawn().unwrap();
-            interrupt.wait((whole * moment / 8).min(Duration::from_secs(20))).unwrap();
-            let _ = child.kill();
-            child.wait().unwrap();
-            assert!(["0", "1"].contains(&&*controldata(&server, &cluster)));
-            if is_on(&cluster) {
-                assert_checked(&mut guard, &server, &cluster);
-            }
-            assert_eq!(rows(&mut guard, &cluster), before, "{moment}");
-            let ran = switched("enable", &cluster, &[]);
-            assert_eq!(ran.status, Some(0), "{ran:?}");
-            assert_checked(&mut guard, &server, &cluster);
-        }
+        let whole = whole(&cluster);
+        interrupted(&cluster, &mut random, whole);
+        cluster.start(&mut guard).unwrap();
+        let work = "UPDATE t SET i = -i; UPDATE far SET i = -i; INSERT INTO none VALUES (1);";
+        cluster.run_psql(&mut guard, "postgres", work).unwrap();
+        cluster.stop(&mut guard, StopMode::Fast).unwrap();
+        let record = enabled(&cluster);
+        assert_eq!(record.earlier.map(|of| (of.valid, of.files)), Some((false, 0)));
+        assert_checked(&mut guard, &server, &cluster);
+        assert_eq!(controldata(&server, &cluster), "1");
+        assert_eq!(rows(&mut guard, &cluster)["\"none\""], 1);
+        // A server may come and go without writing anything.
+        interrupted(&cluster, &mut random, whole);
+        rows(&mut guard, &cluster);
+        assert!(!enabled(&cluster).earlier.unwrap().valid);
+        assert_checked(&mut guard, &server, &cluster);
+        // Somebody writes to files, and no server runs.
+        interrupted(&cluster, &mut random, whole);
+        wipe_pages_only(&cluster);
+        enabled(&cluster);
+        assert_checked(&mut guard, &server, &cluster);
+        // The journal's end is torn.
+        interrupted(&cluster, &mut random, whole);
+        let journal = cluster.data().join(JOURNAL);
+        let mut bytes = fs::read(&journal).unwrap();
+        let end = bytes.iter().rposition(|&byte| byte == b'\n').unwrap();
+        bytes[end - 20..=end].fill(b'x');
+        fs::write(&journal, bytes).unwrap();
+        assert!(enabled(&cluster).earlier.unwrap().valid);
+        assert_checked(&mut guard, &server, &cluster);
+        // Whoever turns them off does not want to go on.
+        interrupted(&cluster, &mut random, whole);
+        assert_eq!(switched("disable", &cluster, &[]).status, Some(0));
+        assert!(!journal.exists());
     }
+}
+
+/// The command in a mount namespace where a small file system is mounted on a directory.
+fn mounted(mounts: &str, cluster: &Cluster) -> Ran {
+    let mut command = unshared();
+    let (program, data) = (env!("CARGO_BIN_EXE_pgtoll"), cluster.data());
+    command.arg(format!("{mounts} && exec {program} enable {}", data.display()));
+    run(&mut command)
+}
+
+#[test]
+fn a_disk_that_is_full_or_read_only_keeps_every_byte() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let server = server();
+    let cluster = stopped(&mut guard, &server, "one");
+    let data = cluster.data();
+    let before = contents(&data);
+    let place = data.display();
+    let read_only = format!("mount --bind {place} {place} && mount -o remount,ro,bind {place}");
+    let tablespace = guard.directory().join("one-far");
+    let far = tablespace.display();
+    let far = format!("mount --bind {far} {far} && mount -o remount,ro,bind {far}");
+    // Room for nothing but the lock.
+    let full = |room: u32| {
+        let copy = scratch.path("copy");
+        let copy = copy.display();
+        format!(
+            "mkdir -p {copy} && mount -t tmpfs -o size=1g tmpfs {copy} && cp -a {place}/. {copy} && \
+             chown --reference={place} {copy} && chmod 700 {copy} && mount --bind {copy} {place} && \
+             size=$(df -k --output=used {copy} | tail -1) && \
+             mount -o remount,size=$((size + {room}))k {copy}"
+        )
+    };
+    for (mounts, expected, hint) in [
+        (read_only, "Read-only file system", "hint: mount the file system for writing"),
+        (far, "Read-only file system", "hint: mount the file system for writing"),
+        (full(0), "No space left on device", "hint: free some space"),
+        (full(4), "No space left on device", "hint: free some space"),
+    ] {
+        let unchanged = format!(
+            "{mounts} && find {place} -type f -print0 | sort -z | xargs -0 cat | sha256sum"
+        );
+        let sum = |command: &str| {
+            let mut inside = unshared();
+            inside.arg(command);
+            run(&mut inside).stdout
+        };
+        let ran = mounted(&mounts, &cluster);
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains(expected) && ran.stderr.contains(hint), "{ran:?}");
+        let program = env!("CARGO_BIN_EXE_pgtoll");
+        let after = format!(
+            "{mounts}; {program} enable {place} 2> /dev/null; find {place} -type f -print0 | sort -z | xargs -0 cat | sha256sum"
+        );
+        assert_eq!(sum(&unchanged), sum(&after), "{mounts}");
+        assert!(contents(&data) == before, "{mounts}");
+    }
+    assert_eq!(switched("enable", &cluster, &[]).status, Some(0));
+    assert_checked(&mut guard, &server, &cluster);
+}
+
+#[test]
+fn a_dry_run_writes_nothing_and_reads_a_sample() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let cluster = stopped(&mut guard, &server(), "one");
+    let before = contents(&cluster.data());
+    let ran = switched("enable", &cluster, &["--dry-run", "--json"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(contents(&cluster.data()) == before);
+    let record: pgtoll_record::ChecksumsRecord = serde_json::from_str(&ran.stdout).unwrap();
+    let (least, most) = record.predicted_seconds.unwrap();
+    assert!(0.0 < least && least <= most, "{}", ran.stdout);
+    let sample = record.sample.unwrap();
+    assert!(0 < sample.stale && sample.stale <= sample.pages, "{}", ran.stdout);
+    assert!(sample.pages * 8192 <= record.bytes && !record.enabled);
 }
 
 #[test]
@@ -294,11 +480,13 @@ fn what_cannot_be_written_leaves_them_off() {
     // A file that its owner may not write.
     let file = cluster.data().join("base/1/1259");
     let mode = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+    let before = contents(&cluster.data());
     mode(0o400);
     let ran = switched("enable", &cluster, &[]);
     mode(0o600);
+    assert!(contents(&cluster.data()) == before);
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    assert!(ran.stderr.contains("data checksums are still off: read /"), "{ran:?}");
+    assert!(ran.stderr.contains("data checksums are still off: write /"), "{ran:?}");
     assert!(ran.stderr.contains("base/1/1259: Permission denied"), "{ran:?}");
     assert!(!is_on(&cluster));
     // A write that fails: no file may be longer than 200 kB.

@@ -26,7 +26,10 @@ fn the_built_in_experiments_are_listed() {
     let ran = run(pgtoll().args(["measure", "--list"]));
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let names: Vec<&str> = ran.stdout.lines().filter_map(|line| line.split(' ').next()).collect();
-    assert_eq!(names, ["checksums", "checksums-disk", "null", "wal-compression"]);
+    assert_eq!(
+        names,
+        ["checksums", "checksums-disk", "checkpoint-distance", "null", "wal-compression"]
+    );
     assert!(ran.stdout.contains("What do data checksums cost? ("), "{ran:?}");
 }
 

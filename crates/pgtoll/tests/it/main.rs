@@ -30,9 +30,13 @@ mod scripts;
 mod streaming;
 mod support;
 mod verify;
+mod verify_backups;
+mod verify_evidence;
+mod verify_online;
 mod wal;
 mod wal_stats;
 mod wal_stream;
+mod wal_whatif;
 mod wire;
 mod work;
 #[path = "../../../pgtoll-format/tests/writer/mod.rs"]

@@ -84,7 +84,7 @@ fn wrong_experiments() {
     check(
         pgtoll().args(["measure", "checksum"]),
         "pgtoll: no experiment \"checksum\"\n\
-         hint: built in: checksums, checksums-disk, null, wal-compression; or give the path of a TOML file",
+         hint: built in: checksums, checksums-disk, checkpoint-distance, null, wal-compression; or give the path of a TOML file",
     );
     check(
         pgtoll().args(["measure", "./none.toml"]),

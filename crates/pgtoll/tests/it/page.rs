@@ -211,3 +211,55 @@ fn a_page_is_compared_with_an_older_one() {
     // That there is nothing to prune may be noted too.
     assert!(fields.starts_with(&["lsn", "checksum"]), "{}", ran.stdout);
 }
+
+/// A page that a running server does not have in memory can be damaged; one that it has cannot.
+#[test]
+fn a_running_server_keeps_what_it_has_in_memory() {
+    let scratch = Scratch::new();
+    for server in servers() {
+        let mut guard = scratch.guard();
+        let name = format!("live{}", server.version.major());
+        let cluster = Cluster::init(&mut guard, &server, &name, true).unwrap();
+        cluster.start(&mut guard).unwrap();
+        let mut session = cluster.connect("postgres").unwrap();
+        let rows = "SELECT i, repeat('x', 100) b FROM generate_series(1, 3000) i";
+        session.execute(&format!("CREATE TABLE t AS {rows}")).unwrap();
+        session.execute("CHECKPOINT").unwrap();
+        drop(session);
+        let undo = scratch.path(&format!("undo{}", server.version.major()));
+        let data = cluster.data();
+        let damage = |arguments: &[&str]| {
+            let block = ["--online", "--relation", "postgres.public.t", "--block", "7"];
+            let undo = ["--kind", "bit", "--yes", "--undo-file", undo.to_str().unwrap()];
+            let ran = corrupt(&data, &[&block[..], &undo, arguments].concat());
+            (ran.status, ran.stderr)
+        };
+        let (status, said) = damage(&[]);
+        assert_eq!(status, Some(2), "{said}");
+        assert!(said.contains("CREATE EXTENSION pg_buffercache"), "{said}");
+        execute(&cluster, "CREATE EXTENSION pg_buffercache");
+        let (status, said) = damage(&[]);
+        assert_eq!(status, Some(2), "{said}");
+        assert!(said.contains("in memory"), "{said}");
+        assert!(!undo.exists(), "nothing was damaged");
+        // What a server has in memory it has no more after a restart.
+        cluster.stop(&mut guard, StopMode::Fast).unwrap();
+        cluster.start(&mut guard).unwrap();
+        assert_eq!(damage(&[]).0, Some(0));
+        let verified = run(pgtoll().args(["verify", "--json"]).arg(&data));
+        assert_eq!(verified.status, Some(1), "{verified:?}");
+        assert!(verified.stdout.contains("\"block\": 7,"), "{verified:?}");
+        let healed = corrupt(&data, &["--online", "--undo", undo.to_str().unwrap()]);
+        assert_eq!(healed.status, Some(0), "{healed:?}");
+        execute(&cluster, "SELECT count(b) FROM t");
+        cluster.stop(&mut guard, StopMode::Fast).unwrap();
+        let refused = corrupt(&data, &["--online", "--undo", undo.to_str().unwrap()]);
+        assert!(refused.stderr.contains("no server runs on"), "{refused:?}");
+        guard.finish().unwrap();
+    }
+    scratch.assert_empty();
+}
+
+fn execute(cluster: &Cluster, sql: &str) {
+    cluster.connect("postgres").unwrap().execute(sql).unwrap();
+}

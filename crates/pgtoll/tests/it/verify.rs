@@ -5,7 +5,11 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_scan::{
     Class, DataDirectory, Disk, Finding, Layout, Names, ReadAt, Verified, VerifySettings,
@@ -13,12 +17,14 @@ use pgtoll_scan::{
 };
 use serde_json::Value;
 
-use crate::support::{Scratch, as_ordinary_user, pgtoll, program, run, server, servers, set_mode};
+use crate::support::{
+    Scratch, as_ordinary_user, pgtoll, pid_of, program, run, server, servers, set_mode,
+};
 
-const PAGE: u64 = 8192;
-const PAGE_BYTES: usize = 8192;
+pub(crate) const PAGE: u64 = 8192;
+pub(crate) const PAGE_BYTES: usize = 8192;
 
-fn settings() -> VerifySettings {
+pub(crate) fn settings() -> VerifySettings {
     VerifySettings { jobs: 2.try_into().unwrap(), rate: None, only_below: Vec::new() }
 }
 
@@ -38,7 +44,7 @@ fn cluster(guard: &mut Guard, server: &Installation, name: &str, checksums: bool
     cluster
 }
 
-fn execute(cluster: &Cluster, statements: &[&str]) {
+pub(crate) fn execute(cluster: &Cluster, statements: &[&str]) {
     let mut session = cluster.connect("postgres").unwrap();
     // Each by itself: VACUUM takes no company.
     for sql in statements.iter().flat_map(|sql| sql.split(';')) {
@@ -47,7 +53,7 @@ fn execute(cluster: &Cluster, statements: &[&str]) {
 }
 
 /// Runs of the program with this result, and what it says there as JSON.
-fn check_program(arguments: &[&str], data: &Path, status: i32) -> Value {
+pub(crate) fn check_program(arguments: &[&str], data: &Path, status: i32) -> Value {
     let ran = run(pgtoll().arg("verify").arg(data).arg("--json").args(arguments));
     assert_eq!(ran.status, Some(status), "{ran:?}");
     let said: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -56,7 +62,8 @@ fn check_program(arguments: &[&str], data: &Path, status: i32) -> Value {
     let path = data.display().to_string();
     let too_long = |line: &&str| line.chars().count() > 80 && !line.contains(&path);
     assert_eq!(table.stdout.lines().find(too_long), None);
-    if !arguments.contains(&"--top") {
+    // A running server's files are others a moment later.
+    if !arguments.contains(&"--top") && said["running"].is_null() {
         check_report(&ran.stdout, &table.stdout);
     }
     said
@@ -76,7 +83,7 @@ fn check_report(json: &str, table: &str) {
 }
 
 /// Everything that a server does to files and that is no damage.
-const WORK: [&str; 12] = [
+pub(crate) const WORK: [&str; 12] = [
     "CREATE TABLE t (a int PRIMARY KEY, b text, c int[]);
      CREATE INDEX ON t USING hash (a); CREATE INDEX ON t USING gin (c);
      CREATE INDEX ON t USING gist (point(a, a)); CREATE INDEX ON t USING spgist (b);
@@ -120,10 +127,8 @@ fn check_sound(server: &Installation, guard: &mut Guard, checksums: bool) {
     execute(&cluster, &["CREATE TABLE there (a int PRIMARY KEY) TABLESPACE space"]);
     execute(&cluster, &["INSERT INTO there SELECT generate_series(1, 5000)"]);
     execute(&cluster, &WORK);
-    let refused = run(pgtoll().arg("verify").arg(cluster.data()));
-    assert_eq!(refused.status, Some(2), "{refused:?}");
-    assert!(refused.stderr.contains("a server runs on"), "{refused:?}");
-    assert!(refused.stderr.contains("hint: stop it first"), "{refused:?}");
+    let running = check_program(&[], &cluster.data(), 0);
+    assert_eq!(running["source"]["state"], "in production");
     cluster.stop(guard, StopMode::Fast).unwrap();
     let said = check_program(&[], &cluster.data(), 0);
     assert_eq!(said["outcome"], "sound");
@@ -165,7 +170,7 @@ struct Mutation {
     server_refuses: bool,
 }
 
-fn overwrite(file: &File, block: u64, change: impl FnOnce(&mut [u8])) {
+pub(crate) fn overwrite(file: &File, block: u64, change: impl FnOnce(&mut [u8])) {
     let mut page = [0; PAGE_BYTES];
     file.read_exact_at(&mut page, block * PAGE).unwrap();
     change(&mut page);
@@ -254,6 +259,12 @@ fn check_damage(server: &Installation, guard: &mut Guard) {
     });
     let found = verified(&cluster.data());
     let said = check_program(&[], &cluster.data(), 1);
+    for access in ["--mmap", "--direct"] {
+        let otherwise = check_program(&[access], &cluster.data(), 1);
+        assert_eq!(otherwise["relations"], said["relations"], "{access}");
+        assert_eq!(otherwise["read"], said["read"], "{access}");
+    }
+    check_resumed(&cluster, &said);
     for (mutation, path) in mutations.iter().zip(&paths) {
         check_found(mutation, path, &found, &said);
     }
@@ -274,18 +285,18 @@ fn check_damage(server: &Installation, guard: &mut Guard) {
     cluster.remove(guard).unwrap();
 }
 
-fn path_of(cluster: &Cluster, relation: &str) -> PathBuf {
+pub(crate) fn path_of(cluster: &Cluster, relation: &str) -> PathBuf {
     let mut session = cluster.connect("postgres").unwrap();
     let sql = format!("SELECT pg_relation_filepath('{relation}') AS path");
     session.query_one(&sql).unwrap().text("path").unwrap().into()
 }
 
-fn findings<'a>(found: &'a Verified, path: &Path) -> Vec<&'a Finding> {
+pub(crate) fn findings<'a>(found: &'a Verified, path: &Path) -> Vec<&'a Finding> {
     let number: u32 = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
     found.findings.iter().filter(|finding| finding.fork.relation.number == number).collect()
 }
 
-fn relation<'a>(said: &'a Value, name: &str) -> &'a Value {
+pub(crate) fn relation<'a>(said: &'a Value, name: &str) -> &'a Value {
     let relations = said["relations"].as_array().unwrap();
     relations.iter().find(|of| of["name"]["relation"] == name).unwrap()
 }
@@ -384,6 +395,47 @@ fn check_faulty_disk(cluster: &Cluster, path: &Path) {
     assert_eq!(faulty.total().unverified, 3);
     assert!(!faulty.is_whole());
     assert_eq!(faulty.pages.blocks, all.pages.blocks - 3);
+}
+
+/// Interrupted, then killed, then whole: the same is found as at once.
+fn check_resumed(cluster: &Cluster, whole: &Value) {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("resume");
+    let name = path.to_str().unwrap();
+    let stopped = |signal| {
+        // Its first state is there before anything is read.
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC).unwrap();
+        inotify.add_watch(place.path(), AddWatchFlags::IN_MOVED_TO).unwrap();
+        let mut command = pgtoll();
+        command.arg("verify").arg(cluster.data()).args(["--resume", name, "--rate", "1MB/s"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        inotify.read_events().unwrap();
+        kill(Pid::from_raw(pid_of(&child)), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (status, stderr) = stopped(Signal::SIGINT);
+    assert_eq!(status, Some(2), "{stderr}");
+    assert!(stderr.contains("hint: the same command goes on from"), "{stderr}");
+    assert_eq!(stopped(Signal::SIGKILL).0, None);
+
+    let resumed = {
+        let mut command = pgtoll();
+        command.arg("verify").arg(cluster.data()).args(["--json", "--resume", name]);
+        let ran = run(&mut command);
+        assert_eq!(ran.status, Some(1), "{ran:?}");
+        serde_json::from_str::<Value>(&ran.stdout).unwrap()
+    };
+    assert_eq!(resumed["relations"], whole["relations"]);
+    assert_eq!(resumed["read"], whole["read"]);
+    assert!(!path.exists(), "all was read");
+
+    fs::write(&path, "something else").unwrap();
+    let foreign = run(pgtoll().arg("verify").arg(cluster.data()).args(["--resume", name]));
+    assert_eq!(foreign.status, Some(2), "{foreign:?}");
+    assert!(foreign.stderr.contains("is no resume file of this pgtoll"), "{foreign:?}");
+    assert!(foreign.stderr.contains("hint: name another file"), "{foreign:?}");
+    assert_eq!(fs::read(&path).unwrap(), b"something else");
 }
 
 #[test]

@@ -1,0 +1,160 @@
+//! `pgtoll wal whatif`: the source explained by its own redo points, and what a user sees.
+
+use std::fs;
+use std::process::Stdio;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
+use pgtoll_record::{WalEndKind, WalWhatIfRecord, WhatIfClass, WhatIfRow};
+
+use crate::support::{Ran, Scratch, pgtoll, pid_of, run, server, servers};
+
+fn whatif(arguments: &[&str]) -> WalWhatIfRecord {
+    let ran = run(pgtoll().args(["wal", "whatif", "--json"]).args(arguments));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+/// A server with small segments, many checkpoints, and pgbench's work done.
+fn worked(guard: &mut Guard, server: &Installation, checksums: bool, compression: &str) -> Cluster {
+    let name = format!("pg{}-{checksums}-{compression}", server.version.major());
+    let cluster =
+        Cluster::init_with(guard, server, &name, checksums, &["--wal-segsize=1"]).unwrap();
+    let settings = [
+        ("max_wal_size", "8MB"),
+        ("min_wal_size", "2MB"),
+        ("checkpoint_timeout", "1h"),
+        ("wal_keep_size", "10GB"),
+        ("autovacuum", "off"),
+        ("fsync", "off"),
+        ("wal_compression", compression),
+    ];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    cluster.configure(guard, &settings.into()).unwrap();
+    cluster.start(guard).unwrap();
+    cluster.run_client(guard, "pgbench", &["-i", "-q", "-s", "2", "postgres"]).unwrap();
+    let load = ["-n", "-c", "2", "-t", "1500", "--random-seed=42", "postgres"];
+    cluster.run_client(guard, "pgbench", &load).unwrap();
+    cluster
+}
+
+/// How far a row's bytes are from what is really there.
+#[expect(clippy::cast_precision_loss, reason = "a ratio")]
+fn error(row: &WhatIfRow, of: &WalWhatIfRecord) -> f64 {
+    (row.bytes as f64 / of.bytes as f64 - 1.0).abs()
+}
+
+#[test]
+fn the_sources_own_redo_points_explain_its_images() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in servers() {
+        for (checksums, compression) in [(true, "off"), (false, "pglz")] {
+            let cluster = worked(&mut guard, &server, checksums, compression);
+            cluster.stop(&mut guard, StopMode::Fast).unwrap();
+            let of = whatif(&[cluster.data().to_str().unwrap()]);
+            let name = cluster.name();
+            assert!(of.check.references > 5000, "{name}: {:?}", of.check);
+            assert_eq!(of.check.absent, 0, "{name}: {:?}", of.check);
+            // Two sessions may log the same page twice.
+            assert!(of.check.unpredicted <= 3, "{name}: {:?}", of.check);
+            assert!(of.redo_points.len() > 5, "{name}: {:?}", of.redo_points);
+            assert!(of.check.bytes_error.abs() < 0.001, "{name}: {:?}", of.check);
+            let settings = &of.source_settings;
+            assert_eq!((settings.max_wal_size_bytes, settings.hints), (8 << 20, checksums));
+            // The same settings as a rule. The load's checkpoints follow each other so fast that the
+            // checkpointer cannot keep to it: one more or less is a tenth of all.
+            let own = &of.rows[0];
+            assert_ne!(own.class, WhatIfClass::Extrapolated, "{name}: {own:?}");
+            assert!(error(own, &of) < 0.15, "{name}: {own:?} {}", of.bytes);
+            check_directions(&of, compression == "off");
+            cluster.remove(&mut guard).unwrap();
+        }
+    }
+}
+
+/// What is known beforehand.
+fn check_directions(of: &WalWhatIfRecord, is_plain: bool) {
+    let without_images = of.rows.iter().find(|row| !row.full_page_writes).unwrap();
+    let mut as_stored = of.rows.iter().filter(|row| row.wal_compression == "as stored");
+    assert!(as_stored.all(|row| row.bytes >= without_images.bytes), "{of:?}");
+    let last = of.curve.last().unwrap();
+    assert_eq!(last.checkpoints_by_volume, 0, "{last:?}");
+    assert!(of.curve[0].bytes > last.bytes && of.curve[0].checkpoints() > last.checkpoints());
+    let compressed = of.rows.iter().filter(|row| is_plain && row.wal_compression != "as stored");
+    for row in compressed {
+        // A sample of them is compressed.
+        assert!(row.image_bytes <= of.rows[0].image_bytes / 10 * 11, "{row:?}");
+    }
+}
+
+#[test]
+fn a_running_servers_wal_is_answered_by_its_directory_and_by_its_stream() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let cluster = worked(&mut guard, &server(), true, "off");
+    // The first command of a new user.
+    let wal = cluster.data().join("pg_wal");
+    let ran = run(pgtoll().args(["wal", "whatif"]).arg(&wal));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    for words in ["self-check:", "predicted but absent: 0;", "max_wal_size = 16MB", "recommended:"]
+    {
+        let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(words), "{words}: {}", ran.stdout);
+    }
+    assert!(ran.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ran.stdout);
+    let page = run(pgtoll().args(["wal", "whatif", "--format", "html"]).arg(&wal));
+    assert!(page.stdout.starts_with("<!DOCTYPE html>"), "{page:?}");
+    let of = cluster.environment();
+    let (host, port, user) = (&of["PGHOST"], &of["PGPORT"], &of["PGUSER"]);
+    let dsn = format!("host={host} port={port} user={user} dbname=postgres");
+    let streamed = whatif(&["--dsn", &dsn, "--max-wal-size", "16MB,64MB", "--hints", "on,off"]);
+    assert_eq!(streamed.rows.len(), 4, "{streamed:?}");
+    assert_eq!(streamed.check.absent, 0, "{streamed:?}");
+    assert_eq!(streamed.source_settings.max_wal_size_bytes, 8 << 20);
+    assert!(streamed.source_settings.by.starts_with("the server"), "{streamed:?}");
+    check_interrupt(&cluster, &dsn);
+    cluster.remove(&mut guard).unwrap();
+}
+
+/// Ctrl-C ends the reading; what was read is shown.
+fn check_interrupt(cluster: &Cluster, dsn: &str) {
+    let mut connection = cluster.connect("postgres").unwrap();
+    let mut command = pgtoll();
+    command.args(["wal", "whatif", "--json", "--for", "1h", "--dsn", dsn]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // All that there was has been sent, and more is waited for.
+    let sent = "SELECT FROM pg_stat_replication WHERE sent_lsn >= pg_current_wal_flush_lsn()";
+    while connection.query(sent).unwrap().is_empty() {}
+    kill(Pid::from_raw(pid_of(&child)), Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let of: WalWhatIfRecord = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(of.end.kind, WalEndKind::Interrupted);
+    assert!(of.redo_points.len() < 3, "it is from the last checkpoint on: {of:?}");
+}
+
+fn refused(arguments: &[&str]) -> Ran {
+    let ran = run(pgtoll().args(["wal", "whatif"]).args(arguments));
+    assert_eq!((ran.status, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
+    ran
+}
+
+#[test]
+fn what_cannot_be_answered_is_one_clear_line() {
+    let scratch = Scratch::new();
+    let nothing = scratch.work().to_string_lossy().into_owned();
+    let ran = refused(&[&nothing]);
+    assert!(ran.stderr.contains("holds no WAL segment") && ran.stderr.contains("hint:"), "{ran:?}");
+    let ran = refused(&[&nothing, "--today", "work_mem=4MB"]);
+    assert!(ran.stderr.contains("\"work_mem=4MB\" is of no use here"), "{ran:?}");
+    let ran = refused(&[&nothing, "--max-wal-size", "1GB,much"]);
+    assert!(ran.stderr.contains("much"), "{ran:?}");
+    let ran = refused(&[&nothing, "--checkpoint-completion-target", "2"]);
+    assert!(ran.stderr.contains("\"2\" is not between 0 and 1"), "{ran:?}");
+    let segment = scratch.path("000000010000000000000001");
+    fs::write(&segment, vec![0; 1 << 20]).unwrap();
+    let ran = refused(&[segment.to_str().unwrap()]);
+    assert!(ran.stderr.contains("nothing but zeros"), "{ran:?}");
+}
