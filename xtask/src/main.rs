@@ -26,18 +26,31 @@ usage: cargo xtask COMMAND
   dist [--check] [--target TRIPLE]
             make tarball, Debian package and wheel in target/dist; with --check
             install and run each in a clean root (as root, with debootstrap)
+  detection [--help | OPTIONS]
+            who notices which damage: pgtoll, servers, PostgreSQL's own tools (10 min)
   fuzz [--seconds N] [TARGET…]
             run the parsers' fuzz targets, each for a minute
   picture   take the README's pictures of a report, with Chromium
+  soak [--help | OPTIONS]
+            verify a running server under pgbench, damage planted in it, and
+            count false alarms and what is missed (10 min)
   bench design [--help | OPTIONS]
             compare pgtoll's design with sequential runs of pgbench on two
             identical clusters, under a load that the bench makes (7 min)
   bench checksum [--help | OPTIONS]
             compare the kernels that compute page checksums with those that
             servers run (half a minute)
+  bench verify [--help | OPTIONS]
+            compare pgtoll's verification with pg_checksums', on clusters that
+            it makes (5 min)
+  bench enable [--help | OPTIONS]
+            compare pgtoll enable with pg_checksums --enable, on clusters that
+            it makes (10 min)
   bench wal [--help | OPTIONS]
             compare pgtoll's reading of WAL with pg_waldump's, on WAL that it
             makes (6 min)
+  whatif-trial [--help | OPTIONS]
+            predict WAL under other settings, and run servers with them (12 min)
   bench twins [--runs N] [--output FILE]
             how often printed intervals miss where nothing differs (a minute
             a run)";
@@ -52,10 +65,15 @@ fn main() -> ExitCode {
         ["licences"] => licences::check(),
         ["dist", options @ ..] => dist::dist(options),
         ["fuzz", options @ ..] => fuzz::fuzz(options),
+        ["detection", options @ ..] => bench::detection(options),
         ["picture"] => picture(),
+        ["soak", options @ ..] => bench::soak(options),
         ["bench", "design", options @ ..] => bench::design(options),
         ["bench", "checksum", options @ ..] => bench::checksum(options),
+        ["bench", "verify", options @ ..] => bench::verify(options),
+        ["bench", "enable", options @ ..] => bench::enable(options),
         ["bench", "wal", options @ ..] => bench::wal(options),
+        ["whatif-trial", options @ ..] => bench::whatif_trial(options),
         ["bench", "twins", options @ ..] => twins::twins(options),
         _ => {
             say(USAGE);

@@ -21,9 +21,10 @@ pub use self::mistake::Mistake;
 use self::mistake::{Fault, Place, Structure, nearest};
 
 /// The experiments that pgtoll brings along: name and text.
-pub static BUILT_IN: [(&str, &str); 4] = [
+pub static BUILT_IN: [(&str, &str); 5] = [
     ("checksums", include_str!("../../../../experiments/checksums.toml")),
     ("checksums-disk", include_str!("../../../../experiments/checksums-disk.toml")),
+    ("checkpoint-distance", include_str!("../../../../experiments/checkpoint-distance.toml")),
     ("null", include_str!("../../../../experiments/null.toml")),
     ("wal-compression", include_str!("../../../../experiments/wal-compression.toml")),
 ];

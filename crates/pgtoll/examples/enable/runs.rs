@@ -1,0 +1,191 @@
+//! What is timed, and how long it takes.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, bail};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+use pgtoll_cluster::{Cluster, Guard, Installation};
+use serde::Serialize;
+
+/// A way to bring checksums, or as many bytes, to disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Arm {
+    TheirsNoSync,
+    OneJobNoSync,
+    TwoJobsNoSync,
+    Theirs,
+    OneJob,
+    TwoJobs,
+    /// The same number of bytes, one after the other, over a file that is there.
+    PlainWrite,
+}
+
+impl Arm {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::TheirsNoSync,
+        Self::OneJobNoSync,
+        Self::TwoJobsNoSync,
+        Self::Theirs,
+        Self::OneJob,
+        Self::TwoJobs,
+        Self::PlainWrite,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::TheirsNoSync => "pg_checksums --enable --no-sync",
+            Self::OneJobNoSync => "pgtoll, one job, --no-sync",
+            Self::TwoJobsNoSync => "pgtoll, two jobs, --no-sync",
+            Self::Theirs => "pg_checksums --enable",
+            Self::OneJob => "pgtoll, one job",
+            Self::TwoJobs => "pgtoll, two jobs",
+            Self::PlainWrite => "dd of as many bytes, with fsync",
+        }
+    }
+}
+
+/// What a run took.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the unit comes last")]
+pub(crate) struct Usage {
+    pub(crate) user_s: f64,
+    pub(crate) system_s: f64,
+    pub(crate) wall_s: f64,
+}
+
+impl Usage {
+    pub(crate) fn cpu_s(&self) -> f64 {
+        self.user_s + self.system_s
+    }
+}
+
+/// The programs, and the cluster that is copied for them.
+pub(crate) struct Subject<'a> {
+    pg_checksums: PathBuf,
+    pgtoll: PathBuf,
+    cluster: &'a Cluster,
+    /// What `dd` writes over.
+    plain: PathBuf,
+    pub(crate) bytes: u64,
+    pub(crate) files: usize,
+}
+
+const MIB: u64 = 1 << 20;
+
+impl<'a> Subject<'a> {
+    /// pgtoll lies in the directory above this program's.
+    pub(crate) fn of(
+        installation: &Installation,
+        cluster: &'a Cluster,
+        base: &Path,
+    ) -> anyhow::Result<Self> {
+        let own = std::env::current_exe().context("find this program")?;
+        let above = own.parent().and_then(Path::parent).context("find pgtoll")?;
+        let pgtoll = above.join("pgtoll");
+        if !pgtoll.is_file() {
+            bail!("{} is missing: run cargo xtask bench enable", pgtoll.display());
+        }
+        let files = cluster.relation_files()?;
+        let mut bytes = 0;
+        for file in &files {
+            bytes += std::fs::metadata(file).context("look at the cluster")?.len();
+        }
+        let (pg_checksums, plain) = (installation.program("pg_checksums")?, base.join("plain"));
+        let subject = Self { pg_checksums, pgtoll, cluster, plain, bytes, files: files.len() };
+        timed(&mut subject.command(Arm::PlainWrite, Path::new("")))?;
+        Ok(subject)
+    }
+
+    /// One timed run, of a fresh copy.
+    pub(crate) fn run(&self, arm: Arm, guard: &mut Guard) -> anyhow::Result<Usage> {
+        if arm == Arm::PlainWrite {
+            return timed(&mut self.command(arm, Path::new("")));
+        }
+        let copy = self.cluster.copy(guard, "copy")?;
+        for file in copy.relation_files()? {
+            let synced = File::open(&file).and_then(|file| file.sync_all());
+            synced.with_context(|| format!("sync {}", file.display()))?;
+        }
+        // As after reading, not as after copying: what was just copied is cheaper to write.
+        copy.evict()?;
+        for file in copy.relation_files()? {
+            warm(&file).with_context(|| format!("read {}", file.display()))?;
+        }
+        let usage = timed(&mut self.command(arm, &copy.data()))?;
+        copy.remove(guard)?;
+        Ok(usage)
+    }
+
+    fn command(&self, arm: Arm, data: &Path) -> Command {
+        let mut command = match arm {
+            Arm::Theirs | Arm::TheirsNoSync => program(&self.pg_checksums),
+            Arm::PlainWrite => program(Path::new("dd")),
+            _ => program(&self.pgtoll),
+        };
+        match arm {
+            Arm::TheirsNoSync => command.args(["--enable", "--no-sync", "-D"]),
+            Arm::Theirs => command.args(["--enable", "-D"]),
+            Arm::OneJobNoSync => command.args(["enable", "--no-sync", "--jobs", "1"]),
+            Arm::TwoJobsNoSync => command.args(["enable", "--no-sync", "--jobs", "2"]),
+            Arm::OneJob => command.args(["enable", "--jobs", "1"]),
+            Arm::TwoJobs => command.args(["enable", "--jobs", "2"]),
+            Arm::PlainWrite => command
+                .args(["if=/dev/zero", "bs=1M", "conv=fsync,notrunc"])
+                .arg(format!("of={}", self.plain.display()))
+                .arg(format!("count={}", self.bytes.div_ceil(MIB))),
+        };
+        if arm != Arm::PlainWrite {
+            command.arg(data);
+        }
+        command
+    }
+}
+
+impl Drop for Subject<'_> {
+    fn drop(&mut self) {
+        // It lies in the guard's directory, which goes too.
+        let _ = std::fs::remove_file(&self.plain);
+    }
+}
+
+fn timed(command: &mut Command) -> anyhow::Result<Usage> {
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    // This process starts nothing else meanwhile, and its guard is not reaped.
+    let (before, began) = (cpu()?, Instant::now());
+    let output = command.output().with_context(|| format!("run {command:?}"))?;
+    let (wall_s, after) = (began.elapsed().as_secs_f64(), cpu()?);
+    if !output.status.success() {
+        bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(Usage { user_s: after.0 - before.0, system_s: after.1 - before.1, wall_s })
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench starts what a developer would start")]
+fn program(path: &Path) -> Command {
+    let mut command = Command::new(path);
+    command.stdin(Stdio::null()).env("LC_ALL", "C");
+    command
+}
+
+/// CPU of the children that have ended, in user mode and in the kernel.
+fn cpu() -> anyhow::Result<(f64, f64)> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("get the children's usage")?;
+    let seconds = |time: TimeVal| {
+        #[expect(clippy::cast_precision_loss, reason = "seconds are few")]
+        let seconds = time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+        seconds
+    };
+    Ok((seconds(usage.user_time()), seconds(usage.system_time())))
+}
+
+fn warm(file: &Path) -> io::Result<()> {
+    let (mut file, mut buffer) = (File::open(file)?, vec![0; 1 << 20]);
+    while file.read(&mut buffer)? > 0 {}
+    Ok(())
+}

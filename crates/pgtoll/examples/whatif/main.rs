@@ -1,0 +1,283 @@
+//! How right `pgtoll wal whatif` is: servers do the same work under different settings, and from
+//! the WAL of each run the others are predicted.
+//!
+//! `cargo xtask whatif-trial` runs it. Status 0: every goal is reached; 1: one is not; 2: could not
+//! tell.
+
+mod predict;
+mod table;
+mod work;
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Parser;
+use pgtoll_cluster::{Guard, GuardOptions, Installation, Interrupt, ServerUser};
+use pgtoll_record::Host;
+use serde::{Deserialize, Serialize};
+
+use crate::work::{Run, Setting, WalCompression, Workload};
+
+/// How right are predictions of WAL?
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask whatif-trial")]
+struct Arguments {
+    /// Transactions of each run
+    #[arg(long, value_name = "N", default_value_t = 12_000)]
+    transactions: u32,
+    /// The servers: directories or major versions
+    #[arg(long, value_name = "WHICH", default_value = "15,18", value_delimiter = ',')]
+    postgres: Vec<String>,
+    /// Where the clusters are made; 2 GB are needed
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    work_dir: PathBuf,
+    /// Keep every run and prediction in this file
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Put the table of a record (--record) into this chapter, and run nothing
+    #[arg(long, value_name = "FILE", requires = "record")]
+    book: Option<PathBuf>,
+}
+
+const SCHEMA: &str = "pgtoll.whatif-trial/1";
+
+/// A line of the record.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "t", rename_all = "snake_case")]
+enum Line {
+    Header(Box<Header>),
+    Prediction(Prediction),
+}
+
+/// What was run, where, with what.
+#[derive(Debug, Serialize, Deserialize)]
+struct Header {
+    schema: String,
+    pgtoll: String,
+    command: String,
+    /// RFC 3339.
+    started: String,
+    host: Host,
+    transactions: u32,
+}
+
+/// What a prediction is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    /// The source's own redo points, replayed.
+    OwnRedoPoints,
+    /// The source's own settings, as a rule.
+    Own,
+    /// A longer distance.
+    Longer,
+    /// A shorter one, hints not logged.
+    ShorterWithoutHints,
+    /// A shorter one, hints logged.
+    Shorter,
+    /// Hints not logged, from a source that logs them.
+    HintsOff,
+    /// Images compressed, from a source that does not.
+    Compressed,
+}
+
+/// A prediction beside what a server really wrote.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Prediction {
+    server: String,
+    workload: Workload,
+    kind: Kind,
+    source: Setting,
+    target: Setting,
+    source_bytes: u64,
+    predicted_bytes: u64,
+    actual_bytes: u64,
+    predicted_checkpoints: u64,
+    /// Of the source.
+    redo_points: u64,
+    absent: u64,
+    unpredicted: u64,
+}
+
+impl Prediction {
+    /// By how much it is wrong.
+    #[expect(clippy::cast_precision_loss, reason = "bytes of a run are far below 2^53")]
+    fn error(&self) -> f64 {
+        self.predicted_bytes as f64 / self.actual_bytes.max(1) as f64 - 1.0
+    }
+}
+
+fn main() -> ExitCode {
+    let outcome = match std::env::args().nth(1).as_deref() {
+        Some("__guard") => pgtoll_cluster::guard_main().map_err(Into::into).map(|()| true),
+        _ => trial(&Arguments::parse()),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            say(&format!("whatif-trial: {error:#}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn trial(arguments: &Arguments) -> anyhow::Result<bool> {
+    if let (Some(book), Some(record)) = (&arguments.book, &arguments.record) {
+        table::into_book(record, book)?;
+        return Ok(true);
+    }
+    let interrupt = Interrupt::new();
+    interrupt.catch_signals().context("catch signals")?;
+    let base = std::fs::canonicalize(&arguments.work_dir);
+    let base = base.with_context(|| format!("find {}", arguments.work_dir.display()))?;
+    let mut recorder = arguments.record.as_deref().map(create).transpose()?;
+    let header = Header {
+        schema: SCHEMA.to_owned(),
+        pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
+        command: format!(
+            "cargo xtask whatif-trial --transactions {} --postgres {}",
+            arguments.transactions,
+            arguments.postgres.join(",")
+        ),
+        started: jiff::Timestamp::now().to_string(),
+        host: pgtoll_bench::host(&base)?,
+        transactions: arguments.transactions,
+    };
+    write(recorder.as_mut(), &Line::Header(Box::new(header)))?;
+    let mut all = Vec::new();
+    for which in &arguments.postgres {
+        let installation = Installation::find(Some(which))?;
+        let installation = installation.with_context(|| format!("find PostgreSQL {which}"))?;
+        for workload in Workload::ALL {
+            let options = GuardOptions::of_this_program(base.clone(), ServerUser::choose()?);
+            let mut guard = Guard::begin(&options, &interrupt)?;
+            let runs = runs(arguments, workload, &installation, &mut guard, &base, &interrupt)?;
+            for prediction in predictions(&installation, workload, &runs.1)? {
+                write(recorder.as_mut(), &Line::Prediction(prediction.clone()))?;
+                all.push(prediction);
+            }
+            guard.finish()?;
+        }
+    }
+    print(&table::markdown(&all));
+    Ok(table::reached(&all))
+}
+
+fn runs(
+    arguments: &Arguments,
+    workload: Workload,
+    installation: &Installation,
+    guard: &mut Guard,
+    base: &Path,
+    interrupt: &Interrupt,
+) -> anyhow::Result<(tempfile::TempDir, Vec<Run>)> {
+    let directory = tempfile::Builder::new().prefix("whatif-").tempdir_in(base)?;
+    let loaded = work::loaded(workload, installation, guard)?;
+    let mut runs = Vec::new();
+    for (number, setting) in settings(installation).into_iter().enumerate() {
+        interrupt.check()?;
+        say(&format!("{}, {}: {}", installation.version, workload.name(), table::name(&setting)));
+        let into = directory.path().join(number.to_string());
+        runs.push(work::run(workload, setting, arguments.transactions, &loaded, guard, &into)?);
+    }
+    Ok((directory, runs))
+}
+
+/// Distances with hints, then without, then compressions.
+fn settings(installation: &Installation) -> Vec<Setting> {
+    let of = |max_wal_size_mb, hints, compression| Setting { max_wal_size_mb, hints, compression };
+    let mut settings: Vec<Setting> =
+        SIZES_MB.map(|size| of(size, true, WalCompression::Off)).to_vec();
+    settings.extend([16, 1024].map(|size| of(size, false, WalCompression::Off)));
+    settings.push(of(16, true, WalCompression::Pglz));
+    // Servers from wheels are built without the others.
+    if !installation.bin.starts_with("/var/cache") {
+        settings.extend([WalCompression::Lz4, WalCompression::Zstd].map(|kind| of(16, true, kind)));
+    }
+    settings
+}
+
+const SIZES_MB: [u64; 4] = [16, 32, 64, 1024];
+
+/// Every run from every other that can tell something of it.
+fn predictions(
+    installation: &Installation,
+    workload: Workload,
+    runs: &[Run],
+) -> anyhow::Result<Vec<Prediction>> {
+    let mut predictions = Vec::new();
+    for source in runs.iter().filter(|run| run.setting.compression == WalCompression::Off) {
+        let targets: Vec<(Kind, &Run)> = runs
+            .iter()
+            .filter_map(|run| Some((kind(&source.setting, &run.setting)?, run)))
+            .collect();
+        let settings: Vec<Setting> = targets.iter().map(|(_, run)| run.setting).collect();
+        let answer = predict::predict(source, &settings, true)?;
+        let own = std::iter::once((Kind::OwnRedoPoints, source));
+        for ((kind, target), outcome) in own.chain(targets).zip(&answer.outcomes) {
+            predictions.push(Prediction {
+                server: installation.version.to_string(),
+                workload,
+                kind,
+                source: source.setting,
+                target: target.setting,
+                source_bytes: source.bytes(),
+                predicted_bytes: outcome.bytes,
+                actual_bytes: target.bytes(),
+                predicted_checkpoints: outcome.by_volume + outcome.by_time + outcome.forced,
+                redo_points: answer.redo_points.len() as u64,
+                absent: answer.check.absent,
+                unpredicted: answer.check.unpredicted,
+            });
+        }
+    }
+    Ok(predictions)
+}
+
+/// `None`: nobody would ask.
+fn kind(source: &Setting, target: &Setting) -> Option<Kind> {
+    if target.compression != WalCompression::Off {
+        let is_same =
+            (source.max_wal_size_mb, source.hints) == (target.max_wal_size_mb, target.hints);
+        return is_same.then_some(Kind::Compressed);
+    }
+    match (source.hints, target.hints) {
+        (true, false) => {
+            (source.max_wal_size_mb <= target.max_wal_size_mb).then_some(Kind::HintsOff)
+        }
+        (false, true) => None,
+        (_, hints) => Some(match source.max_wal_size_mb.cmp(&target.max_wal_size_mb) {
+            std::cmp::Ordering::Equal => Kind::Own,
+            std::cmp::Ordering::Less => Kind::Longer,
+            std::cmp::Ordering::Greater if hints => Kind::Shorter,
+            std::cmp::Ordering::Greater => Kind::ShorterWithoutHints,
+        }),
+    }
+}
+
+/// Makes a file that must not exist yet.
+fn create(path: &Path) -> anyhow::Result<File> {
+    File::create_new(path).with_context(|| format!("make {}", path.display()))
+}
+
+fn write(file: Option<&mut File>, line: &Line) -> anyhow::Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    let text = serde_json::to_string(line)? + "\n";
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).context("write the record")
+}
+
+/// Results.
+fn print(text: &str) {
+    // Whoever closed the pipe does not want the rest; the record has it.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// Everything else.
+#[expect(clippy::print_stderr, reason = "this is a developer's tool")]
+fn say(text: &str) {
+    eprintln!("{text}");
+}

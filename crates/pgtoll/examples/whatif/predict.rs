@@ -1,0 +1,63 @@
+//! What the model says of other settings, from the WAL of one run.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use pgtoll_model::{Compression, Geometry, Schedule, Settings};
+use pgtoll_scan::{Answer, Asked, Compressing, Question, first_header, scan_with, segments};
+
+use crate::work::{Run, Setting, WalCompression};
+
+/// The schedule of a server with this setting.
+fn schedule(setting: &Setting) -> Schedule {
+    Schedule::Rule {
+        max_wal_size: setting.max_wal_size_mb << 20,
+        timeout_us: 3_600_000_000,
+        completion_target: 0.9,
+    }
+}
+
+fn compression(setting: &Setting) -> Compression {
+    match setting.compression {
+        WalCompression::Pglz => Compression::Pglz,
+        WalCompression::Lz4 => Compression::Lz4,
+        WalCompression::Zstd => Compression::Zstd,
+        WalCompression::Off => Compression::AsStored,
+    }
+}
+
+/// The WAL of the same work under these settings, after that of the source's own redo points.
+pub(crate) fn predict(source: &Run, targets: &[Setting], exact: bool) -> anyhow::Result<Answer> {
+    let files = segments(std::slice::from_ref(&source.segments))?;
+    let (header, facts) = first_header(&files)?;
+    let own = Settings {
+        schedule: Schedule::Source,
+        hints: source.setting.hints,
+        full_page_writes: true,
+        compression: Compression::AsStored,
+    };
+    let asked = targets.iter().map(|of| Settings {
+        schedule: schedule(of),
+        hints: of.hints,
+        compression: compression(of),
+        ..own
+    });
+    let settings: Vec<Settings> = std::iter::once(own).chain(asked).collect();
+    let kinds = [Compression::Pglz, Compression::Lz4, Compression::Zstd];
+    let with = kinds.into_iter().filter(|kind| settings.iter().any(|of| of.compression == *kind));
+    let question = Arc::new(Question {
+        geometry: Geometry {
+            segment_bytes: u64::from(header.segment_bytes),
+            page_bytes: u64::from(header.page_bytes),
+        },
+        facts,
+        today: Some(schedule(&source.setting)),
+        compressing: Compressing { with: with.collect(), exact },
+        settings,
+    });
+    let new = || Asked::new(question.clone());
+    let (summary, _) = scan_with(&files, 2, new, &mut |_| ControlFlow::Continue(()))?;
+    summary.from.context("no record was read")?;
+    Ok(summary.collected.finish())
+}

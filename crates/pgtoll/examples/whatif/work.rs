@@ -1,0 +1,246 @@
+//! Servers that do the same work with other settings.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
+use pgtoll_format::Lsn;
+use serde::{Deserialize, Serialize};
+
+/// What is done: always the same number of transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Workload {
+    /// pgbench's own transactions.
+    Pgbench,
+    /// Updates of few rows above all, inserts with a random key, reads.
+    Mix,
+    /// Loads of tables, then their indexes, then an update and a vacuum.
+    Load,
+}
+
+/// What a server is started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Setting {
+    /// In MB; segments are of 1 MB.
+    pub(crate) max_wal_size_mb: u64,
+    /// Data checksums.
+    pub(crate) hints: bool,
+    pub(crate) compression: WalCompression,
+}
+
+/// `wal_compression`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WalCompression {
+    Off,
+    Pglz,
+    Lz4,
+    Zstd,
+}
+
+impl WalCompression {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Pglz => "pglz",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// WAL of a run: the segments, and from where to where the work went.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) setting: Setting,
+    pub(crate) segments: PathBuf,
+    pub(crate) from: Lsn,
+    pub(crate) to: Lsn,
+}
+
+impl Run {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.to.bytes_since(self.from).unwrap_or(0)
+    }
+}
+
+const DATABASE: &str = "postgres";
+const MIX_TABLES: [&str; 5] = [
+    "CREATE TABLE kv (id int PRIMARY KEY, k text, v int, pad text)",
+    "INSERT INTO kv SELECT i, md5(i::text), 0, repeat('x', 100) FROM generate_series(1, 150000) i",
+    "CREATE INDEX ON kv (k)",
+    "CREATE SEQUENCE s START 1000000",
+    "VACUUM ANALYZE kv",
+];
+const MIX: &str = "\\set id random_zipfian(1, 150000, 1.1)
+\\set a random(1, 150000)
+\\set b random(1, 150000)
+\\set c random(1, 150000)
+UPDATE kv SET v = v + 1 WHERE id = :id;
+INSERT INTO kv VALUES (nextval('s'), md5(random()::text), 0, repeat('y', 50));
+SELECT v FROM kv WHERE id = :a;
+SELECT v FROM kv WHERE id = :b;
+SELECT v FROM kv WHERE k = md5(:c::text);
+";
+
+impl Workload {
+    pub(crate) const ALL: [Self; 3] = [Self::Pgbench, Self::Mix, Self::Load];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Pgbench => "pgbench",
+            Self::Mix => "read mix",
+            Self::Load => "bulk load",
+        }
+    }
+
+    fn prepare(self, cluster: &Cluster, guard: &mut Guard) -> anyhow::Result<()> {
+        let mut connection = cluster.connect(DATABASE)?;
+        match self {
+            Self::Pgbench => {
+                let load = ["--initialize", "--quiet", "--scale", "5", DATABASE];
+                cluster.run_client(guard, "pgbench", &load)?;
+            }
+            Self::Mix => {
+                for statement in MIX_TABLES {
+                    connection.execute(statement)?;
+                }
+            }
+            Self::Load => connection.execute("CREATE TABLE item (id int, k text, pad text)")?,
+        }
+        connection.close();
+        Ok(())
+    }
+
+    fn run(self, cluster: &Cluster, guard: &mut Guard, transactions: u32) -> anyhow::Result<()> {
+        let count = (transactions / 2).to_string();
+        let pgbench =
+            ["--no-vacuum", "--client=2", "--jobs=2", "--random-seed=42", "--transactions", &count];
+        match self {
+            Self::Pgbench => {
+                cluster.run_client(guard, "pgbench", &[&pgbench[..], &[DATABASE]].concat())?;
+            }
+            Self::Mix => {
+                let script = guard.directory().join("mix.sql");
+                fs::write(&script, MIX).context("write the script")?;
+                let script = script.to_string_lossy().into_owned();
+                let file = ["--file", &script, DATABASE];
+                cluster.run_client(guard, "pgbench", &[&pgbench[..], &file].concat())?;
+            }
+            Self::Load => {
+                let mut connection = cluster.connect(DATABASE)?;
+                for round in 0..transactions / 1000 {
+                    for statement in load(round) {
+                        connection.execute(&statement)?;
+                    }
+                }
+                connection.close();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn load(round: u32) -> [String; 6] {
+    [
+        format!("CREATE TABLE t{round} (id int, k text, pad text)"),
+        format!(
+            "INSERT INTO t{round} SELECT i, md5((i + {round})::text), repeat('x', 60) \
+             FROM generate_series(1, 20000) i"
+        ),
+        format!("CREATE INDEX ON t{round} (k)"),
+        format!("UPDATE t{round} SET pad = 'y' WHERE id % 10 = 0"),
+        format!("INSERT INTO item SELECT id, k, pad FROM t{round} WHERE id % 4 = 0"),
+        "VACUUM item".to_owned(),
+    ]
+}
+
+/// Clusters with the same data, without and with checksums.
+pub(crate) fn loaded(
+    workload: Workload,
+    installation: &Installation,
+    guard: &mut Guard,
+) -> anyhow::Result<[Cluster; 2]> {
+    let off = Cluster::init_with(guard, installation, "off", false, &["--wal-segsize=1"])?;
+    let settings =
+        Setting { max_wal_size_mb: 1024, hints: false, compression: WalCompression::Off };
+    off.configure(guard, &settings.all())?;
+    off.start(guard)?;
+    workload.prepare(&off, guard)?;
+    off.stop(guard, StopMode::Fast)?;
+    let on = off.copy(guard, "on")?;
+    on.enable_checksums(guard)?;
+    Ok([off, on])
+}
+
+impl Setting {
+    fn all(&self) -> BTreeMap<String, String> {
+        let max_wal_size = format!("{}MB", self.max_wal_size_mb);
+        let settings = [
+            ("max_wal_size", max_wal_size.as_str()),
+            ("min_wal_size", "2MB"),
+            ("checkpoint_timeout", "1h"),
+            ("wal_compression", self.compression.name()),
+            ("shared_buffers", "64MB"),
+            // So that nothing happens at times of its own.
+            ("autovacuum", "off"),
+            ("fsync", "off"),
+            ("synchronous_commit", "off"),
+            ("wal_keep_size", "100GB"),
+        ];
+        settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+    }
+}
+
+/// Does the work on a copy.
+pub(crate) fn run(
+    workload: Workload,
+    setting: Setting,
+    transactions: u32,
+    loaded: &[Cluster; 2],
+    guard: &mut Guard,
+    into: &Path,
+) -> anyhow::Result<Run> {
+    let cluster = loaded[usize::from(setting.hints)].copy(guard, "run")?;
+    cluster.configure(guard, &setting.all())?;
+    cluster.start(guard)?;
+    let mut connection = cluster.connect(DATABASE)?;
+    connection.execute("SELECT pg_switch_wal()")?;
+    connection.execute("CHECKPOINT")?;
+    let row = connection.query_one("SELECT pg_current_wal_insert_lsn() AS at")?;
+    let at: Lsn = row.parse("at")?;
+    workload.run(&cluster, guard, transactions)?;
+    // A commit that is waited for brings all before it to disk.
+    connection.execute("SET synchronous_commit = on")?;
+    connection.execute("SELECT pg_logical_emit_message(true, 'pgtoll', 'end')")?;
+    let row = connection.query_one("SELECT pg_current_wal_flush_lsn() AS at")?;
+    let to = row.parse("at")?;
+    connection.close();
+    cluster.stop(guard, StopMode::Immediate)?;
+    // It began with a segment of its own.
+    let from = Lsn(at.0 & !0xF_FFFF);
+    let segments = keep(&cluster, from, to, into)?;
+    cluster.remove(guard)?;
+    Ok(Run { setting, segments, from, to })
+}
+
+/// Copies the segments between two places.
+fn keep(cluster: &Cluster, from: Lsn, to: Lsn, into: &Path) -> anyhow::Result<PathBuf> {
+    fs::create_dir_all(into).context("make a directory for WAL")?;
+    for entry in fs::read_dir(cluster.data().join("pg_wal")).context("list the WAL")? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let number = |at: usize| u64::from_str_radix(name.get(at..at + 8)?, 16).ok();
+        let Some(begin) = number(8).zip(number(16)).map(|(high, low)| high << 32 | low << 20)
+        else {
+            continue;
+        };
+        if name.len() == 24 && (from.0..=to.0).contains(&begin) {
+            fs::copy(entry.path(), into.join(&name)).context("copy a segment")?;
+        }
+    }
+    Ok(into.to_owned())
+}
