@@ -1,14 +1,14 @@
 //! The bench's record: a line of JSON each.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+#[path = "../shared/recorder.rs"]
+mod recorder;
 
-use anyhow::Context as _;
 use pgtoll_record::Host;
 use serde::Serialize;
 
 use crate::runs::{Arm, Usage};
+
+pub(crate) use recorder::Recorder;
 
 pub(crate) const SCHEMA: &str = "pgtoll.bench-verify/1";
 
@@ -64,26 +64,5 @@ impl Outcome {
     /// The ratio, whatever its interval, is not above its goal.
     pub(crate) fn is_reached(&self) -> bool {
         self.at_most.is_none_or(|at_most| self.ratio <= at_most)
-    }
-}
-
-/// The file, where one is asked for.
-#[derive(Debug)]
-pub(crate) struct Recorder(Option<(PathBuf, File)>);
-
-impl Recorder {
-    /// Makes a file that must not exist yet.
-    pub(crate) fn create(path: Option<&Path>) -> anyhow::Result<Self> {
-        let Some(path) = path else { return Ok(Self(None)) };
-        let file = File::create_new(path).with_context(|| format!("make {}", path.display()))?;
-        Ok(Self(Some((path.to_owned(), file))))
-    }
-
-    /// Writes a line to disk.
-    pub(crate) fn write(&mut self, line: &Line<'_>) -> anyhow::Result<()> {
-        let Some((path, file)) = &mut self.0 else { return Ok(()) };
-        let text = serde_json::to_string(line)? + "\n";
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        written.with_context(|| format!("write {}", path.display()))
     }
 }

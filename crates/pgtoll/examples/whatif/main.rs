@@ -5,10 +5,11 @@
 //! tell.
 
 mod predict;
+#[path = "../shared/recorder.rs"]
+mod recorder;
 mod table;
 mod work;
 
-use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ use pgtoll_cluster::{Guard, GuardOptions, Installation, Interrupt, ServerUser};
 use pgtoll_record::Host;
 use serde::{Deserialize, Serialize};
 
+use crate::recorder::Recorder;
 use crate::work::{Run, Setting, WalCompression, Workload};
 
 /// How right are predictions of WAL?
@@ -134,7 +136,7 @@ fn trial(arguments: &Arguments) -> anyhow::Result<bool> {
     interrupt.catch_signals().context("catch signals")?;
     let base = std::fs::canonicalize(&arguments.work_dir);
     let base = base.with_context(|| format!("find {}", arguments.work_dir.display()))?;
-    let mut recorder = arguments.record.as_deref().map(create).transpose()?;
+    let mut recorder = Recorder::create(arguments.record.as_deref())?;
     let header = Header {
         schema: SCHEMA.to_owned(),
         pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
@@ -147,7 +149,7 @@ fn trial(arguments: &Arguments) -> anyhow::Result<bool> {
         host: pgtoll_bench::host(&base)?,
         transactions: arguments.transactions,
     };
-    write(recorder.as_mut(), &Line::Header(Box::new(header)))?;
+    recorder.write(&Line::Header(Box::new(header)))?;
     let mut all = Vec::new();
     for which in &arguments.postgres {
         let installation = Installation::find(Some(which))?;
@@ -157,7 +159,7 @@ fn trial(arguments: &Arguments) -> anyhow::Result<bool> {
             let mut guard = Guard::begin(&options, &interrupt)?;
             let runs = runs(arguments, workload, &installation, &mut guard, &base, &interrupt)?;
             for prediction in predictions(&installation, workload, &runs.1)? {
-                write(recorder.as_mut(), &Line::Prediction(prediction.clone()))?;
+                recorder.write(&Line::Prediction(prediction.clone()))?;
                 all.push(prediction);
             }
             guard.finish()?;
@@ -257,17 +259,6 @@ fn kind(source: &Setting, target: &Setting) -> Option<Kind> {
             std::cmp::Ordering::Greater => Kind::ShorterWithoutHints,
         }),
     }
-}
-
-/// Makes a file that must not exist yet.
-fn create(path: &Path) -> anyhow::Result<File> {
-    File::create_new(path).with_context(|| format!("make {}", path.display()))
-}
-
-fn write(file: Option<&mut File>, line: &Line) -> anyhow::Result<()> {
-    let Some(file) = file else { return Ok(()) };
-    let text = serde_json::to_string(line)? + "\n";
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).context("write the record")
 }
 
 /// Results.
