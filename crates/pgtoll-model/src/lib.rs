@@ -29,6 +29,6 @@
 mod whatif;
 
 pub use whatif::{
-    BlockKey, Check, Compression, Geometry, Outcome, Reference, Rule, Schedule, Settings, WhatIf,
-    checkpoint_segments, max_wal_size_for,
+    BlockKey, Check, Compression, ForkPlace, Geometry, Outcome, Reference, Rule, Schedule,
+    Settings, WhatIf, checkpoint_segments, max_wal_size_for,
 };

@@ -165,7 +165,13 @@ prop_compose! {
         let image = (has_image && rule != Rule::Init || rule == Rule::Always).then_some([100; 5]);
         // An image's header and a page's are 29 bytes.
         let grows_by = if rule == Rule::Init { 71 } else { 0 };
-        Reference { block: BlockKey { fork, block }, rule, image, data_bytes, grows_by }
+        Reference {
+            block: BlockKey { fork, block },
+            rule,
+            image,
+            data_bytes,
+            grows_by,
+        }
     }
 }
 

@@ -26,7 +26,7 @@ fn main() -> anyhow::Result<()> {
     // From two segments on, each a sixteenth more.
     let sized = (0..count).map(|number| Settings {
         schedule: Schedule::Rule {
-            max_wal_size: segment_bytes * 4 * (16 + number) / 16 * (1 + number / 8),
+            max_wal_size: segment_bytes * 2 * (16 + number) / 16 * (1 + number / 8),
             timeout_us: 3_600_000_000,
             completion_target: 0.9,
         },
@@ -37,7 +37,11 @@ fn main() -> anyhow::Result<()> {
         geometry: Geometry { segment_bytes, page_bytes: u64::from(header.page_bytes) },
         facts,
         settings: settings.clone(),
-        today: None,
+        today: Some(Schedule::Rule {
+            max_wal_size: segment_bytes * 4,
+            timeout_us: 3_600_000_000,
+            completion_target: 0.9,
+        }),
         compressing: Compressing::default(),
     });
     let new = || Asked::new(question.clone());

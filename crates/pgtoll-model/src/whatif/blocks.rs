@@ -23,6 +23,10 @@ pub(crate) struct State {
     pub(crate) changed: Epoch,
     /// Bytes of its image; 0: not known.
     pub(crate) image: [u16; Compression::COUNT],
+    /// The last record was there for a hint.
+    pub(crate) is_hinted: bool,
+    /// A visit is in the queue.
+    pub(crate) is_awaited: bool,
 }
 
 /// Blocks that lie side by side are kept so: 16 of them, or 20 bytes a block where they are near
@@ -59,6 +63,15 @@ impl Blocks {
         &mut self.groups[place as usize - 1][within as usize]
     }
 
+    /// What is kept of a block, if there is anything.
+    pub(crate) fn get(&self, key: BlockKey) -> Option<&State> {
+        let (group, within) = (key.block / SIDE_BY_SIDE, key.block % SIDE_BY_SIDE);
+        let fork = self.forks.get(key.fork as usize)?;
+        let near = fork.places.get(group as usize).copied().filter(|place| *place > 0);
+        let place = near.or_else(|| fork.far.get(&group).copied())?;
+        self.groups.get(place as usize - 1)?.get(within as usize)
+    }
+
     #[cold]
     fn place(&mut self, fork: u32, group: u32) -> u32 {
         if self.forks.len() <= fork as usize {
@@ -80,6 +93,19 @@ impl Blocks {
             fork.places[group as usize] = place;
         }
         place
+    }
+
+    /// The blocks of a fork that were named.
+    pub(crate) fn of_fork(&self, fork: u32) -> Vec<BlockKey> {
+        let Some(of) = self.forks.get(fork as usize) else { return Vec::new() };
+        let near = (0..).zip(&of.places).map(|(group, place)| (group, *place));
+        let places = near.chain(of.far.iter().map(|(group, place)| (*group, *place)));
+        let states = places.filter(|(_, place)| *place > 0).flat_map(|(group, place)| {
+            let states = (0..).zip(&self.groups[place as usize - 1]);
+            states.map(move |(within, state)| (group * SIDE_BY_SIDE + within, state))
+        });
+        let named = states.filter(|(_, state)| state.touched > 0);
+        named.map(|(block, _)| BlockKey { fork, block }).collect()
     }
 
     /// A block was named for the first time.

@@ -8,8 +8,10 @@
 //! are made, when the next one is due.
 
 mod blocks;
+mod order;
 mod settings;
 mod space;
+mod visits;
 
 use std::collections::BTreeMap;
 
@@ -17,9 +19,12 @@ use pgtoll_format::Lsn;
 
 pub use blocks::BlockKey;
 use blocks::{Blocks, Epoch, State};
+pub use order::ForkPlace;
+use order::{Dirty, WriteOrder};
 use settings::Course;
 pub use settings::{Compression, Outcome, Schedule, Settings};
 pub use space::{Geometry, checkpoint_segments, max_wal_size_for};
+use visits::{Past, Visits};
 
 /// What a record's reference to a block is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +54,7 @@ pub struct Reference {
     /// Bytes of data that are left out where there is an image.
     pub data_bytes: u16,
     /// By how much it fills its page.
-    pub grows_by: u16,
+    pub grows_by: i16,
 }
 
 /// How well the source's own checkpoints explain the source's own images.
@@ -90,18 +95,24 @@ pub struct WhatIf {
     pending: u64,
     /// So many bytes more, and some settings' checkpoint is due.
     slack: u64,
+    /// Bytes of records without images that hang on checkpoints: the same for all settings, and so
+    /// the clock of what is delayed by time.
+    work: u64,
     /// When the next checkpoint by time is due.
     next_time: i64,
     time: i64,
     is_begun: bool,
     /// Which course follows the source's own redo points.
     source: Option<OfSource>,
-    /// Of the source's checkpoints.
-    lags: Vec<u64>,
-    /// How the source's checkpoints spread their writes is known.
-    knows_pace: bool,
+    pace: Pace,
     /// By course: the boundary before the last.
     earlier: Vec<Epoch>,
+    order_of_writes: WriteOrder,
+    /// By course: what was dirty at its last boundary.
+    dirty: Vec<Dirty>,
+    /// A record was there for a hint.
+    has_hints: bool,
+    visits: Visits,
     /// Blocks whose last hint some courses, by their bits, did not log.
     unlogged: BTreeMap<BlockKey, u128>,
     needs: Vec<Need>,
@@ -110,6 +121,21 @@ pub struct WhatIf {
     checks: bool,
     /// Bytes of what each checkpoint writes itself.
     own_bytes: u64,
+}
+
+/// How the source's checkpoints went.
+#[derive(Clone, Debug, Default)]
+struct Pace {
+    /// By which settings they spread their writes is known.
+    is_known: bool,
+    /// How much work was done between the place where the writes of one should have ended and its
+    /// end; `None`: it ended before.
+    delays: Vec<Option<u64>>,
+    /// Of those that were asked for while the one before ran: whether the request was lost, and the
+    /// next segment's end asked again.
+    losses: Vec<bool>,
+    /// The last one ran when the next was asked for.
+    is_late: bool,
 }
 
 /// The source's own settings.
@@ -134,7 +160,7 @@ struct Need {
     touched: Epoch,
     changed: Epoch,
     only_with_hints: bool,
-    /// Of a hint: how far a checkpoint has to be until it is logged.
+    /// Of a hint: how far a checkpoint has come at most until the page was written.
     written_at: Option<f64>,
     /// Courses that did not log the hint before.
     unlogged: u128,
@@ -213,14 +239,18 @@ impl WhatIf {
             lengths: vec![0; order.len()],
             pending: 0,
             slack: u64::MAX,
+            work: 0,
             next_time: i64::MAX,
             time: i64::MIN,
             is_begun: false,
             source,
             order,
-            lags: Vec::new(),
-            knows_pace: false,
+            pace: Pace::default(),
             earlier: vec![1; settings.len()],
+            order_of_writes: WriteOrder::default(),
+            dirty: vec![Dirty::default(); settings.len()],
+            has_hints: false,
+            visits: Visits::default(),
             unlogged: BTreeMap::new(),
             needs: Vec::new(),
             check: Check::default(),
@@ -244,6 +274,11 @@ impl WhatIf {
         self.reckon();
     }
 
+    /// Forks are told in the order of their numbers.
+    pub fn fork(&mut self, place: ForkPlace) {
+        self.order_of_writes.fork(place);
+    }
+
     /// Whether counting has begun.
     pub fn is_begun(&self) -> bool {
         self.is_begun
@@ -263,8 +298,7 @@ impl WhatIf {
         let boundary = self.epoch.saturating_add(1);
         for place in 0..self.courses.len() {
             if self.courses[place].is_due_by_time(self.time) {
-                let lag = self.lag_of(place);
-                self.courses[place].checkpoint_by_time(self.time, self.own_bytes, lag);
+                self.courses[place].checkpoint_by_time(self.time, self.own_bytes);
                 self.bound(place, boundary);
             }
         }
@@ -280,18 +314,25 @@ impl WhatIf {
         }
         self.flush();
         self.epoch = self.epoch.saturating_add(1);
+        if std::mem::take(&mut self.pace.is_late)
+            && !is_forced
+            && let Some(source) = self.source
+        {
+            self.pace.losses.push(self.courses[source.course].source_asked().1);
+        }
         for place in 0..self.courses.len() {
             if is_forced || self.courses[place].follows_source() {
-                let lag = self.lag_of(place);
-                self.courses[place].checkpoint_forced(self.time, self.own_bytes, lag, is_forced);
+                self.courses[place].checkpoint_forced(self.time, self.own_bytes, is_forced);
                 self.bound(place, self.epoch);
             }
         }
         self.reckon();
     }
 
-    /// The source's settings, if they are known: a page that was changed before a checkpoint and
-    /// has not been written by it takes a hint without an image.
+    /// The source's settings, if they are known: how its checkpoints spread their writes. A page that
+    /// was changed before a checkpoint and has not been written by it takes a hint without an image,
+    /// a checkpoint waits for the one before, and readers whose hints the source has not logged are
+    /// reckoned with.
     pub fn expect(&mut self, today: Schedule) {
         let today = Settings {
             schedule: today,
@@ -299,17 +340,23 @@ impl WhatIf {
             full_page_writes: true,
             compression: Compression::AsStored,
         };
-        self.knows_pace = today.schedule != Schedule::Source;
-        let courses = self.courses.iter_mut().filter(|course| course.follows_source());
-        courses.for_each(|course| course.expect(&today));
+        self.pace.is_known = today.schedule != Schedule::Source;
+        if self.pace.is_known {
+            self.courses.iter_mut().for_each(|course| course.expect(&today));
+        }
     }
 
-    /// So many bytes were written between the segment's end that asked for a checkpoint of the
-    /// source and the checkpoint's beginning: a checkpointer has to wake up, and to end what it does.
-    /// The settings' checkpoints lag like that.
-    pub fn lag(&mut self, bytes: u64) {
-        if self.lags.len() < LAGS {
-            self.lags.push(bytes);
+    /// A checkpoint of the source was complete here. A checkpointer naps between its writes, and
+    /// syncs them at the end: those of the settings are delayed as much.
+    pub fn source_written(&mut self) {
+        self.flush();
+        let Some(course) = self.source.and_then(|of| self.courses.get(of.course)) else { return };
+        if !course.is_forced() && self.pace.delays.len() < DELAYS {
+            self.pace.is_late = course.source_asked().0;
+            // The request woke it from a nap that would have been longer.
+            let woken = if self.pace.is_late { WOKEN } else { 1 };
+            let delay = course.written().map(|mark| self.work.saturating_sub(mark) * woken);
+            self.pace.delays.push(delay);
         }
     }
 
@@ -327,11 +374,15 @@ impl WhatIf {
     /// in for them.
     #[inline]
     pub fn record(&mut self, bytes: u32, references: &[Reference]) {
+        if self.now() >= self.visits.next() {
+            self.visit();
+        }
         self.needs.clear();
         let mut always = Always::default();
         let mut is_hint = false;
         for of in references {
             is_hint |= of.rule == Rule::Hint;
+            self.has_hints |= is_hint;
             if let Some(image) = self.refer(of) {
                 always.add(&image);
             }
@@ -369,7 +420,7 @@ impl WhatIf {
             state.image = [0; Compression::COUNT];
             state.image[Compression::Off as usize] = EMPTY_PAGE;
         }
-        if of.grows_by > 0 {
+        if of.grows_by != 0 {
             grow(state, of.grows_by);
         }
         state.touched = epoch;
@@ -378,9 +429,13 @@ impl WhatIf {
         }
         if is_new {
             self.blocks.count();
+            self.order_of_writes.add(of.block);
         }
         if let Some(image) = of.image {
             self.learn(of.block.fork, &image);
+        }
+        if self.pace.is_known && self.source.is_some_and(|of| of.hints) {
+            self.follow(of, &before, is_new);
         }
         match of.rule {
             Rule::Always => of.image.map(|image| self.filled(of.block.fork, image)),
@@ -390,6 +445,65 @@ impl WhatIf {
                 None
             }
         }
+    }
+
+    /// How much work is done.
+    fn now(&self) -> u64 {
+        self.work + self.pending
+    }
+
+    /// Takes note of who changes pages, and who only reads them.
+    #[inline]
+    fn follow(&mut self, of: &Reference, before: &State, is_new: bool) {
+        let now = self.now();
+        let state = self.blocks.of(of.block);
+        let was_visible = self.source.is_some_and(|of| before.touched < self.boundaries[of.course]);
+        let past = Past { is_new, was_visible };
+        self.visits.named(of.block, state, past, of.rule == Rule::Hint, now);
+    }
+
+    /// Readers that came until now. Where the source would have logged a hint there was none.
+    #[cold]
+    fn visit(&mut self) {
+        let now = self.now();
+        while let Some(fork) = self.visits.starting() {
+            for block in self.blocks.of_fork(fork) {
+                self.visits.expect(block, self.blocks.of(block), now);
+            }
+        }
+        while self.visits.next() <= now {
+            let Some(block) = self.visits.pop() else { return };
+            let state = self.blocks.of(block);
+            state.is_awaited = false;
+            let is_visible =
+                self.source.is_none_or(|of| state.touched < self.boundaries[of.course]);
+            self.visits.expect(block, state, now);
+            if !is_visible && self.is_begun {
+                self.hidden_hint(block);
+            }
+        }
+    }
+
+    /// A hint that the source has not logged.
+    fn hidden_hint(&mut self, block: BlockKey) {
+        let state = self.blocks.of(block);
+        let before = *state;
+        state.touched = self.epoch;
+        let unlogged = self.unlogged.remove(&block).unwrap_or(0);
+        if before.touched >= self.epoch && unlogged == 0 {
+            return;
+        }
+        self.needs.clear();
+        self.needs.push(Need {
+            touched: before.touched,
+            changed: before.changed,
+            only_with_hints: true,
+            written_at: self.pace.is_known.then_some(1.0),
+            unlogged,
+            image: self.filled(block.fork, before.image),
+            data_bytes: 0,
+        });
+        self.add(HINT_RECORD, &Always::default(), Some(block));
     }
 
     /// Where a boundary of some settings lies between the reference before and this one, its image
@@ -409,8 +523,8 @@ impl WhatIf {
         if before.touched.min(before.changed) >= self.epoch && unlogged == 0 {
             return;
         }
-        let is_hint = self.knows_pace && of.rule == Rule::Hint;
-        let written_at = is_hint.then(|| self.written_at(of.block, before));
+        let is_hint = self.pace.is_known && of.rule == Rule::Hint;
+        let written_at = is_hint.then(|| self.shown(before));
         let image = self.filled(of.block.fork, of.image.unwrap_or(before.image));
         self.needs.push(Need {
             touched: before.touched,
@@ -434,15 +548,19 @@ impl WhatIf {
         Some(last < self.boundaries[source.course])
     }
 
-    /// Whether a record has images that the source's checkpoints so far do not explain: another one
-    /// has begun.
-    pub fn is_unexplained(&mut self, references: &[Reference]) -> bool {
-        references.iter().any(|of| {
-            let may_need = matches!(of.rule, Rule::Regular | Rule::Hint | Rule::WithHints);
-            let before = *self.blocks.of(of.block);
-            let is_known = may_need && of.image.is_some() && before.touched > 0;
-            is_known && self.predicted(of, &before) == Some(false)
+    /// Whether the source's checkpoints so far explain an image of this block, if it comes next.
+    pub fn explains(&self, block: BlockKey) -> bool {
+        let Some(source) = self.source else { return true };
+        let known = self.blocks.get(block).filter(|state| state.touched > 0);
+        known.is_none_or(|state| {
+            let last = if source.hints { state.touched } else { state.changed };
+            last < self.boundaries[source.course]
         })
+    }
+
+    /// The source logs hints.
+    pub fn logs_hints(&self) -> bool {
+        self.source.is_some_and(|of| of.hints)
     }
 
     fn learn(&mut self, fork: u32, image: &[u16; Compression::COUNT]) {
@@ -477,7 +595,11 @@ impl WhatIf {
     fn add(&mut self, bytes: u32, always: &Always, hint: Option<BlockKey>) {
         let (block, is_hint) = (hint, hint.is_some());
         self.flush();
+        if !is_hint {
+            self.work += u64::from(bytes);
+        }
         let mut unlogged = 0;
+        let mut longest = u64::from(bytes).next_multiple_of(8);
         for class in &self.classes {
             if is_hint && !class.hints {
                 continue;
@@ -504,9 +626,12 @@ impl WhatIf {
                 for (((length, boundary), course), place) in places.zip(class.from..) {
                     let bit = 1_u128.checked_shl(u32::try_from(place).unwrap_or(128)).unwrap_or(0);
                     let mut needs = last < *boundary || need.unlogged & bit != 0;
-                    if let Some(written_at) = need.written_at.filter(|_| needs)
+                    if let (Some(block), Some(shown)) = (block, need.written_at.filter(|_| needs))
                         && last >= self.earlier[place]
-                        && course.progress(self.time) < written_at
+                        && let progress = course.progress(self.time)
+                        && progress < shown
+                        && progress
+                            < self.order_of_writes.written_at(block, &self.dirty[place], shown)
                     {
                         needs = false;
                         unlogged |= bit;
@@ -522,31 +647,41 @@ impl WhatIf {
             }
             if is_needed {
                 for (length, course) in lengths.iter().zip(courses) {
-                    course.advance(u64::try_from(*length).unwrap_or(0).next_multiple_of(8));
+                    let length = u64::try_from(*length).unwrap_or(0).next_multiple_of(8);
+                    course.advance(length);
+                    longest = longest.max(length);
                 }
             }
         }
         if let (Some(block), true) = (block, unlogged != 0) {
             self.unlogged.insert(block, unlogged);
         }
-        self.checkpoints_by_volume();
+        // None of them can be due before.
+        match self.slack.checked_sub(longest) {
+            Some(slack) if slack > 0 => self.slack = slack,
+            _ => self.checkpoints_by_volume(),
+        }
     }
 
     /// Gives all what is pending.
     fn flush(&mut self) {
         if self.pending > 0 {
             let pending = std::mem::take(&mut self.pending);
+            self.work += pending;
+            self.slack = self.slack.saturating_sub(pending);
             self.courses.iter_mut().for_each(|course| course.advance(pending));
         }
     }
 
-    /// Begins checkpoints that a segment's end asks for.
+    /// Begins checkpoints that a segment's end asks for, when the one before is complete.
     fn checkpoints_by_volume(&mut self) {
         let mut boundary = None;
         for place in 0..self.courses.len() {
-            if self.courses[place].is_due_by_volume() {
-                let lag = self.lag_of(place);
-                self.courses[place].checkpoint_by_volume(self.time, self.own_bytes, lag);
+            let delay = self.delay_of(place).unwrap_or(0);
+            let course = &mut self.courses[place];
+            let loses = nth(&self.pace.losses, course.waited()).unwrap_or(false);
+            if course.begins(self.work, delay, loses) {
+                course.checkpoint_by_volume(self.time, self.own_bytes);
                 self.bound(place, *boundary.get_or_insert(self.epoch.saturating_add(1)));
             }
         }
@@ -558,37 +693,36 @@ impl WhatIf {
 
     fn bound(&mut self, place: usize, epoch: Epoch) {
         self.earlier[place] = std::mem::replace(&mut self.boundaries[place], epoch);
-    }
-
-    /// Lags come as they came in the source.
-    #[expect(clippy::cast_possible_truncation, reason = "what is less than a length, or a lag")]
-    fn lag_of(&self, place: usize) -> u64 {
-        let count = self.courses[place].count();
-        let lag = self.lags.get((count % self.lags.len().max(1) as u64) as usize);
-        // Where checkpoints are further apart, the one before has more time to end.
-        let source = self.source.map_or(1, |of| self.courses[of.course].pace_bytes());
-        let ratio = u128::from(source.min(self.courses[place].pace_bytes()));
-        let scaled = u128::from(lag.copied().unwrap_or(0)) * ratio
-            / u128::from(self.courses[place].pace_bytes().max(1));
-        scaled as u64
-    }
-
-    /// How far the writes of a checkpoint have to be that has written this page: chance says, but
-    /// for what the source shows, which logged a hint and so had written it.
-    fn written_at(&self, block: BlockKey, before: &State) -> f64 {
-        let mixed = (block.block ^ block.fork.rotate_left(24)).wrapping_mul(0x9E37_79B1);
-        let even = f64::from(mixed >> 16) / f64::from(1_u32 << 16);
-        // Changed before the checkpoint before came to it, it was written then, and is clean.
-        if f64::from(mixed & 0xFFFF) / f64::from(1_u32 << 16) < even * SPREAD {
-            return 0.0;
+        if self.courses[place].follows_source() {
+            self.visits.boundary(self.work + self.pending);
         }
+        if self.delay_of(place).is_none() {
+            self.courses[place].write_early();
+        }
+        if self.pace.is_known && self.has_hints {
+            self.dirty[place] = self.order_of_writes.dirty(&mut self.blocks, self.earlier[place]);
+        }
+    }
+
+    /// Delays come as they came in the source, whose own replay is what they are measured by.
+    fn delay_of(&self, place: usize) -> Option<u64> {
+        let course = &self.courses[place];
+        if course.follows_source() {
+            return Some(0);
+        }
+        nth(&self.pace.delays, course.count()).unwrap_or(Some(0))
+    }
+
+    /// How far the writes of a checkpoint are at most when they reach this page: the source logged a
+    /// hint, and so had written it.
+    fn shown(&self, before: &State) -> f64 {
         let shown = self.source.filter(|of| before.touched >= self.earlier[of.course]);
-        even * shown.map_or(1.0, |of| self.courses[of.course].progress(self.time))
+        shown.map_or(1.0, |of| self.courses[of.course].progress(self.time))
     }
 
     /// How far it is to the next checkpoint of any settings.
     fn reckon(&mut self) {
-        self.slack = self.courses.iter().map(Course::slack).min().unwrap_or(u64::MAX);
+        self.slack = self.courses.iter().map(|of| of.slack(self.work)).min().unwrap_or(u64::MAX);
         self.next_time = self.courses.iter().map(Course::next_time).min().unwrap_or(i64::MAX);
     }
 
@@ -604,7 +738,7 @@ impl WhatIf {
 
     /// Blocks that were named, and the bytes of memory for them.
     pub fn blocks(&self) -> (u64, u64) {
-        (self.blocks.touched(), self.blocks.memory())
+        (self.blocks.touched(), self.blocks.memory() + self.visits.memory())
     }
 
     /// What became of each of the settings, in their order.
@@ -618,21 +752,30 @@ impl WhatIf {
     }
 }
 
-/// Over how much of the way to the next a checkpoint is spread, as most are.
-const SPREAD: f64 = 0.9;
-/// Lags that are kept.
-const LAGS: usize = 1 << 12;
+/// A record for a hint (`FPI_FOR_HINT`) without its image.
+const HINT_RECORD: u32 = 46;
+
+/// What was seen comes again in the same order.
+#[expect(clippy::cast_possible_truncation, reason = "what is less than a length")]
+fn nth<T: Copy>(seen: &[T], number: u64) -> Option<T> {
+    seen.get(number.checked_rem(seen.len() as u64)? as usize).copied()
+}
+
+/// By how much longer a checkpointer would have napped that was woken.
+const WOKEN: u64 = 2;
+/// Delays that are kept.
+const DELAYS: usize = 1 << 12;
 /// An image's header and a page's, of a page without anything.
 const EMPTY_PAGE: u16 = 5 + 24;
 /// An image of a page without a hole.
 const FULL_PAGE: u16 = 5 + 8192;
 
-fn grow(state: &mut State, by: u16) {
+fn grow(state: &mut State, by: i16) {
     let uncompressed = state.image[Compression::Off as usize];
     if uncompressed == 0 {
         return;
     }
-    let grown = uncompressed.saturating_add(by).min(FULL_PAGE);
+    let grown = uncompressed.saturating_add_signed(by).clamp(EMPTY_PAGE, FULL_PAGE);
     for image in state.image.iter_mut().filter(|image| **image > 0) {
         let scaled = ratio(u64::from(*image) * u64::from(grown), u64::from(uncompressed));
         *image = scaled.unwrap_or(*image).min(FULL_PAGE);

@@ -76,6 +76,17 @@ pub struct Outcome {
     pub replay_most: u64,
 }
 
+/// A segment's end asked for the next checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Request {
+    /// Not yet.
+    None,
+    /// When the one before was complete.
+    Served,
+    /// While it still ran.
+    Waits,
+}
+
 /// The course of WAL under one of the settings.
 #[derive(Clone, Debug)]
 pub(super) struct Course {
@@ -87,8 +98,18 @@ pub(super) struct Course {
     redo: u64,
     /// Nothing was written since the checkpoint while the position is here.
     idle: u64,
-    /// A checkpoint is due when a segment ends here.
-    trigger: u64,
+    /// A checkpoint is asked for when a segment ends here.
+    due: u64,
+    /// Here the writes of the one before end.
+    mark: u64,
+    /// They have ended when so much work is done; `None`: the mark is not reached.
+    written: Option<u64>,
+    /// Checkpoints wait for the one before.
+    waits: bool,
+    /// For the next one.
+    request: Request,
+    /// How often that was so.
+    waited: u64,
     segments: u64,
     /// The way to the next checkpoint, by which its writes are spread.
     pace_bytes: u64,
@@ -123,7 +144,12 @@ impl Course {
             position: 0,
             redo: 0,
             idle: 0,
-            trigger: u64::MAX,
+            due: u64::MAX,
+            mark: u64::MAX,
+            written: Some(0),
+            waits: false,
+            request: Request::None,
+            waited: 0,
             segments,
             pace_bytes: segments.saturating_mul(geometry.usable()),
             pace_us: timeout_us,
@@ -140,7 +166,8 @@ impl Course {
         (self.from, self.position) = (position, position);
         (self.redo, self.idle) = (position, position);
         (self.outcome, self.before, self.checkpoint_us) = (Outcome::default(), 0, time_us);
-        self.arm(0);
+        self.arm();
+        self.written = Some(0);
     }
 
     /// Nothing was known of the time until now.
@@ -148,11 +175,15 @@ impl Course {
         self.checkpoint_us = self.checkpoint_us.min(now_us);
     }
 
-    /// The source's own checkpoints are spread as these settings say.
+    /// The source's own checkpoints are spread as these settings say, and all wait for the one
+    /// before.
     pub(super) fn expect(&mut self, today: &Settings) {
-        let other = Self::new(today, self.geometry);
-        (self.pace_bytes, self.pace_us, self.target) =
-            (other.pace_bytes, other.pace_us, other.target);
+        self.waits = true;
+        if self.follows_source {
+            let other = Self::new(today, self.geometry);
+            (self.pace_bytes, self.pace_us, self.target) =
+                (other.pace_bytes, other.pace_us, other.target);
+        }
     }
 
     /// How far the writes of the last checkpoint have come, from 0 to 1 (`IsCheckpointOnSchedule`).
@@ -167,20 +198,72 @@ impl Course {
         (bytes.max(time) / self.target.max(0.01)).min(1.0)
     }
 
-    pub(super) fn pace_bytes(&self) -> u64 {
-        self.pace_bytes
-    }
-
     /// How many checkpoints there were.
     pub(super) fn count(&self) -> u64 {
         self.outcome.by_volume + self.outcome.by_time + self.outcome.forced
     }
 
-    /// The next checkpoint begins so many bytes after a segment's end asks for it.
-    fn arm(&mut self, lag: u64) {
+    /// When the next checkpoint is asked for, and where the writes of this one end.
+    #[expect(clippy::cast_precision_loss, reason = "bytes of WAL are far below 2^53")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of it")]
+    fn arm(&mut self) {
         let segment = self.redo / self.usable;
-        let asked = segment.saturating_add(self.segments).saturating_mul(self.usable);
-        self.trigger = asked.saturating_add(lag);
+        self.due = segment.saturating_add(self.segments).saturating_mul(self.usable);
+        let way = (self.pace_bytes as f64 * self.target.clamp(0.0, 1.0)) as u64;
+        self.mark = self.redo.saturating_add(way);
+        self.written = if self.waits { None } else { Some(0) };
+        self.request = Request::None;
+    }
+
+    /// Whether the next checkpoint begins now. Its request wakes a checkpointer that naps; one that
+    /// comes while the checkpoint before ends may be lost (`loses`), and the next segment's end asks
+    /// again.
+    pub(super) fn begins(&mut self, work: u64, delay: u64, loses: bool) -> bool {
+        if self.written.is_none() && self.position >= self.mark {
+            self.written = Some(work.saturating_add(delay));
+        }
+        let is_written = self.written.is_some_and(|written| work >= written);
+        if self.request == Request::None && self.position >= self.due {
+            self.request = if is_written { Request::Served } else { Request::Waits };
+            self.written = self.written.map(|written| written.min(work));
+        }
+        if self.written.is_none_or(|written| work < written) {
+            return false;
+        }
+        if self.request == Request::Waits {
+            self.waited += 1;
+            if loses {
+                self.request = Request::None;
+                self.due += self.usable;
+            }
+        }
+        self.request != Request::None
+    }
+
+    /// How often a checkpoint waited for the one before.
+    pub(super) fn waited(&self) -> u64 {
+        self.waited
+    }
+
+    /// Where the source's next checkpoint was asked for, and whether it is past that by a segment.
+    pub(super) fn source_asked(&self) -> (bool, bool) {
+        let segments = self.pace_bytes / self.usable;
+        let asked = (self.redo / self.usable).saturating_add(segments).saturating_mul(self.usable);
+        (self.position >= asked, self.position >= asked.saturating_add(self.usable))
+    }
+
+    /// Its writes are few, and end before the mark.
+    pub(super) fn write_early(&mut self) {
+        self.written = Some(0);
+    }
+
+    pub(super) fn is_forced(&self) -> bool {
+        self.is_forced
+    }
+
+    /// How much work was done when the mark was passed, with the delay.
+    pub(super) fn written(&self) -> Option<u64> {
+        self.written
     }
 
     #[inline]
@@ -198,8 +281,17 @@ impl Course {
         self.position = self.position.next_multiple_of(self.usable);
     }
 
-    pub(super) fn slack(&self) -> u64 {
-        self.trigger.saturating_sub(self.position)
+    /// So many bytes more, and something is to be decided.
+    pub(super) fn slack(&self, work: u64) -> u64 {
+        let to_due = match self.request {
+            Request::None => self.due.saturating_sub(self.position),
+            Request::Served | Request::Waits => u64::MAX,
+        };
+        match self.written {
+            None => to_due.min(self.mark.saturating_sub(self.position)),
+            Some(written) if work < written => to_due.min(written - work),
+            Some(_) => to_due,
+        }
     }
 
     pub(super) fn next_time(&self) -> i64 {
@@ -210,39 +302,31 @@ impl Course {
         self.follows_source
     }
 
-    #[inline]
-    pub(super) fn is_due_by_volume(&self) -> bool {
-        self.position >= self.trigger
-    }
-
     pub(super) fn is_due_by_time(&self, now_us: i64) -> bool {
         now_us >= self.next_time()
     }
 
-    pub(super) fn checkpoint_by_volume(&mut self, now_us: i64, own_bytes: u64, lag: u64) {
+    pub(super) fn checkpoint_by_volume(&mut self, now_us: i64, own_bytes: u64) {
         self.outcome.by_volume += 1;
-        self.checkpoint(now_us, own_bytes, lag);
+        self.checkpoint(now_us, own_bytes);
     }
 
-    pub(super) fn checkpoint_forced(
-        &mut self,
-        now_us: i64,
-        own_bytes: u64,
-        lag: u64,
-        is_forced: bool,
-    ) {
+    pub(super) fn checkpoint_forced(&mut self, now_us: i64, own_bytes: u64, is_forced: bool) {
         self.outcome.forced += 1;
-        self.checkpoint(now_us, own_bytes, lag);
+        self.checkpoint(now_us, own_bytes);
         self.is_forced = is_forced;
+        if is_forced {
+            self.written = Some(0);
+        }
     }
 
     /// It began when it was due, if there was anything since the one before. An idle server does
     /// without, and looks again from time to time.
-    pub(super) fn checkpoint_by_time(&mut self, now_us: i64, own_bytes: u64, lag: u64) {
+    pub(super) fn checkpoint_by_time(&mut self, now_us: i64, own_bytes: u64) {
         let mut began_us = self.next_time();
         if self.position > self.idle {
             self.outcome.by_time += 1;
-            self.checkpoint(began_us, own_bytes, lag);
+            self.checkpoint(began_us, own_bytes);
             if !self.is_due_by_time(now_us) {
                 return;
             }
@@ -254,7 +338,7 @@ impl Course {
         self.checkpoint_us = next_us.saturating_sub(self.timeout_us);
     }
 
-    fn checkpoint(&mut self, began_us: i64, own_bytes: u64, lag: u64) {
+    fn checkpoint(&mut self, began_us: i64, own_bytes: u64) {
         self.is_forced = false;
         self.measure();
         self.before = self.position - self.redo;
@@ -262,7 +346,7 @@ impl Course {
         self.position += own_bytes;
         self.idle = self.position;
         self.checkpoint_us = if began_us == i64::MIN { i64::MAX } else { began_us };
-        self.arm(lag);
+        self.arm();
     }
 
     /// A recovery reads from the redo point before while a checkpoint is under way.
@@ -291,3 +375,60 @@ impl Course {
 
 /// Of the source's own schedule: nobody said another.
 const DEFAULT_TARGET: f64 = 0.9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two segments of 1 MB, of which checkpoints write for nine tenths.
+    fn course() -> Course {
+        let geometry = Geometry { segment_bytes: 1 << 20, page_bytes: 8192 };
+        let settings = Settings {
+            schedule: Schedule::Rule {
+                max_wal_size: 4 << 20,
+                timeout_us: i64::MAX,
+                completion_target: 0.9,
+            },
+            hints: true,
+            full_page_writes: true,
+            compression: Compression::AsStored,
+        };
+        let mut course = Course::new(&settings, geometry);
+        course.expect(&settings);
+        course.begin(0, 0);
+        course.checkpoint(0, 0);
+        course
+    }
+
+    #[test]
+    fn a_checkpoint_waits_for_the_one_before() {
+        let mut course = course();
+        let due = 2 * course.usable;
+        course.advance(due - 1);
+        assert!(!course.begins(1000, 500, false), "it writes until the work is 1500");
+        assert_eq!(course.slack(1000), 1, "the segment's end asks for the next");
+        course.advance(1);
+        assert!(course.begins(1001, 500, false), "the request wakes it");
+        assert_eq!(course.waited(), 1);
+    }
+
+    #[test]
+    fn a_request_that_is_lost_comes_again_with_the_next_segment() {
+        let mut course = course();
+        course.advance(2 * course.usable);
+        assert!(!course.begins(1000, 500, true));
+        assert_eq!(course.slack(1000), course.usable);
+        course.advance(course.usable);
+        assert!(course.begins(2000, 500, true), "nothing runs that could lose it");
+        assert_eq!(course.waited(), 1);
+    }
+
+    #[test]
+    fn where_writes_end_early_nothing_waits() {
+        let mut course = course();
+        course.write_early();
+        course.advance(2 * course.usable);
+        assert!(course.begins(1000, 500, true));
+        assert_eq!(course.waited(), 0);
+    }
+}

@@ -1,7 +1,8 @@
 //! The data of a reference, where an image has taken their place: a server leaves them out, and
 //! would have logged them without the image.
 
-use pgtoll_format::PAGE_BYTES;
+use std::ops::Range;
+
 use pgtoll_format::wal::{BlockReference, Parts, Record, RecordType};
 
 /// Bytes of data that were left out.
@@ -24,6 +25,12 @@ const HOT_UPDATE: u8 = 0x40;
 const MULTI_INSERT: u8 = 0x50;
 const BTREE_INSERTS: [u8; 2] = [0x00, 0x10];
 const BTREE_INSERT_POST: u8 = 0x50;
+/// `XLOG_BTREE_SPLIT_L`, where the new row is on the left page, and `_R`.
+const BTREE_SPLITS: [u8; 2] = [0x30, 0x40];
+/// `INDEX_SIZE_MASK`.
+const INDEX_SIZE: u16 = 0x1FFF;
+/// Since 14; until 16 with numbers in `xl_heap_prune`, then with flags.
+const PRUNE: u8 = 0x10;
 
 /// `XLH_INSERT_CONTAINS_NEW_TUPLE`, `XLH_UPDATE_CONTAINS_NEW_TUPLE`: for logical decoding data are
 /// logged with an image, too.
@@ -56,13 +63,48 @@ pub(crate) fn is_kept(record: &Record<'_>, parts: &Parts, kind: RecordType) -> b
     }
 }
 
-/// By how much the data fill the page that they go to.
+/// By how much the record fills the page, or empties it.
 pub(crate) fn growth(
     record: &Record<'_>,
     parts: &Parts,
     kind: RecordType,
     block: &BlockReference,
-) -> u16 {
+) -> i16 {
+    if kind.manager == BTREE && BTREE_SPLITS.contains(&kind.info) {
+        return split(record, parts, kind, block).unwrap_or(0);
+    }
+    i16::try_from(filled(record, parts, kind, block)).unwrap_or(i16::MAX)
+}
+
+/// What went to the right page has left the left one; a row goes to one of them, and the left one
+/// gets a new high key.
+fn split(
+    record: &Record<'_>,
+    parts: &Parts,
+    kind: RecordType,
+    block: &BlockReference,
+) -> Option<i16> {
+    let data = |id: u8| {
+        let block = parts.blocks.iter().find(|of| of.id == id)?;
+        record.bytes.get(block.data.clone())
+    };
+    let (left, right) = (data(0)?, data(1)?);
+    // `t_info` of an index row.
+    let row = |data| Some(u16_at(data, 6)? & INDEX_SIZE).filter(|size| *size >= 8);
+    let size = row(left).or_else(|| row(right))?;
+    let length = u16::try_from(right.len()).ok()?;
+    let moved = i16::try_from(length + length / size * LINE_POINTER).ok()?;
+    let one = i16::try_from(size + LINE_POINTER).ok()?;
+    match block.id {
+        0 if kind.info == BTREE_SPLITS[0] => Some(one - moved),
+        0 => Some(-moved),
+        1 => Some(moved),
+        _ => None,
+    }
+}
+
+/// By how much the data fill the page that they go to.
+fn filled(record: &Record<'_>, parts: &Parts, kind: RecordType, block: &BlockReference) -> u16 {
     let length = u16::try_from(block.data.len()).unwrap_or(u16::MAX);
     let main = record.bytes.get(parts.main_data.clone()).unwrap_or_default();
     let tuple = |length: u16| {
@@ -88,7 +130,8 @@ pub(crate) fn can_tell(kind: RecordType, block: &BlockReference) -> bool {
         kind.manager == HEAP && matches!(kind.info & HEAP_OPERATION, INSERT | UPDATE | HOT_UPDATE);
     let is_btree = kind.manager == BTREE
         && (BTREE_INSERTS.contains(&kind.info) || kind.info == BTREE_INSERT_POST);
-    block.id == 0 && (is_heap || is_btree)
+    let is_prune = kind.manager == HEAP2 && kind.info == PRUNE;
+    block.id == 0 && (is_heap || is_btree || is_prune)
 }
 
 /// What was left out, by the page as it was after the change.
@@ -96,7 +139,7 @@ pub(crate) fn left_out(
     record: &Record<'_>,
     parts: &Parts,
     kind: RecordType,
-    page: &[u8; PAGE_BYTES],
+    page: &Page<'_>,
 ) -> Data {
     let main = record.bytes.get(parts.main_data.clone()).unwrap_or_default();
     let known = match (kind.manager, kind.info & HEAP_OPERATION) {
@@ -107,6 +150,7 @@ pub(crate) fn left_out(
             let old = u16_at(main, UPDATE_OLD_AT).filter(|_| parts.blocks.len() == 1);
             new.and_then(|new| updated(page, old, new))
         }
+        (HEAP2, _) if kind.info == PRUNE => pruned(main, page),
         (BTREE, _) if kind.info == BTREE_INSERT_POST => None,
         (BTREE, _) => u16_at(main, 0).and_then(|place| index_row(page, place)),
         _ => None,
@@ -114,14 +158,14 @@ pub(crate) fn left_out(
     known.map_or(Data::Unknown, Data::Known)
 }
 
-fn inserted(page: &[u8], place: u16) -> Option<u16> {
+fn inserted(page: &Page<'_>, place: u16) -> Option<u16> {
     let tuple = item(page, place)?;
     Some(u16::try_from(tuple.len()).ok()?.checked_sub(TUPLE_HEADER)? + LOGGED_HEADER)
 }
 
 /// What an update logs where the old row is at hand: what is the same at both ends is left out
 /// (`log_heap_update`).
-fn updated(page: &[u8], old: Option<u16>, new: u16) -> Option<u16> {
+fn updated(page: &Page<'_>, old: Option<u16>, new: u16) -> Option<u16> {
     let row = item(page, new)?;
     let all = u16::try_from(row.len()).ok()?.checked_sub(TUPLE_HEADER)? + LOGGED_HEADER;
     let Some(before) = old.and_then(|old| item(page, old)) else { return Some(all) };
@@ -144,21 +188,162 @@ fn values(row: &[u8]) -> Option<&[u8]> {
     row.get(usize::from(*row.get(HEADER_LENGTH_AT)?)..)
 }
 
-fn index_row(page: &[u8], place: u16) -> Option<u16> {
-    // `INDEX_SIZE_MASK` of `t_info`.
-    Some(u16_at(item(page, place)?, 6)? & 0x1FFF)
+/// What a prune logs: line pointers that are redirected, dead, or free from now on. Those that the
+/// page has free are taken for these: they are soon used again.
+fn pruned(main: &[u8], page: &Page<'_>) -> Option<u16> {
+    let free = u16::try_from(free_line_pointers(page)?).ok()?;
+    if main.len() >= PRUNE_WITH_NUMBERS {
+        let (redirected, dead) = (u16_at(main, 4)?, u16_at(main, 6)?);
+        return Some(4 * redirected.min(MOST_ROWS) + 2 * dead.min(MOST_ROWS) + 2 * free);
+    }
+    let flags = *main.get(1)?;
+    let has = |flag: u8| u16::from(flags & flag != 0);
+    // How many were redirected or died is not told: seldom more than one.
+    Some(has(REDIRECTED) * 6 + has(DEAD) * 4 + has(FREED) * (2 + 2 * free.max(1)))
+}
+
+/// `xl_heap_prune` until 16.
+const PRUNE_WITH_NUMBERS: usize = 8;
+/// `MaxHeapTuplesPerPage`.
+const MOST_ROWS: u16 = 291;
+/// `XLHP_HAS_REDIRECTIONS`, `XLHP_HAS_DEAD_ITEMS`, `XLHP_HAS_NOW_UNUSED_ITEMS`.
+const REDIRECTED: u8 = 1 << 5;
+const DEAD: u8 = 1 << 6;
+const FREED: u8 = 1 << 7;
+
+fn free_line_pointers(page: &Page<'_>) -> Option<usize> {
+    let lower = page.lower()?;
+    let pointers = page.get(24..lower)?.chunks_exact(4);
+    Some(pointers.filter(|of| of.iter().all(|byte| *byte == 0)).count())
+}
+
+fn index_row(page: &Page<'_>, place: u16) -> Option<u16> {
+    Some(u16_at(item(page, place)?, 6)? & INDEX_SIZE)
 }
 
 /// What a line pointer points at.
-fn item(page: &[u8], place: u16) -> Option<&[u8]> {
+fn item<'p>(page: &Page<'p>, place: u16) -> Option<&'p [u8]> {
     let at = 24 + usize::from(place.checked_sub(1)?) * 4;
-    let lower = usize::from(u16_at(page, 12)?);
+    let lower = page.lower()?;
     let pointer = page.get(at..at + 4).filter(|_| at + 4 <= lower)?;
     let pointer = u32::from_le_bytes(pointer.try_into().ok()?);
     let (begin, length) = ((pointer & 0x7FFF) as usize, (pointer >> 17) as usize);
     page.get(begin..begin + length).filter(|item| item.len() >= 8)
 }
 
+/// A page as its image has it: without its hole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Page<'a> {
+    /// What is around the hole.
+    pub(crate) bytes: &'a [u8],
+    pub(crate) hole_offset: usize,
+    pub(crate) hole_bytes: usize,
+}
+
+impl<'a> Page<'a> {
+    /// A part of the page on one side of the hole.
+    fn get(&self, part: Range<usize>) -> Option<&'a [u8]> {
+        if part.end <= self.hole_offset || self.hole_bytes == 0 {
+            return self.bytes.get(part);
+        }
+        let begin = part.start.checked_sub(self.hole_bytes)?;
+        (begin >= self.hole_offset).then(|| self.bytes.get(begin..part.end - self.hole_bytes))?
+    }
+
+    /// `pd_lower`: where the line pointers end.
+    fn lower(&self) -> Option<usize> {
+        u16_at(self.bytes, 12).map(usize::from)
+    }
+}
+
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use pgtoll_format::PAGE_BYTES;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A page of these items, the first at place 1; `None` is a free line pointer.
+    fn page(items: &[Option<&[u8]>]) -> [u8; PAGE_BYTES] {
+        let mut page = [0; PAGE_BYTES];
+        let mut upper = PAGE_BYTES;
+        for (place, item) in items.iter().enumerate() {
+            let Some(item) = item else { continue };
+            upper -= item.len().next_multiple_of(8);
+            page[upper..upper + item.len()].copy_from_slice(item);
+            // `lp_off`, `LP_NORMAL`, `lp_len`.
+            let pointer = u32::try_from(upper | 1 << 15 | item.len() << 17).unwrap();
+            page[24 + place * 4..][..4].copy_from_slice(&pointer.to_le_bytes());
+        }
+        let lower = u16::try_from(24 + items.len() * 4).unwrap();
+        page[12..14].copy_from_slice(&lower.to_le_bytes());
+        page
+    }
+
+    fn whole(bytes: &[u8]) -> Page<'_> {
+        Page { bytes, hole_offset: 0, hole_bytes: 0 }
+    }
+
+    /// A row with a header of 24 bytes.
+    fn row(values: &[u8]) -> Vec<u8> {
+        let mut row = vec![0; 24];
+        row[HEADER_LENGTH_AT] = 24;
+        row.extend_from_slice(values);
+        row
+    }
+
+    #[test]
+    fn an_inserted_row_is_logged_with_a_shorter_header() {
+        let page = page(&[Some(&row(b"one")), Some(&row(b"a longer one"))]);
+        assert_eq!(inserted(&whole(&page), 2), Some(12 + 24 - 23 + 5));
+        assert_eq!((inserted(&whole(&page), 3), inserted(&whole(&page), 0)), (None, None));
+    }
+
+    #[test]
+    fn an_update_logs_what_is_not_the_same_at_both_ends() {
+        let (before, after) = (row(b"aaaaaaaaXbbbbbbbb"), row(b"aaaaaaaaYZbbbbbbbb"));
+        let page = page(&[Some(&before), Some(&after)]);
+        let all = 18 + 24 - 23 + 5;
+        // Two bytes tell how long each end is.
+        assert_eq!(updated(&whole(&page), Some(1), 2), Some(all - 8 - 8 + 4));
+        assert_eq!(updated(&whole(&page), None, 2), Some(all), "the old row is on another page");
+    }
+
+    #[test]
+    fn a_prune_logs_line_pointers() {
+        let some: &[u8] = &row(b"x");
+        let page = page(&[None, Some(some), None, Some(some)]);
+        // `xl_heap_prune` until 16: a transaction, redirected, dead.
+        let numbers = [9, 0, 0, 0, 3, 0, 1, 0];
+        assert_eq!(pruned(&numbers, &whole(&page)), Some(3 * 4 + 2 + 2 * 2));
+        // Since 17: a reason and flags.
+        let redirected = 2 + 4;
+        let freed = 2 + 2 * 2;
+        assert_eq!(pruned(&[0, REDIRECTED | FREED], &whole(&page)), Some(redirected + freed));
+        assert_eq!(pruned(&[0, 1 << 3, 7, 7, 7, 7], &whole(&page)), Some(0));
+    }
+
+    #[test]
+    fn an_index_row_tells_its_size() {
+        let page = page(&[Some(&[0, 0, 0, 0, 1, 0, 16, 0x40, 1, 2, 3, 4, 5, 6, 7, 8])]);
+        assert_eq!(index_row(&whole(&page), 1), Some(16), "the other bits of t_info are flags");
+    }
+
+    proptest! {
+        #[test]
+        fn any_page_tells_something_or_nothing(
+            main in prop::collection::vec(any::<u8>(), 0..20),
+            places in prop::array::uniform2(any::<u16>()),
+            head in prop::collection::vec(any::<u8>(), 400),
+        ) {
+            let mut page = [0xA5; PAGE_BYTES];
+            page[..400].copy_from_slice(&head);
+            let _ = (inserted(&whole(&page), places[0]), index_row(&whole(&page), places[0]));
+            let _ = (updated(&whole(&page), Some(places[1]), places[0]), pruned(&main, &whole(&page)));
+        }
+    }
 }

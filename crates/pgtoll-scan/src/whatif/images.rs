@@ -8,7 +8,7 @@ use pgtoll_model::Compression;
 use rustc_hash::FxHashMap;
 
 use crate::forks::Fork;
-use crate::whatif::data::{self, Data};
+use crate::whatif::data::{self, Data, Page};
 
 /// Which images are compressed to find out.
 #[derive(Clone, Debug, Default)]
@@ -76,22 +76,19 @@ impl Images {
         let kind = RecordType::of(&record.header);
         let tells = asked && data::can_tell(kind, block);
         let compresses = self.is_sampled(block);
-        if !tells && !compresses || !self.unpack(image, stored, raw) {
+        let is_packed = image.compression.is_some();
+        if (compresses || tells && is_packed) && !self.unpack(image, stored, raw) {
             return (lengths, Data::Unknown);
         }
         if compresses {
             self.compress(raw, hole, &mut lengths);
         }
-        let data = if tells {
-            let begin = usize::from(image.hole_offset);
-            // A page whose hole is filled.
-            self.page.copy_within(begin..raw, begin + hole);
-            self.page[begin..begin + hole].fill(0);
-            data::left_out(record, parts, kind, &self.page)
-        } else {
-            Data::Unknown
-        };
-        (lengths, data)
+        if !tells {
+            return (lengths, Data::Unknown);
+        }
+        let bytes = if is_packed { &self.page[..raw] } else { stored };
+        let page = Page { bytes, hole_offset: image.hole_offset.into(), hole_bytes: hole };
+        (lengths, data::left_out(record, parts, kind, &page))
     }
 
     fn is_sampled(&mut self, block: &BlockReference) -> bool {

@@ -12,10 +12,11 @@ mod touches;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pgtoll_format::wal::{Parts, Record};
+use pgtoll_format::wal::{Parts, Record, RelationFiles};
 use pgtoll_format::{Lsn, WalFacts};
 use pgtoll_model::{
-    BlockKey, Check, Geometry, Outcome, Reference, Schedule, Settings, WhatIf, checkpoint_segments,
+    BlockKey, Check, Geometry, Outcome, Reference, Rule, Schedule, Settings, WhatIf,
+    checkpoint_segments,
 };
 use rustc_hash::FxHashMap;
 
@@ -132,6 +133,8 @@ struct Replay {
     /// Redo points that records told of and that have not been reached.
     ahead: VecDeque<RedoPoint>,
     redo_points: Vec<RedoPoint>,
+    /// Where the last checkpoint was complete.
+    completed: Option<Lsn>,
     late: u64,
     hints: u64,
     from: Option<Lsn>,
@@ -184,6 +187,7 @@ impl Replay {
             waiting_most: 0,
             ahead: VecDeque::new(),
             redo_points: Vec::new(),
+            completed: None,
             late: 0,
             hints: 0,
             from: None,
@@ -203,11 +207,7 @@ impl Replay {
         self.means.append(&touches.means);
         self.hints += touches.hints;
         self.to = touches.to.or(self.to);
-        let new = |forks: &mut FxHashMap<Fork, u32>, fork: &Fork| {
-            let next = u32::try_from(forks.len()).unwrap_or(u32::MAX);
-            *forks.entry(*fork).or_insert(next)
-        };
-        let forks = touches.forks.iter().map(|fork| new(&mut self.forks, fork)).collect();
+        let forks = touches.forks.iter().map(|fork| self.fork(*fork)).collect();
         let known = if self.question.facts.marks_redo {
             Some(Lsn(u64::MAX))
         } else {
@@ -217,12 +217,22 @@ impl Replay {
         self.waiting_most = self.waiting_most.max(self.waiting_bytes);
         self.waiting.push_back(Waiting { touches, forks, record: 0, reference: 0, happened: 0 });
         if let Some(known) = known {
-            self.replay(known, false);
+            self.replay(known);
         }
         while self.waiting_bytes > WAITING && self.waiting.len() > 1 {
             let next = self.waiting.get(1).and_then(|next| next.touches.from);
-            self.replay(next.unwrap_or(Lsn(u64::MAX)), false);
+            self.replay(next.unwrap_or(Lsn(u64::MAX)));
         }
+    }
+
+    /// A fork's number in the model.
+    fn fork(&mut self, fork: Fork) -> u32 {
+        let next = u32::try_from(self.forks.len()).unwrap_or(u32::MAX);
+        *self.forks.entry(fork).or_insert_with(|| {
+            let RelationFiles { tablespace, number, .. } = fork.relation;
+            self.model.fork([tablespace, number, fork.fork.into()]);
+            next
+        })
     }
 
     /// Redo points that these records tell of; up to where all are known now.
@@ -244,9 +254,8 @@ impl Replay {
         known
     }
 
-    /// Replays what waits and begins before `until`. At the end of the WAL a checkpoint may be under
-    /// way of which no record tells.
-    fn replay(&mut self, until: Lsn, is_end: bool) {
+    /// Replays what waits and begins before `until`.
+    fn replay(&mut self, until: Lsn) {
         while let Some(mut first) = self.waiting.pop_front() {
             let from = first.touches.from.unwrap_or(Lsn(0));
             while let Some(record) = first.touches.records.get(first.record).copied() {
@@ -255,14 +264,14 @@ impl Replay {
                     self.waiting.push_front(first);
                     return;
                 }
-                self.record(at, record, &mut first, is_end);
+                self.record(at, record, &mut first);
             }
             self.waiting_bytes -= first.touches.memory().min(self.waiting_bytes);
         }
     }
 
     #[inline]
-    fn record(&mut self, at: Lsn, record: Touched, of: &mut Waiting, is_end: bool) {
+    fn record(&mut self, at: Lsn, record: Touched, of: &mut Waiting) {
         while self.ahead.front().is_some_and(|redo| redo.at <= at) {
             if let Some(redo) = self.ahead.pop_front() {
                 self.redo_point(redo, at);
@@ -285,23 +294,43 @@ impl Replay {
             bytes += u32::from(left_out);
             self.references.push(reference);
         }
-        if is_end && self.is_unexplained() {
-            let (time_us, is_inferred) = (None, true);
-            let (is_shutdown, is_forced) = (false, false);
-            let redo = RedoPoint { at, time_us, is_shutdown, is_forced, is_inferred };
-            self.redo_point(redo, at);
-            // It began here or before: pages that were made anew since then are past it.
-            self.model.stop_check();
-        }
         if bytes > 0 || count > 0 {
             self.model.record(bytes, &self.references);
         }
     }
 
-    /// An image shows that a checkpoint has begun since. One is under way at most.
-    fn is_unexplained(&mut self) -> bool {
-        let is_known = self.redo_points.last().is_some_and(|last| last.is_inferred);
-        !is_known && self.model.is_unexplained(&self.references)
+    /// Where a checkpoint began that was under way when the WAL ended. No record tells of it, images
+    /// do: such a page's change before came before the checkpoint, and the first of them after it.
+    /// (Two sessions may log the same page's image twice: what came later tells nothing.)
+    fn under_way(&self) -> Option<Lsn> {
+        let mut changes = FxHashMap::default();
+        let (mut began, mut first) = (None, Lsn(u64::MAX));
+        for waiting in &self.waiting {
+            let from = waiting.touches.from?;
+            let mut touches = waiting.touches.references.get(waiting.reference..)?.iter();
+            for record in waiting.touches.records.get(waiting.record..)? {
+                let at = Lsn(from.0 + u64::from(record.at));
+                for touch in touches.by_ref().take(record.references.into()) {
+                    let is_hint = matches!(touch.rule, Rule::Hint | Rule::WithHints);
+                    if is_hint && !self.model.logs_hints() {
+                        continue;
+                    }
+                    let fork = waiting.forks.get(touch.fork as usize).copied().unwrap_or(0);
+                    let block = BlockKey { fork, block: touch.block };
+                    let before = changes.insert(block, at);
+                    let may_need = !matches!(touch.rule, Rule::Init | Rule::Always);
+                    let is_explained = before.is_none() && self.model.explains(block);
+                    if may_need && touch.image > 0 && !is_explained {
+                        first = first.min(at);
+                        let changed = before.unwrap_or(from);
+                        if changed < first {
+                            began = began.max(Some(Lsn(changed.0 + 1)));
+                        }
+                    }
+                }
+            }
+        }
+        began
     }
 
     /// As the model wants it, and how many data its record has to be given back.
@@ -332,6 +361,10 @@ impl Replay {
     }
 
     fn happened(&mut self, at: Lsn, happened: Happened) {
+        if matches!(happened, Happened::Checkpoint { is_shutdown: false, .. }) {
+            self.model.source_written();
+            self.completed = Some(at);
+        }
         match happened {
             Happened::Time(time_us) => {
                 self.last_us = self.last_us.max(Some(time_us));
@@ -374,31 +407,42 @@ impl Replay {
         if self.from.is_some_and(|from| redo.at < from) {
             return;
         }
-        self.late += u64::from(redo.at < at);
+        self.late += u64::from(redo.at < at && !redo.is_inferred);
+        if redo.is_inferred {
+            // It began here or before: pages that were made anew since then are past it.
+            self.model.stop_check();
+        }
         let cause = self.cause(&redo);
         redo.is_forced |= cause == Some(Cause::Forced);
-        if let Some(Cause::Volume { lag }) = cause.filter(|_| !redo.is_shutdown) {
-            self.model.lag(lag);
-        }
         self.model.source_checkpoint(redo.is_forced || self.redo_points.is_empty());
         if self.redo_points.len() < REDO_POINTS {
             self.redo_points.push(redo);
         }
     }
 
-    /// What began a checkpoint, by the source's settings.
-    fn cause(&self, redo: &RedoPoint) -> Option<Cause> {
-        let Some(Schedule::Rule { max_wal_size, timeout_us, completion_target }) =
-            self.question.today
+    /// Where the source's settings ask for the next checkpoint.
+    fn asked(&self) -> Option<Lsn> {
+        let Some(Schedule::Rule { max_wal_size, completion_target, .. }) = self.question.today
         else {
             return None;
         };
-        let before = self.redo_points.last()?;
         let segment_bytes = self.question.geometry.segment_bytes;
         let due = checkpoint_segments(max_wal_size, segment_bytes, completion_target);
-        let asked = (before.at.0 / segment_bytes).saturating_add(due).saturating_mul(segment_bytes);
-        if let Some(lag) = redo.at.0.checked_sub(asked) {
-            return Some(Cause::Volume { lag: lag.min(segment_bytes * MOST_LAG) });
+        let before = self.redo_points.last()?.at.0 / segment_bytes;
+        Some(Lsn(before.saturating_add(due).saturating_mul(segment_bytes)))
+    }
+
+    /// What began a checkpoint, by the source's settings.
+    fn cause(&self, redo: &RedoPoint) -> Option<Cause> {
+        let Some(Schedule::Rule { timeout_us, .. }) = self.question.today else { return None };
+        let (before, asked) = (self.redo_points.last()?, self.asked()?);
+        // Two sessions may ask for the same checkpoint, the second when it has begun: then another
+        // begins as soon as it ends.
+        let was_asked_twice = self.completed.is_some_and(|completed| {
+            redo.at.bytes_since(completed).is_some_and(|bytes| bytes < AT_ONCE)
+        });
+        if redo.at >= asked || was_asked_twice {
+            return Some(Cause::Volume);
         }
         let by_time = match (redo.time_us.or(self.last_us), before.time_us) {
             (Some(now), Some(then)) => now - then >= timeout_us.saturating_sub(TIME_SLACK_US),
@@ -407,8 +451,27 @@ impl Replay {
         Some(if by_time { Cause::Time } else { Cause::Forced })
     }
 
+    /// What waits at the end of the WAL has a redo point that no record tells of.
+    fn end(&mut self) {
+        while let Some(redo) = self.ahead.pop_front() {
+            self.replay(redo.at);
+            self.redo_point(redo, redo.at);
+        }
+        let Some(at) = self.under_way() else { return };
+        self.ahead.push_back(RedoPoint {
+            at,
+            time_us: None,
+            is_shutdown: false,
+            is_forced: false,
+            is_inferred: true,
+        });
+    }
+
     fn finish(mut self) -> Answer {
-        self.replay(Lsn(u64::MAX), !self.question.facts.marks_redo);
+        if !self.question.facts.marks_redo {
+            self.end();
+        }
+        self.replay(Lsn(u64::MAX));
         Answer {
             check: self.model.check(),
             from: self.from,
@@ -427,15 +490,15 @@ impl Replay {
 /// What began a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// `max_wal_size`; so many bytes after the end of the segment that asked for it.
-    Volume { lag: u64 },
+    /// `max_wal_size`.
+    Volume,
     /// `checkpoint_timeout`.
     Time,
     /// Neither explains it.
     Forced,
 }
 
-/// More is not a lag: the settings were others.
-const MOST_LAG: u64 = 256;
+/// WAL that is written until a checkpointer begins what it was asked for.
+const AT_ONCE: u64 = 1 << 18;
 /// Times of checkpoints are known to the second, and a checkpointer looks a little later.
 const TIME_SLACK_US: i64 = 2_000_000;

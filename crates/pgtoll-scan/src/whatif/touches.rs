@@ -69,7 +69,7 @@ pub(crate) struct Touch {
     pub(crate) image: u32,
     /// [`UNKNOWN`]: as many as others of its class have.
     pub(crate) data_bytes: u16,
-    pub(crate) grows_by: u16,
+    pub(crate) grows_by: i16,
     pub(crate) rule: Rule,
     pub(crate) id: u8,
 }
@@ -231,8 +231,9 @@ impl Touches {
         } else {
             data::growth(record, parts, kind, block)
         };
-        let (id, block) = (block.id, block.block);
-        self.references.push(Touch { fork, block, image: place, data_bytes, grows_by, rule, id });
+        let (id, block, image) = (block.id, block.block, place);
+        let touch = Touch { fork, block, image, data_bytes, grows_by, rule, id };
+        self.references.push(touch);
         bytes
     }
 
