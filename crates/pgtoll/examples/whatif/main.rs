@@ -28,14 +28,23 @@ use crate::work::{Run, Setting, WalCompression, Workload};
 #[command(name = "cargo xtask whatif-trial")]
 struct Arguments {
     /// Transactions of each run
-    #[arg(long, value_name = "N", default_value_t = 12_000)]
+    #[arg(long, value_name = "N", default_value_t = 120_000)]
     transactions: u32,
     /// The servers: directories or major versions
     #[arg(long, value_name = "WHICH", default_value = "15,18", value_delimiter = ',')]
     postgres: Vec<String>,
-    /// Where the clusters are made; 2 GB are needed
+    /// What they do; all if it is not said
+    #[arg(long, value_name = "WORK", value_delimiter = ',')]
+    work: Vec<Workload>,
+    /// Where the clusters are made; 10 GB are needed
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     work_dir: PathBuf,
+    /// Leave the WAL of all runs in this directory; 20 GB a server
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Run nothing: predict from the WAL that --keep has left
+    #[arg(long, value_name = "DIR", conflicts_with = "keep")]
+    kept: Option<PathBuf>,
     /// Keep every run and prediction in this file
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -151,42 +160,92 @@ fn trial(arguments: &Arguments) -> anyhow::Result<bool> {
     };
     recorder.write(&Line::Header(Box::new(header)))?;
     let mut all = Vec::new();
-    for which in &arguments.postgres {
-        let installation = Installation::find(Some(which))?;
-        let installation = installation.with_context(|| format!("find PostgreSQL {which}"))?;
-        for workload in Workload::ALL {
-            let options = GuardOptions::of_this_program(base.clone(), ServerUser::choose()?);
-            let mut guard = Guard::begin(&options, &interrupt)?;
-            let runs = runs(arguments, workload, &installation, &mut guard, &base, &interrupt)?;
-            for prediction in predictions(&installation, workload, &runs.1)? {
-                recorder.write(&Line::Prediction(prediction.clone()))?;
-                all.push(prediction);
-            }
-            guard.finish()?;
+    let mut predict = |done: &Done| -> anyhow::Result<()> {
+        for prediction in predictions(done)? {
+            recorder.write(&Line::Prediction(prediction.clone()))?;
+            all.push(prediction);
         }
+        Ok(())
+    };
+    match &arguments.kept {
+        Some(kept) => kept_runs(kept)?.iter().try_for_each(&mut predict)?,
+        None => run_all(arguments, &base, &interrupt, &mut predict)?,
     }
     print(&table::markdown(&all));
     Ok(table::reached(&all))
 }
 
-fn runs(
+/// All runs of one work on one server.
+#[derive(Debug, Serialize, Deserialize)]
+struct Done {
+    server: String,
+    workload: Workload,
+    runs: Vec<Run>,
+}
+
+const RUNS: &str = "runs.json";
+
+/// Those that an earlier trial has left.
+fn kept_runs(kept: &Path) -> anyhow::Result<Vec<Done>> {
+    let list = std::fs::read_dir(kept).with_context(|| format!("list {}", kept.display()))?;
+    let mut files: Vec<PathBuf> =
+        list.map(|entry| Ok(entry?.path().join(RUNS))).collect::<std::io::Result<_>>()?;
+    files.sort();
+    let read = |file: &PathBuf| {
+        let text = std::fs::read_to_string(file)?;
+        anyhow::Ok(serde_json::from_str(&text)?)
+    };
+    files
+        .iter()
+        .map(|file| read(file).with_context(|| format!("read {}", file.display())))
+        .collect()
+}
+
+/// Every work on every server; the WAL is gone when its predictions are made, unless it is kept.
+fn run_all(
+    arguments: &Arguments,
+    base: &Path,
+    interrupt: &Interrupt,
+    predict: &mut dyn FnMut(&Done) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    for which in &arguments.postgres {
+        let installation = Installation::find(Some(which))?;
+        let installation = installation.with_context(|| format!("find PostgreSQL {which}"))?;
+        let is_asked = |of: &Workload| arguments.work.is_empty() || arguments.work.contains(of);
+        for workload in Workload::ALL.into_iter().filter(is_asked) {
+            let options = GuardOptions::of_this_program(base.to_owned(), ServerUser::choose()?);
+            let mut guard = Guard::begin(&options, interrupt)?;
+            let temporary = tempfile::Builder::new().prefix("whatif-").tempdir_in(base)?;
+            let name = format!("{}-{}", installation.version, workload.name().replace(' ', "-"));
+            let directory = arguments.keep.as_ref().map(|keep| keep.join(name));
+            let directory = directory.unwrap_or_else(|| temporary.path().to_owned());
+            let done = run(arguments, workload, &installation, &mut guard, &directory, interrupt)?;
+            guard.finish()?;
+            predict(&done)?;
+        }
+    }
+    Ok(())
+}
+
+fn run(
     arguments: &Arguments,
     workload: Workload,
     installation: &Installation,
     guard: &mut Guard,
-    base: &Path,
+    directory: &Path,
     interrupt: &Interrupt,
-) -> anyhow::Result<(tempfile::TempDir, Vec<Run>)> {
-    let directory = tempfile::Builder::new().prefix("whatif-").tempdir_in(base)?;
+) -> anyhow::Result<Done> {
     let loaded = work::loaded(workload, installation, guard)?;
     let mut runs = Vec::new();
     for (number, setting) in settings(installation).into_iter().enumerate() {
         interrupt.check()?;
         say(&format!("{}, {}: {}", installation.version, workload.name(), table::name(&setting)));
-        let into = directory.path().join(number.to_string());
+        let into = directory.join(number.to_string());
         runs.push(work::run(workload, setting, arguments.transactions, &loaded, guard, &into)?);
     }
-    Ok((directory, runs))
+    let done = Done { server: installation.version.to_string(), workload, runs };
+    std::fs::write(directory.join(RUNS), serde_json::to_vec(&done)?).context("list the runs")?;
+    Ok(done)
 }
 
 /// Distances with hints, then without, then compressions.
@@ -194,23 +253,20 @@ fn settings(installation: &Installation) -> Vec<Setting> {
     let of = |max_wal_size_mb, hints, compression| Setting { max_wal_size_mb, hints, compression };
     let mut settings: Vec<Setting> =
         SIZES_MB.map(|size| of(size, true, WalCompression::Off)).to_vec();
-    settings.extend([16, 1024].map(|size| of(size, false, WalCompression::Off)));
-    settings.push(of(16, true, WalCompression::Pglz));
+    settings.extend([64, 4096].map(|size| of(size, false, WalCompression::Off)));
+    settings.push(of(64, true, WalCompression::Pglz));
     // Servers from wheels are built without the others.
     if !installation.bin.starts_with("/var/cache") {
-        settings.extend([WalCompression::Lz4, WalCompression::Zstd].map(|kind| of(16, true, kind)));
+        settings.extend([WalCompression::Lz4, WalCompression::Zstd].map(|kind| of(64, true, kind)));
     }
     settings
 }
 
-const SIZES_MB: [u64; 4] = [16, 32, 64, 1024];
+const SIZES_MB: [u64; 4] = [64, 128, 256, 4096];
 
 /// Every run from every other that can tell something of it.
-fn predictions(
-    installation: &Installation,
-    workload: Workload,
-    runs: &[Run],
-) -> anyhow::Result<Vec<Prediction>> {
+fn predictions(done: &Done) -> anyhow::Result<Vec<Prediction>> {
+    let Done { server, workload, runs } = done;
     let mut predictions = Vec::new();
     for source in runs.iter().filter(|run| run.setting.compression == WalCompression::Off) {
         let targets: Vec<(Kind, &Run)> = runs
@@ -222,8 +278,8 @@ fn predictions(
         let own = std::iter::once((Kind::OwnRedoPoints, source));
         for ((kind, target), outcome) in own.chain(targets).zip(&answer.outcomes) {
             predictions.push(Prediction {
-                server: installation.version.to_string(),
-                workload,
+                server: server.clone(),
+                workload: *workload,
                 kind,
                 source: source.setting,
                 target: target.setting,

@@ -10,13 +10,15 @@ use pgtoll_format::Lsn;
 use serde::{Deserialize, Serialize};
 
 /// What is done: always the same number of transactions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Workload {
     /// pgbench's own transactions.
     Pgbench,
     /// Updates of few rows above all, inserts with a random key, reads.
     Mix,
+    /// The same without waiting for commits, and with few shared buffers: hints come late.
+    LateHints,
     /// Loads of tables, then their indexes, then an update and a vacuum.
     Load,
 }
@@ -24,7 +26,7 @@ pub(crate) enum Workload {
 /// What a server is started with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Setting {
-    /// In MB; segments are of 1 MB.
+    /// In MB; segments have 16 MB.
     pub(crate) max_wal_size_mb: u64,
     /// Data checksums.
     pub(crate) hints: bool,
@@ -53,7 +55,7 @@ impl WalCompression {
 }
 
 /// WAL of a run: the segments, and from where to where the work went.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) setting: Setting,
     pub(crate) segments: PathBuf,
@@ -70,29 +72,34 @@ impl Run {
 const DATABASE: &str = "postgres";
 const MIX_TABLES: [&str; 5] = [
     "CREATE TABLE kv (id int PRIMARY KEY, k text, v int, pad text)",
-    "INSERT INTO kv SELECT i, md5(i::text), 0, repeat('x', 100) FROM generate_series(1, 150000) i",
+    "INSERT INTO kv SELECT i, md5(i::text), 0, repeat('x', 100) FROM generate_series(1, 600000) i",
     "CREATE INDEX ON kv (k)",
     "CREATE SEQUENCE s START 1000000",
     "VACUUM ANALYZE kv",
 ];
-const MIX: &str = "\\set id random_zipfian(1, 150000, 1.1)
-\\set a random(1, 150000)
-\\set b random(1, 150000)
-\\set c random(1, 150000)
+const MIX: &str = "\\set id random_zipfian(1, 600000, 1.05)
+\\set a random(1, 600000)
+\\set b random(1, 600000)
+\\set c random(1, 600000)
+\\set d random_zipfian(1, 600000, 1.05)
+\\set e random_zipfian(1, 600000, 1.05)
 UPDATE kv SET v = v + 1 WHERE id = :id;
 INSERT INTO kv VALUES (nextval('s'), md5(random()::text), 0, repeat('y', 50));
 SELECT v FROM kv WHERE id = :a;
 SELECT v FROM kv WHERE id = :b;
 SELECT v FROM kv WHERE k = md5(:c::text);
+SELECT v FROM kv WHERE id = :d;
+SELECT v FROM kv WHERE id = :e;
 ";
 
 impl Workload {
-    pub(crate) const ALL: [Self; 3] = [Self::Pgbench, Self::Mix, Self::Load];
+    pub(crate) const ALL: [Self; 4] = [Self::Pgbench, Self::Mix, Self::LateHints, Self::Load];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Pgbench => "pgbench",
             Self::Mix => "read mix",
+            Self::LateHints => "late hints",
             Self::Load => "bulk load",
         }
     }
@@ -101,10 +108,10 @@ impl Workload {
         let mut connection = cluster.connect(DATABASE)?;
         match self {
             Self::Pgbench => {
-                let load = ["--initialize", "--quiet", "--scale", "5", DATABASE];
+                let load = ["--initialize", "--quiet", "--scale", "10", DATABASE];
                 cluster.run_client(guard, "pgbench", &load)?;
             }
-            Self::Mix => {
+            Self::Mix | Self::LateHints => {
                 for statement in MIX_TABLES {
                     connection.execute(statement)?;
                 }
@@ -123,7 +130,7 @@ impl Workload {
             Self::Pgbench => {
                 cluster.run_client(guard, "pgbench", &[&pgbench[..], &[DATABASE]].concat())?;
             }
-            Self::Mix => {
+            Self::Mix | Self::LateHints => {
                 let script = guard.directory().join("mix.sql");
                 fs::write(&script, MIX).context("write the script")?;
                 let script = script.to_string_lossy().into_owned();
@@ -164,10 +171,10 @@ pub(crate) fn loaded(
     installation: &Installation,
     guard: &mut Guard,
 ) -> anyhow::Result<[Cluster; 2]> {
-    let off = Cluster::init_with(guard, installation, "off", false, &["--wal-segsize=1"])?;
+    let off = Cluster::init(guard, installation, "off", false)?;
     let settings =
-        Setting { max_wal_size_mb: 1024, hints: false, compression: WalCompression::Off };
-    off.configure(guard, &settings.all())?;
+        Setting { max_wal_size_mb: 4096, hints: false, compression: WalCompression::Off };
+    off.configure(guard, &settings.all(workload))?;
     off.start(guard)?;
     workload.prepare(&off, guard)?;
     off.stop(guard, StopMode::Fast)?;
@@ -177,18 +184,22 @@ pub(crate) fn loaded(
 }
 
 impl Setting {
-    fn all(&self) -> BTreeMap<String, String> {
+    fn all(&self, workload: Workload) -> BTreeMap<String, String> {
+        let (shared_buffers, synchronous_commit) = match workload {
+            Workload::LateHints => ("64MB", "off"),
+            _ => ("256MB", "on"),
+        };
         let max_wal_size = format!("{}MB", self.max_wal_size_mb);
         let settings = [
             ("max_wal_size", max_wal_size.as_str()),
-            ("min_wal_size", "2MB"),
+            ("min_wal_size", "32MB"),
             ("checkpoint_timeout", "1h"),
             ("wal_compression", self.compression.name()),
-            ("shared_buffers", "64MB"),
+            ("shared_buffers", shared_buffers),
+            ("synchronous_commit", synchronous_commit),
             // So that nothing happens at times of its own.
             ("autovacuum", "off"),
             ("fsync", "off"),
-            ("synchronous_commit", "off"),
             ("wal_keep_size", "100GB"),
         ];
         settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
@@ -205,7 +216,7 @@ pub(crate) fn run(
     into: &Path,
 ) -> anyhow::Result<Run> {
     let cluster = loaded[usize::from(setting.hints)].copy(guard, "run")?;
-    cluster.configure(guard, &setting.all())?;
+    cluster.configure(guard, &setting.all(workload))?;
     cluster.start(guard)?;
     let mut connection = cluster.connect(DATABASE)?;
     connection.execute("SELECT pg_switch_wal()")?;
@@ -213,15 +224,14 @@ pub(crate) fn run(
     let row = connection.query_one("SELECT pg_current_wal_insert_lsn() AS at")?;
     let at: Lsn = row.parse("at")?;
     workload.run(&cluster, guard, transactions)?;
-    // A commit that is waited for brings all before it to disk.
-    connection.execute("SET synchronous_commit = on")?;
+    // Its commit brings all before it to disk.
     connection.execute("SELECT pg_logical_emit_message(true, 'pgtoll', 'end')")?;
     let row = connection.query_one("SELECT pg_current_wal_flush_lsn() AS at")?;
     let to = row.parse("at")?;
     connection.close();
     cluster.stop(guard, StopMode::Immediate)?;
     // It began with a segment of its own.
-    let from = Lsn(at.0 & !0xF_FFFF);
+    let from = Lsn(at.0 & !0xFF_FFFF);
     let segments = keep(&cluster, from, to, into)?;
     cluster.remove(guard)?;
     Ok(Run { setting, segments, from, to })
@@ -234,7 +244,7 @@ fn keep(cluster: &Cluster, from: Lsn, to: Lsn, into: &Path) -> anyhow::Result<Pa
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let number = |at: usize| u64::from_str_radix(name.get(at..at + 8)?, 16).ok();
-        let Some(begin) = number(8).zip(number(16)).map(|(high, low)| high << 32 | low << 20)
+        let Some(begin) = number(8).zip(number(16)).map(|(high, low)| high << 32 | low << 24)
         else {
             continue;
         };
