@@ -76,6 +76,16 @@ pub enum BenchError {
         /// The end of what it printed.
         output: String,
     },
+    /// A step's program failed.
+    #[error("\"{program}\" failed in arm \"{arm}\" ({status})")]
+    ProgramFailed {
+        /// Which arm.
+        arm: String,
+        /// The shell's command.
+        program: String,
+        /// How it ended, and its last line.
+        status: String,
+    },
     /// The server does not take a value.
     #[error("the server refuses {name} = {value}")]
     SettingRefused {
@@ -200,6 +210,11 @@ impl BenchError {
                 "it has to work until it is ended; its last words: {}",
                 output.lines().next_back().unwrap_or("none")
             )),
+            Self::ProgramFailed { .. } => Some(
+                "it runs as the servers' user, in an empty directory of its own, with the server's \
+                 programs first in PATH; `measure` with --keep leaves the server's log"
+                    .into(),
+            ),
             Self::LimitNotReached { .. } => {
                 Some("use a larger --scale or a smaller `memory` of the workload".into())
             }

@@ -23,6 +23,7 @@ mod recorder;
 mod round;
 mod server;
 mod so_far;
+mod turn;
 
 pub use error::BenchError;
 pub use experiment::{

@@ -1,25 +1,28 @@
 //! Runs a plan and writes its record.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, Interrupt, MemoryGroup};
 use pgtoll_load::{Mix, Script};
 use pgtoll_observe as observe;
 use pgtoll_record::{
-    Arm, Calibration, End, EndStatus, Header, Host, Line, Metric, Note, Prepared, RECORD_SCHEMA,
-    ScriptText, Server, Work, Workload,
+    Arm, Calibration, End, EndStatus, Header, Host, Line, Metric, Note, OperationOf, Prepared,
+    RECORD_SCHEMA, ScriptText, Server, Work, Workload,
 };
 use pgtoll_stats::BalancedOrders;
 
 use crate::counting::count_all;
+use crate::experiment::StepKind;
 use crate::operations::Operations;
 use crate::pace::Pace;
 use crate::prepare::{DATABASE, check_reloadable, prepare};
 use crate::profile::profile;
 use crate::recorder::Recorder;
 use crate::round::Rounds;
-use crate::{BenchError, ExpectSpec, Plan, SoFar, WorkloadSpec};
+use crate::server::nanoseconds;
+use crate::{BenchError, ExpectSpec, Plan, SoFar, StepSpec, WorkloadSpec};
 
 /// Where and with what a plan runs.
 #[derive(Debug)]
@@ -118,6 +121,7 @@ fn run(
     {
         return Err(BenchError::TooOldForCommands(site.installation.version.to_string()));
     }
+    let pgtoll = own_program(plan, site, guard)?;
     let arms = prepare(plan, guard, site.installation, progress)?;
     let first = arms.loaded.first().or(arms.empty.first());
     if let Some(first) = first {
@@ -133,18 +137,19 @@ fn run(
         check_reloadable(&plan.experiment, cluster, guard)?;
     }
     count_all(plan, facts, &arms.loaded, interrupt, guard, recorder, progress)?;
-    let clusters = &arms.empty;
     let kappa = |metric: Metric| {
         site.calibration.iter().find(|of| of.metric == metric).map_or(1.0, |of| of.kappa)
     };
     let mut operations = Operations {
         plan,
         facts,
-        clusters,
+        arms: &arms,
+        pgtoll: &pgtoll,
         interrupt,
         run_began: began,
         kappa: kappa(Metric::CpuPerOperation),
         done: Vec::new(),
+        noted: BTreeSet::new(),
     };
     operations.run(guard, recorder, progress)?;
     let timed = plan.experiment.sliced().filter(|of| plan.timed.contains(&of.name));
@@ -200,6 +205,18 @@ fn run(
     Ok(())
 }
 
+/// pgtoll's own program. Where steps call it, the servers' user has to be able to.
+fn own_program(plan: &Plan, site: &Site<'_>, guard: &mut Guard) -> Result<PathBuf, BenchError> {
+    let executable = &site.guard.executable;
+    let path = std::fs::canonicalize(executable)
+        .map_err(|source| BenchError::Read { path: executable.clone(), source })?;
+    let mut steps = plan.experiment.workloads.iter().flat_map(|of| &of.steps);
+    if steps.any(StepSpec::calls_pgtoll) {
+        guard.check_executable(&path)?;
+    }
+    Ok(path)
+}
+
 fn version_text(cluster: &Cluster, guard: &mut Guard) -> Result<String, BenchError> {
     cluster.start(guard)?;
     let mut connection = cluster.connect(DATABASE)?;
@@ -236,7 +253,9 @@ fn header(plan: &Plan, site: &Site<'_>) -> Result<Header, BenchError> {
                 name: arm.name.clone(),
                 checksums: arm.checksums,
                 settings: arm.settings.clone(),
+                values: arm.values.clone(),
                 twin_of: arm.twin_of.clone(),
+                against: arm.against.clone(),
             })
             .collect(),
         workloads: recorded_workloads(plan),
@@ -285,13 +304,30 @@ fn workloads(of: &WorkloadSpec, plan: &Plan) -> Vec<Workload> {
     let steps = of.measured().map(|(name, step)| {
         let action = step.action();
         let title = step.title.clone().unwrap_or_else(|| action.clone());
-        workload(name, &title, Work::Operation { action })
+        workload(name, &title, Work::Operation { action, of: step_of(step) })
     });
     let total = of.total.iter().map(|name| {
         let actions: Vec<String> = of.measured().map(|(_, step)| step.action()).collect();
-        workload(name, &of.title, Work::Operation { action: actions.join("; ") })
+        workload(name, &of.title, Work::Operation { action: actions.join("; "), of: None })
     });
     script.chain(command).chain(steps).chain(total).collect()
+}
+
+/// What more than its action there is to say of a step.
+fn step_of(step: &StepSpec) -> Option<OperationOf> {
+    match step.kind() {
+        StepKind::Program(_) => Some(OperationOf::Program),
+        StepKind::Crash => Some(OperationOf::Recovery),
+        StepKind::Script(mix) => Some(OperationOf::Script {
+            scripts: texts(mix),
+            clients: step.clients(),
+            transactions: step.transactions,
+            time_ns: step.time.map(|time| nanoseconds(time.0)),
+            rate: step.rate,
+            beside: step.beside.clone(),
+        }),
+        StepKind::Sql(_) | StepKind::Pgbench(_) | StepKind::Restart | StepKind::Evict => None,
+    }
 }
 
 fn texts(mix: &Mix) -> Vec<ScriptText> {

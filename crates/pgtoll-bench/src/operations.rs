@@ -1,33 +1,41 @@
 //! Long operations: each on a fresh copy, all arms in a random order and then in the reverse one.
 
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Instant;
 
 use pgtoll_cluster::{Cluster, Guard, Interrupt, StopMode};
 use pgtoll_format::MajorFacts;
-use pgtoll_observe::{ClusterCpu, ClusterIo};
-use pgtoll_record::{Line, Operation};
+use pgtoll_load::Crowd;
+use pgtoll_observe::ServerCounters;
+use pgtoll_record::{ArmLatencies, Line, Note, Operation};
 use pgtoll_stats::{BalancedOrders, Sample};
-use pgtoll_wire::Connection;
 
 use crate::counting::Counting;
+use crate::experiment::StepKind;
 use crate::measure::Progress;
-use crate::prepare::{DATABASE, check_arms, settings};
+use crate::prepare::{Arms, DATABASE, check_arms, settings};
 use crate::recorder::Recorder;
+use crate::server::nanoseconds;
 use crate::so_far::{SoFar, quick_options, widest};
+use crate::turn::{Done, Turn};
 use crate::{BenchError, Plan, StepSpec, WorkloadSpec};
 
 /// What all repetitions share.
 pub(crate) struct Operations<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) facts: &'static MajorFacts,
-    /// Empty clusters of the arms.
-    pub(crate) clusters: &'a [Cluster],
+    pub(crate) arms: &'a Arms,
+    /// pgtoll's own program, for programs that call it.
+    pub(crate) pgtoll: &'a Path,
     pub(crate) interrupt: &'a Interrupt,
     pub(crate) run_began: Instant,
     /// How much wider than they claim intervals of server CPU have to be here.
     pub(crate) kappa: f64,
     /// Those of the workload that runs.
     pub(crate) done: Vec<Operation>,
+    /// What was noted once is not noted again.
+    pub(crate) noted: BTreeSet<String>,
 }
 
 /// Where an operation stands.
@@ -53,7 +61,10 @@ impl Operations<'_> {
             self.check(workload, guard)?;
             let is_timed = self.plan.timed.contains(&workload.name);
             let (repetitions, halves) = if is_timed { (all, 2) } else { (1, 1) };
-            let orders = BalancedOrders::new(self.clusters.len(), self.plan.seed.wrapping_add(2));
+            let orders = BalancedOrders::new(
+                self.plan.experiment.arms.len(),
+                self.plan.seed.wrapping_add(2),
+            );
             self.done.clear();
             let began = Instant::now();
             for (repetition, order) in (1..=repetitions).zip(orders) {
@@ -84,7 +95,7 @@ impl Operations<'_> {
                 round: of.repetition,
                 block: of.half,
                 numerator: of.server_cpu_ns as f64,
-                denominator: 1.0,
+                denominator: of.transactions.unwrap_or(1) as f64,
             });
             widest(self.plan, &own.collect::<Vec<_>>(), &quick_options(self.plan, self.kappa))
         };
@@ -92,11 +103,16 @@ impl Operations<'_> {
         steps?.into_iter().max_by(f64::total_cmp)
     }
 
+    /// The arms' clusters, to be copied.
+    fn clusters(&self, workload: &WorkloadSpec) -> &[Cluster] {
+        if workload.loaded { &self.arms.loaded } else { &self.arms.empty }
+    }
+
     /// Every arm is what the experiment says; once, since copies do not change.
     fn check(&self, workload: &WorkloadSpec, guard: &mut Guard) -> Result<(), BenchError> {
         let experiment = &self.plan.experiment;
         let mut servers = Vec::new();
-        for (arm, cluster) in experiment.arms.iter().zip(self.clusters) {
+        for (arm, cluster) in experiment.arms.iter().zip(self.clusters(workload)) {
             cluster.configure(guard, &settings(experiment, workload, arm))?;
             cluster.start(guard)?;
             servers.push((cluster, cluster.connect(DATABASE)?));
@@ -118,24 +134,17 @@ impl Operations<'_> {
         guard: &mut Guard,
         recorder: &mut Recorder,
     ) -> Result<(), BenchError> {
-        let copy = self.clusters[arm].copy(guard, "operation")?;
-        let postmaster = copy.start(guard)?;
-        let mut session = Session {
-            arm: &self.plan.experiment.arms[arm].name,
-            cluster: &copy,
-            monitor: copy.connect(DATABASE)?,
-            worker: copy.connect(DATABASE)?,
-            cpu: ClusterCpu::attach(postmaster)?,
-            io: ClusterIo::attach(postmaster)?,
-        };
+        let cluster = &self.clusters(workload)[arm];
+        let arm = &self.plan.experiment.arms[arm];
+        let mut turn = Turn::begin(arm, cluster, workload, self.pgtoll, guard)?;
         let mut total: Option<Operation> = None;
-        for step in &workload.steps {
-            let Some(name) = &step.measure else {
-                session.act(step, guard)?;
-                continue;
-            };
+        for (index, step) in (0..).zip(&workload.steps) {
+            self.interrupt.check()?;
             let table = workload.table.as_deref();
-            let operation = self.measure(&mut session, step, table, place, guard)?;
+            let about = About { table, place, seed: self.seed(place, index) };
+            let operation;
+            (turn, operation) = self.step(turn, step, about, guard, recorder)?;
+            let (Some(name), Some(operation)) = (&step.measure, operation) else { continue };
             let operation = Operation { workload: name.clone(), ..operation };
             total = Some(match total {
                 Some(before) => before.and_then(&operation),
@@ -147,85 +156,156 @@ impl Operations<'_> {
         if let (Some(name), Some(total)) = (&workload.total, total) {
             recorder.write(&Line::Operation(Operation { workload: name.clone(), ..total }))?;
         }
-        session.worker.close();
-        session.monitor.close();
-        copy.stop(guard, StopMode::Immediate)?;
-        Ok(copy.remove(guard)?)
+        turn.end(guard)
+    }
+
+    /// The same for all arms.
+    fn seed(&self, place: Place, step: u64) -> u64 {
+        self.plan.seed.wrapping_add(u64::from(place.repetition) << 32 | step << 24)
+    }
+
+    /// Does a step, and measures it if it is to be.
+    fn step<'t>(
+        &mut self,
+        mut turn: Turn<'t>,
+        step: &StepSpec,
+        about: About<'_>,
+        guard: &mut Guard,
+        recorder: &mut Recorder,
+    ) -> Result<(Turn<'t>, Option<Operation>), BenchError> {
+        match step.kind() {
+            StepKind::Restart => return Ok((turn.restart(false, guard)?, None)),
+            StepKind::Evict => return Ok((turn.restart(true, guard)?, None)),
+            StepKind::Crash => {
+                let (turn, operation) = self.crash(turn, about, guard)?;
+                return Ok((turn, Some(operation)));
+            }
+            StepKind::Sql(_)
+            | StepKind::Pgbench(_)
+            | StepKind::Program(_)
+            | StepKind::Script(_) => {}
+        }
+        let at_rest = turn.sessions.cpu.sample()?;
+        let mut crowd = turn.crowd(step, self.plan.experiment.scale, about.seed)?;
+        let operation = if step.measure.is_some() {
+            Some(self.measure(&mut turn, step, &mut crowd, about, guard, recorder)?)
+        } else {
+            turn.act(step, crowd.as_mut(), guard)?;
+            self.end_beside(&mut turn, step, guard, recorder)?;
+            None
+        };
+        crowd.into_iter().for_each(Crowd::close);
+        // A session that ended in the middle of the next step would count there, and to a tick of the
+        // kernel's clock only.
+        turn.wait_for_sessions(&at_rest)?;
+        Ok((turn, operation))
     }
 
     fn measure(
-        &self,
-        session: &mut Session<'_>,
+        &mut self,
+        turn: &mut Turn<'_>,
         step: &StepSpec,
-        table: Option<&str>,
-        place: Place,
+        crowd: &mut Option<Crowd>,
+        about: About<'_>,
         guard: &mut Guard,
+        recorder: &mut Recorder,
     ) -> Result<Operation, BenchError> {
-        let Session { cluster, monitor, worker, io, .. } = session;
-        let counting = Counting::begin(cluster, self.facts, monitor, worker, io)?;
+        self.publish(crowd)?;
+        let cluster = turn.cluster().clone();
+        let sessions = &mut turn.sessions;
+        let (monitor, worker) = (&mut sessions.monitor, &mut sessions.worker);
+        let counting = Counting::begin(&cluster, self.facts, monitor, worker, &mut sessions.io)?;
         let start = self.run_began.elapsed();
-        let cpu_before = session.cpu.sample()?;
-        let began = Instant::now();
-        session.act(step, guard)?;
-        let duration = began.elapsed();
-        if step.pgbench.is_some() {
-            // A program's sessions are in the postmaster's account when they are gone.
-            session.cpu.wait_until_back(&cpu_before, SESSIONS_GONE)?;
+        let cpu_before = sessions.cpu.sample()?;
+        let done = turn.act(step, crowd.as_mut(), guard)?;
+        let cpu = turn.cpu_after(step, &cpu_before)?.since(&cpu_before);
+        let beside_cpu_ns = self.end_beside(turn, step, guard, recorder)?;
+        if beside_cpu_ns.is_some() {
+            turn.wait_for_sessions(&cpu_before)?;
         }
-        let cpu = session.cpu.sample()?.since(&cpu_before);
-        let Session { monitor, worker, io, .. } = session;
-        let counters = counting.end(guard, monitor, worker, io)?;
-        let nanoseconds = |of: Duration| u64::try_from(of.as_nanos()).unwrap_or(u64::MAX);
+        self.publish(crowd)?;
+        let sessions = &mut turn.sessions;
+        let (monitor, worker) = (&mut sessions.monitor, &mut sessions.worker);
+        let counters = counting.end(guard, monitor, worker, &mut sessions.io)?;
+        let Done { elapsed, client_cpu_ns, tally, latencies } = done;
+        let late = tally.map_or(0, |tally| tally.late);
+        let latencies = latencies.and_then(|of| ArmLatencies::of(&turn.arm.name, late, &of));
         Ok(Operation {
-            workload: String::new(),
-            repetition: place.repetition,
-            half: place.half,
-            position: place.position,
-            arm: session.arm.to_owned(),
             start_ns: nanoseconds(start),
-            duration_ns: nanoseconds(duration),
+            duration_ns: nanoseconds(elapsed),
             server_cpu_ns: cpu.nanoseconds,
-            pages: table.map(|table| session.pages(table)).transpose()?,
+            client_cpu_ns,
+            beside_cpu_ns,
+            transactions: tally.map(|tally| tally.transactions),
+            latencies: latencies.map(Box::new),
             counters,
+            ..about.operation(turn)?
         })
     }
-}
 
-/// A session that ended writes nothing and waits for nobody.
-const SESSIONS_GONE: Duration = Duration::from_secs(10);
+    fn crash<'t>(
+        &self,
+        turn: Turn<'t>,
+        about: About<'_>,
+        guard: &mut Guard,
+    ) -> Result<(Turn<'t>, Operation), BenchError> {
+        let start = self.run_began.elapsed();
+        let (mut turn, recovery) = turn.crash(guard)?;
+        let operation = Operation {
+            start_ns: nanoseconds(start),
+            duration_ns: nanoseconds(recovery.elapsed),
+            server_cpu_ns: recovery.server_cpu_ns,
+            counters: recovery.counters,
+            ..about.operation(&mut turn)?
+        };
+        Ok((turn, operation))
+    }
 
-/// A copy of an arm with its connections.
-struct Session<'a> {
-    arm: &'a str,
-    cluster: &'a Cluster,
-    monitor: Connection,
-    /// Does the steps and nothing else.
-    worker: Connection,
-    cpu: ClusterCpu,
-    io: ClusterIo,
-}
-
-impl Session<'_> {
-    fn act(&mut self, step: &StepSpec, guard: &mut Guard) -> Result<(), BenchError> {
-        if let Some(sql) = &step.sql {
-            let done = self.worker.execute(sql);
-            return done.map_err(|source| BenchError::query(self.cluster, source));
+    /// A session's counters are to be seen when it has published them.
+    fn publish(&self, crowd: &mut Option<Crowd>) -> Result<(), BenchError> {
+        for connection in crowd.iter_mut().flat_map(Crowd::connections) {
+            ServerCounters::publish(connection, self.facts)?;
         }
-        let steps = format!("--init-steps={}", step.pgbench.as_deref().unwrap_or_default());
-        let scale = format!("--scale={}", step.scale);
-        let arguments = ["--initialize", "--quiet", &steps, &scale, DATABASE];
-        self.cluster.run_client(guard, "pgbench", &arguments)?;
         Ok(())
     }
 
-    /// Pages of a table; 0 when it is not there yet.
-    fn pages(&mut self, table: &str) -> Result<u64, BenchError> {
-        let sql = format!(
-            "SELECT coalesce(pg_relation_size(to_regclass('{}')), 0) \
-             / current_setting('block_size')::bigint AS pages",
-            table.replace('\'', "''")
-        );
-        let row = self.monitor.query_one(&sql).and_then(|row| row.parse("pages"));
-        row.map_err(|source| BenchError::query(self.cluster, source))
+    /// The CPU time of what ran beside a step, in ns, if anything did. What went wrong with it is
+    /// noted.
+    fn end_beside(
+        &mut self,
+        turn: &mut Turn<'_>,
+        step: &StepSpec,
+        guard: &mut Guard,
+        recorder: &mut Recorder,
+    ) -> Result<Option<u64>, BenchError> {
+        let Some((cpu_ns, failed)) = turn.end_beside(step, guard)? else { return Ok(None) };
+        if let Some(text) = failed.filter(|text| self.noted.insert(text.clone())) {
+            recorder.write(&Line::Note(Note { text }))?;
+        }
+        Ok(Some(cpu_ns))
+    }
+}
+
+/// What a measurement is about.
+#[derive(Clone, Copy)]
+struct About<'a> {
+    table: Option<&'a str>,
+    place: Place,
+    seed: u64,
+}
+
+impl About<'_> {
+    /// What is known of the operation when it is done, apart from what it took.
+    fn operation(self, turn: &mut Turn<'_>) -> Result<Operation, BenchError> {
+        let Place { repetition, half, position } = self.place;
+        Ok(Operation {
+            repetition,
+            half,
+            position,
+            arm: turn.arm.name.clone(),
+            memory: turn.memory_use()?,
+            pages: self.table.map(|table| turn.pages(table)).transpose()?,
+            ..Operation::default()
+        })
     }
 }

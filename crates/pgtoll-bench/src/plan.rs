@@ -5,10 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use pgtoll_cluster::MemoryGroup;
-use pgtoll_format::ByteSize;
+use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_record::{Design, Slicing};
 
-use crate::{ArmSpec, BenchError, Experiment, WorkloadSpec};
+use crate::experiment::{SHORTEST_STEP, StepKind};
+use crate::{ArmSpec, BenchError, Experiment, StepSpec, WorkloadSpec};
 
 /// What a user may choose; `None` leaves it to the experiment or to pgtoll.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,8 +29,9 @@ pub struct Choices {
     pub slice: Option<Duration>,
     /// Repetitions of steps.
     pub repetitions: Option<u32>,
-    /// A quick look: counted passes have a tenth of their transactions, functions are not sampled,
-    /// and workloads are left out, the last first, for which there is no time.
+    /// A quick look: counted passes and steps' clients have a tenth of their transactions or time,
+    /// functions are not sampled, and workloads are left out, the last first, for which there is no
+    /// time.
     pub brief: bool,
     /// The seed of all random choices.
     pub seed: u64,
@@ -96,8 +98,12 @@ mod cost {
     pub(super) const STEPS: Duration = Duration::from_millis(1500);
     /// One of pgbench's initialisation steps, for each unit of scale.
     pub(super) const PGBENCH_STEP: Duration = Duration::from_millis(60);
+    /// A program of which nobody knows what it does.
+    pub(super) const PROGRAM: Duration = Duration::from_millis(500);
     /// A start, a warm-up, and the samples of one arm.
     pub(super) const PROFILE: Duration = Duration::from_secs(5);
+    /// Sums of more would say no more.
+    pub(super) const LONGEST_STEP: Duration = Duration::from_secs(1_000_000_000);
     pub(super) const COUNTED_TRANSACTION: Duration = Duration::from_micros(100);
     pub(super) const BYTES_PER_SECOND: u64 = 300_000_000;
 }
@@ -106,12 +112,9 @@ impl Plan {
     /// Resolves what the user left open: the workloads that stand first in the file get rounds as
     /// long as they may be, as many of them as fit into the budget, and at least one.
     pub fn new(mut experiment: Experiment, choices: &Choices) -> Self {
-        experiment.scale = choices.scale.unwrap_or(experiment.scale);
+        experiment.set_scale(choices.scale.unwrap_or(experiment.scale));
         if choices.brief {
-            for workload in &mut experiment.workloads {
-                workload.counted = workload.counted.div_ceil(10);
-                workload.profile = None;
-            }
+            experiment.workloads.iter_mut().for_each(shorten);
         }
         let mut plan = Self {
             timed: Vec::new(),
@@ -215,8 +218,13 @@ impl Plan {
 
     /// Bytes of disk that all clusters together need, roughly.
     pub fn disk_bytes(&self) -> u64 {
-        // When the last copy is made, the origin is still there.
-        (self.data_bytes() + BYTES_PER_CLUSTER) * (self.arms() + 1)
+        let cluster = self.data_bytes() + BYTES_PER_CLUSTER;
+        // When the last copy is made, the origin is still there; when steps have a copy of a copy, it
+        // is not, but the disk has to take both.
+        let of_arms = cluster * (self.arms() + 1);
+        let steps = self.experiment.workloads.iter().filter(|of| !of.steps.is_empty());
+        let of_steps = steps.map(|of| if of.loaded { cluster } else { 0 } + bytes_made(of));
+        of_arms + of_steps.max().unwrap_or(0)
     }
 
     /// What a reader of the results has to know before there are any.
@@ -274,7 +282,7 @@ impl Plan {
             let profiled = is_timed && of.profile.is_some();
             let profile =
                 if profiled { cost::PROFILE * self.profiled_arms() } else { Duration::ZERO };
-            profile + steps_duration(of) * arms * self.turns(is_timed)
+            profile + self.steps_duration(of) * arms * self.turns(is_timed)
         });
         made + counted.sum::<Duration>() + others.sum::<Duration>()
     }
@@ -282,6 +290,16 @@ impl Plan {
     /// How often each arm does the steps of a workload: once when only its counters are wanted.
     fn turns(&self, is_timed: bool) -> u32 {
         if is_timed { self.design.repetitions * 2 } else { self.design.repetitions.min(1) }
+    }
+
+    /// One turn of one arm.
+    fn steps_duration(&self, of: &WorkloadSpec) -> Duration {
+        if of.steps.is_empty() {
+            return Duration::ZERO;
+        }
+        let bytes = if of.loaded { self.data_bytes() } else { 0 };
+        let copy = Duration::from_secs(bytes / cost::BYTES_PER_SECOND);
+        cost::STEPS + copy + of.steps.iter().map(step_duration).sum::<Duration>()
     }
 
     fn profiled_arms(&self) -> u32 {
@@ -326,11 +344,12 @@ impl Plan {
 
     /// Limits of memory that this user cannot set, or that the data do not reach.
     fn check_limits(&self) -> Result<(), BenchError> {
-        for workload in self.experiment.sliced() {
+        for workload in &self.experiment.workloads {
             let Some(limit) = workload.memory else { continue };
             MemoryGroup::create("probe", limit.0)?.remove()?;
-            // Nobody knows what a setup makes.
-            if limit.0 >= self.data_bytes() && self.experiment.setup.is_none() {
+            // Nobody knows what a setup makes, or a step.
+            let is_known = workload.is_sliced() && self.experiment.setup.is_none();
+            if is_known && limit.0 >= self.data_bytes() {
                 let arm = self.experiment.baseline.clone();
                 return Err(BenchError::LimitNotReached { arm, limit });
             }
@@ -341,7 +360,8 @@ impl Plan {
     /// After the load, when it is known how large the data are.
     pub(crate) fn check_loaded(&self, base: &Path, data_bytes: u64) -> Result<(), BenchError> {
         let copies = if self.design.crossover { 2 } else { self.arms() + 1 };
-        let needed_bytes = data_bytes * copies;
+        let of_steps = u64::from(self.experiment.workloads.iter().any(|of| of.loaded));
+        let needed_bytes = data_bytes * (copies + of_steps);
         let free_bytes = pgtoll_observe::free_bytes(base)?;
         if free_bytes < needed_bytes {
             let path = base.to_owned();
@@ -365,7 +385,10 @@ impl Plan {
             Some(limit) => limit.0,
             None => data + data.min(self.shared_buffers(of)),
         });
-        needs.max().unwrap_or(0) * servers
+        // Steps have one server at a time.
+        let steps = self.experiment.workloads.iter().filter(|of| !of.is_sliced());
+        let limits = steps.filter_map(|of| of.memory).map(|limit| limit.0);
+        (needs.max().unwrap_or(0) * servers).max(limits.max().unwrap_or(0))
     }
 
     /// The plan in sentences, a line each.
@@ -401,7 +424,7 @@ impl Plan {
             experiment.scale,
             self.seed,
             ByteSize(self.disk_bytes()).rounded(),
-            pgtoll_format::TimeSpan(self.duration()).rounded()
+            TimeSpan(self.duration()).rounded()
         ));
         lines
     }
@@ -436,13 +459,41 @@ impl Plan {
     }
 }
 
-/// One turn of one arm.
-fn steps_duration(of: &WorkloadSpec) -> Duration {
-    if of.steps.is_empty() {
-        return Duration::ZERO;
+/// A tenth of the work, as a quick look has it. What a statement or a program does stays whole.
+fn shorten(workload: &mut WorkloadSpec) {
+    workload.counted = workload.counted.div_ceil(10);
+    workload.profile = None;
+    for step in &mut workload.steps {
+        step.transactions = step.transactions.map(|all| all.div_ceil(10));
+        step.time = step.time.map(|TimeSpan(time)| TimeSpan((time / 10).max(SHORTEST_STEP)));
     }
-    let pgbench = of.steps.iter().filter(|step| step.pgbench.is_some());
-    cost::STEPS + pgbench.map(|step| cost::PGBENCH_STEP * step.scale).sum::<Duration>()
+}
+
+/// Beyond what every turn takes.
+fn step_duration(step: &StepSpec) -> Duration {
+    match step.kind() {
+        StepKind::Sql(_) => Duration::ZERO,
+        StepKind::Pgbench(_) => cost::PGBENCH_STEP * step.pgbench_scale(),
+        StepKind::Program(_) => cost::PROGRAM,
+        StepKind::Restart | StepKind::Evict | StepKind::Crash => cost::START_AND_STOP,
+        StepKind::Script(_) => {
+            let all = step.transactions.unwrap_or(0).saturating_mul(step.clients().into());
+            let all = u32::try_from(all).unwrap_or(u32::MAX);
+            let of_one = step.rate.map_or(cost::COUNTED_TRANSACTION, |rate| {
+                Duration::try_from_secs_f64(rate.recip()).unwrap_or(Duration::ZERO)
+            });
+            step.time.map_or(of_one.saturating_mul(all), |time| time.0).min(cost::LONGEST_STEP)
+        }
+    }
+}
+
+/// What pgbench's rows take that a turn makes, and their WAL.
+fn bytes_made(of: &WorkloadSpec) -> u64 {
+    let loads = of
+        .steps
+        .iter()
+        .filter(|step| step.pgbench.as_ref().is_some_and(|letters| letters.contains(['g', 'G'])));
+    loads.map(|step| u64::from(step.pgbench_scale()) * BYTES_PER_SCALE * 2).sum()
 }
 
 /// How often `part` fits into `whole`.
@@ -487,6 +538,62 @@ mod tests {
         let choices = Choices { precision: Some(0.01), ..within(Duration::from_secs(3600)) };
         assert!(plan(&choices).design.rounds > 20);
         assert_eq!(plan(&Choices { rounds: Some(7), ..choices }).design.rounds, 7);
+    }
+
+    #[test]
+    fn a_quick_look_has_a_tenth_of_what_clients_do() {
+        let of_step = |keys: &str| {
+            let text = format!(
+                "name = \"n\"\nquestion = \"q\"\nbaseline = \"one\"\n\
+                 [[arms]]\nname = \"one\"\n[[arms]]\nname = \"two\"\n\
+                 [[workloads]]\nname = \"w\"\ntitle = \"w\"\n\
+                 steps = [{{ script = \"select-only\", {keys}, measure = \"m\" }}]\n"
+            );
+            let choices = Choices { brief: true, ..within(BUDGET) };
+            let plan = Plan::new(Experiment::parse(&text, Path::new("")).unwrap(), &choices);
+            let step = &plan.experiment.workloads[0].steps[0];
+            (step.transactions, step.time.map(|of| of.0.as_millis()))
+        };
+        assert_eq!(of_step("transactions = 250"), (Some(25), None));
+        assert_eq!(of_step("transactions = 3"), (Some(1), None));
+        assert_eq!(of_step("time = \"4s\""), (None, Some(400)));
+        assert_eq!(of_step("time = \"20ms\""), (None, Some(5)));
+    }
+
+    #[test]
+    fn steps_know_the_scale() {
+        let mut experiment = Experiment::built_in("insert-update").unwrap().unwrap();
+        experiment.scale = 1;
+        let plan = Plan::new(experiment, &Choices { scale: Some(7), ..within(BUDGET) });
+        assert!(plan.experiment.arms.iter().all(|arm| arm.values["scale"] == "7"));
+    }
+
+    #[test]
+    fn copies_of_loaded_clusters_and_what_steps_take_are_planned() {
+        let with = |keys: &str, steps: &str| {
+            let text = format!(
+                "name = \"n\"\nquestion = \"q\"\nbaseline = \"one\"\nscale = 100\n\
+                 [[arms]]\nname = \"one\"\n[[arms]]\nname = \"two\"\n\
+                 [[workloads]]\nname = \"w\"\ntitle = \"w\"\n{keys}\n\
+                 steps = [{{ sql = \"SELECT 1\", measure = \"m\" }}{steps}]\n"
+            );
+            let experiment = Experiment::parse(&text, Path::new("")).unwrap();
+            let plan = Plan::new(experiment, &within(BUDGET));
+            (plan.disk_bytes(), plan.duration())
+        };
+        let (disk, time) = with("", "");
+        let (of_loaded, _) = with("loaded = true", "");
+        assert_eq!(of_loaded - disk, 100 * BYTES_PER_SCALE + BYTES_PER_CLUSTER);
+        let (of_rows, _) = with("", ", { pgbench = \"g\", scale = 7 }");
+        assert_eq!(of_rows - disk, 7 * BYTES_PER_SCALE * 2);
+        // Five repetitions of two halves, in each of two arms.
+        let more = |step: &str| with("", step).1.saturating_sub(time) / 20;
+        assert_eq!(more(", { restart = true }"), cost::START_AND_STOP);
+        let script = |keys: &str| format!(", {{ script = \"select-only\", {keys} }}");
+        assert_eq!(more(&script("time = \"3s\", clients = 9")), Duration::from_secs(3));
+        let open = more(&script("transactions = 100, clients = 4, rate = 50"));
+        assert_eq!(open, Duration::from_secs(8));
+        assert!(more(&script("transactions = 9000000000000, rate = 0.001")) > BUDGET);
     }
 
     proptest! {

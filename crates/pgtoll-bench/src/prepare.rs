@@ -21,7 +21,7 @@ const CROSSED: &str = "crossed";
 
 /// The arms' clusters, in the order of the experiment. Their servers are stopped.
 pub(crate) struct Arms {
-    /// With pgbench's tables, when there is a workload that runs in slices; one for all arms in a
+    /// With pgbench's tables, when there is a workload that works on them; one for all arms in a
     /// crossover.
     pub(crate) loaded: Vec<Cluster>,
     /// Without data, to be copied, when there is a workload of steps.
@@ -39,13 +39,13 @@ pub(crate) fn prepare(
     let origin = Cluster::init(guard, installation, ORIGIN, false)?;
     let experiment = &plan.experiment;
     let mut empty = Vec::new();
-    if experiment.workloads.iter().any(|of| !of.steps.is_empty()) {
+    if experiment.workloads.iter().any(|of| !of.steps.is_empty() && !of.loaded) {
         let name = |arm: &ArmSpec| format!("{EMPTY}-{}", arm.name);
         empty = copies(experiment, &origin, &name, guard, progress)?;
         check_files(experiment, &origin, &empty)?;
     }
     let mut loaded = Vec::new();
-    if experiment.sliced().next().is_some() {
+    if experiment.on_loaded().next().is_some() {
         load(plan, guard, &origin, progress)?;
         plan.check_loaded(guard.directory(), origin.bytes()?)?;
         if experiment.crossover {

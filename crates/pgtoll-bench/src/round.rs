@@ -398,19 +398,7 @@ impl<'a> Rounds<'a> {
 
     fn latencies(&self, of_arms: &[OfArm]) -> Vec<ArmLatencies> {
         let all = self.plan.experiment.arms.iter().zip(of_arms);
-        let all = all.filter_map(|(arm, OfArm { latencies, late })| {
-            let quantile = |part| latencies.quantile(part).map(nanoseconds);
-            Some(ArmLatencies {
-                arm: arm.name.clone(),
-                late: *late,
-                p50_ns: quantile(0.5)?,
-                p90_ns: quantile(0.9)?,
-                p99_ns: quantile(0.99)?,
-                p999_ns: quantile(0.999)?,
-                max_ns: quantile(1.0)?,
-                histogram: latencies.to_base64(),
-            })
-        });
+        let all = all.filter_map(|(arm, of)| ArmLatencies::of(&arm.name, of.late, &of.latencies));
         all.collect()
     }
 }

@@ -67,7 +67,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(20);
 /// that was not stopped.
 const LONGEST_STATEMENT: Duration = Duration::from_secs(60);
 /// Understands a command as its user wrote it.
-const SHELL: &str = "/bin/sh";
+pub(crate) const SHELL: &str = "/bin/sh";
 /// A program that takes longer to end is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -85,6 +85,16 @@ impl Cluster {
         &self.name
     }
 
+    /// What holds the data directory, the socket and the log, and goes with the cluster.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Where the server's programs are.
+    pub fn bin(&self) -> &Path {
+        &self.installation.bin
+    }
+
     /// The data directory.
     pub fn data(&self) -> PathBuf {
         self.directory.join("data")

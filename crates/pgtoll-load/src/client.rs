@@ -1,6 +1,7 @@
 //! A client: a connection and the load that it generates.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::prctl;
@@ -13,7 +14,7 @@ use crate::expression::{Context, EvaluationError, Expression, Scalar, integer};
 use crate::program::{Bound, Execution, Place, Program, Sleep, StepKind};
 use crate::random;
 use crate::variables::{Slot, Value, Variables};
-use crate::{LoadError, Mix};
+use crate::{LoadError, Mix, Until};
 
 /// A client with its connection.
 #[derive(Debug)]
@@ -128,6 +129,39 @@ impl Client {
     /// transaction's latency begins at its time, also when the one before was still running then;
     /// it is started right after that.
     pub fn run_open(&mut self, length: Duration, rate_per_second: f64) -> Result<Tally, LoadError> {
+        self.open_loop(rate_per_second, |_, scheduled| scheduled < length, length)
+    }
+
+    /// Works in an open loop when there is a rate, else in a closed one; ends early when `failed` says
+    /// that another client of the same crowd has.
+    pub(crate) fn run_until(
+        &mut self,
+        until: Until,
+        rate_per_second: Option<f64>,
+        failed: &AtomicBool,
+    ) -> Result<Tally, LoadError> {
+        let goes_on = |transactions, time| {
+            !failed.load(Ordering::Relaxed)
+                && match until {
+                    Until::Transactions(count) => transactions < count,
+                    Until::Time(length) => time < length,
+                }
+        };
+        match (rate_per_second, until) {
+            (Some(rate), Until::Time(length)) => self.open_loop(rate, goes_on, length),
+            (Some(rate), Until::Transactions(_)) => self.open_loop(rate, goes_on, Duration::ZERO),
+            (None, _) => self.run_while(goes_on),
+        }
+    }
+
+    /// As long as `goes_on` says so of the number of transactions and the next one's time, and for
+    /// `at_least` so long.
+    fn open_loop(
+        &mut self,
+        rate_per_second: f64,
+        goes_on: impl Fn(u64, Duration) -> bool,
+        at_least: Duration,
+    ) -> Result<Tally, LoadError> {
         let gap_s = rate_per_second.recip();
         if !(gap_s.is_normal() && gap_s > 0.0) {
             return Err(LoadError::Rate(rate_per_second));
@@ -138,7 +172,7 @@ impl Client {
         loop {
             scheduled_s += random::gap(&mut self.order) * gap_s;
             let scheduled = Duration::try_from_secs_f64(scheduled_s).unwrap_or(Duration::MAX);
-            if scheduled >= length {
+            if !goes_on(transactions, scheduled) {
                 break;
             }
             let started = wait_until(begin, scheduled);
@@ -147,7 +181,7 @@ impl Client {
             transactions += 1;
             self.latencies.record(begin.elapsed().saturating_sub(scheduled));
         }
-        let elapsed = wait_until(begin, length);
+        let elapsed = wait_until(begin, at_least);
         Ok(Tally { transactions, elapsed, late })
     }
 

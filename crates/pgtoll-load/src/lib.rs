@@ -27,6 +27,7 @@
 
 mod built_in;
 mod client;
+mod crowd;
 mod error;
 mod expression;
 mod mix;
@@ -37,6 +38,7 @@ mod variables;
 
 pub use built_in::BUILT_IN;
 pub use client::{Client, Tally};
+pub use crowd::{Crowd, Until};
 pub use error::LoadError;
 pub use expression::EvaluationError;
 pub use mix::{Mix, MixError};

@@ -79,8 +79,10 @@ impl Experiment {
         }
         self.check_arms(&mut found);
         self.check_twins(&mut found);
+        self.check_against(&mut found);
         self.check_settings(&mut found);
         self.check_workloads(&mut found);
+        self.check_values(&mut found);
         if self.crossover {
             self.check_crossover(&mut found);
         }
@@ -129,13 +131,15 @@ impl Experiment {
                 found.push(Inconsistency::not_among(place, &message, of, self.arm_names()));
                 continue;
             };
-            let alike = other.settings == arm.settings && other.checksums == arm.checksums;
+            let alike = other.settings == arm.settings
+                && other.checksums == arm.checksums
+                && other.values == arm.values;
             if !alike || other.name == arm.name {
                 let text = format!("arm {:?} is no copy of {of:?}: they must not differ", arm.name);
                 let hint = if other.name == arm.name {
                     "a twin is a copy of another arm"
                 } else {
-                    "a twin has the same checksums and settings as the arm that it copies"
+                    "a twin has the same checksums, settings and values as the arm that it copies"
                 };
                 let hint = Some(hint.to_owned());
                 found.push(Inconsistency { hint, ..Inconsistency::at(place, text) });
@@ -145,6 +149,32 @@ impl Experiment {
                 found.push(Inconsistency { hint, ..Inconsistency::at(place, text) });
             }
         }
+    }
+
+    fn check_against(&self, found: &mut Vec<Inconsistency>) {
+        for (index, arm) in self.arms.iter().enumerate() {
+            let Some(other) = &arm.against else { continue };
+            let place = Place::default().key("arms").entry(index).key("against");
+            found.extend(self.wrong_against(&arm.name, other, place));
+        }
+    }
+
+    /// An arm is compared with another one that exists.
+    pub(super) fn wrong_against(
+        &self,
+        arm: &str,
+        other: &str,
+        place: Place,
+    ) -> Option<Inconsistency> {
+        if arm == other {
+            let text = format!("arm {arm:?} does not differ from itself");
+            let hint = Some("name another arm".to_owned());
+            return Some(Inconsistency { hint, ..Inconsistency::at(place, text) });
+        }
+        self.arm_names().all(|name| name != other).then(|| {
+            let what = format!("arm {other:?} does not exist");
+            Inconsistency::not_among(place, &what, other, self.arm_names())
+        })
     }
 
     fn check_settings(&self, found: &mut Vec<Inconsistency>) {
@@ -191,12 +221,18 @@ impl Experiment {
                 found.push(Inconsistency::at(place(index).key("settings").key(name), text));
             }
         }
-        let has = |of: &WorkloadSpec| of.command.is_some() || of.profile.is_some();
-        for (index, of) in self.workloads.iter().enumerate().filter(|(_, of)| has(of)) {
-            let text = format!("workload {:?}: command and profile have no crossover", of.name);
-            let key = if of.command.is_some() { "command" } else { "profile" };
-            let place = root.key("workloads").entry(index).key(key);
-            found.push(Inconsistency::at(place, text));
+        for (index, of) in self.workloads.iter().enumerate() {
+            let place = root.key("workloads").entry(index);
+            let given = [
+                ("command", of.command.is_some()),
+                ("profile", of.profile.is_some()),
+                ("loaded", of.loaded),
+            ];
+            let first = given.into_iter().find(|(_, given)| *given);
+            found.extend(first.map(|(key, _)| {
+                let text = format!("workload {:?}: {key} has no crossover", of.name);
+                Inconsistency::at(place.key(key), text)
+            }));
         }
     }
 
@@ -248,8 +284,11 @@ impl WorkloadSpec {
             1 => {}
             _ => return wrong(place.clone(), "has more than one of script, command and steps"),
         }
-        if let Some((place, what)) = self.wrong_step(place) {
-            return wrong(place, what);
+        let mut steps = self.steps.iter().enumerate();
+        let mistake =
+            steps.find_map(|(index, step)| step.mistake(&place.key("steps").entry(index)));
+        if let Some((place, what)) = mistake {
+            return wrong(place, &what);
         }
         if !self.steps.is_empty() && self.measured().next().is_none() {
             return wrong(key("steps"), "measures nothing");
@@ -268,37 +307,24 @@ impl WorkloadSpec {
         if has_slice {
             return wrong(key("slice"), "has a slice that is not between 5ms and 10s");
         }
-        let of_steps = [("table", self.table.is_some()), ("total", self.total.is_some())];
+        let of_steps = [
+            ("table", self.table.is_some()),
+            ("total", self.total.is_some()),
+            ("loaded", self.loaded),
+        ];
         if let Some((name, _)) = of_steps.iter().find(|(_, has)| *has && self.steps.is_empty()) {
-            return wrong(key(name), "has table or total, which are of steps");
+            return wrong(key(name), "has table, total or loaded, which are of steps");
         }
         if !self.steps.is_empty() && self.slice.is_some() {
             return wrong(key("slice"), "has slice, which is not of steps");
         }
-        let of_slices = [("memory", self.memory.is_some()), ("profile", self.profile.is_some())];
-        if let Some((name, _)) = of_slices.iter().find(|(_, has)| *has && !self.steps.is_empty()) {
-            return wrong(key(name), "has memory or profile, which are not of steps");
+        if !self.steps.is_empty() && self.profile.is_some() {
+            return wrong(key("profile"), "has profile, which is not of steps");
         }
         if self.command.is_some() && self.profile.is_some() {
             return wrong(key("profile"), "has profile, which is not of commands");
         }
         None
-    }
-
-    fn wrong_step(&self, place: &Place) -> Option<(Place, &'static str)> {
-        self.steps.iter().enumerate().find_map(|(index, step)| {
-            let place = place.key("steps").entry(index);
-            let letters = step.pgbench.as_deref().unwrap_or_default();
-            if step.sql.is_some() == step.pgbench.is_some() {
-                return Some((place, "has a step that is not one of sql and pgbench"));
-            }
-            if letters.chars().any(|letter| !"dtgGvpf".contains(letter)) {
-                let what = "has a pgbench step that is not of the letters dtgGvpf";
-                return Some((place.key("pgbench"), what));
-            }
-            let empty = step.pgbench.as_deref() == Some("") || step.scale == 0;
-            empty.then_some((place, "has a pgbench step without letters, or of scale 0"))
-        })
     }
 }
 

@@ -18,15 +18,24 @@ pub struct ExpectSpec {
     pub arm: String,
     /// The figure, by its name in the result: `cpu_per_transaction`, `wal_per_page` and the like.
     pub metric: String,
-    /// The least and the most: percentages are differences from the baseline, numbers are values
-    /// of the arm.
+    /// The least and the most: percentages are differences from the baseline or the arm `against`,
+    /// numbers are values of the arm.
     pub between: Option<[Bound; 2]>,
     /// The least alone.
     pub at_least: Option<Bound>,
     /// The most alone.
     pub at_most: Option<Bound>,
+    /// The arm that the difference is from, instead of the baseline.
+    pub against: Option<String>,
     /// Where the expectation comes from.
     pub source: String,
+    /// The published sentence, in a few words.
+    pub claim: Option<String>,
+    /// Where it was published.
+    #[schemars(regex(pattern = "^https?://"))]
+    pub url: Option<String>,
+    /// Why it may come out otherwise here; shown unless it holds.
+    pub explained: Option<String>,
 }
 
 /// A bound of what is expected: a percentage is a difference from the baseline, a number a value
@@ -74,7 +83,11 @@ impl ExpectSpec {
             relative: relative.clone().next()?,
             lower: lower.map(|(number, _)| number),
             upper: upper.map(|(number, _)| number),
+            against: self.against.clone(),
             source: self.source.clone(),
+            claim: self.claim.clone(),
+            url: self.url.clone(),
+            explained: self.explained.clone(),
         })
     }
 
@@ -107,14 +120,31 @@ impl ExpectSpec {
             hint: Some(hint.to_owned()),
             ..Inconsistency::at(place.clone(), text)
         };
+        if let Some(other) = &self.against {
+            found.extend(experiment.wrong_against(&self.arm, other, place.key("against")));
+        }
+        if let Some(url) = &self.url
+            && !["https://", "http://"].iter().any(|scheme| url.starts_with(scheme))
+        {
+            let text = format!("{url:?} is no address of a page");
+            let of = Inconsistency::at(place.key("url"), text);
+            found.push(Inconsistency { hint: Some("begin it with https://".to_owned()), ..of });
+        }
+        let from = self.against.as_ref().unwrap_or(&experiment.baseline);
         match self.expectation() {
             None => found.push(wrong(
                 "the expectation has no bounds that fit together",
                 "between = [\"-1%\", \"8%\"], or at_least, or at_most; percentages, or numbers",
             )),
-            Some(of) if of.relative && self.arm == experiment.baseline => found.push(wrong(
-                "the baseline does not differ from itself",
-                "name another arm, or write bounds without %",
+            Some(of) if of.relative && self.arm == experiment.baseline && self.arm == *from => {
+                found.push(wrong(
+                    "the baseline does not differ from itself",
+                    "name another arm, or write bounds without %",
+                ));
+            }
+            Some(of) if !of.relative && of.against.is_some() => found.push(wrong(
+                "a value is not against another arm",
+                "write bounds with %, or leave out against",
             )),
             Some(of) if !of.relative && matches!(figure, Some(ExpectedFigure::Compared(_))) => {
                 found.push(wrong(

@@ -3,6 +3,7 @@
 mod check;
 mod expect;
 mod mistake;
+mod step;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,15 +19,40 @@ use toml::de::DeTable;
 use self::check::Inconsistency;
 pub use self::expect::{Bound, ExpectSpec};
 pub use self::mistake::Mistake;
-use self::mistake::{Fault, Place, Structure, nearest};
+use self::mistake::{Fault, Place, Structure, list, nearest};
+pub use self::step::StepSpec;
+pub(crate) use self::step::{SHORTEST_STEP, StepKind, substituted};
 
 /// The experiments that pgtoll brings along: name and text.
-pub static BUILT_IN: [(&str, &str); 5] = [
+pub static BUILT_IN: [(&str, &str); 20] = [
     ("checksums", include_str!("../../../../experiments/checksums.toml")),
     ("checksums-disk", include_str!("../../../../experiments/checksums-disk.toml")),
+    ("init-matrix", include_str!("../../../../experiments/init-matrix.toml")),
+    ("first-select", include_str!("../../../../experiments/first-select.toml")),
+    ("second-select", include_str!("../../../../experiments/second-select.toml")),
+    ("insert-update", include_str!("../../../../experiments/insert-update.toml")),
+    ("big-insert", include_str!("../../../../experiments/big-insert.toml")),
+    ("dump", include_str!("../../../../experiments/dump.toml")),
+    ("cached-reads", include_str!("../../../../experiments/cached-reads.toml")),
+    ("web-oltp", include_str!("../../../../experiments/web-oltp.toml")),
+    ("append-log", include_str!("../../../../experiments/append-log.toml")),
+    ("etl-scatter", include_str!("../../../../experiments/etl-scatter.toml")),
+    ("unlogged-ingest", include_str!("../../../../experiments/unlogged-ingest.toml")),
+    ("cpu-bound-checksum", include_str!("../../../../experiments/cpu-bound-checksum.toml")),
+    ("durability-ladder", include_str!("../../../../experiments/durability-ladder.toml")),
     ("checkpoint-distance", include_str!("../../../../experiments/checkpoint-distance.toml")),
-    ("null", include_str!("../../../../experiments/null.toml")),
     ("wal-compression", include_str!("../../../../experiments/wal-compression.toml")),
+    ("parallel-dump", include_str!("../../../../experiments/parallel-dump.toml")),
+    ("verify-load", include_str!("../../../../experiments/verify-load.toml")),
+    ("null", include_str!("../../../../experiments/null.toml")),
+];
+
+/// The scripts that the experiments bring along: name and text.
+pub(crate) static SCRIPTS: [(&str, &str); 4] = [
+    ("append-log", include_str!("../../../../experiments/scripts/append-log.sql")),
+    ("etl-scatter", include_str!("../../../../experiments/scripts/etl-scatter.sql")),
+    ("unlogged-ingest", include_str!("../../../../experiments/scripts/unlogged-ingest.sql")),
+    ("web-oltp", include_str!("../../../../experiments/scripts/web-oltp.sql")),
 ];
 
 /// What is compared, and under which work.
@@ -78,8 +104,13 @@ pub struct ArmSpec {
     /// Settings that only this arm has.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
+    /// What stands in steps for `${name}`, by name.
+    #[serde(default)]
+    pub values: BTreeMap<String, String>,
     /// A null arm: a copy of that arm without any difference.
     pub twin_of: Option<String>,
+    /// An arm that it is also compared with: of a ladder's rungs the one below.
+    pub against: Option<String>,
 }
 
 /// What the servers have to do: transactions of scripts, the load of a program, or steps on a fresh
@@ -123,6 +154,10 @@ pub struct WorkloadSpec {
     /// Steps, done in this order by each arm on a fresh copy of an empty cluster.
     #[serde(default)]
     pub steps: Vec<StepSpec>,
+    /// The steps' copies are of the loaded cluster: pgbench's tables at the experiment's scale, and what
+    /// `setup` makes.
+    #[serde(default)]
+    pub loaded: bool,
     /// The table that the steps are about: figures are per page of it.
     pub table: Option<String>,
     /// All measured steps together are one more figure, under this name.
@@ -137,23 +172,6 @@ pub enum OneOrMany {
     One(String),
     /// Some.
     Many(Vec<String>),
-}
-
-/// One step of a workload.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StepSpec {
-    /// A statement.
-    pub sql: Option<String>,
-    /// Or letters of pgbench's initialisation steps (`pgbench --init-steps`).
-    pub pgbench: Option<String>,
-    /// pgbench's scale factor there.
-    #[serde(default = "one")]
-    pub scale: u32,
-    /// It is measured, under this name.
-    pub measure: Option<String>,
-    /// What is measured, in a few words.
-    pub title: Option<String>,
 }
 
 impl WorkloadSpec {
@@ -171,20 +189,6 @@ impl WorkloadSpec {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let own = (self.script.is_some() || self.command.is_some()).then_some(self.name.as_str());
         own.into_iter().chain(self.measured().map(|(name, _)| name)).chain(self.total.as_deref())
-    }
-}
-
-impl StepSpec {
-    /// What is done, for the record.
-    pub fn action(&self) -> String {
-        match (&self.sql, &self.pgbench) {
-            (Some(sql), _) => sql.clone(),
-            (None, steps) => format!(
-                "pgbench --initialize --init-steps={} --scale={}",
-                steps.as_deref().unwrap_or_default(),
-                self.scale
-            ),
-        }
     }
 }
 
@@ -244,6 +248,11 @@ impl Experiment {
         self.workloads.iter().filter_map(|of| Some((of, of.mix.as_ref()?)))
     }
 
+    /// The workloads that run on loaded data.
+    pub(crate) fn on_loaded(&self) -> impl Iterator<Item = &WorkloadSpec> {
+        self.workloads.iter().filter(|of| of.is_sliced() || of.loaded)
+    }
+
     /// The workloads that run in slices, on loaded data.
     pub fn sliced(&self) -> impl Iterator<Item = &WorkloadSpec> {
         self.workloads.iter().filter(|of| of.is_sliced())
@@ -252,11 +261,17 @@ impl Experiment {
     /// Reads the files that the workloads name.
     fn read_scripts(&mut self, directory: &Path, found: &mut Vec<Inconsistency>) {
         for (index, workload) in self.workloads.iter_mut().enumerate() {
-            let Some(script) = &workload.script else { continue };
-            let place = Place::default().key("workloads").entry(index).key("script");
-            match mix(script.entries(), directory) {
-                Ok(mix) => workload.mix = Some(mix),
-                Err(_) => found.extend(script.inconsistencies(&place, directory)),
+            let place = Place::default().key("workloads").entry(index);
+            let steps = workload.steps.iter_mut().enumerate().map(|(index, step)| {
+                (place.key("steps").entry(index), &mut step.script, &mut step.mix)
+            });
+            let own = (place.clone(), &mut workload.script, &mut workload.mix);
+            for (place, script, read) in steps.chain([own]) {
+                let Some(script) = script else { continue };
+                match mix(script.entries(), directory) {
+                    Ok(mix) => *read = Some(mix),
+                    Err(_) => found.extend(script.inconsistencies(&place.key("script"), directory)),
+                }
             }
         }
     }
@@ -337,6 +352,10 @@ fn script(name: &str, directory: &Path) -> Result<Script, ExperimentError> {
     if let Some(script) = Script::built_in(name) {
         return Ok(script);
     }
+    if let Some((_, text)) = SCRIPTS.iter().find(|(of, _)| *of == name) {
+        return Script::parse(name, text)
+            .map_err(|source| ExperimentError::Script { path: name.into(), source });
+    }
     let path = directory.join(name);
     if !path.exists() {
         return Err(ExperimentError::NoScript { name: name.to_owned() });
@@ -357,8 +376,9 @@ pub enum ExperimentError {
     Inconsistent(String),
     /// A script is neither built in nor a file.
     #[error(
-        "no script {name:?} (there are: select-only, simple-update, tpcb-like; or the path of a \
-         file in pgbench's language; a command stands alone)"
+        "no script {name:?} (there are: {}; or the path of a file in pgbench's language; a command \
+         stands alone)",
+        list(script_names())
     )]
     NoScript {
         /// What was asked for.
@@ -399,13 +419,15 @@ impl ExperimentError {
     /// What to do about an entry of `script`.
     fn hint(&self, entry: &str) -> Option<String> {
         let Self::NoScript { .. } = self else { return None };
-        let near = nearest(entry, SCRIPTS)?;
+        let near = nearest(entry, script_names())?;
         Some(format!("did you mean {near:?}?"))
     }
 }
 
-/// Those of pgbench.
-const SCRIPTS: [&str; 3] = ["select-only", "simple-update", "tpcb-like"];
+/// Those of pgbench, then those of the experiments.
+fn script_names() -> impl Iterator<Item = &'static str> {
+    pgtoll_load::BUILT_IN.iter().chain(&SCRIPTS).map(|(name, _)| *name)
+}
 
 #[cfg(test)]
 mod tests {
@@ -465,7 +487,7 @@ mod tests {
         check(
             ("twin_of = \"off\"", &of("hints")),
             "\"hints\": arm \"twin\" is no copy of \"hints\": they must not differ (a twin has the \
-             same checksums and settings as the arm that it copies)",
+             same checksums, settings and values as the arm that it copies)",
         );
         check(
             ("twin_of = \"off\"", &of("twin")),
@@ -506,7 +528,8 @@ mod tests {
         );
         check(
             ("checksums = true", "weather = true"),
-            "weather: unknown key \"weather\" (the keys here are checksums, name, settings, twin_of)",
+            "weather: unknown key \"weather\" (the keys here are against, checksums, name, settings, \
+             twin_of, values)",
         );
         check(
             ("checksums = true", "checksums = \"on\""),
@@ -569,6 +592,28 @@ mod tests {
         check("\"-5%\", \"5%\"", "-5, \"5%\"", "the expectation has no bounds that fit together");
         check("\"-5%\", \"5%\"", "-5, 5", "cpu_per_operation is compared with the baseline only");
         check("hints", "off", "the baseline does not differ from itself");
+        let source = "source = \"s\"\n";
+        let with = |key: &str| format!("{source}{key}\n");
+        check(source, &with("against = \"twin\""), "");
+        check(source, &with("against = \"twins\""), "arm \"twins\" does not exist");
+        check(source, &with("against = \"hints\""), "arm \"hints\" does not differ from itself");
+        check(source, &with("url = \"example.org\""), "\"example.org\" is no address of a page");
+    }
+
+    #[test]
+    fn wrong_rungs_are_named() {
+        let rung = |other: &str| format!("checksums = true\nagainst = \"{other}\"");
+        let text = BUILT_IN[0].1.replace("checksums = true", &rung("hints"));
+        let experiment = Experiment::parse(&text, Path::new("")).unwrap();
+        assert_eq!(experiment.arms[2].against.as_deref(), Some("hints"));
+        check(
+            ("checksums = true", &rung("hint")),
+            "\"hint\": arm \"hint\" does not exist (did you mean \"hints\"?)",
+        );
+        check(
+            ("checksums = true", &rung("checksums")),
+            "\"checksums\": arm \"checksums\" does not differ from itself (name another arm)",
+        );
     }
 
     #[test]

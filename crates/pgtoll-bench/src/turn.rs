@@ -1,0 +1,381 @@
+//! One turn of an arm: a fresh copy with its server and sessions, and what steps do to it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pgtoll_cluster::{Cluster, ClusterError, Guard, MemoryGroup, Output, ProgramSignal, StopMode};
+use pgtoll_format::{ControlFile, Lsn};
+use pgtoll_load::{Crowd, Tally, Until};
+use pgtoll_observe::{ClusterCpu, ClusterIo, CpuSample, IoSample, own_cpu_ns};
+use pgtoll_record::{Counters, Latencies, MemoryUse};
+use pgtoll_wire::Connection;
+
+use crate::counting::io_bytes;
+use crate::experiment::{StepKind, substituted};
+use crate::prepare::DATABASE;
+use crate::server::{SHELL, nanoseconds};
+use crate::{ArmSpec, BenchError, StepSpec, WorkloadSpec};
+
+/// A copy of an arm with its running server.
+pub(crate) struct Turn<'a> {
+    pub(crate) arm: &'a ArmSpec,
+    cluster: Cluster,
+    memory: Option<MemoryGroup>,
+    pub(crate) sessions: Sessions,
+    /// pgtoll's own program, for programs that call it.
+    pgtoll: &'a Path,
+}
+
+/// What is attached to a running server.
+pub(crate) struct Sessions {
+    pub(crate) monitor: Connection,
+    /// Does the statements and nothing else.
+    pub(crate) worker: Connection,
+    pub(crate) cpu: ClusterCpu,
+    pub(crate) io: ClusterIo,
+}
+
+/// What a step did, as far as it is known without counters.
+#[derive(Default)]
+pub(crate) struct Done {
+    pub(crate) elapsed: Duration,
+    /// Outside of the server.
+    pub(crate) client_cpu_ns: Option<u64>,
+    pub(crate) tally: Option<Tally>,
+    pub(crate) latencies: Option<Latencies>,
+}
+
+/// What a recovery took.
+pub(crate) struct Recovery {
+    pub(crate) elapsed: Duration,
+    pub(crate) server_cpu_ns: u64,
+    pub(crate) counters: Counters,
+}
+
+/// The copy's name, and its memory group's.
+const COPY: &str = "operation";
+/// Names with the guard, and of scratch directories.
+const PROGRAM: &str = "program";
+const BESIDE: &str = "beside";
+/// A session that ended writes nothing and waits for nobody.
+const SESSIONS_GONE: Duration = Duration::from_secs(10);
+/// Nobody knows how long a user's program takes.
+const A_WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A program beside that takes longer to end is killed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl<'a> Turn<'a> {
+    /// Copies the arm's cluster and starts the copy. Under a limit of memory nothing of it is in memory.
+    pub(crate) fn begin(
+        arm: &'a ArmSpec,
+        cluster: &Cluster,
+        workload: &WorkloadSpec,
+        pgtoll: &'a Path,
+        guard: &mut Guard,
+    ) -> Result<Self, BenchError> {
+        let cluster = cluster.copy(guard, COPY)?;
+        let memory = match workload.memory {
+            Some(limit) => {
+                // The page cache counts for whom it was who read first.
+                cluster.evict()?;
+                Some(MemoryGroup::create(cluster.name(), limit.0)?)
+            }
+            None => None,
+        };
+        let postmaster = start(&cluster, memory.as_ref(), guard)?;
+        let sessions = Sessions::at(&cluster, postmaster)?;
+        Ok(Self { arm, cluster, memory, sessions, pgtoll })
+    }
+
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Stops and starts the server, so that its shared buffers are empty, and, if wanted, its part of
+    /// the page cache.
+    pub(crate) fn restart(self, evicts: bool, guard: &mut Guard) -> Result<Self, BenchError> {
+        let Self { cluster, memory, sessions, .. } = self;
+        sessions.close();
+        cluster.stop(guard, StopMode::Fast)?;
+        if evicts {
+            cluster.evict()?;
+        }
+        let postmaster = start(&cluster, memory.as_ref(), guard)?;
+        let sessions = Sessions::at(&cluster, postmaster)?;
+        Ok(Self { cluster, memory, sessions, ..self })
+    }
+
+    /// Kills the server and lets it recover.
+    pub(crate) fn crash(self, guard: &mut Guard) -> Result<(Self, Recovery), BenchError> {
+        let Self { cluster, memory, sessions, .. } = self;
+        cluster.kill(guard)?;
+        drop(sessions);
+        let redo = redo_in_control_file(&cluster)?;
+        let began = Instant::now();
+        let postmaster = start(&cluster, memory.as_ref(), guard)?;
+        let elapsed = began.elapsed();
+        // Everything since its start was for the recovery.
+        let server_cpu_ns = ClusterCpu::attach(postmaster)?.sample()?.total_ns();
+        let io = ClusterIo::attach(postmaster)?.sample()?;
+        let mut sessions = Sessions::at(&cluster, postmaster)?;
+        let end = end_of_recovery(&cluster, &mut sessions.monitor)?;
+        let counters = Counters {
+            wal_bytes: end.bytes_since(redo).unwrap_or(0),
+            io: io_bytes(Some(IoSample::default()), io),
+            ..Counters::default()
+        };
+        let turn = Self { cluster, memory, sessions, ..self };
+        Ok((turn, Recovery { elapsed, server_cpu_ns, counters }))
+    }
+
+    /// The clients of a script step, connected; of other steps there are none.
+    pub(crate) fn crowd(
+        &self,
+        step: &StepSpec,
+        scale: u32,
+        seed: u64,
+    ) -> Result<Option<Crowd>, BenchError> {
+        let StepKind::Script(mix) = step.kind() else { return Ok(None) };
+        let connections: Result<Vec<Connection>, ClusterError> =
+            (0..step.clients()).map(|_| self.cluster.connect(DATABASE)).collect();
+        let crowd = Crowd::new(connections?, mix, step.scale.unwrap_or(scale));
+        let mut crowd = crowd.map_err(|source| BenchError::load(&self.cluster, source))?;
+        crowd.reseed(seed);
+        Ok(Some(crowd))
+    }
+
+    /// Does a step that leaves the server running. What runs beside it still does afterwards.
+    pub(crate) fn act(
+        &mut self,
+        step: &StepSpec,
+        crowd: Option<&mut Crowd>,
+        guard: &mut Guard,
+    ) -> Result<Done, BenchError> {
+        let began = Instant::now();
+        let client_cpu_ns = match step.kind() {
+            StepKind::Sql(text) => {
+                let done = self.sessions.worker.execute(&substituted(text, &self.arm.values));
+                done.map_err(|source| BenchError::query(&self.cluster, source))?;
+                None
+            }
+            StepKind::Pgbench(letters) => {
+                self.initialize(letters, step.pgbench_scale(), guard)?;
+                None
+            }
+            StepKind::Program(text) => Some(self.run_program(text, guard)?),
+            StepKind::Script(_) => {
+                return crowd.map_or(Ok(Done::default()), |crowd| self.work(step, crowd, guard));
+            }
+            StepKind::Restart | StepKind::Evict | StepKind::Crash => None,
+        };
+        Ok(Done { elapsed: began.elapsed(), client_cpu_ns, ..Done::default() })
+    }
+
+    /// CPU time after a step. Sessions of programs are in the postmaster's account when they are gone.
+    pub(crate) fn cpu_after(
+        &mut self,
+        step: &StepSpec,
+        before: &CpuSample,
+    ) -> Result<CpuSample, BenchError> {
+        if matches!(step.kind(), StepKind::Pgbench(_) | StepKind::Program(_)) {
+            self.wait_for_sessions(before)?;
+        }
+        Ok(self.sessions.cpu.sample()?)
+    }
+
+    /// Waits until the sessions that began since are gone: then they have published their counters.
+    pub(crate) fn wait_for_sessions(&self, since: &CpuSample) -> Result<(), BenchError> {
+        self.sessions.cpu.wait_until_back(since, SESSIONS_GONE)?;
+        Ok(())
+    }
+
+    fn initialize(&self, letters: &str, scale: u32, guard: &mut Guard) -> Result<(), BenchError> {
+        let (steps, scale) = (format!("--init-steps={letters}"), format!("--scale={scale}"));
+        let arguments = ["--initialize", "--quiet", &steps, &scale, DATABASE];
+        self.cluster.run_client(guard, "pgbench", &arguments)?;
+        Ok(())
+    }
+
+    /// The program's CPU time, in ns.
+    fn run_program(&self, text: &str, guard: &mut Guard) -> Result<u64, BenchError> {
+        self.spawn(PROGRAM, &substituted(text, &self.arm.values), guard)?;
+        let output = guard.reap(PROGRAM, A_WEEK)?;
+        self.remove_scratch(PROGRAM, guard)?;
+        if output.success {
+            return Ok(nanoseconds(output.usage.cpu()));
+        }
+        let (arm, program) = (self.arm.name.clone(), text.to_owned());
+        Err(BenchError::ProgramFailed { arm, program, status: words_of(&output) })
+    }
+
+    /// All clients at the same time, and what runs beside them.
+    fn work(
+        &self,
+        step: &StepSpec,
+        crowd: &mut Crowd,
+        guard: &mut Guard,
+    ) -> Result<Done, BenchError> {
+        if let Some(text) = self.beside(step) {
+            self.spawn(BESIDE, &text, guard)?;
+        }
+        let until = match (step.time, step.transactions) {
+            (Some(time), _) => Until::Time(time.0),
+            (None, count) => Until::Transactions(count.unwrap_or(1)),
+        };
+        crowd.take_latencies();
+        let own_before = own_cpu_ns()?;
+        let tally = crowd.run(until, step.rate);
+        let tally = tally.map_err(|source| BenchError::load(&self.cluster, source))?;
+        check_rate(step, &tally)?;
+        Ok(Done {
+            elapsed: tally.elapsed,
+            client_cpu_ns: Some(own_cpu_ns()?.saturating_sub(own_before)),
+            tally: Some(tally),
+            latencies: Some(crowd.take_latencies()),
+        })
+    }
+
+    /// What runs beside the step in this arm, if anything.
+    fn beside(&self, step: &StepSpec) -> Option<String> {
+        let text = step.beside.as_deref().map(|text| substituted(text, &self.arm.values));
+        text.filter(|text| !text.trim().is_empty())
+    }
+
+    /// Ends what runs beside a step. Its CPU time in ns, and what went wrong with it.
+    pub(crate) fn end_beside(
+        &mut self,
+        step: &StepSpec,
+        guard: &mut Guard,
+    ) -> Result<Option<(u64, Option<String>)>, BenchError> {
+        let Some(text) = self.beside(step) else { return Ok(None) };
+        let by_itself = match guard.has_ended(BESIDE)? {
+            Some(_) => true,
+            // It may have ended since.
+            None => match guard.signal(BESIDE, ProgramSignal::Terminate) {
+                Err(ClusterError::Guard { .. }) => true,
+                signalled => signalled.map(|()| false)?,
+            },
+        };
+        let output = guard.reap(BESIDE, PATIENCE)?;
+        self.remove_scratch(BESIDE, guard)?;
+        let failed = (by_itself && !output.success).then(|| {
+            format!("arm {}: what ran beside ({text}) failed: {}", self.arm.name, words_of(&output))
+        });
+        Ok(Some((nanoseconds(output.usage.cpu()), failed)))
+    }
+
+    /// Lets the shell run a text in a directory of its own. What it prints on standard output is thrown
+    /// away.
+    fn spawn(&self, name: &str, text: &str, guard: &mut Guard) -> Result<(), BenchError> {
+        let scratch = self.cluster.directory().join(name).to_string_lossy().into_owned();
+        guard.run(Path::new("mkdir"), &[&scratch])?;
+        let place = scratch.replace('\'', "'\\''");
+        let command = format!("cd '{place}' && exec >/dev/null || exit\n{text}");
+        guard.spawn(name, SHELL.as_ref(), &["-c", &command], &self.environment())?;
+        Ok(())
+    }
+
+    fn remove_scratch(&self, name: &str, guard: &mut Guard) -> Result<(), BenchError> {
+        let scratch = self.cluster.directory().join(name);
+        guard.run(Path::new("rm"), &["-rf", &scratch.to_string_lossy()])?;
+        Ok(())
+    }
+
+    fn environment(&self) -> BTreeMap<String, String> {
+        let bin = self.cluster.bin().to_string_lossy().into_owned();
+        let path = std::env::var("PATH").map_or(bin.clone(), |path| format!("{bin}:{path}"));
+        let data = self.cluster.data().to_string_lossy().into_owned();
+        let pgtoll = self.pgtoll.to_string_lossy().into_owned();
+        let more = [("PATH", path), ("PGDATA", data), ("PGTOLL", pgtoll)];
+        let mut environment = self.cluster.environment();
+        environment.extend(more.map(|(name, value)| (name.to_owned(), value)));
+        environment
+    }
+
+    /// Pages of a table; 0 when it is not there yet.
+    pub(crate) fn pages(&mut self, table: &str) -> Result<u64, BenchError> {
+        let sql = format!(
+            "SELECT coalesce(pg_relation_size(to_regclass('{}')), 0) \
+             / current_setting('block_size')::bigint AS pages",
+            table.replace('\'', "''")
+        );
+        let row = self.sessions.monitor.query_one(&sql).and_then(|row| row.parse("pages"));
+        row.map_err(|source| BenchError::query(&self.cluster, source))
+    }
+
+    /// What the server has used of the memory that it may use.
+    pub(crate) fn memory_use(&self) -> Result<Option<MemoryUse>, BenchError> {
+        let usage = self.memory.as_ref().map(MemoryGroup::usage).transpose()?;
+        Ok(usage.map(|of| MemoryUse { peak_bytes: of.peak_bytes, limit_hits: of.limit_hits }))
+    }
+
+    /// Ends the server and removes the copy.
+    pub(crate) fn end(self, guard: &mut Guard) -> Result<(), BenchError> {
+        self.sessions.close();
+        self.cluster.stop(guard, StopMode::Immediate)?;
+        self.cluster.remove(guard)?;
+        Ok(())
+    }
+}
+
+impl Sessions {
+    fn at(cluster: &Cluster, postmaster: i32) -> Result<Self, BenchError> {
+        Ok(Self {
+            monitor: cluster.connect(DATABASE)?,
+            worker: cluster.connect(DATABASE)?,
+            cpu: ClusterCpu::attach(postmaster)?,
+            io: ClusterIo::attach(postmaster)?,
+        })
+    }
+
+    fn close(self) {
+        self.worker.close();
+        self.monitor.close();
+    }
+}
+
+fn start(
+    cluster: &Cluster,
+    memory: Option<&MemoryGroup>,
+    guard: &mut Guard,
+) -> Result<i32, ClusterError> {
+    match memory {
+        Some(group) => cluster.start_within(guard, group),
+        None => cluster.start(guard),
+    }
+}
+
+/// Where recovery will begin.
+fn redo_in_control_file(cluster: &Cluster) -> Result<Lsn, BenchError> {
+    let path = cluster.data().join("global/pg_control");
+    let read = |source| BenchError::Read { path: path.clone(), source };
+    let control = ControlFile::read(&fs::read(&path).map_err(read)?);
+    let control = control.map_err(|error| read(std::io::Error::other(error)))?;
+    Ok(control.last_checkpoint.redo)
+}
+
+/// The checkpoint that ends a recovery stands right behind the WAL that was replayed.
+fn end_of_recovery(cluster: &Cluster, monitor: &mut Connection) -> Result<Lsn, BenchError> {
+    let row = monitor.query_one("SELECT redo_lsn FROM pg_control_checkpoint()");
+    let lsn = row.and_then(|row| row.parse("redo_lsn"));
+    lsn.map_err(|source| BenchError::query(cluster, source))
+}
+
+/// Clients that come faster than the server works them off pile up without end.
+#[expect(clippy::cast_precision_loss, reason = "a step's transactions are far below 2^53")]
+fn check_rate(step: &StepSpec, tally: &Tally) -> Result<(), BenchError> {
+    let Some(asked) = step.rate else { return Ok(()) };
+    let achieved = tally.transactions as f64 / tally.elapsed.as_secs_f64();
+    // A Poisson process of few transactions may be far from its rate.
+    let is_far = achieved < asked / 3.0 && tally.transactions > 100;
+    if is_far { Err(BenchError::RateTooHigh { asked, achieved }) } else { Ok(()) }
+}
+
+/// How a program ended, with the last line that it said.
+fn words_of(output: &Output) -> String {
+    let last = output.tail.lines().map(str::trim).rfind(|line| !line.is_empty());
+    let status = &output.status;
+    last.map_or(status.clone(), |last| format!("{status}: {last}"))
+}
