@@ -1,4 +1,4 @@
-//! What was expected of a run before it began, and what came of it.
+//! What was claimed or expected of a run before it began, and what came of it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,15 +15,27 @@ pub struct Expectation {
     pub arm: String,
     /// Which figure: a [`Metric`], or a counted one such as `wal_per_page`.
     pub metric: String,
-    /// The bounds are of the difference from the baseline, as a fraction: 0.08 is 8 %. Else they
-    /// are of the arm's value.
+    /// The bounds are of the difference from the baseline, or from the arm `against`, as a
+    /// fraction: 0.08 is 8 %. Else they are of the arm's value.
     pub relative: bool,
+    /// The arm that the difference is from, where that is not the baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
     /// The least that is expected.
     pub lower: Option<f64>,
     /// The most that is expected.
     pub upper: Option<f64>,
     /// Where the expectation comes from.
     pub source: String,
+    /// The published sentence, in a few words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
+    /// Where it was published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Why it may come out otherwise here; shown unless it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explained: Option<String>,
 }
 
 /// An expectation, and what came of it.
@@ -34,6 +46,9 @@ pub struct Expected {
     /// What came out, in the terms of the bounds; `None` where it was not measured. A counted
     /// figure is its own interval.
     pub found: Option<Interval>,
+    /// It was counted over equal work, and another run would give the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exact: bool,
     /// What that means.
     pub outcome: Outcome,
 }
@@ -43,9 +58,11 @@ pub struct Expected {
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The whole interval lies within the bounds.
-    AsExpected,
+    #[serde(alias = "as_expected")]
+    Holds,
     /// The whole interval lies outside of them.
-    NotAsExpected,
+    #[serde(alias = "not_as_expected")]
+    DoesNotHold,
     /// A bound lies within the interval.
     NotResolved,
     /// The run does not have this figure.
@@ -80,13 +97,15 @@ const COUNTED: [&str; 14] = [
 ];
 
 /// [`Metric::ALL`] by their names in records.
-const COMPARED: [&str; 6] = [
+const COMPARED: [&str; 8] = [
     "cpu_per_transaction",
     "transactions_per_second",
     "latency_median",
     "latency_p99",
+    "latency_stddev",
     "cpu_per_operation",
     "operation_time",
+    "client_cpu_per_operation",
 ];
 
 impl ExpectedFigure {
@@ -107,6 +126,17 @@ impl ExpectedFigure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn outcomes_of_older_results_can_be_read() {
+        let read = |name: &str| serde_json::from_value::<Outcome>(Value::from(name)).unwrap();
+        assert_eq!(read("as_expected"), Outcome::Holds);
+        assert_eq!(read("not_as_expected"), Outcome::DoesNotHold);
+        let all =
+            [Outcome::Holds, Outcome::DoesNotHold, Outcome::NotResolved, Outcome::NotMeasured];
+        let names = all.map(|of| serde_json::to_value(of).unwrap());
+        assert_eq!(names, ["holds", "does_not_hold", "not_resolved", "not_measured"]);
+    }
 
     #[test]
     fn every_metric_has_its_name() {

@@ -58,6 +58,12 @@ impl Latencies {
         (self.count() > 0).then(|| Duration::from_nanos(self.0.value_at_quantile(share)))
     }
 
+    /// Their mean and their standard deviation, in ns, of what the histogram keeps of them. `None`
+    /// without latencies.
+    pub fn mean_and_stddev_ns(&self) -> Option<(f64, f64)> {
+        (self.count() > 0).then(|| (self.0.mean(), self.0.stdev()))
+    }
+
     /// As HDR histogram, format V2, in base64.
     pub fn to_base64(&self) -> String {
         let mut bytes = Vec::new();
@@ -199,6 +205,13 @@ mod tests {
             bytes.truncate(cut.index(bytes.len()));
             prop_assert!(Latencies::from_base64(&BASE64.encode(&bytes)).is_err());
         }
+    }
+
+    #[test]
+    fn mean_and_standard_deviation_are_those_of_the_latencies() {
+        let (mean, stddev) = latencies(&[2, 4, 4, 4, 5, 5, 7, 9]).mean_and_stddev_ns().unwrap();
+        assert!((mean - 5.0).abs() < 1e-9 && (stddev - 2.0).abs() < 1e-9, "{mean} {stddev}");
+        assert_eq!(Latencies::new().mean_and_stddev_ns(), None);
     }
 
     #[test]

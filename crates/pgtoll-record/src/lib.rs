@@ -16,6 +16,7 @@ mod corrupt;
 mod examination;
 mod expectation;
 mod latencies;
+mod overview;
 mod page;
 mod read;
 mod result;
@@ -32,6 +33,10 @@ pub use corrupt::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
 pub use examination::{EXAMINATION_SCHEMA, Examination, Finding, Misses, NullRuns, State};
 pub use expectation::{Expectation, Expected, ExpectedFigure, Outcome};
 pub use latencies::{Latencies, LatenciesError};
+pub use overview::{
+    EXPERIMENTS_SCHEMA, ExperimentList, ListedExperiment, OVERVIEW_SCHEMA, Overview,
+    OverviewExperiment,
+};
 pub use page::{
     FieldDifference, LinePointerRecord, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA,
     PageChecksumRecord, PageChecksumsRecord, PageDifferenceRecord, PageHeaderRecord, PageRecord,
@@ -42,9 +47,9 @@ pub use result::{
 };
 pub use run::{
     Arm, ArmLatencies, ArmRound, Calibration, Counted, Counters, Design, End, EndStatus, Header,
-    Host, IoBytes, Line, MemoryUse, Metric, NoiseShare, Note, Operation, Prepared, Profile,
-    RECORD_SCHEMA, Round, RoundEnd, Sample, ScriptText, Server, Slice, Slicing, WalOfType, Work,
-    Workload,
+    Host, IoBytes, Line, MemoryUse, Metric, NoiseShare, Note, Operation, OperationOf, Prepared,
+    Profile, RECORD_SCHEMA, Round, RoundEnd, Sample, ScriptText, Server, Slice, Slicing, WalOfType,
+    Work, Workload,
 };
 pub use verification::{
     FindingClass, FindingKind, PageFinding, Severity, VERIFICATION_SCHEMA, VerificationOutcome,
@@ -98,6 +103,16 @@ pub fn page_difference_schema() -> serde_json::Value {
 /// The JSON Schema of a result.
 pub fn result_schema() -> serde_json::Value {
     schemars::schema_for!(RunResult).to_value()
+}
+
+/// The JSON Schema of an overview of several experiments.
+pub fn overview_schema() -> serde_json::Value {
+    schemars::schema_for!(Overview).to_value()
+}
+
+/// The JSON Schema of the list of experiments.
+pub fn experiments_schema() -> serde_json::Value {
+    schemars::schema_for!(ExperimentList).to_value()
 }
 
 /// The JSON Schema of what `pgtoll wal whatif` makes.

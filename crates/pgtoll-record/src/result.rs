@@ -28,6 +28,10 @@ pub struct RunResult {
     pub values: Vec<MetricValue>,
     /// Each arm against the baseline.
     pub comparisons: Vec<Comparison>,
+    /// Arms against other arms than the baseline: of a ladder's rungs each against the one below,
+    /// and what claims need.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub against_others: Vec<Comparison>,
     /// What was expected before the run, and what came of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<Expected>,
@@ -54,7 +58,7 @@ pub struct MetricValue {
     pub exact: bool,
 }
 
-/// An arm against the baseline.
+/// An arm against the baseline, or against another arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// Of which workload.
@@ -63,6 +67,9 @@ pub struct Comparison {
     pub metric: Metric,
     /// Which arm.
     pub arm: String,
+    /// The arm that it is compared with, where comparisons with others than the baseline stand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
     /// The arm is a copy of the baseline: its interval should cover 1.
     pub null: bool,
     /// Arm over baseline, typical slice: mean over rounds of the Hodges–Lehmann estimate of the

@@ -7,7 +7,7 @@ use pgtoll_format::{Lsn, ServerVersion};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Expectation;
+use crate::{Expectation, Latencies};
 
 /// The version of the record's form. A reader takes what it knows and passes over fields and
 /// lines that it does not know; the number grows when that is not enough.
@@ -139,8 +139,14 @@ pub struct Arm {
     pub checksums: bool,
     /// Settings that only this arm has.
     pub settings: BTreeMap<String, String>,
+    /// What stands in its steps for `${name}`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, String>,
     /// For a null arm: the arm that it is a copy of, without any difference.
     pub twin_of: Option<String>,
+    /// An arm that it is also compared with: of a ladder's rungs the one below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
 }
 
 /// What the servers had to do.
@@ -205,8 +211,47 @@ pub enum Work {
     },
     /// One action, after those before it on a fresh copy of the arm.
     Operation {
-        /// The statement, or pgbench's initialisation step.
+        /// The statement, pgbench's initialisation step, or the like.
         action: String,
+        /// What more there is to say of it; `None` of statements and pgbench's steps.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<OperationOf>,
+    },
+}
+
+impl Work {
+    /// Its figures are per transaction; else those of operations.
+    pub fn is_of_transactions(&self) -> bool {
+        match self {
+            Self::Script { .. } | Self::Command { .. } => true,
+            Self::Operation { of, .. } => matches!(of, Some(OperationOf::Script { .. })),
+        }
+    }
+}
+
+/// Operations that are more than a statement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OperationOf {
+    /// A program, run to its end.
+    Program,
+    /// The recovery after all of the server's processes were killed.
+    Recovery,
+    /// Transactions of scripts, by clients that work at the same time.
+    Script {
+        /// The scripts, in pgbench's language; each transaction runs one of them.
+        scripts: Vec<ScriptText>,
+        /// How many clients.
+        clients: u32,
+        /// Transactions of each client; `None`: they worked for a time.
+        transactions: Option<u64>,
+        /// How long they worked, in ns; `None`: until the transactions were done.
+        time_ns: Option<u64>,
+        /// Transactions a second that were asked for, of all clients together (open loop); `None`:
+        /// each begins when the client's last one ended (closed loop).
+        rate: Option<f64>,
+        /// The program that ran beside them.
+        beside: Option<String>,
     },
 }
 
@@ -324,8 +369,8 @@ pub struct RoundEnd {
     pub noise: NoiseShare,
 }
 
-/// Latencies of an arm's transactions over a round.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Latencies of an arm's transactions over a round or an operation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmLatencies {
     /// Which arm.
     pub arm: String,
@@ -342,8 +387,34 @@ pub struct ArmLatencies {
     pub p999_ns: u64,
     /// The slowest, in ns.
     pub max_ns: u64,
+    /// Their mean, in ns; `None` in records before this was kept.
+    #[serde(default)]
+    pub mean_ns: Option<f64>,
+    /// Their standard deviation, in ns; `None` in records before this was kept.
+    #[serde(default)]
+    pub stddev_ns: Option<f64>,
     /// All of them, in ns: a histogram in HDR's form V2, in base64.
     pub histogram: String,
+}
+
+impl ArmLatencies {
+    /// Of this arm, when there are any.
+    pub fn of(arm: &str, late: u64, latencies: &Latencies) -> Option<Self> {
+        let quantile = |part| u64::try_from(latencies.quantile(part)?.as_nanos()).ok();
+        let (mean_ns, stddev_ns) = latencies.mean_and_stddev_ns()?;
+        Some(Self {
+            arm: arm.to_owned(),
+            late,
+            p50_ns: quantile(0.5)?,
+            p90_ns: quantile(0.9)?,
+            p99_ns: quantile(0.99)?,
+            p999_ns: quantile(0.999)?,
+            max_ns: quantile(1.0)?,
+            mean_ns: Some(mean_ns),
+            stddev_ns: Some(stddev_ns),
+            histogram: latencies.to_base64(),
+        })
+    }
 }
 
 /// Totals of an arm over a round. Counters cover everything between the first slice's lead-in and
@@ -437,7 +508,7 @@ pub struct Counted {
 }
 
 /// One long operation of an arm.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Operation {
     /// Which one.
     pub workload: String,
@@ -455,6 +526,23 @@ pub struct Operation {
     pub duration_ns: u64,
     /// CPU time of all processes of the arm's server, in ns.
     pub server_cpu_ns: u64,
+    /// CPU time of what made the work outside of the server, in ns: a program with its children, or
+    /// pgtoll's clients; `None` of statements and pgbench's steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_cpu_ns: Option<u64>,
+    /// CPU time of the program that ran beside it, in ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside_cpu_ns: Option<u64>,
+    /// Transactions that its clients completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<u64>,
+    /// Their latencies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latencies: Option<Box<ArmLatencies>>,
+    /// What the server has used until then, since its turn began, of the memory that it might use;
+    /// `None`: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryUse>,
     /// Pages of the table that it is about.
     pub pages: Option<u64>,
     /// What it made.
@@ -462,10 +550,20 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Both operations as one, of which `next` is the second.
+    /// Both operations as one, of which `next` is the second. Latencies of transactions are not those
+    /// of both.
     #[must_use]
     pub fn and_then(self, next: &Self) -> Self {
+        let either = |one: Option<u64>, other: Option<u64>| {
+            (one.is_some() || other.is_some())
+                .then(|| one.unwrap_or_default() + other.unwrap_or_default())
+        };
         Self {
+            client_cpu_ns: either(self.client_cpu_ns, next.client_cpu_ns),
+            beside_cpu_ns: either(self.beside_cpu_ns, next.beside_cpu_ns),
+            transactions: either(self.transactions, next.transactions),
+            latencies: None,
+            memory: next.memory,
             duration_ns: self.duration_ns + next.duration_ns,
             server_cpu_ns: self.server_cpu_ns + next.server_cpu_ns,
             pages: next.pages,
@@ -608,10 +706,14 @@ pub enum Metric {
     LatencyMedian,
     /// The latency that 99 % of the transactions do not exceed, in ns.
     LatencyP99,
+    /// The standard deviation of the transactions' latencies, in ns.
+    LatencyStddev,
     /// CPU time of the server for one operation, in ns.
     CpuPerOperation,
     /// Duration of one operation, in s.
     OperationTime,
+    /// CPU time of one operation's program, in ns.
+    ClientCpuPerOperation,
 }
 
 impl Metric {
@@ -620,13 +722,15 @@ impl Metric {
     /// Of rounds, in the order in which they are shown.
     pub const OF_ROUNDS: [Self; 2] = [Self::LatencyMedian, Self::LatencyP99];
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::CpuPerTransaction,
         Self::TransactionsPerSecond,
         Self::LatencyMedian,
         Self::LatencyP99,
+        Self::LatencyStddev,
         Self::CpuPerOperation,
         Self::OperationTime,
+        Self::ClientCpuPerOperation,
     ];
     /// Of operations, in the order in which they are shown.
     pub const OF_OPERATIONS: [Self; 2] = [Self::CpuPerOperation, Self::OperationTime];

@@ -165,7 +165,10 @@ pub enum WhatIfClass {
     Longer,
     /// Nearer, and all that would have been logged is known.
     Shorter,
-    /// Nearer, and hints that the source did not log are missing: it is more than this.
+    /// Nearer, and hints are logged: those that the source did not log are estimated from those that
+    /// it did.
+    ShorterWithHints,
+    /// Hints are asked for and the source logs none: it is more than this.
     LowerBound,
     /// The source has fewer than two redo points, or less WAL than twice the distance.
     Extrapolated,

@@ -92,8 +92,10 @@ fn unit(metric: Metric) -> (&'static str, f64) {
         Metric::TransactionsPerSecond => ("tx/s", 1.0),
         Metric::LatencyMedian => ("p50-ns", 1.0),
         Metric::LatencyP99 => ("p99-ns", 1.0),
+        Metric::LatencyStddev => ("stddev-ns", 1.0),
         Metric::CpuPerOperation => ("cpu-ns/op", 1.0),
         Metric::OperationTime => ("ns/op", 1e9),
+        Metric::ClientCpuPerOperation => ("client-cpu-ns/op", 1.0),
     }
 }
 

@@ -2,9 +2,11 @@
 
 mod answer;
 mod circumstances;
+mod claims;
 mod comparison;
 mod flow;
 mod latency;
+mod overview;
 mod several;
 mod steadiness;
 mod wal;
@@ -17,6 +19,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pgtoll_record::{Run, RunResult, Workload};
 use serde::Serialize;
 
+pub(crate) use answer::day;
+pub use overview::overview_html;
 pub use several::html_side_by_side;
 pub use wal_statistics::wal_statistics_html;
 pub use wal_whatif::wal_whatif_html;
@@ -199,4 +203,4 @@ fn inert(result: &impl Serialize) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -7,8 +7,10 @@ mod examination;
 mod expectations;
 mod gobench;
 mod html;
+mod ladder;
 mod markdown;
 mod openmetrics;
+mod overview;
 mod page;
 mod plot;
 mod side_by_side;
@@ -25,9 +27,12 @@ pub use crate::csv::csv;
 pub use checksums::checksums_text;
 pub use examination::examination_text;
 pub use gobench::gobench;
-pub use html::{html_report, html_side_by_side, wal_statistics_html, wal_whatif_html};
-pub use markdown::markdown;
+pub use html::{
+    html_report, html_side_by_side, overview_html, wal_statistics_html, wal_whatif_html,
+};
+pub use markdown::{markdown, markdown_section};
 pub use openmetrics::openmetrics;
+pub use overview::{overview_of, overview_text};
 pub use page::{page_checksums_text, page_difference_text, page_text};
 pub use side_by_side::{Change, Difference, NotComparable, OfRecord, SideBySide};
 pub use summary::summarise;

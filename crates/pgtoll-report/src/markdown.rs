@@ -2,25 +2,33 @@
 
 use std::fmt::Write as _;
 
-use pgtoll_record::RunResult;
+use pgtoll_format::ByteSize;
+use pgtoll_record::{Expectation, Expected, Host, RunResult};
 
-use crate::expectations::sentence;
-use crate::terminal::{columns, heading, heading_of, legend, rows_of};
+use crate::expectations::{bounds, claim, explained, figure, found, link, words};
+use crate::ladder::{TITLE, ladders};
+use crate::terminal::{columns, heading, heading_of, interval, legend, rows_of};
 
-/// The answers, a table for each workload, the notes and the command.
+/// The answers, the claims, a table for each workload, the notes and the command.
 pub fn markdown(result: &RunResult) -> String {
+    let mut text = markdown_section(result);
+    let _ = writeln!(text, "\n{}", escaped(&legend(result)));
+    let _ = writeln!(text, "\n{}", code(&result.header.command.join(" ")));
+    text
+}
+
+/// The same without how to read it and how to make it again: one of many in a chapter.
+pub fn markdown_section(result: &RunResult) -> String {
     let heading = heading(result);
     let (title, noise) = heading.trim_end().split_once('\n').unwrap_or((heading.trim_end(), ""));
     let mut text = format!("### {}\n\n", escaped(title));
     for answer in &result.answers {
         let _ = writeln!(text, "- {}", escaped(answer));
     }
-    for expected in &result.expected {
-        let _ = writeln!(text, "- {}", escaped(&sentence(expected)));
-    }
     for note in &result.notes {
         let _ = writeln!(text, "- **note:** {}", escaped(note));
     }
+    text.push_str(&claims(&result.expected));
     let titles: Vec<String> = columns(result).map(|(_, title)| title).collect();
     for workload in &result.header.workloads {
         let rows = rows_of(result, workload);
@@ -29,10 +37,58 @@ pub fn markdown(result: &RunResult) -> String {
             text.push_str(&table(&titles, &rows));
         }
     }
+    for (index, of) in ladders(result, interval).iter().enumerate() {
+        let title = if index == 0 { format!("{TITLE}; {}", of.title) } else { of.title.clone() };
+        let _ = writeln!(text, "\n**{}**\n", escaped(&title));
+        text.push_str(&table(&of.head, &of.rows));
+    }
+    let _ = writeln!(text, "\n{}", escaped(&machine(&result.header.host)));
     let _ = writeln!(text, "\n{}", escaped(noise));
-    let _ = writeln!(text, "\n{}", escaped(&legend(result)));
-    let _ = writeln!(text, "\n{}", code(&result.header.command.join(" ")));
     text
+}
+
+fn machine(of: &Host) -> String {
+    let memory = ByteSize(of.memory_bytes).rounded();
+    // Its mount options are in the record.
+    let disk = of.file_system.split(" (").next().unwrap_or_default();
+    format!("machine: {} with {} CPUs, {memory} of memory, {disk}, {}", of.cpu, of.cores, of.kernel)
+}
+
+/// A row for each claim; nothing where there is none.
+fn claims(of: &[Expected]) -> String {
+    if of.is_empty() {
+        return String::new();
+    }
+    let mut text =
+        "\n| claim | outcome | expected | found | source |\n|---|---|---|---|---|\n".to_owned();
+    for claimed in of {
+        let expectation = &claimed.expectation;
+        let about = expectation.claim.as_ref().map(|_| format!("({})", figure(expectation)));
+        let explained = explained(claimed).map(|why| format!(". {why}")).unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "| {}{} | **{}**{} | {} | {} | {} |",
+            escaped(&claim(expectation)),
+            about.map(|about| format!(" {}", escaped(&about))).unwrap_or_default(),
+            words(claimed.outcome),
+            escaped(&explained),
+            escaped(&bounds(expectation)),
+            escaped(&found(claimed).unwrap_or_else(|| "–".to_owned())),
+            source(expectation)
+        );
+    }
+    text
+}
+
+/// A link where it is one.
+fn source(of: &Expectation) -> String {
+    let source = escaped(&of.source);
+    match link(of) {
+        Some(url) if !url.contains(['<', '>', '|', '\\']) && !url.contains(char::is_whitespace) => {
+            format!("[{source}](<{url}>)")
+        }
+        _ => source,
+    }
 }
 
 /// A table whose first column has no title, and whose others are numbers.

@@ -16,7 +16,7 @@ mod time;
 use maud::{Markup, html};
 
 pub(crate) use bars::{Bar, Part, bars};
-pub(crate) use forest::{ForestGroup, ForestRow, forest};
+pub(crate) use forest::{ForestGroup, ForestRow, forest, forest_up_to};
 pub(crate) use frame::Frame;
 pub(crate) use look::{Look, legend};
 pub(crate) use scale::{Scale, Unit, latency};

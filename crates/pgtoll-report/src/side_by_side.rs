@@ -144,8 +144,12 @@ fn obstacle(one: &Header, other: &Header) -> Option<String> {
         let (one, other) = (&one.baseline, &other.baseline);
         return Some(format!("the baseline of one is arm \"{one}\", of the other \"{other}\""));
     }
-    let same_arm = |arm: &Arm| other.arms.iter().find(|of| of.name == arm.name && *of != arm);
-    if let Some(arm) = one.arms.iter().find(|arm| same_arm(arm).is_some()) {
+    // What else it is compared with makes no other arm of it.
+    let differs = |one: &Arm, other: &Arm| {
+        Arm { against: None, ..one.clone() } != Arm { against: None, ..other.clone() }
+    };
+    let other_arm = |arm: &Arm| other.arms.iter().any(|of| of.name == arm.name && differs(of, arm));
+    if let Some(arm) = one.arms.iter().find(|arm| other_arm(arm)) {
         return Some(format!("arm \"{}\" has other settings in one than in the other", arm.name));
     }
     let scaled = one.design.scale != other.design.scale;
@@ -173,9 +177,10 @@ fn is_same_work(one: &Work, other: &Work, scaled: bool) -> bool {
         }
     }
     match (one, other) {
-        (Work::Operation { action: one }, Work::Operation { action: other }) if scaled => {
-            without_numbers(one) == without_numbers(other)
-        }
+        (
+            Work::Operation { action: one, of: None },
+            Work::Operation { action: other, of: None },
+        ) if scaled => without_numbers(one) == without_numbers(other),
         _ if script(one).is_some() => script(one) == script(other),
         _ => one == other,
     }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use pgtoll_record::{
-    ArmRound, Comparison, Counters, Header, Interval, Metric, MetricValue, NoiseShare, Outliers,
-    Profile, RESULT_SCHEMA, Receipt, Run, RunResult, Slice, Verdict, Work, Workload,
+    ArmRound, Comparison, Counters, ExpectedFigure, Header, Interval, Metric, MetricValue,
+    NoiseShare, Operation, OperationOf, Outliers, Profile, RESULT_SCHEMA, Receipt, Run, RunResult,
+    Slice, Verdict, Work, Workload,
 };
 use pgtoll_stats::{
     Estimate, Options, Round, Sample, minimum_block_length_for, outlier_shares, pair_up,
@@ -25,6 +26,8 @@ const SHUTDOWN_NS: f64 = 200e6;
 pub fn summarise(run: &Run) -> RunResult {
     let comparisons: Vec<Comparison> =
         run.header.workloads.iter().flat_map(|of| comparisons(run, of)).collect();
+    let against_others: Vec<Comparison> =
+        run.header.workloads.iter().flat_map(|of| against_others(run, of)).collect();
     let values: Vec<MetricValue> =
         run.header.workloads.iter().flat_map(|of| values(run, of)).collect();
     let mut rounds = BTreeMap::new();
@@ -37,35 +40,32 @@ pub fn summarise(run: &Run) -> RunResult {
         complete: run.is_complete(),
         answers: answers(&run.header, &comparisons, &values, &run.profiles),
         rounds,
-        expected: expected(&run.header, &comparisons, &values),
+        expected: expected(&run.header, &comparisons, &against_others, &values),
         notes: notes(run, &comparisons),
         values,
         comparisons,
+        against_others,
         noise: noise(run),
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "amounts of slices and rounds are far below 2^53")]
 pub(crate) fn samples<'a>(run: &'a Run, workload: &Workload, metric: Metric) -> Vec<Sample<'a>> {
-    match metric {
-        Metric::LatencyMedian | Metric::LatencyP99 => samples_of_latency(run, workload, metric),
-        Metric::CpuPerOperation | Metric::OperationTime => {
+    match (&workload.work, metric) {
+        (Work::Operation { .. }, _) => {
             let operations = run.operations.iter().filter(|of| of.workload == workload.name);
             // A repetition has fresh starts, as a round has; its halves are its blocks.
-            let operations = operations.map(|of| {
-                let numerator = match metric {
-                    Metric::OperationTime => of.duration_ns as f64 / 1e9,
-                    _ => of.server_cpu_ns as f64,
-                };
+            let samples = operations.filter_map(|of| {
+                let (numerator, denominator) = of_operation(of, metric)?;
                 let (arm, round, block) = (&of.arm, of.repetition, of.half);
-                Sample { arm, round, block, numerator, denominator: 1.0 }
+                Some(Sample { arm, round, block, numerator, denominator })
             });
-            operations.collect()
+            samples.collect()
         }
-        Metric::CpuPerTransaction | Metric::TransactionsPerSecond => {
-            if matches!(workload.work, Work::Command { .. }) {
-                return samples_of_command(run, workload, metric);
-            }
+        (_, Metric::LatencyMedian | Metric::LatencyP99) => {
+            samples_of_latency(run, workload, metric)
+        }
+        (Work::Command { .. }, _) => samples_of_command(run, workload, metric),
+        (Work::Script { .. }, _) => {
             let slices = run.slices.iter().filter(|of| of.workload == workload.name);
             let slices = slices.map(|of| {
                 let (numerator, denominator) = metric.of_slice(of);
@@ -74,6 +74,24 @@ pub(crate) fn samples<'a>(run: &'a Run, workload: &Workload, metric: Metric) -> 
             slices.collect()
         }
     }
+}
+
+/// Numerator and denominator of the metric; `None` where the operation does not have it.
+#[expect(clippy::cast_precision_loss, reason = "an operation's amounts are far below 2^53")]
+fn of_operation(of: &Operation, metric: Metric) -> Option<(f64, f64)> {
+    let (cpu_ns, seconds) = (of.server_cpu_ns as f64, of.duration_ns as f64 / 1e9);
+    let transactions = || of.transactions.map(|count| count as f64);
+    let latencies = of.latencies.as_ref();
+    Some(match metric {
+        Metric::CpuPerOperation => (cpu_ns, 1.0),
+        Metric::OperationTime => (seconds, 1.0),
+        Metric::ClientCpuPerOperation => (of.client_cpu_ns? as f64, 1.0),
+        Metric::CpuPerTransaction => (cpu_ns, transactions()?),
+        Metric::TransactionsPerSecond => (transactions()?, seconds),
+        Metric::LatencyMedian => (latencies?.p50_ns as f64, 1.0),
+        Metric::LatencyP99 => (latencies?.p99_ns as f64, 1.0),
+        Metric::LatencyStddev => (latencies?.stddev_ns?, 1.0),
+    })
 }
 
 /// What an arm did in each round or repetition: numerator and denominator of the metric, summed.
@@ -127,13 +145,29 @@ fn samples_of_command<'a>(run: &'a Run, workload: &Workload, metric: Metric) -> 
 /// What is compared in a workload; the first is what its answer is about.
 pub(crate) fn metrics(workload: &Workload) -> Vec<Metric> {
     match &workload.work {
-        Work::Operation { .. } => Metric::OF_OPERATIONS.to_vec(),
+        Work::Operation { of: None, .. } => Metric::OF_OPERATIONS.to_vec(),
+        Work::Operation { of: Some(of), .. } => metrics_of_operation(of),
         Work::Command { .. } => Metric::OF_SLICES.to_vec(),
         // Transactions come when they come, whatever the server: their number says nothing of it.
         Work::Script { rate: Some(_), .. } => {
             [&[Metric::CpuPerTransaction], &Metric::OF_ROUNDS[..]].concat()
         }
         Work::Script { .. } => [Metric::OF_SLICES, Metric::OF_ROUNDS].concat(),
+    }
+}
+
+fn metrics_of_operation(of: &OperationOf) -> Vec<Metric> {
+    let latencies = [&Metric::OF_ROUNDS[..], &[Metric::LatencyStddev]].concat();
+    match of {
+        OperationOf::Program => {
+            [&Metric::OF_OPERATIONS[..], &[Metric::ClientCpuPerOperation]].concat()
+        }
+        // How long it takes is what one asks of a recovery.
+        OperationOf::Recovery => vec![Metric::OperationTime, Metric::CpuPerOperation],
+        OperationOf::Script { rate: Some(_), .. } => {
+            [&[Metric::CpuPerTransaction], &latencies[..]].concat()
+        }
+        OperationOf::Script { .. } => [&Metric::OF_SLICES[..], &latencies].concat(),
     }
 }
 
@@ -149,40 +183,76 @@ pub(crate) fn is_cut_off(run: &Run, workload: &Workload, metric: Metric) -> bool
         && longest.is_some_and(|p99| p99.saturating_mul(SLICE_OVER_P99) > slicing.slice_ns)
 }
 
-/// None before two rounds were completed: an interval that does not know the spread between
-/// rounds would be too narrow, and nobody can say by how much.
+/// Every arm against the baseline.
 fn comparisons(run: &Run, workload: &Workload) -> Vec<Comparison> {
     let header = &run.header;
-    let arms = || header.arms.iter().filter(|arm| arm.name != header.baseline);
     let mut comparisons = Vec::new();
-    for metric in metrics(workload) {
-        if is_cut_off(run, workload, metric) {
-            continue;
-        }
+    for metric in compared_metrics(run, workload) {
         let samples = samples(run, workload, metric);
-        for arm in arms() {
-            let rounds = pair_up(&samples, &arm.name, &header.baseline);
-            if rounds.len() < ROUNDS_NEEDED {
-                continue;
-            }
-            let kappa = header.calibration.iter().find(|of| of.metric == metric);
-            let kappa = kappa.map(|of| of.kappa);
-            let options = options(run, workload, metric, kappa);
-            if let Ok(estimate) = paired_ratio(&rounds, &options) {
-                let null = arm.twin_of.is_some();
-                let of = comparison(&workload.name, metric, &arm.name, null, &estimate);
-                let needed = estimate.rounds_needed(&options, target(metric));
-                let unresolved = of.verdict == Verdict::NotResolved;
-                let more_seconds = needed.filter(|_| unresolved).and_then(|needed| {
-                    let more = needed.saturating_sub(of.rounds);
-                    Some(seconds_per_round(run, workload)? * f64::from(more))
-                });
-                let receipt = receipt(&rounds);
-                comparisons.push(Comparison { kappa, more_seconds, receipt, ..of });
-            }
-        }
+        let arms = header.arms.iter().filter(|arm| arm.name != header.baseline);
+        comparisons.extend(arms.filter_map(|arm| {
+            let of = compared(run, workload, metric, &samples, &arm.name, &header.baseline)?;
+            Some(Comparison { null: arm.twin_of.is_some(), ..of })
+        }));
     }
     comparisons
+}
+
+/// Arms against the arms that they name, in all metrics; and what expectations need besides.
+fn against_others(run: &Run, workload: &Workload) -> Vec<Comparison> {
+    let header = &run.header;
+    let mut comparisons = Vec::new();
+    for metric in compared_metrics(run, workload) {
+        let arms = header.arms.iter();
+        let mut pairs: Vec<(&str, &str)> =
+            arms.filter_map(|arm| Some((arm.name.as_str(), arm.against.as_deref()?))).collect();
+        let expected = header.expect.iter().filter(|of| {
+            of.workload == workload.name
+                && ExpectedFigure::named(&of.metric) == Some(ExpectedFigure::Compared(metric))
+        });
+        for of in expected {
+            let pair = of.against.as_deref().map(|against| (of.arm.as_str(), against));
+            pairs.extend(pair.filter(|pair| !pairs.contains(pair)));
+        }
+        let samples = samples(run, workload, metric);
+        comparisons.extend(pairs.into_iter().filter_map(|(arm, against)| {
+            let of = compared(run, workload, metric, &samples, arm, against)?;
+            Some(Comparison { against: Some(against.to_owned()), ..of })
+        }));
+    }
+    comparisons
+}
+
+fn compared_metrics(run: &Run, workload: &Workload) -> impl Iterator<Item = Metric> {
+    metrics(workload).into_iter().filter(|metric| !is_cut_off(run, workload, *metric))
+}
+
+/// An arm against another one, paired within blocks. `None` before two rounds were completed: an
+/// interval that does not know the spread between rounds would be too narrow, and nobody can say
+/// by how much.
+fn compared(
+    run: &Run,
+    workload: &Workload,
+    metric: Metric,
+    samples: &[Sample<'_>],
+    arm: &str,
+    against: &str,
+) -> Option<Comparison> {
+    let rounds = pair_up(samples, arm, against);
+    if rounds.len() < ROUNDS_NEEDED {
+        return None;
+    }
+    let kappa = run.header.calibration.iter().find(|of| of.metric == metric).map(|of| of.kappa);
+    let options = options(run, workload, metric, kappa);
+    let estimate = paired_ratio(&rounds, &options).ok()?;
+    let of = comparison(&workload.name, metric, arm, &estimate);
+    let needed = estimate.rounds_needed(&options, target(metric));
+    let unresolved = of.verdict == Verdict::NotResolved;
+    let more_seconds = needed.filter(|_| unresolved).and_then(|needed| {
+        let more = needed.saturating_sub(of.rounds);
+        Some(seconds_per_round(run, workload)? * f64::from(more))
+    });
+    Some(Comparison { kappa, more_seconds, receipt: receipt(&rounds), ..of })
 }
 
 fn options(run: &Run, workload: &Workload, metric: Metric, kappa: Option<f64>) -> Options {
@@ -197,19 +267,14 @@ fn options(run: &Run, workload: &Workload, metric: Metric, kappa: Option<f64>) -
     }
 }
 
-fn comparison(
-    workload: &str,
-    metric: Metric,
-    arm: &str,
-    null: bool,
-    estimate: &Estimate,
-) -> Comparison {
+fn comparison(workload: &str, metric: Metric, arm: &str, estimate: &Estimate) -> Comparison {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     Comparison {
         workload: workload.to_owned(),
         metric,
         arm: arm.to_owned(),
-        null,
+        against: None,
+        null: false,
         ratio: Interval { estimate: estimate.ratio, lower: estimate.lower, upper: estimate.upper },
         total_ratio: Interval {
             estimate: estimate.total_ratio,
@@ -264,8 +329,9 @@ fn target(metric: Metric) -> f64 {
         Metric::TransactionsPerSecond
         | Metric::LatencyMedian
         | Metric::CpuPerOperation
-        | Metric::OperationTime => 0.02,
-        Metric::LatencyP99 => 0.05,
+        | Metric::OperationTime
+        | Metric::ClientCpuPerOperation => 0.02,
+        Metric::LatencyP99 | Metric::LatencyStddev => 0.05,
     }
 }
 
@@ -325,8 +391,10 @@ pub(crate) fn key(metric: Metric) -> (&'static str, &'static str, f64) {
         Metric::TransactionsPerSecond => ("transactions_per_second", "1/s", 1.0),
         Metric::LatencyMedian => ("latency_p50", "us", 1e-3),
         Metric::LatencyP99 => ("latency_p99", "us", 1e-3),
+        Metric::LatencyStddev => ("latency_stddev", "us", 1e-3),
         Metric::CpuPerOperation => ("cpu_per_operation", "ms", 1e-6),
         Metric::OperationTime => ("operation_time", "ms", 1e3),
+        Metric::ClientCpuPerOperation => ("client_cpu_per_operation", "ms", 1e-6),
     }
 }
 
@@ -371,7 +439,7 @@ type Exact = (&'static str, &'static str, f64, bool);
 /// Its name per transaction, its name per page, its unit, where it stands.
 type Counter<'a> = (&'static str, &'static str, &'static str, &'a dyn Fn(&Counters) -> Option<u64>);
 
-/// Counters over a fixed amount of work, for each transaction or page. Standby snapshots, which a
+/// Counters over a fixed amount of work, for each transaction, page or operation. Standby snapshots, which a
 /// timer writes and not the work, are taken out of the WAL.
 #[expect(clippy::cast_precision_loss, reason = "counters of a run are far below 2^53")]
 fn exact(run: &Run, workload: &Workload, arm: &str) -> Vec<Exact> {
@@ -379,9 +447,17 @@ fn exact(run: &Run, workload: &Workload, arm: &str) -> Vec<Exact> {
     let counted = counted.map(|of| (&of.counters, of.transactions as f64));
     let operations = run.operations.iter();
     let operations = operations.filter(|of| of.workload == workload.name && of.arm == arm);
-    let operations = operations.map(|of| (&of.counters, of.pages.unwrap_or(1) as f64));
+    let per_transaction = workload.work.is_of_transactions();
+    let operations = operations.map(|of| {
+        let by = if per_transaction { of.transactions } else { of.pages };
+        (&of.counters, by.unwrap_or(1) as f64)
+    });
     let all: Vec<(&Counters, f64)> = counted.chain(operations).collect();
-    let per_page = matches!(workload.work, Work::Operation { .. });
+    let per_page = !per_transaction;
+    let is_operation = matches!(workload.work, Work::Operation { .. });
+    let is_recovery =
+        matches!(workload.work, Work::Operation { of: Some(OperationOf::Recovery), .. });
+    let repeats = repeats(&workload.work);
     // `None` where one of them does not know.
     let mean = |of: &dyn Fn(&Counters) -> Option<u64>| {
         let values = all.iter().map(|(counters, by)| Some(of(counters)? as f64 / by));
@@ -410,19 +486,32 @@ fn exact(run: &Run, workload: &Workload, arm: &str) -> Vec<Exact> {
     let of_files: [Counter<'_>; 2] = [
         // Under a limit of memory the rounds say what was read.
         ("disk_read_per_transaction", "disk_read_per_page", "bytes", &|of| {
-            Some(of.io?.read).filter(|_| workload.memory_limit_bytes.is_none())
+            Some(of.io?.read).filter(|_| workload.memory_limit_bytes.is_none() || is_operation)
         }),
         ("file_writes_per_transaction", "file_writes_per_page", "bytes", &|of| {
             Some(of.io?.written)
         }),
     ];
-    let counters = counted.into_iter().map(|of| (of, true));
+    // A server that was killed has lost what it had counted: known is the WAL that it replayed.
+    let counted = counted.into_iter().take(if is_recovery { 1 } else { usize::MAX });
+    let counters = counted.map(|of| (of, repeats));
     let counters = counters.chain(of_files.into_iter().map(|of| (of, false)));
     let known = counters.filter_map(|((per_transaction, of_page, unit, of), exact)| {
         let (value, same) = mean(of)?;
         Some((if per_page { of_page } else { per_transaction }, unit, value, same && exact))
     });
     known.collect()
+}
+
+/// It is the same work each time: not what several clients do in an order of their own or in a time,
+/// nor what a kill leaves of the WAL.
+fn repeats(work: &Work) -> bool {
+    let Work::Operation { of: Some(of), .. } = work else { return true };
+    match of {
+        OperationOf::Program => true,
+        OperationOf::Recovery => false,
+        OperationOf::Script { clients, time_ns, .. } => *clients == 1 && time_ns.is_none(),
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "rounds are few")]
@@ -569,21 +658,23 @@ fn answers(
 
 /// Arms with their WAL, when the difference between some is more than a hundredth.
 fn wal_clause(header: &Header, workload: &Workload, values: &[MetricValue]) -> Option<String> {
-    let (name, per) = match workload.work {
-        Work::Script { .. } | Work::Command { .. } => ("wal_per_transaction", "transaction"),
-        Work::Operation { .. } => ("wal_per_page", "page"),
+    let (name, per) = if workload.work.is_of_transactions() {
+        ("wal_per_transaction", "transaction")
+    } else {
+        ("wal_per_page", "page")
     };
     let of_workload = values.iter().filter(|of| of.workload == workload.name && of.metric == name);
     let wal: Vec<&MetricValue> = of_workload.collect();
     let baseline = wal.iter().find(|of| of.arm == header.baseline)?;
-    let differs = |of: &&&MetricValue| {
-        // A byte is less than anybody asks for; a hundredth is less than what one run's standby
-        // snapshots and catalog pages make.
-        (of.value - baseline.value).abs() > (baseline.value / 100.0).max(1.0)
-    };
-    wal.iter().find(differs)?;
+    wal.iter().find(|of| !is_near(of.value, baseline.value))?;
     let arms: Vec<String> = wal.iter().map(|of| format!("{} {:.0}", of.arm, of.value)).collect();
     Some(format!("Bytes of WAL a {per}: {}", arms.join(", ")))
+}
+
+/// Whether WAL differs by nothing to speak of: a byte is less than anybody asks for; a hundredth is
+/// less than what one run's standby snapshots and catalog pages make.
+pub(crate) fn is_near(value: f64, baseline: f64) -> bool {
+    (value - baseline).abs() <= (baseline / 100.0).max(1.0)
 }
 
 /// The share of a function in an arm's CPU time, where it was found at all.
@@ -637,7 +728,9 @@ pub(crate) fn name(metric: Metric) -> &'static str {
         Metric::TransactionsPerSecond => "transactions per second",
         Metric::LatencyMedian => "median latency",
         Metric::LatencyP99 => "99th percentile of latency",
+        Metric::LatencyStddev => "standard deviation of latency",
         Metric::CpuPerOperation => "server CPU",
         Metric::OperationTime => "time",
+        Metric::ClientCpuPerOperation => "client CPU",
     }
 }

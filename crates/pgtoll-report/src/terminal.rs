@@ -7,10 +7,12 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use pgtoll_format::ByteSize;
 use pgtoll_record::{
-    Calibration, Comparison, Metric, Outliers, Receipt, RunResult, Verdict, Work, Workload,
+    Calibration, Comparison, Metric, OperationOf, Outliers, Receipt, RunResult, Verdict, Work,
+    Workload,
 };
 
 use crate::expectations::sentence;
+use crate::ladder::{Ladder, TITLE, ladders};
 use crate::summary::{key, metrics};
 
 /// The table, the answers and what belongs to them. Plain text.
@@ -21,6 +23,7 @@ pub fn terminal_table(result: &RunResult) -> String {
     }
     text.push('\n');
     text.push_str(&table(result));
+    text.push_str(&rungs(result));
     text.push('\n');
     for answer in &result.answers {
         text.push_str(&wrapped("", answer));
@@ -85,7 +88,11 @@ pub(crate) fn heading(result: &RunResult) -> String {
 
 /// How steady the slices' comparisons were: the worst of each kind.
 pub(crate) fn receipt(result: &RunResult) -> Option<String> {
-    let of_slices = result.comparisons.iter().filter(|of| Metric::OF_SLICES.contains(&of.metric));
+    let sliced = result.header.workloads.iter().filter(|of| of.slicing.is_some());
+    let names: Vec<&str> = sliced.map(|of| of.name.as_str()).collect();
+    let of_slices = result.comparisons.iter().filter(|of| {
+        Metric::OF_SLICES.contains(&of.metric) && names.contains(&of.workload.as_str())
+    });
     let receipts: Vec<Receipt> = of_slices.filter_map(|of| of.receipt).collect();
     let strongest =
         receipts.iter().map(|of| of.drift).max_by(|a, b| a.abs().total_cmp(&b.abs()))?;
@@ -126,6 +133,19 @@ fn table(result: &RunResult) -> String {
         aligned(vec![only(&head)], of_columns.collect())
     });
     tables.collect::<Vec<_>>().join("\n")
+}
+
+/// Each rung against the one below, with intervals; empty where no arm names another one.
+fn rungs(result: &RunResult) -> String {
+    let ladders = ladders(result, interval);
+    if ladders.is_empty() {
+        return String::new();
+    }
+    let blocks = ladders.into_iter().map(|Ladder { title, head, rows }| {
+        let head = [vec![String::new()], head].concat();
+        (title, [vec![head], rows].concat())
+    });
+    format!("\n{TITLE}\n{}", aligned(Vec::new(), blocks.collect()))
 }
 
 const WIDTH: usize = 80;
@@ -194,7 +214,10 @@ pub(crate) fn heading_of(result: &RunResult, workload: &Workload) -> String {
         },
     };
     let rate = match &workload.work {
-        Work::Script { rate: Some(rate), .. } => format!(" at {rate}/s"),
+        Work::Script { rate: Some(rate), .. }
+        | Work::Operation { of: Some(OperationOf::Script { rate: Some(rate), .. }), .. } => {
+            format!(" at {rate}/s")
+        }
         _ => String::new(),
     };
     let limit = workload.memory_limit_bytes;
@@ -275,8 +298,10 @@ pub fn title(metric: Metric) -> &'static str {
         Metric::TransactionsPerSecond => "transactions/s",
         Metric::LatencyMedian => "latency p50 us",
         Metric::LatencyP99 => "latency p99 us",
+        Metric::LatencyStddev => "latency stddev us",
         Metric::CpuPerOperation => "server CPU ms",
         Metric::OperationTime => "time ms",
+        Metric::ClientCpuPerOperation => "client CPU ms",
     }
 }
 
@@ -301,6 +326,19 @@ pub(crate) fn difference(of: &Comparison) -> String {
             format!("{} % ±{half:.digits$}", signed_percent(of.ratio.estimate, digits))
         }
     }
+}
+
+/// The estimate with its bounds; `~` where zero lies between them.
+pub(crate) fn interval(of: &Comparison) -> String {
+    let half = (of.ratio.upper - of.ratio.lower) / 2.0 * 100.0;
+    let digits = usize::from(half < 9.95);
+    let [estimate, lower, upper] = [of.ratio.estimate, of.ratio.lower, of.ratio.upper]
+        .map(|ratio| signed_percent(ratio.min(1000.0), digits));
+    let covers_zero = matches!(of.verdict, Verdict::NotResolved | Verdict::NoCostAbove);
+    if covers_zero {
+        return format!("~ [{lower}, {upper}] %");
+    }
+    format!("{estimate} % [{lower}, {upper}]")
 }
 
 pub(crate) fn value(

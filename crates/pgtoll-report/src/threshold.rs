@@ -159,9 +159,9 @@ impl Figure {
         match self {
             Self::Compared(metric) => workload.timed && metrics(workload).contains(&metric),
             Self::Counted(name) => match workload.work {
-                Work::Script { .. } => name.ends_with("_per_transaction"),
-                Work::Operation { .. } => name.ends_with("_per_page"),
                 Work::Command { .. } => false,
+                _ if workload.work.is_of_transactions() => name.ends_with("_per_transaction"),
+                _ => name.ends_with("_per_page"),
             },
         }
     }
@@ -175,13 +175,15 @@ fn known(workloads: &[Workload]) -> String {
 }
 
 /// The names of metrics in thresholds, and the full names where they are short for others.
-const METRIC_NAMES: [(&str, &str); 16] = [
+const METRIC_NAMES: [(&str, &str); 18] = [
     ("cpu_per_tx", "cpu_per_transaction"),
     ("tps", "transactions_per_second"),
     ("latency_p50", "latency_p50"),
     ("latency_p99", "latency_p99"),
+    ("latency_stddev", "latency_stddev"),
     ("cpu_per_operation", "cpu_per_operation"),
     ("operation_time", "operation_time"),
+    ("client_cpu_per_operation", "client_cpu_per_operation"),
     ("wal_per_tx", "wal_per_transaction"),
     ("wal_per_page", "wal_per_page"),
     ("images_per_tx", "wal_images_per_transaction"),

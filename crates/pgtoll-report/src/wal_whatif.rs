@@ -66,35 +66,42 @@ pub(crate) fn check_words(of: &WalWhatIfRecord) -> String {
 }
 
 fn rows(of: &WalWhatIfRecord) -> String {
+    let line = |cells: [&str; 7]| {
+        let [title, wal, today, rate, images, checkpoints, replay] = cells;
+        format!("{title:<27}{wal:>9}{today:>9}{rate:>8}{images:>9}{checkpoints:>8}{replay:>9}\n")
+    };
     let mut text = format!(
-        "\n{:<33}{:>10}{:>9}{:>9}{:>10}{:>9}\n",
-        "setting", "WAL", "today", "images", "check-", "replay"
-    );
-    let _ = writeln!(
-        text,
-        "{:<33}{:>10}{:>9}{:>9}{:>10}{:>9}",
-        "", "", "= 100 %", "", "points", "at most"
+        "\n{}{}",
+        line(["setting", "WAL", "today", "each", "images", "check-", "replay"]),
+        line(["", "", "= 100 %", "second", "", "points", "at most"])
     );
     text.push_str(&row("today (the WAL as it is)", &of.today, of));
     for asked in &of.rows {
         text.push_str(&row(&title(asked, of), asked, of));
     }
-    let classes: Vec<WhatIfClass> = of.rows.iter().map(|row| row.class).collect();
-    for (class, mark, words) in MARKS {
-        if classes.contains(&class) {
-            text.push_str(&wrapped(&format!("  {mark} "), words));
-        }
+    let archive = format!(
+        "Replicas are sent the WAL; an archive gets whole segments, today {}.",
+        size(of.today.archive_bytes)
+    );
+    text.push_str(&wrapped("  ", &archive));
+    for (mark, words) in marks_of(of) {
+        text.push_str(&wrapped(&format!("  {mark} "), &words));
     }
     text
 }
 
-const MARKS: [(WhatIfClass, &str, &str); 4] = [
-    (WhatIfClass::Longer, "+", "checkpoints further apart than in this WAL: -9 to +6 %"),
-    (WhatIfClass::Shorter, "-", "checkpoints nearer than in this WAL: -4 to +11 %"),
+const MARKS: [(WhatIfClass, &str, &str); 5] = [
+    (WhatIfClass::Longer, "+", "checkpoints further apart than in this WAL"),
+    (WhatIfClass::Shorter, "-", "checkpoints nearer than in this WAL"),
+    (
+        WhatIfClass::ShorterWithHints,
+        "~",
+        "nearer, and readers' hints that would come to be logged are estimated",
+    ),
     (
         WhatIfClass::LowerBound,
         ">",
-        "at least this: hints would come to be logged of which this WAL has no trace",
+        "at least this: hints would come to be logged, of which this WAL has none",
     ),
     (
         WhatIfClass::Extrapolated,
@@ -107,23 +114,47 @@ pub(crate) fn mark(class: WhatIfClass) -> &'static str {
     MARKS.iter().find(|of| of.0 == class).map_or("", |of| of.1)
 }
 
-pub(crate) fn class_words(class: WhatIfClass) -> &'static str {
-    MARKS.iter().find(|of| of.0 == class).map_or("as far apart as in this WAL", |of| of.2)
+/// What the marks of the rows mean, with the range that the truth lies in.
+pub(crate) fn marks_of(of: &WalWhatIfRecord) -> Vec<(&'static str, String)> {
+    let marks = MARKS.iter().filter_map(|(class, mark, words)| {
+        let mut rows = of.rows.iter().filter(|row| row.class == *class);
+        let first = rows.clone().next()?;
+        // Compression makes the range wider.
+        let row = rows.find(|row| row.wal_compression == "as stored").unwrap_or(first);
+        Some((*mark, format!("{words}{}", range(row))))
+    });
+    marks.collect()
+}
+
+/// In percent of what is expected.
+fn range(row: &WhatIfRow) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "a percentage without digits")]
+    let percent = |of: u64| (of as f64 / row.bytes.max(1) as f64 - 1.0) * 100.0;
+    row.high_bytes.map_or_else(String::new, |high| {
+        format!(": {:+.0} to {:+.0} %", percent(row.low_bytes), percent(high))
+    })
 }
 
 fn row(title: &str, row: &WhatIfRow, of: &WalWhatIfRecord) -> String {
     let bytes = format!("{}{}", mark(row.class), size(row.bytes));
+    let rate = row.bytes_per_second.map_or_else(|| "-".to_owned(), rounded_rate);
     let figures = format!(
-        "{bytes:>10}{:>9}{:>9}{:>10}{:>9}",
+        "{bytes:>9}{:>9}{rate:>8}{:>9}{:>8}{:>9}",
         share(row, of),
         row.images,
         row.checkpoints(),
         size(row.replay_bytes)
     );
-    if title.chars().count() > 32 {
-        return format!("{title}\n{:<33}{figures}\n", "");
+    if title.chars().count() > 26 {
+        return format!("{title}\n{:<27}{figures}\n", "");
     }
-    format!("{title:<33}{figures}\n")
+    format!("{title:<27}{figures}\n")
+}
+
+/// Bytes of a second.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes")]
+fn rounded_rate(bytes: f64) -> String {
+    size(bytes.max(0.0) as u64)
 }
 
 /// Of today's.

@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 use pgtoll_record::{EndStatus, Run, RunResult, Verdict};
 
-use crate::expectations::sentence;
-use crate::html::comparison::interval;
+use crate::html::claims;
 use crate::summary::{bound, clause, metrics};
+use crate::terminal::interval;
 
 /// The question, and what the answer holds for.
 pub(crate) fn heading(run: &Run, result: &RunResult) -> Markup {
@@ -117,12 +117,12 @@ pub(crate) fn answers(result: &RunResult) -> Markup {
 const NEEDS: &str = "a comparison needs at least two completed rounds or repetitions.";
 const SENTENCE: &str = ". ";
 
-/// What the experiment's author expected, and whether it came out.
+/// What was claimed or expected, and whether it came out.
 pub(crate) fn expectations(result: &RunResult) -> Markup {
     html! {
         @if !result.expected.is_empty() {
-            h3 { "What was expected" }
-            ul { @for of in &result.expected { li { (sentence(of)) } } }
+            h3 { "What was claimed" }
+            (claims::table(&[(String::new(), &result.expected)]))
         }
     }
 }

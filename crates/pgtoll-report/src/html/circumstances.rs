@@ -108,7 +108,7 @@ fn workload(result: &RunResult, of: &Workload) -> Markup {
 fn work(work: &Work) -> Markup {
     html! {
         @match work {
-            Work::Operation { action } => code { (action) },
+            Work::Operation { action, .. } => code { (action) },
             Work::Command { command } => code { (command) },
             Work::Script { scripts, rate, .. } => {
                 @for (index, script) in scripts.iter().enumerate() {

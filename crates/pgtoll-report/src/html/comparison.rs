@@ -4,10 +4,11 @@ use maud::{Markup, html};
 use pgtoll_record::{Comparison, Metric, RunResult, Verdict, Workload};
 
 use super::{Series, series};
-use crate::plot::{ForestGroup, ForestRow, Words, figure, forest, legend};
+use crate::ladder::ladders;
+use crate::plot::{ForestGroup, ForestRow, Look, Words, figure, forest, legend};
 use crate::summary::metrics;
 use crate::terminal::{Block, NOTHING_KNOWN, title};
-use crate::terminal::{cell, columns, heading_of, legend as legend_text, rows_of, signed_percent};
+use crate::terminal::{cell, columns, heading_of, interval, legend as legend_text, rows_of};
 
 /// A forest plot for each workload that has comparisons.
 pub(crate) fn forests(result: &RunResult) -> Markup {
@@ -66,7 +67,10 @@ fn groups(result: &RunResult, workload: &Workload, series: &[Series<'_>]) -> Vec
     let of_metric = |metric: Metric| {
         let rows: Vec<ForestRow> = series
             .iter()
-            .filter_map(|of| Some(row(of, comparison(result, workload, metric, of.arm)?)))
+            .filter_map(|of| {
+                let found = comparison(result, workload, metric, of.arm)?;
+                Some(row(of.title.clone(), of.look, found))
+            })
             .collect();
         let absolute = cell(result, workload, metric, &result.header.baseline);
         let baseline = if absolute == NOTHING_KNOWN {
@@ -83,32 +87,19 @@ fn groups(result: &RunResult, workload: &Workload, series: &[Series<'_>]) -> Vec
     metrics(workload).into_iter().filter_map(of_metric).collect()
 }
 
-fn row(series: &Series<'_>, of: &Comparison) -> ForestRow {
+/// A comparison in a forest plot, under this name.
+pub(crate) fn row(name: String, look: Look, of: &Comparison) -> ForestRow {
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-    let stands_out = matches!(of.verdict, Verdict::Costs | Verdict::Gains);
     ForestRow {
-        name: series.title.clone(),
-        look: series.look,
+        name,
+        look,
         estimate: percent(of.ratio.estimate),
         lower: percent(of.ratio.lower),
         upper: percent(of.ratio.upper),
-        null: series.null,
-        stands_out,
+        null: of.null,
+        stands_out: matches!(of.verdict, Verdict::Costs | Verdict::Gains),
         value: interval(of),
     }
-}
-
-/// The estimate with its bounds; `~` where zero lies between them.
-pub(crate) fn interval(of: &Comparison) -> String {
-    let half = (of.ratio.upper - of.ratio.lower) / 2.0 * 100.0;
-    let digits = usize::from(half < 9.95);
-    let [estimate, lower, upper] = [of.ratio.estimate, of.ratio.lower, of.ratio.upper]
-        .map(|ratio| signed_percent(ratio.min(1000.0), digits));
-    let covers_zero = matches!(of.verdict, Verdict::NotResolved | Verdict::NoCostAbove);
-    if covers_zero {
-        return format!("~ [{lower}, {upper}] %");
-    }
-    format!("{estimate} % [{lower}, {upper}]")
 }
 
 pub(crate) fn comparison<'a>(
@@ -137,7 +128,28 @@ pub(crate) fn table(result: &RunResult) -> Markup {
                 (rows_of_table(&groups, columns.len()))
             }
         }
+        (rungs(result))
         p class="small quiet" { (legend_text(result)) }
+    }
+}
+
+/// Each rung against the one below.
+fn rungs(result: &RunResult) -> Markup {
+    let ladders = ladders(result, interval);
+    html! {
+        @for (index, of) in ladders.iter().enumerate() {
+            @if index == 0 { h3 { "Each against the one below" } }
+            div class="scroll" role="region" aria-label={ "Each against the one below: " (of.title) }
+                tabindex="0" {
+                table {
+                    thead { tr {
+                        th scope="col" { "arms" }
+                        @for title in &of.head { th scope="col" { (title) } }
+                    } }
+                    (rows_of_table(&[(of.title.clone(), of.rows.clone())], of.head.len()))
+                }
+            }
+        }
     }
 }
 

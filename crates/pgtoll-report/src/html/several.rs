@@ -1,9 +1,9 @@
 //! Records side by side as a page.
 
 use maud::{Markup, html};
-use pgtoll_record::{Metric, Verdict, Workload};
+use pgtoll_record::{Metric, Workload};
 
-use super::comparison::{interval, rows_of_table};
+use super::comparison::{row, rows_of_table};
 use super::{Section, bodies, contents, inert, page};
 use crate::plot::{ForestGroup, ForestRow, Look, Words, figure, forest, legend};
 use crate::side_by_side::{LEGEND, SideBySide, called, is_of};
@@ -110,20 +110,11 @@ fn of_workload(of: &SideBySide, workload: &Workload, index: usize) -> Markup {
 }
 
 fn rows(of: &SideBySide, workload: &Workload, metric: Metric, arm: &str) -> Vec<ForestRow> {
-    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
     let found = of.records.iter().enumerate().filter_map(|(index, record)| {
         let mut all = record.result.comparisons.iter();
         let found = all.find(|of| is_of(of, &workload.name, metric, arm))?;
-        Some(ForestRow {
-            name: format!("{}: {}", record.label, record.result.header.server.version),
-            look: Look::of(index),
-            estimate: percent(found.ratio.estimate),
-            lower: percent(found.ratio.lower),
-            upper: percent(found.ratio.upper),
-            null: false,
-            stands_out: matches!(found.verdict, Verdict::Costs | Verdict::Gains),
-            value: interval(found),
-        })
+        let name = format!("{}: {}", record.label, record.result.header.server.version);
+        Some(row(name, Look::of(index), found))
     });
     found.collect()
 }

@@ -6,11 +6,11 @@ use maud::{Markup, html};
 use pgtoll_record::{Run, RunResult, Work, Workload};
 use pgtoll_stats::Sample;
 
-use super::comparison::{comparison, interval};
+use super::comparison::comparison;
 use super::{Series, figures, series};
 use crate::plot::{Drawing, Frame, Scale, Unit, Width, Words, figure};
 use crate::summary::{metrics, samples};
-use crate::terminal::title;
+use crate::terminal::{interval, title};
 
 /// A figure for each timed workload.
 pub(crate) fn section(run: &Run, result: &RunResult) -> Markup {

@@ -152,7 +152,7 @@ fn rename(line: &mut Line, arm: &str, title: &str, argument: &str) {
 
 /// Every element is closed where it should be, there is one script and it is inert, and no
 /// identifier is there twice.
-pub(super) fn assert_well_formed(page: &str) {
+pub(crate) fn assert_well_formed(page: &str) {
     const VOID: [&str; 3] = ["meta", "br", "wbr"];
     let mut open: Vec<&str> = Vec::new();
     let mut scripts = 0;
@@ -183,4 +183,39 @@ pub(super) fn assert_well_formed(page: &str) {
     }
     assert_eq!(open, Vec::<&str>::new());
     assert_eq!(scripts, 1);
+}
+
+/// What a reader reads: a line for each paragraph, row, or item.
+pub(crate) fn text_of(page: &str) -> String {
+    let (_, body) = page.split_once("<body>").unwrap();
+    let (body, _) = body.split_once("<script").unwrap();
+    let mut lines = vec![String::new()];
+    let mut hidden: Option<&str> = None;
+    for part in body.split('<').skip(1) {
+        let (tag, text) = part.split_once('>').unwrap();
+        let name = tag.split_whitespace().next().unwrap_or_default();
+        match (hidden, name) {
+            (None, "svg") => hidden = Some("/svg"),
+            (Some(end), name) if end == name => hidden = None,
+            (Some(_), _) => continue,
+            (None, "/td" | "/th" | "/dt") => lines.last_mut().unwrap().push_str(" | "),
+            (
+                None,
+                "p" | "tr" | "li" | "dt" | "h1" | "h2" | "h3" | "pre" | "summary" | "footer",
+            ) => {
+                lines.push(String::new());
+            }
+            (None, "br") => lines.last_mut().unwrap().push_str(" / "),
+            _ => {}
+        }
+        if hidden.is_none() {
+            lines.last_mut().unwrap().push_str(text);
+        }
+    }
+    lines
+        .iter()
+        .map(|line| line.trim())
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n")
 }

@@ -7,7 +7,7 @@ use pgtoll_record::{WalWhatIfRecord, WhatIfClass, WhatIfRow};
 use super::circumstances::{Fact, facts};
 use super::{Section, bodies, contents, download, inert, page};
 use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend, text};
-use crate::wal_whatif::{NOTHING, check_words, class_words, mark, share, size, span, title};
+use crate::wal_whatif::{NOTHING, check_words, mark, marks_of, share, size, span, title};
 
 /// A what-if as one HTML file, with all that it needs inside. Whatever stands in the record is text
 /// in it, never markup.
@@ -163,17 +163,11 @@ fn numbers(rows: &[WhatIfRow], of: &WalWhatIfRecord) -> Markup {
 fn table(of: &WalWhatIfRecord) -> Markup {
     let today = std::iter::once(("today (the WAL as it is)".to_owned(), &of.today));
     let asked = of.rows.iter().map(|row| (title(row, of), row));
-    let classes = [
-        WhatIfClass::Longer,
-        WhatIfClass::Shorter,
-        WhatIfClass::LowerBound,
-        WhatIfClass::Extrapolated,
-    ];
     html! {
         (rows_table("WAL by settings", today.chain(asked), of))
         ul class="small quiet" {
-            @for class in classes.into_iter().filter(|of_row| of.rows.iter().any(|row| row.class == *of_row)) {
-                li { (mark(class)) " " (class_words(class)) }
+            @for (mark, words) in marks_of(of) {
+                li { (mark) " " (words) }
             }
         }
     }
@@ -189,7 +183,7 @@ fn rows_table<'a>(
             table {
                 thead { tr {
                     th scope="col" { "setting" }
-                    @for title in ["WAL", "of today’s", "in truth", "images", "checkpoints",
+                    @for title in ["WAL", "of today’s", "in truth", "images", "check\u{ad}points",
                         "to replay after a crash, at most", "a second", "to an archive"] {
                         th scope="col" { (title) }
                     }

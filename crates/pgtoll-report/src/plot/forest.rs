@@ -32,9 +32,15 @@ pub(crate) struct ForestRow {
 
 /// All groups over one axis.
 pub(crate) fn forest(groups: &[ForestGroup], width: Width) -> Drawing {
+    forest_up_to(groups, width, MOST)
+}
+
+/// All groups over one axis that ends at `most` per cent, or before: where things of all kinds
+/// stand together, the largest must not make the others too small to be seen.
+pub(crate) fn forest_up_to(groups: &[ForestGroup], width: Width, most: f64) -> Drawing {
     let layout = Layout::of(width);
     let bounds = groups.iter().flat_map(|of| &of.rows).flat_map(|row| [row.lower, row.upper]);
-    let within = bounds.filter(|bound| bound.is_finite()).map(|bound| bound.clamp(LEAST, MOST));
+    let within = bounds.filter(|bound| bound.is_finite()).map(|bound| bound.clamp(LEAST, most));
     let scale = Scale::linear(within.chain([0.0]), Unit::SignedPercent)
         .padded(0.04)
         .between(layout.left, layout.right);

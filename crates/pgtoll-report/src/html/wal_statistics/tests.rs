@@ -9,7 +9,7 @@ use pgtoll_record::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::html::tests::assert_well_formed;
+use crate::html::tests::{assert_well_formed, text_of};
 
 /// The page, which is whole, and whose pictures hold all that is drawn in them.
 fn page_of(of: &WalStatisticsRecord) -> String {
@@ -398,41 +398,6 @@ fn cycles(
         causes: images(of),
     });
     cycles.collect()
-}
-
-/// What a reader reads: a line for each paragraph, row, or item.
-fn text_of(page: &str) -> String {
-    let (_, body) = page.split_once("<body>").unwrap();
-    let (body, _) = body.split_once("<script").unwrap();
-    let mut lines = vec![String::new()];
-    let mut hidden: Option<&str> = None;
-    for part in body.split('<').skip(1) {
-        let (tag, text) = part.split_once('>').unwrap();
-        let name = tag.split_whitespace().next().unwrap_or_default();
-        match (hidden, name) {
-            (None, "svg") => hidden = Some("/svg"),
-            (Some(end), name) if end == name => hidden = None,
-            (Some(_), _) => continue,
-            (None, "/td" | "/th" | "/dt") => lines.last_mut().unwrap().push_str(" | "),
-            (
-                None,
-                "p" | "tr" | "li" | "dt" | "h1" | "h2" | "h3" | "pre" | "summary" | "footer",
-            ) => {
-                lines.push(String::new());
-            }
-            (None, "br") => lines.last_mut().unwrap().push_str(" / "),
-            _ => {}
-        }
-        if hidden.is_none() {
-            lines.last_mut().unwrap().push_str(text);
-        }
-    }
-    lines
-        .iter()
-        .map(|line| line.trim())
-        .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join("\n")
 }
 
 /// All that is drawn in a picture lies in its view box.

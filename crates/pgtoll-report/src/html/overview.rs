@@ -1,0 +1,168 @@
+//! Several experiments of one call as a page: what each of them found, in short, and where the rest
+//! stands.
+
+use maud::{Markup, html};
+use pgtoll_record::{Comparison, Overview, OverviewExperiment};
+
+use super::comparison::row;
+use super::{Section, bodies, claims, contents, inert, page};
+use crate::overview::{COUNTED, counted, ended, heading, workloads};
+use crate::plot::{ForestGroup, ForestRow, Look, Words, figure, forest_up_to, legend};
+use crate::terminal::title;
+
+/// The overview as one HTML file, which lies beside the experiments' directories.
+pub fn overview_html(of: &Overview) -> String {
+    let mut sections: Vec<Section<'_>> = vec![
+        ("comparisons", "All differences", differences(of)),
+        ("claims", "Claims", all_claims(of)),
+        ("experiments", "Experiment by experiment", experiments(of)),
+        ("counted", COUNTED, exact(of)),
+    ];
+    let failed: Vec<&OverviewExperiment> =
+        of.experiments.iter().filter(|of| ended(of).is_some()).collect();
+    if !failed.is_empty() {
+        sections.insert(0, ("failed", "What was not completed", not_completed(&failed)));
+    }
+    let headline = html! { "What does safety cost here?" };
+    let top = html! {
+        p class="quiet small" { "pgtoll measure" }
+        h1 { (headline) }
+        p class="quiet" { (heading(of)) ". " (disk(of)) ", " (of.host.kernel) ", pgtoll " (of.pgtoll) "." }
+    };
+    let main = html! { (contents(&sections)) (bodies(&sections)) };
+    let words = "Made by pgtoll from the records of runs.";
+    page(
+        &html! { (headline) " – PostgreSQL " (of.version) ", pgtoll" },
+        &top,
+        &main,
+        words,
+        &inert(of),
+    )
+}
+
+/// Its mount options are in the records.
+fn disk(of: &Overview) -> &str {
+    of.host.file_system.split(" (").next().unwrap_or_default()
+}
+
+/// A line for each experiment that failed or was interrupted.
+fn not_completed(failed: &[&OverviewExperiment]) -> Markup {
+    html! {
+        ul { @for of in failed {
+            li { strong { (of.name) } " " (ended(of).unwrap_or_default()) }
+        } }
+    }
+}
+
+/// One picture of all: a group for each workload of each experiment, in it a row for each arm.
+fn differences(of: &Overview) -> Markup {
+    let groups: Vec<ForestGroup> = of.experiments.iter().flat_map(groups).collect();
+    if groups.is_empty() {
+        return html! {
+            p { "There is no comparison: it needs at least two completed rounds or repetitions." }
+        };
+    }
+    let said = groups.iter().flat_map(|group| {
+        group.rows.iter().map(|row| format!("{}, {}: {}", group.title, row.name, row.value))
+    });
+    let words = Words {
+        id: "forest".to_owned(),
+        title: "Differences from each baseline",
+        description: said.collect::<Vec<_>>().join(". "),
+        caption: html! { h3 { "Server CPU, against each baseline" } },
+    };
+    html! {
+        p {
+            "Each row is an arm’s difference from its experiment’s baseline in server CPU, for a \
+             transaction or an operation, with its 95 % interval. The tinted side is the worse one. \
+             Grey rows and bands are copies of the baseline, where nothing differs: what does not \
+             leave the band may be chance. What is beyond the axis ends in an arrow; the numbers \
+             stand beside it."
+        }
+        (legend([("arm", Look::of(ARM)), ("copy of the baseline", Look::grey(TWIN))]))
+        (figure(&words, |width| forest_up_to(&groups, width, MOST)))
+    }
+}
+
+/// Where the common axis ends at the latest, in per cent.
+const MOST: f64 = 150.0;
+/// Looks of the two kinds of rows.
+const ARM: usize = 1;
+const TWIN: usize = 4;
+
+fn groups(of: &OverviewExperiment) -> Vec<ForestGroup> {
+    let groups = workloads(of).into_iter().filter_map(|workload| {
+        let own: Vec<&Comparison> =
+            of.comparisons.iter().filter(|of| of.workload == workload).collect();
+        let metric = own.first()?.metric;
+        Some(ForestGroup {
+            title: format!("{}, {workload}: {}", of.name, title(metric)),
+            less_is_worse: !metric.more_is_worse(),
+            rows: own.into_iter().map(named_row).collect(),
+        })
+    });
+    groups.collect()
+}
+
+fn named_row(of: &Comparison) -> ForestRow {
+    let (name, look) = if of.null {
+        (format!("{} (null)", of.arm), Look::grey(TWIN))
+    } else {
+        (of.arm.clone(), Look::of(ARM))
+    };
+    row(name, look, of)
+}
+
+fn all_claims(of: &Overview) -> Markup {
+    let groups: Vec<_> =
+        of.experiments.iter().map(|of| (of.name.clone(), of.claims.as_slice())).collect();
+    html! {
+        @if groups.iter().all(|(_, claims)| claims.is_empty()) {
+            p { "These experiments claim nothing." }
+        } @else {
+            p {
+                "A claim holds where the whole interval lies within what was claimed, and does not \
+                 hold where it lies outside. It could not be resolved here where a bound lies in the \
+                 interval."
+            }
+            (claims::table(&groups))
+        }
+    }
+}
+
+/// Each experiment's question and answers, with a link to its own page.
+fn experiments(of: &Overview) -> Markup {
+    html! {
+        @for of in &of.experiments {
+            h3 { (of.name) }
+            p { strong { (of.question) } }
+            @if let Some(ended) = ended(of) { p class="warning" role="note" { (ended) } }
+            @if !of.answers.is_empty() {
+                ul { @for answer in &of.answers { li { (answer) } } }
+                p { a href={ "./" (of.name) "/report.html" } { "The report of " (of.name) } }
+            }
+        }
+    }
+}
+
+/// WAL of every experiment that counted some.
+fn exact(of: &Overview) -> Markup {
+    let all = || of.experiments.iter().map(|of| (&of.name, counted(of)));
+    html! {
+        @if all().all(|(_, rows)| rows.is_empty()) { p { "Nothing was counted." } } @else {
+            div class="scroll" role="region" aria-label="Table of WAL" tabindex="0" {
+                table class="words claims" {
+                    thead { tr { th scope="col" { "work" } th scope="col" { "WAL" } } }
+                    @for (name, rows) in all().filter(|(_, rows)| !rows.is_empty()) {
+                        tbody {
+                            tr { th scope="rowgroup" colspan="2" { (name) } }
+                            @for (workload, words) in rows {
+                                tr { th scope="row" { (workload) } td { (words) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

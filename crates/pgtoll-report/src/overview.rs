@@ -1,0 +1,164 @@
+//! Several experiments of one call: what each of them found, in short.
+
+use std::fmt::Write as _;
+
+use pgtoll_record::{EndStatus, MetricValue, Overview, OverviewExperiment, RunResult, Workload};
+
+use crate::expectations::sentence;
+use crate::html::day;
+use crate::summary::{is_near, metrics};
+use crate::terminal::{Block, SHOWN, aligned, interval, three_digits, title, wrapped};
+
+/// What an overview says of an experiment, from what its record gave, as far as there is one.
+pub fn overview_of(of: &OverviewExperiment, result: &RunResult) -> OverviewExperiment {
+    let primary = |workload: &Workload| (workload.name.clone(), metrics(workload)[0]);
+    let primary: Vec<_> = result.header.workloads.iter().map(primary).collect();
+    let comparisons = result.comparisons.iter();
+    let is_primary = |workload: &str, metric| primary.contains(&(workload.to_owned(), metric));
+    let arms = &result.header.arms;
+    let is_twin = |name: &str| arms.iter().any(|arm| arm.name == name && arm.twin_of.is_some());
+    let counted = result
+        .values
+        .iter()
+        .filter(|of| of.exact && WAL.contains(&of.metric.as_str()) && !is_twin(&of.arm));
+    OverviewExperiment {
+        question: result.header.question.clone(),
+        baseline: result.header.baseline.clone(),
+        answers: result.answers.clone(),
+        comparisons: comparisons
+            .filter(|of| is_primary(&of.workload, of.metric))
+            .cloned()
+            .collect(),
+        counted: counted.cloned().collect(),
+        claims: result.expected.clone(),
+        ..of.clone()
+    }
+}
+
+const WAL: [&str; 2] = ["wal_per_transaction", "wal_per_page"];
+
+/// The overview for a terminal, 80 columns wide. `directory` is where the results are.
+pub fn overview_text(of: &Overview, directory: &str) -> String {
+    let mut text = wrapped("", &heading(of));
+    for experiment in &of.experiments {
+        let _ = write!(text, "\n{}", about(experiment, directory));
+    }
+    let differences: Vec<Block> = of.experiments.iter().flat_map(differences).collect();
+    if !differences.is_empty() {
+        let _ = write!(text, "\n{DIFFERENCES}\n{}", aligned(Vec::new(), differences));
+    }
+    let counted = of.experiments.iter().flat_map(|of| {
+        counted(of).into_iter().map(|(workload, words)| format!("{}, {workload}: {words}", of.name))
+    });
+    let counted: Vec<String> = counted.collect();
+    if !counted.is_empty() {
+        let _ = writeln!(text, "\n{COUNTED}");
+        text.extend(counted.iter().map(|line| wrapped("", line)));
+    }
+    let claims = of
+        .experiments
+        .iter()
+        .flat_map(|of| of.claims.iter().map(|claim| format!("{}: {}", of.name, sentence(claim))));
+    let claims: Vec<String> = claims.collect();
+    if !claims.is_empty() {
+        text.push_str("\nclaims\n");
+        text.extend(claims.iter().map(|line| wrapped("", line)));
+    }
+    text
+}
+
+/// What stands above the differences.
+pub(crate) const DIFFERENCES: &str =
+    "differences from each baseline in server CPU, 95 % intervals (~ covers zero)";
+/// What stands above what was counted.
+pub(crate) const COUNTED: &str = "WAL, counted over equal work";
+
+/// How many experiments, of what server, on which machine.
+pub(crate) fn heading(of: &Overview) -> String {
+    let count = of.experiments.len();
+    let complete = of.experiments.iter().filter(|of| of.status == EndStatus::Complete).count();
+    let all = if complete == count { String::new() } else { format!(", {complete} complete") };
+    format!(
+        "{count} experiments{all}: PostgreSQL {}, {} with {} CPUs, {}",
+        of.version,
+        of.host.cpu,
+        of.host.cores,
+        day(&of.started)
+    )
+}
+
+/// The experiment's answer in a sentence, or why there is none.
+fn about(of: &OverviewExperiment, directory: &str) -> String {
+    let mut text = wrapped("", &format!("{}: {}", of.name, of.question));
+    if let Some(ended) = ended(of) {
+        text.push_str(&wrapped("  ", &ended));
+    }
+    if let Some(first) = of.answers.first() {
+        text.push_str(&wrapped("  ", first));
+    }
+    if of.answers.len() > 1 {
+        let more = of.answers.len() - 1;
+        let plural = if more == 1 { "" } else { "s" };
+        let of = format!("{more} more answer{plural}: pgtoll report {directory}/{}", of.name);
+        let _ = writeln!(text, "  {of}");
+    }
+    text
+}
+
+/// How an experiment ended that was not completed.
+pub(crate) fn ended(of: &OverviewExperiment) -> Option<String> {
+    let how = match of.status {
+        EndStatus::Complete => return None,
+        EndStatus::Interrupted => "interrupted",
+        EndStatus::Failed => "failed",
+    };
+    let reason = of.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    Some(format!("{how}{reason}"))
+}
+
+/// For each workload of an experiment a row for each arm.
+fn differences(of: &OverviewExperiment) -> Vec<Block> {
+    let blocks = workloads(of).into_iter().map(|workload| {
+        let own = of.comparisons.iter().filter(|of| of.workload == workload);
+        let rows = own.map(|of| {
+            let null = if of.null { " (null)" } else { "" };
+            vec![format!("{}{null}", of.arm), title(of.metric).to_owned(), interval(of)]
+        });
+        (format!("{}, {workload}, against {}", of.name, of.baseline), rows.collect())
+    });
+    blocks.collect()
+}
+
+/// The workloads that are compared, in their order.
+pub(crate) fn workloads(of: &OverviewExperiment) -> Vec<&str> {
+    let mut names: Vec<&str> = of.comparisons.iter().map(|of| of.workload.as_str()).collect();
+    names.dedup();
+    names
+}
+
+/// For each workload what its arms wrote, in words; where they wrote something.
+pub(crate) fn counted(of: &OverviewExperiment) -> Vec<(&str, String)> {
+    let mut workloads: Vec<&str> = of.counted.iter().map(|of| of.workload.as_str()).collect();
+    workloads.dedup();
+    workloads.into_iter().filter_map(|workload| Some((workload, wal(of, workload)?))).collect()
+}
+
+fn wal(of: &OverviewExperiment, workload: &str) -> Option<String> {
+    let arms: Vec<&MetricValue> = of.counted.iter().filter(|of| of.workload == workload).collect();
+    let baseline = arms.iter().find(|value| value.arm == of.baseline)?;
+    if arms.iter().all(|of| of.value < SHOWN) {
+        return None;
+    }
+    let per = if baseline.metric == WAL[0] { "transaction" } else { "page" };
+    let shown = |of: &MetricValue| format!("{} {}", of.arm, three_digits(of.value));
+    let words = if arms.iter().all(|of| is_near(of.value, baseline.value)) {
+        let others = if arms.len() > 1 { " (others within 1 %)" } else { "" };
+        format!("{}{others}", shown(baseline))
+    } else {
+        arms.into_iter().map(shown).collect::<Vec<_>>().join(", ")
+    };
+    Some(format!("{words} bytes a {per}, exact"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+use pgtoll_record::{EndStatus, Expectation, Line, OVERVIEW_SCHEMA, Overview, Run};
+
+use super::*;
+use crate::html::tests::{assert_well_formed, text_of};
+use crate::{overview_html, summarise, terminal_table};
+
+/// A record with every kind of line, a few of each.
+const SMALL: &str = include_str!("../html/small.jsonl");
+
+/// The small record, with claims, and an arm that is compared with another one.
+fn run() -> Run {
+    let claim = |workload: &str, metric: &str, against: Option<&str>, most: f64| Expectation {
+        workload: workload.into(),
+        arm: "checksums".into(),
+        metric: metric.into(),
+        relative: metric != "wal_per_page",
+        against: against.map(str::to_owned),
+        lower: None,
+        upper: Some(most),
+        source: "A. Nybody, a mailing list".into(),
+        claim: Some("Nobody will notice".into()),
+        url: Some("https://example.org/?a=1&b=2".into()),
+        explained: Some("The record is a few seconds long.".into()),
+    };
+    let mut lines = SMALL.lines();
+    let mut header: Line = serde_json::from_str(lines.next().unwrap()).unwrap();
+    if let Line::Header(header) = &mut header {
+        header.expect = vec![
+            claim("read-only-misses", "cpu_per_transaction", Some("hints"), 20.0),
+            claim("read-only-misses", "cpu_per_transaction", None, -0.9),
+            claim("first-select", "wal_per_page", None, 10.0),
+            claim("nowhere", "operation_time", None, 0.0),
+        ];
+        header.arms[2].against = Some("hints".into());
+    }
+    let text = [vec![serde_json::to_string(&header).unwrap()], lines.map(str::to_owned).collect()];
+    Run::parse(&text.concat().join("\n")).unwrap()
+}
+
+fn overview() -> Overview {
+    let run = run();
+    let experiment = |name: &str, status, reason: Option<&str>| OverviewExperiment {
+        name: name.into(),
+        question: "What does it cost?".into(),
+        baseline: "off".into(),
+        status,
+        reason: reason.map(str::to_owned),
+        answers: Vec::new(),
+        comparisons: Vec::new(),
+        counted: Vec::new(),
+        claims: Vec::new(),
+    };
+    let complete = experiment("checksums", EndStatus::Complete, None);
+    Overview {
+        schema: OVERVIEW_SCHEMA.into(),
+        pgtoll: "0.1.0".into(),
+        started: run.header.started.clone(),
+        host: run.header.host.clone(),
+        version: run.header.server.version.clone(),
+        experiments: vec![
+            overview_of(&complete, &summarise(&run)),
+            experiment("checksums-disk", EndStatus::Failed, Some("no <group> can be made here")),
+            experiment("wal-compression", EndStatus::Interrupted, Some("not begun")),
+        ],
+    }
+}
+
+#[test]
+fn the_overview_says_what_each_found() {
+    let text = overview_text(&overview(), "results");
+    insta::assert_snapshot!("terminal", text);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn the_page_says_the_same() {
+    let page = overview_html(&overview());
+    assert_well_formed(&page);
+    insta::assert_snapshot!("page", text_of(&page));
+    assert!(page.contains("href=\"./checksums/report.html\""));
+    assert!(page.contains("href=\"https://example.org/?a=1&amp;b=2\""));
+    assert!(!page.contains("checksums-disk/report.html"), "there is none");
+}
+
+#[test]
+fn every_row_has_an_interval_or_is_exact() {
+    let overview = overview();
+    let rows = overview.experiments.iter().flat_map(differences).flat_map(|(_, rows)| rows);
+    let rows: Vec<Vec<String>> = rows.collect();
+    assert!(rows.len() > 3);
+    assert!(rows.iter().all(|row| row[2].contains('[')), "{rows:?}");
+    let counted: Vec<_> = overview.experiments.iter().flat_map(counted).collect();
+    assert!(counted.len() > 1);
+    assert!(counted.iter().all(|(_, words)| words.ends_with("exact")), "{counted:?}");
+}
+
+#[test]
+fn what_a_record_says_is_text() {
+    let mut overview = overview();
+    let hostile = "</script><script>alert(1)</script>\"' onload=x &amp;]]>";
+    for of in &mut overview.experiments {
+        for text in [&mut of.name, &mut of.question, &mut of.baseline] {
+            hostile.clone_into(text);
+        }
+        of.reason = of.reason.as_ref().map(|_| hostile.to_owned());
+        of.answers.push(hostile.to_owned());
+        for of in &mut of.comparisons {
+            hostile.clone_into(&mut of.arm);
+        }
+        for Expectation { claim, url, source, explained, .. } in
+            of.claims.iter_mut().map(|of| &mut of.expectation)
+        {
+            hostile.clone_into(source);
+            *url = Some("javascript:alert(1)".into());
+            (*claim, *explained) = (Some(hostile.into()), Some(hostile.into()));
+        }
+    }
+    let page = overview_html(&overview);
+    assert_well_formed(&page);
+    assert!(!page.contains("href=\"javascript:"));
+    overview.experiments.clear();
+    assert_well_formed(&overview_html(&overview));
+}
+
+/// The difference between two arms is that of their own pairs, not of their differences from the
+/// baseline.
+#[test]
+fn an_arm_is_compared_with_the_one_below() {
+    let run = run();
+    let result = summarise(&run);
+    let of = |metric| {
+        let mut all = result.against_others.iter().filter(|of| of.workload == "read-only-misses");
+        all.find(|of| of.metric == metric).unwrap()
+    };
+    let cpu = of(pgtoll_record::Metric::CpuPerTransaction);
+    assert_eq!((cpu.arm.as_str(), cpu.against.as_deref()), ("checksums", Some("hints")));
+    // With hints as the baseline it is the same comparison.
+    let mut swapped = run.clone();
+    swapped.header.baseline = "hints".into();
+    let swapped = summarise(&swapped);
+    let same = swapped.comparisons.iter().find(|of| {
+        (of.workload.as_str(), of.metric, of.arm.as_str())
+            == ("read-only-misses", cpu.metric, "checksums")
+    });
+    assert_eq!(same.unwrap().ratio, cpu.ratio);
+    // It is the claim's.
+    let found = result.expected[0].found.unwrap();
+    assert!((found.estimate + 1.0 - cpu.ratio.estimate).abs() < 1e-12);
+    let table = terminal_table(&result);
+    let (_, ladder) = table.split_once("each against the one below\n").unwrap();
+    assert!(ladder.contains(" checksums against hints "), "{ladder}");
+    assert!(crate::markdown(&result).contains("| checksums against hints |"));
+    let page = crate::html_report(&run, &result);
+    assert_well_formed(&page);
+    let text = text_of(&page);
+    let rows = text.lines().filter(|line| line.starts_with("checksums against hints |"));
+    let intervals: Vec<usize> = rows.map(|row| row.matches(']').count()).collect();
+    // Server CPU and transactions a second, or time, under both works.
+    assert_eq!(intervals, [2, 2], "{text}");
+}
