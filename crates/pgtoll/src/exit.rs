@@ -13,6 +13,18 @@ pub(crate) enum Status {
     CouldNotTell,
 }
 
+impl Status {
+    /// Of several. What is surely found is a finding, whatever else could not be told.
+    pub(crate) fn worst(of: impl IntoIterator<Item = Self>) -> Self {
+        let rank = |of: &Self| match of {
+            Self::Done => 0,
+            Self::CouldNotTell => 1,
+            Self::Finding => 2,
+        };
+        of.into_iter().max_by_key(rank).unwrap_or(Self::Done)
+    }
+}
+
 impl From<Status> for ExitCode {
     fn from(status: Status) -> Self {
         match status {

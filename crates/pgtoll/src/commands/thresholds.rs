@@ -8,8 +8,32 @@ use crate::commands::Usage;
 use crate::exit::Status;
 use crate::printer::Printer;
 
-/// The thresholds, before anything starts: a run of this plan can decide each.
-pub(super) fn of_plan(expressions: &[String], plan: &Plan) -> anyhow::Result<Vec<Threshold>> {
+/// The thresholds of each plan, before anything starts: a run of some of the plans can decide each.
+pub(super) fn of_plans<'a>(
+    expressions: &[String],
+    plans: impl Iterator<Item = &'a Plan>,
+) -> anyhow::Result<Vec<Vec<Threshold>>> {
+    let plans: Vec<&Plan> = plans.collect();
+    let mut of_each: Vec<Vec<Threshold>> = plans.iter().map(|_| Vec::new()).collect();
+    for expression in expressions.chunks(1) {
+        let mut first_error = None;
+        let mut decided = false;
+        for (thresholds, plan) in of_each.iter_mut().zip(&plans) {
+            match of_plan(expression, plan) {
+                Ok(fitting) => {
+                    thresholds.extend(fitting);
+                    decided = true;
+                }
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        first_error.filter(|_| !decided).map_or(Ok(()), Err)?;
+    }
+    Ok(of_each)
+}
+
+/// The thresholds: a run of this plan can decide each.
+fn of_plan(expressions: &[String], plan: &Plan) -> anyhow::Result<Vec<Threshold>> {
     let experiment = &plan.experiment;
     let arms: Vec<&str> = experiment.arms.iter().map(|arm| arm.name.as_str()).collect();
     let workloads = pgtoll_bench::recorded_workloads(plan);

@@ -12,7 +12,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use chromium::{Browser, Page};
-use pgtoll_record::{Run, WalEndKind, WalStatisticsRecord};
+use pgtoll_record::{
+    EndStatus, Expectation, OVERVIEW_SCHEMA, Overview, OverviewExperiment, Run, WalEndKind,
+    WalStatisticsRecord,
+};
 use pgtoll_report::{Named, SideBySide};
 use serde_json::Value;
 
@@ -168,7 +171,7 @@ fn reports() -> Vec<(String, String)> {
     let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
     let directories = fs::read_dir(records).unwrap().flatten().map(|entry| entry.path());
     let mut texts: Vec<(String, String)> = directories
-        .filter(|path| path.is_dir())
+        .filter(|path| path.join("run.jsonl").exists())
         .map(|path| {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             (name, fs::read_to_string(path.join("run.jsonl")).unwrap())
@@ -179,6 +182,10 @@ fn reports() -> Vec<(String, String)> {
     let whole = texts[0].1.clone();
     let two_thirds = whole.match_indices('\n').map(|(at, _)| at).nth(whole.lines().count() * 2 / 3);
     texts.push(("interrupted".to_owned(), whole[..two_thirds.unwrap()].to_owned()));
+    // One arm is also compared with another one.
+    let ladder = whole.replace("\"checksums\":true,", "\"checksums\":true,\"against\":\"hints\",");
+    assert!(ladder != whole);
+    texts.push(("ladder".to_owned(), ladder));
     let long = whole
         .replace("\"hints\"", "\"hints-with-a-name-that-is-longer-than-anybody-would-choose\"")
         .replace("INSERT ... SELECT of a new table", &"Donaudampfschifffahrt".repeat(5));
@@ -188,8 +195,9 @@ fn reports() -> Vec<(String, String)> {
         pgtoll_report::html_report(&run, &pgtoll_report::summarise(&run))
     };
     let together = ("side by side".to_owned(), side_by_side(&texts));
+    let overview = ("overview".to_owned(), overview(&texts));
     let runs = texts.into_iter().map(|(name, text)| (name, report(&text)));
-    runs.chain([together]).chain(wal_statistics()).collect()
+    runs.chain([together, overview]).chain(wal_statistics()).collect()
 }
 
 /// The page of a server's WAL, and that of WAL that broke off, without times, with long names and
@@ -208,6 +216,62 @@ fn wal_statistics() -> Vec<(String, String)> {
     broken.cycles = broken.cycles.iter().cycle().take(400).cloned().collect();
     let page = |name: &str, of| (name.to_owned(), pgtoll_report::wal_statistics_html(of));
     vec![page("WAL statistics", &whole), page("WAL statistics that break off", &broken)]
+}
+
+/// The page of all records as if they were of one call, with claims of all kinds and one that failed.
+fn overview(texts: &[(String, String)]) -> String {
+    let experiment = |name: &str, status| OverviewExperiment {
+        name: name.to_owned(),
+        question: "What does it cost?".to_owned(),
+        baseline: "off".to_owned(),
+        status,
+        reason: Some("no control group that limits memory can be made here".to_owned()),
+        answers: Vec::new(),
+        comparisons: Vec::new(),
+        counted: Vec::new(),
+        claims: Vec::new(),
+    };
+    let runs = texts.iter().map(|(name, text)| (name, Run::parse(text).unwrap()));
+    let runs: Vec<(&String, Run)> = runs.collect();
+    let mut experiments: Vec<OverviewExperiment> = runs
+        .iter()
+        .map(|(name, run)| {
+            let mut run = run.clone();
+            run.header.expect = [("on", 0.5), ("checksums", 0.5), ("checksums", -0.5)]
+                .map(|(arm, most)| claim(arm, most))
+                .into();
+            let result = pgtoll_report::summarise(&run);
+            pgtoll_report::overview_of(&experiment(name, EndStatus::Complete), &result)
+        })
+        .collect();
+    experiments.push(experiment("checksums-disk", EndStatus::Failed));
+    let header = &runs[0].1.header;
+    pgtoll_report::overview_html(&Overview {
+        schema: OVERVIEW_SCHEMA.to_owned(),
+        pgtoll: header.pgtoll.clone(),
+        started: header.started.clone(),
+        host: header.host.clone(),
+        version: header.server.version.clone(),
+        experiments,
+    })
+}
+
+fn claim(arm: &str, most: f64) -> Expectation {
+    Expectation {
+        workload: "read-only-misses".to_owned(),
+        arm: arm.to_owned(),
+        metric: "cpu_per_transaction".to_owned(),
+        relative: true,
+        against: None,
+        lower: None,
+        upper: Some(most),
+        source: "a mailing list, years ago".to_owned(),
+        claim: Some("It costs next to nothing in what people really do".to_owned()),
+        url: Some("https://example.org/a-long-path-without-any-place-to-break-it".to_owned()),
+        explained: Some(
+            "Pages come from the page cache here, so that no disk hides it.".to_owned(),
+        ),
+    }
 }
 
 /// The page of the records that can be compared.

@@ -1,7 +1,11 @@
 //! What is made from code and committed is up to date. `cargo xtask generate` makes it again.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use pgtoll_bench::{ExpectSpec, Experiment};
+use pgtoll_record::{Expectation, Header, Run};
 
 use crate::support::{Scratch, pgtoll, run};
 
@@ -55,6 +59,8 @@ fn generated_schemas() {
     );
     check(&reference.join("experiment.schema.json"), &pretty(pgtoll_bench::experiment_schema()));
     check(&reference.join("result.schema.json"), &pretty(pgtoll_record::result_schema()));
+    check(&reference.join("overview.schema.json"), &pretty(pgtoll_record::overview_schema()));
+    check(&reference.join("experiments.schema.json"), &pretty(pgtoll_record::experiments_schema()));
 }
 
 #[test]
@@ -108,6 +114,76 @@ fn generated_detection() {
     let table = table::markdown(&found);
     let block = "detection";
     check(&path, &format!("{before}<!-- {block} {record} -->\n{table}<!-- /{block} -->{after}"));
+}
+
+/// The part of the chapter between `<!-- costs -->` and `<!-- /costs -->` is made from every
+/// committed record of an experiment.
+#[test]
+fn generated_costs() {
+    let path = root().join("docs/src/what-it-cost-us.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let (before, tail) = text.split_once("<!-- costs -->").unwrap();
+    let (_, after) = tail.split_once("<!-- /costs -->").unwrap();
+    let mut runs = runs(&root().join("records"), "records");
+    assert!(runs.len() > 2);
+    runs.sort_by_key(|(_, run)| place(&run.header.experiment));
+    let mut made = String::new();
+    let mut question = None;
+    for (name, mut run) in runs {
+        explain(&mut run.header);
+        if question.as_ref() != Some(&run.header.question) {
+            writeln!(made, "\n## {}", run.header.question).unwrap();
+            question = Some(run.header.question.clone());
+        }
+        let section = pgtoll_report::markdown_section(&pgtoll_report::summarise(&run));
+        let again = run.header.command.join(" ");
+        write!(made, "\n{section}\nRecord: `{name}`. Again: `{again}`\n").unwrap();
+    }
+    check(&path, &format!("{before}<!-- costs -->\n{made}\n<!-- /costs -->{after}"));
+}
+
+/// The records of runs below a directory, by their names, in order.
+fn runs(directory: &Path, name: &str) -> Vec<(String, Run)> {
+    let record = directory.join("run.jsonl");
+    if let Ok(text) = fs::read_to_string(record) {
+        return vec![(name.to_owned(), Run::parse(&text).unwrap())];
+    }
+    let entries = fs::read_dir(directory).unwrap().flatten().map(|entry| entry.path());
+    let mut below: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
+    below.sort();
+    let name = |path: &Path| format!("{name}/{}", path.file_name().unwrap().display());
+    below.iter().flat_map(|path| runs(path, &name(path))).collect()
+}
+
+/// Built-in experiments in their order, others after them.
+fn place(experiment: &str) -> usize {
+    let mut names = pgtoll_bench::BUILT_IN.iter();
+    names.position(|(name, _)| *name == experiment).unwrap_or(usize::MAX)
+}
+
+/// An explanation is known when the claim did not hold, so it may be younger than the record. A
+/// record from before its experiment claimed anything is judged by what it claims now.
+fn explain(header: &mut Header) {
+    let Some(experiment) = Experiment::built_in(&header.experiment) else { return };
+    let now: Vec<Expectation> =
+        experiment.unwrap().expect.iter().filter_map(ExpectSpec::expectation).collect();
+    if header.expect.is_empty() {
+        let is_there = |of: &Expectation| header.workloads.iter().any(|it| it.name == of.workload);
+        header.expect = now.into_iter().filter(is_there).collect();
+        return;
+    }
+    let without_words = |of: &Expectation| Expectation {
+        claim: None,
+        url: None,
+        explained: None,
+        source: String::new(),
+        ..of.clone()
+    };
+    for of in &mut header.expect {
+        if let Some(now) = now.iter().find(|now| without_words(now) == without_words(of)) {
+            *of = now.clone();
+        }
+    }
 }
 
 fn markdown_files(root: &Path) -> Vec<PathBuf> {

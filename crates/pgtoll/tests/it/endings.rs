@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pgtoll_record::{EndStatus, Overview};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -116,6 +117,33 @@ fn ctrl_c_shows_what_was_measured() {
     assert!(said.ends_with("pgtoll: interrupted by SIGINT\n"), "{said}");
     assert!(table.contains("read-only: 2 rounds"), "{table}");
     assert!(table.contains("incomplete: 2 of 200 rounds (interrupted by"), "{table}");
+    scratch.assert_empty();
+}
+
+#[test]
+fn ctrl_c_ends_all_experiments() {
+    let scratch = Scratch::new();
+    let again = scratch.path("again.toml");
+    let small = include_str!("small.toml").replace("name = \"small\"", "name = \"again\"");
+    fs::write(&again, small).unwrap();
+    let mut command = small_measure(&scratch);
+    command.arg(again).args(["--rounds", "100", "--round-time", "1s", "--repetitions", "0"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    wait_for_line(&mut stderr, "pgtoll: misses: round 3 of 100");
+    kill(Pid::from_raw(pid_of(&child)), Signal::SIGINT).unwrap();
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2), "{said}");
+    assert!(said.contains("pgtoll: 2 of 2 not completed: small, again\n"), "{said}");
+    assert!(said.ends_with("\npgtoll: interrupted by SIGINT\n"), "{said}");
+    let text = fs::read_to_string(scratch.path("result/overview.json")).unwrap();
+    let overview: Overview = serde_json::from_str(&text).unwrap();
+    let [first, second] = overview.experiments.as_slice() else { panic!("{text}") };
+    assert_eq!([first.status, second.status], [EndStatus::Interrupted; 2]);
+    assert!(!first.comparisons.is_empty(), "two rounds were completed");
+    assert_eq!(second.reason.as_deref(), Some("not begun"));
+    assert!(!scratch.path("result/again").exists());
     scratch.assert_empty();
 }
 

@@ -28,7 +28,28 @@ fn the_built_in_experiments_are_listed() {
     let names: Vec<&str> = ran.stdout.lines().filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(
         names,
-        ["checksums", "checksums-disk", "checkpoint-distance", "null", "wal-compression"]
+        [
+            "checksums",
+            "checksums-disk",
+            "init-matrix",
+            "first-select",
+            "second-select",
+            "insert-update",
+            "big-insert",
+            "dump",
+            "cached-reads",
+            "web-oltp",
+            "append-log",
+            "etl-scatter",
+            "unlogged-ingest",
+            "cpu-bound-checksum",
+            "durability-ladder",
+            "checkpoint-distance",
+            "wal-compression",
+            "parallel-dump",
+            "verify-load",
+            "null"
+        ]
     );
     assert!(ran.stdout.contains("What do data checksums cost? ("), "{ran:?}");
 }
@@ -80,7 +101,7 @@ fn mistakes_have_a_place_a_mark_and_a_hint() {
         "pgtoll: my.toml:21:11: arm \"twin\" is no copy of \"off\": they must not differ\n\
          \u{20} 21 | twin_of = \"off\"\n\
          \u{20}    |           ^^^^^\n\
-         hint: a twin has the same checksums and settings as the arm that it copies",
+         hint: a twin has the same checksums, settings and values as the arm that it copies",
     );
     check(
         &scratch,
@@ -112,7 +133,8 @@ fn bad_scripts_are_told_at_their_entry() {
              \u{20} 25 | script = [\"select-only\", \"bad.sql@2\", \"none.sql\"]\n\
              \u{20}    |                          ^^^^^^^^^^^\n\
              pgtoll: my.toml:25:39: no script \"none.sql\" (there are: select-only, simple-update, \
-             tpcb-like; or the path of a file in pgbench's language; a command stands alone)\n\
+             tpcb-like, append-log, etl-scatter, unlogged-ingest, web-oltp; or the path of a file \
+             in pgbench's language; a command stands alone)\n\
              \u{20} 25 | script = [\"select-only\", \"bad.sql@2\", \"none.sql\"]\n\
              \u{20}    |                                       ^^^^^^^^^^"
         ),
@@ -174,8 +196,8 @@ fn expectations_stand_beside_what_came_out() {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let table = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     for line in [
-        "first-select, checksums, wal_images_per_page: expected 0.9 to 1.1 (hint bits): 1: as expected",
-        "second-select, checksums, wal_per_page: expected at least 1 (a mistake): 0: not as expected",
+        "first-select, checksums, wal_images_per_page: expected 0.9 to 1.1 (hint bits): 1, exact: holds",
+        "second-select, checksums, wal_per_page: expected at least 1 (a mistake): 0, exact: does not hold",
         "insert, checksums, operation_time: expected at most +50.0 % (once is not enough): not measured",
     ] {
         assert!(table.contains(line), "{table}");
@@ -183,5 +205,5 @@ fn expectations_stand_beside_what_came_out() {
     let text = fs::read_to_string(scratch.path("result/result.json")).unwrap();
     let result: RunResult = serde_json::from_str(&text).unwrap();
     let outcomes: Vec<Outcome> = result.expected.iter().map(|of| of.outcome).collect();
-    assert_eq!(outcomes, [Outcome::AsExpected, Outcome::NotAsExpected, Outcome::NotMeasured]);
+    assert_eq!(outcomes, [Outcome::Holds, Outcome::DoesNotHold, Outcome::NotMeasured]);
 }

@@ -84,7 +84,11 @@ fn wrong_experiments() {
     check(
         pgtoll().args(["measure", "checksum"]),
         "pgtoll: no experiment \"checksum\"\n\
-         hint: built in: checksums, checksums-disk, checkpoint-distance, null, wal-compression; or give the path of a TOML file",
+         hint: built in: checksums, checksums-disk, init-matrix, first-select, \
+         second-select, insert-update, big-insert, dump, cached-reads, web-oltp, append-log, \
+         etl-scatter, unlogged-ingest, cpu-bound-checksum, durability-ladder, \
+         checkpoint-distance, wal-compression, parallel-dump, verify-load, null; or give the \
+         path of a TOML file",
     );
     check(
         pgtoll().args(["measure", "./none.toml"]),

@@ -7,12 +7,12 @@ use pgtoll_record::{Line, Run, RunResult};
 
 use crate::support::{Scratch, pgtoll, run};
 
-/// The committed records.
+/// The committed records of single runs.
 pub(crate) fn committed() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
     let entries = fs::read_dir(&directory).unwrap().flatten();
     let mut found: Vec<PathBuf> =
-        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        entries.map(|entry| entry.path()).filter(|path| path.join("run.jsonl").exists()).collect();
     found.sort();
     assert!(!found.is_empty(), "no record in {}", directory.display());
     found

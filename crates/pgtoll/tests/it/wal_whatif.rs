@@ -114,8 +114,25 @@ fn a_running_servers_wal_is_answered_by_its_directory_and_by_its_stream() {
     assert_eq!(streamed.check.absent, 0, "{streamed:?}");
     assert_eq!(streamed.source_settings.max_wal_size_bytes, 8 << 20);
     assert!(streamed.source_settings.by.starts_with("the server"), "{streamed:?}");
+    check_report(&scratch, &streamed);
     check_interrupt(&cluster, &dsn);
     cluster.remove(&mut guard).unwrap();
+}
+
+/// What was printed as JSON is shown again, with each answer and the range of those that have one.
+fn check_report(scratch: &Scratch, of: &WalWhatIfRecord) {
+    let file = scratch.path("whatif.json");
+    fs::write(&file, serde_json::to_vec(of).unwrap()).unwrap();
+    let ran = run(pgtoll().arg("report").arg(&file));
+    assert_eq!(
+        (ran.status, &ran.stdout),
+        (Some(0), &pgtoll_report::wal_whatif_text(of)),
+        "{ran:?}"
+    );
+    let page = run(pgtoll().args(["report", "--format", "html"]).arg(&file));
+    assert_eq!(page.stdout, pgtoll_report::wal_whatif_html(of));
+    let refused = run(pgtoll().args(["report", "--format", "csv"]).arg(&file));
+    assert_eq!(refused.status, Some(2), "{refused:?}");
 }
 
 /// Ctrl-C ends the reading; what was read is shown.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pgtoll_record::{
     CHECKSUMS_SCHEMA, ChecksumsRecord, VERIFICATION_SCHEMA, VerificationRecord,
-    WAL_STATISTICS_SCHEMA, WalStatisticsRecord,
+    WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord, WalWhatIfRecord,
 };
 use serde_json::Value;
 
@@ -15,6 +15,7 @@ use crate::commands::Usage;
 /// What a command printed.
 pub(super) enum Finished {
     WalStatistics(Box<WalStatisticsRecord>),
+    WalWhatIf(Box<WalWhatIfRecord>),
     /// Of several data directories there are several.
     Verifications(Vec<VerificationRecord>),
     Checksums(Box<ChecksumsRecord>),
@@ -28,6 +29,9 @@ impl Finished {
         let begin: String = text.chars().take(200).collect();
         if begin.contains(WAL_STATISTICS_SCHEMA) {
             return serde_json::from_str(&text).ok().map(Self::WalStatistics);
+        }
+        if begin.contains(WAL_WHATIF_SCHEMA) {
+            return serde_json::from_str(&text).ok().map(|of| Self::WalWhatIf(Box::new(of)));
         }
         if begin.contains(CHECKSUMS_SCHEMA) {
             return serde_json::from_str(&text).ok().map(Self::Checksums);
@@ -59,6 +63,11 @@ impl Finished {
             (Format::Html, Self::WalStatistics(record)) => {
                 Ok(pgtoll_report::wal_statistics_html(record))
             }
+            (Format::Table, Self::WalWhatIf(record)) => Ok(pgtoll_report::wal_whatif_text(record)),
+            (Format::Json, Self::WalWhatIf(record)) => {
+                Ok(serde_json::to_string_pretty(record)? + "\n")
+            }
+            (Format::Html, Self::WalWhatIf(record)) => Ok(pgtoll_report::wal_whatif_html(record)),
             (Format::Table, Self::Verifications(records)) => {
                 let text = |record| pgtoll_report::verification_text(record, TOP);
                 Ok(records.iter().map(text).collect::<Vec<_>>().join("\n"))
@@ -78,6 +87,7 @@ impl Finished {
     fn name(&self) -> &'static str {
         match self {
             Self::WalStatistics(_) => "WAL statistics",
+            Self::WalWhatIf(_) => "WAL under other settings",
             Self::Verifications(_) => "verifications",
             Self::Checksums(_) => "changes of checksums",
         }
@@ -86,6 +96,7 @@ impl Finished {
     fn forms(&self) -> &'static str {
         match self {
             Self::WalStatistics(_) => "WAL statistics are shown as table, json or html",
+            Self::WalWhatIf(_) => "WAL under other settings is shown as table, json or html",
             Self::Verifications(_) => "verifications are shown as table or json",
             Self::Checksums(_) => "changes of checksums are shown as table or json",
         }

@@ -1,6 +1,7 @@
 //! `pgtoll report`: a record, shown again; or several, side by side.
 
 mod finished;
+mod overview;
 
 use std::path::PathBuf;
 
@@ -22,6 +23,13 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
         deliver(&text, arguments.output.as_ref(), printer)?;
         return Ok(Status::Done);
     }
+    if let [path] = arguments.records.as_slice()
+        && let Some(directory) = overview::directory(path)
+    {
+        let text = overview::shown(&directory, arguments)?;
+        deliver(&text, arguments.output.as_ref(), printer)?;
+        return Ok(Status::Done);
+    }
     let indexes = 0..arguments.records.len();
     let records: Vec<Record> =
         indexes.map(|index| read(index, arguments)).collect::<Result<_, _>>()?;
@@ -34,9 +42,7 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
             thresholds::judge(&of.thresholds, &of.result, name, printer)
         })
         .collect();
-    let worst =
-        [Status::Finding, Status::CouldNotTell].into_iter().find(|of| statuses.contains(of));
-    Ok(worst.unwrap_or(Status::Done))
+    Ok(Status::worst(statuses))
 }
 
 /// A record, read.

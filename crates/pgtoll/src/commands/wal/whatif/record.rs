@@ -141,36 +141,37 @@ impl Source {
             return WhatIfClass::Exact;
         }
         let Some((shortest, longest)) = self.cycles else { return WhatIfClass::Extrapolated };
+        if asked.settings.hints && !self.hints {
+            return WhatIfClass::LowerBound;
+        }
         let cycle = of.longest_cycle;
         if of.by_volume + of.by_time == 0 || self.bytes < cycle.saturating_mul(2) {
             return WhatIfClass::Extrapolated;
         }
         // Steps are whole segments.
         if cycle + self.segment_bytes < shortest {
-            return if self.hints && asked.settings.hints {
-                WhatIfClass::LowerBound
+            return if asked.settings.hints {
+                WhatIfClass::ShorterWithHints
             } else {
                 WhatIfClass::Shorter
             };
-        }
-        if asked.settings.hints && !self.hints {
-            return WhatIfClass::LowerBound;
         }
         if cycle <= longest + self.segment_bytes { WhatIfClass::Exact } else { WhatIfClass::Longer }
     }
 }
 
-/// How much less, and how much more, it may be in truth: so much that every prediction of the trial on
-/// real servers is within it (`docs/src/whatif.md`), and no more is known.
+/// How much less, and how much more, it may be in truth. They were set by the trial's runs of 15, and
+/// those of 18 show how well they hold (`docs/src/whatif.md`).
 fn range(class: WhatIfClass, compresses: bool) -> (f64, Option<f64>) {
     let (less, more) = match class {
-        WhatIfClass::Exact => (0.04, Some(0.13)),
-        WhatIfClass::Longer => (0.09, Some(0.06)),
-        WhatIfClass::Shorter => (0.04, Some(0.11)),
-        WhatIfClass::LowerBound => (0.08, None),
-        WhatIfClass::Extrapolated => (0.1, None),
+        WhatIfClass::Exact => (0.04, Some(0.04)),
+        WhatIfClass::Longer | WhatIfClass::Shorter => (0.05, Some(0.05)),
+        WhatIfClass::ShorterWithHints => (0.04, Some(0.12)),
+        WhatIfClass::LowerBound => (0.04, None),
+        WhatIfClass::Extrapolated => (0.55, None),
     };
-    if compresses { (less + 0.04, more.map(|more| more + 0.15)) } else { (less, more) }
+    // An image that is compressed is sampled, and its size is that of another moment.
+    if compresses { (less + 0.04, more.map(|more| more + 0.04)) } else { (less, more) }
 }
 
 /// The first point from which on no distance saves a twentieth by being doubled; `None` where the
@@ -265,8 +266,8 @@ fn notes(worked: &Worked) -> Vec<String> {
     if worked.today.hints {
         notes.push(
             "Hints are logged once a page and checkpoint. Where checkpoints follow each other \
-             faster than in this WAL, hints come to be logged of which it has no trace: such \
-             figures are lower bounds."
+             faster than in this WAL, hints come to be logged of which it has no trace: how often \
+             readers set them is estimated from those that it logs."
                 .to_owned(),
         );
     }

@@ -1,7 +1,9 @@
 //! `pgtoll measure`: from arguments to a plan, from a plan to a record, from the record to a
 //! table.
 
-use std::fmt::Write as _;
+mod list;
+mod several;
+
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use pgtoll_bench::{
 use pgtoll_cluster::{GuardOptions, Installation, Interrupt, ServerUser, Wheel, leftovers};
 use pgtoll_format::TimeSpan;
 use pgtoll_record::RunResult;
+use pgtoll_report::Threshold;
 
 use crate::arguments::MeasureArguments;
 use crate::calibration;
@@ -22,54 +25,143 @@ use crate::commands::{BadExperiment, Usage, absolute, read_run, thresholds, to_j
 use crate::exit::Status;
 use crate::printer::Printer;
 
+pub(crate) use several::OVERVIEW_FILE;
+
 pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     if arguments.list {
-        printer.data(&list(arguments)?);
+        printer.data(&list::list(arguments)?);
         return Ok(Status::Done);
     }
-    let experiment = own_work(experiment(&arguments.experiment)?, arguments)?;
-    let plan = Plan::new(experiment, &choices(arguments));
-    let thresholds = thresholds::of_plan(&arguments.fail_if, &plan)?;
+    let asked = asked(arguments)?;
     if arguments.check {
-        printer.data(&checked(&arguments.experiment, &plan));
+        printer.data(&list::checked(&asked));
         return Ok(Status::Done);
     }
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let work_dir = absolute(&arguments.work_dir)?;
     let user = ServerUser::choose()?;
-    for warning in plan.warnings() {
+    for warning in asked.iter().flat_map(|of| of.plan.warnings()) {
         printer.warn(&format!("pgtoll: warning: {warning}"));
     }
     if arguments.dry_run {
         let found = Installation::find(arguments.postgres.as_deref())?;
         let server = found.as_ref().map_or_else(to_be_fetched, |found| Ok(server(found)))?;
-        printer.data(&introduction(&plan, &server, &user, &work_dir));
-        plan.check_room(&work_dir)?;
-        return Ok(Status::Done);
+        printer.data(&introduction(&asked, &server, &user, &work_dir));
+        return rooms(&asked, &work_dir, printer);
     }
     let installation = installation(arguments.postgres.as_deref(), &interrupt, printer)?;
-    printer.say(introduction(&plan, &server(&installation), &user, &work_dir).trim_end());
+    let server = server(&installation);
+    printer.say(introduction(&asked, &server, &user, &work_dir).trim_end());
     tell_leftovers(&work_dir, &user, printer);
-    plan.check_room(&work_dir)?;
-    let default = || results_directory(&plan.experiment.name);
-    let output = arguments.output.clone().unwrap_or_else(default);
-    make_output(&output)?;
-    let site = Site {
-        installation: &installation,
-        guard: &GuardOptions {
-            keep: arguments.keep,
-            ..GuardOptions::of_this_program(work_dir, user)
-        },
-        interrupt: &interrupt,
-        output: &output,
-        calibration: calibration::of_host(&pgtoll_bench::host(&arguments.work_dir)?),
-        pgtoll: env!("CARGO_PKG_VERSION"),
-        command: command(arguments, &plan),
+    let guard =
+        GuardOptions { keep: arguments.keep, ..GuardOptions::of_this_program(work_dir, user) };
+    let place = Place { arguments, installation, guard, interrupt };
+    match asked.as_slice() {
+        [one] if !arguments.all => place.measure(one, printer),
+        several => several::run(several, &place, printer),
+    }
+}
+
+/// An experiment that was asked for.
+struct Asked {
+    /// A built-in one's name, or its file.
+    name: String,
+    plan: Plan,
+    thresholds: Vec<Threshold>,
+}
+
+/// Where and with what experiments run.
+struct Place<'a> {
+    arguments: &'a MeasureArguments,
+    installation: Installation,
+    guard: GuardOptions,
+    interrupt: Interrupt,
+}
+
+impl Place<'_> {
+    /// Runs one experiment and shows its table.
+    fn measure(&self, asked: &Asked, printer: &mut Printer) -> anyhow::Result<Status> {
+        asked.plan.check_room(&self.guard.base)?;
+        let default = || results_directory(&asked.plan.experiment.name);
+        let output = self.arguments.output.clone().unwrap_or_else(default);
+        make_output(&output)?;
+        let outcome = self.record(asked, &output, printer)?;
+        let result = finish(outcome, &output, self.arguments.json, printer)?;
+        Ok(thresholds::judge(&asked.thresholds, &result, None, printer))
+    }
+
+    /// Writes the record into `output`, which exists; the inner result is how the run ended.
+    fn record(
+        &self,
+        asked: &Asked,
+        output: &Path,
+        printer: &mut Printer,
+    ) -> anyhow::Result<Result<(), BenchError>> {
+        let site = Site {
+            installation: &self.installation,
+            guard: &self.guard,
+            interrupt: &self.interrupt,
+            output,
+            calibration: calibration::of_host(&pgtoll_bench::host(&self.guard.base)?),
+            pgtoll: env!("CARGO_PKG_VERSION"),
+            command: command(asked, self.arguments),
+        };
+        Ok(record(&asked.plan, &site, printer))
+    }
+}
+
+/// Every experiment that was asked for, planned: a mistake in one is told before any of them runs.
+fn asked(arguments: &MeasureArguments) -> anyhow::Result<Vec<Asked>> {
+    let names: Vec<&str> = if arguments.all {
+        BUILT_IN.iter().map(|(name, _)| *name).filter(|name| *name != NULL).collect()
+    } else {
+        arguments.experiments.iter().map(String::as_str).collect()
     };
-    let outcome = record(&plan, &site, printer);
-    let result = finish(outcome, &output, arguments.json, printer)?;
-    Ok(thresholds::judge(&thresholds, &result, None, printer))
+    let several = arguments.all || names.len() > 1;
+    if several && !arguments.workload.is_empty() {
+        let hint = "name one experiment, whose work it takes the place of";
+        return Err(Usage::error("--workload is for one experiment", hint));
+    }
+    let choices = choices(arguments);
+    let plans = names.iter().map(|name| {
+        let experiment = own_work(experiment(name)?, arguments)?;
+        Ok((*name, Plan::new(experiment, &choices)))
+    });
+    let plans: Vec<(&str, Plan)> = plans.collect::<anyhow::Result<_>>()?;
+    for (index, (_, plan)) in plans.iter().enumerate() {
+        let name = &plan.experiment.name;
+        if plans[..index].iter().any(|(_, before)| before.experiment.name == *name) {
+            return Err(Usage::error(
+                format!("two of the experiments are called {name:?}"),
+                "each has a directory of its name: run them apart, or give one another name",
+            ));
+        }
+    }
+    let thresholds = thresholds::of_plans(&arguments.fail_if, plans.iter().map(|(_, plan)| plan))?;
+    let asked = plans.into_iter().zip(thresholds);
+    let asked =
+        asked.map(|((name, plan), thresholds)| Asked { name: name.to_owned(), plan, thresholds });
+    Ok(asked.collect())
+}
+
+/// `pgtoll doctor` has this experiment: it compares nothing that differs.
+const NULL: &str = "null";
+
+/// Whether there is room for each of them.
+fn rooms(asked: &[Asked], work_dir: &Path, printer: &mut Printer) -> anyhow::Result<Status> {
+    if let [one] = asked {
+        one.plan.check_room(work_dir)?;
+        return Ok(Status::Done);
+    }
+    let mut status = Status::Done;
+    for of in asked {
+        if let Err(error) = of.plan.check_room(work_dir) {
+            printer.error(&anyhow::Error::new(error).context(of.name.clone()));
+            status = Status::CouldNotTell;
+        }
+    }
+    Ok(status)
 }
 
 /// Runs the plan and shows how it gets on.
@@ -99,25 +191,6 @@ pub(crate) fn installation(
     }
     printer.stage(&to_be_fetched()?);
     Ok(Wheel::newest()?.install(interrupt)?)
-}
-
-/// The built-in experiments, a line each, with the time that they take.
-fn list(arguments: &MeasureArguments) -> anyhow::Result<String> {
-    let mut text = String::new();
-    for (name, _) in BUILT_IN {
-        let plan = Plan::new(experiment(name)?, &choices(arguments));
-        let time = TimeSpan(plan.duration()).rounded();
-        let _ = writeln!(text, "{name:<16} {} ({time})", plan.experiment.question);
-    }
-    Ok(text)
-}
-
-/// What `--check` says of an experiment in which nothing is wrong.
-fn checked(name: &str, plan: &Plan) -> String {
-    let (arms, workloads) = (plan.experiment.arms.len(), plan.experiment.workloads.len());
-    let plural = if workloads == 1 { "" } else { "s" };
-    let first = format!("{name}: {arms} arms, {workloads} workload{plural}: nothing is wrong");
-    [vec![first], plan.lines()].concat().join("\n") + "\n"
 }
 
 /// The built-in experiment of this name, or the file at this path.
@@ -238,12 +311,19 @@ fn to_be_fetched() -> anyhow::Result<String> {
 }
 
 /// What is going to happen, a line each.
-fn introduction(plan: &Plan, server: &str, user: &ServerUser, work_dir: &Path) -> String {
-    let mut lines = plan.lines();
-    lines.insert(1, format!("server: {server}"));
+fn introduction(asked: &[Asked], server: &str, user: &ServerUser, work_dir: &Path) -> String {
+    let server = format!("server: {server}");
     let because = if user.changed { ", since PostgreSQL refuses root" } else { "" };
     let place = work_dir.display();
-    lines.push(format!("clusters are made in {place}; servers run as user {}{because}", user.name));
+    let place = format!("clusters are made in {place}; servers run as user {}{because}", user.name);
+    let mut lines = Vec::new();
+    for of in asked {
+        lines.extend(of.plan.lines());
+        lines.extend((asked.len() > 1).then(String::new));
+    }
+    lines.insert(if asked.len() > 1 { lines.len() } else { 1 }, server);
+    lines.extend(list::sum(asked));
+    lines.push(place);
     lines.join("\n") + "\n"
 }
 
@@ -276,8 +356,8 @@ pub(crate) fn make_output(output: &Path) -> anyhow::Result<()> {
 }
 
 /// The command that makes the run again: what was resolved is said.
-fn command(arguments: &MeasureArguments, plan: &Plan) -> Vec<String> {
-    let mut command = vec!["pgtoll".into(), "measure".into(), quoted(&arguments.experiment)];
+fn command(Asked { name, plan, .. }: &Asked, arguments: &MeasureArguments) -> Vec<String> {
+    let mut command = vec!["pgtoll".into(), "measure".into(), quoted(name)];
     let mut option = |name: &str, value: String| command.extend([name.to_owned(), value]);
     if let Some(postgres) = &arguments.postgres {
         option("--postgres", quoted(postgres));

@@ -1,0 +1,156 @@
+//! Several experiments in one call: each has a directory of its own below a common one, which holds
+//! their overview.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use pgtoll_bench::{BenchError, RECORD_FILE};
+use pgtoll_record::{EndStatus, OVERVIEW_SCHEMA, Overview, OverviewExperiment};
+use pgtoll_report::{overview_html, overview_of, overview_text};
+
+use super::{Asked, Place, make_output as make_result, results_directory, write_result};
+use crate::calibration;
+use crate::commands::{Usage, thresholds};
+use crate::exit::Status;
+use crate::printer::Printer;
+
+/// The overview for programs, in the common directory.
+pub(crate) const OVERVIEW_FILE: &str = "overview.json";
+/// The overview for people.
+const INDEX_FILE: &str = "index.html";
+
+/// Runs them one after the other. One that fails is told, and the others go on; a signal ends all.
+pub(super) fn run(
+    asked: &[Asked],
+    place: &Place<'_>,
+    printer: &mut Printer,
+) -> anyhow::Result<Status> {
+    let arguments = place.arguments;
+    let output = arguments.output.clone().unwrap_or_else(|| results_directory("overview"));
+    make_output(&output)?;
+    let mut overview = Overview {
+        schema: OVERVIEW_SCHEMA.to_owned(),
+        pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
+        started: jiff::Timestamp::now().to_string(),
+        host: pgtoll_bench::host(&place.guard.base)?,
+        version: place.installation.version.clone(),
+        experiments: asked.iter().map(not_begun).collect(),
+    };
+    let mut statuses = Vec::new();
+    for (index, of) in asked.iter().enumerate() {
+        let entry = &mut overview.experiments[index];
+        printer.say(&format!("experiment {} of {}: {}", index + 1, asked.len(), entry.name));
+        statuses.push(one(of, place, &output.join(&entry.name), entry, printer)?);
+        // Whatever ends this program, what there is can be read.
+        write(&output, &overview)?;
+        if place.interrupt.check().is_err() {
+            break;
+        }
+    }
+    show(&overview, &output, arguments.json, printer)?;
+    place.interrupt.check()?;
+    Ok(Status::worst(statuses))
+}
+
+/// Runs one of them, and notes in its entry what came out.
+fn one(
+    asked: &Asked,
+    place: &Place<'_>,
+    directory: &Path,
+    entry: &mut OverviewExperiment,
+    printer: &mut Printer,
+) -> anyhow::Result<Status> {
+    let room = asked.plan.check_room(&place.guard.base).map_err(anyhow::Error::new);
+    let ready = room.and_then(|()| make_result(directory));
+    // Another run's record is none of this one's.
+    let is_ready = ready.is_ok();
+    let outcome =
+        ready.and_then(|()| place.record(asked, directory, printer)?.map_err(anyhow::Error::new));
+    (entry.status, entry.reason) = ended(outcome.as_ref().err());
+    let has_record = is_ready && directory.join(RECORD_FILE).exists();
+    let result = has_record.then(|| write_result(directory)).transpose()?.map(|(result, _)| result);
+    if let Some(result) = &result {
+        *entry = overview_of(entry, result);
+    }
+    match (outcome, result) {
+        (Ok(()), Some(result)) => {
+            calibration::remember(&result);
+            Ok(thresholds::judge(&asked.thresholds, &result, Some(&entry.name), printer))
+        }
+        (Err(error), _) if entry.status == EndStatus::Failed => {
+            printer.error(&error.context(entry.name.clone()));
+            Ok(Status::CouldNotTell)
+        }
+        // The signal is told once, when all have ended.
+        _ => Ok(Status::CouldNotTell),
+    }
+}
+
+fn make_output(output: &Path) -> anyhow::Result<()> {
+    if output.join(OVERVIEW_FILE).exists() {
+        return Err(Usage::error(
+            format!("{} holds an overview already", output.display()),
+            "name another directory with --output",
+        ));
+    }
+    let made = std::fs::create_dir_all(output);
+    made.map_err(|source| BenchError::Record { path: output.to_owned(), source })?;
+    Ok(())
+}
+
+fn not_begun(of: &Asked) -> OverviewExperiment {
+    let experiment = &of.plan.experiment;
+    OverviewExperiment {
+        name: experiment.name.clone(),
+        question: experiment.question.clone(),
+        baseline: experiment.baseline.clone(),
+        status: EndStatus::Interrupted,
+        reason: Some("not begun".to_owned()),
+        answers: Vec::new(),
+        comparisons: Vec::new(),
+        counted: Vec::new(),
+        claims: Vec::new(),
+    }
+}
+
+/// How an experiment ended, and why where it did not end well.
+fn ended(error: Option<&anyhow::Error>) -> (EndStatus, Option<String>) {
+    let Some(error) = error else { return (EndStatus::Complete, None) };
+    let message = format!("{error:#}");
+    let reason = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let interrupted = error.downcast_ref().is_some_and(BenchError::is_interruption);
+    let status = if interrupted { EndStatus::Interrupted } else { EndStatus::Failed };
+    (status, Some(reason))
+}
+
+fn write(output: &Path, overview: &Overview) -> anyhow::Result<()> {
+    let json = serde_json::to_string_pretty(overview)? + "\n";
+    for (name, text) in [(OVERVIEW_FILE, json), (INDEX_FILE, overview_html(overview))] {
+        let path = output.join(name);
+        std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn show(
+    overview: &Overview,
+    output: &Path,
+    json: bool,
+    printer: &mut Printer,
+) -> anyhow::Result<()> {
+    if json {
+        printer.data(&(serde_json::to_string_pretty(overview)? + "\n"));
+    } else {
+        printer.data(&overview_text(overview, &output.display().to_string()));
+    }
+    let is_open = |of: &&OverviewExperiment| of.status != EndStatus::Complete;
+    let open: Vec<&str> =
+        overview.experiments.iter().filter(is_open).map(|of| of.name.as_str()).collect();
+    if !open.is_empty() {
+        let (count, all) = (open.len(), overview.experiments.len());
+        printer.warn(&format!("pgtoll: {count} of {all} not completed: {}", open.join(", ")));
+    }
+    printer.say(&format!("records: {}", output.display()));
+    printer.say(&format!("overview: {}", output.join(INDEX_FILE).display()));
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! The overview of several experiments, shown again from their records.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use pgtoll_record::{OVERVIEW_SCHEMA, Overview, OverviewExperiment};
+use pgtoll_report::{overview_html, overview_of, overview_text, summarise};
+
+use super::format;
+use crate::arguments::{Format, ReportArguments};
+use crate::commands::measure::OVERVIEW_FILE;
+use crate::commands::{Usage, read_run};
+
+/// The directory whose overview is meant: itself, or the one in which the overview lies.
+pub(super) fn directory(path: &Path) -> Option<PathBuf> {
+    if path.is_dir() {
+        let has = |name: &str| path.join(name).exists();
+        return (has(OVERVIEW_FILE) && !has(pgtoll_bench::RECORD_FILE)).then(|| path.to_owned());
+    }
+    let is_overview = path.is_file() && path.file_name().is_some_and(|of| of == OVERVIEW_FILE);
+    is_overview.then(|| path.parent().unwrap_or(Path::new("")).to_owned())
+}
+
+/// The overview in this directory in the form that was asked for, every estimate made anew.
+pub(super) fn shown(directory: &Path, arguments: &ReportArguments) -> anyhow::Result<String> {
+    if !arguments.fail_if.is_empty() {
+        let hint = "thresholds are for a record: name one of its result directories";
+        return Err(Usage::error("an overview has no thresholds", hint));
+    }
+    let overview = read(directory)?;
+    Ok(match format(arguments) {
+        Format::Table => {
+            let directory = if directory == Path::new("") { Path::new(".") } else { directory };
+            overview_text(&overview, &directory.display().to_string())
+        }
+        Format::Html => overview_html(&overview),
+        Format::Json => serde_json::to_string_pretty(&overview)? + "\n",
+        Format::Md | Format::Csv | Format::Gobench | Format::Openmetrics => {
+            let hint =
+                "an overview is shown as table, json or html; or name its result directories";
+            return Err(Usage::error("no such form of an overview", hint));
+        }
+    })
+}
+
+fn read(directory: &Path) -> anyhow::Result<Overview> {
+    let path = directory.join(OVERVIEW_FILE);
+    let context = || format!("read {}", path.display());
+    let text = std::fs::read_to_string(&path).with_context(context)?;
+    let mut overview: Overview = serde_json::from_str(&text).with_context(context)?;
+    if overview.schema != OVERVIEW_SCHEMA {
+        let message = format!("{} is of schema {:?}", path.display(), overview.schema);
+        return Err(Usage::error(
+            message,
+            "use the version of pgtoll that wrote it, or a later one",
+        ));
+    }
+    for experiment in &mut overview.experiments {
+        if let Some(again) = again(directory, experiment) {
+            *experiment = again;
+        }
+    }
+    Ok(overview)
+}
+
+/// From its record; what was kept of it stands where there is none any more.
+fn again(directory: &Path, of: &OverviewExperiment) -> Option<OverviewExperiment> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if of.name.is_empty() || !of.name.chars().all(plain) {
+        return None;
+    }
+    let run = read_run(&directory.join(&of.name)).ok()?;
+    Some(overview_of(of, &summarise(&run)))
+}

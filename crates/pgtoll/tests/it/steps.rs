@@ -1,0 +1,259 @@
+//! Steps of every kind, small, on every server.
+
+use std::fs;
+
+use pgtoll_cluster::{Installation, MemoryGroup};
+use pgtoll_record::{Counters, Metric, Operation, OperationOf, Run, RunResult, Work};
+
+use crate::support::{Ran, Scratch, pgtoll, run, server, servers};
+
+const STEPS: &str = include_str!("steps.toml");
+
+/// A run of this text, twice in opposite order.
+fn measure(scratch: &Scratch, server: &Installation, text: &str) -> Ran {
+    let file = scratch.path("steps.toml");
+    fs::write(&file, text).unwrap();
+    let mut command = pgtoll();
+    command.args(["measure", "--json", "--repetitions", "2", "--seed", "1"]).arg(&file);
+    command.arg("--work-dir").arg(scratch.work()).arg("--output").arg(scratch.path("result"));
+    run(command.arg("--postgres").arg(&server.bin))
+}
+
+fn recorded(scratch: &Scratch) -> Run {
+    Run::parse(&fs::read_to_string(scratch.path("result/run.jsonl")).unwrap()).unwrap()
+}
+
+fn operations<'a>(run: &'a Run, name: &'a str) -> impl Iterator<Item = &'a Operation> {
+    let mut own = run.operations.iter().filter(move |of| of.workload == name).peekable();
+    assert!(own.peek().is_some(), "no operation {name}");
+    own
+}
+
+#[test]
+fn steps_of_every_kind() {
+    for server in servers() {
+        let scratch = Scratch::new();
+        let ran = measure(&scratch, &server, STEPS);
+        assert_eq!(ran.status, Some(0), "{} {ran:?}", server.version);
+        let result: RunResult = serde_json::from_str(&ran.stdout).unwrap();
+        let run = recorded(&scratch);
+        assert_eq!(run.notes, Vec::<String>::new());
+        assert!(run.is_complete());
+        // Two repetitions of two halves, in each of two arms.
+        for of in &result.header.workloads {
+            assert_eq!(operations(&run, &of.name).count(), 8, "{}", of.name);
+        }
+        let idle: Vec<_> = run.operations.iter().filter(|of| of.server_cpu_ns == 0).collect();
+        assert!(idle.is_empty(), "{idle:?}");
+        caches_are_empty_after_restarts(&run);
+        programs_are_run(&run);
+        clients_work(&run, &result);
+        recovery_replays(&run, &result);
+        scratch.assert_empty();
+    }
+}
+
+fn caches_are_empty_after_restarts(run: &Run) {
+    let sum = |name: &str, of: &dyn Fn(&Counters) -> u64| -> u64 {
+        operations(run, name).map(|one| of(&one.counters)).min().unwrap()
+    };
+    let most = operations(run, "warm").map(|of| of.counters.blocks_read).max().unwrap();
+    // 100,000 accounts are 1640 pages.
+    assert!(most < 100, "{most} blocks were read again");
+    for name in ["restarted", "evicted"] {
+        let least = sum(name, &|of| of.blocks_read);
+        assert!(least >= 1640, "{name}: {least} blocks");
+    }
+    let from_disk = sum("evicted", &|of| of.io.map_or(u64::MAX, |io| io.read));
+    assert!(from_disk >= 1640 * 8192, "{from_disk} bytes from the disk");
+}
+
+fn programs_are_run(run: &Run) {
+    for of in operations(run, "dump") {
+        assert!(of.client_cpu_ns.is_some_and(|ns| ns > 0), "{of:?}");
+        // The sessions' CPU time is there, although they are gone: COPY of 100,000 rows.
+        assert!(of.server_cpu_ns > 10_000_000, "{of:?}");
+        assert!(of.counters.blocks_read + of.counters.wal_bytes < 1 << 20, "{of:?}");
+    }
+}
+
+fn clients_work(run: &Run, result: &RunResult) {
+    let work = |name: &str| {
+        let workload = result.header.workloads.iter().find(|of| of.name == name).unwrap();
+        let Work::Operation { of: Some(OperationOf::Script { clients, .. }), .. } = workload.work
+        else {
+            panic!("{workload:?}")
+        };
+        clients
+    };
+    assert_eq!((work("fixed"), work("timed"), work("ingest")), (3, 2, 1));
+    for of in operations(run, "fixed") {
+        assert_eq!(of.transactions, Some(3 * 40));
+        let latencies = of.latencies.as_ref().unwrap();
+        assert!(latencies.stddev_ns > Some(0.0) && latencies.mean_ns > Some(0.0));
+        assert!(latencies.p50_ns <= latencies.p99_ns);
+        assert!(of.beside_cpu_ns.is_none());
+        // Each inserts a row into the history, whatever its other changes do.
+        assert_eq!(of.counters.wal_by_type["Transaction/COMMIT"].records, 120, "{of:?}");
+    }
+    // The same accounts in both arms.
+    let images = |arm: &str, of: &Operation| of.arm == arm && of.repetition == 1;
+    let of_arm = |arm: &str| {
+        let first = operations(run, "ingest").find(|of| images(arm, of)).unwrap();
+        (first.transactions, first.counters.wal_by_type.get("Heap/INSERT").map(|of| of.records))
+    };
+    assert_eq!(of_arm("one"), of_arm("two"));
+    for of in operations(run, "timed") {
+        // 200 a second in a quarter of a second; Poisson's spread is 7.
+        let transactions = of.transactions.unwrap();
+        assert!((15..100).contains(&transactions), "{transactions}");
+        // A client may begin a moment before the clock is read.
+        assert!(of.duration_ns >= 200_000_000, "{of:?}");
+        assert_eq!(of.beside_cpu_ns.is_some(), of.arm == "two", "{of:?}");
+    }
+    let has = |name: &str, metric| {
+        result.comparisons.iter().any(|of| of.workload == name && of.metric == metric)
+    };
+    for metric in [Metric::CpuPerTransaction, Metric::LatencyMedian, Metric::LatencyStddev] {
+        assert!(has("fixed", metric) && has("timed", metric), "{metric:?}");
+    }
+    assert!(has("fixed", Metric::TransactionsPerSecond), "a closed loop has a rate of its own");
+    assert!(!has("timed", Metric::TransactionsPerSecond), "an open loop has not");
+    assert!(has("dump", Metric::ClientCpuPerOperation));
+    let value = |name: &str| {
+        let mut all = result.values.iter().filter(|of| of.workload == "fixed");
+        all.find(|of| of.metric == name).map(|of| of.exact)
+    };
+    assert_eq!(value("wal_per_transaction"), Some(false), "clients come in an order of their own");
+    assert_eq!(value("wal_per_page"), None);
+}
+
+fn recovery_replays(run: &Run, result: &RunResult) {
+    for of in operations(run, "recovery") {
+        // New versions of 9,999 rows, and images of the pages that they and the old ones are on.
+        assert!((2_500_000..12_000_000).contains(&of.counters.wal_bytes), "{of:?}");
+    }
+    let names: Vec<&str> = result
+        .values
+        .iter()
+        .filter(|of| of.workload == "recovery" && of.arm == "one")
+        .map(|of| of.metric.as_str())
+        .filter(|name| !name.starts_with("disk_") && !name.starts_with("file_"))
+        .collect();
+    assert_eq!(names, ["operation_time", "cpu_per_operation", "wal_per_page"]);
+}
+
+#[test]
+fn steps_under_a_limit_of_memory() {
+    let scratch = Scratch::new();
+    let text = STEPS.replace("loaded = true", "loaded = true\nmemory = \"96MB\"");
+    let ran = measure(&scratch, &server(), &text);
+    if MemoryGroup::create("steps", 96 << 20).and_then(MemoryGroup::remove).is_ok() {
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let run = recorded(&scratch);
+        for of in operations(&run, "evicted") {
+            let memory = of.memory.unwrap();
+            assert!(memory.peak_bytes.is_none_or(|peak| peak <= 96 << 20), "{memory:?}");
+            assert!(of.counters.io.is_none_or(|io| io.read >= 1640 * 8192), "{of:?}");
+        }
+    } else {
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains("memory"), "{ran:?}");
+    }
+    scratch.assert_empty();
+}
+
+const ONE_STEP: &str = r#"
+name = "own"
+question = "Does it work?"
+baseline = "one"
+[[arms]]
+name = "one"
+values = { status = "0" }
+[[arms]]
+name = "two"
+values = { status = "3" }
+[[workloads]]
+name = "work"
+title = "work"
+"#;
+
+fn one_step(scratch: &Scratch, step: &str) -> Ran {
+    measure(scratch, &server(), &format!("{ONE_STEP}steps = [ {step} ]\n"))
+}
+
+#[test]
+fn a_program_that_fails_is_told_with_its_last_line() {
+    let scratch = Scratch::new();
+    let step = r#"{ program = "echo first >&2; echo no dump today >&2; exit ${status}", measure = "dump" }"#;
+    let ran = one_step(&scratch, step);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("failed in arm \"two\" (exit status 3: no dump today)"), "{ran:?}");
+    assert_eq!(ran.stderr.matches("\nhint: ").count(), 1, "{ran:?}");
+    scratch.assert_empty();
+}
+
+#[test]
+fn what_fails_beside_a_script_is_noted_once() {
+    let scratch = Scratch::new();
+    let script = scratch.path("wait.sql");
+    fs::write(&script, "SELECT count(*) FROM generate_series(1, 100000);\n").unwrap();
+    let step = format!(
+        r#"{{ script = "{}", transactions = 20, beside = "echo gone >&2; exit ${{status}}", measure = "wait" }}"#,
+        script.display()
+    );
+    let ran = one_step(&scratch, &step);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let run = recorded(&scratch);
+    let [note] = &run.notes[..] else { panic!("{:?}", run.notes) };
+    assert_eq!(
+        note,
+        "arm two: what ran beside (echo gone >&2; exit 3) failed: exit status 3: gone"
+    );
+    scratch.assert_empty();
+}
+
+/// Mistakes of steps, and where they are.
+#[test]
+fn wrong_steps_are_told_with_their_place() {
+    let scratch = Scratch::new();
+    let check = |step: &str, expected: &str| {
+        let ran = one_step(&scratch, &format!("{step}, {{ sql = \"SELECT ${{status}}\" }}"));
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        let first = ran.stderr.lines().next().unwrap();
+        let (_, place) = first.split_once("steps.toml:").unwrap();
+        assert_eq!(place, expected);
+    };
+    let kinds = "sql, pgbench, program, script, restart, evict, crash";
+    check(
+        r#"{ sql = "SELECT 1", measure = "a", restart = true }"#,
+        &format!("14:11: workload \"work\" has a step that is not one of {kinds}"),
+    );
+    check(
+        r#"{ restart = true, measure = "a" }"#,
+        "14:39: workload \"work\" has measure in a step of restart; it is of sql, pgbench, program, \
+         script, crash",
+    );
+    check(
+        r#"{ sql = "SELECT 1", measure = "a", clients = 2 }"#,
+        "14:56: workload \"work\" has clients in a step of sql; it is of script",
+    );
+    check(
+        r#"{ script = "tpcb-like", measure = "a" }"#,
+        "14:22: workload \"work\" has a script step that is not one of transactions and time",
+    );
+    check(
+        r#"{ script = "tpbc-like", transactions = 1, measure = "a" }"#,
+        "14:22: no script \"tpbc-like\" (there are: select-only, simple-update, tpcb-like, \
+         append-log, etl-scatter, unlogged-ingest, web-oltp; or the path of a file in pgbench's \
+         language; a command stands alone)",
+    );
+    check(
+        r#"{ program = "true ${none}", measure = "a" }"#,
+        "14:23: ${none} has no value in arm \"one\", \"two\"",
+    );
+    let ran = one_step(&scratch, r#"{ crash = true, measure = "a" }"#);
+    assert!(ran.stderr.contains(":7:12: no step uses the value \"status\""), "{ran:?}");
+    assert!(ran.stderr.contains("hint: write ${status} in sql, program or beside"), "{ran:?}");
+    scratch.assert_empty();
+}
