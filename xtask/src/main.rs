@@ -21,7 +21,8 @@ usage: cargo xtask COMMAND
   test      set up this machine (servers to test with), then everything that ci does
   ci        format, lints, layers, licences, documentation, tests with the servers that are there
   layers    compare the crates' edges with the table of the architecture
-  generate  write the files that are made from code (schemas, README's figures)
+  generate  write the files that are made from code and records (schemas, README's figures, the
+            chapter of costs)
   licences  compare the dependencies' licences with those that are allowed
   dist [--check] [--target TRIPLE]
             make tarball, Debian package and wheel in target/dist; with --check
