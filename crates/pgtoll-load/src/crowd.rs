@@ -49,28 +49,31 @@ impl Crowd {
     pub fn run(&mut self, until: Until, rate_per_second: Option<f64>) -> Result<Tally, LoadError> {
         #[expect(clippy::cast_precision_loss, reason = "clients are few")]
         let rate = rate_per_second.map(|rate| rate / self.0.len() as f64);
-        let (together, failed) = (Barrier::new(self.0.len() + 1), AtomicBool::new(false));
+        let (together, failed) = (Barrier::new(self.0.len()), AtomicBool::new(false));
         let work = |client: &mut Client| {
             together.wait();
+            let began = Instant::now();
             let done = client.run_until(until, rate, &failed);
             failed.fetch_or(done.is_err(), Ordering::Relaxed);
-            done
+            Ok((began, done?))
         };
         thread::scope(|scope| {
             let threads: Vec<_> =
                 self.0.iter_mut().map(|client| scope.spawn(|| work(client))).collect();
-            together.wait();
-            let began = Instant::now();
             let mut all = Ok(Tally { transactions: 0, elapsed: Duration::ZERO, late: 0 });
+            // The clients tell when the first of them began: who waits for them may be told late.
+            let mut first: Option<Instant> = None;
             for thread in threads {
                 let one = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 all = all.and_then(|all| {
-                    let one = one?;
+                    let (began, one) = one?;
+                    first = Some(first.map_or(began, |first| first.min(began)));
                     let transactions = all.transactions + one.transactions;
                     Ok(Tally { transactions, late: all.late + one.late, ..all })
                 });
             }
-            all.map(|all| Tally { elapsed: began.elapsed(), ..all })
+            let elapsed = first.map_or(Duration::ZERO, |first| first.elapsed());
+            all.map(|all| Tally { elapsed, ..all })
         })
     }
 

@@ -85,12 +85,13 @@ fn rows(of: &WalWhatIfRecord) -> String {
     );
     text.push_str(&wrapped("  ", &archive));
     for (mark, words) in marks_of(of) {
-        text.push_str(&wrapped(&format!("  {mark} "), &words));
+        text.push_str(&wrapped(&format!("  {mark:1} "), &words));
     }
     text
 }
 
-const MARKS: [(WhatIfClass, &str, &str); 5] = [
+const MARKS: [(WhatIfClass, &str, &str); 6] = [
+    (WhatIfClass::Exact, "", "without a mark: checkpoints as far apart as in this WAL"),
     (WhatIfClass::Longer, "+", "checkpoints further apart than in this WAL"),
     (WhatIfClass::Shorter, "-", "checkpoints nearer than in this WAL"),
     (
@@ -117,13 +118,21 @@ pub(crate) fn mark(class: WhatIfClass) -> &'static str {
 /// What the marks of the rows mean, with the range that the truth lies in.
 pub(crate) fn marks_of(of: &WalWhatIfRecord) -> Vec<(&'static str, String)> {
     let marks = MARKS.iter().filter_map(|(class, mark, words)| {
-        let mut rows = of.rows.iter().filter(|row| row.class == *class);
-        let first = rows.clone().next()?;
+        let rows = || of.rows.iter().filter(|row| row.class == *class);
+        let first = rows().next()?;
+        let stored = rows().find(|row| !is_compressed(row));
+        let mut words = format!("{words}{}", range(stored.unwrap_or(first)));
         // Compression makes the range wider.
-        let row = rows.find(|row| row.wal_compression == "as stored").unwrap_or(first);
-        Some((*mark, format!("{words}{}", range(row))))
+        if let (Some(_), Some(compressed)) = (stored, rows().find(|row| is_compressed(row))) {
+            words.push_str(&range(compressed).replacen(": ", "; compressed ", 1));
+        }
+        Some((*mark, words))
     });
     marks.collect()
+}
+
+fn is_compressed(row: &WhatIfRow) -> bool {
+    !matches!(row.wal_compression.as_str(), "as stored" | "off")
 }
 
 /// In percent of what is expected.
