@@ -12,9 +12,11 @@ impl FromStr for Threshold {
     type Err = ThresholdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // A name with a line feed in it would be written as another one.
+        let text = &text.split_whitespace().collect::<Vec<_>>().join(" ");
         let error = |problem: &str, hint: &str| ThresholdError {
-            // A message is one line, and no longer than it has to be.
-            text: text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(80).collect(),
+            // A message is no longer than it has to be.
+            text: text.chars().take(80).collect(),
             problem: problem.to_owned(),
             hint: hint.to_owned(),
         };
@@ -38,7 +40,7 @@ impl FromStr for Threshold {
             figure,
             relation,
             limit,
-            text: text.split_whitespace().collect::<Vec<_>>().join(" "),
+            text: text.clone(),
         })
     }
 }
