@@ -8,6 +8,7 @@
 //! are made, when the next one is due.
 
 mod blocks;
+mod gains;
 mod order;
 mod settings;
 mod space;
@@ -19,6 +20,7 @@ use pgtoll_format::Lsn;
 
 pub use blocks::BlockKey;
 use blocks::{Blocks, Epoch, State};
+use gains::{Gained, Gains};
 pub use order::ForkPlace;
 use order::{Dirty, WriteOrder};
 use settings::Course;
@@ -89,8 +91,8 @@ pub struct WhatIf {
     order: Vec<usize>,
     /// By course: when its last boundary was. A change before it needs an image.
     boundaries: Vec<Epoch>,
-    /// By course: bytes of the record that is being added.
-    lengths: Vec<i64>,
+    /// How far the courses are beyond what they know.
+    gains: Gains,
     /// Bytes that are the same for all, and that no position has yet.
     pending: u64,
     /// So many bytes more, and some settings' checkpoint is due.
@@ -236,7 +238,7 @@ impl WhatIf {
             courses: order.iter().map(|of| Course::new(&settings[*of], geometry)).collect(),
             classes,
             boundaries: vec![1; order.len()],
-            lengths: vec![0; order.len()],
+            gains: Gains::new(order.len()),
             pending: 0,
             slack: u64::MAX,
             work: 0,
@@ -267,6 +269,7 @@ impl WhatIf {
         (self.pending, self.check) = (0, Check::default());
         self.time = time_us.unwrap_or(i64::MIN).max(self.time);
         let position = self.geometry.position(at);
+        self.gains.settle(&mut self.courses);
         for course in &mut self.courses {
             course.begin(position, time_us.unwrap_or(i64::MAX));
         }
@@ -294,7 +297,7 @@ impl WhatIf {
         if self.time < self.next_time {
             return;
         }
-        self.flush();
+        self.settle();
         let boundary = self.epoch.saturating_add(1);
         for place in 0..self.courses.len() {
             if self.courses[place].is_due_by_time(self.time) {
@@ -312,7 +315,7 @@ impl WhatIf {
         if !self.is_begun {
             return;
         }
-        self.flush();
+        self.settle();
         self.epoch = self.epoch.saturating_add(1);
         if std::mem::take(&mut self.pace.is_late)
             && !is_forced
@@ -349,7 +352,7 @@ impl WhatIf {
     /// A checkpoint of the source was complete here. A checkpointer naps between its writes, and
     /// syncs them at the end: those of the settings are delayed as much.
     pub fn source_written(&mut self) {
-        self.flush();
+        self.settle();
         let Some(course) = self.source.and_then(|of| self.courses.get(of.course)) else { return };
         if !course.is_forced() && self.pace.delays.len() < DELAYS {
             self.pace.is_late = course.source_asked().0;
@@ -365,7 +368,7 @@ impl WhatIf {
         if !self.is_begun {
             return;
         }
-        self.flush();
+        self.settle();
         self.courses.iter_mut().for_each(Course::switch);
         self.checkpoints_by_volume();
     }
@@ -393,7 +396,6 @@ impl WhatIf {
         if self.needs.is_empty() && always.images == 0 {
             self.pending += u64::from(bytes).next_multiple_of(8);
             if self.pending >= self.slack {
-                self.flush();
                 self.checkpoints_by_volume();
             }
             return;
@@ -599,65 +601,61 @@ impl WhatIf {
             self.work += u64::from(bytes);
         }
         let mut unlogged = 0;
-        let mut longest = u64::from(bytes).next_multiple_of(8);
-        for class in &self.classes {
-            if is_hint && !class.hints {
-                continue;
-            }
-            let range = class.from..class.to;
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
+        let mut longest = 0;
+        for class in self.classes.iter().filter(|class| !is_hint || class.hints) {
             let kind = class.compression as usize;
-            let base = i64::from(bytes) + i64::from(always.bytes[kind]);
-            let lengths = &mut self.lengths[range.clone()];
-            lengths.fill(base);
-            let (boundaries, courses) = (&self.boundaries[range.clone()], &mut self.courses[range]);
-            if always.images > 0 {
-                for course in courses.iter_mut() {
-                    course.images(always.images, always.bytes[kind]);
-                }
-            }
+            let always_bytes = always.bytes[kind];
+            let mut stretch = self.gains.of(class.from, class.to);
+            stretch.begin(bytes.saturating_add_unsigned(always_bytes), always.images, always_bytes);
+            let boundaries = &self.boundaries[class.from..class.to];
             let mut is_needed = !is_hint;
-            for need in &self.needs {
-                if need.only_with_hints && !class.hints {
+            for need in self.needs.iter().filter(|need| !need.only_with_hints || class.hints) {
+                let last = if class.hints { need.touched } else { need.changed };
+                let image_bytes = u32::from(need.image[kind]);
+                let more = i32::from(need.image[kind]) - i32::from(need.data_bytes);
+                let gained = class.full_page_writes.then_some(Gained { image_bytes, more });
+                if !is_hint && need.unlogged == 0 {
+                    if let Some(gained) = gained {
+                        stretch.image_after(last, boundaries, gained);
+                    }
                     continue;
                 }
-                let last = if class.hints { need.touched } else { need.changed };
-                let more = i64::from(need.image[kind]) - i64::from(need.data_bytes);
-                let places = lengths.iter_mut().zip(boundaries).zip(courses.iter_mut());
-                for (((length, boundary), course), place) in places.zip(class.from..) {
-                    let bit = 1_u128.checked_shl(u32::try_from(place).unwrap_or(128)).unwrap_or(0);
+                for (place, boundary) in boundaries.iter().enumerate() {
+                    let course = class.from + place;
+                    let bit = 1_u128.checked_shl(u32::try_from(course).unwrap_or(128)).unwrap_or(0);
                     let mut needs = last < *boundary || need.unlogged & bit != 0;
                     if let (Some(block), Some(shown)) = (block, need.written_at.filter(|_| needs))
-                        && last >= self.earlier[place]
-                        && let progress = course.progress(self.time)
+                        && last >= self.earlier[course]
+                        && let ahead = stretch.ahead(place)
+                        && let progress = self.courses[course].progress(self.time, ahead)
                         && progress < shown
                         && progress
-                            < self.order_of_writes.written_at(block, &self.dirty[place], shown)
+                            < self.order_of_writes.written_at(block, &self.dirty[course], shown)
                     {
                         needs = false;
                         unlogged |= bit;
                     }
-                    if is_hint && !needs {
-                        *length = 0;
-                    } else if needs && class.full_page_writes {
-                        *length += more;
-                        course.images(1, need.image[kind].into());
+                    match gained {
+                        _ if is_hint && !needs => stretch.leave_out(place),
+                        Some(gained) if needs => stretch.image(place, gained),
+                        _ => {}
                     }
                     is_needed |= needs;
                 }
             }
             if is_needed {
-                for (length, course) in lengths.iter().zip(courses) {
-                    let length = u64::try_from(*length).unwrap_or(0).next_multiple_of(8);
-                    course.advance(length);
-                    longest = longest.max(length);
-                }
+                longest = longest.max(stretch.end());
             }
         }
         if let (Some(block), true) = (block, unlogged != 0) {
             self.unlogged.insert(block, unlogged);
         }
+        if self.gains.is_full() {
+            self.settle();
+        }
         // None of them can be due before.
-        match self.slack.checked_sub(longest) {
+        match self.slack.checked_sub(longest.into()) {
             Some(slack) if slack > 0 => self.slack = slack,
             _ => self.checkpoints_by_volume(),
         }
@@ -665,16 +663,21 @@ impl WhatIf {
 
     /// Gives all what is pending.
     fn flush(&mut self) {
-        if self.pending > 0 {
-            let pending = std::mem::take(&mut self.pending);
-            self.work += pending;
-            self.slack = self.slack.saturating_sub(pending);
-            self.courses.iter_mut().for_each(|course| course.advance(pending));
-        }
+        let pending = std::mem::take(&mut self.pending);
+        self.work += pending;
+        self.slack = self.slack.saturating_sub(pending);
+        self.gains.of_all(pending);
+    }
+
+    /// Tells the courses how far they are.
+    fn settle(&mut self) {
+        self.flush();
+        self.gains.settle(&mut self.courses);
     }
 
     /// Begins checkpoints that a segment's end asks for, when the one before is complete.
     fn checkpoints_by_volume(&mut self) {
+        self.settle();
         let mut boundary = None;
         for place in 0..self.courses.len() {
             let delay = self.delay_of(place).unwrap_or(0);
@@ -717,7 +720,9 @@ impl WhatIf {
     /// hint, and so had written it.
     fn shown(&self, before: &State) -> f64 {
         let shown = self.source.filter(|of| before.touched >= self.earlier[of.course]);
-        shown.map_or(1.0, |of| self.courses[of.course].progress(self.time))
+        shown.map_or(1.0, |of| {
+            self.courses[of.course].progress(self.time, self.gains.bytes_of(of.course))
+        })
     }
 
     /// How far it is to the next checkpoint of any settings.
@@ -743,7 +748,7 @@ impl WhatIf {
 
     /// What became of each of the settings, in their order.
     pub fn finish(mut self) -> Vec<Outcome> {
-        self.flush();
+        self.settle();
         let mut outcomes = vec![Outcome::default(); self.order.len()];
         for (course, index) in self.courses.iter().zip(&self.order) {
             outcomes[*index] = course.outcome();

@@ -186,13 +186,14 @@ impl Course {
         }
     }
 
-    /// How far the writes of the last checkpoint have come, from 0 to 1 (`IsCheckpointOnSchedule`).
+    /// How far the writes of the last checkpoint have come, from 0 to 1 (`IsCheckpointOnSchedule`), so
+    /// many bytes ahead.
     #[expect(clippy::cast_precision_loss, reason = "shares of a way")]
-    pub(super) fn progress(&self, now_us: i64) -> f64 {
+    pub(super) fn progress(&self, now_us: i64, ahead: u64) -> f64 {
         if self.is_forced {
             return 1.0;
         }
-        let bytes = (self.position - self.redo) as f64 / self.pace_bytes.max(1) as f64;
+        let bytes = (self.position + ahead - self.redo) as f64 / self.pace_bytes.max(1) as f64;
         let passed = now_us.saturating_sub(self.checkpoint_us).max(0);
         let time = passed as f64 / self.pace_us.max(1) as f64;
         (bytes.max(time) / self.target.max(0.01)).min(1.0)
@@ -272,9 +273,9 @@ impl Course {
     }
 
     #[inline]
-    pub(super) fn images(&mut self, images: u32, bytes: u32) {
-        self.outcome.images += u64::from(images);
-        self.outcome.image_bytes += u64::from(bytes);
+    pub(super) fn images(&mut self, images: u64, bytes: u64) {
+        self.outcome.images += images;
+        self.outcome.image_bytes += bytes;
     }
 
     pub(super) fn switch(&mut self) {

@@ -135,6 +135,8 @@ struct Replay {
     redo_points: Vec<RedoPoint>,
     /// Where the last checkpoint was complete.
     completed: Option<Lsn>,
+    /// What began the last one, where the source's settings are known.
+    last_cause: Option<Cause>,
     late: u64,
     hints: u64,
     from: Option<Lsn>,
@@ -188,6 +190,7 @@ impl Replay {
             ahead: VecDeque::new(),
             redo_points: Vec::new(),
             completed: None,
+            last_cause: None,
             late: 0,
             hints: 0,
             from: None,
@@ -413,6 +416,7 @@ impl Replay {
             self.model.stop_check();
         }
         let cause = self.cause(&redo);
+        self.last_cause = cause;
         redo.is_forced |= cause == Some(Cause::Forced);
         self.model.source_checkpoint(redo.is_forced || self.redo_points.is_empty());
         if self.redo_points.len() < REDO_POINTS {
@@ -437,10 +441,12 @@ impl Replay {
         let Some(Schedule::Rule { timeout_us, .. }) = self.question.today else { return None };
         let (before, asked) = (self.redo_points.last()?, self.asked()?);
         // Two sessions may ask for the same checkpoint, the second when it has begun: then another
-        // begins as soon as it ends.
-        let was_asked_twice = self.completed.is_some_and(|completed| {
-            redo.at.bytes_since(completed).is_some_and(|bytes| bytes < AT_ONCE)
-        });
+        // begins when it has ended, which takes until the segments that it frees are renamed.
+        let segment_bytes = self.question.geometry.segment_bytes;
+        let was_asked_twice = self.last_cause == Some(Cause::Volume)
+            && self.completed.is_some_and(|completed| {
+                redo.at.bytes_since(completed).is_some_and(|bytes| bytes < segment_bytes)
+            });
         if redo.at >= asked || was_asked_twice {
             return Some(Cause::Volume);
         }
@@ -498,7 +504,5 @@ enum Cause {
     Forced,
 }
 
-/// WAL that is written until a checkpointer begins what it was asked for.
-const AT_ONCE: u64 = 1 << 18;
 /// Times of checkpoints are known to the second, and a checkpointer looks a little later.
 const TIME_SLACK_US: i64 = 2_000_000;
