@@ -518,7 +518,7 @@ mod tests {
         journal.every = Duration::ZERO;
         // Of several threads one may have read in vain what lies behind another's file.
         let jobs = if rate.is_some() { NonZeroUsize::MIN } else { settings().jobs };
-        let settings = VerifySettings { rate, jobs, ..settings() };
+        let settings = VerifySettings { jobs, rate, ..settings() };
         let mut scan = Scan::new(data, &settings, &|_| true);
         scan.unit_files = 1;
         scan.from = journal.begin(data, &scan.files, scan.fingerprint, &mut scan.verified)?;
