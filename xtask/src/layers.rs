@@ -25,8 +25,10 @@ const LAYERS: [(&str, &[&str]); 14] = [
             "pgtoll-cluster",
             "pgtoll-format",
             "pgtoll-load",
+            "pgtoll-model",
             "pgtoll-observe",
             "pgtoll-record",
+            "pgtoll-scan",
             "pgtoll-stats",
             // The errors of its servers' connections.
             "pgtoll-wire",

@@ -7,10 +7,12 @@ use pgtoll_cluster::{Cluster, Guard, Interrupt, StopMode};
 use pgtoll_format::{Lsn, MajorFacts};
 use pgtoll_load::{Client, Mix, Script};
 use pgtoll_observe::{ClusterIo, IoSample, ServerCounters};
-use pgtoll_record::{Counted, Counters, IoBytes, Line, WalOfType};
+use pgtoll_record::{Counted, Counters, IoBytes, Line, Note, Predicted, WalOfType};
+use pgtoll_scan::ScanError;
 use pgtoll_wire::Connection;
 
 use crate::measure::Progress;
+use crate::predicting::predictions;
 use crate::prepare::{DATABASE, Shown, check_shown, settings};
 use crate::recorder::Recorder;
 use crate::{ArmSpec, BenchError, Plan, WorkloadSpec};
@@ -44,7 +46,8 @@ pub(crate) fn count_all(
             let copy = mix.writes().then(|| cluster.copy(guard, "counted")).transpose()?;
             let counted_on = copy.as_ref().unwrap_or(cluster);
             counted_on.configure(guard, &settings(experiment, workload, arm))?;
-            let (counters, shown) = count(plan, arm, (workload, mix), facts, counted_on, guard)?;
+            let CountedArm { counters, shown, predicted } =
+                count(plan, arm, (workload, mix), facts, counted_on, guard)?;
             all_shown.push(shown);
             recorder.write(&Line::Counted(Counted {
                 workload: name.clone(),
@@ -52,6 +55,7 @@ pub(crate) fn count_all(
                 transactions: counted,
                 counters,
             }))?;
+            write_predicted(name, predicted, recorder)?;
             if let Some(copy) = copy {
                 copy.remove(guard)?;
             }
@@ -60,6 +64,21 @@ pub(crate) fn count_all(
         recorder.sync()?;
     }
     Ok(())
+}
+
+/// A prediction that fails says nothing against what was counted.
+fn write_predicted(
+    workload: &str,
+    predicted: Result<Vec<Predicted>, ScanError>,
+    recorder: &mut Recorder,
+) -> Result<(), BenchError> {
+    match predicted {
+        Ok(all) => all.into_iter().try_for_each(|of| recorder.write(&Line::Predicted(of))),
+        Err(error) => {
+            let text = format!("{workload}: the arms' WAL could not be predicted: {error}");
+            recorder.write(&Line::Note(Note { text }))
+        }
+    }
 }
 
 /// Longer than this no arm is to be counted with scripts that nobody knows.
@@ -90,6 +109,14 @@ fn affordable(
     Ok(workload.counted.min(fitting.max(1)))
 }
 
+/// What an arm has shown over its transactions.
+struct CountedArm {
+    counters: Counters,
+    shown: Shown,
+    /// Of the baseline: what its WAL says of that of others.
+    predicted: Result<Vec<Predicted>, ScanError>,
+}
+
 fn count(
     plan: &Plan,
     arm: &ArmSpec,
@@ -97,7 +124,7 @@ fn count(
     facts: &'static MajorFacts,
     cluster: &Cluster,
     guard: &mut Guard,
-) -> Result<(Counters, Shown), BenchError> {
+) -> Result<CountedArm, BenchError> {
     let load = |source| BenchError::load(cluster, source);
     let postmaster = cluster.start(guard)?;
     let mut io = ClusterIo::attach(postmaster)?;
@@ -116,14 +143,25 @@ fn count(
         client.close();
     }
     let mut client = session(mix)?;
-    monitor.execute("CHECKPOINT").map_err(|source| BenchError::query(cluster, source))?;
+    let query = |source| BenchError::query(cluster, source);
+    if mix.writes() {
+        // Checkpoints come at segments' ends: so they come at the same places in all arms.
+        monitor.execute("SELECT pg_switch_wal()").map_err(query)?;
+    }
+    monitor.execute("CHECKPOINT").map_err(query)?;
     let counting = Counting::begin(cluster, facts, &mut monitor, client.connection(), &mut io)?;
     client.run_count(workload.counted).map_err(load)?;
+    // Before the checkpoint that ends the counting removes the WAL.
+    let predicted = if arm.name == plan.experiment.baseline && mix.writes() {
+        predictions(&plan.experiment, workload, facts, cluster, counting.before.wal_insert)
+    } else {
+        Ok(Vec::new())
+    };
     let counters = counting.end(guard, &mut monitor, client.connection(), &mut io)?;
     client.close();
     monitor.close();
     cluster.stop(guard, StopMode::Fast)?;
-    Ok((counters, shown))
+    Ok(CountedArm { counters, shown, predicted })
 }
 
 /// What reads the pages that `mix` will need and changes nothing: itself, or, since pgbench's scripts

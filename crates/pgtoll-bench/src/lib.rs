@@ -17,6 +17,7 @@ mod measure;
 mod operations;
 mod pace;
 mod plan;
+mod predicting;
 mod prepare;
 mod profile;
 mod recorder;

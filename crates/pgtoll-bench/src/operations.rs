@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
-use pgtoll_cluster::{Cluster, Guard, Interrupt, StopMode};
+use pgtoll_cluster::{Cluster, Guard, Interrupt, NoProfile, StopMode};
 use pgtoll_format::MajorFacts;
 use pgtoll_load::Crowd;
 use pgtoll_observe::ServerCounters;
@@ -15,6 +15,7 @@ use crate::counting::Counting;
 use crate::experiment::StepKind;
 use crate::measure::Progress;
 use crate::prepare::{Arms, DATABASE, check_arms, settings};
+use crate::profile;
 use crate::recorder::Recorder;
 use crate::server::nanoseconds;
 use crate::so_far::{SoFar, quick_options, widest};
@@ -82,8 +83,67 @@ impl Operations<'_> {
                 }
                 recorder.sync()?;
             }
+            if is_timed {
+                self.profile(workload, guard, recorder, progress)?;
+            }
         }
         Ok(())
+    }
+
+    /// Samples functions during the first measured step of scripts, in a turn of its own of every
+    /// arm that may have what the workload's `profile` names.
+    fn profile(
+        &mut self,
+        workload: &WorkloadSpec,
+        guard: &mut Guard,
+        recorder: &mut Recorder,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), BenchError> {
+        let (Some(function), Some((index, name))) = (&workload.profile, workload.profiled_step())
+        else {
+            return Ok(());
+        };
+        let plan = self.plan;
+        let arms = plan.experiment.arms.iter().zip(0..);
+        for (arm, number) in arms.filter(|(arm, _)| plan.is_profiled(arm)) {
+            progress(Progress::Stage(&format!("{name}: sample functions of arm {}", arm.name)));
+            let sampled = self.sample(workload, number, index, guard, recorder)?;
+            if !profile::keep(sampled, (name, &arm.name), function, recorder)? {
+                break;
+            }
+        }
+        recorder.sync()
+    }
+
+    /// What an arm's server does during the step with this number.
+    fn sample(
+        &mut self,
+        workload: &WorkloadSpec,
+        arm: usize,
+        index: usize,
+        guard: &mut Guard,
+        recorder: &mut Recorder,
+    ) -> Result<Result<pgtoll_observe::Profile, NoProfile>, BenchError> {
+        let cluster = &self.clusters(workload)[arm];
+        let arm = &self.plan.experiment.arms[arm];
+        let mut turn = Turn::begin(arm, cluster, workload, self.pgtoll, guard)?;
+        let place = Place { repetition: 0, half: 1, position: 1 };
+        for (number, step) in (0..).zip(&workload.steps[..index]) {
+            self.interrupt.check()?;
+            let about = About { table: None, place, seed: self.seed(place, number) };
+            turn = self.step(turn, step, about, guard, recorder)?.0;
+        }
+        let (step, scale) = (&workload.steps[index], self.plan.experiment.scale);
+        let mut crowd = turn.crowd(step, scale, self.seed(place, index as u64))?;
+        let pids = turn.sessions.cpu.pids()?;
+        let sampled = profile::during(&pids, guard, |guard| {
+            turn.act(step, crowd.as_mut(), guard)?;
+            Ok(())
+        })?;
+        self.end_beside(&mut turn, step, guard, recorder)?;
+        crowd.into_iter().for_each(Crowd::close);
+        turn.end(guard)?;
+        Ok(sampled)
     }
 
     /// Half of the widest interval of server CPU until now, of all measured steps.

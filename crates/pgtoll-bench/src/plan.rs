@@ -29,7 +29,7 @@ pub struct Choices {
     pub slice: Option<Duration>,
     /// Repetitions of steps.
     pub repetitions: Option<u32>,
-    /// A quick look: counted passes and steps' clients have a tenth of their transactions or time,
+    /// A quick look: repetitions that nobody chose are fewer where there is no time, counted passes and steps' clients have a tenth of their transactions or time,
     /// functions are not sampled, and workloads are left out, the last first, for which there is no
     /// time.
     pub brief: bool,
@@ -81,6 +81,8 @@ const ROUNDS_MAX: u32 = 1000;
 const WARM_UP: Duration = Duration::from_secs(2);
 /// Fewer repetitions know too little of the spread between them.
 const REPETITIONS: u32 = 5;
+/// A quick look is content with so many, if there is no time for more.
+const FEWEST_REPETITIONS: u32 = 3;
 
 /// pgbench's tables and index take 15 MB for each unit of scale (100,000 accounts of 128 bytes
 /// and an index entry of 21).
@@ -134,8 +136,15 @@ impl Plan {
             seed: choices.seed,
             experiment,
         };
+        let budget = choices.budget.unwrap_or(BUDGET);
+        while choices.brief
+            && choices.repetitions.is_none()
+            && plan.design.repetitions > FEWEST_REPETITIONS
+            && plan.fixed_duration(1) > budget
+        {
+            plan.design.repetitions -= 1;
+        }
         while choices.brief && choices.round_time.is_none() && plan.experiment.workloads.len() > 1 {
-            let budget = choices.budget.unwrap_or(BUDGET);
             if plan.round_time(1, budget, choices) >= SHORTEST_BRIEF_ROUND {
                 break;
             }

@@ -31,25 +31,39 @@ pub(crate) fn profile(
         rounds.interrupt.check()?;
         let name = &rounds.workload.name;
         progress(Progress::Stage(&format!("{name}: sample functions of arm {}", arm.name)));
-        match sample(rounds, index, guard)? {
-            Ok(profile) => {
-                let of_function = profile.by_symbol.iter();
-                let of_function = of_function.filter(|(name, _)| name.starts_with(function));
-                recorder.write(&Line::Profile(Profile {
-                    workload: name.clone(),
-                    arm: arm.name.clone(),
-                    function: function.clone(),
-                    samples: of_function.map(|(_, samples)| samples).sum(),
-                    of: profile.samples,
-                }))?;
-            }
-            Err(reason) => {
-                recorder.write(&Line::Note(Note { text: no_share(name, function, &reason) }))?;
-                break;
-            }
+        let sampled = sample(rounds, index, guard)?;
+        if !keep(sampled, (name, &arm.name), function, recorder)? {
+            break;
         }
     }
     recorder.sync()
+}
+
+/// Writes the share of the functions whose names begin so in a workload's arm; or, and then
+/// it is false, why nothing was sampled.
+pub(crate) fn keep(
+    sampled: Result<pgtoll_observe::Profile, NoProfile>,
+    (workload, arm): (&str, &str),
+    function: &str,
+    recorder: &mut Recorder,
+) -> Result<bool, BenchError> {
+    let sampled = match sampled {
+        Ok(sampled) => sampled,
+        Err(reason) => {
+            recorder.write(&Line::Note(Note { text: no_share(workload, function, &reason) }))?;
+            return Ok(false);
+        }
+    };
+    let of_function = sampled.by_symbol.iter();
+    let of_function = of_function.filter(|(name, _)| name.starts_with(function));
+    recorder.write(&Line::Profile(Profile {
+        workload: workload.to_owned(),
+        arm: arm.to_owned(),
+        function: function.to_owned(),
+        samples: of_function.map(|(_, samples)| samples).sum(),
+        of: sampled.samples,
+    }))?;
+    Ok(true)
 }
 
 /// Samples of a server at work.
@@ -61,14 +75,27 @@ fn sample(
     let mut server = rounds.start(arm, guard)?;
     server.work(Length::Time(WARM_UP), guard, rounds.interrupt)?;
     let pids = server.cpu.pids()?;
-    let report = match Profiler::begin(guard, NAME, &pids)? {
-        Ok(profiler) => {
-            server.work(Length::Time(SAMPLED), guard, rounds.interrupt)?;
-            profiler.finish(guard)?
-        }
-        Err(reason) => Err(reason),
+    let work = |guard: &mut Guard| {
+        server.work(Length::Time(SAMPLED), guard, rounds.interrupt)?;
+        Ok(())
     };
+    let sampled = during(&pids, guard, work)?;
     server.stop(rounds.facts, guard)?;
+    Ok(sampled)
+}
+
+/// Samples of these processes while the work is done. It is not begun where `perf` cannot.
+pub(crate) fn during(
+    pids: &[i32],
+    guard: &mut Guard,
+    work: impl FnOnce(&mut Guard) -> Result<(), BenchError>,
+) -> Result<Result<pgtoll_observe::Profile, NoProfile>, BenchError> {
+    let profiler = match Profiler::begin(guard, NAME, pids)? {
+        Ok(profiler) => profiler,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    work(guard)?;
+    let report = profiler.finish(guard)?;
     Ok(report.map(|report| pgtoll_observe::Profile::parse(&report)))
 }
 

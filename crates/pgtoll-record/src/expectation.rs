@@ -78,8 +78,9 @@ pub enum ExpectedFigure {
     Counted(&'static str),
 }
 
-/// Figures that are counted over equal work: of transactions, then of operations.
-const COUNTED: [&str; 14] = [
+/// Figures that are counted over equal work: of transactions, of operations for each page of a
+/// table, of whole operations.
+const COUNTED: [&str; 21] = [
     "wal_per_transaction",
     "wal_images_per_transaction",
     "hint_images_per_transaction",
@@ -94,6 +95,13 @@ const COUNTED: [&str; 14] = [
     "blocks_written_per_page",
     "disk_read_per_page",
     "file_writes_per_page",
+    "wal_per_operation",
+    "wal_images_per_operation",
+    "hint_images_per_operation",
+    "blocks_read_per_operation",
+    "blocks_written_per_operation",
+    "disk_read_per_operation",
+    "file_writes_per_operation",
 ];
 
 /// [`Metric::ALL`] by their names in records.

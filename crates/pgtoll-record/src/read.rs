@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    Counted, End, EndStatus, Header, Line, Operation, Prepared, Profile, RECORD_SCHEMA, RoundEnd,
-    Sample, Slice,
+    Counted, End, EndStatus, Header, Line, Operation, Predicted, Prepared, Profile, RECORD_SCHEMA,
+    RoundEnd, Sample, Slice,
 };
 
 /// A run's record, read.
@@ -22,6 +22,8 @@ pub struct Run {
     pub rounds: Vec<RoundEnd>,
     /// Exact counters.
     pub counted: Vec<Counted>,
+    /// WAL that arms should write, from that of another.
+    pub predicted: Vec<Predicted>,
     /// All operations, in time order; the last repetition may lack some.
     pub operations: Vec<Operation>,
     /// How often functions were found running.
@@ -53,6 +55,7 @@ impl Run {
             samples: Vec::new(),
             rounds: Vec::new(),
             counted: Vec::new(),
+            predicted: Vec::new(),
             operations: Vec::new(),
             profiles: Vec::new(),
             notes: Vec::new(),
@@ -86,6 +89,7 @@ impl Run {
             Line::Sample(sample) => self.samples.push(sample),
             Line::RoundEnd(round) => self.rounds.push(round),
             Line::Counted(counted) => self.counted.push(counted),
+            Line::Predicted(predicted) => self.predicted.push(predicted),
             Line::Operation(operation) => self.operations.push(operation),
             Line::Profile(profile) => self.profiles.push(profile),
             Line::Note(note) => self.notes.push(note.text),

@@ -31,6 +31,8 @@ pub enum Line {
     RoundEnd(RoundEnd),
     /// An arm did a fixed number of transactions: its exact counters.
     Counted(Counted),
+    /// What an arm's WAL should be, from that of another.
+    Predicted(Predicted),
     /// An arm did one long operation.
     Operation(Operation),
     /// How often a function was found running in an arm's server.
@@ -505,6 +507,20 @@ pub struct Counted {
     pub transactions: u64,
     /// What they made.
     pub counters: Counters,
+}
+
+/// WAL of an arm over the transactions that are counted, as `pgtoll wal whatif` predicts it from the
+/// WAL that another arm wrote for them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Predicted {
+    /// Of which workload.
+    pub workload: String,
+    /// Which arm.
+    pub arm: String,
+    /// From whose WAL.
+    pub from: String,
+    /// Bytes of WAL.
+    pub wal_bytes: u64,
 }
 
 /// One long operation of an arm.

@@ -26,7 +26,7 @@ pub(crate) fn expected(
                 (of.map(|of| less_one(of.ratio)), false)
             }
             Some(ExpectedFigure::Counted(name)) => {
-                let of = counted(header, expectation, name, values);
+                let of = counted(&header.baseline, expectation, name, values);
                 (of.map(|(found, _)| found), of.is_some_and(|(_, exact)| exact))
             }
             None => (None, false),
@@ -45,7 +45,7 @@ fn less_one(of: Interval) -> Interval {
 
 /// What was counted, and whether every repetition gave the same.
 fn counted(
-    header: &Header,
+    baseline: &str,
     of: &Expectation,
     metric: &str,
     values: &[MetricValue],
@@ -56,8 +56,11 @@ fn counted(
     };
     let own = value(&of.arm)?;
     let (found, exact) = if of.relative {
-        let other = value(of.against.as_ref().unwrap_or(&header.baseline))?;
-        (own.value / other.value - 1.0, own.exact && other.exact)
+        let other = value(of.against.as_deref().unwrap_or(baseline))?;
+        // Of the same there is no difference, of nothing neither.
+        let is_same = own.value.to_bits() == other.value.to_bits();
+        let found = if is_same { 0.0 } else { own.value / other.value - 1.0 };
+        (found, own.exact && other.exact)
     } else {
         (own.value, own.exact)
     };
@@ -226,6 +229,26 @@ mod tests {
         let head = "work, on, wal_per_page: expected at least 0.9 (S):";
         check(of(), [0.98; 3], &format!("{head} 0.98, exact: holds"));
         check(of(), [0.5; 3], &format!("{head} 0.5, exact: does not hold"));
+    }
+
+    #[test]
+    fn of_the_same_there_is_no_difference() {
+        let difference = |off, on| {
+            let value = |arm: &str, value| MetricValue {
+                workload: "work".into(),
+                arm: arm.into(),
+                metric: "wal_per_page".into(),
+                value,
+                unit: "bytes".into(),
+                exact: true,
+            };
+            let of = expectation("wal_per_page", true, (Some(0.3), None));
+            let values = [value("off", off), value("on", on)];
+            counted("off", &of, "wal_per_page", &values).map(|(found, _)| found.estimate)
+        };
+        assert_eq!(difference(2.0, 3.0), Some(0.5));
+        assert_eq!(difference(0.0, 0.0), Some(0.0));
+        assert_eq!(difference(0.0, 3.0), None, "no percentage says how much more that is");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use pgtoll_record::{EndStatus, MetricValue, Overview, OverviewExperiment, RunRes
 
 use crate::expectations::sentence;
 use crate::html::day;
-use crate::summary::{is_near, metrics};
+use crate::summary::{divisor_words, is_near, metrics};
 use crate::terminal::{Block, SHOWN, aligned, interval, three_digits, title, wrapped};
 
 /// What an overview says of an experiment, from what its record gave, as far as there is one.
@@ -35,7 +35,7 @@ pub fn overview_of(of: &OverviewExperiment, result: &RunResult) -> OverviewExper
     }
 }
 
-const WAL: [&str; 2] = ["wal_per_transaction", "wal_per_page"];
+const WAL: [&str; 3] = ["wal_per_transaction", "wal_per_page", "wal_per_operation"];
 
 /// The overview for a terminal, 80 columns wide. `directory` is where the results are.
 pub fn overview_text(of: &Overview, directory: &str) -> String {
@@ -149,7 +149,7 @@ fn wal(of: &OverviewExperiment, workload: &str) -> Option<String> {
     if arms.iter().all(|of| of.value < SHOWN) {
         return None;
     }
-    let per = if baseline.metric == WAL[0] { "transaction" } else { "page" };
+    let per = divisor_words(&baseline.metric);
     let shown = |of: &MetricValue| format!("{} {}", of.arm, three_digits(of.value));
     let words = if arms.iter().all(|of| is_near(of.value, baseline.value)) {
         let others = if arms.len() > 1 { " (others within 1 %)" } else { "" };
@@ -157,7 +157,7 @@ fn wal(of: &OverviewExperiment, workload: &str) -> Option<String> {
     } else {
         arms.into_iter().map(shown).collect::<Vec<_>>().join(", ")
     };
-    Some(format!("{words} bytes a {per}, exact"))
+    Some(format!("{words} bytes {per}, exact"))
 }
 
 #[cfg(test)]

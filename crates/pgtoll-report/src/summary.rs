@@ -364,9 +364,9 @@ fn values(run: &Run, workload: &Workload) -> Vec<MetricValue> {
             let denominator: f64 = own().map(|of| of.denominator).sum();
             let (name, unit, factor) = key(metric);
             let value = numerator / denominator * factor;
-            values.push((arm, name, unit, value, false));
+            values.push((arm, name.to_owned(), unit, value, false));
         }
-        let others = [system_share, disk_of_rounds, profiled_share];
+        let others = [system_share, disk_of_rounds, profiled_share, predicted];
         let others = others.map(|of| of(run, workload, &arm.name));
         let others = others.into_iter().flatten().chain(exact(run, workload, &arm.name));
         values.extend(others.map(|(name, unit, value, exact)| (arm, name, unit, value, exact)));
@@ -376,7 +376,7 @@ fn values(run: &Run, workload: &Workload) -> Vec<MetricValue> {
         .map(|(arm, metric, unit, value, exact)| MetricValue {
             workload: workload.name.clone(),
             arm: arm.name.clone(),
-            metric: metric.to_owned(),
+            metric,
             value,
             unit: unit.to_owned(),
             exact,
@@ -411,7 +411,7 @@ fn system_share(run: &Run, workload: &Workload, arm: &str) -> Option<Exact> {
     let system: u64 = own.iter().map(|of| of.cpu_reaped_system_ns).sum();
     let exact = run.header.host.cpu_split == "exact";
     let enough = all > 0 && (exact || all >= SAMPLED_NEEDS_NS);
-    enough.then(|| ("cpu_system_share", "%", system as f64 / all as f64 * 100.0, false))
+    enough.then(|| ("cpu_system_share".to_owned(), "%", system as f64 / all as f64 * 100.0, false))
 }
 
 /// The share of the profiled function in the server's CPU time in user mode.
@@ -419,7 +419,19 @@ fn system_share(run: &Run, workload: &Workload, arm: &str) -> Option<Exact> {
 fn profiled_share(run: &Run, workload: &Workload, arm: &str) -> Option<Exact> {
     let mut profiles = run.profiles.iter();
     let of = profiles.find(|of| of.workload == workload.name && of.arm == arm)?;
-    Some(("profiled_share_of_user_cpu", "%", of.samples as f64 / of.of as f64 * 100.0, false))
+    let share = of.samples as f64 / of.of as f64 * 100.0;
+    Some(("profiled_share_of_user_cpu".to_owned(), "%", share, false))
+}
+
+/// WAL as it was predicted from that of another arm, for each transaction.
+#[expect(clippy::cast_precision_loss, reason = "counters of a run are far below 2^53")]
+fn predicted(run: &Run, workload: &Workload, arm: &str) -> Option<Exact> {
+    let mut predicted = run.predicted.iter();
+    let of = predicted.find(|of| of.workload == workload.name && of.arm == arm)?;
+    let mut counted = run.counted.iter();
+    let of_same = counted.find(|of| of.workload == workload.name && of.arm == arm)?;
+    let value = of.wal_bytes as f64 / of_same.transactions as f64;
+    Some(("predicted_wal_per_transaction".to_owned(), "bytes", value, false))
 }
 
 /// Under a limit of memory the counted pass, which has none, says nothing of disks.
@@ -430,14 +442,36 @@ fn disk_of_rounds(run: &Run, workload: &Workload, arm: &str) -> Option<Exact> {
     let own = || rounds.clone().flat_map(|of| &of.arms).filter(|of| of.arm == arm);
     let read: u64 = own().map(|of| of.io.map(|io| io.read)).sum::<Option<u64>>()?;
     let transactions: u64 = own().map(|of| of.transactions).sum();
-    Some(("disk_read_per_transaction", "bytes", read as f64 / transactions as f64, false))
+    let read = read as f64 / transactions as f64;
+    Some(("disk_read_per_transaction".to_owned(), "bytes", read, false))
 }
 
 /// Name, unit, value, and whether every repetition gave the same.
-type Exact = (&'static str, &'static str, f64, bool);
+type Exact = (String, &'static str, f64, bool);
 
-/// Its name per transaction, its name per page, its unit, where it stands.
-type Counter<'a> = (&'static str, &'static str, &'static str, &'a dyn Fn(&Counters) -> Option<u64>);
+/// Its name without what it is divided by, its unit, where it stands.
+type Counter<'a> = (&'static str, &'static str, &'a dyn Fn(&Counters) -> Option<u64>);
+
+/// What a counter with this name is divided by.
+pub(crate) fn divisor_words(metric: &str) -> &'static str {
+    match metric.rsplit('_').next() {
+        Some("transaction") => "a transaction",
+        Some("page") => "a page",
+        _ => "an operation",
+    }
+}
+
+/// What counters of this work are divided by, as the names of values end.
+pub(crate) fn divisor(run: &Run, workload: &Workload) -> &'static str {
+    let mut operations = run.operations.iter().filter(|of| of.workload == workload.name);
+    if workload.work.is_of_transactions() {
+        "transaction"
+    } else if operations.any(|of| of.pages.is_some()) {
+        "page"
+    } else {
+        "operation"
+    }
+}
 
 /// Counters over a fixed amount of work, for each transaction, page or operation. Standby snapshots, which a
 /// timer writes and not the work, are taken out of the WAL.
@@ -453,7 +487,7 @@ fn exact(run: &Run, workload: &Workload, arm: &str) -> Vec<Exact> {
         (&of.counters, by.unwrap_or(1) as f64)
     });
     let all: Vec<(&Counters, f64)> = counted.chain(operations).collect();
-    let per_page = !per_transaction;
+    let divisor = divisor(run, workload);
     let is_operation = matches!(workload.work, Work::Operation { .. });
     let is_recovery =
         matches!(workload.work, Work::Operation { of: Some(OperationOf::Recovery), .. });
@@ -470,35 +504,27 @@ fn exact(run: &Run, workload: &Workload, arm: &str) -> Vec<Exact> {
         Some(of.wal_bytes.saturating_sub(snapshots.record_bytes + snapshots.image_bytes))
     };
     let counted: [Counter<'_>; 5] = [
-        ("wal_per_transaction", "wal_per_page", "bytes", &wal_bytes),
-        ("wal_images_per_transaction", "wal_images_per_page", "images", &|of| of.wal_images),
-        ("hint_images_per_transaction", "hint_images_per_page", "images", &|of| {
-            Some(of.hint_images())
-        }),
-        ("blocks_read_per_transaction", "blocks_read_per_page", "blocks", &|of| {
-            Some(of.blocks_read)
-        }),
-        ("blocks_written_per_transaction", "blocks_written_per_page", "blocks", &|of| {
-            Some(of.blocks_written)
-        }),
+        ("wal", "bytes", &wal_bytes),
+        ("wal_images", "images", &|of| of.wal_images),
+        ("hint_images", "images", &|of| Some(of.hint_images())),
+        ("blocks_read", "blocks", &|of| Some(of.blocks_read)),
+        ("blocks_written", "blocks", &|of| Some(of.blocks_written)),
     ];
     // What goes through the system's caches is never exact, however often it comes out the same.
     let of_files: [Counter<'_>; 2] = [
         // Under a limit of memory the rounds say what was read.
-        ("disk_read_per_transaction", "disk_read_per_page", "bytes", &|of| {
+        ("disk_read", "bytes", &|of| {
             Some(of.io?.read).filter(|_| workload.memory_limit_bytes.is_none() || is_operation)
         }),
-        ("file_writes_per_transaction", "file_writes_per_page", "bytes", &|of| {
-            Some(of.io?.written)
-        }),
+        ("file_writes", "bytes", &|of| Some(of.io?.written)),
     ];
     // A server that was killed has lost what it had counted: known is the WAL that it replayed.
     let counted = counted.into_iter().take(if is_recovery { 1 } else { usize::MAX });
     let counters = counted.map(|of| (of, repeats));
     let counters = counters.chain(of_files.into_iter().map(|of| (of, false)));
-    let known = counters.filter_map(|((per_transaction, of_page, unit, of), exact)| {
+    let known = counters.filter_map(|((name, unit, of), exact)| {
         let (value, same) = mean(of)?;
-        Some((if per_page { of_page } else { per_transaction }, unit, value, same && exact))
+        Some((format!("{name}_per_{divisor}"), unit, value, same && exact))
     });
     known.collect()
 }
@@ -526,6 +552,23 @@ fn noise(run: &Run) -> Option<NoiseShare> {
         others: mean(|noise| noise.others),
         cpu_pressure: pressure.then(|| mean(|noise| noise.cpu_pressure.unwrap_or_default())),
     })
+}
+
+/// Whence predictions are, and how right they were.
+#[expect(clippy::cast_precision_loss, reason = "bytes of a run are far below 2^53")]
+fn predictions_note(run: &Run) -> Option<String> {
+    let from = &run.predicted.first()?.from;
+    let errors = run.predicted.iter().filter_map(|of| {
+        let mut counted = run.counted.iter();
+        let same = counted.find(|it| it.workload == of.workload && it.arm == of.arm)?;
+        Some((of.wal_bytes as f64 / same.counters.wal_bytes as f64 - 1.0).abs())
+    });
+    let worst = errors.filter(|of| of.is_finite()).max_by(f64::total_cmp)?;
+    Some(format!(
+        "predicted WAL is what `pgtoll wal whatif` says of an arm's settings from the WAL of {from}; \
+         it is within {:.1} % of what the arm really wrote, which stands above it",
+        worst * 100.0
+    ))
 }
 
 fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
@@ -557,6 +600,7 @@ fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
             name(null.metric)
         ));
     }
+    notes.extend(predictions_note(run));
     notes.extend(cpu_totals_note(run));
     let too_short = run.header.workloads.iter();
     notes.extend(too_short.filter(|of| is_cut_off(run, of, Metric::LatencyP99)).map(|of| {
@@ -658,17 +702,14 @@ fn answers(
 
 /// Arms with their WAL, when the difference between some is more than a hundredth.
 fn wal_clause(header: &Header, workload: &Workload, values: &[MetricValue]) -> Option<String> {
-    let (name, per) = if workload.work.is_of_transactions() {
-        ("wal_per_transaction", "transaction")
-    } else {
-        ("wal_per_page", "page")
-    };
-    let of_workload = values.iter().filter(|of| of.workload == workload.name && of.metric == name);
-    let wal: Vec<&MetricValue> = of_workload.collect();
+    let of_workload = values.iter().filter(|of| of.workload == workload.name);
+    let wal: Vec<&MetricValue> =
+        of_workload.filter(|of| of.metric.starts_with("wal_per_")).collect();
+    let per = divisor_words(&wal.first()?.metric);
     let baseline = wal.iter().find(|of| of.arm == header.baseline)?;
     wal.iter().find(|of| !is_near(of.value, baseline.value))?;
     let arms: Vec<String> = wal.iter().map(|of| format!("{} {:.0}", of.arm, of.value)).collect();
-    Some(format!("Bytes of WAL a {per}: {}", arms.join(", ")))
+    Some(format!("Bytes of WAL {per}: {}", arms.join(", ")))
 }
 
 /// Whether WAL differs by nothing to speak of: a byte is less than anybody asks for; a hundredth is

@@ -254,22 +254,30 @@ pub(crate) const NOTHING_KNOWN: &str = "-";
 pub(crate) const SHOWN: f64 = 0.005;
 
 /// Names of counted values, and how their rows are called.
-pub(crate) const COUNTED: [(&str, &str); 15] = [
+pub(crate) const COUNTED: [(&str, &str); 23] = [
     ("cpu_system_share", "CPU in kernel %"),
     ("wal_per_transaction", "WAL bytes/tx"),
+    ("predicted_wal_per_transaction", "predicted WAL/tx"),
     ("wal_per_page", "WAL bytes/page"),
+    ("wal_per_operation", "WAL bytes"),
     ("wal_images_per_transaction", "WAL images/tx"),
     ("wal_images_per_page", "WAL images/page"),
+    ("wal_images_per_operation", "WAL images"),
     ("hint_images_per_transaction", "hint images/tx"),
     ("hint_images_per_page", "hint images/page"),
+    ("hint_images_per_operation", "hint images"),
     ("blocks_read_per_transaction", "blocks read/tx"),
     ("blocks_read_per_page", "blocks read/page"),
+    ("blocks_read_per_operation", "blocks read"),
     ("blocks_written_per_transaction", "blocks written/tx"),
     ("blocks_written_per_page", "blocks written/page"),
+    ("blocks_written_per_operation", "blocks written"),
     ("disk_read_per_transaction", "disk reads B/tx"),
     ("disk_read_per_page", "disk reads B/page"),
+    ("disk_read_per_operation", "disk reads B"),
     ("file_writes_per_transaction", "file writes B/tx"),
     ("file_writes_per_page", "file writes B/page"),
+    ("file_writes_per_operation", "file writes B"),
 ];
 
 /// Arms with their titles, the baseline first, null arms last.

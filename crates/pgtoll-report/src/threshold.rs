@@ -135,6 +135,12 @@ impl Threshold {
     /// The workloads of a result that it is about.
     fn workloads<'a>(&self, result: &'a RunResult) -> impl Iterator<Item = &'a Workload> {
         let all = result.header.workloads.iter().filter(|of| self.figure.is_of(of));
+        let all = all.filter(|of| match self.figure {
+            Figure::Counted(name) if !of.work.is_of_transactions() => {
+                result.values.iter().any(|value| value.workload == of.name && value.metric == name)
+            }
+            _ => true,
+        });
         all.filter(|of| self.workload.as_ref().is_none_or(|name| *name == of.name))
     }
 
@@ -161,7 +167,8 @@ impl Figure {
             Self::Counted(name) => match workload.work {
                 Work::Command { .. } => false,
                 _ if workload.work.is_of_transactions() => name.ends_with("_per_transaction"),
-                _ => name.ends_with("_per_page"),
+                // Which of the two depends on whether the operation's table is known.
+                _ => name.ends_with("_per_page") || name.ends_with("_per_operation"),
             },
         }
     }
@@ -175,7 +182,7 @@ fn known(workloads: &[Workload]) -> String {
 }
 
 /// The names of metrics in thresholds, and the full names where they are short for others.
-const METRIC_NAMES: [(&str, &str); 18] = [
+const METRIC_NAMES: [(&str, &str); 23] = [
     ("cpu_per_tx", "cpu_per_transaction"),
     ("tps", "transactions_per_second"),
     ("latency_p50", "latency_p50"),
@@ -186,12 +193,17 @@ const METRIC_NAMES: [(&str, &str); 18] = [
     ("client_cpu_per_operation", "client_cpu_per_operation"),
     ("wal_per_tx", "wal_per_transaction"),
     ("wal_per_page", "wal_per_page"),
+    ("wal_per_operation", "wal_per_operation"),
     ("images_per_tx", "wal_images_per_transaction"),
     ("images_per_page", "wal_images_per_page"),
+    ("images_per_operation", "wal_images_per_operation"),
     ("hint_images_per_tx", "hint_images_per_transaction"),
     ("hint_images_per_page", "hint_images_per_page"),
+    ("hint_images_per_operation", "hint_images_per_operation"),
     ("blocks_read_per_tx", "blocks_read_per_transaction"),
     ("blocks_read_per_page", "blocks_read_per_page"),
+    ("blocks_read_per_operation", "blocks_read_per_operation"),
     ("blocks_written_per_tx", "blocks_written_per_transaction"),
     ("blocks_written_per_page", "blocks_written_per_page"),
+    ("blocks_written_per_operation", "blocks_written_per_operation"),
 ];

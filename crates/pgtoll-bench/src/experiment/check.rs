@@ -318,8 +318,8 @@ impl WorkloadSpec {
         if !self.steps.is_empty() && self.slice.is_some() {
             return wrong(key("slice"), "has slice, which is not of steps");
         }
-        if !self.steps.is_empty() && self.profile.is_some() {
-            return wrong(key("profile"), "has profile, which is not of steps");
+        if !self.steps.is_empty() && self.profile.is_some() && self.profiled_step().is_none() {
+            return wrong(key("profile"), "has profile, which needs a measured step of scripts");
         }
         if self.command.is_some() && self.profile.is_some() {
             return wrong(key("profile"), "has profile, which is not of commands");

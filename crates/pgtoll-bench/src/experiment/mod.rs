@@ -180,6 +180,15 @@ impl WorkloadSpec {
         self.steps.iter().filter_map(|step| Some((step.measure.as_deref()?, step)))
     }
 
+    /// The step during which functions are sampled, if any can be: its place and its name.
+    pub(crate) fn profiled_step(&self) -> Option<(usize, &str)> {
+        let mut steps = self.steps.iter().enumerate();
+        steps.find_map(|(place, step)| {
+            let name = step.measure.as_deref()?;
+            step.script.is_some().then_some((place, name))
+        })
+    }
+
     /// It runs in slices; else in repetitions.
     pub fn is_sliced(&self) -> bool {
         self.mix.is_some() || self.command.is_some()

@@ -368,6 +368,22 @@ mod tests {
         assert_eq!(placeholders("${a} ${B} ${c_1}${a}").collect::<Vec<_>>(), ["a", "c_1", "a"]);
     }
 
+    #[test]
+    fn the_scale_is_no_value_of_an_arm() {
+        let text = |name: &str| {
+            format!(
+                "name = \"n\"\nquestion = \"q\"\nbaseline = \"one\"\n[[arms]]\nname = \"one\"\n\
+                 values = {{ {name} = \"7\" }}\n[[arms]]\nname = \"two\"\nvalues = {{ {name} = \"8\" }}\n\
+                 [[workloads]]\nname = \"w\"\ntitle = \"w\"\n\
+                 steps = [{{ sql = \"SELECT ${{{name}}}\", measure = \"m\" }}]\n"
+            )
+        };
+        let parsed = |name| Experiment::parse(&text(name), std::path::Path::new(""));
+        assert!(parsed("rows").is_ok());
+        let error = format!("{:?}", parsed("scale").unwrap_err());
+        assert!(error.contains("cannot be called"), "{error}");
+    }
+
     proptest! {
         /// What a value says is not looked at again.
         #[test]

@@ -136,17 +136,21 @@ fn arms(result: &RunResult) -> Markup {
                 tbody { @for of in &result.header.arms { tr {
                     th scope="row" { (of.name) (role(result, of)) }
                     td { @if of.checksums { "on" } @else { "off" } }
-                    td {
-                        @for (index, (name, value)) in of.settings.iter().enumerate() {
-                            @if index > 0 { ", " }
-                            (name) " = " (value)
-                        }
-                        @if of.settings.is_empty() { "none" }
-                    }
+                    td { (own(of)) }
                 } } }
             }
         }
     }
+}
+
+/// What an arm has of its own: settings, and what stands for `${name}` in its steps.
+fn own(arm: &Arm) -> String {
+    // The scale is the same for all.
+    let values = arm.values.iter().filter(|(name, _)| *name != "scale");
+    let values = values.map(|(name, value)| format!("${{{name}}} = {value}"));
+    let settings = arm.settings.iter().map(|(name, value)| format!("{name} = {value}"));
+    let all: Vec<String> = settings.chain(values).collect();
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
 fn role(result: &RunResult, arm: &Arm) -> String {

@@ -23,6 +23,7 @@ mod names;
 mod overview;
 mod packaging;
 mod page;
+mod predicted;
 mod programs;
 mod records;
 mod reports;

@@ -139,7 +139,7 @@ fn recovery_replays(run: &Run, result: &RunResult) {
         .map(|of| of.metric.as_str())
         .filter(|name| !name.starts_with("disk_") && !name.starts_with("file_"))
         .collect();
-    assert_eq!(names, ["operation_time", "cpu_per_operation", "wal_per_page"]);
+    assert_eq!(names, ["operation_time", "cpu_per_operation", "wal_per_operation"]);
 }
 
 #[test]

@@ -1,0 +1,210 @@
+//! WAL of other arms as [`pgtoll_scan`]'s what-if has it from the baseline's: the same prediction
+//! that a user of `pgtoll wal whatif` gets, beside what the arms then really write.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use pgtoll_cluster::Cluster;
+use pgtoll_format::{ByteSize, Lsn, MajorFacts, TimeSpan};
+use pgtoll_model::{Compression, Geometry, Schedule, Settings};
+use pgtoll_record::Predicted;
+use pgtoll_scan::{
+    Asked, Compressing, Question, ScanError, SegmentFile, first_header, scan_with, segments,
+};
+
+use crate::prepare::settings;
+use crate::{ArmSpec, Experiment, WorkloadSpec};
+
+/// What the model knows. Arms that differ from the baseline in anything else are not predicted.
+const KNOWN: [&str; 5] = [
+    "checkpoint_completion_target",
+    "checkpoint_timeout",
+    "full_page_writes",
+    "max_wal_size",
+    "wal_compression",
+];
+
+/// The WAL of the arms that can be predicted, from what the baseline has just written since `from`.
+/// Empty when there is no such arm, or when the WAL has gone.
+pub(crate) fn predictions(
+    experiment: &Experiment,
+    workload: &WorkloadSpec,
+    facts: &MajorFacts,
+    cluster: &Cluster,
+    from: Lsn,
+) -> Result<Vec<Predicted>, ScanError> {
+    let Some(baseline) = experiment.arms.iter().find(|of| of.name == experiment.baseline) else {
+        return Ok(Vec::new());
+    };
+    let source = settings(experiment, workload, baseline);
+    let hints = baseline.checksums || is_on(&source, "wal_log_hints", false);
+    let asked: Vec<(&ArmSpec, Settings)> = experiment
+        .arms
+        .iter()
+        .filter(|arm| is_predictable(baseline, arm, &source))
+        .filter_map(|arm| {
+            let of = settings(experiment, workload, arm);
+            Some((arm, model_settings(&of, hints, facts)?))
+        })
+        .collect();
+    let today = schedule(&source, facts);
+    let (false, Some(today)) = (asked.is_empty(), today) else { return Ok(Vec::new()) };
+    let files = segments(&[cluster.data()])?;
+    let (header, wal_facts) = first_header(&files)?;
+    let segment_bytes = u64::from(header.segment_bytes);
+    let files = of_stretch(files, segment_bytes, from);
+    if files.is_empty() {
+        return Ok(Vec::new());
+    }
+    let own = Settings {
+        schedule: Schedule::Source,
+        hints,
+        full_page_writes: true,
+        compression: Compression::AsStored,
+    };
+    let compressed = [Compression::Pglz, Compression::Lz4, Compression::Zstd];
+    let question = Arc::new(Question {
+        geometry: Geometry { segment_bytes, page_bytes: u64::from(header.page_bytes) },
+        facts: wal_facts,
+        settings: std::iter::once(own).chain(asked.iter().map(|of| of.1)).collect(),
+        today: Some(today),
+        compressing: Compressing { with: compressed.to_vec(), exact: false },
+    });
+    let new = || Asked::new(question.clone());
+    let (summary, _) = scan_with(&files, 1, new, &mut |_| ControlFlow::Continue(()))?;
+    let answer = summary.collected.finish();
+    // What lies before the work is the same under all settings.
+    let before = summary.from.and_then(|first| from.bytes_since(first)).unwrap_or(0);
+    let outcomes = answer.outcomes.iter().skip(1);
+    let predicted = asked.iter().zip(outcomes).map(|((arm, _), of)| Predicted {
+        workload: workload.name.clone(),
+        arm: arm.name.clone(),
+        from: baseline.name.clone(),
+        wal_bytes: of.bytes.saturating_sub(before),
+    });
+    Ok(predicted.collect())
+}
+
+/// It differs from the baseline in something that the model knows, and in nothing else.
+fn is_predictable(baseline: &ArmSpec, arm: &ArmSpec, source: &BTreeMap<String, String>) -> bool {
+    let is_plain =
+        !is_on(source, "wal_compression", false) && is_on(source, "full_page_writes", true);
+    let differs = |name: &String| baseline.settings.get(name) != arm.settings.get(name);
+    let mut names =
+        baseline.settings.keys().chain(arm.settings.keys()).filter(|name| differs(name));
+    let of_model = names.clone().all(|name| KNOWN.contains(&name.as_str()));
+    is_plain
+        && arm.twin_of.is_none()
+        && arm.checksums == baseline.checksums
+        && arm.values == baseline.values
+        && of_model
+        && names.next().is_some()
+}
+
+/// `None` where a value is none that the model knows.
+fn model_settings(
+    of: &BTreeMap<String, String>,
+    hints: bool,
+    facts: &MajorFacts,
+) -> Option<Settings> {
+    let compression = of.get("wal_compression").map_or("off", |value| value.as_str());
+    Some(Settings {
+        schedule: schedule(of, facts)?,
+        hints,
+        full_page_writes: is_on(of, "full_page_writes", true),
+        compression: match compression {
+            "off" | "no" | "false" | "0" => Compression::AsStored,
+            "pglz" | "on" | "yes" | "true" | "1" => Compression::Pglz,
+            "lz4" => Compression::Lz4,
+            "zstd" => Compression::Zstd,
+            _ => return None,
+        },
+    })
+}
+
+fn schedule(of: &BTreeMap<String, String>, facts: &MajorFacts) -> Option<Schedule> {
+    let value = |name: &str, default: &str| of.get(name).map_or(default, |of| of).to_owned();
+    let max_wal_size: ByteSize = value("max_wal_size", "1GB").parse().ok()?;
+    let timeout: TimeSpan = value("checkpoint_timeout", "5min").parse().ok()?;
+    let default = if facts.major < 14 { "0.5" } else { "0.9" };
+    Some(Schedule::Rule {
+        max_wal_size: max_wal_size.0,
+        timeout_us: i64::try_from(timeout.0.as_micros()).ok()?,
+        completion_target: value("checkpoint_completion_target", default).parse().ok()?,
+    })
+}
+
+/// Anything but what PostgreSQL takes for false.
+fn is_on(of: &BTreeMap<String, String>, name: &str, default: bool) -> bool {
+    let is_false = |value: &String| ["off", "no", "false", "0"].contains(&value.as_str());
+    of.get(name).map_or(default, |value| !is_false(value))
+}
+
+/// The files from that of `from` on; none where its own is not there any more.
+fn of_stretch(files: Vec<SegmentFile>, segment_bytes: u64, from: Lsn) -> Vec<SegmentFile> {
+    let begins = |of: &SegmentFile| {
+        let (high, low) = of.name.place;
+        (u64::from(high) << 32) + u64::from(low) * segment_bytes
+    };
+    let first = from.0 - from.0 % segment_bytes;
+    let has_first = files.iter().any(|of| begins(of) == first);
+    files.into_iter().filter(|of| has_first && begins(of) >= first).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use pgtoll_format::ServerVersion;
+
+    use super::*;
+
+    /// Arms of a built-in experiment that can be predicted.
+    fn predictable(name: &str) -> Vec<String> {
+        let experiment = Experiment::built_in(name).unwrap().unwrap();
+        let arms = &experiment.arms;
+        let baseline = arms.iter().find(|of| of.name == experiment.baseline).unwrap();
+        let source = settings(&experiment, &experiment.workloads[0], baseline);
+        let all = arms.iter().filter(|arm| is_predictable(baseline, arm, &source));
+        all.map(|arm| arm.name.clone()).collect()
+    }
+
+    #[test]
+    fn only_arms_that_differ_in_what_the_model_knows() {
+        assert_eq!(predictable("checkpoint-distance"), ["32MB", "256MB", "1GB"]);
+        assert_eq!(predictable("checksums"), Vec::<String>::new());
+        assert_eq!(predictable("null"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn settings_are_read_as_postgresql_writes_them() {
+        let of = |text: &str| {
+            let text = format!(
+                "name = \"n\"\nquestion = \"q\"\nbaseline = \"a\"\n[[arms]]\nname = \"a\"\n\
+                 [[arms]]\nname = \"b\"\nsettings = {text}\n[[workloads]]\nname = \"w\"\n\
+                 title = \"w\"\nscript = \"tpcb-like\"\n"
+            );
+            let experiment = Experiment::parse(&text, Path::new("")).unwrap();
+            let all = settings(&experiment, &experiment.workloads[0], &experiment.arms[1]);
+            model_settings(&all, false, "13.0".parse::<ServerVersion>().unwrap().facts().unwrap())
+        };
+        let rule = |max_wal_size, timeout_us, completion_target| Schedule::Rule {
+            max_wal_size,
+            timeout_us,
+            completion_target,
+        };
+        let plain = of("{}").unwrap();
+        assert_eq!(plain.schedule, rule(1 << 30, 300_000_000, 0.5));
+        assert!(plain.full_page_writes);
+        let all = of(
+            "{ max_wal_size = \"32MB\", checkpoint_timeout = \"30s\", full_page_writes = \"off\", \
+             checkpoint_completion_target = \"0.9\", wal_compression = \"lz4\" }",
+        );
+        let all = all.unwrap();
+        assert_eq!(all.schedule, rule(32 << 20, 30_000_000, 0.9));
+        assert_eq!((all.full_page_writes, all.compression), (false, Compression::Lz4));
+        assert_eq!(of("{ max_wal_size = \"much\" }"), None);
+        assert_eq!(of("{ wal_compression = \"brotli\" }"), None);
+    }
+}
