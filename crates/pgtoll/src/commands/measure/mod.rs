@@ -279,14 +279,13 @@ fn command_of(entries: &[String]) -> Option<String> {
 /// What `--quick` stands for.
 const QUICK_BUDGET: Duration = Duration::from_secs(60);
 const QUICK_ROUNDS: u32 = 4;
-const QUICK_REPETITIONS: u32 = 2;
 
 fn choices(arguments: &MeasureArguments) -> Choices {
     let quick = |value| arguments.quick.then_some(value);
     Choices {
         scale: arguments.scale,
         budget: arguments.budget.map(|TimeSpan(time)| time).or(quick(QUICK_BUDGET)),
-        repetitions: arguments.repetitions.or(arguments.quick.then_some(QUICK_REPETITIONS)),
+        repetitions: arguments.repetitions,
         rounds: arguments.rounds.or(arguments.quick.then_some(QUICK_ROUNDS)),
         round_time: arguments.round_time.map(|TimeSpan(time)| time),
         brief: arguments.quick,
