@@ -11,6 +11,7 @@
 //! ```
 
 mod counting;
+mod course;
 mod error;
 mod experiment;
 mod measure;

@@ -287,7 +287,7 @@ impl Operations<'_> {
         let sessions = &mut turn.sessions;
         let (monitor, worker) = (&mut sessions.monitor, &mut sessions.worker);
         let counters = counting.end(guard, monitor, worker, &mut sessions.io)?;
-        let Done { elapsed, client_cpu_ns, tally, latencies } = done;
+        let Done { elapsed, client_cpu_ns, tally, latencies, course } = done;
         let late = tally.map_or(0, |tally| tally.late);
         let latencies = latencies.and_then(|of| ArmLatencies::of(&turn.arm.name, late, &of));
         Ok(Operation {
@@ -299,6 +299,7 @@ impl Operations<'_> {
             transactions: tally.map(|tally| tally.transactions),
             latencies: latencies.map(Box::new),
             counters,
+            course,
             ..about.operation(turn)?
         })
     }

@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{Cluster, ClusterError, Guard, MemoryGroup, Output, ProgramSignal, StopMode};
 use pgtoll_format::{ControlFile, Lsn};
 use pgtoll_load::{Crowd, Tally, Until};
 use pgtoll_observe::{ClusterCpu, ClusterIo, CpuSample, IoSample, own_cpu_ns};
-use pgtoll_record::{Counters, Latencies, MemoryUse};
+use pgtoll_record::{Counters, Latencies, MemoryUse, Moment};
 use pgtoll_wire::Connection;
 
 use crate::counting::io_bytes;
+use crate::course;
 use crate::experiment::{StepKind, substituted};
 use crate::prepare::DATABASE;
 use crate::server::{SHELL, nanoseconds};
@@ -45,6 +48,7 @@ pub(crate) struct Done {
     pub(crate) client_cpu_ns: Option<u64>,
     pub(crate) tally: Option<Tally>,
     pub(crate) latencies: Option<Latencies>,
+    pub(crate) course: Vec<Moment>,
 }
 
 /// What a recovery took.
@@ -212,7 +216,7 @@ impl<'a> Turn<'a> {
 
     /// All clients at the same time, and what runs beside them.
     fn work(
-        &self,
+        &mut self,
         step: &StepSpec,
         crowd: &mut Crowd,
         guard: &mut Guard,
@@ -226,7 +230,11 @@ impl<'a> Turn<'a> {
         };
         crowd.take_latencies();
         let own_before = own_cpu_ns()?;
-        let tally = crowd.run(until, step.rate);
+        let (tally, course) = if step.time.is_some() && step.measure.is_some() {
+            self.followed(|| crowd.run(until, step.rate))
+        } else {
+            (crowd.run(until, step.rate), Ok(Vec::new()))
+        };
         let tally = tally.map_err(|source| BenchError::load(&self.cluster, source))?;
         check_rate(step, &tally)?;
         Ok(Done {
@@ -234,6 +242,20 @@ impl<'a> Turn<'a> {
             client_cpu_ns: Some(own_cpu_ns()?.saturating_sub(own_before)),
             tally: Some(tally),
             latencies: Some(crowd.take_latencies()),
+            course: course?,
+        })
+    }
+
+    /// Works, and looks at the server meanwhile.
+    fn followed<T>(&mut self, work: impl FnOnce() -> T) -> (T, Result<Vec<Moment>, BenchError>) {
+        let (cluster, sessions) = (&self.cluster, &mut self.sessions);
+        thread::scope(|scope| {
+            let (end, ended) = mpsc::channel();
+            let follower = scope.spawn(move || course::follow(cluster, sessions, &ended));
+            let done = work();
+            drop(end);
+            let course = follower.join();
+            (done, course.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         })
     }
 

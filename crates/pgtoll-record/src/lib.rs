@@ -47,9 +47,9 @@ pub use result::{
 };
 pub use run::{
     Arm, ArmLatencies, ArmRound, Calibration, Counted, Counters, Design, End, EndStatus, Header,
-    Host, IoBytes, Line, MemoryUse, Metric, NoiseShare, Note, Operation, OperationOf, Predicted,
-    Prepared, Profile, RECORD_SCHEMA, Round, RoundEnd, Sample, ScriptText, Server, Slice, Slicing,
-    WalOfType, Work, Workload,
+    Host, IoBytes, Line, MemoryUse, Metric, Moment, NoiseShare, Note, Operation, OperationOf,
+    Predicted, Prepared, Profile, RECORD_SCHEMA, Round, RoundEnd, Sample, ScriptText, Server,
+    Slice, Slicing, WalOfType, Work, Workload,
 };
 pub use verification::{
     FindingClass, FindingKind, PageFinding, Severity, VERIFICATION_SCHEMA, VerificationOutcome,

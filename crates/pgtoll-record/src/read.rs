@@ -101,10 +101,11 @@ impl Run {
 
 /// Whole JSON with a tag that this version does not know.
 fn is_of_a_later_version(line: &str) -> bool {
-    const KNOWN: [&str; 11] = [
+    const KNOWN: [&str; 12] = [
         "header",
         "prepared",
         "counted",
+        "predicted",
         "operation",
         "profile",
         "round",

@@ -563,11 +563,27 @@ pub struct Operation {
     pub pages: Option<u64>,
     /// What it made.
     pub counters: Counters,
+    /// How far it was about every fifth of a second, and at its end; of steps that have a time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub course: Vec<Moment>,
+}
+
+/// What an arm's server has used and moved since an operation began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Moment {
+    /// How long after the operation's beginning, in ns.
+    pub after_ns: u64,
+    /// CPU time of all processes of the server, in ns.
+    pub server_cpu_ns: u64,
+    /// Bytes of WAL that were made.
+    pub wal_bytes: u64,
+    /// What the server's processes read and wrote; `None` where the kernel does not tell.
+    pub io: Option<IoBytes>,
 }
 
 impl Operation {
     /// Both operations as one, of which `next` is the second. Latencies of transactions are not those
-    /// of both.
+    /// of both, and a course is of one.
     #[must_use]
     pub fn and_then(self, next: &Self) -> Self {
         let either = |one: Option<u64>, other: Option<u64>| {
@@ -579,6 +595,7 @@ impl Operation {
             beside_cpu_ns: either(self.beside_cpu_ns, next.beside_cpu_ns),
             transactions: either(self.transactions, next.transactions),
             latencies: None,
+            course: Vec::new(),
             memory: next.memory,
             duration_ns: self.duration_ns + next.duration_ns,
             server_cpu_ns: self.server_cpu_ns + next.server_cpu_ns,

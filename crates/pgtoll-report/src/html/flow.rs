@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 use pgtoll_format::{ByteSize, PAGE_BYTES};
-use pgtoll_record::{IoBytes, Run, RunResult, Sample, Work, Workload};
+use pgtoll_record::{IoBytes, Moment, Operation, Run, RunResult, Sample, Work, Workload};
 
 use super::{Series, figures, series};
 use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend};
@@ -39,16 +39,20 @@ fn servers<'a>(run: &'a Run, result: &'a RunResult) -> Vec<Series<'a>> {
 }
 
 /// What a server moved between two points on the time axis, on which a round or a repetition is
-/// one wide: bytes, or bytes a second of its own work.
+/// one wide: bytes, or bytes a second of its own work; and cores that it used.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     from: f64,
     to: f64,
     /// In the order of [`KINDS`]; `None` where nobody could tell.
-    amounts: [Option<f64>; 4],
+    amounts: Amounts,
 }
 
-const KINDS: [&str; 4] = ["reads", "reads from disk", "file writes", "WAL"];
+type Amounts = [Option<f64>; 5];
+
+const KINDS: [&str; 5] = ["reads", "reads from disk", "file writes", "WAL", "server CPU, in cores"];
+/// The last of them are no bytes, and known of steps that were followed.
+const CPU: usize = 4;
 /// What is less than this of the largest amount is as good as nothing.
 const SHOWN: f64 = 0.001;
 
@@ -66,13 +70,15 @@ fn of_workload(run: &Run, result: &RunResult, of: &Workload, index: usize) -> Op
     let is_operation = matches!(of.work, Work::Operation { .. });
     let form = Form {
         noun: if is_operation { "repetition" } else { "round" },
-        sampled: run.samples.iter().any(|sample| sample.workload == of.name),
+        sampled: run.samples.iter().any(|sample| sample.workload == of.name)
+            || courses(run, of).next().is_some(),
     };
     let mut servers = servers(run, result)
         .into_iter()
         .map(|series| {
             let flows = match (is_operation, form.sampled) {
-                (true, _) => of_operations(run, of, series.arm),
+                (true, true) => of_courses(run, of, series.arm),
+                (true, false) => of_operations(run, of, series.arm),
                 (false, true) => of_samples(run, of, series.arm),
                 (false, false) => of_rounds(run, of, series.arm),
             };
@@ -80,9 +86,10 @@ fn of_workload(run: &Run, result: &RunResult, of: &Workload, index: usize) -> Op
         })
         .collect::<Vec<OfServer<'_>>>();
     servers.retain(|(_, flows)| !flows.is_empty());
-    let most = (0..KINDS.len()).map(|kind| peak(&servers, kind)).fold(0.0, f64::max);
-    let (moved, still): (Vec<usize>, Vec<usize>) =
-        (0..KINDS.len()).partition(|kind| peak(&servers, *kind) > most * SHOWN);
+    let most = (0..CPU).map(|kind| peak(&servers, kind)).fold(0.0, f64::max);
+    let (mut moved, still): (Vec<usize>, Vec<usize>) =
+        (0..CPU).partition(|kind| peak(&servers, *kind) > most * SHOWN);
+    moved.extend(Some(CPU).filter(|_| peak(&servers, CPU) > 0.0));
     if moved.is_empty() {
         return None;
     }
@@ -111,7 +118,9 @@ fn description(servers: &[OfServer<'_>], moved: &[usize], unit: &str) -> String 
     let means = moved.iter().flat_map(|kind| {
         servers.iter().map(|(series, flows)| {
             let sum: f64 = flows.iter().filter_map(|flow| flow.amounts[*kind]).sum();
-            format!("{}, {}: {}", KINDS[*kind], series.title, size(sum / flows.len() as f64))
+            let mean = sum / flows.len() as f64;
+            let mean = if *kind == CPU { format!("{mean:.2}") } else { size(mean) };
+            format!("{}, {}: {mean}", KINDS[*kind], series.title)
         })
     });
     format!("Means, {unit}. {}", means.collect::<Vec<_>>().join(". "))
@@ -119,7 +128,7 @@ fn description(servers: &[OfServer<'_>], moved: &[usize], unit: &str) -> String 
 
 /// Reads as the system calls tell them; in older records what came into shared buffers.
 #[expect(clippy::cast_precision_loss, reason = "bytes of a run are far below 2^53")]
-fn amounts(io: Option<IoBytes>, blocks_read: Option<u64>, wal: u64) -> [Option<f64>; 4] {
+fn amounts(io: Option<IoBytes>, blocks_read: Option<u64>, wal: u64) -> Amounts {
     let reads = io.and_then(|io| io.read_calls);
     let reads =
         reads.or_else(|| blocks_read.map(|blocks| blocks.saturating_mul(PAGE_BYTES as u64)));
@@ -128,6 +137,7 @@ fn amounts(io: Option<IoBytes>, blocks_read: Option<u64>, wal: u64) -> [Option<f
         io.map(|io| io.read as f64),
         io.map(|io| io.written as f64),
         Some(wal as f64),
+        None,
     ]
 }
 
@@ -150,6 +160,41 @@ fn of_operations(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
         from: f64::from(of.repetition.saturating_sub(1)),
         to: f64::from(of.repetition),
         amounts: amounts(of.counters.io, Some(of.counters.blocks_read), of.counters.wal_bytes),
+    });
+    flows.collect()
+}
+
+/// Operations that were followed; of the second half as little as of others.
+fn courses<'a>(run: &'a Run, workload: &'a Workload) -> impl Iterator<Item = &'a Operation> {
+    let own = run.operations.iter();
+    own.filter(|of| of.workload == workload.name && of.half == 1 && !of.course.is_empty())
+}
+
+/// Each arm's repetition begins at the same place, although arms have their turns one after the
+/// other.
+#[expect(clippy::cast_precision_loss, reason = "a step's bytes and nanoseconds are far below 2^53")]
+fn of_courses(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
+    let end = |of: &Operation| of.course.last().map_or(0, |last| last.after_ns);
+    let longest = courses(run, workload).map(end).max().unwrap_or(0).max(1) as f64;
+    let known = |of: &Moment| {
+        let mut known = amounts(of.io, None, of.wal_bytes);
+        known[CPU] = Some(of.server_cpu_ns as f64 / 1e9);
+        known
+    };
+    let own = courses(run, workload).filter(|of| of.arm == arm);
+    let flows = own.flat_map(|of| {
+        let begin = f64::from(of.repetition.saturating_sub(1));
+        let mut before = (0, [Some(0.0); KINDS.len()]);
+        of.course.iter().filter_map(move |moment| {
+            let (from, earlier) = std::mem::replace(&mut before, (moment.after_ns, known(moment)));
+            let seconds = moment.after_ns.saturating_sub(from) as f64 / 1e9;
+            let mut amounts = before.1;
+            for (amount, earlier) in amounts.iter_mut().zip(earlier) {
+                *amount = amount.zip(earlier).map(|(now, then)| (now - then).max(0.0) / seconds);
+            }
+            let (from, to) = (from as f64 / longest, moment.after_ns as f64 / longest);
+            (seconds > 0.0).then_some(Flow { from: begin + from, to: begin + to, amounts })
+        })
     });
     flows.collect()
 }
@@ -190,7 +235,7 @@ fn between(before: Option<&Sample>, after: &Sample, began: u64, last: u64) -> Op
     let of = |sample: &Sample| amounts(sample.io, None, sample.wal_bytes);
     let worked = after.worked_ns.saturating_sub(before.map_or(0, |of| of.worked_ns));
     let seconds = worked as f64 / 1e9;
-    let earlier = before.map_or([Some(0.0); 4], of);
+    let earlier = before.map_or([Some(0.0); KINDS.len()], of);
     let mut rates = of(after);
     for (rate, earlier) in rates.iter_mut().zip(earlier) {
         *rate = rate.zip(earlier).map(|(now, then)| (now - then).max(0.0) / seconds);
@@ -214,7 +259,11 @@ fn drawing(servers: &[OfServer<'_>], moved: &[usize], form: Form, width: Width) 
         for (column, kind) in (0..columns).zip(kinds) {
             let left = cell * f64::from(column);
             let x = Scale::linear([0.0, rounds], Unit::Plain);
-            let unit = if form.sampled { Unit::BytesPerSecond } else { Unit::Bytes };
+            let unit = match form.sampled {
+                _ if *kind == CPU => Unit::Plain,
+                true => Unit::BytesPerSecond,
+                false => Unit::Bytes,
+            };
             let frame = Frame {
                 x: x.between(left + 74.0, left + cell - 12.0),
                 y: Scale::linear([0.0, peak(servers, *kind) * 1.08], unit)

@@ -89,6 +89,7 @@ fn clients_work(run: &Run, result: &RunResult) {
     assert_eq!((work("fixed"), work("timed"), work("ingest")), (3, 2, 1));
     for of in operations(run, "fixed") {
         assert_eq!(of.transactions, Some(3 * 40));
+        assert!(of.course.is_empty(), "it has no time");
         let latencies = of.latencies.as_ref().unwrap();
         assert!(latencies.stddev_ns > Some(0.0) && latencies.mean_ns > Some(0.0));
         assert!(latencies.p50_ns <= latencies.p99_ns);
@@ -108,6 +109,11 @@ fn clients_work(run: &Run, result: &RunResult) {
         let transactions = of.transactions.unwrap();
         assert!((15..100).contains(&transactions), "{transactions}");
         assert!(of.duration_ns >= 250_000_000, "{of:?}");
+        // It has a time, so it was followed: until its end, and never backwards.
+        let last = of.course.last().unwrap();
+        assert!(last.after_ns >= 250_000_000 && last.wal_bytes <= of.counters.wal_bytes, "{of:?}");
+        assert!(last.server_cpu_ns > 0 && last.server_cpu_ns <= of.server_cpu_ns, "{of:?}");
+        assert!(of.course.is_sorted_by_key(|at| (at.after_ns, at.wal_bytes)), "{of:?}");
         assert_eq!(of.beside_cpu_ns.is_some(), of.arm == "two", "{of:?}");
     }
     let has = |name: &str, metric| {
