@@ -16,13 +16,13 @@ use crate::turn::Sessions;
 /// Looking costs the server a statement without a table, and shows bursts of a second.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Looks at a server until whoever works has dropped the sender, and once more then.
+/// Looks at a server until whoever works, since `began`, has dropped the sender, and once more then.
 pub(crate) fn follow(
     cluster: &Cluster,
     sessions: &mut Sessions,
+    began: Instant,
     ended: &Receiver<()>,
 ) -> Result<Vec<Moment>, BenchError> {
-    let began = Instant::now();
     let first = Look::at(cluster, sessions)?;
     let mut course = Vec::new();
     loop {

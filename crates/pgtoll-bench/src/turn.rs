@@ -250,8 +250,8 @@ impl<'a> Turn<'a> {
     fn followed<T>(&mut self, work: impl FnOnce() -> T) -> (T, Result<Vec<Moment>, BenchError>) {
         let (cluster, sessions) = (&self.cluster, &mut self.sessions);
         thread::scope(|scope| {
-            let (end, ended) = mpsc::channel();
-            let follower = scope.spawn(move || course::follow(cluster, sessions, &ended));
+            let (began, (end, ended)) = (Instant::now(), mpsc::channel());
+            let follower = scope.spawn(move || course::follow(cluster, sessions, began, &ended));
             let done = work();
             drop(end);
             let course = follower.join();

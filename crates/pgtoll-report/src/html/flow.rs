@@ -200,7 +200,7 @@ fn of_courses(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
 }
 
 /// At most so many steps an arm; what is left out between two readings is in the next one.
-const STEPS: usize = 300;
+const STEPS: usize = 120;
 
 /// Readings grow from zero at the beginning of each round.
 fn of_samples(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {

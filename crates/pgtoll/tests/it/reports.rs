@@ -10,7 +10,7 @@ use std::process::Stdio;
 use pgtoll_record::{Run, RunResult};
 use serde_json::{Value, json};
 
-use crate::records::committed;
+use crate::records::of_checksums;
 use crate::support::{Ran, Scratch, pgtoll, run, small_measure};
 
 /// A small record with all kinds of work: of `small.toml`, 3 rounds, PostgreSQL 15.
@@ -58,7 +58,7 @@ fn committed_records_side_by_side() {
         ran.stdout
     };
     // As a user would name them; tests run in the crate's directory.
-    let names = committed().into_iter().map(|path| path.file_name().unwrap().to_owned());
+    let names = of_checksums().into_iter().map(|path| path.file_name().unwrap().to_owned());
     let records: Vec<PathBuf> = names.map(|of| Path::new("../../records").join(of)).collect();
     snapshots().bind(|| {
         insta::assert_snapshot!("side_by_side_of_three", ran(&[], &records[..3]));
@@ -76,7 +76,7 @@ fn committed_records_side_by_side() {
 #[test]
 fn the_book_shows_what_is_printed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let records = committed().into_iter().map(|path| path.file_name().unwrap().to_owned());
+    let records = of_checksums().into_iter().map(|path| path.file_name().unwrap().to_owned());
     let records: Vec<PathBuf> = records.map(|of| Path::new("records").join(of)).collect();
     let ran = run(pgtoll().current_dir(&root).arg("report").args(&records[..3]));
     let chapter = fs::read_to_string(root.join("docs/src/report.md")).unwrap();
@@ -270,7 +270,7 @@ fn thresholds_decide_the_exit_status() {
 #[test]
 fn a_workload_that_was_left_out_is_passed_over_unless_it_is_named() {
     let ran = |threshold: &str| {
-        let record = &committed()[0];
+        let record = &of_checksums()[0];
         let mut command = pgtoll();
         command.args(["report", "--format", "csv", "--fail-if", threshold]).arg(record);
         run(command.stdout(Stdio::null()))
@@ -424,7 +424,7 @@ fn directories_without_a_record() {
 #[test]
 fn a_page_of_several_records_names_each() {
     let mut command = pgtoll();
-    let ran = run(command.args(["report", "--format", "html"]).args(committed()));
+    let ran = run(command.args(["report", "--format", "html"]).args(of_checksums()));
     assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""));
     assert!(ran.stdout.starts_with("<!DOCTYPE html>"));
     for words in ["A: 15.18", "B: 17.10", "C: 18.6", "server.version", "How the costs changed"] {
@@ -452,7 +452,7 @@ fn data_that_cannot_be_written_are_an_error() {
 fn arms_that_do_not_fit_stand_below() {
     let scratch = Scratch::new();
     let names = ["wal_log_hints_and_nothing_else", "data_checksums_and_nothing_else"];
-    let text = fs::read_to_string(committed()[0].join("run.jsonl")).unwrap();
+    let text = fs::read_to_string(of_checksums()[0].join("run.jsonl")).unwrap();
     let text = text.replace("\"hints\"", &format!("\"{}\"", names[0]));
     let text = text.replace("\"checksums\",\"che", &format!("\"{}\",\"che", names[1]));
     let text = text.replace("\"arm\":\"checksums\"", &format!("\"arm\":\"{}\"", names[1]));

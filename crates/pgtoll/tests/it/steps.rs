@@ -125,6 +125,9 @@ fn clients_work(run: &Run, result: &RunResult) {
     assert!(has("fixed", Metric::TransactionsPerSecond), "a closed loop has a rate of its own");
     assert!(!has("timed", Metric::TransactionsPerSecond), "an open loop has not");
     assert!(has("dump", Metric::ClientCpuPerOperation));
+    let of_dump =
+        |metric: &str| result.values.iter().any(|of| of.workload == "dump" && of.metric == metric);
+    assert!(of_dump("blocks_read_per_operation") && !of_dump("blocks_read_per_page"), "no table");
     let value = |name: &str| {
         let mut all = result.values.iter().filter(|of| of.workload == "fixed");
         all.find(|of| of.metric == name).map(|of| of.exact)
@@ -145,7 +148,7 @@ fn recovery_replays(run: &Run, result: &RunResult) {
         .map(|of| of.metric.as_str())
         .filter(|name| !name.starts_with("disk_") && !name.starts_with("file_"))
         .collect();
-    assert_eq!(names, ["operation_time", "cpu_per_operation", "wal_per_operation"]);
+    assert_eq!(names, ["operation_time", "cpu_per_operation", "wal_per_page"]);
 }
 
 #[test]
