@@ -235,6 +235,46 @@ fn settings() -> impl Strategy<Value = Settings> {
     )
 }
 
+/// The longest records that there are (1020 MB), under settings of which each needs other bytes.
+#[test]
+fn the_longest_records_are_counted_under_all_settings() {
+    let kinds = [
+        Compression::AsStored,
+        Compression::Off,
+        Compression::Pglz,
+        Compression::Lz4,
+        Compression::Zstd,
+    ];
+    let both = [false, true];
+    let settings = both.into_iter().flat_map(|hints| {
+        both.into_iter().flat_map(move |full_page_writes| {
+            kinds.map(|compression| Settings {
+                schedule: Schedule::Source,
+                hints,
+                full_page_writes,
+                compression,
+            })
+        })
+    });
+    let settings: Vec<Settings> = settings.collect();
+    let of = |block| Reference {
+        block: BlockKey { fork: 0, block },
+        rule: Rule::Regular,
+        image: Some([100; 5]),
+        data_bytes: 10,
+        grows_by: 0,
+    };
+    let record = |bytes| Step::Record { bytes, references: vec![of(1)] };
+    let checkpoint = || Step::Checkpoint { is_forced: true };
+    let mut steps = vec![first_images(), record(100)];
+    for _ in 0..5 {
+        steps.extend([checkpoint(), record(1020 << 20), record(1020 << 20)]);
+    }
+    for (of, outcome) in settings.iter().zip(together(&settings, &steps)) {
+        assert_eq!(counted(&outcome), counted(&plain(of, &steps)), "{of:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn all_settings_at_once_are_each_by_itself_and_the_plain_replay(

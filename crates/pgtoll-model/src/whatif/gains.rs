@@ -19,7 +19,7 @@ pub(super) struct Gains {
     lengths: Vec<i32>,
 }
 
-/// Then sums could become longer than their type.
+/// The next record, which has 1020 MB at most, still fits into the sums' type.
 const FULL: u32 = 1 << 30;
 
 impl Gains {
@@ -44,8 +44,10 @@ impl Gains {
         self.all + u64::from(self.bytes[place])
     }
 
-    /// They have to be told before more is gained.
-    pub(super) fn is_full(&self) -> bool {
+    /// A record was added that is at most so long; whether the courses have to be told before the
+    /// next one.
+    pub(super) fn is_full_after(&mut self, longest: u32) -> bool {
+        self.most += longest;
         self.most > FULL
     }
 
@@ -69,7 +71,6 @@ impl Gains {
             image_bytes: &mut self.image_bytes[from..to],
             lengths: &mut self.lengths[from..to],
             all: self.all,
-            most: &mut self.most,
         }
     }
 }
@@ -81,7 +82,6 @@ pub(super) struct Stretch<'a> {
     image_bytes: &'a mut [u32],
     lengths: &'a mut [i32],
     all: u64,
-    most: &'a mut u32,
 }
 
 /// An image as one of the compressions makes it.
@@ -142,8 +142,6 @@ impl Stretch<'_> {
             *bytes = bytes.wrapping_add(length);
             longest = longest.max(length);
         }
-        // Whoever comes next in the same record adds to the same.
-        *self.most += longest;
         longest
     }
 }

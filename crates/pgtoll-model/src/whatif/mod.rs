@@ -651,7 +651,7 @@ impl WhatIf {
         if let (Some(block), true) = (block, unlogged != 0) {
             self.unlogged.insert(block, unlogged);
         }
-        if self.gains.is_full() {
+        if self.gains.is_full_after(longest) {
             self.settle();
         }
         // None of them can be due before.
