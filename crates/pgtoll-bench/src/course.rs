@@ -10,7 +10,7 @@ use pgtoll_record::Moment;
 
 use crate::BenchError;
 use crate::counting::io_bytes;
-use crate::server::nanoseconds;
+use crate::server::{nanoseconds, wal_insert};
 use crate::turn::Sessions;
 
 /// Looking costs the server a statement without a table, and shows bursts of a second.
@@ -43,9 +43,7 @@ struct Look {
 
 impl Look {
     fn at(cluster: &Cluster, sessions: &mut Sessions) -> Result<Self, BenchError> {
-        let row = sessions.monitor.query_one("SELECT pg_current_wal_insert_lsn() AS lsn");
-        let wal = row.and_then(|row| row.parse("lsn"));
-        let wal = wal.map_err(|source| BenchError::query(cluster, source))?;
+        let wal = wal_insert(cluster, &mut sessions.monitor)?;
         Ok(Self { cpu: sessions.cpu.sample()?, io: sessions.io.sample()?, wal })
     }
 

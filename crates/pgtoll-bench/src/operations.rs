@@ -138,9 +138,9 @@ impl Operations<'_> {
         let pids = turn.sessions.cpu.pids()?;
         let sampled = profile::during(&pids, guard, |guard| {
             turn.act(step, crowd.as_mut(), guard)?;
+            self.end_beside(&mut turn, step, guard, recorder)?;
             Ok(())
         })?;
-        self.end_beside(&mut turn, step, guard, recorder)?;
         crowd.into_iter().for_each(Crowd::close);
         turn.end(guard)?;
         Ok(sampled)

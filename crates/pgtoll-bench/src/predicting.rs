@@ -63,13 +63,13 @@ pub(crate) fn predictions(
         full_page_writes: true,
         compression: Compression::AsStored,
     };
-    let compressed = [Compression::Pglz, Compression::Lz4, Compression::Zstd];
+    let settings: Vec<Settings> = std::iter::once(own).chain(asked.iter().map(|of| of.1)).collect();
     let question = Arc::new(Question {
         geometry: Geometry { segment_bytes, page_bytes: u64::from(header.page_bytes) },
         facts: wal_facts,
-        settings: std::iter::once(own).chain(asked.iter().map(|of| of.1)).collect(),
+        compressing: Compressing::for_settings(&settings, false),
+        settings,
         today: Some(today),
-        compressing: Compressing { with: compressed.to_vec(), exact: false },
     });
     let new = || Asked::new(question.clone());
     let (summary, _) = scan_with(&files, 1, new, &mut |_| ControlFlow::Continue(()))?;

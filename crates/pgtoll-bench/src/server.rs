@@ -197,9 +197,7 @@ impl<'a> Server<'a> {
 
     /// What the server has moved since [`Server::begin`], at this time of the run.
     pub(crate) fn sample(&mut self, at: Duration) -> Result<Sample, BenchError> {
-        let row = self.monitor.query_one("SELECT pg_current_wal_insert_lsn() AS lsn");
-        let lsn: Result<Lsn, _> = row.and_then(|row| row.parse("lsn"));
-        let lsn = lsn.map_err(|source| BenchError::query(self.cluster, source))?;
+        let lsn = wal_insert(self.cluster, &mut self.monitor)?;
         Ok(Sample {
             workload: String::new(),
             round: 0,
@@ -419,6 +417,12 @@ fn read_into_page_cache(cluster: &Cluster) -> Result<(), BenchError> {
         read().map_err(|source| BenchError::Read { path: path.clone(), source })?;
     }
     Ok(())
+}
+
+/// Where the next record of WAL will be.
+pub(crate) fn wal_insert(cluster: &Cluster, monitor: &mut Connection) -> Result<Lsn, BenchError> {
+    let row = monitor.query_one("SELECT pg_current_wal_insert_lsn() AS lsn");
+    row.and_then(|row| row.parse("lsn")).map_err(|source| BenchError::query(cluster, source))
 }
 
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {

@@ -462,7 +462,7 @@ pub(crate) fn divisor_words(metric: &str) -> &'static str {
 }
 
 /// What counters of this work are divided by, as the names of values end.
-pub(crate) fn divisor(run: &Run, workload: &Workload) -> &'static str {
+fn divisor(run: &Run, workload: &Workload) -> &'static str {
     let mut operations = run.operations.iter().filter(|of| of.workload == workload.name);
     if workload.work.is_of_transactions() {
         "transaction"

@@ -4,7 +4,7 @@ use std::fmt;
 
 use pgtoll_format::wal::{self, BlockReference, Image, Parts, Record, RecordType};
 use pgtoll_format::{PAGE_BYTES, pglz};
-use pgtoll_model::Compression;
+use pgtoll_model::{Compression, Settings};
 use rustc_hash::FxHashMap;
 
 use crate::forks::Fork;
@@ -17,6 +17,15 @@ pub struct Compressing {
     pub with: Vec<Compression>,
     /// All of them; else those of one block in 16, and for each segment the first few of each fork.
     pub exact: bool,
+}
+
+impl Compressing {
+    /// By the compressions that are asked for.
+    pub fn for_settings(settings: &[Settings], exact: bool) -> Self {
+        let all = [Compression::Pglz, Compression::Lz4, Compression::Zstd];
+        let is_asked = |kind: &Compression| settings.iter().any(|of| of.compression == *kind);
+        Self { with: all.into_iter().filter(is_asked).collect(), exact }
+    }
 }
 
 /// Unpacks and packs images.

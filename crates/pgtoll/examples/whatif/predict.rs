@@ -44,8 +44,6 @@ pub(crate) fn predict(source: &Run, targets: &[Setting], exact: bool) -> anyhow:
         ..own
     });
     let settings: Vec<Settings> = std::iter::once(own).chain(asked).collect();
-    let kinds = [Compression::Pglz, Compression::Lz4, Compression::Zstd];
-    let with = kinds.into_iter().filter(|kind| settings.iter().any(|of| of.compression == *kind));
     let question = Arc::new(Question {
         geometry: Geometry {
             segment_bytes: u64::from(header.segment_bytes),
@@ -53,7 +51,7 @@ pub(crate) fn predict(source: &Run, targets: &[Setting], exact: bool) -> anyhow:
         },
         facts,
         today: Some(schedule(&source.setting)),
-        compressing: Compressing { with: with.collect(), exact },
+        compressing: Compressing::for_settings(&settings, exact),
         settings,
     });
     let new = || Asked::new(question.clone());

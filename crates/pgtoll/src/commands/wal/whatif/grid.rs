@@ -60,13 +60,6 @@ impl Grid {
         let lists = [std::slice::from_ref(&self.today), &self.rows, &self.curve, &self.compressed];
         lists.into_iter().flatten().map(|of| of.settings).collect()
     }
-
-    /// Compressions that images have to be tried with.
-    pub(super) fn compressions(&self) -> Vec<Compression> {
-        let all = [Compression::Pglz, Compression::Lz4, Compression::Zstd];
-        let settings = self.settings();
-        all.into_iter().filter(|kind| settings.iter().any(|of| of.compression == *kind)).collect()
-    }
 }
 
 impl Asked {

@@ -108,12 +108,13 @@ fn question(
 ) -> (Grid, Question) {
     let has_lz4 = facts.image_compressions.lz4 != 0;
     let grid = Grid::of(arguments, today, geometry.segment_bytes, has_lz4);
+    let settings = grid.settings();
     let question = Question {
         geometry,
         facts,
-        settings: grid.settings(),
+        compressing: Compressing::for_settings(&settings, arguments.exact),
+        settings,
         today: Some(today.schedule()),
-        compressing: Compressing { with: grid.compressions(), exact: arguments.exact },
     };
     (grid, question)
 }
