@@ -8,21 +8,26 @@ use crate::{command, output, say};
 
 /// Every crate of the workspace with the crates of the workspace that it may use. A new crate or
 /// edge is a decision: write one in `docs/decisions`.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("pgtoll-checksum", &[]),
     ("pgtoll-stats", &[]),
+    ("pgtoll-files", &[]),
     ("pgtoll-format", &[]),
     ("pgtoll-model", &["pgtoll-format"]),
     ("pgtoll-record", &["pgtoll-format"]),
-    ("pgtoll-wire", &[]),
+    ("pgtoll-wire", &["pgtoll-files"]),
     ("pgtoll-observe", &["pgtoll-format", "pgtoll-wire"]),
-    ("pgtoll-cluster", &["pgtoll-format", "pgtoll-wire"]),
+    ("pgtoll-cluster", &["pgtoll-files", "pgtoll-format", "pgtoll-wire"]),
     ("pgtoll-load", &["pgtoll-format", "pgtoll-record", "pgtoll-wire"]),
-    ("pgtoll-scan", &["pgtoll-checksum", "pgtoll-format", "pgtoll-model", "pgtoll-wire"]),
+    (
+        "pgtoll-scan",
+        &["pgtoll-checksum", "pgtoll-files", "pgtoll-format", "pgtoll-model", "pgtoll-wire"],
+    ),
     (
         "pgtoll-bench",
         &[
             "pgtoll-cluster",
+            "pgtoll-files",
             "pgtoll-format",
             "pgtoll-load",
             "pgtoll-model",
@@ -41,6 +46,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
             "pgtoll-bench",
             "pgtoll-checksum",
             "pgtoll-cluster",
+            "pgtoll-files",
             "pgtoll-format",
             "pgtoll-load",
             "pgtoll-model",

@@ -1,0 +1,28 @@
+//! Small files in directories that other users may write to.
+//!
+//! pgtoll runs as root beside data that belong to other users. Whoever owns a directory can put a
+//! symbolic link, a FIFO or a device where a file is expected. So the whole program reads and
+//! writes its own files through this crate:
+//!
+//! * [`read`], [`read_to_string`] and [`open`] accept regular files only, never wait for a FIFO's
+//!   writer, and read no more than the caller's limit;
+//! * [`Draft`] writes a file under a random temporary name with mode 0600, and gives it its name
+//!   when it is complete. Readers see the old file or the new one.
+//!
+//! Directories on the way to a file may be symbolic links only if root or the caller made the link.
+//!
+//! ```
+//! let directory = tempfile::tempdir()?;
+//! let path = directory.path().join("state.json");
+//! pgtoll_files::write_private(&path, b"{}")?;
+//! assert_eq!(pgtoll_files::read_to_string(&path, 100)?, "{}");
+//! assert!(pgtoll_files::read(&path, 1).is_err(), "longer than the limit");
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod directory;
+mod draft;
+mod read;
+
+pub use draft::{Draft, write_output, write_private};
+pub use read::{open, open_unlinked, read, read_to_string};

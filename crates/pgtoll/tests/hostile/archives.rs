@@ -1,0 +1,1 @@
+//! Archives that are cut short, incomplete, or larger than they look.

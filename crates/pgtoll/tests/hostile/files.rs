@@ -1,0 +1,1 @@
+//! Planted links and files where pgtoll writes its own.

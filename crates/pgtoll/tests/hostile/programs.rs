@@ -1,0 +1,1 @@
+//! Planted programs, inherited environments and descriptors, and what runs as root.

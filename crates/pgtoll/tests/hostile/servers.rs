@@ -1,0 +1,1 @@
+//! Servers that lie, stay silent, or never end.

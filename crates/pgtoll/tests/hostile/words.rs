@@ -1,0 +1,1 @@
+//! Names, messages and records that mean to take over a terminal or a spreadsheet.
