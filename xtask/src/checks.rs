@@ -6,7 +6,7 @@ use std::process::Stdio;
 use anyhow::{Context as _, bail};
 
 use crate::setup::Found;
-use crate::{command, fuzz, layers, licences, run, say};
+use crate::{command, deny, fuzz, layers, run, say};
 
 /// Names the servers that tests must find, as major versions.
 const MAJORS: &str = "PGTOLL_TEST_MAJORS";
@@ -15,8 +15,8 @@ const AXE: &str = "PGTOLL_TEST_AXE";
 /// Lets tests write the files that they otherwise compare.
 const UPDATE: &str = "PGTOLL_UPDATE";
 
-/// Format, lints, layers, licences, documentation, with a set-up machine a little fuzzing, tests. The tests fail where something is missing
-/// that was `found`.
+/// Format, lints, layers, dependencies, documentation, with a set-up machine a little fuzzing, tests.
+/// The tests fail where something is missing that was `found`.
 pub(crate) fn all(found: Option<&Found>) -> anyhow::Result<()> {
     run(command("cargo").args(["fmt", "--all", "--check"]))?;
     run(command("cargo").args([
@@ -29,7 +29,7 @@ pub(crate) fn all(found: Option<&Found>) -> anyhow::Result<()> {
         "warnings",
     ]))?;
     layers::check()?;
-    licences::check()?;
+    deny::check()?;
     run(command("cargo")
         .args(["doc", "--workspace", "--no-deps", "--quiet", "--document-private-items"])
         .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"))?;

@@ -3,6 +3,7 @@
 
 mod bench;
 mod checks;
+mod deny;
 mod dist;
 mod fuzz;
 mod layers;
@@ -19,11 +20,11 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test      set up this machine (servers to test with), then everything that ci does
-  ci        format, lints, layers, licences, documentation, tests with the servers that are there
+  ci        format, lints, layers, dependencies, documentation, tests with the servers that are there
   layers    compare the crates' edges with the table of the architecture
   generate  write the files that are made from code and records (schemas, README's figures, the
             chapter of costs)
-  licences  compare the dependencies' licences with those that are allowed
+  deny      check the dependencies with cargo-deny: licences, sources, duplicates, advisories
   dist [--check] [--target TRIPLE]
             make tarball, Debian package and wheel in target/dist; with --check
             install and run each in a clean root (as root, with debootstrap)
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
         ["ci"] => checks::all(None),
         ["layers"] => layers::check(),
         ["generate"] => checks::generate(),
-        ["licences"] => licences::check(),
+        ["deny"] => deny::check(),
         ["dist", options @ ..] => dist::dist(options),
         ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["detection", options @ ..] => bench::detection(options),
