@@ -1,9 +1,10 @@
 //! Writes the record, so that whatever ends the run leaves all that it measured.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use pgtoll_files::Draft;
 use pgtoll_record::Line;
 
 use crate::BenchError;
@@ -28,28 +29,19 @@ impl Recorder {
             let source = io::ErrorKind::AlreadyExists.into();
             return Err(BenchError::Record { path, source });
         }
-        let unnamed = directory.join(format!(".{RECORD_FILE}.{}", std::process::id()));
-        let made = Self::begin(&unnamed, &path, header);
-        if made.is_err() {
-            let _ = fs::remove_file(&unnamed);
-        }
-        made
+        Self::begin(&path, header).map_err(|source| BenchError::Record { path, source })
     }
 
-    fn begin(unnamed: &Path, path: &Path, header: &Line) -> Result<Self, BenchError> {
-        let error = |source| BenchError::Record { path: path.to_owned(), source };
-        let file = File::options().append(true).create_new(true).open(unnamed).map_err(error)?;
-        let mut recorder = Self { path: path.to_owned(), file: BufWriter::new(file) };
-        recorder.write(header)?;
-        recorder.sync()?;
-        fs::rename(unnamed, path).map_err(error)?;
-        Ok(recorder)
+    fn begin(path: &Path, header: &Line) -> io::Result<Self> {
+        let mut draft = Draft::of(path)?;
+        draft.write_all(&line_of(header)?)?;
+        draft.share()?;
+        let file = BufWriter::new(draft.publish_new()?);
+        Ok(Self { path: path.to_owned(), file })
     }
 
     pub(crate) fn write(&mut self, line: &Line) -> Result<(), BenchError> {
-        let written = serde_json::to_writer(&mut self.file, line)
-            .map_err(io::Error::from)
-            .and_then(|()| self.file.write_all(b"\n"));
+        let written = line_of(line).and_then(|bytes| self.file.write_all(&bytes));
         written.map_err(|source| self.error(source))
     }
 
@@ -62,4 +54,10 @@ impl Recorder {
     fn error(&self, source: io::Error) -> BenchError {
         BenchError::Record { path: self.path.clone(), source }
     }
+}
+
+fn line_of(line: &Line) -> io::Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec(line)?;
+    bytes.push(b'\n');
+    Ok(bytes)
 }

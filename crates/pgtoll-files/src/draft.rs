@@ -9,7 +9,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, linkat, unlinkat};
 
 use crate::directory::{Place, is_kind, is_trusted, link_of_another_user};
@@ -50,6 +50,11 @@ impl Draft {
     /// The file, for more than [`Write`].
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Gives the file the mode that the umask leaves of 0666: a result that other users may read.
+    pub fn share(&self) -> io::Result<()> {
+        self.file.set_permissions(Permissions::from_mode(0o666 & !umask()))
     }
 
     /// Syncs the content and gives the file its name, in place of what has that name. A link is
@@ -110,6 +115,22 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     draft.replace().map(drop)
 }
 
+/// Adds to the end of a file that only its owner may read, in one write. The file is made if it is
+/// not there; a link, a FIFO, a device or another user's file is an error.
+pub fn append_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    let place = Place::of(path)?;
+    let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT | OFlag::O_NONBLOCK;
+    let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+    let file = openat(&place.directory, place.name.as_os_str(), flags, mode)?;
+    let found = fstat(&file)?;
+    if !is_kind(&found, SFlag::S_IFREG) || !is_trusted(&found) {
+        let message = "not a regular file of root or the caller";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    File::from(file).write_all(content)
+}
+
 /// Writes a result to the path that a user named for it.
 ///
 /// * A new file gets the mode that the umask leaves of 0666.
@@ -154,7 +175,7 @@ fn write_output_through(path: &Path, content: &[u8], links_left: u32) -> io::Res
 fn write_new(place: Place, content: &[u8]) -> io::Result<()> {
     let mut draft = Draft::at(place)?;
     draft.write_all(content)?;
-    draft.file.set_permissions(Permissions::from_mode(0o666 & !umask()))?;
+    draft.share()?;
     draft.replace().map(drop)
 }
 
@@ -288,6 +309,18 @@ mod tests {
         fchown(File::open(&planted).unwrap(), nobody.0, nobody.1).unwrap();
         let refused = write_output(&planted, b"x").unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn lines_are_added_to_an_own_file_and_not_through_a_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, link) = (directory.path().join("lines"), directory.path().join("link"));
+        append_private(&path, b"1\n").unwrap();
+        append_private(&path, b"2\n").unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("1\n2\n", 0o600));
+        symlink(&path, &link).unwrap();
+        assert!(append_private(&link, b"3\n").is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "1\n2\n");
     }
 
     #[test]

@@ -5,8 +5,7 @@
 //! header was written.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Write as _;
+use std::fs;
 use std::path::PathBuf;
 
 use pgtoll_record::{Calibration, Host, Metric, RunResult};
@@ -73,12 +72,16 @@ pub(crate) fn on_file(host: &Host) -> usize {
 }
 
 fn lines_of(host: &Host) -> Vec<Line> {
-    let text = path().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+    let text = path().and_then(|path| pgtoll_files::read_to_string(&path, BYTES_MAX).ok());
+    let text = text.unwrap_or_default();
     let machine = Machine::of(host);
     // A line that is cut short or from a later version says nothing.
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
     lines.filter(|line| line.machine == machine).collect()
 }
+
+/// Years of runs.
+const BYTES_MAX: u64 = 64 << 20;
 
 /// Twins of one run share their baseline: under one workload their comparisons count as one.
 fn independent(lines: &[&Line]) -> usize {
@@ -107,11 +110,7 @@ pub(crate) fn remember(result: &RunResult) {
     }
     let _ = path.parent().map(fs::create_dir_all);
     // One write, so that lines of two runs do not mix.
-    let _ = File::options()
-        .create(true)
-        .append(true)
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()));
+    let _ = pgtoll_files::append_private(&path, text.as_bytes());
 }
 
 /// Where the comparisons are kept; `None` without a home.

@@ -1,1 +1,87 @@
 //! Planted links and files where pgtoll writes its own.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, chown, lchown, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Scratch, ordinary_user, pgtoll, run, set_mode};
+
+/// A command that writes a report to `path`, in a moment.
+fn report_to(path: &Path) -> Command {
+    let record = concat!(env!("CARGO_MANIFEST_DIR"), "/../../records/2026-11-22-pg15");
+    let mut command = pgtoll();
+    command.args(["report", record, "--format", "csv", "-o"]).arg(path);
+    command
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o777
+}
+
+#[test]
+fn an_output_keeps_mode_and_owner_of_the_file_that_it_replaces() {
+    let scratch = Scratch::new();
+    let path = scratch.path("report.csv");
+    fs::write(&path, "old").unwrap();
+    set_mode(&path, 0o600);
+    let owner = ordinary_user();
+    if let Some(user) = &owner {
+        chown(&path, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
+    }
+    let ran = run(&mut report_to(&path));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert_ne!(fs::read_to_string(&path).unwrap(), "old");
+    assert_eq!(mode(&path), 0o600);
+    if let Some(user) = owner {
+        assert_eq!(fs::metadata(&path).unwrap().uid(), user.uid.as_raw());
+    }
+}
+
+#[test]
+fn an_output_is_not_written_through_a_link_that_another_user_planted() {
+    // Only root can make a link of another user.
+    let Some(user) = ordinary_user() else { return };
+    let scratch = Scratch::new();
+    let precious = scratch.path("precious");
+    fs::write(&precious, "precious").unwrap();
+    set_mode(&precious, 0o600);
+    // In a shared directory, and in one of the link's owner.
+    let own = scratch.path("own");
+    fs::create_dir(&own).unwrap();
+    chown(&own, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
+    for directory in [scratch.work(), own] {
+        let planted = directory.join("report.csv");
+        symlink(&precious, &planted).unwrap();
+        lchown(&planted, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
+        let ran = run(&mut report_to(&planted));
+        assert_eq!(ran.status, Some(2), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains("another user") && ran.stderr.contains("hint: "),
+            "{}",
+            ran.stderr
+        );
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    }
+}
+
+#[test]
+fn an_output_is_not_written_into_a_file_that_another_user_planted_in_a_shared_directory() {
+    let Some(user) = ordinary_user() else { return };
+    let scratch = Scratch::new();
+    let planted = scratch.work().join("report.csv");
+    fs::write(&planted, "").unwrap();
+    set_mode(&planted, 0o666);
+    chown(&planted, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
+    let ran = run(&mut report_to(&planted));
+    assert_eq!(ran.status, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("belongs to another user"), "{}", ran.stderr);
+    assert_eq!(fs::read_to_string(&planted).unwrap(), "");
+}
+
+#[test]
+fn a_pipe_is_written_to_as_it_is() {
+    let ran = run(&mut report_to(Path::new("/dev/stdout")));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains(','), "{}", ran.stdout);
+}

@@ -21,7 +21,9 @@ use pgtoll_report::Threshold;
 
 use crate::arguments::MeasureArguments;
 use crate::calibration;
-use crate::commands::{BadExperiment, Usage, absolute, read_run, thresholds, to_json};
+use crate::commands::{
+    BadExperiment, Usage, absolute, output as outputs, read_run, thresholds, to_json,
+};
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -481,8 +483,7 @@ pub(crate) fn write_result(output: &Path) -> anyhow::Result<(RunResult, String)>
     for (name, text) in
         [("result.json", &text), (REPORT_FILE, &pgtoll_report::html_report(&run, &result))]
     {
-        let path = output.join(name);
-        std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+        outputs::write(&output.join(name), text)?;
     }
     Ok((result, text))
 }

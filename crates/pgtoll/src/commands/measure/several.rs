@@ -3,14 +3,13 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
 use pgtoll_bench::{BenchError, RECORD_FILE};
 use pgtoll_record::{EndStatus, OVERVIEW_SCHEMA, Overview, OverviewExperiment};
 use pgtoll_report::{overview_html, overview_of, overview_text};
 
 use super::{Asked, Place, make_output as make_result, results_directory, write_result};
 use crate::calibration;
-use crate::commands::{Usage, thresholds};
+use crate::commands::{Usage, output as outputs, thresholds};
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -126,8 +125,7 @@ fn ended(error: Option<&anyhow::Error>) -> (EndStatus, Option<String>) {
 fn write(output: &Path, overview: &Overview) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(overview)? + "\n";
     for (name, text) in [(OVERVIEW_FILE, json), (INDEX_FILE, overview_html(overview))] {
-        let path = output.join(name);
-        std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+        outputs::write(&output.join(name), &text)?;
     }
     Ok(())
 }
