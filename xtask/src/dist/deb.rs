@@ -107,8 +107,9 @@ fn control(parts: &Parts, tree: &Path) -> anyhow::Result<String> {
          Description: measures what PostgreSQL's safety costs on this machine\n \
          pgtoll runs servers of its own, compares them in short interleaved slices,\n \
          and says what data checksums and other safe settings cost here, with\n \
-         intervals. It keeps every sample, touches no existing cluster and leaves\n \
-         nothing behind.\n",
+         intervals. It keeps every sample and removes its servers at the end.\n \
+         It also verifies pages and reads WAL of existing clusters. Only its\n \
+         commands enable, disable and corrupt write to an existing cluster.\n",
         target.debian
     ))
 }
