@@ -40,6 +40,9 @@ struct Arguments {
     /// Where the clusters are made; three times the size is needed, and 2 GB
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     work_dir: PathBuf,
+    /// Another pgtoll, timed beside this one
+    #[arg(long, value_name = "PROGRAM")]
+    before: Option<PathBuf>,
     /// Keep every run in this file
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -57,7 +60,7 @@ struct Goal {
 
 const WALL: fn(&Usage) -> f64 = |usage| usage.wall_s;
 
-const GOALS: [Goal; 6] = [
+const GOALS: [Goal; 8] = [
     Goal {
         what: "one job / pg_checksums, no sync, wall",
         arm: Arm::OneJobNoSync,
@@ -97,6 +100,20 @@ const GOALS: [Goal; 6] = [
         what: "two jobs / pg_checksums, with sync, wall",
         arm: Arm::TwoJobs,
         to: Arm::Theirs,
+        of: WALL,
+        at_most: None,
+    },
+    Goal {
+        what: "one job / the pgtoll before, no sync, CPU",
+        arm: Arm::OneJobNoSync,
+        to: Arm::BeforeOneJobNoSync,
+        of: Usage::cpu_s,
+        at_most: None,
+    },
+    Goal {
+        what: "two jobs / the pgtoll before, with sync, wall",
+        arm: Arm::TwoJobs,
+        to: Arm::BeforeTwoJobs,
         of: WALL,
         at_most: None,
     },
@@ -150,7 +167,7 @@ fn header(arguments: &Arguments, base: &Path) -> anyhow::Result<Header> {
         command: format!(
             "cargo xtask bench enable --size {size} --repetitions {repetitions} --seed \
              {seed} --postgres {servers}"
-        ),
+        ) + if arguments.before.is_some() { " --before PROGRAM" } else { "" },
         started: jiff::Timestamp::now().to_string(),
         host: pgtoll_bench::host(base)?,
         repetitions: *repetitions,
@@ -189,14 +206,15 @@ fn measure(
     let server = format!("PostgreSQL {} ({})", installation.version, installation.origin);
     say(&format!("{server}: making the cluster"));
     let cluster = cluster(arguments.size, installation, guard)?;
-    let subject = Subject::of(installation, &cluster, guard.directory())?;
+    let subject = Subject::of(installation, &cluster, guard.directory(), arguments.before.clone())?;
     let (bytes, files) = (subject.bytes, subject.files);
     recorder.write(&Line::Cluster { server: &server, bytes, files })?;
     let mut runs = Vec::new();
-    let orders = BalancedOrders::new(Arm::ALL.len(), arguments.seed);
+    let arms = subject.arms();
+    let orders = BalancedOrders::new(arms.len(), arguments.seed);
     for (repetition, order) in (1..=arguments.repetitions).zip(orders) {
         say(&format!("{server}: repetition {repetition}"));
-        for arm in order.into_iter().map(|place| Arm::ALL[place]) {
+        for arm in order.into_iter().map(|place| arms[place]) {
             interrupt.check()?;
             let usage = subject.run(arm, guard)?;
             recorder.write(&Line::Run(Run { server: &server, repetition, arm, usage }))?;
@@ -206,7 +224,7 @@ fn measure(
     let size = format!("{server}, {}", ByteSize(bytes).rounded());
     print(&table::times(&size, &runs));
     let mut outcomes = Vec::new();
-    for goal in &GOALS {
+    for goal in GOALS.iter().filter(|goal| arms.contains(&goal.to)) {
         outcomes.push(outcome(&server, goal, &runs)?);
     }
     for outcome in &outcomes {

@@ -24,10 +24,13 @@ pub(crate) enum Arm {
     TwoJobs,
     /// The same number of bytes, one after the other, over a file that is there.
     PlainWrite,
+    /// The other pgtoll (`--before`).
+    BeforeOneJobNoSync,
+    BeforeTwoJobs,
 }
 
 impl Arm {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::TheirsNoSync,
         Self::OneJobNoSync,
         Self::TwoJobsNoSync,
@@ -35,7 +38,14 @@ impl Arm {
         Self::OneJob,
         Self::TwoJobs,
         Self::PlainWrite,
+        Self::BeforeOneJobNoSync,
+        Self::BeforeTwoJobs,
     ];
+
+    /// Whether the other pgtoll is timed.
+    fn is_before(self) -> bool {
+        matches!(self, Self::BeforeOneJobNoSync | Self::BeforeTwoJobs)
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -46,6 +56,8 @@ impl Arm {
             Self::OneJob => "pgtoll, one job",
             Self::TwoJobs => "pgtoll, two jobs",
             Self::PlainWrite => "dd of as many bytes, with fsync",
+            Self::BeforeOneJobNoSync => "the pgtoll before, one job, --no-sync",
+            Self::BeforeTwoJobs => "the pgtoll before, two jobs",
         }
     }
 }
@@ -69,6 +81,8 @@ impl Usage {
 pub(crate) struct Subject<'a> {
     pg_checksums: PathBuf,
     pgtoll: PathBuf,
+    /// Another pgtoll, to be compared with this one.
+    before: Option<PathBuf>,
     cluster: &'a Cluster,
     /// What `dd` writes over.
     plain: PathBuf,
@@ -84,6 +98,7 @@ impl<'a> Subject<'a> {
         installation: &Installation,
         cluster: &'a Cluster,
         base: &Path,
+        before: Option<PathBuf>,
     ) -> anyhow::Result<Self> {
         let own = std::env::current_exe().context("find this program")?;
         let above = own.parent().and_then(Path::parent).context("find pgtoll")?;
@@ -97,9 +112,16 @@ impl<'a> Subject<'a> {
             bytes += std::fs::metadata(file).context("look at the cluster")?.len();
         }
         let (pg_checksums, plain) = (installation.program("pg_checksums")?, base.join("plain"));
-        let subject = Self { pg_checksums, pgtoll, cluster, plain, bytes, files: files.len() };
+        let files = files.len();
+        let subject = Self { pg_checksums, pgtoll, before, cluster, plain, bytes, files };
         timed(&mut subject.command(Arm::PlainWrite, Path::new("")))?;
         Ok(subject)
+    }
+
+    /// What can be run: without another pgtoll, not its arms.
+    pub(crate) fn arms(&self) -> Vec<Arm> {
+        let is_there = |arm: &Arm| self.before.is_some() || !arm.is_before();
+        Arm::ALL.into_iter().filter(is_there).collect()
     }
 
     /// One timed run, of a fresh copy.
@@ -126,15 +148,17 @@ impl<'a> Subject<'a> {
         let mut command = match arm {
             Arm::Theirs | Arm::TheirsNoSync => program(&self.pg_checksums),
             Arm::PlainWrite => program(Path::new("dd")),
-            _ => program(&self.pgtoll),
+            _ => program(self.before.as_ref().filter(|_| arm.is_before()).unwrap_or(&self.pgtoll)),
         };
         match arm {
             Arm::TheirsNoSync => command.args(["--enable", "--no-sync", "-D"]),
             Arm::Theirs => command.args(["--enable", "-D"]),
-            Arm::OneJobNoSync => command.args(["enable", "--no-sync", "--jobs", "1"]),
+            Arm::OneJobNoSync | Arm::BeforeOneJobNoSync => {
+                command.args(["enable", "--no-sync", "--jobs", "1"])
+            }
             Arm::TwoJobsNoSync => command.args(["enable", "--no-sync", "--jobs", "2"]),
             Arm::OneJob => command.args(["enable", "--jobs", "1"]),
-            Arm::TwoJobs => command.args(["enable", "--jobs", "2"]),
+            Arm::TwoJobs | Arm::BeforeTwoJobs => command.args(["enable", "--jobs", "2"]),
             Arm::PlainWrite => command
                 .args(["if=/dev/zero", "bs=1M", "conv=fsync,notrunc"])
                 .arg(format!("of={}", self.plain.display()))

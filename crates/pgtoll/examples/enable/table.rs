@@ -19,7 +19,8 @@ pub(crate) fn introduction(header: &Header) -> String {
 /// Each arm's times: the medians of its repetitions.
 pub(crate) fn times(server: &str, runs: &[(Arm, Usage)]) -> String {
     let mut text = format!("\n{server:<46}{:>10}{:>10}\n", "wall", "CPU");
-    for arm in Arm::ALL {
+    let has_run = |arm: &Arm| runs.iter().any(|(of, _)| of == arm);
+    for arm in Arm::ALL.into_iter().filter(has_run) {
         let median = |of: fn(&Usage) -> f64| {
             let own = runs.iter().filter(|(of, _)| *of == arm);
             let mut own: Vec<f64> = own.map(|(_, usage)| of(usage)).collect();

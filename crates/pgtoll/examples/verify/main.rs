@@ -21,7 +21,7 @@ use pgtoll_stats::{BalancedOrders, Options, Pair, Round, paired_ratio};
 
 use crate::make::Subject;
 use crate::record::{Header, Line, Outcome, Recorder, Run};
-use crate::runs::Arm;
+use crate::runs::{Arm, Programs};
 
 /// How fast are pages verified, beside `pg_checksums`?
 #[derive(Debug, Parser)]
@@ -42,6 +42,9 @@ struct Arguments {
     /// Where the clusters are made, one after the other; the size is needed, and 1 GB
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     work_dir: PathBuf,
+    /// Another pgtoll, timed beside this one
+    #[arg(long, value_name = "PROGRAM")]
+    before: Option<PathBuf>,
     /// Keep every run in this file
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -56,7 +59,7 @@ struct Goal {
     at_most: Option<f64>,
 }
 
-const GOALS: [Goal; 7] = [
+const GOALS: [Goal; 9] = [
     cpu("one job / pg_checksums, CPU", Arm::Read, Some(0.6)),
     cpu("one job, mapped / pg_checksums, CPU", Arm::Mapped, Some(0.4)),
     wall("one job / pg_checksums, wall", Arm::Read, Arm::Checksums, None),
@@ -64,6 +67,14 @@ const GOALS: [Goal; 7] = [
     wall("two jobs, mapped / pg_checksums, wall", Arm::TwoJobsMapped, Arm::Checksums, None),
     wall("cold / cat, wall", Arm::Cold, Arm::ColdCat, Some(1.1)),
     wall("cold / pg_checksums, wall", Arm::Cold, Arm::ColdChecksums, None),
+    Goal {
+        what: "one job / the pgtoll before, CPU",
+        arm: Arm::Read,
+        to: Arm::Before,
+        of_wall: false,
+        at_most: None,
+    },
+    wall("two jobs / the pgtoll before, wall", Arm::TwoJobs, Arm::BeforeTwoJobs, None),
 ];
 
 const fn cpu(what: &'static str, arm: Arm, at_most: Option<f64>) -> Goal {
@@ -100,7 +111,7 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
         let found = Installation::find(Some(which))?;
         installations.push(found.with_context(|| format!("no PostgreSQL server {which} found"))?);
     }
-    let pgtoll = runs::pgtoll()?;
+    let programs = Programs { pgtoll: runs::pgtoll()?, before: arguments.before.clone() };
     let guard = GuardOptions::of_this_program(base, ServerUser::choose()?);
     let mut recorder = Recorder::create(arguments.record.as_deref())?;
     let header = header(arguments, &installations, &guard.base)?;
@@ -111,7 +122,7 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
         let mut guard = Guard::begin(&guard, &interrupt)?;
         say(&format!("filling a cluster of {}", installation.version));
         let subject = make::cluster(installation, arguments.size, &mut guard)?;
-        let outcomes = measure(arguments, &subject, &pgtoll, &mut recorder, &interrupt)?;
+        let outcomes = measure(arguments, &subject, &programs, &mut recorder, &interrupt)?;
         print(&table::outcomes(&outcomes));
         reached &= outcomes.iter().all(Outcome::is_reached);
         guard.finish()?;
@@ -133,7 +144,7 @@ fn header(
             "cargo xtask bench verify --size {size} --repetitions {repetitions} --seed {seed} \
              --postgres {}",
             postgres.join(",")
-        ),
+        ) + if arguments.before.is_some() { " --before PROGRAM" } else { "" },
         started: jiff::Timestamp::now().to_string(),
         servers: installations.iter().map(server).collect(),
         host: pgtoll_bench::host(base)?,
@@ -145,7 +156,7 @@ fn header(
 fn measure(
     arguments: &Arguments,
     subject: &Subject,
-    pgtoll: &PathBuf,
+    programs: &Programs,
     recorder: &mut Recorder,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Vec<Outcome>> {
@@ -156,19 +167,20 @@ fn measure(
     // pieces, in which later runs would find it.
     subject.cool()?;
     let mut runs = Vec::new();
-    let orders = BalancedOrders::new(Arm::ALL.len(), arguments.seed);
+    let arms = programs.arms();
+    let orders = BalancedOrders::new(arms.len(), arguments.seed);
     for (repetition, order) in (1..=arguments.repetitions).zip(orders) {
         say(&format!("PostgreSQL {major}: repetition {repetition}"));
-        for arm in order.into_iter().map(|place| Arm::ALL[place]) {
+        for arm in order.into_iter().map(|place| arms[place]) {
             interrupt.check()?;
-            let usage = runs::run(arm, subject, pgtoll)?;
+            let usage = runs::run(arm, subject, programs)?;
             let run = Run { major, repetition, arm, usage };
             recorder.write(&Line::Run(run))?;
             runs.push(run);
         }
     }
     let mut outcomes = Vec::new();
-    for goal in &GOALS {
+    for goal in GOALS.iter().filter(|goal| arms.contains(&goal.to)) {
         outcomes.push(outcome(major, goal, &runs)?);
     }
     for outcome in &outcomes {

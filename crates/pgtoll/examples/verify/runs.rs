@@ -32,10 +32,14 @@ pub(crate) enum Arm {
     ColdChecksums,
     /// pgtoll as it is started by itself, nothing being in the cache.
     Cold,
+    /// The other pgtoll (`--before`), one job.
+    Before,
+    /// The other pgtoll, two jobs.
+    BeforeTwoJobs,
 }
 
 impl Arm {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Checksums,
         Self::Read,
         Self::Mapped,
@@ -44,7 +48,14 @@ impl Arm {
         Self::ColdCat,
         Self::ColdChecksums,
         Self::Cold,
+        Self::Before,
+        Self::BeforeTwoJobs,
     ];
+
+    /// Whether the other pgtoll is timed.
+    pub(crate) fn is_before(self) -> bool {
+        matches!(self, Self::Before | Self::BeforeTwoJobs)
+    }
 
     fn is_cold(self) -> bool {
         matches!(self, Self::ColdCat | Self::ColdChecksums | Self::Cold)
@@ -52,9 +63,9 @@ impl Arm {
 
     fn options(self) -> &'static [&'static str] {
         match self {
-            Self::Read => &["--jobs", "1"],
+            Self::Read | Self::Before => &["--jobs", "1"],
             Self::Mapped => &["--jobs", "1", "--mmap"],
-            Self::TwoJobs => &["--jobs", "2"],
+            Self::TwoJobs | Self::BeforeTwoJobs => &["--jobs", "2"],
             Self::TwoJobsMapped => &["--jobs", "2", "--mmap"],
             _ => &[],
         }
@@ -85,8 +96,23 @@ pub(crate) fn pgtoll() -> anyhow::Result<PathBuf> {
     found.context("pgtoll is not built: run cargo xtask bench verify")
 }
 
+/// The programs that are compared.
+pub(crate) struct Programs {
+    pub(crate) pgtoll: PathBuf,
+    /// Another pgtoll, to be compared with this one.
+    pub(crate) before: Option<PathBuf>,
+}
+
+impl Programs {
+    /// What can be run: without another pgtoll, not its arms.
+    pub(crate) fn arms(&self) -> Vec<Arm> {
+        let is_there = |arm: &Arm| self.before.is_some() || !arm.is_before();
+        Arm::ALL.into_iter().filter(is_there).collect()
+    }
+}
+
 /// One timed run, of a cluster that is in the page cache, or not at all.
-pub(crate) fn run(arm: Arm, subject: &Subject, pgtoll: &PathBuf) -> anyhow::Result<Usage> {
+pub(crate) fn run(arm: Arm, subject: &Subject, programs: &Programs) -> anyhow::Result<Usage> {
     let mut command = match arm {
         Arm::Checksums | Arm::ColdChecksums => {
             let mut command = program(&subject.checksums);
@@ -99,7 +125,8 @@ pub(crate) fn run(arm: Arm, subject: &Subject, pgtoll: &PathBuf) -> anyhow::Resu
             command
         }
         _ => {
-            let mut command = program(pgtoll);
+            let other = programs.before.as_ref().filter(|_| arm.is_before());
+            let mut command = program(other.unwrap_or(&programs.pgtoll));
             command.arg("verify").arg(&subject.data).args(arm.options());
             command
         }

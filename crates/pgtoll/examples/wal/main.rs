@@ -43,6 +43,9 @@ struct Arguments {
     /// Where the clusters are made; twice the size is needed, and 2 GB
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     work_dir: PathBuf,
+    /// Another pgtoll's `target/release/examples/wal_sums`, timed beside this one's
+    #[arg(long, value_name = "PROGRAM")]
+    before: Option<PathBuf>,
     /// Keep every run in this file
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -57,7 +60,7 @@ struct Goal {
     at_most: fn(Kind) -> f64,
 }
 
-const GOALS: [Goal; 5] = [
+const GOALS: [Goal; 6] = [
     Goal {
         what: "one thread / pg_waldump --stats, CPU",
         arm: Arm::Sums,
@@ -95,6 +98,13 @@ const GOALS: [Goal; 5] = [
         to: Arm::Stats,
         of_wall: true,
         // Told, and no goal.
+        at_most: |_| f64::INFINITY,
+    },
+    Goal {
+        what: "one thread / the pgtoll before, CPU",
+        arm: Arm::Sums,
+        to: Arm::Before,
+        of_wall: false,
         at_most: |_| f64::INFINITY,
     },
 ];
@@ -154,7 +164,7 @@ fn header(
         pgtoll: env!("CARGO_PKG_VERSION"),
         command: format!(
             "cargo xtask bench wal --size {size} --repetitions {repetitions} --seed {seed}"
-        ),
+        ) + if arguments.before.is_some() { " --before PROGRAM" } else { "" },
         started: jiff::Timestamp::now().to_string(),
         server: format!("PostgreSQL {version} ({origin})"),
         host: pgtoll_bench::host(base)?,
@@ -171,7 +181,7 @@ fn measure(
     recorder: &mut Recorder,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Vec<Outcome>> {
-    let subject = Subject::find(installation)?;
+    let subject = Subject::find(installation, arguments.before.clone())?;
     let (ours, theirs) = (subject.our_total(wal)?, subject.their_total(wal)?);
     if ours != theirs {
         bail!("{}: pgtoll counts {ours:?}, pg_waldump {theirs:?}", kind.name());
@@ -179,10 +189,11 @@ fn measure(
     print(&table::wal(kind, wal, &ours));
     recorder.write(&Line::Wal { kind, bytes: wal.bytes, total: ours })?;
     let mut runs = Vec::new();
-    let orders = BalancedOrders::new(Arm::ALL.len(), arguments.seed);
+    let arms = subject.arms();
+    let orders = BalancedOrders::new(arms.len(), arguments.seed);
     for (repetition, order) in (1..=arguments.repetitions).zip(orders) {
         say(&format!("{}: repetition {repetition}", kind.name()));
-        for arm in order.into_iter().map(|place| Arm::ALL[place]) {
+        for arm in order.into_iter().map(|place| arms[place]) {
             interrupt.check()?;
             let usage = subject.run(arm, wal)?;
             let run = Run { kind, repetition, arm, usage };
@@ -191,7 +202,7 @@ fn measure(
         }
     }
     let mut outcomes = Vec::new();
-    for goal in &GOALS {
+    for goal in GOALS.iter().filter(|goal| arms.contains(&goal.to)) {
         outcomes.push(outcome(kind, goal, &runs)?);
     }
     let peak = subject.peak(wal)?;

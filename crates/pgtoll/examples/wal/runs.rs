@@ -29,16 +29,18 @@ pub(crate) enum Arm {
     Plain,
     /// pgtoll on two threads.
     TwoThreads,
+    /// The other pgtoll (`--before`) on one thread.
+    Before,
 }
 
 impl Arm {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Stats, Self::Text, Self::Sums, Self::Plain, Self::TwoThreads];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Stats, Self::Text, Self::Sums, Self::Plain, Self::TwoThreads, Self::Before];
 
     fn options(self) -> &'static [&'static str] {
         match self {
             Self::Stats => &["--stats"],
-            Self::Text | Self::Sums => &[],
+            Self::Text | Self::Sums | Self::Before => &[],
             Self::Plain => &["--plain"],
             Self::TwoThreads => &["--threads", "2"],
         }
@@ -81,17 +83,28 @@ pub(crate) struct Peak {
 pub(crate) struct Subject {
     waldump: PathBuf,
     sums: PathBuf,
+    /// Another pgtoll's `wal_sums`, to be compared with this one's.
+    before: Option<PathBuf>,
 }
 
 impl Subject {
     /// pgtoll's program lies beside this one.
-    pub(crate) fn find(installation: &Installation) -> anyhow::Result<Self> {
+    pub(crate) fn find(
+        installation: &Installation,
+        before: Option<PathBuf>,
+    ) -> anyhow::Result<Self> {
         let own = std::env::current_exe().context("find this program")?;
         let sums = own.with_file_name("wal_sums");
         if !sums.is_file() {
             bail!("{} is missing: run cargo xtask bench wal", sums.display());
         }
-        Ok(Self { waldump: installation.program("pg_waldump")?, sums })
+        Ok(Self { waldump: installation.program("pg_waldump")?, sums, before })
+    }
+
+    /// What can be run: without another pgtoll, not its arm.
+    pub(crate) fn arms(&self) -> Vec<Arm> {
+        let is_there = |arm: &Arm| self.before.is_some() || *arm != Arm::Before;
+        Arm::ALL.into_iter().filter(is_there).collect()
     }
 
     /// One timed run, of WAL that was just read, so that it is in the page cache.
@@ -113,7 +126,8 @@ impl Subject {
 
     fn command(&self, arm: Arm, wal: &Wal) -> anyhow::Result<Command> {
         if !matches!(arm, Arm::Stats | Arm::Text) {
-            return Ok(sums(&self.sums, arm, &wal.files));
+            let other = self.before.as_ref().filter(|_| arm == Arm::Before);
+            return Ok(sums(other.unwrap_or(&self.sums), arm, &wal.files));
         }
         let (first, last) = (wal.files.first(), wal.files.last());
         let (first, last) = first.zip(last).context("there is no WAL")?;
