@@ -127,11 +127,11 @@ fn schedule(of: &BTreeMap<String, String>, facts: &MajorFacts) -> Option<Schedul
     let value = |name: &str, default: &str| of.get(name).map_or(default, |of| of).to_owned();
     let max_wal_size: ByteSize = value("max_wal_size", "1GB").parse().ok()?;
     let timeout: TimeSpan = value("checkpoint_timeout", "5min").parse().ok()?;
-    let default = if facts.major < 14 { "0.5" } else { "0.9" };
+    let target = of.get("checkpoint_completion_target").map(|target| target.parse());
     Some(Schedule::Rule {
         max_wal_size: max_wal_size.0,
         timeout_us: i64::try_from(timeout.0.as_micros()).ok()?,
-        completion_target: value("checkpoint_completion_target", default).parse().ok()?,
+        completion_target: target.unwrap_or(Ok(facts.wal.checkpoint_completion_target)).ok()?,
     })
 }
 

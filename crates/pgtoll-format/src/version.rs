@@ -169,6 +169,9 @@ pub struct WalFacts {
     pub checkpoint_bytes: u32,
     /// A record marks where a checkpoint begins (`XLOG_CHECKPOINT_REDO`; 17 and later).
     pub marks_redo: bool,
+    /// A prune record always sets the LSN of its heap page. In 19 it may set bits of the visibility
+    /// map alone. Source: `log_heap_prune_and_freeze` in `pruneheap.c`.
+    pub prune_sets_page_lsn: bool,
     /// `checkpoint_completion_target`, unless it is set. Source: release notes of 14.
     pub checkpoint_completion_target: f64,
 }
@@ -253,6 +256,7 @@ const fn wal_since_15(major: u32, magic: u16) -> WalFacts {
         checkpoint_time_at: 64,
         checkpoint_bytes: 88,
         marks_redo: false,
+        prune_sets_page_lsn: true,
         checkpoint_completion_target: 0.9,
     }
 }
@@ -291,6 +295,7 @@ pub static MAJORS: [MajorFacts; 7] = [
             overwrites_continuation: 0x04,
             checkpoint_time_at: 72,
             checkpoint_bytes: 96,
+            prune_sets_page_lsn: false,
             ..wal_since_17(19, 0xD122)
         },
         control: CONTROL_1905,

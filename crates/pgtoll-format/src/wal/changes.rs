@@ -63,8 +63,7 @@ impl Record<'_> {
             (XLOG, FPI_FOR_HINT) => block.image.as_ref().is_some_and(|image| image.applies),
             // A page that was never used gets no LSN.
             (XLOG, FPI) => block.image.as_ref().is_some_and(|image| self.is_of_used_page(image)),
-            // Since 19 these can set the visibility map alone.
-            (HEAP2, PRUNE_FIRST..=PRUNE_LAST) => self.facts.major < 19,
+            (HEAP2, PRUNE_FIRST..=PRUNE_LAST) => self.facts.prune_sets_page_lsn,
             (HEAP2, VISIBLE) => false,
             // The bucket's first page is only locked by them, and others may be.
             (HASH, info) => !matches!(info, MOVE_PAGE_CONTENTS | SQUEEZE_PAGE | DELETE),

@@ -208,3 +208,56 @@ fn the_books_summary_lists_every_chapter_and_no_other() {
         assert!(root().join("docs/src").join(target).is_file(), "{target}");
     }
 }
+
+/// Every line of the lists of invariants ends in what holds it: names of tests, lints or checks in
+/// parentheses, and every test of that name exists.
+#[test]
+fn every_invariant_names_what_holds_it() {
+    let tests = test_names(&root());
+    assert!(tests.len() > 500, "{} tests found", tests.len());
+    for file in ["ARCHITECTURE.md", "SECURITY.md"] {
+        let text = fs::read_to_string(root().join(file)).unwrap();
+        let (_, tail) = text.split_once("\n## Invariants").unwrap();
+        let list = tail.split("\n## ").next().unwrap();
+        let lines: Vec<String> = list
+            .split("\n* ")
+            .skip(1)
+            .map(|item| item.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        assert!(lines.len() > 5, "{file}: {} invariants", lines.len());
+        for line in lines {
+            let (_, held) =
+                line.rsplit_once("(held by ").unwrap_or_else(|| panic!("{file}: {line}"));
+            let held = held.trim_end_matches([')', '.', ' ']);
+            let names: Vec<&str> = held.split('`').skip(1).step_by(2).collect();
+            assert!(!names.is_empty(), "{file}: {line}");
+            for name in names {
+                let is_check =
+                    ["cargo ", "clippy::", "unsafe_code"].iter().any(|of| name.starts_with(of));
+                assert!(is_check || tests.contains(name), "{file}: no test is called {name}");
+            }
+        }
+    }
+}
+
+/// The functions behind a line `#[test]` (and the attributes after it) of all crates.
+fn test_names(root: &Path) -> std::collections::HashSet<String> {
+    let mut names = std::collections::HashSet::new();
+    let mut directories = vec![root.join("crates"), root.join("xtask")];
+    while let Some(directory) = directories.pop() {
+        for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                directories.push(path);
+                continue;
+            }
+            if path.extension().is_none_or(|ending| ending != "rs") {
+                continue;
+            }
+            let text = fs::read_to_string(path).unwrap();
+            let after_tests = text.split("#[test]").skip(1);
+            let functions = after_tests.filter_map(|after| after.split_once("fn "));
+            names.extend(functions.filter_map(|(_, of)| Some(of.split_once('(')?.0.to_owned())));
+        }
+    }
+    names
+}

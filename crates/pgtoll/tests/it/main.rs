@@ -29,6 +29,7 @@ mod records;
 mod reports;
 mod resources;
 mod scripts;
+mod sources;
 mod steps;
 mod streaming;
 mod support;

@@ -1,0 +1,94 @@
+//! Invariants of the sources, which no lint of the compiler holds.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Every source file of a crate with its text, without the unit tests at its end.
+fn sources(name: &str) -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
+    let (mut found, mut directories) = (Vec::new(), vec![root]);
+    while let Some(directory) = directories.pop() {
+        for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+            let is_test = path.file_stem().is_some_and(|stem| stem == "tests");
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") && !is_test {
+                let text = fs::read_to_string(&path).unwrap();
+                let text = text.split("\n#[cfg(test)]\n").next().unwrap_or_default();
+                found.push((path.clone(), text.to_owned()));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no sources of {name}");
+    found
+}
+
+/// Every crate below `crates`.
+fn crates() -> Vec<String> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let entries = fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().file_name());
+    entries.map(|name| name.into_string().unwrap()).collect()
+}
+
+/// Lines of code, not comments, that contain one of these, as `file:line: text`.
+fn lines_with(sources: &[(PathBuf, String)], words: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (path, text) in sources {
+        for (number, line) in (1..).zip(text.lines()) {
+            let code = line.split("//").next().unwrap_or_default();
+            if words.iter().any(|word| code.contains(word)) {
+                found.push(format!("{}:{number}: {}", path.display(), line.trim()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn pure_crates_do_no_io() {
+    const IO: [&str; 8] = [
+        "std::fs",
+        "std::net",
+        "std::process",
+        "std::env",
+        "std::thread",
+        "SystemTime::now",
+        "Instant::now",
+        "io::stdout",
+    ];
+    for name in ["checksum", "stats", "format", "model", "record", "report"] {
+        let found = lines_with(&sources(&format!("pgtoll-{name}")), &IO);
+        assert_eq!(found, [""; 0]);
+    }
+}
+
+#[test]
+fn versions_differ_in_the_table_only() {
+    const COMPARISONS: [&str; 8] = [
+        "major >= ",
+        "major > ",
+        "major < ",
+        "major <= ",
+        "major() >= ",
+        "major() > ",
+        "major() < ",
+        "major() <= ",
+    ];
+    for name in crates() {
+        let found = lines_with(&sources(&name), &COMPARISONS);
+        assert_eq!(found, [""; 0]);
+    }
+}
+
+/// Whoever reads users' data has no way to write them.
+#[test]
+fn only_enable_and_corrupt_write_to_data_directories() {
+    const WRITING: [&str; 6] =
+        [".write(true)", "File::create", "fs::write", "write_all_at", "set_len", "fs::rename"];
+    const MAY_WRITE: [&str; 3] = ["/hold.rs:", "/switch/", "/corrupt.rs:"];
+    let mut found = lines_with(&sources("pgtoll-scan"), &WRITING);
+    found.retain(|line| !MAY_WRITE.iter().any(|of| line.contains(of)));
+    // A tar's catalogs, unpacked into a temporary directory.
+    found.retain(|line| !line.contains("/verify/backup/catalogs.rs:"));
+    assert_eq!(found, [""; 0]);
+}
