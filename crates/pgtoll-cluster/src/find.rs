@@ -1,14 +1,16 @@
 //! Which PostgreSQL servers this machine has, and which of them to use.
 
 use std::collections::BTreeSet;
+use std::error::Error as _;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use nix::unistd::geteuid;
 use pgtoll_format::{MAJORS, ServerVersion};
 
-use crate::process::command;
-use crate::{ClusterError, WHEELS, Wheel};
+use crate::trust::require_trusted;
+use crate::{ClusterError, Guard, Interrupt, ServerUser, WHEELS, Wheel};
 
 /// A PostgreSQL installation: a directory with `postgres`, `initdb` and their companions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,61 +49,16 @@ const PLACES: [&str; 4] =
     ["/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin", "/opt/pgsql/*/bin"];
 
 impl Installation {
-    /// The server to use: the one that was asked for (a directory or a major version), else the
-    /// newest installed, else the newest embedded one; `None` when there is none
-    /// and pgtoll would have to fetch one ([`Wheel::newest`]).
+    /// [`Finder::find`] of this program.
     pub fn find(asked: Option<&str>) -> Result<Option<Self>, ClusterError> {
-        let Some(asked) = asked else {
-            return Ok(installed().into_iter().find(|found| found.version.facts().is_ok()));
-        };
-        match asked.parse::<u32>() {
-            Ok(major) => Self::of_major(major).map(Some),
-            Err(_) => Self::in_directory(Path::new(asked)).map(Some),
-        }
-    }
-
-    fn of_major(major: u32) -> Result<Self, ClusterError> {
-        if let Some(found) = installed().into_iter().find(|found| found.version.major() == major) {
-            return found.supported();
-        }
-        if MAJORS.iter().all(|facts| facts.major != major) {
-            return Err(pgtoll_format::UnsupportedMajor { major }.into());
-        }
-        let installable = WHEELS.iter().any(|wheel| wheel.major == major);
-        Err(ClusterError::MajorNotFound { major, installable })
-    }
-
-    fn in_directory(directory: &Path) -> Result<Self, ClusterError> {
-        let bin = [directory.join("bin"), directory.to_owned()]
-            .into_iter()
-            .find(|bin| bin.join("postgres").is_file())
-            .ok_or_else(|| ClusterError::NotAServer {
-                directory: directory.to_owned(),
-                missing: "postgres".into(),
-            })?;
-        let bin = fs::canonicalize(&bin).map_err(ClusterError::io("resolve", &bin))?;
-        if !bin.join("initdb").is_file() {
-            return Err(ClusterError::NotAServer { directory: bin, missing: "initdb".into() });
-        }
-        Self::at(bin, Origin::Named)?.supported()
-    }
-
-    /// Asks the server in `bin` for its version.
-    pub(crate) fn at(bin: PathBuf, origin: Origin) -> Result<Self, ClusterError> {
-        let program = bin.join("postgres");
-        let output = command(&program)
-            .arg("--version")
-            .output()
-            .map_err(ClusterError::io("run", &program))?;
-        let version = String::from_utf8_lossy(&output.stdout)
-            .parse()
-            .map_err(|source| ClusterError::Version { program, source })?;
-        Ok(Self { bin, version, origin })
+        Finder::of_this_program(&Interrupt::new()).find(asked)
     }
 
     fn supported(self) -> Result<Self, ClusterError> {
-        self.version.facts()?;
-        Ok(self)
+        match self.version.facts() {
+            Ok(_) => Ok(self),
+            Err(major) => Err(ClusterError::UnsupportedInstallation { bin: self.bin, major }),
+        }
     }
 
     /// The path of one of its programs.
@@ -114,19 +71,185 @@ impl Installation {
     }
 }
 
-/// All servers that can be found, those that others installed first, newest first; embedded ones
-/// last.
-pub fn installed() -> Vec<Installation> {
-    let mut found = newest_first(places_of_others(), Origin::Installed);
-    found.extend(newest_first(Wheel::fetched(), Origin::Embedded));
-    found
+/// Looks for installations. Each server is asked for its version as the
+/// [servers' user](ServerUser), by a guard: root executes none of them.
+#[derive(Debug)]
+pub struct Finder {
+    /// As [`GuardOptions::executable`](crate::GuardOptions::executable).
+    executable: PathBuf,
+    interrupt: Interrupt,
 }
 
-fn newest_first(places: impl IntoIterator<Item = PathBuf>, origin: Origin) -> Vec<Installation> {
-    let mut found: Vec<Installation> =
-        places.into_iter().filter_map(|bin| Installation::at(bin, origin).ok()).collect();
-    found.sort_by(|a, b| b.version.cmp(&a.version));
-    found
+/// The installations of this machine.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Those that others installed first, newest first; embedded ones last.
+    pub installations: Vec<Installation>,
+    /// Servers that are not used.
+    pub skipped: Vec<Skipped>,
+}
+
+/// A server that is not used. Its text names the program, and why.
+#[derive(Debug)]
+pub struct Skipped {
+    /// Why.
+    pub reason: ClusterError,
+}
+
+impl Found {
+    /// The one to use if none was asked for: the newest installed, else the newest embedded one.
+    pub fn default_installation(&self) -> Option<&Installation> {
+        self.installations.iter().find(|found| found.version.facts().is_ok())
+    }
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.reason)?;
+        self.reason.source().map_or(Ok(()), |source| write!(f, ": {source}"))
+    }
+}
+
+/// A directory that seems to hold a server.
+struct Candidate {
+    bin: PathBuf,
+    origin: Origin,
+    /// Nothing that the caller chose led to it.
+    is_guessed: bool,
+}
+
+impl Finder {
+    /// The guard is this very program.
+    pub fn of_this_program(interrupt: &Interrupt) -> Self {
+        Self::with_guard("/proc/self/exe".into(), interrupt)
+    }
+
+    /// The guard is another program than this one, which calls [`guard_main`](crate::guard_main)
+    /// when its first argument is `__guard`.
+    pub fn with_guard(executable: PathBuf, interrupt: &Interrupt) -> Self {
+        Self { executable, interrupt: interrupt.clone() }
+    }
+
+    /// All servers that can be found. When root asks, those that other users cannot change.
+    pub fn installed(&self) -> Result<Found, ClusterError> {
+        let (mut found, mut candidates) = (Found::default(), Vec::new());
+        for candidate in candidates_of_this_machine() {
+            match candidate.check() {
+                Ok(()) => candidates.push(candidate),
+                Err(reason) => found.skipped.push(Skipped { reason }),
+            }
+        }
+        for (Candidate { bin, origin, .. }, version) in self.with_versions(candidates)? {
+            match version {
+                Ok(version) => found.installations.push(Installation { bin, version, origin }),
+                Err(reason) => found.skipped.push(Skipped { reason }),
+            }
+        }
+        found.installations.sort_by(|a, b| {
+            let embedded = |of: &Installation| of.origin == Origin::Embedded;
+            embedded(a).cmp(&embedded(b)).then(b.version.cmp(&a.version))
+        });
+        Ok(found)
+    }
+
+    /// The server to use: the one that was asked for (a directory or a major version), else the
+    /// newest installed, else the newest embedded one; `None` when there is none
+    /// and pgtoll would have to fetch one ([`Wheel::newest`]).
+    pub fn find(&self, asked: Option<&str>) -> Result<Option<Installation>, ClusterError> {
+        let Some(asked) = asked else {
+            return Ok(self.installed()?.default_installation().cloned());
+        };
+        match asked.parse::<u32>() {
+            Ok(major) => self.of_major(major).map(Some),
+            Err(_) => self.in_directory(Path::new(asked)).map(Some),
+        }
+    }
+
+    fn of_major(&self, major: u32) -> Result<Installation, ClusterError> {
+        let mut found = self.installed()?.installations.into_iter();
+        if let Some(found) = found.find(|found| found.version.major() == major) {
+            return found.supported();
+        }
+        if MAJORS.iter().all(|facts| facts.major != major) {
+            return Err(pgtoll_format::UnsupportedMajor { major }.into());
+        }
+        let installable = WHEELS.iter().any(|wheel| wheel.major == major);
+        Err(ClusterError::MajorNotFound { major, installable })
+    }
+
+    fn in_directory(&self, directory: &Path) -> Result<Installation, ClusterError> {
+        let bin = [directory.join("bin"), directory.to_owned()]
+            .into_iter()
+            .find(|bin| bin.join("postgres").is_file())
+            .ok_or_else(|| ClusterError::NotAServer {
+                directory: directory.to_owned(),
+                missing: "postgres".into(),
+            })?;
+        let bin = fs::canonicalize(&bin).map_err(ClusterError::io("resolve", &bin))?;
+        if !bin.join("initdb").is_file() {
+            return Err(ClusterError::NotAServer { directory: bin, missing: "initdb".into() });
+        }
+        self.at(bin, Origin::Named)?.supported()
+    }
+
+    /// Asks the server in `bin` for its version.
+    pub(crate) fn at(&self, bin: PathBuf, origin: Origin) -> Result<Installation, ClusterError> {
+        let candidate = Candidate { bin, origin, is_guessed: false };
+        let (Candidate { bin, origin, .. }, version) = self
+            .with_versions(vec![candidate])?
+            .pop()
+            .expect("there are as many answers as candidates");
+        Ok(Installation { bin, version: version?, origin })
+    }
+
+    fn with_versions(
+        &self,
+        candidates: Vec<Candidate>,
+    ) -> Result<Vec<(Candidate, Result<ServerVersion, ClusterError>)>, ClusterError> {
+        if candidates.is_empty() {
+            return Ok(Vec::new());
+        }
+        let programs: Vec<PathBuf> =
+            candidates.iter().map(|candidate| candidate.bin.join("postgres")).collect();
+        let user = ServerUser::choose()?;
+        let mut guard = self.guard(&user)?;
+        let answers = guard.ask_versions(&programs)?;
+        guard.finish()?;
+        let versions = programs.into_iter().zip(answers).map(|(program, answer)| {
+            answer?.parse().map_err(|source| ClusterError::Version { program, source })
+        });
+        Ok(candidates.into_iter().zip(versions).collect())
+    }
+
+    /// A guard without a working directory.
+    pub(crate) fn guard(&self, user: &ServerUser) -> Result<Guard, ClusterError> {
+        Guard::begin_without_directory(&self.executable, user, &self.interrupt)
+    }
+
+    pub(crate) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+}
+
+impl Candidate {
+    /// Whether it may be used: what the caller did not choose, and what root finds, only if other
+    /// users cannot change it.
+    fn check(&self) -> Result<(), ClusterError> {
+        if !self.is_guessed && !geteuid().is_root() {
+            return Ok(());
+        }
+        let programs = ["postgres", "initdb"].map(|name| self.bin.join(name));
+        programs.iter().filter(|of| of.exists()).try_for_each(|program| require_trusted(program))
+    }
+}
+
+fn candidates_of_this_machine() -> impl Iterator<Item = Candidate> {
+    let candidates = |bins: Vec<PathBuf>, origin, is_guessed| {
+        bins.into_iter().map(move |bin| Candidate { bin, origin, is_guessed })
+    };
+    candidates(places_of_others().into_iter().collect(), Origin::Installed, false)
+        .chain(candidates(Wheel::in_stores(), Origin::Embedded, false))
+        .chain(candidates(Wheel::beside_this_program(), Origin::Embedded, true))
 }
 
 /// Directories with both `postgres` and `initdb`: the known places and those of `PATH`, each once.

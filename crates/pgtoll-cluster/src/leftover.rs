@@ -6,12 +6,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::ServerUser;
-use crate::process::{Identity, command};
+use crate::process::{Identity, command, read_small};
 
 /// What `mkdtemp` makes a working directory's name from.
 pub(crate) const TEMPLATE: &str = "pgtoll-XXXXXX";
 const PREFIX: &str = "pgtoll-";
 const SIGNATURE: &str = "guard.json";
+/// Bytes of a signature, and of a postmaster.pid, at most.
+const SMALL_FILE: u64 = 1 << 13;
 
 /// A working directory without its guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +68,8 @@ fn is_working_directory(name: &str) -> bool {
 }
 
 fn left_over(directory: &Path) -> Option<Leftover> {
-    let signature = fs::read(directory.join(SIGNATURE)).ok()?;
-    let guard: Identity = serde_json::from_slice(&signature).ok()?;
+    let signature = read_small(&directory.join(SIGNATURE), SMALL_FILE).ok()?;
+    let guard: Identity = serde_json::from_str(&signature).ok()?;
     if guard.is_alive() {
         return None;
     }
@@ -81,10 +83,15 @@ fn left_over(directory: &Path) -> Option<Leftover> {
 
 /// The pid in postmaster.pid, if that process works in this very directory.
 pub(crate) fn live_postmaster(data: &Path) -> Option<i32> {
-    let file = fs::read_to_string(data.join("postmaster.pid")).ok()?;
+    let file = postmaster_file(data)?;
     let pid: i32 = file.lines().next()?.parse().ok()?;
     let works_in = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
     (works_in == data).then_some(pid)
+}
+
+/// The content of postmaster.pid.
+pub(crate) fn postmaster_file(data: &Path) -> Option<String> {
+    read_small(&data.join("postmaster.pid"), SMALL_FILE).ok()
 }
 
 /// Those whose current directory is this one: a guard's programs begin there, while a server goes
@@ -112,10 +119,10 @@ pub(crate) fn unsign(directory: &Path) {
 /// Removes the System V segment of a server that died without removing it. Its identifier is the
 /// second number of postmaster.pid's seventh line, and the file is gone after any orderly end.
 pub(crate) fn remove_shared_memory_of(cluster: &Path) {
-    let Ok(file) = fs::read_to_string(cluster.join("data/postmaster.pid")) else { return };
+    let Some(file) = postmaster_file(&cluster.join("data")) else { return };
     let identifier = file.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
-    if let Some(identifier) = identifier {
+    if let Some(identifier) = identifier.and_then(|word| word.parse::<i32>().ok()) {
         // Without ipcrm a few bytes of kernel memory stay until the machine restarts.
-        let _ = command("ipcrm").args(["-m", identifier]).status();
+        let _ = command("ipcrm").args(["-m", &identifier.to_string()]).status();
     }
 }

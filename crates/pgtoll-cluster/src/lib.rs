@@ -23,6 +23,7 @@
 
 mod cluster;
 mod difference;
+mod environment;
 mod error;
 mod find;
 mod guard;
@@ -31,17 +32,20 @@ mod leftover;
 mod memory;
 mod process;
 mod profiler;
+mod trust;
 mod user;
 mod wheel;
 
 pub use cluster::Cluster;
 pub use difference::{Difference, DifferenceKind};
+pub use environment::search_path;
 pub use error::ClusterError;
-pub use find::{Installation, Origin, installed};
+pub use find::{Finder, Found, Installation, Origin, Skipped};
 pub use guard::{Guard, GuardOptions, Output, ProgramSignal, StopMode, Usage, guard_main};
 pub use interrupt::Interrupt;
 pub use leftover::{Leftover, leftovers};
 pub use memory::{MemoryGroup, MemoryUse};
 pub use profiler::{NoProfile, Profiler};
+pub use trust::Untrusted;
 pub use user::ServerUser;
 pub use wheel::{WHEELS, Wheel};

@@ -3,24 +3,45 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::process::Command;
 
 use procfs::process::Process;
 use serde::{Deserialize, Serialize};
 
-/// A command that reads nothing, with an environment that says nothing about other servers
-/// (`PGDATA`, `PGPORT`, …) and speaks English.
+use crate::environment;
+
+/// A command that reads nothing, gets of the environment only what [passes](environment::passed),
+/// and speaks English.
 #[expect(clippy::disallowed_methods, reason = "the one place that makes commands")]
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
-    command.stdin(std::process::Stdio::null()).env("LC_ALL", "C");
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("PG") {
-            command.env_remove(name);
-        }
-    }
+    command.stdin(std::process::Stdio::null());
+    command.env_clear().envs(environment::passed()).env("LC_ALL", "C");
     command
+}
+
+/// Closes the descriptors that this process inherited, but for the standard ones. Called before it
+/// opens any of its own.
+pub(crate) fn close_inherited_descriptors() {
+    let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let open = open.filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
+    for descriptor in open.filter(|descriptor| *descriptor > 2).collect::<Vec<_>>() {
+        // The one that listed them is closed already.
+        let _ = nix::unistd::close(descriptor);
+    }
+}
+
+/// A file of at most `bytes_max` bytes as text, in a directory that another user owns: an error if
+/// that user put a link, a FIFO or a device there instead.
+pub(crate) fn read_small(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let mut text = String::new();
+    pgtoll_files::open_unlinked(path)?.take(bytes_max + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > bytes_max {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(text)
 }
 
 /// A process, told from a later one with the same pid by its start time and boot.
@@ -71,9 +92,10 @@ pub(crate) fn group_below(root: i32, group: i32) -> Vec<i32> {
     descendants(root).into_iter().filter(in_group).collect()
 }
 
-/// The last `bytes` of a file as text; empty when it cannot be read.
+/// The last `bytes` of a regular file as text; empty when it cannot be read.
 pub(crate) fn tail(path: &Path, bytes: u64) -> String {
-    File::open(path).and_then(|mut file| tail_of(&mut file, bytes)).unwrap_or_default()
+    let file = pgtoll_files::open_unlinked(path);
+    file.and_then(|mut file| tail_of(&mut file, bytes)).unwrap_or_default()
 }
 
 /// The last `bytes` of an open file as text.

@@ -11,7 +11,9 @@ use nix::fcntl::OFlag;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::environment::find_program;
 use crate::error::last_words;
+use crate::process::read_small;
 use crate::{ClusterError, Guard, ProgramSignal};
 
 /// How long perf may take to begin, or to end.
@@ -22,6 +24,8 @@ const FREQUENCY: &str = "999";
 /// Pages of perf's buffer for each CPU. An ordinary user may lock half a megabyte for each, for all
 /// of its profilers together.
 const BUFFER_PAGES: &str = "16";
+/// Of a report, at most.
+const REPORT_BYTES: u64 = 64 << 20;
 
 /// A running `perf record`: samples of user mode by CPU time (`cpu-clock:u`), which needs neither
 /// root nor a CPU with counters.
@@ -63,7 +67,7 @@ impl NoProfile {
 impl Profiler {
     /// Where perf is installed.
     pub fn program() -> Option<PathBuf> {
-        on_path("perf")
+        find_program("perf")
     }
 
     /// Attaches perf to these processes and to what they start from now on (a postmaster's later
@@ -152,7 +156,7 @@ impl Profiler {
         if !output.success {
             return Ok(Err(output.tail));
         }
-        fs::read_to_string(&log).map(Ok).map_err(ClusterError::io("read", &log))
+        read_small(&log, REPORT_BYTES).map(Ok).map_err(ClusterError::io("read", &log))
     }
 
     /// Why perf did not begin.
@@ -200,9 +204,4 @@ fn environment() -> BTreeMap<String, String> {
 
 fn is_there(pid: i32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
-}
-
-fn on_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|bin| bin.join(program)).find(|program| program.is_file())
 }

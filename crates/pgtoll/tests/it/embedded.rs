@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use pgtoll_cluster::{Origin, installed};
+use pgtoll_cluster::Origin;
 
 use crate::mistakes::unshared;
-use crate::support::{Scratch, program, run, set_mode, small_measure};
+use crate::support::{Scratch, installed, program, run, set_mode, small_measure};
 
 /// `command` in a mount namespace where no server can be found, neither installed nor fetched.
 /// With `hide_pip`, no pip either.

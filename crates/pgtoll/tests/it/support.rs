@@ -9,14 +9,18 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use nix::unistd::{User, geteuid};
-use pgtoll_cluster::{
-    Cluster, Guard, GuardOptions, Installation, Interrupt, ServerUser, installed,
-};
+use pgtoll_cluster::{Cluster, Finder, Guard, GuardOptions, Installation, Interrupt, ServerUser};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// Long enough for anything that ends at all.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// All servers that pgtoll finds.
+pub(crate) fn installed() -> Vec<Installation> {
+    let finder = Finder::with_guard(env!("CARGO_BIN_EXE_pgtoll").into(), &Interrupt::new());
+    finder.installed().unwrap().installations
+}
 
 /// One server of each major that is installed. Fails when there is none, or when one is missing
 /// that `PGTOLL_TEST_MAJORS` names.

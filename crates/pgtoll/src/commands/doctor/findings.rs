@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pgtoll_bench::{BenchError, Choices, Experiment, Plan};
-use pgtoll_cluster::{GuardOptions, Installation, MemoryGroup, Profiler, installed, leftovers};
+use pgtoll_cluster::{Found, GuardOptions, Installation, MemoryGroup, Profiler, leftovers};
 use pgtoll_format::ByteSize;
 use pgtoll_observe as observe;
 use pgtoll_observe::{CpuSplit, Disk, FileSystem};
@@ -16,6 +16,7 @@ use crate::calibration;
 pub(super) fn all(
     guard: &GuardOptions,
     server: Option<&Installation>,
+    found: &Found,
     host: &Host,
     seen: &Seen,
     calibration: &[Calibration],
@@ -28,7 +29,7 @@ pub(super) fn all(
         ("disk", disk(guard, seen, room.as_ref())?),
         ("kernel", kernel(host)),
         ("counters", counters(host)),
-        ("servers", servers(guard, server)),
+        ("servers", servers(guard, server, found)),
         (CALIBRATION, vec![calibrated(calibration, host)]),
     ];
     let named = groups.into_iter().flat_map(|(group, findings)| {
@@ -516,9 +517,9 @@ fn counters(host: &Host) -> Vec<Finding> {
     vec![split, io, groups, perf, slack]
 }
 
-fn servers(guard: &GuardOptions, server: Option<&Installation>) -> Vec<Finding> {
+fn servers(guard: &GuardOptions, server: Option<&Installation>, installed: &Found) -> Vec<Finding> {
     let name = |of: &Installation| format!("{} ({})", of.version, of.origin);
-    let all: Vec<String> = installed().iter().map(name).collect();
+    let all: Vec<String> = installed.installations.iter().map(name).collect();
     let server = match server {
         Some(of) => ok("server", format!("PostgreSQL {} in {}", name(of), of.bin.display())),
         None => note("server", "none", "pgtoll postgres install fetches one"),
@@ -527,6 +528,12 @@ fn servers(guard: &GuardOptions, server: Option<&Installation>) -> Vec<Finding> 
     let user = format!("{}{because}; it can work in {}", guard.user.name, guard.base.display());
     let mut found = vec![server];
     found.extend((all.len() > 1).then(|| ok("all servers", all.join(", "))));
+    found.extend(
+        installed
+            .skipped
+            .iter()
+            .map(|of| note("not used", of.to_string(), &of.reason.hint().unwrap_or_default())),
+    );
     found.push(ok("user", user));
     found.extend(leftovers(&guard.base, &guard.user).iter().map(|of| {
         let reading = format!("{}: its guard was killed", of.directory.display());

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use pgtoll_cluster::{Guard, GuardOptions, Installation, Interrupt, ServerUser};
+use pgtoll_cluster::{Finder, Guard, GuardOptions, Interrupt, ServerUser};
 use pgtoll_observe as observe;
 use pgtoll_observe::{MachineSample, MachineUse};
 use pgtoll_record::{EXAMINATION_SCHEMA, Examination};
@@ -30,7 +30,12 @@ pub(crate) fn run(arguments: &DoctorArguments, printer: &mut Printer) -> anyhow:
     interrupt.catch_signals().context("catch signals")?;
     let work_dir = absolute(&arguments.work_dir)?;
     let user = ServerUser::choose()?;
-    let server = Installation::find(arguments.postgres.as_deref())?;
+    let finder = Finder::of_this_program(&interrupt);
+    let installed = finder.installed()?;
+    let server = match arguments.postgres.as_deref() {
+        None => installed.default_installation().cloned(),
+        asked => finder.find(asked)?,
+    };
     let guard = GuardOptions::of_this_program(work_dir.clone(), user);
     // Whether servers could be made there at all: what cannot work is told as `measure` tells it.
     Guard::begin(&guard, &interrupt)?.finish()?;
@@ -42,7 +47,7 @@ pub(crate) fn run(arguments: &DoctorArguments, printer: &mut Printer) -> anyhow:
         pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
         started: jiff::Timestamp::now().to_string(),
         work_dir: work_dir.display().to_string(),
-        findings: findings::all(&guard, server.as_ref(), &host, &seen, &calibration)?,
+        findings: findings::all(&guard, server.as_ref(), &installed, &host, &seen, &calibration)?,
         host,
         calibration,
         null: None,

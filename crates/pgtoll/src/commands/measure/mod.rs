@@ -14,13 +14,14 @@ use pgtoll_bench::{
     BUILT_IN, BenchError, Choices, Experiment, OneOrMany, Plan, Progress, RECORD_FILE, Site, SoFar,
     WorkloadSpec,
 };
-use pgtoll_cluster::{GuardOptions, Installation, Interrupt, ServerUser, Wheel, leftovers};
+use pgtoll_cluster::{Finder, GuardOptions, Installation, Interrupt, ServerUser, Wheel, leftovers};
 use pgtoll_format::TimeSpan;
 use pgtoll_record::RunResult;
 use pgtoll_report::Threshold;
 
 use crate::arguments::MeasureArguments;
 use crate::calibration;
+use crate::commands::postgres::say_skipped;
 use crate::commands::{
     BadExperiment, Usage, absolute, output as outputs, read_run, thresholds, to_json,
 };
@@ -47,7 +48,8 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
         printer.warn(&format!("pgtoll: warning: {warning}"));
     }
     if arguments.dry_run {
-        let found = Installation::find(arguments.postgres.as_deref())?;
+        let finder = Finder::of_this_program(&interrupt);
+        let found = find(&finder, arguments.postgres.as_deref(), printer)?;
         let server = found.as_ref().map_or_else(to_be_fetched, |found| Ok(server(found)))?;
         printer.data(&introduction(&asked, &server, &user, &work_dir));
         return rooms(&asked, &work_dir, printer);
@@ -188,11 +190,30 @@ pub(crate) fn installation(
     interrupt: &Interrupt,
     printer: &mut Printer,
 ) -> anyhow::Result<Installation> {
-    if let Some(found) = Installation::find(asked)? {
+    let finder = Finder::of_this_program(interrupt);
+    if let Some(found) = find(&finder, asked, printer)? {
         return Ok(found);
     }
     printer.stage(&to_be_fetched()?);
-    Ok(Wheel::newest()?.install(interrupt)?)
+    Ok(Wheel::newest()?.install(&finder)?)
+}
+
+/// The server that was asked for, or the one there is. Where there is none, servers that are not
+/// used are named.
+fn find(
+    finder: &Finder,
+    asked: Option<&str>,
+    printer: &Printer,
+) -> anyhow::Result<Option<Installation>> {
+    if asked.is_some() {
+        return Ok(finder.find(asked)?);
+    }
+    let found = finder.installed()?;
+    let server = found.default_installation().cloned();
+    if server.is_none() {
+        say_skipped(&found.skipped, printer);
+    }
+    Ok(server)
 }
 
 /// The built-in experiment of this name, or the file at this path.

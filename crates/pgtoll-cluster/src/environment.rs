@@ -1,0 +1,105 @@
+//! What programs of our own get of the caller's environment, and where they are looked for.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use nix::unistd::{AccessFlags, access, geteuid};
+
+use crate::trust::changeable_by_others;
+
+/// The variables that pass, next to `PATH` and `LC_*`.
+const PASSED: [&str; 4] = ["LANG", "LD_LIBRARY_PATH", "TMPDIR", "TZ"];
+/// The variables that pass to pip too, next to `PIP_*` and `XDG_*`: its home and certificates.
+const PASSED_TO_PIP: [&str; 6] =
+    ["HOME", "NETRC", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
+/// They are named in both cases.
+const PROXIES: [&str; 4] = ["ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
+const PATH: &str = "PATH";
+/// Where no directory of `PATH` is left.
+const SYSTEM_PATH: &str = "/usr/bin:/bin";
+
+/// The environment of servers and programs: a list of what passes, the rest (secrets, settings of
+/// other servers) stays behind.
+pub(crate) fn passed() -> Vec<(OsString, OsString)> {
+    let mut passed: Vec<_> = std::env::vars_os().filter(|(name, _)| passes(name)).collect();
+    passed.push((PATH.into(), search_path()));
+    passed
+}
+
+fn passes(name: &OsStr) -> bool {
+    PASSED.iter().any(|of| name == *of) || name.as_bytes().starts_with(b"LC_")
+}
+
+/// What pip needs more.
+pub(crate) fn passed_to_pip() -> BTreeMap<String, String> {
+    let text = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    std::env::vars_os().filter_map(text).filter(|(name, _)| passes_to_pip(name)).collect()
+}
+
+fn passes_to_pip(name: &str) -> bool {
+    PASSED_TO_PIP.contains(&name)
+        || ["PIP_", "XDG_"].iter().any(|prefix| name.starts_with(prefix))
+        || PROXIES.contains(&name.to_ascii_uppercase().as_str())
+}
+
+/// The directories of `PATH`. For root, those only that other users cannot change; its own guards,
+/// which run as another user, get the same ones from it.
+pub fn search_path() -> OsString {
+    let path = std::env::var_os(PATH).unwrap_or_else(|| SYSTEM_PATH.into());
+    if !geteuid().is_root() {
+        return path;
+    }
+    let trusted = std::env::split_paths(&path).filter_map(|directory| {
+        let directory = directory.is_absolute().then(|| fs::canonicalize(&directory).ok())??;
+        changeable_by_others(&directory).is_ok_and(|part| part.is_none()).then_some(directory)
+    });
+    // An empty path is the current directory.
+    match std::env::join_paths(trusted) {
+        Ok(trusted) if !trusted.is_empty() => trusted,
+        _ => SYSTEM_PATH.into(),
+    }
+}
+
+/// A program in the [`search_path`]. For root, one that other users cannot change.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let is_trusted = |program: &PathBuf| {
+        !geteuid().is_root() || changeable_by_others(program).is_ok_and(|part| part.is_none())
+    };
+    let path = search_path();
+    let mut found = std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .filter(|program| program.is_file() && access(program, AccessFlags::X_OK).is_ok());
+    found.find(is_trusted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_and_settings_of_other_servers_do_not_pass() {
+        for name in ["LANG", "LC_ALL", "TZ", "TMPDIR"] {
+            assert!(passes(OsStr::new(name)), "{name}");
+        }
+        for name in ["AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "LD_PRELOAD", "HOME", "BASH_ENV"] {
+            assert!(!passes(OsStr::new(name)), "{name}");
+            assert!(name == "HOME" || !passes_to_pip(name), "{name}");
+        }
+        for name in ["HOME", "PIP_INDEX_URL", "https_proxy", "NO_PROXY", "SSL_CERT_FILE"] {
+            assert!(passes_to_pip(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn path_passes_once() {
+        let passed = passed();
+        assert_eq!(passed.iter().filter(|(name, _)| name == PATH).count(), 1);
+        assert!(find_program("sh").is_some_and(|sh| sh.ends_with("sh")));
+        assert_eq!(find_program("no-such-program"), None);
+    }
+}
