@@ -139,7 +139,8 @@ impl Finder {
                 Err(reason) => found.skipped.push(Skipped { reason }),
             }
         }
-        for (Candidate { bin, origin, .. }, version) in self.with_versions(candidates)? {
+        let versions = self.versions_of(candidates.iter().map(|candidate| &*candidate.bin))?;
+        for (Candidate { bin, origin, .. }, version) in candidates.into_iter().zip(versions) {
             match version {
                 Ok(version) => found.installations.push(Installation { bin, version, origin }),
                 Err(reason) => found.skipped.push(Skipped { reason }),
@@ -194,31 +195,27 @@ impl Finder {
 
     /// Asks the server in `bin` for its version.
     pub(crate) fn at(&self, bin: PathBuf, origin: Origin) -> Result<Installation, ClusterError> {
-        let candidate = Candidate { bin, origin, is_guessed: false };
-        let (Candidate { bin, origin, .. }, version) = self
-            .with_versions(vec![candidate])?
-            .pop()
-            .expect("there are as many answers as candidates");
-        Ok(Installation { bin, version: version?, origin })
+        let mut versions = self.versions_of(std::iter::once(&*bin))?;
+        let version = versions.pop().expect("there are as many answers as questions")?;
+        Ok(Installation { bin, version, origin })
     }
 
-    fn with_versions(
+    /// What the servers in these directories say of their versions.
+    fn versions_of<'a>(
         &self,
-        candidates: Vec<Candidate>,
-    ) -> Result<Vec<(Candidate, Result<ServerVersion, ClusterError>)>, ClusterError> {
-        if candidates.is_empty() {
+        bins: impl Iterator<Item = &'a Path>,
+    ) -> Result<Vec<Result<ServerVersion, ClusterError>>, ClusterError> {
+        let programs: Vec<PathBuf> = bins.map(|bin| bin.join("postgres")).collect();
+        if programs.is_empty() {
             return Ok(Vec::new());
         }
-        let programs: Vec<PathBuf> =
-            candidates.iter().map(|candidate| candidate.bin.join("postgres")).collect();
-        let user = ServerUser::choose()?;
-        let mut guard = self.guard(&user)?;
+        let mut guard = self.guard(&ServerUser::choose()?)?;
         let answers = guard.ask_versions(&programs)?;
         guard.finish()?;
         let versions = programs.into_iter().zip(answers).map(|(program, answer)| {
             answer?.parse().map_err(|source| ClusterError::Version { program, source })
         });
-        Ok(candidates.into_iter().zip(versions).collect())
+        Ok(versions.collect())
     }
 
     /// A guard without a working directory.

@@ -141,8 +141,9 @@ impl Wheel {
         arguments.extend(places);
         match pip.ok_or(ClusterError::NoPip)?.run(&mut guard, &arguments) {
             Err(ClusterError::Program { output, .. }) => {
-                let errors = output.lines().filter(|line| line.starts_with("ERROR:"));
-                let message = errors.last().or(output.lines().last()).unwrap_or("it said nothing");
+                let mut errors = output.lines().filter(|line| line.starts_with("ERROR:"));
+                let message = errors.next_back().or(output.lines().next_back());
+                let message = message.unwrap_or("it said nothing");
                 Err(ClusterError::Pip {
                     package: format!("{} {}", self.package, self.version),
                     message: message.trim_start_matches("ERROR: ").to_owned(),

@@ -211,7 +211,7 @@ pub(crate) struct MeasureArguments {
     pub(crate) scale: Option<u32>,
     /// How long an experiment may take, roughly; of several, each. What does not fit is counted, and
     /// not timed. Default: 5min.
-    #[arg(long, value_name = "TIME", value_parser = budget)]
+    #[arg(long, value_name = "TIME", value_parser = budget, allow_hyphen_values = true)]
     pub(crate) budget: Option<TimeSpan>,
     /// Time a workload until the half-width of its intervals of server CPU is this small (1%), or
     /// the budget is spent.
@@ -229,10 +229,10 @@ pub(crate) struct MeasureArguments {
     pub(crate) rounds: Option<u32>,
     /// A round's length, without restarts and warm-up. Default: what the budget allows, at most
     /// 20s.
-    #[arg(long, value_name = "TIME", value_parser = round_time)]
+    #[arg(long, value_name = "TIME", value_parser = round_time, allow_hyphen_values = true)]
     pub(crate) round_time: Option<TimeSpan>,
     /// A slice's length. Default: the workload's, else 50ms; with --rate 2s, for a command 200ms.
-    #[arg(long, value_name = "TIME", value_parser = slice_time)]
+    #[arg(long, value_name = "TIME", value_parser = slice_time, allow_hyphen_values = true)]
     pub(crate) slice: Option<TimeSpan>,
     /// The seed of all random choices. Default: another one each time.
     #[arg(long, value_name = "N")]
@@ -292,7 +292,7 @@ pub(crate) struct WalWhatIfArguments {
     #[arg(long, value_name = "DSN", value_parser = dsn)]
     pub(crate) dsn: Option<Dsn>,
     /// Stream for so long. Default: what is there now.
-    #[arg(long, value_name = "TIME", value_parser = stream_time, requires = "dsn", conflicts_with = "paths")]
+    #[arg(long, value_name = "TIME", value_parser = stream_time, requires = "dsn", conflicts_with = "paths", allow_hyphen_values = true)]
     pub(crate) r#for: Option<TimeSpan>,
     /// Checkpoints begin after this much WAL. Several: all combinations are answered.
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = max_wal_size)]
@@ -365,7 +365,7 @@ pub(crate) struct WalStatsArguments {
     #[arg(long, value_name = "DSN", value_parser = dsn, conflicts_with = "names")]
     pub(crate) dsn: Option<Dsn>,
     /// Stream for so long. Default: what is there now.
-    #[arg(long, value_name = "TIME", value_parser = stream_time, requires = "dsn", conflicts_with = "paths")]
+    #[arg(long, value_name = "TIME", value_parser = stream_time, requires = "dsn", conflicts_with = "paths", allow_hyphen_values = true)]
     pub(crate) r#for: Option<TimeSpan>,
     /// A row of the table for each resource manager, or for each type of record.
     #[arg(long, value_enum, default_value = "manager")]
@@ -687,7 +687,7 @@ pub(crate) struct DoctorArguments {
     #[arg(long, value_name = "DIR|MAJOR")]
     pub(crate) postgres: Option<String>,
     /// For so long compare servers that do not differ: it calibrates the intervals of later runs.
-    #[arg(long, value_name = "TIME", value_parser = null_time)]
+    #[arg(long, value_name = "TIME", value_parser = null_time, allow_hyphen_values = true)]
     pub(crate) null: Option<TimeSpan>,
     /// Where the records of --null go, with -1, -2, ... Default: in pgtoll-results.
     #[arg(long, short, value_name = "DIR", requires = "null")]
@@ -826,5 +826,14 @@ mod tests {
     #[test]
     fn the_definitions_are_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_negative_time_is_no_option() {
+        for words in ["measure --budget -5m", "measure --slice -1s", "doctor --null -1h"] {
+            let words = ["pgtoll"].into_iter().chain(words.split(' '));
+            let mistake = Arguments::try_parse_from(words).unwrap_err().to_string();
+            assert!(mistake.contains("is not a time like 90s"), "{mistake}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use pgtoll_bench::BenchError;
 use pgtoll_cluster::ClusterError;
 use pgtoll_scan::{CorruptError, JournalError, ScanError, ServerError, WriteError};
@@ -90,7 +90,8 @@ impl Printer {
         if self.quiet || !self.terminal {
             return;
         }
-        let style = ProgressStyle::with_template("{bar:30} {msg}, {eta} left");
+        let style = ProgressStyle::with_template("{bar:30} {msg}{time_left}")
+            .map(|style| style.with_key("time_left", write_time_left));
         let bar = self.bar(all, style);
         bar.set_message(what.to_owned());
         bar.set_position(done);
@@ -128,6 +129,15 @@ impl Printer {
             Some(bar) => bar.suspend(write),
             None => write(),
         }
+    }
+}
+
+/// An estimate needs some work that is done.
+fn write_time_left(state: &ProgressState, text: &mut dyn std::fmt::Write) {
+    let left = state.eta();
+    if state.pos() > 0 && left.as_secs() > 0 {
+        // What cannot be written is not shown.
+        let _ = write!(text, ", {:#} left", HumanDuration(left));
     }
 }
 

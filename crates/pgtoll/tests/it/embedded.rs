@@ -8,7 +8,9 @@ use std::process::Command;
 use pgtoll_cluster::Origin;
 
 use crate::mistakes::unshared;
-use crate::support::{Scratch, installed, program, run, set_mode, small_measure};
+use crate::support::{
+    Scratch, installed, program, run, set_mode, small_measure, trusted_directory,
+};
 
 /// `command` in a mount namespace where no server can be found, neither installed nor fetched.
 /// With `hide_pip`, no pip either.
@@ -79,9 +81,9 @@ fn fetched_servers_are_readable_for_all_and_come_last() {
 
 #[test]
 fn a_server_that_pip_installed_together_with_pgtoll_is_found() {
-    let scratch = Scratch::new();
+    let directory = trusted_directory();
     let installed = |path: &str, text: &str| {
-        let path = scratch.path(path);
+        let path = directory.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
         set_mode(&path, 0o755);
@@ -92,9 +94,9 @@ fn a_server_that_pip_installed_together_with_pgtoll_is_found() {
     let own = installed("venv/bin/pgtoll", "");
     fs::copy(env!("CARGO_BIN_EXE_pgtoll"), &own).unwrap();
     // As pipx does: a link elsewhere.
-    let link = scratch.path("pgtoll");
+    let link = directory.path().join("pgtoll");
     std::os::unix::fs::symlink(&own, &link).unwrap();
     let ran = run(program(&link).args(["postgres", "list"]));
-    let line = format!("18.6     embedded   {}", scratch.path(bin).display());
+    let line = format!("18.6     embedded   {}", directory.path().join(bin).display());
     assert!(ran.stdout.lines().any(|of| of == line), "{ran:?}");
 }

@@ -89,6 +89,15 @@ impl Scratch {
     }
 }
 
+/// A directory that only root, or else this user, can change, up to the root directory.
+pub(crate) fn trusted_directory() -> tempfile::TempDir {
+    let home = || std::env::home_dir().unwrap();
+    let base = if geteuid().is_root() { "/var/lib".into() } else { home() };
+    let directory = tempfile::Builder::new().prefix("pgtoll-test-").tempdir_in(base).unwrap();
+    set_mode(directory.path(), 0o755);
+    directory
+}
+
 pub(crate) fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
