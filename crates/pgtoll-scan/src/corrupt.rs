@@ -5,12 +5,16 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::OFlag;
+use pgtoll_files::Draft;
+use pgtoll_format::ControlFile;
 use serde::{Deserialize, Serialize};
 
 use crate::WriteError;
+use crate::relation_files::{RelationFile, RelationFileList, RelationFileName, places};
 
 /// How a block is damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +108,12 @@ pub enum CorruptError {
         /// The file.
         path: PathBuf,
     },
+    /// Something else was written between the plan and the damage.
+    #[error("{} was written to meanwhile", path.display())]
+    NotAsPlanned {
+        /// The file.
+        path: PathBuf,
+    },
     /// Something else was written since.
     #[error("{} was written to since: it is not as the damage left it", path.display())]
     Changed {
@@ -122,6 +132,7 @@ impl CorruptError {
             Self::NoBlock { .. } => "blocks are counted from 0 in each file",
             Self::Nothing { .. } => "choose another block or another --kind",
             Self::NotUndo { .. } => "name the file that pgtoll corrupt wrote",
+            Self::NotAsPlanned { .. } => "run the same command again",
             Self::Changed { .. } => "it cannot be put right any more; restore it from a backup",
             Self::Write(error) => return error.hint(),
         };
@@ -144,8 +155,10 @@ pub fn plan(
     damage: &Damage,
     seed: u64,
 ) -> Result<Wound, CorruptError> {
-    let path = fs::canonicalize(file).map_err(WriteError::read(file))?;
-    let open = File::open(&path).map_err(WriteError::read(file))?;
+    // Links lead to tablespaces; a file itself is none.
+    let parent = file.parent().map(fs::canonicalize).transpose().map_err(WriteError::read(file))?;
+    let path = parent.unwrap_or_default().join(file.file_name().unwrap_or_default());
+    let open = pgtoll_files::open_unlinked(&path).map_err(WriteError::read(file))?;
     let length = open.metadata().map_err(WriteError::read(file))?.len();
     let size = block_bytes as u64;
     let blocks = length / size;
@@ -189,10 +202,8 @@ pub fn plan(
         Damage::Cut => return wound.cut(&open, block * size + half as u64),
         Damage::CutAtBlock => return wound.cut(&open, block * size),
         Damage::MissingSegment => {
-            let mut name = path.clone().into_os_string();
-            name.push(".pgtoll-moved");
             wound.length_after = None;
-            wound.moved_to = Some(name.into());
+            wound.moved_to = Some(moved(&path));
             return Ok(wound);
         }
     }
@@ -232,54 +243,88 @@ impl Wound {
         Ok(self)
     }
 
-    /// Writes what undoes it into `file`, which is at `path`, and syncs it.
-    pub fn save(&self, mut file: &File, path: &Path) -> Result<(), CorruptError> {
-        let text = serde_json::to_vec(self).map_err(io::Error::from);
-        let saved = text.and_then(|text| {
-            file.write_all(&text)?;
-            file.sync_all()
-        });
-        Ok(saved.map_err(|source| WriteError::Write { path: path.to_owned(), source })?)
+    /// Writes what undoes it to `path`, complete and synced, unless something has that name.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        let mut draft = Draft::of(path)?;
+        draft.write_all(&serde_json::to_vec(self)?)?;
+        draft.publish_new()?;
+        let directory = path.parent().filter(|of| *of != Path::new(""));
+        // Some file systems cannot sync directories.
+        let _ = File::open(directory.unwrap_or(Path::new("."))).and_then(|of| of.sync_all());
+        Ok(())
     }
 
     /// Reads an undo file.
     pub fn load(path: &Path) -> Result<Self, CorruptError> {
-        let bytes = fs::read(path).map_err(WriteError::read(path))?;
+        let bytes = pgtoll_files::read(path, UNDO_BYTES_MAX).map_err(WriteError::read(path))?;
         let wound: Option<Self> = serde_json::from_slice(&bytes).ok();
-        let is_one = |wound: &Self| {
-            wound.schema == UNDO_SCHEMA
-                && wound
-                    .changes
-                    .iter()
-                    .all(|of| unhex(&of.before).is_some() && unhex(&of.after).is_some())
-        };
-        wound.filter(is_one).ok_or_else(|| CorruptError::NotUndo { path: path.to_owned() })
+        let none = || CorruptError::NotUndo { path: path.to_owned() };
+        wound.filter(Self::is_possible).ok_or_else(none)
     }
 
-    /// Does the damage.
+    /// Whether [`plan`] could have made it.
+    fn is_possible(&self) -> bool {
+        let bytes = |text: &str| unhex(text).map(|bytes| bytes.len() as u64);
+        let is_kept = |of: &Change| {
+            let (before, after) = (bytes(&of.before), bytes(&of.after));
+            let end = before.and_then(|before| of.at.checked_add(before));
+            before == after && end.is_some_and(|end| end <= self.length)
+        };
+        let is_cut = |of: &Change, at: u64| {
+            let missing = self.length.checked_sub(at);
+            of.at == at && of.after.is_empty() && missing.is_some() && bytes(&of.before) == missing
+        };
+        let is_as_planned = match (&self.moved_to, self.length_after, &*self.changes) {
+            (Some(to), None, []) => *to == moved(&self.file),
+            (None, Some(at), [cut]) if at < self.length => is_cut(cut, at),
+            (None, Some(length), changes) => length == self.length && changes.iter().all(is_kept),
+            _ => false,
+        };
+        self.schema == UNDO_SCHEMA && is_as_planned
+    }
+
+    /// The relation's file that it is about; `None`: none of this data directory.
+    pub fn file_in(&self, data: &Path, control: &ControlFile) -> Option<RelationFile> {
+        let name = RelationFileName::parse(self.file.file_name()?.to_str()?)?;
+        let parent = self.file.parent()?;
+        let places = places(data, control, &mut RelationFileList::default());
+        let is_here = |path: &Path| fs::canonicalize(path).is_ok_and(|found| found == parent);
+        let place = places.into_iter().find(|place| is_here(&place.path))?;
+        let relation = place.relation(name.number);
+        Some(RelationFile { relation, name, path: self.file.clone(), bytes: self.length })
+    }
+
+    /// Does the damage, if the file is as it was when that was planned.
     pub fn inflict(&self) -> Result<(), CorruptError> {
-        let damaged = match (&self.moved_to, self.length_after) {
-            (Some(to), _) if !to.exists() => fs::rename(&self.file, to),
-            (Some(_), _) => Err(io::ErrorKind::AlreadyExists.into()),
-            (None, length) => self.put(|change| &change.after, length.unwrap_or(self.length)),
+        if !self.is_untouched() {
+            return Err(CorruptError::NotAsPlanned { path: self.file.clone() });
+        }
+        let damaged = match &self.moved_to {
+            Some(to) => fs::rename(&self.file, to),
+            None => self.put(|change| &change.after, self.length_after.unwrap_or(self.length)),
         };
         Ok(damaged.map_err(|source| WriteError::Write { path: self.file.clone(), source })?)
     }
 
-    /// Puts everything as it was, if it is as the damage left it.
-    pub fn heal(&self) -> Result<(), CorruptError> {
-        if !self.is_as_left() {
-            return Err(CorruptError::Changed { path: self.file.clone() });
+    /// Puts everything as it was, also where only a part was damaged; `false`: it is as it was, and
+    /// nothing was written.
+    pub fn heal(&self) -> Result<bool, CorruptError> {
+        match self.state() {
+            FileState::Before => return Ok(false),
+            FileState::Damaged => {}
+            FileState::Other => return Err(CorruptError::Changed { path: self.file.clone() }),
         }
         let healed = match &self.moved_to {
             Some(from) => fs::rename(from, &self.file),
             None => self.put(|change| &change.before, self.length),
         };
-        Ok(healed.map_err(|source| WriteError::Write { path: self.file.clone(), source })?)
+        healed.map_err(|source| WriteError::Write { path: self.file.clone(), source })?;
+        Ok(true)
     }
 
     fn put(&self, bytes: impl Fn(&Change) -> &String, length: u64) -> io::Result<()> {
-        let file = File::options().write(true).open(&self.file)?;
+        let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+        let file = File::options().write(true).custom_flags(flags).open(&self.file)?;
         for change in &self.changes {
             let bytes = unhex(bytes(change)).unwrap_or_default();
             file.write_all_at(&bytes, change.at)?;
@@ -288,22 +333,82 @@ impl Wound {
         file.sync_all()
     }
 
-    fn is_as_left(&self) -> bool {
-        let length = fs::symlink_metadata(&self.file).ok().map(|found| found.size());
+    /// Whether the file is as it was before the damage.
+    pub fn is_untouched(&self) -> bool {
+        self.state() == FileState::Before
+    }
+
+    fn state(&self) -> FileState {
         if let Some(moved) = &self.moved_to {
-            let there = fs::symlink_metadata(moved).ok().map(|found| found.size());
-            return length.is_none() && there == Some(self.length);
+            let length = |path: &Path| {
+                fs::symlink_metadata(path).ok().map(|found| found.is_file().then_some(found.len()))
+            };
+            return match (length(&self.file), length(moved)) {
+                (Some(Some(here)), None) if here == self.length => FileState::Before,
+                (None, Some(Some(there))) if there == self.length => FileState::Damaged,
+                _ => FileState::Other,
+            };
         }
-        let as_left = |change: &Change| {
+        self.state_of_bytes().unwrap_or(FileState::Other)
+    }
+
+    /// A write, and its undoing, may have been ended in the middle: the damage is done in part.
+    fn state_of_bytes(&self) -> io::Result<FileState> {
+        let file = pgtoll_files::open_unlinked(&self.file)?;
+        let length = file.metadata()?.len();
+        let shortest = self.length_after.unwrap_or(self.length);
+        if !(shortest..=self.length).contains(&length) {
+            return Ok(FileState::Other);
+        }
+        let mut is_before = length == self.length;
+        for change in &self.changes {
+            let before = unhex(&change.before).unwrap_or_default();
             let after = unhex(&change.after).unwrap_or_default();
-            let mut now = vec![0; after.len()];
-            let read =
-                File::open(&self.file).and_then(|file| file.read_exact_at(&mut now, change.at));
-            read.is_ok() && now == after
-        };
-        length == self.length_after && self.changes.iter().all(as_left)
+            let end = length.min(change.at.saturating_add(before.len() as u64));
+            let present = usize::try_from(end.saturating_sub(change.at)).unwrap_or(before.len());
+            let mut now = vec![0; present];
+            file.read_exact_at(&mut now, change.at)?;
+            let mut at = 0;
+            while at < present {
+                let sector_end = (change.at + at as u64 + 1).next_multiple_of(SECTOR_BYTES);
+                let end = usize::try_from(sector_end - change.at).unwrap_or(present).min(present);
+                let sector = Some(&now[at..end]);
+                if sector != before.get(at..end) {
+                    is_before = false;
+                    if sector != after.get(at..end) {
+                        return Ok(FileState::Other);
+                    }
+                }
+                at = end;
+            }
+        }
+        Ok(if is_before { FileState::Before } else { FileState::Damaged })
     }
 }
+
+/// How a damaged file is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileState {
+    /// As it was before the damage.
+    Before,
+    /// As the damage left it, or each sector one or the other.
+    Damaged,
+    /// Something else was written.
+    Other,
+}
+
+/// What a disk writes whole.
+const SECTOR_BYTES: u64 = 512;
+
+/// Where a file is moved that is to be missing.
+fn moved(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".pgtoll-moved");
+    name.into()
+}
+
+/// In hexadecimal, with what else is in an undo file.
+const UNDO_BYTES_MAX: u64 = 2 * CUT_BYTES_MAX as u64 + (1 << 20);
 
 /// Bytes that go into an undo file at most.
 const CUT_BYTES_MAX: usize = 64 << 20;
@@ -377,15 +482,112 @@ mod tests {
             let undo = directory.path().join(format!("undo-{number}"));
             let wound = plan(&path, 2, 8192, &damage, 7).unwrap();
             assert!(fs::read(&path).unwrap() == before, "{damage:?}");
-            wound.save(&File::create_new(&undo).unwrap(), &undo).unwrap();
+            wound.save(&undo).unwrap();
             wound.inflict().unwrap();
             assert!(fs::read(&path).ok().is_none_or(|now| now != before), "{damage:?}");
             assert_eq!(plan_again(&path, &before, &damage), wound);
-            Wound::load(&undo).unwrap().heal().unwrap();
+            assert!(Wound::load(&undo).unwrap().heal().unwrap(), "{damage:?}");
             assert!(fs::read(&path).unwrap() == before, "{damage:?}");
-            let twice = Wound::load(&undo).unwrap().heal().unwrap_err();
-            assert!(matches!(twice, CorruptError::Changed { .. }), "{damage:?}: {twice:?}");
+            assert!(!Wound::load(&undo).unwrap().heal().unwrap(), "nothing is left to undo");
+            assert!(fs::read(&path).unwrap() == before, "{damage:?}");
         }
+    }
+
+    #[test]
+    fn a_damage_that_was_done_in_part_is_undone() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, before) = file(directory.path());
+        let wound = plan(&path, 2, 8192, &Damage::Transposed { with: 0 }, 7).unwrap();
+        wound.inflict().unwrap();
+        let after = fs::read(&path).unwrap();
+        // Written so far, front to back: after the first block, and in the middle of the second.
+        for written in [8192, 2 * 8192 + 512, 2 * 8192 + 4096] {
+            fs::write(&path, [&after[..written], &before[written..]].concat()).unwrap();
+            assert!(wound.heal().unwrap(), "{written}");
+            assert!(fs::read(&path).unwrap() == before, "{written}");
+        }
+        // The middle of a sector is where somebody else wrote.
+        fs::write(&path, [&after[..700], &before[700..]].concat()).unwrap();
+        let changed = wound.heal().unwrap_err();
+        assert!(matches!(changed, CorruptError::Changed { .. }), "{changed:?}");
+    }
+
+    #[test]
+    fn a_cut_that_was_undone_in_part_is_undone() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, before) = file(directory.path());
+        let wound = plan(&path, 2, 8192, &Damage::Cut, 7).unwrap();
+        for length in [wound.length_after.unwrap(), 3 * 8192, wound.length - 1] {
+            fs::write(&path, &before[..usize::try_from(length).unwrap()]).unwrap();
+            assert!(wound.heal().unwrap(), "{length}");
+            assert!(fs::read(&path).unwrap() == before, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_changed_after_the_plan_is_not_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        for damage in damages() {
+            let (path, mut bytes) = file(directory.path());
+            let wound = plan(&path, 2, 8192, &damage, 7).unwrap();
+            bytes.truncate(1000);
+            fs::write(&path, &bytes).unwrap();
+            let refused = wound.inflict().unwrap_err();
+            assert!(matches!(refused, CorruptError::NotAsPlanned { .. }), "{refused:?}");
+            assert!(fs::read(&path).unwrap() == bytes, "{damage:?}");
+        }
+    }
+
+    #[test]
+    fn an_undo_file_that_no_damage_made_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let undo = directory.path().join("undo");
+        let (path, _) = file(directory.path());
+        let check = |damage: &Damage, forge: &dyn Fn(&mut Wound)| {
+            let mut wound = plan(&path, 2, 8192, damage, 7).unwrap();
+            forge(&mut wound);
+            let _ = fs::remove_file(&undo);
+            wound.save(&undo).unwrap();
+            let refused = Wound::load(&undo).unwrap_err();
+            assert!(matches!(refused, CorruptError::NotUndo { .. }), "{refused:?}");
+        };
+        check(&Damage::MissingSegment, &|of| of.moved_to = Some("/etc/passwd".into()));
+        check(&Damage::MissingSegment, &|of| of.file = "/etc/passwd".into());
+        check(&Damage::MissingSegment, &|of| of.length_after = Some(of.length));
+        check(&Damage::Zero, &|of| of.changes[0].at = u64::MAX);
+        check(&Damage::Zero, &|of| of.changes[0].at = of.length - 1);
+        check(&Damage::Zero, &|of| of.length_after = Some(u64::MAX));
+        check(&Damage::Zero, &|of| of.changes[0].after.truncate(2));
+        check(&Damage::Cut, &|of| of.changes[0].before.truncate(2));
+        check(&Damage::Cut, &|of| of.length = u64::MAX);
+        fs::remove_file(&undo).unwrap();
+        nix::unistd::mkfifo(&undo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let refused = Wound::load(&undo).unwrap_err();
+        assert!(matches!(refused, CorruptError::Write(_)), "{refused:?}");
+    }
+
+    #[test]
+    fn an_undo_file_is_about_a_relations_file_of_the_directory() {
+        let data = tempfile::tempdir().unwrap();
+        let data = fs::canonicalize(data.path()).unwrap();
+        for place in ["base/5", "global", "pg_tblspc", "base/pgsql_tmp"] {
+            fs::create_dir_all(data.join(place)).unwrap();
+        }
+        let control = crate::relation_files::tests::control();
+        let check = |name: &str, expected: bool| {
+            let file = data.join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, [7; 8192]).unwrap();
+            let wound = plan(&file, 0, 8192, &Damage::MissingSegment, 7).unwrap();
+            assert_eq!(wound.file_in(&data, &control).is_some(), expected, "{name}");
+        };
+        check("base/5/16384", true);
+        check("base/5/16384_vm.1", true);
+        check("global/1262", true);
+        check("base/5/authorized_keys", false);
+        check("base/pgsql_tmp/16384", false);
+        check("16384", false);
+        check("elsewhere/16384", false);
     }
 
     /// The same seed again, on the same bytes.

@@ -1,17 +1,19 @@
 //! A data directory that is held: no server runs on it, and none can start.
 
+mod lock;
+
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use nix::errno::Errno;
-use nix::sys::signal::kill;
-use nix::unistd::{Gid, Pid, Uid, geteuid, setgroups, setresgid, setresuid};
+use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 use pgtoll_format::{CONTROL_FILE_BYTES, ClusterState, ControlFile};
 
-use crate::{ScanError, WriteError};
+pub(crate) use self::lock::LOCK_BYTES_MAX;
+use self::lock::{LeftLock, Lock};
+use crate::{MaybeOverwritten, ScanError, WriteError};
 
 /// A data directory whose `postmaster.pid` is ours. Dropping it lets the directory go.
 ///
@@ -26,29 +28,55 @@ pub struct Hold {
     control_bytes: Vec<u8>,
 }
 
+/// How a data directory must have been left, to be held.
+///
+/// A process of another PID namespace (a container) or of another host cannot be seen from here.
+/// What can be seen is the control file: a server that runs has "in production" in it, or "in
+/// archive recovery". So a lock is removed only from a directory that was shut down, unless the
+/// caller made sure that the server crashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldPolicy {
+    /// The control file says "shut down", or "shut down in recovery".
+    ShutDown,
+    /// That, or there is no `postmaster.pid`: a copy, a backup.
+    ShutDownOrUnlocked,
+    /// Any state. A lock whose process cannot be seen is that of a server that crashed: the caller
+    /// made sure that none runs elsewhere.
+    Crashed,
+}
+
 impl Hold {
     /// Takes hold of a data directory whose server was stopped in good order.
+    pub fn take(data: &Path) -> Result<Self, WriteError> {
+        Self::take_with(data, HoldPolicy::ShutDown)
+    }
+
+    /// Takes hold of a data directory that was left as `policy` says. A refusal changes nothing.
     ///
     /// A server passes over a lock whose process belongs to somebody else. So a process of root
     /// becomes the directory's owner, altogether and for good; any other user has to be the owner.
-    pub fn take(data: &Path) -> Result<Self, WriteError> {
-        let hold = Self::take_as_left(data)?;
-        match hold.control.state {
-            ClusterState::ShutDown | ClusterState::ShutDownInRecovery => Ok(hold),
-            state => Err(WriteError::NotShutDown { path: data.to_owned(), state }),
+    pub fn take_with(data: &Path, policy: HoldPolicy) -> Result<Self, WriteError> {
+        become_owner_of(data)?;
+        // A link on the way was named by the caller; nothing behind it is followed any more.
+        let real = fs::canonicalize(data).map_err(WriteError::read(data))?;
+        let before = examine(data, policy)?;
+        let lock = Lock::make(&real, || examine(data, policy).map(|found| found.left))?;
+        // Only now nobody else changes it.
+        let (control_bytes, control) = read_control(data)?;
+        if control_bytes != before.control_bytes {
+            return Err(WriteError::Lost { path: data.to_owned(), overwritten: Vec::new() });
         }
+        Ok(Self { data: data.to_owned(), lock, control, control_bytes })
     }
 
-    /// Takes hold of a data directory however its server ended: after a crash, of a backup.
-    pub fn take_as_left(data: &Path) -> Result<Self, WriteError> {
-        let found = fs::metadata(data).map_err(WriteError::read(data))?;
-        become_owner(data, found.uid(), found.gid())?;
-        // What is no data directory gets no file.
-        crate::control_file(data)?;
-        let lock = Lock::make(data)?;
-        // Only now nobody else changes it.
-        let (control_bytes, control) = (read_control(data)?, crate::control_file(data)?);
-        Ok(Self { data: data.to_owned(), lock, control, control_bytes })
+    /// Whether a data directory could be held, as far as reading shows: what [`Self::take_with`]
+    /// would say. Changes nothing, also not this process's user.
+    pub fn check_left(data: &Path, policy: HoldPolicy) -> Result<ControlFile, WriteError> {
+        let uid = fs::metadata(data).map_err(not_data_directory(data))?.uid();
+        if !geteuid().is_root() && geteuid().as_raw() != uid {
+            return Err(WriteError::NotOwner { path: data.to_owned(), uid });
+        }
+        examine(data, policy).map(|found| found.control)
     }
 
     /// The data directory.
@@ -71,14 +99,22 @@ impl Hold {
         control_path(&self.data)
     }
 
+    /// Whether `postmaster.pid` is still ours: one system call.
+    pub(crate) fn is_held(&self) -> bool {
+        self.lock.is_ours()
+    }
+
     /// Says so when somebody has taken the lock away, or changed the control file, in spite of the
     /// lock: a server in another container may not see this process.
     pub fn check(&self) -> Result<(), WriteError> {
-        let lost = || WriteError::Lost { path: self.data.clone() };
-        if !self.lock.is_ours() || read_control(&self.data)? != self.control_bytes {
-            return Err(lost());
+        if !self.is_held() || read_control(&self.data)?.0 != self.control_bytes {
+            return Err(self.lost(Vec::new()));
         }
         Ok(())
+    }
+
+    pub(crate) fn lost(&self, overwritten: Vec<MaybeOverwritten>) -> WriteError {
+        WriteError::Lost { path: self.data.clone(), overwritten }
     }
 
     /// Writes into the control file whether pages have checksums, as a server writes it: in place,
@@ -95,21 +131,91 @@ impl Hold {
             file.write_all_at(&bytes, 0)?;
             if sync { file.sync_all() } else { Ok(()) }
         };
-        write().map_err(|source| WriteError::Write { path: path.clone(), source })
+        write().map_err(|source| WriteError::Write { path: path.clone(), source })?;
+        if !self.is_held() {
+            return Err(self.lost(vec![MaybeOverwritten { path, blocks: None }]));
+        }
+        Ok(())
     }
+}
+
+/// Makes a process of root that of a data directory's owner, for good.
+pub fn become_owner_of(data: &Path) -> Result<(), WriteError> {
+    let found = fs::metadata(data).map_err(not_data_directory(data))?;
+    become_owner(data, found.uid(), found.gid())
+}
+
+/// What the control file and the lock of a data directory say.
+struct Examined {
+    control: ControlFile,
+    control_bytes: Vec<u8>,
+    left: Option<LeftLock>,
+}
+
+/// Reads both; an error where a server runs, or may run as far as `policy` allows for.
+fn examine(data: &Path, policy: HoldPolicy) -> Result<Examined, WriteError> {
+    let owner = fs::metadata(data).map_err(not_data_directory(data))?.uid();
+    // What is no data directory gets no file.
+    data_directory_control(data)?;
+    let left = LeftLock::find(data, owner)?;
+    let (control_bytes, control) = read_control(data)?;
+    let state = control.state;
+    let is_shut_down = matches!(state, ClusterState::ShutDown | ClusterState::ShutDownInRecovery);
+    let path = || data.to_owned();
+    match (policy, &left) {
+        _ if is_shut_down => {}
+        (HoldPolicy::Crashed, _) | (HoldPolicy::ShutDownOrUnlocked, None) => {}
+        (HoldPolicy::ShutDown, left) => {
+            let pid = left.as_ref().map(|left| left.pid);
+            return Err(WriteError::NotShutDown { path: path(), state, pid });
+        }
+        (HoldPolicy::ShutDownOrUnlocked, Some(left)) => {
+            return Err(WriteError::MayRun { path: path(), state, pid: left.pid });
+        }
+    }
+    if let Some(left) = left.as_ref().filter(|left| left.names_this_process())
+        && policy != HoldPolicy::Crashed
+    {
+        return Err(WriteError::OwnPid { path: lock::path(data), pid: left.pid });
+    }
+    Ok(Examined { control, control_bytes, left })
+}
+
+/// What the control file of a data directory says that is to be written to.
+pub fn data_directory_control(data: &Path) -> Result<ControlFile, WriteError> {
+    crate::control_file(data).map_err(|error| match error {
+        ScanError::Read { source, .. } if is_missing(&source) => not_data_directory(data)(source),
+        error => error.into(),
+    })
+}
+
+fn not_data_directory(data: &Path) -> impl Fn(io::Error) -> WriteError {
+    move |source| {
+        let path = data.to_owned();
+        match is_missing(&source) {
+            true => WriteError::NotDataDirectory { path, source },
+            false => WriteError::Read { path, source },
+        }
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn control_path(data: &Path) -> PathBuf {
     data.join("global/pg_control")
 }
 
-fn read_control(data: &Path) -> Result<Vec<u8>, WriteError> {
+fn read_control(data: &Path) -> Result<(Vec<u8>, ControlFile), WriteError> {
     let path = control_path(data);
     let mut bytes = Vec::new();
-    File::open(&path)
+    pgtoll_files::open(&path)
         .and_then(|file| file.take(CONTROL_FILE_BYTES as u64).read_to_end(&mut bytes))
         .map_err(WriteError::read(&path))?;
-    Ok(bytes)
+    let control = ControlFile::read(&bytes);
+    let control = control.map_err(|source| ScanError::Control { path, source })?;
+    Ok((bytes, control))
 }
 
 fn become_owner(data: &Path, uid: u32, gid: u32) -> Result<(), WriteError> {
@@ -128,105 +234,4 @@ fn become_owner(data: &Path, uid: u32, gid: u32) -> Result<(), WriteError> {
         setresuid(uid, uid, uid)
     };
     become_it().map_err(|error| WriteError::Become { uid: uid.as_raw(), source: error.into() })
-}
-
-/// `postmaster.pid`, made by us.
-#[derive(Debug)]
-struct Lock {
-    path: PathBuf,
-    /// Which file was made: its device and its inode.
-    made: (u64, u64),
-}
-
-impl Lock {
-    /// Makes the file, in place of one whose process is gone, as `CreateLockFile` does.
-    fn make(data: &Path) -> Result<Self, WriteError> {
-        let path = data.join("postmaster.pid");
-        for _ in 0..LOCK_TRIES {
-            match File::options().write(true).create_new(true).mode(0o600).open(&path) {
-                Ok(file) => {
-                    let made = fill(&file, data);
-                    let made = made.inspect_err(|_| drop(fs::remove_file(&path)));
-                    return match made {
-                        Ok(made) => Ok(Self { path, made }),
-                        Err(source) => Err(WriteError::Write { path, source }),
-                    };
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => stale(data, &path)?,
-                Err(source) => return Err(WriteError::Write { path, source }),
-            }
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(WriteError::Write { path, source: error });
-                }
-                _ => {}
-            }
-        }
-        Err(WriteError::Lost { path: data.to_owned() })
-    }
-
-    fn is_ours(&self) -> bool {
-        fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.made)
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        if self.is_ours() {
-            // Where that fails, a server finds that the process is gone.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Somebody else may make a lock each time that one was taken away.
-const LOCK_TRIES: usize = 10;
-
-/// The lines of a single-user server.
-fn fill(mut file: &File, data: &Path) -> io::Result<(u64, u64)> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let data = fs::canonicalize(data)?;
-    let text = format!("-{}\n{}\n{now}\n0\n\n", std::process::id(), data.display());
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    let made = file.metadata()?;
-    Ok((made.dev(), made.ino()))
-}
-
-/// An error unless the process that the lock names is gone, and all that shared memory with it.
-fn stale(data: &Path, path: &Path) -> Result<(), WriteError> {
-    let mut text = String::new();
-    let read =
-        File::open(path).and_then(|file| file.take(LOCK_BYTES_MAX).read_to_string(&mut text));
-    match read {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        read => read.map_err(WriteError::read(path))?,
-    };
-    let pid = text.lines().next().and_then(|line| line.trim().parse::<i32>().ok());
-    let pid = pid.and_then(i32::checked_abs).filter(|&pid| pid > 0);
-    let pid = pid.ok_or_else(|| WriteError::BadLock { path: path.to_owned() })?;
-    let is_own = u32::try_from(pid) == Ok(std::process::id());
-    // A process of another user is not one of a server here.
-    if !is_own && !matches!(kill(Pid::from_raw(pid), None), Err(Errno::ESRCH | Errno::EPERM)) {
-        return Err(WriteError::Running { path: data.to_owned(), pid });
-    }
-    // `key id`: backends may have outlived their postmaster.
-    let shared = text.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
-    match shared.and_then(|id| id.parse().ok()).filter(|&id| is_attached(id)) {
-        Some(id) => Err(WriteError::SharedMemory { path: data.to_owned(), id }),
-        None => Ok(()),
-    }
-}
-
-/// A server's file has eight short lines and two paths.
-const LOCK_BYTES_MAX: u64 = 1 << 14;
-
-/// Whether a process uses the System V segment of this identifier.
-fn is_attached(id: i64) -> bool {
-    let segments = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
-    segments.lines().skip(1).any(|line| {
-        let fields: Vec<i64> =
-            line.split_whitespace().map(|field| field.parse().unwrap_or(-1)).collect();
-        fields.get(1) == Some(&id) && fields.get(6).is_some_and(|&attached| attached > 0)
-    })
 }

@@ -29,7 +29,7 @@ pub use end::End;
 pub use error::ScanError;
 pub use files::{SegmentFile, segments};
 pub use forks::{Fork, OfFork};
-pub use hold::Hold;
+pub use hold::{Hold, HoldPolicy, become_owner_of, data_directory_control};
 pub use names::{Names, RelationName, TableName, Unread, control_file};
 pub use packing::Packing;
 pub use pieces::{Course, Cycle, CycleBegin, Kind, Piece, Sums};
@@ -41,7 +41,7 @@ pub use statistics::{Amount, ImageCause, Images, WalStatistics};
 pub use stream::WalStream;
 pub use switch::{
     Earlier, EnableOptions, Pages as SwitchedPages, Prediction, Progress as SwitchProgress,
-    RefusedPage, Step, Switched, disable, enable, predict,
+    RefusedPage, Step, Switched, Threads as SwitchThreads, disable, enable, predict,
 };
 pub use verify::{
     BackupWal, Class, Counts, DataDirectory, DirectFiles, Disk, Evidence, Files, Finding,
@@ -52,4 +52,4 @@ pub use verify::{
     page_verdict, verify, verify_again, verify_on, verify_running, verify_tars,
 };
 pub use whatif::{Answer, Asked, Compressing, Glance, Question, RedoPoint};
-pub use write_error::WriteError;
+pub use write_error::{MaybeOverwritten, WriteError};

@@ -549,6 +549,7 @@ pub(crate) enum PageCommand {
 }
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(group = clap::ArgGroup::new("target").required(true).args(["file", "relation", "undo"]))]
 pub(crate) struct CorruptArguments {
     /// The data directory. No server runs on it, unless --online says so; while pgtoll works, none
@@ -585,6 +586,10 @@ pub(crate) struct CorruptArguments {
     /// The running server, as libpq names it. Default: its socket.
     #[arg(long, value_name = "DSN", value_parser = dsn, requires = "online")]
     pub(crate) dsn: Option<Dsn>,
+    /// The server crashed, and none runs on these data anywhere: not in another container, not on
+    /// another host. Removes the postmaster.pid that it left.
+    #[arg(long, conflicts_with = "online")]
+    pub(crate) crashed: bool,
     /// Yes, these data.
     #[arg(long)]
     pub(crate) yes: bool,

@@ -57,7 +57,7 @@ impl Printer {
         if let Some(bad) = error.downcast_ref::<BadExperiment>() {
             return bad.lines().iter().for_each(|line| self.line(line));
         }
-        let message = format!("{error:#}");
+        let message = message(error);
         let one_line: Vec<&str> = message.split_whitespace().collect();
         self.line(&format!("pgtoll: {}", one_line.join(" ")));
         if let Some(hint) = hint(error) {
@@ -139,6 +139,17 @@ fn write_time_left(state: &ProgressState, text: &mut dyn std::fmt::Write) {
         // What cannot be written is not shown.
         let _ = write!(text, ", {:#} left", HumanDuration(left));
     }
+}
+
+/// An error and its causes. Some errors say already what their cause says.
+fn message(error: &anyhow::Error) -> String {
+    let mut message = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !message.ends_with(&cause) {
+            message = format!("{message}: {cause}");
+        }
+    }
+    message
 }
 
 /// The hint of the first error in the chain that has one.

@@ -11,19 +11,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use nix::fcntl::{AT_FDCWD, AtFlags, PosixFadviseAdvice, posix_fadvise};
+use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::{AccessFlags, faccessat};
-use pgtoll_format::ControlFile;
 
 use super::journal::Journal;
 use super::medium::Medium;
 use super::pages::{Blocks, Pages, runs};
-use super::{Progress, Step};
-use crate::WriteError;
+use super::{Progress, Step, Threads};
 use crate::relation_files::RelationFile;
+use crate::{Hold, MaybeOverwritten, WriteError};
 
 /// The files, and who works on them.
 pub(super) struct Crew<'a> {
     medium: &'a dyn Medium,
+    /// Looked at before every write call: a server elsewhere may not see this process.
+    hold: &'a Hold,
     files: &'a [RelationFile],
     block_bytes: usize,
     file_blocks: u32,
@@ -44,6 +46,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 const SYNCERS: usize = 4;
 /// Files that wait to be synced, which stay open.
 const TO_SYNC_MAX: usize = 128;
+/// Descriptors beside those of relations' files, with some to spare.
+const OTHER_FILES: usize = 24;
 
 /// A file while it is worked on.
 #[derive(Default)]
@@ -72,16 +76,30 @@ enum Event {
     Verified(u64),
 }
 
+/// A writer's buffer, and its last write call: until the next look at the lock it is not sure that
+/// it came in time.
+#[derive(Default)]
+struct Writer {
+    buffer: Buffer,
+    unconfirmed: Option<WriteCall>,
+}
+
+struct WriteCall {
+    file: usize,
+    blocks: Range<u64>,
+}
+
 type Outcome = Result<Event, WriteError>;
 type ProgressTo<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 impl<'a> Crew<'a> {
     pub(super) fn of(
         medium: &'a dyn Medium,
+        hold: &'a Hold,
         files: &'a [RelationFile],
-        control: &ControlFile,
         jobs: usize,
     ) -> Result<Self, WriteError> {
+        let control = hold.control();
         for of in files {
             let blocks = of.bytes.div_ceil(control.block_bytes.into());
             let first = of.first_block(control).map(u64::from);
@@ -90,7 +108,7 @@ impl<'a> Crew<'a> {
             }
         }
         let (block_bytes, file_blocks) = (control.block_bytes as usize, control.file_blocks);
-        Ok(Self { medium, files, block_bytes, file_blocks, jobs: jobs.max(1) })
+        Ok(Self { medium, hold, files, block_bytes, file_blocks, jobs: jobs.max(1) })
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -118,21 +136,39 @@ impl<'a> Crew<'a> {
         let (stretches, courses) = (self.stretches(done), self.courses());
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let (events, happened) = channel();
-        let (finished, to_sync) = sync_channel(TO_SYNC_MAX);
-        let to_sync = Mutex::new(to_sync);
-        let write = |events: Sender<Outcome>, finished: Option<SyncSender<ToSync>>| {
-            let mut buffer = Buffer::default();
+        let (finished, to_sync) = sync_channel(self.to_sync_max());
+        // Gone with the last syncer, so that writers do not wait for room that nobody makes.
+        let to_sync = Arc::new(Mutex::new(to_sync));
+        let unconfirmed = Mutex::new(Vec::new());
+        let write = |finished: Option<&SyncSender<ToSync>>,
+                     hear: &mut dyn FnMut(Outcome) -> bool| {
+            let _ended = StopOnPanic(&stop);
+            let mut writer = Writer::default();
             while let Some(stretch) = take(&stretches, &next, &stop) {
                 let course = &courses[stretch.file];
-                let written = self.write_stretch(stretch, course, &mut buffer, finished.as_ref());
-                if events.send(written).is_err() {
+                let written = self.write_stretch(stretch, course, &mut writer);
+                lock(&unconfirmed).extend(writer.unconfirmed.take());
+                let (event, to_sync) = match written {
+                    Ok((event, to_sync)) => (Ok(event), Some(to_sync)),
+                    Err(error) => (Err(error), None),
+                };
+                let synced = to_sync.and_then(|of| match finished {
+                    Some(finished) => {
+                        // An error when every syncer has panicked, which stops all.
+                        let _ = finished.send(of);
+                        None
+                    }
+                    None => self.sync_file(&of, course, journal?).transpose(),
+                });
+                if ![Some(event), synced].into_iter().flatten().all(&mut *hear) {
                     return;
                 }
             }
         };
-        let sync = |journal: &Journal, events: Sender<Outcome>| {
-            while let Some(of) = next_to_sync(&to_sync) {
-                // Whoever waits for room has to be let go on.
+        let sync = |to_sync: Arc<Mutex<Receiver<ToSync>>>, events: Sender<Outcome>| {
+            let _ended = StopOnPanic(&stop);
+            while let (Some(journal), Some(of)) = (journal, next_to_sync(&to_sync)) {
+                // Writers that wait for room have to go on.
                 if stop.load(Ordering::Relaxed) {
                     continue;
                 }
@@ -144,24 +180,64 @@ impl<'a> Crew<'a> {
         };
         let mut all = Pages::default();
         let passed_over = done.iter().map(|&file| self.files[file].bytes).sum();
+        let wanted = self.jobs.min(stretches.len());
         let mut watch = Watch::new(Step::Write, self.bytes(), passed_over, &stop, progress);
         thread::scope(|scope| {
             let (write, sync) = (&write, &sync);
-            for _ in 0..self.jobs.min(stretches.len()) {
-                let (events, finished) = (events.clone(), journal.map(|_| finished.clone()));
-                scope.spawn(move || write(events, finished));
-            }
-            for _ in 0..journal.map_or(0, |_| SYNCERS) {
+            let spawn_sync = || {
+                let (to_sync, events) = (Arc::clone(&to_sync), events.clone());
+                spawn(scope, move || sync(to_sync, events))
+            };
+            let spawn_write = |finished: Option<SyncSender<ToSync>>| {
                 let events = events.clone();
-                scope.spawn(move || journal.map(|journal| sync(journal, events)));
+                spawn(scope, move || {
+                    write(finished.as_ref(), &mut |event| events.send(event).is_ok())
+                })
+            };
+            // A writer syncs what it wrote where there is no thread for that.
+            let syncers = journal.map_or(0, |_| spawned(1, spawn_sync));
+            let finished = (syncers > 0).then_some(finished);
+            let writers = spawned(wanted, || spawn_write(finished.clone()));
+            spawned(syncers * (SYNCERS - 1), spawn_sync);
+            drop((events, to_sync));
+            watch.threads = Threads { at_work: writers.max(wanted.min(1)), wanted };
+            if writers == 0 {
+                let mut hear = |event| {
+                    watch.hear(event, &mut |pages| all.add(pages));
+                    happened.try_iter().for_each(|event| {
+                        watch.hear(event, &mut |pages| all.add(pages));
+                    });
+                    true
+                };
+                write(finished.as_ref(), &mut hear);
             }
-            drop((events, finished));
+            drop(finished);
             watch.until_done(happened, &mut |pages| all.add(pages));
         });
-        watch.outcome?;
+        match watch.outcome {
+            Err(WriteError::Lost { .. }) => return Err(self.lost(unconfirmed)),
+            outcome => outcome?,
+        }
         all.refused_pages.sort_unstable();
         all.cut_short.sort_unstable();
         Ok(all)
+    }
+
+    fn lost(&self, unconfirmed: Mutex<Vec<WriteCall>>) -> WriteError {
+        let mut calls = unconfirmed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        calls.sort_unstable_by_key(|call| (call.file, call.blocks.start));
+        let overwritten = calls.into_iter().map(|WriteCall { file, blocks }| MaybeOverwritten {
+            path: self.files[file].path.clone(),
+            blocks: Some(blocks),
+        });
+        self.hold.lost(overwritten.collect())
+    }
+
+    /// As many files may wait to be synced as the limit of open files leaves room for.
+    fn to_sync_max(&self) -> usize {
+        let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        limit.saturating_sub(self.jobs + SYNCERS + OTHER_FILES).clamp(1, TO_SYNC_MAX)
     }
 
     /// Reads all again, from the disk where the system lets go of its copies, and compares.
@@ -169,22 +245,32 @@ impl<'a> Crew<'a> {
         let stretches = self.stretches(&BTreeSet::new());
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let (events, happened) = channel();
-        let verify = |events: Sender<Outcome>| {
+        let verify = |hear: &mut dyn FnMut(Outcome) -> bool| {
+            let _ended = StopOnPanic(&stop);
             let mut buffer = Buffer::default();
             while let Some(stretch) = take(&stretches, &next, &stop) {
-                if events.send(self.verify_stretch(stretch, &mut buffer)).is_err() {
+                if !hear(self.verify_stretch(stretch, &mut buffer)) {
                     return;
                 }
             }
         };
+        let wanted = self.jobs.min(stretches.len());
         let mut watch = Watch::new(Step::Verify, self.bytes(), 0, &stop, progress);
         thread::scope(|scope| {
             let verify = &verify;
-            for _ in 0..self.jobs.min(stretches.len()) {
+            let spawn_verify = || {
                 let events = events.clone();
-                scope.spawn(move || verify(events));
-            }
+                spawn(scope, move || verify(&mut |event| events.send(event).is_ok()))
+            };
+            let threads = spawned(wanted, spawn_verify);
             drop(events);
+            watch.threads = Threads { at_work: threads.max(wanted.min(1)), wanted };
+            if threads == 0 {
+                verify(&mut |event| {
+                    watch.hear(event, &mut |_| ());
+                    true
+                });
+            }
             watch.until_done(happened, &mut |_| ());
         });
         watch.outcome
@@ -209,21 +295,41 @@ impl<'a> Crew<'a> {
         self.files.iter().map(course).collect()
     }
 
+    /// An error where the lock was lost by the end; then the last write call stays unconfirmed.
     fn write_stretch(
         &self,
         stretch: &Stretch,
         course: &Course,
-        buffer: &mut Buffer,
-        finished: Option<&SyncSender<ToSync>>,
-    ) -> Outcome {
+        writer: &mut Writer,
+    ) -> Result<(Event, ToSync), WriteError> {
+        let written = self.write_buffers(stretch, course, writer);
+        if !self.hold.is_held() {
+            return Err(self.hold.lost(Vec::new()));
+        }
+        writer.unconfirmed = None;
+        written
+    }
+
+    fn write_buffers(
+        &self,
+        stretch: &Stretch,
+        course: &Course,
+        Writer { buffer, unconfirmed }: &mut Writer,
+    ) -> Result<(Event, ToSync), WriteError> {
         let path = &*self.files[stretch.file].path;
         let open = course.open(path)?;
         let mut found = Pages::default();
         self.each_buffer(stretch, &open, buffer, &mut found, |bytes, changed, at, found| {
             found.written += changed.len() as u64;
+            let first = at / self.block_bytes as u64;
             for run in runs(changed) {
                 let bytes = &bytes[run.start * self.block_bytes..run.end * self.block_bytes];
                 let at = at + (run.start * self.block_bytes) as u64;
+                if !self.hold.is_held() {
+                    return Err(self.hold.lost(Vec::new()));
+                }
+                let blocks = first + run.start as u64..first + run.end as u64;
+                *unconfirmed = Some(WriteCall { file: stretch.file, blocks });
                 let written = self.medium.write(&open, path, bytes, at);
                 written.map_err(|source| WriteError::Write { path: path.to_owned(), source })?;
             }
@@ -237,11 +343,8 @@ impl<'a> Crew<'a> {
         if is_whole {
             lock(&course.open).take();
         }
-        if let Some(finished) = finished {
-            // Nobody is there to take it when a thread there has panicked, which ends all.
-            let _ = finished.send(ToSync { file: stretch.file, open, is_whole });
-        }
-        Ok(Event::Written(found, length))
+        let to_sync = ToSync { file: stretch.file, open, is_whole };
+        Ok((Event::Written(found, length), to_sync))
     }
 
     fn verify_stretch(&self, stretch: &Stretch, buffer: &mut Buffer) -> Outcome {
@@ -349,6 +452,7 @@ struct Watch<'a> {
     synced: u64,
     stop: &'a AtomicBool,
     progress: ProgressTo<'a>,
+    threads: Threads,
     outcome: Result<(), WriteError>,
 }
 
@@ -360,40 +464,70 @@ impl<'a> Watch<'a> {
         stop: &'a AtomicBool,
         progress: ProgressTo<'a>,
     ) -> Self {
-        Self { step, all, done: passed_over, synced: passed_over, stop, progress, outcome: Ok(()) }
+        let (done, synced, threads) = (passed_over, passed_over, Threads::default());
+        Self { step, all, done, synced, stop, progress, threads, outcome: Ok(()) }
     }
 
     fn until_done(&mut self, happened: Receiver<Outcome>, take: &mut dyn FnMut(Pages)) {
-        for event in happened {
-            match event {
-                Ok(Event::Written(pages, bytes)) => {
-                    take(pages);
-                    self.done += bytes;
-                }
-                Ok(Event::Verified(bytes)) => self.done += bytes,
-                Ok(Event::Synced(bytes)) => self.synced += bytes,
-                Err(error) if self.outcome.is_ok() => self.outcome = Err(error),
-                Err(_) => {}
+        happened.into_iter().for_each(|event| self.hear(event, take));
+    }
+
+    fn hear(&mut self, event: Outcome, take: &mut dyn FnMut(Pages)) {
+        match event {
+            Ok(Event::Written(pages, bytes)) => {
+                take(pages);
+                self.done += bytes;
             }
-            let so_far = self.so_far();
-            if self.outcome.is_ok() && (self.progress)(so_far).is_break() {
-                self.outcome = Err(WriteError::Interrupted);
-            }
-            if self.outcome.is_err() {
-                self.stop.store(true, Ordering::Relaxed);
-            }
+            Ok(Event::Verified(bytes)) => self.done += bytes,
+            Ok(Event::Synced(bytes)) => self.synced += bytes,
+            // Whatever failed before: pages may have been overwritten.
+            Err(error @ WriteError::Lost { .. }) => self.outcome = Err(error),
+            Err(error) if self.outcome.is_ok() => self.outcome = Err(error),
+            Err(_) => {}
+        }
+        let so_far = self.so_far();
+        if self.outcome.is_ok() && (self.progress)(so_far).is_break() {
+            self.outcome = Err(WriteError::Interrupted);
+        }
+        if self.outcome.is_err() {
+            self.stop.store(true, Ordering::Relaxed);
         }
     }
 
     /// Syncs go on beside the writes, and are told of when those are done.
     fn so_far(&self) -> Progress {
+        let (all, threads) = (self.all, self.threads);
         match self.step {
             Step::Write if self.done == self.all && self.synced > 0 => {
-                Progress { step: Step::Sync, done: self.synced, all: self.all }
+                Progress { step: Step::Sync, done: self.synced, all, threads }
             }
-            step => Progress { step, done: self.done, all: self.all },
+            step => Progress { step, done: self.done, all, threads },
         }
     }
+}
+
+/// Stops all threads when the one that holds this panics; the panic then ends the whole.
+struct StopOnPanic<'s>(&'s AtomicBool);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Starts a thread; `false` where the system has none left.
+fn spawn<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    work: impl FnOnce() + Send + 'scope,
+) -> bool {
+    thread::Builder::new().spawn_scoped(scope, work).is_ok()
+}
+
+/// How many of the wanted threads the system gives.
+fn spawned(wanted: usize, spawn: impl Fn() -> bool) -> usize {
+    (0..wanted).take_while(|_| spawn()).count()
 }
 
 fn take<'s>(

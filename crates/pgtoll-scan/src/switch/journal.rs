@@ -68,8 +68,9 @@ impl Journal {
             .truncate(false)
             // Who may read the directory may read it: backups do.
             .mode(0o600 | mode & 0o040)
-            .custom_flags(nix::libc::O_NOFOLLOW)
+            .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK)
             .open(&path)
+            .and_then(regular)
             .map_err(write_error(&path))?;
         let mut text = Vec::new();
         // What was damaged in the middle counts up to there.
@@ -126,6 +127,14 @@ impl Journal {
     fn line(&self, path: &Path, found: &fs::Metadata) -> String {
         format!("{} {}", relative(path, &self.data).display(), identity(found))
     }
+}
+
+/// The directory's owner could have put a FIFO there, whose reader waits for ever.
+fn regular(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
 }
 
 fn relative<'p>(path: &'p Path, data: &Path) -> &'p Path {

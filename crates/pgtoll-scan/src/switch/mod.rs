@@ -52,6 +52,17 @@ pub struct Progress {
     pub done: u64,
     /// Of how much.
     pub all: u64,
+    /// The threads that do it.
+    pub threads: Threads,
+}
+
+/// Threads that a step works with. Under a limit of processes there may be fewer than wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Threads {
+    /// How many there are; 1 at least, where there is something to do.
+    pub at_work: usize,
+    /// How many there is work for, up to [`EnableOptions::jobs`].
+    pub wanted: usize,
 }
 
 /// What was done.
@@ -114,7 +125,7 @@ fn enable_on(
         return Ok(Switched { already: true, ..Switched::default() });
     }
     let list = readable(relation_files(hold.data(), control))?;
-    let crew = Crew::of(medium, &list.files, control, options.jobs)?;
+    let crew = Crew::of(medium, hold, &list.files, options.jobs)?;
     crew.may_write()?;
     let journal = if options.sync { Some(Journal::open(hold, &list.files)?) } else { None };
     let done = done(journal.as_ref(), &list);
@@ -226,11 +237,52 @@ mod tests {
         }
     }
 
+    /// A disk with which something else happens at each call of one kind.
+    struct Acting<A: Fn(usize) + Sync> {
+        call: Call,
+        calls: AtomicUsize,
+        /// Gets the call's number, from 0.
+        act: A,
+    }
+
+    impl<A: Fn(usize) + Sync> Acting<A> {
+        fn at(call: Call, act: A) -> Self {
+            Self { call, calls: AtomicUsize::new(0), act }
+        }
+
+        fn act(&self, call: Call) {
+            if call == self.call {
+                (self.act)(self.calls.fetch_add(1, Ordering::SeqCst));
+            }
+        }
+    }
+
+    impl<A: Fn(usize) + Sync> Medium for Acting<A> {
+        fn read(&self, file: &File, path: &Path, bytes: &mut [u8], at: u64) -> io::Result<()> {
+            self.act(Call::Read);
+            Real.read(file, path, bytes, at)
+        }
+
+        fn write(&self, file: &File, path: &Path, bytes: &[u8], at: u64) -> io::Result<()> {
+            self.act(Call::Write);
+            Real.write(file, path, bytes, at)
+        }
+
+        fn sync(&self, file: &File, path: &Path) -> io::Result<()> {
+            self.act(Call::Sync);
+            Real.sync(file, path)
+        }
+    }
+
     const FILES: usize = 12;
     const PAGES: usize = 3;
 
     /// As a server of 15 leaves it that was stopped, with some relations.
     fn data() -> TempDir {
+        data_of(FILES)
+    }
+
+    fn data_of(files: usize) -> TempDir {
         let data = tempfile::tempdir().unwrap();
         for name in ["global", "base/5", "pg_tblspc"] {
             fs::create_dir_all(data.path().join(name)).unwrap();
@@ -246,7 +298,7 @@ mod tests {
         fs::write(data.path().join("global/pg_control"), control).unwrap();
         let mut page = vec![7; 8192];
         page[8..18].copy_from_slice(&[0, 0, 0, 0, 24, 0, 0, 32, 0, 32]);
-        for number in 0..FILES {
+        for number in 0..files {
             let path = data.path().join(format!("base/5/{}", 16384 + number));
             fs::write(path, page.repeat(PAGES)).unwrap();
         }
@@ -254,9 +306,99 @@ mod tests {
     }
 
     fn run(medium: &dyn Medium, data: &TempDir) -> Result<Switched, WriteError> {
-        let options = EnableOptions { jobs: 2, sync: true, verify: false };
+        run_with(medium, data, 2)
+    }
+
+    fn run_with(medium: &dyn Medium, data: &TempDir, jobs: usize) -> Result<Switched, WriteError> {
+        let options = EnableOptions { jobs, sync: true, verify: false };
         let hold = Hold::take(data.path())?;
         enable_on(medium, &hold, &options, &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// A server elsewhere takes the directory at one call: it removes our lock and makes its own.
+    fn taken_over(data: &TempDir, call: Call, at: usize) -> impl Medium {
+        let lock = data.path().join("postmaster.pid");
+        Acting::at(call, move |number| {
+            if number == at {
+                fs::remove_file(&lock).unwrap();
+                fs::write(&lock, "1\n").unwrap();
+            }
+        })
+    }
+
+    fn files_written(data: &TempDir) -> usize {
+        let file = |number| data.path().join(format!("base/5/{}", 16384 + number));
+        (0..FILES).filter(|number| fs::read(file(*number)).unwrap()[8..10] != [0, 0]).count()
+    }
+
+    #[test]
+    fn a_lock_that_is_lost_between_two_writes_ends_them_and_names_the_blocks() {
+        for at in [0, 1, 5, FILES - 1] {
+            let data = data();
+            let server = taken_over(&data, Call::Write, at);
+            let lost = run_with(&server, &data, 1).unwrap_err();
+            // The write during which the lock went is the last one.
+            assert_eq!(files_written(&data), at + 1);
+            let path = data.path().join(format!("base/5/{}", 16384 + at));
+            let text = lost.to_string();
+            let expected = format!("pgtoll may have overwritten blocks 0-2 of {}", path.display());
+            assert!(text.ends_with(&expected), "{text}");
+            assert!(lost.hint().unwrap().contains("restore them from a backup"), "{lost:?}");
+            assert!(!is_on(&data));
+            assert_eq!(fs::read_to_string(data.path().join("postmaster.pid")).unwrap(), "1\n");
+        }
+    }
+
+    #[test]
+    fn threads_whose_lock_is_lost_name_a_write_each_at_most() {
+        for at in 0..FILES {
+            let data = data();
+            let server = taken_over(&data, Call::Write, at);
+            let lost = run_with(&server, &data, 4).unwrap_err();
+            let WriteError::Lost { overwritten, .. } = &lost else { panic!("{lost:?}") };
+            assert!((1..=4).contains(&overwritten.len()), "{lost:?}");
+            assert!(files_written(&data) <= at + 4, "{}", files_written(&data));
+            assert!(!is_on(&data));
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_lost_after_the_pages_leaves_the_control_file_as_it_is() {
+        let data = data();
+        let control = fs::read(data.path().join("global/pg_control")).unwrap();
+        // By the time of the last sync all pages are written.
+        let server = taken_over(&data, Call::Sync, FILES - 1);
+        let lost = run_with(&server, &data, 1).unwrap_err();
+        assert!(matches!(lost, WriteError::Lost { .. }), "{lost:?}");
+        assert_eq!(fs::read(data.path().join("global/pg_control")).unwrap(), control);
+    }
+
+    #[test]
+    fn a_thread_that_panics_ends_all_and_lets_the_directory_go() {
+        // More files than may wait to be synced.
+        for call in [Call::Read, Call::Write, Call::Sync] {
+            let data = data_of(300);
+            let (ended, has_ended) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                let panics = Acting::at(call, |number| assert_eq!(number, 0, "an impossible disk"));
+                let all = std::panic::AssertUnwindSafe(|| run_with(&panics, &data, 4));
+                ended.send((std::panic::catch_unwind(all).is_err(), data)).unwrap();
+            });
+            let patience = std::time::Duration::from_secs(120);
+            let (is_panic, data) = has_ended.recv_timeout(patience).unwrap();
+            assert!(is_panic, "{call:?}");
+            assert!(!data.path().join("postmaster.pid").exists());
+        }
+    }
+
+    #[test]
+    fn a_journal_that_is_a_fifo_is_refused_without_waiting() {
+        let data = data();
+        let journal = data.path().join("pgtoll_enable.journal");
+        nix::unistd::mkfifo(&journal, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let failed = run(&Real, &data).unwrap_err();
+        assert!(failed.to_string().ends_with("pgtoll_enable.journal"), "{failed}");
+        assert!(!is_on(&data) && files_written(&data) == 0);
     }
 
     fn is_on(data: &TempDir) -> bool {

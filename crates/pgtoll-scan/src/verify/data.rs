@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pgtoll_format::{ClusterState, ControlFile, Lsn};
 
+use crate::hold::LOCK_BYTES_MAX;
 use crate::names::{major, open};
 use crate::{ScanError, control_file};
 
@@ -50,7 +51,7 @@ impl DataDirectory {
     /// the directory, and so do we.
     pub fn server(&self) -> Result<Option<u32>, ScanError> {
         let path = self.path.join("postmaster.pid");
-        let text = match fs::read(&path) {
+        let text = match pgtoll_files::read(&path, LOCK_BYTES_MAX) {
             Ok(text) => String::from_utf8_lossy(&text).into_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(ScanError::Read { path, source }),

@@ -12,8 +12,8 @@ use pgtoll_record::{
     ChecksumsSample, EarlierRun,
 };
 use pgtoll_scan::{
-    Earlier, EnableOptions, Hold, Prediction, Step, SwitchProgress, Switched, SwitchedPages,
-    WriteError, control_file, predict, relation_files,
+    Earlier, EnableOptions, Hold, Prediction, Step, SwitchProgress, SwitchThreads, Switched,
+    SwitchedPages, WriteError, data_directory_control, predict, relation_files,
 };
 
 use crate::arguments::{DisableArguments, EnableArguments};
@@ -33,7 +33,13 @@ pub(crate) fn enable(arguments: &EnableArguments, printer: &mut Printer) -> anyh
         sync: !arguments.no_sync,
         verify: arguments.verify_after,
     };
+    let mut has_said = false;
     let switched = pgtoll_scan::enable(&hold, &options, &mut |progress| {
+        let SwitchThreads { at_work, wanted } = progress.threads;
+        if at_work < wanted && !has_said {
+            has_said = true;
+            printer.say(&format!("note: only {at_work} of {wanted} threads could be started"));
+        }
         show(progress, printer);
         match interrupt.signal() {
             Some(_) => ControlFlow::Break(()),
@@ -86,8 +92,12 @@ const AFTER_DISABLE: [&str; 2] = [
 
 /// Whatever went wrong, the control file still says "off", unless it was just that which failed.
 fn still_off(error: WriteError) -> anyhow::Error {
-    let of_control = matches!(&error, WriteError::Write { path, .. } | WriteError::Sync { path, .. }
-        if path.ends_with("global/pg_control"));
+    let is_control = |path: &Path| path.ends_with("global/pg_control");
+    let of_control = match &error {
+        WriteError::Write { path, .. } | WriteError::Sync { path, .. } => is_control(path),
+        WriteError::Lost { overwritten, .. } => overwritten.iter().any(|of| is_control(&of.path)),
+        _ => false,
+    };
     let error = anyhow::Error::new(error);
     if of_control { error } else { error.context("data checksums are still off") }
 }
@@ -105,7 +115,8 @@ fn show(progress: SwitchProgress, printer: &mut Printer) {
         Step::Sync => "sync",
         Step::Verify => "read again",
     };
-    printer.progress(&format!("{what}, MiB"), progress.done / MIB, (progress.all / MIB).max(1));
+    let (done, all) = (progress.done / MIB, (progress.all / MIB).max(1));
+    printer.progress(&format!("{what}: {done} of {all} MiB"), done, all);
 }
 
 fn record(data: &Path, control: &ControlFile, switched: &Switched) -> ChecksumsRecord {
@@ -174,7 +185,7 @@ fn earlier(of: Earlier) -> Option<EarlierRun> {
 /// What would be done, and how long it would take. A server may run meanwhile.
 fn dry_run(arguments: &EnableArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     let data = &arguments.data;
-    let control = control_file(data)?;
+    let control = data_directory_control(data)?;
     let list = relation_files(data, &control);
     if let Some((path, source)) = list.unreadable.into_iter().next() {
         return Err(WriteError::Read { path, source }.into());

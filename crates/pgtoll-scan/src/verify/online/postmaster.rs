@@ -1,7 +1,8 @@
 //! What `postmaster.pid` says of the server that runs on a data directory.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::hold::LOCK_BYTES_MAX;
 
 /// A server that runs on a data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub struct Postmaster {
 impl Postmaster {
     /// Reads the file. `None`: it is not a postmaster's, or not whole.
     pub fn read(data: &Path) -> Option<Self> {
-        let text = fs::read(data.join("postmaster.pid")).ok()?;
+        let text = pgtoll_files::read(&data.join("postmaster.pid"), LOCK_BYTES_MAX).ok()?;
         Self::parse(&String::from_utf8_lossy(&text))
     }
 

@@ -2,8 +2,9 @@
 
 mod site;
 
-use std::fs::{self, File};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -29,45 +30,59 @@ fn inflict(arguments: &CorruptArguments, printer: &mut Printer) -> anyhow::Resul
         let message = format!("{} would be damaged", arguments.data.display());
         return Err(Usage::error(message, "take a copy, or say --yes if you mean these data"));
     }
-    // Made, and older bytes opened, by who called pgtoll: to take hold, root becomes the owner.
+    // As root all is read, and the undo file written, before pgtoll becomes the owner.
     let undo = &arguments.undo_file;
-    let older = arguments.older.as_ref().map(|path| (path, File::open(path)));
-    let older = older.map(|(path, file)| file.with_context(|| format!("read {}", path.display())));
-    let older = older.transpose()?;
+    if fs::symlink_metadata(undo).is_ok() {
+        return Err(undo_error(undo, &io::ErrorKind::AlreadyExists.into()));
+    }
     let undo_path = std::path::absolute(undo).context("find the current directory")?;
-    let saved = File::options().write(true).create_new(true).mode(0o600).open(undo);
-    let saved = saved.map_err(|error| {
-        let message = format!("write {}: {error}", undo.display());
-        Usage::error(message, "name a new file with --undo-file")
-    })?;
-    let done = damage(arguments, older.as_ref(), |wound| Ok(wound.save(&saved, undo)?));
-    let (wound, block) = done.inspect_err(|_| {
-        if saved.metadata().is_ok_and(|of| of.len() == 0) {
-            // Nothing was damaged. Where it may not be removed any more, it is empty.
-            let _ = fs::remove_file(&undo_path);
-        }
-    })?;
+    let mut site = Site::of(arguments)?;
+    let (wound, file, block) = planned(arguments, &mut site)?;
+    site.check(&wound, &file)?;
+    wound.save(undo).map_err(|error| undo_error(undo, &error))?;
+    let damaged = site.check(&wound, &file).and_then(|()| {
+        site.take()?;
+        Ok(wound.inflict()?)
+    });
+    damaged.map_err(|error| without_damage(error, &wound, &undo_path))?;
     let record = record(CorruptOutcome::Damaged, arguments, &wound, Some(block), &undo_path);
     deliver(&record, arguments.json, printer);
     Ok(Status::Done)
 }
 
-fn damage(
+fn undo_error(undo: &Path, error: &io::Error) -> anyhow::Error {
+    let hint = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "nothing was damaged; free some space, or name another place with --undo-file"
+        }
+        _ => "nothing was damaged; name a new file with --undo-file",
+    };
+    Usage::error(format!("write {}: {error}", undo.display()), hint)
+}
+
+/// Takes the undo file away where there is nothing to undo, or says what became of it.
+fn without_damage(error: anyhow::Error, wound: &Wound, undo: &Path) -> anyhow::Error {
+    if !wound.is_untouched() {
+        return error.context(format!("undo what was done with --undo {}", undo.display()));
+    }
+    match fs::remove_file(undo) {
+        Ok(()) => error,
+        // Made by root, who is the directory's owner by now.
+        Err(_) => error
+            .context(format!("nothing was damaged; {} stays and undoes nothing", undo.display())),
+    }
+}
+
+fn planned(
     arguments: &CorruptArguments,
-    older: Option<&File>,
-    save: impl FnOnce(&Wound) -> anyhow::Result<()>,
-) -> anyhow::Result<(Wound, u64)> {
-    let mut site = Site::of(arguments)?;
+    site: &mut Site,
+) -> anyhow::Result<(Wound, RelationFile, u64)> {
     let control = site.control().clone();
     let block_bytes = control.block_bytes as usize;
-    let (file, block) = target(arguments, &mut site, &control)?;
-    let damage = kind(arguments, block, block_bytes, older)?;
+    let (file, block) = target(arguments, site, &control)?;
+    let damage = kind(arguments, block, block_bytes)?;
     let wound = plan(&file.path, block, block_bytes, &damage, arguments.seed)?;
-    site.check(&wound, &file)?;
-    save(&wound)?;
-    site.check(&wound, &file)?;
-    wound.inflict()?;
-    Ok((wound, block))
+    Ok((wound, file, block))
 }
 
 fn heal(
@@ -77,32 +92,21 @@ fn heal(
 ) -> anyhow::Result<Status> {
     let wound = Wound::load(undo)?;
     let mut site = Site::of(arguments)?;
-    let list = relation_files(&arguments.data, site.control());
-    let is_there = |path: &Path| {
-        let found = path.parent().and_then(|of| fs::canonicalize(of).ok());
-        found.zip(path.file_name()).is_some_and(|(of, name)| of.join(name) == wound.file)
-    };
-    let moved = wound.moved_to.as_deref();
-    let file = list.files.iter().find(|of| is_there(&of.path));
-    let is_moved = list.foreign.iter().any(|path| moved.is_some_and(|moved| same(path, moved)));
-    if file.is_none() && !is_moved {
+    let Some(file) = wound.file_in(&arguments.data, site.control()) else {
         return Err(Usage::error(
             format!("{} is about {}", undo.display(), wound.file.display()),
             "name the data directory that this file is in",
         ));
-    }
-    match file {
-        Some(file) => site.check(&wound, file)?,
-        None => site.check_held()?,
-    }
-    wound.heal()?;
+    };
+    site.check(&wound, &file)?;
+    site.take()?;
+    let is_healed = wound.heal()?;
     let record = record(CorruptOutcome::Undone, arguments, &wound, None, undo);
+    if !is_healed && !arguments.json {
+        printer.data("nothing to undo: ");
+    }
     deliver(&record, arguments.json, printer);
     Ok(Status::Done)
-}
-
-fn same(a: &Path, b: &Path) -> bool {
-    fs::canonicalize(a).is_ok_and(|found| found == b)
 }
 
 /// The file, and the block in it.
@@ -160,14 +164,10 @@ fn of_relation(
     })
 }
 
-fn kind(
-    arguments: &CorruptArguments,
-    block: u64,
-    block_bytes: usize,
-    older: Option<&File>,
-) -> anyhow::Result<Damage> {
+fn kind(arguments: &CorruptArguments, block: u64, block_bytes: usize) -> anyhow::Result<Damage> {
     let older = || -> anyhow::Result<Vec<u8>> {
-        let file = older.context("--older is missing")?;
+        let path = arguments.older.as_ref().context("--older is missing")?;
+        let file = pgtoll_files::open(path).with_context(|| format!("read {}", path.display()))?;
         let mut page = vec![0; block_bytes];
         file.read_exact_at(&mut page, block * block_bytes as u64)
             .with_context(|| format!("read block {block} of the older file"))?;

@@ -1,9 +1,12 @@
 //! The data directory that is damaged: held, or with the server that runs on it.
 
+use std::path::PathBuf;
+
 use anyhow::Context as _;
 use pgtoll_format::ControlFile;
 use pgtoll_scan::{
-    DataDirectory, Fork, Hold, Names, RelationFile, RunningServer, Unsettled, Wound, any_block,
+    DataDirectory, Fork, Hold, HoldPolicy, Names, RelationFile, RunningServer, Unsettled, Wound,
+    any_block, become_owner_of,
 };
 
 use crate::arguments::CorruptArguments;
@@ -12,10 +15,17 @@ use crate::commands::verify::online;
 
 /// Where the damage is done.
 pub(super) enum Site {
-    /// No server can start meanwhile.
-    Held(Box<Hold>),
+    /// No server runs; while it is held, none can start.
+    Stopped(Box<Stopped>),
     /// A server runs, and is asked what it has in memory.
     Running(Box<Running>),
+}
+
+pub(super) struct Stopped {
+    data: PathBuf,
+    control: ControlFile,
+    policy: HoldPolicy,
+    hold: Option<Hold>,
 }
 
 pub(super) struct Running {
@@ -25,9 +35,17 @@ pub(super) struct Running {
 }
 
 impl Site {
+    /// Looks at the directory, and changes nothing.
     pub(super) fn of(arguments: &CorruptArguments) -> anyhow::Result<Self> {
         if !arguments.online {
-            return Ok(Self::Held(Box::new(Hold::take_as_left(&arguments.data)?)));
+            let data = arguments.data.clone();
+            let policy = if arguments.crashed {
+                HoldPolicy::Crashed
+            } else {
+                HoldPolicy::ShutDownOrUnlocked
+            };
+            let control = Hold::check_left(&data, policy)?;
+            return Ok(Self::Stopped(Box::new(Stopped { data, control, policy, hold: None })));
         }
         let data = DataDirectory::open(&arguments.data)?;
         let Some(mut attached) = online::attach(&data, arguments.dsn.as_ref())? else {
@@ -41,14 +59,14 @@ impl Site {
 
     pub(super) fn control(&self) -> &ControlFile {
         match self {
-            Self::Held(hold) => hold.control(),
+            Self::Stopped(stopped) => &stopped.control,
             Self::Running(running) => &running.data.control,
         }
     }
 
     pub(super) fn names(&self) -> anyhow::Result<Names> {
         match self {
-            Self::Held(hold) => Ok(Names::of_data_directory(hold.data())?),
+            Self::Stopped(stopped) => Ok(Names::of_data_directory(&stopped.data)?),
             Self::Running(running) => Ok(running.names.clone()),
         }
     }
@@ -70,9 +88,21 @@ impl Site {
         ))
     }
 
-    /// Says so when the damage would hit what a server has, or could have meanwhile.
+    /// The last step before a byte changes: holds the directory of a stopped server, and as root
+    /// becomes its owner.
+    pub(super) fn take(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::Stopped(stopped) => {
+                stopped.hold = Some(Hold::take_with(&stopped.data, stopped.policy)?);
+            }
+            Self::Running(running) => become_owner_of(&running.data.path)?,
+        }
+        Ok(())
+    }
+
+    /// Says so when the damage would hit what a running server has.
     pub(super) fn check(&mut self, wound: &Wound, file: &RelationFile) -> anyhow::Result<()> {
-        let Self::Running(running) = self else { return self.check_held() };
+        let Self::Running(running) = self else { return Ok(()) };
         if wound.length_after != Some(wound.length) {
             return Err(Usage::error(
                 "a running server has the file open: it would not notice that it is cut or gone",
@@ -97,17 +127,6 @@ impl Site {
             }
         }
         Ok(())
-    }
-
-    /// Says so when the directory is not held any more.
-    pub(super) fn check_held(&self) -> anyhow::Result<()> {
-        match self {
-            Self::Held(hold) => Ok(hold.check()?),
-            Self::Running(_) => Err(Usage::error(
-                "the file is gone, and a server runs",
-                "stop the server to bring it back",
-            )),
-        }
     }
 }
 
