@@ -192,9 +192,10 @@ pub fn data_directory_control(data: &Path) -> Result<ControlFile, WriteError> {
 fn not_data_directory(data: &Path) -> impl Fn(io::Error) -> WriteError {
     move |source| {
         let path = data.to_owned();
-        match is_missing(&source) {
-            true => WriteError::NotDataDirectory { path, source },
-            false => WriteError::Read { path, source },
+        if is_missing(&source) {
+            WriteError::NotDataDirectory { path, source }
+        } else {
+            WriteError::Read { path, source }
         }
     }
 }

@@ -169,11 +169,9 @@ fn publish(path: &Path) -> io::Result<File> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let data = path.parent().unwrap_or(Path::new("/")).display();
     // The lines of a single-user server: process, directory, start, port, socket.
-    let mut text = format!("-{}\n{data}\n{now}\n0\n\n", std::process::id());
-    if is_locked {
-        text += &format!("\n\n{MARK}\n");
-    }
-    draft.write_all(text.as_bytes())?;
+    let text = format!("-{}\n{data}\n{now}\n0\n\n", std::process::id());
+    let mark = if is_locked { format!("\n\n{MARK}\n") } else { String::new() };
+    draft.write_all((text + &mark).as_bytes())?;
     draft.publish_new()
 }
 

@@ -191,7 +191,7 @@ impl<'a> Crew<'a> {
             let spawn_write = |finished: Option<SyncSender<ToSync>>| {
                 let events = events.clone();
                 spawn(scope, move || {
-                    write(finished.as_ref(), &mut |event| events.send(event).is_ok())
+                    write(finished.as_ref(), &mut |event| events.send(event).is_ok());
                 })
             };
             // A writer syncs what it wrote where there is no thread for that.
@@ -204,9 +204,9 @@ impl<'a> Crew<'a> {
             if writers == 0 {
                 let mut hear = |event| {
                     watch.hear(event, &mut |pages| all.add(pages));
-                    happened.try_iter().for_each(|event| {
+                    for event in happened.try_iter() {
                         watch.hear(event, &mut |pages| all.add(pages));
-                    });
+                    }
                     true
                 };
                 write(finished.as_ref(), &mut hear);
@@ -469,7 +469,9 @@ impl<'a> Watch<'a> {
     }
 
     fn until_done(&mut self, happened: Receiver<Outcome>, take: &mut dyn FnMut(Pages)) {
-        happened.into_iter().for_each(|event| self.hear(event, take));
+        for event in happened {
+            self.hear(event, take);
+        }
     }
 
     fn hear(&mut self, event: Outcome, take: &mut dyn FnMut(Pages)) {
