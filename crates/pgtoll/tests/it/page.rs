@@ -141,8 +141,7 @@ fn every_damage_is_done_and_undone() {
     let refused = corrupt(&data, &["--file", file, "--kind", "zero", "--yes", "--undo-file", undo]);
     assert_eq!(refused.status, Some(2), "{refused:?}");
     assert!(refused.stderr.contains("a server runs on"), "{refused:?}");
-    assert!(!Path::new(undo).exists() || fs::read(undo).unwrap().is_empty());
-    let _ = fs::remove_file(undo);
+    assert!(!Path::new(undo).exists());
     // Another LSN and other bytes, so that older ones are older.
     cluster.run_psql(&mut guard, "postgres", "UPDATE t SET words = 'y' WHERE i < 200").unwrap();
     cluster.stop(&mut guard, StopMode::Fast).unwrap();
