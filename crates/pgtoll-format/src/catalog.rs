@@ -148,6 +148,7 @@ impl ClassColumns {
 pub struct DatabaseColumns {
     oid: Place,
     datname: Place,
+    datconnlimit: Place,
     dattablespace: Place,
 }
 
@@ -156,6 +157,7 @@ impl DatabaseColumns {
         Self {
             oid: place(columns, "oid"),
             datname: place(columns, "datname"),
+            datconnlimit: place(columns, "datconnlimit"),
             dattablespace: place(columns, "dattablespace"),
         }
     }
@@ -362,6 +364,8 @@ pub struct DatabaseRow {
     pub name: String,
     /// The tablespace where its catalogs are, and every relation that names no other.
     pub tablespace: u32,
+    /// `DROP DATABASE` has begun to remove it, and was interrupted (`DATCONNLIMIT_INVALID_DB`).
+    pub is_invalid: bool,
 }
 
 impl DatabaseRow {
@@ -373,9 +377,13 @@ impl DatabaseRow {
             oid: row.oid(columns.oid)?,
             name: row.name(columns.datname)?,
             tablespace: row.oid(columns.dattablespace)?,
+            is_invalid: row.oid(columns.datconnlimit)?.cast_signed() == INVALID,
         })
     }
 }
+
+/// `datconnlimit` of a database that is being dropped.
+const INVALID: i32 = -2;
 
 /// A row of `pg_namespace` or of `pg_tablespace`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -582,6 +590,7 @@ mod tests {
         assert_eq!(CLASS_18.relkind, Place { at: 119, number: 18 });
         assert_eq!(CLASS_UNTIL_17.relkind, Place { at: 115, number: 17 });
         assert_eq!(DATABASE_17.dattablespace, Place { at: 92, number: 12 });
+        assert_eq!(DATABASE_17.datconnlimit, Place { at: 80, number: 9 });
         assert_eq!(DATABASE_15.dattablespace, Place { at: 92, number: 11 });
         assert_eq!(DATABASE_UNTIL_14.dattablespace, Place { at: 224, number: 13 });
         assert_eq!(INDEX_15.indrelid, Place { at: 4, number: 2 });

@@ -38,6 +38,19 @@ pub struct VerificationRecord {
     /// they are no findings.
     #[serde(default)]
     pub healed_by_replay: u64,
+    /// Files and directories that are missing, or are not as they should be: fewer than there are
+    /// where there are very many.
+    #[serde(default)]
+    pub files: Vec<FileFinding>,
+    /// How many there are.
+    #[serde(default)]
+    pub wrong_files: u64,
+    /// Why nothing can be said of the whole cluster, whatever was read of it.
+    #[serde(default)]
+    pub incomplete: Vec<String>,
+    /// What was compared with the backup's manifest; `None`: nothing.
+    #[serde(default)]
+    pub manifest: Option<ManifestComparison>,
     /// Of a server that ran meanwhile; `None`: none did.
     #[serde(default)]
     pub running: Option<VerifiedRunning>,
@@ -125,6 +138,50 @@ pub struct VerifiedAmount {
     pub bytes: u64,
     /// Files of temporary relations, which are not read.
     pub temporary_files: u64,
+}
+
+/// A file or directory that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FileFinding {
+    /// Where in the data directory.
+    pub path: String,
+    /// What is wrong.
+    pub kind: FileFindingKind,
+    /// In words.
+    pub words: String,
+}
+
+/// What is wrong with a file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FileFindingKind {
+    /// The manifest lists it, and it is not there.
+    Missing,
+    /// It has another length than the manifest lists.
+    Length,
+    /// The manifest does not list it.
+    Extra,
+    /// Its checksum is not the one that the manifest lists.
+    Checksum,
+    /// The manifest itself is damaged.
+    Manifest,
+    /// The manifest is another cluster's.
+    OtherCluster,
+    /// The directory of a database is missing.
+    NoDatabase,
+    /// `PG_VERSION` is missing, or names no major version.
+    NoVersion,
+    /// The tar of a tablespace is missing.
+    NoTablespace,
+}
+
+/// What was compared with a backup's manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ManifestComparison {
+    /// Files that it lists: their names and lengths were compared.
+    pub files: u64,
+    /// Bytes whose checksums were compared; `None`: checksums were not asked for.
+    pub checksum_bytes: Option<u64>,
 }
 
 /// A fork that something is wrong with.

@@ -13,6 +13,10 @@ use crate::wal_statistics::printable;
 /// For a terminal of 80 columns: of each fork so many findings at most.
 pub fn verification_text(of: &VerificationRecord, most: usize) -> String {
     let mut text = heading(of);
+    for reason in &of.incomplete {
+        text.push_str(&wrapped("", &printable(reason)));
+    }
+    text.push_str(&files(of, most));
     for relation in &of.relations {
         text.push_str(&relation_text(relation, most));
     }
@@ -45,8 +49,12 @@ fn heading(of: &VerificationRecord) -> String {
     );
     text.push_str(&wrapped("", &amount));
     text.push_str(&running(of));
+    let files = match of.wrong_files {
+        0 => String::new(),
+        count => format!(", {}", counted_as(count, "wrong file", "wrong files")),
+    };
     let sums = format!(
-        "{}, {}, {}",
+        "{}, {}, {}{files}",
         counted(of.failures, "failure"),
         counted(of.suspicions, "suspicion"),
         counted_as(of.unverified, "unverified block", "unverified blocks"),
@@ -58,6 +66,23 @@ fn heading(of: &VerificationRecord) -> String {
     };
     let interrupted = if of.interrupted { "interrupted; so far " } else { "" };
     let _ = write!(text, "\n{}", wrapped("", &format!("{interrupted}{outcome}")));
+    text
+}
+
+/// Files that are missing or wrong; nothing where none is.
+fn files(of: &VerificationRecord, most: usize) -> String {
+    if of.wrong_files == 0 {
+        return String::new();
+    }
+    let mut text = "\nfiles that are missing or wrong\n".to_owned();
+    for file in of.files.iter().take(most) {
+        let line = format!("{}: {}", printable(&file.path), printable(&file.words));
+        text.push_str(&wrapped("  ", &line));
+    }
+    let shown = of.files.len().min(most) as u64;
+    if let Some(more) = of.wrong_files.checked_sub(shown).filter(|more| *more > 0) {
+        let _ = writeln!(text, "  ... {more} more");
+    }
     text
 }
 
@@ -166,7 +191,8 @@ fn counted_as(count: u64, one: &str, several: &str) -> String {
 mod tests {
     use pgtoll_format::Lsn;
     use pgtoll_record::{
-        FindingKind, VERIFICATION_SCHEMA, VerifiedAmount, VerifiedSource, WalRelationName,
+        FileFinding, FileFindingKind, FindingKind, VERIFICATION_SCHEMA, VerifiedAmount,
+        VerifiedSource, WalRelationName,
     };
 
     use super::*;
@@ -219,6 +245,10 @@ mod tests {
             suspicions: 1,
             unverified: 16,
             healed_by_replay: 0,
+            files: Vec::new(),
+            wrong_files: 0,
+            incomplete: Vec::new(),
+            manifest: None,
             running: None,
             relations: vec![VerifiedRelation {
                 tablespace: 1663,
@@ -261,6 +291,25 @@ mod tests {
         let text = verification_text(&record(), 3);
         insta::assert_snapshot!(text);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn missing_files_are_listed() {
+        let mut backup = record();
+        (backup.relations, backup.notes, backup.foreign) = (Vec::new(), Vec::new(), Vec::new());
+        (backup.failures, backup.suspicions, backup.unverified) = (0, 0, 0);
+        let file = |path: &str| FileFinding {
+            path: path.into(),
+            kind: FileFindingKind::Missing,
+            words: "missing".into(),
+        };
+        (backup.files, backup.wrong_files) = (vec![file("base/5/\u{1b}1"), file("base/5/2")], 605);
+        backup.incomplete = vec!["global/pg_control is missing".into()];
+        let text = verification_text(&backup, 1);
+        let expected = "\n0 failures, 0 suspicions, 0 unverified blocks, 605 wrong files\n\
+            global/pg_control is missing\n\n\
+            files that are missing or wrong\n  base/5/\\u{1b}1: missing\n  ... 604 more\n";
+        assert!(text.ends_with(expected), "{text}");
     }
 
     #[test]

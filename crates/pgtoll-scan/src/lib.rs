@@ -7,6 +7,8 @@ mod end;
 mod error;
 mod files;
 mod forks;
+#[doc(hidden)]
+pub mod fuzzed;
 mod hold;
 mod names;
 mod packing;
@@ -18,7 +20,9 @@ mod server;
 mod statistics;
 mod stream;
 mod switch;
+mod tar_stream;
 mod tars;
+mod threads;
 mod verify;
 mod whatif;
 mod write_error;
@@ -44,12 +48,13 @@ pub use switch::{
     RefusedPage, Step, Switched, Threads as SwitchThreads, disable, enable, predict,
 };
 pub use verify::{
-    BackupWal, Class, Counts, DataDirectory, DirectFiles, Disk, Evidence, Files, Finding,
-    IndexesCompared, Journal, JournalError, Layout, MappedFiles, Moment, NotCompared, Pages,
-    Pauses, Postmaster, Progress, ReadAt, RealPauses, RunningCounts, RunningServer,
-    RunningSettings, Said, TarBackup, Unsettled, Verified, VerifiedTars, VerifySettings, WalAtHand,
-    WalCompared, WalImages, WhatIsWrong, Window, Witness, compare_with_indexes, compare_with_wal,
-    page_verdict, verify, verify_again, verify_on, verify_running, verify_tars,
+    BackupWal, Class, Counts, DataDirectory, DirectFiles, Disk, Evidence, FileFinding, Files,
+    Finding, IndexesCompared, Journal, JournalError, Layout, ManifestCompared, MappedFiles, Moment,
+    NotCompared, Pages, Pauses, Postmaster, Progress, ReadAt, RealPauses, RunningCounts,
+    RunningServer, RunningSettings, Said, TarBackup, Unsettled, Verified, VerifiedTars,
+    VerifySettings, WalAtHand, WalCompared, WalImages, WhatIsWrong, Window, Witness, WrongFile,
+    compare_with_indexes, compare_with_wal, page_verdict, verify, verify_again, verify_on,
+    verify_running, verify_tars,
 };
 pub use whatif::{Answer, Asked, Compressing, Glance, Question, RedoPoint};
 pub use write_error::{MaybeOverwritten, WriteError};

@@ -20,6 +20,7 @@ use crate::end::End;
 use crate::files::SegmentFile;
 use crate::pieces::{Course, Cycle, Piece, Sums};
 use crate::statistics::WalStatistics;
+use crate::threads;
 
 /// A stretch of WAL and what was collected from it.
 #[derive(Clone, Debug)]
@@ -118,13 +119,13 @@ pub fn scan_with<C: Collect>(
     watch: &mut dyn FnMut(usize) -> ControlFlow<()>,
 ) -> Result<(WalSummary<C>, End), ScanError> {
     let wal = Wal::open(segments)?;
-    let threads = threads.clamp(1, segments.len());
-    let queue = Queue::new(segments.len(), threads * SEGMENTS_AHEAD);
+    let count = threads.clamp(1, segments.len());
+    let queue = Queue::new(segments.len(), count * SEGMENTS_AHEAD);
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
-        for _ in 0..threads {
+        let started = threads::start(scope, count, || {
             let (sender, wal, queue, new) = (sender.clone(), &wal, &queue, &new);
-            scope.spawn(move || {
+            move || {
                 let _closing = Closing(queue);
                 let mut memory = Memory::new();
                 while let Some(number) = queue.next() {
@@ -133,12 +134,19 @@ pub fn scan_with<C: Collect>(
                         break;
                     }
                 }
-            });
-        }
+            }
+        });
         drop(sender);
         let _closing = Closing(&queue);
         let mut summary = wal.summary(new());
-        let end = merge(&wal, receiver, &queue, &mut summary, watch);
+        let end = if started > 0 {
+            merge(&wal, receiver, &queue, &mut summary, watch)
+        } else {
+            let mut memory = Memory::new();
+            let one = |number| (number, wal.read(number, new(), &mut memory));
+            let here = std::iter::repeat_with(|| queue.next()).map_while(|next| next).map(one);
+            merge(&wal, here, &queue, &mut summary, watch)
+        };
         Ok((summary, end))
     })
 }
@@ -146,7 +154,7 @@ pub fn scan_with<C: Collect>(
 /// Takes results in the order of the WAL; those that come early wait.
 fn merge<C: Collect>(
     wal: &Wal<'_>,
-    results: mpsc::Receiver<(usize, OfSegment<C>)>,
+    results: impl IntoIterator<Item = (usize, OfSegment<C>)>,
     queue: &Queue,
     summary: &mut WalSummary<C>,
     watch: &mut dyn FnMut(usize) -> ControlFlow<()>,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::files::SegmentFile;
 use crate::packing::Packing;
 use crate::segment_name::SegmentName;
+use crate::tar_stream::{MemberKind, MemberReader, TarStream};
 
 /// A stretch of a file.
 #[derive(Clone, Debug)]
@@ -40,41 +41,93 @@ pub(crate) fn packing(path: &Path) -> Option<Packing> {
 /// The segments in a tar. One that is compressed can be read only from its beginning, so its
 /// segments are unpacked into a temporary file, which is gone when nobody reads it any more.
 pub(crate) fn members(path: &Path, packing: Packing) -> io::Result<Vec<SegmentFile>> {
-    let mut segments = Vec::new();
+    let file = pgtoll_files::open(path)?;
     if packing == Packing::Plain {
-        let file = Arc::new(File::open(path)?);
-        let reader: &File = &file;
-        for entry in tar::Archive::new(reader).entries_with_seek()? {
-            let entry = entry?;
-            if entry.header().entry_type().is_file() {
-                let (at, bytes) = (entry.raw_file_position(), entry.size());
-                let member = Member { file: file.clone(), at, bytes };
-                segments.extend(segment(path, &entry.path()?, member));
-            }
-        }
-        return Ok(segments);
+        let file = Arc::new(file);
+        return members_of(&mut TarStream::seeking(&file)?, path, &mut |stream, bytes| {
+            Ok(Member { file: file.clone(), at: stream.position(), bytes })
+        });
     }
-    let mut tar = tar::Archive::new(packing.open(Box::new(File::open(path)?))?);
     let unpacked = Arc::new(tempfile::tempfile()?);
-    let mut at = 0;
-    for entry in tar.entries()? {
-        let mut entry = entry?;
-        let member = Member { file: unpacked.clone(), at, bytes: 0 };
-        let found = segment(path, &entry.path()?, member);
-        let is_file = entry.header().entry_type().is_file();
-        if let Some(mut found) = found.filter(|_| is_file) {
-            let mut writer: &File = &unpacked;
-            let bytes = io::copy(&mut entry, &mut writer)?;
-            at += bytes;
-            found.member.iter_mut().for_each(|member| member.bytes = bytes);
-            segments.push(found);
+    let mut end = 0;
+    let stream = &mut TarStream::new(packing.open(Box::new(file))?);
+    members_of(stream, path, &mut |stream, _| {
+        let mut writer: &File = &unpacked;
+        let (at, bytes) = (end, io::copy(&mut MemberReader { stream }, &mut writer)?);
+        end += bytes;
+        Ok(Member { file: unpacked.clone(), at, bytes })
+    })
+}
+
+/// Those members that are segments; `take` is given the tar at the first byte of each.
+fn members_of<R: Read>(
+    stream: &mut TarStream<R>,
+    path: &Path,
+    take: &mut dyn FnMut(&mut TarStream<R>, u64) -> io::Result<Member>,
+) -> io::Result<Vec<SegmentFile>> {
+    let mut segments = Vec::new();
+    while let Some(found) = stream.next()? {
+        let name = Path::new(&found.path);
+        let Some((of, packing)) =
+            name.file_name().and_then(|name| SegmentName::parse(name.to_str()?))
+        else {
+            continue;
+        };
+        if found.kind != MemberKind::File {
+            continue;
         }
+        if found.bytes > SEGMENT_BYTES_MAX {
+            let words = format!("{} has {} bytes: no WAL segment", found.path, found.bytes);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+        }
+        let member = Some(take(stream, found.bytes)?);
+        // Where it stands, for people: the tar, and its name in it.
+        segments.push(SegmentFile { path: path.join(name), name: of, packing, member });
     }
     Ok(segments)
 }
 
-fn segment(tar: &Path, name: &Path, member: Member) -> Option<SegmentFile> {
-    let (of, packing) = SegmentName::parse(name.file_name()?.to_str()?)?;
-    // Where it stands, for people: the tar, and its name in it.
-    Some(SegmentFile { path: tar.join(name), name: of, packing, member: Some(member) })
+/// No server has larger segments (`wal_segment_size`).
+const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use tar::{EntryType, Header};
+
+    use super::*;
+
+    /// A tar that claims a member of 4 GiB, of which it has little.
+    fn bomb(kind: EntryType, name: &str) -> Vec<u8> {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_path(name).unwrap();
+        header.set_size(4 << 30);
+        header.set_cksum();
+        [header.as_bytes().as_slice(), &vec![0; 1 << 20]].concat()
+    }
+
+    #[test]
+    fn a_tar_that_claims_gigabytes_is_refused_at_once() {
+        let segment = "000000010000000000000001";
+        for (kind, name, expected) in [
+            (EntryType::GNULongName, "././@LongLink", "damaged: no tar header at byte 0"),
+            (EntryType::XHeader, "pax", "damaged: no tar header at byte 0"),
+            (EntryType::Regular, segment, "000000010000000000000001 has 4294967296 bytes"),
+        ] {
+            let plain = bomb(kind, name);
+            let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+            packed.write_all(&plain).unwrap();
+            let directory = tempfile::tempdir().unwrap();
+            for (ending, bytes) in [("tar", &plain), ("tar.gz", &packed.finish().unwrap())] {
+                let path = directory.path().join(format!("pg_wal.{ending}"));
+                std::fs::write(&path, bytes).unwrap();
+                let error = members(&path, packing(&path).unwrap()).unwrap_err().to_string();
+                assert!(error.starts_with(expected), "{ending} {kind:?}: {error}");
+            }
+        }
+    }
 }

@@ -458,6 +458,10 @@ pub(crate) struct VerifyArguments {
     /// Reads them again.
     #[arg(long)]
     pub(crate) indexes: bool,
+    /// Compare the files of a base backup with the checksums in its manifest too. Reads them again.
+    /// Names and lengths are always compared.
+    #[arg(long)]
+    pub(crate) manifest_checksums: bool,
     /// Findings that are shown of a relation. JSON has more.
     #[arg(long, value_name = "N", default_value = "10")]
     pub(crate) top: usize,

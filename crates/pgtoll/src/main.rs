@@ -8,8 +8,10 @@ mod arguments;
 mod calibration;
 mod commands;
 mod exit;
+mod panics;
 mod printer;
 
+use std::panic::catch_unwind;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -19,6 +21,13 @@ use exit::Status;
 use printer::Printer;
 
 fn main() -> ExitCode {
+    panics::report();
+    // What a panic passes on its way out still puts in order what it has to.
+    let ended = catch_unwind(run);
+    ended.unwrap_or_else(|_| Status::CouldNotTell.into())
+}
+
+fn run() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == "__guard") {
         // Nobody reads what a guard says, and its failure is seen by the end of its socket.
         return pgtoll_cluster::guard_main().map_or(Status::CouldNotTell, |()| Status::Done).into();

@@ -3,7 +3,7 @@
 mod read;
 mod transactions;
 
-pub(crate) use read::{major, open};
+pub(crate) use read::{databases, has_version, major, open};
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

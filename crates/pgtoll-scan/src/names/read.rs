@@ -40,6 +40,26 @@ pub(super) fn names(data: &Path) -> Result<Names, ScanError> {
     Ok(reader.names)
 }
 
+/// A database that `pg_database` lists, and the directory that has its catalogs.
+pub(crate) struct Database {
+    pub(crate) row: DatabaseRow,
+    pub(crate) path: PathBuf,
+}
+
+/// The databases of a data directory. A row that could not be read is missing.
+pub(crate) fn databases(data: &Path) -> Result<Vec<Database>, ScanError> {
+    let mut reader = Reader::open(data)?;
+    let shared = reader.map(&data.join("global"));
+    let rows = reader.shared(&shared, PG_DATABASE, DatabaseRow::read);
+    let path = |row: &DatabaseRow| reader.directory(row.tablespace, row.oid);
+    Ok(rows.into_iter().map(|row| Database { path: path(&row), row }).collect())
+}
+
+/// Whether `PG_VERSION` names a major version: without it no server starts.
+pub(crate) fn has_version(data: &Path) -> bool {
+    version(data).is_some()
+}
+
 /// A data directory, and what was read of it so far.
 struct Reader<'a> {
     data: &'a Path,
@@ -142,7 +162,8 @@ impl<'a> Reader<'a> {
                 // Where a database only has relations, and not its catalogs, there is no map.
                 let map = self.directory(tablespace, oid).join(MAP);
                 if !self.names.databases.contains_key(&oid) && map.is_file() {
-                    found.push(DatabaseRow { oid, name: String::new(), tablespace });
+                    let (name, is_invalid) = (String::new(), false);
+                    found.push(DatabaseRow { oid, name, tablespace, is_invalid });
                 }
             }
         }
@@ -290,15 +311,18 @@ pub(super) fn control_file(path: &Path) -> Result<ControlFile, ScanError> {
 
 /// The major version: the file `PG_VERSION` tells it, else the format of the catalogs.
 pub(crate) fn major(data: &Path, control: &ControlFile) -> Result<&'static MajorFacts, ScanError> {
-    let told = open(&data.join("PG_VERSION")).and_then(|file| begin(&file, VERSION_BYTES_MAX));
-    let told = told.ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    if let Some(major) = told.and_then(|text| text.trim().parse().ok()) {
+    if let Some(major) = version(data) {
         let known = MAJORS.iter().find(|facts| facts.major == major);
         return known.ok_or(ScanError::Major(UnsupportedMajor { major }));
     }
     let found = control.catalog_version;
     let known = MAJORS.iter().find(|facts| facts.catalog.version == found);
     known.ok_or_else(|| ScanError::Catalogs { path: data.to_owned(), found })
+}
+
+fn version(data: &Path) -> Option<u32> {
+    let bytes = open(&data.join("PG_VERSION")).and_then(|file| begin(&file, VERSION_BYTES_MAX));
+    String::from_utf8(bytes.ok()?).ok()?.trim().parse().ok()
 }
 
 /// Opens a file, and nothing else that has its name: a pipe would keep us waiting.

@@ -10,7 +10,9 @@ use pgtoll_format::{Fault, IncrementalError, Lsn};
 use serde::{Deserialize, Serialize};
 
 use super::listing::Listing;
-use super::{DataDirectory, Evidence, RunningCounts, Unsettled, layout};
+use super::{
+    DataDirectory, Evidence, FileFinding, ManifestCompared, RunningCounts, Unsettled, layout,
+};
 use crate::{Fork, Names};
 
 /// What was read, and what is wrong with it.
@@ -40,6 +42,16 @@ pub struct Verified {
     pub running: RunningCounts,
     /// Not all was read, since whoever asked did not want to wait.
     pub is_interrupted: bool,
+    /// Files that are missing, or are not as they should be. Of very many only some.
+    pub wrong_files: Vec<FileFinding>,
+    /// Such files that `wrong_files` has not.
+    pub more_wrong_files: u64,
+    /// Why nothing can be said of the whole cluster, whatever was read of it.
+    pub incomplete: Vec<String>,
+    /// What was compared with the backup's manifest; `None`: nothing.
+    pub manifest: Option<ManifestCompared>,
+    /// Threads that were started, of how many: the system refused the others. `None`: all were.
+    pub fewer_threads: Option<(usize, usize)>,
     /// Forks whose first block is zero, which is wrong if they are an index's or a sequence's.
     pub(super) firsts: Vec<Fork>,
     /// The files; `None` where there may be more that were not looked at.
@@ -218,9 +230,24 @@ impl Verified {
         })
     }
 
+    /// Whether something is wrong with pages or files.
+    pub fn is_wrong(&self) -> bool {
+        let total = self.total();
+        total.failures + total.suspicions > 0 || !self.wrong_files.is_empty()
+    }
+
     /// Whether every page that should be there was read.
     pub fn is_whole(&self) -> bool {
-        !self.is_interrupted && self.unlisted.is_empty() && self.total().unverified == 0
+        !self.is_interrupted
+            && self.unlisted.is_empty()
+            && self.incomplete.is_empty()
+            && self.total().unverified == 0
+    }
+
+    pub(super) fn threads(&mut self, started: usize, wanted: usize) {
+        if started < wanted {
+            self.fewer_threads = Some((started, wanted));
+        }
     }
 
     pub(super) fn add(&mut self, finding: Finding) {

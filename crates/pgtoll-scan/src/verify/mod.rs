@@ -2,13 +2,15 @@
 //! contradicts itself although no server would notice is a suspicion.
 
 mod backup;
+mod complete;
 mod data;
 mod disk;
 mod evidence;
 mod found;
-mod journal;
+pub(crate) mod journal;
 mod layout;
 mod listing;
+pub(crate) mod manifest;
 mod mapped;
 mod online;
 mod pace;
@@ -20,7 +22,7 @@ use std::mem;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -35,6 +37,7 @@ pub use evidence::{
 };
 pub use found::{Class, Counts, Finding, Layout, Pages, Verified, WhatIsWrong};
 pub use journal::{Journal, JournalError};
+pub use manifest::{FileFinding, ManifestCompared, WrongFile};
 pub use mapped::Window;
 pub use online::{
     Moment, Pauses, Postmaster, RealPauses, RunningCounts, RunningServer, RunningSettings, Said,
@@ -44,6 +47,8 @@ pub use online::{
 use backup::IncrementalFile;
 use listing::{Beside, Listing};
 use work::{Portion, Position, Work};
+
+use crate::threads;
 
 /// How it is verified.
 #[derive(Clone, Debug)]
@@ -195,16 +200,27 @@ impl<'a> Scan<'a> {
         let Self { data, settings, files, from, unit_files, .. } = self;
         let work = Work::new(disk, data, files, (*from, *unit_files), settings.rate);
         let (jobs, all_bytes) = (settings.jobs.get(), files.bytes());
-        let collector = Collector::new(verified, *from, journal, take);
-        thread::scope(|threads| {
+        let mut collector = Collector::new(verified, *from, journal, take);
+        let started = thread::scope(|scope| {
             let (sender, receiver) = sync_channel(2 * jobs);
-            for _ in 0..jobs {
+            let started = threads::start(scope, jobs, || {
                 let (sender, work) = (sender.clone(), &work);
-                threads.spawn(move || work.run(&sender));
-            }
+                move || work.run(&sender)
+            });
             drop(sender);
-            collector.collect(&receiver, &work, all_bytes, progress);
+            if started > 0 {
+                let mut next = || receiver.recv_timeout(PROGRESS);
+                collector.collect(&mut next, &work, all_bytes, progress);
+            }
+            started
         });
+        if started == 0 {
+            let mut reader = work.reader();
+            let mut next = || reader.next().ok_or(RecvTimeoutError::Disconnected);
+            collector.collect(&mut next, &work, all_bytes, progress);
+        }
+        collector.end();
+        verified.threads(started, jobs);
     }
 }
 
@@ -233,17 +249,17 @@ impl<'a> Collector<'a> {
         Self { verified, to, next: 0, waiting: BTreeMap::new(), journal, take }
     }
 
-    /// Takes what comes until all threads have ended.
+    /// Takes what comes until all has come.
     fn collect(
-        mut self,
-        receiver: &Receiver<Portion>,
+        &mut self,
+        next: &mut dyn FnMut() -> Result<Portion, RecvTimeoutError>,
         work: &Work<'_>,
         all_bytes: u64,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) {
         let before = self.verified.pages.bytes;
         loop {
-            match receiver.recv_timeout(PROGRESS) {
+            match next() {
                 Ok(portion) => self.take(portion),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -254,6 +270,9 @@ impl<'a> Collector<'a> {
                 work.stop();
             }
         }
+    }
+
+    fn end(mut self) {
         if let Some(journal) = &mut self.journal {
             journal.write(self.verified, self.to);
         }

@@ -115,12 +115,17 @@ impl<'a> Work<'a> {
 
     /// Reads one unit after the other until there is none.
     pub(super) fn run(&self, sender: &SyncSender<Portion>) {
-        let mut reader = Reader::new(self);
-        while let Some(unit) = self.next() {
-            if sender.send(reader.unit(unit)).is_err() {
+        let mut reader = self.reader();
+        while let Some(portion) = reader.next() {
+            if sender.send(portion).is_err() {
                 return;
             }
         }
+    }
+
+    /// What reads one unit after the other, for one thread.
+    pub(super) fn reader(&self) -> Reader<'_> {
+        Reader::new(self)
     }
 
     fn next(&self) -> Option<Unit> {
@@ -165,7 +170,7 @@ impl<'a> Work<'a> {
 }
 
 /// What a thread keeps: the file that it reads, and what it reads into.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     work: &'a Work<'a>,
     kernel: &'static Kernel,
     buffer: Buffer,
@@ -197,6 +202,11 @@ impl<'a> Reader<'a> {
             is_map_known: false,
             portion: Portion::default(),
         }
+    }
+
+    /// Reads the next unit; `None`: there is none.
+    pub(super) fn next(&mut self) -> Option<Portion> {
+        self.work.next().map(|unit| self.unit(unit))
     }
 
     fn unit(&mut self, Unit { number, from, to }: Unit) -> Portion {

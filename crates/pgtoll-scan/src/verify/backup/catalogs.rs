@@ -1,7 +1,8 @@
 //! Names of relations from the catalogs in tars.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use pgtoll_format::catalog::{PG_CLASS, PG_DATABASE, PG_INDEX, PG_NAMESPACE, PG_TABLESPACE};
@@ -9,7 +10,7 @@ use pgtoll_format::catalog::{PG_CLASS, PG_DATABASE, PG_INDEX, PG_NAMESPACE, PG_T
 use super::TarBackup;
 use super::place::{Place, What};
 use super::source::TarFile;
-use super::tar_stream::{Member, MemberKind, TarStream};
+use crate::tar_stream::{Member, MemberKind, MemberReader, TarStream};
 use crate::{Names, ScanError};
 
 impl TarBackup {
@@ -20,7 +21,9 @@ impl TarBackup {
     /// missing is counted, as in a data directory ([`Names::unread`]).
     pub fn names(&self) -> Result<Names, ScanError> {
         let read = |source| ScanError::Read { path: self.path.clone(), source };
-        let place = tempfile::tempdir().map_err(read)?;
+        // Nobody else may put links into it.
+        let private = Permissions::from_mode(0o700);
+        let place = tempfile::Builder::new().permissions(private).tempdir().map_err(read)?;
         let mut left = UNPACKED_MAX;
         for tar in &self.tars {
             let unpacked = unpack(tar, place.path(), &mut left);
@@ -32,9 +35,9 @@ impl TarBackup {
 
 /// Writes what names need to where a data directory has it.
 fn unpack(tar: &TarFile, to: &Path, left: &mut u64) -> io::Result<()> {
-    let mut stream = TarStream::new(tar.packing.open(Box::new(File::open(&tar.path)?))?);
-    let failed = |error: super::tar_stream::TarError| io::Error::other(error.to_string());
-    while let Some(member) = stream.next().map_err(failed)? {
+    let file = pgtoll_files::open(&tar.path)?;
+    let mut stream = TarStream::new(tar.packing.open(Box::new(file))?);
+    while let Some(member) = stream.next()? {
         let Some(path) = needed(&member, tar.tablespace) else { continue };
         *left = left.checked_sub(member.bytes).ok_or_else(|| {
             io::Error::other("its catalogs are larger than pgtoll unpacks to read names")
@@ -72,17 +75,6 @@ fn of_transactions(path: &str) -> Option<PathBuf> {
     let places = ["pg_xact", "pg_multixact/offsets", "pg_multixact/members"];
     let of = places.iter().find(|place| directory.ends_with(*place))?;
     is_number.then(|| Path::new(of).join(name))
-}
-
-/// The rest of a member.
-struct MemberReader<'a, R> {
-    stream: &'a mut TarStream<R>,
-}
-
-impl<R: Read> Read for MemberReader<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stream.read(buffer).map_err(|error| io::Error::other(error.to_string()))
-    }
 }
 
 /// The catalogs with names in them, whose files have these numbers from `initdb` on.

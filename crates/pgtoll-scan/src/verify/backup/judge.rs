@@ -1,5 +1,6 @@
 //! Pages on their way from who reads them to who judges them.
 
+use std::cell::RefCell;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
 
@@ -41,9 +42,18 @@ pub(super) struct Judged {
     pub(super) findings: Vec<Finding>,
 }
 
+/// Where readers put their batches.
+pub(super) trait Batches {
+    /// Memory for a batch.
+    fn memory(&self) -> Vec<u8>;
+    /// False: nobody judges it any more.
+    fn put(&self, batch: Batch) -> bool;
+}
+
 /// Batches that wait, no more than a few, and the memory of those that were judged.
 pub(super) struct Belt {
-    waiting: Mutex<Receiver<Batch>>,
+    /// `None` when a judge panicked: readers must not wait for it.
+    waiting: Mutex<Option<Receiver<Batch>>>,
     sender: Mutex<Option<SyncSender<Batch>>>,
     memory: Mutex<Vec<Vec<u8>>>,
 }
@@ -52,12 +62,13 @@ impl Belt {
     pub(super) fn new(length: usize) -> Self {
         let (sender, receiver) = std::sync::mpsc::sync_channel(length);
         let memory = Mutex::new(Vec::new());
-        Self { waiting: Mutex::new(receiver), sender: Mutex::new(Some(sender)), memory }
+        Self { waiting: Mutex::new(Some(receiver)), sender: Mutex::new(Some(sender)), memory }
     }
 
     /// Where batches are put; `None` after [`close`](Self::close).
-    pub(super) fn sender(&self) -> Option<SyncSender<Batch>> {
-        self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn end(&self) -> Option<BeltEnd<'_>> {
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        Some(BeltEnd { belt: self, sender })
     }
 
     /// Nobody else puts anything here: judges end when those who do have ended.
@@ -65,18 +76,13 @@ impl Belt {
         *self.sender.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Memory for a batch.
-    pub(super) fn memory(&self) -> Vec<u8> {
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        memory.pop().unwrap_or_default()
-    }
-
     fn next(&self) -> Option<Batch> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.recv().ok()
     }
 
     /// Judges one batch after the other until there is none.
     pub(super) fn judge<T: From<Judged>>(&self, rules: Rules, told: &SyncSender<T>) {
+        let _closing = Closing(self);
         // As many as are told at once: each by itself would cost more than to judge it.
         let mut sum = Judged::default();
         while let Some(batch) = self.next() {
@@ -89,6 +95,53 @@ impl Belt {
             }
         }
         let _ = told.send(sum.into());
+    }
+}
+
+/// Lets the readers end when a judge panics.
+struct Closing<'a>(&'a Belt);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            *self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+}
+
+/// A reader's end of the belt.
+pub(super) struct BeltEnd<'a> {
+    belt: &'a Belt,
+    sender: SyncSender<Batch>,
+}
+
+impl Batches for BeltEnd<'_> {
+    fn memory(&self) -> Vec<u8> {
+        let mut memory = self.belt.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.pop().unwrap_or_default()
+    }
+
+    fn put(&self, batch: Batch) -> bool {
+        self.sender.send(batch).is_ok()
+    }
+}
+
+/// Judges each batch at once, where there is no thread for it.
+pub(super) struct Here<F> {
+    pub(super) rules: Rules,
+    /// False: enough.
+    pub(super) take: RefCell<F>,
+}
+
+impl<F: FnMut(Judged) -> bool> Batches for Here<F> {
+    fn memory(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn put(&self, batch: Batch) -> bool {
+        let mut judged = Judged::default();
+        judged.add(&batch, self.rules);
+        (self.take.borrow_mut())(judged)
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::io::Read;
-use std::sync::mpsc::SyncSender;
 
 use pgtoll_format::wal::RelationFiles;
 use pgtoll_format::{IncrementalError, IncrementalHeader};
 
-use super::judge::{Batch, Belt, Blocks, Rules};
-use super::tar_stream::{TarError, TarStream};
+use super::judge::{Batch, Batches, Blocks, Rules};
+use crate::tar_stream::{TarError, TarStream};
 use crate::verify::{Finding, Layout, WhatIsWrong};
 use crate::{Fork, RelationFileName};
 
@@ -49,8 +48,7 @@ impl OfRelation {
 
 /// Who hands pages on to the judges.
 pub(super) struct Loader<'a> {
-    pub(super) belt: &'a Belt,
-    pub(super) sender: SyncSender<Batch>,
+    pub(super) batches: &'a dyn Batches,
     pub(super) rules: Rules,
     /// What is wrong with the files themselves.
     pub(super) findings: Vec<Finding>,
@@ -137,13 +135,13 @@ impl Loader<'_> {
         let mut from = 0;
         while from < blocks {
             let count = usize::try_from(blocks - from).unwrap_or(at_once).min(at_once);
-            let mut bytes = self.belt.memory();
+            let mut bytes = self.batches.memory();
             bytes.resize(count * block_bytes, 0);
             let read = input.read(&mut bytes)?;
             let whole = read / block_bytes;
             bytes.truncate(whole * block_bytes);
             let batch = Batch { fork: of.fork(), blocks: named(from, whole), bytes };
-            if read == 0 || self.sender.send(batch).is_err() {
+            if read == 0 || !self.batches.put(batch) {
                 break;
             }
             from += whole as u64;

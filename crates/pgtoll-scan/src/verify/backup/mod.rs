@@ -5,6 +5,8 @@
 //! read again if it was not.
 
 mod catalogs;
+mod complete;
+mod content;
 mod images;
 mod judge;
 mod member;
@@ -12,16 +14,15 @@ mod place;
 mod run;
 mod settle;
 mod source;
-mod tar_stream;
 
 use std::fs;
-use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use pgtoll_format::wal::RelationFiles;
 use pgtoll_format::{ControlFile, Lsn, MAJORS};
 
+use self::content::Content;
 use self::judge::Rules;
 use self::place::{Place, What};
 use self::run::{Known, OfSource, Wanted, run};
@@ -31,6 +32,7 @@ use self::source::{Source, TarFile};
 use super::data::start_in;
 use super::{DataDirectory, Progress, Verified, VerifySettings};
 use crate::packing::Packing;
+use crate::tar_stream::TarStream;
 use crate::{RelationFileName, ScanError};
 
 /// A base backup in tars.
@@ -52,6 +54,8 @@ pub struct VerifiedTars {
     pub major: Option<u32>,
     /// Where the backup began; `None`: it has no `backup_label`.
     pub start: Option<Lsn>,
+    /// Which files each tar has.
+    contents: Vec<Content>,
 }
 
 impl TarBackup {
@@ -67,8 +71,7 @@ impl TarBackup {
         let mut tars = Vec::new();
         for entry in fs::read_dir(path).map_err(read)? {
             let entry = entry.map_err(read)?.path();
-            let name = entry.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let is_base = name.starts_with("base.tar") || name == "base.tgz";
+            let is_base = complete::is_base(&entry);
             let tar = TarFile::of(&entry).transpose()?;
             tars.extend(tar.filter(|tar| is_base || tar.tablespace.is_some()));
         }
@@ -91,18 +94,13 @@ impl TarBackup {
     /// The control file, where it can be found without reading all that is before it.
     fn control_ahead(&self) -> Option<ControlFile> {
         let tar = self.tars.iter().find(|tar| tar.tablespace.is_none())?;
-        let file = fs::File::open(&tar.path).ok().filter(|_| tar.packing == Packing::Plain)?;
-        for entry in tar::Archive::new(file).entries_with_seek().ok()? {
-            let entry = entry.ok()?;
-            let is_control = entry
-                .path()
-                .ok()?
-                .to_str()
-                .is_some_and(|path| Place::of(path, None).what == What::Control);
-            if is_control {
-                let mut bytes = Vec::new();
-                io::Read::read_to_end(&mut io::Read::take(entry, 8192), &mut bytes).ok()?;
-                return ControlFile::read(&bytes).ok();
+        let file = pgtoll_files::open(&tar.path).ok().filter(|_| tar.packing == Packing::Plain)?;
+        let mut stream = TarStream::seeking(&file).ok()?;
+        while let Some(member) = stream.next().ok()? {
+            if Place::of(&member.path, None).what == What::Control {
+                let mut bytes = vec![0; 8192];
+                let read = stream.read(&mut bytes).ok()?;
+                return ControlFile::read(&bytes[..read]).ok();
             }
         }
         None
@@ -142,7 +140,8 @@ pub fn verify_tars(
         let catalog_version = found.as_ref().map(|of| of.catalog_version).or(catalog_version);
         let major = MAJORS.iter().find(|facts| Some(facts.catalog.version) == catalog_version);
         let major = major.map(|facts| facts.major);
-        return Ok(VerifiedTars { verified, control: found.or(control), major, start });
+        let contents = read.into_iter().map(|of| of.content).collect();
+        return Ok(VerifiedTars { verified, control: found.or(control), major, start, contents });
     }
 }
 

@@ -1,5 +1,6 @@
 //! The threads: some read and unpack, others judge, and one adds up.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::ControlFlow;
@@ -10,11 +11,13 @@ use std::thread;
 
 use pgtoll_format::wal::RelationFiles;
 
-use super::judge::{Belt, Judged, Rules};
+use super::content::Content;
+use super::judge::{Batches, Belt, Here, Judged, Rules};
 use super::member::{Bytes, Loader, OfRelation};
 use super::place::{Place, What};
 use super::source::{IncrementalFile, Meter, Metered, Source, TarFile};
-use super::tar_stream::{Member, MemberKind, TarError, TarStream};
+use crate::tar_stream::{Member, MemberKind, TarError, TarStream};
+use crate::threads;
 use crate::verify::{PROGRESS, Progress, Verified, VerifySettings};
 
 /// What is known before the first page is read.
@@ -34,6 +37,8 @@ pub(super) struct OfSource {
     pub(super) sums: Verified,
     pub(super) control: Option<(PathBuf, Vec<u8>)>,
     pub(super) label: Option<Vec<u8>>,
+    /// Which files a tar has.
+    pub(super) content: Content,
     /// Formats of catalogs that tablespaces' directories are named after.
     pub(super) catalog_versions: BTreeSet<u32>,
 }
@@ -62,67 +67,105 @@ pub(super) fn run(
     let (meter, belt) = (Meter::new(settings.rate), Belt::new(2 * jobs));
     let next = AtomicUsize::new(0);
     let all_bytes = sources.iter().map(Source::bytes).sum();
-    thread::scope(|threads| {
+    let read = |batches: &dyn Batches, source: &Source| {
+        let loader = Loader { batches, rules: known.rules, findings: Vec::new() };
+        let meter = &meter;
+        Reader { known, wanted, meter, loader, of: OfSource::default() }.read(source)
+    };
+    let mut sum = Sum { meter: &meter, all_bytes, verified, read: Vec::new() };
+    let readers = jobs.min(sources.len());
+    let started = thread::scope(|scope| {
         let (sender, receiver) = sync_channel(4 * jobs);
-        for _ in 0..jobs {
+        let judges = threads::start(scope, jobs, || {
             let (sender, belt) = (sender.clone(), &belt);
-            threads.spawn(move || belt.judge(known.rules, &sender));
-        }
-        for _ in 0..jobs.min(sources.len()) {
-            let (Some(batches), sender) = (belt.sender(), sender.clone()) else { break };
-            let (meter, belt, next) = (&meter, &belt, &next);
-            threads.spawn(move || {
+            move || belt.judge(known.rules, &sender)
+        });
+        // Without a judge nothing would take what they read.
+        let wanted = if judges == 0 { 0 } else { readers };
+        let started = threads::start(scope, wanted, || {
+            let (sender, end, read, next) = (sender.clone(), belt.end(), &read, &next);
+            move || {
+                let Some(end) = end else { return };
                 while let Some(source) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let (rules, sender_of) = (known.rules, batches.clone());
-                    let loader = Loader { belt, sender: sender_of, rules, findings: Vec::new() };
-                    let reader = Reader { known, wanted, meter, loader, of: OfSource::default() };
-                    if sender.send(Told::Read(Box::new(reader.read(source)))).is_err() {
+                    if sender.send(Told::Read(Box::new(read(&end, source)))).is_err() {
                         return;
                     }
                 }
-            });
-        }
+            }
+        });
         belt.close();
         drop(sender);
-        collect(&receiver, &meter, all_bytes, verified, progress)
-    })
+        sum.collect(&receiver, progress);
+        if started == 0 { 0 } else { started + judges }
+    });
+    if started == 0 {
+        for source in sources {
+            let sum_of_pages = RefCell::new(&mut sum);
+            let here = |judged| {
+                let mut sum = sum_of_pages.borrow_mut();
+                sum.judged(judged);
+                sum.goes_on(progress)
+            };
+            let of = read(&Here { rules: known.rules, take: RefCell::new(here) }, source);
+            sum.of_source(of);
+        }
+    }
+    sum.verified.threads(started, readers + jobs);
+    sum.read
 }
 
-/// Adds up what the threads tell until all have ended.
-fn collect(
-    receiver: &Receiver<Told>,
-    meter: &Meter,
+/// What was read so far.
+struct Sum<'a> {
+    meter: &'a Meter,
     all_bytes: u64,
-    verified: &mut Verified,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Vec<OfSource> {
-    let mut read = Vec::new();
-    loop {
-        match receiver.recv_timeout(PROGRESS) {
-            Ok(Told::Judged(judged)) => {
-                verified.pages.bytes += judged.pages.bytes;
-                verified.pages.blocks += judged.pages.blocks;
-                verified.pages.new += judged.pages.new;
-                judged.findings.into_iter().for_each(|finding| verified.add(finding));
+    verified: &'a mut Verified,
+    read: Vec<OfSource>,
+}
+
+impl Sum<'_> {
+    /// Adds up what the threads tell until all have ended.
+    fn collect(
+        &mut self,
+        receiver: &Receiver<Told>,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) {
+        loop {
+            match receiver.recv_timeout(PROGRESS) {
+                Ok(Told::Judged(judged)) => self.judged(judged),
+                Ok(Told::Read(of)) => self.of_source(*of),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
             }
-            Ok(Told::Read(mut of)) => {
-                let sums = std::mem::take(&mut of.sums);
-                verified.files += sums.files;
-                verified.incremental += sums.incremental;
-                verified.temporary += sums.temporary;
-                verified.foreign.extend(sums.foreign);
-                verified.unlisted.extend(sums.unlisted);
-                sums.findings.into_iter().for_each(|finding| verified.add(finding));
-                read.push(*of);
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return read,
+            self.goes_on(progress);
         }
-        let now = Progress { bytes: meter.bytes(), all_bytes };
-        if !verified.is_interrupted && progress(now).is_break() {
-            verified.is_interrupted = true;
-            meter.stop();
+    }
+
+    fn judged(&mut self, judged: Judged) {
+        let pages = &mut self.verified.pages;
+        pages.bytes += judged.pages.bytes;
+        pages.blocks += judged.pages.blocks;
+        pages.new += judged.pages.new;
+        judged.findings.into_iter().for_each(|finding| self.verified.add(finding));
+    }
+
+    fn of_source(&mut self, mut of: OfSource) {
+        let (sums, verified) = (std::mem::take(&mut of.sums), &mut *self.verified);
+        verified.files += sums.files;
+        verified.incremental += sums.incremental;
+        verified.temporary += sums.temporary;
+        verified.foreign.extend(sums.foreign);
+        verified.unlisted.extend(sums.unlisted);
+        sums.findings.into_iter().for_each(|finding| verified.add(finding));
+        self.read.push(of);
+    }
+
+    fn goes_on(&mut self, progress: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> bool {
+        let now = Progress { bytes: self.meter.bytes(), all_bytes: self.all_bytes };
+        if !self.verified.is_interrupted && progress(now).is_break() {
+            self.verified.is_interrupted = true;
+            self.meter.stop();
         }
+        !self.verified.is_interrupted
     }
 }
 
@@ -164,7 +207,7 @@ impl Reader<'_> {
     fn tar(&mut self, tar: &TarFile) -> io::Result<()> {
         let file = Metered::open(&tar.path, self.meter)?;
         let mut stream = TarStream::new(tar.packing.open(Box::new(file))?);
-        self.members(tar, &mut stream).map_err(|error| io::Error::other(error.to_string()))
+        Ok(self.members(tar, &mut stream)?)
     }
 
     fn members<R: io::Read>(
@@ -177,6 +220,7 @@ impl Reader<'_> {
             if member.kind == MemberKind::Other {
                 continue;
             }
+            self.of.content.add(&member, stream)?;
             let place = Place::of(&member.path, tar.tablespace);
             if place.what == What::Own {
                 continue;
@@ -184,13 +228,14 @@ impl Reader<'_> {
             // A tar may have other directories beside the data directory; the first one is meant.
             let root = root.get_or_insert_with(|| place.root.to_owned());
             if root != place.root {
-                if place.what != What::Label {
+                if place.what != What::Label && self.of.sums.foreign.len() < FOREIGN_MAX {
                     self.of.sums.foreign.push(member.path.into());
                 }
                 continue;
             }
             self.member(&tar.path, &member, &place, stream)?;
         }
+        self.of.content.end(tar, root.unwrap_or_default());
         Ok(())
     }
 
@@ -205,7 +250,6 @@ impl Reader<'_> {
         match place.what {
             What::Control => self.of.control = Some((tar.join(&member.path), small(stream)?)),
             What::Label => self.of.label = Some(small(stream)?),
-            What::Own => {}
             What::Relation(relation, name) | What::Incremental(relation, name) => {
                 let of = OfRelation { relation, name, bytes };
                 if !self.is_read(&of, member, place) {
@@ -219,7 +263,10 @@ impl Reader<'_> {
                 self.of.sums.incremental += 1;
                 return self.loader.incremental(&of, stream);
             }
-            What::Foreign => self.of.sums.foreign.push(member.path.as_str().into()),
+            What::Foreign if self.of.sums.foreign.len() < FOREIGN_MAX => {
+                self.of.sums.foreign.push(member.path.as_str().into());
+            }
+            What::Own | What::Foreign => {}
         }
         Ok(())
     }
@@ -283,4 +330,6 @@ fn small<B: Bytes>(input: &mut B) -> Result<Vec<u8>, B::Error> {
     Ok(bytes)
 }
 
+/// What is listed of files that are not PostgreSQL's.
+const FOREIGN_MAX: usize = 100_000;
 const SMALL: usize = 64 << 10;

@@ -13,6 +13,7 @@ use pgtoll_format::{PageHeader, Verdict};
 
 use super::blocks::{Blocks, Forks};
 use super::{Evidence, NotCompared, check_is_consistent};
+use crate::threads;
 use crate::verify::{
     DataDirectory, Finding, Progress, Verified, VerifySettings, WhatIsWrong, page_verdict,
 };
@@ -51,14 +52,15 @@ pub fn compare_with_indexes(
         next: AtomicUsize::new(0),
         is_stopped: AtomicBool::new(false),
     };
-    let was_stopped = thread::scope(|threads| {
+    let was_stopped = thread::scope(|scope| {
         let (sender, receiver) = channel();
-        for _ in 0..settings.jobs.get() {
+        let started = threads::start(scope, settings.jobs.get(), || {
             let (sender, work) = (sender.clone(), &work);
-            threads.spawn(move || work.run(&sender));
-        }
-        drop(sender);
-        collect(&receiver, &work, verified, progress)
+            move || work.run(&sender)
+        });
+        // Without a thread the tables are read here, each before its findings are taken.
+        let here = (started == 0).then_some(sender);
+        collect(&receiver, &work, here, verified, progress)
     });
     verified.findings.sort_by_key(|finding| (finding.fork, finding.block));
     if was_stopped {
@@ -120,12 +122,15 @@ struct Portion {
 fn collect(
     receiver: &Receiver<Portion>,
     work: &Work<'_>,
+    mut here: Option<Sender<Portion>>,
     verified: &mut Verified,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> bool {
     let all_bytes = work.tables.iter().map(|table| table.bytes).sum();
     let mut bytes = 0;
+    let mut buffer = Vec::new();
     loop {
+        here = here.filter(|sender| work.next(&mut buffer, sender));
         match receiver.recv_timeout(PROGRESS) {
             Ok(portion) => {
                 bytes += portion.bytes;
@@ -144,10 +149,15 @@ fn collect(
 impl Work<'_> {
     /// Reads one table after the other until there is none.
     fn run(&self, sender: &Sender<Portion>) {
-        let mut buffer = vec![0; BUFFER_BYTES.max(self.block_bytes)];
-        while let Some(table) = self.tables.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            self.table(table, &mut buffer, sender);
-        }
+        let mut buffer = Vec::new();
+        while self.next(&mut buffer, sender) {}
+    }
+
+    /// Reads the next table; false: there is none.
+    fn next(&self, buffer: &mut Vec<u8>, sender: &Sender<Portion>) -> bool {
+        let next = self.tables.get(self.next.fetch_add(1, Ordering::Relaxed));
+        buffer.resize(BUFFER_BYTES.max(self.block_bytes), 0);
+        next.map(|table| self.table(table, buffer, sender)).is_some()
     }
 
     fn is_stopped(&self) -> bool {

@@ -18,6 +18,7 @@ use std::io;
 use std::mem;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -108,10 +109,15 @@ pub fn verify_running(
         error.kind() != io::ErrorKind::NotFound || fs::symlink_metadata(path).is_ok()
     });
     let blocks = Blocks::new(disk, data, &scan.files);
-    let watched = thread::scope(|threads| {
-        let (sender, receiver) = channel();
-        let (of, waits) = (&blocks, pauses);
-        let watching = threads.spawn(move || watch_all(of, waits, &receiver));
+    // Where no thread can be had for it, suspects are read again when all was read.
+    let (sender, receiver) = channel();
+    let receiver = Mutex::new(receiver);
+    let watch_them = || {
+        let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
+        watch_all(&blocks, pauses, &receiver)
+    };
+    let watched = thread::scope(|scope| {
+        let watching = thread::Builder::new().spawn_scoped(scope, watch_them);
         let mut sieve = Sieve { blocks: &blocks, sender, count: 0 };
         let mut watch = |now| {
             let go_on = progress(now);
@@ -124,7 +130,10 @@ pub fn verify_running(
         scan.read(disk, &mut verified, None, &mut take, &mut watch);
         verified.running.suspects = sieve.count;
         drop(sieve);
-        watching.join().unwrap_or_else(|_| Watched::default())
+        match watching {
+            Ok(watching) => watching.join().unwrap_or_else(|_| Watched::default()),
+            Err(_) => watch_them(),
+        }
     });
     let all_bytes = scan.files.bytes();
     let mut go_on =

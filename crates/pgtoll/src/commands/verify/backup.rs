@@ -11,7 +11,7 @@ use pgtoll_record::{VerificationRecord, VerifiedSource};
 use pgtoll_scan::{BackupWal, Names, TarBackup, VerifiedTars, WalAtHand, verify_tars};
 
 use super::meaning::chosen;
-use super::{record, settings, size};
+use super::{files, record, settings, shown, size};
 use crate::arguments::VerifyArguments;
 use crate::printer::Printer;
 
@@ -54,6 +54,12 @@ pub(super) fn verified(
             None => ControlFlow::Continue(()),
         }
     })?;
+    if only.is_none() {
+        let checksums = arguments.manifest_checksums;
+        let mut progress = shown("manifest", interrupt, printer);
+        found.check_complete(backup, checksums, &settings, &mut progress);
+    }
+    files::require_checksums(&mut found.verified, arguments);
     let wal = BackupWal::of_tars(backup, &found).filter(|_| !found.verified.is_interrupted);
     let wal = wal.map(|wal| found.verified.settle(&wal.or_at(&arguments.wal), settings.jobs.get()));
     if names.is_none() && !found.verified.counts.is_empty() && !found.verified.is_interrupted {
@@ -103,6 +109,7 @@ fn notes(found: &VerifiedTars, names: Option<&Names>, wal: WalAtHand) -> Vec<Str
             notes.push(record::NOT_IN_ORDER.to_owned());
         }
     }
+    notes.extend(files::threads_note(&found.verified));
     // Without damage nobody asked for names.
     if names.is_some() || !found.verified.counts.is_empty() {
         notes.extend(record::names_note(&found.verified, names));

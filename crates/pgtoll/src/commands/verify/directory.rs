@@ -14,7 +14,7 @@ use pgtoll_scan::{
 use super::meaning::chosen;
 use super::online::Attached;
 use super::targets::{Directory, refuse_running};
-use super::{evidence, record, settings, size};
+use super::{evidence, files, record, settings, shown, size};
 use crate::arguments::VerifyArguments;
 use crate::commands::Usage;
 use crate::printer::Printer;
@@ -76,6 +76,16 @@ pub(super) fn verified(
     if let Some(names) = names.as_ref().filter(|_| !verified.is_interrupted) {
         verified.compare_with(names, data, &is_wanted);
     }
+    if below.is_empty() && only.is_none() {
+        let checksums = arguments.manifest_checksums;
+        let mut progress = shown("manifest", interrupt, printer);
+        verified.check_complete(data, checksums, &settings, &mut progress);
+        drop(progress);
+        if let Some(names) = &names {
+            files::check_names(&mut verified, names, data);
+        }
+    }
+    files::require_checksums(&mut verified, arguments);
     let evidence = evidence::Asked { arguments, data, settings: &settings, is_wanted: &is_wanted };
     let compared = evidence.compare(&mut verified, &mut names, interrupt, printer);
     let wal = BackupWal::of_directory(data).filter(|_| !verified.is_interrupted);
@@ -97,6 +107,7 @@ fn refuse_when_running(arguments: &VerifyArguments) -> anyhow::Result<()> {
         ("--resume", arguments.resume.is_some()),
         ("--lost-writes", arguments.lost_writes),
         ("--indexes", arguments.indexes),
+        ("--manifest-checksums", arguments.manifest_checksums),
     ];
     match asked.into_iter().find(|(_, is_asked)| *is_asked) {
         None => Ok(()),

@@ -3,19 +3,21 @@
 mod backup;
 mod directory;
 mod evidence;
+mod files;
 mod meaning;
 pub(crate) mod online;
 mod record;
 mod targets;
 
 use std::num::{NonZero, NonZeroUsize};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 use pgtoll_cluster::Interrupt;
 use pgtoll_format::ByteSize;
 use pgtoll_record::{VerificationOutcome, VerificationRecord};
-use pgtoll_scan::VerifySettings;
+use pgtoll_scan::{Progress, VerifySettings};
 
 use crate::arguments::VerifyArguments;
 use crate::commands::Usage;
@@ -84,6 +86,22 @@ fn settings(arguments: &VerifyArguments, only_below: Vec<PathBuf>) -> VerifySett
         jobs: arguments.jobs.map_or_else(cores, NonZero::from),
         rate: arguments.rate.map(|ByteSize(bytes)| bytes),
         only_below,
+    }
+}
+
+/// Shows how far a further reading has come.
+fn shown<'a>(
+    what: &'a str,
+    interrupt: &'a Interrupt,
+    printer: &'a mut Printer,
+) -> impl FnMut(Progress) -> ControlFlow<()> + 'a {
+    move |now| {
+        let text = format!("{what}: {} of {}", size(now.bytes), size(now.all_bytes));
+        printer.progress(&text, now.bytes, now.all_bytes);
+        match interrupt.signal() {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::arguments::VerifyArguments;
 use crate::commands::measure::quoted;
 use crate::commands::wal::relation_name;
 
-use super::evidence;
+use super::{evidence, files};
 
 pub(super) fn of(
     arguments: &VerifyArguments,
@@ -83,6 +83,10 @@ pub(super) fn assembled(
         suspicions: total.suspicions,
         unverified: total.unverified,
         healed_by_replay: verified.healed_by_replay,
+        files: verified.wrong_files.iter().map(files::finding).collect(),
+        wrong_files: verified.wrong_files.len() as u64 + verified.more_wrong_files,
+        incomplete: verified.incomplete.clone(),
+        manifest: verified.manifest.map(files::comparison),
         relations: relations(verified, names, running.is_some()),
         running,
         names: names.map(|_| format!("the catalogs in {}", path.display())),
@@ -110,8 +114,7 @@ fn during(verified: &Verified, attached: &Attached) -> form::VerifiedRunning {
 
 /// What is wrong weighs more than what could not be read.
 fn outcome(verified: &Verified) -> VerificationOutcome {
-    let total = verified.total();
-    if total.failures + total.suspicions > 0 {
+    if verified.is_wrong() {
         return VerificationOutcome::Findings;
     }
     if verified.is_whole() { VerificationOutcome::Sound } else { VerificationOutcome::Unverified }
@@ -131,6 +134,7 @@ fn command(arguments: &VerifyArguments) -> Vec<String> {
         ("--direct", arguments.direct),
         ("--lost-writes", arguments.lost_writes),
         ("--indexes", arguments.indexes),
+        ("--manifest-checksums", arguments.manifest_checksums),
     ];
     command
         .extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.to_owned()));
@@ -425,6 +429,7 @@ fn notes(
     } else if data.control.state != ClusterState::ShutDown {
         notes.push(NOT_IN_ORDER.to_owned());
     }
+    notes.extend(files::threads_note(verified));
     notes.extend(names_note(verified, names));
     notes
 }
@@ -457,8 +462,7 @@ pub(super) fn checksum_note(checksum_version: u32) -> Option<String> {
 
 /// What has to be known of base backups, and of this one.
 pub(super) fn backup_notes(verified: &Verified, wal: WalAtHand) -> Vec<String> {
-    let missing = "a base backup: missing files, LSNs and visibility maps are not compared";
-    let mut notes = vec![missing.to_owned()];
+    let mut notes = vec![files::backup_note(verified)];
     if verified.healed_by_replay > 0 {
         notes.push(format!(
             "{} pages were written by the server while they were copied and are wrong here; the \

@@ -1,11 +1,15 @@
 //! A tar, member by member, in bounded memory whatever it says of itself.
+//!
+//! Two zero blocks end a tar, and only zeros may follow them. One zero block in front of something
+//! else is damage: a reader that took it for the end would miss all members behind it.
 
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, Read, Seek as _, SeekFrom};
 
 use tar::{EntryType, Header, PaxExtensions};
 
 /// Reads a tar from its beginning to its end.
-pub(super) struct TarStream<R> {
+pub(crate) struct TarStream<R> {
     input: R,
     /// Bytes that were read.
     at: u64,
@@ -16,18 +20,26 @@ pub(super) struct TarStream<R> {
     member: String,
     /// What comes when all before it was given out.
     error: Option<io::Error>,
+    seek: Option<Seek<R>>,
+}
+
+/// How what is not read is passed over in an input that can seek.
+struct Seek<R> {
+    /// Bytes of the input.
+    length: u64,
+    forward: fn(&mut R, u64) -> io::Result<()>,
 }
 
 /// A member, whose bytes are read next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Member {
-    pub(super) path: String,
-    pub(super) bytes: u64,
-    pub(super) kind: MemberKind,
+pub(crate) struct Member {
+    pub(crate) path: String,
+    pub(crate) bytes: u64,
+    pub(crate) kind: MemberKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MemberKind {
+pub(crate) enum MemberKind {
     File,
     /// A file without its holes, as GNU tar makes them if told to: they are not put back.
     Sparse,
@@ -37,11 +49,15 @@ pub(super) enum MemberKind {
 
 /// Why a tar is not read further.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum TarError {
+pub(crate) enum TarError {
     #[error("cut short: it ends after {at} bytes{}", within(member))]
     Cut { at: u64, member: String },
     #[error("damaged: no tar header at byte {at}{}", behind(member))]
     Header { at: u64, member: String },
+    #[error("damaged: a lone zero block at byte {at}{}; two end a tar", behind(member))]
+    LoneZeroBlock { at: u64, member: String },
+    #[error("damaged: data behind the end of the tar, from byte {at} on")]
+    BehindEnd { at: u64 },
     #[error("cannot be read further, after {at} bytes{}: {source}", within(member))]
     Read { at: u64, member: String, source: io::Error },
 }
@@ -54,13 +70,32 @@ fn behind(member: &str) -> String {
     if member.is_empty() { String::new() } else { format!(", behind {member}") }
 }
 
+impl<'a> TarStream<&'a File> {
+    /// Seeks over what is not read.
+    pub(crate) fn seeking(mut input: &'a File) -> io::Result<Self> {
+        let length = input.seek(SeekFrom::End(0))?;
+        input.rewind()?;
+        let forward = |input: &mut &'a File, bytes: u64| {
+            let bytes = i64::try_from(bytes).map_err(io::Error::other)?;
+            input.seek_relative(bytes)
+        };
+        Ok(Self { seek: Some(Seek { length, forward }), ..Self::new(input) })
+    }
+}
+
 impl<R: Read> TarStream<R> {
-    pub(super) fn new(input: R) -> Self {
-        Self { input, at: 0, left: 0, padding: 0, member: String::new(), error: None }
+    pub(crate) fn new(input: R) -> Self {
+        let member = String::new();
+        Self { input, at: 0, left: 0, padding: 0, member, error: None, seek: None }
+    }
+
+    /// Bytes before what is read next. After [`next`](Self::next) the member's first byte.
+    pub(crate) fn position(&self) -> u64 {
+        self.at
     }
 
     /// The next member; `None` at the tar's end. What was not read of the one before is passed over.
-    pub(super) fn next(&mut self) -> Result<Option<Member>, TarError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Member>, TarError> {
         self.pass_over()?;
         let (mut long_name, mut long_bytes) = (None, None);
         loop {
@@ -69,10 +104,8 @@ impl<R: Read> TarStream<R> {
             if self.fill(&mut block)? < BLOCK {
                 return Err(self.cut());
             }
-            if block.iter().all(|byte| *byte == 0) {
-                // Whatever follows is read all the same: it may be what a sum over all stands in.
-                self.member.clear();
-                self.drain()?;
+            if is_zero(&block) {
+                self.end(begin)?;
                 return Ok(None);
             }
             let header = Header::from_byte_slice(&block);
@@ -119,7 +152,7 @@ impl<R: Read> TarStream<R> {
 
     /// Fills the buffer with the member's bytes, or with all that are left of them. The tar's own
     /// end is an error, after what is before it was given out.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, TarError> {
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, TarError> {
         let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         let read = self.fill(&mut buffer[..room])?;
         self.left -= read as u64;
@@ -142,6 +175,18 @@ impl<R: Read> TarStream<R> {
 
     fn pass_over(&mut self) -> Result<(), TarError> {
         let mut left = self.left.saturating_add(self.padding);
+        if let Some(Seek { length, forward }) = &self.seek
+            && left > 0
+        {
+            if self.at.saturating_add(left) > *length {
+                self.at = *length;
+                return Err(self.cut());
+            }
+            let forward = forward(&mut self.input, left);
+            forward.map_err(|source| self.unreadable(source))?;
+            self.at += left;
+            left = 0;
+        }
         let mut buffer = [0; PASS];
         while left > 0 {
             let room = usize::try_from(left).unwrap_or(PASS).min(PASS);
@@ -155,10 +200,29 @@ impl<R: Read> TarStream<R> {
         Ok(())
     }
 
-    fn drain(&mut self) -> Result<(), TarError> {
+    /// Behind the first zero block comes a second one, and then nothing but zeros. They are read to
+    /// the input's end, where a compressed one has its checksum.
+    fn end(&mut self, begin: u64) -> Result<(), TarError> {
+        let mut block = [0; BLOCK];
+        let read = self.fill(&mut block)?;
+        if !is_zero(&block[..read]) {
+            return Err(TarError::LoneZeroBlock { at: begin, member: self.member.clone() });
+        }
+        if read < BLOCK {
+            return Err(self.cut());
+        }
+        self.member.clear();
         let mut buffer = [0; PASS];
-        while self.fill(&mut buffer)? > 0 {}
-        Ok(())
+        loop {
+            let at = self.at;
+            let read = self.fill(&mut buffer)?;
+            if read == 0 {
+                return Ok(());
+            }
+            if let Some(found) = buffer[..read].iter().position(|byte| *byte != 0) {
+                return Err(TarError::BehindEnd { at: at + found as u64 });
+            }
+        }
     }
 
     /// Less than asked for only at the input's end, or before what cannot be read.
@@ -180,13 +244,7 @@ impl<R: Read> TarStream<R> {
                 Err(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
                     return Err(self.cut());
                 }
-                Err(source) => {
-                    return Err(TarError::Read {
-                        at: self.at,
-                        member: self.member.clone(),
-                        source,
-                    });
-                }
+                Err(source) => return Err(self.unreadable(source)),
             }
         }
         self.at += filled as u64;
@@ -196,6 +254,31 @@ impl<R: Read> TarStream<R> {
     fn cut(&self) -> TarError {
         TarError::Cut { at: self.at, member: self.member.clone() }
     }
+
+    fn unreadable(&self, source: io::Error) -> TarError {
+        TarError::Read { at: self.at, member: self.member.clone(), source }
+    }
+}
+
+/// The rest of a member.
+pub(crate) struct MemberReader<'a, R> {
+    pub(crate) stream: &'a mut TarStream<R>,
+}
+
+impl<R: Read> Read for MemberReader<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(buffer).map_err(io::Error::from)
+    }
+}
+
+impl From<TarError> for io::Error {
+    fn from(error: TarError) -> Self {
+        Self::other(error.to_string())
+    }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
 }
 
 fn padding(bytes: u64) -> u64 {
@@ -217,7 +300,7 @@ fn sum(block: &[u8; BLOCK]) -> u32 {
 const BLOCK: usize = 512;
 /// What is passed over is read in such pieces.
 const PASS: usize = 16 << 10;
-/// No name has more bytes, and no more is kept.
+/// No extended header has more bytes: a name, and what else PAX says of a file.
 const EXTENSION_MAX: usize = 1 << 20;
 
 #[cfg(test)]
@@ -266,8 +349,8 @@ mod tests {
         let tar = tar_of(&[("a".into(), vec![1; 600]), ("b".into(), vec![2; 10])]);
         let whole = all(&tar);
         assert!(whole.1.is_none() && whole.0.len() == 2);
-        // Within a header, within a member, between members, and before the end's own blocks.
-        for (end, members) in [(100, 0), (700, 1), (1536, 1), (2560, 2)] {
+        // Within a header, within a member, between members, and within the end's own two blocks.
+        for (end, members) in [(100, 0), (700, 1), (1536, 1), (2560, 2), (2816, 2), (3072, 2)] {
             let (found, error) = all(&tar[..end]);
             assert_eq!(found.len(), members, "{end}");
             assert!(matches!(error, Some(TarError::Cut { .. })), "{end}: {error:?}");
@@ -278,6 +361,74 @@ mod tests {
         assert_eq!(found.len(), 1);
         let said = error.unwrap().to_string();
         assert_eq!(said, "damaged: no tar header at byte 1536, behind a");
+    }
+
+    #[test]
+    fn one_zero_block_is_no_end_and_only_zeros_follow_two() {
+        let check = |change: &dyn Fn(&mut Vec<u8>), expected: Option<&str>| {
+            let mut tar = tar_of(&[("a".into(), vec![1; 600]), ("b".into(), vec![2; 10])]);
+            assert_eq!(tar.len(), 3584);
+            change(&mut tar);
+            let (_, error) = all(&tar);
+            assert_eq!(error.map(|error| error.to_string()).as_deref(), expected);
+        };
+        check(&|_| {}, None);
+        check(&|tar| tar.resize(1 << 20, 0), None);
+        check(
+            &|tar| tar[1536..2048].fill(0),
+            Some("damaged: a lone zero block at byte 1536, behind a; two end a tar"),
+        );
+        check(
+            &|tar| tar.extend([0, 0, 7]),
+            Some("damaged: data behind the end of the tar, from byte 3586 on"),
+        );
+        let twice = tar_of(&[]);
+        check(
+            &|tar| tar.extend_from_slice(&tar.clone()),
+            Some("damaged: data behind the end of the tar, from byte 3584 on"),
+        );
+        assert!(all(&twice).1.is_none(), "an empty tar is one");
+    }
+
+    #[test]
+    fn seeking_finds_what_reading_finds() {
+        let tar = tar_of(&[("a".into(), vec![1; 70_000]), ("b".into(), vec![2; 10])]);
+        let file = tempfile::tempfile().unwrap();
+        for end in [tar.len(), tar.len() - 1024, 71_000, 60_000] {
+            file.set_len(0).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, &tar[..end], 0).unwrap();
+            let places = |stream: &mut dyn FnMut() -> Result<Option<(Member, u64)>, TarError>| {
+                let mut found = Vec::new();
+                loop {
+                    match stream() {
+                        Ok(Some(of)) => found.push(of),
+                        Ok(None) => return (found, None),
+                        Err(error) => return (found, Some(error.to_string())),
+                    }
+                }
+            };
+            let mut seeking = TarStream::seeking(&file).unwrap();
+            let sought =
+                places(&mut || seeking.next().map(|of| of.map(|of| (of, seeking.position()))));
+            let mut reading = TarStream::new(&tar[..end]);
+            let read =
+                places(&mut || reading.next().map(|of| of.map(|of| (of, reading.position()))));
+            assert_eq!(sought, read, "{end}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_gigabytes_is_refused_before_it_is_read() {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::GNULongName);
+        header.set_path("././@LongLink").unwrap();
+        header.set_size(4 << 30);
+        header.set_cksum();
+        let endless = header.as_bytes().chain(io::repeat(b'x'));
+        let mut stream = TarStream::new(endless);
+        let error = stream.next().unwrap_err().to_string();
+        assert_eq!(error, "damaged: no tar header at byte 0");
+        assert_eq!(stream.position(), 512);
     }
 
     #[test]
