@@ -5,7 +5,9 @@ use std::os::unix::fs::{MetadataExt as _, chown, lchown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Scratch, ordinary_user, pgtoll, run, set_mode};
+use pgtoll_cluster::Cluster;
+
+use crate::support::{Scratch, ordinary_user, pgtoll, run, server, set_mode};
 
 /// A command that writes a report to `path`, in a moment.
 fn report_to(path: &Path) -> Command {
@@ -84,4 +86,43 @@ fn a_pipe_is_written_to_as_it_is() {
     let ran = run(&mut report_to(Path::new("/dev/stdout")));
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
     assert!(ran.stdout.contains(','), "{}", ran.stdout);
+}
+
+/// Links of another user are followed for root only.
+#[test]
+fn a_resume_file_overwrites_nothing_of_roots() {
+    let Some(owner) = ordinary_user() else { return };
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let cluster = Cluster::init(&mut guard, &server(), "resume", true).unwrap();
+    let owned = |name: &str| {
+        let directory = scratch.path(name);
+        fs::create_dir(&directory).unwrap();
+        directory
+    };
+    let hand_over = |path: &Path| {
+        lchown(path, Some(owner.uid.as_raw()), Some(owner.gid.as_raw())).unwrap();
+    };
+    let precious = scratch.path("precious");
+    fs::write(&precious, "root's").unwrap();
+    set_mode(&precious, 0o600);
+    let is_as_it_was = || {
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "root's");
+        assert_eq!(fs::metadata(&precious).unwrap().mode() & 0o7777, 0o600);
+    };
+    for (name, planted, status) in
+        [("beside", "verify.resume.new", 0), ("itself", "verify.resume", 2)]
+    {
+        let directory = owned(name);
+        symlink(&precious, directory.join(planted)).unwrap();
+        hand_over(&directory.join(planted));
+        hand_over(&directory);
+        let resume = directory.join("verify.resume");
+        let ran = run(pgtoll().arg("verify").arg(cluster.data()).arg("--resume").arg(&resume));
+        assert_eq!(ran.status, Some(status), "{name}: {ran:?}");
+        is_as_it_was();
+        assert!(!ran.stderr.contains("root's"), "{ran:?}");
+        assert!(directory.join(planted).is_symlink(), "{name}");
+    }
+    cluster.remove(&mut guard).unwrap();
 }

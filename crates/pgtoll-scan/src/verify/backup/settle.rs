@@ -5,7 +5,6 @@
 //! record that changes a page has an image of it. Only that image is an excuse; an LSN is none,
 //! since damage can have any.
 
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -153,7 +152,7 @@ fn stop_in(manifest: &Path, start: Lsn) -> Option<Lsn> {
 }
 
 fn ending(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
+    let mut file = pgtoll_files::open(path)?;
     let bytes = file.metadata()?.len();
     file.seek(SeekFrom::Start(bytes.saturating_sub(ENDING)))?;
     let mut text = Vec::new();
