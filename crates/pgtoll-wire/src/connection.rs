@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::mem;
 
 use postgres_protocol::message::backend::{
     BIND_COMPLETE_TAG, COMMAND_COMPLETE_TAG, COPY_DATA_TAG, COPY_DONE_TAG, COPY_IN_RESPONSE_TAG,
@@ -41,8 +42,21 @@ impl Connection {
     /// Runs one or more statements, and returns the rows of all of them. What `COPY` sends is
     /// ignored; `COPY FROM STDIN` fails.
     pub fn query(&mut self, sql: &str) -> Result<Vec<Row>, Error> {
+        let mut rows = Rows::default();
+        self.query_each(sql, |row, bytes| rows.push(row, bytes))?;
+        Ok(rows.rows)
+    }
+
+    /// As [`query`](Self::query), and hands each row on with the bytes of memory that it takes,
+    /// instead of keeping it. An error of `on_row` ends the connection.
+    pub fn query_each(
+        &mut self,
+        sql: &str,
+        mut on_row: impl FnMut(Row, usize) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let mut columns: Option<Columns> = None;
-        let mut rows = Vec::new();
+        // Rows keep the names of their columns.
+        let mut columns_bytes = 0;
         self.ask(sql, |reply| {
             match reply.tag() {
                 ROW_DESCRIPTION_TAG | DATA_ROW_TAG => {}
@@ -50,14 +64,20 @@ impl Connection {
                 _ => return Err(unexpected(reply)),
             }
             match (reply.decode()?, &columns) {
-                (Message::RowDescription(body), _) => columns = Some(row::decode_columns(&body)?),
-                (Message::DataRow(body), Some(columns)) => rows.push(Row::decode(&body, columns)?),
+                (Message::RowDescription(body), _) => {
+                    columns = Some(row::decode_columns(&body)?);
+                    columns_bytes = reply.body().len();
+                }
+                (Message::DataRow(body), Some(columns)) => {
+                    let row = Row::decode(&body, columns)?;
+                    let bytes = row.bytes(reply.body().len()) + mem::take(&mut columns_bytes);
+                    on_row(row, bytes)?;
+                }
                 (Message::DataRow(_), None) => return Err(unexpected(reply)),
                 _ => {}
             }
             Ok(())
-        })?;
-        Ok(rows)
+        })
     }
 
     /// Runs a query that returns exactly one row.
@@ -137,11 +157,13 @@ impl Connection {
     ) -> Result<Vec<Row>, Error> {
         let outbox = self.usable()?.outbox();
         statement.encode_execution(parameters, outbox)?;
-        let mut rows = Vec::new();
+        let mut rows = Rows::default();
         self.exchange(Dialogue::Extended, statement.sql(), |reply| {
             match reply.decode()? {
                 Message::DataRow(body) => {
-                    rows.push(Row::decode(&body, statement.shared_columns())?);
+                    let row = Row::decode(&body, statement.shared_columns())?;
+                    let bytes = row.bytes(reply.body().len());
+                    rows.push(row, bytes)?;
                 }
                 Message::CommandComplete(_)
                 | Message::BindComplete
@@ -150,7 +172,7 @@ impl Connection {
             }
             Ok(())
         })?;
-        Ok(rows)
+        Ok(rows.rows)
     }
 
     /// Whether a transaction was open when the server answered last, be it a failed one.
@@ -301,9 +323,35 @@ pub(crate) fn remember(
     let malformed = |source| Error::undecodable("malformed parameter status", source);
     let name = body.name().map_err(malformed)?;
     let value = body.value().map_err(malformed)?;
+    if parameters.len() >= PARAMETERS_MAX && !parameters.contains_key(name) {
+        return Err(Error::TooMuch { limit: "1,000 settings" });
+    }
     parameters.insert(name.to_owned(), value.to_owned());
     Ok(())
 }
+
+/// PostgreSQL reports about 15.
+const PARAMETERS_MAX: usize = 1000;
+
+/// The rows of a result, as far as memory is there for them.
+#[derive(Default)]
+struct Rows {
+    rows: Vec<Row>,
+    bytes: usize,
+}
+
+impl Rows {
+    fn push(&mut self, row: Row, bytes: usize) -> Result<(), Error> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > ROWS_BYTES_MAX {
+            return Err(Error::TooMuch { limit: "256 MB of rows in one answer" });
+        }
+        self.rows.push(row);
+        Ok(())
+    }
+}
+
+const ROWS_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 pub(crate) fn unexpected(reply: Frame<'_>) -> Error {
     Error::protocol(format!("unexpected message '{}'", reply.tag().escape_ascii()))

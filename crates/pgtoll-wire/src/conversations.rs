@@ -237,6 +237,84 @@ fn a_conversation_can_arrive_byte_by_byte() {
     server.join().unwrap();
 }
 
+/// Talks to a server that says this, then the same thing for ever.
+fn endless(
+    begin: &[u8],
+    again: &[u8],
+    talk: impl FnOnce(Result<Connection, Error>) -> Error,
+) -> String {
+    let (stream, mut peer) = UnixStream::pair().unwrap();
+    let (begin, again) = (begin.to_vec(), again.repeat(1 + 100_000 / again.len()));
+    let server = thread::spawn(move || {
+        let mut said = peer.write_all(&begin);
+        while said.is_ok() {
+            said = peer.write_all(&again);
+        }
+    });
+    let error = talk(Connection::handshake(stream, None, &config()));
+    server.join().unwrap();
+    error.to_string()
+}
+
+#[test]
+fn a_server_that_never_ends_is_left() {
+    let connect = |connection: Result<Connection, Error>| connection.unwrap_err();
+    let settings = frame(b'S', b"TimeZone\0UTC\0");
+    let said = endless(&frame(b'R', &[0; 4]), &settings, connect);
+    assert_eq!(said, "server sent more than 100,000 notices in one answer");
+    let large = frame(b'N', &[b'x'; 1 << 20]);
+    let said = endless(&[], &large, connect);
+    assert_eq!(said, "server sent more than 64 MB of notices in one answer");
+    let names: Vec<u8> =
+        (0..1001).flat_map(|at| frame(b'S', format!("name{at}\0x\0").as_bytes())).collect();
+    let said = endless(&frame(b'R', &[0; 4]), &names, connect);
+    assert_eq!(said, "server sent more than 1,000 settings");
+
+    let begin = [greeting(), row_description(&["a"])].concat();
+    let row = data_row(&[Some(&"x".repeat(60_000))]);
+    let said = endless(&begin, &row, |connection| connection.unwrap().query("x").unwrap_err());
+    assert_eq!(said, "server sent more than 256 MB of rows in one answer");
+    let empty = [row_description(&[]), data_row(&[])].concat();
+    let said =
+        endless(&greeting(), &empty, |connection| connection.unwrap().query("x").unwrap_err());
+    assert_eq!(said, "server sent more than 256 MB of rows in one answer");
+    let begin = [greeting(), prepared(&[]), frame(b'2', b"")].concat();
+    let said = endless(&begin, &data_row(&[]), |connection| {
+        let mut connection = connection.unwrap();
+        let statement = connection.prepare("x").unwrap();
+        connection.query_prepared(&statement, &[]).unwrap_err()
+    });
+    assert_eq!(said, "server sent more than 256 MB of rows in one answer");
+    let begin = [greeting(), frame(b'C', b"BEGIN\0")].concat();
+    let aside = frame(b'A', b"\0\0\0\x01channel\0payload\0");
+    let said = endless(&begin, &aside, |connection| connection.unwrap().execute("x").unwrap_err());
+    assert_eq!(said, "server sent more than 100,000 notices in one answer");
+}
+
+#[test]
+fn only_rows_may_be_long() {
+    let check = |tag: u8, length: u32, limit: usize| {
+        let script = [&[tag], &length.to_be_bytes()[..]].concat();
+        let error = connect(&script).0.unwrap_err().to_string();
+        let expected =
+            format!("server broke the protocol: message of {length} bytes, more than {limit}");
+        assert_eq!(error, expected);
+    };
+    check(b'S', 1 << 20, 64 * 1024);
+    check(b'R', 1 << 20, 64 * 1024);
+    check(b'E', 1 << 28, 16 << 20);
+    check(b'D', 1 << 30, 256 << 20);
+}
+
+#[test]
+fn a_long_error_is_shortened() {
+    let text = "x".repeat(100_000);
+    let fields = format!("SERROR\0C22012\0M{text}\0D{text}\0\0");
+    let mut connection = greeted(&[frame(b'E', fields.as_bytes()), ready()]);
+    let error = connection.execute("SELECT").unwrap_err().to_string();
+    assert!(error.len() < 40_000 && error.contains("x…"), "{} bytes", error.len());
+}
+
 proptest! {
     #[test]
     fn garbage_is_survived(garbage in prop::collection::vec(any::<u8>(), 0..2000)) {

@@ -3,24 +3,29 @@
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Instant;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
-    self, AddressFamily, SetSockOpt, SockFlag, SockType, UnixAddr, setsockopt, sockopt,
+    self, AddressFamily, SetSockOpt, SockFlag, SockType, SockaddrStorage, UnixAddr, getsockopt,
+    setsockopt, sockopt,
 };
 
 use crate::transport::{time_left, time_out_unset};
-use crate::{Error, UnixEndpoint};
+use crate::waiting::{wait_readable, wait_writable};
+use crate::{Error, Interruption, UnixEndpoint};
 
 /// Connects to a server's socket. The standard library cannot bound how long that takes, and it
 /// takes long when more clients connect than the server accepts.
 pub(crate) fn dial_unix(
     endpoint: &UnixEndpoint,
     deadline: Option<Instant>,
+    interruption: Option<&Interruption>,
 ) -> Result<UnixStream, Error> {
     let path = endpoint.socket_path();
     let Ok(address) = unix_address(&path) else {
@@ -31,17 +36,40 @@ pub(crate) fn dial_unix(
             .map(UnixStream::from)
             .map_err(|errno| Error::Io { action: "make a socket", source: errno.into() })?;
     loop {
-        stream.set_write_timeout(time_left(deadline)?).map_err(time_out_unset)?;
+        let left = time_left(deadline)?;
+        // The kernel tells nobody when such a socket can be connected, so one looks in between.
+        let piece = interruption.map(|_| INTERRUPTIBLE);
+        let patience = left.into_iter().chain(piece).min();
+        stream.set_write_timeout(patience).map_err(time_out_unset)?;
         match socket::connect(stream.as_raw_fd(), &address) {
-            Ok(()) => return Ok(stream),
+            Ok(()) => {
+                stream.set_write_timeout(left).map_err(time_out_unset)?;
+                return Ok(stream);
+            }
             Err(Errno::EINTR) => {}
-            Err(Errno::EAGAIN) if deadline.is_some() => return Err(Error::ConnectTimeout),
+            Err(Errno::EAGAIN) if patience.is_some() => {
+                wait_readable(stream.as_fd(), Some(Duration::ZERO), interruption)?;
+            }
             Err(errno) => {
                 let address = path.display().to_string();
                 return Err(Error::Connect { address, source: errno.into() });
             }
         }
     }
+}
+
+/// Refuses a socket at which another user's process listens, before anything is sent.
+pub(crate) fn check_peer(
+    stream: &UnixStream,
+    endpoint: &UnixEndpoint,
+    expected: u32,
+) -> Result<(), Error> {
+    let peer = getsockopt(stream, sockopt::PeerCredentials)
+        .map_err(|errno| Error::Io { action: "ask whose socket it is", source: errno.into() })?;
+    if peer.uid() == expected {
+        return Ok(());
+    }
+    Err(Error::Peer { path: endpoint.socket_path(), actual: peer.uid(), expected })
 }
 
 /// As libpq has it, a name that begins with `@` is not in the file system.
@@ -59,7 +87,11 @@ pub(crate) fn has_socket(endpoint: &UnixEndpoint) -> bool {
 
 /// All addresses of a host: itself if it is one, those of `/etc/hosts`, else those that the
 /// system's resolver knows, in its order.
-pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
+pub(crate) fn resolve(
+    host: &str,
+    port: u16,
+    interruption: Option<&Interruption>,
+) -> Result<Vec<SocketAddr>, Error> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
@@ -74,11 +106,35 @@ pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
         let reason = "this build looks names up in /etc/hosts only, so give hostaddr";
         return Err(unresolved(io::Error::other(reason)));
     }
-    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs().map_err(unresolved)?.collect();
+    let addresses = look_up(host, port, interruption)?.map_err(unresolved)?;
     if addresses.is_empty() {
         return Err(unresolved(io::Error::other("no addresses")));
     }
     Ok(addresses)
+}
+
+/// Asks the system's resolver. It cannot be interrupted, so that another thread has to wait for it.
+fn look_up(
+    host: &str,
+    port: u16,
+    interruption: Option<&Interruption>,
+) -> Result<io::Result<Vec<SocketAddr>>, Error> {
+    let asked = (host.to_owned(), port);
+    let resolve = move || asked.to_socket_addrs().map(Iterator::collect);
+    if interruption.is_none() {
+        return Ok(resolve());
+    }
+    let failed = |source| Error::Io { action: "look up a host", source };
+    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let (sender, receiver) = mpsc::channel();
+    let resolver = thread::Builder::new().name("resolver".to_owned());
+    let spawned = resolver.spawn(move || {
+        let _ = sender.send(resolve());
+        drop(theirs);
+    });
+    spawned.map_err(failed)?;
+    while !wait_readable(ours.as_fd(), None, interruption)? {}
+    receiver.recv().map_err(|error| failed(io::Error::other(error)))
 }
 
 /// The addresses that a hosts file has for a name.
@@ -99,16 +155,31 @@ pub(crate) fn dial_tcp(
     address: SocketAddr,
     keepalives: &Keepalives,
     deadline: Option<Instant>,
+    interruption: Option<&Interruption>,
 ) -> Result<TcpStream, Error> {
-    let connected = match time_left(deadline)? {
-        Some(left) => TcpStream::connect_timeout(&address, left),
-        None => TcpStream::connect(address),
+    let refused =
+        |errno: Errno| Error::Connect { address: address.to_string(), source: errno.into() };
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::Inet,
+        SocketAddr::V6(_) => AddressFamily::Inet6,
     };
-    let stream = connected.map_err(|source| match source.kind() {
-        io::ErrorKind::TimedOut if deadline.is_some() => Error::ConnectTimeout,
-        _ => Error::Connect { address: address.to_string(), source },
-    })?;
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let stream = socket::socket(family, SockType::Stream, flags, None)
+        .map(TcpStream::from)
+        .map_err(|errno| Error::Io { action: "make a socket", source: errno.into() })?;
+    match socket::connect(stream.as_raw_fd(), &SockaddrStorage::from(address)) {
+        Ok(()) => {}
+        Err(Errno::EINPROGRESS | Errno::EINTR) => {
+            while !wait_writable(stream.as_fd(), time_left(deadline)?, interruption)? {}
+            match getsockopt(&stream, sockopt::SocketError).map_err(refused)? {
+                0 => {}
+                error => return Err(refused(Errno::from_raw(error))),
+            }
+        }
+        Err(errno) => return Err(refused(errno)),
+    }
     let unset = |source| Error::Io { action: "set an option of a socket", source };
+    stream.set_nonblocking(false).map_err(unset)?;
     stream.set_nodelay(true).map_err(unset)?;
     keepalives.apply(&stream).map_err(|errno| unset(errno.into()))?;
     stream.set_write_timeout(time_left(deadline)?).map_err(time_out_unset)?;
@@ -148,6 +219,9 @@ fn set<O: SetSockOpt<Val = u32>>(
     value.map_or(Ok(()), |value| setsockopt(stream, option, &value))
 }
 
+/// How often a wait that nothing else ends is looked at.
+const INTERRUPTIBLE: Duration = Duration::from_millis(100);
+
 /// A socket address holds 108 bytes, the last of which is zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
@@ -158,9 +232,9 @@ mod tests {
     #[test]
     fn a_long_socket_path_is_refused() {
         let fits = "d".repeat(SOCKET_PATH_BYTES_MAX - "/.s.PGSQL.5432".len());
-        let connected = dial_unix(&UnixEndpoint::new(fits.clone(), 5432), None);
+        let connected = dial_unix(&UnixEndpoint::new(fits.clone(), 5432), None, None);
         assert!(matches!(connected, Err(Error::Connect { .. })));
-        let connected = dial_unix(&UnixEndpoint::new(fits + "d", 5432), None);
+        let connected = dial_unix(&UnixEndpoint::new(fits + "d", 5432), None, None);
         assert!(matches!(connected, Err(Error::SocketPath { .. })));
     }
 
@@ -179,7 +253,7 @@ mod tests {
 
     #[test]
     fn addresses_need_no_resolver() {
-        let found = |host| resolve(host, 5433).unwrap();
+        let found = |host| resolve(host, 5433, None).unwrap();
         assert_eq!(found("127.0.0.1"), ["127.0.0.1:5433".parse().unwrap()]);
         assert_eq!(found("::1"), ["[::1]:5433".parse().unwrap()]);
     }

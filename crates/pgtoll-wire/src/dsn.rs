@@ -1,5 +1,6 @@
 //! Connection strings: what a user says of a server, completed as libpq completes it.
 
+mod error;
 mod files;
 mod keywords;
 mod text;
@@ -19,12 +20,14 @@ use bytes::BytesMut;
 use nix::unistd::geteuid;
 use postgres_protocol::message::frontend;
 
-use crate::dial::{Keepalives, dial_tcp, dial_unix, has_socket, resolve};
+use crate::dial::{Keepalives, check_peer, dial_tcp, dial_unix, has_socket, resolve};
 use crate::handshake::{Binding, Startup};
 use crate::stream::Stream;
 use crate::tls::{Identity, Roots, SslMode, TlsSettings, TlsStream};
-use crate::transport::{hung_up, time_left, wait_readable};
-use crate::{Connection, Error, ReplicationConnection, Secret, UnixEndpoint};
+use crate::transport::{hung_up, time_left};
+use crate::waiting::wait_readable;
+use crate::{Connection, Error, Interruption, ReplicationConnection, Secret, UnixEndpoint};
+pub use error::DsnError;
 use files::Looked;
 use keywords::{KEYWORDS, Use, keyword};
 
@@ -46,6 +49,9 @@ pub struct Dsn {
     tls: TlsSettings,
     binding: Binding,
     target: Target,
+    /// The system's number of the user whose process must listen at the socket.
+    peer: Option<u32>,
+    interruption: Option<Interruption>,
     redacted: String,
 }
 
@@ -114,7 +120,37 @@ impl Dsn {
             tls: tls(&values, environment)?,
             binding: values.one_of("channel_binding", &BINDINGS)?.unwrap_or(Binding::Prefer),
             target: values.one_of("target_session_attrs", &TARGETS)?.unwrap_or(Target::Any),
+            peer: None,
+            interruption: None,
         })
+    }
+
+    /// A socket that a file names which is not the caller's: of a data directory's
+    /// `postmaster.pid`. No password, service, variable of the environment, file of the home
+    /// directory or certificate is used for it. Connecting fails with [`Error::Peer`], before
+    /// anything is sent, unless the process that listens is of the user `owner`.
+    pub fn of_socket(
+        endpoint: &UnixEndpoint,
+        user: &str,
+        database: &str,
+        owner: u32,
+    ) -> Result<Self, DsnError> {
+        let nothing = Environment { user: Some(user.to_owned()), ..Environment::default() };
+        let mut dsn = Self::parse_in("", &nothing)?;
+        // Not by a text: a directory with a comma in its name would be several hosts.
+        let name = endpoint.directory.to_string_lossy().into_owned();
+        dsn.hosts = vec![Host { name, address: None, port: endpoint.port }];
+        database.clone_into(&mut dsn.database);
+        dsn.redacted = redacted(&Values(BTreeMap::new()), &dsn.hosts, user, database);
+        dsn.connect_timeout = Some(FOUND_SOCKET_TIMEOUT);
+        dsn.peer = Some(owner);
+        Ok(dsn)
+    }
+
+    /// Its connections stop waiting, for good, when the interruption comes.
+    #[must_use]
+    pub fn with_interruption(&self, interruption: &Interruption) -> Self {
+        Self { interruption: Some(interruption.clone()), ..self.clone() }
     }
 
     /// The connection string in one line for records and logs: hosts, ports, database and user as
@@ -186,10 +222,13 @@ impl Dsn {
             Some(Err(_)) | None => None,
         };
         let startup = self.startup(session, password);
-        let connection = match host.place()? {
+        let connection = match self.place(host)? {
             Place::Unix(endpoint) => {
                 let deadline = self.deadline();
-                let stream = dial_unix(&endpoint, deadline)?;
+                let stream = dial_unix(&endpoint, deadline, self.interruption.as_ref())?;
+                if let Some(owner) = self.peer {
+                    check_peer(&stream, &endpoint, owner)?;
+                }
                 Connection::begin(stream.into(), deadline, &startup)
             }
             Place::Tcp(addresses) => {
@@ -214,6 +253,14 @@ impl Dsn {
         }
     }
 
+    fn place(&self, host: &Host) -> Result<Place, Error> {
+        if self.peer.is_some() || host.is_unix() {
+            return Ok(Place::Unix(UnixEndpoint::new(&host.name, host.port)));
+        }
+        let name = host.address.as_deref().unwrap_or(&host.name);
+        resolve(name, host.port, self.interruption.as_ref()).map(Place::Tcp)
+    }
+
     fn startup<'a>(&'a self, session: Session, password: Option<&'a Secret>) -> Startup<'a> {
         let mut options = Vec::new();
         if !self.options.is_empty() {
@@ -229,6 +276,7 @@ impl Dsn {
             options,
             password,
             binding: self.binding,
+            interruption: self.interruption.as_ref(),
         }
     }
 
@@ -291,12 +339,15 @@ impl Dsn {
     ) -> Result<Connection, (Error, bool)> {
         let deadline = self.deadline();
         let plain = |error| (error, false);
-        let mut socket = dial_tcp(address, &self.keepalives, deadline).map_err(plain)?;
+        let interruption = self.interruption.as_ref();
+        let mut socket =
+            dial_tcp(address, &self.keepalives, deadline, interruption).map_err(plain)?;
         if encrypt != Encrypt::No {
-            if offers_tls(&mut socket, deadline).map_err(plain)? {
+            if offers_tls(&mut socket, deadline, interruption).map_err(plain)? {
                 let secure = |error| (error, true);
                 let config = self.tls.prepare(host.name()).map_err(secure)?;
-                let stream = TlsStream::begin(socket, config, host.name(), address.ip(), deadline)
+                let (name, ip) = (host.name(), address.ip());
+                let stream = TlsStream::begin(socket, config, name, ip, deadline, interruption)
                     .map_err(secure)?;
                 let stream = Stream::Tls(Box::new(stream));
                 return Connection::begin(stream, deadline, startup).map_err(secure);
@@ -355,14 +406,6 @@ impl Host {
         self.address.is_none() && self.name.starts_with(['/', '@'])
     }
 
-    fn place(&self) -> Result<Place, Error> {
-        if self.is_unix() {
-            return Ok(Place::Unix(UnixEndpoint::new(&self.name, self.port)));
-        }
-        let host = self.address.as_deref().unwrap_or(&self.name);
-        resolve(host, self.port).map(Place::Tcp)
-    }
-
     /// What a certificate must name.
     fn name(&self) -> &str {
         match &self.address {
@@ -383,6 +426,9 @@ impl Host {
         }
     }
 }
+
+/// A server on this machine answers sooner.
+const FOUND_SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where servers' sockets are by default: with the distributions' packages, and without.
 const SOCKET_DIRECTORIES: [&str; 2] = ["/var/run/postgresql", "/tmp"];
@@ -468,7 +514,11 @@ fn is_worth_another_host(error: &Error) -> bool {
 
 /// Asks whether the server speaks TLS. No more than the one byte of the answer is read, so that
 /// nothing that came in plain text can be taken for a part of the secured session.
-fn offers_tls(socket: &mut TcpStream, deadline: Option<Instant>) -> Result<bool, Error> {
+fn offers_tls(
+    socket: &mut TcpStream,
+    deadline: Option<Instant>,
+    interruption: Option<&Interruption>,
+) -> Result<bool, Error> {
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::WouldBlock => Error::ConnectTimeout,
         _ if hung_up(&source) => Error::Closed { source: Some(source) },
@@ -477,7 +527,7 @@ fn offers_tls(socket: &mut TcpStream, deadline: Option<Instant>) -> Result<bool,
     let mut request = BytesMut::new();
     frontend::ssl_request(&mut request);
     socket.write_all(&request).map_err(failed)?;
-    while !wait_readable(socket.as_fd(), time_left(deadline)?)? {}
+    while !wait_readable(socket.as_fd(), time_left(deadline)?, interruption)? {}
     let mut answer = [0];
     match socket.read(&mut answer).map_err(failed)? {
         0 => Err(Error::Closed { source: None }),
@@ -585,7 +635,7 @@ impl Values {
         let Some(text) = self.given(name) else { return Ok(None) };
         match text.trim_matches(|c: char| c.is_ascii_whitespace()).parse() {
             Ok(number) => Ok(Some(number)),
-            Err(_) => Err(value_error(name, text, "a number")),
+            Err(_) => Err(value_error(name, "a number")),
         }
     }
 
@@ -605,7 +655,7 @@ impl Values {
             return Ok(Some(*value));
         }
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        Err(value_error(name, text, &names.join(", ")))
+        Err(value_error(name, &names.join(", ")))
     }
 }
 
@@ -622,13 +672,13 @@ fn known(name: &str, value: &str) -> Result<&'static str, DsnError> {
     };
     match keyword.used {
         _ if fits => Ok(keyword.name),
-        Use::Only(values) => Err(value_error(keyword.name, value, &values.join(", "))),
+        Use::Only(values) => Err(value_error(keyword.name, &values.join(", "))),
         _ => Err(DsnError::Unsupported { keyword: keyword.name }),
     }
 }
 
-fn value_error(keyword: &'static str, value: &str, expected: &str) -> DsnError {
-    DsnError::Value { keyword, value: value.to_owned(), expected: expected.to_owned() }
+fn value_error(keyword: &'static str, expected: &str) -> DsnError {
+    DsnError::Value { keyword, expected: expected.to_owned() }
 }
 
 /// The hosts with their ports: lists of the same length, or one port for all.
@@ -665,7 +715,7 @@ fn port(text: &str) -> Result<u16, DsnError> {
     match text.parse() {
         Ok(port) if port > 0 => Ok(port),
         _ if text.is_empty() => Ok(DEFAULT_PORT),
-        _ => Err(value_error("port", text, "a number from 1 to 65535")),
+        _ => Err(value_error("port", "a number from 1 to 65535")),
     }
 }
 
@@ -716,10 +766,8 @@ fn tls(values: &Values, environment: &Environment) -> Result<TlsSettings, DsnErr
     let least = values.one_of("ssl_min_protocol_version", &TLS_VERSIONS)?.unwrap_or(12);
     let most = values.one_of("ssl_max_protocol_version", &TLS_VERSIONS)?.unwrap_or(13);
     if most < 12 || least > most {
-        let value = values.given("ssl_max_protocol_version").unwrap_or_default();
         return Err(value_error(
             "ssl_max_protocol_version",
-            value,
             "TLSv1.2 or TLSv1.3, not below the minimum",
         ));
     }
@@ -752,123 +800,6 @@ fn redacted(values: &Values, hosts: &[Host], user: &str, database: &str) -> Stri
         (!value.is_empty()).then(|| format!("{}={}", keyword.name, text::quoted(&value)))
     });
     words.collect::<Vec<_>>().join(" ")
-}
-
-/// What is wrong with a connection string. No message shows a secret.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DsnError {
-    /// libpq has no such keyword.
-    #[error("unknown connection keyword {keyword:?}")]
-    UnknownKeyword {
-        /// The word.
-        keyword: String,
-    },
-
-    /// What stands after a password, or is no word at all, may be a part of a secret.
-    #[error("unknown keyword at character {place}; it is not shown, since it may be a secret")]
-    UnknownWord {
-        /// Where the word begins, from 1.
-        place: usize,
-    },
-
-    /// libpq can do that, and pgtoll cannot.
-    #[error("connection keyword {keyword:?} is not supported")]
-    Unsupported {
-        /// The keyword.
-        keyword: &'static str,
-    },
-
-    /// A value that the keyword does not have.
-    #[error("{keyword} cannot be {value:?}: expected {expected}")]
-    Value {
-        /// The keyword.
-        keyword: &'static str,
-        /// What was given.
-        value: String,
-        /// What can be given.
-        expected: String,
-    },
-
-    /// A word of a `key=value` string is followed by no `=`.
-    #[error("\"=\" is missing after the word at character {place}")]
-    MissingEquals {
-        /// Where the word begins, from 1.
-        place: usize,
-    },
-
-    /// A quoted value does not end.
-    #[error("quote at character {place} is not closed")]
-    OpenQuote {
-        /// Where the value begins, from 1.
-        place: usize,
-    },
-
-    /// A URI is not of the form that libpq documents.
-    #[error("malformed connection URI: {finding}")]
-    Uri {
-        /// What is wrong.
-        finding: &'static str,
-    },
-
-    /// As many hosts, addresses and ports are needed, or one port.
-    #[error("the list of {of}s does not have {hosts} entries, one for each host")]
-    Counts {
-        /// The keyword of the list.
-        of: &'static str,
-        /// How many hosts there are.
-        hosts: usize,
-    },
-
-    /// The system's roots without a look at the host's name prove nothing.
-    #[error("sslrootcert=system needs sslmode=verify-full")]
-    WeakMode,
-
-    /// Nobody named a role, and the system has no name for this user.
-    #[error("no user named, and the system has no name for this one")]
-    NoUser,
-
-    /// No file has the service.
-    #[error("service {name:?} is not defined")]
-    UnknownService {
-        /// The service.
-        name: String,
-    },
-
-    /// A file of services has a line that is no pair.
-    #[error("{}: line {line} is not a connection keyword with its value", path.display())]
-    ServiceFile {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-    },
-
-    /// A file that somebody named cannot be read.
-    #[error("could not read {}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-impl DsnError {
-    /// What to do about it, where there is something to do.
-    pub fn hint(&self) -> Option<&'static str> {
-        Some(match self {
-            Self::UnknownWord { .. } | Self::MissingEquals { .. } => {
-                "a value with spaces needs quotes: password='open sesame'"
-            }
-            Self::Uri { .. } => "write special characters of a URI as % and two digits: %40 for @",
-            Self::NoUser => "name one: user=NAME, or PGUSER",
-            Self::UnknownService { .. } => {
-                "services are defined in ~/.pg_service.conf, or in the file that PGSERVICEFILE names"
-            }
-            _ => return None,
-        })
-    }
 }
 
 #[cfg(test)]

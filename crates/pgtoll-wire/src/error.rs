@@ -211,6 +211,28 @@ pub enum Error {
         source: Box<dyn error::Error + Send + Sync>,
     },
 
+    /// The server sent more than any server needs to, and all of it would have to be kept or read.
+    #[error("server sent more than {limit}")]
+    TooMuch {
+        /// How much of what is allowed.
+        limit: &'static str,
+    },
+
+    /// An [`Interruption`](crate::Interruption) ended the wait.
+    #[error("interrupted while waiting for the server")]
+    Interrupted,
+
+    /// The socket is another user's than the one whose server is meant.
+    #[error("user {actual} listens at {}, and not user {expected}", path.display())]
+    Peer {
+        /// The socket file.
+        path: PathBuf,
+        /// The system's number of the user whose process listens.
+        actual: u32,
+        /// The number of the user whose server is meant.
+        expected: u32,
+    },
+
     /// The connection failed before, and where the conversation stands is unknown.
     #[error("connection was given up after an earlier error")]
     GivenUp,
@@ -237,6 +259,8 @@ impl Error {
             Self::Tls { .. } => "look at sslmode, sslrootcert and the server's certificate",
             Self::WalRemoved { .. } => "read the missing WAL from the archive",
             Self::Connect { .. } => "look at host and port, and whether the server runs",
+            Self::TooMuch { .. } => "is this a PostgreSQL server? Look at host and port",
+            Self::Server(error) => return error.own_hint(),
             _ => return None,
         })
     }
@@ -310,7 +334,7 @@ impl ServerError {
         while let Some(field) =
             fields.next().map_err(|source| Error::undecodable("malformed error message", source))?
         {
-            let text = String::from_utf8_lossy(field.value_bytes()).into_owned();
+            let text = shortened(field.value_bytes());
             match field.type_() {
                 b'S' => severity_translated = text,
                 b'V' => error.severity = text,
@@ -328,6 +352,30 @@ impl ServerError {
         Ok(error)
     }
 }
+
+impl ServerError {
+    /// What to do about a connection that is refused.
+    fn own_hint(&self) -> Option<&'static str> {
+        Some(match self.sqlstate.as_str() {
+            "28P01" => "look at the user and the password: PGPASSWORD, or the file ~/.pgpass",
+            "28000" => "look at the user, and at the rules of the server's pg_hba.conf",
+            "3D000" => "name a database that exists: dbname=NAME",
+            "53300" => "wait until the server has a free connection",
+            "57P03" => "wait until the server is up",
+            _ => return None,
+        })
+    }
+}
+
+/// A field's text, which no server that means well makes so long.
+fn shortened(field: &[u8]) -> String {
+    match field.get(..FIELD_BYTES_MAX) {
+        Some(begin) => String::from_utf8_lossy(begin).into_owned() + "…",
+        None => String::from_utf8_lossy(field).into_owned(),
+    }
+}
+
+const FIELD_BYTES_MAX: usize = 16 * 1024;
 
 impl fmt::Display for ServerError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -15,14 +15,14 @@ use crate::connection::{decode_error, remember};
 use crate::dial::dial_unix;
 use crate::stream::Stream;
 use crate::transport::Transport;
-use crate::{Config, Connection, Error, Secret};
+use crate::{Config, Connection, Error, Interruption, Secret};
 
 impl Connection {
     /// Connects to a server, and waits until it is ready for the first question.
     pub fn connect(config: &Config) -> Result<Self, Error> {
         let deadline =
             config.connect_timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let stream = dial_unix(&config.endpoint, deadline)?;
+        let stream = dial_unix(&config.endpoint, deadline, None)?;
         Self::handshake(stream, deadline, config)
     }
 
@@ -40,6 +40,7 @@ impl Connection {
             options: options.collect(),
             password: config.password.as_ref(),
             binding: Binding::Prefer,
+            interruption: None,
         };
         Self::begin(stream.into(), deadline, &startup)
     }
@@ -50,7 +51,7 @@ impl Connection {
         deadline: Option<Instant>,
         startup: &Startup<'_>,
     ) -> Result<Self, Error> {
-        let mut transport = Transport::new(stream, deadline);
+        let mut transport = Transport::new(stream, deadline, startup.interruption.cloned());
         request_session(&mut transport, startup)?;
         authenticate(&mut transport, startup)?;
         let (backend_pid, parameters) = await_session(&mut transport)?;
@@ -68,6 +69,7 @@ pub(crate) struct Startup<'a> {
     pub(crate) options: Vec<(&'a str, &'a str)>,
     pub(crate) password: Option<&'a Secret>,
     pub(crate) binding: Binding,
+    pub(crate) interruption: Option<&'a Interruption>,
 }
 
 /// `channel_binding`: whether a password's proof must be worthless on any other connection.

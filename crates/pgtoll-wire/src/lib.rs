@@ -59,6 +59,7 @@ mod row;
 mod stream;
 mod tls;
 mod transport;
+mod waiting;
 
 pub use config::{Config, Secret, UnixEndpoint};
 pub use connection::Connection;
@@ -71,3 +72,4 @@ pub use replication::{
     WalMessage, WalStream,
 };
 pub use row::Row;
+pub use waiting::Interruption;

@@ -204,9 +204,10 @@ pub enum StreamEnd {
 }
 
 impl WalStream {
-    /// Waits for the next message. Returns nothing when the time is over, or when a signal
-    /// interrupted the wait: then is the time to look whether to go on. With `None` it waits as
-    /// long as it takes. After the end it returns the end again.
+    /// Waits for the next message. Returns nothing when the time is over, or when a signal or an
+    /// [`Interruption`](crate::Interruption) ended the wait: then is the time to look whether to go
+    /// on. With `None` it waits as long as it takes, or until [`Error::Interrupted`]. After the end
+    /// it returns the end again.
     pub fn receive(&mut self, patience: Option<Duration>) -> Result<Option<WalMessage<'_>>, Error> {
         let limit = patience.and_then(|patience| Instant::now().checked_add(patience));
         let tag = match self.state {
@@ -260,6 +261,7 @@ impl WalStream {
     pub fn close(mut self) {
         if self.state == State::Streaming {
             let limit = Instant::now() + FAREWELL;
+            self.connection.transport.forget_interruption();
             frontend::copy_done(self.connection.transport.outbox());
             let mut said = self.connection.transport.send();
             while said.is_ok() {
@@ -283,9 +285,11 @@ impl WalStream {
     fn await_tag(&mut self, limit: Option<Instant>) -> Result<Option<u8>, Error> {
         self.fail_on_error(|stream| {
             loop {
-                let Some(tag) = stream.connection.transport.arrives_before(limit)? else {
-                    return Ok(None);
+                let tag = match stream.connection.transport.arrives_before(limit) {
+                    Err(Error::Interrupted) if limit.is_some() => None,
+                    arrived => arrived?,
                 };
+                let Some(tag) = tag else { return Ok(None) };
                 match tag {
                     NOTICE_RESPONSE_TAG | PARAMETER_STATUS_TAG => {
                         stream.connection.transport.receive()?;

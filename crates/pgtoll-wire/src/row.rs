@@ -61,6 +61,11 @@ impl Row {
         })
     }
 
+    /// How much memory the row takes, roughly, that came as so many bytes.
+    pub(crate) fn bytes(&self, sent: usize) -> usize {
+        sent + self.values.len() * VALUE_BYTES + ROW_BYTES
+    }
+
     pub(crate) fn decode(body: &DataRowBody, columns: &Columns) -> Result<Self, Error> {
         let mut ranges = body.ranges();
         let mut values = Vec::new();
@@ -79,6 +84,10 @@ impl Row {
         Ok(Self { columns: Arc::clone(columns), values })
     }
 }
+
+/// A string, and what its allocation takes beside its text.
+const VALUE_BYTES: usize = size_of::<Option<String>>() + 16;
+const ROW_BYTES: usize = size_of::<Row>() + 16;
 
 pub(crate) fn decode_columns(body: &RowDescriptionBody) -> Result<Columns, Error> {
     body.fields()

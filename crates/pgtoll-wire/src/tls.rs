@@ -14,9 +14,10 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 
-use crate::Error;
 use crate::certificate::{self, Trust, Verifier};
-use crate::transport::{hung_up, time_left, wait_readable};
+use crate::transport::{hung_up, time_left};
+use crate::waiting::wait_readable;
+use crate::{Error, Interruption};
 
 /// `sslmode`: whether to encrypt, and what the server must prove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -193,13 +194,14 @@ impl TlsStream {
         host: &str,
         address: IpAddr,
         deadline: Option<Instant>,
+        interruption: Option<&Interruption>,
     ) -> Result<Self, Error> {
         // A host that cannot be a name in a certificate goes by its address.
         let name = ServerName::try_from(host.to_owned()).unwrap_or(ServerName::from(address));
         let session =
             ClientConnection::new(config, name).map_err(|source| tls_error(host, source))?;
         let mut stream = Self { socket, session, has_decrypted: false, end_point: None };
-        stream.shake_hands(deadline).map_err(|error| match error {
+        stream.shake_hands(deadline, interruption).map_err(|error| match error {
             Shake::Tls(source) => tls_error(host, source),
             Shake::Other(error) => error,
         })?;
@@ -208,7 +210,11 @@ impl TlsStream {
         Ok(stream)
     }
 
-    fn shake_hands(&mut self, deadline: Option<Instant>) -> Result<(), Shake> {
+    fn shake_hands(
+        &mut self,
+        deadline: Option<Instant>,
+        interruption: Option<&Interruption>,
+    ) -> Result<(), Shake> {
         let io = |source: io::Error| match source.kind() {
             ErrorKind::WouldBlock => Shake::Other(Error::ConnectTimeout),
             _ if hung_up(&source) => Shake::Other(Error::Closed { source: Some(source) }),
@@ -219,7 +225,8 @@ impl TlsStream {
                 self.session.write_tls(&mut self.socket).map_err(io)?;
             }
             let patience = time_left(deadline).map_err(Shake::Other)?;
-            if !wait_readable(self.socket.as_fd(), patience).map_err(Shake::Other)? {
+            let socket = self.socket.as_fd();
+            if !wait_readable(socket, patience, interruption).map_err(Shake::Other)? {
                 continue;
             }
             if self.session.read_tls(&mut self.socket).map_err(io)? == 0 {

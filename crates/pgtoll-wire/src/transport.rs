@@ -1,16 +1,18 @@
 //! Messages out of, and into, one socket, through buffers that live as long as the connection.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use nix::errno::Errno;
-use nix::poll::{self, PollFd, PollFlags, PollTimeout};
-use postgres_protocol::message::backend::{Header, Message};
+use postgres_protocol::message::backend::{
+    COPY_DATA_TAG, DATA_ROW_TAG, ERROR_RESPONSE_TAG, Header, Message, NOTICE_RESPONSE_TAG,
+    NOTIFICATION_RESPONSE_TAG, PARAMETER_STATUS_TAG, ROW_DESCRIPTION_TAG,
+};
 
-use crate::Error;
 use crate::stream::Stream;
+use crate::waiting::{wait_readable, wait_writable};
+use crate::{Error, Interruption};
 
 /// A socket with its two buffers.
 #[derive(Debug)]
@@ -19,16 +21,24 @@ pub(crate) struct Transport {
     inbox: Inbox,
     outbox: BytesMut,
     deadline: Option<Instant>,
+    interruption: Option<Interruption>,
+    unasked: Unasked,
 }
 
 impl Transport {
     /// Until [`Transport::lift_deadline`], no call waits longer than to the deadline.
-    pub(crate) fn new(stream: Stream, deadline: Option<Instant>) -> Self {
+    pub(crate) fn new(
+        stream: Stream,
+        deadline: Option<Instant>,
+        interruption: Option<Interruption>,
+    ) -> Self {
         Self {
             stream,
             inbox: Inbox::new(),
             outbox: BytesMut::with_capacity(BUFFER_BYTES),
             deadline,
+            interruption,
+            unasked: Unasked::default(),
         }
     }
 
@@ -44,6 +54,12 @@ impl Transport {
 
     /// Sends what is in the outbox.
     pub(crate) fn send(&mut self) -> Result<(), Error> {
+        self.unasked = Unasked::default();
+        if let Some(interruption) = &self.interruption {
+            // What pgtoll sends over such connections fits into the socket's buffer.
+            let socket = self.stream.as_fd();
+            while !wait_writable(socket, time_left(self.deadline)?, Some(interruption))? {}
+        }
         match self.stream.write_all(&self.outbox).and_then(|()| self.stream.flush()) {
             Ok(()) => Ok(()),
             // The server has hung up. Why is in what it sent before, if anywhere, and reading
@@ -62,7 +78,9 @@ impl Transport {
                 None => self.wait_for_bytes()?,
             }
         };
-        Ok(self.inbox.take(length))
+        let frame = self.inbox.take(length);
+        self.unasked.count(frame)?;
+        Ok(frame)
     }
 
     /// Waits until a whole message is there, or the time has come, or a signal interrupts. Returns
@@ -73,7 +91,7 @@ impl Transport {
                 return Ok(Some(tag));
             }
             let patience = limit.map(|limit| limit.saturating_duration_since(Instant::now()));
-            if self.stream.has_decrypted() || self.poll(patience)? {
+            if self.poll(patience)? {
                 self.read()?;
             } else {
                 return Ok(None);
@@ -84,6 +102,11 @@ impl Transport {
     /// The first byte after the next message's header.
     pub(crate) fn first_byte(&self) -> Option<u8> {
         self.inbox.unread().get(HEADER_BYTES).copied()
+    }
+
+    /// From now on, nothing but time ends waiting: for a farewell.
+    pub(crate) fn forget_interruption(&mut self) {
+        self.interruption = None;
     }
 
     /// From now on, calls wait as long as it takes.
@@ -97,16 +120,24 @@ impl Transport {
     fn wait_for_bytes(&mut self) -> Result<(), Error> {
         let patience = time_left(self.deadline)?;
         // Nothing: interrupted, or so late that the next look at the clock will tell.
-        if self.stream.has_decrypted() || self.poll(patience)? { self.read() } else { Ok(()) }
+        if self.poll(patience)? { self.read() } else { Ok(()) }
     }
 
-    /// Whether the socket can be read before the time is over.
+    /// Whether there is something to read before the time is over.
     ///
     /// Waiting is left to `poll`, and that is cheaper than a `read` that blocks: the latter is also
     /// woken when the server takes our question out of the socket, only to sleep again. On Linux
     /// 6.18 with two processors that cost a fifth of the throughput of `SELECT 1`.
     fn poll(&self, patience: Option<Duration>) -> Result<bool, Error> {
-        wait_readable(self.stream.as_fd(), patience)
+        let socket = self.stream.as_fd();
+        match (self.stream.has_decrypted(), &self.interruption) {
+            (false, interruption) => wait_readable(socket, patience, interruption.as_ref()),
+            (true, None) => Ok(true),
+            (true, interruption) => {
+                wait_readable(socket, Some(Duration::ZERO), interruption.as_ref())?;
+                Ok(true)
+            }
+        }
     }
 
     fn read(&mut self) -> Result<(), Error> {
@@ -122,22 +153,6 @@ impl Transport {
             Err(error) if hung_up(&error) => Err(Error::Closed { source: Some(error) }),
             Err(source) => Err(Error::Io { action: "receive from the server", source }),
         }
-    }
-}
-
-/// Whether the socket can be read before the time is over, or a signal interrupts.
-pub(crate) fn wait_readable(
-    socket: BorrowedFd<'_>,
-    patience: Option<Duration>,
-) -> Result<bool, Error> {
-    let patience = match patience {
-        Some(left) => PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX),
-        None => PollTimeout::NONE,
-    };
-    match poll::poll(&mut [PollFd::new(socket, PollFlags::POLLIN)], patience) {
-        Ok(0) | Err(Errno::EINTR) => Ok(false),
-        Ok(_) => Ok(true),
-        Err(errno) => Err(Error::Io { action: "wait for the server", source: errno.into() }),
     }
 }
 
@@ -187,14 +202,13 @@ impl Inbox {
         else {
             return Ok(None);
         };
+        let limit = message_bytes_max(header.tag());
         match usize::try_from(header.len()) {
-            Ok(length) if length < MESSAGE_BYTES_MAX => {
-                Ok((length < unread.len()).then_some(length + 1))
+            Ok(length) if length < limit => Ok((length < unread.len()).then_some(length + 1)),
+            _ => {
+                let finding = format!("message of {} bytes, more than {limit}", header.len());
+                Err(Error::protocol(finding))
             }
-            _ => Err(Error::protocol(format!(
-                "message of {} bytes, more than {MESSAGE_BYTES_MAX}",
-                header.len()
-            ))),
         }
     }
 
@@ -262,8 +276,61 @@ const HEADER_BYTES: usize = 5;
 /// Two of the server's send buffers, so that a result that exceeds one needs no second read.
 const BUFFER_BYTES: usize = 16 * 1024;
 
+/// As libpq has it, only some kinds of messages are long.
+fn message_bytes_max(tag: u8) -> usize {
+    match tag {
+        DATA_ROW_TAG | COPY_DATA_TAG | ROW_DESCRIPTION_TAG => MESSAGE_BYTES_MAX,
+        ERROR_RESPONSE_TAG | NOTICE_RESPONSE_TAG | NOTIFICATION_RESPONSE_TAG => TEXT_BYTES_MAX,
+        PARAMETER_DESCRIPTION_TAG => PARAMETERS_BYTES_MAX,
+        _ => OTHER_BYTES_MAX,
+    }
+}
+
 /// A row can be a gigabyte, but nothing that a benchmark asks for is.
 const MESSAGE_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// A notice, or an error with the statements that led to it.
+const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// 65,535 parameters at most, four bytes each.
+const PARAMETERS_BYTES_MAX: usize = 512 * 1024;
+const OTHER_BYTES_MAX: usize = 64 * 1024;
+const PARAMETER_DESCRIPTION_TAG: u8 = b't';
+
+/// What the server sent without being asked, since the last question: it is passed over, so that
+/// without a limit a server could go on for ever.
+#[derive(Debug, Default)]
+struct Unasked {
+    messages: u32,
+    bytes: usize,
+}
+
+impl Unasked {
+    fn count(&mut self, frame: Frame<'_>) -> Result<(), Error> {
+        match frame.tag() {
+            NOTICE_RESPONSE_TAG
+            | NOTIFICATION_RESPONSE_TAG
+            | PARAMETER_STATUS_TAG
+            | ERROR_RESPONSE_TAG => {}
+            // A stream of WAL goes on for days without a question.
+            COPY_DATA_TAG => {
+                *self = Self::default();
+                return Ok(());
+            }
+            _ => return Ok(()),
+        }
+        self.messages += 1;
+        self.bytes += frame.body().len();
+        if self.messages > UNASKED_MAX {
+            return Err(Error::TooMuch { limit: "100,000 notices in one answer" });
+        }
+        if self.bytes > UNASKED_BYTES_MAX {
+            return Err(Error::TooMuch { limit: "64 MB of notices in one answer" });
+        }
+        Ok(())
+    }
+}
+
+const UNASKED_MAX: u32 = 100_000;
+const UNASKED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {

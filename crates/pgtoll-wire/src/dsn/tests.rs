@@ -1,8 +1,13 @@
 use std::fs;
 use std::net::TcpListener;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -103,7 +108,7 @@ fn lists_of_hosts() {
         "the list of hosts does not have 1 entries, one for each host"
     );
     for port in ["0", "65536", "x", "-1"] {
-        let expected = format!("port cannot be \"{port}\": expected a number from 1 to 65535");
+        let expected = "invalid value for port: expected a number from 1 to 65535";
         assert_eq!(refusal(&format!("port={port}")), expected);
     }
 }
@@ -118,7 +123,7 @@ fn mistakes_are_named() {
     );
     assert_eq!(
         refusal("sslmode=maybe"),
-        "sslmode cannot be \"maybe\": expected disable, allow, prefer, require, verify-ca, verify-full"
+        "invalid value for sslmode: expected disable, allow, prefer, require, verify-ca, verify-full"
     );
     assert_eq!(
         refusal("sslrootcert=system sslmode=require"),
@@ -126,14 +131,18 @@ fn mistakes_are_named() {
     );
     assert_eq!(
         refusal("gssencmode=require"),
-        "gssencmode cannot be \"require\": expected disable, prefer"
+        "invalid value for gssencmode: expected disable, prefer"
     );
     assert_eq!(
         refusal("connect_timeout=soon"),
-        "connect_timeout cannot be \"soon\": expected a number"
+        "invalid value for connect_timeout: expected a number"
     );
     assert_eq!(refusal("service=none"), "service \"none\" is not defined");
-    assert!(refusal("ssl_max_protocol_version=TLSv1.1").starts_with("ssl_max_protocol_version"));
+    assert_eq!(
+        refusal("ssl_max_protocol_version=TLSv1.1"),
+        "invalid value for ssl_max_protocol_version: expected TLSv1.2 or TLSv1.3, not below the \
+         minimum"
+    );
     let nobody = Dsn::parse_in("", &Environment::default()).unwrap_err();
     assert!(matches!(nobody, DsnError::NoUser));
 }
@@ -227,6 +236,77 @@ fn servers_that_do_not_speak_tls() {
 }
 
 #[test]
+fn an_interruption_ends_waiting_for_a_silent_server() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for words in ["sslmode=require", "sslmode=disable"] {
+        let interruption = Interruption::new().unwrap();
+        let dsn = read(&format!("host=localhost port={port} {words}"), &[]);
+        let dsn = dsn.with_interruption(&interruption);
+        let waiting = thread::spawn(move || dsn.with_database("other").connect());
+        // It has connected, and waits.
+        let _client = listener.accept().unwrap();
+        interruption.interrupt();
+        let error = waiting.join().unwrap().unwrap_err();
+        assert!(matches!(error, Error::Interrupted), "{error:?}");
+    }
+}
+
+#[test]
+fn an_interruption_ends_waiting_for_a_place_at_the_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = UnixEndpoint::new(directory.path(), 5432);
+    let kind = (AddressFamily::Unix, SockType::Stream);
+    let socket = socket(kind.0, kind.1, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    let address = UnixAddr::new(&endpoint.socket_path()).unwrap();
+    bind(socket.as_raw_fd(), &address).unwrap();
+    // Nobody accepts, and one client more than this has to wait.
+    listen(&socket, Backlog::new(0).unwrap()).unwrap();
+    let _first = UnixStream::connect(endpoint.socket_path()).unwrap();
+    let interruption = Interruption::new().unwrap();
+    interruption.interrupt();
+    let dsn = read(&format!("host={}", directory.path().display()), &[]);
+    let error = dsn.with_interruption(&interruption).connect().unwrap_err();
+    assert!(matches!(error, Error::Interrupted), "{error:?}");
+    let error = read(&format!("host={} connect_timeout=1", directory.path().display()), &[])
+        .connect()
+        .unwrap_err();
+    assert!(matches!(error, Error::ConnectTimeout), "{error:?}");
+}
+
+#[test]
+fn a_found_socket_gets_nothing_of_the_callers() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = UnixEndpoint::new(directory.path().join("a,127.0.0.1"), 5432);
+    fs::create_dir(&endpoint.directory).unwrap();
+    let dsn = |owner| Dsn::of_socket(&endpoint, "alice", "shop", owner).unwrap();
+    let found = dsn(7);
+    assert!(found.password.is_none() && found.password_file.is_none() && found.options.is_empty());
+    assert!(found.tls.identity.is_none());
+    let host = endpoint.directory.display();
+    let shown = format!("host={host} port=5432 dbname=shop user=alice");
+    assert_eq!((found.redacted(), found.hosts.len()), (shown, 1));
+
+    let listener = UnixListener::bind(endpoint.socket_path()).unwrap();
+    let uid = geteuid().as_raw();
+    let error = dsn(uid + 1).with_database("other").connect().unwrap_err();
+    assert!(matches!(error, Error::Peer { actual, .. } if actual == uid), "{error:?}");
+    let mut heard = Vec::new();
+    listener.accept().unwrap().0.read_to_end(&mut heard).unwrap();
+    assert!(heard.is_empty(), "{heard:?}");
+    let server = thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        client.write_all(b"R\0\0\0\x08\0\0\0\x03").unwrap();
+        let mut heard = Vec::new();
+        client.read_to_end(&mut heard).unwrap();
+        heard
+    });
+    let error = dsn(uid).connect().unwrap_err();
+    assert!(matches!(error, Error::PasswordRequired), "{error:?}");
+    assert!(server.join().unwrap().ends_with(b"client_encoding\0UTF8\0\0"));
+}
+
+#[test]
 fn a_silent_server_ends_the_patience() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -251,7 +331,7 @@ proptest! {
     #[test]
     fn secrets_are_never_shown(
         secret in "[A-Z0-9]{8,20}",
-        form in 0..6,
+        form in 0..18,
     ) {
         let text = match form {
             0 => format!("postgresql://u:{secret}@h/d"),
@@ -259,6 +339,18 @@ proptest! {
             2 => format!("postgresql://h/d?password={secret}&options=-c%20a.b%3D{secret}"),
             3 => format!("host=h sslpassword={secret} options={secret}"),
             4 => format!("host=h password=a {secret}=x"),
+            5 => format!("host=x passwrd={secret}"),
+            6 => format!("postgresql://u:{secret}@h:99999999/db"),
+            7 => format!("postgresql://u:{secret}%zz@h"),
+            8 => format!("postgresql://u:{secret}@h/d?require_auth=none"),
+            9 => format!("password={secret} port=abc"),
+            10 => format!("postgresql://u:a@{secret}@h/d"),
+            11 => format!("postgresql://u:a/{secret}@h/d"),
+            12 => format!("postgresql://u:12/{secret}@h/d"),
+            13 => format!("postgresql://u:{secret}/a@h/d"),
+            14 => format!("postgresql://h/d?password=a&{}=b", secret.to_lowercase()),
+            15 => format!("host=h password=a sslmode={secret}"),
+            16 => format!("postgresql://u:a?{secret}@h:x"),
             _ => format!("host=h password=a {secret}"),
         };
         let variables = [("PGPASSWORD", secret.as_str()), ("PGOPTIONS", secret.as_str())];

@@ -102,6 +102,15 @@ fn read_uri(text: &str) -> Result<Pairs, DsnError> {
         rest = &text[at + 1..];
     }
     let (hosts, ports, after) = read_hosts(rest)?;
+    // The sign within a password, and not written as %40, makes a host of its end. After a slash
+    // within a password all of that is a database.
+    let path = after.split('?').next().unwrap_or_default();
+    let authority = rest.split('/').next().unwrap_or_default();
+    let has_colon = authority.contains(':') && !authority.ends_with(']');
+    let is_cut = before_host.is_none() && has_colon && path.contains('@');
+    if hosts.contains('@') || ports.contains('@') || is_cut {
+        return Err(DsnError::Uri { finding: "\"@\" within the host, port or path" });
+    }
     // Commas alone are as many empty hosts, and those are the default.
     keep("host", &hosts)?;
     keep("port", &ports)?;
@@ -163,6 +172,10 @@ fn read_query(query: &str, pairs: &mut Pairs) -> Result<(), DsnError> {
             None => return Err(DsnError::Uri { finding: "query parameter without \"=\"" }),
         };
         let (name, value) = (decoded(name)?, decoded(value)?);
+        if after_secret(pairs) && keyword(&name).is_none() {
+            // It may be the rest of a password with "&" in it.
+            return Err(DsnError::Uri { finding: "unknown query parameter after a secret" });
+        }
         // As the JDBC driver writes it.
         match (name.as_str(), value.as_str()) {
             ("ssl", "true") => pairs.push(("sslmode".to_owned(), "require".to_owned())),
@@ -272,6 +285,8 @@ mod tests {
         check("postgresql://h?ssl=true", &[("host", "h"), ("sslmode", "require")]);
         check("postgresql://h/?", &[("host", "h")]);
         check("postgresql://h?port=1&", &[("host", "h"), ("port", "1")]);
+        check("postgresql://h/a@b", &[("host", "h"), ("dbname", "a@b")]);
+        check("postgresql://%40name", &[("host", "@name")]);
     }
 
     #[test]
@@ -296,6 +311,10 @@ mod tests {
             ("h?&", "query parameter without \"=\""),
             ("h?a=b&&", "query parameter without \"=\""),
             ("h?a", "query parameter without \"=\""),
+            ("u:p@ss@h", "\"@\" within the host, port or path"),
+            ("u:p@h:1@2", "\"@\" within the host, port or path"),
+            ("u:1/2@h/d", "\"@\" within the host, port or path"),
+            ("h?password=a&b=c", "unknown query parameter after a secret"),
         ] {
             refused(
                 &format!("postgresql://{text}"),
