@@ -90,7 +90,7 @@ impl Interrupt {
 
     /// Runs `hook` (in the signals' thread) when a signal comes while the result lives, or at once
     /// when one came before.
-    pub(crate) fn on_signal(&self, hook: impl Fn() + Send + 'static) -> Registered {
+    pub fn on_signal(&self, hook: impl Fn() + Send + 'static) -> Registered {
         let id = self.0.next_hook.fetch_add(1, Ordering::SeqCst);
         let mut hooks = self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner);
         if self.signal().is_some() {
@@ -119,7 +119,7 @@ impl fmt::Debug for Interrupt {
 /// A hook stays registered as long as this lives.
 #[must_use]
 #[derive(Debug)]
-pub(crate) struct Registered {
+pub struct Registered {
     interrupt: Interrupt,
     id: u64,
 }

@@ -42,7 +42,7 @@ pub use environment::search_path;
 pub use error::ClusterError;
 pub use find::{Finder, Found, Installation, Origin, Skipped};
 pub use guard::{Guard, GuardOptions, Output, ProgramSignal, StopMode, Usage, guard_main};
-pub use interrupt::Interrupt;
+pub use interrupt::{Interrupt, Registered};
 pub use leftover::{Leftover, leftovers};
 pub use memory::{MemoryGroup, MemoryUse};
 pub use profiler::{NoProfile, Profiler};

@@ -21,6 +21,9 @@ pub enum ServerError {
     /// The server, or the way to it.
     #[error(transparent)]
     Wire(#[from] Error),
+    /// The server does not send its WAL.
+    #[error(transparent)]
+    Replication(Error),
     /// What it sent is no WAL that is known.
     #[error("the server sent {0}")]
     Wal(#[from] WalError),
@@ -30,10 +33,15 @@ impl ServerError {
     /// What to do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Wire(error) => error.hint().or(Some(
-                "it takes a role with REPLICATION, a line for database replication in pg_hba.conf, \
-                 and a free place among max_wal_senders",
-            )),
+            Self::Wire(error) => error.hint(),
+            Self::Replication(error) => match error.sqlstate() {
+                // No such role, no line in pg_hba.conf, not the role for it, or no place.
+                Some("28000" | "42501" | "53300") => Some(
+                    "it takes a role with REPLICATION, a line for database replication in \
+                     pg_hba.conf, and a free place among max_wal_senders",
+                ),
+                _ => error.hint(),
+            },
             Self::Wal(WalError::UnknownMagic { .. }) => {
                 Some("pgtoll reads the WAL of released PostgreSQL 13 to 18 and of 19rc1")
             }
@@ -68,12 +76,13 @@ pub fn stream_with<C: Collect>(
     watch: &mut dyn FnMut(Lsn, Option<Lsn>) -> ControlFlow<()>,
 ) -> Result<(WalSummary<C>, End), ServerError> {
     let redo = redo_point(&mut dsn.connect()?)?;
-    let mut connection = dsn.connect_replication()?;
-    let segment_bytes = connection.wal_segment_size()?.max(1);
-    let server = connection.identify_system()?;
+    let refused = ServerError::Replication;
+    let mut connection = dsn.connect_replication().map_err(refused)?;
+    let segment_bytes = connection.wal_segment_size().map_err(refused)?.max(1);
+    let server = connection.identify_system().map_err(refused)?;
     let begin = redo.0.min(server.position) / segment_bytes * segment_bytes;
     let until = time.is_none().then_some(Lsn(server.position));
-    let mut streaming = connection.start(begin, server.timeline)?;
+    let mut streaming = connection.start(begin, server.timeline).map_err(refused)?;
     let mut wal = WalStream::new(new, until);
     let limit = time.and_then(|time| Instant::now().checked_add(time));
     let end = loop {
@@ -85,7 +94,7 @@ pub fn stream_with<C: Collect>(
         if watch(at, until).is_break() {
             break End::Interrupted;
         }
-        match streaming.receive(Some(PATIENCE))? {
+        match streaming.receive(Some(PATIENCE)).map_err(refused)? {
             Some(WalMessage::Data(data)) => wal.feed(data.bytes)?,
             Some(WalMessage::End(StreamEnd::Shutdown)) => break End::ServerStopped(at),
             Some(WalMessage::End(StreamEnd::Timeline { .. })) => break End::TimelineEnd(at),
@@ -150,27 +159,46 @@ pub fn names_of_server(dsn: &Dsn) -> Result<ServerNames, Error> {
     let system_identifier = cluster.parse::<i64>("system_identifier")?.cast_unsigned();
     connection.close();
     let (mut names, mut missing) = (Names::default(), Vec::new());
+    let mut bytes_left = NAMES_BYTES_MAX;
     for row in &databases {
         let name: Arc<str> = row.text("datname")?.into();
         names.add_database(row.parse("oid")?, name.clone());
-        if let Err(error) = add_relations(&mut names, &dsn.with_database(&name), &name) {
-            missing.push(format!("names of database {name} are missing: {error}"));
+        let in_database = dsn.with_database(&name);
+        match add_relations(&mut names, &in_database, &name, &mut bytes_left) {
+            Ok(()) => {}
+            Err(error @ (Error::Interrupted | Error::TooMuch { .. })) => return Err(error),
+            Err(error) => missing.push(format!("names of database {name} are missing: {error}")),
         }
     }
     Ok(ServerNames { system_identifier, names, missing })
 }
 
-fn add_relations(names: &mut Names, dsn: &Dsn, database: &Arc<str>) -> Result<(), Error> {
-    for row in dsn.connect()?.query(RELATIONS)? {
+fn add_relations(
+    names: &mut Names,
+    dsn: &Dsn,
+    database: &Arc<str>,
+    bytes_left: &mut usize,
+) -> Result<(), Error> {
+    let mut connection = dsn.connect()?;
+    connection.query_each(RELATIONS, |row, bytes| {
+        let Some(left) = bytes_left.checked_sub(bytes) else {
+            return Err(Error::TooMuch { limit: "1 GB of names" });
+        };
+        *bytes_left = left;
         let files = RelationFiles {
             tablespace: row.parse("tablespace")?,
             database: row.parse("database")?,
             number: row.parse("files")?,
         };
         names.add(files, relation(&row, files, database)?);
-    }
+        Ok(())
+    })?;
+    connection.close();
     Ok(())
 }
+
+/// About two million relations.
+const NAMES_BYTES_MAX: usize = 1 << 30;
 
 fn relation(row: &Row, files: RelationFiles, database: &Arc<str>) -> Result<RelationName, Error> {
     let letter = |column| Ok::<u8, Error>(row.text(column)?.bytes().next().unwrap_or_default());

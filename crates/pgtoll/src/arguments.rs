@@ -1,8 +1,11 @@
 //! The command line.
 
+use std::ffi::OsStr;
 use std::num::NonZeroU8;
 use std::path::PathBuf;
 
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use pgtoll_format::{ByteSize, TimeSpan};
@@ -289,7 +292,7 @@ pub(crate) struct WalWhatIfArguments {
     pub(crate) paths: Vec<PathBuf>,
     /// A running server, as libpq names it: it tells its settings. Without PATH its WAL is
     /// streamed, from its last checkpoint on.
-    #[arg(long, value_name = "DSN", value_parser = dsn)]
+    #[arg(long, value_name = "DSN", value_parser = DsnParser)]
     pub(crate) dsn: Option<Dsn>,
     /// Stream for so long. Default: what is there now.
     #[arg(long, value_name = "TIME", value_parser = stream_time, requires = "dsn", conflicts_with = "paths", allow_hyphen_values = true)]
@@ -362,7 +365,7 @@ pub(crate) struct WalStatsArguments {
     pub(crate) paths: Vec<PathBuf>,
     /// A running server, as libpq names it: a URI or key=value pairs. Without PATH its WAL is
     /// streamed, from its last checkpoint on; with PATH it names the relations.
-    #[arg(long, value_name = "DSN", value_parser = dsn, conflicts_with = "names")]
+    #[arg(long, value_name = "DSN", value_parser = DsnParser, conflicts_with = "names")]
     pub(crate) dsn: Option<Dsn>,
     /// Stream for so long. Default: what is there now.
     #[arg(long, value_name = "TIME", value_parser = stream_time, requires = "dsn", conflicts_with = "paths", allow_hyphen_values = true)]
@@ -420,7 +423,7 @@ pub(crate) struct VerifyArguments {
     pub(crate) paths: Vec<PathBuf>,
     /// The running server of a data directory on this machine, as libpq names it: a URI or
     /// key=value pairs. Default for a directory that a server runs on: its socket.
-    #[arg(long, value_name = "DSN", value_parser = dsn)]
+    #[arg(long, value_name = "DSN", value_parser = DsnParser)]
     pub(crate) dsn: Option<Dsn>,
     /// With a running server: how long a checkpoint is waited for, where a page needs one to be
     /// judged.
@@ -588,7 +591,7 @@ pub(crate) struct CorruptArguments {
     #[arg(long)]
     pub(crate) online: bool,
     /// The running server, as libpq names it. Default: its socket.
-    #[arg(long, value_name = "DSN", value_parser = dsn, requires = "online")]
+    #[arg(long, value_name = "DSN", value_parser = DsnParser, requires = "online")]
     pub(crate) dsn: Option<Dsn>,
     /// The server crashed, and none runs on these data anywhere: not in another container, not on
     /// another host. Removes the postmaster.pid that it left.
@@ -797,8 +800,44 @@ fn completion_target(text: &str) -> Result<f64, String> {
     target.ok_or_else(|| format!("\"{text}\" is not between 0 and 1"))
 }
 
-fn dsn(text: &str) -> Result<Dsn, String> {
-    Dsn::parse(text).map_err(|error| error.to_string())
+/// Reads connection strings. Other parsers of arguments have their errors shown with the argument;
+/// here it may hold a password.
+#[derive(Clone)]
+struct DsnParser;
+
+impl TypedValueParser for DsnParser {
+    type Value = Dsn;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Dsn, clap::Error> {
+        let mistake = match value.to_str() {
+            None => "not UTF-8\n".to_owned(),
+            Some(text) => match Dsn::parse(text) {
+                Ok(dsn) => return Ok(dsn),
+                Err(error) => {
+                    let hint = error.hint().map(|hint| format!("hint: {hint}\n"));
+                    format!("{}\n{}", with_sources(&error), hint.unwrap_or_default())
+                }
+            },
+        };
+        let name = argument.map_or_else(|| "--dsn".to_owned(), ToString::to_string);
+        let message = format!("invalid value for '{name}': {mistake}");
+        Err(clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command))
+    }
+}
+
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text = format!("{text}: {source}");
+        next = source.source();
+    }
+    text
 }
 
 fn settle_time(text: &str) -> Result<TimeSpan, String> {

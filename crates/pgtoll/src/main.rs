@@ -10,7 +10,10 @@ mod commands;
 mod exit;
 mod panics;
 mod printer;
+mod secrets;
 
+use std::borrow::Cow;
+use std::io::Write as _;
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 
@@ -19,6 +22,7 @@ use arguments::{Arguments, Command};
 use clap::Parser;
 use exit::Status;
 use printer::Printer;
+use secrets::masked;
 
 fn main() -> ExitCode {
     panics::report();
@@ -37,7 +41,10 @@ fn run() -> ExitCode {
     {
         return ended(commands::package::run(directory.as_ref()), &mut Printer::new(false));
     }
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return misused(&error),
+    };
     let mut printer = Printer::new(arguments.quiet);
     let outcome = match arguments.command {
         Command::Measure(arguments) => commands::measure::run(&arguments, &mut printer),
@@ -53,6 +60,18 @@ fn run() -> ExitCode {
         Command::Completions(arguments) => commands::completions::run(&arguments, &mut printer),
     };
     ended(outcome, &mut printer)
+}
+
+/// Says what is wrong with the command line, or shows its help. An argument may be a connection
+/// string with a password in it.
+fn misused(error: &clap::Error) -> ExitCode {
+    let text = error.to_string();
+    match masked(&text) {
+        // In colours where there are any.
+        Cow::Borrowed(_) => drop(error.print()),
+        Cow::Owned(masked) => drop(std::io::stderr().write_all(masked.as_bytes())),
+    }
+    if error.use_stderr() { Status::CouldNotTell.into() } else { Status::Done.into() }
 }
 
 fn ended(outcome: anyhow::Result<Status>, printer: &mut Printer) -> ExitCode {

@@ -8,6 +8,7 @@ use pgtoll_cluster::ClusterError;
 use pgtoll_scan::{CorruptError, JournalError, ScanError, ServerError, WriteError};
 
 use crate::commands::{BadExperiment, Usage};
+use crate::secrets::masked;
 
 /// Prints. Whoever listens may have gone (a closed pipe): that is no reason to fail.
 #[derive(Debug)]
@@ -124,6 +125,7 @@ impl Printer {
     }
 
     fn line(&self, line: &str) {
+        let line = masked(line);
         let write = || drop(writeln!(io::stderr(), "{line}"));
         match &self.bar {
             Some(bar) => bar.suspend(write),

@@ -10,6 +10,7 @@ pub(crate) mod package;
 pub(crate) mod page;
 pub(crate) mod postgres;
 pub(crate) mod report;
+pub(crate) mod server_waits;
 mod thresholds;
 pub(crate) mod verify;
 pub(crate) mod wal;

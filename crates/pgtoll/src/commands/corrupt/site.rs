@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use pgtoll_cluster::Interrupt;
 use pgtoll_format::ControlFile;
 use pgtoll_scan::{
     DataDirectory, Fork, Hold, HoldPolicy, Names, RelationFile, RunningServer, Unsettled, Wound,
@@ -11,6 +12,7 @@ use pgtoll_scan::{
 
 use crate::arguments::CorruptArguments;
 use crate::commands::Usage;
+use crate::commands::server_waits::ServerWaits;
 use crate::commands::verify::online;
 
 /// Where the damage is done.
@@ -32,6 +34,7 @@ pub(super) struct Running {
     data: DataDirectory,
     names: Names,
     server: RunningServer,
+    _waits: ServerWaits,
 }
 
 impl Site {
@@ -48,13 +51,17 @@ impl Site {
             return Ok(Self::Stopped(Box::new(Stopped { data, control, policy, hold: None })));
         }
         let data = DataDirectory::open(&arguments.data)?;
-        let Some(mut attached) = online::attach(&data, arguments.dsn.as_ref())? else {
+        let interrupt = Interrupt::new();
+        interrupt.catch_signals().context("catch signals")?;
+        let waits = ServerWaits::until(&interrupt)?;
+        let dsn = arguments.dsn.as_ref().map(|dsn| waits.of(dsn));
+        let Some(mut attached) = online::attach(&data, dsn.as_ref(), &waits)? else {
             let message = format!("no server runs on {}", arguments.data.display());
             return Err(Usage::error(message, "leave out --online"));
         };
         let names = attached.names(&data)?;
         let server = attached.server_of(&data, 1)?;
-        Ok(Self::Running(Box::new(Running { data, names, server })))
+        Ok(Self::Running(Box::new(Running { data, names, server, _waits: waits })))
     }
 
     pub(super) fn control(&self) -> &ControlFile {

@@ -21,6 +21,7 @@ use pgtoll_scan::{Progress, VerifySettings};
 
 use crate::arguments::VerifyArguments;
 use crate::commands::Usage;
+use crate::commands::server_waits::ServerWaits;
 use crate::exit::Status;
 use crate::printer::Printer;
 use targets::{Target, targets};
@@ -29,7 +30,8 @@ pub(crate) fn run(arguments: &VerifyArguments, printer: &mut Printer) -> anyhow:
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let mut records = Vec::new();
-    let targets = targets(arguments)?;
+    let waits = ServerWaits::until(&interrupt)?;
+    let targets = targets(arguments, &waits)?;
     if arguments.resume.is_some() && targets.len() > 1 {
         let message = "--resume keeps the place in one data directory, and here are several";
         return Err(Usage::error(message.to_owned(), "verify one after the other"));

@@ -1,16 +1,19 @@
 //! The server that runs on a data directory: how it is found, and whether it is the right one.
 
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use pgtoll_format::wal::RelationFiles;
 use pgtoll_scan::{
     DataDirectory, Files, Names, Postmaster, Progress, RealPauses, RunningServer, RunningSettings,
     ScanError, Verified, names_of_server, verify_running,
 };
-use pgtoll_wire::{Connection, Dsn, Error};
+use pgtoll_wire::{Connection, Dsn, Environment, Error, UnixEndpoint};
 
 use crate::commands::Usage;
+use crate::commands::server_waits::ServerWaits;
 
 /// A server that runs on a data directory.
 #[derive(Debug)]
@@ -46,7 +49,11 @@ pub(super) fn data_directory(dsn: &Dsn) -> anyhow::Result<PathBuf> {
 }
 
 /// The server that runs on this directory, if one does, and a connection to it, if there is a way.
-pub(crate) fn attach(data: &DataDirectory, dsn: Option<&Dsn>) -> anyhow::Result<Option<Attached>> {
+pub(crate) fn attach(
+    data: &DataDirectory,
+    dsn: Option<&Dsn>,
+    waits: &ServerWaits,
+) -> anyhow::Result<Option<Attached>> {
     let seen = data.server()?;
     if seen.is_none() && dsn.is_none() {
         return Ok(None);
@@ -64,7 +71,7 @@ pub(crate) fn attach(data: &DataDirectory, dsn: Option<&Dsn>) -> anyhow::Result<
     };
     let connected = match dsn {
         Some(dsn) => Ok(with(dsn)?),
-        None => by_socket(data, &postmaster),
+        None => by_socket(data, &postmaster, waits)?,
     };
     match connected {
         Ok((dsn, mut connection)) => {
@@ -102,23 +109,58 @@ fn with(dsn: &Dsn) -> Result<(Dsn, Connection), Error> {
     Ok((dsn.clone(), dsn.connect()?))
 }
 
-/// As who runs pgtoll, or as `PGUSER` says; else as the role that nearly all servers have.
-fn by_socket(data: &DataDirectory, postmaster: &Postmaster) -> Result<(Dsn, Connection), String> {
-    let Some(socket) = &postmaster.socket else { return Err("it has no socket".to_owned()) };
+/// The server at the socket that `postmaster.pid` names, or why it cannot be asked. The file is the
+/// directory owner's: it gets no secret of who runs pgtoll, and nothing at all is said to a process
+/// of another user.
+fn by_socket(
+    data: &DataDirectory,
+    postmaster: &Postmaster,
+    waits: &ServerWaits,
+) -> anyhow::Result<Result<(Dsn, Connection), String>> {
+    let Some(socket) = &postmaster.socket else { return Ok(Err("it has no socket".to_owned())) };
     let is_abstract = socket.to_string_lossy().starts_with('@');
     // The server may name it from where it is itself.
     let socket = if is_abstract { socket.clone() } else { data.path.join(socket) };
-    let quoted = socket.to_string_lossy().replace('\\', "\\\\").replace('\'', "\\'");
-    let place = format!("host='{quoted}' port={} dbname=postgres", postmaster.port);
-    let connect = |text: &str| {
-        let dsn = Dsn::parse(text).map_err(|error| error.to_string())?;
-        with(&dsn).map_err(|error| error.to_string())
-    };
-    let first = connect(&place);
-    match first {
-        Err(why) => connect(&format!("{place} user=postgres")).map_err(|_| why),
-        connected => connected,
+    let endpoint = UnixEndpoint::new(socket, postmaster.port);
+    let owner = std::fs::metadata(&data.path).context("read the data directory")?.uid();
+    // As who runs pgtoll; else as the role that nearly all servers have.
+    let own = Environment::of_process().user;
+    let roles = own.into_iter().filter(|own| own != ROLE).chain([ROLE.to_owned()]);
+    let mut failures = Vec::new();
+    for role in roles {
+        let dsn = match Dsn::of_socket(&endpoint, &role, "postgres", owner) {
+            Ok(dsn) => waits.of(&dsn),
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        match with(&dsn) {
+            Ok(connected) => return Ok(Ok(connected)),
+            Err(error @ Error::Interrupted) => return Err(error.into()),
+            Err(error @ Error::Peer { .. }) => return Err(not_the_owners(data, &error)),
+            Err(error) => failures.push(error),
+        }
     }
+    if failures.iter().any(|error| matches!(error, Error::PasswordRequired)) {
+        let path = endpoint.socket_path();
+        return Err(Usage::error(
+            format!(
+                "the server of {} asks for a password at {}, and a socket that postmaster.pid \
+                 names gets none",
+                data.path.display(),
+                path.display()
+            ),
+            "name the connection with --dsn: then PGPASSWORD and ~/.pgpass count",
+        ));
+    }
+    Ok(Err(failures.first().map_or_else(String::new, ToString::to_string)))
+}
+
+const ROLE: &str = "postgres";
+
+fn not_the_owners(data: &DataDirectory, error: &Error) -> anyhow::Error {
+    Usage::error(
+        format!("{error}, the owner of {}: nothing was sent", data.path.display()),
+        "if that is the server all the same, name the connection with --dsn",
+    )
 }
 
 /// A copy of the cluster has the same identifier, and a standby may have the same path on another

@@ -9,6 +9,7 @@ use super::online::Attached;
 use super::{backup, online};
 use crate::arguments::VerifyArguments;
 use crate::commands::Usage;
+use crate::commands::server_waits::ServerWaits;
 
 /// What is verified by itself.
 pub(super) enum Target {
@@ -25,11 +26,15 @@ pub(super) struct Directory {
 }
 
 /// Paths in the same data directory are verified together.
-pub(super) fn targets(arguments: &VerifyArguments) -> anyhow::Result<Vec<Target>> {
+pub(super) fn targets(
+    arguments: &VerifyArguments,
+    waits: &ServerWaits,
+) -> anyhow::Result<Vec<Target>> {
     let mut targets: Vec<Directory> = Vec::new();
     let mut tars = Vec::new();
+    let dsn = arguments.dsn.as_ref().map(|dsn| waits.of(dsn));
     let of_server;
-    let paths = match &arguments.dsn {
+    let paths = match &dsn {
         Some(dsn) if arguments.paths.is_empty() => {
             of_server = [online::data_directory(dsn)?];
             &of_server[..]
@@ -50,7 +55,7 @@ pub(super) fn targets(arguments: &VerifyArguments) -> anyhow::Result<Vec<Target>
             Some(target) => target.below.extend(below),
             None => {
                 let data = DataDirectory::open(&within)?;
-                let running = online::attach(&data, arguments.dsn.as_ref())?;
+                let running = online::attach(&data, dsn.as_ref(), waits)?;
                 targets.push(Directory { data, below: below.into_iter().collect(), running });
             }
         }

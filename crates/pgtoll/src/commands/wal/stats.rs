@@ -1,6 +1,7 @@
 //! `pgtoll wal stats`: what WAL consists of, and who makes it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use pgtoll_cluster::Interrupt;
@@ -9,10 +10,11 @@ use pgtoll_scan::{
     Contents, End, Names, ScanError, ServerError, ServerNames, WalSummary, control_file,
     names_of_server, scan, stream,
 };
-use pgtoll_wire::Dsn;
+use pgtoll_wire::{Dsn, Interruption};
 
 use crate::arguments::{WalBy, WalFormat, WalStatsArguments};
 use crate::commands::output::{deliver, ending};
+use crate::commands::server_waits::ServerWaits;
 use crate::commands::wal::reading::{above, ended, files, stream_watch, threads};
 use crate::commands::wal::record::{self, Called};
 use crate::exit::Status;
@@ -21,17 +23,30 @@ use crate::printer::Printer;
 pub(crate) fn run(arguments: &WalStatsArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
-    let asked = asked(arguments)?;
-    let (summary, end) = match (&arguments.dsn, arguments.paths.is_empty()) {
+    let waits = ServerWaits::until(&interrupt)?;
+    let dsn = arguments.dsn.as_ref().map(|dsn| waits.of(dsn));
+    let asked = asked(arguments, dsn.as_ref())?;
+    let (summary, end) = match (&dsn, arguments.paths.is_empty()) {
         (Some(dsn), true) => streamed(dsn, arguments, &interrupt, printer)?,
         _ => read(arguments, &interrupt, printer)?,
     };
-    let called = called(arguments, asked, &summary);
+    // An interruption ended the stream, and not the wish for names.
+    let dsn = match &arguments.dsn {
+        Some(dsn) if interrupt.signal().is_some() => {
+            let last = Interruption::after(NAMES_PATIENCE).context("make a pair of sockets")?;
+            Some(dsn.with_interruption(&last))
+        }
+        _ => dsn,
+    };
+    let called = called(arguments, dsn.as_ref(), asked, &summary);
     let record = record::of(arguments, &summary, &end, &called);
     let text = shown(&record, arguments)?;
     deliver(&text, arguments.output.as_ref(), printer)?;
     Ok(ended(&end, printer))
 }
+
+/// How long a server is asked for names after a signal.
+const NAMES_PATIENCE: Duration = Duration::from_secs(5);
 
 fn streamed(
     dsn: &Dsn,
@@ -45,8 +60,11 @@ fn streamed(
 
 /// Names that are asked for apart from the WAL, and of which cluster they are. They are had before
 /// the WAL is read, so that what is wrong with them is told at once.
-fn asked(arguments: &WalStatsArguments) -> anyhow::Result<Option<(u64, Called)>> {
-    if let (Some(dsn), false) = (&arguments.dsn, arguments.paths.is_empty()) {
+fn asked(
+    arguments: &WalStatsArguments,
+    dsn: Option<&Dsn>,
+) -> anyhow::Result<Option<(u64, Called)>> {
+    if let (Some(dsn), false) = (dsn, arguments.paths.is_empty()) {
         let found = names_of_server(dsn)?;
         return Ok(Some((found.system_identifier, by_server(dsn, found))));
     }
@@ -58,10 +76,11 @@ fn asked(arguments: &WalStatsArguments) -> anyhow::Result<Option<(u64, Called)>>
 /// What relations of this WAL are called. Names that are missing are no reason to show nothing.
 fn called(
     arguments: &WalStatsArguments,
+    dsn: Option<&Dsn>,
     asked: Option<(u64, Called)>,
     summary: &WalSummary<Contents>,
 ) -> Called {
-    match (asked, &arguments.dsn) {
+    match (asked, dsn) {
         (Some((cluster, called)), _) if cluster == summary.system_identifier => called,
         (Some((_, called)), _) => {
             let by = called.by.unwrap_or_default();

@@ -22,6 +22,7 @@ use pgtoll_wire::Dsn;
 use crate::arguments::{WalFormat, WalWhatIfArguments};
 use crate::commands::Usage;
 use crate::commands::output::{deliver, ending};
+use crate::commands::server_waits::ServerWaits;
 use crate::commands::wal::reading::{ended, files, stream_watch, threads};
 use crate::exit::Status;
 use crate::printer::Printer;
@@ -39,8 +40,10 @@ struct Worked {
 pub(crate) fn run(arguments: &WalWhatIfArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
-    let settings = Settings::find(&arguments.today, arguments.dsn.as_ref(), &arguments.paths)?;
-    let (worked, end) = match (&arguments.dsn, arguments.paths.is_empty()) {
+    let waits = ServerWaits::until(&interrupt)?;
+    let dsn = arguments.dsn.as_ref().map(|dsn| waits.of(dsn));
+    let settings = Settings::find(&arguments.today, dsn.as_ref(), &arguments.paths)?;
+    let (worked, end) = match (&dsn, arguments.paths.is_empty()) {
         (Some(dsn), true) => streamed(dsn, arguments, &settings, &interrupt, printer)?,
         _ => read(arguments, &settings, &interrupt, printer)?,
     };
