@@ -262,7 +262,7 @@ fn a_server_that_never_ends_is_left() {
     let settings = frame(b'S', b"TimeZone\0UTC\0");
     let said = endless(&frame(b'R', &[0; 4]), &settings, connect);
     assert_eq!(said, "server sent more than 100,000 notices in one answer");
-    let large = frame(b'N', &[b'x'; 1 << 20]);
+    let large = frame(b'N', &vec![b'x'; 1 << 20]);
     let said = endless(&[], &large, connect);
     assert_eq!(said, "server sent more than 64 MB of notices in one answer");
     let names: Vec<u8> =

@@ -23,9 +23,12 @@ pub(crate) fn masked(text: &str) -> Cow<'_, str> {
     Cow::Owned(lines.concat())
 }
 
-/// Replaces each range that `find` finds from a place on. It returns the range, which may be empty,
-/// and the place to go on from.
-fn replaced(line: &str, find: fn(&str, usize) -> Option<(Range<usize>, usize)>) -> Cow<'_, str> {
+/// Finds the next secret from a place on: its range, which may be empty, and the place to go on
+/// from.
+type Find = fn(&str, usize) -> Option<(Range<usize>, usize)>;
+
+/// The line with each secret replaced.
+fn replaced(line: &str, find: Find) -> Cow<'_, str> {
     let mut shown = String::new();
     let (mut copied, mut from) = (0, 0);
     while let Some((secret, next)) = find(line, from) {
@@ -81,13 +84,35 @@ fn keyword_value(line: &str, from: usize) -> Option<(Range<usize>, usize)> {
         return Some((next..next, next));
     }
     let begin = next + (line[next..].len() - line[next..].trim_start().len());
-    let end = match line[begin..].strip_prefix('\'') {
-        Some(inside) => {
-            closing_quote(inside).map_or(line.trim_end().len(), |at| begin + 1 + at + 1)
-        }
-        None => word_end(line, begin),
+    let value = &line[begin..];
+    let end = if value.starts_with("***") {
+        begin + "***".len()
+    } else if let Some(inside) = value.strip_prefix('\'') {
+        closing_quote(inside).map_or(line.trim_end().len(), |at| begin + 1 + at + 1)
+    } else {
+        pair_end(line, begin)
     };
     Some((begin..end.max(begin), end.max(next)))
+}
+
+/// Where the next keyword begins, or the line ends: white space may belong to a password that was
+/// to be quoted.
+fn pair_end(line: &str, begin: usize) -> usize {
+    let mut from = begin;
+    loop {
+        let end = word_end(line, from);
+        let rest = &line[end..];
+        let word = rest.trim_start();
+        if word.is_empty() {
+            return end;
+        }
+        let is_of_name = |c: char| c.is_ascii_lowercase() || c == '_';
+        let name = word.find(|c| !is_of_name(c)).unwrap_or(word.len());
+        if name > 0 && word[name..].starts_with('=') {
+            return end;
+        }
+        from = end + (rest.len() - word.len());
+    }
 }
 
 const SECRETS: [&str; 5] = ["pass", "pwd", "secret", "client_key", "server_key"];
@@ -132,6 +157,8 @@ mod tests {
         check("passwrd=s", "passwrd=***");
         check("postgresql://h/d?password=s", "postgresql://h/d?password=***");
         check("password='open", "password=***");
+        check("read password=open sesame: missing\n", "read password=***\n");
+        check("password=open sesame dbname=d", "password=*** dbname=d");
         check("a\npassword=s\nb", "a\npassword=***\nb");
     }
 
@@ -145,6 +172,7 @@ mod tests {
             "see https://example.com/a?b=c",
             "passfile=/root/.pgpass",
             "max_wal_size=1GB: x",
+            "host=h password=*** is another one",
         ] {
             assert!(matches!(masked(text), Cow::Borrowed(_)), "{text}");
         }

@@ -346,14 +346,21 @@ fn check_connections(cluster: &Cluster) {
     overwrite(&path, 7, |page| page.fill(0xFF));
     let map = path_of(cluster, "unlogged");
     overwrite(&map, 7, |page| page[5000] ^= 4);
-    let mut command = pgtoll();
-    command.env("PGOPTIONS", "-c nonsense=1").arg("verify").arg(cluster.data()).arg("--json");
-    let ran = run(&mut command);
-    assert_eq!(ran.status, Some(1), "{ran:?}");
-    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let socket = cluster.data().parent().unwrap().join(format!(".s.PGSQL.{port}"));
+    let moved = socket.with_extension("moved");
+    std::fs::rename(&socket, &moved).unwrap();
+    let said = check(&[], &cluster.data(), 1);
+    std::fs::rename(&moved, &socket).unwrap();
     let both = expected(&[("ones", 7, "failure"), ("unlogged", 7, "unverified")]);
     assert_eq!(found(&said), both, "{said:#}");
     assert!(said["notes"].to_string().contains("--dsn"), "{said:#}");
+    // A socket that is found has nothing to do with the environment.
+    let mut command = pgtoll();
+    command.env("PGOPTIONS", "-c nonsense=1").env("PGUSER", "nonsense").env("PGSERVICE", "none");
+    let ran = run(command.arg("verify").arg(cluster.data()).arg("--json"));
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert!(said["running"]["server"].as_str().unwrap().contains(&host), "{said:#}");
     overwrite(&path, 7, |page| page.copy_from_slice(&before));
     overwrite(&map, 7, |page| page[5000] ^= 4);
 }
