@@ -1,6 +1,7 @@
 //! From a socket to a session: startup and authentication.
 
 use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use fallible_iterator::FallibleIterator;
@@ -24,6 +25,12 @@ impl Connection {
             config.connect_timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let stream = dial_unix(&config.endpoint, deadline, None)?;
         Self::handshake(stream, deadline, config)
+    }
+
+    /// A session over a socket that is connected already: for the fuzzer's scripts.
+    #[doc(hidden)]
+    pub fn over(stream: UnixStream, config: &Config) -> Result<Self, Error> {
+        Self::handshake(stream, None, config)
     }
 
     pub(crate) fn handshake(

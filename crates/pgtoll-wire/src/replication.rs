@@ -4,6 +4,7 @@
 //! no flush and no apply position, so no commit waits for it, or ends its waiting because of it. It
 //! uses no slot, so the server keeps no WAL for it.
 
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::{BufMut as _, BytesMut};
@@ -15,7 +16,7 @@ use postgres_protocol::message::frontend::{self, CopyData};
 
 use crate::connection::{decode_error, unexpected};
 use crate::row::{self, Columns};
-use crate::{Connection, Error, Row, ServerError};
+use crate::{Config, Connection, Error, Row, ServerError};
 
 /// A session for physical replication. It knows a few commands, and no SQL.
 #[derive(Debug)]
@@ -46,6 +47,12 @@ pub struct TimelineHistory {
 impl ReplicationConnection {
     pub(crate) fn new(connection: Connection) -> Self {
         Self { connection }
+    }
+
+    /// A session over a socket that is connected already: for the fuzzer's scripts.
+    #[doc(hidden)]
+    pub fn over(stream: UnixStream, config: &Config) -> Result<Self, Error> {
+        Connection::over(stream, config).map(Self::new)
     }
 
     /// The process that serves this connection, the WAL sender.
