@@ -187,7 +187,7 @@ pub struct Slicing {
 impl Slicing {
     /// How long a block of so many arms takes, lead-ins included.
     pub fn block(&self, arms: usize) -> Duration {
-        let slice = Duration::from_nanos(self.slice_ns + self.lead_in_ns);
+        let slice = Duration::from_nanos(self.slice_ns.saturating_add(self.lead_in_ns));
         slice.saturating_mul(u32::try_from(arms).unwrap_or(u32::MAX))
     }
 }
@@ -588,7 +588,7 @@ impl Operation {
     pub fn and_then(self, next: &Self) -> Self {
         let either = |one: Option<u64>, other: Option<u64>| {
             (one.is_some() || other.is_some())
-                .then(|| one.unwrap_or_default() + other.unwrap_or_default())
+                .then(|| one.unwrap_or_default().saturating_add(other.unwrap_or_default()))
         };
         Self {
             client_cpu_ns: either(self.client_cpu_ns, next.client_cpu_ns),
@@ -597,8 +597,8 @@ impl Operation {
             latencies: None,
             course: Vec::new(),
             memory: next.memory,
-            duration_ns: self.duration_ns + next.duration_ns,
-            server_cpu_ns: self.server_cpu_ns + next.server_cpu_ns,
+            duration_ns: self.duration_ns.saturating_add(next.duration_ns),
+            server_cpu_ns: self.server_cpu_ns.saturating_add(next.server_cpu_ns),
             pages: next.pages,
             counters: self.counters.plus(&next.counters),
             ..self

@@ -7,6 +7,7 @@ use pgtoll_record::{
     ChecksumsOutcome, ChecksumsPages, ChecksumsRecord, ChecksumsSample, EarlierRun,
 };
 
+use crate::printable::printable;
 use crate::terminal::wrapped;
 
 /// What was done, what was found on the way, and what has to follow.
@@ -80,7 +81,7 @@ fn pages_text(pages: &ChecksumsPages, amount: &str, seconds: Option<f64>) -> Str
     let line = format!(
         "{amount}: {all} pages{took}; {written} were written, {} were right before, {new} were \
          never used.",
-        all - written - new
+        all.saturating_sub(*written).saturating_sub(*new)
     );
     let mut text = wrapped("", &line);
     if *refused > 0 {
@@ -98,8 +99,7 @@ fn pages_text(pages: &ChecksumsPages, amount: &str, seconds: Option<f64>) -> Str
 fn list(text: &mut String, line: &str, of: &[String]) {
     let _ = writeln!(text, "{line}");
     for item in of.iter().take(SHOWN) {
-        let item: String = item.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-        let _ = writeln!(text, "  {item}");
+        let _ = writeln!(text, "  {}", printable(item));
     }
     if of.len() > SHOWN {
         let _ = writeln!(text, "  and {} more (--json lists them)", of.len() - SHOWN);
@@ -159,7 +159,7 @@ mod tests {
         );
         assert!(text.contains("\n3 files, 24.0 kB: 3 pages in 1."), "{text}");
         assert!(text.contains("1 were written, 1 were right"), "{text}");
-        assert!(text.contains("\n  /d/base/5/1? block 7\n"), "{text}");
+        assert!(text.contains("\n  /d/base/5/1\\n block 7\n"), "{text}");
         assert!(text.contains("\n  and 2 more"), "{text}");
         assert!(text.ends_with("\nNow:\n  - take a new full backup\n"), "{text}");
     }

@@ -1,9 +1,12 @@
 //! Results as CSV (RFC 4180), in long form: a row a figure.
 
+use std::borrow::Cow;
+
 use pgtoll_record::{Comparison, Interval, MetricValue};
 use serde::Serialize;
 
 use crate::Named;
+use crate::printable::printable;
 use crate::summary::key;
 
 /// A row for each workload, arm and metric of each record, below a row of titles.
@@ -41,12 +44,12 @@ const TITLES: [&str; 14] = [
 
 #[derive(Serialize)]
 struct Row<'a> {
-    record: &'a str,
-    workload: &'a str,
-    arm: &'a str,
-    metric: &'a str,
+    record: Cow<'a, str>,
+    workload: Cow<'a, str>,
+    arm: Cow<'a, str>,
+    metric: Cow<'a, str>,
     value: f64,
-    unit: &'a str,
+    unit: Cow<'a, str>,
     exact: bool,
     ratio: Option<f64>,
     ratio_lower: Option<f64>,
@@ -61,12 +64,12 @@ fn row<'a>(record: &Named<'a>, value: &'a MetricValue) -> Row<'a> {
     let comparison = comparison(record, value);
     let ratio = |of: fn(&Interval) -> f64| comparison.map(|comparison| of(&comparison.ratio));
     Row {
-        record: record.name,
-        workload: &value.workload,
-        arm: &value.arm,
-        metric: &value.metric,
+        record: cell(record.name),
+        workload: cell(&value.workload),
+        arm: cell(&value.arm),
+        metric: cell(&value.metric),
         value: value.value,
-        unit: &value.unit,
+        unit: cell(&value.unit),
         exact: value.exact,
         ratio: ratio(|of| of.estimate),
         ratio_lower: ratio(|of| of.lower),
@@ -78,10 +81,37 @@ fn row<'a>(record: &Named<'a>, value: &'a MetricValue) -> Row<'a> {
     }
 }
 
+/// A spreadsheet takes a cell that begins like a formula for one; an apostrophe in front makes text of
+/// it (OWASP, CSV injection). Numbers stay numbers.
+fn cell(text: &str) -> Cow<'_, str> {
+    const FORMULA: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+    let text = printable(text);
+    let is_number = text.parse::<f64>().is_ok_and(f64::is_finite);
+    if text.starts_with(FORMULA) && !is_number { format!("'{text}").into() } else { text }
+}
+
 /// The comparison of which this is the arm's own value.
 fn comparison<'a>(record: &Named<'a>, value: &MetricValue) -> Option<&'a Comparison> {
     let mut all = record.result.comparisons.iter();
     all.find(|of| {
         of.workload == value.workload && of.arm == value.arm && key(of.metric).0 == value.metric
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cell;
+
+    #[test]
+    fn formulas_become_text() {
+        let check = |text: &str, expected: &str| assert_eq!(cell(text), expected);
+        check("=HYPERLINK(\"http://example.org\")", "'=HYPERLINK(\"http://example.org\")");
+        check("@SUM(A1)", "'@SUM(A1)");
+        check("-2+3+cmd|' /C calc'!A0", "'-2+3+cmd|' /C calc'!A0");
+        check("+1", "+1");
+        check("-2.5e3", "-2.5e3");
+        check("\t=1+1", "\\t=1+1");
+        check("\r=1+1", "\\r=1+1");
+        check("checksums", "checksums");
+    }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use pgtoll_record::{Calibration, Examination, Finding, NullRuns, State};
 
+use crate::printable::printable;
 use crate::terminal::{title, wrapped};
 
 /// Findings by group, what the null runs showed, and what it comes to. Plain text.
@@ -13,7 +14,7 @@ pub fn examination_text(of: &Examination) -> String {
     for finding in &of.findings {
         if finding.group != group {
             let gap = if group.is_empty() { "" } else { "\n" };
-            let _ = writeln!(text, "{gap}{}", finding.group);
+            let _ = writeln!(text, "{gap}{}", printable(&finding.group));
             group = &finding.group;
         }
         push(&mut text, finding);
@@ -32,7 +33,8 @@ fn push(text: &mut String, finding: &Finding) {
         State::Warn => "WARN",
         State::NotTold => "-",
     };
-    text.push_str(&wrapped(&format!("  {state:<4}  {:<20}  ", finding.name), &finding.reading));
+    let name = printable(&finding.name);
+    text.push_str(&wrapped(&format!("  {state:<4}  {name:<20}  "), &finding.reading));
     if let Some(advice) = &finding.advice {
         text.push_str(&wrapped(&format!("{:<30}", ""), &format!("-> {advice}")));
     }

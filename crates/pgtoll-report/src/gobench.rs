@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use pgtoll_record::{Metric, Run, Work, Workload};
 
 use crate::Named;
+use crate::printable::{is_unprintable, printable};
 use crate::summary::{by_round, is_cut_off, metrics};
 
 /// A line for each arm of each round or repetition, and one for what was counted. Only of several
@@ -177,10 +178,11 @@ fn title_case(name: &str) -> String {
 }
 
 fn in_one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    printable(&text.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned()
 }
 
-/// In one word, without what separates parts of names.
+/// In one word, without what separates parts of names or is not printed.
 fn word(name: &str) -> String {
-    name.chars().map(|c| if c.is_whitespace() || "/=*".contains(c) { '_' } else { c }).collect()
+    let separates = |c: char| c.is_whitespace() || "/=*".contains(c) || is_unprintable(c);
+    name.chars().map(|c| if separates(c) { '_' } else { c }).collect()
 }

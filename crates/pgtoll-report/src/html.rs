@@ -26,6 +26,7 @@ pub use wal_statistics::wal_statistics_html;
 pub use wal_whatif::wal_whatif_html;
 
 use crate::plot::Look;
+use crate::printable::{printable_json, printable_lines};
 use crate::terminal::columns;
 
 /// The report as one HTML file, with all that it needs inside. Whatever stands in the record is
@@ -106,7 +107,8 @@ fn page(title: &Markup, heading: &Markup, main: &Markup, words: &str, data: &str
             }
         }
     };
-    page.into_string()
+    // Markup escapes nothing but its own characters.
+    printable_lines(&page.into_string()).into_owned()
 }
 
 /// Nothing is loaded, whatever stands in the page.
@@ -199,7 +201,7 @@ fn download(what: &str, name: &str, json: &str) -> Markup {
 /// The result as JSON in which no text ends the element that it stands in, or begins a comment.
 fn inert(result: &impl Serialize) -> String {
     let json = serde_json::to_string(result).unwrap_or_else(|_| "null".to_owned());
-    json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+    printable_json(&json).replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use pgtoll_record::{Expectation, Expected, Host, RunResult};
 
 use crate::expectations::{bounds, claim, explained, figure, found, link, words};
 use crate::ladder::{TITLE, ladders};
+use crate::printable::printable;
 use crate::terminal::{columns, heading, heading_of, interval, legend, rows_of};
 
 /// The answers, the claims, a table for each workload, the notes and the command.
@@ -107,10 +108,11 @@ pub(crate) fn table(titles: &[String], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// `text` in one line, with nothing in it that Markdown or HTML would take for its own.
+/// `text` in one line, with nothing in it that a terminal, Markdown or HTML would take for its own.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::new();
-    for c in text.split_whitespace().collect::<Vec<_>>().join(" ").chars() {
+    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for c in printable(&one_line).chars() {
         match c {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
@@ -125,6 +127,7 @@ pub(crate) fn escaped(text: &str) -> String {
 pub(crate) fn code(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(3.max(longest + 1));
+    let text = printable(text);
     format!("{fence}sh\n{text}\n{fence}")
 }
 

@@ -6,6 +6,7 @@ use pgtoll_record::{EndStatus, MetricValue, Overview, OverviewExperiment, RunRes
 
 use crate::expectations::sentence;
 use crate::html::day;
+use crate::printable::printable;
 use crate::summary::{divisor_words, is_near, metrics};
 use crate::terminal::{Block, SHOWN, aligned, interval, three_digits, title, wrapped};
 
@@ -100,7 +101,7 @@ fn about(of: &OverviewExperiment, directory: &str) -> String {
         let more = of.answers.len() - 1;
         let plural = if more == 1 { "" } else { "s" };
         let of = format!("{more} more answer{plural}: pgtoll report {directory}/{}", of.name);
-        let _ = writeln!(text, "  {of}");
+        let _ = writeln!(text, "  {}", printable(&of));
     }
     text
 }

@@ -4,19 +4,19 @@ use std::fmt::Write as _;
 
 use pgtoll_record::{PageChecksumsRecord, PageDifferenceRecord, PageRecord};
 
+use crate::printable::printable;
 use crate::terminal::wrapped;
 
 /// A page in all its parts, the bytes last.
 pub fn page_text(of: &PageRecord) -> String {
     let mut text = String::new();
     let header = &of.header;
-    let file: String = of.file.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-    let _ =
-        writeln!(text, "{file} block {} ({} of its fork): {}", of.block, of.block_of_fork, of.kind);
+    let (file, kind) = (printable(&of.file), printable(&of.kind));
+    let _ = writeln!(text, "{file} block {} ({} of its fork): {kind}", of.block, of.block_of_fork);
     let computed = of.checksum_computed.map_or("none".to_owned(), |sum| sum.to_string());
     let verdict = if of.accepted { "taken" } else { "REFUSED by a server with checksums" };
     let rows = [
-        ("lsn", header.lsn.clone()),
+        ("lsn", printable(&header.lsn).into_owned()),
         ("checksum", format!("{} (computed: {computed}; {verdict})", header.checksum)),
         ("flags", format!("{:#06x}", header.flags)),
         ("lower", header.lower.to_string()),
@@ -35,7 +35,7 @@ pub fn page_text(of: &PageRecord) -> String {
     }
     for pointer in &of.line_pointers {
         let (number, offset, length) = (pointer.number, pointer.offset, pointer.length);
-        let _ = writeln!(text, "  {number:>12}  {offset:>6}  {length:>6}  {}", pointer.state);
+        let _ = writeln!(text, "  {number:>12}  {offset:>6}  {length:>6}  {}", printable(&pointer.state));
     }
     text.push_str(&dump(of));
     text
@@ -117,8 +117,8 @@ pub fn page_difference_text(of: &PageDifferenceRecord) -> String {
     let mut text = format!("{} bytes differ", of.bytes);
     text.push_str(if of.only_hints { ": only hint bits and the checksum.\n" } else { ".\n" });
     for field in &of.header {
-        let [a, b] = &field.values;
-        let _ = writeln!(text, "  {:<16} {a} | {b}", field.name);
+        let [a, b] = field.values.each_ref().map(|value| printable(value));
+        let _ = writeln!(text, "  {:<16} {a} | {b}", printable(&field.name));
     }
     let lists =
         [("line pointers", &of.line_pointers), ("items", &of.items), ("only hint bits", &of.hints)];

@@ -132,8 +132,8 @@ fn samples_of_command<'a>(run: &'a Run, workload: &Workload, metric: Metric) -> 
             .filter(|of| of.workload == workload.name && of.round == round && of.arm == arm.arm);
         let zero = Slice { transactions: arm.transactions, ..Slice::default() };
         let all = slices.fold(zero, |sum, of| Slice {
-            duration_ns: sum.duration_ns + of.duration_ns,
-            server_cpu_ns: sum.server_cpu_ns + of.server_cpu_ns,
+            duration_ns: sum.duration_ns.saturating_add(of.duration_ns),
+            server_cpu_ns: sum.server_cpu_ns.saturating_add(of.server_cpu_ns),
             ..sum
         });
         let (numerator, denominator) = metric.of_slice(&all);
@@ -339,11 +339,13 @@ fn target(metric: Metric) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "a run's nanoseconds are far below 2^53")]
 fn seconds_per_round(run: &Run, workload: &Workload) -> Option<f64> {
     let slices = run.slices.iter().filter(|of| of.workload == workload.name);
-    let slices = slices.map(|of| (of.round, of.start_ns, of.start_ns + of.duration_ns));
+    let slices = slices.map(|of| (of.round, of.start_ns, of.duration_ns));
     let operations = run.operations.iter().filter(|of| of.workload == workload.name);
-    let operations =
-        operations.map(|of| (of.repetition, of.start_ns, of.start_ns + of.duration_ns));
-    let spans: Vec<(u32, u64, u64)> = slices.chain(operations).collect();
+    let operations = operations.map(|of| (of.repetition, of.start_ns, of.duration_ns));
+    let spans = slices.chain(operations);
+    let spans: Vec<(u32, u64, u64)> = spans
+        .map(|(round, begin, duration)| (round, begin, begin.saturating_add(duration)))
+        .collect();
     let begin = spans.iter().map(|(_, begin, _)| begin).min()?;
     let end = spans.iter().map(|(_, _, end)| end).max()?;
     let rounds = spans.iter().map(|(round, _, _)| *round).max()?;
@@ -407,11 +409,16 @@ const SAMPLED_NEEDS_NS: u64 = 10_000_000_000;
 fn system_share(run: &Run, workload: &Workload, arm: &str) -> Option<Exact> {
     let rounds = run.rounds.iter().filter(|of| of.workload == workload.name);
     let own: Vec<&ArmRound> = rounds.flat_map(|of| &of.arms).filter(|of| of.arm == arm).collect();
-    let all: u64 = own.iter().map(|of| of.cpu_reaped_ns).sum();
-    let system: u64 = own.iter().map(|of| of.cpu_reaped_system_ns).sum();
+    let all = sum(own.iter().map(|of| of.cpu_reaped_ns));
+    let system = sum(own.iter().map(|of| of.cpu_reaped_system_ns));
     let exact = run.header.host.cpu_split == "exact";
     let enough = all > 0 && (exact || all >= SAMPLED_NEEDS_NS);
     enough.then(|| ("cpu_system_share".to_owned(), "%", system as f64 / all as f64 * 100.0, false))
+}
+
+/// Of a record's numbers, which may be anything: as much as a number can hold.
+fn sum(of: impl Iterator<Item = u64>) -> u64 {
+    of.fold(0, u64::saturating_add)
 }
 
 /// The share of the profiled function in the server's CPU time in user mode.
@@ -440,8 +447,9 @@ fn disk_of_rounds(run: &Run, workload: &Workload, arm: &str) -> Option<Exact> {
     workload.memory_limit_bytes?;
     let rounds = run.rounds.iter().filter(|of| of.workload == workload.name);
     let own = || rounds.clone().flat_map(|of| &of.arms).filter(|of| of.arm == arm);
-    let read: u64 = own().map(|of| of.io.map(|io| io.read)).sum::<Option<u64>>()?;
-    let transactions: u64 = own().map(|of| of.transactions).sum();
+    let reads: Vec<u64> = own().map(|of| of.io.map(|io| io.read)).collect::<Option<_>>()?;
+    let read = sum(reads.into_iter());
+    let transactions = sum(own().map(|of| of.transactions));
     let read = read as f64 / transactions as f64;
     Some(("disk_read_per_transaction".to_owned(), "bytes", read, false))
 }
@@ -501,7 +509,7 @@ fn exact(run: &Run, workload: &Workload, arm: &str) -> Vec<Exact> {
     };
     let wal_bytes = |of: &Counters| {
         let snapshots = of.snapshots();
-        Some(of.wal_bytes.saturating_sub(snapshots.record_bytes + snapshots.image_bytes))
+        Some(of.wal_bytes.saturating_sub(snapshots.record_bytes.saturating_add(snapshots.image_bytes)))
     };
     let counted: [Counter<'_>; 5] = [
         ("wal", "bytes", &wal_bytes),
@@ -647,7 +655,7 @@ fn incomplete(run: &Run) -> String {
     };
     let timed = run.header.workloads.iter();
     let timed = timed.filter(|of| of.timed && of.slicing.is_some()).count();
-    let planned = run.header.design.rounds as usize * timed;
+    let planned = (run.header.design.rounds as usize).saturating_mul(timed);
     format!("incomplete: {} of {planned} rounds ({reason})", run.rounds.len())
 }
 

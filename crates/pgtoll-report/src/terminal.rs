@@ -13,6 +13,7 @@ use pgtoll_record::{
 
 use crate::expectations::sentence;
 use crate::ladder::{Ladder, TITLE, ladders};
+use crate::printable::printable;
 use crate::summary::{key, metrics};
 
 /// The table, the answers and what belongs to them. Plain text.
@@ -35,7 +36,7 @@ pub fn terminal_table(result: &RunResult) -> String {
         text.push_str(&wrapped("note: ", note));
     }
     text.push_str(&wrapped("", &legend(result)));
-    let _ = writeln!(text, "again: {}", result.header.command.join(" "));
+    let _ = writeln!(text, "again: {}", printable(&result.header.command.join(" ")));
     text
 }
 
@@ -69,7 +70,10 @@ pub(crate) fn heading(result: &RunResult) -> String {
     let header = &result.header;
     let mut text = format!(
         "{}: PostgreSQL {}, pgbench scale {}, seed {}",
-        header.experiment, header.server.version, header.design.scale, header.seed
+        printable(&header.experiment),
+        header.server.version,
+        header.design.scale,
+        header.seed
     );
     if let Some(noise) = result.noise {
         let _ = write!(
@@ -183,12 +187,16 @@ pub(crate) fn aligned(head: Vec<Vec<String>>, blocks: Vec<Block>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
     let mut titles: BTreeMap<usize, String> = BTreeMap::new();
+    let cells = |rows: Vec<Vec<String>>| -> Vec<Vec<String>> {
+        let row = |row: Vec<String>| row.iter().map(|cell| printable(cell).into_owned()).collect();
+        rows.into_iter().map(row).collect()
+    };
     let mut count = head.len();
-    table.add_rows(head);
+    table.add_rows(cells(head));
     for (title, rows) in blocks {
-        titles.insert(count, title);
+        titles.insert(count, printable(&title).into_owned());
         count += rows.len();
-        table.add_rows(rows);
+        table.add_rows(cells(rows));
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -207,7 +215,7 @@ pub(crate) fn heading_of(result: &RunResult, workload: &Workload) -> String {
     let design = &result.header.design;
     let how = match &workload.work {
         _ if !workload.timed => "not timed".to_owned(),
-        Work::Operation { .. } => format!("{} times", design.repetitions * 2),
+        Work::Operation { .. } => format!("{} times", u64::from(design.repetitions) * 2),
         Work::Script { .. } | Work::Command { .. } => match result.rounds.get(&workload.name) {
             None if result.complete => "not timed".to_owned(),
             rounds => format!("{} rounds", rounds.copied().unwrap_or(0)),
@@ -377,21 +385,22 @@ pub(crate) fn three_digits(value: f64) -> String {
     }
 }
 
-/// The text in lines of at most 80 columns, the first behind `prefix`, each with a line feed.
+/// The text in lines of at most 80 columns, the first behind `prefix`, each with a line feed. `text`
+/// may be anybody's; `prefix` is printable.
 pub(crate) fn wrapped(prefix: &str, text: &str) -> String {
     let mut lines = String::new();
     let mut line = prefix.to_owned();
     let mut is_empty = true;
-    for word in text.split_whitespace() {
+    for word in text.split_whitespace().map(printable) {
         if !is_empty && line.chars().count() + 1 + word.chars().count() > 80 {
             let _ = writeln!(lines, "{line}");
-            line = " ".repeat(prefix.len());
+            line = " ".repeat(prefix.chars().count());
             is_empty = true;
         }
         if !is_empty {
             line.push(' ');
         }
-        line.push_str(word);
+        line.push_str(&word);
         is_empty = false;
     }
     let _ = writeln!(lines, "{line}");

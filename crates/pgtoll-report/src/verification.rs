@@ -8,7 +8,7 @@ use pgtoll_record::{
 };
 
 use crate::terminal::wrapped;
-use crate::wal_statistics::printable;
+use crate::printable::printable;
 
 /// For a terminal of 80 columns: of each fork so many findings at most.
 pub fn verification_text(of: &VerificationRecord, most: usize) -> String {

@@ -8,6 +8,7 @@ use pgtoll_record::{
     ImageCause, WalAmount, WalCycle, WalImages, WalOfKind, WalOfRelation, WalStatisticsRecord,
 };
 
+use crate::printable::printable;
 use crate::terminal::wrapped;
 
 /// What is in the WAL: by resource manager or by type of record, images by cause, the `top` largest
@@ -126,13 +127,7 @@ pub(crate) fn relation_words(of: &WalOfRelation) -> String {
     };
     let parts = [&name.database, &name.schema, &name.relation];
     let parts: Vec<&str> = parts.into_iter().filter(|of| !of.is_empty()).map(|of| &**of).collect();
-    format!("{}{fork}", printable(&parts.join(".")))
-}
-
-/// A terminal obeys control characters, and a name may have them.
-pub(crate) fn printable(name: &str) -> String {
-    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
-    name.chars().map(escaped).collect()
+    format!("{}{fork}", parts.join("."))
 }
 
 fn databases_table(of: &WalStatisticsRecord, top: usize) -> String {
@@ -147,7 +142,7 @@ fn databases_table(of: &WalStatisticsRecord, top: usize) -> String {
             0 => "(shared)".to_owned(),
             oid => oid.to_string(),
         });
-        text.push_str(&amounts(&printable(&name), &database.amount, &of.total));
+        text.push_str(&amounts(&name, &database.amount, &of.total));
     }
     text
 }
@@ -179,8 +174,8 @@ fn cycles_table(of: &WalStatisticsRecord, top: usize) -> String {
 
 fn cycle_row(cycle: &WalCycle) -> String {
     let mark = if cycle.whole { ' ' } else { '*' };
-    let began = cycle.began.as_deref().unwrap_or("");
-    let images: u64 = cycle.causes.values().map(|of| of.images).sum();
+    let began = printable(cycle.began.as_deref().unwrap_or(""));
+    let images = cycle.causes.values().fold(0, |sum: u64, of| sum.saturating_add(of.images));
     let from = format!("{mark} {} {began}", cycle.from);
     let distance = size(cycle.to.bytes_since(cycle.from).unwrap_or(0));
     let share = percent(cycle.amount.image_bytes, cycle.amount.bytes());
@@ -201,6 +196,7 @@ fn amounts(name: &str, of: &WalAmount, total: &WalAmount) -> String {
 /// A long name has a line of its own.
 fn row(name: &str, [records, record_bytes, image_bytes, share]: [&str; 4]) -> String {
     let figures = format!("{records:>11} {record_bytes:>13} {image_bytes:>14} {share:>8}");
+    let name = printable(name);
     if name.chars().count() > NAME {
         return format!("{name}\n{:NAME$} {figures}\n", "");
     }

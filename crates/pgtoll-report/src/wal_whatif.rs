@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_record::{WalWhatIfRecord, WhatIfClass, WhatIfRow};
 
+use crate::printable::printable;
 use crate::terminal::wrapped;
 
 /// The self-check, what was asked beside today's, the curve and what to do. Plain text.
@@ -154,6 +155,7 @@ fn row(title: &str, row: &WhatIfRow, of: &WalWhatIfRecord) -> String {
         row.checkpoints(),
         size(row.replay_bytes)
     );
+    let title = printable(title);
     if title.chars().count() > 26 {
         return format!("{title}\n{:<27}{figures}\n", "");
     }
@@ -235,7 +237,7 @@ fn advice(of: &WalWhatIfRecord) -> String {
     };
     let mut text = "\nrecommended:\n".to_owned();
     for line in &advice.settings {
-        let _ = writeln!(text, "  {line}");
+        let _ = writeln!(text, "  {}", printable(line));
     }
     text.push_str(&wrapped("  why:   ", &advice.reason));
     text.push_str(&wrapped("  price: ", &advice.price));

@@ -292,7 +292,7 @@ fn panel(
     html! {
         (frame.axes())
         (frame.columns(rounds as u32))
-        @for round in 1..rounds as u32 { (frame.boundary(f64::from(round))) }
+        (frame.boundaries(rounds as u32))
         @for (place, (series, flows)) in (0_u32..).zip(servers) {
             @if form.sampled {
                 (steps(series, flows, kind, place, frame))

@@ -117,7 +117,7 @@ fn panels<'a>(
         let out = pairs.iter().filter(|pair| !frame.y.has(pair.percent)).count();
         marks.push(html! {
             (frame.axes())
-            @for round in 1..rounds { (frame.boundary(f64::from(round))) }
+            (frame.boundaries(rounds))
             @if is_last { (frame.columns(rounds)) }
             (frame.level("zero", 0.0))
             (frame.dust(series.look, &binned(pairs)))

@@ -1,6 +1,6 @@
 //! WAL under other settings as a page: the curve, the table, how sure it is.
 
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 use pgtoll_format::ByteSize;
 use pgtoll_record::{WalWhatIfRecord, WhatIfClass, WhatIfRow};
 
@@ -8,6 +8,9 @@ use super::circumstances::{Fact, facts};
 use super::{Section, bodies, contents, download, inert, page};
 use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend, text};
 use crate::wal_whatif::{NOTHING, check_words, mark, marks_of, share, size, span, title};
+
+/// May be broken where the column is narrow.
+const CHECKPOINTS: &str = "check&shy;points";
 
 /// A what-if as one HTML file, with all that it needs inside. Whatever stands in the record is text
 /// in it, never markup.
@@ -183,9 +186,9 @@ fn rows_table<'a>(
             table {
                 thead { tr {
                     th scope="col" { "setting" }
-                    @for title in ["WAL", "of today’s", "in truth", "images", "check\u{ad}points",
+                    @for title in ["WAL", "of today’s", "in truth", "images", CHECKPOINTS,
                         "to replay after a crash, at most", "a second", "to an archive"] {
-                        th scope="col" { (title) }
+                        th scope="col" { (PreEscaped(title)) }
                     }
                 } }
                 tbody { @for (title, row) in rows { tr {

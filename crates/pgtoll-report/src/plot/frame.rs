@@ -117,7 +117,21 @@ impl Frame<'_> {
         let ((bottom, top), x) = (self.y.ends(), self.x.at(value));
         html! { path class="boundary" d={ "M" (n(x)) " " (n(top)) "V" (n(bottom)) } {} }
     }
+
+    /// Lines over the whole height between so many columns, which are one unit of x wide each. Of very
+    /// many only some are drawn.
+    pub(crate) fn boundaries(&self, columns: u32) -> Markup {
+        let every = columns.div_ceil(BOUNDARIES).max(1);
+        html! {
+            @for column in (1..columns).step_by(every as usize) {
+                (self.boundary(f64::from(column)))
+            }
+        }
+    }
 }
+
+/// More are nearer to each other than a reader can see.
+const BOUNDARIES: u32 = 300;
 
 /// So many points need not be small.
 const FEW: usize = 60;
@@ -128,7 +142,7 @@ impl Frame<'_> {
         let (bottom, _) = self.y.ends();
         let every = count.div_ceil(12).max(1);
         html! {
-            @for column in (1..=count).filter(|column| (column - 1) % every == 0) {
+            @for column in (1..=count).step_by(every as usize) {
                 (text(self.x.at(f64::from(column) - 0.5), bottom + 17.0, "tick middle",
                     &column.to_string()))
             }

@@ -8,6 +8,7 @@ use pgtoll_record::{Arm, Interval, Metric, Workload};
 
 use super::{OfRecord, SideBySide, counted, is_of};
 use crate::markdown;
+use crate::printable::printable;
 use crate::summary::{key, metrics};
 use crate::terminal::{
     Block, COUNTED, NOTHING_KNOWN, SHOWN, aligned, difference, signed_percent, three_digits, title,
@@ -17,7 +18,9 @@ use crate::terminal::{
 impl SideBySide {
     /// The table, what differs and what a reader has to know. Plain text.
     pub fn table(&self) -> String {
-        let mut text = format!("{}\n\n{}", self.heading(), aligned(self.titles(), self.blocks()));
+        let heading = self.heading();
+        let heading = printable(&heading);
+        let mut text = format!("{heading}\n\n{}", aligned(self.titles(), self.blocks()));
         let changes = self.change_blocks();
         if !changes.is_empty() {
             let titles = std::iter::once(String::new()).chain(self.labels().into_iter().skip(1));
