@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use pgtoll_record::Interval;
 
 use crate::Named;
-use crate::printable::printable_lines;
+use crate::printable::printable;
 use crate::summary::key;
 
 /// Values and ratios as gauges. Only of several records each has a label `record`: a path that
@@ -53,9 +53,9 @@ type Sample = (Vec<(&'static str, String)>, f64);
 type Family = (&'static str, &'static str, Option<&'static str>, fn(&Named<'_>) -> Vec<Sample>);
 
 fn label((name, value): (&str, &str)) -> String {
-    // The format has no escape for control characters: the label's value has the escape's text.
-    let value = printable_lines(value).replace('\\', "\\\\");
-    let value = value.replace('"', "\\\"").replace('\n', "\\n").replace('\t', " ");
+    // The format has an escape for a line feed only: of others the value has pgtoll's own.
+    let value = value.split('\n').map(printable).collect::<Vec<_>>().join("\n");
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("{name}=\"{value}\"")
 }
 

@@ -35,7 +35,11 @@ pub fn page_text(of: &PageRecord) -> String {
     }
     for pointer in &of.line_pointers {
         let (number, offset, length) = (pointer.number, pointer.offset, pointer.length);
-        let _ = writeln!(text, "  {number:>12}  {offset:>6}  {length:>6}  {}", printable(&pointer.state));
+        let _ = writeln!(
+            text,
+            "  {number:>12}  {offset:>6}  {length:>6}  {}",
+            printable(&pointer.state)
+        );
     }
     text.push_str(&dump(of));
     text

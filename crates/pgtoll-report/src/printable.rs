@@ -21,10 +21,14 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, is_unprintable, write_escape)
 }
 
-/// `text` of several lines: as [`printable`], but line feeds and tabs stay.
+/// `text` of several lines: as [`printable`], but tabs and line breaks (`\n` and `\r\n`) stay.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     let is_unprintable = |c| is_unprintable(c) && !matches!(c, '\n' | '\t');
-    escaped(text, is_unprintable, write_escape)
+    let lines = |text| escaped(text, is_unprintable, write_escape);
+    if !text.contains("\r\n") {
+        return lines(text);
+    }
+    text.split("\r\n").map(lines).collect::<Vec<_>>().join("\r\n").into()
 }
 
 /// JSON that means the same, with such characters as JSON's own escapes. JSON has them nowhere but
@@ -99,9 +103,13 @@ mod tests {
         check("\u{1b}]0;t\u{7}", r"\u{1b}]0;t\u{7}");
         check("a\u{9b}31mb\u{7f}", r"a\u{9b}31mb\u{7f}");
         check("a\tb\r\nc", r"a\tb\r\nc");
-        check("\u{2066}x\u{2069}\u{200b}\u{feff}\u{61c}", r"\u{2066}x\u{2069}\u{200b}\u{feff}\u{61c}");
+        check(
+            "\u{2066}x\u{2069}\u{200b}\u{feff}\u{61c}",
+            r"\u{2066}x\u{2069}\u{200b}\u{feff}\u{61c}",
+        );
         check("\u{2028}\u{e0041}", r"\u{2028}\u{e0041}");
         assert_eq!(printable_lines("a\tb\n\u{1b}c\r"), "a\tb\n\\u{1b}c\\r");
+        assert_eq!(printable_lines("a\r\nb\rc\r\n"), "a\r\nb\\rc\r\n");
     }
 
     proptest! {
@@ -109,7 +117,8 @@ mod tests {
         fn nothing_unprintable_is_left(text in any::<String>()) {
             prop_assert!(!printable(&text).contains(is_unprintable));
             let lines = printable_lines(&text);
-            prop_assert!(!lines.contains(|c| is_unprintable(c) && c != '\n' && c != '\t'));
+            let is_left = |c| is_unprintable(c) && c != '\n' && c != '\t';
+            prop_assert!(!lines.replace("\r\n", "\n").contains(is_left));
             prop_assert_eq!(lines.matches('\n').count(), text.matches('\n').count());
         }
 

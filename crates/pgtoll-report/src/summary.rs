@@ -509,7 +509,10 @@ fn exact(run: &Run, workload: &Workload, arm: &str) -> Vec<Exact> {
     };
     let wal_bytes = |of: &Counters| {
         let snapshots = of.snapshots();
-        Some(of.wal_bytes.saturating_sub(snapshots.record_bytes.saturating_add(snapshots.image_bytes)))
+        Some(
+            of.wal_bytes
+                .saturating_sub(snapshots.record_bytes.saturating_add(snapshots.image_bytes)),
+        )
     };
     let counted: [Counter<'_>; 5] = [
         ("wal", "bytes", &wal_bytes),

@@ -1,0 +1,283 @@
+//! Whatever a record says: no form of it panics, and none of them has a character that a terminal or
+//! a spreadsheet would obey.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers may panic like the test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pgtoll_record::{
+    EndStatus, OVERVIEW_SCHEMA, Overview, OverviewExperiment, Run, VerificationRecord,
+};
+use pgtoll_report::{Named, SideBySide, is_unprintable, summarise};
+use serde::de::DeserializeOwned;
+use serde_json::{Number, Value, json};
+
+/// A record with every kind of line, a few of each.
+const SMALL: &str = include_str!("../src/html/small.jsonl");
+
+/// A record, as a list of JSON values, in each of its forms; `None` where it cannot be read.
+type Forms = fn(&[Value]) -> Option<Vec<(&'static str, String)>>;
+
+/// Each kind of record: a sample of it, and its forms.
+fn kinds() -> Vec<(&'static str, Vec<Value>, Forms)> {
+    let one = |text: &str| vec![serde_json::from_str(text).unwrap()];
+    vec![
+        ("run", lines(SMALL), of_run),
+        ("verification", one(include_str!("fixtures/verification.json")), of_verification),
+        ("WAL statistics", one(include_str!("fixtures/wal-statistics.json")), of_wal_statistics),
+        ("WAL what-if", one(include_str!("fixtures/wal-whatif.json")), of_wal_whatif),
+        ("checksums", one(include_str!("fixtures/checksums.json")), |of| {
+            Some(vec![("text", pgtoll_report::checksums_text(&read(of)?))])
+        }),
+        ("page", one(include_str!("fixtures/page.json")), |of| {
+            Some(vec![("text", pgtoll_report::page_text(&read(of)?))])
+        }),
+        ("page checksums", one(include_str!("fixtures/page-checksums.json")), |of| {
+            Some(vec![("text", pgtoll_report::page_checksums_text(&read(of)?))])
+        }),
+        ("page difference", one(include_str!("fixtures/page-difference.json")), |of| {
+            Some(vec![("text", pgtoll_report::page_difference_text(&read(of)?))])
+        }),
+        ("examination", one(include_str!("fixtures/examination.json")), |of| {
+            Some(vec![("text", pgtoll_report::examination_text(&read(of)?))])
+        }),
+    ]
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn read<T: DeserializeOwned>(of: &[Value]) -> Option<T> {
+    serde_json::from_value(of.first()?.clone()).ok()
+}
+
+fn of_run(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
+    let run = Run::parse(&text_of(of)).ok()?;
+    let result = summarise(&run);
+    let named = Named { name: "a=\u{1b}[31m\n/record", run: &run, result: &result };
+    let mut forms = vec![
+        ("table", pgtoll_report::terminal_table(&result)),
+        ("Markdown", pgtoll_report::markdown(&result)),
+        ("HTML", pgtoll_report::html_report(&run, &result)),
+        ("gobench", pgtoll_report::gobench(&[named, named])),
+        ("CSV", pgtoll_report::csv(&[named, named])),
+        ("OpenMetrics", pgtoll_report::openmetrics(&[named, named])),
+    ];
+    if let Ok(together) = SideBySide::new(&[named, named]) {
+        forms.extend([
+            ("table of several", together.table()),
+            ("Markdown of several", together.markdown()),
+            ("HTML of several", pgtoll_report::html_side_by_side(&together)),
+        ]);
+    }
+    let experiment = OverviewExperiment {
+        name: result.header.experiment.clone(),
+        question: String::new(),
+        baseline: String::new(),
+        status: EndStatus::Failed,
+        reason: Some("\u{1b}]0;title\u{7}".into()),
+        answers: Vec::new(),
+        comparisons: Vec::new(),
+        counted: Vec::new(),
+        claims: Vec::new(),
+    };
+    let overview = Overview {
+        schema: OVERVIEW_SCHEMA.into(),
+        pgtoll: result.header.pgtoll.clone(),
+        started: result.header.started.clone(),
+        host: result.header.host.clone(),
+        version: result.header.server.version.clone(),
+        experiments: vec![pgtoll_report::overview_of(&experiment, &result)],
+    };
+    forms.extend([
+        ("overview", pgtoll_report::overview_text(&overview, "a\u{202e}directory")),
+        ("HTML overview", pgtoll_report::overview_html(&overview)),
+    ]);
+    Some(forms)
+}
+
+fn of_verification(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
+    let record: VerificationRecord = read(of)?;
+    Some(vec![("text", pgtoll_report::verification_text(&record, 2))])
+}
+
+fn of_wal_statistics(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
+    let record = read(of)?;
+    Some(vec![
+        ("by manager", pgtoll_report::wal_statistics_text(&record, false, 3)),
+        ("by type", pgtoll_report::wal_statistics_text(&record, true, 100)),
+        ("HTML", pgtoll_report::wal_statistics_html(&record)),
+    ])
+}
+
+fn of_wal_whatif(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
+    let record = read(of)?;
+    Some(vec![
+        ("text", pgtoll_report::wal_whatif_text(&record)),
+        ("HTML", pgtoll_report::wal_whatif_html(&record)),
+    ])
+}
+
+/// Nothing of what a terminal obeys, and nothing that begins a line of its own.
+const HOSTILE: &str = "=\u{1b}[31m\u{1b}]0;t\u{7}\r\nINJECTED \u{202e}\u{2066}\u{200b}\u{feff}\u{7f}\u{9b}2J\u{e0041}\u{2028}\t|";
+
+#[test]
+fn no_form_has_a_character_that_a_terminal_obeys() {
+    for (kind, record, forms) in kinds() {
+        let hostile = with_hostile_strings(&record, forms);
+        assert_ne!(hostile, record, "{kind}");
+        for (form, text) in forms(&hostile).unwrap() {
+            // Browsers take a tab for a space.
+            let is_space = |c| c == '\n' || (c == '\t' && form.starts_with("HTML"));
+            let text = text.replace("\r\n", "\n");
+            let line =
+                text.lines().find(|line| line.contains(|c| is_unprintable(c) && !is_space(c)));
+            assert_eq!(line, None, "{kind}, {form}");
+            let lined = ["CSV", "gobench", "OpenMetrics", "Markdown"].contains(&form);
+            let begins = |line: &str| line.starts_with("INJECTED");
+            assert!(!lined || !text.lines().any(begins), "{kind}, {form}:\n{text}");
+            assert!(form != "CSV" || !text.contains(",="), "{text}");
+        }
+    }
+}
+
+/// Each string that can be any, and each key of a map, behind hostile text: the same names stay the
+/// same.
+fn with_hostile_strings(record: &[Value], forms: Forms) -> Vec<Value> {
+    let mut strings = BTreeSet::new();
+    for of in record {
+        collect_strings(of, &mut strings);
+    }
+    let is_readable = |changed: &[Value]| match record.len() {
+        1 => forms(changed).is_some(),
+        _ => changed.iter().all(is_line) && Run::parse(&text_of(changed)).is_ok(),
+    };
+    let mut hostile = record.to_vec();
+    for string in strings {
+        let changed: Vec<Value> = hostile.iter().map(|of| replaced(of, &string)).collect();
+        if is_readable(&changed) {
+            hostile = changed;
+        }
+    }
+    hostile
+}
+
+/// A line that this version reads.
+fn is_line(line: &Value) -> bool {
+    serde_json::from_value::<pgtoll_record::Line>(line.clone()).is_ok()
+}
+
+fn text_of(record: &[Value]) -> String {
+    record.iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
+}
+
+fn collect_strings(of: &Value, strings: &mut BTreeSet<String>) {
+    match of {
+        Value::String(text) => drop(strings.insert(text.clone())),
+        Value::Array(all) => all.iter().for_each(|of| collect_strings(of, strings)),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                strings.insert(name.clone());
+                collect_strings(value, strings);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn replaced(of: &Value, string: &str) -> Value {
+    let own =
+        |text: &String| if text == string { format!("{HOSTILE}{text}") } else { text.clone() };
+    match of {
+        Value::String(text) => Value::String(own(text)),
+        Value::Array(all) => all.iter().map(|of| replaced(of, string)).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, of)| (own(name), replaced(of, string))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn no_number_makes_a_form_panic() {
+    for (kind, record, forms) in kinds() {
+        let fields = numbers(&record);
+        assert!(fields.len() > 2, "{kind}");
+        let (mut all, mut read) = (0, 0);
+        for value in impossible() {
+            for places in fields.values() {
+                // All of them together, and one by itself: differences are as bad as sums.
+                let one = (value == json!(u64::MAX)).then_some(&places[..1]);
+                for places in [Some(places.as_slice()), one].into_iter().flatten() {
+                    let changed = with_number(&record, places, &value);
+                    all += 1;
+                    read += u32::from(forms(&changed).is_some());
+                }
+            }
+        }
+        assert!(read > all / 5, "{kind}: {read} of {all} were read");
+    }
+}
+
+#[test]
+fn no_number_of_a_whole_record_makes_a_form_panic() {
+    let record = include_str!("../../../records/2026-11-22-insert-update/run.jsonl");
+    let record = lines(record);
+    for places in numbers(&record).values() {
+        let changed = with_number(&record, places, &json!(u64::MAX));
+        assert!(
+            of_run(&changed).is_none_or(|forms| forms.iter().all(|(_, text)| !text.is_empty()))
+        );
+    }
+}
+
+fn impossible() -> Vec<Value> {
+    let mut values = vec![json!(0), json!(-1), json!(u16::MAX), json!(u32::MAX), json!(i64::MAX)];
+    values.extend([json!(u64::MAX), Value::Null]);
+    values.extend([1e308, -1e308].map(|of| Value::Number(Number::from_f64(of).unwrap())));
+    values
+}
+
+/// A line and the way to a value in it.
+type Place = (usize, String);
+
+/// Where numbers are, by their field: the kind of line and the way to them without indices.
+fn numbers(record: &[Value]) -> BTreeMap<String, Vec<Place>> {
+    let mut fields: BTreeMap<String, Vec<Place>> = BTreeMap::new();
+    for (line, value) in record.iter().enumerate() {
+        let tag = value.get("t").and_then(Value::as_str).unwrap_or_default();
+        collect_numbers(value, "", &mut |way| {
+            let parts = way.split('/').filter(|part| part.parse::<usize>().is_err());
+            let field = format!("{tag}{}", parts.collect::<Vec<_>>().join("/"));
+            fields.entry(field).or_default().push((line, way.to_owned()));
+        });
+    }
+    fields
+}
+
+fn collect_numbers(of: &Value, way: &str, found: &mut dyn FnMut(&str)) {
+    match of {
+        Value::Number(_) => found(way),
+        Value::Array(all) => {
+            for (index, of) in all.iter().enumerate() {
+                collect_numbers(of, &format!("{way}/{index}"), found);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, of) in fields {
+                let name = name.replace('~', "~0").replace('/', "~1");
+                collect_numbers(of, &format!("{way}/{name}"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn with_number(record: &[Value], places: &[Place], value: &Value) -> Vec<Value> {
+    let mut changed = record.to_vec();
+    for (line, way) in places {
+        *changed[*line].pointer_mut(way).unwrap() = value.clone();
+    }
+    changed
+}
