@@ -12,7 +12,7 @@ mod panics;
 mod printer;
 mod secrets;
 
-use std::borrow::Cow;
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -21,6 +21,7 @@ use anyhow::Context as _;
 use arguments::{Arguments, Command};
 use clap::Parser;
 use exit::Status;
+use pgtoll_report::{is_unprintable, printable, printable_lines};
 use printer::Printer;
 use secrets::masked;
 
@@ -43,7 +44,7 @@ fn run() -> ExitCode {
     }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return misused(&error),
+        Err(error) => return misused(error),
     };
     let mut printer = Printer::new(arguments.quiet);
     let outcome = match arguments.command {
@@ -62,14 +63,26 @@ fn run() -> ExitCode {
     ended(outcome, &mut printer)
 }
 
-/// Says what is wrong with the command line, or shows its help. An argument may be a connection
-/// string with a password in it.
-fn misused(error: &clap::Error) -> ExitCode {
+/// Reports what is wrong with the command line, or shows its help. An argument may be a connection
+/// string with a password in it, or a file's name with control characters, which a shell put in for a
+/// pattern.
+fn misused(error: clap::Error) -> ExitCode {
+    let is_printable = |of: &OsString| !of.to_string_lossy().contains(is_unprintable);
+    let error = if std::env::args_os().all(|argument| is_printable(&argument)) {
+        error
+    } else {
+        // The same mistake with what is printable of the arguments.
+        let printable = std::env::args_os().map(|of| printable(&of.to_string_lossy()).into_owned());
+        Arguments::try_parse_from(printable).err().unwrap_or(error)
+    };
     let text = error.to_string();
-    match masked(&text) {
+    let shown = masked(&text);
+    let shown = printable_lines(&shown);
+    if shown == text {
         // In colours where there are any.
-        Cow::Borrowed(_) => drop(error.print()),
-        Cow::Owned(masked) => drop(std::io::stderr().write_all(masked.as_bytes())),
+        drop(error.print());
+    } else {
+        drop(std::io::stderr().write_all(shown.as_bytes()));
     }
     if error.use_stderr() { Status::CouldNotTell.into() } else { Status::Done.into() }
 }

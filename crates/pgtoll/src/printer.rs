@@ -5,12 +5,16 @@ use std::io::{self, IsTerminal, Write};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use pgtoll_bench::BenchError;
 use pgtoll_cluster::ClusterError;
+use pgtoll_report::{printable, printable_lines};
 use pgtoll_scan::{CorruptError, JournalError, ScanError, ServerError, WriteError};
 
 use crate::commands::{BadExperiment, Usage};
 use crate::secrets::masked;
 
 /// Prints. Whoever listens may have gone (a closed pipe): that is no reason to fail.
+///
+/// Names, paths and servers' messages are in what is printed. Commands and reports escape them where
+/// they compose lines; what they missed is escaped here, line breaks and tabs apart.
 #[derive(Debug)]
 pub(crate) struct Printer {
     quiet: bool,
@@ -30,7 +34,8 @@ impl Printer {
     pub(crate) fn data(&mut self, text: &str) {
         self.end_progress();
         let mut stdout = io::stdout().lock();
-        let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        let written =
+            stdout.write_all(printable_lines(text).as_bytes()).and_then(|()| stdout.flush());
         let lost = written.err().filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
         self.unwritten = self.unwritten.take().or(lost);
     }
@@ -62,7 +67,7 @@ impl Printer {
         let one_line: Vec<&str> = message.split_whitespace().collect();
         self.line(&format!("pgtoll: {}", one_line.join(" ")));
         if let Some(hint) = hint(error) {
-            self.line(&format!("hint: {hint}"));
+            self.line(&format!("hint: {}", printable(&hint)));
         }
     }
 
@@ -72,17 +77,17 @@ impl Printer {
             return;
         }
         if !self.terminal {
-            self.line(&format!("pgtoll: {name}"));
+            self.line(&format!("pgtoll: {}", printable(name)));
             return;
         }
         let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}");
-        self.bar(0, style).set_message(name.to_owned());
+        self.bar(0, style).set_message(printable(name).into_owned());
     }
 
     /// A line that marks the way where there is no bar.
     pub(crate) fn milestone(&mut self, what: &str) {
         if !self.quiet && !self.terminal {
-            self.line(&format!("pgtoll: {what}"));
+            self.line(&format!("pgtoll: {}", printable(what)));
         }
     }
 
@@ -94,7 +99,7 @@ impl Printer {
         let style = ProgressStyle::with_template("{bar:30} {msg}{time_left}")
             .map(|style| style.with_key("time_left", write_time_left));
         let bar = self.bar(all, style);
-        bar.set_message(what.to_owned());
+        bar.set_message(printable(what).into_owned());
         bar.set_position(done);
     }
 
@@ -126,6 +131,7 @@ impl Printer {
 
     fn line(&self, line: &str) {
         let line = masked(line);
+        let line = printable_lines(&line);
         let write = || drop(writeln!(io::stderr(), "{line}"));
         match &self.bar {
             Some(bar) => bar.suspend(write),

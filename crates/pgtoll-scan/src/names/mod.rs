@@ -158,10 +158,10 @@ impl Names {
 
 impl fmt::Display for RelationName {
     /// `shop.public.orders`: without a database where all have it in common, `?` for a schema whose
-    /// name is not known, control characters escaped.
+    /// name is not known. The name is as its owner chose it: who prints it escapes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(database) = &self.database {
-            write!(f, "{}.", printable(database))?;
+            write!(f, "{database}.")?;
         }
         write_table(f, self.schema.as_deref(), &self.relation)
     }
@@ -175,17 +175,7 @@ impl fmt::Display for TableName {
 }
 
 fn write_table(f: &mut fmt::Formatter<'_>, schema: Option<&str>, name: &str) -> fmt::Result {
-    write!(f, "{}.{}", printable(schema.unwrap_or("?")), printable(name))
-}
-
-/// A terminal obeys control characters, and a name may have them.
-fn printable(name: &str) -> String {
-    let escaped = |c: char| {
-        let (plain, control) =
-            if c.is_control() { (None, Some(c.escape_default())) } else { (Some(c), None) };
-        plain.into_iter().chain(control.into_iter().flatten())
-    };
-    name.chars().flat_map(escaped).collect()
+    write!(f, "{}.{name}", schema.unwrap_or("?"))
 }
 
 impl Unread {
@@ -234,11 +224,11 @@ mod tests {
     }
 
     #[test]
-    fn names_are_printed_for_terminals() {
+    fn names_have_their_database_and_schema() {
         let check = |name: &RelationName, expected: &str| assert_eq!(name.to_string(), expected);
         check(&name(Some("shop"), Some("public"), "Größen"), "shop.public.Größen");
         check(&name(None, Some("pg_catalog"), "pg_database"), "pg_catalog.pg_database");
-        check(&name(Some("shop"), None, "a\u{1b}[31m"), "shop.?.a\\u{1b}[31m");
+        check(&name(Some("shop"), None, "a\u{1b}[31m"), "shop.?.a\u{1b}[31m");
     }
 
     #[test]

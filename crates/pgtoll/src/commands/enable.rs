@@ -17,6 +17,7 @@ use pgtoll_scan::{
 };
 
 use crate::arguments::{DisableArguments, EnableArguments};
+use crate::commands::output;
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -157,7 +158,7 @@ fn pages(of: &SwitchedPages) -> ChecksumsPages {
 fn deliver(record: &ChecksumsRecord, json: bool, printer: &mut Printer) {
     let text = if json {
         // It is made of strings and numbers.
-        serde_json::to_string_pretty(record).unwrap_or_default() + "\n"
+        output::json(record).unwrap_or_default()
     } else {
         pgtoll_report::checksums_text(record)
     };

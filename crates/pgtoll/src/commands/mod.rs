@@ -15,11 +15,15 @@ mod thresholds;
 pub(crate) mod verify;
 pub(crate) mod wal;
 
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use pgtoll_bench::{ExperimentError, Mistake};
+use pgtoll_format::ByteSize;
 use pgtoll_record::{Run, RunResult};
+use pgtoll_report::{is_unprintable, printable};
 
 /// An error of how pgtoll was called.
 #[derive(Debug)]
@@ -72,21 +76,23 @@ impl BadExperiment {
     }
 
     fn lines_of(&self, of: &Mistake) -> Vec<String> {
-        let Mistake { line, column, width, text, message, hint } = of;
+        let Mistake { line, column: column_number, width, text, message, hint } = of;
         let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
         // A long line is cut to what is around the mistake.
-        let skipped = if *column > MARGIN { column - MARGIN } else { 0 };
-        let printable = |c: char| if c.is_control() { ' ' } else { c };
-        let shown: String = text.chars().skip(skipped).take(SHOWN).map(printable).collect();
-        let before = column - 1 - skipped;
+        let skipped = if *column_number > MARGIN { column_number - MARGIN } else { 0 };
+        // One column for each character, so that the mark is below the mistake.
+        let column = |c: char| if is_unprintable(c) { ' ' } else { c };
+        let shown: String = text.chars().skip(skipped).take(SHOWN).map(column).collect();
+        let before = column_number - 1 - skipped;
         let mark = "^".repeat((*width).min(SHOWN.saturating_sub(before)).max(1));
         let number = line.to_string();
         let mut lines = vec![
-            format!("pgtoll: {}:{line}:{column}: {message}", self.file),
+            printable(&format!("pgtoll: {}:{line}:{column_number}: {message}", self.file))
+                .into_owned(),
             format!("  {number} | {}", shown.trim_end()),
             format!("  {} | {}{mark}", " ".repeat(number.len()), " ".repeat(before)),
         ];
-        lines.extend(hint.as_ref().map(|hint| format!("hint: {hint}")));
+        lines.extend(hint.as_ref().map(|hint| printable(&format!("hint: {hint}")).into_owned()));
         lines
     }
 }
@@ -99,10 +105,44 @@ const SHOWN: usize = 70;
 /// Reads a run's record: a result directory, or the file itself.
 fn read_run(path: &Path) -> anyhow::Result<Run> {
     let file = if path.is_dir() { in_directory(path)? } else { path.to_owned() };
-    let bytes = std::fs::read(&file).with_context(|| format!("read {}", file.display()))?;
-    // A record that broke off may end within a character.
-    Run::parse(&String::from_utf8_lossy(&bytes)).with_context(|| format!("read {}", file.display()))
+    parse_run(&file, &record_text(&file)?)
 }
+
+fn parse_run(file: &Path, text: &str) -> anyhow::Result<Run> {
+    Run::parse(text).with_context(|| format!("read {}", file.display()))
+}
+
+/// The text of a record: of a file, or of a pipe that a shell opened (`<(zstd -dc run.jsonl.zst)`).
+fn record_text(file: &Path) -> anyhow::Result<String> {
+    let read = || {
+        let mut reader = BufReader::new(File::open(file)?);
+        let mut bytes = Vec::new();
+        loop {
+            let piece = reader.fill_buf()?;
+            let length = piece.len();
+            if length == 0 {
+                return Ok(bytes);
+            }
+            // Text has none, and devices have no end.
+            if piece.contains(&0) {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "no record: not a text"));
+            }
+            if (bytes.len() + length) as u64 > RECORD_BYTES_MAX {
+                let size = ByteSize(RECORD_BYTES_MAX);
+                let message = format!("no record: longer than {size}");
+                return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+            }
+            bytes.extend_from_slice(piece);
+            reader.consume(length);
+        }
+    };
+    let bytes: Vec<u8> = read().with_context(|| format!("read {}", file.display()))?;
+    // A record that broke off may end within a character.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A day of slices of 10 ms has 2 GB.
+const RECORD_BYTES_MAX: u64 = 4 << 30;
 
 /// The record of a result directory.
 fn in_directory(directory: &Path) -> anyhow::Result<PathBuf> {
@@ -124,7 +164,7 @@ fn in_directory(directory: &Path) -> anyhow::Result<PathBuf> {
 
 /// The result as it is printed with `--json` and written to `result.json`.
 fn to_json(result: &RunResult) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(result)? + "\n")
+    output::json(result)
 }
 
 /// The directory `path` as it can be given to servers that run elsewhere: absolute, links resolved.

@@ -4,6 +4,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::commands::Usage;
+use anyhow::Context as _;
+use serde::Serialize;
+
 use crate::printer::Printer;
 
 /// Prints `text`, or writes it to `path` where that is no `-`.
@@ -17,6 +20,12 @@ pub(crate) fn deliver(
         _ => printer.data(text),
     }
     Ok(())
+}
+
+/// A record as JSON that a terminal can be shown: characters that it would obey are JSON's escapes.
+pub(crate) fn json(record: &impl Serialize) -> anyhow::Result<String> {
+    let text = serde_json::to_string_pretty(record)? + "\n";
+    Ok(pgtoll_report::printable_json(&text).into_owned())
 }
 
 /// What the name of an output ends in, in small letters.

@@ -18,7 +18,7 @@ use pgtoll_scan::{RelationFileName, control_file};
 use serde::Serialize;
 
 use crate::arguments::{PageArguments, PageCommand};
-use crate::commands::Usage;
+use crate::commands::{Usage, output};
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -159,7 +159,7 @@ fn deliver<T: Serialize>(
     printer: &mut Printer,
 ) {
     // It is made of strings and numbers.
-    let json = json.then(|| serde_json::to_string_pretty(record).unwrap_or_default() + "\n");
+    let json = json.then(|| output::json(record).unwrap_or_default());
     printer.data(&json.unwrap_or_else(|| text(record)));
 }
 

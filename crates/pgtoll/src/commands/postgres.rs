@@ -6,6 +6,7 @@ use pgtoll_cluster::{Finder, Interrupt, Skipped, WHEELS, Wheel};
 use serde_json::json;
 
 use crate::arguments::{PostgresArguments, PostgresCommand};
+use crate::commands::output;
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -32,7 +33,7 @@ fn list(json: bool, printer: &mut Printer) -> anyhow::Result<Status> {
                 })
             })
             .collect();
-        printer.data(&(serde_json::to_string_pretty(&list)? + "\n"));
+        printer.data(&output::json(&list)?);
         return Ok(Status::Done);
     }
     let mut text = String::new();

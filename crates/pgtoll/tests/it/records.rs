@@ -111,7 +111,8 @@ fn what_is_no_record_is_told_in_one_line() {
         assert!(ran.stderr.contains(expected), "{ran:?}");
     };
     check(b"", "the record is empty");
-    check(b"\xff\xfe\0random", "read the record's first line");
+    check(b"\xff\xfe\0random", "no record: not a text");
+    check(b"\xff\xferandom", "read the record's first line");
     check(b"{}\n", "read the record's first line");
     check(b"{\"t\":\"note\",\"text\":\"x\"}\n", "the record's first line is not its header");
     let ran = run(pgtoll().args(["report", "/does/not/exist"]));

@@ -10,10 +10,11 @@ use std::path::Path;
 use anyhow::Context as _;
 use pgtoll_format::ControlFile;
 use pgtoll_record::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
+use pgtoll_report::printable;
 use pgtoll_scan::{Damage, RelationFile, Wound, plan, relation_files};
 
 use crate::arguments::{CorruptArguments, DamageKind};
-use crate::commands::Usage;
+use crate::commands::{Usage, output};
 use crate::exit::Status;
 use crate::printer::Printer;
 use site::Site;
@@ -216,7 +217,7 @@ fn deliver(record: &CorruptRecord, json: bool, printer: &mut Printer) {
     let file = printable(&record.file);
     let text = match record.outcome {
         // It is made of strings and numbers.
-        _ if json => serde_json::to_string_pretty(record).unwrap_or_default() + "\n",
+        _ if json => output::json(record).unwrap_or_default(),
         CorruptOutcome::Undone => format!("{file} is as it was.\n"),
         CorruptOutcome::Damaged => {
             let kind = record.kind.as_deref().unwrap_or_default();
@@ -229,8 +230,4 @@ fn deliver(record: &CorruptRecord, json: bool, printer: &mut Printer) {
         }
     };
     printer.data(&text);
-}
-
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -14,7 +14,7 @@ use pgtoll_record::{EXAMINATION_SCHEMA, Examination};
 
 use crate::arguments::DoctorArguments;
 use crate::calibration;
-use crate::commands::absolute;
+use crate::commands::{absolute, output};
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &DoctorArguments, printer: &mut Printer) -> anyhow:
 fn show(examination: &Examination, json: bool, printer: &mut Printer) -> Status {
     let text = if json {
         // It is made of strings and numbers.
-        serde_json::to_string_pretty(examination).unwrap_or_default() + "\n"
+        output::json(examination).unwrap_or_default()
     } else {
         pgtoll_report::examination_text(examination)
     };

@@ -9,6 +9,7 @@ use pgtoll_record::{EXPERIMENTS_SCHEMA, ExperimentList, ListedExperiment};
 
 use super::{Asked, choices, experiment};
 use crate::arguments::MeasureArguments;
+use crate::commands::output;
 
 /// The built-in experiments, a line each, with the time that they take.
 pub(super) fn list(arguments: &MeasureArguments) -> anyhow::Result<String> {
@@ -24,7 +25,7 @@ pub(super) fn list(arguments: &MeasureArguments) -> anyhow::Result<String> {
     let experiments: Vec<ListedExperiment> = plans.collect::<anyhow::Result<_>>()?;
     if arguments.json {
         let list = ExperimentList { schema: EXPERIMENTS_SCHEMA.to_owned(), experiments };
-        return Ok(serde_json::to_string_pretty(&list)? + "\n");
+        return output::json(&list);
     }
     let width = experiments.iter().map(|of| of.name.len()).max().unwrap_or(0);
     let mut text = String::new();

@@ -4,6 +4,7 @@
 mod list;
 mod several;
 
+use std::fmt::Write as _;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use pgtoll_bench::{
 use pgtoll_cluster::{Finder, GuardOptions, Installation, Interrupt, ServerUser, Wheel, leftovers};
 use pgtoll_format::TimeSpan;
 use pgtoll_record::RunResult;
-use pgtoll_report::Threshold;
+use pgtoll_report::{Threshold, is_unprintable};
 
 use crate::arguments::MeasureArguments;
 use crate::calibration;
@@ -422,13 +423,30 @@ fn command(Asked { name, plan, .. }: &Asked, arguments: &MeasureArguments) -> Ve
     command
 }
 
-/// As a shell takes it.
+/// As a shell takes it. What a terminal would obey is in escapes (`$'\033'`), as POSIX has them since
+/// 2024, and Bash and its relatives for long.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=@,:+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
     }
+    if word.contains(is_unprintable) {
+        let escaped = word.chars().map(|c| match c {
+            '\'' | '\\' => format!("\\{c}"),
+            c if is_unprintable(c) => octal(c),
+            c => c.to_string(),
+        });
+        return format!("$'{}'", escaped.collect::<String>());
+    }
     format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// `\342\200\256`
+fn octal(c: char) -> String {
+    c.encode_utf8(&mut [0; 4]).bytes().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "\\{byte:03o}");
+        text
+    })
 }
 
 fn show(event: Progress<'_>, plan: &Plan, keep: bool, printer: &mut Printer) {

@@ -123,7 +123,7 @@ fn ended(error: Option<&anyhow::Error>) -> (EndStatus, Option<String>) {
 }
 
 fn write(output: &Path, overview: &Overview) -> anyhow::Result<()> {
-    let json = serde_json::to_string_pretty(overview)? + "\n";
+    let json = outputs::json(overview)?;
     for (name, text) in [(OVERVIEW_FILE, json), (INDEX_FILE, overview_html(overview))] {
         outputs::write(&output.join(name), &text)?;
     }
@@ -137,7 +137,7 @@ fn show(
     printer: &mut Printer,
 ) -> anyhow::Result<()> {
     if json {
-        printer.data(&(serde_json::to_string_pretty(overview)? + "\n"));
+        printer.data(&output::json(overview)?);
     } else {
         printer.data(&overview_text(overview, &output.display().to_string()));
     }

@@ -1,7 +1,5 @@
 //! Records that need no estimates: what a command printed with `--json`, shown again.
 
-use std::path::Path;
-
 use pgtoll_record::{
     CHECKSUMS_SCHEMA, ChecksumsRecord, VERIFICATION_SCHEMA, VerificationRecord,
     WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord, WalWhatIfRecord,
@@ -11,6 +9,7 @@ use serde_json::Value;
 use super::format;
 use crate::arguments::{Format, ReportArguments};
 use crate::commands::Usage;
+use crate::commands::output::json;
 
 /// What a command printed.
 pub(super) enum Finished {
@@ -22,22 +21,21 @@ pub(super) enum Finished {
 }
 
 impl Finished {
-    /// The record in this file; `None` where there is another one, or none.
-    pub(super) fn read(path: &Path) -> Option<Self> {
-        let text = std::fs::read_to_string(path).ok()?;
+    /// The record in this text; `None` where there is another one, or none.
+    pub(super) fn parse(text: &str) -> Option<Self> {
         // A run's record is far longer than what is looked at here.
         let begin: String = text.chars().take(200).collect();
         if begin.contains(WAL_STATISTICS_SCHEMA) {
-            return serde_json::from_str(&text).ok().map(Self::WalStatistics);
+            return serde_json::from_str(text).ok().map(Self::WalStatistics);
         }
         if begin.contains(WAL_WHATIF_SCHEMA) {
-            return serde_json::from_str(&text).ok().map(|of| Self::WalWhatIf(Box::new(of)));
+            return serde_json::from_str(text).ok().map(|of| Self::WalWhatIf(Box::new(of)));
         }
         if begin.contains(CHECKSUMS_SCHEMA) {
-            return serde_json::from_str(&text).ok().map(Self::Checksums);
+            return serde_json::from_str(text).ok().map(Self::Checksums);
         }
         if begin.contains(VERIFICATION_SCHEMA) {
-            let one_or_more = match serde_json::from_str(&text).ok()? {
+            let one_or_more = match serde_json::from_str(text).ok()? {
                 Value::Array(several) => several,
                 one => vec![one],
             };
@@ -57,29 +55,23 @@ impl Finished {
             (Format::Table, Self::WalStatistics(record)) => {
                 Ok(pgtoll_report::wal_statistics_text(record, false, TOP))
             }
-            (Format::Json, Self::WalStatistics(record)) => {
-                Ok(serde_json::to_string_pretty(record)? + "\n")
-            }
+            (Format::Json, Self::WalStatistics(record)) => json(record),
             (Format::Html, Self::WalStatistics(record)) => {
                 Ok(pgtoll_report::wal_statistics_html(record))
             }
             (Format::Table, Self::WalWhatIf(record)) => Ok(pgtoll_report::wal_whatif_text(record)),
-            (Format::Json, Self::WalWhatIf(record)) => {
-                Ok(serde_json::to_string_pretty(record)? + "\n")
-            }
+            (Format::Json, Self::WalWhatIf(record)) => json(record),
             (Format::Html, Self::WalWhatIf(record)) => Ok(pgtoll_report::wal_whatif_html(record)),
             (Format::Table, Self::Verifications(records)) => {
                 let text = |record| pgtoll_report::verification_text(record, TOP);
                 Ok(records.iter().map(text).collect::<Vec<_>>().join("\n"))
             }
             (Format::Json, Self::Verifications(records)) => Ok(match records.as_slice() {
-                [only] => serde_json::to_string_pretty(only)?,
-                several => serde_json::to_string_pretty(several)?,
-            } + "\n"),
+                [only] => json(only)?,
+                several => json(&several)?,
+            }),
             (Format::Table, Self::Checksums(record)) => Ok(pgtoll_report::checksums_text(record)),
-            (Format::Json, Self::Checksums(record)) => {
-                Ok(serde_json::to_string_pretty(record)? + "\n")
-            }
+            (Format::Json, Self::Checksums(record)) => json(record),
             _ => Err(Usage::error(format!("no such form of {}", self.name()), self.forms())),
         }
     }

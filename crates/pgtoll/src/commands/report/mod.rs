@@ -9,20 +9,13 @@ use pgtoll_record::{Run, RunResult};
 use pgtoll_report::{Named, SideBySide};
 
 use crate::arguments::{Format, ReportArguments};
-use crate::commands::output::{deliver, ending};
-use crate::commands::{Usage, read_run, thresholds, to_json};
+use crate::commands::output::{deliver, ending, json};
+use crate::commands::{Usage, parse_run, read_run, record_text, thresholds, to_json};
 use crate::exit::Status;
 use crate::printer::Printer;
 use finished::Finished;
 
 pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    if let [path] = arguments.records.as_slice()
-        && let Some(finished) = Finished::read(path)
-    {
-        let text = finished.shown(arguments)?;
-        deliver(&text, arguments.output.as_ref(), printer)?;
-        return Ok(Status::Done);
-    }
     if let [path] = arguments.records.as_slice()
         && let Some(directory) = overview::directory(path)
     {
@@ -30,9 +23,21 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
         deliver(&text, arguments.output.as_ref(), printer)?;
         return Ok(Status::Done);
     }
-    let indexes = 0..arguments.records.len();
-    let records: Vec<Record> =
-        indexes.map(|index| read(index, arguments)).collect::<Result<_, _>>()?;
+    let records: Vec<Record> = if let [path] = arguments.records.as_slice()
+        && !path.is_dir()
+    {
+        // Read once: it may be a pipe.
+        let text = record_text(path)?;
+        if let Some(finished) = Finished::parse(&text) {
+            let text = finished.shown(arguments)?;
+            deliver(&text, arguments.output.as_ref(), printer)?;
+            return Ok(Status::Done);
+        }
+        vec![record(0, parse_run(path, &text)?, arguments)?]
+    } else {
+        let read = |(index, path): (usize, &PathBuf)| record(index, read_run(path)?, arguments);
+        arguments.records.iter().enumerate().map(read).collect::<Result<_, _>>()?
+    };
     let text = shown(&records, format(arguments))?;
     deliver(&text, arguments.output.as_ref(), printer)?;
     let statuses: Vec<Status> = records
@@ -53,8 +58,7 @@ struct Record {
     thresholds: Vec<pgtoll_report::Threshold>,
 }
 
-fn read(index: usize, arguments: &ReportArguments) -> anyhow::Result<Record> {
-    let run = read_run(&arguments.records[index])?;
+fn record(index: usize, run: Run, arguments: &ReportArguments) -> anyhow::Result<Record> {
     let thresholds = thresholds::of_record(&arguments.fail_if, &run.header)?;
     let result = pgtoll_report::summarise(&run);
     Ok(Record { name: name(&arguments.records, index), run, result, thresholds })
@@ -95,7 +99,7 @@ fn shown(records: &[Record], format: Format) -> anyhow::Result<String> {
     Ok(match format {
         Format::Table => together.table(),
         Format::Md => together.markdown(),
-        Format::Json => serde_json::to_string_pretty(&together)? + "\n",
+        Format::Json => json(&together)?,
         Format::Html => pgtoll_report::html_side_by_side(&together),
         Format::Gobench => pgtoll_report::gobench(&named),
         Format::Csv => pgtoll_report::csv(&named),

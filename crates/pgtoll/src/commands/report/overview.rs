@@ -9,6 +9,7 @@ use pgtoll_report::{overview_html, overview_of, overview_text, summarise};
 use super::format;
 use crate::arguments::{Format, ReportArguments};
 use crate::commands::measure::OVERVIEW_FILE;
+use crate::commands::output::json;
 use crate::commands::{Usage, read_run};
 
 /// The directory whose overview is meant: itself, or the one in which the overview lies.
@@ -34,7 +35,7 @@ pub(super) fn shown(directory: &Path, arguments: &ReportArguments) -> anyhow::Re
             overview_text(&overview, &directory.display().to_string())
         }
         Format::Html => overview_html(&overview),
-        Format::Json => serde_json::to_string_pretty(&overview)? + "\n",
+        Format::Json => json(&overview)?,
         Format::Md | Format::Csv | Format::Gobench | Format::Openmetrics => {
             let hint =
                 "an overview is shown as table, json or html; or name its result directories";
@@ -43,10 +44,13 @@ pub(super) fn shown(directory: &Path, arguments: &ReportArguments) -> anyhow::Re
     })
 }
 
+/// It has some kilobytes of each experiment.
+const OVERVIEW_BYTES_MAX: u64 = 1 << 30;
+
 fn read(directory: &Path) -> anyhow::Result<Overview> {
     let path = directory.join(OVERVIEW_FILE);
     let context = || format!("read {}", path.display());
-    let text = std::fs::read_to_string(&path).with_context(context)?;
+    let text = pgtoll_files::read_to_string(&path, OVERVIEW_BYTES_MAX).with_context(context)?;
     let mut overview: Overview = serde_json::from_str(&text).with_context(context)?;
     if overview.schema != OVERVIEW_SCHEMA {
         let message = format!("{} is of schema {:?}", path.display(), overview.schema);

@@ -13,7 +13,7 @@ use pgtoll_scan::{
 use pgtoll_wire::{Dsn, Interruption};
 
 use crate::arguments::{WalBy, WalFormat, WalStatsArguments};
-use crate::commands::output::{deliver, ending};
+use crate::commands::output::{self, deliver, ending};
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::wal::reading::{above, ended, files, stream_watch, threads};
 use crate::commands::wal::record::{self, Called};
@@ -139,7 +139,7 @@ fn shown(record: &WalStatisticsRecord, arguments: &WalStatsArguments) -> anyhow:
             let by_type = arguments.by == WalBy::Type;
             pgtoll_report::wal_statistics_text(record, by_type, arguments.top)
         }
-        WalFormat::Json => serde_json::to_string_pretty(record)? + "\n",
+        WalFormat::Json => output::json(record)?,
         WalFormat::Html => pgtoll_report::wal_statistics_html(record),
     })
 }

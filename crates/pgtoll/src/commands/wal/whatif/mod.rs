@@ -21,7 +21,7 @@ use pgtoll_wire::Dsn;
 
 use crate::arguments::{WalFormat, WalWhatIfArguments};
 use crate::commands::Usage;
-use crate::commands::output::{deliver, ending};
+use crate::commands::output::{self, deliver, ending};
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::wal::reading::{ended, files, stream_watch, threads};
 use crate::exit::Status;
@@ -157,7 +157,7 @@ fn shown(record: &WalWhatIfRecord, arguments: &WalWhatIfArguments) -> anyhow::Re
     let json = arguments.json.then_some(WalFormat::Json);
     Ok(match arguments.format.or(json).or(by_name).unwrap_or(WalFormat::Table) {
         WalFormat::Table => pgtoll_report::wal_whatif_text(record),
-        WalFormat::Json => serde_json::to_string_pretty(record)? + "\n",
+        WalFormat::Json => output::json(record)?,
         WalFormat::Html => pgtoll_report::wal_whatif_html(record),
     })
 }
