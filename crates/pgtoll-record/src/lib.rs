@@ -52,9 +52,9 @@ pub use run::{
     Slice, Slicing, WalOfType, Work, Workload,
 };
 pub use verification::{
-    FileFinding, FileFindingKind, FindingClass, FindingKind, ManifestComparison, PageFinding,
-    Severity, VERIFICATION_SCHEMA, VerificationOutcome, VerificationRecord, VerifiedAmount,
-    VerifiedRelation, VerifiedRunning, VerifiedSource,
+    Advice, CommandKind, FileFinding, FileFindingKind, FindingClass, FindingKind,
+    ManifestComparison, PageFinding, Severity, VERIFICATION_SCHEMA, VerificationOutcome,
+    VerificationRecord, VerifiedAmount, VerifiedRelation, VerifiedRunning, VerifiedSource,
 };
 pub use wal::{
     CycleBegin, ImageCause, WAL_STATISTICS_SCHEMA, WalAmount, WalCycle, WalEnd, WalEndKind,

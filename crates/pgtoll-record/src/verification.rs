@@ -195,12 +195,18 @@ pub struct VerifiedRelation {
     pub filenode: u32,
     /// `main`, `fsm`, `vm` or `init`.
     pub fork: String,
-    /// What it is called; `None` where nobody knows.
+    /// Its first file, below the data directory; `None` in records before this was kept.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// What it is called; `None` where that is unknown.
     pub name: Option<WalRelationName>,
     /// What the damage means.
     pub severity: Severity,
-    /// What to do.
+    /// What to do, in one text: the steps of `advice`.
     pub remedy: String,
+    /// What to do, in this order.
+    #[serde(default)]
+    pub advice: Vec<Advice>,
     /// Pages that a server refuses.
     pub failures: u64,
     /// What no server would notice.
@@ -209,6 +215,32 @@ pub struct VerifiedRelation {
     pub unverified: u64,
     /// Block by block; fewer than there are where there are very many.
     pub findings: Vec<PageFinding>,
+}
+
+/// A step of what to do about damage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Advice {
+    /// What it is for.
+    pub what: String,
+    /// The command that does it; `None` where that depends on more than is known.
+    #[serde(default)]
+    pub command: Option<String>,
+    /// Who takes the command; `None`: there is none.
+    #[serde(default)]
+    pub kind: Option<CommandKind>,
+    /// The database in which it is SQL; `None`: any, or unknown.
+    #[serde(default)]
+    pub database: Option<String>,
+}
+
+/// Who takes a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandKind {
+    /// A shell, as the files' owner.
+    Shell,
+    /// The server, as a superuser: one or several statements.
+    Sql,
 }
 
 /// What damage means.
@@ -227,7 +259,7 @@ pub enum Severity {
     Unlogged,
     /// No relation has this file.
     Leftover,
-    /// Nobody knows whose it is.
+    /// Its owner is unknown.
     Unknown,
 }
 

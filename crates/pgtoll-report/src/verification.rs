@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 
 use pgtoll_format::ByteSize;
 use pgtoll_record::{
-    FindingClass, PageFinding, Severity, VerificationOutcome, VerificationRecord, VerifiedRelation,
+    Advice, CommandKind, FindingClass, PageFinding, Severity, VerificationOutcome,
+    VerificationRecord, VerifiedRelation,
 };
 
-use crate::terminal::wrapped;
 use crate::printable::printable;
+use crate::terminal::wrapped;
 
 /// For a terminal of 80 columns: of each fork so many findings at most.
 pub fn verification_text(of: &VerificationRecord, most: usize) -> String {
@@ -33,7 +34,7 @@ fn heading(of: &VerificationRecord) -> String {
     let what = if source.backup { "a base backup" } else { source.state.as_str() };
     let form = source.form.as_ref().map_or(String::new(), |form| format!(" ({form})"));
     let version = match source.major {
-        0 => "a version that nothing tells".to_owned(),
+        0 => "unknown version".to_owned(),
         major => format!("PostgreSQL {major}"),
     };
     let checksums = if source.checksums { "with checksums" } else { "without checksums" };
@@ -62,7 +63,7 @@ fn heading(of: &VerificationRecord) -> String {
     let outcome = match of.outcome {
         VerificationOutcome::Sound => "sound".to_owned(),
         VerificationOutcome::Findings => sums,
-        VerificationOutcome::Unverified => format!("not all could be verified: {sums}"),
+        VerificationOutcome::Unverified => format!("incomplete: {sums}"),
     };
     let interrupted = if of.interrupted { "interrupted; so far " } else { "" };
     let _ = write!(text, "\n{}", wrapped("", &format!("{interrupted}{outcome}")));
@@ -88,7 +89,7 @@ fn files(of: &VerificationRecord, most: usize) -> String {
 
 /// What a server did meanwhile; nothing where it did nothing.
 fn running(of: &VerificationRecord) -> String {
-    let Some(running) = of.running.as_ref().filter(|of| of.suspects + of.dropped > 0) else {
+    let Some(running) = of.running.as_ref().filter(|of| of.suspects > 0 || of.dropped > 0) else {
         return String::new();
     };
     let parts = [
@@ -113,25 +114,53 @@ fn relation_text(of: &VerifiedRelation, most: usize) -> String {
     for finding in of.findings.iter().take(most) {
         text.push_str(&row(finding));
     }
-    let all = of.failures + of.suspicions + of.unverified;
-    let shown: u64 = of.findings.iter().take(most).map(|finding| u64::from(finding.blocks)).sum();
+    let all = of.failures.saturating_add(of.suspicions).saturating_add(of.unverified);
+    // Only of what could not be read each block counts.
+    let blocks = |of: &PageFinding| match of.class {
+        FindingClass::Unverified => u64::from(of.blocks),
+        FindingClass::Failure | FindingClass::Suspicion => 1,
+    };
+    let shown: u64 = of.findings.iter().take(most).map(blocks).sum();
     if let Some(more) = all.checked_sub(shown).filter(|more| *more > 0) {
         let _ = writeln!(text, "{:>12} {more} more", "...");
     }
-    text.push_str(&wrapped("  to do: ", &of.remedy));
+    text.push_str(&to_do(of));
+    text
+}
+
+/// The steps with their commands, which are to be copied: they are not wrapped.
+fn to_do(of: &VerifiedRelation) -> String {
+    if of.advice.is_empty() {
+        return wrapped("  to do: ", &of.remedy);
+    }
+    let mut text = String::new();
+    for (number, Advice { what, command, kind, database }) in (1..).zip(&of.advice) {
+        let label = if number == 1 { "to do:" } else { "" };
+        let number = if of.advice.len() > 1 { format!("{number}. ") } else { String::new() };
+        let prefix = format!("  {label:<6} {number}");
+        let place = database.as_ref().filter(|_| *kind == Some(CommandKind::Sql));
+        let place = place.map(|of| format!(" (in database {})", printable(of))).unwrap_or_default();
+        let end = if command.is_some() { ":" } else { "" };
+        text.push_str(&wrapped(&prefix, &format!("{what}{place}{end}")));
+        for line in command.iter().flat_map(|command| command.lines()) {
+            let _ = writeln!(text, "{:12}{}", "", printable(line));
+        }
+    }
     text
 }
 
 fn title(of: &VerifiedRelation) -> String {
-    let files = format!("{}/{}/{}", of.tablespace, of.database, of.filenode);
+    let file = of.path.as_ref().map_or_else(
+        || format!("files {}/{}/{}", of.tablespace, of.database, of.filenode),
+        |path| format!("file {}", printable(path)),
+    );
     let fork = if of.fork == "main" { String::new() } else { format!(", fork {}", of.fork) };
     let severity = severity(of.severity);
-    let Some(name) = &of.name else { return format!("files {files}{fork}: {severity}") };
+    let Some(name) = &of.name else { return format!("{file}{fork}: {severity}") };
     let parts = [&name.database, &name.schema, &name.relation];
     let parts: Vec<&str> = parts.into_iter().filter(|of| !of.is_empty()).map(|of| &**of).collect();
     let whose = name.of.as_ref().map_or(String::new(), |table| format!(" of {}", printable(table)));
-    let name =
-        format!("{} ({}{whose}, files {files}{fork})", printable(&parts.join(".")), name.kind);
+    let name = format!("{} ({}{whose}, {file}{fork})", printable(&parts.join(".")), name.kind);
     format!("{name}: {severity}")
 }
 
@@ -143,7 +172,7 @@ fn severity(of: Severity) -> &'static str {
         Severity::Map => "a map, which the server makes again",
         Severity::Unlogged => "not logged: a crash empties it",
         Severity::Leftover => "a leftover that no relation uses",
-        Severity::Unknown => "nobody knows whose",
+        Severity::Unknown => "owner unknown",
     }
 }
 
@@ -153,14 +182,13 @@ fn row(of: &PageFinding) -> String {
         FindingClass::Suspicion => "suspicion",
         FindingClass::Unverified => "unverified",
     };
-    let hexadecimal = |checksum: Option<u16>| {
-        checksum.map_or_else(|| "-".to_owned(), |checksum| format!("{checksum:04x}"))
-    };
+    // In decimal, as the server's log and `page show` have them.
+    let shown = |checksum: Option<u16>| checksum.map_or("-".to_owned(), |of| of.to_string());
     let block = match of.blocks {
         0 | 1 => of.block.to_string(),
-        blocks => format!("{}+{}", of.block, blocks - 1),
+        blocks => format!("{}-{}", of.block, of.block.saturating_add(blocks - 1)),
     };
-    let (stored, computed) = (hexadecimal(of.stored_checksum), hexadecimal(of.computed_checksum));
+    let (stored, computed) = (shown(of.stored_checksum), shown(of.computed_checksum));
     wrapped(&format!("{block:>12} {class:<10} {stored:>6} {computed:>8}  "), &printable(&of.words))
 }
 
@@ -255,6 +283,7 @@ mod tests {
                 database: 5,
                 filenode: 16384,
                 fork: "main".into(),
+                path: Some("base/5/16384".into()),
                 name: Some(WalRelationName {
                     database: "shop".into(),
                     schema: "public".into(),
@@ -263,8 +292,22 @@ mod tests {
                     of: None,
                 }),
                 severity: Severity::Data,
-                remedy: "restore it from a backup, or save what can be read; and some more words"
-                    .into(),
+                remedy: String::new(),
+                advice: vec![
+                    Advice {
+                        what: "restore it from a backup, or save what can be read; and more words"
+                            .into(),
+                        command: None,
+                        kind: None,
+                        database: None,
+                    },
+                    Advice {
+                        what: "save the rows".into(),
+                        command: Some("CREATE TABLE saved AS\nSELECT * FROM orders;".into()),
+                        kind: Some(CommandKind::Sql),
+                        database: Some("shop".into()),
+                    },
+                ],
                 failures: 3,
                 suspicions: 1,
                 unverified: 16,
@@ -273,7 +316,7 @@ mod tests {
                     finding(
                         4_294_967_294,
                         FindingClass::Suspicion,
-                        "zero, though the visibility map knows rows on it",
+                        "all zeros, though the visibility map has rows on it",
                     ),
                     finding(100, FindingClass::Unverified, "Input/output error (os error 5)"),
                     finding(101, FindingClass::Failure, "not shown"),
@@ -319,10 +362,7 @@ mod tests {
         backup.source.form = Some("tar, zstd".into());
         let text = verification_text(&backup, 3);
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(
-            words.contains("a version that nothing tells, a base backup (tar, zstd),"),
-            "{text}"
-        );
+        assert!(words.contains("unknown version, a base backup (tar, zstd),"), "{text}");
     }
 
     #[test]

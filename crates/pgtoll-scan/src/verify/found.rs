@@ -160,8 +160,11 @@ pub enum Layout {
         /// How many.
         count: u32,
     },
-    /// The visibility map says that a row of this block is visible, and the file ends before it.
-    VisibleBeyondEnd,
+    /// The file ends before this block, and the visibility map says that rows behind are visible.
+    VisibleBeyondEnd {
+        /// The last block of which a page of the map says so.
+        last: u32,
+    },
     /// The catalogs name the relation, and it has no file.
     NoFile,
     /// The catalogs name the index or the sequence, and its file is empty, which none ever is.

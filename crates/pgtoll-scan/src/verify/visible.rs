@@ -25,8 +25,7 @@ impl<'a> MapPage<'a> {
 
     /// The first block from this one on that has bits.
     pub(super) fn first_from(&self, block: u64) -> Option<u64> {
-        let blocks = Self::blocks(self.page.len());
-        let begin = u64::from(self.number) * blocks;
+        let begin = self.begin();
         let from = block.saturating_sub(begin);
         let bits = self.page.get(PageHeader::BYTES..).unwrap_or_default();
         let skipped = usize::try_from(from).ok()? / BLOCKS_PER_BYTE;
@@ -38,6 +37,19 @@ impl<'a> MapPage<'a> {
             }
         }
         None
+    }
+
+    /// The last block that has bits.
+    pub(super) fn last(&self) -> Option<u64> {
+        let bits = self.page.get(PageHeader::BYTES..).unwrap_or_default();
+        let at = bits.iter().rposition(|byte| *byte != 0)?;
+        let place = (0..BLOCKS_PER_BYTE).rfind(|place| bits[at] >> (place * 2) & 3 != 0)?;
+        Some(self.begin() + (at * BLOCKS_PER_BYTE + place) as u64)
+    }
+
+    /// The first block for which the page has bits, set or not.
+    pub(super) fn begin(&self) -> u64 {
+        u64::from(self.number) * Self::blocks(self.page.len())
     }
 
     fn has(&self, block: u64) -> bool {
@@ -103,11 +115,13 @@ mod tests {
             let expected = set.iter().map(|place| begin + place).find(|block| *block >= from);
             let map = MapPage::new(&page, number);
             prop_assert_eq!(map.first_from(from), expected);
+            prop_assert_eq!(map.last(), set.last().map(|place| begin + place));
         }
 
         #[test]
         fn any_page_says_something(page in prop::collection::vec(any::<u8>(), 0..2000), from: u64) {
-            let _ = MapPage::new(&page, u32::MAX).first_from(from);
+            let map = MapPage::new(&page, u32::MAX);
+            let _ = (map.first_from(from), map.last());
         }
     }
 }

@@ -365,10 +365,13 @@ impl<'a> Reader<'a> {
         }
         if self.file.fork.fork == VISIBILITY_MAP && self.work.rules.is_consistent {
             let table = self.work.blocks(Fork { fork: MAIN, ..self.file.fork });
-            if let Some(beyond) = MapPage::new(page, block).first_from(table) {
-                let block = u32::try_from(beyond).unwrap_or(u32::MAX);
+            let map = MapPage::new(page, block);
+            if let (Some(_), Some(last)) = (map.first_from(table), map.last()) {
+                let number = |block: u64| u32::try_from(block).unwrap_or(u32::MAX);
+                // All that is behind the end is missing, be it visible or not.
+                let (block, last) = (number(table.max(map.begin())), number(last));
                 let fork = Fork { fork: MAIN, ..self.file.fork };
-                let what = WhatIsWrong::Layout(Layout::VisibleBeyondEnd);
+                let what = WhatIsWrong::Layout(Layout::VisibleBeyondEnd { last });
                 self.portion.findings.push(Finding { fork, block, what });
             }
         }

@@ -155,25 +155,22 @@ pub(super) fn words(of: Evidence, index: Option<&str>) -> (FindingKind, String) 
             format!("old: changed last at {lsn}, and by WAL at {wal}; that write is lost"),
         ),
         Evidence::ZeroButLogged { wal } => {
-            (Kind::ZeroButLogged, format!("zero, though WAL changed it at {wal}"))
+            (Kind::ZeroButLogged, format!("all zeros, though WAL changed it at {wal}"))
         }
-        Evidence::MissingButLogged { last, wal } => (
-            Kind::MissingButLogged,
-            format!("the file ends, though WAL changed block {last} at {wal}"),
-        ),
+        Evidence::MissingButLogged { last, wal } => {
+            (Kind::MissingButLogged, format!("missing; WAL changed block {last} at {wal}"))
+        }
         Evidence::ZeroButLinked { from } => {
-            (Kind::ZeroButLinked, format!("zero, though block {from} leads to it"))
+            (Kind::ZeroButLinked, format!("all zeros, though block {from} leads to it"))
         }
-        Evidence::MissingButLinked { last, from } => (
-            Kind::MissingButLinked,
-            format!("the file ends, though block {from} leads to block {last}"),
-        ),
+        Evidence::MissingButLinked { last, from } => {
+            (Kind::MissingButLinked, format!("missing; block {from} leads to block {last}"))
+        }
         Evidence::ZeroButIndexed { .. } => {
-            (Kind::ZeroButIndexed, format!("zero, though {index} leads to rows on it"))
+            (Kind::ZeroButIndexed, format!("all zeros, though {index} leads to rows on it"))
         }
-        Evidence::MissingButIndexed { last, .. } => (
-            Kind::MissingButIndexed,
-            format!("the file ends, though {index} leads to rows up to block {last}"),
-        ),
+        Evidence::MissingButIndexed { last, .. } => {
+            (Kind::MissingButIndexed, format!("missing; {index} leads to rows up to block {last}"))
+        }
     }
 }

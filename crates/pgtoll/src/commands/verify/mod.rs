@@ -1,5 +1,6 @@
 //! `pgtoll verify`: are the pages sound?
 
+mod advice;
 mod backup;
 mod directory;
 mod evidence;
@@ -20,8 +21,8 @@ use pgtoll_record::{VerificationOutcome, VerificationRecord};
 use pgtoll_scan::{Progress, VerifySettings};
 
 use crate::arguments::VerifyArguments;
-use crate::commands::Usage;
 use crate::commands::server_waits::ServerWaits;
+use crate::commands::{Usage, output};
 use crate::exit::Status;
 use crate::printer::Printer;
 use targets::{Target, targets};
@@ -69,10 +70,10 @@ fn show(
     if arguments.json {
         // Of several directories a line each would be no JSON for most programs.
         let text = match records {
-            [only] => serde_json::to_string_pretty(only)?,
-            several => serde_json::to_string_pretty(several)?,
+            [only] => output::json(only)?,
+            several => output::json(&several)?,
         };
-        printer.data(&(text + "\n"));
+        printer.data(&text);
         return Ok(());
     }
     let texts: Vec<String> = records

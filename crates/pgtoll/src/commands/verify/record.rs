@@ -1,7 +1,7 @@
 //! From findings to the record.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use pgtoll_format::catalog::{Persistence, RelationKind};
 use pgtoll_format::{ClusterState, Fault};
@@ -9,7 +9,7 @@ use pgtoll_record as form;
 use pgtoll_record::{Severity, VerificationOutcome, VerificationRecord};
 use pgtoll_scan::{
     Class, Counts, DataDirectory, Evidence, Finding, Fork, Layout, Names, RelationName, Unsettled,
-    Verified, WalAtHand, WhatIsWrong,
+    Verified, WalAtHand, WhatIsWrong, control_file,
 };
 
 use super::online::Attached;
@@ -17,6 +17,7 @@ use crate::arguments::VerifyArguments;
 use crate::commands::measure::quoted;
 use crate::commands::wal::relation_name;
 
+use super::advice::{self, Cluster, Damage, FIRST_OWN_OID, Place};
 use super::{evidence, files};
 
 pub(super) fn of(
@@ -59,6 +60,8 @@ pub(super) fn assembled(
     notes: Vec<String>,
 ) -> VerificationRecord {
     let total = verified.total();
+    let cluster = cluster(path, &source, running.is_some());
+    let relations = relations(verified, names, running.is_some(), &cluster);
     let shown = |of: &Path| {
         let within = of.strip_prefix(path).ok().filter(|within| !within.as_os_str().is_empty());
         within.unwrap_or(of).display().to_string()
@@ -87,7 +90,7 @@ pub(super) fn assembled(
         wrong_files: verified.wrong_files.len() as u64 + verified.more_wrong_files,
         incomplete: verified.incomplete.clone(),
         manifest: verified.manifest.map(files::comparison),
-        relations: relations(verified, names, running.is_some()),
+        relations,
         running,
         names: names.map(|_| format!("the catalogs in {}", path.display())),
         foreign: verified.foreign.iter().map(|path| shown(path)).collect(),
@@ -162,37 +165,117 @@ fn source(data: &DataDirectory) -> form::VerifiedSource {
     }
 }
 
+/// What advice depends on.
+fn cluster(path: &Path, source: &form::VerifiedSource, is_running: bool) -> Cluster {
+    let standby_states = [ClusterState::ShutDownInRecovery, ClusterState::InArchiveRecovery];
+    let is_standby = path.join("standby.signal").exists()
+        || standby_states.iter().any(|state| state.to_string() == source.state);
+    let place = if source.backup || source.form.is_some() {
+        Place::Backup
+    } else if is_standby {
+        Place::Standby
+    } else if is_running {
+        Place::Running
+    } else {
+        let needs_recovery = source.state != ClusterState::ShutDown.to_string();
+        Place::Stopped { needs_recovery }
+    };
+    let data = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    Cluster {
+        place,
+        // A slash at the end would make another name of the copy.
+        data: data.components().collect::<PathBuf>().to_string_lossy().into_owned(),
+        major: source.major,
+        block_bytes: source.block_bytes,
+        file_blocks: source.file_blocks,
+        catalog_version: control_file(path).ok().map(|control| control.catalog_version),
+    }
+}
+
+/// Tables before their indexes: what is made again from a table hides what it has lost.
 fn relations(
     verified: &Verified,
     names: Option<&Names>,
     is_running: bool,
+    cluster: &Cluster,
 ) -> Vec<form::VerifiedRelation> {
     let mut findings: BTreeMap<Fork, Vec<&Finding>> = BTreeMap::new();
     for finding in &verified.findings {
         findings.entry(finding.fork).or_default().push(finding);
     }
-    let counts = verified.counts.iter();
-    counts
-        .map(|(fork, counts)| {
-            let name = names.and_then(|names| names.relation(fork.relation));
-            let of_fork = findings.remove(fork).unwrap_or_default();
-            // A running server has files of which no catalog says anything yet.
-            let severity = severity(*fork, name, names.filter(|_| !is_running));
-            form::VerifiedRelation {
-                tablespace: fork.relation.tablespace,
-                database: fork.relation.database,
-                filenode: fork.relation.number,
-                fork: fork_name(fork.fork).to_owned(),
-                name: name.map(relation_name),
-                severity,
-                remedy: remedy(severity, name, &of_fork),
-                failures: counts.failures,
-                suspicions: counts.suspicions,
-                unverified: counts.unverified,
-                findings: of_fork.into_iter().map(|of| finding(of, names)).collect(),
-            }
-        })
-        .collect()
+    let name = |fork: Fork| names.and_then(|names| names.relation(fork.relation));
+    let damaged_tables: HashSet<_> = verified
+        .counts
+        .keys()
+        .filter(|fork| fork.fork == 0)
+        .filter_map(|fork| name(*fork))
+        .map(|name| (&name.database, &name.schema, &name.relation))
+        .collect();
+    let relation = |(fork, counts): (&Fork, &Counts)| {
+        let name = name(*fork);
+        let of_fork = findings.remove(fork).unwrap_or_default();
+        // A running server has files of which no catalog says anything yet.
+        let severity = severity(*fork, name, names.filter(|_| !is_running));
+        let listed: u64 = of_fork.iter().map(|of| u64::from(blocks_counted(of))).sum();
+        let is_table_damaged = name.is_some_and(|name| {
+            let table = name.of.as_ref().map(|of| (&name.database, &of.schema, &of.relation));
+            table.is_some_and(|table| damaged_tables.contains(&table))
+        });
+        let advice = cluster.advise(&Damage {
+            fork: *fork,
+            name,
+            severity,
+            findings: &of_fork,
+            has_more: listed < counts.failures + counts.suspicions + counts.unverified,
+            is_table_damaged,
+        });
+        form::VerifiedRelation {
+            tablespace: fork.relation.tablespace,
+            database: fork.relation.database,
+            filenode: fork.relation.number,
+            fork: fork_name(fork.fork).to_owned(),
+            path: Some(cluster.file(*fork, 0)),
+            name: name.map(relation_name),
+            severity,
+            remedy: remedy(&advice),
+            advice,
+            failures: counts.failures,
+            suspicions: counts.suspicions,
+            unverified: counts.unverified,
+            findings: of_fork.into_iter().map(|of| finding(of, names)).collect(),
+        }
+    };
+    let mut relations: Vec<form::VerifiedRelation> = verified.counts.iter().map(relation).collect();
+    relations.sort_by_key(|of| match of.severity {
+        Severity::Catalog => 0,
+        Severity::Data => 1,
+        Severity::Unknown => 2,
+        Severity::Unlogged => 3,
+        Severity::Index => 4,
+        Severity::Map => 5,
+        Severity::Leftover => 6,
+    });
+    relations
+}
+
+/// As [`Counts`] counts it.
+fn blocks_counted(of: &Finding) -> u32 {
+    match of.what {
+        WhatIsWrong::Unreadable { blocks, .. } => blocks,
+        _ => 1,
+    }
+}
+
+/// The steps in one line.
+fn remedy(advice: &[form::Advice]) -> String {
+    let steps = advice.iter().map(|of| match &of.command {
+        Some(command) => {
+            let lines = command.lines().map(str::trim_start).collect::<Vec<_>>();
+            format!("{}: {}", of.what, lines.join(" ").trim_end_matches(';'))
+        }
+        None => of.what.clone(),
+    });
+    steps.collect::<Vec<_>>().join("; ")
 }
 
 fn fork_name(fork: u8) -> &'static str {
@@ -219,87 +302,6 @@ fn severity(fork: Fork, name: Option<&RelationName>, names: Option<&Names>) -> S
     }
 }
 
-fn remedy(severity: Severity, name: Option<&RelationName>, findings: &[&Finding]) -> String {
-    let sql = name.map_or_else(String::new, sql_name);
-    let table = name
-        .and_then(|name| name.of.as_ref())
-        .map_or_else(|| sql.clone(), |table| sql_names(table.schema.as_deref(), &table.relation));
-    match severity {
-        Severity::Index if name.is_some_and(|name| name.oid < FIRST_OWN_OID) => format!(
-            "REINDEX INDEX {sql}; if the server cannot use it, start it with \
-             ignore_system_indexes = on"
-        ),
-        Severity::Index => format!("REINDEX INDEX {sql}"),
-        Severity::Map => format!(
-            "nothing is lost: the server takes a damaged page of it for an empty one; \
-             VACUUM {table} fills it again"
-        ),
-        Severity::Catalog => {
-            "keep a copy of the files; restore from a backup, or bring the pages back from a \
-             standby"
-                .to_owned()
-        }
-        Severity::Unlogged => format!("fill {sql} again after TRUNCATE {sql}"),
-        Severity::Leftover => {
-            "no relation has this file: a leftover of a crash; keep a copy, then it may be removed"
-                .to_owned()
-        }
-        Severity::Unknown => {
-            "keep a copy of the file; repair the catalogs first, which say whose it is".to_owned()
-        }
-        Severity::Data => rows(name, &sql, &table, findings),
-    }
-}
-
-/// How to find the rows that were hit, and to save the others.
-fn rows(name: Option<&RelationName>, sql: &str, table: &str, findings: &[&Finding]) -> String {
-    match name.map(|name| name.kind) {
-        Some(RelationKind::Sequence) => {
-            format!("make the sequence {sql} again, beyond the highest number in use")
-        }
-        Some(RelationKind::MaterializedView) => format!("REFRESH MATERIALIZED VIEW {sql}"),
-        Some(RelationKind::Toast) => format!(
-            "restore from a backup or a standby; long values of {table} are hit: they cannot be \
-             read, or are missing"
-        ),
-        _ => {
-            let blocks = findings.iter().map(|finding| finding.block);
-            let (first, last) = (blocks.clone().min().unwrap_or(0), blocks.max().unwrap_or(0));
-            let behind = u64::from(last) + 1;
-            let indexes = if findings.iter().any(|of| matches!(of.what, WhatIsWrong::Evidence(_))) {
-                format!(", and REINDEX TABLE {sql}: its indexes lead to rows that are gone")
-            } else {
-                String::new()
-            };
-            format!(
-                "restore from a backup or a standby; else save what is beside the blocks: SELECT \
-                 * FROM {sql} WHERE ctid < '({first},0)' OR ctid >= '({behind},0)'{indexes}"
-            )
-        }
-    }
-}
-
-fn sql_name(name: &RelationName) -> String {
-    sql_names(name.schema.as_deref(), &name.relation)
-}
-
-fn sql_names(schema: Option<&str>, name: &str) -> String {
-    match schema {
-        Some(schema) => format!("{}.{}", identifier(schema), identifier(name)),
-        None => identifier(name),
-    }
-}
-
-/// In quotes where SQL needs them.
-fn identifier(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    let is_plain = name.chars().all(plain) && !name.starts_with(|c: char| c.is_ascii_digit());
-    if is_plain && !name.is_empty() {
-        return name.to_owned();
-    }
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 fn finding(of: &Finding, names: Option<&Names>) -> form::PageFinding {
     let (stored, computed) = match of.what {
         WhatIsWrong::Invalid { fault: Fault::Checksum { stored, computed, .. }, .. }
@@ -319,11 +321,17 @@ fn finding(of: &Finding, names: Option<&Names>) -> form::PageFinding {
     };
     let index = evidence::index(&of.what, names);
     let (kind, words) = words(&of.what, index.as_deref());
+    let missing = advice::missing(&of.what, of.block);
+    let missing = missing.map(|last| (last - of.block).saturating_add(1));
+    let words = match missing {
+        Some(blocks) if blocks > 1 => format!("{blocks} blocks {words}"),
+        _ => words,
+    };
     form::PageFinding {
         block: of.block,
         blocks: match of.what {
             WhatIsWrong::Unreadable { blocks, .. } => blocks,
-            _ => 1,
+            _ => missing.unwrap_or(1),
         },
         class: match of.what.class() {
             Class::Failure => form::FindingClass::Failure,
@@ -353,17 +361,20 @@ fn words(of: &WhatIsWrong, index: Option<&str>) -> (form::FindingKind, String) {
         WhatIsWrong::Invalid { fault: Fault::NotZero, .. } => {
             (Kind::NotZero, "never used by its header, yet not zero")
         }
-        WhatIsWrong::MayBeTorn { .. } => {
-            (Kind::MayBeTorn, "wrong checksum; it may be torn, which the backup's WAL would tell")
-        }
+        WhatIsWrong::MayBeTorn { .. } => (
+            Kind::MayBeTorn,
+            "wrong checksum; it may be torn, which only the backup's WAL can decide",
+        ),
         WhatIsWrong::Incremental(error) => return (Kind::DamagedIncremental, error.to_string()),
         WhatIsWrong::AheadOfWal { lsn } => {
             return (Kind::AheadOfWal, format!("LSN {lsn} is beyond the end of WAL"));
         }
         WhatIsWrong::ZeroButVisible => {
-            (Kind::ZeroButVisible, "zero, though the visibility map knows rows on it")
+            (Kind::ZeroButVisible, "all zeros, though the visibility map has rows on it")
         }
-        WhatIsWrong::ZeroFirst => (Kind::ZeroFirst, "zero, though never the first page is"),
+        WhatIsWrong::ZeroFirst => {
+            (Kind::ZeroFirst, "all zeros; the first page of an index or sequence never is")
+        }
         WhatIsWrong::Layout(layout) => return layout_words(*layout),
         WhatIsWrong::Evidence(evidence) => return evidence::words(*evidence, index),
         WhatIsWrong::Unreadable { error, .. } => return (Kind::Unreadable, error.clone()),
@@ -408,12 +419,14 @@ fn layout_words(of: Layout) -> (form::FindingKind, String) {
         Layout::Missing { segment, count } => {
             (Kind::MissingFile, format!("{count} files from {segment} on are missing"))
         }
-        Layout::VisibleBeyondEnd => (
+        Layout::VisibleBeyondEnd { last } => (
             Kind::VisibleBeyondEnd,
-            "missing, though the visibility map knows rows on it".to_owned(),
+            format!("missing; the visibility map has rows up to block {last}"),
         ),
         Layout::NoFile => (Kind::NoFile, "the relation has no file".to_owned()),
-        Layout::Empty => (Kind::EmptyFile, "the file is empty, as none of its kind is".to_owned()),
+        Layout::Empty => {
+            (Kind::EmptyFile, "empty file; this relation always has at least one block".to_owned())
+        }
     }
 }
 
@@ -443,7 +456,7 @@ fn running_notes(
     let mut notes = attached.notes.clone();
     notes.extend(unsettled_notes(verified));
     notes.extend(checksum_note(data.control.checksum_version));
-    notes.push("a running server: what would only be suspicious is not looked for".to_owned());
+    notes.push("server running: zeroed pages and cut files were not checked".to_owned());
     notes.extend(names_note(verified, names));
     notes
 }
@@ -536,6 +549,3 @@ fn unsettled_notes(verified: &Verified) -> Vec<String> {
     );
     notes
 }
-
-/// OIDs below are of what `initdb` makes (`FirstNormalObjectId`).
-const FIRST_OWN_OID: u32 = 16384;

@@ -1,0 +1,468 @@
+//! What to do about damage, in the order in which it is to be done. Pure: facts in, steps out.
+//!
+//! Every command is run by a test on the damage that it is for (`tests/it/advice.rs`).
+
+mod sql;
+
+use pgtoll_format::catalog::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE, RelationKind};
+use pgtoll_record::{Advice, CommandKind, Severity};
+use pgtoll_scan::{Evidence, Finding, Fork, Layout, RelationFileName, RelationName, WhatIsWrong};
+
+use crate::commands::measure::quoted;
+use sql::Range;
+
+/// What the damaged files are part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A base backup.
+    Backup,
+    /// A standby, running or not.
+    Standby,
+    /// A server that is stopped.
+    Stopped {
+        /// It was not stopped in good order.
+        needs_recovery: bool,
+    },
+    /// A server that runs.
+    Running,
+}
+
+/// The cluster, as far as advice depends on it.
+#[derive(Clone, Debug)]
+pub(super) struct Cluster {
+    pub(super) place: Place,
+    /// The data directory as any directory's commands can name it.
+    pub(super) data: String,
+    pub(super) major: u32,
+    pub(super) block_bytes: u32,
+    pub(super) file_blocks: u32,
+    /// The catalogs' version, which tablespaces' directories are called by; `None`: unknown.
+    pub(super) catalog_version: Option<u32>,
+}
+
+/// A damaged fork.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Damage<'a> {
+    pub(super) fork: Fork,
+    pub(super) name: Option<&'a RelationName>,
+    pub(super) severity: Severity,
+    pub(super) findings: &'a [&'a Finding],
+    /// There are more findings than these.
+    pub(super) has_more: bool,
+    /// Something is wrong with the table that it belongs to, too.
+    pub(super) is_table_damaged: bool,
+}
+
+impl Cluster {
+    /// A fork's file, below the data directory: as `page show` takes it from there.
+    pub(super) fn file(&self, fork: Fork, segment: u32) -> String {
+        let Fork { relation, fork } = fork;
+        let name = RelationFileName { number: relation.number, fork, segment, backend: None };
+        match relation.tablespace {
+            GLOBAL_TABLESPACE => format!("global/{name}"),
+            DEFAULT_TABLESPACE => format!("base/{}/{name}", relation.database),
+            tablespace => {
+                let catalog = self.catalog_version.map_or("*".to_owned(), |of| of.to_string());
+                let (major, database) = (self.major, relation.database);
+                format!("pg_tblspc/{tablespace}/PG_{major}_{catalog}/{database}/{name}")
+            }
+        }
+    }
+
+    /// What to do, in this order.
+    pub(super) fn advise(&self, damage: &Damage<'_>) -> Vec<Advice> {
+        match self.place {
+            Place::Backup => vec![of_backup(damage.severity)],
+            Place::Standby => vec![of_standby(damage.severity)],
+            Place::Stopped { needs_recovery } => {
+                let mut steps: Vec<Advice> = self.copy(damage).into_iter().collect();
+                if needs_recovery {
+                    steps.push(words(
+                        "start the server and stop it again: its recovery may replace these pages; \
+                         then verify again",
+                    ));
+                }
+                steps.extend(self.of_primary(damage, "start the server; "));
+                steps
+            }
+            Place::Running => {
+                self.copy(damage).into_iter().chain(self.of_primary(damage, "")).collect()
+            }
+        }
+    }
+
+    /// Whatever is done next changes the files: they are evidence, and the last copy of what they hold.
+    fn copy(&self, damage: &Damage<'_>) -> Option<Advice> {
+        if damage.severity == Severity::Map {
+            return None;
+        }
+        let mut segments: Vec<u32> =
+            damage.findings.iter().filter_map(|of| self.segment(of)).collect();
+        segments.sort_unstable();
+        segments.dedup();
+        let files = segments.iter().take(FILES_MAX);
+        let files: Vec<String> =
+            files.map(|segment| quoted(&self.file(damage.fork, *segment))).collect();
+        if files.is_empty() {
+            return None;
+        }
+        let (data, copy) = (quoted(&self.data), quoted(&format!("{}.damaged", self.data)));
+        let more = if segments.len() > files.len() { " (and the others like them)" } else { "" };
+        Some(Advice {
+            what: format!("copy the damaged files before anything changes them{more}"),
+            command: Some(format!(
+                "mkdir -p -m 700 {copy} &&\ncd {data} &&\ncp -a --parents {} \\\n  {copy}",
+                files.join(" ")
+            )),
+            kind: Some(CommandKind::Shell),
+            database: None,
+        })
+    }
+
+    /// The file that a finding is in; `None`: there is none.
+    fn segment(&self, of: &Finding) -> Option<u32> {
+        let block = match &of.what {
+            WhatIsWrong::Layout(Layout::NoFile | Layout::Missing { .. }) => return None,
+            WhatIsWrong::Layout(Layout::Short { segment } | Layout::TooLong { segment }) => {
+                return Some(*segment);
+            }
+            what if missing(what, of.block).is_some() => of.block.saturating_sub(1),
+            _ => of.block,
+        };
+        Some(block / self.file_blocks.max(1))
+    }
+
+    fn of_primary(&self, damage: &Damage<'_>, start: &str) -> Vec<Advice> {
+        let Damage { severity, name, .. } = *damage;
+        match (severity, name) {
+            (Severity::Catalog, _) => vec![words(
+                "restore from a backup, or bring the pages back from a standby: the catalogs say \
+                 what everything else is",
+            )],
+            (Severity::Leftover, _) => {
+                vec![words(
+                    "no relation has this file: a leftover of a crash, which may be removed",
+                )]
+            }
+            (Severity::Unknown, _) | (_, None) => {
+                vec![words("repair the catalogs first, which say whose file it is")]
+            }
+            (Severity::Index, Some(name)) => of_index(name, damage.is_table_damaged, start),
+            (Severity::Map, Some(name)) => vec![of_map(name, start)],
+            (Severity::Unlogged, Some(name)) => vec![statement(
+                name,
+                format!("{start}empty it, and fill it again: a crash would have emptied it, too"),
+                format!("TRUNCATE {};", sql::qualified(name)),
+            )],
+            (Severity::Data, Some(name)) => self.of_data(name, damage, start),
+        }
+    }
+
+    fn of_data(&self, name: &RelationName, damage: &Damage<'_>, start: &str) -> Vec<Advice> {
+        let restore = words(
+            "restore it from a backup, or bring the pages back from a standby; go on only if there is none",
+        );
+        match name.kind {
+            RelationKind::Sequence => vec![words(
+                "make another sequence beyond the highest number in use, have the columns' defaults \
+                 use it, and drop this one",
+            )],
+            RelationKind::MaterializedView => vec![statement(
+                name,
+                format!("{start}make it again"),
+                format!("REFRESH MATERIALIZED VIEW {};", sql::qualified(name)),
+            )],
+            RelationKind::Toast => {
+                let mut steps = vec![restore];
+                steps.extend(name.of.as_ref().map(|table| {
+                    let (schema, relation) = (table.schema.as_deref(), &table.relation);
+                    let table = sql::with_schema(schema, relation);
+                    let what = format!(
+                        "{start}long values of {table} are lost; save its other rows (each takes a \
+                         transaction ID)"
+                    );
+                    statement(name, what, sql::save_row_by_row(schema, relation))
+                }));
+                steps.push(words(KEEP));
+                steps
+            }
+            _ => {
+                let mut steps = vec![restore];
+                steps.extend(self.of_table(name, damage, start));
+                steps
+            }
+        }
+    }
+
+    /// How to save the rows that are left.
+    fn of_table(&self, name: &RelationName, damage: &Damage<'_>, start: &str) -> Vec<Advice> {
+        let Hit { refused, lost, wrong, has_gap, is_open, has_file } = Hit::of(damage.findings);
+        if !has_file {
+            return vec![words("nothing of it is left here: its rows are lost")];
+        }
+        let mut steps = Vec::new();
+        if has_gap {
+            steps.extend(self.fill_gaps(damage));
+        }
+        if !refused.is_empty() || damage.has_more {
+            let is_few = refused.len() <= RANGES_MAX && !damage.has_more;
+            steps.push(if is_few && self.major >= TID_RANGES_SINCE {
+                let what = format!("{start}save the rows beside {}", blocks(&refused));
+                statement(name, what, sql::save_beside(name, &refused))
+            } else {
+                let what = format!(
+                    "{start}save the rows of the blocks that can be read (each takes a transaction \
+                     ID)"
+                );
+                statement(name, what, sql::save_block_by_block(name, self.block_bytes))
+            });
+            steps.push(words(KEEP));
+            return steps;
+        }
+        if !wrong.is_empty() {
+            let what = format!(
+                "{start}the server reads {} without an error, but they are not as they should be: \
+                 compare their rows with another source",
+                blocks(&wrong)
+            );
+            let (first, last) = wrong[0];
+            let range = (first, last.min(first.saturating_add(BLOCKS_SHOWN - 1)));
+            steps.push(statement(name, what, sql::rows_on(name, range, self.block_bytes)));
+        }
+        if !lost.is_empty() || has_gap {
+            let what = if lost.is_empty() {
+                format!("{start}save the rows that are left")
+            } else {
+                format!(
+                    "{start}the rows on {} are lost, and the server does not report it: what it \
+                     reads is all that is left. Save that",
+                    blocks(&lost)
+                )
+            };
+            steps.push(statement(name, what, sql::save_all(name)));
+            steps.push(words(KEEP));
+            steps.push(statement(
+                name,
+                "when the lost rows are given up: its indexes lead to them still".to_owned(),
+                format!("REINDEX TABLE {};", sql::qualified(name)),
+            ));
+        }
+        if is_open {
+            steps.push(words("verify again: some of its blocks are not settled (see the notes)"));
+        }
+        steps
+    }
+
+    /// The server takes the first file that is not full for the last one.
+    fn fill_gaps(&self, damage: &Damage<'_>) -> Option<Advice> {
+        let mut segments = Vec::new();
+        for finding in damage.findings {
+            match finding.what {
+                WhatIsWrong::Layout(Layout::Short { segment }) => segments.push(segment),
+                WhatIsWrong::Layout(Layout::Missing { segment, count }) => {
+                    segments.extend((segment..segment.saturating_add(count)).take(FILES_MAX));
+                }
+                _ => {}
+            }
+        }
+        segments.truncate(FILES_MAX);
+        let files = segments.iter().map(|segment| quoted(&self.file(damage.fork, *segment)));
+        let files = files.collect::<Vec<_>>().join(" ");
+        let bytes = u64::from(self.file_blocks) * u64::from(self.block_bytes);
+        let data = quoted(&self.data);
+        (!segments.is_empty()).then(|| Advice {
+            what: "with the server stopped, fill the gap with zeros: without it the server reads \
+                   nothing of the files behind"
+                .to_owned(),
+            command: Some(format!(
+                "cd {data} &&\nfor file in {files}; do\n  truncate -s {bytes} \"$file\" &&\n  chown \
+                 --reference=PG_VERSION \"$file\" &&\n  chmod 600 \"$file\" || break\ndone"
+            )),
+            kind: Some(CommandKind::Shell),
+            database: None,
+        })
+    }
+}
+
+fn of_backup(severity: Severity) -> Advice {
+    words(match severity {
+        Severity::Map => {
+            "nothing is lost: a server that is restored from this backup makes the map again; \
+             verify the server and take a new backup"
+        }
+        Severity::Index => {
+            "restore from another backup; verify the server, and take a new backup (if this one is \
+             the last, its table has what the index is made from)"
+        }
+        _ => "restore from another backup; verify the server, and take a new backup",
+    })
+}
+
+fn of_standby(severity: Severity) -> Advice {
+    words(match severity {
+        Severity::Map => {
+            "nothing is lost: the server takes a damaged page of it for an empty one; VACUUM on the \
+             primary fills it again"
+        }
+        _ => {
+            "verify the primary first. If it is sound, rebuild this standby from it (pg_basebackup); \
+             what is damaged there, too, is repaired there: a standby changes nothing itself"
+        }
+    })
+}
+
+fn of_index(name: &RelationName, is_table_damaged: bool, start: &str) -> Vec<Advice> {
+    let index = sql::qualified(name);
+    let table = name.of.as_ref();
+    let table = table.map(|of| sql::with_schema(of.schema.as_deref(), &of.relation));
+    let mut steps = Vec::new();
+    if let Some(table) = table.as_ref().filter(|_| is_table_damaged) {
+        steps.push(words(&format!(
+            "first the table {table}, which is damaged, too: an index that is made from it hides \
+             which rows are lost"
+        )));
+    }
+    let then = if is_table_damaged { "then " } else { "" };
+    let is_system = name.oid < FIRST_OWN_OID;
+    let system = if is_system {
+        " (if the server cannot use it, start it with ignore_system_indexes = on)"
+    } else {
+        ""
+    };
+    let what = format!("{then}{start}make the index again from its table{system}");
+    steps.push(statement(name, what, format!("REINDEX INDEX {index};")));
+    steps
+}
+
+fn of_map(name: &RelationName, start: &str) -> Advice {
+    let table = name.of.as_ref().filter(|_| name.kind == RelationKind::Index);
+    let table = table.map_or_else(
+        || sql::qualified(name),
+        |of| sql::with_schema(of.schema.as_deref(), &of.relation),
+    );
+    statement(
+        name,
+        format!(
+            "{start}nothing is lost: the server takes a damaged page of it for an empty one, and \
+             fills it again"
+        ),
+        format!("VACUUM (DISABLE_PAGE_SKIPPING) {table};"),
+    )
+}
+
+fn words(what: &str) -> Advice {
+    Advice { what: what.to_owned(), command: None, kind: None, database: None }
+}
+
+fn statement(name: &RelationName, what: String, command: String) -> Advice {
+    let database = name.database.as_deref().map(str::to_owned);
+    Advice { what, command: Some(command), kind: Some(CommandKind::Sql), database }
+}
+
+/// What is wrong with a table, as far as it matters to its rows. Ranges follow each other.
+#[derive(Debug, Default)]
+struct Hit {
+    /// Blocks that the server refuses.
+    refused: Vec<Range>,
+    /// Blocks whose rows are gone without an error: zeros, or missing behind the end.
+    lost: Vec<Range>,
+    /// Blocks that the server reads, and that are not as they should be.
+    wrong: Vec<Range>,
+    /// A file is missing or not full, and others follow.
+    has_gap: bool,
+    /// Something could not be told.
+    is_open: bool,
+    has_file: bool,
+}
+
+impl Hit {
+    fn of(findings: &[&Finding]) -> Self {
+        let mut hit = Self { has_file: true, ..Self::default() };
+        for Finding { block, what, .. } in findings.iter().copied() {
+            let one = (*block, *block);
+            match what {
+                WhatIsWrong::Invalid { .. } | WhatIsWrong::Incremental(_) => hit.refused.push(one),
+                WhatIsWrong::Unreadable { blocks, .. } => {
+                    hit.refused.push((*block, block.saturating_add(blocks.saturating_sub(1))));
+                }
+                WhatIsWrong::MayBeTorn { .. }
+                | WhatIsWrong::Unsettled { .. }
+                | WhatIsWrong::Changed => hit.is_open = true,
+                WhatIsWrong::AheadOfWal { .. }
+                | WhatIsWrong::Evidence(Evidence::Stale { .. })
+                | WhatIsWrong::Layout(Layout::TooLong { .. }) => hit.wrong.push(one),
+                WhatIsWrong::Layout(Layout::Short { .. } | Layout::Missing { .. }) => {
+                    hit.has_gap = true;
+                }
+                WhatIsWrong::Layout(Layout::NoFile) => hit.has_file = false,
+                what => hit.lost.push((*block, missing(what, *block).unwrap_or(*block))),
+            }
+        }
+        for ranges in [&mut hit.refused, &mut hit.lost, &mut hit.wrong] {
+            *ranges = joined(std::mem::take(ranges));
+        }
+        hit
+    }
+}
+
+/// Of a missing end of a file, the last block that is known to have been there.
+pub(super) fn missing(what: &WhatIsWrong, block: u32) -> Option<u32> {
+    match what {
+        WhatIsWrong::Layout(Layout::VisibleBeyondEnd { last })
+        | WhatIsWrong::Evidence(
+            Evidence::MissingButLogged { last, .. }
+            | Evidence::MissingButLinked { last, .. }
+            | Evidence::MissingButIndexed { last, .. },
+        ) => Some((*last).max(block)),
+        _ => None,
+    }
+}
+
+/// In order, without gaps or overlaps between neighbours.
+fn joined(mut ranges: Vec<Range>) -> Vec<Range> {
+    ranges.sort_unstable();
+    let mut joined: Vec<Range> = Vec::new();
+    for (first, last) in ranges {
+        match joined.last_mut() {
+            Some((_, end)) if first <= end.saturating_add(1) => *end = last.max(*end),
+            _ => joined.push((first, last)),
+        }
+    }
+    joined
+}
+
+/// `block 7`, `blocks 7 and 9 to 12`, `blocks 1, 3, 5, 7 and 12 more`
+fn blocks(of: &[Range]) -> String {
+    let shown = of.iter().take(RANGES_SHOWN).map(|(first, last)| match last - first {
+        0 => first.to_string(),
+        _ => format!("{first} to {last}"),
+    });
+    let mut shown: Vec<String> = shown.collect();
+    if of.len() > RANGES_SHOWN {
+        shown.push(format!("{} more", of.len() - RANGES_SHOWN));
+    }
+    match (of, shown.as_slice()) {
+        ([(first, last)], [one]) if first == last => format!("block {one}"),
+        (_, [one]) => format!("blocks {one}"),
+        (_, [before @ .., last]) => format!("blocks {} and {last}", before.join(", ")),
+        (_, []) => "its blocks".to_owned(),
+    }
+}
+
+const KEEP: &str = "change the damaged table only after what was saved has been looked at, and keep both until then";
+
+/// PostgreSQL scans ranges of TIDs since 14.
+const TID_RANGES_SINCE: u32 = 14;
+/// More are read block by block.
+const RANGES_MAX: usize = 8;
+const RANGES_SHOWN: usize = 4;
+/// Blocks whose rows are shown at once.
+const BLOCKS_SHOWN: u32 = 100;
+/// Files that a command names.
+const FILES_MAX: usize = 16;
+
+/// OIDs below are of what `initdb` makes (`FirstNormalObjectId`).
+pub(super) const FIRST_OWN_OID: u32 = 16384;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+use std::fmt::Write as _;
+
+use pgtoll_format::catalog::Persistence;
+use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::{Fault, Lsn};
+use pgtoll_scan::TableName;
+
+use super::*;
+
+const FORK: Fork =
+    Fork { relation: RelationFiles { tablespace: 1663, database: 5, number: 16390 }, fork: 0 };
+
+fn cluster(place: Place) -> Cluster {
+    Cluster {
+        place,
+        data: "/srv/pg".into(),
+        major: 15,
+        block_bytes: 8192,
+        file_blocks: 131_072,
+        catalog_version: Some(202_209_061),
+    }
+}
+
+const STOPPED: Place = Place::Stopped { needs_recovery: false };
+
+fn name(kind: RelationKind, relation: &str) -> RelationName {
+    let of = TableName { schema: Some("public".into()), relation: "orders".into() };
+    RelationName {
+        oid: 16390,
+        database: Some("shop".into()),
+        schema: Some("public".into()),
+        relation: relation.into(),
+        kind,
+        persistence: Persistence::Permanent,
+        of: matches!(kind, RelationKind::Index | RelationKind::Toast).then_some(of),
+    }
+}
+
+fn finding(block: u32, what: WhatIsWrong) -> Finding {
+    Finding { fork: FORK, block, what }
+}
+
+fn refused(block: u32) -> Finding {
+    finding(block, WhatIsWrong::Invalid { fault: Fault::Header, lsn: Lsn(1) })
+}
+
+/// The steps, as they can be read.
+fn steps(cluster: &Cluster, severity: Severity, name: &RelationName, of: &[Finding]) -> String {
+    steps_of(
+        cluster,
+        &Damage {
+            fork: FORK,
+            name: Some(name),
+            severity,
+            findings: &of.iter().collect::<Vec<_>>(),
+            has_more: false,
+            is_table_damaged: false,
+        },
+    )
+}
+
+fn steps_of(cluster: &Cluster, damage: &Damage<'_>) -> String {
+    cluster.advise(damage).into_iter().fold(String::new(), |mut text, step| {
+        let _ = writeln!(text, "- {}", step.what);
+        for line in step.command.iter().flat_map(|command| command.lines()) {
+            let _ = writeln!(text, "    {line}");
+        }
+        text
+    })
+}
+
+fn table() -> RelationName {
+    name(RelationKind::Table, "orders")
+}
+
+#[test]
+fn rows_beside_damaged_blocks_are_saved() {
+    let of = [refused(100), refused(101), refused(7), refused(131_072)];
+    let text = steps(&cluster(STOPPED), Severity::Data, &table(), &of);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn without_tid_ranges_or_with_many_blocks_rows_are_saved_block_by_block() {
+    let old = Cluster { major: 13, ..cluster(Place::Running) };
+    let text = steps(&old, Severity::Data, &table(), &[refused(7)]);
+    insta::assert_snapshot!(text);
+    let many: Vec<Finding> = (0..20).map(|block| refused(block * 2)).collect();
+    let text = steps(&cluster(Place::Running), Severity::Data, &table(), &many);
+    assert!(text.contains("generate_series(0,") && !text.contains("UNION"), "{text}");
+    let findings = [refused(7)];
+    let text = steps_of(
+        &cluster(Place::Running),
+        &Damage {
+            fork: FORK,
+            name: Some(&table()),
+            severity: Severity::Data,
+            findings: &findings.iter().collect::<Vec<_>>(),
+            has_more: true,
+            is_table_damaged: false,
+        },
+    );
+    assert!(text.contains("generate_series(0,"), "not all damaged blocks are listed: {text}");
+}
+
+#[test]
+fn lost_rows_are_said_to_be_lost() {
+    let missing = finding(9000, WhatIsWrong::Layout(Layout::VisibleBeyondEnd { last: 9554 }));
+    let of = [finding(3, WhatIsWrong::ZeroButVisible), missing];
+    let text = steps(&cluster(STOPPED), Severity::Data, &table(), &of);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_missing_file_is_filled_with_zeros() {
+    let of = [finding(131_072, WhatIsWrong::Layout(Layout::Missing { segment: 1, count: 2 }))];
+    let text = steps(&cluster(STOPPED), Severity::Data, &table(), &of);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_table_comes_before_its_index() {
+    let index = name(RelationKind::Index, "orders_pkey");
+    let findings = [refused(1)];
+    let damage = Damage {
+        fork: FORK,
+        name: Some(&index),
+        severity: Severity::Index,
+        findings: &findings.iter().collect::<Vec<_>>(),
+        has_more: false,
+        is_table_damaged: true,
+    };
+    let text = steps_of(&cluster(STOPPED), &damage);
+    let table = text.find("- first the table public.orders").unwrap();
+    assert!(table < text.find("REINDEX INDEX public.orders_pkey;").unwrap(), "{text}");
+    let text = steps_of(&cluster(STOPPED), &Damage { is_table_damaged: false, ..damage });
+    assert!(!text.contains("first the table"), "{text}");
+}
+
+#[test]
+fn backups_and_standbys_have_no_commands() {
+    let index = name(RelationKind::Index, "orders_pkey");
+    for place in [Place::Backup, Place::Standby] {
+        for (severity, name) in [
+            (Severity::Data, &table()),
+            (Severity::Index, &index),
+            (Severity::Map, &table()),
+            (Severity::Unlogged, &table()),
+            (Severity::Catalog, &table()),
+        ] {
+            let findings = [refused(1)];
+            let steps = cluster(place).advise(&Damage {
+                fork: FORK,
+                name: Some(name),
+                severity,
+                findings: &findings.iter().collect::<Vec<_>>(),
+                has_more: false,
+                is_table_damaged: true,
+            });
+            assert!(steps.iter().all(|step| step.command.is_none()), "{steps:?}");
+            assert_eq!(steps.len(), 1, "{steps:?}");
+        }
+    }
+}
+
+#[test]
+fn a_crashed_server_recovers_first() {
+    let place = Place::Stopped { needs_recovery: true };
+    let text = steps(&cluster(place), Severity::Data, &table(), &[refused(1)]);
+    let (copy, recover) = (text.find("cp -a").unwrap(), text.find("its recovery may").unwrap());
+    assert!(copy < recover && recover < text.find("CREATE TABLE").unwrap(), "{text}");
+}
+
+#[test]
+fn what_is_not_settled_is_verified_again() {
+    let of = [finding(1, WhatIsWrong::Changed)];
+    let text = steps(&cluster(Place::Running), Severity::Data, &table(), &of);
+    assert!(text.contains("verify again") && !text.contains("CREATE TABLE"), "{text}");
+}
+
+#[test]
+fn files_are_named_as_they_lie_below_the_data_directory() {
+    let file = |tablespace, database, fork, segment| {
+        let relation = RelationFiles { tablespace, database, number: 7 };
+        cluster(STOPPED).file(Fork { relation, fork }, segment)
+    };
+    assert_eq!(file(1663, 5, 0, 0), "base/5/7");
+    assert_eq!(file(1663, 5, 2, 1), "base/5/7_vm.1");
+    assert_eq!(file(1664, 0, 1, 0), "global/7_fsm");
+    assert_eq!(file(16400, 5, 0, 3), "pg_tblspc/16400/PG_15_202209061/5/7.3");
+}
+
+#[test]
+fn blocks_are_said_in_words() {
+    let check = |ranges: &[Range], words: &str| assert_eq!(blocks(ranges), words);
+    check(&[(7, 7)], "block 7");
+    check(&[(7, 9)], "blocks 7 to 9");
+    check(&joined(vec![(9, 12), (7, 7), (8, 8), (20, 20)]), "blocks 7 to 12 and 20");
+    check(&[(1, 1), (3, 3), (5, 5), (7, 7), (9, 9)], "blocks 1, 3, 5, 7 and 1 more");
+}
