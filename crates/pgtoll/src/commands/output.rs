@@ -3,10 +3,9 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::commands::Usage;
-use anyhow::Context as _;
 use serde::Serialize;
 
+use crate::commands::Usage;
 use crate::printer::Printer;
 
 /// Prints `text`, or writes it to `path` where that is no `-`.

@@ -137,7 +137,7 @@ fn show(
     printer: &mut Printer,
 ) -> anyhow::Result<()> {
     if json {
-        printer.data(&output::json(overview)?);
+        printer.data(&outputs::json(overview)?);
     } else {
         printer.data(&overview_text(overview, &output.display().to_string()));
     }
