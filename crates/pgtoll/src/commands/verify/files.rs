@@ -46,11 +46,11 @@ pub(super) fn backup_note(verified: &Verified) -> String {
             return "a base backup: missing files, LSNs and visibility maps are not compared"
                 .to_owned();
         }
-        Some(ManifestCompared { checksums: None, .. }) => "lengths",
-        Some(_) => "lengths and checksums",
+        Some(ManifestCompared { checksums: None, .. }) => "names and lengths",
+        Some(_) => "names, lengths and checksums",
     };
     format!(
-        "a base backup: its files were compared with backup_manifest by names, {with}; LSNs and \
+        "a base backup: its files were compared with backup_manifest by {with}; LSNs and \
          visibility maps are not compared"
     )
 }
