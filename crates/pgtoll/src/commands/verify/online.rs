@@ -139,17 +139,9 @@ fn by_socket(
             Err(error) => failures.push(error),
         }
     }
-    if failures.iter().any(|error| matches!(error, Error::PasswordRequired)) {
-        let path = endpoint.socket_path();
-        return Err(Usage::error(
-            format!(
-                "the server of {} asks for a password at {}, and a socket that postmaster.pid \
-                 names gets none",
-                data.path.display(),
-                path.display()
-            ),
-            "name the connection with --dsn: then PGPASSWORD and ~/.pgpass count",
-        ));
+    let wants_password = |error: &&Error| matches!(error, Error::PasswordRequired);
+    if let Some(error) = failures.iter().find(wants_password) {
+        return Ok(Err(format!("{error}, and a socket that postmaster.pid names gets none")));
     }
     Ok(Err(failures.first().map_or_else(String::new, ToString::to_string)))
 }
