@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access, geteuid};
 
@@ -50,31 +50,39 @@ fn passes_to_pip(name: &str) -> bool {
 /// The directories of `PATH`. For root, those only that other users cannot change; its own guards,
 /// which run as another user, get the same ones from it.
 pub fn search_path() -> OsString {
-    let path = std::env::var_os(PATH).unwrap_or_else(|| SYSTEM_PATH.into());
     if !geteuid().is_root() {
-        return path;
+        return path();
     }
-    let trusted = std::env::split_paths(&path).filter_map(|directory| {
-        let directory = directory.is_absolute().then(|| fs::canonicalize(&directory).ok())??;
-        changeable_by_others(&directory).is_ok_and(|part| part.is_none()).then_some(directory)
-    });
     // An empty path is the current directory.
-    match std::env::join_paths(trusted) {
+    match std::env::join_paths(trusted_directories()) {
         Ok(trusted) if !trusted.is_empty() => trusted,
         _ => SYSTEM_PATH.into(),
     }
 }
 
-/// A program in the [`search_path`]. For root, one that other users cannot change.
+/// A program in the directories of `PATH`. For root, one that other users cannot change.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
-    let is_trusted = |program: &PathBuf| {
-        !geteuid().is_root() || changeable_by_others(program).is_ok_and(|part| part.is_none())
-    };
-    let path = search_path();
-    let mut found = std::env::split_paths(&path)
-        .map(|directory| directory.join(name))
-        .filter(|program| program.is_file() && access(program, AccessFlags::X_OK).is_ok());
-    found.find(is_trusted)
+    let programs = trusted_directories().into_iter().map(|directory| directory.join(name));
+    let is_program =
+        |program: &PathBuf| program.is_file() && access(program, AccessFlags::X_OK).is_ok();
+    programs.filter(is_program).find(|program| is_trusted(program))
+}
+
+/// The directories of `PATH` from which programs may be started wherever pgtoll was started.
+fn trusted_directories() -> Vec<PathBuf> {
+    let path = path();
+    let directories = std::env::split_paths(&path).filter(|directory| directory.is_absolute());
+    let resolved = directories.filter_map(|directory| fs::canonicalize(directory).ok());
+    resolved.filter(|directory| is_trusted(directory)).collect()
+}
+
+fn path() -> OsString {
+    std::env::var_os(PATH).unwrap_or_else(|| SYSTEM_PATH.into())
+}
+
+/// Other users than root decide for themselves whose programs they start.
+fn is_trusted(path: &Path) -> bool {
+    !geteuid().is_root() || changeable_by_others(path).is_ok_and(|part| part.is_none())
 }
 
 #[cfg(test)]

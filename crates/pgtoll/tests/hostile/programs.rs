@@ -202,15 +202,6 @@ fn a_server_that_prints_without_end_is_cut_short() {
     assert!(named.stderr.contains("it printed more than 4096 bytes"), "{named:?}");
 }
 
-#[test]
-fn an_unsupported_server_is_named() {
-    let scratch = Scratch::new();
-    let server = fake_server(&scratch.path("bin"), "echo 'postgres (PostgreSQL) 12.3'");
-    let named = run(pgtoll().args(["measure", "--dry-run", "--postgres"]).arg(&server));
-    let reason = format!("pgtoll: {}: PostgreSQL 12 is not supported", server.display());
-    assert!(named.stderr.starts_with(&reason), "{named:?}");
-}
-
 /// What a program reports of itself: its environment, its descriptors, its directory.
 const REPORT: &str = "{ env; for fd in /proc/$$/fd/*; do readlink $fd; done; pwd; }";
 

@@ -65,8 +65,11 @@ fn an_unsupported_version_and_a_program_that_is_none() {
     };
     check(
         &mut fake("postgres (PostgreSQL) 12.4"),
-        "pgtoll: PostgreSQL 12 is not supported (supported: 13 to 19)\n\
-         hint: name another server with --postgres DIR|MAJOR",
+        &format!(
+            "pgtoll: {}: PostgreSQL 12 is not supported (supported: 13 to 19)\n\
+             hint: name another server with --postgres DIR|MAJOR",
+            scratch.path("bin").display()
+        ),
     );
     let bin = scratch.path("bin/postgres").display().to_string();
     check(
