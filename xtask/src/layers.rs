@@ -15,7 +15,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("pgtoll-format", &[]),
     ("pgtoll-model", &["pgtoll-format"]),
     ("pgtoll-record", &["pgtoll-format"]),
-    ("pgtoll-wire", &["pgtoll-files"]),
+    ("pgtoll-wire", &[]),
     ("pgtoll-observe", &["pgtoll-format", "pgtoll-wire"]),
     ("pgtoll-cluster", &["pgtoll-files", "pgtoll-format", "pgtoll-wire"]),
     ("pgtoll-load", &["pgtoll-format", "pgtoll-record", "pgtoll-wire"]),

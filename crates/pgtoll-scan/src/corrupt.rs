@@ -257,9 +257,13 @@ impl Wound {
     /// Reads an undo file.
     pub fn load(path: &Path) -> Result<Self, CorruptError> {
         let bytes = pgtoll_files::read(path, UNDO_BYTES_MAX).map_err(WriteError::read(path))?;
-        let wound: Option<Self> = serde_json::from_slice(&bytes).ok();
-        let none = || CorruptError::NotUndo { path: path.to_owned() };
-        wound.filter(Self::is_possible).ok_or_else(none)
+        Self::read(&bytes).ok_or_else(|| CorruptError::NotUndo { path: path.to_owned() })
+    }
+
+    /// The content of an undo file; `None` if no damage could have made it.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let wound: Option<Self> = serde_json::from_slice(bytes).ok();
+        wound.filter(Self::is_possible)
     }
 
     /// Whether [`plan`] could have made it.

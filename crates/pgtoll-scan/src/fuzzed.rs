@@ -1,5 +1,6 @@
 //! Readers of what strangers may have made, for fuzzing.
 
+use crate::corrupt::Wound;
 use crate::tar_stream::TarStream;
 use crate::verify::{journal, manifest};
 
@@ -30,4 +31,9 @@ pub fn backup_manifest(bytes: &[u8]) -> Option<u64> {
 /// Whether these bytes are a resume file.
 pub fn resume_file(bytes: &[u8]) -> bool {
     journal::is_resume_file(bytes)
+}
+
+/// Whether these bytes are the undo file of a damage.
+pub fn undo_file(bytes: &[u8]) -> bool {
+    Wound::read(bytes).is_some()
 }

@@ -85,9 +85,10 @@ fn keyword_value(line: &str, from: usize) -> Option<(Range<usize>, usize)> {
     }
     let begin = next + (line[next..].len() - line[next..].trim_start().len());
     let value = &line[begin..];
-    let end = if value.starts_with("***") {
-        begin + "***".len()
-    } else if let Some(inside) = value.strip_prefix('\'') {
+    if value.starts_with("***") {
+        return Some((next..next, begin + "***".len()));
+    }
+    let end = if let Some(inside) = value.strip_prefix('\'') {
         closing_quote(inside).map_or(line.trim_end().len(), |at| begin + 1 + at + 1)
     } else {
         pair_end(line, begin)

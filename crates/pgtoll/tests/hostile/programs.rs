@@ -324,7 +324,7 @@ fn a_pipe_in_place_of_a_servers_file_does_not_hold_the_guard() {
     let data = guard.directory().join("one/data");
     guard.run("mkdir".as_ref(), &["-p", &data.to_string_lossy()]).unwrap();
     guard.run("mkfifo".as_ref(), &[&data.join("postmaster.pid").to_string_lossy()]).unwrap();
-    let pid = guard.spawn("idle", "sh".as_ref(), &["-c", "read x"], &[].into()).unwrap();
+    let pid = guard.spawn("idle", "sleep".as_ref(), &["600"], &[].into()).unwrap();
     let parent = Process::new(pid).unwrap().stat().unwrap().ppid;
     let finished = std::thread::spawn(move || guard.finish());
     if !ends_within(parent, PATIENCE) {

@@ -317,7 +317,10 @@ fn the_first_signal_ends_waiting_for_wal() {
         "SHOW wal_segment_size" => one(&["wal_segment_size"], &["16MB"]),
         "IDENTIFY_SYSTEM" => one(&["systemid", "timeline", "xlogpos"], &["7", "1", "0/3000000"]),
         sql if sql.starts_with("START_REPLICATION") => {
-            vec![Act::Say(frame(b'W', b"\0\0\0")), Act::Silence]
+            // What wants an answer has one when the client waits for WAL.
+            let keepalive = [&b"k"[..], &[0; 16], &[1]].concat();
+            let said = [frame(b'W', b"\0\0\0"), frame(b'd', &keepalive)].concat();
+            vec![Act::Say(said), Act::Hear, Act::Silence]
         }
         _ => vec![Act::Silence],
     });

@@ -59,6 +59,10 @@ impl Site {
             let message = format!("no server runs on {}", arguments.data.display());
             return Err(Usage::error(message, "leave out --online"));
         };
+        if let Some(why) = attached.unasked() {
+            let message = format!("the server could not be asked what it has in memory: {why}");
+            return Err(Usage::error(message, "name a connection with --dsn"));
+        }
         let names = attached.names(&data)?;
         let server = attached.server_of(&data, 1)?;
         Ok(Self::Running(Box::new(Running { data, names, server, _waits: waits })))

@@ -21,6 +21,8 @@ pub(crate) struct Attached {
     postmaster: Postmaster,
     /// A connection to it, until it is used.
     connection: Option<(Dsn, Connection)>,
+    /// Why there is no connection.
+    unasked: Option<String>,
     dsn: Option<Dsn>,
     /// What a reader has to know.
     pub(super) notes: Vec<String>,
@@ -66,6 +68,7 @@ pub(crate) fn attach(
     let mut attached = Attached {
         postmaster: postmaster.clone(),
         connection: None,
+        unasked: None,
         dsn: dsn.cloned(),
         notes: Vec::new(),
     };
@@ -79,10 +82,13 @@ pub(crate) fn attach(
             attached.dsn = Some(dsn.clone());
             attached.connection = Some((dsn, connection));
         }
-        Err(why) => attached.notes.push(format!(
-            "the server could not be asked ({why}): what only it can tell is unverified; name \
-             a connection with --dsn"
-        )),
+        Err(why) => {
+            attached.notes.push(format!(
+                "the server could not be asked ({why}): what only it can tell is unverified; name \
+                 a connection with --dsn"
+            ));
+            attached.unasked = Some(why);
+        }
     }
     Ok(Some(attached))
 }
@@ -178,6 +184,11 @@ fn check_same(
 }
 
 impl Attached {
+    /// Why the server cannot be asked; `None`: it can.
+    pub(crate) fn unasked(&self) -> Option<&str> {
+        self.unasked.as_deref()
+    }
+
     /// The connection, without secrets.
     pub(super) fn server(&self) -> Option<&Dsn> {
         self.dsn.as_ref()
