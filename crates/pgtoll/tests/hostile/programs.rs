@@ -13,7 +13,7 @@ use procfs::process::Process;
 
 use crate::support::{
     PATIENCE, Ran, Scratch, as_ordinary_user, ends_within, ordinary_user, pgtoll, pgtoll_for_all,
-    pid_of, program, run, set_mode, trusted_directory,
+    pid_of, program, run, running, server, set_mode, trusted_directory,
 };
 
 /// A script that every user may execute, in a directory that is made for it.
@@ -247,6 +247,42 @@ fn programs_inherit_neither_secrets_nor_open_files() {
         let report = fs::read_to_string(scratch.work().join(program)).unwrap();
         assert_no_secret(&report, &scratch);
     }
+}
+
+#[test]
+fn servers_and_background_programs_inherit_neither() {
+    let scratch = Scratch::new();
+    let secret = scratch.path("secret");
+    fs::write(&secret, "a key").unwrap();
+    let file = fs::File::open(&secret).unwrap();
+    // A duplicate passes to children, where Rust's own files do not. Cargo sets the variables.
+    let _inherited = nix::unistd::dup(&file).unwrap();
+    assert!(std::env::var_os("CARGO_PKG_NAME").is_some(), "run by cargo");
+    let mut guard = scratch.guard();
+    let (cluster, postmaster) = running(&mut guard, &server(), "one");
+    let text = "env; echo all; while :; do sleep 1000; done";
+    let program = guard.spawn("idle", "sh".as_ref(), &["-c", text], &[].into()).unwrap();
+    let log = loop {
+        let log = fs::read_to_string(guard.program_log("idle")).unwrap();
+        if log.ends_with("\nall\n") {
+            break log;
+        }
+    };
+    assert!(log.contains("PATH=") && !log.contains("CARGO_"), "{log}");
+    for pid in [postmaster, program] {
+        let open = Process::new(pid).unwrap().fd().unwrap().flatten();
+        let open: Vec<_> = open.map(|descriptor| descriptor.target).collect();
+        let secret = procfs::process::FDTarget::Path(secret.clone());
+        assert!(!open.contains(&secret), "{open:?}");
+    }
+    let mut session = cluster.connect("postgres").unwrap();
+    session.execute("CREATE TABLE environment (line text)").unwrap();
+    session.execute("COPY environment FROM PROGRAM 'env'").unwrap();
+    let count = "SELECT count(*) FILTER (WHERE line LIKE 'CARGO%') AS secrets, count(*) AS lines \
+                 FROM environment";
+    let row = session.query_one(count).unwrap();
+    assert_eq!(row.parse::<u32>("secrets").unwrap(), 0);
+    assert!(row.parse::<u32>("lines").unwrap() > 0);
 }
 
 #[test]

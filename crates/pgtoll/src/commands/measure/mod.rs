@@ -210,11 +210,10 @@ fn find(
         return Ok(finder.find(asked)?);
     }
     let found = finder.installed()?;
-    let server = found.default_installation().cloned();
-    if server.is_none() {
+    if found.default_installation().is_none() {
         say_skipped(&found.skipped, printer);
     }
-    Ok(server)
+    Ok(found.into_default_installation()?)
 }
 
 /// The built-in experiment of this name, or the file at this path.
