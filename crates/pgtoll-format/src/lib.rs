@@ -43,5 +43,5 @@ pub use page_kind::PageKind;
 pub use units::{ByteSize, TimeSpan, UnitError};
 pub use version::{
     BlocksWritten, ControlFacts, ImageCompressions, MAJORS, MajorFacts, ServerVersion,
-    UnsupportedMajor, VersionParseError, WalFacts,
+    UnsupportedMajor, VersionParseError, WalFacts, facts_of_major,
 };

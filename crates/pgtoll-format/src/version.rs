@@ -37,10 +37,7 @@ impl ServerVersion {
 
     /// What pgtoll knows of this major version.
     pub fn facts(&self) -> Result<&'static MajorFacts, UnsupportedMajor> {
-        MAJORS
-            .iter()
-            .find(|facts| facts.major == self.major)
-            .ok_or(UnsupportedMajor { major: self.major })
+        facts_of_major(self.major).ok_or(UnsupportedMajor { major: self.major })
     }
 }
 
@@ -117,6 +114,11 @@ pub struct UnsupportedMajor {
     pub major: u32,
 }
 
+/// What pgtoll knows of a major version; `None` if it is not supported.
+pub fn facts_of_major(major: u32) -> Option<&'static MajorFacts> {
+    MAJORS.iter().find(|facts| facts.major == major)
+}
+
 fn oldest() -> u32 {
     MAJORS[MAJORS.len() - 1].major
 }
@@ -136,6 +138,9 @@ pub struct MajorFacts {
     /// once. Before, a session's counters are complete only when it has ended. Source: release
     /// notes of 15.
     pub has_force_next_flush: bool,
+    /// Conditions like `ctid < '(7,0)'` read only the blocks that they name. Source: release notes
+    /// of 14.
+    pub has_tid_range_scans: bool,
     /// Where the number of data blocks written stands.
     pub blocks_written: BlocksWritten,
     /// How its WAL differs.
@@ -289,6 +294,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         checksums_by_default: true,
         has_pg_stat_wal: true,
         has_force_next_flush: true,
+        has_tid_range_scans: true,
         blocks_written: BlocksWritten::StatIoBytes,
         wal: WalFacts {
             page_flags: 0x07,
@@ -312,6 +318,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         checksums_by_default: true,
         has_pg_stat_wal: true,
         has_force_next_flush: true,
+        has_tid_range_scans: true,
         blocks_written: BlocksWritten::StatIoBytes,
         wal: wal_since_17(18, 0xD118),
         control: CONTROL_1800,
@@ -328,6 +335,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         checksums_by_default: false,
         has_pg_stat_wal: true,
         has_force_next_flush: true,
+        has_tid_range_scans: true,
         blocks_written: BlocksWritten::StatIoWrites,
         wal: wal_since_17(17, 0xD116),
         control: CONTROL_1700,
@@ -344,6 +352,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         checksums_by_default: false,
         has_pg_stat_wal: true,
         has_force_next_flush: true,
+        has_tid_range_scans: true,
         blocks_written: BlocksWritten::StatIoWrites,
         wal: wal_since_15(16, 0xD113),
         control: CONTROL_1300,
@@ -360,6 +369,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         checksums_by_default: false,
         has_pg_stat_wal: true,
         has_force_next_flush: true,
+        has_tid_range_scans: true,
         blocks_written: BlocksWritten::StatBgwriter,
         wal: wal_since_15(15, 0xD110),
         control: CONTROL_1300,
@@ -376,6 +386,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         checksums_by_default: false,
         has_pg_stat_wal: true,
         has_force_next_flush: false,
+        has_tid_range_scans: true,
         blocks_written: BlocksWritten::StatBgwriter,
         wal: wal_until_14(14, 0xD10D),
         control: CONTROL_1300,
@@ -392,6 +403,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         checksums_by_default: false,
         has_pg_stat_wal: false,
         has_force_next_flush: false,
+        has_tid_range_scans: false,
         blocks_written: BlocksWritten::StatBgwriter,
         wal: WalFacts { checkpoint_completion_target: 0.5, ..wal_until_14(13, 0xD106) },
         control: CONTROL_1300,

@@ -5,6 +5,7 @@
 mod sql;
 
 use pgtoll_format::catalog::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE, RelationKind};
+use pgtoll_format::facts_of_major;
 use pgtoll_record::{Advice, CommandKind, Severity};
 use pgtoll_scan::{Evidence, Finding, Fork, Layout, RelationFileName, RelationName, WhatIsWrong};
 
@@ -54,6 +55,11 @@ pub(super) struct Damage<'a> {
 }
 
 impl Cluster {
+    /// Whether a condition on `ctid` reads only the blocks that it names.
+    fn has_tid_range_scans(&self) -> bool {
+        facts_of_major(self.major).is_some_and(|facts| facts.has_tid_range_scans)
+    }
+
     /// A fork's file, below the data directory: as `page show` takes it from there.
     pub(super) fn file(&self, fork: Fork, segment: u32) -> String {
         let Fork { relation, fork } = fork;
@@ -206,7 +212,7 @@ impl Cluster {
         }
         if !refused.is_empty() || damage.has_more {
             let is_few = refused.len() <= RANGES_MAX && !damage.has_more;
-            steps.push(if is_few && self.major >= TID_RANGES_SINCE {
+            steps.push(if is_few && self.has_tid_range_scans() {
                 let what = format!("{start}save the rows beside {}", blocks(&refused));
                 statement(name, what, sql::save_beside(name, &refused))
             } else {
@@ -450,9 +456,6 @@ fn blocks(of: &[Range]) -> String {
 }
 
 const KEEP: &str = "change the damaged table only after what was saved has been looked at, and keep both until then";
-
-/// PostgreSQL scans ranges of TIDs since 14.
-const TID_RANGES_SINCE: u32 = 14;
 /// More are read block by block.
 const RANGES_MAX: usize = 8;
 const RANGES_SHOWN: usize = 4;
