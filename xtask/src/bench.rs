@@ -12,8 +12,8 @@ pub(crate) fn design(arguments: &[&str]) -> anyhow::Result<()> {
 pub(crate) fn wal(arguments: &[&str]) -> anyhow::Result<()> {
     // The program that is timed, which the bench finds beside itself.
     run(command("cargo")
-        .args(["build", "--release", "--quiet", "--package", "pgtoll-scan"])
-        .args(["--example", "wal_sums"]))?;
+        .args(["build", "--release", "--quiet", "--package", "pgtoll-trials"])
+        .args(["--bin", "wal_sums"]))?;
     released("wal", arguments)
 }
 
@@ -42,30 +42,30 @@ pub(crate) fn whatif_trial(arguments: &[&str]) -> anyhow::Result<()> {
 /// Which damage is noticed by whom.
 pub(crate) fn detection(arguments: &[&str]) -> anyhow::Result<()> {
     build(&[])?;
-    example("detection", &[], arguments)
+    trial("detection", &[], arguments)
 }
 
 /// Whether a running server is verified without false alarm. Not a release build: its assertions
 /// are tried too, and it is the server that is to be fast.
 pub(crate) fn soak(arguments: &[&str]) -> anyhow::Result<()> {
-    example("soak", &[], arguments)
+    trial("soak", &[], arguments)
 }
 
-/// Builds the program that is timed or tried, which benches and trials find above themselves.
+/// Builds the program that is timed or tried, which benches and trials find beside themselves.
 fn build(profile: &[&str]) -> anyhow::Result<()> {
     run(command("cargo")
         .args(["build", "--quiet", "--package", "pgtoll", "--bin", "pgtoll"])
         .args(profile))
 }
 
-/// Runs one of pgtoll's examples as fast as it is for users.
+/// Runs a trial as fast as it is for users.
 fn released(name: &str, arguments: &[&str]) -> anyhow::Result<()> {
-    example(name, &["--release"], arguments)
+    trial(name, &["--release"], arguments)
 }
 
-fn example(name: &str, profile: &[&str], arguments: &[&str]) -> anyhow::Result<()> {
+fn trial(name: &str, profile: &[&str], arguments: &[&str]) -> anyhow::Result<()> {
     run(command("cargo")
-        .args(["run", "--quiet", "--package", "pgtoll", "--example", name])
+        .args(["run", "--quiet", "--package", "pgtoll-trials", "--bin", name])
         .args(profile)
         .arg("--")
         .args(arguments))

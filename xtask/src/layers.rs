@@ -8,11 +8,13 @@ use crate::{command, output, say};
 
 /// Every crate of the workspace with the crates of the workspace that it may use. A new crate or
 /// edge is a decision: write one in `docs/decisions`.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 17] = [
     ("pgtoll-checksum", &[]),
     ("pgtoll-stats", &[]),
     ("pgtoll-files", &[]),
-    ("pgtoll-format", &[]),
+    ("pgtoll-format", &["pgtoll-testing"]),
+    // Tests only.
+    ("pgtoll-testing", &[]),
     ("pgtoll-model", &["pgtoll-format"]),
     ("pgtoll-record", &["pgtoll-format"]),
     ("pgtoll-wire", &[]),
@@ -21,7 +23,14 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("pgtoll-load", &["pgtoll-format", "pgtoll-record", "pgtoll-wire"]),
     (
         "pgtoll-scan",
-        &["pgtoll-checksum", "pgtoll-files", "pgtoll-format", "pgtoll-model", "pgtoll-wire"],
+        &[
+            "pgtoll-checksum",
+            "pgtoll-files",
+            "pgtoll-format",
+            "pgtoll-model",
+            "pgtoll-testing",
+            "pgtoll-wire",
+        ],
     ),
     (
         "pgtoll-bench",
@@ -55,6 +64,25 @@ const LAYERS: [(&str, &[&str]); 15] = [
             "pgtoll-report",
             "pgtoll-scan",
             "pgtoll-stats",
+            "pgtoll-testing",
+            "pgtoll-wire",
+        ],
+    ),
+    (
+        "pgtoll-trials",
+        &[
+            "pgtoll-bench",
+            "pgtoll-checksum",
+            "pgtoll-cluster",
+            "pgtoll-format",
+            "pgtoll-load",
+            "pgtoll-model",
+            "pgtoll-observe",
+            "pgtoll-record",
+            "pgtoll-report",
+            "pgtoll-scan",
+            "pgtoll-stats",
+            "pgtoll-testing",
             "pgtoll-wire",
         ],
     ),

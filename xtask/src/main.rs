@@ -97,7 +97,7 @@ const PICTURED: [&str; 2] = ["records/2026-11-22-pg15", "docs/src/images"];
 /// Pictures hang on the machine's fonts: no test compares them.
 fn picture() -> anyhow::Result<()> {
     run(command("cargo")
-        .args(["run", "--quiet", "--package", "pgtoll", "--example", "picture", "--"])
+        .args(["run", "--quiet", "--package", "pgtoll-trials", "--bin", "picture", "--"])
         .args(PICTURED))
 }
 

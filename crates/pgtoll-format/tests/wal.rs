@@ -1,13 +1,9 @@
 //! Decoding of WAL that was written here: whatever is fed, in whatever pieces.
 
-#![expect(clippy::unwrap_used, reason = "a test's helpers may panic like the test")]
-
-mod writer;
-
 use pgtoll_format::Lsn;
 use pgtoll_format::wal::{Compression, Decoder, Parts, Record, WalError};
+use pgtoll_testing::wal_writer::{PAGE, SEGMENT, Writer, main_data};
 use proptest::prelude::*;
-use writer::{PAGE, SEGMENT, Writer, main_data};
 
 const MAGIC: u16 = 0xD116;
 const LONG_HEADER: usize = 40;

@@ -2,9 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic like the test")]
 
-#[path = "../../pgtoll-format/tests/writer/mod.rs"]
-mod writer;
-
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -14,7 +11,7 @@ use pgtoll_format::wal::{Parts, Record, WalError};
 use pgtoll_scan::{
     Collect, Contents, End, ScanError, WalStatistics, WalSummary, scan, scan_with, segments,
 };
-use writer::{PAGE, SEGMENT, Writer, main_data};
+use pgtoll_testing::wal_writer::{PAGE, SEGMENT, Writer, main_data};
 
 /// Three segments and a bit of records of 5,000 bytes, and where each begins.
 fn write(directory: &Path) -> Vec<u64> {

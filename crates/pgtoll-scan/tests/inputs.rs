@@ -2,16 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic like the test")]
 
-#[path = "../../pgtoll-format/tests/writer/mod.rs"]
-mod writer;
-
 use std::fs::{self, File};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use pgtoll_scan::{Contents, End, ScanError, WalSummary, scan, segments};
-use writer::{SEGMENT, Writer, main_data};
+use pgtoll_testing::wal_writer::{SEGMENT, Writer, main_data};
 
 /// Three segments and a bit.
 fn wal() -> Vec<(String, Vec<u8>)> {

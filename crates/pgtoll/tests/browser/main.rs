@@ -5,18 +5,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic like the test")]
 
-mod chromium;
-
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use chromium::{Browser, Page};
 use pgtoll_record::{
     EndStatus, Expectation, OVERVIEW_SCHEMA, Overview, OverviewExperiment, Run, WalEndKind,
     WalStatisticsRecord,
 };
 use pgtoll_report::{Named, SideBySide};
+use pgtoll_testing::chromium::{Browser, Page};
 use serde_json::Value;
 
 /// Where axe-core lies; it is not committed.

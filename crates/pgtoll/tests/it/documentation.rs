@@ -9,14 +9,6 @@ use pgtoll_record::{Expectation, Header, Run};
 
 use crate::support::{Scratch, pgtoll, run};
 
-/// The form of the trial's record.
-#[expect(dead_code, reason = "the trial itself uses the rest")]
-#[path = "../../examples/detection/record.rs"]
-mod record;
-/// The trial's table.
-#[path = "../../examples/detection/table.rs"]
-mod table;
-
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -97,23 +89,6 @@ fn generated_reports() {
         check(&path, &made);
     }
     assert!(blocks > 0, "no report stands in the documentation");
-}
-
-/// The block between `<!-- detection RECORD -->` and `<!-- /detection -->` is the table of that
-/// record.
-#[test]
-fn generated_detection() {
-    let path = root().join("docs/src/detection.md");
-    let text = fs::read_to_string(&path).unwrap();
-    let (before, tail) = text.split_once("<!-- detection ").unwrap();
-    let (record, tail) = tail.split_once(" -->").unwrap();
-    let (_, after) = tail.split_once("<!-- /detection -->").unwrap();
-    let found = fs::read_to_string(root().join(record)).unwrap();
-    let found: record::Detection = serde_json::from_str(&found).unwrap();
-    assert!(found.rows.iter().all(|row| !row.is_missed()), "pgtoll misses what others find");
-    let table = table::markdown(&found);
-    let block = "detection";
-    check(&path, &format!("{before}<!-- {block} {record} -->\n{table}<!-- /{block} -->{after}"));
 }
 
 /// The part of the chapter between `<!-- costs -->` and `<!-- /costs -->` is made from every

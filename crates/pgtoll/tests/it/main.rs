@@ -44,5 +44,3 @@ mod wal_stream;
 mod wal_whatif;
 mod wire;
 mod work;
-#[path = "../../../pgtoll-format/tests/writer/mod.rs"]
-mod writer;

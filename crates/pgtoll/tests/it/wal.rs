@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use pgtoll_cluster::Installation;
 use pgtoll_format::wal::RecordType;
 use pgtoll_scan::{Contents, End, SegmentFile, WalSummary, scan};
+use pgtoll_testing::wal_writer;
 
 mod history;
 mod oracle;
@@ -15,7 +16,6 @@ mod statistics;
 mod timelines;
 
 use crate::support::{Scratch, program, run, servers};
-use crate::writer;
 
 /// Records, their bytes, bytes of images: by the name of their type.
 type Counts = BTreeMap<String, [u64; 3]>;
@@ -106,7 +106,7 @@ fn record_types_are_called_as_by_pg_waldump() {
     for server in servers() {
         let facts = server.version.facts().unwrap();
         let scratch = Scratch::new();
-        let mut writer = writer::Writer::new(facts.wal.magic, 1);
+        let mut writer = wal_writer::Writer::new(facts.wal.magic, 1);
         let kinds: Vec<RecordType> = (0..22_u8)
             .flat_map(|manager| (0..16_u8).map(move |info| RecordType { manager, info: info << 4 }))
             // After a switch nothing is read up to the next segment.
@@ -115,7 +115,7 @@ fn record_types_are_called_as_by_pg_waldump() {
             .filter(|kind| kind.manager != 1 || kind.info < 0x80)
             .collect();
         for kind in &kinds {
-            writer.record(kind.manager, kind.info, &writer::main_data(&[0; 4]));
+            writer.record(kind.manager, kind.info, &wal_writer::main_data(&[0; 4]));
         }
         let wal = scratch.path("wal");
         fs::create_dir(&wal).unwrap();

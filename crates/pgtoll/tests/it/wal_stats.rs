@@ -7,7 +7,7 @@ use std::process::Stdio;
 use pgtoll_record::{WalEndKind, WalStatisticsRecord};
 
 use crate::support::{Ran, Scratch, pgtoll, run};
-use crate::writer::{PAGE, SEGMENT, Writer, main_data};
+use pgtoll_testing::wal_writer::{PAGE, SEGMENT, Writer, main_data};
 
 type Damage = fn(&mut Vec<u8>);
 

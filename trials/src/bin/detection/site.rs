@@ -1,0 +1,158 @@
+//! The cluster that is damaged, over and over again: copies of one.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
+
+pub(crate) const BLOCK_BYTES: usize = 8192;
+
+/// A cluster with a table and its index, and what their queries must give.
+pub(crate) struct Site {
+    pub(crate) installation: Installation,
+    pub(crate) pgtoll: PathBuf,
+    with: Cluster,
+    without: Cluster,
+    files: BTreeMap<&'static str, String>,
+    older: BTreeMap<&'static str, PathBuf>,
+    /// What each of [`QUERIES`] gives where nothing is damaged.
+    truth: Vec<String>,
+    directory: PathBuf,
+    copies: Cell<u32>,
+}
+
+/// Half of each page stays free: rows are changed within their pages. All rows are frozen and
+/// visible, as of a table that was vacuumed.
+const FIRST: [&str; 4] = [
+    "CREATE TABLE t (a int, b text) WITH (fillfactor = 50)",
+    "INSERT INTO t SELECT 2 * i, md5(i::text) FROM generate_series(1, 20000) i",
+    "CREATE INDEX t_a ON t (a)",
+    "VACUUM (FREEZE) t",
+];
+/// Changes what older copies of the pages do not know.
+const LATER: [&str; 3] = [
+    "UPDATE t SET b = 'changed' WHERE a % 20 = 0",
+    "INSERT INTO t SELECT 2 * i + 1, 'late' FROM generate_series(500, 5000, 40) i",
+    "VACUUM t",
+];
+
+/// By a sequential scan, and by the index.
+const QUERIES: [(&str, &str); 2] = [
+    ("enable_indexscan", "SELECT count(*) || ' ' || sum(hashtext(b)) AS found FROM t"),
+    ("enable_seqscan", "SELECT count(*) || ' ' || sum(hashtext(b)) AS found FROM t WHERE a > 0"),
+];
+
+impl Site {
+    pub(crate) fn make(guard: &mut Guard, installation: &Installation) -> anyhow::Result<Self> {
+        let directory = guard.directory().to_owned();
+        let with = Cluster::init(guard, installation, "with", true)?;
+        let settings = [
+            ("autovacuum", "off"),
+            ("enable_bitmapscan", "off"),
+            ("enable_indexonlyscan", "off"),
+            ("fsync", "off"),
+            ("max_parallel_workers_per_gather", "0"),
+            ("shared_buffers", "16MB"),
+        ];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        with.configure(guard, &settings.into())?;
+        with.start(guard)?;
+        let mut session = with.connect("postgres")?;
+        FIRST.iter().try_for_each(|sql| session.execute(sql))?;
+        let mut files = BTreeMap::new();
+        for (what, name) in [("table", "t"), ("index", "t_a")] {
+            let row =
+                session.query_one(&format!("SELECT pg_relation_filepath('{name}') AS file"))?;
+            files.insert(what, row.text("file")?.to_owned());
+        }
+        drop(session);
+        with.stop(guard, StopMode::Fast)?;
+        let mut older = BTreeMap::new();
+        for (what, file) in &files {
+            let kept = directory.join(format!("older-{what}"));
+            std::fs::copy(with.data().join(file), &kept).context("keep older pages")?;
+            older.insert(*what, kept);
+        }
+        with.start(guard)?;
+        let mut session = with.connect("postgres")?;
+        LATER.iter().try_for_each(|sql| session.execute(sql))?;
+        drop(session);
+        let truth = results(&with)?.into_iter().collect::<Result<_, _>>()?;
+        with.stop(guard, StopMode::Fast)?;
+        let without = with.copy(guard, "without")?;
+        let data = without.data();
+        let arguments = ["--disable", "-D", &data.to_string_lossy()];
+        guard.run(&installation.program("pg_checksums")?, &arguments)?;
+        Ok(Self {
+            installation: installation.clone(),
+            pgtoll: pgtoll_trials::beside("pgtoll")?,
+            with,
+            without,
+            files,
+            older,
+            truth,
+            directory,
+            copies: Cell::new(0),
+        })
+    }
+
+    /// The file, and the block in it, that stand for this relation.
+    pub(crate) fn target(&self, relation: &str) -> (&str, u64) {
+        // Neither the first page nor the root of the index: a leaf that changed later.
+        let block = if relation == "table" { 7 } else { 5 };
+        (self.files.get(relation).map_or("", String::as_str), block)
+    }
+
+    /// The relation's file before it was changed last.
+    pub(crate) fn older(&self, relation: &str) -> &Path {
+        self.older.get(relation).map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// A copy to damage.
+    pub(crate) fn copy(&self, guard: &mut Guard, checksums: bool) -> anyhow::Result<Cluster> {
+        let of = if checksums { &self.with } else { &self.without };
+        let name = self.new_name("copy");
+        Ok(of.copy(guard, &name)?)
+    }
+
+    fn new_name(&self, what: &str) -> String {
+        self.copies.set(self.copies.get() + 1);
+        format!("{what}{}", self.copies.get())
+    }
+
+    /// A path where nothing is yet.
+    pub(crate) fn new_file(&self, what: &str) -> PathBuf {
+        self.directory.join(self.new_name(what))
+    }
+
+    /// Whether a query of the running cluster fails; if none does, whether all are right.
+    pub(crate) fn queried(&self, cluster: &Cluster) -> anyhow::Result<Queried> {
+        let results = results(cluster)?;
+        if results.iter().any(Result::is_err) {
+            return Ok(Queried::Error);
+        }
+        let right = results.into_iter().flatten().eq(self.truth.iter().cloned());
+        Ok(if right { Queried::Right } else { Queried::Wrong })
+    }
+}
+
+/// What the queries say.
+pub(crate) enum Queried {
+    Error,
+    Wrong,
+    Right,
+}
+
+/// What each query gives; an error only where there is no server.
+fn results(cluster: &Cluster) -> anyhow::Result<Vec<Result<String, pgtoll_wire::Error>>> {
+    let mut results = Vec::new();
+    for (without, sql) in QUERIES {
+        let mut session = cluster.connect("postgres")?;
+        session.execute(&format!("SET {without} = off"))?;
+        results
+            .push(session.query_one(sql).and_then(|row| row.text("found").map(ToOwned::to_owned)));
+    }
+    Ok(results)
+}

@@ -1,0 +1,321 @@
+//! Is a running server verified without false alarm, and is every damage found? For minutes, under
+//! pgbench at full speed, beside tables that come and go.
+//!
+//! `cargo xtask soak` runs it. Status 0: so it is; 1: it is not; 2: could not tell.
+
+mod plant;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write as _;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Parser;
+use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, Interrupt, ServerUser, StopMode};
+use pgtoll_record::Host;
+use pgtoll_scan::{
+    Class, DataDirectory, Files, Fork, Postmaster, RealPauses, RunningServer, RunningSettings,
+    Verified, VerifySettings, verify_running,
+};
+use pgtoll_trials::{print, say};
+use pgtoll_wire::{Connection, Dsn};
+use serde::Serialize;
+
+use crate::plant::Planted;
+
+/// Is a running server verified without false alarm, and is every damage found?
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask soak")]
+struct Arguments {
+    /// For how long
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    minutes: u64,
+    /// Seed of what is damaged
+    #[arg(long, value_name = "N", default_value_t = 20_261_122)]
+    seed: u64,
+    /// The server: a directory or a major version
+    #[arg(long, value_name = "WHICH", default_value = "18")]
+    postgres: String,
+    /// Where the cluster is made; 1 GB is needed
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    work_dir: PathBuf,
+    /// Add the outcome to this file
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+}
+
+/// What came out: a line of the record.
+#[derive(Debug, Default, Serialize)]
+struct Outcome {
+    schema: &'static str,
+    pgtoll: &'static str,
+    command: String,
+    /// RFC 3339.
+    started: String,
+    server: String,
+    host: Option<Host>,
+    seconds: u64,
+    /// What pgbench says of itself.
+    pgbench: String,
+    scans: u64,
+    pages: u64,
+    bytes: u64,
+    /// Blocks that looked damaged at first, those with planted damage left out.
+    suspects: u64,
+    healed: u64,
+    in_flight: u64,
+    dropped: u64,
+    /// Blocks that were damaged, one after the other, and put right again.
+    planted: u64,
+    /// Those of them that were told as failures.
+    found: u64,
+    /// Those that were told as unverified.
+    planted_unverified: u64,
+    /// Failures where nothing was planted.
+    false_alarms: u64,
+    /// Unverified blocks where nothing was planted.
+    unverified: u64,
+    /// Planted, by kind of damage.
+    kinds: std::collections::BTreeMap<&'static str, u64>,
+}
+
+impl Outcome {
+    fn is_good(&self) -> bool {
+        self.planted > 0 && self.found == self.planted && self.false_alarms + self.unverified == 0
+    }
+}
+
+fn main() -> ExitCode {
+    pgtoll_trials::run("soak", || run(&Arguments::parse()))
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<bool> {
+    let interrupt = Interrupt::new();
+    interrupt.catch_signals().context("catch signals")?;
+    let base = std::fs::canonicalize(&arguments.work_dir).context("find the work directory")?;
+    let installation = Installation::find(Some(&arguments.postgres))?;
+    let installation = installation.context("no such PostgreSQL server found")?;
+    let options = GuardOptions::of_this_program(base.clone(), ServerUser::choose()?);
+    let mut guard = Guard::begin(&options, &interrupt)?;
+    let cluster = prepared(&installation, &mut guard)?;
+    let started = jiff::Timestamp::now().to_string();
+    let mut outcome = soak(arguments, &cluster, &mut guard, &interrupt)?;
+    let Arguments { minutes, seed, postgres, .. } = arguments;
+    outcome.schema = "pgtoll.soak/1";
+    outcome.pgtoll = env!("CARGO_PKG_VERSION");
+    outcome.command =
+        format!("cargo xtask soak --minutes {minutes} --postgres {postgres} --seed {seed}");
+    outcome.started = started;
+    outcome.server = format!("PostgreSQL {} ({})", installation.version, installation.origin);
+    outcome.host = Some(pgtoll_bench::host(&base)?);
+    let line = serde_json::to_string(&outcome)? + "\n";
+    print(&line);
+    if let Some(path) = &arguments.record {
+        let file = File::options().append(true).create(true).open(path);
+        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        written.with_context(|| format!("write {}", path.display()))?;
+    }
+    cluster.stop(&mut guard, StopMode::Fast)?;
+    guard.finish()?;
+    Ok(outcome.is_good())
+}
+
+/// A cluster much larger than its buffers, so that pages come and go.
+fn prepared(installation: &Installation, guard: &mut Guard) -> anyhow::Result<Cluster> {
+    let cluster = Cluster::init(guard, installation, "soak", true)?;
+    let settings = [
+        ("shared_buffers", "8MB"),
+        ("fsync", "off"),
+        ("checkpoint_timeout", "30s"),
+        ("max_wal_size", "512MB"),
+        ("bgwriter_delay", "10ms"),
+    ];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    cluster.configure(guard, &settings.into())?;
+    cluster.start(guard)?;
+    cluster.run_client(guard, "pgbench", &["-i", "-q", "-s", SCALE, DATABASE])?;
+    let mut session = cluster.connect(DATABASE)?;
+    for sql in PREPARE {
+        session.execute(sql).with_context(|| sql.to_owned())?;
+    }
+    std::fs::write(script(&cluster), WORK).context("write the script of pgbench")?;
+    Ok(cluster)
+}
+
+fn script(cluster: &Cluster) -> PathBuf {
+    cluster.data().with_file_name("soak.sql")
+}
+
+fn soak(
+    arguments: &Arguments,
+    cluster: &Cluster,
+    guard: &mut Guard,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    let time = Duration::from_secs(arguments.minutes * 60);
+    let (seconds, file) = (time.as_secs().to_string(), script(cluster).display().to_string());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let load = threads.spawn(|| {
+            let options = ["-n", "-c", "8", "-j", "2", "-T", &seconds, "-f", &file, DATABASE];
+            let said = cluster.run_client(guard, "pgbench", &options);
+            is_over.store(true, Ordering::Relaxed);
+            said
+        });
+        let churn = threads.spawn(|| churn(cluster, &is_over));
+        let outcome = scans(arguments, cluster, &is_over, interrupt);
+        is_over.store(true, Ordering::Relaxed);
+        let said = load.join().map_err(|_| anyhow::anyhow!("pgbench's thread ended"))?;
+        churn.join().map_err(|_| anyhow::anyhow!("the other thread ended"))??;
+        let mut outcome = outcome?;
+        let said = said.context("run pgbench")?;
+        let is_wanted =
+            |line: &&str| line.starts_with("tps") || line.contains("actually processed");
+        outcome.pgbench = said.lines().filter(is_wanted).collect::<Vec<_>>().join("; ");
+        Ok(outcome)
+    })
+}
+
+/// Tables, indexes and files that come and go.
+fn churn(cluster: &Cluster, is_over: &AtomicBool) -> anyhow::Result<()> {
+    let mut session = cluster.connect(DATABASE)?;
+    while !is_over.load(Ordering::Relaxed) {
+        for sql in CHURN {
+            session.execute(sql).with_context(|| sql.to_owned())?;
+        }
+    }
+    Ok(())
+}
+
+/// One scan after the other, some of them with damage.
+fn scans(
+    arguments: &Arguments,
+    cluster: &Cluster,
+    is_over: &AtomicBool,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    let mut random = plant::Random(arguments.seed);
+    let mut session = cluster.connect(DATABASE)?;
+    let (began, mut outcome) = (Instant::now(), Outcome::default());
+    while !is_over.load(Ordering::Relaxed) {
+        interrupt.check()?;
+        let planted = if outcome.scans % DAMAGED_EACH == 0 {
+            plant::damage(&mut session, &cluster.data(), &mut random)?
+        } else {
+            Vec::new()
+        };
+        let verified = verified(cluster)?;
+        for damage in &planted {
+            damage.undo()?;
+        }
+        count(&mut outcome, &verified, &planted);
+        say(&format!(
+            "{:>4} s: {} scans, {} planted, {} found, {} false alarms, {} unverified, {} healed",
+            began.elapsed().as_secs(),
+            outcome.scans,
+            outcome.planted,
+            outcome.found,
+            outcome.false_alarms,
+            outcome.unverified,
+            outcome.healed,
+        ));
+    }
+    outcome.seconds = began.elapsed().as_secs();
+    Ok(outcome)
+}
+
+fn verified(cluster: &Cluster) -> anyhow::Result<Verified> {
+    let data = DataDirectory::open(&cluster.data())?;
+    let postmaster = Postmaster::read(&data.path).context("the server has ended")?;
+    let connection = (dsn(cluster)?, connection(cluster)?);
+    let mut server = RunningServer::new(&data, postmaster, 1, Some(connection))?;
+    let verify = VerifySettings { jobs: 2.try_into()?, rate: None, only_below: Vec::new() };
+    let settings = RunningSettings { verify, patience: Duration::from_secs(60) };
+    let mut progress = |_| ControlFlow::Continue(());
+    let pauses = RealPauses::default();
+    Ok(verify_running(&Files, &data, &settings, &mut server, &pauses, &|_| true, &mut progress))
+}
+
+fn dsn(cluster: &Cluster) -> anyhow::Result<Dsn> {
+    let of = cluster.environment();
+    let (host, port, user) = (&of["PGHOST"], &of["PGPORT"], &of["PGUSER"]);
+    Ok(Dsn::parse(&format!("host='{host}' port={port} user={user} dbname={DATABASE}"))?)
+}
+
+fn connection(cluster: &Cluster) -> anyhow::Result<Connection> {
+    Ok(dsn(cluster)?.connect()?)
+}
+
+fn count(outcome: &mut Outcome, verified: &Verified, planted: &[Planted]) {
+    let of_class = |class: Class| -> BTreeSet<(Fork, u32)> {
+        let of_it = verified.findings.iter().filter(|of| of.what.class() == class);
+        of_it.map(|of| (of.fork, of.block)).collect()
+    };
+    let (failures, unverified) = (of_class(Class::Failure), of_class(Class::Unverified));
+    let places: BTreeSet<(Fork, u32)> = planted.iter().map(|of| (of.fork, of.block)).collect();
+    let number = |count: usize| count as u64;
+    outcome.scans += 1;
+    outcome.pages += verified.pages.blocks;
+    outcome.bytes += verified.pages.bytes;
+    outcome.suspects += verified.running.suspects.saturating_sub(number(places.len()));
+    outcome.healed += verified.running.healed;
+    outcome.in_flight += verified.running.in_flight;
+    outcome.dropped += verified.running.dropped;
+    outcome.planted += number(places.len());
+    outcome.found += number(failures.intersection(&places).count());
+    outcome.planted_unverified += number(unverified.intersection(&places).count());
+    for (fork, block) in failures.union(&unverified).filter(|of| !places.contains(of)) {
+        say(&format!("not planted: {fork:?}, block {block}"));
+    }
+    outcome.false_alarms += number(failures.difference(&places).count());
+    outcome.unverified += number(unverified.difference(&places).count());
+    for damage in planted {
+        *outcome.kinds.entry(damage.kind).or_default() += 1;
+    }
+}
+
+const DATABASE: &str = "postgres";
+/// Of so many scans one is with damage, which takes longer.
+const DAMAGED_EACH: u64 = 6;
+const SCALE: &str = "5";
+/// Nobody but us looks at what is damaged.
+const PREPARE: [&str; 7] = [
+    "CREATE EXTENSION pg_buffercache",
+    "CREATE EXTENSION pageinspect",
+    "ALTER TABLE pgbench_accounts SET (autovacuum_enabled = off)",
+    "CREATE TABLE still WITH (autovacuum_enabled = off)
+        AS SELECT i, repeat('x', 100) b FROM generate_series(1, 150000) i",
+    "CREATE INDEX still_i ON still (i)",
+    "CREATE UNLOGGED TABLE not_logged WITH (autovacuum_enabled = off) AS SELECT * FROM still",
+    "CHECKPOINT",
+];
+/// As pgbench's own, but for the last accounts, which stay as they are.
+const WORK: &str = "\
+\\set aid random(1, 80000 * :scale)
+\\set bid random(1, 1 * :scale)
+\\set tid random(1, 10 * :scale)
+\\set delta random(-5000, 5000)
+BEGIN;
+UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
+SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
+UPDATE pgbench_tellers SET tbalance = tbalance + :delta WHERE tid = :tid;
+UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = :bid;
+INSERT INTO pgbench_history (tid, bid, aid, delta, mtime)
+    VALUES (:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP);
+END;
+";
+const CHURN: [&str; 8] = [
+    "CREATE TABLE come AS SELECT i, md5(i::text) b FROM generate_series(1, 30000) i",
+    "CREATE INDEX ON come USING gin (string_to_array(b, 'a'))",
+    "CREATE INDEX ON come (b)",
+    "DELETE FROM come WHERE i > 1000",
+    "VACUUM come",
+    "CREATE UNLOGGED TABLE gone AS SELECT * FROM come",
+    "TRUNCATE come",
+    "DROP TABLE come, gone",
+];

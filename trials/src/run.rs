@@ -1,0 +1,32 @@
+//! How a trial begins, speaks and ends.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// Runs a trial, or the guard of its servers if that is what this process was started as. Status 0:
+/// every goal is reached; 1: one is missed; 2: an error, reported behind the trial's name.
+pub fn run(name: &str, trial: impl FnOnce() -> anyhow::Result<bool>) -> ExitCode {
+    let outcome = match std::env::args().nth(1).as_deref() {
+        Some("__guard") => pgtoll_cluster::guard_main().map_err(Into::into).map(|()| true),
+        _ => trial(),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            say(&format!("{name}: {error:#}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints a result to standard output. A closed pipe is no error: the record has the rest.
+pub fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// Prints a line of progress or an error to standard error.
+#[expect(clippy::print_stderr, reason = "trials are developers' tools")]
+pub fn say(text: &str) {
+    eprintln!("{text}");
+}
