@@ -4,7 +4,7 @@
 //! symbolic link, a FIFO or a device where a file is expected. So the whole program reads and
 //! writes its own files through this crate:
 //!
-//! * [`read`], [`read_to_string`] and [`open`] accept regular files only, never wait for a FIFO's
+//! * [`read()`], [`read_to_string`] and [`open`] accept regular files only, never wait for a FIFO's
 //!   writer, and read no more than the caller's limit;
 //! * [`Draft`] writes a file under a random temporary name with mode 0600, and gives it its name
 //!   when it is complete. Readers see the old file or the new one.

@@ -39,7 +39,7 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Like [`read`], for text in UTF-8.
+/// Like [`read()`], for text in UTF-8.
 pub fn read_to_string(path: &Path, bytes_max: u64) -> io::Result<String> {
     String::from_utf8(read(path, bytes_max)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))

@@ -114,7 +114,7 @@ pub struct UnsupportedMajor {
     pub major: u32,
 }
 
-/// What pgtoll knows of a major version; `None` if it is not supported.
+/// The row of a major version; `None` if it is not supported.
 pub fn facts_of_major(major: u32) -> Option<&'static MajorFacts> {
     MAJORS.iter().find(|facts| facts.major == major)
 }

@@ -171,7 +171,7 @@ mod tests {
             "postgresql://h:5432/db",
             "postgresql://u@h:5432/db",
             "see https://example.com/a?b=c",
-            "passfile=/root/.pgpass",
+            "passfile=/home/me/.pgpass",
             "max_wal_size=1GB: x",
             "host=h password=*** is another one",
         ] {
