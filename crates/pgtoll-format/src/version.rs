@@ -125,6 +125,7 @@ fn oldest() -> u32 {
 
 /// What differs between major versions, as far as pgtoll has to know it.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says that a server has something")]
 pub struct MajorFacts {
     /// The major version.
     pub major: u32,
