@@ -1,6 +1,6 @@
 //! Small files in directories that other users may write to.
 //!
-//! pgtoll runs as root beside data that belong to other users. Whoever owns a directory can put a
+//! pgtoll runs as root beside data that belong to other users. The owner of a directory can put a
 //! symbolic link, a FIFO or a device where a file is expected. So the whole program reads and
 //! writes its own files through this crate:
 //!

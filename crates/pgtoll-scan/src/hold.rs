@@ -61,7 +61,7 @@ impl Hold {
         let real = fs::canonicalize(data).map_err(WriteError::read(data))?;
         let before = examine(data, policy)?;
         let lock = Lock::make(&real, || examine(data, policy).map(|found| found.left))?;
-        // Only now nobody else changes it.
+        // From here on no other process changes it.
         let (control_bytes, control) = read_control(data)?;
         if control_bytes != before.control_bytes {
             return Err(WriteError::Lost { path: data.to_owned(), overwritten: Vec::new() });

@@ -19,6 +19,7 @@ use super::medium::Medium;
 use super::pages::{Blocks, Pages, runs};
 use super::{Progress, Step, Threads};
 use crate::relation_files::RelationFile;
+use crate::threads::start;
 use crate::{Hold, MaybeOverwritten, WriteError};
 
 /// The files, and who works on them.
@@ -184,21 +185,19 @@ impl<'a> Crew<'a> {
         let mut watch = Watch::new(Step::Write, self.bytes(), passed_over, &stop, progress);
         thread::scope(|scope| {
             let (write, sync) = (&write, &sync);
-            let spawn_sync = || {
+            let new_sync = || {
                 let (to_sync, events) = (Arc::clone(&to_sync), events.clone());
-                spawn(scope, move || sync(to_sync, events))
+                move || sync(to_sync, events)
             };
-            let spawn_write = |finished: Option<SyncSender<ToSync>>| {
+            let new_write = |finished: Option<SyncSender<ToSync>>| {
                 let events = events.clone();
-                spawn(scope, move || {
-                    write(finished.as_ref(), &mut |event| events.send(event).is_ok());
-                })
+                move || write(finished.as_ref(), &mut |event| events.send(event).is_ok())
             };
             // A writer syncs what it wrote where there is no thread for that.
-            let syncers = journal.map_or(0, |_| spawned(1, spawn_sync));
+            let syncers = journal.map_or(0, |_| start(scope, 1, new_sync));
             let finished = (syncers > 0).then_some(finished);
-            let writers = spawned(wanted, || spawn_write(finished.clone()));
-            spawned(syncers * (SYNCERS - 1), spawn_sync);
+            let writers = start(scope, wanted, || new_write(finished.clone()));
+            start(scope, syncers * (SYNCERS - 1), new_sync);
             drop((events, to_sync));
             watch.threads = Threads { at_work: writers.max(wanted.min(1)), wanted };
             if writers == 0 {
@@ -258,11 +257,11 @@ impl<'a> Crew<'a> {
         let mut watch = Watch::new(Step::Verify, self.bytes(), 0, &stop, progress);
         thread::scope(|scope| {
             let verify = &verify;
-            let spawn_verify = || {
+            let new_verify = || {
                 let events = events.clone();
-                spawn(scope, move || verify(&mut |event| events.send(event).is_ok()))
+                move || verify(&mut |event| events.send(event).is_ok())
             };
-            let threads = spawned(wanted, spawn_verify);
+            let threads = start(scope, wanted, new_verify);
             drop(events);
             watch.threads = Threads { at_work: threads.max(wanted.min(1)), wanted };
             if threads == 0 {
@@ -517,19 +516,6 @@ impl Drop for StopOnPanic<'_> {
             self.0.store(true, Ordering::Relaxed);
         }
     }
-}
-
-/// Starts a thread; `false` where the system has none left.
-fn spawn<'scope>(
-    scope: &'scope thread::Scope<'scope, '_>,
-    work: impl FnOnce() + Send + 'scope,
-) -> bool {
-    thread::Builder::new().spawn_scoped(scope, work).is_ok()
-}
-
-/// How many of the wanted threads the system gives.
-fn spawned(wanted: usize, spawn: impl Fn() -> bool) -> usize {
-    (0..wanted).take_while(|_| spawn()).count()
 }
 
 fn take<'s>(

@@ -35,7 +35,7 @@ pub(crate) struct ManifestFound {
     pub(crate) system_identifier: Option<u64>,
 }
 
-/// Why a manifest is of no use.
+/// Why a manifest cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ManifestError {
     #[error("{0}")]
