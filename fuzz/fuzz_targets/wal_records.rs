@@ -5,18 +5,14 @@
 
 use libfuzzer_sys::fuzz_target;
 use pgtoll_format::wal::{Decoder, Parts, Record, RecordType, WalError};
-
-// Test code of the format's own crate: it writes what a server would write.
-#[path = "../../crates/pgtoll-format/tests/writer/mod.rs"]
-#[allow(dead_code, reason = "the format's own tests use more of it")]
-mod writer;
+use pgtoll_testing::wal_writer::Writer;
 
 /// One of each form of image flags and page flags.
 const MAGICS: [u16; 4] = [0xD106, 0xD110, 0xD118, 0xD122];
 
 fuzz_target!(|input: (u8, Vec<(u8, u8, Vec<u8>)>)| {
     let (version, records) = input;
-    let mut writer = writer::Writer::new(MAGICS[usize::from(version) % MAGICS.len()], 1);
+    let mut writer = Writer::new(MAGICS[usize::from(version) % MAGICS.len()], 1);
     let mut written = Vec::new();
     for (manager, info, body) in records.into_iter().take(64) {
         // After a switch nothing is read up to the next segment.
