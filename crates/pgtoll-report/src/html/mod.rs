@@ -113,7 +113,7 @@ fn page(title: &Markup, heading: &Markup, main: &Markup, words: &str, data: &str
 
 /// Nothing is loaded, whatever stands in the page.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-const STYLE: &str = include_str!("html/style.css");
+const STYLE: &str = include_str!("style.css");
 
 /// An arm in every picture and legend.
 struct Series<'a> {
