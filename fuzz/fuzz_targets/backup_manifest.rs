@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pgtoll_scan::fuzzed::backup_manifest;
+use pgtoll_verify::fuzzed::backup_manifest;
 
 fuzz_target!(|input: (u8, &[u8])| {
     let (kind, bytes) = input;

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use pgtoll_checksum::{is_page, page_checksum};
 use pgtoll_format::{Fault, PageHeader, Verdict, line_pointers, verdict};
-use pgtoll_scan::page_verdict;
+use pgtoll_verify::page_verdict;
 
 fuzz_target!(|input: (u8, u32, &[u8])| {
     let (size, block, bytes) = input;

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pgtoll_scan::fuzzed::resume_file;
+use pgtoll_verify::fuzzed::resume_file;
 
 fuzz_target!(|input: (u8, &str)| {
     let (kind, text) = input;

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pgtoll_scan::SegmentName;
+use pgtoll_wal::SegmentName;
 
 fuzz_target!(|input: (u32, &str)| {
     let (segments_per_part, name) = input;

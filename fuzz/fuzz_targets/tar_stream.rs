@@ -5,7 +5,7 @@
 use std::io::Write as _;
 
 use libfuzzer_sys::fuzz_target;
-use pgtoll_scan::fuzzed::tar_members;
+use pgtoll_wal::fuzzed::tar_members;
 
 fuzz_target!(|input: (u16, u64, &[u8])| {
     let (number, bytes, tar) = input;

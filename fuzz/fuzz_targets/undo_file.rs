@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use pgtoll_scan::fuzzed::undo_file;
+use pgtoll_alter::fuzzed::undo_file;
 
 fuzz_target!(|input: (&str, &str, u64)| {
     let (text, changes, length) = input;

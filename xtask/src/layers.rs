@@ -8,7 +8,7 @@ use crate::{command, output, say};
 
 /// Every crate of the workspace with the crates of the workspace that it may use. A new crate or
 /// edge is a decision: write one in `docs/decisions`.
-const LAYERS: [(&str, &[&str]); 17] = [
+const LAYERS: [(&str, &[&str]); 21] = [
     ("pgtoll-checksum", &[]),
     ("pgtoll-stats", &[]),
     ("pgtoll-files", &[]),
@@ -21,15 +21,42 @@ const LAYERS: [(&str, &[&str]); 17] = [
     ("pgtoll-observe", &["pgtoll-format", "pgtoll-wire"]),
     ("pgtoll-cluster", &["pgtoll-files", "pgtoll-format", "pgtoll-wire"]),
     ("pgtoll-load", &["pgtoll-format", "pgtoll-record", "pgtoll-wire"]),
+    ("pgtoll-threads", &[]),
+    ("pgtoll-datadir", &["pgtoll-files", "pgtoll-format", "pgtoll-testing", "pgtoll-wire"]),
     (
-        "pgtoll-scan",
+        "pgtoll-wal",
         &[
-            "pgtoll-checksum",
+            "pgtoll-datadir",
             "pgtoll-files",
             "pgtoll-format",
             "pgtoll-model",
             "pgtoll-testing",
+            "pgtoll-threads",
             "pgtoll-wire",
+        ],
+    ),
+    (
+        "pgtoll-verify",
+        &[
+            "pgtoll-checksum",
+            "pgtoll-datadir",
+            "pgtoll-files",
+            "pgtoll-format",
+            "pgtoll-testing",
+            "pgtoll-threads",
+            "pgtoll-wal",
+            "pgtoll-wire",
+        ],
+    ),
+    (
+        "pgtoll-alter",
+        &[
+            "pgtoll-checksum",
+            "pgtoll-datadir",
+            "pgtoll-files",
+            "pgtoll-format",
+            "pgtoll-testing",
+            "pgtoll-threads",
         ],
     ),
     (
@@ -42,8 +69,8 @@ const LAYERS: [(&str, &[&str]); 17] = [
             "pgtoll-model",
             "pgtoll-observe",
             "pgtoll-record",
-            "pgtoll-scan",
             "pgtoll-stats",
+            "pgtoll-wal",
             // The errors of its servers' connections.
             "pgtoll-wire",
         ],
@@ -52,9 +79,11 @@ const LAYERS: [(&str, &[&str]); 17] = [
     (
         "pgtoll",
         &[
+            "pgtoll-alter",
             "pgtoll-bench",
             "pgtoll-checksum",
             "pgtoll-cluster",
+            "pgtoll-datadir",
             "pgtoll-files",
             "pgtoll-format",
             "pgtoll-load",
@@ -62,27 +91,31 @@ const LAYERS: [(&str, &[&str]); 17] = [
             "pgtoll-observe",
             "pgtoll-record",
             "pgtoll-report",
-            "pgtoll-scan",
             "pgtoll-stats",
             "pgtoll-testing",
+            "pgtoll-verify",
+            "pgtoll-wal",
             "pgtoll-wire",
         ],
     ),
     (
         "pgtoll-trials",
         &[
+            "pgtoll-alter",
             "pgtoll-bench",
             "pgtoll-checksum",
             "pgtoll-cluster",
+            "pgtoll-datadir",
             "pgtoll-format",
             "pgtoll-load",
             "pgtoll-model",
             "pgtoll-observe",
             "pgtoll-record",
             "pgtoll-report",
-            "pgtoll-scan",
             "pgtoll-stats",
             "pgtoll-testing",
+            "pgtoll-verify",
+            "pgtoll-wal",
             "pgtoll-wire",
         ],
     ),

@@ -8,7 +8,7 @@ use pgtoll_format::{Lsn, MajorFacts};
 use pgtoll_load::{Client, Mix, Script};
 use pgtoll_observe::{ClusterIo, IoSample, ServerCounters};
 use pgtoll_record::{Counted, Counters, IoBytes, Line, Note, Predicted, WalOfType};
-use pgtoll_scan::ScanError;
+use pgtoll_wal::WalReadError;
 use pgtoll_wire::Connection;
 
 use crate::measure::Progress;
@@ -69,7 +69,7 @@ pub(crate) fn count_all(
 /// A prediction that fails says nothing against what was counted.
 fn write_predicted(
     workload: &str,
-    predicted: Result<Vec<Predicted>, ScanError>,
+    predicted: Result<Vec<Predicted>, WalReadError>,
     recorder: &mut Recorder,
 ) -> Result<(), BenchError> {
     match predicted {
@@ -114,7 +114,7 @@ struct CountedArm {
     counters: Counters,
     shown: Shown,
     /// Of the baseline: what its WAL says of that of others.
-    predicted: Result<Vec<Predicted>, ScanError>,
+    predicted: Result<Vec<Predicted>, WalReadError>,
 }
 
 fn count(

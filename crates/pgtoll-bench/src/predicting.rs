@@ -1,4 +1,4 @@
-//! WAL of other arms as [`pgtoll_scan`]'s what-if has it from the baseline's: the same prediction
+//! WAL of other arms as [`pgtoll_wal`]'s what-if has it from the baseline's: the same prediction
 //! that a user of `pgtoll wal whatif` gets, beside what the arms then really write.
 
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ use pgtoll_cluster::Cluster;
 use pgtoll_format::{ByteSize, Lsn, MajorFacts, TimeSpan};
 use pgtoll_model::{Compression, Geometry, Schedule, Settings};
 use pgtoll_record::Predicted;
-use pgtoll_scan::{
-    Asked, Compressing, Question, ScanError, SegmentFile, first_header, scan_with, segments,
+use pgtoll_wal::{
+    Asked, Compressing, Question, SegmentFile, WalReadError, first_header, scan_with, segments,
 };
 
 use crate::prepare::settings;
@@ -33,7 +33,7 @@ pub(crate) fn predictions(
     facts: &MajorFacts,
     cluster: &Cluster,
     from: Lsn,
-) -> Result<Vec<Predicted>, ScanError> {
+) -> Result<Vec<Predicted>, WalReadError> {
     let Some(baseline) = experiment.arms.iter().find(|of| of.name == experiment.baseline) else {
         return Ok(Vec::new());
     };

@@ -1,9 +1,13 @@
 //! What tests, trials and fuzz targets share. No program that users run depends on it.
 //!
 //! * [`wal_writer`] writes WAL of any content, as a server would lay it out;
+//! * [`control_file`] makes a control file;
 //! * [`chromium`] shows pages in a browser without a window, and asks it about them.
 
 #![expect(clippy::unwrap_used, reason = "tests' helpers may panic like tests")]
 
 pub mod chromium;
+mod control;
 pub mod wal_writer;
+
+pub use control::control_file;

@@ -3,10 +3,13 @@
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use pgtoll_alter::{CorruptError, WriteError};
 use pgtoll_bench::BenchError;
 use pgtoll_cluster::ClusterError;
+use pgtoll_datadir::DatadirError;
 use pgtoll_report::{printable, printable_lines};
-use pgtoll_scan::{CorruptError, JournalError, ScanError, ServerError, WriteError};
+use pgtoll_verify::JournalError;
+use pgtoll_wal::{ServerError, WalReadError};
 
 use crate::commands::{BadExperiment, Usage};
 use crate::secrets::masked;
@@ -169,7 +172,10 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         if let Some(error) = cause.downcast_ref::<ClusterError>() {
             return error.hint();
         }
-        if let Some(error) = cause.downcast_ref::<ScanError>() {
+        if let Some(error) = cause.downcast_ref::<WalReadError>() {
+            return error.hint().map(str::to_owned);
+        }
+        if let Some(error) = cause.downcast_ref::<DatadirError>() {
             return error.hint().map(str::to_owned);
         }
         if let Some(error) = cause.downcast_ref::<JournalError>() {

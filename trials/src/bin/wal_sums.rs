@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use pgtoll_format::wal::{Parts, Record};
-use pgtoll_scan::{Amount, Collect, scan, scan_with, segments};
+use pgtoll_wal::{Amount, Collect, scan, scan_with, segments};
 
 /// Records and their bytes, by resource manager and info.
 struct Types(Vec<Amount>);

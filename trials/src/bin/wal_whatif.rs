@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use pgtoll_model::{Compression, Geometry, Schedule, Settings};
-use pgtoll_scan::{Asked, Compressing, Question, first_header, scan_with, segments};
+use pgtoll_wal::{Asked, Compressing, Question, first_header, scan_with, segments};
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);

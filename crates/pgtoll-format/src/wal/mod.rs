@@ -22,5 +22,6 @@ pub use events::Event;
 pub use names::{RecordType, manager_name};
 pub use page::{PageHeader, SegmentHeader};
 pub use record::{
-    BlockReference, Compression, Image, Parts, RECORD_HEADER, Record, RecordHeader, RelationFiles,
+    BlockReference, Compression, Fork, Image, Parts, RECORD_HEADER, Record, RecordHeader,
+    RelationFiles,
 };

@@ -74,6 +74,17 @@ pub struct RelationFiles {
     pub number: u32,
 }
 
+/// A fork of a relation.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Fork {
+    /// The relation.
+    pub relation: RelationFiles,
+    /// 0 main, 1 free space map, 2 visibility map, 3 init.
+    pub fork: u8,
+}
+
 /// How a page image is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Compression {

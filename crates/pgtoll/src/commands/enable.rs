@@ -5,15 +5,16 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context as _;
+use pgtoll_alter::{
+    Earlier, EnableOptions, Hold, Prediction, Step, SwitchProgress, SwitchThreads, Switched,
+    SwitchedPages, WriteError, data_directory_control, predict,
+};
 use pgtoll_cluster::Interrupt;
+use pgtoll_datadir::relation_files;
 use pgtoll_format::ControlFile;
 use pgtoll_record::{
     BlockOfFile, CHECKSUMS_SCHEMA, ChecksumsOutcome, ChecksumsPages, ChecksumsRecord,
     ChecksumsSample, EarlierRun,
-};
-use pgtoll_scan::{
-    Earlier, EnableOptions, Hold, Prediction, Step, SwitchProgress, SwitchThreads, Switched,
-    SwitchedPages, WriteError, data_directory_control, predict, relation_files,
 };
 
 use crate::arguments::{DisableArguments, EnableArguments};
@@ -35,7 +36,7 @@ pub(crate) fn enable(arguments: &EnableArguments, printer: &mut Printer) -> anyh
         verify: arguments.verify_after,
     };
     let mut has_said = false;
-    let switched = pgtoll_scan::enable(&hold, &options, &mut |progress| {
+    let switched = pgtoll_alter::enable(&hold, &options, &mut |progress| {
         let SwitchThreads { at_work, wanted } = progress.threads;
         if at_work < wanted && !has_said {
             has_said = true;
@@ -69,7 +70,7 @@ pub(crate) fn disable(
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let hold = Hold::take(&arguments.data)?;
-    let switched = pgtoll_scan::disable(&hold, !arguments.no_sync)?;
+    let switched = pgtoll_alter::disable(&hold, !arguments.no_sync)?;
     let mut record = record(&arguments.data, hold.control(), &switched);
     if !switched.already {
         record.outcome = ChecksumsOutcome::Disabled;

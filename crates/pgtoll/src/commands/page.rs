@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use pgtoll_checksum::page_checksum;
+use pgtoll_datadir::{RelationFileName, control_file};
 use pgtoll_format::{
     HeaderField, LinePointerState, PAGE_BYTES, PageDifference, PageHeader, PageKind, line_pointers,
 };
@@ -14,7 +15,6 @@ use pgtoll_record::{
     FieldDifference, LinePointerRecord, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA,
     PageChecksumRecord, PageChecksumsRecord, PageDifferenceRecord, PageHeaderRecord, PageRecord,
 };
-use pgtoll_scan::{RelationFileName, control_file};
 use serde::Serialize;
 
 use crate::arguments::{PageArguments, PageCommand};

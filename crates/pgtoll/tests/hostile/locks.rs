@@ -10,7 +10,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::stat::Mode;
 use nix::unistd::{Uid, chown, geteuid, mkfifo};
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
-use pgtoll_scan::{control_file, relation_files};
+use pgtoll_datadir::{control_file, relation_files};
 
 use crate::support::{
     PATIENCE, Ran, Scratch, ends_within, ordinary_user, pgtoll, pid_of, program, run, server,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, Installation, Interrupt, StopMode};
-use pgtoll_scan::control_file;
+use pgtoll_datadir::control_file;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
@@ -266,7 +266,7 @@ fn wipe(cluster: &Cluster) {
 
 fn wipe_pages_only(cluster: &Cluster) {
     let data = cluster.data();
-    for of in pgtoll_scan::relation_files(&data, &control_file(&data).unwrap()).files {
+    for of in pgtoll_datadir::relation_files(&data, &control_file(&data).unwrap()).files {
         let mut bytes = fs::read(&of.path).unwrap();
         bytes.chunks_exact_mut(8192).for_each(|page| page[8..10].fill(0));
         fs::OpenOptions::new().write(true).open(&of.path).unwrap().write_all(&bytes).unwrap();

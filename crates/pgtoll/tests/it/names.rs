@@ -7,10 +7,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
+use pgtoll_datadir::{Names, RelationName, TableName, Unread};
 use pgtoll_format::catalog::{Persistence, RelationKind};
 use pgtoll_format::wal::RelationFiles;
 use pgtoll_format::{ControlFile, Lsn};
-use pgtoll_scan::{Names, RelationName, TableName, Unread};
 use pgtoll_wire::{Connection, Row};
 use proptest::prelude::*;
 

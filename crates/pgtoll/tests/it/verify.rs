@@ -11,9 +11,9 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
-use pgtoll_scan::{
-    Class, DataDirectory, Disk, Finding, Layout, Names, ReadAt, Verified, VerifySettings,
-    WhatIsWrong, verify, verify_on,
+use pgtoll_datadir::{DataDirectory, Names};
+use pgtoll_verify::{
+    Class, Disk, Finding, Layout, ReadAt, Verified, VerifySettings, WhatIsWrong, verify, verify_on,
 };
 use serde_json::Value;
 

@@ -9,10 +9,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
+use pgtoll_datadir::DataDirectory;
 use pgtoll_format::IncrementalHeader;
-use pgtoll_scan::{
-    BackupWal, Class, DataDirectory, Finding, TarBackup, Verified, VerifySettings, WalAtHand,
-    verify, verify_tars,
+use pgtoll_verify::{
+    BackupWal, Class, Finding, TarBackup, Verified, VerifySettings, WalAtHand, verify, verify_tars,
 };
 use serde_json::Value;
 

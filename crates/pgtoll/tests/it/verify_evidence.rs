@@ -9,9 +9,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
-use pgtoll_scan::{
-    DataDirectory, Evidence, Names, Verified, WalCompared, WhatIsWrong, compare_with_indexes,
-    compare_with_wal, verify,
+use pgtoll_datadir::{DataDirectory, Names};
+use pgtoll_verify::{
+    Evidence, Verified, WalCompared, WhatIsWrong, compare_with_indexes, compare_with_wal, verify,
 };
 use serde_json::Value;
 

@@ -17,12 +17,14 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Parser;
 use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, Interrupt, ServerUser, StopMode};
+use pgtoll_datadir::{DataDirectory, Postmaster};
+use pgtoll_format::wal::Fork;
 use pgtoll_record::Host;
-use pgtoll_scan::{
-    Class, DataDirectory, Files, Fork, Postmaster, RealPauses, RunningServer, RunningSettings,
-    Verified, VerifySettings, verify_running,
-};
 use pgtoll_trials::{print, say};
+use pgtoll_verify::{
+    Class, Files, RealPauses, RunningServer, RunningSettings, Verified, VerifySettings,
+    verify_running,
+};
 use pgtoll_wire::{Connection, Dsn};
 use serde::Serialize;
 

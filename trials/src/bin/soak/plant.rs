@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use pgtoll_format::wal::Fork;
 use pgtoll_format::wal::RelationFiles;
-use pgtoll_scan::Fork;
 use pgtoll_wire::Connection;
 
 /// A block that was damaged.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use pgtoll_model::{Compression, Geometry, Schedule, Settings};
-use pgtoll_scan::{Answer, Asked, Compressing, Question, first_header, scan_with, segments};
+use pgtoll_wal::{Answer, Asked, Compressing, Question, first_header, scan_with, segments};
 
 use crate::work::{Run, Setting, WalCompression};
 

@@ -8,10 +8,11 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
+use pgtoll_alter::{Damage, Wound, plan};
+use pgtoll_datadir::{RelationFile, relation_files};
 use pgtoll_format::ControlFile;
 use pgtoll_record::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
 use pgtoll_report::printable;
-use pgtoll_scan::{Damage, RelationFile, Wound, plan, relation_files};
 
 use crate::arguments::{CorruptArguments, DamageKind};
 use crate::commands::{Usage, output};

@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use pgtoll_cluster::Interrupt;
+use pgtoll_datadir::Names;
 use pgtoll_format::ClusterState;
 use pgtoll_format::wal::RelationFiles;
 use pgtoll_record::{VerificationRecord, VerifiedSource};
-use pgtoll_scan::{BackupWal, Names, TarBackup, VerifiedTars, WalAtHand, verify_tars};
+use pgtoll_verify::{BackupWal, TarBackup, VerifiedTars, WalAtHand, verify_tars};
 
 use super::meaning::chosen;
 use super::{files, record, settings, shown, size};

@@ -4,11 +4,13 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use pgtoll_cluster::Interrupt;
+use pgtoll_datadir::DatadirError;
+use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_format::wal::RelationFiles;
 use pgtoll_record::VerificationRecord;
-use pgtoll_scan::{
-    BackupWal, DataDirectory, DirectFiles, Disk, Files, Journal, MappedFiles, Names, Progress,
-    RunningSettings, ScanError, Verified, verify_again, verify_on,
+use pgtoll_verify::{
+    BackupWal, DirectFiles, Disk, Files, Journal, MappedFiles, Progress, RunningSettings, Verified,
+    verify_again, verify_on,
 };
 
 use super::meaning::chosen;
@@ -119,7 +121,7 @@ fn refuse_when_running(arguments: &VerifyArguments) -> anyhow::Result<()> {
 }
 
 /// A server knows them better than its files.
-fn names_of(data: &DataDirectory, running: Option<&mut Attached>) -> Result<Names, ScanError> {
+fn names_of(data: &DataDirectory, running: Option<&mut Attached>) -> Result<Names, DatadirError> {
     match running {
         Some(attached) => attached.names(data),
         None => Names::of_data_directory(&data.path),

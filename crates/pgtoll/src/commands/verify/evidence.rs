@@ -4,12 +4,13 @@
 use std::ops::ControlFlow;
 
 use pgtoll_cluster::Interrupt;
+use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_format::Lsn;
 use pgtoll_format::wal::RelationFiles;
 use pgtoll_record::{FindingKind, VerificationOutcome, VerificationRecord};
-use pgtoll_scan::{
-    DataDirectory, Evidence, IndexesCompared, Names, NotCompared, Progress, Verified,
-    VerifySettings, WalCompared, WhatIsWrong, compare_with_indexes, compare_with_wal,
+use pgtoll_verify::{
+    Evidence, IndexesCompared, NotCompared, Progress, Verified, VerifySettings, WalCompared,
+    WhatIsWrong, compare_with_indexes, compare_with_wal,
 };
 
 use super::size;

@@ -1,7 +1,8 @@
 //! Files that are missing or wrong, in words.
 
+use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_record as form;
-use pgtoll_scan::{DataDirectory, FileFinding, ManifestCompared, Names, Verified, WrongFile};
+use pgtoll_verify::{FileFinding, ManifestCompared, Verified, WrongFile};
 
 use crate::arguments::VerifyArguments;
 

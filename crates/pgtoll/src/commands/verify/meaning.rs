@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use pgtoll_datadir::{Names, RelationName, TableName};
 use pgtoll_format::wal::RelationFiles;
-use pgtoll_scan::{Names, RelationName, TableName};
 
 use crate::commands::Usage;
 

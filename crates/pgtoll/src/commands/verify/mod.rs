@@ -18,7 +18,7 @@ use anyhow::Context as _;
 use pgtoll_cluster::Interrupt;
 use pgtoll_format::ByteSize;
 use pgtoll_record::{VerificationOutcome, VerificationRecord};
-use pgtoll_scan::{Progress, VerifySettings};
+use pgtoll_verify::{Progress, VerifySettings};
 
 use crate::arguments::VerifyArguments;
 use crate::commands::server_waits::ServerWaits;

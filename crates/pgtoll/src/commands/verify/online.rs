@@ -5,10 +5,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use pgtoll_datadir::DatadirError;
+use pgtoll_datadir::{DataDirectory, Names, Postmaster, names_of_server};
 use pgtoll_format::wal::RelationFiles;
-use pgtoll_scan::{
-    DataDirectory, Files, Names, Postmaster, Progress, RealPauses, RunningServer, RunningSettings,
-    ScanError, Verified, names_of_server, verify_running,
+use pgtoll_verify::{
+    Files, Progress, RealPauses, RunningServer, RunningSettings, Verified, verify_running,
 };
 use pgtoll_wire::{Connection, Dsn, Environment, Error, UnixEndpoint};
 
@@ -218,7 +219,7 @@ impl Attached {
 
     /// What the server calls its relations, and of databases that take no connections what the
     /// files say.
-    pub(crate) fn names(&mut self, data: &DataDirectory) -> Result<Names, ScanError> {
+    pub(crate) fn names(&mut self, data: &DataDirectory) -> Result<Names, DatadirError> {
         let of_files = Names::of_data_directory(&data.path);
         let Some(dsn) = &self.dsn else { return of_files };
         match names_of_server(dsn) {

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use pgtoll_datadir::{DataDirectory, Names, RelationName, control_file};
 use pgtoll_format::catalog::{Persistence, RelationKind};
+use pgtoll_format::wal::Fork;
 use pgtoll_format::{ClusterState, Fault};
 use pgtoll_record as form;
 use pgtoll_record::{Severity, VerificationOutcome, VerificationRecord};
-use pgtoll_scan::{
-    Class, Counts, DataDirectory, Evidence, Finding, Fork, Layout, Names, RelationName, Unsettled,
-    Verified, WalAtHand, WhatIsWrong, control_file,
+use pgtoll_verify::{
+    Class, Counts, Evidence, Finding, Layout, Unsettled, Verified, WalAtHand, WhatIsWrong,
 };
 
 use super::online::Attached;

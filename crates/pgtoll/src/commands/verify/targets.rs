@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use pgtoll_scan::{DataDirectory, TarBackup};
+use pgtoll_datadir::DataDirectory;
+use pgtoll_verify::TarBackup;
 
 use super::online::Attached;
 use super::{backup, online};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use pgtoll_cluster::Interrupt;
 use pgtoll_format::Lsn;
-use pgtoll_scan::{End, ScanError, SegmentFile, segments};
+use pgtoll_wal::{End, SegmentFile, WalReadError, segments};
 
 use crate::exit::Status;
 use crate::printer::Printer;
@@ -21,8 +21,8 @@ pub(super) fn files<T>(
     paths: &[PathBuf],
     interrupt: &Interrupt,
     printer: &mut Printer,
-    mut scan: impl FnMut(&[SegmentFile], Watch<'_>) -> Result<(T, End), ScanError>,
-) -> Result<(T, End), ScanError> {
+    mut scan: impl FnMut(&[SegmentFile], Watch<'_>) -> Result<(T, End), WalReadError>,
+) -> Result<(T, End), WalReadError> {
     let mut once = || {
         let files = segments(paths)?;
         let all = files.len() as u64;

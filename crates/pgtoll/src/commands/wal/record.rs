@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use pgtoll_datadir::{Names, RelationName, TableName};
 use pgtoll_format::catalog::RelationKind;
+use pgtoll_format::wal::Fork;
 use pgtoll_format::wal::{Compression, manager_name};
 use pgtoll_record as form;
 use pgtoll_record::{WalAmount, WalImages, WalStatisticsRecord};
-use pgtoll_scan::{
-    Amount, Contents, Cycle, CycleBegin, End, Fork, ImageCause, Images, Kind, Names, OfFork, Piece,
-    RelationName, TableName, WalStatistics, WalSummary,
+use pgtoll_wal::{
+    Amount, Contents, Cycle, CycleBegin, End, ImageCause, Images, Kind, OfFork, Piece,
+    WalStatistics, WalSummary,
 };
 
 use crate::arguments::WalStatsArguments;

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use pgtoll_cluster::Interrupt;
+use pgtoll_datadir::{Names, ServerNames, control_file, names_of_server};
 use pgtoll_record::WalStatisticsRecord;
-use pgtoll_scan::{
-    Contents, End, Names, ScanError, ServerError, ServerNames, WalSummary, control_file,
-    names_of_server, scan, stream,
-};
+use pgtoll_wal::{Contents, End, ServerError, WalReadError, WalSummary, scan, stream};
 use pgtoll_wire::{Dsn, Interruption};
 
 use crate::arguments::{WalBy, WalFormat, WalStatsArguments};
@@ -122,7 +120,7 @@ fn read(
     arguments: &WalStatsArguments,
     interrupt: &Interrupt,
     printer: &mut Printer,
-) -> Result<(WalSummary<Contents>, End), ScanError> {
+) -> Result<(WalSummary<Contents>, End), WalReadError> {
     let threads = threads(arguments.threads);
     files(&arguments.paths, interrupt, printer, |files, watch| scan(files, threads, watch))
 }

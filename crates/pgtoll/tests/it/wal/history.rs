@@ -2,7 +2,7 @@
 
 use pgtoll_cluster::{Cluster, Guard, Installation};
 use pgtoll_format::Lsn;
-use pgtoll_scan::{CycleBegin, End, segments};
+use pgtoll_wal::{CycleBegin, End, segments};
 
 use super::oracle::Dump;
 use super::{ACCESS_METHODS, scanned};

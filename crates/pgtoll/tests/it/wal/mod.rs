@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use pgtoll_cluster::Installation;
 use pgtoll_format::wal::RecordType;
-use pgtoll_scan::{Contents, End, SegmentFile, WalSummary, scan};
 use pgtoll_testing::wal_writer;
+use pgtoll_wal::{Contents, End, SegmentFile, WalSummary, scan};
 
 mod history;
 mod oracle;

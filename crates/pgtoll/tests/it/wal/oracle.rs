@@ -7,7 +7,7 @@ use std::path::Path;
 use pgtoll_cluster::Installation;
 use pgtoll_format::Lsn;
 use pgtoll_format::wal::Compression;
-use pgtoll_scan::{Contents, CycleBegin, ImageCause, WalSummary};
+use pgtoll_wal::{Contents, CycleBegin, ImageCause, WalSummary};
 
 use super::{Counts, counts, segment_names};
 use crate::support::{program, run};
@@ -395,7 +395,7 @@ impl Image {
     }
 }
 
-fn sums_of(sums: &pgtoll_scan::Sums) -> Sums {
+fn sums_of(sums: &pgtoll_wal::Sums) -> Sums {
     let amount = [sums.amount.records, sums.amount.record_bytes, sums.amount.image_bytes];
     (amount, sums.causes.map(|of| [of.images, of.bytes, of.uncompressed_bytes]))
 }

@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_format::wal::{Compression, RecordType};
-use pgtoll_scan::{Contents, End, ImageCause, SegmentFile, WalSummary, segments};
+use pgtoll_wal::{Contents, End, ImageCause, SegmentFile, WalSummary, segments};
 
 use super::oracle::Dump;
 use super::{ACCESS_METHODS, counts, scanned, theirs};

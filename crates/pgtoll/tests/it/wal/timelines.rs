@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use pgtoll_cluster::{Cluster, Guard, StopMode};
-use pgtoll_scan::{End, segments};
+use pgtoll_wal::{End, segments};
 
 use super::oracle::Dump;
 use super::{Counts, counts, renamed, scanned, segment_names, statistics_of};

@@ -4,10 +4,12 @@
 
 mod sql;
 
+use pgtoll_datadir::{RelationFileName, RelationName};
 use pgtoll_format::catalog::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE, RelationKind};
 use pgtoll_format::facts_of_major;
+use pgtoll_format::wal::Fork;
 use pgtoll_record::{Advice, CommandKind, Severity};
-use pgtoll_scan::{Evidence, Finding, Fork, Layout, RelationFileName, RelationName, WhatIsWrong};
+use pgtoll_verify::{Evidence, Finding, Layout, WhatIsWrong};
 
 use crate::commands::measure::quoted;
 use sql::Range;

@@ -1,9 +1,9 @@
 use std::fmt::Write as _;
 
+use pgtoll_datadir::TableName;
 use pgtoll_format::catalog::Persistence;
 use pgtoll_format::wal::RelationFiles;
 use pgtoll_format::{Fault, Lsn};
-use pgtoll_scan::TableName;
 
 use super::*;
 

@@ -13,8 +13,8 @@ use pgtoll_cluster::Interrupt;
 use pgtoll_format::{Lsn, ServerVersion, WalFacts};
 use pgtoll_model::Geometry;
 use pgtoll_record::WalWhatIfRecord;
-use pgtoll_scan::{
-    Answer, Asked, Compressing, End, Glance, Question, ScanError, SegmentFile, WalSummary,
+use pgtoll_wal::{
+    Answer, Asked, Compressing, End, Glance, Question, SegmentFile, WalReadError, WalSummary,
     first_header, scan_with, stream_with,
 };
 use pgtoll_wire::Dsn;
@@ -61,7 +61,7 @@ fn read(
     settings: &Settings,
     interrupt: &Interrupt,
     printer: &mut Printer,
-) -> Result<(Worked, End), ScanError> {
+) -> Result<(Worked, End), WalReadError> {
     let threads = threads(arguments.threads);
     files(&arguments.paths, interrupt, printer, |files, watch| {
         let (header, facts) = first_header(files)?;
@@ -86,7 +86,7 @@ fn glance(
     files: &[SegmentFile],
     threads: usize,
     interrupt: &Interrupt,
-) -> Result<Glance, ScanError> {
+) -> Result<Glance, WalReadError> {
     let seen = Arc::new(AtomicUsize::new(0));
     let new = || Glance::counting(seen.clone());
     let (summary, _) = scan_with(files, threads, new, &mut |_| {

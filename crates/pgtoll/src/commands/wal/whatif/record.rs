@@ -9,7 +9,7 @@ use pgtoll_record::{
     WalWhatIfRecord, WhatIfClass, WhatIfRecommendation, WhatIfRedoPoint, WhatIfRow,
     WhatIfSourceSettings,
 };
-use pgtoll_scan::{End, RedoPoint};
+use pgtoll_wal::{End, RedoPoint};
 
 use crate::arguments::WalWhatIfArguments;
 use crate::commands::measure::quoted;

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pgtoll_datadir::control_file;
 use pgtoll_format::{ByteSize, TimeSpan, WalFacts};
 use pgtoll_model::{Schedule, checkpoint_segments, max_wal_size_for};
-use pgtoll_scan::{Glance, control_file};
+use pgtoll_wal::Glance;
 use pgtoll_wire::Dsn;
 
 use crate::commands::Usage;

@@ -1,0 +1,629 @@
+//! Damages a page on purpose, and puts it right again.
+//!
+//! What a damage changes is worked out first, as a list of bytes before and after; then the undo
+//! file is written and synced; only then the data.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use pgtoll_files::Draft;
+use pgtoll_format::ControlFile;
+use serde::{Deserialize, Serialize};
+
+use crate::WriteError;
+use pgtoll_datadir::{RelationFile, RelationFileList, RelationFileName, relation_directories};
+
+/// How a block is damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// One bit is turned over.
+    Bit,
+    /// Random bytes all over.
+    Garbage,
+    /// The block and this one change places.
+    Transposed {
+        /// The other block's number in the file.
+        with: u64,
+    },
+    /// The first half is of `older`, the second as it is: a write that power cut.
+    Torn {
+        /// The block as it was before.
+        older: Vec<u8>,
+    },
+    /// All bytes are zero.
+    Zero,
+    /// The first half is zero: a sector that was lost.
+    ZeroHalf,
+    /// The whole block is as it was before: a write that was lost.
+    Stale {
+        /// The block as it was before.
+        older: Vec<u8>,
+    },
+    /// The file ends in the middle of the block.
+    Cut,
+    /// The file ends where the block begins.
+    CutAtBlock,
+    /// The file is gone.
+    MissingSegment,
+}
+
+/// Changes of one file, before and after. The undo file is this, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wound {
+    /// [`UNDO_SCHEMA`].
+    pub schema: String,
+    /// The file, absolute.
+    pub file: PathBuf,
+    /// Bytes of the file before.
+    pub length: u64,
+    /// Bytes of the file after; `None`: it is gone.
+    pub length_after: Option<u64>,
+    /// Where bytes were changed or cut off.
+    pub changes: Vec<Change>,
+    /// The file as a whole, moved beside itself, where it is gone.
+    pub moved_to: Option<PathBuf>,
+}
+
+/// The version of the form of undo files.
+pub const UNDO_SCHEMA: &str = "pgtoll.undo/1";
+
+/// Bytes that were changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Where they begin, in bytes from the file's begin.
+    pub at: u64,
+    /// What was there, in hexadecimal.
+    pub before: String,
+    /// What is there now; nothing where the file was cut.
+    pub after: String,
+}
+
+/// A file cannot be damaged so, or not be put right.
+#[derive(Debug, thiserror::Error)]
+pub enum CorruptError {
+    /// The file has no such block.
+    #[error("{} has {blocks} blocks: there is no block {block}", path.display())]
+    NoBlock {
+        /// The file.
+        path: PathBuf,
+        /// The block's number in the file.
+        block: u64,
+        /// How many there are.
+        blocks: u64,
+    },
+    /// The damage would change nothing.
+    #[error("that would change nothing in block {block} of {}", path.display())]
+    Nothing {
+        /// The file.
+        path: PathBuf,
+        /// The block's number in the file.
+        block: u64,
+    },
+    /// The undo file is none.
+    #[error("{} is no undo file of pgtoll", path.display())]
+    NotUndo {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Something else was written between the plan and the damage.
+    #[error("{} was written to meanwhile", path.display())]
+    NotAsPlanned {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Something else was written since.
+    #[error("{} was written to since: it is not as the damage left it", path.display())]
+    Changed {
+        /// The file that was damaged.
+        path: PathBuf,
+    },
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl CorruptError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::NoBlock { .. } => "blocks are counted from 0 in each file",
+            Self::Nothing { .. } => "choose another block or another --kind",
+            Self::NotUndo { .. } => "name the file that pgtoll corrupt wrote",
+            Self::NotAsPlanned { .. } => "run the same command again",
+            Self::Changed { .. } => "it cannot be put right any more; restore it from a backup",
+            Self::Write(error) => return error.hint(),
+        };
+        Some(text.to_owned())
+    }
+}
+
+/// A block of a file, by chance; `None` where there is none. The same seed takes the same one.
+pub fn any_block(file: &Path, block_bytes: usize, seed: u64) -> Result<Option<u64>, CorruptError> {
+    let found = fs::metadata(file).map_err(WriteError::read(file))?;
+    let blocks = found.len() / block_bytes as u64;
+    Ok((blocks > 0).then(|| Random(!seed).below(blocks)))
+}
+
+/// Works out a damage, and changes nothing yet. The same seed makes the same damage.
+pub fn plan(
+    file: &Path,
+    block: u64,
+    block_bytes: usize,
+    damage: &Damage,
+    seed: u64,
+) -> Result<Wound, CorruptError> {
+    // Links lead to tablespaces; a file itself is none.
+    let parent = file.parent().map(fs::canonicalize).transpose().map_err(WriteError::read(file))?;
+    let path = parent.unwrap_or_default().join(file.file_name().unwrap_or_default());
+    let open = pgtoll_files::open_unlinked(&path).map_err(WriteError::read(file))?;
+    let length = open.metadata().map_err(WriteError::read(file))?.len();
+    let size = block_bytes as u64;
+    let blocks = length / size;
+    let page = |block: u64| -> Result<Vec<u8>, CorruptError> {
+        if block >= blocks {
+            return Err(CorruptError::NoBlock { path: path.clone(), block, blocks });
+        }
+        let mut page = vec![0; block_bytes];
+        open.read_exact_at(&mut page, block * size).map_err(WriteError::read(file))?;
+        Ok(page)
+    };
+    let before = page(block)?;
+    let mut wound = Wound {
+        schema: UNDO_SCHEMA.to_owned(),
+        file: path.clone(),
+        length,
+        length_after: Some(length),
+        changes: Vec::new(),
+        moved_to: None,
+    };
+    let half = block_bytes / 2;
+    let mut random = Random(seed);
+    let mut after = before.clone();
+    match damage {
+        Damage::Bit => {
+            let bit = random.below(block_bytes as u64 * 8);
+            after[usize::try_from(bit / 8).unwrap_or(0)] ^= 1 << (bit % 8);
+        }
+        Damage::Garbage => after.fill_with(|| random.next().to_le_bytes()[7]),
+        Damage::Transposed { with } => {
+            after = page(*with)?;
+            wound.add(*with * size, &after, &before);
+        }
+        Damage::Torn { older } if older.len() == block_bytes => {
+            after[..half].copy_from_slice(&older[..half]);
+        }
+        Damage::Stale { older } if older.len() == block_bytes => after.copy_from_slice(older),
+        Damage::Torn { .. } | Damage::Stale { .. } => {}
+        Damage::Zero => after.fill(0),
+        Damage::ZeroHalf => after[..half].fill(0),
+        Damage::Cut => return wound.cut(&open, block * size + half as u64),
+        Damage::CutAtBlock => return wound.cut(&open, block * size),
+        Damage::MissingSegment => {
+            wound.length_after = None;
+            wound.moved_to = Some(moved(&path));
+            return Ok(wound);
+        }
+    }
+    wound.add(block * size, &before, &after);
+    if wound.changes.is_empty() {
+        return Err(CorruptError::Nothing { path, block });
+    }
+    Ok(wound)
+}
+
+impl Wound {
+    /// Adds what differs, from the first byte that does to the last.
+    fn add(&mut self, at: u64, before: &[u8], after: &[u8]) {
+        let differs = |(a, b): (&u8, &u8)| a != b;
+        let first = before.iter().zip(after).position(differs);
+        let last = before.iter().zip(after).rposition(differs);
+        if let (Some(first), Some(last)) = (first, last) {
+            self.changes.push(Change {
+                at: at + first as u64,
+                before: hex(&before[first..=last]),
+                after: hex(&after[first..=last]),
+            });
+        }
+    }
+
+    fn cut(mut self, file: &File, at: u64) -> Result<Self, CorruptError> {
+        let path = self.file.clone();
+        let missing = usize::try_from(self.length - at).unwrap_or(usize::MAX);
+        if missing > CUT_BYTES_MAX {
+            let source = io::Error::other("more than 64 MiB would have to go into the undo file");
+            return Err(WriteError::Read { path, source }.into());
+        }
+        let mut tail = vec![0; missing];
+        file.read_exact_at(&mut tail, at).map_err(WriteError::read(&path))?;
+        self.length_after = Some(at);
+        self.changes.push(Change { at, before: hex(&tail), after: String::new() });
+        Ok(self)
+    }
+
+    /// Writes what undoes it to `path`, complete and synced, unless something has that name.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        let mut draft = Draft::of(path)?;
+        draft.write_all(&serde_json::to_vec(self)?)?;
+        draft.publish_new()?;
+        let directory = path.parent().filter(|of| *of != Path::new(""));
+        // Some file systems cannot sync directories.
+        let _ = File::open(directory.unwrap_or(Path::new("."))).and_then(|of| of.sync_all());
+        Ok(())
+    }
+
+    /// Reads an undo file.
+    pub fn load(path: &Path) -> Result<Self, CorruptError> {
+        let bytes = pgtoll_files::read(path, UNDO_BYTES_MAX).map_err(WriteError::read(path))?;
+        Self::read(&bytes).ok_or_else(|| CorruptError::NotUndo { path: path.to_owned() })
+    }
+
+    /// The content of an undo file; `None` if no damage could have made it.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let wound: Option<Self> = serde_json::from_slice(bytes).ok();
+        wound.filter(Self::is_possible)
+    }
+
+    /// Whether [`plan`] could have made it.
+    fn is_possible(&self) -> bool {
+        let bytes = |text: &str| unhex(text).map(|bytes| bytes.len() as u64);
+        let is_kept = |of: &Change| {
+            let (before, after) = (bytes(&of.before), bytes(&of.after));
+            let end = before.and_then(|before| of.at.checked_add(before));
+            before == after && end.is_some_and(|end| end <= self.length)
+        };
+        let is_cut = |of: &Change, at: u64| {
+            let missing = self.length.checked_sub(at);
+            of.at == at && of.after.is_empty() && missing.is_some() && bytes(&of.before) == missing
+        };
+        let is_as_planned = match (&self.moved_to, self.length_after, &*self.changes) {
+            (Some(to), None, []) => *to == moved(&self.file),
+            (None, Some(at), [cut]) if at < self.length => is_cut(cut, at),
+            (None, Some(length), changes) => length == self.length && changes.iter().all(is_kept),
+            _ => false,
+        };
+        self.schema == UNDO_SCHEMA && is_as_planned
+    }
+
+    /// The relation's file that it is about; `None`: none of this data directory.
+    pub fn file_in(&self, data: &Path, control: &ControlFile) -> Option<RelationFile> {
+        let name = RelationFileName::parse(self.file.file_name()?.to_str()?)?;
+        let parent = self.file.parent()?;
+        let places = relation_directories(data, control, &mut RelationFileList::default());
+        let is_here = |path: &Path| fs::canonicalize(path).is_ok_and(|found| found == parent);
+        let place = places.into_iter().find(|place| is_here(&place.path))?;
+        let relation = place.relation(name.number);
+        Some(RelationFile { relation, name, path: self.file.clone(), bytes: self.length })
+    }
+
+    /// Does the damage, if the file is as it was when that was planned.
+    pub fn inflict(&self) -> Result<(), CorruptError> {
+        if !self.is_untouched() {
+            return Err(CorruptError::NotAsPlanned { path: self.file.clone() });
+        }
+        let damaged = match &self.moved_to {
+            Some(to) => fs::rename(&self.file, to),
+            None => self.put(|change| &change.after, self.length_after.unwrap_or(self.length)),
+        };
+        Ok(damaged.map_err(|source| WriteError::Write { path: self.file.clone(), source })?)
+    }
+
+    /// Puts everything as it was, also where only a part was damaged; `false`: it is as it was, and
+    /// nothing was written.
+    pub fn heal(&self) -> Result<bool, CorruptError> {
+        match self.state() {
+            FileState::Before => return Ok(false),
+            FileState::Damaged => {}
+            FileState::Other => return Err(CorruptError::Changed { path: self.file.clone() }),
+        }
+        let healed = match &self.moved_to {
+            Some(from) => fs::rename(from, &self.file),
+            None => self.put(|change| &change.before, self.length),
+        };
+        healed.map_err(|source| WriteError::Write { path: self.file.clone(), source })?;
+        Ok(true)
+    }
+
+    fn put(&self, bytes: impl Fn(&Change) -> &String, length: u64) -> io::Result<()> {
+        let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+        let file = File::options().write(true).custom_flags(flags).open(&self.file)?;
+        for change in &self.changes {
+            let bytes = unhex(bytes(change)).unwrap_or_default();
+            file.write_all_at(&bytes, change.at)?;
+        }
+        file.set_len(length)?;
+        file.sync_all()
+    }
+
+    /// Whether the file is as it was before the damage.
+    pub fn is_untouched(&self) -> bool {
+        self.state() == FileState::Before
+    }
+
+    fn state(&self) -> FileState {
+        if let Some(moved) = &self.moved_to {
+            let length = |path: &Path| {
+                fs::symlink_metadata(path).ok().map(|found| found.is_file().then_some(found.len()))
+            };
+            return match (length(&self.file), length(moved)) {
+                (Some(Some(here)), None) if here == self.length => FileState::Before,
+                (None, Some(Some(there))) if there == self.length => FileState::Damaged,
+                _ => FileState::Other,
+            };
+        }
+        self.state_of_bytes().unwrap_or(FileState::Other)
+    }
+
+    /// A write, and its undoing, may have been ended in the middle: the damage is done in part.
+    fn state_of_bytes(&self) -> io::Result<FileState> {
+        let file = pgtoll_files::open_unlinked(&self.file)?;
+        let length = file.metadata()?.len();
+        let shortest = self.length_after.unwrap_or(self.length);
+        if !(shortest..=self.length).contains(&length) {
+            return Ok(FileState::Other);
+        }
+        let mut is_before = length == self.length;
+        for change in &self.changes {
+            let before = unhex(&change.before).unwrap_or_default();
+            let after = unhex(&change.after).unwrap_or_default();
+            let end = length.min(change.at.saturating_add(before.len() as u64));
+            let present = usize::try_from(end.saturating_sub(change.at)).unwrap_or(before.len());
+            let mut now = vec![0; present];
+            file.read_exact_at(&mut now, change.at)?;
+            let mut at = 0;
+            while at < present {
+                let sector_end = (change.at + at as u64 + 1).next_multiple_of(SECTOR_BYTES);
+                let end = usize::try_from(sector_end - change.at).unwrap_or(present).min(present);
+                let sector = Some(&now[at..end]);
+                if sector != before.get(at..end) {
+                    is_before = false;
+                    if sector != after.get(at..end) {
+                        return Ok(FileState::Other);
+                    }
+                }
+                at = end;
+            }
+        }
+        Ok(if is_before { FileState::Before } else { FileState::Damaged })
+    }
+}
+
+/// How a damaged file is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileState {
+    /// As it was before the damage.
+    Before,
+    /// As the damage left it, or each sector one or the other.
+    Damaged,
+    /// Something else was written.
+    Other,
+}
+
+/// What a disk writes whole.
+const SECTOR_BYTES: u64 = 512;
+
+/// Where a file is moved that is to be missing.
+fn moved(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".pgtoll-moved");
+    name.into()
+}
+
+/// In hexadecimal, with what else is in an undo file.
+const UNDO_BYTES_MAX: u64 = 2 * CUT_BYTES_MAX as u64 + (1 << 20);
+
+/// Bytes that go into an undo file at most.
+const CUT_BYTES_MAX: usize = 64 << 20;
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |of: u8| char::from_digit(of.into(), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let digit = |byte: u8| u8::try_from(char::from(byte).to_digit(16)?).ok();
+    let byte = |pair: &[u8; 2]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
+    rest.is_empty().then(|| pairs.iter().map(byte).collect())?
+}
+
+/// Steele's and Vigna's `SplitMix64`: a few lines, the same everywhere and for ever.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// One of the numbers below `end`.
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn damages() -> Vec<Damage> {
+        let older = vec![0x11; 8192];
+        vec![
+            Damage::Bit,
+            Damage::Garbage,
+            Damage::Transposed { with: 0 },
+            Damage::Torn { older: older.clone() },
+            Damage::Zero,
+            Damage::ZeroHalf,
+            Damage::Stale { older },
+            Damage::Cut,
+            Damage::CutAtBlock,
+            Damage::MissingSegment,
+        ]
+    }
+
+    /// Four blocks, none of which is like another, and a bit.
+    fn file(directory: &Path) -> (PathBuf, Vec<u8>) {
+        let bytes: Vec<u8> = (0..4 * 8192 + 100_u32)
+            .map(|at| (at / 8192 * 50 + at % 251).to_le_bytes()[0])
+            .collect();
+        let path = directory.join("16384");
+        fs::write(&path, &bytes).unwrap();
+        (path, bytes)
+    }
+
+    #[test]
+    fn every_damage_is_done_and_undone() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, before) = file(directory.path());
+        for (number, damage) in damages().into_iter().enumerate() {
+            let undo = directory.path().join(format!("undo-{number}"));
+            let wound = plan(&path, 2, 8192, &damage, 7).unwrap();
+            assert!(fs::read(&path).unwrap() == before, "{damage:?}");
+            wound.save(&undo).unwrap();
+            wound.inflict().unwrap();
+            assert!(fs::read(&path).ok().is_none_or(|now| now != before), "{damage:?}");
+            assert_eq!(plan_again(&path, &before, &damage), wound);
+            assert!(Wound::load(&undo).unwrap().heal().unwrap(), "{damage:?}");
+            assert!(fs::read(&path).unwrap() == before, "{damage:?}");
+            assert!(!Wound::load(&undo).unwrap().heal().unwrap(), "nothing is left to undo");
+            assert!(fs::read(&path).unwrap() == before, "{damage:?}");
+        }
+    }
+
+    #[test]
+    fn a_damage_that_was_done_in_part_is_undone() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, before) = file(directory.path());
+        let wound = plan(&path, 2, 8192, &Damage::Transposed { with: 0 }, 7).unwrap();
+        wound.inflict().unwrap();
+        let after = fs::read(&path).unwrap();
+        // Written so far, front to back: after the first block, and in the middle of the second.
+        for written in [8192, 2 * 8192 + 512, 2 * 8192 + 4096] {
+            fs::write(&path, [&after[..written], &before[written..]].concat()).unwrap();
+            assert!(wound.heal().unwrap(), "{written}");
+            assert!(fs::read(&path).unwrap() == before, "{written}");
+        }
+        // The middle of a sector is where somebody else wrote.
+        fs::write(&path, [&after[..700], &before[700..]].concat()).unwrap();
+        let changed = wound.heal().unwrap_err();
+        assert!(matches!(changed, CorruptError::Changed { .. }), "{changed:?}");
+    }
+
+    #[test]
+    fn a_cut_that_was_undone_in_part_is_undone() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, before) = file(directory.path());
+        let wound = plan(&path, 2, 8192, &Damage::Cut, 7).unwrap();
+        for length in [wound.length_after.unwrap(), 3 * 8192, wound.length - 1] {
+            fs::write(&path, &before[..usize::try_from(length).unwrap()]).unwrap();
+            assert!(wound.heal().unwrap(), "{length}");
+            assert!(fs::read(&path).unwrap() == before, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_changed_after_the_plan_is_not_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        for damage in damages() {
+            let (path, mut bytes) = file(directory.path());
+            let wound = plan(&path, 2, 8192, &damage, 7).unwrap();
+            bytes.truncate(1000);
+            fs::write(&path, &bytes).unwrap();
+            let refused = wound.inflict().unwrap_err();
+            assert!(matches!(refused, CorruptError::NotAsPlanned { .. }), "{refused:?}");
+            assert!(fs::read(&path).unwrap() == bytes, "{damage:?}");
+        }
+    }
+
+    #[test]
+    fn an_undo_file_that_no_damage_made_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let undo = directory.path().join("undo");
+        let (path, _) = file(directory.path());
+        let check = |damage: &Damage, forge: &dyn Fn(&mut Wound)| {
+            let mut wound = plan(&path, 2, 8192, damage, 7).unwrap();
+            forge(&mut wound);
+            let _ = fs::remove_file(&undo);
+            wound.save(&undo).unwrap();
+            let refused = Wound::load(&undo).unwrap_err();
+            assert!(matches!(refused, CorruptError::NotUndo { .. }), "{refused:?}");
+        };
+        check(&Damage::MissingSegment, &|of| of.moved_to = Some("/etc/passwd".into()));
+        check(&Damage::MissingSegment, &|of| of.file = "/etc/passwd".into());
+        check(&Damage::MissingSegment, &|of| of.length_after = Some(of.length));
+        check(&Damage::Zero, &|of| of.changes[0].at = u64::MAX);
+        check(&Damage::Zero, &|of| of.changes[0].at = of.length - 1);
+        check(&Damage::Zero, &|of| of.length_after = Some(u64::MAX));
+        check(&Damage::Zero, &|of| of.changes[0].after.truncate(2));
+        check(&Damage::Cut, &|of| of.changes[0].before.truncate(2));
+        check(&Damage::Cut, &|of| of.length = u64::MAX);
+        fs::remove_file(&undo).unwrap();
+        nix::unistd::mkfifo(&undo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let refused = Wound::load(&undo).unwrap_err();
+        assert!(matches!(refused, CorruptError::Write(_)), "{refused:?}");
+    }
+
+    #[test]
+    fn an_undo_file_is_about_a_relations_file_of_the_directory() {
+        let data = tempfile::tempdir().unwrap();
+        let data = fs::canonicalize(data.path()).unwrap();
+        for place in ["base/5", "global", "pg_tblspc", "base/pgsql_tmp"] {
+            fs::create_dir_all(data.join(place)).unwrap();
+        }
+        let control = ControlFile::read(&pgtoll_testing::control_file()).unwrap();
+        let check = |name: &str, expected: bool| {
+            let file = data.join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, [7; 8192]).unwrap();
+            let wound = plan(&file, 0, 8192, &Damage::MissingSegment, 7).unwrap();
+            assert_eq!(wound.file_in(&data, &control).is_some(), expected, "{name}");
+        };
+        check("base/5/16384", true);
+        check("base/5/16384_vm.1", true);
+        check("global/1262", true);
+        check("base/5/authorized_keys", false);
+        check("base/pgsql_tmp/16384", false);
+        check("16384", false);
+        check("elsewhere/16384", false);
+    }
+
+    /// The same seed again, on the same bytes.
+    fn plan_again(path: &Path, before: &[u8], damage: &Damage) -> Wound {
+        let left = fs::read(path).ok();
+        fs::write(path, before).unwrap();
+        let wound = plan(path, 2, 8192, damage, 7).unwrap();
+        match left {
+            Some(left) => fs::write(path, left).unwrap(),
+            None => fs::remove_file(path).unwrap(),
+        }
+        wound
+    }
+
+    #[test]
+    fn what_cannot_be_damaged_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, _) = file(directory.path());
+        let none = plan(&path, 4, 8192, &Damage::Bit, 0).unwrap_err();
+        assert!(matches!(none, CorruptError::NoBlock { blocks: 4, .. }), "{none:?}");
+        let same = plan(&path, 1, 8192, &Damage::Transposed { with: 1 }, 0).unwrap_err();
+        assert!(matches!(same, CorruptError::Nothing { .. }), "{same:?}");
+        fs::write(directory.path().join("x"), "{}").unwrap();
+        let none = Wound::load(&directory.path().join("x")).unwrap_err();
+        assert!(matches!(none, CorruptError::NotUndo { .. }), "{none:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn hexadecimal_comes_back(bytes: Vec<u8>, text in "[0-9a-fA-Fx]*") {
+            prop_assert_eq!(unhex(&hex(&bytes)), Some(bytes));
+            let _ = unhex(&text);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! A data directory as it lies: how it was left, which server runs on it, the files of its
+//! relations, and the names of relations from its catalogs or from a server.
+//!
+//! Entry points: [`DataDirectory::open`], [`relation_files`], [`Names::of_data_directory`],
+//! [`names_of_server`]. Nothing here opens a file for writing.
+
+mod data_directory;
+mod error;
+mod names;
+mod postmaster;
+mod relation_files;
+
+pub use data_directory::{DataDirectory, backup_label_start};
+pub use error::{DatadirError, read_hint};
+pub use names::{
+    Database, Names, RelationName, ServerNames, TableName, Unread, control_file, databases,
+    has_version, names_of_server,
+};
+pub use postmaster::{LOCK_BYTES_MAX, Postmaster};
+pub use relation_files::{
+    FileVisitor, RelationDir, RelationFile, RelationFileList, RelationFileName, decimal,
+    is_servers_own, relation_directories, relation_files,
+};

@@ -1,0 +1,256 @@
+//! Names of relations: who a file, or a block in WAL, belongs to.
+
+mod read;
+mod server;
+mod transactions;
+
+pub(crate) use read::major;
+pub use read::{Database, databases, has_version};
+pub use server::{ServerNames, names_of_server};
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use pgtoll_format::ControlFile;
+use pgtoll_format::catalog::{Persistence, RelationKind};
+use pgtoll_format::wal::RelationFiles;
+
+use crate::DatadirError;
+
+/// The names of a cluster's relations, by their files.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    relations: HashMap<RelationFiles, RelationName>,
+    databases: HashMap<u32, Arc<str>>,
+    tablespaces: HashMap<u32, Arc<str>>,
+    btrees: HashMap<RelationFiles, RelationFiles>,
+    unready: HashSet<RelationFiles>,
+    unread: Unread,
+}
+
+/// What a relation is called, and what it is. Names are as their owners chose them: they can have
+/// any characters in them but NUL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelationName {
+    /// Its number in its database's `pg_class`.
+    pub oid: u32,
+    /// Its database; `None` where all have it in common, or where the name could not be read.
+    pub database: Option<Arc<str>>,
+    /// Its schema; `None` where the name could not be read.
+    pub schema: Option<Arc<str>>,
+    /// Its own name.
+    pub relation: String,
+    /// What it is.
+    pub kind: RelationKind,
+    /// Whether it is logged.
+    pub persistence: Persistence,
+    /// The table that it serves: of an index its table; of a TOAST table, and of its index, the
+    /// table whose long values it has.
+    pub of: Option<TableName>,
+}
+
+/// What a table is called, in the database in question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableName {
+    /// Its schema; `None` where the name could not be read.
+    pub schema: Option<Arc<str>>,
+    /// Its own name.
+    pub relation: String,
+}
+
+/// What could not be read where names were looked for; those that stood there are missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// Pages of catalogs that are damaged, cut off, or that the system could not read.
+    pub pages: u64,
+    /// Catalogs whose first file is not there.
+    pub catalogs: u64,
+    /// Files `pg_filenode.map` that are missing or damaged.
+    pub maps: u64,
+    /// Databases whose directory is not there.
+    pub databases: u64,
+}
+
+/// The control file of a data directory.
+pub fn control_file(data: &Path) -> Result<ControlFile, DatadirError> {
+    read::control_file(&data.join("global/pg_control"))
+}
+
+impl Names {
+    /// The names that a caller has from elsewhere, from a running server say.
+    pub fn new(relations: impl IntoIterator<Item = (RelationFiles, RelationName)>) -> Self {
+        Self { relations: relations.into_iter().collect(), ..Self::default() }
+    }
+
+    pub(crate) fn add_database(&mut self, oid: u32, name: Arc<str>) {
+        self.databases.insert(oid, name);
+    }
+
+    pub(crate) fn add(&mut self, files: RelationFiles, name: RelationName) {
+        self.relations.insert(files, name);
+    }
+
+    /// Takes other names too, which are newer.
+    pub fn extend(&mut self, newer: Self) {
+        self.relations.extend(newer.relations);
+        self.databases.extend(newer.databases);
+        self.tablespaces.extend(newer.tablespaces);
+    }
+
+    /// Reads the names from the files of a data directory, without a server: of all databases, in
+    /// all tablespaces.
+    ///
+    /// They are the names that the files know. A running server has newer ones in memory: what was
+    /// created, renamed or rewritten since its last checkpoint may be missing or be called as
+    /// before. So it is after a crash, whose recovery is still to come.
+    ///
+    /// A damaged page, a missing file or database is no error: [`unread`](Self::unread) counts it.
+    pub fn of_data_directory(data: &Path) -> Result<Self, DatadirError> {
+        read::names(data)
+    }
+
+    /// Whose files these are; `None`: nobody's, as far as is known.
+    pub fn relation(&self, files: RelationFiles) -> Option<&RelationName> {
+        self.relations.get(&files)
+    }
+
+    /// The name of a database, where it is known.
+    pub fn database(&self, oid: u32) -> Option<&str> {
+        self.databases.get(&oid).map(|name| &**name)
+    }
+
+    /// The name of a tablespace, where it is known.
+    pub fn tablespace(&self, oid: u32) -> Option<&str> {
+        self.tablespaces.get(&oid).map(|name| &**name)
+    }
+
+    /// B-trees that are in use, each with the table whose rows it leads to, in no order. Known only
+    /// of a data directory, and of PostgreSQL's own kind of tables.
+    pub fn btrees(&self) -> impl Iterator<Item = (RelationFiles, RelationFiles)> {
+        self.btrees.iter().map(|(index, table)| (*index, *table))
+    }
+
+    /// Whether it is an index that is being made or removed, or where that failed: nothing relies on
+    /// what its files hold. Known only of a data directory.
+    pub fn is_unready(&self, files: RelationFiles) -> bool {
+        self.unready.contains(&files)
+    }
+
+    /// What could not be read.
+    pub fn unread(&self) -> Unread {
+        self.unread
+    }
+
+    /// All relations, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (RelationFiles, &RelationName)> {
+        self.relations.iter().map(|(files, name)| (*files, name))
+    }
+
+    /// How many relations have a name.
+    pub fn len(&self) -> usize {
+        self.relations.len()
+    }
+
+    /// No relation has a name.
+    pub fn is_empty(&self) -> bool {
+        self.relations.is_empty()
+    }
+}
+
+impl fmt::Display for RelationName {
+    /// `shop.public.orders`: without a database where all have it in common, `?` for a schema whose
+    /// name is not known. The name is as its owner chose it: who prints it escapes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(database) = &self.database {
+            write!(f, "{database}.")?;
+        }
+        write_table(f, self.schema.as_deref(), &self.relation)
+    }
+}
+
+impl fmt::Display for TableName {
+    /// `public.orders`, as [`RelationName`] is printed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_table(f, self.schema.as_deref(), &self.relation)
+    }
+}
+
+fn write_table(f: &mut fmt::Formatter<'_>, schema: Option<&str>, name: &str) -> fmt::Result {
+    write!(f, "{}.{name}", schema.unwrap_or("?"))
+}
+
+impl Unread {
+    /// Everything was read.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Unread {
+    /// `2 catalog pages and 1 database could not be read`; nothing where everything was.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            (self.pages, "catalog page"),
+            (self.catalogs, "catalog"),
+            (self.maps, "file map"),
+            (self.databases, "database"),
+        ];
+        let parts: Vec<String> = parts
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }))
+            .collect();
+        match parts.split_last() {
+            None => Ok(()),
+            Some((only, [])) => write!(f, "{only} could not be read"),
+            Some((last, first)) => write!(f, "{} and {last} could not be read", first.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(database: Option<&str>, schema: Option<&str>, relation: &str) -> RelationName {
+        RelationName {
+            oid: 1,
+            database: database.map(Into::into),
+            schema: schema.map(Into::into),
+            relation: relation.to_owned(),
+            kind: RelationKind::Table,
+            persistence: Persistence::Permanent,
+            of: None,
+        }
+    }
+
+    #[test]
+    fn names_have_their_database_and_schema() {
+        let check = |name: &RelationName, expected: &str| assert_eq!(name.to_string(), expected);
+        check(&name(Some("shop"), Some("public"), "Größen"), "shop.public.Größen");
+        check(&name(None, Some("pg_catalog"), "pg_database"), "pg_catalog.pg_database");
+        check(&name(Some("shop"), None, "a\u{1b}[31m"), "shop.?.a\u{1b}[31m");
+    }
+
+    #[test]
+    fn what_was_not_read_is_counted_in_words() {
+        let check = |unread: Unread, expected: &str| assert_eq!(unread.to_string(), expected);
+        check(Unread::default(), "");
+        check(Unread { pages: 1, ..Unread::default() }, "1 catalog page could not be read");
+        check(
+            Unread { pages: 2, maps: 1, databases: 3, ..Unread::default() },
+            "2 catalog pages, 1 file map and 3 databases could not be read",
+        );
+    }
+
+    #[test]
+    fn names_from_elsewhere_are_found() {
+        let files = RelationFiles { tablespace: 1663, database: 5, number: 16384 };
+        let names = Names::new([(files, name(Some("shop"), Some("public"), "orders"))]);
+        assert_eq!(names.relation(files).unwrap().relation, "orders");
+        assert_eq!(names.relation(RelationFiles { number: 16385, ..files }), None);
+        assert_eq!((names.len(), names.is_empty(), names.unread()), (1, false, Unread::default()));
+    }
+}

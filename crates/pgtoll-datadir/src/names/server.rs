@@ -1,0 +1,107 @@
+//! The names of a running server's relations, by SQL.
+
+use std::sync::Arc;
+
+use pgtoll_format::catalog::{Persistence, RelationKind};
+use pgtoll_format::wal::RelationFiles;
+use pgtoll_wire::{Dsn, Error, Row};
+
+use super::{Names, RelationName, TableName};
+
+const DATABASES: &str = "SELECT oid, datname FROM pg_database WHERE datallowconn ORDER BY oid";
+
+/// What is shared has database 0. TOAST tables and their indexes belong to the table whose long
+/// values they have.
+const RELATIONS: &str = "\
+    SELECT c.oid, coalesce(nullif(c.reltablespace, 0), d.dattablespace) AS tablespace,
+        CASE WHEN c.relisshared THEN 0 ELSE d.oid END AS database,
+        pg_relation_filenode(c.oid) AS files, n.nspname, c.relname, c.relkind, c.relpersistence,
+        parents.nspname AS of_schema, coalesce(owner.relname, indexed.relname) AS of
+    FROM pg_class c
+    JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_database d ON d.datname = current_database()
+    LEFT JOIN pg_index i ON i.indexrelid = c.oid
+    LEFT JOIN pg_class indexed ON indexed.oid = i.indrelid
+    LEFT JOIN pg_class owner
+        ON owner.reltoastrelid = coalesce(i.indrelid, c.oid) AND owner.reltoastrelid <> 0
+    LEFT JOIN pg_namespace parents
+        ON parents.oid = coalesce(owner.relnamespace, indexed.relnamespace)
+    WHERE pg_relation_filenode(c.oid) IS NOT NULL";
+
+/// What a server calls its relations.
+#[derive(Clone, Debug)]
+pub struct ServerNames {
+    /// The cluster's identifier.
+    pub system_identifier: u64,
+    /// Of all databases that can be connected to.
+    pub names: Names,
+    /// What went wrong with the others.
+    pub missing: Vec<String>,
+}
+
+/// The names of a server's relations.
+pub fn names_of_server(dsn: &Dsn) -> Result<ServerNames, Error> {
+    let mut connection = dsn.connect()?;
+    let databases = connection.query(DATABASES)?;
+    let cluster = connection.query_one("SELECT system_identifier FROM pg_control_system()")?;
+    // SQL has no number as large as an identifier may be: it prints it with a sign.
+    let system_identifier = cluster.parse::<i64>("system_identifier")?.cast_unsigned();
+    connection.close();
+    let (mut names, mut missing) = (Names::default(), Vec::new());
+    let mut bytes_left = NAMES_BYTES_MAX;
+    for row in &databases {
+        let name: Arc<str> = row.text("datname")?.into();
+        names.add_database(row.parse("oid")?, name.clone());
+        let in_database = dsn.with_database(&name);
+        match add_relations(&mut names, &in_database, &name, &mut bytes_left) {
+            Ok(()) => {}
+            Err(error @ (Error::Interrupted | Error::TooMuch { .. })) => return Err(error),
+            Err(error) => missing.push(format!("names of database {name} are missing: {error}")),
+        }
+    }
+    Ok(ServerNames { system_identifier, names, missing })
+}
+
+fn add_relations(
+    names: &mut Names,
+    dsn: &Dsn,
+    database: &Arc<str>,
+    bytes_left: &mut usize,
+) -> Result<(), Error> {
+    let mut connection = dsn.connect()?;
+    connection.query_each(RELATIONS, |row, bytes| {
+        let Some(left) = bytes_left.checked_sub(bytes) else {
+            return Err(Error::TooMuch { limit: "1 GB of names" });
+        };
+        *bytes_left = left;
+        let files = RelationFiles {
+            tablespace: row.parse("tablespace")?,
+            database: row.parse("database")?,
+            number: row.parse("files")?,
+        };
+        names.add(files, relation(&row, files, database)?);
+        Ok(())
+    })?;
+    connection.close();
+    Ok(())
+}
+
+/// About two million relations.
+const NAMES_BYTES_MAX: usize = 1 << 30;
+
+fn relation(row: &Row, files: RelationFiles, database: &Arc<str>) -> Result<RelationName, Error> {
+    let letter = |column| Ok::<u8, Error>(row.text(column)?.bytes().next().unwrap_or_default());
+    let of = row.value("of")?.map(|relation| {
+        let schema = row.value("of_schema").ok().flatten().map(Into::into);
+        TableName { schema, relation: relation.to_owned() }
+    });
+    Ok(RelationName {
+        oid: row.parse("oid")?,
+        database: (files.database != 0).then(|| database.clone()),
+        schema: Some(row.text("nspname")?.into()),
+        relation: row.text("relname")?.to_owned(),
+        kind: RelationKind::of(letter("relkind")?),
+        persistence: Persistence::of(letter("relpersistence")?),
+        of,
+    })
+}

@@ -1,0 +1,93 @@
+//! Which blocks replay makes anew, whatever stands in their place.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use pgtoll_format::Lsn;
+use pgtoll_format::wal::{Parts, Record};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use pgtoll_format::wal::Fork;
+use pgtoll_wal::{Collect, SegmentFile, WalReadError, scan_with};
+
+/// A block of a fork.
+pub(super) type Block = (Fork, u32);
+
+/// What WAL says of some blocks.
+#[derive(Clone, Debug)]
+pub(super) struct Images {
+    blocks: Arc<FxHashSet<Block>>,
+    /// Replay begins here.
+    from: Lsn,
+    /// Where the first record from there on begins that names the block, and whether it replaces
+    /// the block whole.
+    first: FxHashMap<Block, (Lsn, bool)>,
+    /// Where the records end that end backups which began there.
+    backup_end: Option<Lsn>,
+}
+
+/// What was read of WAL.
+#[derive(Debug)]
+pub(super) struct ImagesRead {
+    /// The cluster's identifier.
+    pub(super) system_identifier: u64,
+    /// The blocks that replay makes anew before it reads them, and where.
+    pub(super) remade: FxHashMap<Block, Lsn>,
+    /// Where the WAL that was read begins and ends; `None`: no record was found.
+    pub(super) range: Option<(Lsn, Lsn)>,
+    /// Where the backup ended that began there.
+    pub(super) backup_end: Option<Lsn>,
+}
+
+impl Collect for Images {
+    fn add(&mut self, record: &Record<'_>, parts: &Parts) {
+        if record.at < self.from {
+            return;
+        }
+        for of in &parts.blocks {
+            let block = (Fork { relation: of.relation, fork: of.fork }, of.block);
+            if self.blocks.contains(&block) {
+                let is_image = of.image.as_ref().is_some_and(|image| image.applies);
+                self.first.entry(block).or_insert((record.at, is_image || of.will_init));
+            }
+        }
+        let (manager, info) = (record.header.manager, record.header.info & 0xF0);
+        if (manager, info) == BACKUP_END {
+            let data = record.bytes.get(parts.main_data.clone()).and_then(<[u8]>::first_chunk);
+            if data.map(|bytes| Lsn(u64::from_le_bytes(*bytes))) == Some(self.from) {
+                self.backup_end = Some(record.end);
+            }
+        }
+    }
+
+    fn append(&mut self, later: Self) {
+        for (block, first) in later.first {
+            self.first.entry(block).or_insert(first);
+        }
+        self.backup_end = self.backup_end.or(later.backup_end);
+    }
+}
+
+/// Which of these blocks replay that begins at `from` makes anew before it reads them: by a
+/// full-page image, or because the record that comes first makes the page itself.
+pub(super) fn images_of(
+    segments: &[SegmentFile],
+    blocks: FxHashSet<Block>,
+    from: Lsn,
+    threads: usize,
+) -> Result<ImagesRead, WalReadError> {
+    let blocks = Arc::new(blocks);
+    let new = || {
+        let first = FxHashMap::default();
+        Images { blocks: blocks.clone(), from, first, backup_end: None }
+    };
+    let (summary, _) = scan_with(segments, threads, new, &mut |_| ControlFlow::Continue(()))?;
+    let Images { first, backup_end, .. } = summary.collected;
+    let remade = first.into_iter().filter(|(_, (_, is_remade))| *is_remade);
+    let remade = remade.map(|(block, (at, _))| (block, at)).collect();
+    let (range, system_identifier) = (summary.from.zip(summary.to), summary.system_identifier);
+    Ok(ImagesRead { system_identifier, remade, range, backup_end })
+}
+
+/// `XLOG_BACKUP_END` of resource manager XLOG.
+const BACKUP_END: (u8, u8) = (0, 0x50);

@@ -1,0 +1,176 @@
+//! Pages on their way from who reads them to who judges them.
+
+use std::cell::RefCell;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Mutex, PoisonError};
+
+use pgtoll_format::{Lsn, PageHeader, Verdict};
+
+use crate::{Finding, Pages, WhatIsWrong, page_verdict};
+use pgtoll_format::wal::Fork;
+
+/// What a page's verdict depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rules {
+    pub(super) block_bytes: u32,
+    pub(super) file_blocks: u32,
+    pub(super) has_checksums: bool,
+}
+
+/// Some pages of a fork.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) fork: Fork,
+    pub(super) blocks: Blocks,
+    /// Whole blocks.
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Which blocks they are.
+#[derive(Debug)]
+pub(super) enum Blocks {
+    /// This one and those behind it.
+    From(u32),
+    /// These.
+    These(Vec<u32>),
+}
+
+/// What was found in a batch.
+#[derive(Debug, Default)]
+pub(super) struct Judged {
+    pub(super) pages: Pages,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Where readers put their batches.
+pub(super) trait Batches {
+    /// Memory for a batch.
+    fn memory(&self) -> Vec<u8>;
+    /// False: nobody judges it any more.
+    fn put(&self, batch: Batch) -> bool;
+}
+
+/// Batches that wait, no more than a few, and the memory of those that were judged.
+pub(super) struct Belt {
+    /// `None` when a judge panicked: readers must not wait for it.
+    waiting: Mutex<Option<Receiver<Batch>>>,
+    sender: Mutex<Option<SyncSender<Batch>>>,
+    memory: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Belt {
+    pub(super) fn new(length: usize) -> Self {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(length);
+        let memory = Mutex::new(Vec::new());
+        Self { waiting: Mutex::new(Some(receiver)), sender: Mutex::new(Some(sender)), memory }
+    }
+
+    /// Where batches are put; `None` after [`close`](Self::close).
+    pub(super) fn end(&self) -> Option<BeltEnd<'_>> {
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        Some(BeltEnd { belt: self, sender })
+    }
+
+    /// Nobody else puts anything here: judges end when those who do have ended.
+    pub(super) fn close(&self) {
+        *self.sender.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn next(&self) -> Option<Batch> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.recv().ok()
+    }
+
+    /// Judges one batch after the other until there is none.
+    pub(super) fn judge<T: From<Judged>>(&self, rules: Rules, told: &SyncSender<T>) {
+        let _closing = Closing(self);
+        // As many as are told at once: each by itself would cost more than to judge it.
+        let mut sum = Judged::default();
+        while let Some(batch) = self.next() {
+            sum.add(&batch, rules);
+            self.memory.lock().unwrap_or_else(PoisonError::into_inner).push(batch.bytes);
+            let is_much = sum.pages.bytes > TOLD_AT_ONCE || sum.findings.len() > FINDINGS_AT_ONCE;
+            if is_much {
+                // Where nobody listens any more the readers must end all the same.
+                let _ = told.send(std::mem::take(&mut sum).into());
+            }
+        }
+        let _ = told.send(sum.into());
+    }
+}
+
+/// Lets the readers end when a judge panics.
+struct Closing<'a>(&'a Belt);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            *self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+}
+
+/// A reader's end of the belt.
+pub(super) struct BeltEnd<'a> {
+    belt: &'a Belt,
+    sender: SyncSender<Batch>,
+}
+
+impl Batches for BeltEnd<'_> {
+    fn memory(&self) -> Vec<u8> {
+        let mut memory = self.belt.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.pop().unwrap_or_default()
+    }
+
+    fn put(&self, batch: Batch) -> bool {
+        self.sender.send(batch).is_ok()
+    }
+}
+
+/// Judges each batch at once, where there is no thread for it.
+pub(super) struct Here<F> {
+    pub(super) rules: Rules,
+    /// False: enough.
+    pub(super) take: RefCell<F>,
+}
+
+impl<F: FnMut(Judged) -> bool> Batches for Here<F> {
+    fn memory(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn put(&self, batch: Batch) -> bool {
+        let mut judged = Judged::default();
+        judged.add(&batch, self.rules);
+        (self.take.borrow_mut())(judged)
+    }
+}
+
+impl Judged {
+    fn add(&mut self, batch: &Batch, rules: Rules) {
+        let pages = batch.bytes.chunks_exact(rules.block_bytes.max(1) as usize);
+        for (page, place) in pages.zip(0_u32..) {
+            let block = match &batch.blocks {
+                // Files that are too long may have more blocks than there are numbers.
+                Blocks::From(first) => first.saturating_add(place),
+                Blocks::These(blocks) => match blocks.get(place as usize) {
+                    Some(block) => *block,
+                    None => break,
+                },
+            };
+            self.pages.blocks += 1;
+            self.pages.bytes += page.len() as u64;
+            match page_verdict(page, block, rules.has_checksums) {
+                Verdict::Valid => {}
+                Verdict::New => self.pages.new += 1,
+                Verdict::Invalid(fault) => {
+                    let lsn = PageHeader::read(page).map_or(Lsn(0), |header| header.lsn);
+                    let what = WhatIsWrong::Invalid { fault, lsn };
+                    self.findings.push(Finding { fork: batch.fork, block, what });
+                }
+            }
+        }
+    }
+}
+
+const TOLD_AT_ONCE: u64 = 8 << 20;
+const FINDINGS_AT_ONCE: usize = 1000;

@@ -1,0 +1,172 @@
+//! Files of relations, whole or incremental, cut into batches of pages as they are read.
+
+use std::fmt;
+use std::io::Read;
+
+use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::{IncrementalError, IncrementalHeader};
+
+use super::judge::{Batch, Batches, Blocks, Rules};
+use crate::{Finding, Layout, WhatIsWrong};
+use pgtoll_datadir::RelationFileName;
+use pgtoll_format::wal::Fork;
+use pgtoll_wal::{TarError, TarStream};
+
+/// Bytes of a file, one after the other.
+pub(super) trait Bytes {
+    type Error: fmt::Display;
+
+    /// Fills the buffer as far as there is anything. An error comes after what is before it.
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Self::Error>;
+}
+
+impl<R: Read> Bytes for TarStream<R> {
+    type Error = TarError;
+
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, TarError> {
+        TarStream::read(self, buffer)
+    }
+}
+
+/// A file, and whose it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OfRelation {
+    pub(super) relation: RelationFiles,
+    pub(super) name: RelationFileName,
+    pub(super) bytes: u64,
+}
+
+impl OfRelation {
+    fn fork(&self) -> Fork {
+        Fork { relation: self.relation, fork: self.name.fork }
+    }
+
+    /// The number of the file's first block.
+    pub(super) fn first(&self, rules: Rules) -> Option<u32> {
+        self.name.segment.checked_mul(rules.file_blocks)
+    }
+}
+
+/// Who hands pages on to the judges.
+pub(super) struct Loader<'a> {
+    pub(super) batches: &'a dyn Batches,
+    pub(super) rules: Rules,
+    /// What is wrong with the files themselves.
+    pub(super) findings: Vec<Finding>,
+}
+
+impl Loader<'_> {
+    /// A whole file.
+    pub(super) fn whole<B: Bytes>(
+        &mut self,
+        of: &OfRelation,
+        input: &mut B,
+    ) -> Result<(), B::Error> {
+        let Some(first) = of.first(self.rules) else { return Ok(()) };
+        let block_bytes = u64::from(self.rules.block_bytes);
+        let (blocks, rest) = (of.bytes / block_bytes, of.bytes % block_bytes);
+        let block = |number: u64| u32::try_from(u64::from(first) + number).unwrap_or(u32::MAX);
+        if of.bytes > block_bytes * u64::from(self.rules.file_blocks) {
+            let layout = Layout::TooLong { segment: of.name.segment };
+            self.wrong(of, block(self.rules.file_blocks.into()), WhatIsWrong::Layout(layout));
+        }
+        if let Some(bytes) = u32::try_from(rest).ok().filter(|rest| *rest > 0) {
+            self.wrong(of, block(blocks), WhatIsWrong::Layout(Layout::EndsInBlock { bytes }));
+        }
+        self.blocks(of, input, blocks, &|from, _| Blocks::From(block(from)))
+    }
+
+    /// Some blocks of a file.
+    pub(super) fn incremental<B: Bytes>(
+        &mut self,
+        of: &OfRelation,
+        input: &mut B,
+    ) -> Result<(), B::Error> {
+        let Some(first) = of.first(self.rules) else { return Ok(()) };
+        let Rules { block_bytes, file_blocks, .. } = self.rules;
+        let mut begin = [0; IncrementalHeader::BYTES];
+        let read = take(input, &mut begin)?;
+        let header = match IncrementalHeader::read(&begin[..read], file_blocks) {
+            Ok(header) => header,
+            Err(error) => {
+                self.damaged(of, first, error);
+                return Ok(());
+            }
+        };
+        let expected = header.file_bytes(block_bytes);
+        if of.bytes != expected {
+            self.damaged(of, first, IncrementalError::Length { bytes: of.bytes, expected });
+        }
+        // Not more than a file has blocks.
+        let behind = header.header_bytes(block_bytes) - begin.len() as u64;
+        let mut numbers = vec![0; usize::try_from(behind).unwrap_or_default()];
+        let read = take(input, &mut numbers)?;
+        let numbers = match header.numbers(&numbers[..read], file_blocks) {
+            Ok(numbers) => numbers,
+            Err(error) => {
+                self.damaged(of, first, error);
+                return Ok(());
+            }
+        };
+        self.blocks(of, input, header.blocks.into(), &|from, count| {
+            let from = usize::try_from(from).unwrap_or(usize::MAX);
+            let some = numbers.iter().skip(from).take(count);
+            Blocks::These(some.map(|number| first.saturating_add(*number)).collect())
+        })
+    }
+
+    fn damaged(&mut self, of: &OfRelation, first: u32, error: IncrementalError) {
+        self.wrong(of, first, WhatIsWrong::Incremental(error));
+    }
+
+    fn wrong(&mut self, of: &OfRelation, block: u32, what: WhatIsWrong) {
+        self.findings.push(Finding { fork: of.fork(), block, what });
+    }
+
+    /// Whole blocks, not more than there are; whose numbers `named` tells of the first and how many.
+    fn blocks<B: Bytes>(
+        &self,
+        of: &OfRelation,
+        input: &mut B,
+        blocks: u64,
+        named: &dyn Fn(u64, usize) -> Blocks,
+    ) -> Result<(), B::Error> {
+        let block_bytes = self.rules.block_bytes as usize;
+        let at_once = (BATCH_BYTES / block_bytes).max(1);
+        let mut from = 0;
+        while from < blocks {
+            let count = usize::try_from(blocks - from).unwrap_or(at_once).min(at_once);
+            let mut bytes = self.batches.memory();
+            bytes.resize(count * block_bytes, 0);
+            let read = input.read(&mut bytes)?;
+            let whole = read / block_bytes;
+            bytes.truncate(whole * block_bytes);
+            let batch = Batch { fork: of.fork(), blocks: named(from, whole), bytes };
+            if read == 0 || !self.batches.put(batch) {
+                break;
+            }
+            from += whole as u64;
+            if whole < count {
+                // Its end, or an error behind it, which comes now.
+                input.read(&mut vec![0; block_bytes])?;
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All that is there until the buffer is full.
+fn take<B: Bytes>(input: &mut B, buffer: &mut [u8]) -> Result<usize, B::Error> {
+    let mut taken = 0;
+    while taken < buffer.len() {
+        match input.read(&mut buffer[taken..])? {
+            0 => break,
+            read => taken += read,
+        }
+    }
+    Ok(taken)
+}
+
+/// What is judged at once: it is in a core's own cache when it is handed over.
+const BATCH_BYTES: usize = 256 << 10;

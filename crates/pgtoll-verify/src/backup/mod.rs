@@ -1,0 +1,209 @@
+//! Base backups that are no plain data directories: tars, packed or not, and incremental files.
+//!
+//! A tar is read from its beginning to its end. What its pages are judged by, the control file,
+//! comes last in it: until then it is taken for one with the usual sizes and with checksums, and
+//! read again if it was not.
+
+mod catalogs;
+mod complete;
+mod content;
+mod images;
+mod judge;
+mod member;
+mod place;
+mod run;
+mod settle;
+mod source;
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::{ControlFile, Lsn, MAJORS};
+
+use self::content::Content;
+use self::judge::Rules;
+use self::place::{Place, What};
+use self::run::{Known, OfSource, Wanted, run};
+pub use self::settle::{BackupWal, WalAtHand};
+pub(super) use self::source::IncrementalFile;
+use self::source::{Source, TarFile};
+use super::{DataDirectory, Progress, Verified, VerifySettings};
+use pgtoll_datadir::DatadirError;
+use pgtoll_datadir::RelationFileName;
+use pgtoll_datadir::backup_label_start;
+use pgtoll_wal::Packing;
+use pgtoll_wal::TarStream;
+
+/// A base backup in tars.
+#[derive(Clone, Debug)]
+pub struct TarBackup {
+    /// The directory that holds them, or the only one that is meant.
+    pub path: PathBuf,
+    tars: Vec<TarFile>,
+}
+
+/// What was found in tars, and what they are of.
+#[derive(Debug, Default)]
+pub struct VerifiedTars {
+    /// What was read, and what is wrong with it.
+    pub verified: Verified,
+    /// The control file; `None` where none was found: the usual sizes and checksums were assumed.
+    pub control: Option<ControlFile>,
+    /// The major version, where it is known.
+    pub major: Option<u32>,
+    /// Where the backup began; `None`: it has no `backup_label`.
+    pub start: Option<Lsn>,
+    /// Which files each tar has.
+    contents: Vec<Content>,
+}
+
+impl TarBackup {
+    /// The tars at this path: a tar itself, or a directory with a `base.tar`, packed or not, and
+    /// with those of its tablespaces. `None`: there is none.
+    pub fn at(path: &Path) -> Result<Option<Self>, DatadirError> {
+        let read = |source| DatadirError::Read { path: path.to_owned(), source };
+        if !fs::metadata(path).map_err(read)?.is_dir() {
+            let tar = TarFile::of(path).transpose()?;
+            let tars: Vec<TarFile> = tar.into_iter().collect();
+            return Ok((!tars.is_empty()).then(|| Self { path: path.to_owned(), tars }));
+        }
+        let mut tars = Vec::new();
+        for entry in fs::read_dir(path).map_err(read)? {
+            let entry = entry.map_err(read)?.path();
+            let is_base = complete::is_base(&entry);
+            let tar = TarFile::of(&entry).transpose()?;
+            tars.extend(tar.filter(|tar| is_base || tar.tablespace.is_some()));
+        }
+        // The data directory's first.
+        tars.sort_by_key(|tar| (tar.tablespace, tar.path.clone()));
+        let has_base = tars.first().is_some_and(|tar| tar.tablespace.is_none());
+        Ok(has_base.then(|| Self { path: path.to_owned(), tars }))
+    }
+
+    /// How its tars are packed, in PostgreSQL's words; `None`: not.
+    pub fn packing(&self) -> Option<&'static str> {
+        match self.tars.first()?.packing {
+            Packing::Plain | Packing::Unread => None,
+            Packing::Gzip => Some("gzip"),
+            Packing::Lz4 => Some("lz4"),
+            Packing::Zstd => Some("zstd"),
+        }
+    }
+
+    /// The control file, where it can be found without reading all that is before it.
+    fn control_ahead(&self) -> Option<ControlFile> {
+        let tar = self.tars.iter().find(|tar| tar.tablespace.is_none())?;
+        let file = pgtoll_files::open(&tar.path).ok().filter(|_| tar.packing == Packing::Plain)?;
+        let mut stream = TarStream::seeking(&file).ok()?;
+        while let Some(member) = stream.next_member().ok()? {
+            if Place::of(&member.path, None).what == What::Control {
+                let mut bytes = vec![0; 8192];
+                let read = stream.read(&mut bytes).ok()?;
+                return ControlFile::read(&bytes[..read]).ok();
+            }
+        }
+        None
+    }
+}
+
+/// Reads the relations in these tars, those for which `wanted` is true, and says what is wrong.
+/// Nothing that is wrong ends it, but `progress` can.
+pub fn verify_tars(
+    backup: &TarBackup,
+    settings: &VerifySettings,
+    wanted: Wanted<'_>,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<VerifiedTars, DatadirError> {
+    let sources: Vec<Source> = backup.tars.iter().cloned().map(Source::Tar).collect();
+    let mut control = backup.control_ahead();
+    loop {
+        let known = Known::of(control.as_ref());
+        let mut verified = Verified::default();
+        let read = run(&sources, known, settings, wanted, &mut verified, progress);
+        let found = control_in(&read)?;
+        let seen = read.iter().flat_map(|of| &of.catalog_versions).copied();
+        let catalog_version = seen.clone().max();
+        let others = |own: u32| known.catalog_version.is_none() && seen.clone().any(|of| of != own);
+        if let Some(found) = &found
+            && (Known::of(Some(found)).rules != known.rules || others(found.catalog_version))
+            && !verified.is_interrupted
+            && control.is_none()
+        {
+            control = Some(found.clone());
+            continue;
+        }
+        verified.findings.sort_by_key(|finding| (finding.fork, finding.block));
+        verified.foreign.sort_unstable();
+        let label = read.iter().find_map(|of| of.label.as_ref());
+        let start =
+            label.map(|text| backup_label_start(&String::from_utf8_lossy(text)).unwrap_or(Lsn(0)));
+        let catalog_version = found.as_ref().map(|of| of.catalog_version).or(catalog_version);
+        let major = MAJORS.iter().find(|facts| Some(facts.catalog.version) == catalog_version);
+        let major = major.map(|facts| facts.major);
+        let contents = read.into_iter().map(|of| of.content).collect();
+        return Ok(VerifiedTars { verified, control: found.or(control), major, start, contents });
+    }
+}
+
+fn control_in(read: &[OfSource]) -> Result<Option<ControlFile>, DatadirError> {
+    let Some((path, bytes)) = read.iter().find_map(|of| of.control.as_ref()) else {
+        return Ok(None);
+    };
+    let control = ControlFile::read(bytes);
+    control.map(Some).map_err(|source| DatadirError::Control { path: path.clone(), source })
+}
+
+impl Known {
+    fn of(control: Option<&ControlFile>) -> Self {
+        let rules = control.map_or(USUAL, |control| Rules {
+            block_bytes: control.block_bytes,
+            file_blocks: control.file_blocks,
+            has_checksums: control.checksum_version == 1,
+        });
+        Self { rules, catalog_version: control.map(|control| control.catalog_version) }
+    }
+}
+
+/// As all packages are built, with checksums.
+const USUAL: Rules = Rules { block_bytes: 8192, file_blocks: 131_072, has_checksums: true };
+
+/// The incremental files among what is foreign to a plain backup, which are taken out of there.
+pub(super) fn incremental_files(
+    data: &DataDirectory,
+    foreign: &mut Vec<PathBuf>,
+) -> Vec<IncrementalFile> {
+    let of = |path: &Path| -> Option<(RelationFiles, RelationFileName)> {
+        let within = path.strip_prefix(&data.path).ok()?.to_str()?;
+        match Place::of(within, None).what {
+            What::Incremental(relation, name) => Some((relation, name)),
+            _ => None,
+        }
+    };
+    let mut files = Vec::new();
+    for path in foreign.extract_if(.., |path| of(path).is_some()) {
+        if let Some((relation, name)) = of(&path) {
+            // What cannot be opened is told by who reads it.
+            let bytes = fs::metadata(&path).map_or(0, |found| found.len());
+            files.push(IncrementalFile { path, relation, name, bytes });
+        }
+    }
+    files
+}
+
+/// Reads incremental files of a plain backup.
+pub(super) fn read_incremental(
+    files: Vec<IncrementalFile>,
+    data: &DataDirectory,
+    settings: &VerifySettings,
+    verified: &mut Verified,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) {
+    if files.is_empty() || verified.is_interrupted {
+        return;
+    }
+    let sources: Vec<Source> = files.into_iter().map(Source::Incremental).collect();
+    let known = Known::of(Some(&data.control));
+    run(&sources, known, settings, &|_| true, verified, progress);
+}

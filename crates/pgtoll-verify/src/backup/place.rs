@@ -1,0 +1,159 @@
+//! What a file of a backup is, by its path alone.
+
+use pgtoll_format::catalog::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
+use pgtoll_format::wal::RelationFiles;
+
+use pgtoll_datadir::RelationFileName;
+use pgtoll_datadir::{decimal, is_servers_own};
+
+/// A file of a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place<'a> {
+    /// Where the data directory begins in the tar: mostly nowhere.
+    pub(super) root: &'a str,
+    /// From there on.
+    pub(super) path: &'a str,
+    /// What it is.
+    pub(super) what: What,
+    /// In a tablespace, of which catalogs' format the directory is.
+    pub(super) catalog_version: Option<u32>,
+}
+
+/// What a file of a backup is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// A file of a relation, whole.
+    Relation(RelationFiles, RelationFileName),
+    /// Some blocks of a relation's file.
+    Incremental(RelationFiles, RelationFileName),
+    /// `global/pg_control`.
+    Control,
+    /// `backup_label`.
+    Label,
+    /// PostgreSQL's own, and not a relation's.
+    Own,
+    /// Of an extension, or of people.
+    Foreign,
+}
+
+impl<'a> Place<'a> {
+    /// Of a tar's member. A tablespace's tar has its number for a name.
+    pub(super) fn of(member: &'a str, tablespace: Option<u32>) -> Self {
+        let member = member.trim_start_matches("./").trim_start_matches('/');
+        let mut slashes = member.rmatch_indices('/').map(|(at, _)| at);
+        let mut parts: Vec<&str> = member.rsplitn(6, '/').collect();
+        // The data directory may be anywhere in the tar: what is below it is told from the end.
+        let found = within(&parts, tablespace);
+        let Some((depth, what, catalog_version)) = found else {
+            let what = match parts.swap_remove(0) {
+                "backup_label" => What::Label,
+                _ => What::Own,
+            };
+            let at = slashes.next();
+            let (root, path) =
+                (at.map_or("", |at| &member[..at]), &member[at.map_or(0, |at| at + 1)..]);
+            return Self { root, path, what, catalog_version: None };
+        };
+        let at = slashes.nth(depth - 1);
+        let (root, path) =
+            (at.map_or("", |at| &member[..at]), &member[at.map_or(0, |at| at + 1)..]);
+        Self { root, path, what, catalog_version }
+    }
+}
+
+/// Where relations are: how many parts of the path belong to the data directory, and what it is.
+fn within(parts: &[&str], tablespace: Option<u32>) -> Option<(usize, What, Option<u32>)> {
+    let found = |tablespace, database, name| what(tablespace, database, name);
+    match (parts, tablespace) {
+        ([name, database, version, ..], Some(oid)) => {
+            let (database, version) = (oid_of(database)?, catalog_version(version)?);
+            Some((3, found(oid, database, name), Some(version)))
+        }
+        (_, Some(_)) => None,
+        (["pg_control", "global", ..], _) => Some((2, What::Control, None)),
+        ([name, "global", ..], _) => Some((2, found(GLOBAL_TABLESPACE, 0, name), None)),
+        ([name, database, "base", ..], _) => {
+            Some((3, found(DEFAULT_TABLESPACE, oid_of(database)?, name), None))
+        }
+        ([name, database, version, oid, "pg_tblspc", ..], _) => {
+            let (oid, database) = (oid_of(oid)?, oid_of(database)?);
+            Some((5, found(oid, database, name), Some(catalog_version(version)?)))
+        }
+        _ => None,
+    }
+}
+
+/// `PG_17_202406281`
+fn catalog_version(name: &str) -> Option<u32> {
+    let (major, catalog) = name.strip_prefix("PG_")?.split_once('_')?;
+    decimal(major).and(decimal(catalog))
+}
+
+fn oid_of(name: &str) -> Option<u32> {
+    decimal(name).filter(|&oid| oid > 0)
+}
+
+fn what(tablespace: u32, database: u32, name: &str) -> What {
+    let files = |number| RelationFiles { tablespace, database, number };
+    if let Some(of) = RelationFileName::parse(name) {
+        return What::Relation(files(of.number), of);
+    }
+    match name.strip_prefix("INCREMENTAL.").and_then(RelationFileName::parse) {
+        Some(of) => What::Incremental(files(of.number), of),
+        // Directories have members of their own, whose names end in nothing.
+        None if is_servers_own(name) || name.is_empty() => What::Own,
+        None => What::Foreign,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(member: &str, tablespace: Option<u32>, root: &str, path: &str, expected: &str) {
+        let place = Place::of(member, tablespace);
+        let what = match place.what {
+            What::Relation(of, name) => {
+                format!(
+                    "{}/{}/{} {} {}",
+                    of.tablespace, of.database, of.number, name.fork, name.segment
+                )
+            }
+            What::Incremental(of, name) => {
+                format!("{}/{}/{}+{}", of.tablespace, of.database, of.number, name.segment)
+            }
+            other => format!("{other:?}"),
+        };
+        assert_eq!((place.root, place.path, what.as_str()), (root, path, expected), "{member}");
+    }
+
+    #[test]
+    fn members_are_told_by_their_paths() {
+        check("base/5/1259", None, "", "base/5/1259", "1663/5/1259 0 0");
+        check("./base/5/1259_vm.2", None, "", "base/5/1259_vm.2", "1663/5/1259 2 2");
+        check("global/1262", None, "", "global/1262", "1664/0/1262 0 0");
+        check("global/pg_control", None, "", "global/pg_control", "Control");
+        check("main/global/pg_control", None, "main", "global/pg_control", "Control");
+        check("/var/15/main/base/5/1", None, "var/15/main", "base/5/1", "1663/5/1 0 0");
+        check("base/5/INCREMENTAL.1259.1", None, "", "base/5/INCREMENTAL.1259.1", "1663/5/1259+1");
+        check("base/5/pg_filenode.map", None, "", "base/5/pg_filenode.map", "Own");
+        check("base/5/readme", None, "", "base/5/readme", "Foreign");
+        check("backup_label", None, "", "backup_label", "Label");
+        check("pg_wal/000000010000000000000002", None, "pg_wal", "000000010000000000000002", "Own");
+        check("PG_15_202209061/5/16501", Some(99), "", "PG_15_202209061/5/16501", "99/5/16501 0 0");
+        let member = "pg_tblspc/16500/PG_15_202209061/5/16501";
+        check(member, None, "", member, "16500/5/16501 0 0");
+        assert_eq!(Place::of(member, None).catalog_version, Some(202_209_061));
+        check("base/x/1259", None, "base/x", "1259", "Own");
+        check("", None, "", "", "Own");
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_is_something(path in "[a-z0-9/._]{0,40}|.*", tablespace: Option<u32>) {
+            let _ = Place::of(&path, tablespace);
+        }
+    }
+}

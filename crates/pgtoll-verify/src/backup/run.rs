@@ -1,0 +1,334 @@
+//! The threads: some read and unpack, others judge, and one adds up.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+
+use pgtoll_format::wal::RelationFiles;
+
+use super::content::Content;
+use super::judge::{Batches, Belt, Here, Judged, Rules};
+use super::member::{Bytes, Loader, OfRelation};
+use super::place::{Place, What};
+use super::source::{IncrementalFile, Meter, Metered, Source, TarFile};
+use crate::{PROGRESS, Progress, Verified, VerifySettings};
+use pgtoll_wal::{TarError, TarMember, TarMemberKind, TarStream};
+
+/// What is known before the first page is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) rules: Rules,
+    /// Which of a tablespace's directories is the cluster's; `None`: any.
+    pub(super) catalog_version: Option<u32>,
+}
+
+/// Which relations are meant.
+pub(super) type Wanted<'a> = &'a (dyn Fn(RelationFiles) -> bool + Sync);
+
+/// What a tar, or a file, holds beside pages.
+#[derive(Debug, Default)]
+pub(super) struct OfSource {
+    pub(super) sums: Verified,
+    pub(super) control: Option<(PathBuf, Vec<u8>)>,
+    pub(super) label: Option<Vec<u8>>,
+    /// Which files a tar has.
+    pub(super) content: Content,
+    /// Formats of catalogs that tablespaces' directories are named after.
+    pub(super) catalog_versions: BTreeSet<u32>,
+}
+
+enum Told {
+    Judged(Judged),
+    Read(Box<OfSource>),
+}
+
+impl From<Judged> for Told {
+    fn from(judged: Judged) -> Self {
+        Self::Judged(judged)
+    }
+}
+
+/// Reads all of these; what is wrong is added to `verified`.
+pub(super) fn run(
+    sources: &[Source],
+    known: Known,
+    settings: &VerifySettings,
+    wanted: Wanted<'_>,
+    verified: &mut Verified,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Vec<OfSource> {
+    let jobs = settings.jobs.get();
+    let (meter, belt) = (Meter::new(settings.rate), Belt::new(2 * jobs));
+    let next = AtomicUsize::new(0);
+    let all_bytes = sources.iter().map(Source::bytes).sum();
+    let read = |batches: &dyn Batches, source: &Source| {
+        let loader = Loader { batches, rules: known.rules, findings: Vec::new() };
+        let meter = &meter;
+        Reader { known, wanted, meter, loader, of: OfSource::default() }.read(source)
+    };
+    let mut sum = Sum { meter: &meter, all_bytes, verified, read: Vec::new() };
+    let readers = jobs.min(sources.len());
+    let started = thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(4 * jobs);
+        let judges = pgtoll_threads::start(scope, jobs, || {
+            let (sender, belt) = (sender.clone(), &belt);
+            move || belt.judge(known.rules, &sender)
+        });
+        // Without a judge nothing would take what they read.
+        let wanted = if judges == 0 { 0 } else { readers };
+        let started = pgtoll_threads::start(scope, wanted, || {
+            let (sender, end, read, next) = (sender.clone(), belt.end(), &read, &next);
+            move || {
+                let Some(end) = end else { return };
+                while let Some(source) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if sender.send(Told::Read(Box::new(read(&end, source)))).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        belt.close();
+        drop(sender);
+        sum.collect(&receiver, progress);
+        if started == 0 { 0 } else { started + judges }
+    });
+    if started == 0 {
+        for source in sources {
+            let sum_of_pages = RefCell::new(&mut sum);
+            let here = |judged| {
+                let mut sum = sum_of_pages.borrow_mut();
+                sum.judged(judged);
+                sum.goes_on(progress)
+            };
+            let of = read(&Here { rules: known.rules, take: RefCell::new(here) }, source);
+            sum.of_source(of);
+        }
+    }
+    sum.verified.threads(started, readers + jobs);
+    sum.read
+}
+
+/// What was read so far.
+struct Sum<'a> {
+    meter: &'a Meter,
+    all_bytes: u64,
+    verified: &'a mut Verified,
+    read: Vec<OfSource>,
+}
+
+impl Sum<'_> {
+    /// Adds up what the threads tell until all have ended.
+    fn collect(
+        &mut self,
+        receiver: &Receiver<Told>,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) {
+        loop {
+            match receiver.recv_timeout(PROGRESS) {
+                Ok(Told::Judged(judged)) => self.judged(judged),
+                Ok(Told::Read(of)) => self.of_source(*of),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.goes_on(progress);
+        }
+    }
+
+    fn judged(&mut self, judged: Judged) {
+        let pages = &mut self.verified.pages;
+        pages.bytes += judged.pages.bytes;
+        pages.blocks += judged.pages.blocks;
+        pages.new += judged.pages.new;
+        judged.findings.into_iter().for_each(|finding| self.verified.add(finding));
+    }
+
+    fn of_source(&mut self, mut of: OfSource) {
+        let (sums, verified) = (std::mem::take(&mut of.sums), &mut *self.verified);
+        verified.files += sums.files;
+        verified.incremental += sums.incremental;
+        verified.temporary += sums.temporary;
+        verified.foreign.extend(sums.foreign);
+        verified.unlisted.extend(sums.unlisted);
+        sums.findings.into_iter().for_each(|finding| verified.add(finding));
+        self.read.push(of);
+    }
+
+    fn goes_on(&mut self, progress: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> bool {
+        let now = Progress { bytes: self.meter.bytes(), all_bytes: self.all_bytes };
+        if !self.verified.is_interrupted && progress(now).is_break() {
+            self.verified.is_interrupted = true;
+            self.meter.stop();
+        }
+        !self.verified.is_interrupted
+    }
+}
+
+/// Reads a tar, or a file.
+struct Reader<'a> {
+    known: Known,
+    wanted: Wanted<'a>,
+    meter: &'a Meter,
+    loader: Loader<'a>,
+    of: OfSource,
+}
+
+impl Reader<'_> {
+    fn read(mut self, source: &Source) -> OfSource {
+        if !self.meter.is_stopped() {
+            let read = match source {
+                Source::Tar(tar) => self.tar(tar),
+                Source::Incremental(file) => self.incremental(file),
+            };
+            // What is not read any more is not in trouble.
+            if let Err(error) = read
+                && !self.meter.is_stopped()
+            {
+                self.of.sums.unlisted.push((source.path().to_owned(), error));
+            }
+        }
+        self.of.sums.findings = self.loader.findings;
+        self.of
+    }
+
+    fn incremental(&mut self, file: &IncrementalFile) -> io::Result<()> {
+        let mut input = Plain(Metered::open(&file.path, self.meter)?);
+        let IncrementalFile { relation, name, bytes, .. } = *file;
+        self.of.sums.files += 1;
+        self.of.sums.incremental += 1;
+        self.loader.incremental(&OfRelation { relation, name, bytes }, &mut input)
+    }
+
+    fn tar(&mut self, tar: &TarFile) -> io::Result<()> {
+        let file = Metered::open(&tar.path, self.meter)?;
+        let mut stream = TarStream::new(tar.packing.open(Box::new(file))?);
+        Ok(self.members(tar, &mut stream)?)
+    }
+
+    fn members<R: io::Read>(
+        &mut self,
+        tar: &TarFile,
+        stream: &mut TarStream<R>,
+    ) -> Result<(), TarError> {
+        let mut root: Option<String> = None;
+        while let Some(member) = stream.next_member()? {
+            if member.kind == TarMemberKind::Other {
+                continue;
+            }
+            self.of.content.add(&member, stream)?;
+            let place = Place::of(&member.path, tar.tablespace);
+            if place.what == What::Own {
+                continue;
+            }
+            // A tar may have other directories beside the data directory; the first one is meant.
+            let root = root.get_or_insert_with(|| place.root.to_owned());
+            if root != place.root {
+                if place.what != What::Label && self.of.sums.foreign.len() < FOREIGN_MAX {
+                    self.of.sums.foreign.push(member.path.into());
+                }
+                continue;
+            }
+            self.member(&tar.path, &member, &place, stream)?;
+        }
+        self.of.content.end(tar, root.unwrap_or_default());
+        Ok(())
+    }
+
+    fn member<R: io::Read>(
+        &mut self,
+        tar: &Path,
+        member: &TarMember,
+        place: &Place<'_>,
+        stream: &mut TarStream<R>,
+    ) -> Result<(), TarError> {
+        let bytes = member.bytes;
+        match place.what {
+            What::Control => self.of.control = Some((tar.join(&member.path), small(stream)?)),
+            What::Label => self.of.label = Some(small(stream)?),
+            What::Relation(relation, name) | What::Incremental(relation, name) => {
+                let of = OfRelation { relation, name, bytes };
+                if !self.is_read(&of, member, place) {
+                    return Ok(());
+                }
+                if matches!(place.what, What::Relation(..)) {
+                    self.of.sums.files += 1;
+                    return self.loader.whole(&of, stream);
+                }
+                self.of.sums.files += 1;
+                self.of.sums.incremental += 1;
+                return self.loader.incremental(&of, stream);
+            }
+            What::Foreign if self.of.sums.foreign.len() < FOREIGN_MAX => {
+                self.of.sums.foreign.push(member.path.as_str().into());
+            }
+            What::Own | What::Foreign => {}
+        }
+        Ok(())
+    }
+
+    fn is_read(&mut self, of: &OfRelation, member: &TarMember, place: &Place<'_>) -> bool {
+        if let Some(found) = place.catalog_version {
+            self.of.catalog_versions.insert(found);
+            // A tablespace can be shared by clusters of several versions.
+            if self.known.catalog_version.is_some_and(|own| own != found) {
+                return false;
+            }
+        }
+        if of.first(self.known.rules).is_none() {
+            // No block has so high a number, and no server would look there.
+            self.of.sums.foreign.push(member.path.as_str().into());
+            return false;
+        }
+        if of.name.backend.is_some() {
+            self.of.sums.temporary += 1;
+            return false;
+        }
+        if !(self.wanted)(of.relation) {
+            return false;
+        }
+        if member.kind == TarMemberKind::Sparse {
+            let words = "a sparse file of GNU tar, whose holes pgtoll does not put back";
+            self.of.sums.unlisted.push((member.path.as_str().into(), io::Error::other(words)));
+            return false;
+        }
+        true
+    }
+}
+
+/// A file outside of tars.
+struct Plain<R>(R);
+
+impl<R: io::Read> Bytes for Plain<R> {
+    type Error = io::Error;
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.0.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if filled == 0 => return Err(error),
+                // It comes again.
+                Err(_) => break,
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// A member of which no more than this is of interest.
+fn small<B: Bytes>(input: &mut B) -> Result<Vec<u8>, B::Error> {
+    let mut bytes = vec![0; SMALL];
+    let read = input.read(&mut bytes)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// What is listed of files that are not PostgreSQL's.
+const FOREIGN_MAX: usize = 100_000;
+const SMALL: usize = 64 << 10;

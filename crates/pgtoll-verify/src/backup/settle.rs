@@ -1,0 +1,189 @@
+//! Which wrong pages of a base backup its own WAL replaces.
+//!
+//! The server writes pages while they are copied, so that a copy may have the begin of one version
+//! and the end of another. Recovery replaces such a page: as long as a backup goes on, the first
+//! record that changes a page has an image of it. Only that image is an excuse; an LSN is none,
+//! since damage can have any.
+
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use pgtoll_format::{Fault, Lsn};
+use rustc_hash::FxHashSet;
+use serde::Deserialize;
+
+use super::images::{Block, ImagesRead, images_of};
+use super::{TarBackup, VerifiedTars};
+use crate::{Counts, Finding, Verified, WhatIsWrong};
+use pgtoll_datadir::DataDirectory;
+use pgtoll_wal::segments;
+
+/// The WAL that a base backup needs to be recovered, and where it is.
+#[derive(Clone, Debug)]
+pub struct BackupWal {
+    /// The cluster's identifier, which its WAL has too.
+    system_identifier: u64,
+    start: Lsn,
+    /// Where the backup ended, as its manifest says.
+    stop: Option<Lsn>,
+    /// Where it may be: the first place that has it counts.
+    places: Vec<Vec<PathBuf>>,
+}
+
+/// What is known of the WAL that a backup needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WalAtHand {
+    /// No page was wrong that it could have replaced.
+    #[default]
+    NotAsked,
+    /// All of it was read.
+    Whole,
+    /// It is not there, or not all of it.
+    Missing,
+}
+
+impl BackupWal {
+    /// Of a plain base backup; `None` where the directory is none.
+    pub fn of_directory(data: &DataDirectory) -> Option<Self> {
+        let start = data.backup_start.filter(|start| *start > Lsn(0))?;
+        let stop = stop_in(&data.path.join("backup_manifest"), start);
+        let places = vec![vec![data.path.join("pg_wal")]];
+        Some(Self { system_identifier: data.control.system_identifier, start, stop, places })
+    }
+
+    /// Of a backup in tars; `None` where it has no label, or no control file.
+    pub fn of_tars(backup: &TarBackup, found: &VerifiedTars) -> Option<Self> {
+        let start = found.start.filter(|start| *start > Lsn(0))?;
+        let system_identifier = found.control.as_ref()?.system_identifier;
+        let base = &backup.tars.first()?.path;
+        let beside = base.parent().unwrap_or(Path::new("."));
+        let stop = stop_in(&beside.join("backup_manifest"), start);
+        let names = ["pg_wal.tar", "pg_wal.tar.gz", "pg_wal.tar.lz4", "pg_wal.tar.zst"];
+        let own = names.iter().map(|name| beside.join(name)).filter(|path| path.exists());
+        let places = own.chain([base.clone()]).map(|path| vec![path]).collect();
+        Some(Self { system_identifier, start, stop, places })
+    }
+
+    /// Here, or at these paths.
+    #[must_use]
+    pub fn or_at(mut self, paths: &[PathBuf]) -> Self {
+        if !paths.is_empty() {
+            self.places.insert(0, paths.to_vec());
+        }
+        self
+    }
+
+    /// What replay does to these blocks, by the first place that has its begin.
+    fn images(&self, blocks: &FxHashSet<Block>, threads: usize) -> Option<ImagesRead> {
+        let is_own = |read: &ImagesRead| {
+            read.system_identifier == self.system_identifier
+                && read.range.is_some_and(|(from, _)| from <= self.start)
+        };
+        self.places.iter().find_map(|paths| {
+            let segments = segments(paths).ok().filter(|found| !found.is_empty())?;
+            images_of(&segments, blocks.clone(), self.start, threads).ok().filter(is_own)
+        })
+    }
+}
+
+impl Verified {
+    /// Takes out what the backup's own WAL replaces when it is recovered, and tells what may be
+    /// so where that WAL is not at hand.
+    pub fn settle(&mut self, wal: &BackupWal, threads: usize) -> WalAtHand {
+        let of = |finding: &Finding| (finding.fork, finding.block);
+        let is_wrong = |finding: &&Finding| matches!(finding.what, WhatIsWrong::Invalid { .. });
+        let blocks: FxHashSet<Block> = self.findings.iter().filter(is_wrong).map(of).collect();
+        if blocks.is_empty() {
+            return WalAtHand::NotAsked;
+        }
+        let read = wal.images(&blocks, threads);
+        let stop = wal.stop.or(read.as_ref().and_then(|read| read.backup_end));
+        let end = read.as_ref().and_then(|read| read.range).map(|(_, to)| to);
+        let is_whole = stop.zip(end).is_some_and(|(stop, end)| end >= stop);
+        for mut finding in std::mem::take(&mut self.findings) {
+            let WhatIsWrong::Invalid { fault, lsn } = finding.what else {
+                self.findings.push(finding);
+                continue;
+            };
+            // What happens behind the backup's end need not be replayed.
+            let remade = read.as_ref().and_then(|read| read.remade.get(&of(&finding)));
+            let is_remade = remade.is_some_and(|at| stop.is_none_or(|stop| *at < stop));
+            let may_be_torn = !is_whole && is_plausible(fault, lsn, wal.start, stop);
+            let counts = self.counts.entry(finding.fork).or_default();
+            if is_remade {
+                counts.failures = counts.failures.saturating_sub(1);
+                self.healed_by_replay += 1;
+                continue;
+            }
+            if may_be_torn {
+                counts.failures = counts.failures.saturating_sub(1);
+                counts.unverified += 1;
+                finding.what = WhatIsWrong::MayBeTorn { fault, lsn };
+            }
+            self.findings.push(finding);
+        }
+        self.counts.retain(|_, counts| *counts != Counts::default());
+        if is_whole { WalAtHand::Whole } else { WalAtHand::Missing }
+    }
+}
+
+/// Whether the page can be one that the server changed while the backup was made.
+fn is_plausible(fault: Fault, lsn: Lsn, start: Lsn, stop: Option<Lsn>) -> bool {
+    matches!(fault, Fault::Checksum { header_is_plausible: true, .. })
+        && lsn >= start
+        && stop.is_none_or(|stop| lsn <= stop)
+}
+
+/// A stretch of WAL that a backup needs, as its manifest says.
+#[derive(Debug, Deserialize)]
+struct WalRange {
+    #[serde(rename = "End-LSN")]
+    end: String,
+}
+
+/// Where the backup ended whose manifest this is: it stands behind the files, of which there can
+/// be very many.
+fn stop_in(manifest: &Path, start: Lsn) -> Option<Lsn> {
+    let text = ending(manifest).ok()?;
+    let (_, ranges) = text.rsplit_once("\"WAL-Ranges\":")?;
+    let (ranges, _) = ranges.split_once(']')?;
+    let ranges: Vec<WalRange> = serde_json::from_str(&format!("{ranges}]")).ok()?;
+    let ends = ranges.iter().filter_map(|range| range.end.parse::<Lsn>().ok());
+    ends.max().filter(|end| *end >= start)
+}
+
+fn ending(path: &Path) -> io::Result<String> {
+    let mut file = pgtoll_files::open(path)?;
+    let bytes = file.metadata()?.len();
+    file.seek(SeekFrom::Start(bytes.saturating_sub(ENDING)))?;
+    let mut text = Vec::new();
+    file.take(ENDING).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+const ENDING: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backups_end_stands_in_its_manifest() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("backup_manifest");
+        let text = r#"{ "PostgreSQL-Backup-Manifest-Version": 1,
+"Files": [
+{ "Path": "backup_label", "Size": 225 }
+],
+"WAL-Ranges": [
+{ "Timeline": 1, "Start-LSN": "0/2000028", "End-LSN": "0/2000100" }
+],
+"Manifest-Checksum": "00"}
+"#;
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(stop_in(&path, Lsn(0x0200_0028)), Some(Lsn(0x0200_0100)));
+        assert_eq!(stop_in(&path, Lsn(0x0300_0028)), None, "another backup's");
+        std::fs::write(&path, "WAL-Ranges").unwrap();
+        assert_eq!(stop_in(&path, Lsn(1)), None);
+    }
+}

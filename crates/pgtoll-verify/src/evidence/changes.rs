@@ -1,0 +1,262 @@
+//! Which blocks WAL changed, and where last.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pgtoll_format::Lsn;
+use pgtoll_format::wal::{BlockReference, FileChange, Parts, Record, RecordType};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use pgtoll_format::wal::Fork;
+use pgtoll_wal::Collect;
+
+/// The last change of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Change(u64);
+
+impl Change {
+    /// Records end at multiples of 8 bytes.
+    const IS_FREED: u64 = 1;
+
+    fn new(lsn: Lsn, is_freed: bool) -> Self {
+        Self(lsn.0 & !7 | u64::from(is_freed))
+    }
+
+    /// Where its record ends.
+    pub(super) fn lsn(self) -> Lsn {
+        Lsn(self.0 & !7)
+    }
+
+    /// It took the page out of its index: nobody relies on what is there.
+    pub(super) fn is_freed(self) -> bool {
+        self.0 & Self::IS_FREED != 0
+    }
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    /// Changes of these forks are kept.
+    pub(super) forks: &'a FxHashSet<Fork>,
+    /// The last record: the checkpoint of the shutdown.
+    pub(super) checkpoint: Lsn,
+    /// So many blocks at most: the newest changes.
+    pub(super) most: usize,
+}
+
+/// The last changes of blocks in a stretch of WAL.
+pub(super) struct Changes<'a> {
+    wanted: Wanted<'a>,
+    /// By fork and block.
+    pub(super) blocks: FxHashMap<Fork, FxHashMap<u32, Change>>,
+    count: usize,
+    /// From which block on what earlier WAL says of a fork holds no more.
+    cut: BTreeMap<Fork, u32>,
+    /// Databases of which what earlier WAL says holds no more.
+    databases: BTreeSet<u32>,
+    /// The last record was there.
+    pub(super) has_checkpoint: bool,
+    /// Changes up to here were too many to be kept.
+    pub(super) dropped: Option<Lsn>,
+}
+
+impl<'a> Changes<'a> {
+    pub(super) fn new(wanted: Wanted<'a>) -> Self {
+        let (blocks, cut, databases) = (FxHashMap::default(), BTreeMap::new(), BTreeSet::new());
+        Self { wanted, blocks, count: 0, cut, databases, has_checkpoint: false, dropped: None }
+    }
+
+    fn block(&mut self, record: &Record<'_>, block: &BlockReference) {
+        let fork = Fork { relation: block.relation, fork: block.fork };
+        if !record.sets_page_lsn(block) || !self.wanted.forks.contains(&fork) {
+            return;
+        }
+        let change = Change::new(record.end, record.frees_page(block));
+        let before = self.blocks.entry(fork).or_default().insert(block.block, change);
+        self.count += usize::from(before.is_none());
+        self.bound();
+    }
+
+    fn forget(&mut self, fork: Fork, from: u32) {
+        if let Some(blocks) = self.blocks.get_mut(&fork) {
+            let before = blocks.len();
+            blocks.retain(|block, _| *block < from);
+            self.count -= before - blocks.len();
+        }
+        let cut = self.cut.entry(fork).or_insert(from);
+        *cut = from.min(*cut);
+    }
+
+    fn forget_database(&mut self, oid: u32) {
+        self.blocks.retain(|fork, _| fork.relation.database != oid);
+        self.count = self.blocks.values().map(FxHashMap::len).sum();
+        self.databases.insert(oid);
+    }
+
+    /// Where there are too many blocks, those that were changed longest ago are given up. Whatever
+    /// is given up, what is left is true.
+    fn bound(&mut self) {
+        while self.count > self.wanted.most {
+            let all = || self.blocks.values().flat_map(FxHashMap::values).map(|of| of.lsn());
+            let (Some(first), Some(last)) = (all().min(), all().max()) else { return };
+            let middle = Lsn(first.0 + (last.0 - first.0) / 2);
+            for blocks in self.blocks.values_mut() {
+                blocks.retain(|_, change| change.lsn() > middle);
+            }
+            self.count = self.blocks.values().map(FxHashMap::len).sum();
+            self.dropped = self.dropped.max(Some(middle));
+        }
+    }
+}
+
+impl Collect for Changes<'_> {
+    fn add(&mut self, record: &Record<'_>, parts: &Parts) {
+        if record.at >= self.wanted.checkpoint {
+            let is_shutdown = RecordType::of(&record.header) == CHECKPOINT_SHUTDOWN;
+            self.has_checkpoint |= record.at == self.wanted.checkpoint && is_shutdown;
+            return;
+        }
+        match record.file_change(parts) {
+            Some(FileChange::Made { relation, fork }) => self.forget(Fork { relation, fork }, 0),
+            Some(FileChange::Cut { relation, blocks }) => {
+                self.forget(Fork { relation, fork: 0 }, blocks);
+            }
+            Some(FileChange::Database { oid }) => self.forget_database(oid),
+            None => parts.blocks.iter().for_each(|block| self.block(record, block)),
+        }
+    }
+
+    fn append(&mut self, later: Self) {
+        later.cut.into_iter().for_each(|(fork, from)| self.forget(fork, from));
+        later.databases.into_iter().for_each(|oid| self.forget_database(oid));
+        for (fork, blocks) in later.blocks {
+            let own = self.blocks.entry(fork).or_default();
+            let before = own.len();
+            own.extend(blocks);
+            self.count += own.len() - before;
+        }
+        self.has_checkpoint |= later.has_checkpoint;
+        self.dropped = self.dropped.max(later.dropped);
+        self.bound();
+    }
+}
+
+const CHECKPOINT_SHUTDOWN: RecordType = RecordType { manager: 0, info: 0 };
+
+#[cfg(test)]
+mod tests {
+    use pgtoll_format::MAJORS;
+    use pgtoll_format::wal::{RecordHeader, RelationFiles};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a record says.
+    #[derive(Clone, Copy, Debug)]
+    enum Says {
+        Change { number: u32, block: u32 },
+        Cut { number: u32, blocks: u32 },
+        Made { number: u32 },
+        Database { oid: u32 },
+    }
+
+    fn fork(number: u32) -> Fork {
+        let relation = RelationFiles { tablespace: 1663, database: number % 2, number };
+        Fork { relation, fork: 0 }
+    }
+
+    /// The record number `place` of the WAL, each of which has 8 bytes.
+    fn add(to: &mut Changes<'_>, place: usize, says: Says) {
+        let words = |number: u32| [1663, number % 2, number];
+        let (manager, info, words) = match says {
+            Says::Change { .. } => (10, 0, Vec::new()),
+            Says::Cut { number, blocks } => (2, 0x20, [&[blocks][..], &words(number)].concat()),
+            Says::Made { number } => (2, 0x10, [&words(number)[..], &[0]].concat()),
+            Says::Database { oid } => (4, 0, vec![oid]),
+        };
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut parts = Parts::default();
+        parts.main_data = 0..bytes.len();
+        if let Says::Change { number, block } = says {
+            let (relation, image, data) = (fork(number).relation, None, 0..0);
+            let will_init = false;
+            parts.blocks =
+                vec![BlockReference { id: 0, relation, fork: 0, block, will_init, image, data }];
+        }
+        let (total_bytes, xid, previous, crc) = (24, 0, Lsn(0), 0);
+        let header = RecordHeader { total_bytes, xid, previous, info, manager, crc };
+        let at = Lsn(place as u64 * 8);
+        let facts = &MAJORS[0].wal;
+        to.add(&Record { at, end: Lsn(at.0 + 8), header, bytes: &bytes, facts }, &parts);
+    }
+
+    fn says() -> impl Strategy<Value = Says> {
+        let number = 1_u32..5;
+        prop_oneof![
+            8 => (number.clone(), 0_u32..6).prop_map(|(number, block)| Says::Change { number, block }),
+            1 => (number.clone(), 0_u32..6).prop_map(|(number, blocks)| Says::Cut { number, blocks }),
+            1 => number.prop_map(|number| Says::Made { number }),
+            1 => (0_u32..2).prop_map(|oid| Says::Database { oid }),
+        ]
+    }
+
+    /// What a plain map of all blocks has at the end.
+    fn expected(all: &[Says]) -> BTreeMap<(Fork, u32), Lsn> {
+        let mut map = BTreeMap::new();
+        for (place, says) in all.iter().enumerate() {
+            match *says {
+                Says::Change { number, block } => {
+                    map.insert((fork(number), block), Lsn(place as u64 * 8 + 8));
+                }
+                Says::Cut { number, blocks } => {
+                    map.retain(|(of, block), _| *of != fork(number) || *block < blocks);
+                }
+                Says::Made { number } => map.retain(|(of, _), _| *of != fork(number)),
+                Says::Database { oid } => map.retain(|(of, _), _| of.relation.database != oid),
+            }
+        }
+        map
+    }
+
+    fn found(changes: &Changes<'_>) -> BTreeMap<(Fork, u32), Lsn> {
+        let of_fork = |(fork, blocks): (&Fork, &FxHashMap<u32, Change>)| {
+            let fork = *fork;
+            blocks.iter().map(|(block, of)| ((fork, *block), of.lsn())).collect::<Vec<_>>()
+        };
+        changes.blocks.iter().flat_map(of_fork).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn segments_make_no_difference(
+            all in prop::collection::vec(says(), 0..80), segment in 1_usize..30, most in 1_usize..30,
+        ) {
+            let forks = (1..5).map(fork).collect();
+            let checkpoint = Lsn(u64::MAX);
+            let read = |most| {
+                let wanted = Wanted { forks: &forks, checkpoint, most };
+                let mut changes = Changes::new(wanted);
+                for (number, piece) in all.chunks(segment).enumerate() {
+                    let mut of_segment = Changes::new(wanted);
+                    for (place, says) in piece.iter().enumerate() {
+                        add(&mut of_segment, number * segment + place, *says);
+                    }
+                    changes.append(of_segment);
+                }
+                (found(&changes), changes.count, changes.dropped)
+            };
+            let expected = expected(&all);
+            let (blocks, count, dropped) = read(usize::MAX);
+            prop_assert_eq!((&blocks, count, dropped), (&expected, expected.len(), None));
+            // With little room the newest are there, and none that is wrong.
+            let (blocks, count, dropped) = read(most);
+            prop_assert!(count <= most && count == blocks.len());
+            for (block, lsn) in &expected {
+                let is_new = dropped.is_none_or(|dropped| *lsn > dropped);
+                prop_assert!(!is_new || blocks.get(block) == Some(lsn));
+            }
+            for (block, lsn) in &blocks {
+                prop_assert!(expected.get(block).is_some_and(|last| lsn <= last));
+            }
+        }
+    }
+}

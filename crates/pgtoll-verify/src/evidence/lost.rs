@@ -1,0 +1,185 @@
+//! Writes that were lost: pages that are older than WAL says, zero, or missing.
+
+use std::ops::ControlFlow;
+
+use pgtoll_format::catalog::Persistence;
+use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::{Lsn, PageHeader, Verdict};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::blocks::{Blocks, Forks};
+use super::changes::{Change, Changes, Wanted};
+use super::{Evidence, NotCompared, WalEnds, check_is_consistent, timeline};
+use crate::{Finding, Progress, Verified, VerifySettings, WhatIsWrong, page_verdict};
+use pgtoll_datadir::DataDirectory;
+use pgtoll_datadir::Names;
+use pgtoll_format::wal::Fork;
+use pgtoll_wal::{End, SegmentFile, scan_with};
+
+/// What was compared with WAL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WalCompared {
+    /// Where the WAL begins that was there.
+    pub from: Lsn,
+    /// Where it ends: behind the checkpoint of the shutdown.
+    pub to: Lsn,
+    /// Blocks that it changed.
+    pub blocks: u64,
+    /// WAL up to here changed more blocks than there is room for; some of them were not compared.
+    pub dropped: Option<Lsn>,
+}
+
+/// Compares pages with the WAL that is in the data directory: none may be older than the last
+/// record that changed it. Unlogged relations and the maps are left out: their pages have no LSN
+/// of WAL.
+///
+/// `settings` and `wanted` are those of [`verify`](crate::verify()); what is wrong is added to
+/// what it found. `progress` is told of WAL that was read, then of blocks.
+pub fn compare_with_wal(
+    verified: &mut Verified,
+    data: &DataDirectory,
+    names: &Names,
+    settings: &VerifySettings,
+    wanted: &dyn Fn(RelationFiles) -> bool,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<WalCompared, NotCompared> {
+    check_is_consistent(data, names)?;
+    let forks = Forks::of(data, settings, wanted);
+    let logged = logged_forks(&forks, names);
+    let segments = timeline::segments(data)?;
+    let wanted = Wanted { forks: &logged, checkpoint: data.control.checkpoint, most: BLOCKS_MAX };
+    let (changes, from, to) = changes(&segments, data, settings, wanted, progress)?;
+    let rules = Rules {
+        block_bytes: data.control.block_bytes as usize,
+        has_checksums: data.has_checksums(),
+        first_lsn: Lsn(data.control.wal_segment_bytes.into()),
+    };
+    let blocks: usize = changes.blocks.values().map(FxHashMap::len).sum();
+    let compared = WalCompared { from, to, blocks: blocks as u64, dropped: changes.dropped };
+    let (mut done, all_bytes) = (0, (blocks * rules.block_bytes) as u64);
+    for (fork, blocks) in changes.blocks {
+        done += (blocks.len() * rules.block_bytes) as u64;
+        for (block, evidence) in rules.compare(forks.blocks(fork), blocks) {
+            verified.add(Finding { fork, block, what: WhatIsWrong::Evidence(evidence) });
+        }
+        if progress(Progress { bytes: done, all_bytes }).is_break() {
+            return Err(NotCompared::Interrupted);
+        }
+    }
+    verified.findings.sort_by_key(|finding| (finding.fork, finding.block));
+    Ok(compared)
+}
+
+/// The forks whose changes are logged. What nobody has a name for is a leftover, whose files say
+/// nothing, and so do those of an index that could not be made.
+fn logged_forks(forks: &Forks<'_>, names: &Names) -> FxHashSet<Fork> {
+    let is_logged = |fork: &Fork| {
+        let persistence = names.relation(fork.relation).map(|name| name.persistence);
+        matches!(
+            (fork.fork, persistence),
+            (MAIN, Some(Persistence::Permanent)) | (INIT, Some(Persistence::Unlogged))
+        ) && !names.is_unready(fork.relation)
+    };
+    forks.iter().filter(is_logged).collect()
+}
+
+/// The last changes of the WAL up to the checkpoint: of as much of it as can be read without a
+/// gap.
+fn changes<'a>(
+    segments: &[SegmentFile],
+    data: &DataDirectory,
+    settings: &VerifySettings,
+    wanted: Wanted<'a>,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<(Changes<'a>, Lsn, Lsn), NotCompared> {
+    let segment_bytes = u64::from(data.control.wal_segment_bytes);
+    let all_bytes = segments.len() as u64 * segment_bytes;
+    let mut begin = 0;
+    loop {
+        let read = &segments[begin..];
+        let watch = &mut |count: usize| {
+            progress(Progress { bytes: (begin + count) as u64 * segment_bytes, all_bytes })
+        };
+        let (skip, why) = match scan_with(read, settings.jobs.get(), || Changes::new(wanted), watch)
+        {
+            Ok((_, End::Interrupted)) => return Err(NotCompared::Interrupted),
+            Ok((summary, _)) if summary.collected.has_checkpoint => {
+                let is_own = summary.system_identifier == data.control.system_identifier;
+                return match (summary.from, summary.to) {
+                    (Some(from), Some(to)) if is_own => Ok((summary.collected, from, to)),
+                    _ => Err(NotCompared::Ends(WalEnds::Missing)),
+                };
+            }
+            Ok((summary, end)) => (summary.segments, NotCompared::Ends(WalEnds::At(end))),
+            Err(error) => (1, NotCompared::Wal(error)),
+        };
+        begin += skip.max(1);
+        if begin >= segments.len() {
+            return Err(why);
+        }
+    }
+}
+
+/// What holds in this data directory.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    block_bytes: usize,
+    has_checksums: bool,
+    /// No record ends before this: a smaller LSN on a page says that WAL never changed it, which
+    /// access methods write where they make a page anew before they log it.
+    first_lsn: Lsn,
+}
+
+impl Rules {
+    /// What is wrong with the blocks of a fork that WAL changed.
+    fn compare(
+        &self,
+        mut blocks: Blocks<'_>,
+        changes: FxHashMap<u32, Change>,
+    ) -> Vec<(u32, Evidence)> {
+        let mut changes: Vec<(u32, Change)> = changes.into_iter().collect();
+        changes.sort_unstable_by_key(|(block, _)| *block);
+        let end = blocks.count();
+        let there = changes.partition_point(|(block, _)| *block < end);
+        let mut page = vec![0; self.block_bytes];
+        let mut found = Vec::new();
+        for (block, change) in &changes[..there] {
+            let evidence = self.judge(&mut blocks, *block, *change, &mut page);
+            found.extend(evidence.map(|evidence| (*block, evidence)));
+        }
+        if let Some((last, change)) = changes[there..].last() {
+            found.push((end, Evidence::MissingButLogged { last: *last, wal: change.lsn() }));
+        }
+        found
+    }
+
+    /// A page that a server refuses, or that cannot be read, was told when it was verified.
+    fn judge(
+        &self,
+        blocks: &mut Blocks<'_>,
+        block: u32,
+        change: Change,
+        page: &mut [u8],
+    ) -> Option<Evidence> {
+        let wal = change.lsn();
+        // Almost always the header is enough.
+        let head = page.get_mut(..PageHeader::BYTES)?;
+        blocks.read(block, head).ok()?;
+        if PageHeader::read(head)?.lsn >= wal {
+            return None;
+        }
+        blocks.read(block, page).ok()?;
+        let lsn = PageHeader::read(page)?.lsn;
+        match page_verdict(page, block, self.has_checksums) {
+            Verdict::New => (!change.is_freed()).then_some(Evidence::ZeroButLogged { wal }),
+            Verdict::Valid if lsn >= self.first_lsn => Some(Evidence::Stale { lsn, wal }),
+            Verdict::Valid | Verdict::Invalid(_) => None,
+        }
+    }
+}
+
+/// Some 20 bytes each: changes of 64 GB of pages.
+const BLOCKS_MAX: usize = 8 << 20;
+
+const MAIN: u8 = 0;
+const INIT: u8 = 3;

@@ -1,0 +1,253 @@
+//! How far a verification came and what it found, in a file: so that one that was interrupted goes
+//! on where it was left.
+
+use std::fs;
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use pgtoll_files::Draft;
+use pgtoll_format::Lsn;
+use serde::{Deserialize, Serialize};
+
+use super::listing::Listing;
+use super::work::Position;
+use super::{Counts, DataDirectory, Finding, Pages, Verified};
+use pgtoll_format::wal::Fork;
+
+/// The file, and what was in it.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    found: Option<Content>,
+    of: Option<Subject>,
+    written: Instant,
+    /// How much work at most is lost when pgtoll is killed.
+    pub(super) every: Duration,
+    error: Option<io::Error>,
+}
+
+/// Why a journal is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// It could not be read.
+    #[error("read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It could not be written.
+    #[error("write {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is something else, or of another version.
+    #[error("{} is no resume file of this pgtoll", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is of other files, or they have changed.
+    #[error("{} is of {of}", path.display())]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// Of what.
+        of: &'static str,
+    },
+}
+
+impl JournalError {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Read { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                "run pgtoll as the file's owner".to_owned()
+            }
+            Self::Read { .. } => {
+                "name a regular file that may be written, or is not there yet".to_owned()
+            }
+            Self::Write { .. } => {
+                "name a file in a directory where you may write, with some space".to_owned()
+            }
+            Self::Foreign { .. } => "name another file: this one is left as it is".to_owned(),
+            Self::Other { path, .. } => {
+                format!("remove {} to begin from the start", path.display())
+            }
+        }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Content<F = Vec<Finding>, P = Vec<Fork>> {
+    schema: String,
+    pgtoll: String,
+    of: Subject,
+    to: Position,
+    pages: Pages,
+    counts: Vec<(Fork, Counts)>,
+    findings: F,
+    firsts: P,
+}
+
+/// What is verified, as it was when it began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Subject {
+    system_identifier: u64,
+    checkpoint: Lsn,
+    state: String,
+    checksum_version: u32,
+    backup_start: Option<Lsn>,
+    /// Names, lengths and times of change of all files of relations.
+    fingerprint: u64,
+    /// Of those that are read.
+    files: usize,
+    bytes: u64,
+}
+
+impl Journal {
+    /// The journal in this file, which need not be there.
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        let found = match pgtoll_files::read(path, BYTES_MAX) {
+            Ok(bytes) => {
+                let foreign = || JournalError::Foreign { path: path.to_owned() };
+                Some(content_of(&bytes).ok_or_else(foreign)?)
+            }
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                return Err(JournalError::Foreign { path: path.to_owned() });
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(source) => return Err(JournalError::Read { path: path.to_owned(), source }),
+        };
+        let (path, written) = (path.to_owned(), Instant::now());
+        Ok(Self { path, found, of: None, written, every: EVERY, error: None })
+    }
+
+    /// Bytes that need not be read again.
+    pub fn read_before(&self) -> u64 {
+        self.found.as_ref().map_or(0, |content| content.pages.bytes)
+    }
+
+    /// What could not be written meanwhile.
+    pub fn error(&self) -> Option<&io::Error> {
+        self.error.as_ref()
+    }
+
+    /// All was read: nothing is left to go on with.
+    pub fn remove(self) -> Result<(), JournalError> {
+        let removed = fs::remove_file(&self.path);
+        removed.map_err(|source| JournalError::Write { path: self.path, source })
+    }
+
+    /// Where to begin; what was found before that is put in `verified`.
+    pub(super) fn begin(
+        &mut self,
+        data: &DataDirectory,
+        files: &Listing,
+        fingerprint: u64,
+        verified: &mut Verified,
+    ) -> Result<Position, JournalError> {
+        let control = &data.control;
+        let of = Subject {
+            system_identifier: control.system_identifier,
+            checkpoint: control.checkpoint,
+            state: control.state.to_string(),
+            checksum_version: control.checksum_version,
+            backup_start: data.backup_start,
+            fingerprint,
+            files: files.len(),
+            bytes: files.bytes(),
+        };
+        let mut from = Position::default();
+        if let Some(content) = self.found.take() {
+            if let Some(other) = content.of.difference(&of) {
+                return Err(JournalError::Other { path: self.path.clone(), of: other });
+            }
+            from = content.to;
+            if !files.has(from) {
+                return Err(JournalError::Foreign { path: self.path.clone() });
+            }
+            verified.pages = content.pages;
+            verified.counts = content.counts.into_iter().collect();
+            verified.findings = content.findings;
+            verified.firsts = content.firsts;
+        }
+        self.of = Some(of);
+        // What cannot be written is better known before hours of reading than after.
+        let written = self.try_write(verified, from);
+        written.map_err(|source| JournalError::Write { path: self.path.clone(), source })?;
+        Ok(from)
+    }
+
+    /// What was found up to there; not again and again.
+    pub(super) fn write_now_and_then(&mut self, verified: &Verified, to: Position) {
+        if self.written.elapsed() >= self.every {
+            self.write(verified, to);
+        }
+    }
+
+    pub(super) fn write(&mut self, verified: &Verified, to: Position) {
+        self.error = self.try_write(verified, to).err();
+    }
+
+    /// The file is the old one or the new one, whatever happens meanwhile.
+    fn try_write(&mut self, verified: &Verified, to: Position) -> io::Result<()> {
+        let Some(of) = self.of.clone() else { return Ok(()) };
+        let content = Content {
+            schema: SCHEMA.to_owned(),
+            pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
+            of,
+            to,
+            pages: verified.pages,
+            counts: verified.counts.iter().map(|(fork, of)| (*fork, *of)).collect(),
+            findings: &verified.findings,
+            firsts: &verified.firsts,
+        };
+        let mut file = BufWriter::new(Draft::of(&self.path)?);
+        serde_json::to_writer(&mut file, &content)?;
+        file.write_all(b"\n")?;
+        file.into_inner().map_err(io::IntoInnerError::into_error)?.replace()?;
+        self.written = Instant::now();
+        Ok(())
+    }
+}
+
+/// What is in the file; `None`: it is something else, or another pgtoll's.
+fn content_of(bytes: &[u8]) -> Option<Content> {
+    let content = serde_json::from_slice::<Content>(bytes).ok()?;
+    (content.schema == SCHEMA && content.pgtoll == env!("CARGO_PKG_VERSION")).then_some(content)
+}
+
+/// For fuzzing: whether these bytes are a resume file.
+pub(crate) fn is_resume_file(bytes: &[u8]) -> bool {
+    content_of(bytes).is_some()
+}
+
+impl Subject {
+    /// In what the journal's subject is another one than this.
+    fn difference(&self, now: &Self) -> Option<&'static str> {
+        if self.system_identifier != now.system_identifier {
+            return Some("another cluster");
+        }
+        if (self.checkpoint, self.backup_start) != (now.checkpoint, now.backup_start)
+            || (&self.state, self.checksum_version) != (&now.state, now.checksum_version)
+        {
+            return Some("the cluster before a server ran on it again");
+        }
+        if self.fingerprint != now.fingerprint {
+            return Some("files that have changed since");
+        }
+        ((self.files, self.bytes) != (now.files, now.bytes))
+            .then_some("another choice of relations")
+    }
+}
+
+const SCHEMA: &str = "pgtoll.resume/1";
+/// Of 100,000 findings and the sums of a million forks it has a tenth.
+const BYTES_MAX: u64 = 1 << 30;
+const EVERY: Duration = Duration::from_secs(5);

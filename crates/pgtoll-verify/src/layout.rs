@@ -1,0 +1,74 @@
+//! Are the files there, and as long as they should be?
+
+use pgtoll_format::ControlFile;
+
+use super::listing::{Listed, Listing};
+use super::{DataDirectory, Finding, Layout, WhatIsWrong};
+use pgtoll_format::wal::Fork;
+
+/// What is wrong with the lengths of these files, those of a fork one after the other.
+pub(super) fn findings(
+    files: impl IntoIterator<Item = Listed>,
+    data: &DataDirectory,
+) -> Vec<Finding> {
+    // The files of a backup are copied one after the other while the server changes them.
+    let is_backup = data.backup_start.is_some();
+    let mut found = Vec::new();
+    of_forks(files, |of| check(of, &data.control, is_backup, &mut found));
+    found
+}
+
+/// Main forks without a block: an index or a sequence always has one.
+pub(super) fn empty_ones(files: &Listing, mut each: impl FnMut(Fork)) {
+    of_forks(files.iter(), |of| {
+        if of[0].fork.fork == 0 && of.iter().all(|file| file.bytes == 0) {
+            each(of[0].fork);
+        }
+    });
+}
+
+/// The files of each fork together. There is one at least.
+fn of_forks(files: impl IntoIterator<Item = Listed>, mut each: impl FnMut(&[Listed])) {
+    let mut of: Vec<Listed> = Vec::new();
+    for file in files {
+        if of.first().is_some_and(|first| first.fork != file.fork) {
+            each(&of);
+            of.clear();
+        }
+        of.push(file);
+    }
+    if !of.is_empty() {
+        each(&of);
+    }
+}
+
+/// What is cut off is left behind empty, so that only files up to the last one that is not count.
+fn check(of: &[Listed], control: &ControlFile, is_backup: bool, found: &mut Vec<Finding>) {
+    let block_bytes = u64::from(control.block_bytes);
+    let full = block_bytes * u64::from(control.file_blocks);
+    let Some(last) = of.iter().rposition(|file| file.bytes > 0) else { return };
+    let mut next = 0;
+    for (place, file) in of[..=last].iter().enumerate() {
+        let segment = file.segment;
+        let mut tell = |block: u64, layout: Layout| {
+            let block = u32::try_from(block).unwrap_or(u32::MAX);
+            found.push(Finding { fork: file.fork, block, what: WhatIsWrong::Layout(layout) });
+        };
+        let first_block = u64::from(segment) * u64::from(control.file_blocks);
+        if segment > next && !is_backup {
+            let first_missing = u64::from(next) * u64::from(control.file_blocks);
+            tell(first_missing, Layout::Missing { segment: next, count: segment - next });
+        }
+        let rest = u32::try_from(file.bytes % block_bytes).unwrap_or_default();
+        let end = first_block + file.bytes / block_bytes;
+        if file.bytes > full {
+            tell(first_block + u64::from(control.file_blocks), Layout::TooLong { segment });
+        } else if place < last && file.bytes < full && !is_backup {
+            tell(end, Layout::Short { segment });
+        }
+        if rest > 0 {
+            tell(end, Layout::EndsInBlock { bytes: rest });
+        }
+        next = segment.saturating_add(1);
+    }
+}

@@ -1,0 +1,254 @@
+//! The files that are verified, in little memory: there may be millions.
+
+use std::fs::{DirEntry, Metadata};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use pgtoll_format::ControlFile;
+use pgtoll_format::wal::RelationFiles;
+
+use super::work::Position;
+use pgtoll_datadir::{FileVisitor, RelationDir, relation_directories};
+use pgtoll_datadir::{RelationFile, RelationFileName};
+use pgtoll_format::wal::Fork;
+
+/// Files of relations, in the order of forks and segments.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    directories: Vec<Directory>,
+    files: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Directory {
+    place: RelationDir,
+    /// Which file is its first one.
+    begin: usize,
+}
+
+/// 16 bytes a file; all else is made of them when it is asked for.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    number: u32,
+    segment: u32,
+    /// Its length, and in the last two bits its fork.
+    bytes_and_fork: u64,
+}
+
+/// A file of a fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) fork: Fork,
+    /// Which of the fork's files, from 0.
+    pub(super) segment: u32,
+    pub(super) bytes: u64,
+}
+
+impl From<&RelationFile> for Listed {
+    fn from(of: &RelationFile) -> Self {
+        let fork = Fork { relation: of.relation, fork: of.name.fork };
+        Self { fork, segment: of.name.segment, bytes: of.bytes }
+    }
+}
+
+/// What else stands beside the files.
+#[derive(Debug, Default)]
+pub(super) struct Beside {
+    /// Files of temporary relations.
+    pub(super) temporary: u64,
+    /// What PostgreSQL did not put there.
+    pub(super) foreign: Vec<PathBuf>,
+    /// What could not be looked into.
+    pub(super) unlisted: Vec<(PathBuf, io::Error)>,
+    /// Of every file's name, length and time of change: it is another one when one of them is.
+    pub(super) fingerprint: u64,
+}
+
+impl Listing {
+    /// Those of a data directory that are wanted: relations of which a file is at one of these
+    /// paths or below (none: all), and that `wanted` takes.
+    pub(super) fn of(
+        data: &Path,
+        control: &ControlFile,
+        only_below: &[PathBuf],
+        wanted: &dyn Fn(RelationFiles) -> bool,
+    ) -> (Self, Beside) {
+        let mut taken = Taken { files: Vec::new(), beside: Beside::default(), control };
+        let mut listing = Self::default();
+        for place in relation_directories(data, control, &mut taken) {
+            place.visit(&mut taken);
+            listing.add(place, &mut taken.files, only_below, wanted);
+        }
+        listing.files.shrink_to_fit();
+        taken.beside.foreign.sort_unstable();
+        (listing, taken.beside)
+    }
+
+    /// Takes the files of a directory.
+    fn add(
+        &mut self,
+        place: RelationDir,
+        files: &mut Vec<Entry>,
+        only_below: &[PathBuf],
+        wanted: &dyn Fn(RelationFiles) -> bool,
+    ) {
+        files.sort_unstable_by_key(|of| (of.number, of.fork(), of.segment));
+        let is_all =
+            only_below.is_empty() || only_below.iter().any(|of| place.path.starts_with(of));
+        let is_any = is_all || only_below.iter().any(|of| of.parent() == Some(&place.path));
+        let is_below = |of: &Entry| is_all || only_below.contains(&place.path.join(of.name()));
+        let begin = self.files.len();
+        // What one file says is judged by the others: all of a relation are read, or none.
+        for of_relation in files.chunk_by(|one, next| one.number == next.number) {
+            let relation = place.relation(of_relation[0].number);
+            if is_any && of_relation.iter().any(is_below) && wanted(relation) {
+                self.files.extend_from_slice(of_relation);
+            }
+        }
+        files.clear();
+        self.directories.push(Directory { place, begin });
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.files.iter().map(|of| of.bytes()).sum()
+    }
+
+    /// How long the file is; `None`: there are not so many.
+    pub(super) fn bytes_of(&self, file: usize) -> Option<u64> {
+        self.files.get(file).map(|of| of.bytes())
+    }
+
+    /// Whether something is to be read at this place, or it is the end.
+    pub(super) fn has(&self, place: Position) -> bool {
+        let Position { file, at } = place;
+        self.bytes_of(file).map_or(file == self.len() && at == 0, |bytes| at <= bytes)
+    }
+
+    pub(super) fn file(&self, file: usize) -> Listed {
+        self.files[file].listed(&self.directory(file).place)
+    }
+
+    pub(super) fn path(&self, file: usize) -> PathBuf {
+        self.directory(file).place.path.join(self.files[file].name())
+    }
+
+    /// All in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Listed> + '_ {
+        let ends = self.directories.iter().skip(1).map(|of| of.begin).chain([self.files.len()]);
+        self.directories.iter().zip(ends).flat_map(|(directory, end)| {
+            let files = self.files.get(directory.begin..end).unwrap_or_default();
+            files.iter().map(|of| of.listed(&directory.place))
+        })
+    }
+
+    /// The files of a fork, by their places in the list.
+    pub(super) fn of_fork(&self, fork: Fork) -> Range<usize> {
+        let Fork { relation, fork } = fork;
+        let key = (relation.tablespace, relation.database);
+        let of = |of: &Directory| (of.place.tablespace, of.place.database);
+        let after = self.directories.partition_point(|directory| of(directory) <= key);
+        let found = after.checked_sub(1).map(|at| &self.directories[at]);
+        let Some(directory) = found.filter(|directory| of(directory) == key) else { return 0..0 };
+        let end = self.directories.get(after).map_or(self.files.len(), |next| next.begin);
+        let files = &self.files[directory.begin..end];
+        let key = (relation.number, fork);
+        let first = files.partition_point(|of| (of.number, of.fork()) < key);
+        let count = files[first..].partition_point(|of| (of.number, of.fork()) == key);
+        let first = directory.begin + first;
+        first..first + count
+    }
+
+    fn directory(&self, file: usize) -> &Directory {
+        let after = self.directories.partition_point(|of| of.begin <= file);
+        // Of empty directories with the same begin the last one has the file.
+        &self.directories[after - 1]
+    }
+}
+
+impl Entry {
+    fn new(name: RelationFileName, bytes: u64) -> Self {
+        let RelationFileName { number, segment, fork, .. } = name;
+        Self { number, segment, bytes_and_fork: bytes << FORK_BITS | u64::from(fork) }
+    }
+
+    fn bytes(self) -> u64 {
+        self.bytes_and_fork >> FORK_BITS
+    }
+
+    fn fork(self) -> u8 {
+        self.bytes_and_fork.to_le_bytes()[0] & ((1 << FORK_BITS) - 1)
+    }
+
+    fn listed(self, place: &RelationDir) -> Listed {
+        let fork = Fork { relation: place.relation(self.number), fork: self.fork() };
+        Listed { fork, segment: self.segment, bytes: self.bytes() }
+    }
+
+    fn name(self) -> String {
+        let Self { number, segment, .. } = self;
+        RelationFileName { number, fork: self.fork(), segment, backend: None }.to_string()
+    }
+}
+
+/// There are four forks; no file system has files of more than 2^62 bytes.
+const FORK_BITS: u32 = 2;
+
+/// What one directory has, and what stands beside all.
+struct Taken<'a> {
+    files: Vec<Entry>,
+    beside: Beside,
+    control: &'a ControlFile,
+}
+
+impl FileVisitor for Taken<'_> {
+    fn file(
+        &mut self,
+        of: &RelationDir,
+        name: RelationFileName,
+        entry: &DirEntry,
+        found: &Metadata,
+    ) {
+        if name.backend.is_some() {
+            self.beside.temporary += 1;
+        } else if name.segment.checked_mul(self.control.file_blocks).is_none() {
+            // No block has so high a number, and no server would look there.
+            self.beside.foreign.push(entry.path());
+        } else {
+            // A sum: directories list their files in any order.
+            let own = fingerprint(of, name, found);
+            self.beside.fingerprint = self.beside.fingerprint.wrapping_add(own);
+            self.files.push(Entry::new(name, found.len()));
+        }
+    }
+
+    fn foreign(&mut self, path: PathBuf) {
+        self.beside.foreign.push(path);
+    }
+
+    fn unreadable(&mut self, path: PathBuf, error: io::Error) {
+        self.beside.unlisted.push((path, error));
+    }
+}
+
+/// FNV-1a over whole numbers, mixed at the end. It has to stay: resume files hold it.
+fn fingerprint(of: &RelationDir, name: RelationFileName, found: &Metadata) -> u64 {
+    let numbers = [
+        u64::from(of.tablespace) << 32 | u64::from(of.database),
+        u64::from(name.number) << 32 | u64::from(name.segment),
+        u64::from(name.fork),
+        found.len(),
+        found.mtime().cast_unsigned(),
+        found.mtime_nsec().cast_unsigned(),
+    ];
+    let hash = numbers.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, number| {
+        let mixed = (hash ^ number).wrapping_mul(0x0000_0100_0000_01B3);
+        mixed ^ mixed >> 29
+    });
+    (hash ^ hash >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}

@@ -1,0 +1,174 @@
+//! Files and the checksums that a manifest lists for them.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread;
+
+use rustc_hash::FxHashMap;
+use sha2::{Digest as _, Sha224, Sha256, Sha384, Sha512};
+
+use super::{Algorithm, ManifestFile};
+use crate::pace::Pace;
+use crate::{PROGRESS, VerifySettings};
+
+/// What a file's checksum has to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Checksum {
+    algorithm: Algorithm,
+    expected: Box<[u8]>,
+    pub(crate) bytes: u64,
+}
+
+impl Checksum {
+    /// `None`: it has none.
+    pub(super) fn of(file: &ManifestFile) -> Option<Self> {
+        let expected = file.checksum.clone().into_boxed_slice();
+        let (algorithm, bytes) = (file.algorithm, file.bytes);
+        (algorithm != Algorithm::None).then_some(Self { algorithm, expected, bytes })
+    }
+
+    /// Whether what is read has it.
+    fn is_of(&self, input: &mut dyn Read) -> io::Result<bool> {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let found = match self.algorithm {
+            Algorithm::None => return Ok(true),
+            Algorithm::Crc32c => {
+                let mut crc = 0;
+                each(input, &mut buffer, &mut |bytes| crc = crc32c::crc32c_append(crc, bytes))?;
+                // As PostgreSQL keeps it in memory, on a little-endian machine.
+                crc.to_le_bytes().to_vec()
+            }
+            Algorithm::Sha224 => digest(Sha224::new(), input, &mut buffer)?,
+            Algorithm::Sha256 => digest(Sha256::new(), input, &mut buffer)?,
+            Algorithm::Sha384 => digest(Sha384::new(), input, &mut buffer)?,
+            Algorithm::Sha512 => digest(Sha512::new(), input, &mut buffer)?,
+        };
+        Ok(*found == *self.expected)
+    }
+}
+
+/// A file that is read as fast as it may be.
+struct Paced<'a> {
+    file: File,
+    pace: &'a Pace,
+}
+
+impl Read for Paced<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.pace.may_read(buffer.len() as u64) {
+            return Err(io::Error::other("interrupted"));
+        }
+        self.file.read(buffer)
+    }
+}
+
+fn digest<D: sha2::Digest>(
+    mut digest: D,
+    input: &mut dyn Read,
+    buffer: &mut [u8],
+) -> io::Result<Vec<u8>> {
+    each(input, buffer, &mut |bytes| digest.update(bytes))?;
+    Ok(digest.finalize().to_vec())
+}
+
+fn each(input: &mut dyn Read, buffer: &mut [u8], take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    loop {
+        match input.read(buffer) {
+            Ok(0) => return Ok(()),
+            Ok(read) => take(&buffer[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Whether the member that is read next is as the manifest says; `None`: it has no checksum there.
+pub(crate) fn compare_member(
+    path: &str,
+    expected: &FxHashMap<Box<str>, Checksum>,
+    input: &mut dyn Read,
+) -> io::Result<Option<bool>> {
+    expected.get(path).map(|checksum| checksum.is_of(input)).transpose()
+}
+
+/// What became of files whose checksums were compared.
+#[derive(Debug, Default)]
+pub(crate) struct Compared {
+    /// Those that have another one.
+    pub(crate) wrong: Vec<String>,
+    pub(crate) unlisted: Vec<(PathBuf, io::Error)>,
+    pub(crate) bytes: u64,
+    pub(crate) is_interrupted: bool,
+}
+
+impl Compared {
+    fn add(&mut self, data: &Path, path: &str, bytes: u64, is_right: io::Result<bool>) {
+        match is_right {
+            // What is not read any more is not in trouble.
+            _ if self.is_interrupted => {}
+            Ok(true) => {}
+            Ok(false) => self.wrong.push(path.to_owned()),
+            Err(error) => self.unlisted.push((data.join(path), error)),
+        }
+        self.bytes += bytes;
+    }
+}
+
+/// Reads these files of a plain backup, several at once; `progress` is given the bytes so far.
+pub(crate) fn compare_directory(
+    data: &Path,
+    expected: &FxHashMap<Box<str>, Checksum>,
+    settings: &VerifySettings,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Compared {
+    let files: Vec<(&str, &Checksum)> = expected.iter().map(|(path, of)| (&**path, of)).collect();
+    let (next, pace) = (AtomicUsize::new(0), Pace::new(settings.rate));
+    let stop = || {
+        next.store(files.len(), Ordering::Relaxed);
+        pace.stop();
+    };
+    let one = || {
+        let at = next.fetch_add(1, Ordering::Relaxed);
+        let (path, checksum) = *files.get(at)?;
+        let opened = pgtoll_files::open(&data.join(path));
+        let is_right = opened.and_then(|file| checksum.is_of(&mut Paced { file, pace: &pace }));
+        Some((path, checksum.bytes, is_right))
+    };
+    let mut compared = Compared::default();
+    let mut go_on = |compared: &mut Compared| {
+        if !compared.is_interrupted && progress(compared.bytes).is_break() {
+            compared.is_interrupted = true;
+            stop();
+        }
+    };
+    thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(settings.jobs.get());
+        let has_threads = pgtoll_threads::start(scope, settings.jobs.get(), || {
+            let (sender, one) = (sender.clone(), &one);
+            move || while one().is_some_and(|found| sender.send(found).is_ok()) {}
+        }) > 0;
+        drop(sender);
+        loop {
+            if !has_threads {
+                break;
+            }
+            match receiver.recv_timeout(PROGRESS) {
+                Ok((path, bytes, is_right)) => compared.add(data, path, bytes, is_right),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            go_on(&mut compared);
+        }
+        while let Some((path, bytes, is_right)) = one() {
+            compared.add(data, path, bytes, is_right);
+            go_on(&mut compared);
+        }
+    });
+    compared
+}
+
+const BUFFER_BYTES: usize = 256 << 10;

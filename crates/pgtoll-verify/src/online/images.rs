@@ -1,0 +1,115 @@
+//! Images of blocks in the WAL.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use pgtoll_format::Lsn;
+use pgtoll_format::wal::{Parts, Record, RecordType};
+
+use pgtoll_format::wal::Fork;
+use pgtoll_wal::{Collect, End, scan_with, segments};
+
+/// What the WAL has of some blocks.
+#[derive(Clone, Debug)]
+pub struct WalImages {
+    /// Where the last record ends that makes a block whole again, whatever it was: by its image, or
+    /// because it makes the page anew.
+    pub last: HashMap<(Fork, u32), Lsn>,
+    /// Up to where the WAL was read.
+    pub to: Lsn,
+    /// All of it is from a time when `full_page_writes` was on.
+    pub full_page_writes: bool,
+}
+
+impl Default for WalImages {
+    fn default() -> Self {
+        Self { last: HashMap::new(), to: Lsn(0), full_page_writes: true }
+    }
+}
+
+/// Reads the WAL of a data directory from this place on.
+pub(super) fn images_in_wal(
+    data: &Path,
+    of: &HashSet<(Fork, u32)>,
+    from: Lsn,
+    segment_bytes: u32,
+    threads: usize,
+) -> Result<WalImages, String> {
+    let mut why = String::new();
+    // A running server renames and writes segments while they are read.
+    for _ in 0..READS {
+        match read_once(data, of, from, segment_bytes, threads) {
+            Ok(images) => return Ok(images),
+            Err(error) => why = error,
+        }
+    }
+    Err(why)
+}
+
+fn read_once(
+    data: &Path,
+    of: &HashSet<(Fork, u32)>,
+    from: Lsn,
+    segment_bytes: u32,
+    threads: usize,
+) -> Result<WalImages, String> {
+    let mut files = segments(&[data.join("pg_wal")]).map_err(|error| error.to_string())?;
+    let segment_bytes = u64::from(segment_bytes.max(1));
+    let first = from.0 / segment_bytes * segment_bytes;
+    files.retain(|file| {
+        let (high, low) = file.name.place;
+        (u64::from(high) << 32).saturating_add(u64::from(low) * segment_bytes) >= first
+    });
+    let wanted = Arc::new(of.clone());
+    let new = || {
+        let (wanted, last) = (wanted.clone(), HashMap::new());
+        Finder { wanted, from, last, was_off: false }
+    };
+    let (summary, end) = scan_with(&files, threads, new, &mut |_| ControlFlow::Continue(()))
+        .map_err(|error| error.to_string())?;
+    match (summary.from, summary.to, &end) {
+        (Some(begin), Some(to), End::Own(_) | End::Complete) if begin <= from => {
+            let Finder { last, was_off, .. } = summary.collected;
+            Ok(WalImages { last, to, full_page_writes: !was_off })
+        }
+        (_, _, End::Own(_) | End::Complete) => Err(format!("it does not reach back to {from}")),
+        _ => Err(end.to_string()),
+    }
+}
+
+/// Finds images of wanted blocks.
+struct Finder {
+    wanted: Arc<HashSet<(Fork, u32)>>,
+    from: Lsn,
+    last: HashMap<(Fork, u32), Lsn>,
+    was_off: bool,
+}
+
+impl Collect for Finder {
+    fn add(&mut self, record: &Record<'_>, parts: &Parts) {
+        if record.at < self.from {
+            return;
+        }
+        // After a change nothing is known of the time before.
+        self.was_off |=
+            record.header.manager == XLOG && RecordType::of(&record.header).info == FPW_CHANGE;
+        for block in &parts.blocks {
+            let is_whole = block.will_init || block.image.as_ref().is_some_and(|of| of.applies);
+            let key = (Fork { relation: block.relation, fork: block.fork }, block.block);
+            if is_whole && self.wanted.contains(&key) {
+                self.last.insert(key, record.end);
+            }
+        }
+    }
+
+    fn append(&mut self, later: Self) {
+        self.last.extend(later.last);
+        self.was_off |= later.was_off;
+    }
+}
+
+const READS: u32 = 4;
+const XLOG: u8 = 0;
+const FPW_CHANGE: u8 = 0x80;

@@ -1,0 +1,316 @@
+//! A running server as a witness: its control file, its WAL, and what it says of a block.
+
+use std::collections::{HashMap, HashSet};
+
+use pgtoll_format::{ClusterState, Lsn};
+use pgtoll_wire::{Connection, Dsn, Error, Row};
+
+use super::super::DataDirectory;
+use super::{Moment, Said, Unsettled, WalImages, Witness, images_in_wal};
+use pgtoll_datadir::Postmaster;
+use pgtoll_datadir::control_file;
+use pgtoll_format::wal::Fork;
+
+/// The server that runs on a data directory, with a connection or without.
+#[derive(Debug)]
+pub struct RunningServer {
+    data: DataDirectory,
+    postmaster: Postmaster,
+    threads: usize,
+    connection: Option<Connected>,
+}
+
+#[derive(Debug)]
+struct Connected {
+    dsn: Dsn,
+    main: Connection,
+    /// The database of that connection.
+    database: u32,
+    sessions: HashMap<u32, Result<Session, Unsettled>>,
+}
+
+/// A connection to a database, and what is there to read blocks with.
+#[derive(Debug)]
+struct Session {
+    connection: Connection,
+    /// Schemas of the extensions.
+    pageinspect: Option<String>,
+    prewarm: Option<String>,
+    buffercache: Option<String>,
+    can_evict: bool,
+}
+
+/// A relation as the server knows it.
+struct Known {
+    oid: u32,
+    kind: u8,
+    name: String,
+    literal: String,
+}
+
+impl RunningServer {
+    /// The server that runs there, and a connection to it where there is one.
+    pub fn new(
+        data: &DataDirectory,
+        postmaster: Postmaster,
+        threads: usize,
+        connection: Option<(Dsn, Connection)>,
+    ) -> Result<Self, Error> {
+        let connected = |(dsn, mut main): (Dsn, Connection)| {
+            main.execute(QUIETLY)?;
+            let database = main.query_one(OWN_DATABASE)?.parse("oid")?;
+            Ok::<_, Error>(Connected { dsn, main, database, sessions: HashMap::new() })
+        };
+        let connection = connection.map(connected).transpose()?;
+        Ok(Self { data: data.clone(), postmaster, threads, connection })
+    }
+
+    /// Whether the server has this block in memory, as the extension `pg_buffercache` says where it
+    /// is installed.
+    pub fn has_in_memory(&mut self, fork: Fork, block: u32) -> Result<bool, Unsettled> {
+        let connected = self.connection.as_mut().ok_or(Unsettled::NoServer)?;
+        for database in [fork.relation.database, connected.database] {
+            let session = connected.session(database);
+            if let Some(found) = session.ok().and_then(|of| of.has_in_memory(fork, block)) {
+                return found;
+            }
+        }
+        Err(Unsettled::NoWay)
+    }
+}
+
+impl Witness for RunningServer {
+    fn now(&mut self) -> Result<Moment, Unsettled> {
+        let not_ready = |why: String| Unsettled::NotReady(why);
+        let control = control_file(&self.data.path).map_err(|of| not_ready(of.to_string()))?;
+        // In another container its process cannot be seen; there it has to answer.
+        let is_same = Postmaster::read(&self.data.path).as_ref() == Some(&self.postmaster);
+        let is_seen = || self.data.server().ok().flatten() == Some(self.postmaster.pid);
+        if !is_same || (self.connection.is_none() && !is_seen()) {
+            return Err(not_ready("the server has stopped".to_owned()));
+        }
+        let is_standby = control.state == ClusterState::InArchiveRecovery;
+        if !is_standby && control.state != ClusterState::InProduction {
+            return Err(not_ready(format!("the server is not up: {}", control.state)));
+        }
+        let last = control.last_checkpoint;
+        let mut moment = Moment {
+            redo: last.redo,
+            wal_end: None,
+            full_page_writes: last.full_page_writes,
+            // Whether it was promoted lately only the server could tell.
+            replays: is_standby || self.connection.is_none(),
+            first_lsn: Lsn(u64::from(control.wal_segment_bytes)),
+        };
+        if let Some(connected) = &mut self.connection {
+            let told = connected.main.query_one(MOMENT).and_then(|row| {
+                moment.wal_end = Some(row.parse("wal_end")?);
+                moment.full_page_writes &= row.text("full_page_writes")? == "on";
+                let timeline = row.value("segment")?.and_then(|name| name.get(..8));
+                let timeline = timeline.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+                moment.replays |= timeline != Some(last.timeline);
+                Ok(())
+            });
+            told.map_err(|error| not_ready(format!("the server does not answer: {error}")))?;
+        }
+        Ok(moment)
+    }
+
+    fn images(&mut self, of: &HashSet<(Fork, u32)>, from: Lsn) -> Result<WalImages, String> {
+        let segment_bytes = self.data.control.wal_segment_bytes;
+        images_in_wal(&self.data.path, of, from, segment_bytes, self.threads)
+    }
+
+    fn ask(&mut self, fork: Fork, block: u32) -> Said {
+        match &mut self.connection {
+            Some(connected) => connected.ask(fork, block).unwrap_or_else(Said::Nothing),
+            None => Said::Nothing(Unsettled::NoServer),
+        }
+    }
+}
+
+impl Connected {
+    fn ask(&mut self, fork: Fork, block: u32) -> Result<Said, Unsettled> {
+        let own = self.database;
+        // What all databases share can be read in each.
+        let database = if fork.relation.database == 0 { own } else { fork.relation.database };
+        let relation = known(&mut self.session(database)?.connection, fork)?;
+        let Some(sql) = self.session(database)?.reading(&relation, fork, block) else {
+            return Err(Unsettled::NoWay);
+        };
+        let mut from_disk = false;
+        for place in [database, own] {
+            if !from_disk && let Ok(session) = self.session(place) {
+                from_disk = session.forget(fork, block);
+            }
+        }
+        match self.session(database)?.connection.execute(&sql) {
+            Ok(()) => Ok(Said::Takes { from_disk }),
+            Err(error) if is_refusal(&error, fork, block) => Ok(Said::Refuses),
+            Err(error) => Err(refused(&error)),
+        }
+    }
+
+    fn session(&mut self, database: u32) -> Result<&mut Session, Unsettled> {
+        if !self.sessions.contains_key(&database) {
+            let session = self.open(database);
+            self.sessions.insert(database, session);
+        }
+        let none = || Unsettled::NoServer;
+        self.sessions.get_mut(&database).ok_or_else(none)?.as_mut().map_err(|why| why.clone())
+    }
+
+    fn open(&mut self, database: u32) -> Result<Session, Unsettled> {
+        let sql =
+            format!("SELECT datname FROM pg_database WHERE datallowconn AND oid = {database}");
+        let rows = self.main.query(&sql).map_err(|error| refused(&error))?;
+        let Some(row) = rows.first() else {
+            return Err(Unsettled::Refused("its database takes no connections".to_owned()));
+        };
+        let name = row.text("datname").map_err(|error| refused(&error))?;
+        Session::open(&self.dsn.with_database(name))
+    }
+}
+
+impl Session {
+    fn open(dsn: &Dsn) -> Result<Self, Unsettled> {
+        let mut connection = dsn.connect().map_err(|error| refused(&error))?;
+        let opened = connection.execute(QUIETLY).and_then(|()| {
+            // Only some may say so, and only where somebody has said otherwise it matters.
+            let _ = connection.execute("SET zero_damaged_pages = off");
+            let _ = connection.execute("SET ignore_checksum_failure = off");
+            connection.query_one(HONEST)?.text("honest").map(|of| of == "t")
+        });
+        if !opened.map_err(|error| refused(&error))? {
+            let settings = "zero_damaged_pages or ignore_checksum_failure is on";
+            return Err(Unsettled::Refused(settings.to_owned()));
+        }
+        let rows = connection.query(EXTENSIONS).map_err(|error| refused(&error))?;
+        let schema = |name: &str| {
+            let row = rows.iter().find(|row| row.text("extname").is_ok_and(|of| of == name));
+            row.and_then(|row| row.text("schema").ok().map(str::to_owned))
+        };
+        let can_evict = rows.iter().any(|row| row.text("evicts").is_ok_and(|of| of == "t"));
+        let (pageinspect, prewarm) = (schema("pageinspect"), schema("pg_prewarm"));
+        let buffercache = schema("pg_buffercache");
+        Ok(Self { connection, pageinspect, prewarm, buffercache, can_evict })
+    }
+
+    /// SQL that has the server read the block, and no other where it can be helped.
+    fn reading(&self, of: &Known, fork: Fork, block: u32) -> Option<String> {
+        let Known { oid, kind, name, literal } = of;
+        let fork_name = FORKS.get(usize::from(fork.fork))?;
+        if let Some(schema) = &self.pageinspect {
+            let page = format!("{schema}.get_raw_page({literal}, '{fork_name}', {block})");
+            return Some(format!("SELECT length({page})"));
+        }
+        if let Some(schema) = &self.prewarm {
+            let range = format!("'{fork_name}', {block}, {block}");
+            return Some(format!("SELECT {schema}.pg_prewarm({oid}::regclass, 'buffer', {range})"));
+        }
+        match (fork.fork, kind) {
+            (0, b'r' | b'm' | b't') => {
+                Some(format!("SELECT 1 FROM ONLY {name} WHERE ctid = '({block},1)'"))
+            }
+            (0, b'S') => Some(format!("SELECT last_value FROM {name}")),
+            _ => None,
+        }
+    }
+
+    /// `None`: the extension is not there.
+    fn has_in_memory(&mut self, fork: Fork, block: u32) -> Option<Result<bool, Unsettled>> {
+        let schema = self.buffercache.as_ref()?;
+        let whose = buffer_of(fork, block);
+        let sql = format!("SELECT 1 FROM {schema}.pg_buffercache b WHERE {whose}");
+        let rows = self.connection.query(&sql);
+        Some(rows.map(|rows| !rows.is_empty()).map_err(|error| refused(&error)))
+    }
+
+    /// Makes the server forget the block, writing it if need be; true: it does not have it now.
+    fn forget(&mut self, fork: Fork, block: u32) -> bool {
+        let Some(schema) = &self.buffercache else { return false };
+        let whose = buffer_of(fork, block);
+        let sql = if self.can_evict {
+            format!(
+                "SELECT e.* FROM {schema}.pg_buffercache b, \
+                 LATERAL {schema}.pg_buffercache_evict(b.bufferid) e WHERE {whose}"
+            )
+        } else {
+            format!("SELECT false FROM {schema}.pg_buffercache b WHERE {whose}")
+        };
+        let is_evicted =
+            |row: &Row| row.values().first().is_some_and(|of| of.as_deref() == Some("t"));
+        self.connection.query(&sql).is_ok_and(|rows| rows.iter().all(is_evicted))
+    }
+}
+
+/// Which row of `pg_buffercache` it is.
+fn buffer_of(fork: Fork, block: u32) -> String {
+    let relation = fork.relation;
+    format!(
+        "b.relfilenode = {} AND b.reltablespace = {} AND b.reldatabase = {} \
+         AND b.relforknumber = {} AND b.relblocknumber = {block}",
+        relation.number, relation.tablespace, relation.database, fork.fork
+    )
+}
+
+/// What the server calls it now.
+fn known(connection: &mut Connection, fork: Fork) -> Result<Known, Unsettled> {
+    let relation = fork.relation;
+    let sql = format!(
+        "SELECT c.oid, c.relkind, quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS name, \
+         quote_literal(quote_ident(n.nspname) || '.' || quote_ident(c.relname)) AS literal \
+         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE c.oid = pg_filenode_relation({}, {})",
+        relation.tablespace, relation.number
+    );
+    let rows = connection.query(&sql).map_err(|error| refused(&error))?;
+    let row = rows.first().ok_or(Unsettled::Unnamed)?;
+    let read = || -> Result<Known, Error> {
+        Ok(Known {
+            oid: row.parse("oid")?,
+            kind: row.text("relkind")?.bytes().next().unwrap_or_default(),
+            name: row.text("name")?.to_owned(),
+            literal: row.text("literal")?.to_owned(),
+        })
+    };
+    read().map_err(|error| refused(&error))
+}
+
+/// Of this very block: the catalogs that are read on the way to it may be damaged too. The words
+/// are in the server's language, the numbers are not.
+fn is_refusal(error: &Error, fork: Fork, block: u32) -> bool {
+    let Error::Server(said) = error else { return false };
+    let numbers = said.message.split(|c: char| !c.is_ascii_digit());
+    let numbers: HashSet<&str> = numbers.collect();
+    said.sqlstate == DATA_CORRUPTED
+        && numbers.contains(&*block.to_string())
+        && numbers.contains(&*fork.relation.number.to_string())
+}
+
+fn refused(error: &Error) -> Unsettled {
+    Unsettled::Refused(error.to_string())
+}
+
+/// Names that others have given to what PostgreSQL calls so are not used; nobody waits long.
+const QUIETLY: &str = "\
+    SET search_path = pg_catalog; SET statement_timeout = '60s'; SET lock_timeout = '2s';
+    SET enable_seqscan = off; SET enable_tidscan = on; SET max_parallel_workers_per_gather = 0";
+const OWN_DATABASE: &str = "SELECT oid FROM pg_database WHERE datname = current_database()";
+const HONEST: &str = "\
+    SELECT current_setting('zero_damaged_pages') = 'off'
+        AND current_setting('ignore_checksum_failure') = 'off' AS honest";
+const EXTENSIONS: &str = "\
+    SELECT e.extname, quote_ident(n.nspname) AS schema,
+        to_regprocedure(quote_ident(n.nspname) || '.pg_buffercache_evict(integer)') IS NOT NULL
+            AS evicts
+    FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+    WHERE e.extname IN ('pageinspect', 'pg_prewarm', 'pg_buffercache')";
+const MOMENT: &str = "\
+    SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+            ELSE pg_current_wal_insert_lsn() END AS wal_end,
+        current_setting('full_page_writes') AS full_page_writes,
+        CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_insert_lsn()) END
+            AS segment";
+const FORKS: [&str; 4] = ["main", "fsm", "vm", "init"];
+const DATA_CORRUPTED: &str = "XX001";

@@ -1,0 +1,341 @@
+//! Which suspects are damaged.
+//!
+//! A block that looks damaged for as long as it is watched may still be one that is being written,
+//! by a process that waits for the disk in the middle of it; or one that a crash tore and recovery
+//! has made whole in memory. Each has a proof:
+//!
+//! * Who writes a block begins at its begin, with the LSN. Before a checkpoint is completed all that
+//!   was changed before it began is written. So a block that says that it was changed before the
+//!   last completed one began is not being written: it is damaged.
+//! * WAL comes before pages. A block that says that it was changed by WAL that was not yet written
+//!   when it was read says what is not so: it is damaged.
+//! * A block that was changed in between has an image in the WAL since, or it says what is not so.
+//!   With an image it is in flight; after the next checkpoint it is no longer.
+//!
+//! That holds for what WAL records: main and init forks of logged relations. Of the rest, and of
+//! what is in flight, the server is asked: its refusal is a proof. That it takes a block is one
+//! only if it read it from the disk.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use pgtoll_format::{Fault, Lsn};
+
+use super::super::{Finding, Pages, Verified, WhatIsWrong};
+use super::suspect::{Bad, Blocks, Suspect, Watched, watch};
+use super::{Moment, Pauses, Said, Unsettled, WalImages, Witness};
+use pgtoll_format::wal::Fork;
+
+/// What is needed to settle suspects, and what comes out.
+pub(super) struct Settling<'a> {
+    pub(super) blocks: &'a Blocks<'a>,
+    pub(super) witness: &'a mut dyn Witness,
+    pub(super) pauses: &'a dyn Pauses,
+    /// How long a checkpoint is waited for.
+    pub(super) patience: Duration,
+    /// Told what was read; false: to be ended.
+    pub(super) go_on: &'a mut dyn FnMut(Pages) -> bool,
+    pub(super) verified: Verified,
+}
+
+/// What the proofs say of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    Damaged,
+    /// Only the server can tell.
+    Ask,
+    /// As long as no checkpoint began after this.
+    InFlight(Lsn),
+    /// Only the WAL can tell.
+    LookIntoWal,
+}
+
+impl Settling<'_> {
+    pub(super) fn run(&mut self, watched: Watched) {
+        let left = self.take(watched);
+        if left.is_empty() {
+            return;
+        }
+        let before = self.witness.now();
+        let left = self.watch_again(left);
+        let after = self.witness.now();
+        if self.verified.is_interrupted {
+            return self.all_unsettled(&left, &Unsettled::Interrupted);
+        }
+        let moment = match (before, after) {
+            // What is on the disk is asked for before the last read, what can be there after it.
+            (Ok(before), Ok(after)) => Moment {
+                redo: before.redo,
+                full_page_writes: before.full_page_writes && after.full_page_writes,
+                replays: before.replays || after.replays,
+                ..after
+            },
+            (Err(why), _) | (_, Err(why)) => return self.all_unsettled(&left, &why),
+        };
+        let images = self.images(&left, moment);
+        let mut in_flight = Vec::new();
+        for suspect in left {
+            in_flight.extend(self.settle(suspect, moment, &images));
+        }
+        self.await_checkpoint(in_flight);
+    }
+
+    /// Settles one; what needs a checkpoint comes back.
+    fn settle(
+        &mut self,
+        suspect: Suspect,
+        moment: Moment,
+        images: &Result<WalImages, String>,
+    ) -> Option<(Suspect, Lsn)> {
+        let verdict = self.judged(&suspect, moment, images);
+        if verdict == Verdict::Damaged {
+            self.damaged(&suspect);
+            return None;
+        }
+        let in_flight = matches!(verdict, Verdict::InFlight(_));
+        self.verified.running.in_flight += u64::from(in_flight);
+        let (suspect, why) = self.asked(suspect)?;
+        match (verdict, images) {
+            (Verdict::InFlight(until), _) if why != Unsettled::Interrupted => {
+                return Some((suspect, until));
+            }
+            (Verdict::LookIntoWal, Err(error)) => {
+                self.unsettled(&suspect, Unsettled::NoWal(error.clone()));
+            }
+            (Verdict::LookIntoWal, Ok(images)) => {
+                self.unsettled(&suspect, Unsettled::NoWal(format!("it ends at {}", images.to)));
+            }
+            _ if !suspect.is_steady() && why == Unsettled::Resident => {
+                self.unsettled(&suspect, Unsettled::Changing);
+            }
+            _ => self.unsettled(&suspect, why),
+        }
+        None
+    }
+
+    /// All are read again, the scan being over.
+    fn watch_again(&mut self, left: Vec<Suspect>) -> Vec<Suspect> {
+        let (blocks, pauses, pages) = (self.blocks, self.pauses, self.verified.pages);
+        let mut is_over = self.verified.is_interrupted;
+        let go_on = &mut *self.go_on;
+        let watched = watch(blocks, left, &mut |time| {
+            is_over |= !patiently(pauses, go_on, pages, time);
+            !is_over
+        });
+        self.verified.is_interrupted |= is_over;
+        self.take(watched)
+    }
+
+    /// The proofs, one after the other.
+    fn judged(
+        &self,
+        suspect: &Suspect,
+        moment: Moment,
+        images: &Result<WalImages, String>,
+    ) -> Verdict {
+        let bad = suspect.bad;
+        if !suspect.is_steady() {
+            return Verdict::Ask;
+        }
+        let by_lsn = self.by_lsn(suspect.fork, bad, moment);
+        let Ok(images) = images else { return by_lsn };
+        if by_lsn != Verdict::LookIntoWal {
+            return by_lsn;
+        }
+        let is_beyond = moment.wal_end.is_some_and(|end| bad.lsn > end);
+        if let Some(image) = images.last.get(&(suspect.fork, suspect.block)) {
+            return Verdict::InFlight(if is_beyond { *image } else { bad.lsn.max(*image) });
+        }
+        if !images.full_page_writes || !moment.full_page_writes {
+            return Verdict::Ask;
+        }
+        // Where nobody tells the WAL's end, it is where the WAL ends.
+        let is_read = bad.lsn <= images.to || bad.lsn <= moment.redo || moment.wal_end.is_none();
+        if is_read || is_beyond { Verdict::Damaged } else { Verdict::LookIntoWal }
+    }
+
+    /// What the LSN alone proves.
+    fn by_lsn(&self, fork: Fork, bad: Bad, moment: Moment) -> Verdict {
+        let is_logged = matches!(fork.fork, MAIN | INIT) && !self.blocks.is_unlogged(fork);
+        if !is_logged {
+            return Verdict::Ask;
+        }
+        if moment.replays {
+            // A crash or a copy may have left anything that the WAL has an image of.
+            return Verdict::LookIntoWal;
+        }
+        if bad.lsn < moment.first_lsn {
+            // An index that is being built has no LSNs before it is whole. It has headers.
+            return if has_header(bad.fault) { Verdict::Ask } else { Verdict::Damaged };
+        }
+        if bad.lsn <= moment.redo || moment.wal_end.is_some_and(|end| bad.lsn > end) {
+            return Verdict::Damaged;
+        }
+        if moment.full_page_writes { Verdict::LookIntoWal } else { Verdict::Ask }
+    }
+
+    /// Of those of which only the WAL can tell.
+    fn images(&mut self, left: &[Suspect], moment: Moment) -> Result<WalImages, String> {
+        let is_open = |of: &&Suspect| {
+            of.is_steady() && self.by_lsn(of.fork, of.bad, moment) == Verdict::LookIntoWal
+        };
+        let open: Vec<&Suspect> = left.iter().filter(is_open).collect();
+        let keys: HashSet<(Fork, u32)> = open.iter().map(|of| (of.fork, of.block)).collect();
+        if keys.is_empty() {
+            return Ok(WalImages::default());
+        }
+        let is_possible = |lsn: &Lsn| moment.wal_end.is_some_and(|end| *lsn <= end);
+        let newest = open.iter().map(|of| of.bad.lsn).filter(is_possible).max();
+        let images = self.witness.images(&keys, moment.redo)?;
+        if newest.is_none_or(|newest| newest <= images.to) || !self.pauses.pause(WAL_LAG) {
+            return Ok(images);
+        }
+        // What is inserted is written soon.
+        self.witness.images(&keys, moment.redo)
+    }
+
+    /// Asks the server, and looks again. What is still open comes back, and why it is.
+    fn asked(&mut self, mut suspect: Suspect) -> Option<(Suspect, Unsettled)> {
+        for _ in 0..ASKED_MAX {
+            if self.verified.is_interrupted || !(self.go_on)(self.verified.pages) {
+                self.verified.is_interrupted = true;
+                return Some((suspect, Unsettled::Interrupted));
+            }
+            if self.verified.running.asked >= ASKED_ALL_MAX {
+                return Some((suspect, Unsettled::TooMany));
+            }
+            let said = self.witness.ask(suspect.fork, suspect.block);
+            let is_asked = !matches!(said, Said::Nothing(_));
+            self.verified.running.asked += u64::from(is_asked);
+            if !self.looked(&mut suspect) {
+                return None;
+            }
+            match said {
+                Said::Refuses => {
+                    self.damaged(&suspect);
+                    return None;
+                }
+                Said::Takes { from_disk: false } => return Some((suspect, Unsettled::Resident)),
+                Said::Nothing(why) => return Some((suspect, why)),
+                // Somebody else had it read, and changed it, between our two questions.
+                Said::Takes { from_disk: true } => {}
+            }
+        }
+        Some((suspect, Unsettled::Resident))
+    }
+
+    /// What was in flight is on the disk after the next checkpoint.
+    fn await_checkpoint(&mut self, mut in_flight: Vec<(Suspect, Lsn)>) {
+        let mut waited = Duration::ZERO;
+        while !in_flight.is_empty() && waited < self.patience {
+            let pages = self.verified.pages;
+            if !patiently(self.pauses, &mut *self.go_on, pages, POLL) {
+                self.verified.is_interrupted = true;
+                break;
+            }
+            waited += POLL;
+            let Ok(moment) = self.witness.now() else { break };
+            let mut left = Vec::new();
+            for (mut suspect, until) in in_flight {
+                if moment.redo < until {
+                    left.push((suspect, until));
+                } else if self.looked(&mut suspect) {
+                    let lsn = suspect.bad.lsn;
+                    let is_possible = moment.wal_end.is_none_or(|end| lsn <= end);
+                    if lsn > moment.redo && is_possible {
+                        // It has been changed again since.
+                        left.push((suspect, lsn));
+                    } else {
+                        self.damaged(&suspect);
+                    }
+                }
+            }
+            in_flight = left;
+        }
+        for (mut suspect, _) in in_flight {
+            if self.looked(&mut suspect) {
+                self.unsettled(&suspect, Unsettled::InFlight);
+            }
+        }
+    }
+
+    /// Looks once more; true: it is still damaged.
+    fn looked(&mut self, suspect: &mut Suspect) -> bool {
+        let look = self.blocks.look(suspect.fork, suspect.block);
+        let mut watched = Watched::default();
+        let is_left = watched.file(suspect, look);
+        self.take(watched);
+        is_left
+    }
+
+    /// Counts what is settled; what is left comes back.
+    fn take(&mut self, watched: Watched) -> Vec<Suspect> {
+        self.verified.running.healed += watched.healed;
+        self.verified.running.dropped += watched.dropped;
+        for (fork, block, error) in watched.unreadable {
+            self.verified.add(Finding {
+                fork,
+                block,
+                what: WhatIsWrong::Unreadable { blocks: 1, error },
+            });
+        }
+        watched.left
+    }
+
+    fn all_unsettled(&mut self, left: &[Suspect], why: &Unsettled) {
+        for suspect in left {
+            self.unsettled(suspect, why.clone());
+        }
+    }
+
+    fn damaged(&mut self, suspect: &Suspect) {
+        let Bad { fault, lsn, .. } = suspect.bad;
+        let what = WhatIsWrong::Invalid { fault, lsn };
+        self.verified.add(Finding { fork: suspect.fork, block: suspect.block, what });
+    }
+
+    fn unsettled(&mut self, suspect: &Suspect, why: Unsettled) {
+        let Bad { fault, lsn, .. } = suspect.bad;
+        let what = WhatIsWrong::Unsettled { fault, lsn, why };
+        self.verified.add(Finding { fork: suspect.fork, block: suspect.block, what });
+    }
+}
+
+/// The header is one that a server may have written.
+fn has_header(fault: Fault) -> bool {
+    matches!(fault, Fault::Checksum { header_is_plausible: true, .. })
+}
+
+/// Waits in short pieces, so that whoever is tired of it is heard.
+fn patiently(
+    pauses: &dyn Pauses,
+    go_on: &mut dyn FnMut(Pages) -> bool,
+    pages: Pages,
+    time: Duration,
+) -> bool {
+    let mut left = time;
+    loop {
+        let piece = left.min(PIECE);
+        if !go_on(pages) {
+            pauses.stop();
+        }
+        if !pauses.pause(piece) {
+            return false;
+        }
+        left -= piece;
+        if left.is_zero() {
+            return true;
+        }
+    }
+}
+
+/// How often one block is asked for, where others read it in between.
+const ASKED_MAX: u32 = 3;
+/// Each refusal is a line in the server's log.
+const ASKED_ALL_MAX: u64 = 10_000;
+const PIECE: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(250);
+/// How long WAL may take from its insertion to its file (`wal_writer_delay`, and some more).
+const WAL_LAG: Duration = Duration::from_secs(1);
+const MAIN: u8 = 0;
+const INIT: u8 = 3;

@@ -1,0 +1,419 @@
+//! The threads that read and judge.
+
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Mutex, PoisonError};
+
+use pgtoll_checksum::{Kernel, is_page};
+use pgtoll_format::{Lsn, PageHeader, Verdict, verdict};
+use serde::{Deserialize, Serialize};
+
+use super::disk::{Buffer, READ_BYTES, ReadAt, read_all};
+use super::listing::{Listed, Listing};
+use super::pace::Pace;
+use super::visible::{MapPage, VisibilityMap};
+use super::{DataDirectory, Disk, Finding, Layout, Pages, WhatIsWrong};
+use pgtoll_format::wal::Fork;
+
+/// What the threads share.
+pub(super) struct Work<'a> {
+    disk: &'a dyn Disk,
+    files: &'a Listing,
+    unit_files: usize,
+    unit_bytes: u64,
+    rules: Rules,
+    next: Mutex<(u64, Position)>,
+    read_bytes: AtomicU64,
+    pace: Pace,
+}
+
+/// What holds in this data directory.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    block_bytes: usize,
+    file_blocks: u32,
+    has_checksums: bool,
+    /// No page was changed last by WAL behind this.
+    wal_end: Option<Lsn>,
+    /// What contradicts itself is wrong.
+    is_consistent: bool,
+}
+
+/// A place in a list of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Position {
+    /// Which file, from 0.
+    pub(super) file: usize,
+    /// The byte in it.
+    pub(super) at: u64,
+}
+
+/// What one thread reads before it asks for more: a piece of a file, or small files.
+#[derive(Clone, Copy, Debug)]
+struct Unit {
+    /// Counted from 0.
+    number: u64,
+    from: Position,
+    to: Position,
+}
+
+/// What a thread found in a unit.
+#[derive(Debug, Default)]
+pub(super) struct Portion {
+    /// The unit's number.
+    pub(super) number: u64,
+    /// Where the unit ends.
+    pub(super) to: Position,
+    pub(super) pages: Pages,
+    pub(super) findings: Vec<Finding>,
+    /// Forks whose first block is zero.
+    pub(super) firsts: Vec<Fork>,
+    /// It was stopped before the unit's end.
+    pub(super) is_cut: bool,
+}
+
+impl<'a> Work<'a> {
+    /// What is to be read from this place of the list on, of small files so many at once.
+    pub(super) fn new(
+        disk: &'a dyn Disk,
+        data: &DataDirectory,
+        files: &'a Listing,
+        (from, unit_files): (Position, usize),
+        rate: Option<u64>,
+    ) -> Self {
+        let rules = Rules {
+            block_bytes: data.control.block_bytes as usize,
+            file_blocks: data.control.file_blocks,
+            has_checksums: data.has_checksums(),
+            wal_end: data.wal_end(),
+            is_consistent: data.is_consistent(),
+        };
+        // What is read slowly is taken in small pieces, so that not much is lost by an interruption.
+        let a_second =
+            rate.unwrap_or(UNIT_BYTES).clamp(1, UNIT_BYTES).next_multiple_of(READ_BYTES as u64);
+        Self {
+            disk,
+            files,
+            unit_files,
+            unit_bytes: a_second,
+            rules,
+            next: Mutex::new((0, from)),
+            read_bytes: AtomicU64::new(0),
+            pace: Pace::new(rate),
+        }
+    }
+
+    /// Bytes that were read until now.
+    pub(super) fn read_bytes(&self) -> u64 {
+        self.read_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn stop(&self) {
+        self.pace.stop();
+    }
+
+    /// Reads one unit after the other until there is none.
+    pub(super) fn run(&self, sender: &SyncSender<Portion>) {
+        let mut reader = self.reader();
+        while let Some(portion) = reader.next() {
+            if sender.send(portion).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// What reads one unit after the other, for one thread.
+    pub(super) fn reader(&self) -> Reader<'_> {
+        Reader::new(self)
+    }
+
+    fn next(&self) -> Option<Unit> {
+        if self.pace.is_stopped() {
+            return None;
+        }
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let (number, from) = *next;
+        let to = self.end_of(from);
+        *next = (number + 1, to);
+        (to != from).then_some(Unit { number, from, to })
+    }
+
+    /// Where the unit ends that begins here: with a piece of a large file, or when small files are
+    /// many or enough to read.
+    fn end_of(&self, from: Position) -> Position {
+        let (mut to, mut bytes, mut files) = (from, 0, 0);
+        while let Some(of_file) = self.files.bytes_of(to.file) {
+            let left = of_file.saturating_sub(to.at);
+            let is_full = bytes + left > self.unit_bytes || files == self.unit_files;
+            if bytes > 0 && is_full {
+                break;
+            }
+            if left > self.unit_bytes {
+                return Position { at: to.at + self.unit_bytes, ..to };
+            }
+            to = Position { file: to.file + 1, at: 0 };
+            bytes += left;
+            files += usize::from(left > 0);
+        }
+        to
+    }
+
+    /// Blocks of a fork, as its last file that is not empty tells.
+    fn blocks(&self, fork: Fork) -> u64 {
+        let files = self.files.of_fork(fork).rev().map(|file| self.files.file(file));
+        files.into_iter().find(|file| file.bytes > 0).map_or(0, |file| {
+            let before = u64::from(file.segment) * u64::from(self.rules.file_blocks);
+            before + file.bytes / self.rules.block_bytes as u64
+        })
+    }
+}
+
+/// What a thread keeps: the file that it reads, and what it reads into.
+pub(super) struct Reader<'a> {
+    work: &'a Work<'a>,
+    kernel: &'static Kernel,
+    buffer: Buffer,
+    checksums: Vec<u16>,
+    /// The file that was opened last. One that could not be opened is not tried again.
+    open: Option<(usize, Opened<'a>)>,
+    file: Listed,
+    /// The visibility map, once it was looked for and found.
+    map: Option<VisibilityMap<'a>>,
+    is_map_known: bool,
+    portion: Portion,
+}
+
+/// A file, or why it cannot be opened.
+type Opened<'a> = Result<Box<dyn ReadAt + 'a>, String>;
+
+impl<'a> Reader<'a> {
+    fn new(work: &'a Work<'a>) -> Self {
+        let buffer_bytes = work.disk.read_bytes();
+        let checksums = buffer_bytes.max(READ_BYTES) / work.rules.block_bytes.max(1);
+        Self {
+            work,
+            kernel: Kernel::best(),
+            buffer: Buffer::new(buffer_bytes),
+            checksums: vec![0; checksums],
+            open: None,
+            file: Listed { fork: Fork::default(), segment: 0, bytes: 0 },
+            map: None,
+            is_map_known: false,
+            portion: Portion::default(),
+        }
+    }
+
+    /// Reads the next unit; `None`: there is none.
+    pub(super) fn next(&mut self) -> Option<Portion> {
+        self.work.next().map(|unit| self.unit(unit))
+    }
+
+    fn unit(&mut self, Unit { number, from, to }: Unit) -> Portion {
+        self.portion = Portion { number, to, ..Portion::default() };
+        for file in from.file..=to.file {
+            let begin = if file == from.file { from.at } else { 0 };
+            let end = if file == to.file { to.at } else { u64::MAX };
+            let end = end.min(self.work.files.bytes_of(file).unwrap_or(0));
+            if begin < end && !self.portion.is_cut {
+                self.file(file, begin, end);
+            }
+        }
+        mem::take(&mut self.portion)
+    }
+
+    /// Reads a piece of a file, or all of it.
+    fn file(&mut self, file: usize, from: u64, to: u64) {
+        if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
+            // The one before is closed first.
+            self.open = None;
+            let opened = self.work.disk.open(&self.work.files.path(file));
+            let opened = opened.map_err(|error| error.to_string());
+            self.open = Some((file, opened));
+            self.file = self.work.files.file(file);
+            (self.map, self.is_map_known) = (None, false);
+            if let Some((_, Ok(open))) = &self.open {
+                open.will_read(0, self.file.bytes);
+            }
+        }
+        let (open, mut buffer) = (self.open.take(), mem::take(&mut self.buffer));
+        match &open {
+            Some((_, Ok(open))) => self.piece(&**open, buffer.bytes(), from, to),
+            Some((_, Err(error))) => self.unreadable(from, to, error.clone()),
+            None => {}
+        }
+        (self.open, self.buffer) = (open, buffer);
+    }
+
+    fn piece(&mut self, file: &dyn ReadAt, buffer: &mut [u8], from: u64, to: u64) {
+        let mut at = from;
+        while at < to {
+            if let Some(window) = file.map(at, to - at) {
+                if !self.may_read(window.len()) {
+                    return;
+                }
+                self.read(&window, at);
+                at += window.len() as u64;
+                continue;
+            }
+            let room = usize::try_from(to - at).unwrap_or(usize::MAX).min(buffer.len());
+            if !self.may_read(room) {
+                return;
+            }
+            let buffer = &mut buffer[..room];
+            match read_all(file, buffer, at) {
+                Ok(read) => {
+                    self.read(&buffer[..read], at);
+                    if read < room {
+                        self.found(self.block(at + read as u64), WhatIsWrong::Changed);
+                        return;
+                    }
+                }
+                Err(_) => self.block_by_block(file, buffer, at),
+            }
+            at += room as u64;
+        }
+    }
+
+    fn may_read(&mut self, bytes: usize) -> bool {
+        self.portion.is_cut = !self.work.pace.may_read(bytes as u64);
+        !self.portion.is_cut
+    }
+
+    /// What can be read beside a block that cannot.
+    fn block_by_block(&mut self, file: &dyn ReadAt, buffer: &mut [u8], at: u64) {
+        let block_bytes = self.work.rules.block_bytes;
+        let mut at = at;
+        for page in buffer.chunks_mut(block_bytes) {
+            match read_all(file, page, at) {
+                Ok(read) => self.read(&page[..read], at),
+                Err(error) => self.unreadable(at, at + page.len() as u64, error.to_string()),
+            }
+            at += page.len() as u64;
+        }
+    }
+
+    /// These bytes stand here.
+    fn read(&mut self, bytes: &[u8], at: u64) {
+        self.portion.pages.bytes += bytes.len() as u64;
+        // Not more at once than stays in a core's own cache: pages are looked at twice.
+        for (some, number) in bytes.chunks(READ_BYTES).zip(0_u64..) {
+            self.judge(some, at + number * READ_BYTES as u64);
+        }
+        self.work.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    }
+
+    /// The number in its fork of the block at this place of the file.
+    fn block(&self, at: u64) -> u32 {
+        let before = u64::from(self.file.segment) * u64::from(self.work.rules.file_blocks);
+        u32::try_from(before + at / self.work.rules.block_bytes as u64).unwrap_or(u32::MAX)
+    }
+
+    fn found(&mut self, block: u32, what: WhatIsWrong) {
+        self.portion.findings.push(Finding { fork: self.file.fork, block, what });
+    }
+
+    /// Blocks that follow each other are told together.
+    fn unreadable(&mut self, from: u64, to: u64, error: String) {
+        let block_bytes = self.work.rules.block_bytes as u64;
+        let first = self.block(from);
+        let more = u32::try_from((to - from).div_ceil(block_bytes)).unwrap_or(u32::MAX);
+        if let Some(last) = self.portion.findings.last_mut()
+            && let WhatIsWrong::Unreadable { blocks, error: before } = &mut last.what
+            && last.block.checked_add(*blocks) == Some(first)
+            && *before == error
+        {
+            *blocks += more;
+            return;
+        }
+        self.found(first, WhatIsWrong::Unreadable { blocks: more, error });
+    }
+
+    /// Whole blocks; what is left of one is told by the file's length.
+    fn judge(&mut self, bytes: &[u8], at: u64) {
+        let Rules { block_bytes, has_checksums, .. } = self.work.rules;
+        let first = self.block(at);
+        let count = bytes.len() / block_bytes;
+        let is_computed = has_checksums && is_page(block_bytes);
+        let mut checksums = mem::take(&mut self.checksums);
+        if is_computed {
+            let pages = &bytes[..count * block_bytes];
+            self.kernel.checksums(pages, block_bytes, first, &mut checksums[..count]);
+        }
+        let pages = bytes.chunks_exact(block_bytes).zip(&checksums);
+        for ((page, checksum), number) in pages.zip(0_u32..) {
+            // Files that are too long may have more blocks than there are numbers.
+            let block = first.saturating_add(number);
+            match verdict(page, is_computed.then_some(*checksum)) {
+                Verdict::Valid => self.valid(page, block),
+                Verdict::New => self.new_page(block),
+                Verdict::Invalid(fault) => {
+                    let lsn = PageHeader::read(page).map_or(Lsn(0), |header| header.lsn);
+                    self.found(block, WhatIsWrong::Invalid { fault, lsn });
+                }
+            }
+        }
+        self.portion.pages.blocks += count as u64;
+        self.checksums = checksums;
+    }
+
+    fn valid(&mut self, page: &[u8], block: u32) {
+        let lsn = PageHeader::read(page).map_or(Lsn(0), |header| header.lsn);
+        let is_ahead = self.work.rules.wal_end.is_some_and(|end| lsn > end);
+        if is_ahead && !self.is_unlogged() {
+            self.found(block, WhatIsWrong::AheadOfWal { lsn });
+        }
+        if self.file.fork.fork == VISIBILITY_MAP && self.work.rules.is_consistent {
+            let table = self.work.blocks(Fork { fork: MAIN, ..self.file.fork });
+            let map = MapPage::new(page, block);
+            if let (Some(_), Some(last)) = (map.first_from(table), map.last()) {
+                let number = |block: u64| u32::try_from(block).unwrap_or(u32::MAX);
+                // All that is behind the end is missing, be it visible or not.
+                let (block, last) = (number(table.max(map.begin())), number(last));
+                let fork = Fork { fork: MAIN, ..self.file.fork };
+                let what = WhatIsWrong::Layout(Layout::VisibleBeyondEnd { last });
+                self.portion.findings.push(Finding { fork, block, what });
+            }
+        }
+    }
+
+    fn new_page(&mut self, block: u32) {
+        self.portion.pages.new += 1;
+        if self.file.fork.fork != MAIN || !self.work.rules.is_consistent {
+            return;
+        }
+        if block == 0 {
+            self.portion.firsts.push(self.file.fork);
+        }
+        if !self.is_map_known {
+            (self.map, self.is_map_known) = (self.visibility_map(), true);
+        }
+        if self.map.as_mut().is_some_and(|map| map.has(block)) {
+            self.found(block, WhatIsWrong::ZeroButVisible);
+        }
+    }
+
+    /// What cannot be read here is told where the map itself is read.
+    fn visibility_map(&self) -> Option<VisibilityMap<'a>> {
+        let work = self.work;
+        let fork = Fork { fork: VISIBILITY_MAP, ..self.file.fork };
+        let first = work.files.of_fork(fork).next()?;
+        let file = work.disk.open(&work.files.path(first)).ok()?;
+        let Rules { block_bytes, has_checksums, .. } = work.rules;
+        Some(VisibilityMap::new(file, block_bytes, has_checksums))
+    }
+
+    /// Unlogged relations have another counter in the place of the LSN; the fork that they are
+    /// reset to is logged.
+    fn is_unlogged(&self) -> bool {
+        let init = Fork { fork: INIT, ..self.file.fork };
+        self.file.fork.fork != INIT && !self.work.files.of_fork(init).is_empty()
+    }
+}
+
+/// What one thread reads before it asks for more.
+const UNIT_BYTES: u64 = 16 << 20;
+
+const MAIN: u8 = 0;
+const VISIBILITY_MAP: u8 = 2;
+const INIT: u8 = 3;

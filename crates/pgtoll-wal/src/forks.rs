@@ -1,0 +1,99 @@
+//! Amounts by fork.
+
+use pgtoll_format::wal::Fork;
+use rustc_hash::FxHashMap;
+
+use crate::Amount;
+
+/// What is counted of a fork.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OfFork {
+    /// Of its records.
+    pub amount: Amount,
+    /// Its images.
+    pub images: u64,
+    /// Bytes of its images for hints.
+    pub hint_bytes: u64,
+}
+
+impl OfFork {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.amount.add(&other.amount);
+        self.images += other.images;
+        self.hint_bytes += other.hint_bytes;
+    }
+}
+
+/// Forks, each with its amount. WAL names the same few again and again, so those that were named
+/// last are looked for where they were found, and only others in the hash table.
+#[derive(Clone, Debug)]
+pub(crate) struct Forks {
+    amounts: Vec<(Fork, OfFork)>,
+    places: FxHashMap<Fork, usize>,
+    /// Where in `amounts` a fork stood whose number ends in these bits; it may be another one.
+    recent: [usize; RECENT],
+}
+
+const RECENT: usize = 64;
+
+impl Default for Forks {
+    fn default() -> Self {
+        Self { amounts: Vec::new(), places: FxHashMap::default(), recent: [0; RECENT] }
+    }
+}
+
+impl Forks {
+    #[inline]
+    pub(crate) fn of(&mut self, fork: Fork) -> &mut OfFork {
+        let recent = fork.relation.number.wrapping_add(u32::from(fork.fork)) as usize % RECENT;
+        let mut place = self.recent[recent];
+        if self.amounts.get(place).is_none_or(|(found, _)| *found != fork) {
+            place = self.place(fork);
+            self.recent[recent] = place;
+        }
+        &mut self.amounts[place].1
+    }
+
+    #[cold]
+    fn place(&mut self, fork: Fork) -> usize {
+        let new = self.amounts.len();
+        let place = *self.places.entry(fork).or_insert(new);
+        if place == new {
+            self.amounts.push((fork, OfFork::default()));
+        }
+        place
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(Fork, OfFork)> {
+        self.amounts.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use pgtoll_format::wal::RelationFiles;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Numbers that share their last bits take each other's place and lose nothing.
+        #[test]
+        fn amounts_are_those_of_a_plain_map(
+            named in proptest::collection::vec((0_u32..300, 0_u32..2, 0_u8..4), 0..500),
+        ) {
+            let (mut forks, mut expected) = (Forks::default(), BTreeMap::new());
+            for (number, database, fork) in named {
+                let relation = RelationFiles { tablespace: 1663, database, number };
+                let fork = Fork { relation, fork };
+                forks.of(fork).amount.records += 1;
+                *expected.entry(fork).or_insert(0) += 1;
+            }
+            let found: BTreeMap<Fork, u64> =
+                forks.iter().map(|(fork, of)| (*fork, of.amount.records)).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

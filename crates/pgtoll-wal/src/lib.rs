@@ -1,0 +1,39 @@
+//! Reads the write-ahead log where it lies (directories, archives, tars, single segments, plain or
+//! compressed, a server's stream) into collectors, in parallel.
+//!
+//! Entry points: [`segments`] lists what is there, [`scan_with`] reads it into any [`Collect`],
+//! [`stream_with`] does so from a server. [`WalStatistics`] and the what-if's [`Asked`] are
+//! collectors.
+
+mod collect;
+mod end;
+mod error;
+mod files;
+mod forks;
+#[doc(hidden)]
+pub mod fuzzed;
+mod packing;
+mod pieces;
+mod scan;
+mod segment_name;
+mod server;
+mod statistics;
+mod stream;
+mod tar_stream;
+mod tars;
+mod whatif;
+
+pub use collect::Collect;
+pub use end::End;
+pub use error::WalReadError;
+pub use files::{SegmentFile, segments};
+pub use forks::OfFork;
+pub use packing::Packing;
+pub use pieces::{Course, Cycle, CycleBegin, Kind, Piece, Sums};
+pub use scan::{Contents, WalSummary, first_header, scan, scan_with};
+pub use segment_name::SegmentName;
+pub use server::{ServerError, stream, stream_with};
+pub use statistics::{Amount, ImageCause, Images, WalStatistics};
+pub use stream::WalStream;
+pub use tar_stream::{TarError, TarMember, TarMemberKind, TarMemberReader, TarStream};
+pub use whatif::{Answer, Asked, Compressing, Glance, Question, RedoPoint};

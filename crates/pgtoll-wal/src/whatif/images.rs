@@ -1,0 +1,171 @@
+//! Images, and how long they would be compressed.
+
+use std::fmt;
+
+use pgtoll_format::wal::{self, BlockReference, Image, Parts, Record, RecordType};
+use pgtoll_format::{PAGE_BYTES, pglz};
+use pgtoll_model::{Compression, Settings};
+use rustc_hash::FxHashMap;
+
+use crate::whatif::data::{self, Data, Page};
+use pgtoll_format::wal::Fork;
+
+/// Which images are compressed to find out.
+#[derive(Clone, Debug, Default)]
+pub struct Compressing {
+    /// By which compressions.
+    pub with: Vec<Compression>,
+    /// All of them; else those of one block in 16, and for each segment the first few of each fork.
+    pub exact: bool,
+}
+
+impl Compressing {
+    /// By the compressions that are asked for.
+    pub fn for_settings(settings: &[Settings], exact: bool) -> Self {
+        let all = [Compression::Pglz, Compression::Lz4, Compression::Zstd];
+        let is_asked = |kind: &Compression| settings.iter().any(|of| of.compression == *kind);
+        Self { with: all.into_iter().filter(is_asked).collect(), exact }
+    }
+}
+
+/// Unpacks and packs images.
+pub(crate) struct Images {
+    compressing: Compressing,
+    /// Images of each fork that were compressed.
+    compressed: FxHashMap<Fork, u32>,
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+    unpack_zstd: Option<zstd::bulk::Decompressor<'static>>,
+    lz4: Vec<u8>,
+    page: Box<[u8; PAGE_BYTES]>,
+}
+
+impl fmt::Debug for Images {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Images").field("compressing", &self.compressing).finish_non_exhaustive()
+    }
+}
+
+/// One block in so many is compressed.
+const SAMPLED: u32 = 16;
+/// So many images of each fork in a segment are, whatever their block.
+const FIRST: u32 = 2;
+/// Bytes of an image's header, and of the length of a hole.
+const HEADER: usize = 5;
+const HOLE: usize = 2;
+
+impl Images {
+    pub(crate) fn new(compressing: Compressing) -> Self {
+        Self {
+            compressing,
+            compressed: FxHashMap::default(),
+            zstd: None,
+            unpack_zstd: None,
+            lz4: Vec::new(),
+            page: Box::new([0; PAGE_BYTES]),
+        }
+    }
+
+    /// How long the image of this block would be by each compression, with its header; and the data
+    /// that it stands for, if that is `asked`.
+    pub(crate) fn of(
+        &mut self,
+        record: &Record<'_>,
+        parts: &Parts,
+        block: &BlockReference,
+        asked: bool,
+    ) -> ([u16; Compression::COUNT], Data) {
+        let Some(image) = &block.image else { return ([0; Compression::COUNT], Data::Unknown) };
+        let stored = record.bytes.get(image.stands.clone()).unwrap_or_default();
+        let hole = usize::from(image.hole_bytes);
+        let raw = PAGE_BYTES - hole;
+        let mut lengths = [0; Compression::COUNT];
+        let extra = if image.compression.is_some() && hole > 0 { HOLE } else { 0 };
+        lengths[Compression::AsStored as usize] = length(stored.len() + HEADER + extra);
+        lengths[Compression::Off as usize] = length(raw + HEADER);
+        let kind = RecordType::of(&record.header);
+        let tells = asked && data::can_tell(kind, block);
+        let compresses = self.is_sampled(block);
+        let is_packed = image.compression.is_some();
+        if (compresses || tells && is_packed) && !self.unpack(image, stored, raw) {
+            return (lengths, Data::Unknown);
+        }
+        if compresses {
+            self.compress(raw, hole, &mut lengths);
+        }
+        if !tells {
+            return (lengths, Data::Unknown);
+        }
+        let bytes = if is_packed { &self.page[..raw] } else { stored };
+        let page = Page { bytes, hole_offset: image.hole_offset.into(), hole_bytes: hole };
+        (lengths, data::left_out(record, parts, kind, &page))
+    }
+
+    fn is_sampled(&mut self, block: &BlockReference) -> bool {
+        if self.compressing.with.is_empty() {
+            return false;
+        }
+        let fork = Fork { relation: block.relation, fork: block.fork };
+        let compressed = self.compressed.entry(fork).or_default();
+        let mixed = (block.block ^ block.relation.number.rotate_left(16)).wrapping_mul(0x9E37_79B1);
+        let is = self.compressing.exact || *compressed < FIRST || mixed >> 16 < (1 << 16) / SAMPLED;
+        *compressed += u32::from(is);
+        is
+    }
+
+    /// Puts the image's bytes, as they were before they were compressed, to the page's begin.
+    fn unpack(&mut self, image: &Image, stored: &[u8], raw: usize) -> bool {
+        let page = &mut self.page[..raw];
+        match image.compression {
+            None => {
+                page.copy_from_slice(&stored[..raw.min(stored.len())]);
+                true
+            }
+            Some(wal::Compression::Pglz) => {
+                pglz::decompress(stored, raw).map(|bytes| page.copy_from_slice(&bytes)).is_some()
+            }
+            Some(wal::Compression::Lz4) => {
+                lz4_flex::block::decompress_into(stored, page).is_ok_and(|made| made == raw)
+            }
+            Some(wal::Compression::Zstd) => {
+                if self.unpack_zstd.is_none() {
+                    self.unpack_zstd = zstd::bulk::Decompressor::new().ok();
+                }
+                self.unpack_zstd.as_mut().is_some_and(|zstd| {
+                    zstd.decompress_to_buffer(stored, page).is_ok_and(|made| made == raw)
+                })
+            }
+        }
+    }
+
+    fn compress(&mut self, raw: usize, hole: usize, lengths: &mut [u16; Compression::COUNT]) {
+        let extra = if hole > 0 { HOLE } else { 0 };
+        for with in self.compressing.with.clone() {
+            let page = &self.page[..raw];
+            let made = match with {
+                Compression::AsStored | Compression::Off => continue,
+                Compression::Pglz => pglz::compress(page).map(|made| made.len()),
+                Compression::Lz4 => {
+                    self.lz4.resize(lz4_flex::block::get_maximum_output_size(raw), 0);
+                    lz4_flex::block::compress_into(page, &mut self.lz4).ok()
+                }
+                Compression::Zstd => {
+                    if self.zstd.is_none() {
+                        self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();
+                    }
+                    let made = self.zstd.as_mut().and_then(|zstd| zstd.compress(page).ok());
+                    made.map(|made| made.len())
+                }
+            };
+            // As the server does: what saves nothing is not taken.
+            let taken = made.filter(|made| made + extra < raw);
+            lengths[with as usize] = length(taken.map_or(raw, |made| made + extra) + HEADER);
+        }
+    }
+}
+
+/// `ZSTD_CLEVEL_DEFAULT`.
+const ZSTD_LEVEL: i32 = 3;
+
+fn length(bytes: usize) -> u16 {
+    u16::try_from(bytes).unwrap_or(u16::MAX)
+}

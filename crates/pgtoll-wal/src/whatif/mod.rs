@@ -1,0 +1,508 @@
+//! Feeds the model of WAL under other settings.
+//!
+//! Segments are read by several threads, each into [`Touches`]; those are put together in the order
+//! of the WAL, on one thread, into one [`WhatIf`]. Until 17 a checkpoint's beginning is told only at
+//! its end: what lies between waits in a queue.
+
+mod data;
+mod glance;
+mod images;
+mod touches;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use pgtoll_format::wal::{Parts, Record, RelationFiles};
+use pgtoll_format::{Lsn, WalFacts};
+use pgtoll_model::{
+    BlockKey, Check, Geometry, Outcome, Reference, Rule, Schedule, Settings, WhatIf,
+    checkpoint_segments,
+};
+use rustc_hash::FxHashMap;
+
+pub use glance::Glance;
+pub use images::Compressing;
+use images::Images;
+use touches::{Happened, Touch, Touched, Touches, UNKNOWN};
+
+use crate::collect::Collect;
+use pgtoll_format::wal::Fork;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// How the WAL is laid out.
+    pub geometry: Geometry,
+    /// How the version that wrote it does.
+    pub facts: &'static WalFacts,
+    /// The settings. One of them follows the source's own redo points.
+    pub settings: Vec<Settings>,
+    /// The schedule that the source had, where it is known: whatever checkpoint it does not explain
+    /// was forced.
+    pub today: Option<Schedule>,
+    /// Which images are compressed.
+    pub compressing: Compressing,
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// By settings, in their order.
+    pub outcomes: Vec<Outcome>,
+    /// How well the source's own redo points explain its images.
+    pub check: Check,
+    /// Where the first record begins.
+    pub from: Option<Lsn>,
+    /// The last record ends here.
+    pub to: Option<Lsn>,
+    /// Redo points of the source, in their order.
+    pub redo_points: Vec<RedoPoint>,
+    /// When the first and the last transaction ended, in microseconds since 1970.
+    pub times_us: Option<(i64, i64)>,
+    /// Records for hints in all that was read.
+    pub hints: u64,
+    /// Blocks that were named, and the bytes that were kept of them.
+    pub blocks: (u64, u64),
+    /// The most bytes that waited for a redo point.
+    pub waiting_most: u64,
+    /// Redo points that came to light too late to be made use of.
+    pub late: u64,
+}
+
+/// A redo point of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RedoPoint {
+    /// Where.
+    pub at: Lsn,
+    /// When its checkpoint began, in microseconds since 1970, if it is known.
+    pub time_us: Option<i64>,
+    /// Of a shutdown, or of the end of a recovery.
+    pub is_shutdown: bool,
+    /// It would have begun whatever `max_wal_size` and `checkpoint_timeout`.
+    pub is_forced: bool,
+    /// No record tells of it: an image shows that a checkpoint had begun.
+    pub is_inferred: bool,
+}
+
+/// Collects what a [`Question`] is about.
+#[derive(Debug)]
+pub struct Asked {
+    question: Arc<Question>,
+    touches: Touches,
+    images: Option<Images>,
+    replay: Option<Box<Replay>>,
+}
+
+impl Asked {
+    /// A collector for one segment, or for all.
+    pub fn new(question: Arc<Question>) -> Self {
+        Self { question, touches: Touches::default(), images: None, replay: None }
+    }
+
+    /// The answer.
+    pub fn finish(self) -> Answer {
+        let replay = self.replay.unwrap_or_else(|| Box::new(Replay::new(self.question)));
+        replay.finish()
+    }
+}
+
+impl Collect for Asked {
+    fn add(&mut self, record: &Record<'_>, parts: &Parts) {
+        let compressing = &self.question.compressing;
+        let images = self.images.get_or_insert_with(|| Images::new(compressing.clone()));
+        self.touches.add(record, parts, images);
+    }
+
+    fn append(&mut self, later: Self) {
+        let question = &self.question;
+        let new = || Box::new(Replay::new(question.clone()));
+        self.replay.get_or_insert_with(new).take(later.touches);
+    }
+}
+
+/// Puts the parts together.
+#[derive(Debug)]
+struct Replay {
+    question: Arc<Question>,
+    model: WhatIf,
+    forks: FxHashMap<Fork, u32>,
+    means: touches::Means,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    waiting_most: usize,
+    /// Redo points that records told of and that have not been reached.
+    ahead: VecDeque<RedoPoint>,
+    redo_points: Vec<RedoPoint>,
+    /// Where the last checkpoint was complete.
+    completed: Option<Lsn>,
+    /// What began the last one, where the source's settings are known.
+    last_cause: Option<Cause>,
+    late: u64,
+    hints: u64,
+    from: Option<Lsn>,
+    to: Option<Lsn>,
+    first_us: Option<i64>,
+    last_us: Option<i64>,
+    references: Vec<Reference>,
+}
+
+/// A segment of which a part has been replayed.
+#[derive(Debug)]
+struct Waiting {
+    touches: Touches,
+    forks: Vec<u32>,
+    record: usize,
+    reference: usize,
+    happened: usize,
+}
+
+/// Bytes of what each checkpoint writes itself.
+fn own_bytes(facts: &WalFacts) -> u64 {
+    let checkpoint = u64::from(CHECKPOINT_RECORD + facts.checkpoint_bytes).next_multiple_of(8);
+    checkpoint + RUNNING_TRANSACTIONS + if facts.marks_redo { REDO_RECORD } else { 0 }
+}
+
+/// A checkpoint's record without its data, and its companions with their padding.
+const CHECKPOINT_RECORD: u32 = 26;
+const RUNNING_TRANSACTIONS: u64 = 56;
+const REDO_RECORD: u64 = 32;
+
+/// How many bytes may wait for a redo point.
+const WAITING: usize = 1 << 29;
+/// Redo points that are kept.
+const REDO_POINTS: usize = 1 << 16;
+
+impl Replay {
+    fn new(question: Arc<Question>) -> Self {
+        let own_bytes = own_bytes(question.facts);
+        let mut model = WhatIf::new(question.geometry, own_bytes, &question.settings);
+        if let Some(today) = question.today {
+            model.expect(today);
+        }
+        Self {
+            model,
+            question,
+            forks: FxHashMap::default(),
+            means: touches::Means::default(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            waiting_most: 0,
+            ahead: VecDeque::new(),
+            redo_points: Vec::new(),
+            completed: None,
+            last_cause: None,
+            late: 0,
+            hints: 0,
+            from: None,
+            to: None,
+            first_us: None,
+            last_us: None,
+            references: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, touches: Touches) {
+        let Some(from) = touches.from else { return };
+        if self.from.is_none() {
+            self.from = Some(from);
+            self.model.begin(from, None);
+        }
+        self.means.append(&touches.means);
+        self.hints += touches.hints;
+        self.to = touches.to.or(self.to);
+        let forks = touches.forks.iter().map(|fork| self.fork(*fork)).collect();
+        let known = if self.question.facts.marks_redo {
+            Some(Lsn(u64::MAX))
+        } else {
+            self.told(&touches, from)
+        };
+        self.waiting_bytes += touches.memory();
+        self.waiting_most = self.waiting_most.max(self.waiting_bytes);
+        self.waiting.push_back(Waiting { touches, forks, record: 0, reference: 0, happened: 0 });
+        if let Some(known) = known {
+            self.replay(known);
+        }
+        while self.waiting_bytes > WAITING && self.waiting.len() > 1 {
+            let next = self.waiting.get(1).and_then(|next| next.touches.from);
+            self.replay(next.unwrap_or(Lsn(u64::MAX)));
+        }
+    }
+
+    /// A fork's number in the model.
+    fn fork(&mut self, fork: Fork) -> u32 {
+        let next = u32::try_from(self.forks.len()).unwrap_or(u32::MAX);
+        *self.forks.entry(fork).or_insert_with(|| {
+            let RelationFiles { tablespace, number, .. } = fork.relation;
+            self.model.fork([tablespace, number, fork.fork.into()]);
+            next
+        })
+    }
+
+    /// Redo points that these records tell of; up to where all are known now.
+    fn told(&mut self, touches: &Touches, from: Lsn) -> Option<Lsn> {
+        let places = touches.records.iter().filter(|record| record.happens);
+        let mut known = None;
+        for (record, happened) in places.zip(&touches.happened) {
+            let Happened::Checkpoint { redo, is_shutdown, time_s } = *happened else { continue };
+            let at = Lsn(from.0 + u64::from(record.at));
+            self.ahead.push_back(RedoPoint {
+                at: if is_shutdown { at } else { redo.min(at) },
+                time_us: time_s.checked_mul(1_000_000),
+                is_shutdown,
+                is_forced: is_shutdown,
+                is_inferred: false,
+            });
+            known = Some(at);
+        }
+        known
+    }
+
+    /// Replays what waits and begins before `until`.
+    fn replay(&mut self, until: Lsn) {
+        while let Some(mut first) = self.waiting.pop_front() {
+            let from = first.touches.from.unwrap_or(Lsn(0));
+            while let Some(record) = first.touches.records.get(first.record).copied() {
+                let at = Lsn(from.0 + u64::from(record.at));
+                if at >= until {
+                    self.waiting.push_front(first);
+                    return;
+                }
+                self.record(at, record, &mut first);
+            }
+            self.waiting_bytes -= first.touches.memory().min(self.waiting_bytes);
+        }
+    }
+
+    #[inline]
+    fn record(&mut self, at: Lsn, record: Touched, of: &mut Waiting) {
+        while self.ahead.front().is_some_and(|redo| redo.at <= at) {
+            if let Some(redo) = self.ahead.pop_front() {
+                self.redo_point(redo, at);
+            }
+        }
+        if record.happens {
+            let happened = of.touches.happened.get(of.happened).copied();
+            of.happened += 1;
+            if let Some(happened) = happened {
+                self.happened(at, happened);
+            }
+        }
+        let (first, count) = (of.reference, usize::from(record.references));
+        (of.record, of.reference) = (of.record + 1, first + count);
+        let Some(references) = of.touches.references.get(first..first + count) else { return };
+        let mut bytes = record.bytes;
+        self.references.clear();
+        for touch in references {
+            let (reference, left_out) = self.reference(touch, record.class, &of.touches, &of.forks);
+            bytes += u32::from(left_out);
+            self.references.push(reference);
+        }
+        if bytes > 0 || count > 0 {
+            self.model.record(bytes, &self.references);
+        }
+    }
+
+    /// Where a checkpoint began that was under way when the WAL ended. No record tells of it, images
+    /// do: such a page's change before came before the checkpoint, and the first of them after it.
+    /// (Two sessions may log the same page's image twice: what came later tells nothing.)
+    fn under_way(&self) -> Option<Lsn> {
+        let mut changes = FxHashMap::default();
+        let (mut began, mut first) = (None, Lsn(u64::MAX));
+        for waiting in &self.waiting {
+            let from = waiting.touches.from?;
+            let mut touches = waiting.touches.references.get(waiting.reference..)?.iter();
+            for record in waiting.touches.records.get(waiting.record..)? {
+                let at = Lsn(from.0 + u64::from(record.at));
+                for touch in touches.by_ref().take(record.references.into()) {
+                    let is_hint = matches!(touch.rule, Rule::Hint | Rule::WithHints);
+                    if is_hint && !self.model.logs_hints() {
+                        continue;
+                    }
+                    let fork = waiting.forks.get(touch.fork as usize).copied().unwrap_or(0);
+                    let block = BlockKey { fork, block: touch.block };
+                    let before = changes.insert(block, at);
+                    let may_need = !matches!(touch.rule, Rule::Init | Rule::Always);
+                    let is_explained = before.is_none() && self.model.explains(block);
+                    if may_need && touch.image > 0 && !is_explained {
+                        first = first.min(at);
+                        let changed = before.unwrap_or(from);
+                        if changed < first {
+                            began = began.max(Some(Lsn(changed.0 + 1)));
+                        }
+                    }
+                }
+            }
+        }
+        began
+    }
+
+    /// As the model wants it, and how many data its record has to be given back.
+    #[inline]
+    fn reference(
+        &self,
+        touch: &Touch,
+        class: u16,
+        touches: &Touches,
+        forks: &[u32],
+    ) -> (Reference, u16) {
+        let image = touch.image.checked_sub(1).and_then(|place| touches.images.get(place as usize));
+        let (data_bytes, left_out) = if touch.data_bytes == UNKNOWN {
+            let mean = self.means.mean(class, touch.id);
+            (mean, mean)
+        } else {
+            (touch.data_bytes, 0)
+        };
+        let fork = forks.get(touch.fork as usize).copied().unwrap_or(0);
+        let reference = Reference {
+            block: BlockKey { fork, block: touch.block },
+            rule: touch.rule,
+            image: image.copied(),
+            data_bytes,
+            grows_by: touch.grows_by,
+        };
+        (reference, left_out)
+    }
+
+    fn happened(&mut self, at: Lsn, happened: Happened) {
+        if matches!(happened, Happened::Checkpoint { is_shutdown: false, .. }) {
+            self.model.source_written();
+            self.completed = Some(at);
+        }
+        match happened {
+            Happened::Time(time_us) => {
+                self.last_us = self.last_us.max(Some(time_us));
+                self.first_us = self.first_us.or(Some(time_us));
+                self.model.time(time_us);
+            }
+            Happened::RedoPoint => {
+                let time_us = self.last_us;
+                let (is_shutdown, is_forced, is_inferred) = (false, false, false);
+                self.redo_point(RedoPoint { at, time_us, is_shutdown, is_forced, is_inferred }, at);
+            }
+            Happened::Checkpoint { redo, is_shutdown, time_s }
+                if self.question.facts.marks_redo =>
+            {
+                let time_us = time_s.checked_mul(1_000_000);
+                if is_shutdown {
+                    let (is_forced, is_inferred) = (true, false);
+                    self.redo_point(
+                        RedoPoint { at, time_us, is_shutdown, is_forced, is_inferred },
+                        at,
+                    );
+                } else if let Some(of) = self.redo_points.iter_mut().rev().find(|of| of.at == redo)
+                {
+                    of.time_us = time_us;
+                }
+            }
+            Happened::Checkpoint { .. } => {}
+            Happened::Switch => self.model.switch(),
+        }
+    }
+
+    /// A checkpoint of the source began before the record here. The first is one of all settings:
+    /// before it nobody knows how far the checkpoint before lies back.
+    fn redo_point(&mut self, mut redo: RedoPoint, at: Lsn) {
+        let time_us = redo.time_us.or(self.last_us);
+        if let Some(time_us) = time_us {
+            self.last_us = self.last_us.max(Some(time_us));
+            self.model.time(time_us);
+        }
+        if self.from.is_some_and(|from| redo.at < from) {
+            return;
+        }
+        self.late += u64::from(redo.at < at && !redo.is_inferred);
+        if redo.is_inferred {
+            // It began here or before: pages that were made anew since then are past it.
+            self.model.stop_check();
+        }
+        let cause = self.cause(&redo);
+        self.last_cause = cause;
+        redo.is_forced |= cause == Some(Cause::Forced);
+        self.model.source_checkpoint(redo.is_forced || self.redo_points.is_empty());
+        if self.redo_points.len() < REDO_POINTS {
+            self.redo_points.push(redo);
+        }
+    }
+
+    /// Where the source's settings ask for the next checkpoint.
+    fn asked(&self) -> Option<Lsn> {
+        let Some(Schedule::Rule { max_wal_size, completion_target, .. }) = self.question.today
+        else {
+            return None;
+        };
+        let segment_bytes = self.question.geometry.segment_bytes;
+        let due = checkpoint_segments(max_wal_size, segment_bytes, completion_target);
+        let before = self.redo_points.last()?.at.0 / segment_bytes;
+        Some(Lsn(before.saturating_add(due).saturating_mul(segment_bytes)))
+    }
+
+    /// What began a checkpoint, by the source's settings.
+    fn cause(&self, redo: &RedoPoint) -> Option<Cause> {
+        let Some(Schedule::Rule { timeout_us, .. }) = self.question.today else { return None };
+        let (before, asked) = (self.redo_points.last()?, self.asked()?);
+        // Two sessions may ask for the same checkpoint, the second when it has begun: then another
+        // begins when it has ended, which takes until the segments that it frees are renamed.
+        let segment_bytes = self.question.geometry.segment_bytes;
+        let was_asked_twice = self.last_cause == Some(Cause::Volume)
+            && self.completed.is_some_and(|completed| {
+                redo.at.bytes_since(completed).is_some_and(|bytes| bytes < segment_bytes)
+            });
+        if redo.at >= asked || was_asked_twice {
+            return Some(Cause::Volume);
+        }
+        let by_time = match (redo.time_us.or(self.last_us), before.time_us) {
+            (Some(now), Some(then)) => now - then >= timeout_us.saturating_sub(TIME_SLACK_US),
+            _ => false,
+        };
+        Some(if by_time { Cause::Time } else { Cause::Forced })
+    }
+
+    /// What waits at the end of the WAL has a redo point that no record tells of.
+    fn end(&mut self) {
+        while let Some(redo) = self.ahead.pop_front() {
+            self.replay(redo.at);
+            self.redo_point(redo, redo.at);
+        }
+        let Some(at) = self.under_way() else { return };
+        self.ahead.push_back(RedoPoint {
+            at,
+            time_us: None,
+            is_shutdown: false,
+            is_forced: false,
+            is_inferred: true,
+        });
+    }
+
+    fn finish(mut self) -> Answer {
+        if !self.question.facts.marks_redo {
+            self.end();
+        }
+        self.replay(Lsn(u64::MAX));
+        Answer {
+            check: self.model.check(),
+            from: self.from,
+            to: self.to,
+            redo_points: self.redo_points,
+            times_us: self.first_us.zip(self.last_us),
+            hints: self.hints,
+            blocks: self.model.blocks(),
+            waiting_most: self.waiting_most as u64,
+            late: self.late,
+            outcomes: self.model.finish(),
+        }
+    }
+}
+
+/// What began a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// `max_wal_size`.
+    Volume,
+    /// `checkpoint_timeout`.
+    Time,
+    /// Neither explains it.
+    Forced,
+}
+
+/// Times of checkpoints are known to the second, and a checkpointer looks a little later.
+const TIME_SLACK_US: i64 = 2_000_000;

@@ -1,0 +1,261 @@
+//! A segment's records as the model wants them: what they refer to, and how long they are without
+//! images that hang on checkpoints.
+
+use pgtoll_format::Lsn;
+use pgtoll_format::wal::{BlockReference, Event, Parts, Record, RecordType};
+use pgtoll_model::{Compression, Rule};
+use rustc_hash::FxHashMap;
+
+use crate::statistics::{ImageCause, cause_of};
+use crate::whatif::data::{self, Data};
+use crate::whatif::images::Images;
+use pgtoll_format::wal::Fork;
+
+/// What a segment's records come to.
+#[derive(Debug, Default)]
+pub(crate) struct Touches {
+    /// Where its first record begins.
+    pub(crate) from: Option<Lsn>,
+    /// Where its last one ends.
+    pub(crate) to: Option<Lsn>,
+    pub(crate) records: Vec<Touched>,
+    pub(crate) references: Vec<Touch>,
+    pub(crate) images: Vec<[u16; Compression::COUNT]>,
+    pub(crate) happened: Vec<Happened>,
+    pub(crate) forks: Vec<Fork>,
+    pub(crate) means: Means,
+    /// Records for hints, whether or not they have an image.
+    pub(crate) hints: u64,
+    places: FxHashMap<Fork, u32>,
+    recent: (Fork, u32),
+    /// The last record that has the running transactions: a checkpoint writes one.
+    snapshot: Option<usize>,
+}
+
+/// A record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touched {
+    /// Where it begins, from [`Touches::from`] on.
+    pub(crate) at: u32,
+    /// Without images, with data where they are known.
+    pub(crate) bytes: u32,
+    pub(crate) references: u8,
+    /// Something happened here: the next of [`Touches::happened`].
+    pub(crate) happens: bool,
+    /// Place in [`Means`] of its first block.
+    pub(crate) class: u16,
+}
+
+/// What is to be told at a record's place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Happened {
+    /// A transaction ended then, in microseconds since 1970.
+    Time(i64),
+    /// A checkpoint begins here.
+    RedoPoint,
+    /// A checkpoint was completed that began there and then.
+    Checkpoint { redo: Lsn, is_shutdown: bool, time_s: i64 },
+    /// The rest of the segment is left.
+    Switch,
+}
+
+/// A reference to a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touch {
+    /// Place in [`Touches::forks`].
+    pub(crate) fork: u32,
+    pub(crate) block: u32,
+    /// Counted from 1 in [`Touches::images`]; 0: none.
+    pub(crate) image: u32,
+    /// [`UNKNOWN`]: as many as others of its class have.
+    pub(crate) data_bytes: u16,
+    pub(crate) grows_by: i16,
+    pub(crate) rule: Rule,
+    pub(crate) id: u8,
+}
+
+/// Its data were left out, and nothing tells how many they were.
+pub(crate) const UNKNOWN: u16 = u16::MAX;
+
+/// How many data references have, by kind of record and block.
+#[derive(Clone, Debug)]
+pub(crate) struct Means(Vec<(u64, u64)>);
+
+/// Blocks of a record that are told apart.
+const BLOCKS: usize = 4;
+/// Resource managers that are; extensions' share the last.
+const MANAGERS: usize = 32;
+
+impl Default for Means {
+    fn default() -> Self {
+        Self(vec![(0, 0); MANAGERS * 16 * BLOCKS])
+    }
+}
+
+impl Means {
+    fn class(kind: RecordType) -> u16 {
+        let manager = kind.manager.min(31);
+        (u16::from(manager) * 16 + u16::from(kind.info >> 4)) * 4
+    }
+
+    fn place(class: u16, id: u8) -> usize {
+        usize::from(class) + usize::from(id).min(BLOCKS - 1)
+    }
+
+    #[inline]
+    fn add(&mut self, class: u16, id: u8, data_bytes: u16) {
+        let of = &mut self.0[Self::place(class, id)];
+        of.0 += 1;
+        of.1 += u64::from(data_bytes);
+    }
+
+    pub(crate) fn append(&mut self, later: &Self) {
+        for (own, later) in self.0.iter_mut().zip(&later.0) {
+            own.0 += later.0;
+            own.1 += later.1;
+        }
+    }
+
+    /// The mean; nothing where there is none.
+    pub(crate) fn mean(&self, class: u16, id: u8) -> u16 {
+        let (count, sum) = self.0[Self::place(class, id)];
+        u16::try_from((sum + count / 2).checked_div(count).unwrap_or(0)).unwrap_or(UNKNOWN - 1)
+    }
+}
+
+const RUNNING_XACTS: RecordType = RecordType { manager: 8, info: 0x10 };
+const SWITCH: RecordType = RecordType { manager: 0, info: 0x40 };
+/// Until 18. Its second block is the table's page, of which nothing but a hint changes.
+const VISIBLE: RecordType = RecordType { manager: 9, info: 0x40 };
+const FPI_FOR_HINT: RecordType = RecordType { manager: 0, info: 0xA0 };
+
+impl Touches {
+    pub(crate) fn add(&mut self, record: &Record<'_>, parts: &Parts, images: &mut Images) {
+        let from = *self.from.get_or_insert(record.at);
+        self.to = Some(record.end);
+        let kind = RecordType::of(&record.header);
+        let happened =
+            if record.header.manager <= 1 { Self::happened(record, parts, kind) } else { None };
+        if let Some(happened) = happened {
+            self.happened.push(happened);
+        }
+        let is_own = matches!(happened, Some(Happened::RedoPoint | Happened::Checkpoint { .. }));
+        if is_own {
+            // What every checkpoint writes is counted for each of the settings by itself.
+            let snapshot = self.snapshot.take().and_then(|place| self.records.get_mut(place));
+            if let (Some(snapshot), Some(Happened::Checkpoint { .. })) = (snapshot, happened) {
+                snapshot.bytes = 0;
+            }
+        }
+        if kind == RUNNING_XACTS {
+            self.snapshot = Some(self.records.len());
+        }
+        let class = Means::class(kind);
+        let mut bytes = if is_own { 0 } else { record.header.total_bytes };
+        for block in &parts.blocks {
+            bytes = self.refer(record, parts, kind, class, block, bytes, images);
+        }
+        self.records.push(Touched {
+            at: u32::try_from(record.at.0 - from.0).unwrap_or(u32::MAX),
+            bytes,
+            references: u8::try_from(parts.blocks.len()).unwrap_or(u8::MAX),
+            happens: happened.is_some(),
+            class,
+        });
+    }
+
+    fn happened(record: &Record<'_>, parts: &Parts, kind: RecordType) -> Option<Happened> {
+        if kind == SWITCH {
+            return Some(Happened::Switch);
+        }
+        record.event(parts).map(|event| match event {
+            Event::TransactionEnd { time_us } => Happened::Time(time_us),
+            Event::RedoPoint => Happened::RedoPoint,
+            Event::Checkpoint { redo, is_shutdown, time_s } => {
+                Happened::Checkpoint { redo, is_shutdown, time_s }
+            }
+        })
+    }
+
+    /// Adds a reference; the record's bytes without its image, and with its data.
+    #[expect(clippy::too_many_arguments, reason = "a loop's body, apart to be read")]
+    #[inline]
+    fn refer(
+        &mut self,
+        record: &Record<'_>,
+        parts: &Parts,
+        kind: RecordType,
+        class: u16,
+        block: &BlockReference,
+        mut bytes: u32,
+        images: &mut Images,
+    ) -> u32 {
+        let fork = Fork { relation: block.relation, fork: block.fork };
+        let fork = self.fork(fork);
+        let mut rule = match kind {
+            FPI_FOR_HINT => Rule::Hint,
+            VISIBLE if block.id == 1 => Rule::WithHints,
+            _ if block.will_init => Rule::Init,
+            _ => Rule::Regular,
+        };
+        self.hints += u64::from(rule == Rule::Hint);
+        let length = u16::try_from(block.data.len()).unwrap_or(UNKNOWN - 1);
+        let (mut place, mut data_bytes) = (0, length);
+        if let Some(image) = &block.image {
+            let cause = cause_of(kind, block.id, image.applies);
+            if block.will_init || matches!(cause, ImageCause::Forced | ImageCause::Check) {
+                rule = Rule::Always;
+            }
+            let header: u32 =
+                if image.compression.is_some() && image.hole_bytes > 0 { 7 } else { 5 };
+            bytes = bytes.saturating_sub(u32::try_from(image.stands.len()).unwrap_or(0) + header);
+            let missing = block.data.is_empty() && rule == Rule::Regular;
+            let (lengths, data) = images.of(record, parts, block, missing);
+            self.images.push(lengths);
+            place = u32::try_from(self.images.len()).unwrap_or(0);
+            data_bytes = match data {
+                _ if !missing => 0,
+                Data::Known(known) => known,
+                Data::Unknown => UNKNOWN,
+            };
+            if data_bytes != UNKNOWN {
+                bytes += u32::from(data_bytes);
+            }
+        } else if length > 0 && data::is_kept(record, parts, kind) {
+            data_bytes = 0;
+        } else {
+            self.means.add(class, block.id, length);
+        }
+        let grows_by = if block.image.is_some() || length == 0 {
+            0
+        } else {
+            data::growth(record, parts, kind, block)
+        };
+        let (id, block, image) = (block.id, block.block, place);
+        let touch = Touch { fork, block, image, data_bytes, grows_by, rule, id };
+        self.references.push(touch);
+        bytes
+    }
+
+    #[inline]
+    fn fork(&mut self, fork: Fork) -> u32 {
+        if self.recent.0 == fork && !self.forks.is_empty() {
+            return self.recent.1;
+        }
+        let new = u32::try_from(self.forks.len()).unwrap_or(u32::MAX);
+        let place = *self.places.entry(fork).or_insert(new);
+        if place == new {
+            self.forks.push(fork);
+        }
+        self.recent = (fork, place);
+        place
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.records.capacity() * size_of::<Touched>()
+            + self.references.capacity() * size_of::<Touch>()
+            + self.images.capacity() * size_of::<[u16; Compression::COUNT]>()
+            + self.happened.capacity() * size_of::<Happened>()
+    }
+}
