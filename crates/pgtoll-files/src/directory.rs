@@ -12,12 +12,12 @@ use nix::unistd::geteuid;
 
 /// An open directory and the name of a file in it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct FilePlace {
     pub(crate) directory: OwnedFd,
     pub(crate) name: OsString,
 }
 
-impl Place {
+impl FilePlace {
     /// Finds the directory of `path`. A symbolic link on the way is followed if root or the caller
     /// owns it; any other link is an error of kind [`io::ErrorKind::PermissionDenied`].
     pub(crate) fn of(path: &Path) -> io::Result<Self> {

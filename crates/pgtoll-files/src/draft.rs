@@ -12,13 +12,13 @@ use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, linkat, unlinkat};
 
-use crate::directory::{Place, is_kind, is_trusted, link_of_another_user};
+use crate::directory::{FilePlace, is_kind, is_trusted, link_of_another_user};
 
 /// A file that is being written: mode 0600, under a random name in the directory where it will
 /// stay. Dropping it before it is published removes it.
 #[derive(Debug)]
 pub struct Draft {
-    place: Place,
+    place: FilePlace,
     temporary: OsString,
     file: File,
     published: bool,
@@ -27,10 +27,10 @@ pub struct Draft {
 impl Draft {
     /// A draft of the file `path`. Nothing has that name because of it yet.
     pub fn of(path: &Path) -> io::Result<Self> {
-        Self::at(Place::of(path)?)
+        Self::at(FilePlace::of(path)?)
     }
 
-    fn at(place: Place) -> io::Result<Self> {
+    fn at(place: FilePlace) -> io::Result<Self> {
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL;
         let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         for _ in 0..NAME_TRIES {
@@ -118,7 +118,7 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
 /// Adds to the end of a file that only its owner may read, in one write. The file is made if it is
 /// not there; a link, a FIFO, a device or another user's file is an error.
 pub fn append_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let place = Place::of(path)?;
+    let place = FilePlace::of(path)?;
     let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT | OFlag::O_NONBLOCK;
     let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let mode = Mode::S_IRUSR | Mode::S_IWUSR;
@@ -147,7 +147,7 @@ pub fn write_output(path: &Path, content: &[u8]) -> io::Result<()> {
 const LINKS_MAX: u32 = 40;
 
 fn write_output_through(path: &Path, content: &[u8], links_left: u32) -> io::Result<()> {
-    let place = Place::of(path)?;
+    let place = FilePlace::of(path)?;
     let found = place.found()?;
     let Some(found) = found else { return write_new(place, content) };
     if !is_trusted(&found) && place.is_shared()? {
@@ -172,14 +172,14 @@ fn write_output_through(path: &Path, content: &[u8], links_left: u32) -> io::Res
     write_through(path, content)
 }
 
-fn write_new(place: Place, content: &[u8]) -> io::Result<()> {
+fn write_new(place: FilePlace, content: &[u8]) -> io::Result<()> {
     let mut draft = Draft::at(place)?;
     draft.write_all(content)?;
     draft.share()?;
     draft.replace().map(drop)
 }
 
-fn replace_output(place: Place, content: &[u8], old: &FileStat) -> io::Result<()> {
+fn replace_output(place: FilePlace, content: &[u8], old: &FileStat) -> io::Result<()> {
     let mut draft = Draft::at(place)?;
     draft.write_all(content)?;
     let (user, group) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pgtoll_wire::{Connection, Prepared};
+use pgtoll_wire::{Connection, PreparedStatement};
 
 use crate::expression::{Expression, Function, Scalar};
 use crate::script::{Action, Amount, Capture, Statement, is_name};
@@ -90,7 +90,7 @@ pub(crate) enum Sleep {
 pub(crate) struct Execution {
     pub(crate) sql: String,
     /// `None` until what the statement works on is there.
-    pub(crate) prepared: Option<Prepared>,
+    pub(crate) prepared: Option<PreparedStatement>,
     pub(crate) parameters: Vec<Slot>,
     pub(crate) capture: Option<Capture>,
     /// Where the columns go; known when it is prepared.

@@ -13,8 +13,8 @@ use postgres_protocol::message::backend::{
 use postgres_protocol::message::frontend;
 
 use crate::row::{self, Columns};
-use crate::transport::{Frame, Transport};
-use crate::{Error, Parameter, Prepared, Row, ServerError};
+use crate::transport::{MessageFrame, Transport};
+use crate::{Error, Parameter, PreparedStatement, Row, ErrorResponse};
 
 /// A session with a server.
 ///
@@ -101,8 +101,8 @@ impl Connection {
 
     /// Parses a statement, whose parameters are `$1`, `$2` and so on. The server keeps it until
     /// the connection closes.
-    pub fn prepare(&mut self, sql: &str) -> Result<Prepared, Error> {
-        let mut statement = Prepared::unnamed(sql);
+    pub fn prepare(&mut self, sql: &str) -> Result<PreparedStatement, Error> {
+        let mut statement = PreparedStatement::unnamed(sql);
         let outbox = self.usable()?.outbox();
         statement.encode_preparation(outbox)?;
         let mut described = false;
@@ -130,7 +130,7 @@ impl Connection {
     /// does not say, how many were received.
     pub fn execute_prepared(
         &mut self,
-        statement: &Prepared,
+        statement: &PreparedStatement,
         parameters: &[Parameter<'_>],
     ) -> Result<u64, Error> {
         let outbox = self.usable()?.outbox();
@@ -152,7 +152,7 @@ impl Connection {
     /// As [`execute_prepared`](Self::execute_prepared), and returns the rows.
     pub fn query_prepared(
         &mut self,
-        statement: &Prepared,
+        statement: &PreparedStatement,
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>, Error> {
         let outbox = self.usable()?.outbox();
@@ -193,7 +193,7 @@ impl Connection {
     pub(crate) fn ask(
         &mut self,
         sql: &str,
-        on_reply: impl FnMut(Frame<'_>) -> Result<(), Error>,
+        on_reply: impl FnMut(MessageFrame<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let outbox = self.usable()?.outbox();
         frontend::query(sql, outbox).map_err(|source| Error::unsendable("query", source))?;
@@ -212,7 +212,7 @@ impl Connection {
         &mut self,
         dialogue: Dialogue,
         sql: &str,
-        on_reply: impl FnMut(Frame<'_>) -> Result<(), Error>,
+        on_reply: impl FnMut(MessageFrame<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let error = match self.converse(dialogue, on_reply) {
             Ok(None) => return Ok(()),
@@ -236,8 +236,8 @@ impl Connection {
     fn converse(
         &mut self,
         dialogue: Dialogue,
-        mut on_reply: impl FnMut(Frame<'_>) -> Result<(), Error>,
-    ) -> Result<Option<Box<ServerError>>, Error> {
+        mut on_reply: impl FnMut(MessageFrame<'_>) -> Result<(), Error>,
+    ) -> Result<Option<Box<ErrorResponse>>, Error> {
         self.transport.send()?;
         let mut refusal = None;
         loop {
@@ -290,7 +290,7 @@ enum Dialogue {
 }
 
 /// An error that the server reported before it hung up is the reason for that.
-fn last_words(refusal: Option<Box<ServerError>>, error: Error) -> Error {
+fn last_words(refusal: Option<Box<ErrorResponse>>, error: Error) -> Error {
     match (refusal, error) {
         (Some(refusal), Error::Closed { .. }) => Error::Server(refusal),
         (_, error) => error,
@@ -309,9 +309,9 @@ fn refuse_copy(transport: &mut Transport, dialogue: Dialogue) -> Result<(), Erro
     transport.send()
 }
 
-pub(crate) fn decode_error(reply: Frame<'_>) -> Result<Box<ServerError>, Error> {
+pub(crate) fn decode_error(reply: MessageFrame<'_>) -> Result<Box<ErrorResponse>, Error> {
     match reply.decode()? {
-        Message::ErrorResponse(body) => ServerError::decode(body.fields()),
+        Message::ErrorResponse(body) => ErrorResponse::decode(body.fields()),
         _ => Err(unexpected(reply)),
     }
 }
@@ -353,7 +353,7 @@ impl Rows {
 
 const ROWS_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-pub(crate) fn unexpected(reply: Frame<'_>) -> Error {
+pub(crate) fn unexpected(reply: MessageFrame<'_>) -> Error {
     Error::protocol(format!("unexpected message '{}'", reply.tag().escape_ascii()))
 }
 

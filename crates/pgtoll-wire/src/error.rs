@@ -112,7 +112,7 @@ pub enum Error {
         /// The timeline.
         timeline: u32,
         /// The server's own words.
-        source: Box<ServerError>,
+        source: Box<ErrorResponse>,
     },
 
     /// Connecting took longer than [`Config::connect_timeout`](crate::Config::connect_timeout).
@@ -137,7 +137,7 @@ pub enum Error {
 
     /// The server reported an error.
     #[error(transparent)]
-    Server(Box<ServerError>),
+    Server(Box<ErrorResponse>),
 
     /// The server sent what the protocol does not allow.
     #[error("server broke the protocol: {finding}")]
@@ -300,7 +300,7 @@ fn chain(error: &Error) -> String {
 /// An error that the server reported, in its own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ServerError {
+pub struct ErrorResponse {
     /// `ERROR`, `FATAL` or `PANIC`, whatever the server's language.
     pub severity: String,
     /// The five characters that name the condition.
@@ -317,7 +317,7 @@ pub struct ServerError {
     pub position: Option<u32>,
 }
 
-impl ServerError {
+impl ErrorResponse {
     /// Reads the fields of an error message. A server that has not yet agreed on an encoding may
     /// send anything, so bytes that are not UTF-8 are replaced.
     pub(crate) fn decode(mut fields: ErrorFields<'_>) -> Result<Box<Self>, Error> {
@@ -353,7 +353,7 @@ impl ServerError {
     }
 }
 
-impl ServerError {
+impl ErrorResponse {
     /// What to do about a connection that is refused.
     fn own_hint(&self) -> Option<&'static str> {
         Some(match self.sqlstate.as_str() {
@@ -377,7 +377,7 @@ fn shortened(field: &[u8]) -> String {
 
 const FIELD_BYTES_MAX: usize = 16 * 1024;
 
-impl fmt::Display for ServerError {
+impl fmt::Display for ErrorResponse {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {} (SQLSTATE {})", self.severity, self.message, self.sqlstate)?;
         if let Some(detail) = &self.detail {
@@ -390,4 +390,4 @@ impl fmt::Display for ServerError {
     }
 }
 
-impl error::Error for ServerError {}
+impl error::Error for ErrorResponse {}

@@ -64,12 +64,12 @@ mod waiting;
 pub use config::{Config, Secret, UnixEndpoint};
 pub use connection::Connection;
 pub use dsn::{Dsn, DsnError, Environment};
-pub use error::{Error, ServerError};
-pub use prepared::{Parameter, Prepared};
+pub use error::{Error, ErrorResponse};
+pub use prepared::{Parameter, PreparedStatement};
 pub use readiness::{Readiness, readiness};
 pub use replication::{
     Keepalive, ReplicationConnection, StreamEnd, SystemIdentity, TimelineHistory, WalData,
-    WalMessage, WalStream,
+    WalMessage, ReplicationStream,
 };
 pub use row::Row;
 pub use waiting::Interruption;

@@ -16,14 +16,14 @@ use crate::row::{self, Columns};
 
 /// A statement that one connection has prepared, and keeps until it closes.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedStatement {
     name: String,
     sql: String,
     parameter_types: Vec<Oid>,
     columns: Columns,
 }
 
-impl Prepared {
+impl PreparedStatement {
     /// The statement's text.
     pub fn sql(&self) -> &str {
         &self.sql
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn check(parameter: Parameter<'_>, oid: Oid, expected: &[u8]) {
-        let mut statement = Prepared::unnamed("SELECT $1");
+        let mut statement = PreparedStatement::unnamed("SELECT $1");
         statement.name = "p".to_owned();
         statement.parameter_types.push(oid);
         let mut outbox = BytesMut::new();
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let mut statement = Prepared::unnamed("SELECT $1");
+        let mut statement = PreparedStatement::unnamed("SELECT $1");
         statement.parameter_types.push(INT2);
         let mut outbox = BytesMut::new();
         let too_wide = statement.encode_execution(&[Parameter::Integer(40_000)], &mut outbox);

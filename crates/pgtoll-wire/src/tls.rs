@@ -36,7 +36,7 @@ pub(crate) struct TlsSettings {
     pub(crate) mode: SslMode,
     pub(crate) roots: Roots,
     /// Files of the client's certificate and key. They need not exist unless they were named.
-    pub(crate) identity: Option<Identity>,
+    pub(crate) identity: Option<ClientCertificate>,
     /// Tell the server which host is meant.
     pub(crate) sni: bool,
     /// No version older than TLS 1.3, or none newer than 1.2.
@@ -57,7 +57,7 @@ pub(crate) enum Roots {
 
 /// A client's certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct ClientCertificate {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
     /// Somebody named the certificate, so that its absence is an error.
@@ -127,7 +127,7 @@ impl TlsSettings {
 static ONLY_12: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12];
 static ONLY_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
-impl Identity {
+impl ClientCertificate {
     fn exists(&self) -> bool {
         self.named || self.certificate.exists()
     }

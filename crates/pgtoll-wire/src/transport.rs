@@ -71,7 +71,7 @@ impl Transport {
     }
 
     /// Waits for the next message.
-    pub(crate) fn receive(&mut self) -> Result<Frame<'_>, Error> {
+    pub(crate) fn receive(&mut self) -> Result<MessageFrame<'_>, Error> {
         let length = loop {
             match self.inbox.frame_length()? {
                 Some(length) => break length,
@@ -222,10 +222,10 @@ impl Inbox {
         Ok(length.map(|_| self.storage[self.start]))
     }
 
-    fn take(&mut self, length: usize) -> Frame<'_> {
+    fn take(&mut self, length: usize) -> MessageFrame<'_> {
         let start = self.start;
         self.start += length;
-        Frame { bytes: &self.storage[start..self.start] }
+        MessageFrame { bytes: &self.storage[start..self.start] }
     }
 
     /// Reads once. The buffer grows only when it is full of a single message's bytes, so what a
@@ -247,11 +247,11 @@ impl Inbox {
 
 /// One message of the server, not decoded.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Frame<'a> {
+pub(crate) struct MessageFrame<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Frame<'a> {
+impl<'a> MessageFrame<'a> {
     pub(crate) fn tag(self) -> u8 {
         self.bytes[0]
     }
@@ -304,7 +304,7 @@ struct Unasked {
 }
 
 impl Unasked {
-    fn count(&mut self, frame: Frame<'_>) -> Result<(), Error> {
+    fn count(&mut self, frame: MessageFrame<'_>) -> Result<(), Error> {
         match frame.tag() {
             NOTICE_RESPONSE_TAG
             | NOTIFICATION_RESPONSE_TAG

@@ -23,7 +23,7 @@ use postgres_protocol::message::frontend;
 use crate::dial::{Keepalives, check_peer, dial_tcp, dial_unix, has_socket, resolve};
 use crate::handshake::{Binding, Startup};
 use crate::stream::Stream;
-use crate::tls::{Identity, Roots, SslMode, TlsSettings, TlsStream};
+use crate::tls::{ClientCertificate, Roots, SslMode, TlsSettings, TlsStream};
 use crate::transport::{hung_up, time_left};
 use crate::waiting::wait_readable;
 use crate::{Connection, Error, Interruption, ReplicationConnection, Secret, UnixEndpoint};
@@ -758,7 +758,7 @@ fn tls(values: &Values, environment: &Environment) -> Result<TlsSettings, DsnErr
     };
     let without = values.one_of("sslcertmode", &[("disable", true), ("allow", false)])?;
     let files = file("sslcert", "postgresql.crt").zip(file("sslkey", "postgresql.key"));
-    let identity = files.filter(|_| without != Some(true)).map(|(certificate, key)| Identity {
+    let identity = files.filter(|_| without != Some(true)).map(|(certificate, key)| ClientCertificate {
         certificate,
         key,
         named: values.given("sslcert").is_some(),

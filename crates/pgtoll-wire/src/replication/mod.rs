@@ -16,7 +16,7 @@ use postgres_protocol::message::frontend::{self, CopyData};
 
 use crate::connection::{decode_error, unexpected};
 use crate::row::{self, Columns};
-use crate::{Config, Connection, Error, Row, ServerError};
+use crate::{Config, Connection, Error, Row, ErrorResponse};
 
 /// A session for physical replication. It knows a few commands, and no SQL.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl ReplicationConnection {
     /// is not written yet follows as it is flushed, until the stream [ends](StreamEnd).
     ///
     /// Fails with [`Error::WalRemoved`], here or with the first message, if it is gone.
-    pub fn start(mut self, position: u64, timeline: u32) -> Result<WalStream, Error> {
+    pub fn start(mut self, position: u64, timeline: u32) -> Result<ReplicationStream, Error> {
         let shown = Position(position);
         let sql = format!("START_REPLICATION PHYSICAL {shown} TIMELINE {timeline}");
         let transport = self.connection.usable()?;
@@ -121,7 +121,7 @@ impl ReplicationConnection {
             .map_err(|source| Error::unsendable("command", source))?;
         transport.send()?;
         let mut stream =
-            WalStream { connection: self.connection, position, timeline, state: State::Streaming };
+            ReplicationStream { connection: self.connection, position, timeline, state: State::Streaming };
         let tag = loop {
             if let Some(tag) = stream.await_tag(None)? {
                 break tag;
@@ -149,7 +149,7 @@ impl ReplicationConnection {
 /// A server gives up a reader that it has not heard of for `wal_sender_timeout` (a minute), so
 /// [`receive`](Self::receive) has to be called more often than that: it answers the server.
 #[derive(Debug)]
-pub struct WalStream {
+pub struct ReplicationStream {
     connection: Connection,
     position: u64,
     timeline: u32,
@@ -210,7 +210,7 @@ pub enum StreamEnd {
     Shutdown,
 }
 
-impl WalStream {
+impl ReplicationStream {
     /// Waits for the next message. Returns nothing when the time is over, or when a signal or an
     /// [`Interruption`](crate::Interruption) ended the wait: then is the time to look whether to go
     /// on. With `None` it waits as long as it takes, or until [`Error::Interrupted`]. After the end
@@ -324,7 +324,7 @@ impl WalStream {
     }
 
     /// The server misses a file of WAL when it is to send it.
-    fn refusal(&self, error: Box<ServerError>) -> Error {
+    fn refusal(&self, error: Box<ErrorResponse>) -> Error {
         if error.sqlstate == UNDEFINED_FILE {
             let (position, timeline) = (self.position, self.timeline);
             return Error::WalRemoved { position, timeline, source: error };

@@ -166,11 +166,11 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn stream(script: &[u8]) -> (Result<WalStream, Error>, UnixStream) {
+fn stream(script: &[u8]) -> (Result<ReplicationStream, Error>, UnixStream) {
     stream_at(16, script)
 }
 
-fn stream_at(position: u64, script: &[u8]) -> (Result<WalStream, Error>, UnixStream) {
+fn stream_at(position: u64, script: &[u8]) -> (Result<ReplicationStream, Error>, UnixStream) {
     let (stream, mut peer) = open();
     peer.write_all(&[greeting(), script.to_vec()].concat()).unwrap();
     peer.shutdown(Shutdown::Write).unwrap();
