@@ -105,9 +105,9 @@ impl SegmentHeader {
             && (1 << 20..=1 << 30).contains(&header.segment_bytes)
             && header.page_bytes.is_power_of_two()
             && (1 << 10..=1 << 16).contains(&header.page_bytes)
-            && page.address.0.is_multiple_of(u64::from(header.segment_bytes))
+            && page.address.is_aligned(u64::from(header.segment_bytes))
             // No server gets there, and no sum of what follows overflows.
-            && page.address.0 < 1 << 63;
+            && page.address < Lsn(1 << 63);
         if plausible { Ok(header) } else { Err(WalError::NoSegment) }
     }
 }
