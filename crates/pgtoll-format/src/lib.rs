@@ -24,6 +24,7 @@ mod page;
 mod page_difference;
 mod page_kind;
 pub mod pglz;
+mod relation;
 mod units;
 mod version;
 pub mod wal;
@@ -40,6 +41,7 @@ pub use page::{
 };
 pub use page_difference::{HeaderField, PageDifference};
 pub use page_kind::PageKind;
+pub use relation::{BlockNumber, ForkNumber};
 pub use units::{ByteSize, TimeSpan, UnitError};
 pub use version::{
     BlocksWritten, ControlFacts, ImageCompressions, MAJORS, MajorFacts, ServerVersion,
