@@ -3,6 +3,13 @@
 
 use crate::bytes::{u16_at, u32_at};
 use crate::page::PAGE_BYTES;
+use crate::wal::rmgr::{
+    RM_BRIN_ID, RM_DBASE_ID, RM_GENERIC_ID, RM_HEAP2_ID, RM_SEQ_ID, RM_SPGIST_ID,
+    XLOG_BTREE_UNLINK_PAGE, XLOG_BTREE_UNLINK_PAGE_META, XLOG_FPI, XLOG_FPI_FOR_HINT,
+    XLOG_HASH_DELETE, XLOG_HASH_MOVE_PAGE_CONTENTS, XLOG_HASH_SQUEEZE_PAGE,
+    XLOG_HEAP2_PRUNE_ON_ACCESS, XLOG_HEAP2_PRUNE_VACUUM_CLEANUP, XLOG_HEAP2_PRUNE_VACUUM_SCAN,
+    XLOG_HEAP2_VISIBLE, XLOG_SMGR_CREATE, XLOG_SMGR_TRUNCATE,
+};
 use crate::wal::{BlockReference, Image, Parts, Record, RecordType, RelationFiles};
 
 /// What a record says of files as a whole: what earlier records did to their blocks holds no more.
@@ -38,16 +45,18 @@ impl Record<'_> {
             let (tablespace, database) = (u32_at(data, at)?, u32_at(data, at + 4)?);
             Some(RelationFiles { tablespace, database, number: u32_at(data, at + 8)? })
         };
-        match (self.header.manager, RecordType::of(&self.header).info) {
-            (STORAGE, 0x10) => {
+        match RecordType::of(&self.header) {
+            XLOG_SMGR_CREATE => {
                 let fork = u8::try_from(u32_at(data, 12)?).ok()?;
                 Some(FileChange::Made { relation: relation(0)?, fork })
             }
-            (STORAGE, 0x20) => {
+            XLOG_SMGR_TRUNCATE => {
                 Some(FileChange::Cut { relation: relation(4)?, blocks: u32_at(data, 0)? })
             }
-            // All kinds begin with it.
-            (DATABASE, _) => Some(FileChange::Database { oid: u32_at(data, 0)? }),
+            // All types begin with it.
+            RecordType { manager: RM_DBASE_ID, .. } => {
+                Some(FileChange::Database { oid: u32_at(data, 0)? })
+            }
             _ => None,
         }
     }
@@ -57,26 +66,36 @@ impl Record<'_> {
     ///
     /// Not all blocks that a record refers to are changed by it. What is not known to be, is not.
     pub fn sets_page_lsn(&self, block: &BlockReference) -> bool {
-        let RecordType { manager, info } = RecordType::of(&self.header);
-        match (manager, info) {
+        match RecordType::of(&self.header) {
             // Without an image, replay leaves the page alone.
-            (XLOG, FPI_FOR_HINT) => block.image.as_ref().is_some_and(|image| image.applies),
+            XLOG_FPI_FOR_HINT => block.image.as_ref().is_some_and(|image| image.applies),
             // A page that was never used gets no LSN.
-            (XLOG, FPI) => block.image.as_ref().is_some_and(|image| self.is_of_used_page(image)),
-            (HEAP2, PRUNE_FIRST..=PRUNE_LAST) => self.facts.prune_sets_page_lsn,
-            (HEAP2, VISIBLE) => false,
-            // The bucket's first page is only locked by them, and others may be.
-            (HASH, info) => !matches!(info, MOVE_PAGE_CONTENTS | SQUEEZE_PAGE | DELETE),
-            (HEAP2..=SEQUENCE | SPGIST | BRIN | GENERIC, _) => true,
-            _ => false,
+            XLOG_FPI => block.image.as_ref().is_some_and(|image| self.is_of_used_page(image)),
+            XLOG_HEAP2_PRUNE_ON_ACCESS
+            | XLOG_HEAP2_PRUNE_VACUUM_SCAN
+            | XLOG_HEAP2_PRUNE_VACUUM_CLEANUP => self.facts.prune_sets_page_lsn,
+            // Of VISIBLE the table's page gets an LSN only where hints are logged. By those of hash
+            // indexes the bucket's first page is only locked, and others may be.
+            XLOG_HEAP2_VISIBLE
+            | XLOG_HASH_MOVE_PAGE_CONTENTS
+            | XLOG_HASH_SQUEEZE_PAGE
+            | XLOG_HASH_DELETE => false,
+            // Heap2, Heap, Btree, Hash, Gin, Gist, Sequence; SPGist, BRIN, Generic.
+            RecordType { manager, .. } => matches!(
+                manager,
+                RM_HEAP2_ID..=RM_SEQ_ID | RM_SPGIST_ID | RM_BRIN_ID | RM_GENERIC_ID
+            ),
         }
     }
 
     /// Whether the record takes this page out of its B-tree: whoever uses it next makes it anew,
     /// and may fail before WAL says so.
     pub fn frees_page(&self, block: &BlockReference) -> bool {
-        let RecordType { manager, info } = RecordType::of(&self.header);
-        manager == BTREE && matches!(info, UNLINK_PAGE | UNLINK_PAGE_META) && block.id == 0
+        let unlinks = matches!(
+            RecordType::of(&self.header),
+            XLOG_BTREE_UNLINK_PAGE | XLOG_BTREE_UNLINK_PAGE_META
+        );
+        unlinks && block.id == 0
     }
 
     /// Whether an image is of a page that was used (`PageIsNew`), as far as can be told without
@@ -92,30 +111,6 @@ impl Record<'_> {
         }
     }
 }
-
-const XLOG: u8 = 0;
-const STORAGE: u8 = 2;
-const DATABASE: u8 = 4;
-/// From it up to sequences come Heap, Btree, Hash, Gin and Gist.
-const HEAP2: u8 = 9;
-const BTREE: u8 = 11;
-const HASH: u8 = 12;
-const SEQUENCE: u8 = 15;
-const SPGIST: u8 = 16;
-const BRIN: u8 = 17;
-const GENERIC: u8 = 20;
-
-const FPI_FOR_HINT: u8 = 0xA0;
-const FPI: u8 = 0xB0;
-const PRUNE_FIRST: u8 = 0x10;
-const PRUNE_LAST: u8 = 0x30;
-/// Its table's page gets an LSN only where hints are logged.
-const VISIBLE: u8 = 0x40;
-const UNLINK_PAGE: u8 = 0x80;
-const UNLINK_PAGE_META: u8 = 0x90;
-const MOVE_PAGE_CONTENTS: u8 = 0x70;
-const SQUEEZE_PAGE: u8 = 0x80;
-const DELETE: u8 = 0x90;
 
 /// `pd_upper`.
 const UPPER_AT: usize = 14;

@@ -5,7 +5,8 @@ use crate::version::{MAJORS, WalFacts};
 use crate::wal::crc::Crc;
 use crate::wal::page::{LONG_HEADER, PageHeader, SegmentHeader};
 use crate::wal::record::{Record, RecordHeader};
-use crate::wal::{WalError, bytes};
+use crate::wal::rmgr::XLOG_SWITCH;
+use crate::wal::{RecordType, WalError, bytes};
 
 /// Makes records of pages that are fed in their order.
 ///
@@ -40,9 +41,6 @@ const SHORTEST: u32 = 24;
 /// The largest record that a server writes (`XLogRecordMaxSize`), 1020 MB; a longer one is damage.
 /// Before 16 a server did not check it.
 const LONGEST: u32 = 1020 << 20;
-/// `XLOG_SWITCH` of resource manager XLOG: the rest of the segment is empty.
-const SWITCH: (u8, u8) = (0, 0x40);
-const INFO: u8 = 0xF0;
 
 impl Decoder {
     /// A decoder for the segment that begins with these bytes, at least 40.
@@ -60,7 +58,7 @@ impl Decoder {
             unfinished: None,
             buffer: Vec::new(),
             crc: Crc::new(),
-            skip_to: Lsn(0),
+            skip_to: Lsn::INVALID,
         })
     }
 
@@ -98,7 +96,7 @@ impl Decoder {
     ) -> Result<(), WalError> {
         for page in pages.chunks_exact(self.segment.page_bytes as usize) {
             self.page(page, visit)?;
-            self.next_page = Lsn(self.next_page.0 + u64::from(self.segment.page_bytes));
+            self.next_page += u64::from(self.segment.page_bytes);
         }
         Ok(())
     }
@@ -135,7 +133,7 @@ impl Decoder {
         if header.timeline < self.timeline {
             return Err(WalError::OtherPage { at, found: header.address });
         }
-        if at.0.is_multiple_of(u64::from(self.segment.segment_bytes)) {
+        if at.is_aligned(u64::from(self.segment.segment_bytes)) {
             let segment = SegmentHeader::read(page)?;
             let same = segment.system_identifier == self.segment.system_identifier
                 && segment.segment_bytes == self.segment.segment_bytes
@@ -165,7 +163,7 @@ impl Decoder {
             self.buffer.extend_from_slice(page.get(from..from + here).unwrap_or_default());
             if here == remaining {
                 self.unfinished = None;
-                let end = Lsn(self.next_page.0 + aligned(from + here) as u64);
+                let end = self.next_page + aligned(from + here) as u64;
                 let record = std::mem::take(&mut self.buffer);
                 let visited = self.visit(&record, unfinished.at, end, visit);
                 self.buffer = record;
@@ -182,7 +180,7 @@ impl Decoder {
         from: usize,
         visit: &mut impl FnMut(&Record<'_>) -> Result<(), WalError>,
     ) -> Result<usize, WalError> {
-        let at = Lsn(self.next_page.0 + from as u64);
+        let at = self.next_page + from as u64;
         let length = bytes::u32_at(page, from).unwrap_or(0);
         if !(SHORTEST..=LONGEST).contains(&length) {
             return Err(WalError::NoRecord { at, length });
@@ -190,7 +188,7 @@ impl Decoder {
         let total_bytes = length as usize;
         if let Some(record) = page.get(from..from + total_bytes) {
             let end = from + aligned(total_bytes);
-            self.visit(record, at, Lsn(self.next_page.0 + end as u64), visit)?;
+            self.visit(record, at, self.next_page + end as u64, visit)?;
             return Ok(end);
         }
         self.buffer.clear();
@@ -236,7 +234,8 @@ impl Decoder {
         if self.crc.of(head, body) != header.crc {
             return Err(WalError::Crc { at });
         }
-        let is_switch = (header.manager, header.info & INFO) == SWITCH;
+        // The rest of the segment is empty.
+        let is_switch = RecordType::of(&header) == XLOG_SWITCH;
         let end = if is_switch { self.next_segment(end) } else { end };
         visit(&Record { at, end, header, bytes, facts: self.facts })?;
         self.previous = Some(at);
@@ -248,7 +247,7 @@ impl Decoder {
 
     /// Where the segment that `lsn` is in or ends at ends.
     fn next_segment(&self, lsn: Lsn) -> Lsn {
-        Lsn(lsn.0.next_multiple_of(u64::from(self.segment.segment_bytes)))
+        lsn.align_up(u64::from(self.segment.segment_bytes))
     }
 
     fn no_continuation(&self, unfinished: Unfinished) -> WalError {

@@ -2,6 +2,10 @@
 
 use crate::Lsn;
 use crate::wal::bytes::u64_at;
+use crate::wal::rmgr::{
+    XLOG_CHECKPOINT_ONLINE, XLOG_CHECKPOINT_REDO, XLOG_CHECKPOINT_SHUTDOWN, XLOG_XACT_ABORT,
+    XLOG_XACT_ABORT_PREPARED, XLOG_XACT_COMMIT, XLOG_XACT_COMMIT_PREPARED,
+};
 use crate::wal::{Parts, Record, RecordType};
 
 /// Something that happened at a record's place.
@@ -26,8 +30,6 @@ pub enum Event {
     },
 }
 
-const XLOG: u8 = 0;
-const TRANSACTION: u8 = 1;
 /// 2000-01-01, from which PostgreSQL counts, in microseconds since 1970.
 const POSTGRES_EPOCH_US: i64 = 946_684_800_000_000;
 
@@ -37,18 +39,20 @@ impl Record<'_> {
     pub fn event(&self, parts: &Parts) -> Option<Event> {
         let data = self.bytes.get(parts.main_data.clone())?;
         let number = |at| u64_at(data, at);
-        match (self.header.manager, RecordType::of(&self.header).info) {
-            // Commit and abort, and those of prepared transactions.
-            (TRANSACTION, 0x00 | 0x20 | 0x30 | 0x40) => {
+        match RecordType::of(&self.header) {
+            XLOG_XACT_COMMIT
+            | XLOG_XACT_ABORT
+            | XLOG_XACT_COMMIT_PREPARED
+            | XLOG_XACT_ABORT_PREPARED => {
                 let time_us = number(0)?.cast_signed().saturating_add(POSTGRES_EPOCH_US);
                 Some(Event::TransactionEnd { time_us })
             }
-            (XLOG, info @ (0x00 | 0x10)) => Some(Event::Checkpoint {
+            kind @ (XLOG_CHECKPOINT_SHUTDOWN | XLOG_CHECKPOINT_ONLINE) => Some(Event::Checkpoint {
                 redo: Lsn(number(0)?),
-                is_shutdown: info == 0x00,
+                is_shutdown: kind == XLOG_CHECKPOINT_SHUTDOWN,
                 time_s: number(self.facts.checkpoint_time_at)?.cast_signed(),
             }),
-            (XLOG, 0xE0) => Some(Event::RedoPoint),
+            XLOG_CHECKPOINT_REDO => Some(Event::RedoPoint),
             _ => None,
         }
     }

@@ -9,9 +9,9 @@ mod crc;
 mod decoder;
 mod error;
 mod events;
-mod names;
 mod page;
 mod record;
+pub mod rmgr;
 
 use crate::bytes;
 
@@ -19,9 +19,9 @@ pub use changes::FileChange;
 pub use decoder::Decoder;
 pub use error::WalError;
 pub use events::Event;
-pub use names::{RecordType, manager_name};
 pub use page::{PageHeader, SegmentHeader};
 pub use record::{
     BlockReference, Compression, Fork, Image, Parts, RECORD_HEADER, Record, RecordHeader,
     RelationFiles,
 };
+pub use rmgr::{RecordType, manager_name};

@@ -107,7 +107,7 @@ pub struct Image {
     pub applies: bool,
     /// How it is compressed.
     pub compression: Option<Compression>,
-    /// Where in the record it stands.
+    /// Where in the record it is.
     pub stands: Range<usize>,
 }
 
@@ -118,7 +118,7 @@ pub struct BlockReference {
     pub id: u8,
     /// The relation.
     pub relation: RelationFiles,
-    /// The fork: main, free space map, visibility map, init.
+    /// The fork.
     pub fork: u8,
     /// Which block of the fork.
     pub block: u32,
