@@ -16,10 +16,3 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
-
-/// CRC-32C of a short stretch, as PostgreSQL's own files have it.
-pub fn crc32c(bytes: &[u8]) -> u32 {
-    let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes);
-    // The sum has 32 bits.
-    u32::try_from(sum).unwrap_or(u32::MAX)
-}

@@ -527,7 +527,7 @@ impl RelationMap {
         if magic != MAP_MAGIC {
             return Err(RelationMapError::Magic { found: magic });
         }
-        if crate::bytes::crc32c(covered) != crc {
+        if crate::crc32c(covered) != crc {
             return Err(RelationMapError::Crc);
         }
         let count = u32_at(bytes, 4).ok_or(too_short)?;
@@ -614,7 +614,7 @@ mod tests {
             place[..4].copy_from_slice(&relation.to_le_bytes());
             place[4..].copy_from_slice(&number.to_le_bytes());
         }
-        let crc = crc32c::crc32c(&bytes);
+        let crc = ::crc32c::crc32c(&bytes);
         bytes.extend(crc.to_le_bytes());
         bytes
     }
@@ -647,7 +647,7 @@ mod tests {
                 if bytes.len() >= crc_at + 4 {
                     bytes[..4].copy_from_slice(&MAP_MAGIC.to_le_bytes());
                     bytes[4..8].copy_from_slice(&used.to_le_bytes());
-                    let crc = crc32c::crc32c(&bytes[..crc_at]);
+                    let crc = ::crc32c::crc32c(&bytes[..crc_at]);
                     bytes[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
                     let read = RelationMap::read(&bytes, &major.catalog);
                     let fits = used as usize <= major.catalog.relation_map_entries;

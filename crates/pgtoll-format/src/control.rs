@@ -251,7 +251,7 @@ impl ControlFile {
         let file = fields.control_file(facts).ok_or(too_short)?;
         let crc = fields.u32().ok_or(too_short)?;
         let covered = bytes.get(..fields.at - size_of::<u32>()).ok_or(too_short)?;
-        if crate::bytes::crc32c(covered) != crc {
+        if crate::crc32c(covered) != crc {
             return Err(ControlError::Crc);
         }
         file.check()?;
@@ -276,7 +276,7 @@ impl ControlFile {
         let mut changed = bytes[..crc_at].to_vec();
         changed[updated_at..updated_at + 8].copy_from_slice(&now.to_le_bytes());
         changed[checksums_at..checksums_at + 4].copy_from_slice(&version.to_le_bytes());
-        changed.extend(crate::bytes::crc32c(&changed).to_le_bytes());
+        changed.extend(crate::crc32c(&changed).to_le_bytes());
         changed.resize(CONTROL_FILE_BYTES, 0);
         Ok(changed)
     }
@@ -497,7 +497,7 @@ mod tests {
     }
 
     fn seal(bytes: &mut [u8], crc_at: usize) {
-        let crc = crc32c::crc32c(&bytes[..crc_at]);
+        let crc = ::crc32c::crc32c(&bytes[..crc_at]);
         bytes[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
     }
 

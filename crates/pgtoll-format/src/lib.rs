@@ -17,6 +17,7 @@ pub mod btree;
 mod bytes;
 pub mod catalog;
 mod control;
+mod crc32c;
 pub mod heap;
 mod incremental;
 mod lsn;
@@ -29,10 +30,10 @@ mod units;
 mod version;
 pub mod wal;
 
-pub use bytes::crc32c;
 pub use control::{
     CONTROL_FILE_BYTES, Checkpoint, ClusterState, ControlError, ControlFile, WalLevel,
 };
+pub use crc32c::{Crc32c, crc32c};
 pub use incremental::{IncrementalError, IncrementalHeader};
 pub use lsn::{Lsn, LsnParseError};
 pub use page::{

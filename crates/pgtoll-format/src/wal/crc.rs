@@ -2,51 +2,35 @@
 //!
 //! Most records are so short that a call costs more than the sum. They are summed here, by the
 //! processor's own instruction, eight bytes at a time; that takes three cycles for each, one after
-//! the other. Long ones, those with images, are for `crc-fast`, which folds many bytes at once.
+//! the other. Long ones, those with images, are for [`Crc32c`], which folds many bytes at once; so are
+//! all where the processor has no such instruction, or has it by another name.
 
-use crc_fast::{CrcAlgorithm, Digest};
 use multiversion::multiversion;
 use multiversion::target::match_target;
 
+use crate::Crc32c;
 use crate::wal::record::{CRC_AT, RECORD_HEADER};
-
-/// Sums records.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Crc {
-    /// Kept, since to make one costs more than a short record's sum.
-    digest: Digest,
-}
 
 /// From here on folding is faster, by measurement.
 const LONG: usize = 384;
 
-impl Crc {
-    pub(crate) fn new() -> Self {
-        Self { digest: Digest::new(CrcAlgorithm::Crc32Iscsi) }
-    }
-
-    /// A record's sum: of all that follows the header, and then of the header without the CRC.
-    #[inline]
-    pub(crate) fn of(&mut self, header: &[u8; RECORD_HEADER], body: &[u8]) -> u32 {
-        if body.len() < LONG { short(header, body) } else { self.long(header, body) }
-    }
-
-    fn long(&mut self, header: &[u8; RECORD_HEADER], body: &[u8]) -> u32 {
-        self.digest.reset();
-        self.digest.update(body);
-        self.digest.update(&header[..CRC_AT]);
-        // The sum has 32 bits.
-        u32::try_from(self.digest.finalize()).unwrap_or(u32::MAX)
+/// A record's sum: of all that follows the header, and then of the header without the CRC. `crc` is
+/// kept, since to make one costs more than a short record's sum.
+#[multiversion(targets("x86_64+sse4.2"))]
+pub(crate) fn record_sum(crc: &mut Crc32c, header: &[u8; RECORD_HEADER], body: &[u8]) -> u32 {
+    match_target! {
+        "x86_64+sse4.2" => {
+            if body.len() < LONG { sse::crc(header, body) } else { long(crc, header, body) }
+        },
+        _ => long(crc, header, body),
     }
 }
 
-/// By the instruction, where the processor that runs this has it.
-#[multiversion(targets("x86_64+sse4.2"))]
-fn short(header: &[u8; RECORD_HEADER], body: &[u8]) -> u32 {
-    match_target! {
-        "x86_64+sse4.2" => sse::crc(header, body),
-        _ => crc32c::crc32c_append(crc32c::crc32c(body), &header[..CRC_AT]),
-    }
+fn long(crc: &mut Crc32c, header: &[u8; RECORD_HEADER], body: &[u8]) -> u32 {
+    crc.reset();
+    crc.update(body);
+    crc.update(&header[..CRC_AT]);
+    crc.sum()
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -105,8 +89,8 @@ mod tests {
             body in proptest::collection::vec(any::<u8>(), 0..2 * LONG),
         ) {
             let expected = by_definition(&[&body, &header[..CRC_AT]].concat());
-            prop_assert_eq!(Crc::new().of(&header, &body), expected);
-            prop_assert_eq!(Crc::new().long(&header, &body), expected);
+            prop_assert_eq!(record_sum(&mut Crc32c::default(), &header, &body), expected);
+            prop_assert_eq!(long(&mut Crc32c::default(), &header, &body), expected);
         }
     }
 }

@@ -1,12 +1,12 @@
 //! From pages to records.
 
-use crate::Lsn;
 use crate::version::{MAJORS, WalFacts};
-use crate::wal::crc::Crc;
+use crate::wal::crc::record_sum;
 use crate::wal::page::{LONG_HEADER, PageHeader, SegmentHeader};
 use crate::wal::record::{Record, RecordHeader};
 use crate::wal::rmgr::XLOG_SWITCH;
 use crate::wal::{RecordType, WalError, bytes};
+use crate::{Crc32c, Lsn};
 
 /// Makes records of pages that are fed in their order.
 ///
@@ -25,7 +25,7 @@ pub struct Decoder {
     unfinished: Option<Unfinished>,
     /// Kept to take memory once.
     buffer: Vec<u8>,
-    crc: Crc,
+    crc: Crc32c,
     /// Nothing but zeros before this place (after a switch).
     skip_to: Lsn,
 }
@@ -57,7 +57,7 @@ impl Decoder {
             previous: None,
             unfinished: None,
             buffer: Vec::new(),
-            crc: Crc::new(),
+            crc: Crc32c::default(),
             skip_to: Lsn::INVALID,
         })
     }
@@ -231,7 +231,7 @@ impl Decoder {
         let (head, body) = bytes.split_first_chunk().ok_or(WalError::NoRecord { at, length })?;
         let header = RecordHeader::of(head);
         self.check_previous(at, &header)?;
-        if self.crc.of(head, body) != header.crc {
+        if record_sum(&mut self.crc, head, body) != header.crc {
             return Err(WalError::Crc { at });
         }
         // The rest of the segment is empty.
