@@ -8,10 +8,11 @@ use crate::{command, output, say};
 
 /// Every crate of the workspace with the crates of the workspace that it may use. A new crate or
 /// edge is a decision: write one in `docs/decisions`.
-const LAYERS: [(&str, &[&str]); 21] = [
+const LAYERS: [(&str, &[&str]); 22] = [
     ("pgtoll-checksum", &[]),
     ("pgtoll-stats", &[]),
     ("pgtoll-files", &[]),
+    ("pgtoll-interrupt", &[]),
     ("pgtoll-format", &["pgtoll-testing"]),
     // Tests only.
     ("pgtoll-testing", &[]),
@@ -19,7 +20,7 @@ const LAYERS: [(&str, &[&str]); 21] = [
     ("pgtoll-record", &["pgtoll-format"]),
     ("pgtoll-wire", &[]),
     ("pgtoll-observe", &["pgtoll-format", "pgtoll-wire"]),
-    ("pgtoll-cluster", &["pgtoll-files", "pgtoll-format", "pgtoll-wire"]),
+    ("pgtoll-cluster", &["pgtoll-files", "pgtoll-format", "pgtoll-interrupt", "pgtoll-wire"]),
     ("pgtoll-load", &["pgtoll-format", "pgtoll-record", "pgtoll-wire"]),
     ("pgtoll-threads", &[]),
     ("pgtoll-datadir", &["pgtoll-files", "pgtoll-format", "pgtoll-testing", "pgtoll-wire"]),
@@ -65,6 +66,7 @@ const LAYERS: [(&str, &[&str]); 21] = [
             "pgtoll-cluster",
             "pgtoll-files",
             "pgtoll-format",
+            "pgtoll-interrupt",
             "pgtoll-load",
             "pgtoll-model",
             "pgtoll-observe",
@@ -86,6 +88,7 @@ const LAYERS: [(&str, &[&str]); 21] = [
             "pgtoll-datadir",
             "pgtoll-files",
             "pgtoll-format",
+            "pgtoll-interrupt",
             "pgtoll-load",
             "pgtoll-model",
             "pgtoll-observe",
@@ -107,6 +110,7 @@ const LAYERS: [(&str, &[&str]); 21] = [
             "pgtoll-cluster",
             "pgtoll-datadir",
             "pgtoll-format",
+            "pgtoll-interrupt",
             "pgtoll-load",
             "pgtoll-model",
             "pgtoll-observe",

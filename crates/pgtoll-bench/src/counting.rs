@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pgtoll_cluster::{Cluster, Guard, Interrupt, StopMode};
+use pgtoll_cluster::{Cluster, Guard, StopMode};
 use pgtoll_format::{Lsn, MajorFacts};
+use pgtoll_interrupt::Interrupt;
 use pgtoll_load::{Client, Mix, Script};
 use pgtoll_observe::{ClusterIo, IoSample, ServerCounters};
 use pgtoll_record::{Counted, Counters, IoBytes, Line, Note, Predicted, WalOfType};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pgtoll_cluster::{Cluster, ClusterError, Difference};
 use pgtoll_format::ByteSize;
+use pgtoll_interrupt::Interrupted;
 
 /// With less, a server cannot even write a WAL segment.
 const LEAST_FREE: u64 = 16 << 20;
@@ -167,6 +168,12 @@ pub enum BenchError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl From<Interrupted> for BenchError {
+    fn from(interrupted: Interrupted) -> Self {
+        ClusterError::from(interrupted).into()
+    }
 }
 
 impl BenchError {

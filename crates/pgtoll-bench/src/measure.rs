@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, Interrupt, MemoryGroup};
+use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, MemoryGroup};
+use pgtoll_interrupt::Interrupt;
 use pgtoll_load::{Mix, Script};
 use pgtoll_observe as observe;
 use pgtoll_record::{

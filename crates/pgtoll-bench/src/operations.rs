@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
-use pgtoll_cluster::{Cluster, Guard, Interrupt, NoProfile, StopMode};
+use pgtoll_cluster::{Cluster, Guard, NoProfile, StopMode};
 use pgtoll_format::MajorFacts;
+use pgtoll_interrupt::Interrupt;
 use pgtoll_load::Crowd;
 use pgtoll_observe::ServerCounters;
 use pgtoll_record::{ArmLatencies, Line, Note, Operation};

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use pgtoll_cluster::{Cluster, Guard, Interrupt};
+use pgtoll_cluster::{Cluster, Guard};
 use pgtoll_format::MajorFacts;
+use pgtoll_interrupt::Interrupt;
 use pgtoll_load::Tally;
 use pgtoll_observe::{MachineSample, own_cpu_ns};
 use pgtoll_record::{

@@ -3,8 +3,9 @@
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use pgtoll_cluster::{Cluster, Guard, Interrupt, MemoryGroup, ProgramSignal, StopMode, Usage};
+use pgtoll_cluster::{Cluster, Guard, MemoryGroup, ProgramSignal, StopMode, Usage};
 use pgtoll_format::{Lsn, MajorFacts};
+use pgtoll_interrupt::Interrupt;
 use pgtoll_load::{Client, Tally};
 use pgtoll_observe::{ClusterCpu, ClusterIo, IoSample, ServerCounters};
 use pgtoll_record::{ArmRound, Latencies, MemoryUse, Sample};

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pgtoll_format::{UnsupportedMajor, VersionParseError};
+use pgtoll_interrupt::Interrupted;
 
 use crate::Untrusted;
 
@@ -114,8 +115,8 @@ pub enum ClusterError {
     #[error("lost the guard process")]
     GuardLost(#[source] io::Error),
     /// A signal came.
-    #[error("interrupted by {0}")]
-    Interrupted(&'static str),
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
     /// The guard could not do something.
     #[error("{action}: {message}")]
     Guard {

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 use pgtoll_format::{MAJORS, ServerVersion};
+use pgtoll_interrupt::Interrupt;
 
 use crate::trust::require_trusted;
-use crate::{ClusterError, Guard, Interrupt, ServerUser, WHEELS, Wheel};
+use crate::{ClusterError, Guard, ServerUser, WHEELS, Wheel};
 
 /// A PostgreSQL installation: a directory with `postgres`, `initdb` and their companions.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@
 //! as it takes to stop every process and remove every file, however pgtoll ends.
 //!
 //! ```no_run
-//! use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, Interrupt, ServerUser, StopMode};
+//! use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, ServerUser, StopMode};
+//! use pgtoll_interrupt::Interrupt;
 //!
 //! let interrupt = Interrupt::new();
 //! let installation = Installation::find(None)?.expect("a server is installed");
@@ -27,7 +28,6 @@ mod environment;
 mod error;
 mod find;
 mod guard;
-mod interrupt;
 mod leftover;
 mod memory;
 mod process;
@@ -42,7 +42,6 @@ pub use environment::search_path;
 pub use error::ClusterError;
 pub use find::{Finder, Found, Installation, Origin, Skipped};
 pub use guard::{Guard, GuardOptions, Output, ProgramSignal, StopMode, Usage, guard_main};
-pub use interrupt::{Interrupt, Registered};
 pub use leftover::{Leftover, leftovers};
 pub use memory::{MemoryGroup, MemoryUse};
 pub use profiler::{NoProfile, Profiler};

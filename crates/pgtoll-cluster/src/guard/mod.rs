@@ -20,12 +20,12 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 pub use child::guard_main;
+use pgtoll_interrupt::{Interrupt, Registered};
 pub use protocol::{Output, ProgramSignal, StopMode, Usage};
 use protocol::{Reply, Request, VersionAnswer};
 
-use crate::interrupt::Registered;
 use crate::process::command;
-use crate::{ClusterError, Interrupt, ServerUser};
+use crate::{ClusterError, ServerUser};
 
 /// How to begin a guard.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl Guard {
             directory: PathBuf::new(),
             user: user.clone(),
             interrupt: interrupt.clone(),
-            _on_signal: interrupt.shut_down_on_signal(socket.into()),
+            _on_signal: shut_down_on_signal(interrupt, socket),
         })
     }
 
@@ -336,6 +336,14 @@ impl Drop for Guard {
         let _ = self.stream.get_ref().shutdown(std::net::Shutdown::Both);
         let _ = self.child.wait();
     }
+}
+
+/// Shuts the socket down when a signal comes, so that who waits on it wakes up.
+fn shut_down_on_signal(interrupt: &Interrupt, socket: UnixStream) -> Registered {
+    interrupt.on_signal(move || {
+        // It may be closed by then: nobody waits any more.
+        let _ = socket.shutdown(std::net::Shutdown::Both);
+    })
 }
 
 /// The guard answered another question than it was asked, which is an error of ours.

@@ -9,9 +9,9 @@ use pgtoll_alter::{
     Earlier, EnableOptions, Hold, Prediction, Step, SwitchProgress, SwitchThreads, Switched,
     SwitchedPages, WriteError, data_directory_control, predict,
 };
-use pgtoll_cluster::Interrupt;
 use pgtoll_datadir::relation_files;
 use pgtoll_format::ControlFile;
+use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{
     BlockOfFile, CHECKSUMS_SCHEMA, ChecksumsOutcome, ChecksumsPages, ChecksumsRecord,
     ChecksumsSample, EarlierRun,

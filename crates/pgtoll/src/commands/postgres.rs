@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use pgtoll_cluster::{Finder, Interrupt, Skipped, WHEELS, Wheel};
+use pgtoll_cluster::{Finder, Skipped, WHEELS, Wheel};
+use pgtoll_interrupt::Interrupt;
 use serde_json::json;
 
 use crate::arguments::{PostgresArguments, PostgresCommand};

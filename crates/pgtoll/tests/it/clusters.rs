@@ -5,7 +5,8 @@ use std::fs;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pgtoll_cluster::{Cluster, ClusterError, Guard, Interrupt, ServerUser, StopMode, leftovers};
+use pgtoll_cluster::{Cluster, ClusterError, Guard, ServerUser, StopMode, leftovers};
+use pgtoll_interrupt::Interrupt;
 
 use crate::support::{
     PATIENCE, Scratch, children, ends_within, processes_in, program, run, running, server, servers,

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pgtoll_cluster::{Cluster, Guard, Installation, Interrupt, StopMode};
+use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_datadir::control_file;
+use pgtoll_interrupt::Interrupt;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 

@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use nix::unistd::{User, geteuid};
-use pgtoll_cluster::{Cluster, Finder, Guard, GuardOptions, Installation, Interrupt, ServerUser};
+use pgtoll_cluster::{Cluster, Finder, Guard, GuardOptions, Installation, ServerUser};
+use pgtoll_interrupt::Interrupt;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 

@@ -23,7 +23,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Parser;
 use pgtoll_bench::Experiment;
-use pgtoll_cluster::{GuardOptions, Installation, Interrupt, ServerUser};
+use pgtoll_cluster::{GuardOptions, Installation, ServerUser};
+use pgtoll_interrupt::Interrupt;
 use pgtoll_stats::{BalancedOrders, median};
 use pgtoll_trials::{print, say};
 

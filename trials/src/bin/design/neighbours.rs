@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use nix::sys::resource::{UsageWho, getrusage};
-use pgtoll_cluster::{ClusterError, Guard, GuardOptions, Interrupt};
+use pgtoll_cluster::{ClusterError, Guard, GuardOptions};
+use pgtoll_interrupt::Interrupt;
 use serde::{Deserialize, Serialize};
 
 use crate::bursts::Bursts;

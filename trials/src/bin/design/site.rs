@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use pgtoll_bench::Experiment;
-use pgtoll_cluster::{GuardOptions, Installation, Interrupt};
+use pgtoll_cluster::{GuardOptions, Installation};
+use pgtoll_interrupt::Interrupt;
 
 use crate::neighbours::Neighbours;
 

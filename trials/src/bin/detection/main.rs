@@ -13,7 +13,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
-use pgtoll_cluster::{Guard, GuardOptions, Installation, Interrupt, ServerUser};
+use pgtoll_cluster::{Guard, GuardOptions, Installation, ServerUser};
+use pgtoll_interrupt::Interrupt;
 use pgtoll_trials::detection::{Detection, Row, markdown};
 use pgtoll_trials::{print, say};
 

@@ -13,8 +13,9 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
-use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, Interrupt, ServerUser, StopMode};
+use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, ServerUser, StopMode};
 use pgtoll_format::ByteSize;
+use pgtoll_interrupt::Interrupt;
 use pgtoll_stats::BalancedOrders;
 use pgtoll_trials::{Goal as Limit, Outcome, Recorder, Usage, outcomes_table, print, ratio, say};
 

@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Parser;
-use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, Interrupt, ServerUser, StopMode};
+use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, ServerUser, StopMode};
 use pgtoll_datadir::{DataDirectory, Postmaster};
 use pgtoll_format::wal::Fork;
+use pgtoll_interrupt::Interrupt;
 use pgtoll_record::Host;
 use pgtoll_trials::{print, say};
 use pgtoll_verify::{

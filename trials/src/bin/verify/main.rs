@@ -14,8 +14,9 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
-use pgtoll_cluster::{Guard, GuardOptions, Installation, Interrupt, ServerUser};
+use pgtoll_cluster::{Guard, GuardOptions, Installation, ServerUser};
 use pgtoll_format::ByteSize;
+use pgtoll_interrupt::Interrupt;
 use pgtoll_stats::BalancedOrders;
 use pgtoll_trials::{Goal as Limit, Outcome, Recorder, beside, outcomes_table, print, ratio, say};
 

@@ -15,8 +15,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Parser;
-use pgtoll_cluster::{Guard, GuardOptions, Installation, Interrupt, ServerUser};
+use pgtoll_cluster::{Guard, GuardOptions, Installation, ServerUser};
 use pgtoll_format::ByteSize;
+use pgtoll_interrupt::Interrupt;
 use pgtoll_stats::BalancedOrders;
 use pgtoll_trials::{
     Estimate, Goal as Limit, Outcome, Recorder, outcomes_table, print, ratio, say,

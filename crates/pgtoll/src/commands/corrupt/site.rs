@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use pgtoll_alter::{Hold, HoldPolicy, Wound, any_block, become_owner_of};
-use pgtoll_cluster::Interrupt;
 use pgtoll_datadir::{DataDirectory, Names, RelationFile};
 use pgtoll_format::ControlFile;
 use pgtoll_format::wal::Fork;
+use pgtoll_interrupt::Interrupt;
 use pgtoll_verify::{RunningServer, Unsettled};
 
 use crate::arguments::CorruptArguments;

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use pgtoll_cluster::{Finder, Guard, GuardOptions, Interrupt, ServerUser};
+use pgtoll_cluster::{Finder, Guard, GuardOptions, ServerUser};
+use pgtoll_interrupt::Interrupt;
 use pgtoll_observe as observe;
 use pgtoll_observe::{MachineSample, MachineUse};
 use pgtoll_record::{EXAMINATION_SCHEMA, Examination};

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use pgtoll_bench::{Choices, Experiment, Plan, Site};
-use pgtoll_cluster::{GuardOptions, Interrupt};
+use pgtoll_cluster::GuardOptions;
 use pgtoll_format::TimeSpan;
+use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{Metric, Misses, NullRuns, RunResult};
 
 use crate::arguments::DoctorArguments;

@@ -15,8 +15,9 @@ use pgtoll_bench::{
     BUILT_IN, BenchError, Choices, Experiment, OneOrMany, Plan, Progress, RECORD_FILE, Site, SoFar,
     WorkloadSpec,
 };
-use pgtoll_cluster::{Finder, GuardOptions, Installation, Interrupt, ServerUser, Wheel, leftovers};
+use pgtoll_cluster::{Finder, GuardOptions, Installation, ServerUser, Wheel, leftovers};
 use pgtoll_format::TimeSpan;
+use pgtoll_interrupt::Interrupt;
 use pgtoll_record::RunResult;
 use pgtoll_report::{Threshold, is_unprintable};
 

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use pgtoll_cluster::Interrupt;
 use pgtoll_datadir::Names;
 use pgtoll_format::ClusterState;
 use pgtoll_format::wal::RelationFiles;
+use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{VerificationRecord, VerifiedSource};
 use pgtoll_verify::{BackupWal, TarBackup, VerifiedTars, WalAtHand, verify_tars};
 

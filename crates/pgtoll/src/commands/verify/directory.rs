@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use pgtoll_cluster::Interrupt;
 use pgtoll_datadir::DatadirError;
 use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_format::wal::RelationFiles;
+use pgtoll_interrupt::Interrupt;
 use pgtoll_record::VerificationRecord;
 use pgtoll_verify::{
     BackupWal, DirectFiles, Disk, Files, Journal, MappedFiles, Progress, RunningSettings, Verified,

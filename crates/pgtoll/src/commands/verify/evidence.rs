@@ -3,10 +3,10 @@
 
 use std::ops::ControlFlow;
 
-use pgtoll_cluster::Interrupt;
 use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_format::Lsn;
 use pgtoll_format::wal::RelationFiles;
+use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{FindingKind, VerificationOutcome, VerificationRecord};
 use pgtoll_verify::{
     Evidence, IndexesCompared, NotCompared, Progress, Verified, VerifySettings, WalCompared,

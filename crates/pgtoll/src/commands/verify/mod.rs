@@ -15,8 +15,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use pgtoll_cluster::Interrupt;
 use pgtoll_format::ByteSize;
+use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{VerificationOutcome, VerificationRecord};
 use pgtoll_verify::{Progress, VerifySettings};
 

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use pgtoll_cluster::Interrupt;
 use pgtoll_format::Lsn;
+use pgtoll_interrupt::Interrupt;
 use pgtoll_wal::{End, SegmentFile, WalReadError, segments};
 
 use crate::exit::Status;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use pgtoll_cluster::Interrupt;
 use pgtoll_datadir::{Names, ServerNames, control_file, names_of_server};
+use pgtoll_interrupt::Interrupt;
 use pgtoll_record::WalStatisticsRecord;
 use pgtoll_wal::{Contents, End, ServerError, WalReadError, WalSummary, scan, stream};
 use pgtoll_wire::{Dsn, Interruption};

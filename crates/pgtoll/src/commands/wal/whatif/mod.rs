@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context as _;
-use pgtoll_cluster::Interrupt;
 use pgtoll_format::{Lsn, ServerVersion, WalFacts};
+use pgtoll_interrupt::Interrupt;
 use pgtoll_model::Geometry;
 use pgtoll_record::WalWhatIfRecord;
 use pgtoll_wal::{

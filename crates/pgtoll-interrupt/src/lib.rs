@@ -1,8 +1,19 @@
-//! Ctrl-C and its relatives.
+//! Ctrl-C and its relatives: whether a signal asked this process to end, and what ends waits then.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use pgtoll_interrupt::Interrupt;
+//!
+//! let interrupt = Interrupt::new();
+//! interrupt.catch_signals()?;
+//! // Comes back early, with an error, after Ctrl-C.
+//! interrupt.wait(Duration::from_millis(1))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -12,7 +23,13 @@ use nix::sys::signal::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::ClusterError;
+/// A signal came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("interrupted by {signal}")]
+pub struct Interrupted {
+    /// The signal's name, such as `SIGINT`.
+    pub signal: &'static str,
+}
 
 /// Whether a signal asked this process to end. Cheap to clone, cheap to ask.
 ///
@@ -63,7 +80,7 @@ impl Interrupt {
     }
 
     /// Lets `time` go by; an error, at once, when a signal comes or came.
-    pub fn wait(&self, time: Duration) -> Result<(), ClusterError> {
+    pub fn wait(&self, time: Duration) -> Result<(), Interrupted> {
         let until = Instant::now() + time;
         let mut hooks = self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -84,8 +101,8 @@ impl Interrupt {
     }
 
     /// An error when a signal came.
-    pub fn check(&self) -> Result<(), ClusterError> {
-        self.signal().map_or(Ok(()), |name| Err(ClusterError::Interrupted(name)))
+    pub fn check(&self) -> Result<(), Interrupted> {
+        self.signal().map_or(Ok(()), |signal| Err(Interrupted { signal }))
     }
 
     /// Runs `hook` (in the signals' thread) when a signal comes while the result lives, or at once
@@ -98,15 +115,6 @@ impl Interrupt {
         }
         hooks.push((id, Box::new(hook)));
         Registered { interrupt: self.clone(), id }
-    }
-
-    /// Shuts a socket down when a signal comes, so that who waits on it wakes up.
-    pub(crate) fn shut_down_on_signal(&self, socket: OwnedFd) -> Registered {
-        let socket = std::os::unix::net::UnixStream::from(socket);
-        self.on_signal(move || {
-            // It may be closed by then: nobody waits any more.
-            let _ = socket.shutdown(std::net::Shutdown::Both);
-        })
     }
 }
 
