@@ -5,79 +5,78 @@ use std::time::Duration;
 
 use pgtoll_cluster::{Cluster, Guard, StopMode};
 use pgtoll_format::{Lsn, MajorFacts};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_load::{Client, Mix, Script};
 use pgtoll_observe::{ClusterIo, IoSample, ServerCounters};
-use pgtoll_record::{Counted, Counters, IoBytes, Line, Note, Predicted, WalOfType};
+use pgtoll_record::{Counted, Counters, Line, Predicted, WalOfType};
 use pgtoll_wal::WalReadError;
 use pgtoll_wire::Connection;
 
-use crate::measure::Progress;
+use crate::names::{COUNTED, DATABASE};
 use crate::predicting::predictions;
-use crate::prepare::{DATABASE, Shown, check_shown, settings};
-use crate::recorder::Recorder;
-use crate::{ArmSpec, BenchError, Plan, WorkloadSpec};
+use crate::prepare::{Shown, check_shown, settings};
+use crate::readings::io_bytes;
+use crate::run::Run;
+use crate::{ArmSpec, BenchError, WorkloadSpec};
 
 /// Counts every workload of a script that says how many transactions, arm after arm: one client,
 /// the run's seed, a server that was just started, a checkpoint before and after. A script that
 /// writes does so on copies, so that what is timed later finds the data as they were loaded.
-pub(crate) fn count_all(
-    plan: &Plan,
-    facts: &'static MajorFacts,
-    clusters: &[Cluster],
-    interrupt: &Interrupt,
-    guard: &mut Guard,
-    recorder: &mut Recorder,
-    progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<(), BenchError> {
-    let experiment = &plan.experiment;
-    for (workload, mix) in experiment.scripts().filter(|(of, _)| of.counted > 0) {
-        let first = clusters.first().filter(|_| !mix.is_built_in());
-        let counted = match first {
-            Some(cluster) => affordable(plan, (workload, mix), cluster, guard)?,
-            None => workload.counted,
+pub(crate) fn count_all(clusters: &[Cluster], run: &mut Run<'_>) -> Result<(), BenchError> {
+    let experiment = &run.plan.experiment;
+    for (workload, mix) in experiment.scripts().filter(|(workload, _)| workload.counted > 0) {
+        let counted = match clusters.first() {
+            Some(cluster) if !mix.is_built_in() => affordable(workload, mix, cluster, run)?,
+            _ => workload.counted,
         };
         let workload = &WorkloadSpec { counted, ..workload.clone() };
-        let name = &workload.name;
-        progress(Progress::Stage(&format!("count {name} over {counted} transactions")));
+        run.stage(&format!("count {} over {counted} transactions", workload.name));
         let mut all_shown = Vec::new();
         // Of a crossover there is one cluster, which is every arm in turn.
         for (arm, cluster) in experiment.arms.iter().zip(clusters.iter().cycle()) {
-            interrupt.check()?;
-            let copy = mix.writes().then(|| cluster.copy(guard, "counted")).transpose()?;
-            let counted_on = copy.as_ref().unwrap_or(cluster);
-            counted_on.configure(guard, &settings(experiment, workload, arm))?;
-            let CountedArm { counters, shown, predicted } =
-                count(plan, arm, (workload, mix), facts, counted_on, guard)?;
-            all_shown.push(shown);
-            recorder.write(&Line::Counted(Counted {
-                workload: name.clone(),
-                arm: arm.name.clone(),
-                transactions: counted,
-                counters,
-            }))?;
-            write_predicted(name, predicted, recorder)?;
-            if let Some(copy) = copy {
-                copy.remove(guard)?;
-            }
+            run.interrupt.check()?;
+            all_shown.push(count_arm(arm, workload, mix, cluster, run)?);
         }
         check_shown(experiment, &all_shown)?;
-        recorder.sync()?;
+        run.recorder.sync()?;
     }
     Ok(())
+}
+
+/// Counts an arm and records it. What its server has shown.
+fn count_arm(
+    arm: &ArmSpec,
+    workload: &WorkloadSpec,
+    mix: &Mix,
+    cluster: &Cluster,
+    run: &mut Run<'_>,
+) -> Result<Shown, BenchError> {
+    let copy = mix.writes().then(|| cluster.copy(run.guard, COUNTED)).transpose()?;
+    let counted_on = copy.as_ref().unwrap_or(cluster);
+    counted_on.configure(run.guard, &settings(&run.plan.experiment, workload, arm))?;
+    let CountedArm { counters, shown, predicted } = count(arm, workload, mix, counted_on, run)?;
+    run.write(&Line::Counted(Counted {
+        workload: workload.name.clone(),
+        arm: arm.name.clone(),
+        transactions: workload.counted,
+        counters,
+    }))?;
+    write_predicted(&workload.name, predicted, run)?;
+    if let Some(copy) = copy {
+        copy.remove(run.guard)?;
+    }
+    Ok(shown)
 }
 
 /// A prediction that fails says nothing against what was counted.
 fn write_predicted(
     workload: &str,
     predicted: Result<Vec<Predicted>, WalReadError>,
-    recorder: &mut Recorder,
+    run: &mut Run<'_>,
 ) -> Result<(), BenchError> {
     match predicted {
-        Ok(all) => all.into_iter().try_for_each(|of| recorder.write(&Line::Predicted(of))),
+        Ok(all) => all.into_iter().try_for_each(|arm| run.write(&Line::Predicted(arm))),
         Err(error) => {
-            let text = format!("{workload}: the arms' WAL could not be predicted: {error}");
-            recorder.write(&Line::Note(Note { text }))
+            run.note(format!("{workload}: the arms' WAL could not be predicted: {error}"))
         }
     }
 }
@@ -87,24 +86,23 @@ const COUNTED_AT_MOST: Duration = Duration::from_secs(5);
 
 /// How many transactions of a user's scripts fit into that time; tried on a copy.
 fn affordable(
-    plan: &Plan,
-    (workload, mix): (&WorkloadSpec, &Mix),
+    workload: &WorkloadSpec,
+    mix: &Mix,
     cluster: &Cluster,
-    guard: &mut Guard,
+    run: &mut Run<'_>,
 ) -> Result<u64, BenchError> {
     let load = |source| BenchError::load(cluster, source);
-    let copy = cluster.copy(guard, "counted")?;
-    let first = &plan.experiment.arms[0];
-    copy.configure(guard, &settings(&plan.experiment, workload, first))?;
-    copy.start(guard)?;
-    let mut client =
-        Client::new(copy.connect(DATABASE)?, mix, plan.experiment.scale).map_err(load)?;
+    let (plan, experiment) = (run.plan, &run.plan.experiment);
+    let copy = cluster.copy(run.guard, COUNTED)?;
+    copy.configure(run.guard, &settings(experiment, workload, &experiment.arms[0]))?;
+    copy.start(run.guard)?;
+    let mut client = Client::new(copy.connect(DATABASE)?, mix, experiment.scale).map_err(load)?;
     client.reseed(plan.seed);
     client.run_count(1).map_err(load)?;
     let tally = client.run_for(COUNTED_AT_MOST / 10).map_err(load)?;
     client.close();
-    copy.stop(guard, StopMode::Immediate)?;
-    copy.remove(guard)?;
+    copy.stop(run.guard, StopMode::Immediate)?;
+    copy.remove(run.guard)?;
     let times = COUNTED_AT_MOST.as_nanos() / tally.elapsed.as_nanos().max(1);
     let fitting = u64::try_from(times).unwrap_or(u64::MAX).saturating_mul(tally.transactions);
     Ok(workload.counted.min(fitting.max(1)))
@@ -119,15 +117,15 @@ struct CountedArm {
 }
 
 fn count(
-    plan: &Plan,
     arm: &ArmSpec,
-    (workload, mix): (&WorkloadSpec, &Mix),
-    facts: &'static MajorFacts,
+    workload: &WorkloadSpec,
+    mix: &Mix,
     cluster: &Cluster,
-    guard: &mut Guard,
+    run: &mut Run<'_>,
 ) -> Result<CountedArm, BenchError> {
+    let (plan, facts) = (run.plan, run.facts);
     let load = |source| BenchError::load(cluster, source);
-    let postmaster = cluster.start(guard)?;
+    let postmaster = cluster.start(run.guard)?;
     let mut io = ClusterIo::attach(postmaster)?;
     let mut monitor = cluster.connect(DATABASE)?;
     let shown = Shown::by(arm, cluster, &mut monitor)?;
@@ -158,10 +156,10 @@ fn count(
     } else {
         Ok(Vec::new())
     };
-    let counters = counting.end(guard, &mut monitor, client.connection(), &mut io)?;
+    let counters = counting.end(run.guard, &mut monitor, client.connection(), &mut io)?;
     client.close();
     monitor.close();
-    cluster.stop(guard, StopMode::Fast)?;
+    cluster.stop(run.guard, StopMode::Fast)?;
     Ok(CountedArm { counters, shown, predicted })
 }
 
@@ -232,16 +230,6 @@ impl<'a> Counting<'a> {
             io,
         })
     }
-}
-
-/// What was moved between two samples.
-pub(crate) fn io_bytes(before: Option<IoSample>, after: Option<IoSample>) -> Option<IoBytes> {
-    let used = after?.since(&before?);
-    Some(IoBytes {
-        read: used.read_bytes,
-        written: used.write_call_bytes,
-        read_calls: Some(used.read_call_bytes),
-    })
 }
 
 /// Asks `pg_waldump`.

@@ -9,14 +9,14 @@ use pgtoll_observe::{CpuSample, IoSample};
 use pgtoll_record::Moment;
 
 use crate::BenchError;
-use crate::counting::io_bytes;
-use crate::server::{nanoseconds, wal_insert};
-use crate::turn::Sessions;
+use crate::readings::{io_bytes, wal_insert};
+use crate::sessions::Sessions;
+use crate::units::nanoseconds;
 
 /// Looking costs the server a statement without a table, and shows bursts of a second.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Looks at a server until whoever works, since `began`, has dropped the sender, and once more then.
+/// Looks at a server until the work that began at `began` has dropped the sender, and once more then.
 pub(crate) fn follow(
     cluster: &Cluster,
     sessions: &mut Sessions,

@@ -10,29 +10,43 @@
 //! # Ok::<(), pgtoll_bench::ExperimentError>(())
 //! ```
 
+mod arm_trial;
 mod counting;
 mod course;
 mod error;
 mod experiment;
+mod header;
+mod host;
+mod interim;
 mod measure;
+mod names;
 mod operations;
 mod pace;
 mod plan;
 mod predicting;
 mod prepare;
 mod profile;
+mod progress;
+mod readings;
 mod recorder;
 mod round;
+mod run;
 mod server;
-mod so_far;
-mod turn;
+mod sessions;
+mod site;
+mod timed;
+mod units;
 
 pub use error::BenchError;
 pub use experiment::{
     ArmSpec, BUILT_IN, Bound, ExpectSpec, Experiment, ExperimentError, Mistake, OneOrMany,
     StepSpec, WorkloadSpec, experiment_schema, mix,
 };
-pub use measure::{Progress, Site, host, measure, recorded_workloads};
+pub use header::recorded_workloads;
+pub use host::host;
+pub use interim::InterimEstimate;
+pub use measure::measure;
 pub use plan::{BUDGET, Choices, Plan};
+pub use progress::Progress;
 pub use recorder::RECORD_FILE;
-pub use so_far::SoFar;
+pub use site::Site;

@@ -2,104 +2,124 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use pgtoll_cluster::{Cluster, Guard, NoProfile, StopMode};
-use pgtoll_format::MajorFacts;
-use pgtoll_interrupt::Interrupt;
+use pgtoll_cluster::{Cluster, StopMode};
 use pgtoll_load::Crowd;
 use pgtoll_observe::ServerCounters;
-use pgtoll_record::{ArmLatencies, Line, Note, Operation};
+use pgtoll_record::{ArmLatencies, Counters, Line, Metric, Operation};
 use pgtoll_stats::{BalancedOrders, Sample};
 
+use crate::arm_trial::{ArmTrial, StepOutcome};
 use crate::counting::Counting;
 use crate::experiment::StepKind;
-use crate::measure::Progress;
-use crate::prepare::{Arms, DATABASE, check_arms, settings};
-use crate::profile;
-use crate::recorder::Recorder;
-use crate::server::nanoseconds;
-use crate::so_far::{SoFar, quick_options, widest};
-use crate::turn::{Done, Turn};
-use crate::{BenchError, Plan, StepSpec, WorkloadSpec};
+use crate::interim::{InterimEstimate, quick_options, widest};
+use crate::names::DATABASE;
+use crate::prepare::{Arms, check_arms, settings};
+use crate::profile::{self, Sampled};
+use crate::run::Run;
+use crate::units::nanoseconds;
+use crate::{BenchError, Plan, Progress, StepSpec, WorkloadSpec};
 
 /// What all repetitions share.
 pub(crate) struct Operations<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) facts: &'static MajorFacts,
-    pub(crate) arms: &'a Arms,
+    plan: &'a Plan,
+    arms: &'a Arms,
     /// pgtoll's own program, for programs that call it.
-    pub(crate) pgtoll: &'a Path,
-    pub(crate) interrupt: &'a Interrupt,
-    pub(crate) run_began: Instant,
+    pgtoll: &'a Path,
     /// How much wider than they claim intervals of server CPU have to be here.
-    pub(crate) kappa: f64,
+    kappa: f64,
     /// Those of the workload that runs.
-    pub(crate) done: Vec<Operation>,
+    done: Vec<Operation>,
     /// What was noted once is not noted again.
-    pub(crate) noted: BTreeSet<String>,
+    noted: BTreeSet<String>,
 }
 
-/// Where an operation stands.
+/// A trial's place among the trials.
 #[derive(Clone, Copy)]
-struct Place {
+struct OrderSlot {
     repetition: u32,
     half: u32,
     position: u32,
 }
 
-impl Operations<'_> {
+/// A step that is to be done.
+#[derive(Clone, Copy)]
+struct NextStep<'a> {
+    step: &'a StepSpec,
+    /// The table that it is about.
+    table: Option<&'a str>,
+    slot: OrderSlot,
+    /// Of its clients.
+    seed: u64,
+}
+
+/// What a measured step took.
+struct Measurement {
+    /// When it began, in the run.
+    start: Duration,
+    outcome: StepOutcome,
+    server_cpu_ns: u64,
+    beside_cpu_ns: Option<u64>,
+    counters: Counters,
+}
+
+impl<'a> Operations<'a> {
+    pub(crate) fn new<'r: 'a>(arms: &'a Arms, pgtoll: &'a Path, run: &Run<'r>) -> Self {
+        let kappa = run.widening(Metric::CpuPerOperation);
+        let (done, noted) = (Vec::new(), BTreeSet::new());
+        Self { plan: run.plan, arms, pgtoll, kappa, done, noted }
+    }
+
     /// Repeats the steps of every workload that has some. Where only counters are wanted, once is
     /// enough.
-    pub(crate) fn run(
-        &mut self,
-        guard: &mut Guard,
-        recorder: &mut Recorder,
-        progress: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<(), BenchError> {
+    pub(crate) fn run(&mut self, run: &mut Run<'_>) -> Result<(), BenchError> {
         let all = self.plan.design.repetitions;
-        let workloads = self.plan.experiment.workloads.iter().filter(|of| !of.steps.is_empty());
-        for workload in workloads.filter(|_| all > 0) {
-            self.check(workload, guard)?;
+        let workloads = self.plan.experiment.workloads.iter();
+        for workload in workloads.filter(|workload| !workload.steps.is_empty() && all > 0) {
+            self.check(workload, run)?;
             let is_timed = self.plan.timed.contains(&workload.name);
             let (repetitions, halves) = if is_timed { (all, 2) } else { (1, 1) };
-            let orders = BalancedOrders::new(
-                self.plan.experiment.arms.len(),
-                self.plan.seed.wrapping_add(2),
-            );
-            self.done.clear();
-            let began = Instant::now();
-            for (repetition, order) in (1..=repetitions).zip(orders) {
-                let (half_width, took) = (self.half_width(workload), began.elapsed());
-                let so_far = SoFar::after(half_width, repetition - 1, repetitions, took);
-                let (title, of) = (workload.title.as_str(), repetitions);
-                progress(Progress::Repetition { title, repetition, of, so_far });
-                let both = [order.clone(), order.into_iter().rev().collect()];
-                for (half, order) in (1..).zip(both.into_iter().take(halves)) {
-                    for (position, arm) in (1..).zip(order) {
-                        self.interrupt.check()?;
-                        let place = Place { repetition, half, position };
-                        self.repeat(workload, arm, place, guard, recorder)?;
-                    }
-                }
-                recorder.sync()?;
-            }
+            self.repeat(workload, repetitions, halves, run)?;
             if is_timed {
-                self.profile(workload, guard, recorder, progress)?;
+                self.profile(workload, run)?;
             }
         }
         Ok(())
     }
 
-    /// Samples functions during the first measured step of scripts, in a turn of its own of every
-    /// arm that may have what the workload's `profile` names.
-    fn profile(
+    /// All repetitions of a workload.
+    fn repeat(
         &mut self,
         workload: &WorkloadSpec,
-        guard: &mut Guard,
-        recorder: &mut Recorder,
-        progress: &mut dyn FnMut(Progress<'_>),
+        repetitions: u32,
+        halves: usize,
+        run: &mut Run<'_>,
     ) -> Result<(), BenchError> {
+        let arms = self.plan.experiment.arms.len();
+        let orders = BalancedOrders::new(arms, self.plan.seed.wrapping_add(2));
+        self.done.clear();
+        let began = Instant::now();
+        for (repetition, order) in (1..=repetitions).zip(orders) {
+            let (half_width, took) = (self.half_width(workload), began.elapsed());
+            let interim = InterimEstimate::after(half_width, repetition - 1, repetitions, took);
+            let title = workload.title.as_str();
+            (run.progress)(Progress::Repetition { title, repetition, repetitions, interim });
+            let both = [order.clone(), order.into_iter().rev().collect()];
+            for (half, order) in (1..).zip(both.into_iter().take(halves)) {
+                for (position, arm) in (1..).zip(order) {
+                    run.interrupt.check()?;
+                    self.try_arm(workload, arm, OrderSlot { repetition, half, position }, run)?;
+                }
+            }
+            run.recorder.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Samples functions during the first measured step of scripts, in a trial of its own of every
+    /// arm that may have what the workload's `profile` names.
+    fn profile(&mut self, workload: &WorkloadSpec, run: &mut Run<'_>) -> Result<(), BenchError> {
         let (Some(function), Some((index, name))) = (&workload.profile, workload.profiled_step())
         else {
             return Ok(());
@@ -107,13 +127,13 @@ impl Operations<'_> {
         let plan = self.plan;
         let arms = plan.experiment.arms.iter().zip(0..);
         for (arm, number) in arms.filter(|(arm, _)| plan.is_profiled(arm)) {
-            progress(Progress::Stage(&format!("{name}: sample functions of arm {}", arm.name)));
-            let sampled = self.sample(workload, number, index, guard, recorder)?;
-            if !profile::keep(sampled, (name, &arm.name), function, recorder)? {
+            run.stage(&format!("{name}: sample functions of arm {}", arm.name));
+            let sampled = self.sample(workload, number, index, run)?;
+            if !profile::keep(sampled, name, arm, function, run)? {
                 break;
             }
         }
-        recorder.sync()
+        run.recorder.sync()
     }
 
     /// What an arm's server does during the step with this number.
@@ -122,28 +142,25 @@ impl Operations<'_> {
         workload: &WorkloadSpec,
         arm: usize,
         index: usize,
-        guard: &mut Guard,
-        recorder: &mut Recorder,
-    ) -> Result<Result<pgtoll_observe::Profile, NoProfile>, BenchError> {
-        let cluster = &self.clusters(workload)[arm];
-        let arm = &self.plan.experiment.arms[arm];
-        let mut turn = Turn::begin(arm, cluster, workload, self.pgtoll, guard)?;
-        let place = Place { repetition: 0, half: 1, position: 1 };
+        run: &mut Run<'_>,
+    ) -> Result<Sampled, BenchError> {
+        let mut trial = self.begin(workload, arm, run)?;
+        let slot = OrderSlot { repetition: 0, half: 1, position: 1 };
         for (number, step) in (0..).zip(&workload.steps[..index]) {
-            self.interrupt.check()?;
-            let about = About { table: None, place, seed: self.seed(place, number) };
-            turn = self.step(turn, step, about, guard, recorder)?.0;
+            run.interrupt.check()?;
+            let next = NextStep { step, table: None, slot, seed: self.seed(slot, number) };
+            trial = self.step(trial, next, run)?.0;
         }
         let (step, scale) = (&workload.steps[index], self.plan.experiment.scale);
-        let mut crowd = turn.crowd(step, scale, self.seed(place, index as u64))?;
-        let pids = turn.sessions.cpu.pids()?;
-        let sampled = profile::during(&pids, guard, |guard| {
-            turn.act(step, crowd.as_mut(), guard)?;
-            self.end_beside(&mut turn, step, guard, recorder)?;
+        let mut crowd = trial.crowd(step, scale, self.seed(slot, index as u64))?;
+        let pids = trial.sessions.cpu.pids()?;
+        let sampled = profile::during(&pids, run, |run| {
+            trial.act(step, crowd.as_mut(), run.guard)?;
+            self.end_beside(&mut trial, step, run)?;
             Ok(())
         })?;
         crowd.into_iter().for_each(Crowd::close);
-        turn.end(guard)?;
+        trial.end(run.guard)?;
         Ok(sampled)
     }
 
@@ -170,204 +187,204 @@ impl Operations<'_> {
     }
 
     /// Every arm is what the experiment says; once, since copies do not change.
-    fn check(&self, workload: &WorkloadSpec, guard: &mut Guard) -> Result<(), BenchError> {
+    fn check(&self, workload: &WorkloadSpec, run: &mut Run<'_>) -> Result<(), BenchError> {
         let experiment = &self.plan.experiment;
         let mut servers = Vec::new();
         for (arm, cluster) in experiment.arms.iter().zip(self.clusters(workload)) {
-            cluster.configure(guard, &settings(experiment, workload, arm))?;
-            cluster.start(guard)?;
+            cluster.configure(run.guard, &settings(experiment, workload, arm))?;
+            cluster.start(run.guard)?;
             servers.push((cluster, cluster.connect(DATABASE)?));
         }
-        check_arms(experiment, servers.iter_mut().map(|(cluster, of)| (*cluster, of)))?;
+        let connected = servers.iter_mut().map(|(cluster, connection)| (*cluster, connection));
+        check_arms(experiment, connected)?;
         for (cluster, connection) in servers {
             connection.close();
-            cluster.stop(guard, StopMode::Fast)?;
+            cluster.stop(run.guard, StopMode::Fast)?;
         }
         Ok(())
     }
 
+    fn begin(
+        &self,
+        workload: &WorkloadSpec,
+        arm: usize,
+        run: &mut Run<'_>,
+    ) -> Result<ArmTrial<'a>, BenchError> {
+        let cluster = &self.clusters(workload)[arm];
+        ArmTrial::begin(&self.plan.experiment.arms[arm], cluster, workload, self.pgtoll, run.guard)
+    }
+
     /// All steps of one arm.
-    fn repeat(
+    fn try_arm(
         &mut self,
         workload: &WorkloadSpec,
         arm: usize,
-        place: Place,
-        guard: &mut Guard,
-        recorder: &mut Recorder,
+        slot: OrderSlot,
+        run: &mut Run<'_>,
     ) -> Result<(), BenchError> {
-        let cluster = &self.clusters(workload)[arm];
-        let arm = &self.plan.experiment.arms[arm];
-        let mut turn = Turn::begin(arm, cluster, workload, self.pgtoll, guard)?;
+        let mut trial = self.begin(workload, arm, run)?;
         let mut total: Option<Operation> = None;
         for (index, step) in (0..).zip(&workload.steps) {
-            self.interrupt.check()?;
+            run.interrupt.check()?;
             let table = workload.table.as_deref();
-            let about = About { table, place, seed: self.seed(place, index) };
-            let operation;
-            (turn, operation) = self.step(turn, step, about, guard, recorder)?;
-            let (Some(name), Some(operation)) = (&step.measure, operation) else { continue };
-            let operation = Operation { workload: name.clone(), ..operation };
+            let next = NextStep { step, table, slot, seed: self.seed(slot, index) };
+            let measured;
+            (trial, measured) = self.step(trial, next, run)?;
+            let Some(operation) = measured else { continue };
             total = Some(match total {
                 Some(before) => before.and_then(&operation),
                 None => operation.clone(),
             });
-            recorder.write(&Line::Operation(operation.clone()))?;
+            run.write(&Line::Operation(operation.clone()))?;
             self.done.push(operation);
         }
         if let (Some(name), Some(total)) = (&workload.total, total) {
-            recorder.write(&Line::Operation(Operation { workload: name.clone(), ..total }))?;
+            run.write(&Line::Operation(Operation { workload: name.clone(), ..total }))?;
         }
-        turn.end(guard)
+        trial.end(run.guard)
     }
 
     /// The same for all arms.
-    fn seed(&self, place: Place, step: u64) -> u64 {
-        self.plan.seed.wrapping_add(u64::from(place.repetition) << 32 | step << 24)
+    fn seed(&self, slot: OrderSlot, step: u64) -> u64 {
+        self.plan.seed.wrapping_add(u64::from(slot.repetition) << 32 | step << 24)
     }
 
     /// Does a step, and measures it if it is to be.
     fn step<'t>(
         &mut self,
-        mut turn: Turn<'t>,
-        step: &StepSpec,
-        about: About<'_>,
-        guard: &mut Guard,
-        recorder: &mut Recorder,
-    ) -> Result<(Turn<'t>, Option<Operation>), BenchError> {
+        mut trial: ArmTrial<'t>,
+        next: NextStep<'_>,
+        run: &mut Run<'_>,
+    ) -> Result<(ArmTrial<'t>, Option<Operation>), BenchError> {
+        let step = next.step;
         match step.kind() {
-            StepKind::Restart => return Ok((turn.restart(false, guard)?, None)),
-            StepKind::Evict => return Ok((turn.restart(true, guard)?, None)),
-            StepKind::Crash => {
-                let (turn, operation) = self.crash(turn, about, guard)?;
-                return Ok((turn, Some(operation)));
-            }
+            StepKind::Restart => return Ok((trial.restart(false, run.guard)?, None)),
+            StepKind::Evict => return Ok((trial.restart(true, run.guard)?, None)),
+            StepKind::Crash => return crash(trial, next, run),
             StepKind::Sql(_)
             | StepKind::Pgbench(_)
             | StepKind::Program(_)
             | StepKind::Script(_) => {}
         }
-        let at_rest = turn.sessions.cpu.sample()?;
-        let mut crowd = turn.crowd(step, self.plan.experiment.scale, about.seed)?;
-        let operation = if step.measure.is_some() {
-            Some(self.measure(&mut turn, step, &mut crowd, about, guard, recorder)?)
+        let at_rest = trial.sessions.cpu.sample()?;
+        let mut crowd = trial.crowd(step, self.plan.experiment.scale, next.seed)?;
+        let operation = if let Some(name) = &step.measure {
+            let measurement = self.measure(&mut trial, step, &mut crowd, run)?;
+            Some(next.operation(name, measurement, &mut trial)?)
         } else {
-            turn.act(step, crowd.as_mut(), guard)?;
-            self.end_beside(&mut turn, step, guard, recorder)?;
+            trial.act(step, crowd.as_mut(), run.guard)?;
+            self.end_beside(&mut trial, step, run)?;
             None
         };
         crowd.into_iter().for_each(Crowd::close);
         // A session that ended in the middle of the next step would count there, and to a tick of the
         // kernel's clock only.
-        turn.wait_for_sessions(&at_rest)?;
-        Ok((turn, operation))
+        trial.wait_for_sessions(&at_rest)?;
+        Ok((trial, operation))
     }
 
     fn measure(
         &mut self,
-        turn: &mut Turn<'_>,
+        trial: &mut ArmTrial<'_>,
         step: &StepSpec,
         crowd: &mut Option<Crowd>,
-        about: About<'_>,
-        guard: &mut Guard,
-        recorder: &mut Recorder,
-    ) -> Result<Operation, BenchError> {
-        self.publish(crowd)?;
-        let cluster = turn.cluster().clone();
-        let sessions = &mut turn.sessions;
+        run: &mut Run<'_>,
+    ) -> Result<Measurement, BenchError> {
+        publish(crowd, run)?;
+        let cluster = trial.cluster().clone();
+        let sessions = &mut trial.sessions;
         let (monitor, worker) = (&mut sessions.monitor, &mut sessions.worker);
-        let counting = Counting::begin(&cluster, self.facts, monitor, worker, &mut sessions.io)?;
-        let start = self.run_began.elapsed();
+        let counting = Counting::begin(&cluster, run.facts, monitor, worker, &mut sessions.io)?;
+        let start = run.elapsed();
         let cpu_before = sessions.cpu.sample()?;
-        let done = turn.act(step, crowd.as_mut(), guard)?;
-        let cpu = turn.cpu_after(step, &cpu_before)?.since(&cpu_before);
-        let beside_cpu_ns = self.end_beside(turn, step, guard, recorder)?;
+        let outcome = trial.act(step, crowd.as_mut(), run.guard)?;
+        let cpu = trial.cpu_after(step, &cpu_before)?.since(&cpu_before);
+        let beside_cpu_ns = self.end_beside(trial, step, run)?;
         if beside_cpu_ns.is_some() {
-            turn.wait_for_sessions(&cpu_before)?;
+            trial.wait_for_sessions(&cpu_before)?;
         }
-        self.publish(crowd)?;
-        let sessions = &mut turn.sessions;
+        publish(crowd, run)?;
+        let sessions = &mut trial.sessions;
         let (monitor, worker) = (&mut sessions.monitor, &mut sessions.worker);
-        let counters = counting.end(guard, monitor, worker, &mut sessions.io)?;
-        let Done { elapsed, client_cpu_ns, tally, latencies, course } = done;
-        let late = tally.map_or(0, |tally| tally.late);
-        let latencies = latencies.and_then(|of| ArmLatencies::of(&turn.arm.name, late, &of));
-        Ok(Operation {
-            start_ns: nanoseconds(start),
-            duration_ns: nanoseconds(elapsed),
-            server_cpu_ns: cpu.nanoseconds,
-            client_cpu_ns,
-            beside_cpu_ns,
-            transactions: tally.map(|tally| tally.transactions),
-            latencies: latencies.map(Box::new),
-            counters,
-            course,
-            ..about.operation(turn)?
-        })
-    }
-
-    fn crash<'t>(
-        &self,
-        turn: Turn<'t>,
-        about: About<'_>,
-        guard: &mut Guard,
-    ) -> Result<(Turn<'t>, Operation), BenchError> {
-        let start = self.run_began.elapsed();
-        let (mut turn, recovery) = turn.crash(guard)?;
-        let operation = Operation {
-            start_ns: nanoseconds(start),
-            duration_ns: nanoseconds(recovery.elapsed),
-            server_cpu_ns: recovery.server_cpu_ns,
-            counters: recovery.counters,
-            ..about.operation(&mut turn)?
-        };
-        Ok((turn, operation))
-    }
-
-    /// A session's counters are to be seen when it has published them.
-    fn publish(&self, crowd: &mut Option<Crowd>) -> Result<(), BenchError> {
-        for connection in crowd.iter_mut().flat_map(Crowd::connections) {
-            ServerCounters::publish(connection, self.facts)?;
-        }
-        Ok(())
+        let counters = counting.end(run.guard, monitor, worker, &mut sessions.io)?;
+        let server_cpu_ns = cpu.nanoseconds;
+        Ok(Measurement { start, outcome, server_cpu_ns, beside_cpu_ns, counters })
     }
 
     /// The CPU time of what ran beside a step, in ns, if anything did. What went wrong with it is
     /// noted.
     fn end_beside(
         &mut self,
-        turn: &mut Turn<'_>,
+        trial: &mut ArmTrial<'_>,
         step: &StepSpec,
-        guard: &mut Guard,
-        recorder: &mut Recorder,
+        run: &mut Run<'_>,
     ) -> Result<Option<u64>, BenchError> {
-        let Some((cpu_ns, failed)) = turn.end_beside(step, guard)? else { return Ok(None) };
+        let Some((cpu_ns, failed)) = trial.end_beside(step, run.guard)? else { return Ok(None) };
         if let Some(text) = failed.filter(|text| self.noted.insert(text.clone())) {
-            recorder.write(&Line::Note(Note { text }))?;
+            run.note(text)?;
         }
         Ok(Some(cpu_ns))
     }
 }
 
-/// What a measurement is about.
-#[derive(Clone, Copy)]
-struct About<'a> {
-    table: Option<&'a str>,
-    place: Place,
-    seed: u64,
+/// Kills the server, lets it recover, and measures that if it is to be.
+fn crash<'t>(
+    trial: ArmTrial<'t>,
+    next: NextStep<'_>,
+    run: &mut Run<'_>,
+) -> Result<(ArmTrial<'t>, Option<Operation>), BenchError> {
+    let start = run.elapsed();
+    let (mut trial, recovery) = trial.crash(run.guard)?;
+    let measurement = Measurement {
+        start,
+        outcome: StepOutcome::in_server(recovery.elapsed),
+        server_cpu_ns: recovery.server_cpu_ns,
+        beside_cpu_ns: None,
+        counters: recovery.counters,
+    };
+    let name = next.step.measure.as_deref();
+    let operation = name.map(|name| next.operation(name, measurement, &mut trial)).transpose()?;
+    Ok((trial, operation))
 }
 
-impl About<'_> {
-    /// What is known of the operation when it is done, apart from what it took.
-    fn operation(self, turn: &mut Turn<'_>) -> Result<Operation, BenchError> {
-        let Place { repetition, half, position } = self.place;
+/// A session's counters are to be seen when it has published them.
+fn publish(crowd: &mut Option<Crowd>, run: &Run<'_>) -> Result<(), BenchError> {
+    for connection in crowd.iter_mut().flat_map(Crowd::connections) {
+        ServerCounters::publish(connection, run.facts)?;
+    }
+    Ok(())
+}
+
+impl NextStep<'_> {
+    /// The record's line of it, now that it is done.
+    fn operation(
+        self,
+        name: &str,
+        measurement: Measurement,
+        trial: &mut ArmTrial<'_>,
+    ) -> Result<Operation, BenchError> {
+        let OrderSlot { repetition, half, position } = self.slot;
+        let Measurement { start, outcome, server_cpu_ns, beside_cpu_ns, counters } = measurement;
+        let StepOutcome { elapsed, client_cpu_ns, tally, latencies, course } = outcome;
+        let late = tally.map_or(0, |tally| tally.late);
+        let latencies = latencies.and_then(|all| ArmLatencies::of(&trial.arm.name, late, &all));
         Ok(Operation {
+            workload: name.to_owned(),
             repetition,
             half,
             position,
-            arm: turn.arm.name.clone(),
-            memory: turn.memory_use()?,
-            pages: self.table.map(|table| turn.pages(table)).transpose()?,
-            ..Operation::default()
+            arm: trial.arm.name.clone(),
+            start_ns: nanoseconds(start),
+            duration_ns: nanoseconds(elapsed),
+            server_cpu_ns,
+            client_cpu_ns,
+            beside_cpu_ns,
+            transactions: tally.map(|tally| tally.transactions),
+            latencies: latencies.map(Box::new),
+            memory: trial.memory_use()?,
+            pages: self.table.map(|table| trial.pages(table)).transpose()?,
+            counters,
+            course,
         })
     }
 }

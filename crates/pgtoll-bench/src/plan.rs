@@ -9,6 +9,7 @@ use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_record::{Design, Slicing};
 
 use crate::experiment::{SHORTEST_STEP, StepKind};
+use crate::units::nanoseconds;
 use crate::{ArmSpec, BenchError, Experiment, StepSpec, WorkloadSpec};
 
 /// What a user may choose; `None` leaves it to the experiment or to pgtoll.
@@ -291,17 +292,17 @@ impl Plan {
             let profiled = is_timed && of.profile.is_some();
             let profile =
                 if profiled { cost::PROFILE * self.profiled_arms() } else { Duration::ZERO };
-            profile + self.steps_duration(of) * arms * self.turns(is_timed)
+            profile + self.steps_duration(of) * arms * self.trials(is_timed)
         });
         made + counted.sum::<Duration>() + others.sum::<Duration>()
     }
 
     /// How often each arm does the steps of a workload: once when only its counters are wanted.
-    fn turns(&self, is_timed: bool) -> u32 {
+    fn trials(&self, is_timed: bool) -> u32 {
         if is_timed { self.design.repetitions * 2 } else { self.design.repetitions.min(1) }
     }
 
-    /// One turn of one arm.
+    /// One trial of one arm.
     fn steps_duration(&self, of: &WorkloadSpec) -> Duration {
         if of.steps.is_empty() {
             return Duration::ZERO;
@@ -478,7 +479,7 @@ fn shorten(workload: &mut WorkloadSpec) {
     }
 }
 
-/// Beyond what every turn takes.
+/// Beyond what every trial takes.
 fn step_duration(step: &StepSpec) -> Duration {
     match step.kind() {
         StepKind::Sql(_) => Duration::ZERO,
@@ -496,7 +497,7 @@ fn step_duration(step: &StepSpec) -> Duration {
     }
 }
 
-/// What pgbench's rows take that a turn makes, and their WAL.
+/// What pgbench's rows take that a trial makes, and their WAL.
 fn bytes_made(of: &WorkloadSpec) -> u64 {
     let loads = of
         .steps
@@ -512,10 +513,6 @@ fn times(whole: Duration, part: Duration) -> u32 {
 
 fn count(of: usize) -> u32 {
     u32::try_from(of).unwrap_or(u32::MAX)
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

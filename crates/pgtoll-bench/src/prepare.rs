@@ -2,22 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
+use pgtoll_cluster::{Cluster, Installation, StopMode};
 use pgtoll_wire::Connection;
 
-use crate::measure::Progress;
-use crate::{ArmSpec, BenchError, Experiment, Plan, WorkloadSpec};
-
-/// The database with pgbench's tables.
-pub(crate) const DATABASE: &str = "postgres";
-
-/// The cluster that is loaded, and that the arms are copies of.
-pub(crate) const ORIGIN: &str = "origin";
-/// The same without data, for workloads of steps.
-const EMPTY: &str = "empty";
-
-/// The one cluster of a crossover.
-const CROSSED: &str = "crossed";
+use crate::names::{CROSSED, DATABASE, EMPTY, ORIGIN};
+use crate::run::Run;
+use crate::{ArmSpec, BenchError, Experiment, WorkloadSpec};
 
 /// The arms' clusters, in the order of the experiment. Their servers are stopped.
 pub(crate) struct Arms {
@@ -29,35 +19,28 @@ pub(crate) struct Arms {
 }
 
 /// Makes the arms' clusters.
-pub(crate) fn prepare(
-    plan: &Plan,
-    guard: &mut Guard,
-    installation: &Installation,
-    progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<Arms, BenchError> {
-    progress(Progress::Stage("initdb"));
-    let origin = Cluster::init(guard, installation, ORIGIN, false)?;
-    let experiment = &plan.experiment;
+pub(crate) fn prepare(installation: &Installation, run: &mut Run<'_>) -> Result<Arms, BenchError> {
+    run.stage("initdb");
+    let origin = Cluster::init(run.guard, installation, ORIGIN, false)?;
+    let experiment = &run.plan.experiment;
     let mut empty = Vec::new();
-    if experiment.workloads.iter().any(|of| !of.steps.is_empty() && !of.loaded) {
-        let name = |arm: &ArmSpec| format!("{EMPTY}-{}", arm.name);
-        empty = copies(experiment, &origin, &name, guard, progress)?;
+    if experiment.workloads.iter().any(|work| !work.steps.is_empty() && !work.loaded) {
+        empty = copies(&origin, &|arm| format!("{EMPTY}-{}", arm.name), run)?;
         check_files(experiment, &origin, &empty)?;
     }
     let mut loaded = Vec::new();
     if experiment.on_loaded().next().is_some() {
-        load(plan, guard, &origin, progress)?;
-        plan.check_loaded(guard.directory(), origin.bytes()?)?;
+        load(&origin, run)?;
+        run.plan.check_loaded(run.guard.directory(), origin.bytes()?)?;
         if experiment.crossover {
-            loaded.push(origin.copy(guard, CROSSED)?);
+            loaded.push(origin.copy(run.guard, CROSSED)?);
         } else {
-            let name = |arm: &ArmSpec| arm.name.clone();
-            loaded = copies(experiment, &origin, &name, guard, progress)?;
-            progress(Progress::Stage("compare the arms' files"));
+            loaded = copies(&origin, &|arm| arm.name.clone(), run)?;
+            run.stage("compare the arms' files");
             check_files(experiment, &origin, &loaded)?;
         }
     }
-    origin.remove(guard)?;
+    origin.remove(run.guard)?;
     Ok(Arms { loaded, empty })
 }
 
@@ -77,32 +60,27 @@ fn check_files(
 
 /// Every arm is a copy, so none is the one that was loaded.
 fn copies(
-    experiment: &Experiment,
     origin: &Cluster,
     name: &dyn Fn(&ArmSpec) -> String,
-    guard: &mut Guard,
-    progress: &mut dyn FnMut(Progress<'_>),
+    run: &mut Run<'_>,
 ) -> Result<Vec<Cluster>, BenchError> {
     let mut clusters = Vec::new();
-    for arm in &experiment.arms {
+    for arm in &run.plan.experiment.arms {
         let name = name(arm);
-        progress(Progress::Stage(&format!("copy for arm {name}")));
-        let cluster = origin.copy(guard, &name)?;
+        run.stage(&format!("copy for arm {name}"));
+        let cluster = origin.copy(run.guard, &name)?;
         if arm.checksums {
-            progress(Progress::Stage(&format!("pg_checksums --enable in arm {name}")));
-            cluster.enable_checksums(guard)?;
+            run.stage(&format!("pg_checksums --enable in arm {name}"));
+            cluster.enable_checksums(run.guard)?;
         }
         clusters.push(cluster);
     }
     Ok(clusters)
 }
 
-fn load(
-    plan: &Plan,
-    guard: &mut Guard,
-    origin: &Cluster,
-    progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<(), BenchError> {
+/// Fills the origin, and stops it.
+fn load(origin: &Cluster, run: &mut Run<'_>) -> Result<(), BenchError> {
+    let experiment = &run.plan.experiment;
     // Nothing is measured here: with wal_level minimal pgbench's tables are not logged, which
     // saves half of the time and the WAL segments that every copy would carry.
     let settings = [
@@ -113,27 +91,24 @@ fn load(
         ("max_wal_size", "256MB"),
     ];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    origin.configure(guard, &settings.into())?;
-    origin.start(guard)?;
-    let scale = plan.experiment.scale.to_string();
-    progress(Progress::Stage(&format!("pgbench --initialize --scale {scale}")));
-    origin.run_client(
-        guard,
-        "pgbench",
-        &["--initialize", "--quiet", "--scale", &scale, DATABASE],
-    )?;
-    if let Some(setup) = &plan.experiment.setup {
-        progress(Progress::Stage("psql runs the setup"));
-        origin.run_psql(guard, DATABASE, setup)?;
+    origin.configure(run.guard, &settings.into())?;
+    origin.start(run.guard)?;
+    let scale = experiment.scale.to_string();
+    run.stage(&format!("pgbench --initialize --scale {scale}"));
+    let arguments = ["--initialize", "--quiet", "--scale", &scale, DATABASE];
+    origin.run_client(run.guard, "pgbench", &arguments)?;
+    if let Some(setup) = &experiment.setup {
+        run.stage("psql runs the setup");
+        origin.run_psql(run.guard, DATABASE, setup)?;
     }
-    progress(Progress::Stage("VACUUM (FREEZE), CHECKPOINT"));
+    run.stage("VACUUM (FREEZE), CHECKPOINT");
     let mut connection = origin.connect(DATABASE)?;
     // Hint bits are set and rows frozen: no arm has that work in its slices.
     for statement in ["VACUUM (FREEZE, ANALYZE)", "CHECKPOINT"] {
         connection.execute(statement).map_err(|source| BenchError::query(origin, source))?;
     }
     connection.close();
-    origin.stop(guard, StopMode::Fast)?;
+    origin.stop(run.guard, StopMode::Fast)?;
     Ok(())
 }
 
@@ -147,15 +122,13 @@ pub(crate) fn settings(
     layers.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// The settings in which arms differ can be changed in a running session.
-pub(crate) fn check_reloadable(
-    experiment: &Experiment,
-    cluster: &Cluster,
-    guard: &mut Guard,
-) -> Result<(), BenchError> {
-    let names: BTreeSet<&String> =
-        experiment.arms.iter().flat_map(|arm| arm.settings.keys()).collect();
-    cluster.start(guard)?;
+/// In a crossover the settings in which arms differ can be changed in a running session.
+pub(crate) fn check_reloadable(arms: &Arms, run: &mut Run<'_>) -> Result<(), BenchError> {
+    let crossed = arms.loaded.first().filter(|_| run.plan.design.crossover);
+    let Some(cluster) = crossed else { return Ok(()) };
+    let arms = &run.plan.experiment.arms;
+    let names: BTreeSet<&String> = arms.iter().flat_map(|arm| arm.settings.keys()).collect();
+    cluster.start(run.guard)?;
     let mut connection = cluster.connect(DATABASE)?;
     let query = |source| BenchError::query(cluster, source);
     for name in names {
@@ -168,7 +141,7 @@ pub(crate) fn check_reloadable(
         }
     }
     connection.close();
-    cluster.stop(guard, StopMode::Fast)?;
+    cluster.stop(run.guard, StopMode::Fast)?;
     Ok(())
 }
 

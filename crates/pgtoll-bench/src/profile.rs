@@ -3,99 +3,90 @@
 
 use std::time::Duration;
 
-use pgtoll_cluster::{Guard, NoProfile, Profiler};
-use pgtoll_record::{Line, Note, Profile};
+use pgtoll_cluster::{NoProfile, Profiler};
+use pgtoll_record::{Line, Profile};
 
-use crate::BenchError;
-use crate::measure::Progress;
-use crate::recorder::Recorder;
+use crate::names::PROFILER;
 use crate::round::Rounds;
+use crate::run::Run;
 use crate::server::Length;
+use crate::{ArmSpec, BenchError};
 
 const WARM_UP: Duration = Duration::from_millis(500);
 const SAMPLED: Duration = Duration::from_secs(3);
-/// The program's name with the guard.
-const NAME: &str = "profiler";
 
 /// Samples every arm that may have what the workload's `profile` names. Where `perf` cannot, the
 /// record says why, and how to get it.
-pub(crate) fn profile(
-    rounds: &Rounds<'_>,
-    guard: &mut Guard,
-    recorder: &mut Recorder,
-    progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<(), BenchError> {
+pub(crate) fn profile(rounds: &Rounds<'_>, run: &mut Run<'_>) -> Result<(), BenchError> {
     let Some(function) = &rounds.workload.profile else { return Ok(()) };
-    let arms = rounds.plan.experiment.arms.iter().enumerate();
-    for (index, arm) in arms.filter(|(_, arm)| rounds.plan.is_profiled(arm)) {
-        rounds.interrupt.check()?;
+    let arms = run.plan.experiment.arms.iter().enumerate();
+    for (index, arm) in arms.filter(|(_, arm)| run.plan.is_profiled(arm)) {
+        run.interrupt.check()?;
         let name = &rounds.workload.name;
-        progress(Progress::Stage(&format!("{name}: sample functions of arm {}", arm.name)));
-        let sampled = sample(rounds, index, guard)?;
-        if !keep(sampled, (name, &arm.name), function, recorder)? {
+        run.stage(&format!("{name}: sample functions of arm {}", arm.name));
+        let sampled = sample(rounds, index, run)?;
+        if !keep(sampled, name, arm, function, run)? {
             break;
         }
     }
-    recorder.sync()
+    run.recorder.sync()
 }
+
+/// What `perf` has sampled, or why it has not.
+pub(crate) type Sampled = Result<pgtoll_observe::Profile, NoProfile>;
 
 /// Writes the share of the functions whose names begin so in a workload's arm; or, and then
 /// it is false, why nothing was sampled.
 pub(crate) fn keep(
-    sampled: Result<pgtoll_observe::Profile, NoProfile>,
-    (workload, arm): (&str, &str),
+    sampled: Sampled,
+    workload: &str,
+    arm: &ArmSpec,
     function: &str,
-    recorder: &mut Recorder,
+    run: &mut Run<'_>,
 ) -> Result<bool, BenchError> {
     let sampled = match sampled {
         Ok(sampled) => sampled,
         Err(reason) => {
-            recorder.write(&Line::Note(Note { text: no_share(workload, function, &reason) }))?;
+            run.note(no_share(workload, function, &reason))?;
             return Ok(false);
         }
     };
-    let of_function = sampled.by_symbol.iter();
-    let of_function = of_function.filter(|(name, _)| name.starts_with(function));
-    recorder.write(&Line::Profile(Profile {
+    let symbols = sampled.by_symbol.iter().filter(|(name, _)| name.starts_with(function));
+    run.write(&Line::Profile(Profile {
         workload: workload.to_owned(),
-        arm: arm.to_owned(),
+        arm: arm.name.clone(),
         function: function.to_owned(),
-        samples: of_function.map(|(_, samples)| samples).sum(),
+        samples: symbols.map(|(_, samples)| samples).sum(),
         of: sampled.samples,
     }))?;
     Ok(true)
 }
 
 /// Samples of a server at work.
-fn sample(
-    rounds: &Rounds<'_>,
-    arm: usize,
-    guard: &mut Guard,
-) -> Result<Result<pgtoll_observe::Profile, NoProfile>, BenchError> {
-    let mut server = rounds.start(arm, guard)?;
-    server.work(Length::Time(WARM_UP), guard, rounds.interrupt)?;
+fn sample(rounds: &Rounds<'_>, arm: usize, run: &mut Run<'_>) -> Result<Sampled, BenchError> {
+    let mut server = rounds.start(arm, run)?;
+    server.work(Length::Time(WARM_UP), run)?;
     let pids = server.cpu.pids()?;
-    let work = |guard: &mut Guard| {
-        server.work(Length::Time(SAMPLED), guard, rounds.interrupt)?;
+    let sampled = during(&pids, run, |run| {
+        server.work(Length::Time(SAMPLED), run)?;
         Ok(())
-    };
-    let sampled = during(&pids, guard, work)?;
-    server.stop(rounds.facts, guard)?;
+    })?;
+    server.stop(run)?;
     Ok(sampled)
 }
 
 /// Samples of these processes while the work is done. It is not begun where `perf` cannot.
 pub(crate) fn during(
     pids: &[i32],
-    guard: &mut Guard,
-    work: impl FnOnce(&mut Guard) -> Result<(), BenchError>,
-) -> Result<Result<pgtoll_observe::Profile, NoProfile>, BenchError> {
-    let profiler = match Profiler::begin(guard, NAME, pids)? {
+    run: &mut Run<'_>,
+    work: impl FnOnce(&mut Run<'_>) -> Result<(), BenchError>,
+) -> Result<Sampled, BenchError> {
+    let profiler = match Profiler::begin(run.guard, PROFILER, pids)? {
         Ok(profiler) => profiler,
         Err(reason) => return Ok(Err(reason)),
     };
-    work(guard)?;
-    let report = profiler.finish(guard)?;
+    work(run)?;
+    let report = profiler.finish(run.guard)?;
     Ok(report.map(|report| pgtoll_observe::Profile::parse(&report)))
 }
 

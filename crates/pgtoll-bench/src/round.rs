@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pgtoll_cluster::{Cluster, Guard};
-use pgtoll_format::MajorFacts;
-use pgtoll_interrupt::Interrupt;
+use pgtoll_cluster::Cluster;
 use pgtoll_load::Tally;
 use pgtoll_observe::{MachineSample, own_cpu_ns};
 use pgtoll_record::{
@@ -12,33 +10,30 @@ use pgtoll_record::{
 };
 use pgtoll_stats::{BalancedOrders, Options, Sample, minimum_block_length_for};
 
-use crate::measure::Progress;
+use crate::interim::{InterimEstimate, quick_options, widest};
 use crate::pace::FEWEST_BLOCKS;
 use crate::plan::ROUNDS;
 use crate::prepare::{Shown, check_shown, settings};
-use crate::recorder::Recorder;
-use crate::server::{Length, Load, Server, nanoseconds};
-use crate::so_far::{SoFar, quick_options, widest};
-use crate::{BenchError, Plan, WorkloadSpec};
+use crate::run::Run;
+use crate::server::{Length, Load, Server};
+use crate::units::nanoseconds;
+use crate::{BenchError, Plan, Progress, WorkloadSpec};
 
 /// What all rounds of a workload share.
 pub(crate) struct Rounds<'a> {
-    pub(crate) plan: &'a Plan,
+    plan: &'a Plan,
     pub(crate) workload: &'a WorkloadSpec,
-    pub(crate) slicing: &'a Slicing,
+    slicing: &'a Slicing,
     /// Transactions of a slice, for scripts that write; known after the first warm-up.
-    pub(crate) slice_transactions: Option<u64>,
+    slice_transactions: Option<u64>,
     /// All slices so far, for the stop rule.
-    pub(crate) slices: Vec<Slice>,
-    pub(crate) facts: &'static MajorFacts,
+    slices: Vec<Slice>,
     /// Of the arms; in a crossover the one that is all of them.
-    pub(crate) clusters: &'a [Cluster],
-    pub(crate) interrupt: &'a Interrupt,
-    pub(crate) run_began: Instant,
+    clusters: &'a [Cluster],
     /// How much wider than they claim intervals of server CPU have to be here.
-    pub(crate) kappa: f64,
-    pub(crate) start_orders: BalancedOrders,
-    pub(crate) slice_orders: BalancedOrders,
+    kappa: f64,
+    start_orders: BalancedOrders,
+    slice_orders: BalancedOrders,
 }
 
 /// Data that do not fill the memory in this time are taken to fit into it.
@@ -49,54 +44,98 @@ const BETWEEN_SAMPLES: Duration = Duration::from_millis(500);
 
 /// What a round has of an arm besides its slices.
 #[derive(Default)]
-struct OfArm {
+struct ArmTally {
     latencies: Latencies,
+    /// Transactions that began later than they should.
     late: u64,
 }
 
+/// A slice's place among the slices.
+#[derive(Clone, Copy)]
+struct SliceSlot {
+    round: u32,
+    block: u32,
+    /// In the block, from 1.
+    position: u32,
+    /// The arm's index in the experiment.
+    arm: usize,
+}
+
 impl<'a> Rounds<'a> {
+    pub(crate) fn new<'r: 'a>(
+        workload: &'a WorkloadSpec,
+        slicing: &'a Slicing,
+        clusters: &'a [Cluster],
+        run: &Run<'r>,
+    ) -> Self {
+        let plan = run.plan;
+        Self {
+            plan,
+            workload,
+            slicing,
+            slice_transactions: None,
+            slices: Vec::new(),
+            clusters,
+            kappa: run.widening(Metric::CpuPerTransaction),
+            start_orders: BalancedOrders::new(clusters.len(), plan.seed.wrapping_add(1)),
+            slice_orders: BalancedOrders::new(plan.experiment.arms.len(), plan.seed),
+        }
+    }
+
     /// Runs one round and records it.
-    pub(crate) fn run(
+    pub(crate) fn round(
         &mut self,
         round: u32,
         blocks: u32,
-        so_far: SoFar,
-        guard: &mut Guard,
-        recorder: &mut Recorder,
-        progress: &mut dyn FnMut(Progress<'_>),
+        interim: InterimEstimate,
+        run: &mut Run<'_>,
     ) -> Result<(), BenchError> {
-        let mut servers = self.start_all(round, guard, recorder)?;
-        self.warm_up(&mut servers, guard)?;
+        let mut servers = self.start_all(round, run)?;
+        self.warm_up(&mut servers, run)?;
         for server in &mut servers {
-            server.begin(self.facts, guard)?;
+            server.begin(run)?;
         }
         let machine_before = MachineSample::now()?;
         let cpu_before = all_cpu_ns(&mut servers)?;
+        let tallies = self.blocks(round, blocks, interim, &mut servers, run)?;
+        let machine = MachineSample::now()?.since(&machine_before);
+        let ours = all_cpu_ns(&mut servers)?.saturating_sub(cpu_before);
+        let (arms, programs) = stop_all(servers, run)?;
+        let noise = noise(&machine, ours + programs);
+        let latencies = self.latencies(&tallies);
+        let workload = self.workload.name.clone();
+        run.write(&Line::RoundEnd(RoundEnd { workload, round, arms, latencies, noise }))?;
+        run.recorder.sync()
+    }
+
+    /// Block after block, with readings of the servers' counters between them.
+    fn blocks(
+        &mut self,
+        round: u32,
+        blocks: u32,
+        interim: InterimEstimate,
+        servers: &mut [Server<'_>],
+        run: &mut Run<'_>,
+    ) -> Result<Vec<ArmTally>, BenchError> {
         let arms = self.plan.experiment.arms.iter();
-        let mut of_arms: Vec<OfArm> = arms.map(|_| OfArm::default()).collect();
+        let mut tallies: Vec<ArmTally> = arms.map(|_| ArmTally::default()).collect();
         let began = Instant::now();
         let mut sampled = began;
         for block in 1..=blocks {
-            self.interrupt.check()?;
+            run.interrupt.check()?;
             // Nobody foresaw transactions that are longer than a slice.
             if block > FEWEST_BLOCKS && began.elapsed() > self.planned(blocks) * 2 {
                 break;
             }
-            progress(Progress::Block { workload: &self.workload.name, round, block, so_far });
-            self.block((round, block), &mut servers, &mut of_arms, guard, recorder)?;
+            let workload = &self.workload.name;
+            (run.progress)(Progress::Block { workload, round, block, interim });
+            self.block(round, block, servers, &mut tallies, run)?;
             if block == blocks || sampled.elapsed() >= BETWEEN_SAMPLES {
-                self.sample(round, &mut servers, recorder)?;
+                self.sample(round, servers, run)?;
                 sampled = Instant::now();
             }
         }
-        let machine = MachineSample::now()?.since(&machine_before);
-        let ours = all_cpu_ns(&mut servers)?.saturating_sub(cpu_before);
-        let (arms, programs) = self.stop_all(servers, guard)?;
-        let noise = noise(&machine, ours + programs);
-        let latencies = self.latencies(&of_arms);
-        let workload = self.workload.name.clone();
-        recorder.write(&Line::RoundEnd(RoundEnd { workload, round, arms, latencies, noise }))?;
-        recorder.sync()
+        Ok(tallies)
     }
 
     /// Between two blocks, so that what it costs is in no slice.
@@ -104,16 +143,11 @@ impl<'a> Rounds<'a> {
         &self,
         round: u32,
         servers: &mut [Server<'_>],
-        recorder: &mut Recorder,
+        run: &mut Run<'_>,
     ) -> Result<(), BenchError> {
         for server in servers {
-            let workload = self.workload.name.clone();
-            let of_server = server.sample(self.run_began.elapsed())?;
-            recorder.write(&Line::Sample(pgtoll_record::Sample {
-                workload,
-                round,
-                ..of_server
-            }))?;
+            let sample = server.sample(&self.workload.name, round, run.elapsed())?;
+            run.write(&Line::Sample(sample))?;
         }
         Ok(())
     }
@@ -143,41 +177,36 @@ impl<'a> Rounds<'a> {
         widest(self.plan, &slices.collect::<Vec<_>>(), &options)
     }
 
-    fn start_all(
-        &mut self,
-        round: u32,
-        guard: &mut Guard,
-        recorder: &mut Recorder,
-    ) -> Result<Vec<Server<'a>>, BenchError> {
+    fn start_all(&mut self, round: u32, run: &mut Run<'_>) -> Result<Vec<Server<'a>>, BenchError> {
         let order = self.start_orders.next().unwrap_or_default();
         let mut servers: Vec<Option<Server<'a>>> = self.clusters.iter().map(|_| None).collect();
         for &index in &order {
-            servers[index] = Some(self.start(index, guard)?);
+            servers[index] = Some(self.start(index, run)?);
         }
         let name = |&index: &usize| self.clusters[index].name().to_owned();
         let start_order = order.iter().map(name).collect();
         let workload = self.workload.name.clone();
-        recorder.write(&Line::Round(Round { workload, round, start_order }))?;
+        run.write(&Line::Round(Round { workload, round, start_order }))?;
         let mut servers: Vec<Server<'a>> = servers.into_iter().flatten().collect();
-        self.check_arms(&mut servers, guard)?;
+        self.check_arms(&mut servers, run)?;
         Ok(servers)
     }
 
-    pub(crate) fn start(&self, index: usize, guard: &mut Guard) -> Result<Server<'a>, BenchError> {
+    pub(crate) fn start(&self, index: usize, run: &mut Run<'_>) -> Result<Server<'a>, BenchError> {
         let cluster = &self.clusters[index];
         let (experiment, workload) = (&self.plan.experiment, self.workload);
-        cluster.configure(guard, &settings(experiment, workload, &experiment.arms[index]))?;
-        Server::start(cluster, workload, experiment.scale, self.facts, guard)
+        cluster.configure(run.guard, &settings(experiment, workload, &experiment.arms[index]))?;
+        Server::start(cluster, workload, run)
     }
 
     /// Every arm is what the experiment says: it differs from the baseline in that and nothing
     /// else.
-    fn check_arms(&self, servers: &mut [Server<'_>], guard: &mut Guard) -> Result<(), BenchError> {
+    fn check_arms(&self, servers: &mut [Server<'_>], run: &mut Run<'_>) -> Result<(), BenchError> {
         let experiment = &self.plan.experiment;
         let mut shown = Vec::new();
         for (index, arm) in experiment.arms.iter().enumerate() {
             let server = &mut servers[self.server_of(index)];
-            self.become_arm(server, index, guard)?;
+            self.become_arm(server, index, run)?;
             let Server { cluster, monitor, load, .. } = server;
             // In a crossover the session that works has to have changed.
             let connection = match load {
@@ -198,19 +227,19 @@ impl<'a> Rounds<'a> {
         &self,
         server: &mut Server<'_>,
         arm: usize,
-        guard: &mut Guard,
+        run: &mut Run<'_>,
     ) -> Result<(), BenchError> {
         if !self.plan.design.crossover {
             return Ok(());
         }
         let (experiment, workload) = (&self.plan.experiment, self.workload);
         let settings = settings(experiment, workload, &experiment.arms[arm]);
-        server.cluster.configure(guard, &settings)?;
+        server.cluster.configure(run.guard, &settings)?;
         server.reload()
     }
 
-    fn warm_up(&mut self, servers: &mut [Server<'_>], guard: &mut Guard) -> Result<(), BenchError> {
-        self.fill_memory(servers, guard)?;
+    fn warm_up(&mut self, servers: &mut [Server<'_>], run: &mut Run<'_>) -> Result<(), BenchError> {
+        self.fill_memory(servers, run)?;
         for server in servers.iter_mut() {
             server.transactions = 0;
         }
@@ -220,7 +249,7 @@ impl<'a> Rounds<'a> {
         while blocks < self.slicing.warm_up_blocks
             && (blocks == 0 || began.elapsed() < self.planned(self.slicing.warm_up_blocks) * 3)
         {
-            self.warm_up_block(blocks, servers, guard)?;
+            self.warm_up_block(blocks, servers, run)?;
             blocks += 1;
         }
         if self.writes() && self.workload.rate.is_none() && self.slice_transactions.is_none() {
@@ -242,21 +271,21 @@ impl<'a> Rounds<'a> {
         &self,
         block: u32,
         servers: &mut [Server<'_>],
-        guard: &mut Guard,
+        run: &mut Run<'_>,
     ) -> Result<(), BenchError> {
-        self.interrupt.check()?;
+        run.interrupt.check()?;
         for arm in 0..self.plan.experiment.arms.len() {
             let server = &mut servers[self.server_of(arm)];
-            self.become_arm(server, arm, guard)?;
-            self.reseed(server, (0, block), arm);
+            self.become_arm(server, arm, run)?;
+            self.reseed(server, 0, block, arm);
             let slice = Duration::from_nanos(self.slicing.slice_ns);
-            server.work(Length::Time(slice), guard, self.interrupt)?;
+            server.work(Length::Time(slice), run)?;
         }
         Ok(())
     }
 
     /// Under a limit of memory the page cache is empty at first: warms up until it is full.
-    fn fill_memory(&self, servers: &mut [Server<'_>], guard: &mut Guard) -> Result<(), BenchError> {
+    fn fill_memory(&self, servers: &mut [Server<'_>], run: &mut Run<'_>) -> Result<(), BenchError> {
         let Some(limit) = self.workload.memory else { return Ok(()) };
         let began = Instant::now();
         for block in self.slicing.warm_up_blocks.. {
@@ -271,7 +300,7 @@ impl<'a> Rounds<'a> {
                 Some(arm) if began.elapsed() > PATIENCE => {
                     return Err(BenchError::LimitNotReached { arm: arm.to_owned(), limit });
                 }
-                Some(_) => self.warm_up_block(block, servers, guard)?,
+                Some(_) => self.warm_up_block(block, servers, run)?,
             }
         }
         Ok(())
@@ -292,54 +321,54 @@ impl<'a> Rounds<'a> {
 
     fn block(
         &mut self,
-        (round, block): (u32, u32),
+        round: u32,
+        block: u32,
         servers: &mut [Server<'_>],
-        of_arms: &mut [OfArm],
-        guard: &mut Guard,
-        recorder: &mut Recorder,
+        tallies: &mut [ArmTally],
+        run: &mut Run<'_>,
     ) -> Result<(), BenchError> {
         let order = self.slice_orders.next().unwrap_or_default();
         for (position, arm) in (1..).zip(order) {
             let server = &mut servers[self.server_of(arm)];
-            self.become_arm(server, arm, guard)?;
-            self.reseed(server, (round, block), arm);
-            let slice = self.slice(server, &mut of_arms[arm], guard)?;
-            let arm = self.plan.experiment.arms[arm].name.clone();
-            let slice = Slice { arm, round, block, position, ..slice };
+            self.become_arm(server, arm, run)?;
+            self.reseed(server, round, block, arm);
+            let slot = SliceSlot { round, block, position, arm };
+            let slice = self.slice(slot, server, &mut tallies[arm], run)?;
             self.slices.push(slice.clone());
-            recorder.write(&Line::Slice(slice))?;
+            run.write(&Line::Slice(slice))?;
         }
         Ok(())
     }
 
     fn slice(
         &self,
+        SliceSlot { round, block, position, arm }: SliceSlot,
         server: &mut Server<'_>,
-        of_arm: &mut OfArm,
-        guard: &mut Guard,
+        arm_tally: &mut ArmTally,
+        run: &mut Run<'_>,
     ) -> Result<Slice, BenchError> {
         let (lead_in, length) = self.lengths();
         // What a program does in a lead-in would be among its transactions.
         if self.slicing.lead_in_ns > 0 {
-            server.work(lead_in, guard, self.interrupt)?;
+            server.work(lead_in, run)?;
             server.take_latencies();
         }
-        let start_ns = nanoseconds(self.run_began.elapsed());
+        let start_ns = nanoseconds(run.elapsed());
         let (server_before, own_before) = (server.cpu.sample()?, own_cpu_ns()?);
-        let tally = server.work(length, guard, self.interrupt)?;
+        let tally = server.work(length, run)?;
         let (own_after, server_after) = (own_cpu_ns()?, server.cpu.sample()?);
         self.check_rate(length, &tally)?;
         let used = server_after.since(&server_before);
         if let Some(latencies) = server.take_latencies() {
-            of_arm.latencies.merge(&latencies);
-            of_arm.late += tally.late;
+            arm_tally.latencies.merge(&latencies);
+            arm_tally.late += tally.late;
         }
         Ok(Slice {
             workload: self.workload.name.clone(),
-            round: 0,
-            block: 0,
-            position: 0,
-            arm: String::new(),
+            round,
+            block,
+            position,
+            arm: self.plan.experiment.arms[arm].name.clone(),
             start_ns,
             duration_ns: nanoseconds(tally.elapsed),
             transactions: tally.transactions,
@@ -351,7 +380,7 @@ impl<'a> Rounds<'a> {
 
     /// All arms of a block ask for the same rows. In a crossover that writes they must not: the arm
     /// that comes first would make the images of the pages, and the others find them made.
-    fn reseed(&self, server: &mut Server<'_>, (round, block): (u32, u32), arm: usize) {
+    fn reseed(&self, server: &mut Server<'_>, round: u32, block: u32, arm: usize) {
         let seed = self.plan.seed.wrapping_add(u64::from(round) << 32 | u64::from(block));
         let Load::Client { client, .. } = &mut server.load else { return };
         client.reseed(seed);
@@ -364,7 +393,7 @@ impl<'a> Rounds<'a> {
         self.workload.mix.as_ref().is_some_and(pgtoll_load::Mix::writes)
     }
 
-    /// How long so many blocks should take.
+    /// How long this many blocks should take.
     fn planned(&self, blocks: u32) -> Duration {
         self.slicing.block(self.plan.experiment.arms.len()) * blocks
     }
@@ -382,26 +411,25 @@ impl<'a> Rounds<'a> {
         Err(BenchError::RateTooHigh { asked, achieved })
     }
 
-    /// The arms' totals, and the CPU time of the programs that made their load, in ns.
-    fn stop_all(
-        &self,
-        servers: Vec<Server<'_>>,
-        guard: &mut Guard,
-    ) -> Result<(Vec<ArmRound>, u64), BenchError> {
-        let (mut arms, mut programs) = (Vec::new(), 0);
-        for server in servers {
-            let (arm, program) = server.stop(self.facts, guard)?;
-            arms.push(arm);
-            programs += program;
-        }
-        Ok((arms, programs))
+    fn latencies(&self, tallies: &[ArmTally]) -> Vec<ArmLatencies> {
+        let arms = self.plan.experiment.arms.iter().zip(tallies);
+        arms.filter_map(|(arm, tally)| ArmLatencies::of(&arm.name, tally.late, &tally.latencies))
+            .collect()
     }
+}
 
-    fn latencies(&self, of_arms: &[OfArm]) -> Vec<ArmLatencies> {
-        let all = self.plan.experiment.arms.iter().zip(of_arms);
-        let all = all.filter_map(|(arm, of)| ArmLatencies::of(&arm.name, of.late, &of.latencies));
-        all.collect()
+/// The arms' totals, and the CPU time of the programs that made their load, in ns.
+fn stop_all(
+    servers: Vec<Server<'_>>,
+    run: &mut Run<'_>,
+) -> Result<(Vec<ArmRound>, u64), BenchError> {
+    let (mut arms, mut programs) = (Vec::new(), 0);
+    for server in servers {
+        let (arm, program) = server.stop(run)?;
+        arms.push(arm);
+        programs += program;
     }
+    Ok((arms, programs))
 }
 
 /// CPU time of all servers and of pgtoll itself.

@@ -4,15 +4,16 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{Cluster, Guard, MemoryGroup, ProgramSignal, StopMode, Usage};
-use pgtoll_format::{Lsn, MajorFacts};
-use pgtoll_interrupt::Interrupt;
+use pgtoll_format::MajorFacts;
 use pgtoll_load::{Client, Tally};
 use pgtoll_observe::{ClusterCpu, ClusterIo, IoSample, ServerCounters};
-use pgtoll_record::{ArmRound, Latencies, MemoryUse, Sample};
+use pgtoll_record::{ArmRound, Latencies, Sample};
 use pgtoll_wire::Connection;
 
-use crate::counting::io_bytes;
-use crate::prepare::DATABASE;
+use crate::names::{DATABASE, SHELL};
+use crate::readings::{io_bytes, memory_use, wal_insert};
+use crate::run::Run;
+use crate::units::nanoseconds;
 use crate::{BenchError, WorkloadSpec};
 
 /// A running server with its load.
@@ -66,8 +67,6 @@ const LONGEST_WAIT: Duration = Duration::from_millis(20);
 /// Statements that run longer than this after their program was stopped are taken for a program
 /// that was not stopped.
 const LONGEST_STATEMENT: Duration = Duration::from_secs(60);
-/// Understands a command as its user wrote it.
-pub(crate) const SHELL: &str = "/bin/sh";
 /// A program that takes longer to end is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -77,27 +76,25 @@ impl<'a> Server<'a> {
     pub(crate) fn start(
         cluster: &'a Cluster,
         workload: &WorkloadSpec,
-        scale: u32,
-        facts: &'static MajorFacts,
-        guard: &mut Guard,
+        run: &mut Run<'_>,
     ) -> Result<Self, BenchError> {
         let mut memory = None;
         let postmaster = if let Some(limit) = workload.memory {
             // The page cache counts for whom it was who read first.
             cluster.evict()?;
             let group = MemoryGroup::create(cluster.name(), limit.0)?;
-            let pid = cluster.start_within(guard, &group)?;
+            let pid = cluster.start_within(run.guard, &group)?;
             memory = Some(group);
             pid
         } else {
             read_into_page_cache(cluster)?;
-            cluster.start(guard)?
+            cluster.start(run.guard)?
         };
-        let load = Load::begin(cluster, workload, scale)?;
+        let load = Load::begin(cluster, workload, run.plan.experiment.scale)?;
         let database = if workload.command.is_some() { APART } else { DATABASE };
         let mut monitor = cluster.connect(database)?;
         let mut io = ClusterIo::attach(postmaster)?;
-        let before = Counts::read(cluster, &mut monitor, &mut io, facts)?;
+        let before = Counts::read(cluster, &mut monitor, &mut io, run.facts)?;
         let cpu = ClusterCpu::attach(postmaster)?;
         Ok(Self {
             cluster,
@@ -114,29 +111,20 @@ impl<'a> Server<'a> {
     }
 
     /// From now on everything counts.
-    pub(crate) fn begin(
-        &mut self,
-        facts: &'static MajorFacts,
-        guard: &mut Guard,
-    ) -> Result<(), BenchError> {
+    pub(crate) fn begin(&mut self, run: &mut Run<'_>) -> Result<(), BenchError> {
         match &mut self.load {
             Load::Client { client, .. } => {
-                ServerCounters::publish(client.connection(), facts)?;
+                ServerCounters::publish(client.connection(), run.facts)?;
             }
-            Load::Program { .. } | Load::Ended => self.end_program(guard)?,
+            Load::Program { .. } | Load::Ended => self.end_program(run.guard)?,
         }
         (self.transactions, self.worked, self.programs_cpu_ns) = (0, Duration::ZERO, 0);
-        self.before = Counts::read(self.cluster, &mut self.monitor, &mut self.io, facts)?;
+        self.before = Counts::read(self.cluster, &mut self.monitor, &mut self.io, run.facts)?;
         Ok(())
     }
 
     /// Works for so long. What a program did meanwhile is known at the end only.
-    pub(crate) fn work(
-        &mut self,
-        length: Length,
-        guard: &mut Guard,
-        interrupt: &Interrupt,
-    ) -> Result<Tally, BenchError> {
+    pub(crate) fn work(&mut self, length: Length, run: &mut Run<'_>) -> Result<Tally, BenchError> {
         let done = match (&mut self.load, length) {
             (Load::Client { client, rate: Some(rate) }, Length::Time(time)) => {
                 client.run_open(time, *rate)
@@ -144,7 +132,7 @@ impl<'a> Server<'a> {
             (Load::Client { client, .. }, Length::Time(time)) => client.run_for(time),
             (Load::Client { client, .. }, Length::Transactions(count)) => client.run_count(count),
             (Load::Program { .. } | Load::Ended, length) => {
-                let tally = self.run_program(length, guard, interrupt)?;
+                let tally = self.run_program(length, run)?;
                 self.worked += tally.elapsed;
                 return Ok(tally);
             }
@@ -195,12 +183,18 @@ impl<'a> Server<'a> {
         Ok(usage.is_none_or(|usage| usage.limit_hits > 0))
     }
 
-    /// What the server has moved since [`Server::begin`], at this time of the run.
-    pub(crate) fn sample(&mut self, at: Duration) -> Result<Sample, BenchError> {
+    /// What the server has moved since [`Server::begin`], in this round of a workload at this time of
+    /// the run.
+    pub(crate) fn sample(
+        &mut self,
+        workload: &str,
+        round: u32,
+        at: Duration,
+    ) -> Result<Sample, BenchError> {
         let lsn = wal_insert(self.cluster, &mut self.monitor)?;
         Ok(Sample {
-            workload: String::new(),
-            round: 0,
+            workload: workload.to_owned(),
+            round,
             arm: self.cluster.name().to_owned(),
             at_ns: nanoseconds(at),
             worked_ns: nanoseconds(self.worked),
@@ -219,27 +213,27 @@ impl<'a> Server<'a> {
     }
 
     /// Ends the load and the server. The second value is the CPU time of the load's programs.
-    pub(crate) fn stop(
-        mut self,
-        facts: &'static MajorFacts,
-        guard: &mut Guard,
-    ) -> Result<(ArmRound, u64), BenchError> {
+    pub(crate) fn stop(mut self, run: &mut Run<'_>) -> Result<(ArmRound, u64), BenchError> {
         let is_program = matches!(self.load, Load::Program { .. });
-        self.end_load(facts, guard)?;
-        let after = Counts::read(self.cluster, &mut self.monitor, &mut self.io, facts)?;
+        self.end_load(run)?;
+        let after = Counts::read(self.cluster, &mut self.monitor, &mut self.io, run.facts)?;
         // What the shutdown would write is written while the processes' clocks can still be read.
         self.query("CHECKPOINT")?;
         let observed = self.cpu.sample()?;
-        let memory = self.memory.as_ref().map(MemoryGroup::usage).transpose()?;
+        let memory = memory_use(self.memory.as_ref())?;
         self.monitor.close();
-        let reaped = self.cluster.stop(guard, StopMode::Fast)?;
+        let reaped = self.cluster.stop(run.guard, StopMode::Fast)?;
         let since = |now: u64, then: u64| now.saturating_sub(then);
         let both = |now: Option<u64>, then: Option<u64>| Some(since(now?, then?));
         let (before, now) = (&self.before.counters, &after.counters);
-        let of_program = since(after.finished, self.before.finished);
+        let transactions = if is_program {
+            since(after.finished, self.before.finished)
+        } else {
+            self.transactions
+        };
         let round = ArmRound {
             arm: self.cluster.name().to_owned(),
-            transactions: if is_program { of_program } else { self.transactions },
+            transactions,
             wal_from: before.wal_insert,
             wal_to: now.wal_insert,
             wal_records: both(now.wal_records, before.wal_records),
@@ -250,21 +244,16 @@ impl<'a> Server<'a> {
             cpu_reaped_ns: nanoseconds(reaped.cpu()),
             cpu_reaped_system_ns: nanoseconds(reaped.system),
             io: io_bytes(self.before.io, after.io),
-            memory: memory
-                .map(|of| MemoryUse { peak_bytes: of.peak_bytes, limit_hits: of.limit_hits }),
+            memory,
         };
         Ok((round, self.programs_cpu_ns))
     }
 
     /// A session's counters and CPU time are in their final place when it is gone.
-    fn end_load(
-        &mut self,
-        facts: &'static MajorFacts,
-        guard: &mut Guard,
-    ) -> Result<(), BenchError> {
-        self.end_program(guard)?;
+    fn end_load(&mut self, run: &mut Run<'_>) -> Result<(), BenchError> {
+        self.end_program(run.guard)?;
         if let Load::Client { mut client, .. } = std::mem::replace(&mut self.load, Load::Ended) {
-            ServerCounters::publish(client.connection(), facts)?;
+            ServerCounters::publish(client.connection(), run.facts)?;
             let backend = client.connection().backend_pid();
             client.close();
             let present = format!("SELECT 1 FROM pg_stat_activity WHERE pid = {backend}");
@@ -273,23 +262,18 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    fn run_program(
-        &mut self,
-        length: Length,
-        guard: &mut Guard,
-        interrupt: &Interrupt,
-    ) -> Result<Tally, BenchError> {
+    fn run_program(&mut self, length: Length, run: &mut Run<'_>) -> Result<Tally, BenchError> {
         let time = match length {
             Length::Time(time) => time,
             // Nobody can count a program's transactions while it runs.
             Length::Transactions(_) => Duration::ZERO,
         };
         let began = Instant::now();
-        self.continue_program(guard)?;
-        interrupt.wait(time)?;
-        self.check_program(guard)?;
-        guard.signal(self.cluster.name(), ProgramSignal::Stop)?;
-        self.wait_for_rest(interrupt)?;
+        self.continue_program(run.guard)?;
+        run.interrupt.wait(time)?;
+        self.check_program(run.guard)?;
+        run.guard.signal(self.cluster.name(), ProgramSignal::Stop)?;
+        self.wait_for_rest(run)?;
         Ok(Tally { transactions: 0, elapsed: began.elapsed(), late: 0 })
     }
 
@@ -319,7 +303,7 @@ impl<'a> Server<'a> {
 
     /// A stopped program's statements run to their end: that is still its time. One that waits for
     /// the program itself, or for a lock of a session that does, has come to rest.
-    fn wait_for_rest(&mut self, interrupt: &Interrupt) -> Result<(), BenchError> {
+    fn wait_for_rest(&mut self, run: &Run<'_>) -> Result<(), BenchError> {
         let active = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' \
                       AND backend_type = 'client backend' AND pid <> pg_backend_pid() \
                       AND coalesce(wait_event_type, '') NOT IN ('Client', 'Lock')";
@@ -328,7 +312,7 @@ impl<'a> Server<'a> {
             if began.elapsed() > LONGEST_STATEMENT {
                 return Err(self.load_goes_on());
             }
-            interrupt.wait(wait)?;
+            run.interrupt.wait(wait)?;
             // Asking uses the CPU time that is measured.
             wait = (wait * 2).min(LONGEST_WAIT);
         }
@@ -417,14 +401,4 @@ fn read_into_page_cache(cluster: &Cluster) -> Result<(), BenchError> {
         read().map_err(|source| BenchError::Read { path: path.clone(), source })?;
     }
     Ok(())
-}
-
-/// Where the next record of WAL will be.
-pub(crate) fn wal_insert(cluster: &Cluster, monitor: &mut Connection) -> Result<Lsn, BenchError> {
-    let row = monitor.query_one("SELECT pg_current_wal_insert_lsn() AS lsn");
-    row.and_then(|row| row.parse("lsn")).map_err(|source| BenchError::query(cluster, source))
-}
-
-pub(crate) fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use pgtoll_format::{UnsupportedMajor, VersionParseError};
 use pgtoll_interrupt::Interrupted;
 
-use crate::Untrusted;
-
 /// An error of finding, installing or running servers. [`hint`](Self::hint) says what to try.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
@@ -190,6 +188,14 @@ pub enum ClusterError {
         /// What happened.
         source: pgtoll_wire::Error,
     },
+}
+
+/// The part of a path that users other than root and the caller may change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("other users may change {}", part.display())]
+pub struct Untrusted {
+    /// The first such part, from the root on.
+    pub part: PathBuf,
 }
 
 impl ClusterError {

@@ -8,15 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::geteuid;
 use rustix::fs::getxattr;
 
-use crate::ClusterError;
-
-/// The part of a path that users other than root and the caller may change.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("other users may change {}", part.display())]
-pub struct Untrusted {
-    /// The first such part, from the root on.
-    pub part: PathBuf,
-}
+use crate::{ClusterError, Untrusted};
 
 /// An error if users other than root and the caller may change what `path` leads to.
 pub(crate) fn require_trusted(path: &Path) -> Result<(), ClusterError> {

@@ -11,10 +11,10 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 use crate::expression::{Context, EvaluationError, Expression, Scalar, integer};
-use crate::program::{Bound, Execution, Place, Program, Sleep, StepKind};
+use crate::program::{Bound, Execution, Program, ScriptLine, Sleep, StepKind};
 use crate::random;
 use crate::variables::{Slot, Value, Variables};
-use crate::{LoadError, Mix, Until};
+use crate::{LoadError, Mix};
 
 /// A client with its connection.
 #[derive(Debug)]
@@ -46,6 +46,15 @@ pub struct Tally {
     pub elapsed: Duration,
     /// Transactions of an open loop that began more than a millisecond after their time.
     pub late: u64,
+}
+
+/// When the work of clients is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Every client has completed this many transactions.
+    Transactions(u64),
+    /// This time is over, and what was running then is completed.
+    Time(Duration),
 }
 
 impl Client {
@@ -231,7 +240,7 @@ impl Client {
         let mut next = 0;
         while let Some(step) = steps.get_mut(next) {
             next += 1;
-            let place = || Place { script: Arc::clone(name), line: step.line };
+            let place = || ScriptLine { script: Arc::clone(name), line: step.line };
             let mut evaluate =
                 |expression: &Expression<Slot>, variables: &Variables, random: &mut Pcg64| {
                     let context = &mut Context { variables, random, notes: &mut *notes };
@@ -290,7 +299,7 @@ impl Client {
     }
 }
 
-impl Place {
+impl ScriptLine {
     fn evaluation(&self, source: Box<EvaluationError>) -> LoadError {
         LoadError::Evaluation { script: self.script.to_string(), line: self.line, source }
     }
@@ -299,7 +308,7 @@ impl Place {
 /// Executes a statement that is prepared; returns how many rows it returned or changed.
 fn execute(
     execution: &Execution,
-    place: &impl Fn() -> Place,
+    place: &impl Fn() -> ScriptLine,
     connection: &mut Connection,
     variables: &mut Variables,
 ) -> Result<u64, LoadError> {
@@ -330,7 +339,7 @@ fn execute(
     let mut rows = connection.query_prepared(prepared, parameters).map_err(failed)?;
     let count = rows.len();
     if capture.exactly_one && count != 1 {
-        let Place { script, line } = place();
+        let ScriptLine { script, line } = place();
         return Err(LoadError::Captured { script: script.to_string(), line, rows: count });
     }
     if let Some(last) = rows.pop() {

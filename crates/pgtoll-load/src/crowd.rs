@@ -8,20 +8,11 @@ use std::time::{Duration, Instant};
 use pgtoll_record::Latencies;
 use pgtoll_wire::Connection;
 
-use crate::{Client, LoadError, Mix, Tally};
+use crate::{Client, LoadError, Mix, Tally, Until};
 
 /// Clients that work at the same time, a thread and a connection each.
 #[derive(Debug)]
 pub struct Crowd(Vec<Client>);
-
-/// When a crowd's work is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// Every client has completed so many transactions.
-    Transactions(u64),
-    /// So long a time is over, and what was running then is completed.
-    Time(Duration),
-}
 
 impl Crowd {
     /// A client for each connection, as [`Client::new`] makes them; `:client_id` counts from 0.

@@ -34,11 +34,12 @@ mod mix;
 mod program;
 mod random;
 mod script;
+mod syntax;
 mod variables;
 
 pub use built_in::BUILT_IN;
-pub use client::{Client, Tally};
-pub use crowd::{Crowd, Until};
+pub use client::{Client, Tally, Until};
+pub use crowd::Crowd;
 pub use error::LoadError;
 pub use expression::EvaluationError;
 pub use mix::{Mix, MixError};

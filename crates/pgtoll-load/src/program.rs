@@ -5,7 +5,8 @@ use std::sync::Arc;
 use pgtoll_wire::{Connection, PreparedStatement};
 
 use crate::expression::{Expression, Function, Scalar};
-use crate::script::{Action, Amount, Capture, Statement, is_name};
+use crate::script::{Action, Amount, Capture, Statement};
+use crate::syntax::is_name;
 use crate::variables::{Slot, Value, Variables};
 use crate::{LoadError, Script};
 
@@ -19,7 +20,7 @@ pub(crate) struct Program {
 
 /// Where a step is in its script's text.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ScriptLine {
     pub(crate) script: Arc<str>,
     pub(crate) line: usize,
 }
@@ -115,7 +116,7 @@ impl Program {
     ) -> Result<(), LoadError> {
         for step in &mut self.steps {
             let StepKind::Execute(execution) = &mut step.kind else { continue };
-            let place = Place { script: Arc::clone(&self.name), line: step.line };
+            let place = ScriptLine { script: Arc::clone(&self.name), line: step.line };
             match execution.prepare(&place, connection, variables) {
                 Err(LoadError::Server { source, .. }) if is_absence(&source) => {}
                 prepared => prepared?,
@@ -134,7 +135,7 @@ fn is_absence(error: &pgtoll_wire::Error) -> bool {
 impl Execution {
     pub(crate) fn prepare(
         &mut self,
-        place: &Place,
+        place: &ScriptLine,
         connection: &mut Connection,
         variables: &mut Variables,
     ) -> Result<(), LoadError> {
@@ -154,7 +155,7 @@ impl Execution {
     }
 }
 
-impl Place {
+impl ScriptLine {
     pub(crate) fn server(&self, statement: &str, source: pgtoll_wire::Error) -> LoadError {
         let (script, line) = (self.script.to_string(), self.line);
         LoadError::Server {

@@ -6,14 +6,14 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::mistake::{Fault, Place, list, nearest};
+use super::mistake::{Fault, KeyPath, list, nearest};
 use super::{Experiment, WorkloadSpec};
-use crate::prepare::ORIGIN;
+use crate::names::{COUNTED, CROSSED, EMPTY, OPERATION, ORIGIN, PROFILER};
 
 /// Parts that do not fit.
 #[derive(Debug)]
 pub(super) struct Inconsistency {
-    pub(super) place: Place,
+    pub(super) place: KeyPath,
     /// The key at that place is wrong, and not its value.
     pub(super) of_key: bool,
     pub(super) message: String,
@@ -21,7 +21,7 @@ pub(super) struct Inconsistency {
 }
 
 impl Inconsistency {
-    pub(super) fn at(place: Place, message: impl Into<String>) -> Self {
+    pub(super) fn at(place: KeyPath, message: impl Into<String>) -> Self {
         Self { place, of_key: false, message: message.into(), hint: None }
     }
 
@@ -32,7 +32,7 @@ impl Inconsistency {
 
     /// A name that is not among those that it should be one of.
     pub(super) fn not_among<'n>(
-        place: Place,
+        place: KeyPath,
         what: &str,
         name: &str,
         names: impl IntoIterator<Item = &'n str> + Clone,
@@ -46,7 +46,7 @@ impl Inconsistency {
 }
 
 /// Directories and programs that pgtoll makes beside the arms'.
-const RESERVED_NAMES: [&str; 5] = [ORIGIN, "counted", "crossed", "operation", "profiler"];
+const RESERVED_NAMES: [&str; 5] = [ORIGIN, COUNTED, CROSSED, OPERATION, PROFILER];
 
 /// Settings that pgtoll itself depends on.
 const RESERVED: [&str; 11] = [
@@ -71,7 +71,7 @@ const NOT_CROSSED: [&str; 4] =
 impl Experiment {
     /// All that does not fit; scripts are not read for it.
     pub(super) fn inconsistencies(&self) -> Vec<Inconsistency> {
-        let root = Place::default();
+        let root = KeyPath::default();
         let mut found = Vec::new();
         found.extend(check_name("experiment", &self.name, root.key("name")));
         if self.scale == 0 {
@@ -95,7 +95,7 @@ impl Experiment {
     }
 
     fn check_arms(&self, found: &mut Vec<Inconsistency>) {
-        let root = Place::default();
+        let root = KeyPath::default();
         if !(2..=8).contains(&self.arms.len()) {
             let message = format!("{} arms, where 2 to 8 are taken", self.arms.len());
             found.push(Inconsistency::at(root.key("arms"), message));
@@ -104,7 +104,7 @@ impl Experiment {
         for (index, arm) in self.arms.iter().enumerate() {
             let place = root.key("arms").entry(index).key("name");
             found.extend(check_name("arm", &arm.name, place.clone()));
-            if RESERVED_NAMES.contains(&arm.name.as_str()) || arm.name.starts_with("empty") {
+            if RESERVED_NAMES.contains(&arm.name.as_str()) || arm.name.starts_with(EMPTY) {
                 let message = format!("arm name {:?} is pgtoll's own", arm.name);
                 found.push(Inconsistency::at(place.clone(), message));
             }
@@ -124,7 +124,7 @@ impl Experiment {
     fn check_twins(&self, found: &mut Vec<Inconsistency>) {
         for (index, arm) in self.arms.iter().enumerate() {
             let Some(of) = &arm.twin_of else { continue };
-            let place = Place::default().key("arms").entry(index).key("twin_of");
+            let place = KeyPath::default().key("arms").entry(index).key("twin_of");
             let Some(other) = self.arms.iter().find(|other| other.name == *of) else {
                 let message =
                     format!("arm {:?} is a twin of {of:?}, which is not an arm", arm.name);
@@ -154,7 +154,7 @@ impl Experiment {
     fn check_against(&self, found: &mut Vec<Inconsistency>) {
         for (index, arm) in self.arms.iter().enumerate() {
             let Some(other) = &arm.against else { continue };
-            let place = Place::default().key("arms").entry(index).key("against");
+            let place = KeyPath::default().key("arms").entry(index).key("against");
             found.extend(self.wrong_against(&arm.name, other, place));
         }
     }
@@ -164,7 +164,7 @@ impl Experiment {
         &self,
         arm: &str,
         other: &str,
-        place: Place,
+        place: KeyPath,
     ) -> Option<Inconsistency> {
         if arm == other {
             let text = format!("arm {arm:?} does not differ from itself");
@@ -178,7 +178,7 @@ impl Experiment {
     }
 
     fn check_settings(&self, found: &mut Vec<Inconsistency>) {
-        let root = Place::default();
+        let root = KeyPath::default();
         let of_arms = self.arms.iter().enumerate();
         let of_arms = of_arms.map(|(index, arm)| (root.key("arms").entry(index), &arm.settings));
         let of_work = self.workloads.iter().enumerate();
@@ -206,7 +206,7 @@ impl Experiment {
 
     /// In a crossover slices of all arms work on the same pages, one after the other.
     fn check_crossover(&self, found: &mut Vec<Inconsistency>) {
-        let root = Place::default();
+        let root = KeyPath::default();
         let arms = || self.arms.iter().enumerate();
         let place = |index| root.key("arms").entry(index);
         found.extend(arms().filter(|(_, arm)| arm.checksums).map(|(index, _)| {
@@ -237,7 +237,7 @@ impl Experiment {
     }
 
     fn check_workloads(&self, found: &mut Vec<Inconsistency>) {
-        let root = Place::default();
+        let root = KeyPath::default();
         if self.workloads.is_empty() {
             found.push(Inconsistency::at(root.key("workloads"), "no workload"));
         }
@@ -261,7 +261,7 @@ impl Experiment {
 
 impl WorkloadSpec {
     /// The names under which figures of it appear, and where they stand.
-    fn named(&self, place: &Place) -> Vec<(&str, Place)> {
+    fn named(&self, place: &KeyPath) -> Vec<(&str, KeyPath)> {
         let own = self.script.is_some() || self.command.is_some();
         let own = own.then(|| (self.name.as_str(), place.key("name")));
         let steps = self.steps.iter().enumerate().filter_map(|(index, step)| {
@@ -273,8 +273,8 @@ impl WorkloadSpec {
     }
 
     /// The first thing that does not fit in it.
-    fn inconsistency(&self, place: &Place) -> Option<Inconsistency> {
-        let wrong = |place: Place, what: &str| {
+    fn inconsistency(&self, place: &KeyPath) -> Option<Inconsistency> {
+        let wrong = |place: KeyPath, what: &str| {
             Some(Inconsistency::at(place, format!("workload {:?} {what}", self.name)))
         };
         let key = |key: &str| place.key(key);
@@ -329,7 +329,7 @@ impl WorkloadSpec {
 }
 
 /// Names become names of directories.
-fn check_name(of: &str, name: &str, place: Place) -> Option<Inconsistency> {
+fn check_name(of: &str, name: &str, place: KeyPath) -> Option<Inconsistency> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let fits = !name.is_empty() && name.len() <= 24 && name.chars().all(plain);
     let text = format!("{of} name {name:?} is not 1 to 24 letters, digits, - and _");

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::check::Inconsistency;
-use super::mistake::{Place, nearest};
+use super::mistake::{KeyPath, nearest};
 use super::{Experiment, WorkloadSpec};
 
 /// What is expected to come out, and who says so.
@@ -91,7 +91,7 @@ impl ExpectSpec {
         })
     }
 
-    fn inconsistencies(&self, place: &Place, experiment: &Experiment) -> Vec<Inconsistency> {
+    fn inconsistencies(&self, place: &KeyPath, experiment: &Experiment) -> Vec<Inconsistency> {
         let mut found = Vec::new();
         let names = || experiment.workloads.iter().flat_map(WorkloadSpec::names);
         if names().all(|name| name != self.workload) {
@@ -163,7 +163,7 @@ const EXAMPLES: [&str; 3] = ["cpu_per_transaction", "wal_per_transaction", "wal_
 impl Experiment {
     pub(super) fn check_expectations(&self, found: &mut Vec<Inconsistency>) {
         for (index, of) in self.expect.iter().enumerate() {
-            let place = Place::default().key("expect").entry(index);
+            let place = KeyPath::default().key("expect").entry(index);
             found.extend(of.inconsistencies(&place, self));
         }
     }

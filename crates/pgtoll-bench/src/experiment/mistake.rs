@@ -62,7 +62,7 @@ impl Fault {
 
 /// The way to a value: keys of tables and numbers of entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place(Vec<Step>);
+pub(super) struct KeyPath(Vec<Step>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
@@ -70,7 +70,7 @@ enum Step {
     Entry(usize),
 }
 
-impl Place {
+impl KeyPath {
     pub(super) fn key(&self, key: &str) -> Self {
         Self([&self.0[..], &[Step::Key(key.to_owned())]].concat())
     }
@@ -146,7 +146,7 @@ pub(super) struct Structure<'a> {
     text: &'a str,
     pub(super) faults: Vec<Fault>,
     /// Tables with an unknown key, and the key.
-    pub(super) unknown: Vec<(Place, String)>,
+    pub(super) unknown: Vec<(KeyPath, String)>,
     /// Something is wrong other than unknown keys.
     pub(super) is_broken: bool,
 }
@@ -156,11 +156,17 @@ impl<'a> Structure<'a> {
         let (faults, unknown) = (Vec::new(), Vec::new());
         let mut structure = Self { schema, text, faults, unknown, is_broken: false };
         let span = table.span().start..table.span().start;
-        structure.table(schema, table.get_ref(), &span, &Place::default());
+        structure.table(schema, table.get_ref(), &span, &KeyPath::default());
         structure
     }
 
-    fn table(&mut self, schema: &Schema, table: &DeTable<'_>, span: &Range<usize>, place: &Place) {
+    fn table(
+        &mut self,
+        schema: &Schema,
+        table: &DeTable<'_>,
+        span: &Range<usize>,
+        place: &KeyPath,
+    ) {
         let none = serde_json::Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&none);
         let mut meant = Vec::new();
@@ -198,7 +204,13 @@ impl<'a> Structure<'a> {
         }
     }
 
-    fn value(&mut self, schema: &Schema, name: &str, value: &Spanned<DeValue<'_>>, place: &Place) {
+    fn value(
+        &mut self,
+        schema: &Schema,
+        name: &str,
+        value: &Spanned<DeValue<'_>>,
+        place: &KeyPath,
+    ) {
         let kind = kind(value.get_ref());
         let mut accepted = Vec::new();
         self.alternatives(schema, &mut accepted);

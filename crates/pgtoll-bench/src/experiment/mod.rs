@@ -19,7 +19,7 @@ use toml::de::DeTable;
 use self::check::Inconsistency;
 pub use self::expect::{Bound, ExpectSpec};
 pub use self::mistake::Mistake;
-use self::mistake::{Fault, Place, Structure, list, nearest};
+use self::mistake::{Fault, KeyPath, Structure, list, nearest};
 pub use self::step::StepSpec;
 pub(crate) use self::step::{SHORTEST_STEP, StepKind, substituted};
 
@@ -91,6 +91,8 @@ const NAME: &str = "^[A-Za-z0-9_-]{1,24}$";
 const TIME: &str = "^[0-9.]+ ?(us|ms|s|min|m|h|d)$";
 const SIZE: &str = "^[0-9.]+ ?(B|kB|MB|GB|TB)$";
 
+// The record's `Arm` has the same facts, and differs in what it takes: an experiment's author is told
+// of every key that is unknown, while a reader of records passes over those of later versions.
 /// One of the configurations.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -270,7 +272,7 @@ impl Experiment {
     /// Reads the files that the workloads name.
     fn read_scripts(&mut self, directory: &Path, found: &mut Vec<Inconsistency>) {
         for (index, workload) in self.workloads.iter_mut().enumerate() {
-            let place = Place::default().key("workloads").entry(index);
+            let place = KeyPath::default().key("workloads").entry(index);
             let steps = workload.steps.iter_mut().enumerate().map(|(index, step)| {
                 (place.key("steps").entry(index), &mut step.script, &mut step.mix)
             });
@@ -295,7 +297,7 @@ fn of_toml(error: &toml::de::Error) -> Fault {
 /// The table without the keys that nobody knows.
 fn without<'i>(
     mut table: Spanned<DeTable<'i>>,
-    unknown: &[(Place, String)],
+    unknown: &[(KeyPath, String)],
 ) -> Spanned<DeTable<'i>> {
     for (place, key) in unknown {
         if let Some(of) = place.table_in(table.get_mut()) {
@@ -319,7 +321,7 @@ impl OneOrMany {
     }
 
     /// All that is wrong with what it names.
-    fn inconsistencies(&self, place: &Place, directory: &Path) -> Vec<Inconsistency> {
+    fn inconsistencies(&self, place: &KeyPath, directory: &Path) -> Vec<Inconsistency> {
         let place_of = |index| match self {
             Self::One(_) => place.clone(),
             Self::Many(_) => place.entry(index),

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::check::Inconsistency;
-use super::mistake::{Place, list};
+use super::mistake::{KeyPath, list};
 use super::{Experiment, OneOrMany, TIME};
 
 /// One step of a workload: one of `sql`, `pgbench`, `program`, `script`, `restart`, `evict` and
@@ -155,7 +155,7 @@ impl StepSpec {
     }
 
     /// The first thing that does not fit in it: where, and what the workload has.
-    pub(super) fn mistake(&self, place: &Place) -> Option<(Place, String)> {
+    pub(super) fn mistake(&self, place: &KeyPath) -> Option<(KeyPath, String)> {
         let kinds: Vec<&str> = self.kinds().collect();
         let [kind] = kinds[..] else {
             let what = format!("has a step that is not one of {}", list(KINDS));
@@ -292,10 +292,10 @@ impl Experiment {
         }
     }
 
-    fn steps(&self) -> impl Iterator<Item = (Place, &StepSpec)> {
+    fn steps(&self) -> impl Iterator<Item = (KeyPath, &StepSpec)> {
         let workloads = self.workloads.iter().enumerate();
         workloads.flat_map(|(index, of)| {
-            let place = Place::default().key("workloads").entry(index).key("steps");
+            let place = KeyPath::default().key("workloads").entry(index).key("steps");
             let steps = of.steps.iter().enumerate();
             steps.map(move |(index, step)| (place.entry(index), step))
         })
@@ -307,7 +307,7 @@ impl Experiment {
             self.steps().flat_map(|(_, step)| step.texts()).flat_map(|(_, text)| placeholders(text))
         };
         for (index, arm) in self.arms.iter().enumerate() {
-            let place = Place::default().key("arms").entry(index).key("values");
+            let place = KeyPath::default().key("arms").entry(index).key("values");
             for name in arm.values.keys() {
                 let (message, hint) = if name == SCALE {
                     let hint = "${scale} stands for the experiment's scale factor".to_owned();

@@ -2,46 +2,9 @@
 
 use rand_pcg::Pcg64;
 
-use super::{Expression, Function, Scalar};
+use super::{EvaluationError, Expression, Function, Scalar};
 use crate::random;
 use crate::variables::{Slot, Variables};
-
-/// An expression has no value.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum EvaluationError {
-    /// A variable that nothing has set.
-    #[error("undefined variable :{0}")]
-    Undefined(String),
-    /// A query's value is neither number nor boolean.
-    #[error("variable :{name} is no number: {value:?}")]
-    Malformed {
-        /// The variable.
-        name: String,
-        /// Its text.
-        value: String,
-    },
-    /// A value of the wrong type.
-    #[error("cannot coerce {from} to {to}")]
-    Coercion {
-        /// The type it has.
-        from: &'static str,
-        /// The type it should have.
-        to: &'static str,
-    },
-    /// A double that is no integer's.
-    #[error("double to int overflow for {0}")]
-    DoubleToInteger(String),
-    /// An integer beyond 64 bits.
-    #[error("bigint {0} out of range")]
-    IntegerOutOfRange(&'static str),
-    /// An integer divided by zero.
-    #[error("division by zero")]
-    DivisionByZero,
-    /// A parameter outside what a function is defined for.
-    #[error("{0}")]
-    Parameter(String),
-}
 
 /// What an expression's value depends on.
 #[derive(Debug)]

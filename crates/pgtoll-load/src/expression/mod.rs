@@ -1,5 +1,6 @@
 //! pgbench's expressions: what `\set` computes and `\if` tests.
 
+mod error;
 mod evaluate;
 mod functions;
 mod parse;
@@ -7,7 +8,7 @@ mod scalar;
 
 use std::fmt;
 
-pub use evaluate::EvaluationError;
+pub use error::EvaluationError;
 pub(crate) use evaluate::{Context, integer};
 pub(crate) use functions::Function;
 pub(crate) use parse::parse;

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use super::functions::{ARGUMENTS_MAX, Named};
 use super::{Expression, Function, Scalar};
-use crate::script::{Mistake, is_name, is_name_byte, is_name_start, space};
+use crate::syntax::{SyntaxError, is_name, is_name_byte, is_name_start, space};
 
 type Parsed = Expression<String>;
 
 /// Parses `text[range]`; mistakes are at offsets of `text`.
-pub(crate) fn parse(text: &str, range: Range<usize>) -> Result<Parsed, Mistake> {
+pub(crate) fn parse(text: &str, range: Range<usize>) -> Result<Parsed, SyntaxError> {
     let tokens = tokens(text, range.clone())?;
     let mut parser = Parser { tokens: &tokens, next: 0, end: range.end, nodes: 0, nesting: 0 };
     let expression = parser.expression(LOWEST)?;
@@ -30,7 +30,7 @@ enum Token<'a> {
     Symbol(&'static str),
 }
 
-fn tokens(text: &str, range: Range<usize>) -> Result<Vec<(usize, Token<'_>)>, Mistake> {
+fn tokens(text: &str, range: Range<usize>) -> Result<Vec<(usize, Token<'_>)>, SyntaxError> {
     let text = &text[..range.end];
     let mut tokens = Vec::new();
     let mut at = range.start;
@@ -43,7 +43,7 @@ fn tokens(text: &str, range: Range<usize>) -> Result<Vec<(usize, Token<'_>)>, Mi
         if first == b':' {
             length = 1 + name_length(&rest[1..]);
             if !is_name(&rest[1..length]) {
-                return Err(Mistake::new(at, "a variable's name must follow the colon"));
+                return Err(SyntaxError::new(at, "a variable's name must follow the colon"));
             }
             token = Token::Variable(&rest[1..length]);
         } else if is_name_start(first) {
@@ -54,10 +54,10 @@ fn tokens(text: &str, range: Range<usize>) -> Result<Vec<(usize, Token<'_>)>, Mi
             token = Token::Symbol(found);
         } else if let Some(found) = number_length(rest) {
             length = found;
-            token = number(&rest[..length]).map_err(|message| Mistake::new(at, message))?;
+            token = number(&rest[..length]).map_err(|message| SyntaxError::new(at, message))?;
         } else {
             let character = rest.chars().next().unwrap_or_default();
-            return Err(Mistake::new(at, format!("unexpected character {character:?}")));
+            return Err(SyntaxError::new(at, format!("unexpected character {character:?}")));
         }
         tokens.push((at, token));
         at += length;
@@ -121,7 +121,7 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     /// An expression of operators that bind at least as tightly as `minimum`.
-    fn expression(&mut self, minimum: u8) -> Result<Parsed, Mistake> {
+    fn expression(&mut self, minimum: u8) -> Result<Parsed, SyntaxError> {
         self.nesting += 1;
         if self.nesting > NESTING_MAX {
             return Err(self.mistake("expression is nested too deeply"));
@@ -155,7 +155,7 @@ impl<'a> Parser<'a> {
         Ok(left)
     }
 
-    fn operand(&mut self) -> Result<Parsed, Mistake> {
+    fn operand(&mut self) -> Result<Parsed, SyntaxError> {
         let Some(token) = self.peek() else { return Err(self.unexpected()) };
         self.next += 1;
         match token {
@@ -182,7 +182,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn negated(&mut self) -> Result<Parsed, Mistake> {
+    fn negated(&mut self) -> Result<Parsed, SyntaxError> {
         if self.peek() == Some(Token::Beyond) {
             self.next += 1;
             return self.leaf(Expression::Constant(Scalar::Integer(i64::MIN)));
@@ -192,7 +192,7 @@ impl<'a> Parser<'a> {
         self.call(Function::Subtract, vec![zero, operand])
     }
 
-    fn word(&mut self, word: &str) -> Result<Parsed, Mistake> {
+    fn word(&mut self, word: &str) -> Result<Parsed, SyntaxError> {
         let is = |keyword: &str| word.eq_ignore_ascii_case(keyword);
         if let Some(scalar) = constant(word) {
             return self.leaf(Expression::Constant(scalar));
@@ -216,7 +216,7 @@ impl<'a> Parser<'a> {
         self.function(named)
     }
 
-    fn function(&mut self, named: &Named) -> Result<Parsed, Mistake> {
+    fn function(&mut self, named: &Named) -> Result<Parsed, SyntaxError> {
         let begin = self.next.saturating_sub(2);
         let mut arguments = Vec::new();
         if self.peek() != Some(Token::Symbol(")")) {
@@ -245,7 +245,7 @@ impl<'a> Parser<'a> {
         self.call(named.function, arguments)
     }
 
-    fn case(&mut self) -> Result<Parsed, Mistake> {
+    fn case(&mut self) -> Result<Parsed, SyntaxError> {
         let mut arguments = Vec::new();
         while self.take("when") {
             arguments.push(self.expression(LOWEST)?);
@@ -269,7 +269,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `IS NULL` and the like behind an operand: what it must be, or must not be.
-    fn test(&mut self) -> Result<Option<(Scalar, bool)>, Mistake> {
+    fn test(&mut self) -> Result<Option<(Scalar, bool)>, SyntaxError> {
         if self.take("isnull") {
             return Ok(Some((Scalar::Null, false)));
         }
@@ -331,7 +331,7 @@ impl<'a> Parser<'a> {
         taken
     }
 
-    fn expect(&mut self, symbol: &'static str) -> Result<(), Mistake> {
+    fn expect(&mut self, symbol: &'static str) -> Result<(), SyntaxError> {
         if self.peek() != Some(Token::Symbol(symbol)) {
             return Err(self.unexpected());
         }
@@ -339,7 +339,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn leaf(&mut self, leaf: Parsed) -> Result<Parsed, Mistake> {
+    fn leaf(&mut self, leaf: Parsed) -> Result<Parsed, SyntaxError> {
         self.nodes += 1;
         if self.nodes > NODES_MAX {
             return Err(self.mistake("expression is too long"));
@@ -347,11 +347,11 @@ impl<'a> Parser<'a> {
         Ok(leaf)
     }
 
-    fn call(&mut self, function: Function, arguments: Vec<Parsed>) -> Result<Parsed, Mistake> {
+    fn call(&mut self, function: Function, arguments: Vec<Parsed>) -> Result<Parsed, SyntaxError> {
         self.leaf(Expression::Call(function, arguments.into()))
     }
 
-    fn unexpected(&self) -> Mistake {
+    fn unexpected(&self) -> SyntaxError {
         match self.peek() {
             None => self.mistake("unexpected end of the expression"),
             Some(Token::Integer(number)) => self.mistake(format!("unexpected number {number}")),
@@ -363,9 +363,9 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn mistake(&self, message: impl Into<String>) -> Mistake {
+    fn mistake(&self, message: impl Into<String>) -> SyntaxError {
         let at = self.tokens.get(self.next).map_or(self.end, |(at, _)| *at);
-        Mistake::new(at, message)
+        SyntaxError::new(at, message)
     }
 }
 

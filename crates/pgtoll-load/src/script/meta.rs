@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use super::{Action, Amount, Capture, Mistake, is_name, is_name_byte, space};
+use super::{Action, Amount, Capture};
 use crate::expression;
+use crate::syntax::{SyntaxError, is_name, is_name_byte, space};
 
 /// What a meta command is.
 pub(super) enum Meta {
@@ -26,7 +27,7 @@ pub(super) fn end(text: &str, at: usize) -> usize {
 }
 
 /// Parses the command of `text[range]`, which begins with the backslash.
-pub(super) fn parse(text: &str, range: Range<usize>) -> Result<Meta, Mistake> {
+pub(super) fn parse(text: &str, range: Range<usize>) -> Result<Meta, SyntaxError> {
     let at = range.start;
     let mut words = Words { text: &text[..range.end], at: at + 1 };
     let name = words.next_here().map_or("", |(_, word)| word);
@@ -39,7 +40,7 @@ pub(super) fn parse(text: &str, range: Range<usize>) -> Result<Meta, Mistake> {
         "sleep" => sleep(&mut words)?,
         "gset" => return capture(words, true),
         "aset" => return capture(words, false),
-        unknown => return Err(Mistake::new(at, refusal(unknown))),
+        unknown => return Err(SyntaxError::new(at, refusal(unknown))),
     };
     match action {
         Action::Else | Action::EndIf | Action::Sleep { .. } => words.end()?,
@@ -58,20 +59,20 @@ fn refusal(name: &str) -> String {
     format!("\\{name} is not supported: {why}")
 }
 
-fn set(text: &str, words: &mut Words<'_>) -> Result<Action, Mistake> {
+fn set(text: &str, words: &mut Words<'_>) -> Result<Action, SyntaxError> {
     let Some((at, variable)) = words.next() else { return Err(words.missing("variable")) };
     if !is_name(variable) {
-        return Err(Mistake::new(at, format!("{variable:?} is no name for a variable")));
+        return Err(SyntaxError::new(at, format!("{variable:?} is no name for a variable")));
     }
     let expression = expression::parse(text, words.at..words.text.len())?;
     Ok(Action::Set { variable: variable.to_owned(), expression })
 }
 
-fn sleep(words: &mut Words<'_>) -> Result<Action, Mistake> {
+fn sleep(words: &mut Words<'_>) -> Result<Action, SyntaxError> {
     let Some((at, word)) = words.next() else { return Err(words.missing("time")) };
     if let Some(name) = word.strip_prefix(':') {
         if !is_name(name) {
-            return Err(Mistake::new(at, format!("{name:?} is no name for a variable")));
+            return Err(SyntaxError::new(at, format!("{name:?} is no name for a variable")));
         }
         let unit_us = words.next().map_or(Ok(SECOND_US), |(at, word)| unit_us(at, word))?;
         return Ok(Action::Sleep { amount: Amount::Variable(name.to_owned()), unit_us });
@@ -79,7 +80,7 @@ fn sleep(words: &mut Words<'_>) -> Result<Action, Mistake> {
     let number = word.strip_prefix('+').unwrap_or(word);
     let digits = number.bytes().take_while(u8::is_ascii_digit).count();
     let Ok(amount) = number[..digits].parse() else {
-        return Err(Mistake::new(at, format!("{word:?} is not a time: it must be an integer")));
+        return Err(SyntaxError::new(at, format!("{word:?} is not a time: it must be an integer")));
     };
     // The unit may follow without a space.
     let unit = match &number[digits..] {
@@ -90,21 +91,21 @@ fn sleep(words: &mut Words<'_>) -> Result<Action, Mistake> {
     Ok(Action::Sleep { amount: Amount::Constant(amount), unit_us })
 }
 
-fn unit_us(at: usize, word: &str) -> Result<u64, Mistake> {
+fn unit_us(at: usize, word: &str) -> Result<u64, SyntaxError> {
     match word.to_ascii_lowercase().as_str() {
         "us" => Ok(1),
         "ms" => Ok(1000),
         "s" => Ok(SECOND_US),
-        _ => Err(Mistake::new(at, format!("unit {word:?} is none of us, ms and s"))),
+        _ => Err(SyntaxError::new(at, format!("unit {word:?} is none of us, ms and s"))),
     }
 }
 
 const SECOND_US: u64 = 1_000_000;
 
-fn capture(mut words: Words<'_>, exactly_one: bool) -> Result<Meta, Mistake> {
+fn capture(mut words: Words<'_>, exactly_one: bool) -> Result<Meta, SyntaxError> {
     let (at, prefix) = words.next().unwrap_or((words.at, ""));
     if !prefix.bytes().all(is_name_byte) {
-        return Err(Mistake::new(at, format!("no variable's name can begin with {prefix:?}")));
+        return Err(SyntaxError::new(at, format!("no variable's name can begin with {prefix:?}")));
     }
     words.end()?;
     Ok(Meta::Capture(Capture { prefix: prefix.to_owned(), exactly_one }))
@@ -135,14 +136,14 @@ impl<'a> Words<'a> {
         (length > 0).then(|| (at, &rest[..length]))
     }
 
-    fn end(&mut self) -> Result<(), Mistake> {
+    fn end(&mut self) -> Result<(), SyntaxError> {
         match self.next() {
-            Some((at, word)) => Err(Mistake::new(at, format!("unexpected {word:?}"))),
+            Some((at, word)) => Err(SyntaxError::new(at, format!("unexpected {word:?}"))),
             None => Ok(()),
         }
     }
 
-    fn missing(&self, what: &str) -> Mistake {
-        Mistake::new(self.text.len(), format!("a {what} is missing"))
+    fn missing(&self, what: &str) -> SyntaxError {
+        SyntaxError::new(self.text.len(), format!("a {what} is missing"))
     }
 }

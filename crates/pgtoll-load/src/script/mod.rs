@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::built_in::BUILT_IN;
 use crate::expression::Expression;
+use crate::syntax::SyntaxError;
 
 /// A script of pgbench's language: what a transaction does. Cheap to clone.
 ///
@@ -135,11 +136,11 @@ impl Script {
         let commands = sql::commands(text).and_then(|found| {
             check_conditions(&found)?;
             if found.is_empty() {
-                return Err(Mistake::new(0, "there is no command"));
+                return Err(SyntaxError::new(0, "there is no command"));
             }
             Ok(found)
         });
-        let commands = commands.map_err(|mistake| mistake.in_script(name, text))?;
+        let commands = commands.map_err(|error| script_error(error, name, text))?;
         let commands = commands
             .into_iter()
             .map(|(at, action)| Command { line: position(text, at).0, action })
@@ -168,22 +169,9 @@ pub struct ScriptError {
     pub message: String,
 }
 
-/// What is wrong at a byte of the text.
-#[derive(Debug)]
-pub(crate) struct Mistake {
-    at: usize,
-    message: String,
-}
-
-impl Mistake {
-    pub(crate) fn new(at: usize, message: impl Into<String>) -> Self {
-        Self { at, message: message.into() }
-    }
-
-    fn in_script(self, script: &str, text: &str) -> ScriptError {
-        let (line, column) = position(text, self.at);
-        ScriptError { script: script.to_owned(), line, column, message: self.message }
-    }
+fn script_error(SyntaxError { at, message }: SyntaxError, script: &str, text: &str) -> ScriptError {
+    let (line, column) = position(text, at);
+    ScriptError { script: script.to_owned(), line, column, message }
 }
 
 /// Line and column of a byte.
@@ -194,11 +182,11 @@ fn position(text: &str, at: usize) -> (usize, usize) {
 }
 
 /// `\if` and the like belong together.
-fn check_conditions(commands: &[(usize, Action)]) -> Result<(), Mistake> {
+fn check_conditions(commands: &[(usize, Action)]) -> Result<(), SyntaxError> {
     // Where the open ones began, and whether they had an `\else`.
     let mut open: Vec<(usize, bool)> = Vec::new();
     for (at, action) in commands {
-        let wrong = |message: &str| Err(Mistake::new(*at, message));
+        let wrong = |message: &str| Err(SyntaxError::new(*at, message));
         match action {
             Action::If(_) => open.push((*at, false)),
             Action::ElseIf(_) => match open.last() {
@@ -216,36 +204,8 @@ fn check_conditions(commands: &[(usize, Action)]) -> Result<(), Mistake> {
         }
     }
     match open.pop() {
-        Some((at, _)) => Err(Mistake::new(at, "\\if without \\endif")),
+        Some((at, _)) => Err(SyntaxError::new(at, "\\if without \\endif")),
         None => Ok(()),
-    }
-}
-
-/// A letter, an underscore or part of a character beyond ASCII.
-pub(crate) fn is_name_start(byte: u8) -> bool {
-    byte.is_ascii_alphabetic() || byte == b'_' || !byte.is_ascii()
-}
-
-pub(crate) fn is_name_byte(byte: u8) -> bool {
-    is_name_start(byte) || byte.is_ascii_digit()
-}
-
-/// Whether a variable can be called so.
-pub(crate) fn is_name(text: &str) -> bool {
-    text.bytes().next().is_some_and(is_name_start) && text.bytes().all(is_name_byte)
-}
-
-/// The length of the white space that `text` begins with, continued lines included.
-pub(crate) fn space(text: &str) -> usize {
-    let mut length = 0;
-    loop {
-        let rest = &text[length..];
-        length += match rest.as_bytes() {
-            [b'\\', b'\n', ..] => 2,
-            [b'\\', b'\r', b'\n', ..] => 3,
-            [b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c, ..] => 1,
-            _ => return length,
-        };
     }
 }
 

@@ -1,10 +1,11 @@
 //! A script's text, cut into statements and meta commands.
 
 use super::meta::{self, Meta};
-use super::{Action, Mistake, Statement, is_name_byte, is_name_start};
+use super::{Action, Statement};
+use crate::syntax::{SyntaxError, is_name_byte, is_name_start};
 
 /// All commands with where they begin.
-pub(super) fn commands(text: &str) -> Result<Vec<(usize, Action)>, Mistake> {
+pub(super) fn commands(text: &str) -> Result<Vec<(usize, Action)>, SyntaxError> {
     let mut scanner = Scanner { text, at: 0, commands: Vec::new(), open: Open::default() };
     while scanner.at < text.len() {
         scanner.step()?;
@@ -34,7 +35,7 @@ struct Open {
 }
 
 impl Scanner<'_> {
-    fn step(&mut self) -> Result<(), Mistake> {
+    fn step(&mut self) -> Result<(), SyntaxError> {
         let rest = &self.text.as_bytes()[self.at..];
         match rest {
             [b'-', b'-', ..] => {
@@ -52,7 +53,7 @@ impl Scanner<'_> {
             }
             [b'\\', b';', ..] => {
                 let why = "every statement is prepared, and that takes one alone";
-                return Err(Mistake::new(self.at, format!("\\; is not supported: {why}")));
+                return Err(SyntaxError::new(self.at, format!("\\; is not supported: {why}")));
             }
             [b'\\', ..] => self.meta()?,
             [b';', ..] if self.open.parentheses == 0 => {
@@ -98,7 +99,7 @@ impl Scanner<'_> {
         self.commands.push((begin, Action::Execute(statement)));
     }
 
-    fn meta(&mut self) -> Result<(), Mistake> {
+    fn meta(&mut self) -> Result<(), SyntaxError> {
         self.finish();
         let begin = self.at;
         self.at = meta::end(self.text, begin);
@@ -114,12 +115,12 @@ impl Scanner<'_> {
                 statement.capture = Some(capture);
                 Ok(())
             }
-            _ => Err(Mistake::new(begin, "no SQL statement stands before this")),
+            _ => Err(SyntaxError::new(begin, "no SQL statement stands before this")),
         }
     }
 
     /// Comments nest.
-    fn comment(&mut self) -> Result<(), Mistake> {
+    fn comment(&mut self) -> Result<(), SyntaxError> {
         let bytes = self.text.as_bytes();
         let mut depth = 0_usize;
         let mut at = self.at;
@@ -137,7 +138,7 @@ impl Scanner<'_> {
                     }
                 }
                 [_, ..] => at += 1,
-                [] => return Err(Mistake::new(self.at, "the comment does not end")),
+                [] => return Err(SyntaxError::new(self.at, "the comment does not end")),
             }
         }
         self.copy(at - self.at);
@@ -146,7 +147,7 @@ impl Scanner<'_> {
 
     /// A doubled quote is copied as the end of one text and the beginning of the next one, which
     /// makes no difference here.
-    fn quoted(&mut self, quote: char, escapes: bool) -> Result<(), Mistake> {
+    fn quoted(&mut self, quote: char, escapes: bool) -> Result<(), SyntaxError> {
         let rest = &self.text[self.at..];
         let mut escaped = false;
         for (offset, character) in rest.char_indices().skip(1) {
@@ -159,20 +160,20 @@ impl Scanner<'_> {
                 return Ok(());
             }
         }
-        Err(Mistake::new(self.at, "the quotation does not end"))
+        Err(SyntaxError::new(self.at, "the quotation does not end"))
     }
 
-    fn dollar(&mut self) -> Result<(), Mistake> {
+    fn dollar(&mut self) -> Result<(), SyntaxError> {
         let rest = &self.text[self.at..];
         let tag = rest[1..].bytes().position(|byte| !is_name_byte(byte)).map(|length| length + 1);
         match (rest.as_bytes().get(1), tag) {
             (Some(b'0'..=b'9'), _) => {
-                Err(Mistake::new(self.at, "parameters are variables, and written :name"))
+                Err(SyntaxError::new(self.at, "parameters are variables, and written :name"))
             }
             (_, Some(tag)) if rest.as_bytes()[tag] == b'$' => {
                 let delimiter = &rest[..=tag];
                 let Some(end) = rest[delimiter.len()..].find(delimiter) else {
-                    return Err(Mistake::new(self.at, "the quotation does not end"));
+                    return Err(SyntaxError::new(self.at, "the quotation does not end"));
                 };
                 self.copy(end + 2 * delimiter.len());
                 Ok(())
@@ -203,7 +204,7 @@ impl Scanner<'_> {
     }
 
     /// Words are taken whole, as dollars belong to them.
-    fn word(&mut self) -> Result<(), Mistake> {
+    fn word(&mut self) -> Result<(), SyntaxError> {
         let rest = &self.text[self.at..];
         let length =
             rest.bytes().position(|byte| !is_name_byte(byte) && byte != b'$').unwrap_or(rest.len());

@@ -7,7 +7,7 @@ use pgtoll_bench::{BUILT_IN, Plan};
 use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_record::{EXPERIMENTS_SCHEMA, ExperimentList, ListedExperiment};
 
-use super::{Asked, choices, experiment};
+use super::{PlannedExperiment, choices, experiment};
 use crate::arguments::MeasureArguments;
 use crate::commands::output;
 
@@ -37,12 +37,12 @@ pub(super) fn list(arguments: &MeasureArguments) -> anyhow::Result<String> {
 }
 
 /// What `--check` says of experiments in which nothing is wrong.
-pub(super) fn checked(asked: &[Asked]) -> String {
+pub(super) fn checked(asked: &[PlannedExperiment]) -> String {
     let each: Vec<String> = asked.iter().map(checked_one).collect();
     each.join("\n") + &sum(asked).map(|sum| format!("\n{sum}\n")).unwrap_or_default()
 }
 
-fn checked_one(Asked { name, plan, .. }: &Asked) -> String {
+fn checked_one(PlannedExperiment { name, plan, .. }: &PlannedExperiment) -> String {
     let (arms, workloads) = (plan.experiment.arms.len(), plan.experiment.workloads.len());
     let plural = if workloads == 1 { "" } else { "s" };
     let first = format!("{name}: {arms} arms, {workloads} workload{plural}: nothing is wrong");
@@ -50,7 +50,7 @@ fn checked_one(Asked { name, plan, .. }: &Asked) -> String {
 }
 
 /// What several need together, one after the other; `None` of one.
-pub(super) fn sum(asked: &[Asked]) -> Option<String> {
+pub(super) fn sum(asked: &[PlannedExperiment]) -> Option<String> {
     let time: Duration = asked.iter().map(|of| of.plan.duration()).sum();
     let disk = asked.iter().map(|of| of.plan.disk_bytes()).max()?;
     (asked.len() > 1).then(|| {

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use pgtoll_bench::{
-    BUILT_IN, BenchError, Choices, Experiment, OneOrMany, Plan, Progress, RECORD_FILE, Site, SoFar,
-    WorkloadSpec,
+    BUILT_IN, BenchError, Choices, Experiment, InterimEstimate, OneOrMany, Plan, Progress,
+    RECORD_FILE, Site, WorkloadSpec,
 };
 use pgtoll_cluster::{Finder, GuardOptions, Installation, ServerUser, Wheel, leftovers};
 use pgtoll_format::TimeSpan;
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
         let found = find(&finder, arguments.postgres.as_deref(), printer)?;
         let server = found.as_ref().map_or_else(to_be_fetched, |found| Ok(server(found)))?;
         printer.data(&introduction(&asked, &server, &user, &work_dir));
-        return rooms(&asked, &work_dir, printer);
+        return check_disk_space(&asked, &work_dir, printer);
     }
     let installation = installation(arguments.postgres.as_deref(), &interrupt, printer)?;
     let server = server(&installation);
@@ -62,15 +62,15 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
     tell_leftovers(&work_dir, &user, printer);
     let guard =
         GuardOptions { keep: arguments.keep, ..GuardOptions::of_this_program(work_dir, user) };
-    let place = Place { arguments, installation, guard, interrupt };
+    let workplace = Workplace { arguments, installation, guard, interrupt };
     match asked.as_slice() {
-        [one] if !arguments.all => place.measure(one, printer),
-        several => several::run(several, &place, printer),
+        [one] if !arguments.all => workplace.measure(one, printer),
+        several => several::run(several, &workplace, printer),
     }
 }
 
 /// An experiment that was asked for.
-struct Asked {
+struct PlannedExperiment {
     /// A built-in one's name, or its file.
     name: String,
     plan: Plan,
@@ -78,16 +78,16 @@ struct Asked {
 }
 
 /// Where and with what experiments run.
-struct Place<'a> {
+struct Workplace<'a> {
     arguments: &'a MeasureArguments,
     installation: Installation,
     guard: GuardOptions,
     interrupt: Interrupt,
 }
 
-impl Place<'_> {
+impl Workplace<'_> {
     /// Runs one experiment and shows its table.
-    fn measure(&self, asked: &Asked, printer: &mut Printer) -> anyhow::Result<Status> {
+    fn measure(&self, asked: &PlannedExperiment, printer: &mut Printer) -> anyhow::Result<Status> {
         asked.plan.check_room(&self.guard.base)?;
         let default = || results_directory(&asked.plan.experiment.name);
         let output = self.arguments.output.clone().unwrap_or_else(default);
@@ -100,7 +100,7 @@ impl Place<'_> {
     /// Writes the record into `output`, which exists; the inner result is how the run ended.
     fn record(
         &self,
-        asked: &Asked,
+        asked: &PlannedExperiment,
         output: &Path,
         printer: &mut Printer,
     ) -> anyhow::Result<Result<(), BenchError>> {
@@ -118,7 +118,7 @@ impl Place<'_> {
 }
 
 /// Every experiment that was asked for, planned: a mistake in one is told before any of them runs.
-fn asked(arguments: &MeasureArguments) -> anyhow::Result<Vec<Asked>> {
+fn asked(arguments: &MeasureArguments) -> anyhow::Result<Vec<PlannedExperiment>> {
     let names: Vec<&str> = if arguments.all {
         BUILT_IN.iter().map(|(name, _)| *name).filter(|name| *name != NULL).collect()
     } else {
@@ -131,7 +131,7 @@ fn asked(arguments: &MeasureArguments) -> anyhow::Result<Vec<Asked>> {
     }
     let choices = choices(arguments);
     let plans = names.iter().map(|name| {
-        let experiment = own_work(experiment(name)?, arguments)?;
+        let experiment = apply_overrides(experiment(name)?, arguments)?;
         Ok((*name, Plan::new(experiment, &choices)))
     });
     let plans: Vec<(&str, Plan)> = plans.collect::<anyhow::Result<_>>()?;
@@ -146,16 +146,23 @@ fn asked(arguments: &MeasureArguments) -> anyhow::Result<Vec<Asked>> {
     }
     let thresholds = thresholds::of_plans(&arguments.fail_if, plans.iter().map(|(_, plan)| plan))?;
     let asked = plans.into_iter().zip(thresholds);
-    let asked =
-        asked.map(|((name, plan), thresholds)| Asked { name: name.to_owned(), plan, thresholds });
+    let asked = asked.map(|((name, plan), thresholds)| PlannedExperiment {
+        name: name.to_owned(),
+        plan,
+        thresholds,
+    });
     Ok(asked.collect())
 }
 
 /// `pgtoll doctor` has this experiment: it compares nothing that differs.
 const NULL: &str = "null";
 
-/// Whether there is room for each of them.
-fn rooms(asked: &[Asked], work_dir: &Path, printer: &mut Printer) -> anyhow::Result<Status> {
+/// Whether the disk and the memory are large enough for each of them.
+fn check_disk_space(
+    asked: &[PlannedExperiment],
+    work_dir: &Path,
+    printer: &mut Printer,
+) -> anyhow::Result<Status> {
     if let [one] = asked {
         one.plan.check_room(work_dir)?;
         return Ok(Status::Done);
@@ -238,7 +245,7 @@ fn experiment(name: &str) -> anyhow::Result<Experiment> {
 const OWN_COUNTED: u64 = 1000;
 
 /// The experiment with what the command line says of settings, setup and work.
-fn own_work(
+fn apply_overrides(
     mut experiment: Experiment,
     arguments: &MeasureArguments,
 ) -> anyhow::Result<Experiment> {
@@ -334,7 +341,12 @@ fn to_be_fetched() -> anyhow::Result<String> {
 }
 
 /// What is going to happen, a line each.
-fn introduction(asked: &[Asked], server: &str, user: &ServerUser, work_dir: &Path) -> String {
+fn introduction(
+    asked: &[PlannedExperiment],
+    server: &str,
+    user: &ServerUser,
+    work_dir: &Path,
+) -> String {
     let server = format!("server: {server}");
     let because = if user.changed { ", since PostgreSQL refuses root" } else { "" };
     let place = work_dir.display();
@@ -379,7 +391,10 @@ pub(crate) fn make_output(output: &Path) -> anyhow::Result<()> {
 }
 
 /// The command that makes the run again: what was resolved is said.
-fn command(Asked { name, plan, .. }: &Asked, arguments: &MeasureArguments) -> Vec<String> {
+fn command(
+    PlannedExperiment { name, plan, .. }: &PlannedExperiment,
+    arguments: &MeasureArguments,
+) -> Vec<String> {
     let mut command = vec!["pgtoll".into(), "measure".into(), quoted(name)];
     let mut option = |name: &str, value: String| command.extend([name.to_owned(), value]);
     if let Some(postgres) = &arguments.postgres {
@@ -456,28 +471,29 @@ fn show(event: Progress<'_>, plan: &Plan, keep: bool, printer: &mut Printer) {
         }
         Progress::Directory(_) => {}
         Progress::Stage(name) => printer.stage(name),
-        Progress::Repetition { title, repetition, of, so_far } => {
-            printer.stage(&with_so_far(&format!("{title}: {repetition} of {of}"), &so_far));
+        Progress::Repetition { title, repetition, repetitions, interim } => {
+            printer
+                .stage(&with_interim(&format!("{title}: {repetition} of {repetitions}"), &interim));
         }
-        Progress::Block { workload, round, block, so_far } => {
+        Progress::Block { workload, round, block, interim } => {
             let slicing = plan.slicing.get(workload);
-            let of_round = slicing.map_or(1, |of| u64::from(of.blocks_per_round));
-            let all = of_round * u64::from(plan.design.rounds);
-            let done = of_round * u64::from(round - 1) + u64::from(block - 1);
-            let what = format!("{workload}: round {round} of {}", plan.design.rounds);
+            let blocks = slicing.map_or(1, |slicing| u64::from(slicing.blocks_per_round));
+            let all = blocks * u64::from(plan.design.rounds);
+            let done = blocks * u64::from(round - 1) + u64::from(block - 1);
+            let title = format!("{workload}: round {round} of {}", plan.design.rounds);
             if block == 1 {
-                printer.milestone(&with_so_far(&what, &so_far));
+                printer.milestone(&with_interim(&title, &interim));
             }
             // The bar itself says how much time is left.
-            let so_far = SoFar { left: None, ..so_far };
-            printer.progress(&with_so_far(&what, &so_far), done, all);
+            let interim = InterimEstimate { left: None, ..interim };
+            printer.progress(&with_interim(&title, &interim), done, all);
         }
     }
 }
 
-fn with_so_far(what: &str, so_far: &SoFar) -> String {
-    let so_far = so_far.to_string();
-    if so_far.is_empty() { what.to_owned() } else { format!("{what} ({so_far})") }
+fn with_interim(title: &str, interim: &InterimEstimate) -> String {
+    let interim = interim.to_string();
+    if interim.is_empty() { title.to_owned() } else { format!("{title} ({interim})") }
 }
 
 /// What was measured is shown, however the run ended.

@@ -7,7 +7,9 @@ use pgtoll_bench::{BenchError, RECORD_FILE};
 use pgtoll_record::{EndStatus, OVERVIEW_SCHEMA, Overview, OverviewExperiment};
 use pgtoll_report::{overview_html, overview_of, overview_text};
 
-use super::{Asked, Place, make_output as make_result, results_directory, write_result};
+use super::{
+    PlannedExperiment, Workplace, make_output as make_result, results_directory, write_result,
+};
 use crate::calibration;
 use crate::commands::{Usage, output as outputs, thresholds};
 use crate::exit::Status;
@@ -20,51 +22,51 @@ const INDEX_FILE: &str = "index.html";
 
 /// Runs them one after the other. One that fails is told, and the others go on; a signal ends all.
 pub(super) fn run(
-    asked: &[Asked],
-    place: &Place<'_>,
+    asked: &[PlannedExperiment],
+    workplace: &Workplace<'_>,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let arguments = place.arguments;
+    let arguments = workplace.arguments;
     let output = arguments.output.clone().unwrap_or_else(|| results_directory("overview"));
     make_output(&output)?;
     let mut overview = Overview {
         schema: OVERVIEW_SCHEMA.to_owned(),
         pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
         started: jiff::Timestamp::now().to_string(),
-        host: pgtoll_bench::host(&place.guard.base)?,
-        version: place.installation.version.clone(),
+        host: pgtoll_bench::host(&workplace.guard.base)?,
+        version: workplace.installation.version.clone(),
         experiments: asked.iter().map(not_begun).collect(),
     };
     let mut statuses = Vec::new();
     for (index, of) in asked.iter().enumerate() {
         let entry = &mut overview.experiments[index];
         printer.say(&format!("experiment {} of {}: {}", index + 1, asked.len(), entry.name));
-        statuses.push(one(of, place, &output.join(&entry.name), entry, printer)?);
+        statuses.push(one(of, workplace, &output.join(&entry.name), entry, printer)?);
         // Whatever ends this program, what there is can be read.
         write(&output, &overview)?;
-        if place.interrupt.check().is_err() {
+        if workplace.interrupt.check().is_err() {
             break;
         }
     }
     show(&overview, &output, arguments.json, printer)?;
-    place.interrupt.check()?;
+    workplace.interrupt.check()?;
     Ok(Status::worst(statuses))
 }
 
 /// Runs one of them, and notes in its entry what came out.
 fn one(
-    asked: &Asked,
-    place: &Place<'_>,
+    asked: &PlannedExperiment,
+    workplace: &Workplace<'_>,
     directory: &Path,
     entry: &mut OverviewExperiment,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let room = asked.plan.check_room(&place.guard.base).map_err(anyhow::Error::new);
+    let room = asked.plan.check_room(&workplace.guard.base).map_err(anyhow::Error::new);
     let ready = room.and_then(|()| make_result(directory));
     // Another run's record is none of this one's.
     let is_ready = ready.is_ok();
-    let outcome =
-        ready.and_then(|()| place.record(asked, directory, printer)?.map_err(anyhow::Error::new));
+    let outcome = ready
+        .and_then(|()| workplace.record(asked, directory, printer)?.map_err(anyhow::Error::new));
     (entry.status, entry.reason) = ended(outcome.as_ref().err());
     let has_record = is_ready && directory.join(RECORD_FILE).exists();
     let result = has_record.then(|| write_result(directory)).transpose()?.map(|(result, _)| result);
@@ -97,7 +99,7 @@ fn make_output(output: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn not_begun(of: &Asked) -> OverviewExperiment {
+fn not_begun(of: &PlannedExperiment) -> OverviewExperiment {
     let experiment = &of.plan.experiment;
     OverviewExperiment {
         name: experiment.name.clone(),

@@ -1,4 +1,4 @@
-//! How far a workload has come, for whoever waits for it.
+//! How far a workload has come, for its user to see while it runs.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::Plan;
 
 /// What is known of a workload while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct SoFar {
+pub struct InterimEstimate {
     /// Half of the widest interval of the arms' server CPU, on the log scale; `None` before two
     /// rounds or repetitions have ended.
     pub half_width: Option<f64>,
@@ -19,7 +19,7 @@ pub struct SoFar {
     pub left: Option<Duration>,
 }
 
-impl SoFar {
+impl InterimEstimate {
     /// After `done` of `all` equal parts, which took this long.
     pub(crate) fn after(half_width: Option<f64>, done: u32, all: u32, took: Duration) -> Self {
         let left = (done > 0).then(|| took / done.max(1) * all.saturating_sub(done));
@@ -28,7 +28,7 @@ impl SoFar {
 }
 
 /// `server CPU ±2.1 % so far, 50 s left`; nothing when nothing is known.
-impl fmt::Display for SoFar {
+impl fmt::Display for InterimEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(half_width) = self.half_width {
             let percent = (half_width.exp_m1() * 100.0).min(999.0);
@@ -69,9 +69,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_said() {
+    fn the_text_has_what_is_known() {
         let said = |half_width, done| {
-            SoFar::after(half_width, done, 6, Duration::from_secs(10) * done).to_string()
+            InterimEstimate::after(half_width, done, 6, Duration::from_secs(10) * done).to_string()
         };
         assert_eq!(said(None, 0), "");
         assert_eq!(said(None, 1), "50 s left");

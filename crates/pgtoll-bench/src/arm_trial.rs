@@ -1,4 +1,4 @@
-//! One turn of an arm: a fresh copy with its server and sessions, and what steps do to it.
+//! One trial of an arm: a fresh copy with its server and sessions, and what steps do to it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,15 +16,16 @@ use pgtoll_observe::{ClusterCpu, ClusterIo, CpuSample, IoSample, own_cpu_ns};
 use pgtoll_record::{Counters, Latencies, MemoryUse, Moment};
 use pgtoll_wire::Connection;
 
-use crate::counting::io_bytes;
 use crate::course;
 use crate::experiment::{StepKind, substituted};
-use crate::prepare::DATABASE;
-use crate::server::{SHELL, nanoseconds};
+use crate::names::{DATABASE, OPERATION, SHELL};
+use crate::readings::{io_bytes, memory_use};
+use crate::sessions::Sessions;
+use crate::units::nanoseconds;
 use crate::{ArmSpec, BenchError, StepSpec, WorkloadSpec};
 
 /// A copy of an arm with its running server.
-pub(crate) struct Turn<'a> {
+pub(crate) struct ArmTrial<'a> {
     pub(crate) arm: &'a ArmSpec,
     cluster: Cluster,
     memory: Option<MemoryGroup>,
@@ -33,24 +34,21 @@ pub(crate) struct Turn<'a> {
     pgtoll: &'a Path,
 }
 
-/// What is attached to a running server.
-pub(crate) struct Sessions {
-    pub(crate) monitor: Connection,
-    /// Does the statements and nothing else.
-    pub(crate) worker: Connection,
-    pub(crate) cpu: ClusterCpu,
-    pub(crate) io: ClusterIo,
-}
-
 /// What a step did, as far as it is known without counters.
-#[derive(Default)]
-pub(crate) struct Done {
+pub(crate) struct StepOutcome {
     pub(crate) elapsed: Duration,
     /// Outside of the server.
     pub(crate) client_cpu_ns: Option<u64>,
     pub(crate) tally: Option<Tally>,
     pub(crate) latencies: Option<Latencies>,
     pub(crate) course: Vec<Moment>,
+}
+
+impl StepOutcome {
+    /// Of a step that has no client of ours.
+    pub(crate) fn in_server(elapsed: Duration) -> Self {
+        Self { elapsed, client_cpu_ns: None, tally: None, latencies: None, course: Vec::new() }
+    }
 }
 
 /// What a recovery took.
@@ -60,8 +58,6 @@ pub(crate) struct Recovery {
     pub(crate) counters: Counters,
 }
 
-/// The copy's name, and its memory group's.
-const COPY: &str = "operation";
 /// Names with the guard, and of scratch directories.
 const PROGRAM: &str = "program";
 const BESIDE: &str = "beside";
@@ -72,7 +68,7 @@ const A_WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A program beside that takes longer to end is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-impl<'a> Turn<'a> {
+impl<'a> ArmTrial<'a> {
     /// Copies the arm's cluster and starts the copy. Under a limit of memory nothing of it is in memory.
     pub(crate) fn begin(
         arm: &'a ArmSpec,
@@ -81,7 +77,7 @@ impl<'a> Turn<'a> {
         pgtoll: &'a Path,
         guard: &mut Guard,
     ) -> Result<Self, BenchError> {
-        let cluster = cluster.copy(guard, COPY)?;
+        let cluster = cluster.copy(guard, OPERATION)?;
         let memory = match workload.memory {
             Some(limit) => {
                 // The page cache counts for whom it was who read first.
@@ -91,7 +87,7 @@ impl<'a> Turn<'a> {
             None => None,
         };
         let postmaster = start(&cluster, memory.as_ref(), guard)?;
-        let sessions = Sessions::at(&cluster, postmaster)?;
+        let sessions = Sessions::begin(&cluster, postmaster)?;
         Ok(Self { arm, cluster, memory, sessions, pgtoll })
     }
 
@@ -109,7 +105,7 @@ impl<'a> Turn<'a> {
             cluster.evict()?;
         }
         let postmaster = start(&cluster, memory.as_ref(), guard)?;
-        let sessions = Sessions::at(&cluster, postmaster)?;
+        let sessions = Sessions::begin(&cluster, postmaster)?;
         Ok(Self { cluster, memory, sessions, ..self })
     }
 
@@ -125,15 +121,15 @@ impl<'a> Turn<'a> {
         // Everything since its start was for the recovery.
         let server_cpu_ns = ClusterCpu::attach(postmaster)?.sample()?.total_ns();
         let io = ClusterIo::attach(postmaster)?.sample()?;
-        let mut sessions = Sessions::at(&cluster, postmaster)?;
+        let mut sessions = Sessions::begin(&cluster, postmaster)?;
         let end = end_of_recovery(&cluster, &mut sessions.monitor)?;
         let counters = Counters {
             wal_bytes: end.bytes_since(redo).unwrap_or(0),
             io: io_bytes(Some(IoSample::default()), io),
             ..Counters::default()
         };
-        let turn = Self { cluster, memory, sessions, ..self };
-        Ok((turn, Recovery { elapsed, server_cpu_ns, counters }))
+        let trial = Self { cluster, memory, sessions, ..self };
+        Ok((trial, Recovery { elapsed, server_cpu_ns, counters }))
     }
 
     /// The clients of a script step, connected; of other steps there are none.
@@ -158,7 +154,7 @@ impl<'a> Turn<'a> {
         step: &StepSpec,
         crowd: Option<&mut Crowd>,
         guard: &mut Guard,
-    ) -> Result<Done, BenchError> {
+    ) -> Result<StepOutcome, BenchError> {
         let began = Instant::now();
         let client_cpu_ns = match step.kind() {
             StepKind::Sql(text) => {
@@ -172,11 +168,14 @@ impl<'a> Turn<'a> {
             }
             StepKind::Program(text) => Some(self.run_program(text, guard)?),
             StepKind::Script(_) => {
-                return crowd.map_or(Ok(Done::default()), |crowd| self.work(step, crowd, guard));
+                return match crowd {
+                    Some(crowd) => self.work(step, crowd, guard),
+                    None => Ok(StepOutcome::in_server(Duration::ZERO)),
+                };
             }
             StepKind::Restart | StepKind::Evict | StepKind::Crash => None,
         };
-        Ok(Done { elapsed: began.elapsed(), client_cpu_ns, ..Done::default() })
+        Ok(StepOutcome { client_cpu_ns, ..StepOutcome::in_server(began.elapsed()) })
     }
 
     /// CPU time after a step. Sessions of programs are in the postmaster's account when they are gone.
@@ -213,7 +212,7 @@ impl<'a> Turn<'a> {
             return Ok(nanoseconds(output.usage.cpu()));
         }
         let (arm, program) = (self.arm.name.clone(), text.to_owned());
-        Err(BenchError::ProgramFailed { arm, program, status: words_of(&output) })
+        Err(BenchError::ProgramFailed { arm, program, status: last_words(&output) })
     }
 
     /// All clients at the same time, and what runs beside them.
@@ -222,7 +221,7 @@ impl<'a> Turn<'a> {
         step: &StepSpec,
         crowd: &mut Crowd,
         guard: &mut Guard,
-    ) -> Result<Done, BenchError> {
+    ) -> Result<StepOutcome, BenchError> {
         if let Some(text) = self.beside(step) {
             self.spawn(BESIDE, &text, guard)?;
         }
@@ -239,7 +238,7 @@ impl<'a> Turn<'a> {
         };
         let tally = tally.map_err(|source| BenchError::load(&self.cluster, source))?;
         check_rate(step, &tally)?;
-        Ok(Done {
+        Ok(StepOutcome {
             elapsed: tally.elapsed,
             client_cpu_ns: Some(own_cpu_ns()?.saturating_sub(own_before)),
             tally: Some(tally),
@@ -285,7 +284,11 @@ impl<'a> Turn<'a> {
         let output = guard.reap(BESIDE, PATIENCE)?;
         self.remove_scratch(BESIDE, guard)?;
         let failed = (by_itself && !output.success).then(|| {
-            format!("arm {}: what ran beside ({text}) failed: {}", self.arm.name, words_of(&output))
+            format!(
+                "arm {}: what ran beside ({text}) failed: {}",
+                self.arm.name,
+                last_words(&output)
+            )
         });
         Ok(Some((nanoseconds(output.usage.cpu()), failed)))
     }
@@ -295,8 +298,8 @@ impl<'a> Turn<'a> {
     fn spawn(&self, name: &str, text: &str, guard: &mut Guard) -> Result<(), BenchError> {
         let scratch = self.cluster.directory().join(name).to_string_lossy().into_owned();
         guard.run(Path::new("mkdir"), &[&scratch])?;
-        let place = scratch.replace('\'', "'\\''");
-        let command = format!("cd '{place}' && exec >/dev/null || exit\n{text}");
+        let quoted = scratch.replace('\'', "'\\''");
+        let command = format!("cd '{quoted}' && exec >/dev/null || exit\n{text}");
         guard.spawn(name, SHELL.as_ref(), &["-c", &command], &self.environment())?;
         Ok(())
     }
@@ -331,8 +334,7 @@ impl<'a> Turn<'a> {
 
     /// What the server has used of the memory that it may use.
     pub(crate) fn memory_use(&self) -> Result<Option<MemoryUse>, BenchError> {
-        let usage = self.memory.as_ref().map(MemoryGroup::usage).transpose()?;
-        Ok(usage.map(|of| MemoryUse { peak_bytes: of.peak_bytes, limit_hits: of.limit_hits }))
+        memory_use(self.memory.as_ref())
     }
 
     /// Ends the server and removes the copy.
@@ -341,22 +343,6 @@ impl<'a> Turn<'a> {
         self.cluster.stop(guard, StopMode::Immediate)?;
         self.cluster.remove(guard)?;
         Ok(())
-    }
-}
-
-impl Sessions {
-    fn at(cluster: &Cluster, postmaster: i32) -> Result<Self, BenchError> {
-        Ok(Self {
-            monitor: cluster.connect(DATABASE)?,
-            worker: cluster.connect(DATABASE)?,
-            cpu: ClusterCpu::attach(postmaster)?,
-            io: ClusterIo::attach(postmaster)?,
-        })
-    }
-
-    fn close(self) {
-        self.worker.close();
-        self.monitor.close();
     }
 }
 
@@ -398,7 +384,7 @@ fn check_rate(step: &StepSpec, tally: &Tally) -> Result<(), BenchError> {
 }
 
 /// How a program ended, with the last line that it said.
-fn words_of(output: &Output) -> String {
+fn last_words(output: &Output) -> String {
     let last = output.tail.lines().map(str::trim).rfind(|line| !line.is_empty());
     let status = &output.status;
     last.map_or(status.clone(), |last| format!("{status}: {last}"))

@@ -1,0 +1,21 @@
+//! Names that pgtoll gives to what it makes for a run. Directories and programs with a name of their
+//! own share a directory with the arms', so that no arm may be called so.
+
+/// The database with pgbench's tables.
+pub(crate) const DATABASE: &str = "postgres";
+
+/// The cluster that is loaded, and that the arms are copies of.
+pub(crate) const ORIGIN: &str = "origin";
+/// How the names of clusters without data begin, for workloads of steps.
+pub(crate) const EMPTY: &str = "empty";
+/// The one cluster of a crossover.
+pub(crate) const CROSSED: &str = "crossed";
+/// A copy on which transactions are counted.
+pub(crate) const COUNTED: &str = "counted";
+/// A copy on which steps are done, and its memory group.
+pub(crate) const OPERATION: &str = "operation";
+/// The program that samples functions, with the guard.
+pub(crate) const PROFILER: &str = "profiler";
+
+/// The shell that understands a command as its user wrote it.
+pub(crate) const SHELL: &str = "/bin/sh";

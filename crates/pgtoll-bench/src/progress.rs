@@ -1,0 +1,36 @@
+//! What a run reports while it goes on.
+
+use std::path::Path;
+
+use crate::InterimEstimate;
+
+/// What a run is about at the moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Progress<'a> {
+    /// Where the clusters are.
+    Directory(&'a Path),
+    /// Something that takes a while.
+    Stage(&'a str),
+    /// A block of a round begins.
+    Block {
+        /// The workload's name.
+        workload: &'a str,
+        /// The round, from 1.
+        round: u32,
+        /// The block in the round, from 1.
+        block: u32,
+        /// What the rounds before it have shown.
+        interim: InterimEstimate,
+    },
+    /// A repetition of operations begins.
+    Repetition {
+        /// The workload's title.
+        title: &'a str,
+        /// Which one, from 1.
+        repetition: u32,
+        /// How many repetitions there will be.
+        repetitions: u32,
+        /// What those before it have shown.
+        interim: InterimEstimate,
+    },
+}
