@@ -210,7 +210,7 @@ impl WriteError {
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
-            Self::Scan(error) => error.hint()?,
+            Self::Scan(error) => return error.hint(),
             Self::NotOwner { .. } => "run pgtoll as the directory's owner, or as root",
             Self::Become { .. } => "run pgtoll as that user",
             Self::Running { .. } => "stop it first, in good order: pg_ctl stop -m fast",

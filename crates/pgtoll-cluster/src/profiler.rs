@@ -55,12 +55,13 @@ pub enum NoProfile {
 
 impl NoProfile {
     /// What a user can do about it, in one sentence.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
             Self::Missing => Some("install it (Debian: apt-get install linux-perf)"),
             Self::Forbidden { .. } => Some("sysctl kernel.perf_event_paranoid=2"),
             Self::Failed(_) => None,
-        }
+        };
+        hint.map(str::to_owned)
     }
 }
 

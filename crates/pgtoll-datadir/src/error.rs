@@ -47,15 +47,16 @@ pub enum DatadirError {
 
 impl DatadirError {
     /// What to do about it.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
             Self::Read { source, .. } => Some(read_hint(source)),
             Self::Major(_) | Self::Catalogs { .. } | Self::NameBytes { .. } => None,
             Self::Control { source: ControlError::UnknownVersion { .. }, .. } => {
                 Some("pgtoll reads the files of released PostgreSQL 13 to 18 and of 19rc1")
             }
             Self::Control { .. } => Some("is that a whole data directory of this machine's kind?"),
-        }
+        };
+        hint.map(str::to_owned)
     }
 }
 

@@ -64,8 +64,8 @@ pub enum JournalError {
 
 impl JournalError {
     /// What to do about it.
-    pub fn hint(&self) -> String {
-        match self {
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
             Self::Read { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 "run pgtoll as the file's owner".to_owned()
             }
@@ -79,7 +79,7 @@ impl JournalError {
             Self::Other { path, .. } => {
                 format!("remove {} to begin from the start", path.display())
             }
-        }
+        })
     }
 }
 

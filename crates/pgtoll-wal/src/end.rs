@@ -82,8 +82,8 @@ impl End {
     }
 
     /// What to do about it.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
             Self::Damaged { .. } => {
                 Some("fetch that segment again from where it was archived, or name a later range")
             }
@@ -94,7 +94,8 @@ impl End {
             }
             Self::Unreadable { .. } => Some("fetch that segment again"),
             _ => None,
-        }
+        };
+        hint.map(str::to_owned)
     }
 }
 

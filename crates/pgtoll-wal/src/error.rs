@@ -41,8 +41,8 @@ pub enum WalReadError {
 
 impl WalReadError {
     /// What to do about it.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
             Self::NoSegments { .. } => Some(
                 "name a data directory, its pg_wal, an archive's directory, or segments themselves",
             ),
@@ -56,6 +56,7 @@ impl WalReadError {
             Self::NotWal { .. } => {
                 Some("is that a whole segment, neither encrypted nor cut short?")
             }
-        }
+        };
+        hint.map(str::to_owned)
     }
 }

@@ -28,22 +28,23 @@ pub enum ServerError {
 
 impl ServerError {
     /// What to do about it.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Wire(error) => error.hint(),
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Wire(error) => return error.hint(),
             Self::Replication(error) => match error.sqlstate() {
                 // No such role, no line in pg_hba.conf, not the role for it, or no place.
-                Some("28000" | "42501" | "53300") => Some(
+                Some("28000" | "42501" | "53300") => {
                     "it takes a role with REPLICATION, a line for database replication in \
-                     pg_hba.conf, and a free place among max_wal_senders",
-                ),
-                _ => error.hint(),
+                     pg_hba.conf, and a free place among max_wal_senders"
+                }
+                _ => return error.hint(),
             },
             Self::Wal(WalError::UnknownMagic { .. }) => {
-                Some("pgtoll reads the WAL of released PostgreSQL 13 to 18 and of 19rc1")
+                "pgtoll reads the WAL of released PostgreSQL 13 to 18 and of 19rc1"
             }
-            Self::Wal(_) => None,
-        }
+            Self::Wal(_) => return None,
+        };
+        Some(hint.to_owned())
     }
 }
 

@@ -248,8 +248,8 @@ impl Error {
     }
 
     /// What to do about it, where there is something to do.
-    pub fn hint(&self) -> Option<&'static str> {
-        Some(match self {
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
             Self::PasswordRequired => "set PGPASSWORD, or add the server to the password file",
             Self::PasswordFile { .. } => "make the file accessible to its owner only (chmod 600)",
             Self::NoTls => "turn TLS on at the server, or choose another sslmode",
@@ -260,9 +260,10 @@ impl Error {
             Self::WalRemoved { .. } => "read the missing WAL from the archive",
             Self::Connect { .. } => "look at host and port, and whether the server runs",
             Self::TooMuch { .. } => "is this a PostgreSQL server? Look at host and port",
-            Self::Server(error) => return error.own_hint(),
+            Self::Server(error) => error.own_hint()?,
             _ => return None,
-        })
+        };
+        Some(hint.to_owned())
     }
 
     pub(crate) fn protocol(finding: impl Into<Cow<'static, str>>) -> Self {

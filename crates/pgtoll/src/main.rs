@@ -8,6 +8,7 @@ mod arguments;
 mod calibration;
 mod commands;
 mod exit;
+mod hints;
 mod panics;
 mod printer;
 mod secrets;

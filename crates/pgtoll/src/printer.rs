@@ -3,15 +3,10 @@
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
-use pgtoll_alter::{CorruptError, WriteError};
-use pgtoll_bench::BenchError;
-use pgtoll_cluster::ClusterError;
-use pgtoll_datadir::DatadirError;
 use pgtoll_report::{printable, printable_lines};
-use pgtoll_verify::JournalError;
-use pgtoll_wal::{ServerError, WalReadError};
 
-use crate::commands::{BadExperiment, Usage};
+use crate::commands::BadExperiment;
+use crate::hints::hint;
 use crate::secrets::masked;
 
 /// Prints. Whoever listens may have gone (a closed pipe): that is no reason to fail.
@@ -161,38 +156,4 @@ fn message(error: &anyhow::Error) -> String {
         }
     }
     message
-}
-
-/// The hint of the first error in the chain that has one.
-fn hint(error: &anyhow::Error) -> Option<String> {
-    error.chain().find_map(|cause| {
-        if let Some(error) = cause.downcast_ref::<BenchError>() {
-            return error.hint();
-        }
-        if let Some(error) = cause.downcast_ref::<ClusterError>() {
-            return error.hint();
-        }
-        if let Some(error) = cause.downcast_ref::<WalReadError>() {
-            return error.hint().map(str::to_owned);
-        }
-        if let Some(error) = cause.downcast_ref::<DatadirError>() {
-            return error.hint().map(str::to_owned);
-        }
-        if let Some(error) = cause.downcast_ref::<JournalError>() {
-            return Some(error.hint());
-        }
-        if let Some(error) = cause.downcast_ref::<CorruptError>() {
-            return error.hint();
-        }
-        if let Some(error) = cause.downcast_ref::<WriteError>() {
-            return error.hint();
-        }
-        if let Some(error) = cause.downcast_ref::<ServerError>() {
-            return error.hint().map(str::to_owned);
-        }
-        if let Some(error) = cause.downcast_ref::<pgtoll_wire::Error>() {
-            return error.hint().map(str::to_owned);
-        }
-        cause.downcast_ref::<Usage>().map(|usage| usage.hint.clone())
-    })
 }

@@ -103,8 +103,8 @@ pub enum DsnError {
 
 impl DsnError {
     /// What to do about it, where there is something to do.
-    pub fn hint(&self) -> Option<&'static str> {
-        Some(match self {
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
             Self::UnknownWord { .. } | Self::MissingEquals { .. } => {
                 "a value with spaces needs quotes, like 'open sesame'"
             }
@@ -114,6 +114,7 @@ impl DsnError {
                 "services are defined in ~/.pg_service.conf, or in the file that PGSERVICEFILE names"
             }
             _ => return None,
-        })
+        };
+        Some(hint.to_owned())
     }
 }

@@ -29,12 +29,16 @@ use pgtoll_report::{is_unprintable, printable};
 #[derive(Debug)]
 pub(crate) struct Usage {
     message: String,
-    pub(crate) hint: String,
+    hint: Option<String>,
 }
 
 impl Usage {
     pub(crate) fn error(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
-        Self { message: message.into(), hint: hint.into() }.into()
+        Self { message: message.into(), hint: Some(hint.into()) }.into()
+    }
+
+    pub(crate) fn hint(&self) -> Option<String> {
+        self.hint.clone()
     }
 }
 

@@ -1,0 +1,69 @@
+//! What a user can do about an error: the hints of the libraries' errors.
+
+use std::error::Error;
+
+use crate::commands::Usage;
+
+/// An error that may have a hint.
+trait Hint: Error + 'static {
+    /// What to try, in one sentence.
+    fn hint(&self) -> Option<String>;
+}
+
+/// Takes the hint of an error if it is of one type.
+type CollectHint = fn(&(dyn Error + 'static)) -> Option<String>;
+
+/// Lists error types that have a method `hint`.
+macro_rules! errors_with_hints {
+    ($($error:ty,)+) => {
+        $(impl Hint for $error {
+            fn hint(&self) -> Option<String> {
+                <$error>::hint(self)
+            }
+        })+
+
+        const ERRORS_WITH_HINTS: &[CollectHint] = &[$(hint_of::<$error>,)+];
+    };
+}
+
+errors_with_hints! {
+    Usage,
+    pgtoll_alter::CorruptError,
+    pgtoll_alter::WriteError,
+    pgtoll_bench::BenchError,
+    pgtoll_cluster::ClusterError,
+    pgtoll_datadir::DatadirError,
+    pgtoll_verify::JournalError,
+    pgtoll_wal::ServerError,
+    pgtoll_wal::WalReadError,
+    pgtoll_wire::Error,
+}
+
+fn hint_of<T: Hint>(error: &(dyn Error + 'static)) -> Option<String> {
+    error.downcast_ref::<T>().and_then(T::hint)
+}
+
+/// The hint of the first error in the chain that has one.
+pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
+    let hint_of_cause = |cause| ERRORS_WITH_HINTS.iter().find_map(|hint_of| hint_of(cause));
+    error.chain().find_map(hint_of_cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use pgtoll_cluster::ClusterError;
+
+    use super::*;
+
+    #[test]
+    fn the_hint_is_that_of_the_outermost_error_that_has_one() {
+        let usage = Usage::error("wrong", "do it right").context("read my.toml");
+        assert_eq!(hint(&usage).unwrap(), "do it right");
+        let without = anyhow::anyhow!("of a type that is not listed");
+        assert_eq!(hint(&without), None);
+        let path = ClusterError::PathTooLong { path: "/var".into() };
+        let expected = path.hint().unwrap();
+        let wrapped = anyhow::Error::new(pgtoll_bench::BenchError::from(path));
+        assert_eq!(hint(&wrapped).unwrap(), expected);
+    }
+}
