@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pgtoll_cluster::MemoryGroup;
-use pgtoll_format::{ByteSize, TimeSpan};
+use pgtoll_format::{ByteSize, TimeSpan, conf};
 use pgtoll_record::{Design, Slicing};
 
 use crate::experiment::{SHORTEST_STEP, StepKind};
@@ -259,10 +259,7 @@ impl Plan {
         const DEFAULT: u64 = 128 << 20;
         let common = self.experiment.settings.get("shared_buffers");
         let text = of.settings.get("shared_buffers").or(common);
-        let bytes = text.and_then(|text| {
-            let blocks = text.trim().parse::<u64>().ok().map(|blocks| blocks * 8192);
-            blocks.or_else(|| text.parse::<ByteSize>().ok().map(|of| of.0))
-        });
+        let bytes = text.and_then(|text| conf::size("shared_buffers", text).ok()).map(|of| of.0);
         bytes.unwrap_or(DEFAULT)
     }
 

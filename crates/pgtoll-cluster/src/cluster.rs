@@ -119,8 +119,7 @@ impl Cluster {
                 let (name, value) = (name.clone(), value.clone());
                 return Err(ClusterError::Setting { name, value });
             }
-            let _ =
-                writeln!(file, "{name} = '{}'", value.replace('\\', "\\\\").replace('\'', "''"));
+            let _ = writeln!(file, "{}", pgtoll_format::conf::line(name, value));
         }
         guard.write(&self.data().join("pgtoll-settings.conf"), file)
     }

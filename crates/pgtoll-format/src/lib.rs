@@ -16,6 +16,7 @@
 pub mod btree;
 mod bytes;
 pub mod catalog;
+pub mod conf;
 mod control;
 mod crc32c;
 pub mod heap;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct ByteSize(pub u64);
 
-const SIZE_UNITS: [(&str, u64); 5] =
+pub(crate) const SIZE_UNITS: [(&str, u64); 5] =
     [("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10), ("B", 1)];
 
 impl FromStr for ByteSize {
@@ -53,7 +53,7 @@ impl ByteSize {
 #[serde(try_from = "String", into = "String")]
 pub struct TimeSpan(pub Duration);
 
-const TIME_UNITS: [(&str, u64); 7] = [
+pub(crate) const TIME_UNITS: [(&str, u64); 7] = [
     ("d", 86_400_000_000),
     ("h", 3_600_000_000),
     ("min", 60_000_000),
@@ -106,18 +106,87 @@ fn parse(text: &str, units: &[(&str, u64)], expected: &'static str) -> Result<u6
         return whole.checked_mul(*factor).ok_or_else(error);
     }
     let fraction: f64 = number.parse().map_err(|_| error())?;
-    #[expect(clippy::cast_precision_loss, reason = "units are small powers")]
-    let product = fraction * *factor as f64;
-    // Up to 2^53 every whole number is exact, and no size or time that we take is larger.
-    if !(0.0..9_007_199_254_740_992.0).contains(&product) {
-        return Err(error());
+    whole(fraction * float(*factor)).ok_or_else(error)
+}
+
+/// An amount as the server's settings have it (`parse_int`, `convert_to_base_unit`): a number without
+/// unit counts base units, and what has a unit is rounded to whole base units. In the smallest unit.
+pub(crate) fn in_base_units(
+    text: &str,
+    units: &[(&str, u64)],
+    base: Option<u64>,
+    expected: &'static str,
+) -> Result<u64, UnitError> {
+    let error = || UnitError { text: text.chars().take(40).collect(), expected };
+    let (number, rest) = number(text.trim_start()).ok_or_else(error)?;
+    let unit = rest.trim();
+    let place = units.iter().position(|(name, _)| *name == unit);
+    let (factor, smaller) = match (place, base) {
+        (Some(place), _) => (units[place].1, units.get(place + 1).map_or(1, |of| of.1)),
+        (None, Some(base)) if unit.is_empty() => (base, base),
+        (None, None) if unit.is_empty() && number == 0.0 => (1, 1),
+        _ => return Err(error()),
+    };
+    let in_units = |amount: f64, unit: u64| (amount / float(unit)).round_ties_even() * float(unit);
+    // A fraction of a unit is first rounded to the next smaller one.
+    let amount = in_units(in_units(number * float(factor), smaller), base.unwrap_or(1));
+    whole(amount).ok_or_else(error)
+}
+
+/// The number that a text begins with, and what follows it: decimal, hexadecimal (`0x`) or octal (`0`)
+/// as for C, or with a fraction or exponent. Not negative.
+fn number(text: &str) -> Option<(f64, &str)> {
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let digits = |text: &str, radix| text.find(|c: char| !c.is_digit(radix)).unwrap_or(text.len());
+    let integer = |text: &str, radix| u64::from_str_radix(text, radix).ok().map(float);
+    let end = digits(text, 10);
+    if text[end..].starts_with(['.', 'e', 'E']) {
+        return real(text);
     }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the range was checked"
-    )]
-    Ok(product.round() as u64)
+    let hexadecimal = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    if let Some(hexadecimal) = hexadecimal.filter(|text| digits(text, 16) > 0) {
+        let (number, rest) = hexadecimal.split_at(digits(hexadecimal, 16));
+        return Some((integer(number, 16)?, rest));
+    }
+    if text.starts_with('0') {
+        let (number, rest) = text.split_at(digits(text, 8));
+        return Some((integer(number, 8)?, rest));
+    }
+    let (number, rest) = text.split_at(end);
+    Some((integer(number, 10)?, rest))
+}
+
+/// The same with a fraction or exponent, or neither.
+pub(crate) fn real(text: &str) -> Option<(f64, &str)> {
+    let digits = |from: usize| {
+        let rest = text.get(from..).unwrap_or_default();
+        from + rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())
+    };
+    let sign = usize::from(text.starts_with('+'));
+    let mut end = digits(sign);
+    if text[end..].starts_with('.') {
+        end = digits(end + 1);
+    }
+    if text[end..].starts_with(['e', 'E']) {
+        let sign = usize::from(text[end + 1..].starts_with(['+', '-']));
+        let exponent = digits(end + 1 + sign);
+        if exponent > end + 1 + sign {
+            end = exponent;
+        }
+    }
+    let (number, rest) = text.split_at(end);
+    Some((number.parse().ok()?, rest))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "units are small powers, and amounts below 2^53")]
+fn float(number: u64) -> f64 {
+    number as f64
+}
+
+/// Up to 2^53 every whole number is exact, and no size or time that we take is larger.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
+fn whole(amount: f64) -> Option<u64> {
+    (0.0..9_007_199_254_740_992.0).contains(&amount).then(|| amount.round() as u64)
 }
 
 fn display(amount: u64, units: &[(&str, u64)], f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -85,7 +85,7 @@ pub struct Fork {
     pub fork: u8,
 }
 
-/// How a page image is compressed.
+/// How a page image is compressed, or is to be (`wal_compression`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Compression {
     /// PostgreSQL's own.
@@ -94,6 +94,20 @@ pub enum Compression {
     Lz4,
     /// Zstandard.
     Zstd,
+}
+
+impl Compression {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Pglz, Self::Lz4, Self::Zstd];
+
+    /// As `wal_compression` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pglz => "pglz",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
 }
 
 /// A full-page image.
