@@ -18,6 +18,7 @@ mod expectation;
 mod latencies;
 mod overview;
 mod page;
+mod provenance;
 mod read;
 mod result;
 mod run;
@@ -41,6 +42,7 @@ pub use page::{
     FieldDifference, LinePointerRecord, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA,
     PageChecksumRecord, PageChecksumsRecord, PageDifferenceRecord, PageHeaderRecord, PageRecord,
 };
+pub use provenance::Provenance;
 pub use read::{RecordError, Run};
 pub use result::{
     Comparison, Interval, MetricValue, Outliers, RESULT_SCHEMA, Receipt, RunResult, Verdict,
