@@ -27,6 +27,7 @@ mod page_difference;
 mod page_kind;
 pub mod pglz;
 mod relation;
+mod text;
 mod units;
 mod version;
 pub mod wal;
@@ -44,6 +45,7 @@ pub use page::{
 pub use page_difference::{HeaderField, PageDifference};
 pub use page_kind::PageKind;
 pub use relation::{BlockNumber, ForkNumber};
+pub use text::{is_unprintable, shell_quoted};
 pub use units::{ByteSize, TimeSpan, UnitError};
 pub use version::{
     BlocksWritten, ControlFacts, ImageCompressions, MAJORS, MajorFacts, ServerVersion,

@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+pub use pgtoll_format::is_unprintable;
+
 /// `text` for one line: control characters, line breaks and tabs included, and the characters that
 /// reorder or hide text are written as escapes.
 ///
@@ -44,25 +46,6 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
             let _ = write!(escaped, "\\u{unit:04x}");
         }
     })
-}
-
-/// Control characters, and the format characters that reorder text, are invisible, or break lines.
-/// What joins letters (U+200C, U+200D) is among them; variation selectors, which only choose a
-/// letter's form, are not.
-pub fn is_unprintable(c: char) -> bool {
-    c.is_control()
-        || matches!(
-            c,
-            '\u{ad}'
-                | '\u{61c}'
-                | '\u{180e}'
-                | '\u{200b}'..='\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{feff}'
-                | '\u{fff9}'..='\u{fffb}'
-                | '\u{e0000}'..='\u{e007f}'
-        )
 }
 
 fn write_escape(escaped: &mut String, c: char) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use pgtoll_bench::{Choices, Experiment, Plan, Site};
 use pgtoll_cluster::GuardOptions;
-use pgtoll_format::TimeSpan;
+use pgtoll_format::{TimeSpan, shell_quoted};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{Metric, Misses, NullRuns, RunResult};
 
@@ -113,11 +113,11 @@ fn command(plan: &Plan, arguments: &DoctorArguments) -> Vec<String> {
     );
     let mut command: Vec<String> = text.split(' ').map(ToOwned::to_owned).collect();
     if let Some(postgres) = &arguments.postgres {
-        command.extend(["--postgres".to_owned(), measure::quoted(postgres)]);
+        command.extend(["--postgres".to_owned(), shell_quoted(postgres)]);
     }
     if arguments.work_dir != Path::new(crate::arguments::WORK_DIR) {
         let directory = arguments.work_dir.to_string_lossy();
-        command.extend(["--work-dir".to_owned(), measure::quoted(&directory)]);
+        command.extend(["--work-dir".to_owned(), shell_quoted(&directory)]);
     }
     command
 }

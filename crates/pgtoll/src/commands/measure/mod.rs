@@ -4,7 +4,6 @@
 mod list;
 mod several;
 
-use std::fmt::Write as _;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -16,10 +15,10 @@ use pgtoll_bench::{
     RECORD_FILE, Site, WorkloadSpec,
 };
 use pgtoll_cluster::{Finder, GuardOptions, Installation, ServerUser, Wheel, leftovers};
-use pgtoll_format::TimeSpan;
+use pgtoll_format::{TimeSpan, shell_quoted};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::RunResult;
-use pgtoll_report::{Threshold, is_unprintable};
+use pgtoll_report::Threshold;
 
 use crate::arguments::MeasureArguments;
 use crate::calibration;
@@ -304,7 +303,7 @@ fn command_of(entries: &[String]) -> Option<String> {
     let is_program = begin.starts_with(b"#!") || begin == *b"\x7fELF";
     let may_run = metadata.is_file() && metadata.permissions().mode() & 0o111 != 0;
     let path = std::fs::canonicalize(entry).ok()?;
-    (read.is_ok() && is_program && may_run).then(|| quoted(&path.to_string_lossy()))
+    (read.is_ok() && is_program && may_run).then(|| shell_quoted(&path.to_string_lossy()))
 }
 
 /// What `--quick` stands for.
@@ -395,22 +394,22 @@ fn command(
     PlannedExperiment { name, plan, .. }: &PlannedExperiment,
     arguments: &MeasureArguments,
 ) -> Vec<String> {
-    let mut command = vec!["pgtoll".into(), "measure".into(), quoted(name)];
+    let mut command = vec!["pgtoll".into(), "measure".into(), shell_quoted(name)];
     let mut option = |name: &str, value: String| command.extend([name.to_owned(), value]);
     if let Some(postgres) = &arguments.postgres {
-        option("--postgres", quoted(postgres));
+        option("--postgres", shell_quoted(postgres));
     }
     for workload in &arguments.workload {
-        option("--workload", quoted(workload));
+        option("--workload", shell_quoted(workload));
     }
     if let Some(setup) = &arguments.setup {
-        option("--setup", quoted(&setup.to_string_lossy()));
+        option("--setup", shell_quoted(&setup.to_string_lossy()));
     }
     if let Some(rate) = arguments.rate {
         option("--rate", rate.to_string());
     }
     for (name, value) in &arguments.set {
-        option("--set", quoted(&format!("{name}={value}")));
+        option("--set", shell_quoted(&format!("{name}={value}")));
     }
     option("--scale", plan.experiment.scale.to_string());
     if let Some(budget) = arguments.budget {
@@ -432,36 +431,10 @@ fn command(
     }
     option("--seed", plan.seed.to_string());
     if arguments.work_dir != Path::new(crate::arguments::WORK_DIR) {
-        option("--work-dir", quoted(&arguments.work_dir.to_string_lossy()));
+        option("--work-dir", shell_quoted(&arguments.work_dir.to_string_lossy()));
     }
     command.extend(arguments.quick.then(|| "--quick".to_owned()));
     command
-}
-
-/// As a shell takes it. What a terminal would obey is in escapes (`$'\033'`), as POSIX has them since
-/// 2024, and Bash and its relatives for long.
-pub(crate) fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=@,:+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    if word.contains(is_unprintable) {
-        let escaped = word.chars().map(|c| match c {
-            '\'' | '\\' => format!("\\{c}"),
-            c if is_unprintable(c) => octal(c),
-            c => c.to_string(),
-        });
-        return format!("$'{}'", escaped.collect::<String>());
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
-/// `\342\200\256`
-fn octal(c: char) -> String {
-    c.encode_utf8(&mut [0; 4]).bytes().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "\\{byte:03o}");
-        text
-    })
 }
 
 fn show(event: Progress<'_>, plan: &Plan, keep: bool, printer: &mut Printer) {

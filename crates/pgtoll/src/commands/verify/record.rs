@@ -15,8 +15,8 @@ use pgtoll_verify::{
 
 use super::online::Attached;
 use crate::arguments::VerifyArguments;
-use crate::commands::measure::quoted;
 use crate::commands::wal::relation_name;
+use pgtoll_format::shell_quoted;
 
 use super::advice::{self, Cluster, Damage, FIRST_OWN_OID, Place};
 use super::{evidence, files};
@@ -126,12 +126,12 @@ fn outcome(verified: &Verified) -> VerificationOutcome {
 
 fn command(arguments: &VerifyArguments) -> Vec<String> {
     let mut command = vec!["pgtoll".to_owned(), "verify".to_owned()];
-    command.extend(arguments.paths.iter().map(|path| quoted(&path.to_string_lossy())));
+    command.extend(arguments.paths.iter().map(|path| shell_quoted(&path.to_string_lossy())));
     if let Some(dsn) = &arguments.dsn {
-        command.extend(["--dsn".to_owned(), quoted(&dsn.redacted())]);
+        command.extend(["--dsn".to_owned(), shell_quoted(&dsn.redacted())]);
     }
     for only in &arguments.only {
-        command.extend(["--only".to_owned(), quoted(only)]);
+        command.extend(["--only".to_owned(), shell_quoted(only)]);
     }
     let flags = [
         ("--mmap", arguments.mmap),
@@ -143,10 +143,10 @@ fn command(arguments: &VerifyArguments) -> Vec<String> {
     command
         .extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.to_owned()));
     if let Some(path) = &arguments.resume {
-        command.extend(["--resume".to_owned(), quoted(&path.to_string_lossy())]);
+        command.extend(["--resume".to_owned(), shell_quoted(&path.to_string_lossy())]);
     }
     for wal in &arguments.wal {
-        command.extend(["--wal".to_owned(), quoted(&wal.to_string_lossy())]);
+        command.extend(["--wal".to_owned(), shell_quoted(&wal.to_string_lossy())]);
     }
     command
 }

@@ -14,7 +14,7 @@ use pgtoll_wal::{
 };
 
 use crate::arguments::WalStatsArguments;
-use crate::commands::measure::quoted;
+use pgtoll_format::shell_quoted;
 
 /// What relations are called, as far as it is known.
 #[derive(Debug, Default)]
@@ -73,8 +73,9 @@ fn names_of(arguments: &WalStatsArguments) -> Vec<String> {
 /// The command that makes it again, without secrets.
 fn command(arguments: &WalStatsArguments) -> Vec<String> {
     let mut command = vec!["pgtoll".to_owned(), "wal".to_owned(), "stats".to_owned()];
-    command.extend(arguments.paths.iter().map(|path| quoted(&path.to_string_lossy())));
-    let mut option = |name: &str, value: &str| command.extend([name.to_owned(), quoted(value)]);
+    command.extend(arguments.paths.iter().map(|path| shell_quoted(&path.to_string_lossy())));
+    let mut option =
+        |name: &str, value: &str| command.extend([name.to_owned(), shell_quoted(value)]);
     if let Some(dsn) = &arguments.dsn {
         option("--dsn", &dsn.redacted());
     }

@@ -11,7 +11,7 @@ use pgtoll_format::wal::Fork;
 use pgtoll_record::{Advice, CommandKind, Severity};
 use pgtoll_verify::{Evidence, Finding, Layout, WhatIsWrong};
 
-use crate::commands::measure::quoted;
+use pgtoll_format::shell_quoted;
 use sql::Range;
 
 /// What the damaged files are part of.
@@ -110,11 +110,12 @@ impl Cluster {
         segments.dedup();
         let files = segments.iter().take(FILES_MAX);
         let files: Vec<String> =
-            files.map(|segment| quoted(&self.file(damage.fork, *segment))).collect();
+            files.map(|segment| shell_quoted(&self.file(damage.fork, *segment))).collect();
         if files.is_empty() {
             return None;
         }
-        let (data, copy) = (quoted(&self.data), quoted(&format!("{}.damaged", self.data)));
+        let (data, copy) =
+            (shell_quoted(&self.data), shell_quoted(&format!("{}.damaged", self.data)));
         let more = if segments.len() > files.len() { " (and the others like them)" } else { "" };
         Some(Advice {
             what: format!("copy the damaged files before anything changes them{more}"),
@@ -274,10 +275,10 @@ impl Cluster {
             }
         }
         segments.truncate(FILES_MAX);
-        let files = segments.iter().map(|segment| quoted(&self.file(damage.fork, *segment)));
+        let files = segments.iter().map(|segment| shell_quoted(&self.file(damage.fork, *segment)));
         let files = files.collect::<Vec<_>>().join(" ");
         let bytes = u64::from(self.file_blocks) * u64::from(self.block_bytes);
-        let data = quoted(&self.data);
+        let data = shell_quoted(&self.data);
         (!segments.is_empty()).then(|| Advice {
             what: "with the server stopped, fill the gap with zeros: without it the server reads \
                    nothing of the files behind"

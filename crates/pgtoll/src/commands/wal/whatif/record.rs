@@ -12,10 +12,10 @@ use pgtoll_record::{
 use pgtoll_wal::{End, RedoPoint};
 
 use crate::arguments::WalWhatIfArguments;
-use crate::commands::measure::quoted;
 use crate::commands::wal::record::kind_of;
 use crate::commands::wal::whatif::grid::Asked;
 use crate::commands::wal::whatif::{Worked, between};
+use pgtoll_format::shell_quoted;
 
 pub(super) fn of(arguments: &WalWhatIfArguments, worked: &Worked, end: &End) -> WalWhatIfRecord {
     let Worked { today: settings, grid, summary } = worked;
@@ -316,8 +316,9 @@ fn wal_source(arguments: &WalWhatIfArguments, worked: &Worked) -> form::WalSourc
 /// The command that makes it again, without secrets.
 fn command(arguments: &WalWhatIfArguments) -> Vec<String> {
     let mut command: Vec<String> = ["pgtoll", "wal", "whatif"].map(str::to_owned).to_vec();
-    command.extend(arguments.paths.iter().map(|path| quoted(&path.to_string_lossy())));
-    let mut option = |name: &str, value: &str| command.extend([name.to_owned(), quoted(value)]);
+    command.extend(arguments.paths.iter().map(|path| shell_quoted(&path.to_string_lossy())));
+    let mut option =
+        |name: &str, value: &str| command.extend([name.to_owned(), shell_quoted(value)]);
     if let Some(dsn) = &arguments.dsn {
         option("--dsn", &dsn.redacted());
     }
