@@ -14,7 +14,7 @@ use postgres_protocol::message::frontend;
 
 use crate::row::{self, Columns};
 use crate::transport::{MessageFrame, Transport};
-use crate::{Error, Parameter, PreparedStatement, Row, ErrorResponse};
+use crate::{Error, ErrorResponse, Parameter, PreparedStatement, Row};
 
 /// A session with a server.
 ///

@@ -68,8 +68,8 @@ pub use error::{Error, ErrorResponse};
 pub use prepared::{Parameter, PreparedStatement};
 pub use readiness::{Readiness, readiness};
 pub use replication::{
-    Keepalive, ReplicationConnection, StreamEnd, SystemIdentity, TimelineHistory, WalData,
-    WalMessage, ReplicationStream,
+    Keepalive, ReplicationConnection, ReplicationStream, StreamEnd, SystemIdentity,
+    TimelineHistory, WalData, WalMessage,
 };
 pub use row::Row;
 pub use waiting::Interruption;

@@ -758,10 +758,8 @@ fn tls(values: &Values, environment: &Environment) -> Result<TlsSettings, DsnErr
     };
     let without = values.one_of("sslcertmode", &[("disable", true), ("allow", false)])?;
     let files = file("sslcert", "postgresql.crt").zip(file("sslkey", "postgresql.key"));
-    let identity = files.filter(|_| without != Some(true)).map(|(certificate, key)| ClientCertificate {
-        certificate,
-        key,
-        named: values.given("sslcert").is_some(),
+    let identity = files.filter(|_| without != Some(true)).map(|(certificate, key)| {
+        ClientCertificate { certificate, key, named: values.given("sslcert").is_some() }
     });
     let least = values.one_of("ssl_min_protocol_version", &TLS_VERSIONS)?.unwrap_or(12);
     let most = values.one_of("ssl_max_protocol_version", &TLS_VERSIONS)?.unwrap_or(13);

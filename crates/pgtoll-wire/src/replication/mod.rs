@@ -16,7 +16,7 @@ use postgres_protocol::message::frontend::{self, CopyData};
 
 use crate::connection::{decode_error, unexpected};
 use crate::row::{self, Columns};
-use crate::{Config, Connection, Error, Row, ErrorResponse};
+use crate::{Config, Connection, Error, ErrorResponse, Row};
 
 /// A session for physical replication. It knows a few commands, and no SQL.
 #[derive(Debug)]
@@ -120,8 +120,12 @@ impl ReplicationConnection {
         frontend::query(&sql, transport.outbox())
             .map_err(|source| Error::unsendable("command", source))?;
         transport.send()?;
-        let mut stream =
-            ReplicationStream { connection: self.connection, position, timeline, state: State::Streaming };
+        let mut stream = ReplicationStream {
+            connection: self.connection,
+            position,
+            timeline,
+            state: State::Streaming,
+        };
         let tag = loop {
             if let Some(tag) = stream.await_tag(None)? {
                 break tag;

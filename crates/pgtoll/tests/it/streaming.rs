@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_wire::{
-    Connection, Dsn, Environment, Error, ReplicationConnection, StreamEnd, WalMessage, WalStream,
+    Connection, Dsn, Environment, Error, ReplicationConnection, ReplicationStream, StreamEnd,
+    WalMessage,
 };
 
 use crate::support::{PATIENCE, Scratch, running, server, servers};
@@ -128,7 +129,7 @@ fn committing(cluster: &Cluster, level: &str) -> JoinHandle<()> {
 }
 
 /// Reads until a commit waits for a standby. Returns the position up to which there is WAL then.
-fn waiting_commit(session: &mut Connection, stream: &mut WalStream) -> u64 {
+fn waiting_commit(session: &mut Connection, stream: &mut ReplicationStream) -> u64 {
     let begun = Instant::now();
     while !is_waiting(session) {
         assert!(begun.elapsed() < PATIENCE);
@@ -149,7 +150,7 @@ fn cancel(session: &mut Connection) {
 }
 
 /// Reads until the server has asked for an answer twice more. Returns how often it did.
-fn answer_twice(stream: &mut WalStream) -> u32 {
+fn answer_twice(stream: &mut ReplicationStream) -> u32 {
     let (mut answers, begun) = (0, Instant::now());
     while answers < 2 {
         assert!(begun.elapsed() < PATIENCE);
@@ -248,7 +249,7 @@ fn removed_wal_and_the_end_of_a_timeline() {
     }
 }
 
-fn check_promotion(cluster: &Cluster, mut stream: WalStream) {
+fn check_promotion(cluster: &Cluster, mut stream: ReplicationStream) {
     let mut session = cluster.connect("postgres").unwrap();
     session.execute("SELECT pg_promote()").unwrap();
     let begun = Instant::now();
@@ -279,7 +280,7 @@ fn check_promotion(cluster: &Cluster, mut stream: WalStream) {
     stream.close();
 }
 
-fn first_error(stream: Result<WalStream, Error>) -> Error {
+fn first_error(stream: Result<ReplicationStream, Error>) -> Error {
     match stream {
         Ok(mut stream) => loop {
             match stream.receive(None) {
@@ -304,7 +305,7 @@ fn a_killed_server_is_a_closed_stream() {
 }
 
 /// Reads up to a position. Returns the WAL, and how many keepalives came with it.
-fn read_to(stream: &mut WalStream, until: u64) -> (Vec<u8>, u32) {
+fn read_to(stream: &mut ReplicationStream, until: u64) -> (Vec<u8>, u32) {
     let (mut bytes, mut keepalives) = (Vec::new(), 0);
     let begun = Instant::now();
     while stream.position() < until {
