@@ -4,6 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use pgtoll_format::wal::rmgr::{XLOG_SWITCH, XLR_RMGR_INFO_MASK};
 use pgtoll_format::wal::{Decoder, Parts, Record, RecordType, WalError};
 use pgtoll_testing::wal_writer::Writer;
 
@@ -16,7 +17,7 @@ fuzz_target!(|input: (u8, Vec<(u8, u8, Vec<u8>)>)| {
     let mut written = Vec::new();
     for (manager, info, body) in records.into_iter().take(64) {
         // After a switch nothing is read up to the next segment.
-        if (manager, info & 0xF0) == (0, 0x40) {
+        if (RecordType { manager, info: info & XLR_RMGR_INFO_MASK }) == XLOG_SWITCH {
             continue;
         }
         written.push(writer.record(manager, info, &body));

@@ -143,13 +143,10 @@ fn is_on(of: &BTreeMap<String, String>, name: &str, default: bool) -> bool {
 
 /// The files from that of `from` on; none where its own is not there any more.
 fn of_stretch(files: Vec<SegmentFile>, segment_bytes: u64, from: Lsn) -> Vec<SegmentFile> {
-    let begins = |of: &SegmentFile| {
-        let (high, low) = of.name.place;
-        (u64::from(high) << 32) + u64::from(low) * segment_bytes
-    };
-    let first = from.0 - from.0 % segment_bytes;
-    let has_first = files.iter().any(|of| begins(of) == first);
-    files.into_iter().filter(|of| has_first && begins(of) >= first).collect()
+    let begin = |of: &SegmentFile| of.name.begin(segment_bytes);
+    let first = from.align_down(segment_bytes);
+    let has_first = files.iter().any(|of| begin(of) == first);
+    files.into_iter().filter(|of| has_first && begin(of) >= first).collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,11 @@
 use std::collections::VecDeque;
 
 use pgtoll_format::Lsn;
+use pgtoll_format::wal::rmgr::{
+    RM_BRIN_ID, RM_BTREE_ID, RM_CLOG_ID, RM_COMMIT_TS_ID, RM_GIN_ID, RM_GIST_ID, RM_HASH_ID,
+    RM_HEAP_ID, RM_HEAP2_ID, RM_LOGICALMSG_ID, RM_MULTIXACT_ID, RM_SPGIST_ID, RM_XACT_ID,
+    RM_XLOG_ID,
+};
 use pgtoll_format::wal::{Event, Parts, Record, RecordType};
 
 use crate::collect::Collect;
@@ -48,15 +53,13 @@ impl Kind {
         }
     }
 
-    /// By the resource manager's number (`rmgrlist.h`).
     const fn of_manager(manager: u8) -> Self {
         match manager {
-            // Heap2, Heap.
-            9 | 10 => Self::Heap,
-            // Btree, Hash, Gin, Gist; SPGist, BRIN.
-            11..=14 | 16 | 17 => Self::Index,
-            // Transaction, CLOG, MultiXact, CommitTs.
-            1 | 3 | 6 | 18 => Self::Transaction,
+            RM_HEAP2_ID | RM_HEAP_ID => Self::Heap,
+            RM_BTREE_ID | RM_HASH_ID | RM_GIN_ID | RM_GIST_ID | RM_SPGIST_ID | RM_BRIN_ID => {
+                Self::Index
+            }
+            RM_XACT_ID | RM_CLOG_ID | RM_MULTIXACT_ID | RM_COMMIT_TS_ID => Self::Transaction,
             _ => Self::Other,
         }
     }
@@ -65,7 +68,7 @@ impl Kind {
 /// The kind of each manager's records: to look it up costs less than to decide.
 const KINDS: [Kind; 256] = {
     let (mut kinds, mut manager) = ([Kind::Other; 256], 0_u8);
-    while manager < 22 {
+    while manager <= RM_LOGICALMSG_ID {
         kinds[manager as usize] = Kind::of_manager(manager);
         manager += 1;
     }
@@ -145,20 +148,16 @@ pub(crate) struct Pieces {
     checkpoints: Vec<(Lsn, Event)>,
 }
 
-/// Resource managers whose records tell of checkpoints and times (`rmgrlist.h`).
-const XLOG: u8 = 0;
-const TRANSACTION: u8 = 1;
-
 impl Pieces {
     /// Each about so many bytes long, a power of two.
     pub(crate) fn new(grain: u64) -> Self {
-        Self { grain, of: Vec::new(), next: Lsn(0), checkpoints: Vec::new() }
+        Self { grain, of: Vec::new(), next: Lsn::INVALID, checkpoints: Vec::new() }
     }
 
     #[inline]
     pub(crate) fn add(&mut self, record: &Record<'_>, parts: &Parts) {
-        // Of most records nothing but their amounts is of interest here.
-        if matches!(record.header.manager, XLOG | TRANSACTION) {
+        // Only these have checkpoints and times; of others the amounts are enough.
+        if matches!(record.header.manager, RM_XLOG_ID | RM_XACT_ID) {
             return self.add_telling(record, parts);
         }
         if record.at >= self.next {
@@ -191,7 +190,7 @@ impl Pieces {
 
     fn begin(&mut self, from: Lsn) {
         self.of.push(Piece { from, sums: Sums::default(), since_us: None, until_us: None });
-        self.next = Lsn((from.0 / self.grain).saturating_add(1).saturating_mul(self.grain));
+        self.next = from.align_down(self.grain).saturating_add(self.grain);
     }
 }
 
@@ -432,7 +431,7 @@ impl History {
 
 fn push_or_join(pieces: &mut Vec<Piece>, next: &Piece, grain: u64) {
     match pieces.last_mut() {
-        Some(last) if last.from.0 / grain == next.from.0 / grain => {
+        Some(last) if last.from.align_down(grain) == next.from.align_down(grain) => {
             last.sums.add(&next.sums);
             last.since_us = earlier(last.since_us, next.since_us);
             last.until_us = last.until_us.max(next.until_us);
@@ -523,7 +522,12 @@ mod tests {
         for number in numbers {
             let (at, says) = stretch[number];
             let begins = matches!(says, Says::RedoPoint | Says::Shutdown);
-            if begins || pieces.of.last().is_none_or(|last| last.from.0 / SHORT != at.0 / SHORT) {
+            if begins
+                || pieces
+                    .of
+                    .last()
+                    .is_none_or(|last| last.from.align_down(SHORT) != at.align_down(SHORT))
+            {
                 let (since_us, until_us) = (None, None);
                 pieces.of.push(Piece { from: at, sums: Sums::default(), since_us, until_us });
             }
@@ -582,7 +586,7 @@ mod tests {
         })
     }
 
-    const END: Lsn = Lsn(u64::MAX);
+    const END: Lsn = Lsn::MAX;
 
     proptest! {
         #[test]

@@ -90,7 +90,7 @@ pub fn scan(
     let summary = summary.map(|(statistics, course)| {
         let (cycles, pieces, cycles_are_exact) = course.finish(|from, to| {
             // It is read from its segment's begin.
-            let cost = to.0.saturating_sub(from.0) + from.0 % segment_bytes;
+            let cost = to.bytes_since(from).unwrap_or(0) + from.segment_offset(segment_bytes);
             again_bytes = again_bytes.checked_sub(cost)?;
             wal.sums(from, to)
         });
@@ -312,15 +312,13 @@ impl<'a> Wal<'a> {
 
     /// Where a segment begins, by its name.
     fn begin(&self, number: usize) -> Lsn {
-        let (high, low) = self.segments[number].name.place;
-        // A name may be anything; what does not fit its segment is found out when that is read.
-        let within = u64::from(low) * u64::from(self.header.segment_bytes);
-        Lsn((u64::from(high) << 32).saturating_add(within))
+        // What does not fit its name is found out when it is read.
+        self.segments[number].name.begin(self.header.segment_bytes.into())
     }
 
     /// Where a segment ends.
     fn end(&self, number: usize) -> Lsn {
-        Lsn(self.begin(number).0.saturating_add(u64::from(self.header.segment_bytes)))
+        self.begin(number).saturating_add(u64::from(self.header.segment_bytes))
     }
 
     /// Of nothing yet.
@@ -473,7 +471,7 @@ impl<C: Collect> Reading<'_, '_, C> {
         let file = &self.wal.segments[number];
         let begin = self.wal.begin(number);
         let unreadable = |source, read: u64| {
-            let at = Lsn(begin.0.saturating_add(read));
+            let at = begin.saturating_add(read);
             End::Unreadable { path: file.path.clone(), at, source }
         };
         let input = file.open().map_err(|source| unreadable(source, 0))?;
@@ -494,10 +492,7 @@ impl<C: Collect> Reading<'_, '_, C> {
             }
         }
         if read != u64::from(self.wal.header.segment_bytes) {
-            return Err(End::CutShort {
-                path: file.path.clone(),
-                at: Lsn(begin.0.saturating_add(read)),
-            });
+            return Err(End::CutShort { path: file.path.clone(), at: begin.saturating_add(read) });
         }
         Ok(())
     }
@@ -577,7 +572,7 @@ impl<C: Collect> Reading<'_, '_, C> {
         let own = headers.filter(|header| header.magic == self.wal.header.page.magic);
         own.map(|header| header.address).find(|at| {
             *at > decoder.next_page()
-                && at.0.is_multiple_of(u64::from(page_bytes))
+                && at.is_aligned(u64::from(page_bytes))
                 && segment.contains(at)
         })
     }

@@ -1,5 +1,7 @@
 //! Names of WAL segments, as servers and archives give them.
 
+use pgtoll_format::Lsn;
+
 use crate::packing::Packing;
 
 /// What the first 24 characters of a segment's name say.
@@ -40,6 +42,13 @@ impl SegmentName {
         Some((Self { place, timeline: number(0)?, is_partial }, Packing::of_ending(rest)?))
     }
 
+    /// Where the segment begins, of segments with so many bytes. A name may say anything:
+    /// [`Lsn::MAX`] where that is out of range.
+    pub fn begin(&self, segment_bytes: u64) -> Lsn {
+        let (high, low) = self.place;
+        Lsn(u64::from(high) << 32).saturating_add(u64::from(low).saturating_mul(segment_bytes))
+    }
+
     /// The segment after this one, where there are so many in one of the upper part.
     pub fn next_place(&self, segments_per_part: u32) -> (u32, u32) {
         let (high, low) = self.place;
@@ -77,6 +86,17 @@ mod tests {
         for other in ["00000002.history", "000000010000000A000000FE.00000028.backup", ""] {
             check(other, None);
         }
+    }
+
+    #[test]
+    fn segments_begin_where_their_names_say() {
+        let check = |name: &str, segment_bytes, expected| {
+            let (name, _) = SegmentName::parse(name).unwrap();
+            assert_eq!(name.begin(segment_bytes), expected);
+        };
+        check("000000010000000A000000FE", 16 << 20, Lsn(0xA_FE00_0000));
+        check("000000010000000A00000003", 1 << 30, Lsn(0xA_C000_0000));
+        check("00000001FFFFFFFFFFFFFFFF", 1 << 30, Lsn::MAX);
     }
 
     proptest! {

@@ -78,9 +78,10 @@ pub fn stream_with<C: Collect>(
     let mut connection = dsn.connect_replication().map_err(refused)?;
     let segment_bytes = connection.wal_segment_size().map_err(refused)?.max(1);
     let server = connection.identify_system().map_err(refused)?;
-    let begin = redo.0.min(server.position) / segment_bytes * segment_bytes;
-    let until = time.is_none().then_some(Lsn(server.position));
-    let mut streaming = connection.start(begin, server.timeline).map_err(refused)?;
+    let position = Lsn(server.position);
+    let begin = redo.min(position).align_down(segment_bytes);
+    let until = time.is_none().then_some(position);
+    let mut streaming = connection.start(begin.0, server.timeline).map_err(refused)?;
     let mut wal = WalStream::new(new, until);
     let limit = time.and_then(|time| Instant::now().checked_add(time));
     let end = loop {

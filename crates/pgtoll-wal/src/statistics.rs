@@ -1,6 +1,10 @@
 //! What WAL consists of.
 
 use pgtoll_format::PAGE_BYTES;
+use pgtoll_format::wal::rmgr::{
+    XLOG_FPI, XLOG_FPI_FOR_HINT, XLOG_GIN_SPLIT, XLOG_GIN_VACUUM_PAGE, XLOG_HASH_SPLIT_PAGE,
+    XLOG_HASH_SQUEEZE_PAGE,
+};
 use pgtoll_format::wal::{Compression, Parts, Record, RecordType};
 
 use crate::forks::{Forks, OfFork};
@@ -97,17 +101,8 @@ pub struct WalStatistics {
 }
 
 const TYPES: usize = 256 * 16;
-/// `XLOG_FPI_FOR_HINT` and `XLOG_FPI` of resource manager XLOG.
-const FPI_FOR_HINT: RecordType = RecordType { manager: 0, info: 0xA0 };
-const FPI: RecordType = RecordType { manager: 0, info: 0xB0 };
-/// Pages of these are registered with `REGBUF_FORCE_IMAGE` (`ginbtree.c`, `ginvacuum.c`,
-/// `hashpage.c`).
-const GIN_SPLIT: RecordType = RecordType { manager: 13, info: 0x30 };
-const GIN_VACUUM_PAGE: RecordType = RecordType { manager: 13, info: 0x40 };
-const HASH_SPLIT_PAGE: RecordType = RecordType { manager: 12, info: 0x50 };
-/// An overflow page that is freed is made anew before it is logged, as block 2, and so has no LSN
-/// that could tell that it has its image already (`_hash_freeovflpage` in `hashovfl.c`).
-const HASH_SQUEEZE_PAGE: RecordType = RecordType { manager: 12, info: 0x80 };
+/// The block of a `XLOG_HASH_SQUEEZE_PAGE` that is freed: it is made anew before it is logged, and so
+/// has no LSN that could tell that it has its image already (`_hash_freeovflpage` in `hashovfl.c`).
 const FREED_PAGE: u8 = 2;
 
 impl Default for WalStatistics {
@@ -245,9 +240,13 @@ pub(crate) fn images_of(image: &pgtoll_format::wal::Image) -> Images {
 pub(crate) fn cause_of(kind: RecordType, block: u8, applies: bool) -> ImageCause {
     match kind {
         _ if !applies => ImageCause::Check,
-        FPI_FOR_HINT => ImageCause::Hint,
-        FPI | GIN_SPLIT | GIN_VACUUM_PAGE | HASH_SPLIT_PAGE => ImageCause::Forced,
-        HASH_SQUEEZE_PAGE if block == FREED_PAGE => ImageCause::Forced,
+        XLOG_FPI_FOR_HINT => ImageCause::Hint,
+        // Pages of those of indexes are registered with `REGBUF_FORCE_IMAGE` (`ginbtree.c`,
+        // `ginvacuum.c`, `hashpage.c`).
+        XLOG_FPI | XLOG_GIN_SPLIT | XLOG_GIN_VACUUM_PAGE | XLOG_HASH_SPLIT_PAGE => {
+            ImageCause::Forced
+        }
+        XLOG_HASH_SQUEEZE_PAGE if block == FREED_PAGE => ImageCause::Forced,
         _ => ImageCause::FirstTouch,
     }
 }

@@ -125,7 +125,8 @@ impl<C: Collect> WalStream<C> {
         self.append();
         if let (Some(decoder), Some(from)) = (&self.decoder, self.summary.from) {
             let segment_bytes = u64::from(decoder.segment().segment_bytes);
-            let segments = decoder.next_page().0.div_ceil(segment_bytes) - from.0 / segment_bytes;
+            let end = decoder.next_page().align_up(segment_bytes);
+            let segments = (end - from.align_down(segment_bytes)) / segment_bytes;
             self.summary.segments = usize::try_from(segments).unwrap_or(usize::MAX);
         }
         self.summary

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use pgtoll_format::Lsn;
-use pgtoll_format::wal::{Parts, Record};
+use pgtoll_format::wal::rmgr::XLOG_BACKUP_END;
+use pgtoll_format::wal::{Parts, Record, RecordType};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use pgtoll_format::wal::Fork;
@@ -51,8 +52,7 @@ impl Collect for Images {
                 self.first.entry(block).or_insert((record.at, is_image || of.will_init));
             }
         }
-        let (manager, info) = (record.header.manager, record.header.info & 0xF0);
-        if (manager, info) == BACKUP_END {
+        if RecordType::of(&record.header) == XLOG_BACKUP_END {
             let data = record.bytes.get(parts.main_data.clone()).and_then(<[u8]>::first_chunk);
             if data.map(|bytes| Lsn(u64::from_le_bytes(*bytes))) == Some(self.from) {
                 self.backup_end = Some(record.end);
@@ -88,6 +88,3 @@ pub(super) fn images_of(
     let (range, system_identifier) = (summary.from.zip(summary.to), summary.system_identifier);
     Ok(ImagesRead { system_identifier, remade, range, backup_end })
 }
-
-/// `XLOG_BACKUP_END` of resource manager XLOG.
-const BACKUP_END: (u8, u8) = (0, 0x50);

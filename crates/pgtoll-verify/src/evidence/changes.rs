@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pgtoll_format::Lsn;
+use pgtoll_format::wal::rmgr::XLOG_CHECKPOINT_SHUTDOWN;
 use pgtoll_format::wal::{BlockReference, FileChange, Parts, Record, RecordType};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -23,7 +24,7 @@ impl Change {
 
     /// Where its record ends.
     pub(super) fn lsn(self) -> Lsn {
-        Lsn(self.0 & !7)
+        Lsn(self.0).align_down(8)
     }
 
     /// It took the page out of its index: nobody relies on what is there.
@@ -98,7 +99,7 @@ impl<'a> Changes<'a> {
         while self.count > self.wanted.most {
             let all = || self.blocks.values().flat_map(FxHashMap::values).map(|of| of.lsn());
             let (Some(first), Some(last)) = (all().min(), all().max()) else { return };
-            let middle = Lsn(first.0 + (last.0 - first.0) / 2);
+            let middle = first + (last - first) / 2;
             for blocks in self.blocks.values_mut() {
                 blocks.retain(|_, change| change.lsn() > middle);
             }
@@ -111,7 +112,7 @@ impl<'a> Changes<'a> {
 impl Collect for Changes<'_> {
     fn add(&mut self, record: &Record<'_>, parts: &Parts) {
         if record.at >= self.wanted.checkpoint {
-            let is_shutdown = RecordType::of(&record.header) == CHECKPOINT_SHUTDOWN;
+            let is_shutdown = RecordType::of(&record.header) == XLOG_CHECKPOINT_SHUTDOWN;
             self.has_checkpoint |= record.at == self.wanted.checkpoint && is_shutdown;
             return;
         }
@@ -140,11 +141,12 @@ impl Collect for Changes<'_> {
     }
 }
 
-const CHECKPOINT_SHUTDOWN: RecordType = RecordType { manager: 0, info: 0 };
-
 #[cfg(test)]
 mod tests {
     use pgtoll_format::MAJORS;
+    use pgtoll_format::wal::rmgr::{
+        XLOG_DBASE_CREATE_FILE_COPY, XLOG_HEAP_INSERT, XLOG_SMGR_CREATE, XLOG_SMGR_TRUNCATE,
+    };
     use pgtoll_format::wal::{RecordHeader, RelationFiles};
     use proptest::prelude::*;
 
@@ -167,11 +169,13 @@ mod tests {
     /// The record number `place` of the WAL, each of which has 8 bytes.
     fn add(to: &mut Changes<'_>, place: usize, says: Says) {
         let words = |number: u32| [1663, number % 2, number];
-        let (manager, info, words) = match says {
-            Says::Change { .. } => (10, 0, Vec::new()),
-            Says::Cut { number, blocks } => (2, 0x20, [&[blocks][..], &words(number)].concat()),
-            Says::Made { number } => (2, 0x10, [&words(number)[..], &[0]].concat()),
-            Says::Database { oid } => (4, 0, vec![oid]),
+        let (RecordType { manager, info }, words) = match says {
+            Says::Change { .. } => (XLOG_HEAP_INSERT, Vec::new()),
+            Says::Cut { number, blocks } => {
+                (XLOG_SMGR_TRUNCATE, [&[blocks][..], &words(number)].concat())
+            }
+            Says::Made { number } => (XLOG_SMGR_CREATE, [&words(number)[..], &[0]].concat()),
+            Says::Database { oid } => (XLOG_DBASE_CREATE_FILE_COPY, vec![oid]),
         };
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut parts = Parts::default();
@@ -186,7 +190,7 @@ mod tests {
         let header = RecordHeader { total_bytes, xid, previous, info, manager, crc };
         let at = Lsn(place as u64 * 8);
         let facts = &MAJORS[0].wal;
-        to.add(&Record { at, end: Lsn(at.0 + 8), header, bytes: &bytes, facts }, &parts);
+        to.add(&Record { at, end: at + 8, header, bytes: &bytes, facts }, &parts);
     }
 
     fn says() -> impl Strategy<Value = Says> {

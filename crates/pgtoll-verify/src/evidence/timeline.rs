@@ -52,7 +52,7 @@ fn timelines(directory: &Path, last: u32, segment_bytes: u64) -> Vec<(u32, u64)>
     let mut begin = 0;
     for (timeline, end) in history.lines().filter_map(ended) {
         found.push((timeline, begin));
-        begin = end.0 / segment_bytes;
+        begin = end.segment_number(segment_bytes);
     }
     found.push((last, begin));
     found

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pgtoll_format::Lsn;
+use pgtoll_format::wal::rmgr::XLOG_FPW_CHANGE;
 use pgtoll_format::wal::{Parts, Record, RecordType};
 
 use pgtoll_format::wal::Fork;
@@ -57,11 +58,8 @@ fn read_once(
 ) -> Result<WalImages, String> {
     let mut files = segments(&[data.join("pg_wal")]).map_err(|error| error.to_string())?;
     let segment_bytes = u64::from(segment_bytes.max(1));
-    let first = from.0 / segment_bytes * segment_bytes;
-    files.retain(|file| {
-        let (high, low) = file.name.place;
-        (u64::from(high) << 32).saturating_add(u64::from(low) * segment_bytes) >= first
-    });
+    let first = from.align_down(segment_bytes);
+    files.retain(|file| file.name.begin(segment_bytes) >= first);
     let wanted = Arc::new(of.clone());
     let new = || {
         let (wanted, last) = (wanted.clone(), HashMap::new());
@@ -93,8 +91,7 @@ impl Collect for Finder {
             return;
         }
         // After a change nothing is known of the time before.
-        self.was_off |=
-            record.header.manager == XLOG && RecordType::of(&record.header).info == FPW_CHANGE;
+        self.was_off |= RecordType::of(&record.header) == XLOG_FPW_CHANGE;
         for block in &parts.blocks {
             let is_whole = block.will_init || block.image.as_ref().is_some_and(|of| of.applies);
             let key = (Fork { relation: block.relation, fork: block.fork }, block.block);
@@ -111,5 +108,3 @@ impl Collect for Finder {
 }
 
 const READS: u32 = 4;
-const XLOG: u8 = 0;
-const FPW_CHANGE: u8 = 0x80;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pgtoll_cluster::Installation;
 use pgtoll_format::wal::RecordType;
+use pgtoll_format::wal::rmgr::XLOG_SWITCH;
 use pgtoll_testing::wal_writer;
 use pgtoll_wal::{Contents, End, SegmentFile, WalSummary, scan};
 
@@ -110,7 +111,7 @@ fn record_types_are_called_as_by_pg_waldump() {
         let kinds: Vec<RecordType> = (0..22_u8)
             .flat_map(|manager| (0..16_u8).map(move |info| RecordType { manager, info: info << 4 }))
             // After a switch nothing is read up to the next segment.
-            .filter(|kind| *kind != RecordType { manager: 0, info: 0x40 })
+            .filter(|kind| *kind != XLOG_SWITCH)
             // The first of a transaction's bits is a flag.
             .filter(|kind| kind.manager != 1 || kind.info < 0x80)
             .collect();

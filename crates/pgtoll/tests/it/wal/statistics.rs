@@ -5,7 +5,8 @@ use std::fs;
 use std::io::Write as _;
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
-use pgtoll_format::wal::{Compression, RecordType};
+use pgtoll_format::wal::Compression;
+use pgtoll_format::wal::rmgr::XLOG_FPI_FOR_HINT;
 use pgtoll_wal::{Contents, End, ImageCause, SegmentFile, WalSummary, segments};
 
 use super::oracle::Dump;
@@ -133,9 +134,8 @@ fn check_images(summary: &WalSummary<Contents>, name: &str) -> BTreeSet<&'static
         summary.collected.statistics.causes().map(|(cause, of)| (cause, of.bytes)).collect();
     assert!(causes.iter().all(|(_, bytes)| *bytes > 0), "{name}: {causes:?}");
     assert_eq!(causes.iter().map(|(_, bytes)| bytes).sum::<u64>(), total.image_bytes, "{name}");
-    let hints = RecordType { manager: 0, info: 0xA0 };
     let mut types = summary.collected.statistics.types();
-    let of_hints = types.find(|(kind, _)| *kind == hints).unwrap().1;
+    let of_hints = types.find(|(kind, _)| *kind == XLOG_FPI_FOR_HINT).unwrap().1;
     assert!(causes.contains(&(ImageCause::Hint, of_hints.image_bytes)), "{name}");
     let compressions = summary.collected.statistics.compressions().filter(|(_, of)| of.images > 0);
     compressions
