@@ -135,6 +135,20 @@ impl WalAmount {
     pub fn bytes(&self) -> u64 {
         self.record_bytes.saturating_add(self.image_bytes)
     }
+
+    /// Adds other records.
+    pub fn add(&mut self, other: &Self) {
+        self.records += other.records;
+        self.record_bytes += other.record_bytes;
+        self.image_bytes += other.image_bytes;
+    }
+
+    /// Takes away some of its records.
+    pub fn subtract(&mut self, part: &Self) {
+        self.records = self.records.saturating_sub(part.records);
+        self.record_bytes = self.record_bytes.saturating_sub(part.record_bytes);
+        self.image_bytes = self.image_bytes.saturating_sub(part.image_bytes);
+    }
 }
 
 /// Full-page images.
@@ -146,6 +160,22 @@ pub struct WalImages {
     pub bytes: u64,
     /// Bytes before they were compressed; holes are left out in both.
     pub uncompressed_bytes: u64,
+}
+
+impl WalImages {
+    /// Adds other images.
+    pub fn add(&mut self, other: &Self) {
+        self.images += other.images;
+        self.bytes += other.bytes;
+        self.uncompressed_bytes += other.uncompressed_bytes;
+    }
+
+    /// Takes away some of its images.
+    pub fn subtract(&mut self, part: &Self) {
+        self.images = self.images.saturating_sub(part.images);
+        self.bytes = self.bytes.saturating_sub(part.bytes);
+        self.uncompressed_bytes = self.uncompressed_bytes.saturating_sub(part.uncompressed_bytes);
+    }
 }
 
 /// Why a full-page image is there.
@@ -164,6 +194,11 @@ pub enum ImageCause {
     Forced,
     /// It is there to check replay (`wal_consistency_checking`).
     Check,
+}
+
+impl ImageCause {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::FirstTouch, Self::Hint, Self::Forced, Self::Check];
 }
 
 /// The records of a resource manager, or of a type.

@@ -1,15 +1,14 @@
 //! Amounts by fork.
 
 use pgtoll_format::wal::Fork;
+use pgtoll_record::WalAmount;
 use rustc_hash::FxHashMap;
-
-use crate::Amount;
 
 /// What is counted of a fork.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OfFork {
     /// Of its records.
-    pub amount: Amount,
+    pub amount: WalAmount,
     /// Its images.
     pub images: u64,
     /// Bytes of its images for hints.

@@ -10,66 +10,35 @@ use pgtoll_format::wal::rmgr::{
     RM_XLOG_ID,
 };
 use pgtoll_format::wal::{Event, Parts, Record, RecordType};
+use pgtoll_record::{CycleBegin, ImageCause, WalAmount, WalImages, WalKind};
 
 use crate::collect::Collect;
-use crate::statistics::{Amount, ImageCause, Images, cause_of, images_of};
+use crate::statistics::{cause_of, images_of};
 
-/// What is told apart over time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// Images of pages changed for the first time after a checkpoint.
-    FirstTouch,
-    /// Images for hints.
-    Hint,
-    /// Other images.
-    OtherImages,
-    /// Records of tables, without images.
-    Heap,
-    /// Records of indexes, without images.
-    Index,
-    /// Commits, aborts and what belongs to them.
-    Transaction,
-    /// All else.
-    Other,
+fn kind_of_image(cause: ImageCause) -> WalKind {
+    match cause {
+        ImageCause::FirstTouch => WalKind::FirstTouch,
+        ImageCause::Hint => WalKind::Hint,
+        ImageCause::Forced | ImageCause::Check => WalKind::OtherImages,
+    }
 }
 
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::FirstTouch,
-        Self::Hint,
-        Self::OtherImages,
-        Self::Heap,
-        Self::Index,
-        Self::Transaction,
-        Self::Other,
-    ];
-
-    fn of_image(cause: ImageCause) -> Self {
-        match cause {
-            ImageCause::FirstTouch => Self::FirstTouch,
-            ImageCause::Hint => Self::Hint,
-            ImageCause::Forced | ImageCause::Check => Self::OtherImages,
+const fn kind_of_manager(manager: u8) -> WalKind {
+    match manager {
+        RM_HEAP2_ID | RM_HEAP_ID => WalKind::Heap,
+        RM_BTREE_ID | RM_HASH_ID | RM_GIN_ID | RM_GIST_ID | RM_SPGIST_ID | RM_BRIN_ID => {
+            WalKind::Index
         }
-    }
-
-    const fn of_manager(manager: u8) -> Self {
-        match manager {
-            RM_HEAP2_ID | RM_HEAP_ID => Self::Heap,
-            RM_BTREE_ID | RM_HASH_ID | RM_GIN_ID | RM_GIST_ID | RM_SPGIST_ID | RM_BRIN_ID => {
-                Self::Index
-            }
-            RM_XACT_ID | RM_CLOG_ID | RM_MULTIXACT_ID | RM_COMMIT_TS_ID => Self::Transaction,
-            _ => Self::Other,
-        }
+        RM_XACT_ID | RM_CLOG_ID | RM_MULTIXACT_ID | RM_COMMIT_TS_ID => WalKind::Transaction,
+        _ => WalKind::Other,
     }
 }
 
 /// The kind of each manager's records: to look it up costs less than to decide.
-const KINDS: [Kind; 256] = {
-    let (mut kinds, mut manager) = ([Kind::Other; 256], 0_u8);
+const KINDS: [WalKind; 256] = {
+    let (mut kinds, mut manager) = ([WalKind::Other; 256], 0_u8);
     while manager <= RM_LOGICALMSG_ID {
-        kinds[manager as usize] = Kind::of_manager(manager);
+        kinds[manager as usize] = kind_of_manager(manager);
         manager += 1;
     }
     kinds
@@ -79,10 +48,10 @@ const KINDS: [Kind; 256] = {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Of all records.
-    pub amount: Amount,
-    /// Images by cause, in the order of [`ImageCause::ALL`].
-    pub causes: [Images; 4],
-    /// Bytes by kind, in the order of [`Kind::ALL`].
+    pub amount: WalAmount,
+    /// WalImages by cause, in the order of [`ImageCause::ALL`].
+    pub causes: [WalImages; 4],
+    /// Bytes by kind, in the order of [`WalKind::ALL`].
     pub kinds: [u64; 7],
 }
 
@@ -96,7 +65,7 @@ impl Sums {
         }
         let record_bytes = u64::from(record.header.total_bytes).saturating_sub(image_bytes);
         self.kinds[KINDS[usize::from(record.header.manager)] as usize] += record_bytes;
-        self.amount.add(&Amount { records: 1, record_bytes, image_bytes });
+        self.amount.add(&WalAmount { records: 1, record_bytes, image_bytes });
     }
 
     fn add_images(&mut self, kind: RecordType, parts: &Parts) {
@@ -104,7 +73,7 @@ impl Sums {
             let Some(image) = &block.image else { continue };
             let (cause, images) = (cause_of(kind, block.id, image.applies), images_of(image));
             self.causes[cause as usize].add(&images);
-            self.kinds[Kind::of_image(cause) as usize] += images.bytes;
+            self.kinds[kind_of_image(cause) as usize] += images.bytes;
         }
     }
 
@@ -192,17 +161,6 @@ impl Pieces {
         self.of.push(Piece { from, sums: Sums::default(), since_us: None, until_us: None });
         self.next = from.align_down(self.grain).saturating_add(self.grain);
     }
-}
-
-/// What began a cycle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CycleBegin {
-    /// The WAL that was read begins within it.
-    Unknown,
-    /// A checkpoint while the server ran.
-    Online,
-    /// The checkpoint of a shutdown, or of the end of a recovery.
-    Shutdown,
 }
 
 /// From one checkpoint's redo point to the next.
@@ -505,7 +463,7 @@ mod tests {
     /// What a record counts: each something else.
     fn own(at: Lsn) -> Sums {
         let record_bytes = at.0 * 3 + 1;
-        Sums { amount: Amount { records: 1, record_bytes, image_bytes: 0 }, ..Sums::default() }
+        Sums { amount: WalAmount { records: 1, record_bytes, image_bytes: 0 }, ..Sums::default() }
     }
 
     fn between(stretch: &[Record], from: Lsn, to: Lsn) -> Sums {

@@ -6,98 +6,25 @@ use pgtoll_format::wal::rmgr::{
     XLOG_HASH_SQUEEZE_PAGE,
 };
 use pgtoll_format::wal::{Compression, Parts, Record, RecordType};
+use pgtoll_record::{ImageCause, WalAmount, WalImages};
 
 use crate::forks::{Forks, OfFork};
 use pgtoll_format::wal::Fork;
-
-/// Records and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Amount {
-    /// Records.
-    pub records: u64,
-    /// Bytes of the records without their images.
-    pub record_bytes: u64,
-    /// Bytes of their full-page images, as they are stored.
-    pub image_bytes: u64,
-}
-
-impl Amount {
-    /// All bytes.
-    pub fn bytes(&self) -> u64 {
-        self.record_bytes + self.image_bytes
-    }
-
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.records += other.records;
-        self.record_bytes += other.record_bytes;
-        self.image_bytes += other.image_bytes;
-    }
-
-    pub(crate) fn subtract(&mut self, part: &Self) {
-        self.records = self.records.saturating_sub(part.records);
-        self.record_bytes = self.record_bytes.saturating_sub(part.record_bytes);
-        self.image_bytes = self.image_bytes.saturating_sub(part.image_bytes);
-    }
-}
-
-/// Why a full-page image is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ImageCause {
-    /// The page was changed for the first time after a checkpoint.
-    FirstTouch,
-    /// A hint bit was set on it for the first time after a checkpoint (`XLOG/FPI_FOR_HINT`).
-    Hint,
-    /// Whatever the checkpoints: a new index, a rewritten table (`XLOG/FPI`), a page that its
-    /// access method always logs whole. It may be the page's first in its cycle all the same.
-    Forced,
-    /// It is there to check replay (`wal_consistency_checking`).
-    Check,
-}
-
-impl ImageCause {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::FirstTouch, Self::Hint, Self::Forced, Self::Check];
-}
-
-/// Full-page images.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Images {
-    /// How many.
-    pub images: u64,
-    /// Bytes, as they are stored.
-    pub bytes: u64,
-    /// Bytes before they were compressed; holes are left out in both.
-    pub uncompressed_bytes: u64,
-}
-
-impl Images {
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.images += other.images;
-        self.bytes += other.bytes;
-        self.uncompressed_bytes += other.uncompressed_bytes;
-    }
-
-    pub(crate) fn subtract(&mut self, part: &Self) {
-        self.images = self.images.saturating_sub(part.images);
-        self.bytes = self.bytes.saturating_sub(part.bytes);
-        self.uncompressed_bytes = self.uncompressed_bytes.saturating_sub(part.uncompressed_bytes);
-    }
-}
 
 /// Sums over records.
 #[derive(Clone, Debug)]
 pub struct WalStatistics {
     /// By resource manager and info, at `manager * 16 + info / 16`.
-    types: Vec<Amount>,
-    /// Images by cause, in the order of [`ImageCause::ALL`].
-    causes: [Images; 4],
-    /// Images by compression: none, pglz, LZ4, Zstandard.
-    compressions: [Images; 4],
+    types: Vec<WalAmount>,
+    /// WalImages by cause, in the order of [`ImageCause::ALL`].
+    causes: [WalImages; 4],
+    /// WalImages by compression: none, pglz, LZ4, Zstandard.
+    compressions: [WalImages; 4],
     /// Of each fork that a block reference names. A record's own bytes are counted for the fork of
     /// its first block.
     forks: Forks,
     /// Of records that refer to no block.
-    without_fork: Amount,
+    without_fork: WalAmount,
 }
 
 const TYPES: usize = 256 * 16;
@@ -108,11 +35,11 @@ const FREED_PAGE: u8 = 2;
 impl Default for WalStatistics {
     fn default() -> Self {
         Self {
-            types: vec![Amount::default(); TYPES],
-            causes: <[Images; 4]>::default(),
-            compressions: <[Images; 4]>::default(),
+            types: vec![WalAmount::default(); TYPES],
+            causes: <[WalImages; 4]>::default(),
+            compressions: <[WalImages; 4]>::default(),
             forks: Forks::default(),
-            without_fork: Amount::default(),
+            without_fork: WalAmount::default(),
         }
     }
 }
@@ -123,8 +50,8 @@ impl WalStatistics {
         let kind = RecordType::of(&record.header);
         let image_bytes = parts.image_bytes();
         let record_bytes = u64::from(record.header.total_bytes).saturating_sub(image_bytes);
-        self.types[index(kind)].add(&Amount { records: 1, record_bytes, image_bytes });
-        let mut own = Amount { records: 1, record_bytes, image_bytes: 0 };
+        self.types[index(kind)].add(&WalAmount { records: 1, record_bytes, image_bytes });
+        let mut own = WalAmount { records: 1, record_bytes, image_bytes: 0 };
         if parts.blocks.is_empty() {
             return self.without_fork.add(&own);
         }
@@ -134,14 +61,14 @@ impl WalStatistics {
         for block in &parts.blocks {
             let fork = Fork { relation: block.relation, fork: block.fork };
             let amount = &mut self.forks.of(fork).amount;
-            let Amount { records, record_bytes, .. } = std::mem::take(&mut own);
+            let WalAmount { records, record_bytes, .. } = std::mem::take(&mut own);
             amount.records += records;
             amount.record_bytes += record_bytes;
         }
     }
 
     /// Adds blocks of which some have images; `own` is what the record has besides.
-    fn add_images(&mut self, kind: RecordType, mut own: Amount, parts: &Parts) {
+    fn add_images(&mut self, kind: RecordType, mut own: WalAmount, parts: &Parts) {
         for block in &parts.blocks {
             let fork = Fork { relation: block.relation, fork: block.fork };
             let mut of = OfFork { amount: std::mem::take(&mut own), ..OfFork::default() };
@@ -174,15 +101,15 @@ impl WalStatistics {
     }
 
     /// All records.
-    pub fn total(&self) -> Amount {
-        self.types.iter().fold(Amount::default(), |mut sum, amount| {
+    pub fn total(&self) -> WalAmount {
+        self.types.iter().fold(WalAmount::default(), |mut sum, amount| {
             sum.add(amount);
             sum
         })
     }
 
     /// The types of records that there are, in order, with their amounts.
-    pub fn types(&self) -> impl Iterator<Item = (RecordType, Amount)> {
+    pub fn types(&self) -> impl Iterator<Item = (RecordType, WalAmount)> {
         let all = (0..=u8::MAX).flat_map(|manager| {
             (0..16_u8).map(move |info| RecordType { manager, info: info << 4 })
         });
@@ -190,21 +117,21 @@ impl WalStatistics {
     }
 
     /// The sum over a resource manager's records.
-    pub fn of_manager(&self, manager: u8) -> Amount {
+    pub fn of_manager(&self, manager: u8) -> WalAmount {
         let own = self.types().filter(|(kind, _)| kind.manager == manager);
-        own.fold(Amount::default(), |mut sum, (_, amount)| {
+        own.fold(WalAmount::default(), |mut sum, (_, amount)| {
             sum.add(&amount);
             sum
         })
     }
 
-    /// Images by cause.
-    pub fn causes(&self) -> impl Iterator<Item = (ImageCause, Images)> {
+    /// WalImages by cause.
+    pub fn causes(&self) -> impl Iterator<Item = (ImageCause, WalImages)> {
         ImageCause::ALL.into_iter().zip(self.causes)
     }
 
-    /// Images by how they are compressed.
-    pub fn compressions(&self) -> impl Iterator<Item = (Option<Compression>, Images)> {
+    /// WalImages by how they are compressed.
+    pub fn compressions(&self) -> impl Iterator<Item = (Option<Compression>, WalImages)> {
         let kinds =
             [None, Some(Compression::Pglz), Some(Compression::Lz4), Some(Compression::Zstd)];
         kinds.into_iter().zip(self.compressions)
@@ -218,7 +145,7 @@ impl WalStatistics {
     }
 
     /// Records that refer to no block: commits, checkpoints and the like.
-    pub fn without_fork(&self) -> Amount {
+    pub fn without_fork(&self) -> WalAmount {
         self.without_fork
     }
 }
@@ -227,16 +154,17 @@ fn index(kind: RecordType) -> usize {
     usize::from(kind.manager) * 16 + usize::from(kind.info >> 4)
 }
 
-pub(crate) fn images_of(image: &pgtoll_format::wal::Image) -> Images {
+pub(crate) fn images_of(image: &pgtoll_format::wal::Image) -> WalImages {
     let bytes = image.stands.len() as u64;
     let uncompressed_bytes = match image.compression {
         None => bytes,
         Some(_) => PAGE_BYTES as u64 - u64::from(image.hole_bytes),
     };
-    Images { images: 1, bytes, uncompressed_bytes }
+    WalImages { images: 1, bytes, uncompressed_bytes }
 }
 
-/// Why the image of the block with this number is there, as far as its record tells.
+/// Why the image of the block with this number is there, as far as its record says. One that is forced
+/// may be the page's first in its cycle all the same.
 pub(crate) fn cause_of(kind: RecordType, block: u8, applies: bool) -> ImageCause {
     match kind {
         _ if !applies => ImageCause::Check,

@@ -8,14 +8,15 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use pgtoll_format::wal::{Parts, Record};
-use pgtoll_wal::{Amount, Collect, scan, scan_with, segments};
+use pgtoll_record::WalAmount;
+use pgtoll_wal::{Collect, scan, scan_with, segments};
 
 /// Records and their bytes, by resource manager and info.
-struct Types(Vec<Amount>);
+struct Types(Vec<WalAmount>);
 
 impl Default for Types {
     fn default() -> Self {
-        Self(vec![Amount::default(); 256 * 16])
+        Self(vec![WalAmount::default(); 256 * 16])
     }
 }
 
@@ -31,9 +32,7 @@ impl Collect for Types {
 
     fn append(&mut self, later: Self) {
         for (own, later) in self.0.iter_mut().zip(later.0) {
-            own.records += later.records;
-            own.record_bytes += later.record_bytes;
-            own.image_bytes += later.image_bytes;
+            own.add(&later);
         }
     }
 }
@@ -55,18 +54,16 @@ fn main() -> anyhow::Result<()> {
     let watch: &mut dyn FnMut(usize) -> _ = &mut |_| ControlFlow::Continue(());
     let (total, end) = if plain {
         let (summary, end) = scan_with(&files, threads, Types::default, watch)?;
-        let mut total = Amount::default();
+        let mut total = WalAmount::default();
         for of in summary.collected.0 {
-            total.records += of.records;
-            total.record_bytes += of.record_bytes;
-            total.image_bytes += of.image_bytes;
+            total.add(&of);
         }
         (total, end)
     } else {
         let (summary, end) = scan(&files, threads, watch)?;
         (summary.collected.statistics.total(), end)
     };
-    let Amount { records, record_bytes, image_bytes } = total;
+    let WalAmount { records, record_bytes, image_bytes } = total;
     println!("records {records} record_bytes {record_bytes} image_bytes {image_bytes}");
     println!("peak_memory_kb {}", peak_memory_kb()?);
     println!("{end:?}");

@@ -4,9 +4,10 @@
 use pgtoll_format::Lsn;
 use pgtoll_format::wal::{BlockReference, Event, Parts, Record, RecordType};
 use pgtoll_model::{Compression, Rule};
+use pgtoll_record::ImageCause;
 use rustc_hash::FxHashMap;
 
-use crate::statistics::{ImageCause, cause_of};
+use crate::statistics::cause_of;
 use crate::whatif::data::{self, Data};
 use crate::whatif::images::Images;
 use pgtoll_format::wal::Fork;

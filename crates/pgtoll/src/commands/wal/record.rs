@@ -7,11 +7,8 @@ use pgtoll_format::catalog::RelationKind;
 use pgtoll_format::wal::Fork;
 use pgtoll_format::wal::{Compression, manager_name};
 use pgtoll_record as form;
-use pgtoll_record::{WalAmount, WalImages, WalStatisticsRecord};
-use pgtoll_wal::{
-    Amount, Contents, Cycle, CycleBegin, End, ImageCause, Images, Kind, OfFork, Piece,
-    WalStatistics, WalSummary,
-};
+use pgtoll_record::{CycleBegin, ImageCause, WalAmount, WalImages, WalKind, WalStatisticsRecord};
+use pgtoll_wal::{Contents, Cycle, End, OfFork, Piece, WalStatistics, WalSummary};
 
 use crate::arguments::WalStatsArguments;
 use pgtoll_format::shell_quoted;
@@ -47,13 +44,13 @@ pub(crate) fn of(
         made: jiff::Timestamp::now().to_string(),
         source: source(arguments, summary),
         end: form::WalEnd { kind: kind_of(end), at: end.at(), words: end.to_string() },
-        total: amount(&statistics.total()),
+        total: statistics.total(),
         managers: managers(statistics),
         types: types(statistics, summary.major),
         causes: causes(statistics.causes()),
         compressions: compressions(statistics),
         relations: forks.iter().map(|(fork, of)| relation(*fork, of, &called.names)).collect(),
-        without_relation: amount(&statistics.without_fork()),
+        without_relation: statistics.without_fork(),
         names: called.by.clone(),
         databases: databases(&forks, &called.names),
         cycles: cycles(summary),
@@ -120,14 +117,14 @@ fn managers(statistics: &WalStatistics) -> Vec<form::WalOfKind> {
     let of = |manager| {
         let name =
             manager_name(manager).map_or_else(|| format!("custom{manager:03}"), str::to_owned);
-        form::WalOfKind { name, amount: amount(&statistics.of_manager(manager)) }
+        form::WalOfKind { name, amount: statistics.of_manager(manager) }
     };
     (0..=u8::MAX).map(of).filter(|of| of.amount.records > 0).collect()
 }
 
 fn types(statistics: &WalStatistics, major: u32) -> Vec<form::WalOfKind> {
     let all = statistics.types();
-    all.map(|(kind, of)| form::WalOfKind { name: kind.name(major), amount: amount(&of) }).collect()
+    all.map(|(kind, of)| form::WalOfKind { name: kind.name(major), amount: of }).collect()
 }
 
 fn compressions(statistics: &WalStatistics) -> BTreeMap<String, WalImages> {
@@ -138,7 +135,7 @@ fn compressions(statistics: &WalStatistics) -> BTreeMap<String, WalImages> {
         Some(Compression::Zstd) => "zstd",
     };
     let used = statistics.compressions().filter(|(_, of)| of.images > 0);
-    used.map(|(kind, of)| (name(kind).to_owned(), images(&of))).collect()
+    used.map(|(kind, of)| (name(kind).to_owned(), of)).collect()
 }
 
 fn relation(fork: Fork, of: &OfFork, names: &Names) -> form::WalOfRelation {
@@ -155,7 +152,7 @@ fn relation(fork: Fork, of: &OfFork, names: &Names) -> form::WalOfRelation {
         filenode: fork.relation.number,
         fork: name,
         name: names.relation(fork.relation).map(relation_name),
-        amount: amount(&of.amount),
+        amount: of.amount,
         images: of.images,
         hint_bytes: of.hint_bytes,
     }
@@ -193,9 +190,7 @@ fn databases(forks: &[(Fork, OfFork)], names: &Names) -> Vec<form::WalOfDatabase
             amount: WalAmount::default(),
             images: 0,
         });
-        entry.amount.records += of.amount.records;
-        entry.amount.record_bytes += of.amount.record_bytes;
-        entry.amount.image_bytes += of.amount.image_bytes;
+        entry.amount.add(&of.amount);
         entry.images += of.images;
     }
     let mut databases: Vec<form::WalOfDatabase> = databases.into_values().collect();
@@ -212,16 +207,12 @@ fn cycles(summary: &WalSummary<Contents>) -> Vec<form::WalCycle> {
             from: cycle.from,
             to,
             whole: next.is_some() && cycle.begin != CycleBegin::Unknown,
-            began_by: match cycle.begin {
-                CycleBegin::Unknown => form::CycleBegin::Unknown,
-                CycleBegin::Online => form::CycleBegin::Online,
-                CycleBegin::Shutdown => form::CycleBegin::Shutdown,
-            },
+            began_by: cycle.begin,
             began: cycle
                 .began_s
                 .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok())
                 .map(|time| time.to_string()),
-            amount: amount(&cycle.sums.amount),
+            amount: cycle.sums.amount,
             causes: causes(ImageCause::ALL.into_iter().zip(cycle.sums.causes)),
         }
     };
@@ -229,21 +220,8 @@ fn cycles(summary: &WalSummary<Contents>) -> Vec<form::WalCycle> {
 }
 
 fn piece(of: &Piece) -> form::WalPiece {
-    let kind = |kind| match kind {
-        Kind::FirstTouch => form::WalKind::FirstTouch,
-        Kind::Hint => form::WalKind::Hint,
-        Kind::OtherImages => form::WalKind::OtherImages,
-        Kind::Heap => form::WalKind::Heap,
-        Kind::Index => form::WalKind::Index,
-        Kind::Transaction => form::WalKind::Transaction,
-        Kind::Other => form::WalKind::Other,
-    };
-    let bytes = Kind::ALL.into_iter().zip(of.sums.kinds).filter(|(_, bytes)| *bytes > 0);
-    form::WalPiece {
-        from: of.from,
-        until_us: of.until_us,
-        bytes: bytes.map(|(of, bytes)| (kind(of), bytes)).collect(),
-    }
+    let bytes = WalKind::ALL.into_iter().zip(of.sums.kinds).filter(|(_, bytes)| *bytes > 0);
+    form::WalPiece { from: of.from, until_us: of.until_us, bytes: bytes.collect() }
 }
 
 fn notes(summary: &WalSummary<Contents>, called: &Called) -> Vec<String> {
@@ -258,22 +236,6 @@ fn notes(summary: &WalSummary<Contents>, called: &Called) -> Vec<String> {
     notes
 }
 
-fn causes(of: impl Iterator<Item = (ImageCause, Images)>) -> BTreeMap<form::ImageCause, WalImages> {
-    let cause = |cause| match cause {
-        ImageCause::FirstTouch => form::ImageCause::FirstTouch,
-        ImageCause::Hint => form::ImageCause::Hint,
-        ImageCause::Forced => form::ImageCause::Forced,
-        ImageCause::Check => form::ImageCause::Check,
-    };
-    of.filter(|(_, of)| of.images > 0).map(|(kind, of)| (cause(kind), images(&of))).collect()
-}
-
-fn images(of: &Images) -> WalImages {
-    let Images { images, bytes, uncompressed_bytes } = *of;
-    WalImages { images, bytes, uncompressed_bytes }
-}
-
-fn amount(of: &Amount) -> WalAmount {
-    let Amount { records, record_bytes, image_bytes } = *of;
-    WalAmount { records, record_bytes, image_bytes }
+fn causes(of: impl Iterator<Item = (ImageCause, WalImages)>) -> BTreeMap<ImageCause, WalImages> {
+    of.filter(|(_, images)| images.images > 0).collect()
 }

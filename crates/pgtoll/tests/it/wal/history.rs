@@ -2,7 +2,8 @@
 
 use pgtoll_cluster::{Cluster, Guard, Installation};
 use pgtoll_format::Lsn;
-use pgtoll_wal::{CycleBegin, End, segments};
+use pgtoll_record::CycleBegin;
+use pgtoll_wal::{End, segments};
 
 use super::oracle::Dump;
 use super::{ACCESS_METHODS, scanned};

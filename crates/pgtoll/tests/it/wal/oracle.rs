@@ -7,7 +7,8 @@ use std::path::Path;
 use pgtoll_cluster::Installation;
 use pgtoll_format::Lsn;
 use pgtoll_format::wal::Compression;
-use pgtoll_wal::{Contents, CycleBegin, ImageCause, WalSummary};
+use pgtoll_record::{CycleBegin, ImageCause};
+use pgtoll_wal::{Contents, WalSummary};
 
 use super::{Counts, counts, segment_names};
 use crate::support::{program, run};

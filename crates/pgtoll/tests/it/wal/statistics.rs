@@ -7,7 +7,8 @@ use std::io::Write as _;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_format::wal::Compression;
 use pgtoll_format::wal::rmgr::XLOG_FPI_FOR_HINT;
-use pgtoll_wal::{Contents, End, ImageCause, SegmentFile, WalSummary, segments};
+use pgtoll_record::ImageCause;
+use pgtoll_wal::{Contents, End, SegmentFile, WalSummary, segments};
 
 use super::oracle::Dump;
 use super::{ACCESS_METHODS, counts, scanned, theirs};
