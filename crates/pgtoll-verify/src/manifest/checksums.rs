@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 
+use pgtoll_format::Crc32c;
 use rustc_hash::FxHashMap;
 use sha2::{Digest as _, Sha224, Sha256, Sha384, Sha512};
 
@@ -37,10 +38,10 @@ impl Checksum {
         let found = match self.algorithm {
             Algorithm::None => return Ok(true),
             Algorithm::Crc32c => {
-                let mut crc = 0;
-                each(input, &mut buffer, &mut |bytes| crc = crc32c::crc32c_append(crc, bytes))?;
+                let mut crc = Crc32c::default();
+                each(input, &mut buffer, &mut |bytes| crc.update(bytes))?;
                 // As PostgreSQL keeps it in memory, on a little-endian machine.
-                crc.to_le_bytes().to_vec()
+                crc.sum().to_le_bytes().to_vec()
             }
             Algorithm::Sha224 => digest(Sha224::new(), input, &mut buffer)?,
             Algorithm::Sha256 => digest(Sha256::new(), input, &mut buffer)?,
