@@ -3,28 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use pgtoll_bench::{Choices, Experiment, Plan, Site};
+use pgtoll_bench::{Plan, Site, null};
 use pgtoll_cluster::GuardOptions;
-use pgtoll_format::{TimeSpan, shell_quoted};
+use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{Metric, Misses, NullRuns, RunResult};
+use pgtoll_record::{NullRuns, RunResult};
 
 use crate::arguments::DoctorArguments;
 use crate::calibration;
 use crate::commands::measure;
 use crate::printer::Printer;
-
-/// The built-in experiment.
-const EXPERIMENT: &str = "null";
-/// Fewer rounds say too little of the spread between them to be counted.
-const ROUNDS: u32 = 6;
-/// Many short runs say more than a long one: what differs between runs is what is looked for.
-const ROUND_TIME: Duration = Duration::from_secs(2);
-/// In less a run has not even its first workload.
-const SHORTEST: Duration = Duration::from_secs(30);
-/// As many as `measure` takes when nobody says otherwise.
-const REPETITIONS: u32 = 5;
 
 /// What the runs came to.
 pub(super) struct Outcome {
@@ -44,13 +32,14 @@ pub(super) fn run(
 ) -> anyhow::Result<Outcome> {
     let began = Instant::now();
     let installation = measure::installation(arguments.postgres.as_deref(), interrupt, printer)?;
-    let base = arguments.output.clone().unwrap_or_else(|| measure::results_directory(EXPERIMENT));
-    let (mut results, mut records) = (Vec::new(), Vec::new());
+    let base =
+        arguments.output.clone().unwrap_or_else(|| measure::results_directory(null::EXPERIMENT));
+    let (mut results, mut records): (Vec<RunResult>, Vec<String>) = (Vec::new(), Vec::new());
     let mut longest = Duration::ZERO;
     let mut ended = None;
     while results.is_empty() || began.elapsed() + longest <= time {
         let run_began = Instant::now();
-        let plan = plan(time, measure::any_seed())?;
+        let plan = null::plan(time, measure::any_seed())?;
         let number = results.len() + 1;
         let output = PathBuf::from(format!("{}-{number}", base.display()));
         printer.stage(&format!("run {number} of identical arms"));
@@ -74,7 +63,8 @@ pub(super) fn run(
         longest = longest.max(run_began.elapsed());
     }
     let interrupted = interrupt.signal().is_some();
-    let runs = NullRuns { records, interrupted, misses: misses(&results) };
+    let misses = null::misses(results.iter().flat_map(|result| &result.comparisons));
+    let runs = NullRuns { records, interrupted, misses };
     Ok(Outcome { runs, ended })
 }
 
@@ -88,30 +78,9 @@ fn one_run(plan: &Plan, site: &Site<'_>, printer: &mut Printer) -> anyhow::Resul
     Ok(result)
 }
 
-/// What does not fit into half of the time is not timed: what differs between runs is looked for
-/// too.
-fn plan(time: Duration, seed: u64) -> anyhow::Result<Plan> {
-    let experiment = Experiment::built_in(EXPERIMENT).context("find the null experiment")??;
-    let choices = Choices {
-        budget: Some((time / 2).max(SHORTEST)),
-        rounds: Some(ROUNDS),
-        round_time: Some(ROUND_TIME),
-        repetitions: Some(REPETITIONS),
-        seed,
-        ..Choices::default()
-    };
-    Ok(Plan::new(experiment, &choices))
-}
-
 /// The command that makes a run again.
 fn command(plan: &Plan, arguments: &DoctorArguments) -> Vec<String> {
-    let text = format!(
-        "pgtoll measure {EXPERIMENT} --rounds {ROUNDS} --round-time {} --repetitions {REPETITIONS} \
-         --seed {}",
-        TimeSpan(ROUND_TIME),
-        plan.seed
-    );
-    let mut command: Vec<String> = text.split(' ').map(ToOwned::to_owned).collect();
+    let mut command = null::command(plan.seed);
     if let Some(postgres) = &arguments.postgres {
         command.extend(["--postgres".to_owned(), shell_quoted(postgres)]);
     }
@@ -120,18 +89,4 @@ fn command(plan: &Plan, arguments: &DoctorArguments) -> Vec<String> {
         command.extend(["--work-dir".to_owned(), shell_quoted(&directory)]);
     }
     command
-}
-
-/// As intervals were before any widening, by metric.
-fn misses(results: &[RunResult]) -> Vec<Misses> {
-    let counted = Metric::ALL.into_iter().map(|metric| {
-        let comparisons = results.iter().flat_map(|of| &of.comparisons);
-        let own: Vec<_> = comparisons.filter(|of| of.null && of.metric == metric).collect();
-        let missed = own
-            .iter()
-            .filter(|of| of.ratio.estimate.ln().abs() > of.half_width / of.kappa.unwrap_or(1.0));
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        Misses { metric, comparisons: count(own.len()), missed: count(missed.count()) }
-    });
-    counted.filter(|of| of.comparisons > 0).collect()
 }

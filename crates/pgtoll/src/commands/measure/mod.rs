@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use pgtoll_bench::{
     BUILT_IN, BenchError, Choices, Experiment, InterimEstimate, OneOrMany, Plan, Progress,
-    RECORD_FILE, Site, WorkloadSpec,
+    RECORD_FILE, Site, WorkloadSpec, null,
 };
 use pgtoll_cluster::{Finder, GuardOptions, Installation, ServerUser, Wheel, leftovers};
 use pgtoll_format::{TimeSpan, shell_quoted};
@@ -119,7 +119,8 @@ impl Workplace<'_> {
 /// Every experiment that was asked for, planned: a mistake in one is told before any of them runs.
 fn asked(arguments: &MeasureArguments) -> anyhow::Result<Vec<PlannedExperiment>> {
     let names: Vec<&str> = if arguments.all {
-        BUILT_IN.iter().map(|(name, _)| *name).filter(|name| *name != NULL).collect()
+        // `pgtoll doctor` runs the null experiment, which compares nothing that differs.
+        BUILT_IN.iter().map(|(name, _)| *name).filter(|name| *name != null::EXPERIMENT).collect()
     } else {
         arguments.experiments.iter().map(String::as_str).collect()
     };
@@ -152,9 +153,6 @@ fn asked(arguments: &MeasureArguments) -> anyhow::Result<Vec<PlannedExperiment>>
     });
     Ok(asked.collect())
 }
-
-/// `pgtoll doctor` has this experiment: it compares nothing that differs.
-const NULL: &str = "null";
 
 /// Whether the disk and the memory are large enough for each of them.
 fn check_disk_space(
