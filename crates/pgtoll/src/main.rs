@@ -12,6 +12,7 @@ mod hints;
 mod panics;
 mod printer;
 mod secrets;
+mod test_hooks;
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -21,6 +21,7 @@ use crate::arguments::{DisableArguments, EnableArguments};
 use crate::commands::output;
 use crate::exit::Status;
 use crate::printer::Printer;
+use crate::test_hooks::pause_if_told;
 
 pub(crate) fn enable(arguments: &EnableArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     if arguments.dry_run {
@@ -43,6 +44,7 @@ pub(crate) fn enable(arguments: &EnableArguments, printer: &mut Printer) -> anyh
             printer.say(&format!("note: only {at_work} of {wanted} threads could be started"));
         }
         show(progress, printer);
+        pause_if_told("enable");
         match interrupt.signal() {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),

@@ -5,10 +5,11 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_datadir::control_file;
@@ -225,23 +226,50 @@ fn a_lock_counts_as_long_as_its_process_lives() {
     assert!(is_on(&cluster) && !lock.exists());
 }
 
-/// Starts `pgtoll enable`, and comes back while it works; `None` when it was too fast.
-fn caught(cluster: &Cluster) -> Option<std::process::Child> {
-    let mut command = pgtoll();
-    command.arg("enable").arg(cluster.data()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().unwrap();
-    let (lock, began) = (cluster.data().join("postmaster.pid"), Instant::now());
-    while !lock.exists() && began.elapsed() < PATIENCE && child.try_wait().unwrap().is_none() {
-        std::thread::yield_now();
+/// `pgtoll enable`, which stops at each of its reports of progress until it is continued.
+struct Paused(Child);
+
+impl Paused {
+    /// At its first report: the directory is held, and checksums are off.
+    fn begin(cluster: &Cluster, options: &[&str]) -> Self {
+        let mut command = pgtoll();
+        command.arg("enable").args(options).arg(cluster.data());
+        command.env("PGTOLL_TEST_PAUSE_AT", "enable");
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let paused = Self(command.spawn().unwrap());
+        assert!(paused.is_stopped(), "it ended without a report of progress");
+        paused
     }
-    kill(Pid::from_raw(pid_of(&child)), Signal::SIGSTOP).unwrap();
-    if lock.exists() && fs::read_to_string(&lock).is_ok_and(|text| text.lines().count() >= 5) {
-        return Some(child);
+
+    /// Waits until it has stopped, or has ended.
+    fn is_stopped(&self) -> bool {
+        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+        let status = waitid(Id::Pid(self.pid()), flags).unwrap();
+        matches!(status, WaitStatus::Stopped(..))
     }
-    kill(Pid::from_raw(pid_of(&child)), Signal::SIGCONT).unwrap();
-    child.wait().unwrap();
-    switched("disable", cluster, &[]);
-    None
+
+    /// Until its next report; false when it has ended.
+    fn go_on(&mut self) -> bool {
+        kill(self.pid(), Signal::SIGCONT).unwrap();
+        self.is_stopped()
+    }
+
+    fn finish(mut self) -> ExitStatus {
+        while self.go_on() {}
+        self.0.wait().unwrap()
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(pid_of(&self.0))
+    }
+}
+
+/// Kills it, unless it has ended.
+impl Drop for Paused {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
@@ -249,12 +277,11 @@ fn no_server_starts_meanwhile() {
     let scratch = Scratch::new();
     let mut guard = scratch.guard();
     let cluster = stopped(&mut guard, &server(), "one");
-    let mut child = (0..20).find_map(|_| caught(&cluster)).expect("it takes some time");
+    let paused = Paused::begin(&cluster, &[]);
     let refused = cluster.start(&mut guard).unwrap_err().to_string();
     assert!(refused.contains("postmaster.pid"), "{refused}");
     assert!(!is_on(&cluster));
-    kill(Pid::from_raw(pid_of(&child)), Signal::SIGCONT).unwrap();
-    assert!(child.wait().unwrap().success());
+    assert!(paused.finish().success());
     assert!(is_on(&cluster));
     cluster.start(&mut guard).unwrap();
 }
@@ -288,17 +315,17 @@ fn kill_after(cluster: &Cluster, time: Duration) {
     child.wait().unwrap();
 }
 
-/// Kills at a moment when some files are in the journal, and not all are done.
-fn interrupted(cluster: &Cluster, random: &mut Pcg64, whole: Duration) {
-    for _ in 0..50 {
-        wipe(cluster);
-        kill_after(cluster, whole.mul_f64(random.random()));
-        let journal = fs::read(cluster.data().join(JOURNAL)).unwrap_or_default();
-        if !is_on(cluster) && journal.split(|&byte| byte == b'\n').count() > 10 {
-            return;
-        }
+/// Killed when some files are in the journal, and not all are done.
+fn interrupted(cluster: &Cluster) {
+    wipe(cluster);
+    let mut paused = Paused::begin(cluster, &["--jobs", "2"]);
+    let journal = cluster.data().join(JOURNAL);
+    let lines = || fs::read(&journal).unwrap().split(|&byte| byte == b'\n').count();
+    while lines() <= 10 {
+        assert!(paused.go_on(), "it ended with few files in its journal");
     }
-    panic!("it is never caught in the middle");
+    drop(paused);
+    assert!(!is_on(cluster));
 }
 
 const JOURNAL: &str = "pgtoll_enable.journal";
@@ -355,11 +382,9 @@ fn killed_at_any_moment_it_is_on_or_off_and_a_second_run_completes() {
 fn what_a_server_wrote_after_an_interruption_is_read_again() {
     let scratch = Scratch::new();
     let mut guard = scratch.guard();
-    let mut random = Pcg64::seed_from_u64(2);
     for server in servers() {
         let cluster = stopped(&mut guard, &server, &format!("pg{}", server.version.major()));
-        let whole = whole(&cluster);
-        interrupted(&cluster, &mut random, whole);
+        interrupted(&cluster);
         cluster.start(&mut guard).unwrap();
         let work = "UPDATE t SET i = -i; UPDATE far SET i = -i; INSERT INTO none VALUES (1);";
         cluster.run_psql(&mut guard, "postgres", work).unwrap();
@@ -370,17 +395,17 @@ fn what_a_server_wrote_after_an_interruption_is_read_again() {
         assert_eq!(controldata(&server, &cluster), "1");
         assert_eq!(rows(&mut guard, &cluster)["\"none\""], 1);
         // A server may come and go without writing anything.
-        interrupted(&cluster, &mut random, whole);
+        interrupted(&cluster);
         rows(&mut guard, &cluster);
         assert!(!enabled(&cluster).earlier.unwrap().valid);
         assert_checked(&mut guard, &server, &cluster);
         // Somebody writes to files, and no server runs.
-        interrupted(&cluster, &mut random, whole);
+        interrupted(&cluster);
         wipe_pages_only(&cluster);
         enabled(&cluster);
         assert_checked(&mut guard, &server, &cluster);
         // The journal's end is torn.
-        interrupted(&cluster, &mut random, whole);
+        interrupted(&cluster);
         let journal = cluster.data().join(JOURNAL);
         let mut bytes = fs::read(&journal).unwrap();
         let end = bytes.iter().rposition(|&byte| byte == b'\n').unwrap();
@@ -389,7 +414,7 @@ fn what_a_server_wrote_after_an_interruption_is_read_again() {
         assert!(enabled(&cluster).earlier.unwrap().valid);
         assert_checked(&mut guard, &server, &cluster);
         // Whoever turns them off does not want to go on.
-        interrupted(&cluster, &mut random, whole);
+        interrupted(&cluster);
         assert_eq!(switched("disable", &cluster, &[]).status, Some(0));
         assert!(!journal.exists());
     }

@@ -32,59 +32,93 @@ const ENDINGS: [Ending; 4] = [
 /// Longer than the small run takes, so that some moments lie behind its end.
 const RUN: Duration = Duration::from_secs(9);
 
+/// Where the random moments begin: with the same seed they are the same.
+const SEED: u64 = 50;
+
 #[test]
 fn fifty_random_moments() {
-    let mut random = Pcg64::seed_from_u64(50);
-    for moment in 0..50 {
-        let ending = ENDINGS[moment % ENDINGS.len()];
-        end_at_a_random_moment(ending, &mut random);
+    let mut random = Pcg64::seed_from_u64(SEED);
+    for iteration in 0..50 {
+        let ending = ENDINGS[iteration % ENDINGS.len()];
+        let moment = Moment::any(ending, &mut random);
+        end_at(
+            ending,
+            moment,
+            &format!("iteration {iteration} of seed {SEED}: {ending:?} {moment}"),
+        );
     }
 }
 
-fn end_at_a_random_moment(ending: Ending, random: &mut Pcg64) {
+/// When a run is ended.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    After(Duration),
+    Block { round: u32, block: u32 },
+}
+
+impl Moment {
+    fn any(ending: Ending, random: &mut Pcg64) -> Self {
+        match ending {
+            // Two rounds of two blocks.
+            Ending::Panic => {
+                Self::Block { round: random.random_range(1..=2), block: random.random_range(1..=2) }
+            }
+            Ending::Signal(_) => Self::After(RUN.mul_f64(random.random_range(0.0..1.0))),
+        }
+    }
+}
+
+impl std::fmt::Display for Moment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::After(delay) => write!(f, "after {delay:?}"),
+            Self::Block { round, block } => write!(f, "at round {round}, block {block}"),
+        }
+    }
+}
+
+/// Ends a run, and looks at what is left; `context` is in every failure.
+fn end_at(ending: Ending, moment: Moment, context: &str) {
     let scratch = Scratch::new();
     let mut command = small_measure(&scratch);
-    if ending == Ending::Panic {
-        // Two rounds of two blocks.
-        let (round, block) = (random.random_range(1..=2), random.random_range(1..=2));
+    if let Moment::Block { round, block } = moment {
         command.env("PGTOLL_TEST_PANIC_AT", format!("{round}:{block}"));
     }
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let what = match ending {
-        Ending::Panic => ending_of(&mut child),
-        Ending::Signal(signal) => {
-            let moment = RUN.mul_f64(random.random_range(0.0..1.0));
-            ends_within(pid_of(&child), moment);
-            end_by(signal, &mut child)
-        }
+    if let Moment::After(delay) = moment {
+        ends_within(pid_of(&child), delay);
+    }
+    let status = match ending {
+        Ending::Panic => status_of(&mut child, context),
+        Ending::Signal(signal) => end_by(signal, &mut child, context),
     };
-    let what = format!("{ending:?}: {what}");
-    assert!(fs::read_dir(scratch.work()).unwrap().next().is_none(), "left behind by {what}");
+    let context = format!("{context}: {status}");
+    assert!(fs::read_dir(scratch.work()).unwrap().next().is_none(), "left behind by {context}");
     let running = processes_in(&scratch.work());
-    assert!(running.is_empty(), "left running by {what}: {running:?}");
+    assert!(running.is_empty(), "left running by {context}: {running:?}");
     if scratch.path("result/run.jsonl").exists() {
         let shown = run(pgtoll().arg("report").arg(scratch.path("result")));
-        assert_eq!(shown.status, Some(0), "{what}: {shown:?}");
+        assert_eq!(shown.status, Some(0), "{context}: {shown:?}");
     }
 }
 
 /// Sends the signal and waits until pgtoll and its guard are gone.
-fn end_by(signal: Signal, child: &mut Child) -> String {
+fn end_by(signal: Signal, child: &mut Child, context: &str) -> String {
     let pid = pid_of(child);
     // Stopped, it starts no child between the look and the signal.
     let _ = kill(Pid::from_raw(pid), Signal::SIGSTOP);
     let guards = children(pid);
     let _ = kill(Pid::from_raw(pid), signal);
     let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
-    let what = ending_of(child);
+    let status = status_of(child, context);
     for guard in guards {
-        assert!(ends_within(guard, PATIENCE), "guard {guard} lives after {what}");
+        assert!(ends_within(guard, PATIENCE), "guard {guard} lives after {context}: {status}");
     }
-    what
+    status
 }
 
-fn ending_of(child: &mut Child) -> String {
-    assert!(ends_within(pid_of(child), PATIENCE), "pgtoll does not end");
+fn status_of(child: &mut Child, context: &str) -> String {
+    assert!(ends_within(pid_of(child), PATIENCE), "pgtoll does not end: {context}");
     child.wait().unwrap().to_string()
 }
 

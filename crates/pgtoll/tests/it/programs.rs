@@ -52,16 +52,16 @@ fn a_frozen_program_rests_and_goes_on() {
     let scratch = Scratch::new();
     let mut guard = scratch.guard();
     let pid = guard.spawn("load", "sh".as_ref(), &ENDLESS, &BTreeMap::new()).unwrap();
-    let begin = Instant::now();
-    let mut longest = Duration::ZERO;
-    for _ in 0..100 {
-        let round_trip = Instant::now();
-        guard.signal("load", ProgramSignal::Stop).unwrap();
-        longest = longest.max(round_trip.elapsed());
-        guard.signal("load", ProgramSignal::Continue).unwrap();
-    }
-    println!("a signal took {:?}, at most {longest:?}", begin.elapsed() / 200);
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    // A busy machine delays some signals; a guard that waits for anything delays all of them.
+    let round_trips = (0..100).flat_map(|_| [ProgramSignal::Stop, ProgramSignal::Continue]);
+    let shortest = round_trips
+        .map(|signal| {
+            let began = Instant::now();
+            guard.signal("load", signal).unwrap();
+            began.elapsed()
+        })
+        .min();
+    assert!(shortest < Some(Duration::from_millis(5)), "{shortest:?}");
     guard.signal("load", ProgramSignal::Stop).unwrap();
     while state(pid) != 'T' {}
     let before = cpu_ticks(pid);

@@ -73,7 +73,9 @@ fn programs_are_run(run: &Run) {
         assert!(of.client_cpu_ns.is_some_and(|ns| ns > 0), "{of:?}");
         // The sessions' CPU time is there, although they are gone: COPY of 100,000 rows.
         assert!(of.server_cpu_ns > 10_000_000, "{of:?}");
-        assert!(of.counters.blocks_read + of.counters.wal_bytes < 1 << 20, "{of:?}");
+        // The accounts were read before, and nothing is written.
+        assert!(of.counters.blocks_read < 1640, "{of:?}");
+        assert!(of.counters.wal_bytes < 1 << 20, "{of:?}");
     }
 }
 

@@ -128,6 +128,7 @@ pub(crate) fn pgtoll() -> Command {
 pub(crate) fn program(path: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(path);
     command.stdin(Stdio::null()).env_remove("PGTOLL_TEST_PANIC_AT");
+    command.env_remove("PGTOLL_TEST_PAUSE_AT");
     // Tests neither use nor add to what is known of the machine.
     command.env("XDG_STATE_HOME", "/dev/null/none");
     command

@@ -28,6 +28,7 @@ use crate::commands::{
 };
 use crate::exit::Status;
 use crate::printer::Printer;
+use crate::test_hooks::panic_if_told;
 
 pub(crate) use several::OVERVIEW_FILE;
 
@@ -512,15 +513,4 @@ pub(crate) fn write_result(output: &Path) -> anyhow::Result<(RunResult, String)>
         outputs::write(&output.join(name), text)?;
     }
     Ok((result, text))
-}
-
-/// Debug builds panic at the block that `PGTOLL_TEST_PANIC_AT` names (`ROUND:BLOCK`), so that a
-/// test can see that nothing stays behind.
-fn panic_if_told(event: Progress<'_>) {
-    if cfg!(debug_assertions)
-        && let Progress::Block { round, block, .. } = event
-        && std::env::var("PGTOLL_TEST_PANIC_AT").is_ok_and(|at| at == format!("{round}:{block}"))
-    {
-        panic!("told to panic at round {round}, block {block}");
-    }
 }

@@ -1,0 +1,24 @@
+//! What tests make debug builds do at chosen moments. Release builds have none of it.
+
+use nix::sys::signal::{Signal, raise};
+use pgtoll_bench::Progress;
+
+/// Panics at the block that `PGTOLL_TEST_PANIC_AT` names (`ROUND:BLOCK`), so that a test can see that
+/// nothing stays behind.
+pub(crate) fn panic_if_told(event: Progress<'_>) {
+    if cfg!(debug_assertions)
+        && let Progress::Block { round, block, .. } = event
+        && std::env::var("PGTOLL_TEST_PANIC_AT").is_ok_and(|at| at == format!("{round}:{block}"))
+    {
+        panic!("told to panic at round {round}, block {block}");
+    }
+}
+
+/// Stops the process, until it is continued, at the point that `PGTOLL_TEST_PAUSE_AT` names, so that
+/// a test can look at what it has done by then, or kill it there.
+pub(crate) fn pause_if_told(point: &str) {
+    if cfg!(debug_assertions) && std::env::var("PGTOLL_TEST_PAUSE_AT").is_ok_and(|at| at == point) {
+        // It is only for tests, which would see that the process goes on.
+        let _ = raise(Signal::SIGSTOP);
+    }
+}
