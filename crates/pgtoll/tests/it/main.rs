@@ -8,6 +8,7 @@
 mod advice;
 mod calibration;
 mod checksums;
+mod circles;
 mod clusters;
 mod counters;
 mod differences;

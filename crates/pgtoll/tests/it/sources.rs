@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every source file of a crate with its text, without the unit tests at its end.
-fn sources(name: &str) -> Vec<(PathBuf, String)> {
+pub(crate) fn sources(name: &str) -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
     let (mut found, mut directories) = (Vec::new(), vec![root]);
     while let Some(directory) = directories.pop() {
