@@ -5,7 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use pgtoll_record::Run;
-use pgtoll_report::{Named, SideBySide, is_unprintable};
+use pgtoll_estimate::{Named, side_by_side};
+use pgtoll_report::is_unprintable;
 use serde::de::DeserializeOwned;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -32,7 +33,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn of_run(text: &str) {
     let Ok(run) = Run::parse(text) else { return };
-    let result = pgtoll_report::summarise(&run);
+    let result = pgtoll_estimate::summarise(&run);
     let named = Named { name: text.lines().next().unwrap_or_default(), run: &run, result: &result };
     check(&pgtoll_report::terminal_table(&result));
     check(&pgtoll_report::markdown(&result));
@@ -40,9 +41,9 @@ fn of_run(text: &str) {
     check(&pgtoll_report::gobench(&[named, named]));
     check(&pgtoll_report::csv(&[named, named]));
     check(&pgtoll_report::openmetrics(&[named, named]));
-    if let Ok(together) = SideBySide::new(&[named, named]) {
-        check(&together.table());
-        check(&together.markdown());
+    if let Ok(together) = side_by_side(&[named, named]) {
+        check(&pgtoll_report::side_by_side_text(&together));
+        check(&pgtoll_report::side_by_side_markdown(&together));
         check(&pgtoll_report::html_side_by_side(&together));
     }
 }

@@ -8,7 +8,7 @@ use crate::{command, output, say};
 
 /// Every crate of the workspace with the crates of the workspace that it may use. A new crate or
 /// edge is a decision: write one in `docs/decisions`.
-const LAYERS: [(&str, &[&str]); 22] = [
+const LAYERS: [(&str, &[&str]); 23] = [
     ("pgtoll-checksum", &[]),
     ("pgtoll-stats", &[]),
     ("pgtoll-files", &[]),
@@ -18,6 +18,7 @@ const LAYERS: [(&str, &[&str]); 22] = [
     ("pgtoll-testing", &[]),
     ("pgtoll-model", &["pgtoll-format"]),
     ("pgtoll-record", &["pgtoll-format"]),
+    ("pgtoll-estimate", &["pgtoll-format", "pgtoll-record", "pgtoll-stats"]),
     ("pgtoll-wire", &[]),
     ("pgtoll-observe", &["pgtoll-format", "pgtoll-wire"]),
     ("pgtoll-cluster", &["pgtoll-files", "pgtoll-format", "pgtoll-interrupt", "pgtoll-wire"]),
@@ -64,6 +65,7 @@ const LAYERS: [(&str, &[&str]); 22] = [
         "pgtoll-bench",
         &[
             "pgtoll-cluster",
+            "pgtoll-estimate",
             "pgtoll-files",
             "pgtoll-format",
             "pgtoll-interrupt",
@@ -77,7 +79,7 @@ const LAYERS: [(&str, &[&str]); 22] = [
             "pgtoll-wire",
         ],
     ),
-    ("pgtoll-report", &["pgtoll-format", "pgtoll-record", "pgtoll-stats"]),
+    ("pgtoll-report", &["pgtoll-estimate", "pgtoll-format", "pgtoll-record", "pgtoll-stats"]),
     (
         "pgtoll",
         &[
@@ -86,6 +88,7 @@ const LAYERS: [(&str, &[&str]); 22] = [
             "pgtoll-checksum",
             "pgtoll-cluster",
             "pgtoll-datadir",
+            "pgtoll-estimate",
             "pgtoll-files",
             "pgtoll-format",
             "pgtoll-interrupt",
@@ -109,6 +112,7 @@ const LAYERS: [(&str, &[&str]); 22] = [
             "pgtoll-checksum",
             "pgtoll-cluster",
             "pgtoll-datadir",
+            "pgtoll-estimate",
             "pgtoll-format",
             "pgtoll-interrupt",
             "pgtoll-load",

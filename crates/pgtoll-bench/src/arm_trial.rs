@@ -13,7 +13,7 @@ use pgtoll_cluster::{
 use pgtoll_format::{ControlFile, Lsn};
 use pgtoll_load::{Crowd, Tally, Until};
 use pgtoll_observe::{ClusterCpu, ClusterIo, CpuSample, IoSample, own_cpu_ns};
-use pgtoll_record::{Counters, Latencies, MemoryUse, Moment};
+use pgtoll_record::{Counters, Latencies, MemoryUse, StepReading};
 use pgtoll_wire::Connection;
 
 use crate::course;
@@ -41,7 +41,7 @@ pub(crate) struct StepOutcome {
     pub(crate) client_cpu_ns: Option<u64>,
     pub(crate) tally: Option<Tally>,
     pub(crate) latencies: Option<Latencies>,
-    pub(crate) course: Vec<Moment>,
+    pub(crate) course: Vec<StepReading>,
 }
 
 impl StepOutcome {
@@ -248,7 +248,10 @@ impl<'a> ArmTrial<'a> {
     }
 
     /// Works, and looks at the server meanwhile.
-    fn followed<T>(&mut self, work: impl FnOnce() -> T) -> (T, Result<Vec<Moment>, BenchError>) {
+    fn followed<T>(
+        &mut self,
+        work: impl FnOnce() -> T,
+    ) -> (T, Result<Vec<StepReading>, BenchError>) {
         let (cluster, sessions) = (&self.cluster, &mut self.sessions);
         thread::scope(|scope| {
             let (began, (end, ended)) = (Instant::now(), mpsc::channel());

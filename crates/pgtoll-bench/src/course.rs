@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pgtoll_cluster::Cluster;
 use pgtoll_format::Lsn;
 use pgtoll_observe::{CpuSample, IoSample};
-use pgtoll_record::Moment;
+use pgtoll_record::StepReading;
 
 use crate::BenchError;
 use crate::readings::{io_bytes, wal_insert};
@@ -22,7 +22,7 @@ pub(crate) fn follow(
     sessions: &mut Sessions,
     began: Instant,
     ended: &Receiver<()>,
-) -> Result<Vec<Moment>, BenchError> {
+) -> Result<Vec<StepReading>, BenchError> {
     let first = Look::at(cluster, sessions)?;
     let mut course = Vec::new();
     loop {
@@ -47,8 +47,8 @@ impl Look {
         Ok(Self { cpu: sessions.cpu.sample()?, io: sessions.io.sample()?, wal })
     }
 
-    fn since(&self, first: &Self, after: Duration) -> Moment {
-        Moment {
+    fn since(&self, first: &Self, after: Duration) -> StepReading {
+        StepReading {
             after_ns: nanoseconds(after),
             server_cpu_ns: self.cpu.since(&first.cpu).nanoseconds,
             wal_bytes: self.wal.bytes_since(first.wal).unwrap_or(0),

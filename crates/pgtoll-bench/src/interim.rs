@@ -3,10 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use pgtoll_estimate::{Intervals, Lines};
 use pgtoll_format::TimeSpan;
-use pgtoll_stats::{Options, Sample, pair_up, paired_ratio};
+use pgtoll_record::Calibration;
 
-use crate::Plan;
+use crate::{Plan, recorded_workloads};
 
 /// What is known of a workload while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -43,30 +44,35 @@ impl fmt::Display for InterimEstimate {
     }
 }
 
-/// Half of the widest interval of the arms against the baseline; `None` where one of them cannot
-/// be told yet.
-pub(crate) fn widest(plan: &Plan, samples: &[Sample<'_>], options: &Options) -> Option<f64> {
+/// Half of the widest interval of server CPU of these workloads, on the log scale, as a result would
+/// have it; `None` where one of them has none yet.
+pub(crate) fn half_width(
+    plan: &Plan,
+    calibration: &[Calibration],
+    names: &[&str],
+    lines: Lines<'_>,
+) -> Option<f64> {
     let experiment = &plan.experiment;
-    let others = experiment.arms.iter().filter(|arm| arm.name != experiment.baseline);
-    let half_widths: Option<Vec<f64>> = others
-        .map(|arm| {
-            let rounds = pair_up(samples, &arm.name, &experiment.baseline);
-            // One round does not know the spread between rounds.
-            let estimate = (rounds.len() > 1).then(|| paired_ratio(&rounds, options).ok())??;
-            Some(estimate.half_width)
-        })
-        .collect();
-    half_widths?.into_iter().max_by(f64::total_cmp)
-}
-
-/// For looks in between: fewer resamples than a result has.
-pub(crate) fn quick_options(plan: &Plan, kappa: f64) -> Options {
-    Options { resamples: 500, seed: plan.seed, widening: kappa, ..Options::default() }
+    let intervals = Intervals {
+        arms: experiment.arms.iter().map(|arm| arm.name.as_str()).collect(),
+        baseline: &experiment.baseline,
+        seed: plan.seed,
+        calibration,
+    };
+    let workloads = recorded_workloads(plan);
+    let half_widths = names.iter().map(|name| {
+        let workload = workloads.iter().find(|workload| workload.name == **name)?;
+        intervals.interim_half_width(lines, workload)
+    });
+    half_widths.collect::<Option<Vec<f64>>>()?.into_iter().max_by(f64::total_cmp)
 }
 
 #[cfg(test)]
 mod tests {
+    use pgtoll_record::Run;
+
     use super::*;
+    use crate::{Choices, Experiment};
 
     #[test]
     fn the_text_has_what_is_known() {
@@ -77,5 +83,23 @@ mod tests {
         assert_eq!(said(None, 1), "50 s left");
         assert_eq!(said(Some(0.021_f64.ln_1p()), 2), "server CPU ±2.1 % so far, 40 s left");
         assert_eq!(said(Some(0.27_f64.ln_1p()), 4), "server CPU ±27 % so far, 20 s left");
+    }
+
+    #[test]
+    fn the_rule_that_ends_a_run_sees_what_its_record_shows() {
+        let run = Run::parse(include_str!("../../../records/2026-11-22-pg17/run.jsonl")).unwrap();
+        let header = &run.header;
+        let choices = Choices { seed: header.seed, ..Choices::default() };
+        let plan = Plan::new(Experiment::built_in("checksums").unwrap().unwrap(), &choices);
+        let sliced = header.workloads.iter().filter(|of| of.timed && of.slicing.is_some());
+        let operations = header.workloads.iter().filter(|of| of.timed && of.slicing.is_none());
+        let (first, step) =
+            (sliced.min_by_key(|of| &of.name), operations.min_by_key(|of| &of.name));
+        for workload in [first.unwrap(), step.unwrap()] {
+            let names = [workload.name.as_str()];
+            let seen = half_width(&plan, &header.calibration, &names, Lines::from(&run)).unwrap();
+            let shown = Intervals::from(header).interim_half_width(Lines::from(&run), workload);
+            assert_eq!(Some(seen.to_bits()), shown.map(f64::to_bits), "{}", workload.name);
+        }
     }
 }

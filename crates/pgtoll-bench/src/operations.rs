@@ -5,15 +5,16 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{Cluster, StopMode};
+use pgtoll_estimate::Lines;
 use pgtoll_load::Crowd;
 use pgtoll_observe::ServerCounters;
-use pgtoll_record::{ArmLatencies, Counters, Line, Metric, Operation};
-use pgtoll_stats::{BalancedOrders, Sample};
+use pgtoll_record::{ArmLatencies, Calibration, Counters, Line, Operation};
+use pgtoll_stats::BalancedOrders;
 
 use crate::arm_trial::{ArmTrial, StepOutcome};
 use crate::counting::Counting;
 use crate::experiment::StepKind;
-use crate::interim::{InterimEstimate, quick_options, widest};
+use crate::interim::{InterimEstimate, half_width};
 use crate::names::DATABASE;
 use crate::prepare::{Arms, check_arms, settings};
 use crate::profile::{self, Sampled};
@@ -27,8 +28,8 @@ pub(crate) struct Operations<'a> {
     arms: &'a Arms,
     /// pgtoll's own program, for programs that call it.
     pgtoll: &'a Path,
-    /// How much wider than they claim intervals of server CPU have to be here.
-    kappa: f64,
+    /// What earlier runs here show of its intervals.
+    calibration: &'a [Calibration],
     /// Those of the workload that runs.
     done: Vec<Operation>,
     /// What was noted once is not noted again.
@@ -66,9 +67,8 @@ struct Measurement {
 
 impl<'a> Operations<'a> {
     pub(crate) fn new<'r: 'a>(arms: &'a Arms, pgtoll: &'a Path, run: &Run<'r>) -> Self {
-        let kappa = run.widening(Metric::CpuPerOperation);
         let (done, noted) = (Vec::new(), BTreeSet::new());
-        Self { plan: run.plan, arms, pgtoll, kappa, done, noted }
+        Self { plan: run.plan, arms, pgtoll, calibration: run.calibration, done, noted }
     }
 
     /// Repeats the steps of every workload that has some. Where only counters are wanted, once is
@@ -165,20 +165,10 @@ impl<'a> Operations<'a> {
     }
 
     /// Half of the widest interval of server CPU until now, of all measured steps.
-    #[expect(clippy::cast_precision_loss, reason = "an operation's CPU time is far below 2^53 ns")]
     fn half_width(&self, workload: &WorkloadSpec) -> Option<f64> {
-        let of_step = |name: &str| {
-            let own = self.done.iter().filter(|of| of.workload == name).map(|of| Sample {
-                arm: &of.arm,
-                round: of.repetition,
-                block: of.half,
-                numerator: of.server_cpu_ns as f64,
-                denominator: of.transactions.unwrap_or(1) as f64,
-            });
-            widest(self.plan, &own.collect::<Vec<_>>(), &quick_options(self.plan, self.kappa))
-        };
-        let steps: Option<Vec<f64>> = workload.measured().map(|(name, _)| of_step(name)).collect();
-        steps?.into_iter().max_by(f64::total_cmp)
+        let steps: Vec<&str> = workload.measured().map(|(name, _)| name).collect();
+        let lines = Lines { operations: &self.done, ..Lines::default() };
+        half_width(self.plan, self.calibration, &steps, lines)
     }
 
     /// The arms' clusters, to be copied.

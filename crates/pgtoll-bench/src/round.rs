@@ -3,14 +3,16 @@
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::Cluster;
+use pgtoll_estimate::Lines;
 use pgtoll_load::Tally;
 use pgtoll_observe::{MachineSample, own_cpu_ns};
 use pgtoll_record::{
-    ArmLatencies, ArmRound, Latencies, Line, Metric, NoiseShare, Round, RoundEnd, Slice, Slicing,
+    ArmLatencies, ArmRound, Calibration, Latencies, Line, NoiseShare, RoundBegin, RoundEnd, Slice,
+    Slicing,
 };
-use pgtoll_stats::{BalancedOrders, Options, Sample, minimum_block_length_for};
+use pgtoll_stats::BalancedOrders;
 
-use crate::interim::{InterimEstimate, quick_options, widest};
+use crate::interim::{InterimEstimate, half_width};
 use crate::pace::FEWEST_BLOCKS;
 use crate::plan::ROUNDS;
 use crate::prepare::{Shown, check_shown, settings};
@@ -28,10 +30,12 @@ pub(crate) struct Rounds<'a> {
     slice_transactions: Option<u64>,
     /// All slices so far, for the stop rule.
     slices: Vec<Slice>,
+    /// The rounds that ended, for the stop rule.
+    ended: Vec<RoundEnd>,
     /// Of the arms; in a crossover the one that is all of them.
     clusters: &'a [Cluster],
-    /// How much wider than they claim intervals of server CPU have to be here.
-    kappa: f64,
+    /// What earlier runs here show of its intervals.
+    calibration: &'a [Calibration],
     start_orders: BalancedOrders,
     slice_orders: BalancedOrders,
 }
@@ -75,8 +79,9 @@ impl<'a> Rounds<'a> {
             slicing,
             slice_transactions: None,
             slices: Vec::new(),
+            ended: Vec::new(),
             clusters,
-            kappa: run.widening(Metric::CpuPerTransaction),
+            calibration: run.calibration,
             start_orders: BalancedOrders::new(clusters.len(), plan.seed.wrapping_add(1)),
             slice_orders: BalancedOrders::new(plan.experiment.arms.len(), plan.seed),
         }
@@ -104,7 +109,9 @@ impl<'a> Rounds<'a> {
         let noise = noise(&machine, ours + programs);
         let latencies = self.latencies(&tallies);
         let workload = self.workload.name.clone();
-        run.write(&Line::RoundEnd(RoundEnd { workload, round, arms, latencies, noise }))?;
+        let end = RoundEnd { workload, round, arms, latencies, noise };
+        self.ended.push(end.clone());
+        run.write(&Line::RoundEnd(end))?;
         run.recorder.sync()
     }
 
@@ -167,14 +174,8 @@ impl<'a> Rounds<'a> {
 
     /// Half of the widest interval of server CPU until now, on the log scale.
     pub(crate) fn half_width(&self) -> Option<f64> {
-        let slices = self.slices.iter().map(|of| {
-            let (numerator, denominator) = Metric::CpuPerTransaction.of_slice(of);
-            Sample { arm: &of.arm, round: of.round, block: of.block, numerator, denominator }
-        });
-        let minimum_block_length = minimum_block_length_for(self.planned(1).as_secs_f64());
-        let options = quick_options(self.plan, self.kappa);
-        let options = Options { minimum_block_length, ..options };
-        widest(self.plan, &slices.collect::<Vec<_>>(), &options)
+        let lines = Lines { slices: &self.slices, rounds: &self.ended, ..Lines::default() };
+        half_width(self.plan, self.calibration, &[&self.workload.name], lines)
     }
 
     fn start_all(&mut self, round: u32, run: &mut Run<'_>) -> Result<Vec<Server<'a>>, BenchError> {
@@ -186,7 +187,7 @@ impl<'a> Rounds<'a> {
         let name = |&index: &usize| self.clusters[index].name().to_owned();
         let start_order = order.iter().map(name).collect();
         let workload = self.workload.name.clone();
-        run.write(&Line::Round(Round { workload, round, start_order }))?;
+        run.write(&Line::Round(RoundBegin { workload, round, start_order }))?;
         let mut servers: Vec<Server<'a>> = servers.into_iter().flatten().collect();
         self.check_arms(&mut servers, run)?;
         Ok(servers)

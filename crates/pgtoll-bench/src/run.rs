@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use pgtoll_cluster::Guard;
 use pgtoll_format::MajorFacts;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{Calibration, Line, Metric, Note};
+use pgtoll_record::{Calibration, Line, Note};
 
 use crate::recorder::Recorder;
 use crate::{BenchError, Plan, Progress};
@@ -27,12 +27,6 @@ impl Run<'_> {
     /// How long it has run.
     pub(crate) fn elapsed(&self) -> Duration {
         self.began.elapsed()
-    }
-
-    /// How much wider than they claim intervals of this metric have to be here.
-    pub(crate) fn widening(&self, metric: Metric) -> f64 {
-        let calibrated = self.calibration.iter().find(|factor| factor.metric == metric);
-        calibrated.map_or(1.0, |factor| factor.kappa)
     }
 
     /// Reports that something begins that takes a while.

@@ -7,7 +7,7 @@ use pgtoll_cluster::{Cluster, Guard, MemoryGroup, ProgramSignal, StopMode, Usage
 use pgtoll_format::MajorFacts;
 use pgtoll_load::{Client, Tally};
 use pgtoll_observe::{ClusterCpu, ClusterIo, IoSample, ServerCounters};
-use pgtoll_record::{ArmRound, Latencies, Sample};
+use pgtoll_record::{ArmRound, CounterReading, Latencies};
 use pgtoll_wire::Connection;
 
 use crate::names::{DATABASE, SHELL};
@@ -190,9 +190,9 @@ impl<'a> Server<'a> {
         workload: &str,
         round: u32,
         at: Duration,
-    ) -> Result<Sample, BenchError> {
+    ) -> Result<CounterReading, BenchError> {
         let lsn = wal_insert(self.cluster, &mut self.monitor)?;
-        Ok(Sample {
+        Ok(CounterReading {
             workload: workload.to_owned(),
             round,
             arm: self.cluster.name().to_owned(),

@@ -22,6 +22,7 @@ mod provenance;
 mod read;
 mod result;
 mod run;
+mod side_by_side;
 mod verification;
 mod wal;
 mod whatif;
@@ -45,14 +46,15 @@ pub use page::{
 pub use provenance::Provenance;
 pub use read::{RecordError, Run};
 pub use result::{
-    Comparison, Interval, MetricValue, Outliers, RESULT_SCHEMA, Receipt, RunResult, Verdict,
+    Comparison, Interval, MetricValue, Outliers, RESULT_SCHEMA, RunResult, Steadiness, Verdict,
 };
 pub use run::{
-    Arm, ArmLatencies, ArmRound, Calibration, Counted, Counters, Design, End, EndStatus, Header,
-    Host, IoBytes, Line, MemoryUse, Metric, Moment, NoiseShare, Note, Operation, OperationOf,
-    Predicted, Prepared, Profile, RECORD_SCHEMA, Round, RoundEnd, Sample, ScriptText, Server,
-    Slice, Slicing, WalOfType, Work, Workload,
+    Arm, ArmLatencies, ArmRound, Calibration, Counted, CounterReading, Counters, Design, End,
+    EndStatus, Header, Host, IoBytes, Line, MemoryUse, Metric, NoiseShare, Note, Operation,
+    OperationOf, Predicted, Prepared, Profile, RECORD_SCHEMA, RoundBegin, RoundEnd, ScriptText,
+    Server, Slice, Slicing, StepReading, WalOfType, Work, Workload,
 };
+pub use side_by_side::{Change, HeaderDifference, RecordColumn, SIDE_BY_SIDE_SCHEMA, SideBySide};
 pub use verification::{
     Advice, CommandKind, FileFinding, FileFindingKind, FindingClass, FindingKind,
     ManifestComparison, PageFinding, Severity, VERIFICATION_SCHEMA, VerificationOutcome,
@@ -111,6 +113,11 @@ pub fn result_schema() -> serde_json::Value {
 /// The JSON Schema of an overview of several experiments.
 pub fn overview_schema() -> serde_json::Value {
     schemars::schema_for!(Overview).to_value()
+}
+
+/// The JSON Schema of runs side by side.
+pub fn side_by_side_schema() -> serde_json::Value {
+    schemars::schema_for!(SideBySide).to_value()
 }
 
 /// The JSON Schema of the list of experiments.

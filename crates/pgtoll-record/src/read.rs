@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    Counted, End, EndStatus, Header, Line, Operation, Predicted, Prepared, Profile, RECORD_SCHEMA,
-    RoundEnd, Sample, Slice,
+    Counted, CounterReading, End, EndStatus, Header, Line, Operation, Predicted, Prepared, Profile,
+    RECORD_SCHEMA, RoundEnd, Slice,
 };
 
 /// A run's record, read.
@@ -17,7 +17,7 @@ pub struct Run {
     /// All slices of rounds that ended, in time order.
     pub slices: Vec<Slice>,
     /// What arms had moved, of rounds that ended, in time order.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<CounterReading>,
     /// The rounds that ended.
     pub rounds: Vec<RoundEnd>,
     /// Exact counters.

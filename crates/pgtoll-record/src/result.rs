@@ -93,15 +93,16 @@ pub struct Comparison {
     /// Bootstrap resamples.
     pub resamples: u32,
     /// Factor by which intervals were widened for this machine; `None`: it was never calibrated.
-    pub kappa: Option<f64>,
+    #[serde(rename = "kappa")]
+    pub widening: Option<f64>,
     /// How the comparison held over time; `None` where it has too few pairs.
-    #[serde(default)]
-    pub receipt: Option<Receipt>,
+    #[serde(default, rename = "receipt")]
+    pub steadiness: Option<Steadiness>,
 }
 
 /// Whether a comparison was the same all the time. No slice is ever left out because of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Receipt {
+pub struct Steadiness {
     /// Spearman's rank correlation of the paired log-ratios with time.
     pub drift: f64,
     /// The probability of such a correlation, or a stronger one, when there is no drift.

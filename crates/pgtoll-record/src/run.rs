@@ -22,11 +22,11 @@ pub enum Line {
     /// The clusters are ready.
     Prepared(Prepared),
     /// A round begins: every server was restarted.
-    Round(Round),
+    Round(RoundBegin),
     /// One arm's turn.
     Slice(Slice),
     /// What an arm has written and read so far.
-    Sample(Sample),
+    Sample(CounterReading),
     /// A round ended; totals of each arm over the whole round.
     RoundEnd(RoundEnd),
     /// An arm did a fixed number of transactions: its exact counters.
@@ -88,7 +88,8 @@ pub struct Calibration {
     /// Which metric.
     pub metric: Metric,
     /// κ, the factor by which half-widths are multiplied; at least 1.
-    pub kappa: f64,
+    #[serde(rename = "kappa")]
+    pub widening: f64,
     /// Comparisons of an arm with its twin that it comes from.
     pub comparisons: u32,
 }
@@ -295,7 +296,7 @@ pub struct Prepared {
 
 /// A round begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Round {
+pub struct RoundBegin {
     /// Of which workload.
     pub workload: String,
     /// Counted from 1.
@@ -336,7 +337,7 @@ pub struct Slice {
 /// What an arm has moved since its round began, read between two blocks about every half second
 /// and after the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Sample {
+pub struct CounterReading {
     /// Of which workload.
     pub workload: String,
     /// Counted from 1.
@@ -565,12 +566,12 @@ pub struct Operation {
     pub counters: Counters,
     /// How far it was about every fifth of a second, and at its end; of steps that have a time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub course: Vec<Moment>,
+    pub course: Vec<StepReading>,
 }
 
 /// What an arm's server has used and moved since an operation began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Moment {
+pub struct StepReading {
     /// How long after the operation's beginning, in ns.
     pub after_ns: u64,
     /// CPU time of all processes of the server, in ns.

@@ -8,7 +8,7 @@ use pgtoll_record::{
 };
 
 use crate::printable::printable;
-use crate::terminal::wrapped;
+use crate::text::wrapped;
 
 /// What was done, what was found on the way, and what has to follow.
 pub fn checksums_text(of: &ChecksumsRecord) -> String {

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
+use pgtoll_estimate::{Named, key};
 use pgtoll_record::{Comparison, Interval, MetricValue};
 use serde::Serialize;
 
-use crate::Named;
 use crate::printable::printable;
-use crate::summary::key;
 
 /// A row for each workload, arm and metric of each record, below a row of titles.
 pub fn csv(records: &[Named<'_>]) -> String {
@@ -56,7 +55,7 @@ struct Row<'a> {
     ratio_upper: Option<f64>,
     verdict: Option<pgtoll_record::Verdict>,
     rounds: Option<u32>,
-    kappa: Option<f64>,
+    widening: Option<f64>,
     complete: bool,
 }
 
@@ -76,7 +75,7 @@ fn row<'a>(record: &Named<'a>, value: &'a MetricValue) -> Row<'a> {
         ratio_upper: ratio(|of| of.upper),
         verdict: comparison.map(|of| of.verdict),
         rounds: comparison.map(|of| of.rounds),
-        kappa: comparison.and_then(|of| of.kappa),
+        widening: comparison.and_then(|of| of.widening),
         complete: record.result.complete,
     }
 }

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use pgtoll_record::{Calibration, Examination, Finding, NullRuns, State};
 
+use crate::cells::title;
 use crate::printable::printable;
-use crate::terminal::{title, wrapped};
+use crate::text::wrapped;
 
 /// Findings by group, what the null runs showed, and what it comes to. Plain text.
 pub fn examination_text(of: &Examination) -> String {
@@ -55,14 +56,14 @@ fn null_text(null: &NullRuns, calibration: &[Calibration]) -> String {
     let runs = if records.len() == 1 { "run" } else { "runs" };
     let _ = writeln!(text, "  {} {runs} of identical arms{early}", records.len());
     for of in misses {
-        let kappa = calibration.iter().find(|kappa| kappa.metric == of.metric);
-        let kappa = kappa.map_or_else(
+        let factor = calibration.iter().find(|factor| factor.metric == of.metric);
+        let widening = factor.map_or_else(
             || "not yet calibrated".to_owned(),
-            |of| format!("κ {:.2} ({} comparisons)", of.kappa, of.comparisons),
+            |factor| format!("κ {:.2} ({} comparisons)", factor.widening, factor.comparisons),
         );
         let _ = writeln!(
             text,
-            "  {:<18}  {:>3} of {:>3} intervals missed; {kappa}",
+            "  {:<18}  {:>3} of {:>3} intervals missed; {widening}",
             title(of.metric),
             of.missed,
             of.comparisons
@@ -111,7 +112,7 @@ mod tests {
             ],
             calibration: vec![Calibration {
                 metric: Metric::CpuPerTransaction,
-                kappa: 1.5,
+                widening: 1.5,
                 comparisons: 12,
             }],
             null: Some(NullRuns {

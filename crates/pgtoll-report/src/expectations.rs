@@ -1,85 +1,7 @@
-//! What was expected, beside what came out.
+//! What was expected, beside what came out, in words.
 
-use pgtoll_record::{
-    Comparison, Expectation, Expected, ExpectedFigure, Header, Interval, MetricValue, Outcome,
-};
-
-use crate::terminal::signed_percent;
-
-/// Each of the header's expectations with what the run says of it.
-pub(crate) fn expected(
-    header: &Header,
-    comparisons: &[Comparison],
-    against_others: &[Comparison],
-    values: &[MetricValue],
-) -> Vec<Expected> {
-    let judged = header.expect.iter().map(|expectation| {
-        let (found, exact) = match ExpectedFigure::named(&expectation.metric) {
-            Some(ExpectedFigure::Compared(metric)) => {
-                let mut all = comparisons.iter().chain(against_others);
-                let of = all.find(|of| {
-                    of.workload == expectation.workload
-                        && of.arm == expectation.arm
-                        && of.against == expectation.against
-                        && of.metric == metric
-                });
-                (of.map(|of| less_one(of.ratio)), false)
-            }
-            Some(ExpectedFigure::Counted(name)) => {
-                let of = counted(&header.baseline, expectation, name, values);
-                (of.map(|(found, _)| found), of.is_some_and(|(_, exact)| exact))
-            }
-            None => (None, false),
-        };
-        let outcome = found.map_or(Outcome::NotMeasured, |found| outcome(expectation, found));
-        Expected { expectation: expectation.clone(), found, exact, outcome }
-    });
-    judged.collect()
-}
-
-/// A ratio as a difference.
-fn less_one(of: Interval) -> Interval {
-    let Interval { estimate, lower, upper } = of;
-    Interval { estimate: estimate - 1.0, lower: lower - 1.0, upper: upper - 1.0 }
-}
-
-/// What was counted, and whether every repetition gave the same.
-fn counted(
-    baseline: &str,
-    of: &Expectation,
-    metric: &str,
-    values: &[MetricValue],
-) -> Option<(Interval, bool)> {
-    let value = |arm: &str| {
-        let mut values = values.iter().filter(|of| of.metric == metric && of.arm == arm);
-        values.find(|value| value.workload == of.workload)
-    };
-    let own = value(&of.arm)?;
-    let (found, exact) = if of.relative {
-        let other = value(of.against.as_deref().unwrap_or(baseline))?;
-        // Of the same there is no difference, of nothing neither.
-        let is_same = own.value.to_bits() == other.value.to_bits();
-        let found = if is_same { 0.0 } else { own.value / other.value - 1.0 };
-        (found, own.exact && other.exact)
-    } else {
-        (own.value, own.exact)
-    };
-    // Nothing differs from zero by a percentage.
-    let interval = Interval { estimate: found, lower: found, upper: found };
-    found.is_finite().then_some((interval, exact))
-}
-
-fn outcome(of: &Expectation, found: Interval) -> Outcome {
-    let lower = of.lower.unwrap_or(f64::NEG_INFINITY);
-    let upper = of.upper.unwrap_or(f64::INFINITY);
-    if found.lower >= lower && found.upper <= upper {
-        Outcome::Holds
-    } else if found.upper < lower || found.lower > upper {
-        Outcome::DoesNotHold
-    } else {
-        Outcome::NotResolved
-    }
-}
+use pgtoll_estimate::signed_percent;
+use pgtoll_record::{Expectation, Expected, ExpectedFigure, Interval, Outcome};
 
 /// In a sentence.
 pub(crate) fn sentence(of: &Expected) -> String {
@@ -189,36 +111,39 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(expectation: Expectation, found: [f64; 3], expected: &str) {
+    fn check(expectation: Expectation, found: [f64; 3], outcome: Outcome, expected: &str) {
         let found = Interval { estimate: found[0], lower: found[1], upper: found[2] };
-        let outcome = outcome(&expectation, found);
         let text = sentence(&Expected { expectation, found: Some(found), exact: true, outcome });
         assert_eq!(text, expected);
     }
 
     #[test]
-    fn an_interval_within_outside_and_across_the_bounds() {
+    fn a_sentence_has_bounds_interval_and_outcome() {
         let of = |bounds| expectation("cpu_per_transaction", true, bounds);
         let head = "work, on, cpu_per_transaction: expected";
         let bounds = (Some(0.0), Some(0.08));
         check(
             of(bounds),
             [0.059, 0.044, 0.074],
+            Outcome::Holds,
             &format!("{head} 0.0 to +8.0 % (S): +5.9 % [+4.4, +7.4]: holds"),
         );
         check(
             of(bounds),
             [0.1, 0.09, 0.11],
+            Outcome::DoesNotHold,
             &format!("{head} 0.0 to +8.0 % (S): +10.0 % [+9.0, +11.0]: does not hold"),
         );
         check(
             of(bounds),
             [0.07, 0.05, 0.09],
+            Outcome::NotResolved,
             &format!("{head} 0.0 to +8.0 % (S): +7.0 % [+5.0, +9.0]: could not be resolved here"),
         );
         check(
             of((None, Some(0.0))),
             [-0.05, -0.06, -0.04],
+            Outcome::Holds,
             &format!("{head} at most 0.0 % (S): -5.0 % [-6.0, -4.0]: holds"),
         );
     }
@@ -227,28 +152,8 @@ mod tests {
     fn what_was_counted_has_no_interval() {
         let of = || expectation("wal_per_page", false, (Some(0.9), None));
         let head = "work, on, wal_per_page: expected at least 0.9 (S):";
-        check(of(), [0.98; 3], &format!("{head} 0.98, exact: holds"));
-        check(of(), [0.5; 3], &format!("{head} 0.5, exact: does not hold"));
-    }
-
-    #[test]
-    fn of_the_same_there_is_no_difference() {
-        let difference = |off, on| {
-            let value = |arm: &str, value| MetricValue {
-                workload: "work".into(),
-                arm: arm.into(),
-                metric: "wal_per_page".into(),
-                value,
-                unit: "bytes".into(),
-                exact: true,
-            };
-            let of = expectation("wal_per_page", true, (Some(0.3), None));
-            let values = [value("off", off), value("on", on)];
-            counted("off", &of, "wal_per_page", &values).map(|(found, _)| found.estimate)
-        };
-        assert_eq!(difference(2.0, 3.0), Some(0.5));
-        assert_eq!(difference(0.0, 0.0), Some(0.0));
-        assert_eq!(difference(0.0, 3.0), None, "no percentage says how much more that is");
+        check(of(), [0.98; 3], Outcome::Holds, &format!("{head} 0.98, exact: holds"));
+        check(of(), [0.5; 3], Outcome::DoesNotHold, &format!("{head} 0.5, exact: does not hold"));
     }
 
     #[test]
@@ -267,8 +172,8 @@ mod tests {
             )
         };
         let found = [0.05, 0.04, 0.06];
-        check(claim(0.1), found, &text("+10.0", "holds"));
+        check(claim(0.1), found, Outcome::Holds, &text("+10.0", "holds"));
         let explained = "does not hold. Pages come from the page cache.";
-        check(claim(0.01), found, &text("+1.0", explained));
+        check(claim(0.01), found, Outcome::DoesNotHold, &text("+1.0", explained));
     }
 }

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use pgtoll_estimate::{Named, by_round, is_cut_off, metrics};
 use pgtoll_record::{Metric, Run, Work, Workload};
 
-use crate::Named;
 use crate::printable::{is_unprintable, printable};
-use crate::summary::{by_round, is_cut_off, metrics};
 
 /// A line for each arm of each round or repetition, and one for what was counted. Only of several
 /// records each has a line `record: …`, so that `benchstat` tells the files of single ones apart

@@ -1,10 +1,10 @@
 //! Arms that are also compared with another arm than the baseline: of a ladder's rungs each against
 //! the one below.
 
+use pgtoll_estimate::metrics;
 use pgtoll_record::{Comparison, Metric, RunResult, Workload};
 
-use crate::summary::metrics;
-use crate::terminal::{heading_of, title};
+use crate::cells::{heading_of, title};
 
 /// What stands above the tables.
 pub(crate) const TITLE: &str = "each against the one below";

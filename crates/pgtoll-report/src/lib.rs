@@ -1,6 +1,17 @@
-//! From a record to estimates ([`summarise`]), and from estimates to what is shown: a module for
-//! each form. Strings only: nothing is printed, nothing is measured.
+//! From records and estimates to what is shown: a module for each form. Strings only: nothing is
+//! printed, nothing is measured, nothing is estimated.
+//!
+//! ```
+//! use pgtoll_estimate::summarise;
+//! use pgtoll_record::Run;
+//!
+//! let run = Run::parse(include_str!("../../../records/2026-11-22-pg17/run.jsonl"))?;
+//! let table = pgtoll_report::terminal_table(&summarise(&run));
+//! assert!(table.starts_with("checksums: PostgreSQL 17."));
+//! # Ok::<(), pgtoll_record::RecordError>(())
+//! ```
 
+mod cells;
 mod checksums;
 mod csv;
 mod examination;
@@ -15,16 +26,14 @@ mod page;
 mod plot;
 mod printable;
 mod side_by_side;
-mod summary;
 mod terminal;
-mod threshold;
+mod text;
 mod verification;
 mod wal_statistics;
 mod wal_whatif;
 
-use pgtoll_record::{Run, RunResult};
-
 pub use crate::csv::csv;
+pub use cells::title as metric_title;
 pub use checksums::checksums_text;
 pub use examination::examination_text;
 pub use gobench::gobench;
@@ -33,24 +42,11 @@ pub use html::{
 };
 pub use markdown::{markdown, markdown_section};
 pub use openmetrics::openmetrics;
-pub use overview::{overview_of, overview_text};
+pub use overview::overview_text;
 pub use page::{page_checksums_text, page_difference_text, page_text};
 pub use printable::{is_unprintable, printable, printable_json, printable_lines};
-pub use side_by_side::{Change, Difference, NotComparable, OfRecord, SideBySide};
-pub use summary::summarise;
-pub use terminal::{terminal_table, title as metric_title};
-pub use threshold::{Decision, Outcome, Threshold, ThresholdError, decide};
+pub use side_by_side::{side_by_side_markdown, side_by_side_text};
+pub use terminal::terminal_table;
 pub use verification::verification_text;
 pub use wal_statistics::wal_statistics_text;
 pub use wal_whatif::wal_whatif_text;
-
-/// A record among others.
-#[derive(Clone, Copy, Debug)]
-pub struct Named<'a> {
-    /// What its reader calls it: its path.
-    pub name: &'a str,
-    /// The record.
-    pub run: &'a Run,
-    /// What was made from it.
-    pub result: &'a RunResult,
-}

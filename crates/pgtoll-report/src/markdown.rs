@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use pgtoll_format::ByteSize;
 use pgtoll_record::{Expectation, Expected, Host, RunResult};
 
+use crate::cells::{columns, heading_of, interval, rows_of};
 use crate::expectations::{bounds, claim, explained, figure, found, link, words};
 use crate::ladder::{TITLE, ladders};
 use crate::printable::printable;
-use crate::terminal::{columns, heading, heading_of, interval, legend, rows_of};
+use crate::terminal::{heading, legend};
 
 /// The answers, the claims, a table for each workload, the notes and the command.
 pub fn markdown(result: &RunResult) -> String {

@@ -5,11 +5,10 @@
 
 use std::fmt::Write as _;
 
+use pgtoll_estimate::{Named, key};
 use pgtoll_record::Interval;
 
-use crate::Named;
 use crate::printable::printable;
-use crate::summary::key;
 
 /// Values and ratios as gauges. Only of several records each has a label `record`: a path that
 /// changes with every run would make a new series of every run.
@@ -48,9 +47,9 @@ pub fn openmetrics(records: &[Named<'_>]) -> String {
 }
 
 /// Labels and value.
-type Sample = (Vec<(&'static str, String)>, f64);
-/// Name, help, unit and samples.
-type Family = (&'static str, &'static str, Option<&'static str>, fn(&Named<'_>) -> Vec<Sample>);
+type Gauge = (Vec<(&'static str, String)>, f64);
+/// Name, help, unit and gauges.
+type Family = (&'static str, &'static str, Option<&'static str>, fn(&Named<'_>) -> Vec<Gauge>);
 
 fn label((name, value): (&str, &str)) -> String {
     // The format has an escape for a line feed only: of others the value has pgtoll's own.
@@ -59,7 +58,7 @@ fn label((name, value): (&str, &str)) -> String {
     format!("{name}=\"{value}\"")
 }
 
-fn info(record: &Named<'_>) -> Vec<Sample> {
+fn info(record: &Named<'_>) -> Vec<Gauge> {
     let header = &record.result.header;
     let labels = vec![
         ("pgtoll", header.pgtoll.clone()),
@@ -74,17 +73,17 @@ fn info(record: &Named<'_>) -> Vec<Sample> {
     vec![(labels, 1.0)]
 }
 
-fn complete(record: &Named<'_>) -> Vec<Sample> {
+fn complete(record: &Named<'_>) -> Vec<Gauge> {
     vec![(Vec::new(), f64::from(u8::from(record.result.complete)))]
 }
 
 #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^53")]
-fn started(record: &Named<'_>) -> Vec<Sample> {
+fn started(record: &Named<'_>) -> Vec<Gauge> {
     let started: Option<jiff::Timestamp> = record.result.header.started.parse().ok();
     started.map(|time| (Vec::new(), time.as_millisecond() as f64 / 1e3)).into_iter().collect()
 }
 
-fn values(record: &Named<'_>) -> Vec<Sample> {
+fn values(record: &Named<'_>) -> Vec<Gauge> {
     let values = record.result.values.iter();
     values
         .map(|of| {
@@ -95,7 +94,7 @@ fn values(record: &Named<'_>) -> Vec<Sample> {
         .collect()
 }
 
-fn ratios(record: &Named<'_>) -> Vec<Sample> {
+fn ratios(record: &Named<'_>) -> Vec<Gauge> {
     let of_bounds =
         |of: &Interval| [("estimate", of.estimate), ("lower", of.lower), ("upper", of.upper)];
     let comparisons = record.result.comparisons.iter();

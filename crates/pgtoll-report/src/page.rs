@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use pgtoll_record::{PageChecksumsRecord, PageDifferenceRecord, PageRecord};
 
 use crate::printable::printable;
-use crate::terminal::wrapped;
+use crate::text::wrapped;
 
 /// A page in all its parts, the bytes last.
 pub fn page_text(of: &PageRecord) -> String {

@@ -9,7 +9,7 @@ use pgtoll_record::{
 };
 
 use crate::printable::printable;
-use crate::terminal::wrapped;
+use crate::text::wrapped;
 
 /// For a terminal of 80 columns: of each fork so many findings at most.
 pub fn verification_text(of: &VerificationRecord, most: usize) -> String {

@@ -9,7 +9,7 @@ use pgtoll_record::{
 };
 
 use crate::printable::printable;
-use crate::terminal::wrapped;
+use crate::text::wrapped;
 
 /// What is in the WAL: by resource manager or by type of record, images by cause, the `top` largest
 /// relations, databases and the last checkpoint cycles. Plain text.

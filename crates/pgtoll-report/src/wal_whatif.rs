@@ -6,7 +6,7 @@ use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_record::{WalWhatIfRecord, WhatIfClass, WhatIfRow};
 
 use crate::printable::printable;
-use crate::terminal::wrapped;
+use crate::text::wrapped;
 
 /// The self-check, what was asked beside today's, the curve and what to do. Plain text.
 pub fn wal_whatif_text(of: &WalWhatIfRecord) -> String {

@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pgtoll_estimate::{Named, side_by_side, summarise};
 use pgtoll_record::{
     EndStatus, OVERVIEW_SCHEMA, Overview, OverviewExperiment, Run, VerificationRecord,
 };
-use pgtoll_report::{Named, SideBySide, is_unprintable, summarise};
+use pgtoll_report::is_unprintable;
 use serde::de::DeserializeOwned;
 use serde_json::{Number, Value, json};
 
@@ -64,10 +65,10 @@ fn of_run(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
         ("CSV", pgtoll_report::csv(&[named, named])),
         ("OpenMetrics", pgtoll_report::openmetrics(&[named, named])),
     ];
-    if let Ok(together) = SideBySide::new(&[named, named]) {
+    if let Ok(together) = side_by_side(&[named, named]) {
         forms.extend([
-            ("table of several", together.table()),
-            ("Markdown of several", together.markdown()),
+            ("table of several", pgtoll_report::side_by_side_text(&together)),
+            ("Markdown of several", pgtoll_report::side_by_side_markdown(&together)),
             ("HTML of several", pgtoll_report::html_side_by_side(&together)),
         ]);
     }
@@ -88,7 +89,7 @@ fn of_run(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
         started: result.header.started.clone(),
         host: result.header.host.clone(),
         version: result.header.server.version.clone(),
-        experiments: vec![pgtoll_report::overview_of(&experiment, &result)],
+        experiments: vec![pgtoll_estimate::overview_experiment(&experiment, &result)],
     };
     forms.extend([
         ("overview", pgtoll_report::overview_text(&overview, "a\u{202e}directory")),

@@ -48,10 +48,10 @@ mod orders;
 mod paired;
 mod proportion;
 mod quantiles;
-mod receipt;
 mod samples;
 #[cfg(test)]
 mod simulation;
+mod steadiness;
 
 pub use calibration::{NullComparison, widening};
 pub use correlation::spearman;
@@ -64,5 +64,5 @@ pub use paired::{
 };
 pub use proportion::proportion_interval;
 pub use quantiles::{median, quantile, t_p_value, t_quantile};
-pub use receipt::{Drift, Halves, OutlierShares, Receipt, outlier_shares, receipt};
 pub use samples::{Sample, pair_up};
+pub use steadiness::{Drift, Halves, OutlierShares, Trend, outlier_shares, trend};

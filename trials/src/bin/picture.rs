@@ -75,7 +75,7 @@ fn with_report(record: &Path, look: impl FnOnce(&mut Browser, &Path)) {
     let run = pgtoll_record::Run::parse(&text).expect("it can be read");
     let scratch = tempfile::tempdir().unwrap();
     let file = scratch.path().join("report.html");
-    let html = pgtoll_report::html_report(&run, &pgtoll_report::summarise(&run));
+    let html = pgtoll_report::html_report(&run, &pgtoll_estimate::summarise(&run));
     fs::write(&file, html).unwrap();
     look(&mut Browser::start(scratch.path()), &file);
 }

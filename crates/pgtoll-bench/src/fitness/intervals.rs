@@ -32,7 +32,7 @@ pub(super) fn finding(group: Group, facts: &IntervalFacts<'_>) -> Finding {
     }
     let factors = calibration.iter().map(|factor| {
         let metric = metric_title(factor.metric);
-        format!("{metric} x {:.2} ({} comparisons)", factor.kappa, factor.comparisons)
+        format!("{metric} x {:.2} ({} comparisons)", factor.widening, factor.comparisons)
     });
     let factors: Vec<String> = factors.collect();
     group.ok(NAME, format!("calibrated: {}", factors.join(", ")))
@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(found.state, State::Note);
         assert!(found.reading.contains("3 comparisons"), "{found:?}");
         let calibration =
-            [Calibration { metric: Metric::CpuPerTransaction, kappa: 1.234, comparisons: 12 }];
+            [Calibration { metric: Metric::CpuPerTransaction, widening: 1.234, comparisons: 12 }];
         let found =
             finding(Group("calibration"), &IntervalFacts { calibration: &calibration, ..facts });
         assert_eq!(

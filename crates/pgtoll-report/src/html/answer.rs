@@ -1,11 +1,11 @@
 //! What stands on top: what was asked, and what came out.
 
 use maud::{Markup, html};
+use pgtoll_estimate::{bound, clause, metrics};
 use pgtoll_record::{EndStatus, Run, RunResult, Verdict};
 
+use crate::cells::interval;
 use crate::html::claims;
-use crate::summary::{bound, clause, metrics};
-use crate::terminal::interval;
 
 /// The question, and what the answer holds for.
 pub(crate) fn heading(run: &Run, result: &RunResult) -> Markup {

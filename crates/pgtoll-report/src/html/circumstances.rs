@@ -8,7 +8,7 @@ use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_record::{Arm, Run, RunResult, Work, Workload};
 
 use super::answer::day;
-use crate::terminal::{legend, receipt};
+use crate::terminal::{legend, steadiness};
 
 /// How it was measured, and what else went on.
 pub(crate) fn section(run: &Run, result: &RunResult) -> Markup {
@@ -170,8 +170,8 @@ fn noise(result: &RunResult) -> Vec<Fact> {
         let pressure = noise.cpu_pressure.map_or("unknown".to_owned(), share);
         facts.push(("some task waited for a CPU", format!("{pressure} of the time")));
     }
-    if let Some(receipt) = receipt(result) {
-        facts.push(("steadiness", receipt.trim_start_matches("steadiness, ").to_owned()));
+    if let Some(steadiness) = steadiness(result) {
+        facts.push(("steadiness", steadiness.trim_start_matches("steadiness, ").to_owned()));
     }
     if facts.is_empty() {
         facts.push(("noise", "unknown: no round ended".to_owned()));

@@ -1,14 +1,15 @@
 //! The comparisons: as forest plots, and as the table of the terminal.
 
 use maud::{Markup, html};
+use pgtoll_estimate::metrics;
 use pgtoll_record::{Comparison, Metric, RunResult, Verdict, Workload};
 
 use super::{Series, series};
+use crate::cells::{NOTHING_KNOWN, cell, columns, heading_of, interval, rows_of, title};
 use crate::ladder::ladders;
 use crate::plot::{ForestGroup, ForestRow, Look, Words, figure, forest, legend};
-use crate::summary::metrics;
-use crate::terminal::{Block, NOTHING_KNOWN, title};
-use crate::terminal::{cell, columns, heading_of, interval, legend as legend_text, rows_of};
+use crate::terminal::legend as legend_text;
+use crate::text::Block;
 
 /// A forest plot for each workload that has comparisons.
 pub(crate) fn forests(result: &RunResult) -> Markup {

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 use pgtoll_format::{ByteSize, PAGE_BYTES};
-use pgtoll_record::{IoBytes, Moment, Operation, Run, RunResult, Sample, Work, Workload};
+use pgtoll_record::{
+    CounterReading, IoBytes, Operation, Run, RunResult, StepReading, Work, Workload,
+};
 
 use super::{Series, figures, series};
 use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend};
@@ -176,7 +178,7 @@ fn courses<'a>(run: &'a Run, workload: &'a Workload) -> impl Iterator<Item = &'a
 fn of_courses(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
     let end = |of: &Operation| of.course.last().map_or(0, |last| last.after_ns);
     let longest = courses(run, workload).map(end).max().unwrap_or(0).max(1) as f64;
-    let known = |of: &Moment| {
+    let known = |of: &StepReading| {
         let mut known = amounts(of.io, None, of.wal_bytes);
         known[CPU] = Some(of.server_cpu_ns as f64 / 1e9);
         known
@@ -205,7 +207,7 @@ const STEPS: usize = 120;
 /// Readings grow from zero at the beginning of each round.
 fn of_samples(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
     let of_workload = || run.samples.iter().filter(|of| of.workload == workload.name);
-    let own: Vec<&Sample> = of_workload().filter(|of| of.arm == arm).collect();
+    let own: Vec<&CounterReading> = of_workload().filter(|of| of.arm == arm).collect();
     let every = own.len().div_ceil(STEPS).max(1);
     let mut flows = Vec::new();
     for of_round in own.chunk_by(|one, other| one.round == other.round) {
@@ -217,7 +219,7 @@ fn of_samples(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
         let readings = u64::try_from(of_round.len()).unwrap_or(1);
         let apart = last.saturating_sub(first) / readings.saturating_sub(1).max(1);
         let began = first.saturating_sub(apart);
-        let mut before: Option<&Sample> = None;
+        let mut before: Option<&CounterReading> = None;
         for sample in of_round.iter().skip((of_round.len() - 1) % every).step_by(every) {
             flows.extend(between(before, sample, began, last));
             before = Some(sample);
@@ -227,12 +229,17 @@ fn of_samples(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a run's nanoseconds are far below 2^53")]
-fn between(before: Option<&Sample>, after: &Sample, began: u64, last: u64) -> Option<Flow> {
+fn between(
+    before: Option<&CounterReading>,
+    after: &CounterReading,
+    began: u64,
+    last: u64,
+) -> Option<Flow> {
     let share = |at: u64| {
         let whole = last.saturating_sub(began).max(1);
         f64::from(after.round.saturating_sub(1)) + at.saturating_sub(began) as f64 / whole as f64
     };
-    let of = |sample: &Sample| amounts(sample.io, None, sample.wal_bytes);
+    let of = |sample: &CounterReading| amounts(sample.io, None, sample.wal_bytes);
     let worked = after.worked_ns.saturating_sub(before.map_or(0, |of| of.worked_ns));
     let seconds = worked as f64 / 1e9;
     let earlier = before.map_or([Some(0.0); KINDS.len()], of);

@@ -25,9 +25,9 @@ pub use several::html_side_by_side;
 pub use wal_statistics::wal_statistics_html;
 pub use wal_whatif::wal_whatif_html;
 
+use crate::cells::columns;
 use crate::plot::Look;
 use crate::printable::{printable_json, printable_lines};
-use crate::terminal::columns;
 
 /// The report as one HTML file, with all that it needs inside. Whatever stands in the record is
 /// text in it, never markup.

@@ -6,9 +6,9 @@ use pgtoll_record::{Comparison, Overview, OverviewExperiment};
 
 use super::comparison::row;
 use super::{Section, bodies, claims, contents, inert, page};
+use crate::cells::title;
 use crate::overview::{COUNTED, counted, ended, heading, workloads};
 use crate::plot::{ForestGroup, ForestRow, Look, Words, figure, forest_up_to, legend};
-use crate::terminal::title;
 
 /// The overview as one HTML file, which lies beside the experiments' directories.
 pub fn overview_html(of: &Overview) -> String {

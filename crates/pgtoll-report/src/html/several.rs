@@ -1,30 +1,32 @@
 //! Records side by side as a page.
 
 use maud::{Markup, html};
-use pgtoll_record::{Metric, Workload};
+use pgtoll_estimate::{is_of, metrics};
+use pgtoll_record::{Metric, SideBySide, Workload};
 
 use super::comparison::{row, rows_of_table};
 use super::{Section, bodies, contents, inert, page};
+use crate::cells::title;
 use crate::plot::{ForestGroup, ForestRow, Look, Words, figure, forest, legend};
-use crate::side_by_side::{LEGEND, SideBySide, called, is_of};
-use crate::summary::metrics;
-use crate::terminal::{Block, title};
+use crate::side_by_side::{
+    LEGEND, blocks, called, change_blocks, changes_title, difference_rows, heading, labels,
+};
+use crate::text::Block;
 
 /// The records side by side as one HTML file, with all that it needs inside.
 pub fn html_side_by_side(of: &SideBySide) -> String {
-    let labels = of.labels();
-    let changes = of.change_blocks();
+    let (labels, changes) = (labels(of), change_blocks(of));
     let mut sections: Vec<Section<'_>> = vec![
         ("differences", "What differs between the records", differences(of)),
         ("comparisons", "What each of them found", forests(of)),
-        ("table", "The table", table("all figures", "figure", &labels, &of.blocks())),
+        ("table", "The table", table("all figures", "figure", &labels, &blocks(of))),
     ];
     if !changes.is_empty() {
         sections.push((
             "changes",
             "How the costs changed",
             html! {
-                p { (sentence(&of.of_changes())) "." }
+                p { (sentence(&changes_title(of))) "." }
                 (table("changes", "figure", &labels[1..], &changes))
             },
         ));
@@ -38,15 +40,15 @@ pub fn html_side_by_side(of: &SideBySide) -> String {
         },
     ));
     let question = &of.records[0].result.header.question;
-    let heading = html! {
+    let top = html! {
         p class="quiet small" { "pgtoll report" }
         h1 { (question) }
-        p class="quiet" { (of.heading()) }
+        p class="quiet" { (heading(of)) }
     };
     let main = html! { (contents(&sections)) (bodies(&sections)) };
     let title = html! { (question) " – " (of.records.len()) " records, pgtoll" };
     let words = "Made by pgtoll from the records of runs.";
-    page(&title, &heading, &main, words, &inert(of))
+    page(&title, &top, &main, words, &inert(of))
 }
 
 fn sentence(text: &str) -> String {
@@ -57,18 +59,18 @@ fn sentence(text: &str) -> String {
 fn differences(of: &SideBySide) -> Markup {
     let names = of.records.iter().map(|record| record.name.clone());
     let names = std::iter::once("record".to_owned()).chain(names).collect();
-    let rows = std::iter::once(names).chain(of.difference_rows()).collect();
+    let rows = std::iter::once(names).chain(difference_rows(of)).collect();
     table(
         "what differs",
         "field",
-        &of.labels(),
+        &labels(of),
         &[("where and with what they were made".to_owned(), rows)],
     )
 }
 
 /// A figure for each workload, in it a group for each figure and arm, in that a row for each record.
 fn forests(of: &SideBySide) -> Markup {
-    let labels = of.labels();
+    let labels = labels(of);
     let looks = labels.iter().enumerate().map(|(index, label)| (label.as_str(), Look::of(index)));
     html! {
         p {

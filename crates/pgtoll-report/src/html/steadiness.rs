@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
+use pgtoll_estimate::{metrics, samples};
 use pgtoll_record::{Run, RunResult, Work, Workload};
 use pgtoll_stats::Sample;
 
 use super::comparison::comparison;
 use super::{Series, figures, series};
+use crate::cells::{interval, title};
 use crate::plot::{Drawing, Frame, Scale, Unit, Width, Words, figure};
-use crate::summary::{metrics, samples};
-use crate::terminal::{interval, title};
 
 /// A figure for each timed workload.
 pub(crate) fn section(run: &Run, result: &RunResult) -> Markup {
@@ -37,7 +37,7 @@ struct Pair {
 
 fn of_workload(run: &Run, result: &RunResult, of: &Workload, index: usize) -> Option<Markup> {
     let metric = *metrics(of).first()?;
-    let samples = samples(run, of, metric);
+    let samples = samples(run.into(), of, metric);
     let all = series(result);
     let mut arms = Vec::new();
     for series in all.into_iter().skip(1) {

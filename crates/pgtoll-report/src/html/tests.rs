@@ -4,7 +4,7 @@ use pgtoll_record::{Line, Run};
 use proptest::prelude::*;
 
 use super::*;
-use crate::summarise;
+use pgtoll_estimate::summarise;
 
 /// A record with every kind of line, a few of each.
 const SMALL: &str = include_str!("small.jsonl");

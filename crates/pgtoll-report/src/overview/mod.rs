@@ -2,41 +2,14 @@
 
 use std::fmt::Write as _;
 
-use pgtoll_record::{EndStatus, MetricValue, Overview, OverviewExperiment, RunResult, Workload};
+use pgtoll_estimate::{divisor_words, is_near, three_digits};
+use pgtoll_record::{EndStatus, MetricValue, Overview, OverviewExperiment};
 
+use crate::cells::{SHOWN, interval, title};
 use crate::expectations::sentence;
 use crate::html::day;
 use crate::printable::printable;
-use crate::summary::{divisor_words, is_near, metrics};
-use crate::terminal::{Block, SHOWN, aligned, interval, three_digits, title, wrapped};
-
-/// What an overview says of an experiment, from what its record gave, as far as there is one.
-pub fn overview_of(of: &OverviewExperiment, result: &RunResult) -> OverviewExperiment {
-    let primary = |workload: &Workload| (workload.name.clone(), metrics(workload)[0]);
-    let primary: Vec<_> = result.header.workloads.iter().map(primary).collect();
-    let comparisons = result.comparisons.iter();
-    let is_primary = |workload: &str, metric| primary.contains(&(workload.to_owned(), metric));
-    let arms = &result.header.arms;
-    let is_twin = |name: &str| arms.iter().any(|arm| arm.name == name && arm.twin_of.is_some());
-    let counted = result
-        .values
-        .iter()
-        .filter(|of| of.exact && WAL.contains(&of.metric.as_str()) && !is_twin(&of.arm));
-    OverviewExperiment {
-        question: result.header.question.clone(),
-        baseline: result.header.baseline.clone(),
-        answers: result.answers.clone(),
-        comparisons: comparisons
-            .filter(|of| is_primary(&of.workload, of.metric))
-            .cloned()
-            .collect(),
-        counted: counted.cloned().collect(),
-        claims: result.expected.clone(),
-        ..of.clone()
-    }
-}
-
-const WAL: [&str; 3] = ["wal_per_transaction", "wal_per_page", "wal_per_operation"];
+use crate::text::{Block, aligned, wrapped};
 
 /// The overview for a terminal, 80 columns wide. `directory` is where the results are.
 pub fn overview_text(of: &Overview, directory: &str) -> String {

@@ -1,8 +1,9 @@
+use pgtoll_estimate::{overview_experiment, summarise};
 use pgtoll_record::{EndStatus, Expectation, Line, OVERVIEW_SCHEMA, Overview, Run};
 
 use super::*;
 use crate::html::tests::{assert_well_formed, text_of};
-use crate::{overview_html, summarise, terminal_table};
+use crate::{overview_html, terminal_table};
 
 /// A record with every kind of line, a few of each.
 const SMALL: &str = include_str!("../html/small.jsonl");
@@ -58,7 +59,7 @@ fn overview() -> Overview {
         host: run.header.host.clone(),
         version: run.header.server.version.clone(),
         experiments: vec![
-            overview_of(&complete, &summarise(&run)),
+            overview_experiment(&complete, &summarise(&run)),
             experiment("checksums-disk", EndStatus::Failed, Some("no <group> can be made here")),
             experiment("wal-compression", EndStatus::Interrupted, Some("not begun")),
         ],

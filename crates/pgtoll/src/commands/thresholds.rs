@@ -1,8 +1,8 @@
 //! `--fail-if`: from expressions to an exit status.
 
 use pgtoll_bench::Plan;
+use pgtoll_estimate::{Threshold, ThresholdError, ThresholdOutcome, decide};
 use pgtoll_record::{Header, RunResult};
-use pgtoll_report::{Outcome, Threshold, ThresholdError, decide};
 
 use crate::commands::Usage;
 use crate::exit::Status;
@@ -65,19 +65,19 @@ pub(super) fn judge(
     record: Option<&str>,
     printer: &mut Printer,
 ) -> Status {
-    let mut worst = Outcome::Kept;
+    let mut worst = ThresholdOutcome::Kept;
     for decision in thresholds.iter().flat_map(|of| decide(of, result)) {
         let record = record.map(|name| format!("{name}: ")).unwrap_or_default();
         let line = format!("fail-if: {record}{}", decision.line);
         match decision.outcome {
-            Outcome::Kept => printer.say(&line),
-            Outcome::NotResolved | Outcome::Broken => printer.warn(&line),
+            ThresholdOutcome::Kept => printer.say(&line),
+            ThresholdOutcome::NotResolved | ThresholdOutcome::Broken => printer.warn(&line),
         }
         worst = worst.max(decision.outcome);
     }
     match worst {
-        Outcome::Kept => Status::Done,
-        Outcome::NotResolved => Status::CouldNotTell,
-        Outcome::Broken => Status::Finding,
+        ThresholdOutcome::Kept => Status::Done,
+        ThresholdOutcome::NotResolved => Status::CouldNotTell,
+        ThresholdOutcome::Broken => Status::Finding,
     }
 }

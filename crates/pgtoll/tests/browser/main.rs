@@ -9,11 +9,11 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use pgtoll_estimate::Named;
 use pgtoll_record::{
     EndStatus, Expectation, OVERVIEW_SCHEMA, Overview, OverviewExperiment, Run, WalEndKind,
     WalStatisticsRecord,
 };
-use pgtoll_report::{Named, SideBySide};
 use pgtoll_testing::chromium::{Browser, Page};
 use serde_json::Value;
 
@@ -192,7 +192,7 @@ fn reports() -> Vec<(String, String)> {
     texts.push(("long names".to_owned(), long));
     let report = |text: &str| {
         let run = Run::parse(text).unwrap();
-        pgtoll_report::html_report(&run, &pgtoll_report::summarise(&run))
+        pgtoll_report::html_report(&run, &pgtoll_estimate::summarise(&run))
     };
     let together = ("side by side".to_owned(), side_by_side(&texts));
     let overview = ("overview".to_owned(), overview(&texts));
@@ -240,8 +240,8 @@ fn overview(texts: &[(String, String)]) -> String {
             run.header.expect = [("on", 0.5), ("checksums", 0.5), ("checksums", -0.5)]
                 .map(|(arm, most)| claim(arm, most))
                 .into();
-            let result = pgtoll_report::summarise(&run);
-            pgtoll_report::overview_of(&experiment(name, EndStatus::Complete), &result)
+            let result = pgtoll_estimate::summarise(&run);
+            pgtoll_estimate::overview_experiment(&experiment(name, EndStatus::Complete), &result)
         })
         .collect();
     experiments.push(experiment("checksums-disk", EndStatus::Failed));
@@ -277,14 +277,14 @@ fn claim(arm: &str, most: f64) -> Expectation {
 /// The page of the records that can be compared.
 fn side_by_side(texts: &[(String, String)]) -> String {
     let runs = texts.iter().map(|(name, text)| (name, Run::parse(text).unwrap()));
-    let runs = runs.map(|(name, run)| (name, pgtoll_report::summarise(&run), run));
+    let runs = runs.map(|(name, run)| (name, pgtoll_estimate::summarise(&run), run));
     let runs: Vec<_> = runs.collect();
     let named = runs.iter().map(|(name, result, run)| Named { name, run, result });
     // Other names are other arms.
     let is_of_checksums = |of: &Named<'_>| of.run.header.experiment == "checksums";
     let named: Vec<Named<'_>> =
         named.filter(|of| of.name != "long names" && is_of_checksums(of)).collect();
-    pgtoll_report::html_side_by_side(&SideBySide::new(&named).unwrap())
+    pgtoll_report::html_side_by_side(&pgtoll_estimate::side_by_side(&named).unwrap())
 }
 
 fn written(directory: &Path, html: &str) -> PathBuf {

@@ -110,7 +110,7 @@ fn generated_costs() {
             writeln!(made, "\n## {}", run.header.question).unwrap();
             question = Some(run.header.question.clone());
         }
-        let section = pgtoll_report::markdown_section(&pgtoll_report::summarise(&run));
+        let section = pgtoll_report::markdown_section(&pgtoll_estimate::summarise(&run));
         let again = run.header.command.join(" ");
         write!(made, "\n{section}\nRecord: `{name}`. Again: `{again}`\n").unwrap();
     }

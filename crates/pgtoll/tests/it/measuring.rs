@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pgtoll_record::{EndStatus, Metric, Run, RunResult, Sample};
+use pgtoll_record::{CounterReading, EndStatus, Metric, Run, RunResult};
 
 /// The experiment of the small runs.
 const SMALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/small.toml");
@@ -104,10 +104,11 @@ fn check_samples(run: &Run) {
             let samples = run.samples.iter();
             let of_round =
                 samples.filter(|of| of.workload == round.workload && of.round == round.round);
-            let own: Vec<&Sample> = of_round.filter(|sample| sample.arm == arm.arm).collect();
+            let own: Vec<&CounterReading> =
+                of_round.filter(|sample| sample.arm == arm.arm).collect();
             assert!(!own.is_empty(), "a round has a sample at its end");
             assert!(own.is_sorted_by_key(|of| (of.at_ns, of.worked_ns, of.transactions)));
-            let io = |of: &Sample| of.io.map(|io| (io.read, io.written, io.read_calls));
+            let io = |of: &CounterReading| of.io.map(|io| (io.read, io.written, io.read_calls));
             assert!(own.is_sorted_by_key(|of| (of.wal_bytes, io(of))));
             let last = own[own.len() - 1];
             assert!(last.worked_ns > 0 && last.transactions > 0, "{last:?}");
@@ -301,7 +302,7 @@ fn precision_stops_a_run_and_twins_calibrate_the_next() {
     let enough = first.rounds.values().all(|rounds| (6..planned).contains(rounds));
     assert!(enough, "{:?} of {planned}", first.rounds);
     assert!(first.header.calibration.is_empty());
-    assert!(first.comparisons.iter().all(|of| of.kappa.is_none()));
+    assert!(first.comparisons.iter().all(|of| of.widening.is_none()));
     let file = state.join("pgtoll/twins.jsonl");
     let lines = fs::read_to_string(&file).unwrap();
     let nulls = first.comparisons.iter().filter(|of| of.null).count();
@@ -316,9 +317,9 @@ fn precision_stops_a_run_and_twins_calibrate_the_next() {
     let calibration = &second.header.calibration;
     for metric in Metric::OF_SLICES {
         let of_metric = calibration.iter().find(|of| of.metric == metric).unwrap();
-        assert!(of_metric.kappa >= 1.0 && of_metric.comparisons == 10, "{calibration:?}");
+        assert!(of_metric.widening >= 1.0 && of_metric.comparisons == 10, "{calibration:?}");
         let mut compared = second.comparisons.iter().filter(|of| of.metric == metric);
-        assert!(compared.all(|of| of.kappa.is_some()));
+        assert!(compared.all(|of| of.widening.is_some()));
     }
     let again = fs::read_to_string(&file).unwrap();
     assert_eq!(again.lines().count(), nulls * 5 + 1, "two rounds say nothing of intervals");

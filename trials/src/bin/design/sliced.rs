@@ -87,7 +87,7 @@ pub(crate) fn measure(
     let name = format!("trial-{trial}");
     let (run, neighbours) = run(site, &plan, &name, trial_seed)?;
     let round = pace.learn(&plan, &run)?;
-    let result = pgtoll_report::summarise(&run);
+    let result = pgtoll_estimate::summarise(&run);
     let path = site.records.join(&name).join("result.json");
     fs::write(&path, serde_json::to_string_pretty(&result)? + "\n")
         .with_context(|| format!("write {}", path.display()))?;

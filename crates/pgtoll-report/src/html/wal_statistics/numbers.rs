@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use pgtoll_format::{ByteSize, TimeSpan};
-use pgtoll_record::{ImageCause, WalAmount, WalImages, WalStatisticsRecord};
+use pgtoll_record::{ImageCause, WalAmount, WalCycle, WalImages, WalStatisticsRecord};
 
 /// `12,345,678`.
 pub(super) fn count(number: u64) -> String {
@@ -95,10 +95,16 @@ pub(super) fn formatted(time: Timestamp, form: &str) -> String {
 }
 
 /// From one time to another that is not before it.
-pub(super) fn elapsed(from: Option<&str>, to: Option<&str>) -> Option<Duration> {
+fn elapsed(from: Option<&str>, to: Option<&str>) -> Option<Duration> {
     let [from, to] = [from?, to?].map(|text| text.parse::<Timestamp>().ok());
     let microseconds = to?.as_microsecond().checked_sub(from?.as_microsecond())?;
     u64::try_from(microseconds).ok().map(Duration::from_micros)
+}
+
+/// How long a cycle lasted, when the next one follows it.
+pub(super) fn lasted(of: &WalCycle, next: Option<&WalCycle>) -> Option<Duration> {
+    let next = next.filter(|next| next.from == of.to)?;
+    elapsed(of.began.as_deref(), next.began.as_deref())
 }
 
 /// Between moments that are known to the second.

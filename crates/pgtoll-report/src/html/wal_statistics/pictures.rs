@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use pgtoll_record::{CycleBegin, WalCycle, WalKind, WalStatisticsRecord};
 
 use super::numbers::{formatted, moment, rate, size_of, span};
-use super::pieces::{Course, OfKinds, distance, of_piece, origin, place, total};
+use super::pieces::{OfKinds, WalSeries, distance, of_piece, origin, place, total};
 use super::{colour, is_image, title_of_kind};
 use crate::html::swatch;
 use crate::plot::{
@@ -16,16 +16,16 @@ use crate::plot::{
 
 /// Of the first picture.
 pub(super) fn title(of: &WalStatisticsRecord) -> &'static str {
-    if Course::over_time(of).is_some() { "The rate over time" } else { "What it consists of" }
+    if WalSeries::over_time(of).is_some() { "The rate over time" } else { "What it consists of" }
 }
 
 /// Bytes a second, where times are known; else what the WAL consists of from its beginning to its
 /// end.
 pub(super) fn over_time(of: &WalStatisticsRecord) -> Markup {
-    if let Some(course) = Course::over_time(of) {
+    if let Some(course) = WalSeries::over_time(of) {
         return rates(of, &course);
     }
-    let course = Course::over_position(of);
+    let course = WalSeries::over_position(of);
     course.map_or_else(|| html! { p { (NOTHING) } }, |course| composition(of, &course))
 }
 
@@ -39,7 +39,7 @@ fn bins(width: Width) -> usize {
     }
 }
 
-fn rates(of: &WalStatisticsRecord, course: &Course) -> Markup {
+fn rates(of: &WalStatisticsRecord, course: &WalSeries) -> Markup {
     let (from, to) = course.ends();
     let highest = highest(course);
     let words = Words {
@@ -115,7 +115,7 @@ fn peak_and_most(rates: &[OfKinds]) -> (f64, f64) {
     clippy::cast_sign_loss,
     reason = "bins are few, and a bin is shorter than the age of the calendar"
 )]
-fn highest(course: &Course) -> String {
+fn highest(course: &WalSeries) -> String {
     let count = bins(Width::Wide);
     let rates = per_second(course, count);
     let all = rates.iter().map(total).enumerate();
@@ -130,14 +130,14 @@ fn highest(course: &Course) -> String {
 
 /// Each bin's bytes by its seconds.
 #[expect(clippy::cast_precision_loss, reason = "bins are few")]
-fn per_second(course: &Course, count: usize) -> Vec<OfKinds> {
+fn per_second(course: &WalSeries, count: usize) -> Vec<OfKinds> {
     let (from, to) = course.ends();
     let seconds = (to - from) / 1e6 / count as f64;
     course.binned(count).into_iter().map(|of| of.map(|bytes| bytes / seconds)).collect()
 }
 
 /// Each bin's kinds in per cent of it.
-fn shares(course: &Course, count: usize) -> Vec<OfKinds> {
+fn shares(course: &WalSeries, count: usize) -> Vec<OfKinds> {
     let of_bin = |of: OfKinds| {
         let all = total(&of);
         of.map(|bytes| if all > 0.0 { bytes / all * 100.0 } else { 0.0 })
@@ -145,7 +145,7 @@ fn shares(course: &Course, count: usize) -> Vec<OfKinds> {
     course.binned(count).into_iter().map(of_bin).collect()
 }
 
-fn composition(of: &WalStatisticsRecord, course: &Course) -> Markup {
+fn composition(of: &WalStatisticsRecord, course: &WalSeries) -> Markup {
     let words = Words {
         id: "composition".to_owned(),
         title: "What the WAL consists of, from its beginning to its end",
@@ -169,7 +169,7 @@ fn composition(of: &WalStatisticsRecord, course: &Course) -> Markup {
 /// The images' share, over the position in WAL: high after each checkpoint's redo point, and lower
 /// the longer ago that is.
 pub(super) fn over_position(of: &WalStatisticsRecord) -> Markup {
-    let Some(course) = Course::over_position(of) else {
+    let Some(course) = WalSeries::over_position(of) else {
         return html! { p { (NOTHING) } };
     };
     let words = Words {
@@ -257,7 +257,7 @@ fn legend(of: &WalStatisticsRecord, kinds: &[WalKind], hatched: bool) -> Markup 
     }
 }
 
-fn by_position(course: &Course, width: Width) -> Frame<'static> {
+fn by_position(course: &WalSeries, width: Width) -> Frame<'static> {
     let (from, to) = course.ends();
     Frame {
         x: Scale::linear([from, to], Unit::Bytes),

@@ -17,13 +17,13 @@ pub(super) struct Stretch {
 
 /// Pieces along an axis, each from where the one before it ends.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Course {
+pub(super) struct WalSeries {
     pub(super) stretches: Vec<Stretch>,
     /// Bytes before it begins, of which nobody knows how long they took.
     pub(super) before: f64,
 }
 
-impl Course {
+impl WalSeries {
     /// Over microseconds since 1970; `None` where no two of them are known.
     ///
     /// A piece's bytes came between the time of the piece before it and its own. Where that is no
@@ -146,13 +146,13 @@ mod tests {
         WalPiece { from: Lsn(0), until_us: until, bytes: [(WalKind::Heap, bytes)].into() }
     }
 
-    fn course(begin: Option<i64>, pieces: &[(Option<i64>, u64)]) -> Option<Course> {
+    fn series(begin: Option<i64>, pieces: &[(Option<i64>, u64)]) -> Option<WalSeries> {
         let pieces: Vec<WalPiece> = pieces.iter().map(|(until, of)| piece(*until, *of)).collect();
         let ends = pieces.iter().map(|of| (of.until_us.and_then(place), of));
-        Course::joined(begin.and_then(place), ends)
+        WalSeries::joined(begin.and_then(place), ends)
     }
 
-    fn shown(course: Option<Course>) -> Vec<(f64, f64, f64)> {
+    fn shown(course: Option<WalSeries>) -> Vec<(f64, f64, f64)> {
         let stretches = course.map(|of| of.stretches).unwrap_or_default();
         stretches.iter().map(|of| (of.from, of.to, total(&of.bytes))).collect()
     }
@@ -167,19 +167,19 @@ mod tests {
             (Some(15), 16),
             (Some(40), 32),
         ];
-        let whole = course(None, &pieces).unwrap();
+        let whole = series(None, &pieces).unwrap();
         assert!((whole.before - 3.0).abs() < 1e-9);
         assert_eq!(shown(Some(whole)), [(10.0, 20.0, 4.0), (20.0, 40.0, 56.0)]);
-        assert_eq!(shown(course(Some(5), &pieces))[0], (5.0, 10.0, 2.0));
+        assert_eq!(shown(series(Some(5), &pieces))[0], (5.0, 10.0, 2.0));
         let late = [(Some(10), 1), (Some(20), 2), (None, 4)];
-        assert_eq!(shown(course(None, &late)), [(10.0, 20.0, 6.0)]);
-        assert_eq!(course(None, &[(Some(10), 1)]), None);
-        assert_eq!(course(None, &[(None, 1), (None, 1)]), None);
+        assert_eq!(shown(series(None, &late)), [(10.0, 20.0, 6.0)]);
+        assert_eq!(series(None, &[(Some(10), 1)]), None);
+        assert_eq!(series(None, &[(None, 1), (None, 1)]), None);
     }
 
     #[test]
     fn bytes_are_spread_over_their_time() {
-        let course = course(Some(0), &[(Some(10), 10), (Some(40), 60)]).unwrap();
+        let course = series(Some(0), &[(Some(10), 10), (Some(40), 60)]).unwrap();
         let bins: Vec<f64> = course.binned(4).iter().map(total).collect();
         assert_eq!(bins, [10.0, 20.0, 20.0, 20.0]);
         let bins: Vec<f64> = course.binned(2).iter().map(total).collect();
@@ -193,7 +193,7 @@ mod tests {
             pieces in prop::collection::vec((any::<Option<i64>>(), any::<u64>()), 0..20),
             count in 1_usize..300,
         ) {
-            if let Some(course) = course(begin, &pieces) {
+            if let Some(course) = series(begin, &pieces) {
                 #[expect(clippy::cast_precision_loss, reason = "compared to a millionth")]
                 let all: f64 = pieces.iter().map(|(_, bytes)| *bytes as f64).sum();
                 let binned: f64 = course.binned(count).iter().map(total).sum();

@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use maud::{Markup, html};
 use pgtoll_format::ByteSize;
-use pgtoll_record::{
-    ImageCause, WalCycle, WalImages, WalOfDatabase, WalOfRelation, WalStatisticsRecord,
-};
+use pgtoll_record::{ImageCause, WalImages, WalOfDatabase, WalOfRelation, WalStatisticsRecord};
 
 use super::numbers::{
-    bytes, count, counted, duration, elapsed, median, moment, of_cause, percent, rate, seconds,
+    bytes, count, counted, duration, lasted, median, moment, of_cause, percent, rate, seconds,
     share, size, span, sum_of_images,
 };
 use super::{tables, title_of_end};
@@ -203,10 +201,4 @@ fn cycles(of: &WalStatisticsRecord) -> Answer {
         time.unwrap_or_default()
     );
     ("Checkpoints", vec![sentence])
-}
-
-/// How long a cycle lasted, when the next one follows it.
-pub(super) fn lasted(of: &WalCycle, next: Option<&WalCycle>) -> Option<Duration> {
-    let next = next.filter(|next| next.from == of.to)?;
-    elapsed(of.began.as_deref(), next.began.as_deref())
 }

@@ -7,9 +7,9 @@ use pgtoll_record::{
 };
 
 use super::numbers::{
-    bytes, count, counted, moment, of_cause, percent, seconds, share, size, sum, sum_of_images,
+    bytes, count, counted, lasted, moment, of_cause, percent, seconds, share, size, sum,
+    sum_of_images,
 };
-use super::short::lasted;
 use super::{colour, meaning, title_of_cause};
 use crate::plot::n;
 

@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &DoctorArguments, printer: &mut Printer) -> anyhow:
     Guard::begin(&guard, &interrupt)?.finish()?;
     let watch = Watch::new(&work_dir, &interrupt, &mut |name| printer.stage(name))?;
     let host = pgtoll_bench::host(&work_dir)?;
-    let calibration = calibration::of_host(&host);
+    let calibration = calibration::twins(&host).calibration();
     let findings = fitness::findings(&Surroundings {
         guard: &guard,
         found: &found,
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &DoctorArguments, printer: &mut Printer) -> anyhow:
         return Ok(show(&examination, arguments.json, printer));
     };
     let outcome = null::run(time.0, arguments, &guard, &interrupt, printer)?;
-    let calibration = calibration::of_host(&examination.host);
+    let calibration = calibration::twins(&examination.host).calibration();
     let intervals = intervals(&calibration, &examination.host);
     fitness::recalibrate(&mut examination.findings, &intervals);
     examination.calibration = calibration;
@@ -65,8 +65,8 @@ pub(crate) fn run(arguments: &DoctorArguments, printer: &mut Printer) -> anyhow:
 fn intervals<'a>(calibration: &'a [Calibration], host: &Host) -> IntervalFacts<'a> {
     IntervalFacts {
         calibration,
-        comparisons: calibration::on_file(host),
-        comparisons_needed: calibration::COMPARISONS_NEEDED,
+        comparisons: calibration::twins(host).most_comparisons(),
+        comparisons_needed: pgtoll_estimate::COMPARISONS_NEEDED,
         metric_title: pgtoll_report::metric_title,
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn run(
             guard,
             interrupt,
             output: &output,
-            calibration: calibration::of_host(&pgtoll_bench::host(&guard.base)?),
+            calibration: calibration::twins(&pgtoll_bench::host(&guard.base)?).calibration(),
             pgtoll: env!("CARGO_PKG_VERSION"),
             command: command(&plan, arguments),
         };

@@ -15,10 +15,10 @@ use pgtoll_bench::{
     RECORD_FILE, Site, WorkloadSpec, null,
 };
 use pgtoll_cluster::{Finder, GuardOptions, Installation, ServerUser, Wheel, leftovers};
+use pgtoll_estimate::Threshold;
 use pgtoll_format::{TimeSpan, shell_quoted};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::RunResult;
-use pgtoll_report::Threshold;
 
 use crate::arguments::MeasureArguments;
 use crate::calibration;
@@ -109,7 +109,7 @@ impl Workplace<'_> {
             guard: &self.guard,
             interrupt: &self.interrupt,
             output,
-            calibration: calibration::of_host(&pgtoll_bench::host(&self.guard.base)?),
+            calibration: calibration::twins(&pgtoll_bench::host(&self.guard.base)?).calibration(),
             pgtoll: env!("CARGO_PKG_VERSION"),
             command: command(asked, self.arguments),
         };
@@ -505,7 +505,7 @@ const REPORT_FILE: &str = "report.html";
 /// The summary of the record in `output`, written beside it, and as a page; also as text.
 pub(crate) fn write_result(output: &Path) -> anyhow::Result<(RunResult, String)> {
     let run = read_run(output)?;
-    let result = pgtoll_report::summarise(&run);
+    let result = pgtoll_estimate::summarise(&run);
     let text = to_json(&result)?;
     for (name, text) in
         [("result.json", &text), (REPORT_FILE, &pgtoll_report::html_report(&run, &result))]

@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use pgtoll_bench::{BenchError, RECORD_FILE};
+use pgtoll_estimate::overview_experiment;
 use pgtoll_record::{EndStatus, OVERVIEW_SCHEMA, Overview, OverviewExperiment};
-use pgtoll_report::{overview_html, overview_of, overview_text};
+use pgtoll_report::{overview_html, overview_text};
 
 use super::{
     PlannedExperiment, Workplace, make_output as make_result, results_directory, write_result,
@@ -71,7 +72,7 @@ fn one(
     let has_record = is_ready && directory.join(RECORD_FILE).exists();
     let result = has_record.then(|| write_result(directory)).transpose()?.map(|(result, _)| result);
     if let Some(result) = &result {
-        *entry = overview_of(entry, result);
+        *entry = overview_experiment(entry, result);
     }
     match (outcome, result) {
         (Ok(()), Some(result)) => {

@@ -5,8 +5,8 @@ mod overview;
 
 use std::path::PathBuf;
 
+use pgtoll_estimate::{Named, side_by_side};
 use pgtoll_record::{Run, RunResult};
-use pgtoll_report::{Named, SideBySide};
 
 use crate::arguments::{Format, ReportArguments};
 use crate::commands::output::{deliver, ending, json};
@@ -55,12 +55,12 @@ struct Record {
     name: String,
     run: Run,
     result: RunResult,
-    thresholds: Vec<pgtoll_report::Threshold>,
+    thresholds: Vec<pgtoll_estimate::Threshold>,
 }
 
 fn record(index: usize, run: Run, arguments: &ReportArguments) -> anyhow::Result<Record> {
     let thresholds = thresholds::of_record(&arguments.fail_if, &run.header)?;
-    let result = pgtoll_report::summarise(&run);
+    let result = pgtoll_estimate::summarise(&run);
     Ok(Record { name: name(&arguments.records, index), run, result, thresholds })
 }
 
@@ -93,12 +93,12 @@ fn shown(records: &[Record], format: Format) -> anyhow::Result<String> {
     if let [one] = named.as_slice() {
         return one_shown(one, format);
     }
-    let together = SideBySide::new(&named).map_err(|error| {
+    let together = side_by_side(&named).map_err(|error| {
         Usage::error(error.to_string(), "show each by itself, or records of the same experiment")
     })?;
     Ok(match format {
-        Format::Table => together.table(),
-        Format::Md => together.markdown(),
+        Format::Table => pgtoll_report::side_by_side_text(&together),
+        Format::Md => pgtoll_report::side_by_side_markdown(&together),
         Format::Json => json(&together)?,
         Format::Html => pgtoll_report::html_side_by_side(&together),
         Format::Gobench => pgtoll_report::gobench(&named),

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use pgtoll_estimate::{overview_experiment, summarise};
 use pgtoll_record::{OVERVIEW_SCHEMA, Overview, OverviewExperiment};
-use pgtoll_report::{overview_html, overview_of, overview_text, summarise};
+use pgtoll_report::{overview_html, overview_text};
 
 use super::format;
 use crate::arguments::{Format, ReportArguments};
@@ -74,5 +75,5 @@ fn again(directory: &Path, of: &OverviewExperiment) -> Option<OverviewExperiment
         return None;
     }
     let run = read_run(&directory.join(&of.name)).ok()?;
-    Some(overview_of(of, &summarise(&run)))
+    Some(overview_experiment(of, &summarise(&run)))
 }

@@ -3,8 +3,8 @@
 use std::fs;
 use std::sync::LazyLock;
 
+use pgtoll_estimate::{Named, side_by_side};
 use pgtoll_record::{Run, RunResult};
-use pgtoll_report::{Named, SideBySide};
 use proptest::prelude::*;
 
 use super::forms::check_all;
@@ -31,7 +31,7 @@ fn check_incomplete(run: &Run, result: &RunResult) {
     assert!(pgtoll_report::csv(&[record]).lines().skip(1).all(|line| line.ends_with(",false")));
     check_all(&[record]);
     let whole = Named { name: "whole", run: &WHOLE.0, result: &WHOLE.1 };
-    says(&SideBySide::new(&[whole, record]).unwrap().table());
+    says(&pgtoll_report::side_by_side_text(&side_by_side(&[whole, record]).unwrap()));
     check_all(&[whole, record]);
 }
 

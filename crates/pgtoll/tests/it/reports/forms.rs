@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pgtoll_report::Named;
+use pgtoll_estimate::Named;
 
 use super::{small_text, summarised};
 
@@ -14,9 +14,9 @@ pub(super) fn check_all(records: &[Named<'_>]) {
     for record in records {
         check_markdown(&pgtoll_report::markdown(record.result));
     }
-    if let (true, Ok(together)) = (records.len() > 1, pgtoll_report::SideBySide::new(records)) {
-        check_markdown(&together.markdown());
-        assert!(!together.table().is_empty());
+    if let (true, Ok(together)) = (records.len() > 1, pgtoll_estimate::side_by_side(records)) {
+        check_markdown(&pgtoll_report::side_by_side_markdown(&together));
+        assert!(!pgtoll_report::side_by_side_text(&together).is_empty());
     }
 }
 

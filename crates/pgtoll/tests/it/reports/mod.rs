@@ -435,7 +435,7 @@ fn a_page_of_several_records_names_each() {
 /// A run and its result.
 fn summarised(text: &str) -> Option<(Run, RunResult)> {
     let run = Run::parse(text).ok()?;
-    let result = pgtoll_report::summarise(&run);
+    let result = pgtoll_estimate::summarise(&run);
     Some((run, result))
 }
 

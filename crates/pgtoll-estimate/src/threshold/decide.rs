@@ -3,7 +3,7 @@
 use pgtoll_record::{Interval, MetricValue, RunResult, Workload};
 
 use super::{Figure, Limit, Relation, Threshold};
-use crate::terminal::{signed_percent, three_digits};
+use crate::figures::{signed_percent, three_digits};
 
 /// What can be said of a threshold under one workload.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,12 +11,12 @@ pub struct Decision {
     /// The threshold, the workload, the figure and the outcome, in a line.
     pub line: String,
     /// The outcome alone.
-    pub outcome: Outcome,
+    pub outcome: ThresholdOutcome,
 }
 
 /// How it is decided. The order is that in which the worst one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
+pub enum ThresholdOutcome {
     /// The whole interval lies on the good side.
     Kept,
     /// The interval covers the threshold, or there is no figure.
@@ -32,11 +32,14 @@ pub fn decide(threshold: &Threshold, result: &RunResult) -> Vec<Decision> {
     let (left_out, workloads): (Vec<&Workload>, Vec<&Workload>) =
         threshold.workloads(result).partition(|of| threshold.passes_over(of, result));
     if workloads.is_empty() {
-        return vec![decision("no workload has this figure: not resolved", Outcome::NotResolved)];
+        return vec![decision(
+            "no workload has this figure: not resolved",
+            ThresholdOutcome::NotResolved,
+        )];
     }
     let decided = workloads.into_iter().map(|workload| under(threshold, workload, result));
     let left_out = left_out.into_iter().map(|workload| {
-        decision(&format!("{}: was not timed: passed over", workload.name), Outcome::Kept)
+        decision(&format!("{}: was not timed: passed over", workload.name), ThresholdOutcome::Kept)
     });
     decided.chain(left_out).collect()
 }
@@ -53,19 +56,19 @@ fn under(threshold: &Threshold, workload: &Workload, result: &RunResult) -> Deci
         Figure::Counted(name) => counted(threshold, workload, name, result),
     };
     let said = match outcome {
-        Outcome::Kept => "kept",
-        Outcome::NotResolved => "not resolved",
-        Outcome::Broken => "broken",
+        ThresholdOutcome::Kept => "kept",
+        ThresholdOutcome::NotResolved => "not resolved",
+        ThresholdOutcome::Broken => "broken",
     };
     let line = format!("{}: {}: {figure}: {said}", threshold.text, workload.name);
     Decision { line, outcome }
 }
 
-fn missing() -> (String, Outcome) {
-    ("no figure".to_owned(), Outcome::NotResolved)
+fn missing() -> (String, ThresholdOutcome) {
+    ("no figure".to_owned(), ThresholdOutcome::NotResolved)
 }
 
-fn compared(threshold: &Threshold, ratio: &Interval) -> (String, Outcome) {
+fn compared(threshold: &Threshold, ratio: &Interval) -> (String, ThresholdOutcome) {
     let Limit::Percent(limit) = threshold.limit else { return missing() };
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
     let (lower, upper) = (percent(ratio.lower), percent(ratio.upper));
@@ -83,7 +86,7 @@ fn counted(
     workload: &Workload,
     name: &str,
     result: &RunResult,
-) -> (String, Outcome) {
+) -> (String, ThresholdOutcome) {
     let value = |arm: &str| -> Option<&MetricValue> {
         let mut all = result.values.iter();
         all.find(|of| of.workload == workload.name && of.arm == arm && of.metric == name)
@@ -114,11 +117,11 @@ fn counted(
 }
 
 /// A counter that did not come out the same each time decides nothing: nobody knows its spread.
-fn exactly(figure: String, exact: bool, broken: bool) -> (String, Outcome) {
+fn exactly(figure: String, exact: bool, broken: bool) -> (String, ThresholdOutcome) {
     match (exact, broken) {
-        (false, _) => (format!("{figure}, not the same each time"), Outcome::NotResolved),
-        (true, true) => (figure, Outcome::Broken),
-        (true, false) => (figure, Outcome::Kept),
+        (false, _) => (format!("{figure}, not the same each time"), ThresholdOutcome::NotResolved),
+        (true, true) => (figure, ThresholdOutcome::Broken),
+        (true, false) => (figure, ThresholdOutcome::Kept),
     }
 }
 
@@ -133,12 +136,12 @@ impl Relation {
     }
 
     /// It holds for all of the interval, for a part of it, or for nothing of it.
-    fn of_interval(self, lower: f64, upper: f64, limit: f64) -> Outcome {
+    fn of_interval(self, lower: f64, upper: f64, limit: f64) -> ThresholdOutcome {
         match (self.of_value(lower, limit), self.of_value(upper, limit)) {
-            _ if lower.is_nan() || upper.is_nan() => Outcome::NotResolved,
-            (true, true) => Outcome::Broken,
-            (false, false) => Outcome::Kept,
-            _ => Outcome::NotResolved,
+            _ if lower.is_nan() || upper.is_nan() => ThresholdOutcome::NotResolved,
+            (true, true) => ThresholdOutcome::Broken,
+            (false, false) => ThresholdOutcome::Kept,
+            _ => ThresholdOutcome::NotResolved,
         }
     }
 }

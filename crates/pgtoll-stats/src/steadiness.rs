@@ -1,4 +1,4 @@
-//! The noise receipt: what a reader needs to know before believing a comparison.
+//! How steady a comparison was: what a reader needs to know before believing it.
 
 use statrs::function::factorial::ln_binomial;
 
@@ -10,7 +10,7 @@ use crate::quantiles::{median, sorted_quantile, t_p_value, t_quantile};
 
 /// What became of one comparison's ratio while time passed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Receipt {
+pub struct Trend {
     /// Over the whole run.
     pub drift: Drift,
     /// Inside the rounds. `None` if there are fewer than two rounds with at
@@ -57,8 +57,8 @@ pub struct Halves {
 ///
 /// Pairs in which an amount is zero or not a finite positive number are left
 /// out. `None` if fewer than three pairs are left, or all are alike.
-pub fn receipt(rounds: &[Round]) -> Option<Receipt> {
-    Some(Receipt { drift: drift(rounds)?, halves: halves(rounds) })
+pub fn trend(rounds: &[Round]) -> Option<Trend> {
+    Some(Trend { drift: drift(rounds)?, halves: halves(rounds) })
 }
 
 fn drift(rounds: &[Round]) -> Option<Drift> {
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn drift_as_by_hand() {
         // Ranks 2 1 4 3 5 against 1 to 5: 1 - 6 * 4 / 120 = 0.8; t = 0.8 sqrt(3 / 0.36).
-        let found = receipt(&of_logs(&[&[0.2, 0.1], &[0.4, 0.3, 0.5]])).unwrap().drift;
+        let found = trend(&of_logs(&[&[0.2, 0.1], &[0.4, 0.3, 0.5]])).unwrap().drift;
         assert!((found.correlation - 0.8).abs() < 1e-12, "{found:?}");
         // 2 * pt(-2.309401, 3) in R.
         assert!((found.p_value - 0.104_088).abs() < 1e-6, "{found:?}");
@@ -221,13 +221,13 @@ mod tests {
 
     #[test]
     fn a_run_that_only_rises_drifts_for_sure() {
-        let found = receipt(&of_logs(&[&[0.1, 0.2, 0.3, 0.4]])).unwrap();
+        let found = trend(&of_logs(&[&[0.1, 0.2, 0.3, 0.4]])).unwrap();
         assert!((found.drift.correlation - 1.0).abs() < 1e-12, "{found:?}");
         assert!(found.drift.p_value < 1e-12, "{found:?}");
         assert_eq!(found.halves, None);
-        assert_eq!(receipt(&of_logs(&[&[0.1, 0.2]])), None);
-        assert_eq!(receipt(&of_logs(&[&[0.1, 0.1, 0.1]])), None);
-        assert_eq!(receipt(&[]), None);
+        assert_eq!(trend(&of_logs(&[&[0.1, 0.2]])), None);
+        assert_eq!(trend(&of_logs(&[&[0.1, 0.1, 0.1]])), None);
+        assert_eq!(trend(&[]), None);
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
         // Differences 0.1 and 0.3: the odd round's middle is left out, and so is the short one.
         let rounds =
             of_logs(&[&[0.0, 0.0, 0.1, 0.1], &[0.5, 0.5, 9.0, 0.8, 0.8], &[0.0, 5.0, 5.0]]);
-        let found = receipt(&rounds).unwrap().halves.unwrap();
+        let found = trend(&rounds).unwrap().halves.unwrap();
         assert!((found.ratio.ln() - 0.2).abs() < 1e-12, "{found:?}");
         // The standard error of two values is half their difference.
         assert!((found.half_width - 12.706_205 * 0.1).abs() < 1e-6, "{found:?}");
@@ -244,11 +244,11 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_changes_receipts_say_so() {
+    fn where_nothing_changes_there_is_no_trend() {
         let (mut drifts, mut changes) = (0, 0);
         let experiment = Experiment { round_sd: 0.0, ..Experiment::default() };
         for seed in 0..400 {
-            let found = receipt(&experiment.rounds(seed)).unwrap();
+            let found = trend(&experiment.rounds(seed)).unwrap();
             drifts += usize::from(found.drift.p_value < 0.05);
             let halves = found.halves.unwrap();
             changes += usize::from(halves.lower > 1.0 || halves.upper < 1.0);
@@ -267,7 +267,7 @@ mod tests {
                 pair.numerator_treatment *= factor;
             }
         }
-        let halves = |rounds: &[Round]| receipt(rounds).unwrap().halves.unwrap();
+        let halves = |rounds: &[Round]| trend(rounds).unwrap().halves.unwrap();
         assert!((halves(&still).ratio - halves(&moved).ratio).abs() < 1e-9);
         assert!((halves(&still).half_width - halves(&moved).half_width).abs() < 1e-9);
     }
@@ -350,8 +350,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_amounts_give_a_receipt_in_order_or_none(rounds in any_rounds()) {
-            if let Some(found) = receipt(&rounds) {
+        fn any_amounts_give_a_trend_in_order_or_none(rounds in any_rounds()) {
+            if let Some(found) = trend(&rounds) {
                 prop_assert!((-1.0..=1.0).contains(&found.drift.correlation));
                 prop_assert!((0.0..=1.0).contains(&found.drift.p_value));
                 if let Some(halves) = found.halves {
@@ -365,8 +365,8 @@ mod tests {
         }
 
         #[test]
-        fn swapped_arms_mirror_the_receipt(rounds in any_rounds()) {
-            let (there, back) = (receipt(&rounds), receipt(&swapped(&rounds)));
+        fn swapped_arms_mirror_the_trend(rounds in any_rounds()) {
+            let (there, back) = (trend(&rounds), trend(&swapped(&rounds)));
             prop_assert_eq!(there.map(|of| of.drift.correlation), back.map(|of| -of.drift.correlation));
             let there = outlier_shares(&rounds).map(|of| (of.treatment, of.baseline, of.p_value));
             let back = outlier_shares(&swapped(&rounds));

@@ -1,71 +1,14 @@
 //! Several records side by side: what they say of the same arms under the same work.
 
-mod show;
-
-pub(crate) use show::{LEGEND, called};
-
 use std::collections::BTreeMap;
 
 use pgtoll_record::{
-    Arm, Comparison, Header, Interval, Metric, MetricValue, RunResult, ScriptText, Work, Workload,
+    Arm, Change, Comparison, Header, HeaderDifference, Interval, Metric, RecordColumn,
+    SIDE_BY_SIDE_SCHEMA, ScriptText, SideBySide, Work,
 };
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::Named;
-
-/// Records that can be compared, with what differs between them.
-#[derive(Clone, Debug, Serialize)]
-pub struct SideBySide {
-    /// The version of this form.
-    schema: &'static str,
-    /// The records, in the order in which they were named.
-    pub records: Vec<OfRecord>,
-    /// What differs between their headers.
-    pub differences: Vec<Difference>,
-    /// How the costs that they found differ.
-    pub changes: Vec<Change>,
-    /// What a reader has to know.
-    pub notes: Vec<String>,
-}
-
-/// One of the records.
-#[derive(Clone, Debug, Serialize)]
-pub struct OfRecord {
-    /// `A`, `B` and so on: short enough for the title of a column.
-    pub label: String,
-    /// What its reader calls it: its path.
-    pub name: String,
-    /// What it says.
-    pub result: RunResult,
-}
-
-/// Something in the records' headers that is not the same in all of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Difference {
-    /// The field of the header, as `host.cpu`.
-    pub field: String,
-    /// Of each record; `None`: the record has no such field.
-    pub values: Vec<Option<String>>,
-}
-
-/// The ratio that one record found for an arm, over the ratio that the first one found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Change {
-    /// Of which record: its label.
-    pub record: String,
-    /// Against which record: the first one's label.
-    pub against: String,
-    /// Of which workload.
-    pub workload: String,
-    /// Which metric.
-    pub metric: Metric,
-    /// Which arm.
-    pub arm: String,
-    /// Ratio of ratios. Its interval has as half-width, on the log scale, the root of the sum of the
-    /// squares of both: the runs know nothing of each other.
-    pub ratio: Interval,
-}
 
 /// Why records cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,58 +19,28 @@ pub struct NotComparable {
     why: String,
 }
 
-impl SideBySide {
-    /// The records, at least one, side by side; or why that would compare what is not the same.
-    pub fn new(records: &[Named<'_>]) -> Result<Self, NotComparable> {
-        for (index, one) in records.iter().enumerate() {
-            for other in &records[index + 1..] {
-                let why = obstacle(&one.result.header, &other.result.header);
-                why.map_or(Ok(()), |why| {
-                    let (one, other) = (one.name.to_owned(), other.name.to_owned());
-                    Err(NotComparable { one, other, why })
-                })?;
-            }
+/// The records, at least one, side by side; or why that would compare what is not the same.
+pub fn side_by_side(records: &[Named<'_>]) -> Result<SideBySide, NotComparable> {
+    for (index, one) in records.iter().enumerate() {
+        for other in &records[index + 1..] {
+            let why = obstacle(&one.result.header, &other.result.header);
+            why.map_or(Ok(()), |why| {
+                let (one, other) = (one.name.to_owned(), other.name.to_owned());
+                Err(NotComparable { one, other, why })
+            })?;
         }
-        let records: Vec<OfRecord> = records.iter().enumerate().map(of_record).collect();
-        let differences = differences(&records);
-        let changes = changes(&records);
-        let notes = notes(&records, &differences, !changes.is_empty());
-        Ok(Self { schema: SCHEMA, records, differences, changes, notes })
     }
-
-    /// The workloads of all records, as the first record that has them describes them.
-    pub(crate) fn workloads(&self) -> Vec<&Workload> {
-        let mut workloads: Vec<&Workload> = Vec::new();
-        for workload in self.records.iter().flat_map(|of| &of.result.header.workloads) {
-            if workloads.iter().all(|of| of.name != workload.name) {
-                workloads.push(workload);
-            }
-        }
-        workloads
-    }
-
-    /// The arms of all records, twins last.
-    pub(crate) fn arms(&self) -> Vec<&Arm> {
-        let mut arms: Vec<&Arm> = Vec::new();
-        for arm in self.records.iter().flat_map(|of| &of.result.header.arms) {
-            if arms.iter().all(|of| of.name != arm.name) {
-                arms.push(arm);
-            }
-        }
-        arms.sort_by_key(|arm| arm.twin_of.is_some());
-        arms
-    }
-
-    pub(crate) fn baseline(&self) -> &str {
-        &self.records[0].result.header.baseline
-    }
+    let records: Vec<RecordColumn> = records.iter().enumerate().map(column).collect();
+    let differences = differences(&records);
+    let changes = changes(&records);
+    let notes = notes(&records, &differences, !changes.is_empty());
+    let schema = SIDE_BY_SIDE_SCHEMA.to_owned();
+    Ok(SideBySide { schema, records, differences, changes, notes })
 }
 
-const SCHEMA: &str = "pgtoll.side-by-side/1";
-
-fn of_record((index, record): (usize, &Named<'_>)) -> OfRecord {
+fn column((index, record): (usize, &Named<'_>)) -> RecordColumn {
     let letter = u8::try_from(index).ok().filter(|index| *index < 26).map(|of| b'A' + of);
-    OfRecord {
+    RecordColumn {
         label: letter.map_or_else(|| format!("R{}", index + 1), |of| char::from(of).to_string()),
         name: record.name.to_owned(),
         result: record.result.clone(),
@@ -191,13 +104,13 @@ fn without_numbers(text: &str) -> String {
 }
 
 /// Everything that is not the same in all headers. The command says nothing that is not elsewhere.
-fn differences(records: &[OfRecord]) -> Vec<Difference> {
+fn differences(records: &[RecordColumn]) -> Vec<HeaderDifference> {
     let fields: Vec<BTreeMap<String, String>> =
         records.iter().map(|of| fields(&of.result.header)).collect();
     let mut names: Vec<&String> = fields.iter().flat_map(BTreeMap::keys).collect();
     names.sort_unstable();
     names.dedup();
-    let differences = names.into_iter().map(|name| Difference {
+    let differences = names.into_iter().map(|name| HeaderDifference {
         field: name.clone(),
         values: fields.iter().map(|of| of.get(name).cloned()).collect(),
     });
@@ -239,9 +152,9 @@ fn name_of(value: &Value) -> Option<&str> {
     value["name"].as_str().or(value["metric"].as_str())
 }
 
-fn changes(records: &[OfRecord]) -> Vec<Change> {
+fn changes(records: &[RecordColumn]) -> Vec<Change> {
     let Some((first, rest)) = records.split_first() else { return Vec::new() };
-    let of_record = |record: &OfRecord| -> Vec<Change> {
+    let of_record = |record: &RecordColumn| -> Vec<Change> {
         let comparisons = first.result.comparisons.iter();
         comparisons
             .filter_map(|then| {
@@ -261,7 +174,8 @@ fn changes(records: &[OfRecord]) -> Vec<Change> {
     rest.iter().flat_map(of_record).collect()
 }
 
-pub(crate) fn is_of(comparison: &Comparison, workload: &str, metric: Metric, arm: &str) -> bool {
+/// Whether the comparison is of this workload, metric and arm.
+pub fn is_of(comparison: &Comparison, workload: &str, metric: Metric, arm: &str) -> bool {
     comparison.workload == workload && comparison.metric == metric && comparison.arm == arm
 }
 
@@ -275,10 +189,10 @@ fn ratio_of_ratios(then: &Comparison, now: &Comparison) -> Interval {
     }
 }
 
-fn notes(records: &[OfRecord], differences: &[Difference], changes: bool) -> Vec<String> {
+fn notes(records: &[RecordColumn], differences: &[HeaderDifference], changes: bool) -> Vec<String> {
     let mut notes = Vec::new();
     let differs = |prefix: &str| differences.iter().any(|of| of.field.starts_with(prefix));
-    let setting = |of: &&Difference| {
+    let setting = |of: &&HeaderDifference| {
         let field = &of.field;
         field.starts_with("server.settings.")
             || field.starts_with("workloads.")
@@ -326,7 +240,7 @@ fn notes(records: &[OfRecord], differences: &[Difference], changes: bool) -> Vec
     notes
 }
 
-fn same_runs(records: &[OfRecord]) -> Vec<String> {
+fn same_runs(records: &[RecordColumn]) -> Vec<String> {
     let mut notes = Vec::new();
     for (index, one) in records.iter().enumerate() {
         for other in &records[index + 1..] {
@@ -336,15 +250,4 @@ fn same_runs(records: &[OfRecord]) -> Vec<String> {
         }
     }
     notes
-}
-
-/// What the counted value of a metric is in a record.
-fn counted<'a>(
-    record: &'a OfRecord,
-    workload: &str,
-    arm: &str,
-    metric: &str,
-) -> Option<&'a MetricValue> {
-    let mut values = record.result.values.iter();
-    values.find(|of| of.workload == workload && of.arm == arm && of.metric == metric)
 }

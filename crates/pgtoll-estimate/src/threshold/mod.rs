@@ -5,9 +5,9 @@ mod parse;
 
 use pgtoll_record::{Metric, RunResult, Work, Workload};
 
-pub use decide::{Decision, Outcome, decide};
+pub use decide::{Decision, ThresholdOutcome, decide};
 
-use crate::summary::{key, metrics};
+use crate::metrics::{key, metrics};
 
 /// What must not be: `[WORKLOAD/]ARM.METRIC > NUMBER[%|UNIT]`.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use pgtoll_format::ByteSize;
 use pgtoll_record::Metric;
 
 use super::{Figure, Limit, METRIC_NAMES, Relation, Threshold, ThresholdError};
-use crate::summary::key;
+use crate::metrics::key;
 
 impl FromStr for Threshold {
     type Err = ThresholdError;

@@ -1,0 +1,156 @@
+//! How much wider than they claim a machine's intervals have to be, by comparisons of twins there.
+//!
+//! Each complete run gives the comparisons of its twin, a line each; the intervals of a later run
+//! are widened by what they show. A run never judges itself: its own twin's comparisons are added
+//! after its header was written.
+
+use std::collections::BTreeSet;
+
+use pgtoll_record::{Calibration, Host, Metric, RunResult};
+use pgtoll_stats::{NullComparison, widening};
+use serde::{Deserialize, Serialize};
+
+/// Fewer say too little of a 95th percentile.
+pub const COMPARISONS_NEEDED: usize = 10;
+/// A twin of fewer rounds or repetitions has an interval that hardly can miss.
+const ROUNDS_NEEDED: u32 = 5;
+
+/// A comparison of an arm with its twin.
+#[derive(Debug, Serialize, Deserialize)]
+struct TwinComparison {
+    machine: Machine,
+    started: String,
+    workload: String,
+    metric: Metric,
+    log_ratio: f64,
+    /// Before any widening.
+    half_width: f64,
+}
+
+/// What must be the same for a comparison to say something of another.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Machine {
+    cpu: String,
+    cores: u64,
+    memory_bytes: u64,
+}
+
+impl From<&Host> for Machine {
+    fn from(host: &Host) -> Self {
+        Self { cpu: host.cpu.clone(), cores: host.cores, memory_bytes: host.memory_bytes }
+    }
+}
+
+/// A machine's comparisons of twins.
+#[derive(Debug, Default)]
+pub struct Twins {
+    comparisons: Vec<TwinComparison>,
+}
+
+impl Twins {
+    /// The machine's, of all that were kept. A line that is cut short, or of a later version, is
+    /// passed over.
+    pub fn parse(text: &str, host: &Host) -> Self {
+        let machine = Machine::from(host);
+        let all = text.lines().filter_map(|line| serde_json::from_str::<TwinComparison>(line).ok());
+        Self { comparisons: all.filter(|comparison| comparison.machine == machine).collect() }
+    }
+
+    /// The factors for a run on the machine; none for metrics of which there are not enough
+    /// comparisons.
+    pub fn calibration(&self) -> Vec<Calibration> {
+        let factor = |metric: Metric| {
+            let independent = self.independent(metric);
+            let nulls: Vec<NullComparison> = self
+                .of_metric(metric)
+                .map(|of| NullComparison { log_ratio: of.log_ratio, half_width: of.half_width })
+                .collect();
+            let widening =
+                (independent >= COMPARISONS_NEEDED).then(|| widening(&nulls, 0.95))??;
+            let comparisons = u32::try_from(independent).unwrap_or(u32::MAX);
+            Some(Calibration { metric, widening, comparisons })
+        };
+        Metric::ALL.into_iter().filter_map(factor).collect()
+    }
+
+    /// Independent comparisons of the metric that has most.
+    pub fn most_comparisons(&self) -> usize {
+        let counts = Metric::ALL.into_iter().map(|metric| self.independent(metric));
+        counts.max().unwrap_or(0)
+    }
+
+    fn of_metric(&self, metric: Metric) -> impl Iterator<Item = &TwinComparison> {
+        self.comparisons.iter().filter(move |comparison| comparison.metric == metric)
+    }
+
+    /// Twins of one run share their baseline: under one workload their comparisons count as one.
+    fn independent(&self, metric: Metric) -> usize {
+        let pairs = self.of_metric(metric).map(|of| (&of.started, &of.workload));
+        pairs.collect::<BTreeSet<_>>().len()
+    }
+}
+
+/// The lines that a complete run adds; none for other runs.
+pub fn twin_lines(result: &RunResult) -> String {
+    let all = result.comparisons.iter().filter(|_| result.complete);
+    let nulls = all.filter(|of| of.null && of.rounds >= ROUNDS_NEEDED);
+    let lines = nulls.filter_map(|of| {
+        let comparison = TwinComparison {
+            machine: Machine::from(&result.header.host),
+            started: result.header.started.clone(),
+            workload: of.workload.clone(),
+            metric: of.metric,
+            log_ratio: of.ratio.estimate.ln(),
+            half_width: of.half_width / of.widening.unwrap_or(1.0),
+        };
+        Some(serde_json::to_string(&comparison).ok()? + "\n")
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use pgtoll_record::Run;
+
+    use super::*;
+    use crate::summarise;
+
+    const RECORD: &str = include_str!("../../../records/2026-11-22-pg17/run.jsonl");
+
+    #[test]
+    fn twins_of_one_run_count_once() {
+        let line = |started: &str, workload: &str| TwinComparison {
+            machine: Machine { cpu: "one".into(), cores: 2, memory_bytes: 1 },
+            started: started.into(),
+            workload: workload.into(),
+            metric: Metric::CpuPerTransaction,
+            log_ratio: 0.0,
+            half_width: 0.1,
+        };
+        let all = [line("1", "read"), line("1", "read"), line("1", "write"), line("2", "read")];
+        let twins = Twins { comparisons: all.into() };
+        assert_eq!(twins.most_comparisons(), 3);
+        assert!(twins.calibration().is_empty());
+    }
+
+    #[test]
+    fn ten_runs_of_a_machine_calibrate_it_and_no_other() {
+        let run = Run::parse(RECORD).unwrap();
+        let mut result = summarise(&run);
+        let mut kept = String::new();
+        for started in 0..10 {
+            result.header.started = started.to_string();
+            kept += &twin_lines(&result);
+        }
+        let host = &run.header.host;
+        let cut_short = &kept[..kept.len() - 2];
+        assert!(Twins::parse(cut_short, host).most_comparisons() >= 10);
+        let calibration = Twins::parse(&kept, host).calibration();
+        assert!(calibration.iter().any(|of| of.metric == Metric::CpuPerTransaction));
+        assert!(calibration.iter().all(|of| of.widening >= 1.0 && of.comparisons >= 10));
+        let other = Host { cores: host.cores + 1, ..host.clone() };
+        assert_eq!(Twins::parse(&kept, &other).most_comparisons(), 0);
+        result.complete = false;
+        assert_eq!(twin_lines(&result), "");
+    }
+}

@@ -1,0 +1,55 @@
+//! From a record to estimates: samples, intervals, answers, and what follows from them. Whatever
+//! measures uses it to know when to end, whatever shows uses it for what it shows, so that both
+//! rest on the same numbers. Pure: no I/O, and nothing is measured.
+//!
+//! ```
+//! use pgtoll_estimate::{Threshold, ThresholdOutcome, decide, summarise};
+//! use pgtoll_record::Run;
+//!
+//! let run = Run::parse(include_str!("../../../records/2026-11-22-pg17/run.jsonl"))?;
+//! let result = summarise(&run);
+//! assert!(result.answers[0].contains("checksums"));
+//! let threshold: Threshold = "checksums.cpu_per_tx > 50%".parse()?;
+//! assert!(decide(&threshold, &result).iter().all(|of| of.outcome == ThresholdOutcome::Kept));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod answers;
+mod calibration;
+mod comparisons;
+mod counters;
+mod expectations;
+mod figures;
+mod intervals;
+mod metrics;
+mod notes;
+mod overview;
+mod samples;
+mod side_by_side;
+mod summary;
+mod threshold;
+mod values;
+
+use pgtoll_record::{Run, RunResult};
+
+pub use answers::{bound, clause, is_near};
+pub use calibration::{COMPARISONS_NEEDED, Twins, twin_lines};
+pub use figures::{signed_percent, three_digits};
+pub use intervals::Intervals;
+pub use metrics::{divisor_words, is_cut_off, key, metrics};
+pub use overview::overview_experiment;
+pub use samples::{Lines, by_round, samples};
+pub use side_by_side::{NotComparable, is_of, side_by_side};
+pub use summary::summarise;
+pub use threshold::{Decision, Threshold, ThresholdError, ThresholdOutcome, decide};
+
+/// A record among others.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    /// What its reader calls it: its path.
+    pub name: &'a str,
+    /// The record.
+    pub run: &'a Run,
+    /// What was made from it.
+    pub result: &'a RunResult,
+}

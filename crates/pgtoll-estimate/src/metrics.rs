@@ -1,0 +1,90 @@
+//! Which metrics a workload has, and what they are called.
+
+use pgtoll_record::{Metric, OperationOf, Run, Work, Workload};
+
+/// What is compared in a workload; the first is what its answer is about.
+pub fn metrics(workload: &Workload) -> Vec<Metric> {
+    match &workload.work {
+        Work::Operation { of: None, .. } => Metric::OF_OPERATIONS.to_vec(),
+        Work::Operation { of: Some(operation), .. } => metrics_of_operation(operation),
+        Work::Command { .. } => Metric::OF_SLICES.to_vec(),
+        // Transactions come when they come, whatever the server: their number says nothing of it.
+        Work::Script { rate: Some(_), .. } => {
+            [&[Metric::CpuPerTransaction], &Metric::OF_ROUNDS[..]].concat()
+        }
+        Work::Script { .. } => [Metric::OF_SLICES, Metric::OF_ROUNDS].concat(),
+    }
+}
+
+fn metrics_of_operation(operation: &OperationOf) -> Vec<Metric> {
+    let latencies = [&Metric::OF_ROUNDS[..], &[Metric::LatencyStddev]].concat();
+    match operation {
+        OperationOf::Program => {
+            [&Metric::OF_OPERATIONS[..], &[Metric::ClientCpuPerOperation]].concat()
+        }
+        // How long it takes is what one asks of a recovery.
+        OperationOf::Recovery => vec![Metric::OperationTime, Metric::CpuPerOperation],
+        OperationOf::Script { rate: Some(_), .. } => {
+            [&[Metric::CpuPerTransaction], &latencies[..]].concat()
+        }
+        OperationOf::Script { .. } => [&Metric::OF_SLICES[..], &latencies].concat(),
+    }
+}
+
+/// A slice that is not much longer than the slowest transactions cuts them off.
+pub(crate) const SLICE_OVER_P99: u64 = 100;
+
+/// Whether slices are too short for this metric.
+pub fn is_cut_off(run: &Run, workload: &Workload, metric: Metric) -> bool {
+    let Some(slicing) = &workload.slicing else { return false };
+    let rounds = run.rounds.iter().filter(|round| round.workload == workload.name);
+    let latencies = rounds.flat_map(|round| &round.latencies);
+    let longest = latencies.map(|latencies| latencies.p99_ns).max();
+    metric == Metric::LatencyP99
+        && longest.is_some_and(|p99| p99.saturating_mul(SLICE_OVER_P99) > slicing.slice_ns)
+}
+
+/// The workload's server CPU: for a transaction, or for an operation where it has none.
+pub(crate) fn cpu_metric(workload: &Workload) -> Metric {
+    let metrics = metrics(workload).into_iter();
+    let mut cpu = metrics
+        .filter(|metric| matches!(metric, Metric::CpuPerTransaction | Metric::CpuPerOperation));
+    cpu.next().unwrap_or(Metric::CpuPerTransaction)
+}
+
+/// A metric's name among the values, its unit there, and what a sample's ratio is multiplied by.
+pub fn key(metric: Metric) -> (&'static str, &'static str, f64) {
+    match metric {
+        Metric::CpuPerTransaction => ("cpu_per_transaction", "us", 1e-3),
+        Metric::TransactionsPerSecond => ("transactions_per_second", "1/s", 1.0),
+        Metric::LatencyMedian => ("latency_p50", "us", 1e-3),
+        Metric::LatencyP99 => ("latency_p99", "us", 1e-3),
+        Metric::LatencyStddev => ("latency_stddev", "us", 1e-3),
+        Metric::CpuPerOperation => ("cpu_per_operation", "ms", 1e-6),
+        Metric::OperationTime => ("operation_time", "ms", 1e3),
+        Metric::ClientCpuPerOperation => ("client_cpu_per_operation", "ms", 1e-6),
+    }
+}
+
+/// A metric in a sentence.
+pub(crate) fn name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::CpuPerTransaction => "server CPU per transaction",
+        Metric::TransactionsPerSecond => "transactions per second",
+        Metric::LatencyMedian => "median latency",
+        Metric::LatencyP99 => "99th percentile of latency",
+        Metric::LatencyStddev => "standard deviation of latency",
+        Metric::CpuPerOperation => "server CPU",
+        Metric::OperationTime => "time",
+        Metric::ClientCpuPerOperation => "client CPU",
+    }
+}
+
+/// What a counter with this name is divided by, in words.
+pub fn divisor_words(metric: &str) -> &'static str {
+    match metric.rsplit('_').next() {
+        Some("transaction") => "a transaction",
+        Some("page") => "a page",
+        _ => "an operation",
+    }
+}

@@ -1,0 +1,129 @@
+//! What a reader of a result has to know.
+
+use pgtoll_record::{ArmRound, Comparison, Metric, Outliers, Run, Verdict};
+
+use crate::intervals::ROUNDS_NEEDED;
+use crate::metrics::{SLICE_OVER_P99, is_cut_off, name};
+
+pub(crate) fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
+    let mut notes = run.notes.clone();
+    if !run.is_complete() {
+        notes.push(incomplete(run));
+    }
+    if comparisons.is_empty() {
+        notes.push(format!(
+            "no intervals: they need at least {ROUNDS_NEEDED} completed rounds or repetitions"
+        ));
+    }
+    if !run.unreadable_lines.is_empty() {
+        let lines: Vec<String> = run.unreadable_lines.iter().map(usize::to_string).collect();
+        notes.push(format!("lines of the record that cannot be read: {}", lines.join(", ")));
+    }
+    // Of the same slices other metrics show the same.
+    let first = |of: &&Comparison| of.metric == Metric::CpuPerTransaction;
+    notes.extend(comparisons.iter().filter(first).filter_map(changed_note));
+    for null in comparisons
+        .iter()
+        .filter(|of| of.null && matches!(of.verdict, Verdict::Costs | Verdict::Gains))
+    {
+        notes.push(format!(
+            "{}: the null arm {} shows a difference in {} where there is none: widen every \
+             interval of that row in your mind, or run more rounds",
+            null.workload,
+            null.arm,
+            name(null.metric)
+        ));
+    }
+    notes.extend(predictions_note(run));
+    notes.extend(cpu_totals_note(run));
+    let too_short = run.header.workloads.iter();
+    notes.extend(too_short.filter(|of| is_cut_off(run, of, Metric::LatencyP99)).map(|of| {
+        format!(
+            "{}: no 99th percentile of latency: it needs slices that are {SLICE_OVER_P99} times \
+             as long (--slice)",
+            of.name
+        )
+    }));
+    let changed = run.slices.iter().filter(|slice| slice.processes_changed).count();
+    if changed > 0 {
+        notes.push(format!(
+            "in {changed} of {} slices a server process came or went: their CPU time is exact to \
+             10 ms only",
+            run.slices.len()
+        ));
+    }
+    notes
+}
+
+/// So improbable that among all comparisons of a run hardly one is noted by chance.
+const HARDLY: f64 = 0.001;
+
+/// What a comparison's steadiness shows to be other than chance.
+fn changed_note(of: &Comparison) -> Option<String> {
+    let row = || format!("{}: {} of {}", of.workload, name(of.metric), of.arm);
+    let outliers = of.steadiness?.outliers.filter(|outliers| outliers.p < HARDLY);
+    outliers.map(|Outliers { arm, baseline, slices, .. }| {
+        format!(
+            "{}: {arm} of {slices} slices are far off, against {baseline} of the baseline; they \
+             count, and the typical slice does not show them",
+            row()
+        )
+    })
+}
+
+fn incomplete(run: &Run) -> String {
+    let reason = run.end.as_ref().and_then(|end| end.reason.as_deref());
+    let reason = match (reason, &run.end) {
+        (Some(reason), _) => reason,
+        (None, Some(_)) => "a part of the record cannot be read",
+        (None, None) => "the record breaks off",
+    };
+    let timed = run.header.workloads.iter();
+    let timed = timed.filter(|of| of.timed && of.slicing.is_some()).count();
+    let planned = (run.header.design.rounds as usize).saturating_mul(timed);
+    format!("incomplete: {} of {planned} rounds ({reason})", run.rounds.len())
+}
+
+/// Beyond this the two ways of counting a server's CPU time disagree enough to be told.
+const CPU_TOTALS_MAY_DIFFER_BY: f64 = 0.02;
+/// What a shutdown costs that comes after the one count and before the other.
+const SHUTDOWN_NS: f64 = 200e6;
+
+/// The kernel tells a server's CPU time twice: while it runs, process by process, and at its end
+/// in one sum. They differ by what the shutdown costs, and should by no more.
+#[expect(clippy::cast_precision_loss, reason = "a round's nanoseconds are far below 2^53")]
+fn cpu_totals_note(run: &Run) -> Option<String> {
+    let arms = || run.rounds.iter().flat_map(|round| &round.arms);
+    let apart = |arm: &ArmRound| (arm.cpu_reaped_ns as f64 - arm.cpu_observed_ns as f64).abs();
+    let is_far = |arm: &&ArmRound| {
+        let relative = apart(arm) / (arm.cpu_reaped_ns as f64).max(1.0);
+        relative > CPU_TOTALS_MAY_DIFFER_BY && apart(arm) > SHUTDOWN_NS
+    };
+    let worst = arms().filter(is_far).max_by(|a, b| apart(a).total_cmp(&apart(b)))?;
+    Some(format!(
+        "a server's CPU time by its processes' clocks and by its end (wait4) are more than 2 % \
+         apart in {} of {} server runs, most in arm {}: {:.2} s and {:.2} s",
+        arms().filter(is_far).count(),
+        arms().count(),
+        worst.arm,
+        worst.cpu_observed_ns as f64 / 1e9,
+        worst.cpu_reaped_ns as f64 / 1e9,
+    ))
+}
+
+/// Whence predictions are, and how right they were.
+#[expect(clippy::cast_precision_loss, reason = "bytes of a run are far below 2^53")]
+fn predictions_note(run: &Run) -> Option<String> {
+    let from = &run.predicted.first()?.from;
+    let errors = run.predicted.iter().filter_map(|of| {
+        let mut counted = run.counted.iter();
+        let same = counted.find(|it| it.workload == of.workload && it.arm == of.arm)?;
+        Some((of.wal_bytes as f64 / same.counters.wal_bytes as f64 - 1.0).abs())
+    });
+    let worst = errors.filter(|of| of.is_finite()).max_by(f64::total_cmp)?;
+    Some(format!(
+        "predicted WAL is what `pgtoll wal whatif` says of an arm's settings from the WAL of {from}; \
+         it is within {:.1} % of what the arm really wrote, which stands above it",
+        worst * 100.0
+    ))
+}

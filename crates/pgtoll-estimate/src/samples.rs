@@ -1,0 +1,142 @@
+//! From lines of a record to samples: the only place where that is done, for the rule that ends a
+//! run and for the intervals that are printed.
+
+use std::collections::BTreeMap;
+
+use pgtoll_record::{Metric, Operation, RoundEnd, Run, Slice, Work, Workload};
+use pgtoll_stats::Sample;
+
+/// The lines from which samples are made: of a run's record, or of a run so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lines<'a> {
+    /// Slices of scripts and programs.
+    pub slices: &'a [Slice],
+    /// Rounds that ended.
+    pub rounds: &'a [RoundEnd],
+    /// Measured steps.
+    pub operations: &'a [Operation],
+}
+
+impl<'a> From<&'a Run> for Lines<'a> {
+    fn from(run: &'a Run) -> Self {
+        Self { slices: &run.slices, rounds: &run.rounds, operations: &run.operations }
+    }
+}
+
+/// What every arm did under a workload, as numerator and denominator of the metric.
+pub fn samples<'a>(lines: Lines<'a>, workload: &Workload, metric: Metric) -> Vec<Sample<'a>> {
+    match (&workload.work, metric) {
+        (Work::Operation { .. }, _) => samples_of_operations(lines, workload, metric),
+        (_, Metric::LatencyMedian | Metric::LatencyP99) => {
+            samples_of_latency(lines, workload, metric)
+        }
+        (Work::Command { .. }, _) => samples_of_command(lines, workload, metric),
+        (Work::Script { .. }, _) => samples_of_slices(lines, workload, metric),
+    }
+}
+
+fn samples_of_slices<'a>(lines: Lines<'a>, workload: &Workload, metric: Metric) -> Vec<Sample<'a>> {
+    let slices = lines.slices.iter().filter(|slice| slice.workload == workload.name);
+    slices
+        .map(|slice| {
+            let (numerator, denominator) = metric.of_slice(slice);
+            let (arm, round, block) = (&slice.arm, slice.round, slice.block);
+            Sample { arm, round, block, numerator, denominator }
+        })
+        .collect()
+}
+
+/// A repetition has fresh starts, as a round has; its halves are its blocks.
+fn samples_of_operations<'a>(
+    lines: Lines<'a>,
+    workload: &Workload,
+    metric: Metric,
+) -> Vec<Sample<'a>> {
+    let operations = lines.operations.iter().filter(|done| done.workload == workload.name);
+    operations
+        .filter_map(|done| {
+            let (numerator, denominator) = amounts(done, metric)?;
+            let (arm, round, block) = (&done.arm, done.repetition, done.half);
+            Some(Sample { arm, round, block, numerator, denominator })
+        })
+        .collect()
+}
+
+/// Numerator and denominator of the metric; `None` where the operation does not have it.
+#[expect(clippy::cast_precision_loss, reason = "an operation's amounts are far below 2^53")]
+fn amounts(operation: &Operation, metric: Metric) -> Option<(f64, f64)> {
+    let cpu_ns = operation.server_cpu_ns as f64;
+    let seconds = operation.duration_ns as f64 / 1e9;
+    let transactions = || operation.transactions.map(|count| count as f64);
+    let latencies = operation.latencies.as_ref();
+    Some(match metric {
+        Metric::CpuPerOperation => (cpu_ns, 1.0),
+        Metric::OperationTime => (seconds, 1.0),
+        Metric::ClientCpuPerOperation => (operation.client_cpu_ns? as f64, 1.0),
+        Metric::CpuPerTransaction => (cpu_ns, transactions()?),
+        Metric::TransactionsPerSecond => (transactions()?, seconds),
+        Metric::LatencyMedian => (latencies?.p50_ns as f64, 1.0),
+        Metric::LatencyP99 => (latencies?.p99_ns as f64, 1.0),
+        Metric::LatencyStddev => (latencies?.stddev_ns?, 1.0),
+    })
+}
+
+/// A quantile needs all slices of a round: there is one a round.
+#[expect(clippy::cast_precision_loss, reason = "latencies are far below 2^53 ns")]
+fn samples_of_latency<'a>(
+    lines: Lines<'a>,
+    workload: &Workload,
+    metric: Metric,
+) -> Vec<Sample<'a>> {
+    let rounds = lines.rounds.iter().filter(|round| round.workload == workload.name);
+    let latencies =
+        rounds.flat_map(|round| round.latencies.iter().map(|latencies| (round.round, latencies)));
+    latencies
+        .map(|(round, latencies)| {
+            let is_median = metric == Metric::LatencyMedian;
+            let quantile = if is_median { latencies.p50_ns } else { latencies.p99_ns };
+            let (arm, numerator) = (&latencies.arm, quantile as f64);
+            Sample { arm, round, block: 0, numerator, denominator: 1.0 }
+        })
+        .collect()
+}
+
+/// What a program did is known for a round, not for its slices.
+fn samples_of_command<'a>(
+    lines: Lines<'a>,
+    workload: &Workload,
+    metric: Metric,
+) -> Vec<Sample<'a>> {
+    let rounds = lines.rounds.iter().filter(|round| round.workload == workload.name);
+    let arms = rounds.flat_map(|round| round.arms.iter().map(|arm| (round.round, arm)));
+    arms.map(|(round, arm)| {
+        let slices = lines.slices.iter().filter(|slice| {
+            slice.workload == workload.name && slice.round == round && slice.arm == arm.arm
+        });
+        let zero = Slice { transactions: arm.transactions, ..Slice::default() };
+        let sum = slices.fold(zero, |sum, slice| Slice {
+            duration_ns: sum.duration_ns.saturating_add(slice.duration_ns),
+            server_cpu_ns: sum.server_cpu_ns.saturating_add(slice.server_cpu_ns),
+            ..sum
+        });
+        let (numerator, denominator) = metric.of_slice(&sum);
+        Sample { arm: &arm.arm, round, block: 0, numerator, denominator }
+    })
+    .collect()
+}
+
+/// What an arm did in each round or repetition: numerator and denominator of the metric, summed.
+pub fn by_round(
+    run: &Run,
+    workload: &Workload,
+    metric: Metric,
+    arm: &str,
+) -> BTreeMap<u32, (f64, f64)> {
+    let mut rounds = BTreeMap::new();
+    let samples = samples(run.into(), workload, metric);
+    for sample in samples.iter().filter(|sample| sample.arm == arm) {
+        let sum: &mut (f64, f64) = rounds.entry(sample.round).or_default();
+        *sum = (sum.0 + sample.numerator, sum.1 + sample.denominator);
+    }
+    rounds
+}

@@ -1,0 +1,52 @@
+//! From a run's record to its result.
+
+use std::collections::BTreeMap;
+
+use pgtoll_record::{Comparison, MetricValue, NoiseShare, RESULT_SCHEMA, Run, RunResult};
+
+use crate::answers::answers;
+use crate::comparisons::{against_others, comparisons};
+use crate::expectations::expected;
+use crate::notes::notes;
+use crate::values::values;
+
+/// Every estimate that the record allows, whether the run was completed or not.
+pub fn summarise(run: &Run) -> RunResult {
+    let comparisons: Vec<Comparison> =
+        run.header.workloads.iter().flat_map(|workload| comparisons(run, workload)).collect();
+    let against_others: Vec<Comparison> =
+        run.header.workloads.iter().flat_map(|workload| against_others(run, workload)).collect();
+    let values: Vec<MetricValue> =
+        run.header.workloads.iter().flat_map(|workload| values(run, workload)).collect();
+    let mut rounds = BTreeMap::new();
+    for round in &run.rounds {
+        *rounds.entry(round.workload.clone()).or_insert(0) += 1;
+    }
+    RunResult {
+        schema: RESULT_SCHEMA.to_owned(),
+        header: run.header.clone(),
+        complete: run.is_complete(),
+        answers: answers(&run.header, &comparisons, &values, &run.profiles),
+        rounds,
+        expected: expected(&run.header, &comparisons, &against_others, &values),
+        notes: notes(run, &comparisons),
+        values,
+        comparisons,
+        against_others,
+        noise: noise(run),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "rounds are few")]
+fn noise(run: &Run) -> Option<NoiseShare> {
+    let count = run.rounds.len() as f64;
+    let mean = |of: fn(&NoiseShare) -> f64| {
+        run.rounds.iter().map(|round| of(&round.noise)).sum::<f64>() / count
+    };
+    let pressure = run.rounds.iter().all(|round| round.noise.cpu_pressure.is_some());
+    (!run.rounds.is_empty()).then(|| NoiseShare {
+        steal: mean(|noise| noise.steal),
+        others: mean(|noise| noise.others),
+        cpu_pressure: pressure.then(|| mean(|noise| noise.cpu_pressure.unwrap_or_default())),
+    })
+}

@@ -1,0 +1,161 @@
+//! A result's table: its columns, its rows, and how a figure is written in a cell.
+
+use pgtoll_estimate::{key, metrics, signed_percent, three_digits};
+use pgtoll_format::ByteSize;
+use pgtoll_record::{Comparison, Metric, OperationOf, RunResult, Verdict, Work, Workload};
+
+pub(crate) fn heading_of(result: &RunResult, workload: &Workload) -> String {
+    let design = &result.header.design;
+    let how = match &workload.work {
+        _ if !workload.timed => "not timed".to_owned(),
+        Work::Operation { .. } => format!("{} times", u64::from(design.repetitions) * 2),
+        Work::Script { .. } | Work::Command { .. } => match result.rounds.get(&workload.name) {
+            None if result.complete => "not timed".to_owned(),
+            rounds => format!("{} rounds", rounds.copied().unwrap_or(0)),
+        },
+    };
+    let rate = match &workload.work {
+        Work::Script { rate: Some(rate), .. }
+        | Work::Operation { of: Some(OperationOf::Script { rate: Some(rate), .. }), .. } => {
+            format!(" at {rate}/s")
+        }
+        _ => String::new(),
+    };
+    let limit = workload.memory_limit_bytes;
+    let limit = limit.map(|bytes| format!(", {} of memory a server", ByteSize(bytes)));
+    format!("{}{rate}{}: {how}", workload.title, limit.unwrap_or_default())
+}
+
+/// The workload's rows; one that is unknown or would show zero in every arm is left out.
+pub(crate) fn rows_of(result: &RunResult, workload: &Workload) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    let arms: Vec<&str> = columns(result).map(|(arm, _)| arm).collect();
+    // What was done once says nothing of times.
+    for metric in metrics(workload).into_iter().filter(|_| workload.timed) {
+        let cells: Vec<String> =
+            arms.iter().map(|arm| cell(result, workload, metric, arm)).collect();
+        if cells.iter().any(|cell| cell != NOTHING_KNOWN) {
+            rows.push(std::iter::once(title(metric).to_owned()).chain(cells).collect());
+        }
+    }
+    for (metric, title) in COUNTED {
+        let values: Vec<Option<f64>> =
+            arms.iter().map(|arm| value(result, workload, arm, metric)).collect();
+        if values.iter().any(|value| value.is_some_and(|value| value >= SHOWN)) {
+            let shown = |value: Option<f64>| value.map_or(NOTHING_KNOWN.to_owned(), three_digits);
+            let cells = values.into_iter().map(shown);
+            rows.push(std::iter::once(title.to_owned()).chain(cells).collect());
+        }
+    }
+    rows
+}
+
+pub(crate) const NOTHING_KNOWN: &str = "-";
+/// Less is written as zero.
+pub(crate) const SHOWN: f64 = 0.005;
+
+/// Names of counted values, and how their rows are called.
+pub(crate) const COUNTED: [(&str, &str); 23] = [
+    ("cpu_system_share", "CPU in kernel %"),
+    ("wal_per_transaction", "WAL bytes/tx"),
+    ("predicted_wal_per_transaction", "predicted WAL/tx"),
+    ("wal_per_page", "WAL bytes/page"),
+    ("wal_per_operation", "WAL bytes"),
+    ("wal_images_per_transaction", "WAL images/tx"),
+    ("wal_images_per_page", "WAL images/page"),
+    ("wal_images_per_operation", "WAL images"),
+    ("hint_images_per_transaction", "hint images/tx"),
+    ("hint_images_per_page", "hint images/page"),
+    ("hint_images_per_operation", "hint images"),
+    ("blocks_read_per_transaction", "blocks read/tx"),
+    ("blocks_read_per_page", "blocks read/page"),
+    ("blocks_read_per_operation", "blocks read"),
+    ("blocks_written_per_transaction", "blocks written/tx"),
+    ("blocks_written_per_page", "blocks written/page"),
+    ("blocks_written_per_operation", "blocks written"),
+    ("disk_read_per_transaction", "disk reads B/tx"),
+    ("disk_read_per_page", "disk reads B/page"),
+    ("disk_read_per_operation", "disk reads B"),
+    ("file_writes_per_transaction", "file writes B/tx"),
+    ("file_writes_per_page", "file writes B/page"),
+    ("file_writes_per_operation", "file writes B"),
+];
+
+/// Arms with their titles, the baseline first, null arms last.
+pub(crate) fn columns(result: &RunResult) -> impl Iterator<Item = (&str, String)> {
+    let header = &result.header;
+    let of_kind = move |wanted: u8| {
+        header.arms.iter().filter(move |arm| {
+            let kind = match (&arm.twin_of, arm.name == header.baseline) {
+                (_, true) => 0,
+                (None, false) => 1,
+                (Some(_), false) => 2,
+            };
+            kind == wanted
+        })
+    };
+    of_kind(0).chain(of_kind(1)).chain(of_kind(2)).map(|arm| {
+        let null = if arm.twin_of.is_some() { " (null)" } else { "" };
+        (arm.name.as_str(), format!("{}{null}", arm.name))
+    })
+}
+
+/// A metric's name in the table.
+pub fn title(metric: Metric) -> &'static str {
+    match metric {
+        Metric::CpuPerTransaction => "server CPU us/tx",
+        Metric::TransactionsPerSecond => "transactions/s",
+        Metric::LatencyMedian => "latency p50 us",
+        Metric::LatencyP99 => "latency p99 us",
+        Metric::LatencyStddev => "latency stddev us",
+        Metric::CpuPerOperation => "server CPU ms",
+        Metric::OperationTime => "time ms",
+        Metric::ClientCpuPerOperation => "client CPU ms",
+    }
+}
+
+pub(crate) fn cell(result: &RunResult, workload: &Workload, metric: Metric, arm: &str) -> String {
+    if arm == result.header.baseline {
+        let (name, _, _) = key(metric);
+        let value = value(result, workload, arm, name);
+        return value.map_or(NOTHING_KNOWN.to_owned(), three_digits);
+    }
+    let mut all = result.comparisons.iter().filter(|of| of.workload == workload.name);
+    let of = all.find(|of| of.metric == metric && of.arm == arm);
+    of.map_or(NOTHING_KNOWN.to_owned(), difference)
+}
+
+pub(crate) fn difference(of: &Comparison) -> String {
+    let half = (of.ratio.upper - of.ratio.lower) / 2.0 * 100.0;
+    let digits = usize::from(half < 9.95);
+    match of.verdict {
+        Verdict::NotResolved if half > 999.0 => "~ ±>999 %".to_owned(),
+        Verdict::NotResolved | Verdict::NoCostAbove => format!("~ ±{half:.digits$} %"),
+        Verdict::Costs | Verdict::Gains => {
+            format!("{} % ±{half:.digits$}", signed_percent(of.ratio.estimate, digits))
+        }
+    }
+}
+
+/// The estimate with its bounds; `~` where zero lies between them.
+pub(crate) fn interval(of: &Comparison) -> String {
+    let half = (of.ratio.upper - of.ratio.lower) / 2.0 * 100.0;
+    let digits = usize::from(half < 9.95);
+    let [estimate, lower, upper] = [of.ratio.estimate, of.ratio.lower, of.ratio.upper]
+        .map(|ratio| signed_percent(ratio.min(1000.0), digits));
+    let covers_zero = matches!(of.verdict, Verdict::NotResolved | Verdict::NoCostAbove);
+    if covers_zero {
+        return format!("~ [{lower}, {upper}] %");
+    }
+    format!("{estimate} % [{lower}, {upper}]")
+}
+
+pub(crate) fn value(
+    result: &RunResult,
+    workload: &Workload,
+    arm: &str,
+    metric: &str,
+) -> Option<f64> {
+    let mut all = result.values.iter().filter(|of| of.workload == workload.name);
+    all.find(|of| of.arm == arm && of.metric == metric).map(|of| of.value)
+}
