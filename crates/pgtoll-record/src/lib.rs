@@ -23,6 +23,7 @@ mod read;
 mod result;
 mod run;
 mod side_by_side;
+pub mod trials;
 mod verification;
 mod wal;
 mod whatif;

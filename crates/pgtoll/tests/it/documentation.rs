@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pgtoll_bench::{ExpectSpec, Experiment};
-use pgtoll_record::{Expectation, Header, Run};
+use pgtoll_record::{Expectation, Header, Run, trials};
 
 use crate::support::{Scratch, pgtoll, run};
 
@@ -53,6 +53,11 @@ fn generated_schemas() {
     check(&reference.join("result.schema.json"), &pretty(pgtoll_record::result_schema()));
     check(&reference.join("overview.schema.json"), &pretty(pgtoll_record::overview_schema()));
     check(&reference.join("experiments.schema.json"), &pretty(pgtoll_record::experiments_schema()));
+    check(&reference.join("bench.schema.json"), &pretty(trials::bench_schema()));
+    check(&reference.join("design-bench.schema.json"), &pretty(trials::bench_design_schema()));
+    check(&reference.join("detection.schema.json"), &pretty(trials::detection_schema()));
+    check(&reference.join("soak.schema.json"), &pretty(trials::soak_schema()));
+    check(&reference.join("whatif-trial.schema.json"), &pretty(trials::whatif_trial_schema()));
 }
 
 #[test]

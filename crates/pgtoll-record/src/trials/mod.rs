@@ -1,0 +1,139 @@
+//! Records of the benches and trials of pgtoll itself: how fast it is, and how right. The figures
+//! in the documentation come from them.
+
+mod bench;
+mod design;
+mod detection;
+mod soak;
+mod whatif;
+
+pub use bench::{
+    BENCH_CHECKSUM_SCHEMA, BENCH_ENABLE_SCHEMA, BENCH_VERIFY_SCHEMA, BENCH_WAL_SCHEMA,
+    BenchCluster, BenchEstimate, BenchGoal, BenchHeader, BenchLine, BenchMemory, BenchOutcome,
+    BenchPeak, BenchPlace, BenchRun, BenchSubject, BenchUsage, BenchWal, BenchWalKind,
+    BenchWalTotal,
+};
+pub use design::{
+    BENCH_DESIGN_SCHEMA, DesignEstimate, DesignHeader, DesignLine, DesignNeighbours,
+    DesignSequential, DesignSliced, DesignSummary, DesignTrial,
+};
+pub use detection::{DETECTION_SCHEMA, DetectionOutcome, DetectionRecord, DetectionRow, Detector};
+pub use soak::{SOAK_SCHEMA, SoakOutcome, SoakRecord};
+pub use whatif::{
+    WHATIF_TRIAL_SCHEMA, WhatIfTrialCompression, WhatIfTrialHeader, WhatIfTrialKind,
+    WhatIfTrialLine, WhatIfTrialPrediction, WhatIfTrialSetting, WhatIfTrialWorkload,
+};
+
+/// The JSON Schema of a line of the records of `cargo xtask bench checksum`, `enable`, `verify` and
+/// `wal`.
+pub fn bench_schema() -> serde_json::Value {
+    schemars::schema_for!(BenchLine).to_value()
+}
+
+/// The JSON Schema of a line of the record of `cargo xtask bench design`.
+pub fn bench_design_schema() -> serde_json::Value {
+    schemars::schema_for!(DesignLine).to_value()
+}
+
+/// The JSON Schema of the record of `cargo xtask detection`.
+pub fn detection_schema() -> serde_json::Value {
+    schemars::schema_for!(DetectionRecord).to_value()
+}
+
+/// The JSON Schema of a line of the record of `cargo xtask soak`.
+pub fn soak_schema() -> serde_json::Value {
+    schemars::schema_for!(SoakRecord).to_value()
+}
+
+/// The JSON Schema of a line of the record of `cargo xtask whatif-trial`.
+pub fn whatif_trial_schema() -> serde_json::Value {
+    schemars::schema_for!(WhatIfTrialLine).to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use serde::Serialize;
+    use serde::de::DeserializeOwned;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn records() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records")
+    }
+
+    /// Each text is read as a `T` with one of these schemas, and written back as it was.
+    fn check<T: Serialize + DeserializeOwned>(texts: &[&str], schemas: &[&str], name: &str) {
+        assert!(!texts.is_empty(), "{name}");
+        for (number, text) in (1..).zip(texts) {
+            let found: Value = serde_json::from_str(text).unwrap();
+            let read: T = serde_json::from_str(text)
+                .unwrap_or_else(|error| panic!("{name}, line {number}: {error}"));
+            assert_eq!(serde_json::to_value(&read).unwrap(), found, "{name}, line {number}");
+            if number == 1 {
+                let schema = found["schema"].as_str().unwrap_or_default();
+                assert!(schemas.contains(&schema), "{name}: {schema}");
+            }
+        }
+    }
+
+    fn check_lines<T: Serialize + DeserializeOwned>(names: &[&str], schemas: &[&str]) {
+        for name in names {
+            let text = fs::read_to_string(records().join(name)).unwrap();
+            check::<T>(&text.lines().collect::<Vec<_>>(), schemas, name);
+        }
+    }
+
+    const BENCHES: [&str; 7] = [
+        "2026-11-22-checksum.jsonl",
+        "2026-11-22-enable-bench.jsonl",
+        "2026-11-22-verify-bench.jsonl",
+        "2026-11-22-wal-bench.jsonl",
+        "2026-11-23-before-after-enable.jsonl",
+        "2026-11-23-before-after-verify.jsonl",
+        "2026-11-23-before-after-wal.jsonl",
+    ];
+    const BENCH_SCHEMAS: [&str; 4] =
+        [BENCH_CHECKSUM_SCHEMA, BENCH_ENABLE_SCHEMA, BENCH_VERIFY_SCHEMA, BENCH_WAL_SCHEMA];
+    const DESIGN: &str = "2026-11-22-design.jsonl";
+    const SOAK: &str = "2026-11-22-soak.jsonl";
+    const WHATIF: &str = "2026-11-22-whatif-trial.jsonl";
+    const DETECTION: &str = "2026-11-22-detection.json";
+    /// Lines of `cargo xtask bench twins`: comparisons of results, which name no schema.
+    const TWINS: &str = "2026-11-22-twins.jsonl";
+
+    #[test]
+    fn committed_records_are_read_and_written_back_equal() {
+        check_lines::<BenchLine>(&BENCHES, &BENCH_SCHEMAS);
+        check_lines::<DesignLine>(&[DESIGN], &[BENCH_DESIGN_SCHEMA]);
+        check_lines::<SoakRecord>(&[SOAK], &[SOAK_SCHEMA]);
+        check_lines::<WhatIfTrialLine>(&[WHATIF], &[WHATIF_TRIAL_SCHEMA]);
+        let text = fs::read_to_string(records().join(DETECTION)).unwrap();
+        check::<DetectionRecord>(&[&text], &[DETECTION_SCHEMA], DETECTION);
+    }
+
+    /// Records of runs are directories; every file beside them belongs to a trial.
+    #[test]
+    fn every_committed_record_of_a_trial_is_checked() {
+        let mut checked = [&BENCHES[..], &[DESIGN, SOAK, WHATIF, DETECTION, TWINS]].concat();
+        checked.sort_unstable();
+        let entries = fs::read_dir(records()).unwrap().map(Result::unwrap);
+        let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+        let mut committed: Vec<String> = names.filter(|name| name.contains(".json")).collect();
+        committed.sort_unstable();
+        assert_eq!(committed, checked);
+    }
+
+    #[test]
+    fn lines_that_no_trial_writes_are_refused() {
+        let refused = |line: &str| serde_json::from_str::<BenchLine>(line).is_err();
+        let outcome = r#"{"t":"outcome","what":"x","ratio":1.0,"lower":0.9,"upper":1.1"#;
+        assert!(!refused(&format!(r#"{outcome},"at_most":null}}"#)));
+        assert!(refused(&format!("{outcome}}}")), "a goal is missing");
+        assert!(refused(r#"{"t":"run","repetition":1}"#), "an arm is missing");
+        assert!(refused(r#"{"t":"prediction"}"#), "it belongs to another trial");
+    }
+}
