@@ -1,15 +1,18 @@
-//! Benches and trials of pgtoll itself, and what they share: goals, records, timed programs.
+//! Benches and trials of pgtoll itself, and the parts that they share: arms and their goals, the
+//! site of servers, records, timed programs.
 //!
 //! Each program is a directory below `src/bin`; `cargo xtask` runs them by name (`bench verify`,
-//! `soak`, `detection`, …). What they show reaches the documentation from their records.
+//! `soak`, `detection`, …). Their records have their types in [`pgtoll_record::trials`]; the figures
+//! in the documentation come from those records.
 
+pub mod bench;
 pub mod detection;
-mod goal;
 mod program;
 mod recorder;
 mod run;
+mod site;
 
-pub use goal::{Estimate, Goal, Outcome, outcomes_table, ratio};
-pub use program::{Usage, beside, program, timed, warm};
+pub use program::{beside, program, timed, warm};
 pub use recorder::Recorder;
 pub use run::{print, run, say};
+pub use site::{TrialSite, installation, server_name, settings};

@@ -10,25 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
-use serde::Serialize;
-
-/// What a run of a program took, in seconds.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Usage {
-    /// CPU in user mode.
-    pub user_s: f64,
-    /// CPU in the kernel.
-    pub system_s: f64,
-    /// Wall time.
-    pub wall_s: f64,
-}
-
-impl Usage {
-    /// CPU in user mode and in the kernel.
-    pub fn cpu_s(&self) -> f64 {
-        self.user_s + self.system_s
-    }
-}
+use pgtoll_record::trials::BenchUsage;
 
 /// A program of the same build as this one: cargo puts both into one directory.
 pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
@@ -47,9 +29,9 @@ pub fn program(path: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Runs a command and reports what it took; a status other than 0 is an error. Nothing else that
+/// Runs a command and returns the time that it took; a status other than 0 is an error. Nothing else that
 /// this process started may end meanwhile.
-pub fn timed(command: &mut Command) -> anyhow::Result<Usage> {
+pub fn timed(command: &mut Command) -> anyhow::Result<BenchUsage> {
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let (before, began) = (cpu()?, Instant::now());
     let output = command.output().with_context(|| format!("run {command:?}"))?;
@@ -57,7 +39,7 @@ pub fn timed(command: &mut Command) -> anyhow::Result<Usage> {
     if !output.status.success() {
         bail!("{command:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     }
-    Ok(Usage { user_s: after.0 - before.0, system_s: after.1 - before.1, wall_s })
+    Ok(BenchUsage { user_s: after.0 - before.0, system_s: after.1 - before.1, wall_s })
 }
 
 /// CPU of the children that have ended, in user mode and in the kernel.

@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pgtoll_trials::detection::{Detection, markdown};
+use pgtoll_record::trials::DetectionRecord;
+use pgtoll_trials::detection::markdown;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -20,7 +21,7 @@ fn generated_detection() {
     let (record, tail) = tail.split_once(" -->").unwrap();
     let (_, after) = tail.split_once("<!-- /detection -->").unwrap();
     let found = fs::read_to_string(root().join(record)).unwrap();
-    let found: Detection = serde_json::from_str(&found).unwrap();
+    let found: DetectionRecord = serde_json::from_str(&found).unwrap();
     assert!(found.rows.iter().all(|row| !row.is_missed()), "pgtoll misses what others find");
     let table = markdown(&found);
     let expected =

@@ -4,7 +4,6 @@
 //! `cargo xtask bench checksum` runs it. Status 0: every goal is reached; 1: one is not; 2: could
 //! not tell.
 
-mod record;
 mod runs;
 mod table;
 
@@ -15,11 +14,14 @@ use anyhow::{Context as _, bail};
 use clap::Parser;
 use pgtoll_checksum::Kernel;
 use pgtoll_format::ByteSize;
-use pgtoll_stats::BalancedOrders;
-use pgtoll_trials::{Goal as Limit, Outcome, Recorder, outcomes_table, print, ratio};
+use pgtoll_record::trials::{
+    BENCH_CHECKSUM_SCHEMA, BenchGoal, BenchHeader, BenchLine, BenchOutcome, BenchPlace, BenchRun,
+    BenchSubject,
+};
+use pgtoll_trials::bench::{header, orders, outcomes_table, ratio};
+use pgtoll_trials::{Recorder, print};
 
-use crate::record::{Header, Line, Run, Subject};
-use crate::runs::{Arm, PAGE_BYTES, Pages, Place};
+use crate::runs::{Arm, PAGE_BYTES, Pages, Run};
 
 /// How fast are checksums computed, beside the servers' own kernels?
 #[derive(Debug, Parser)]
@@ -42,7 +44,7 @@ struct Arguments {
 /// How many times as fast the best kernel shall be.
 struct Goal {
     what: &'static str,
-    place: Place,
+    place: BenchPlace,
     as_which: fn(Arm) -> bool,
     at_least: f64,
 }
@@ -50,19 +52,19 @@ struct Goal {
 const GOALS: [Goal; 3] = [
     Goal {
         what: "best kernel / servers from 19 on, in the cache",
-        place: Place::Cache,
+        place: BenchPlace::Cache,
         as_which: |arm| arm.name() == "server-avx2",
         at_least: 2.4,
     },
     Goal {
         what: "best kernel / servers up to 18, in the cache",
-        place: Place::Cache,
+        place: BenchPlace::Cache,
         as_which: |arm| arm.name() == "server-sse2",
         at_least: 7.0,
     },
     Goal {
         what: "best kernel / plain sum, from memory",
-        place: Place::Memory,
+        place: BenchPlace::Memory,
         as_which: |arm| matches!(arm, Arm::PlainSum),
         at_least: 0.95,
     },
@@ -74,10 +76,19 @@ fn main() -> ExitCode {
 
 /// `true` when every goal is reached.
 fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
-    let mut recorder = Recorder::create(arguments.record.as_deref())?;
-    let header = header(arguments)?;
-    print(&table::introduction(&header));
-    recorder.write(&Line::Header(Box::new(header)))?;
+    let mut recorder = Recorder::create(&arguments.record)?;
+    let Arguments { repetitions, memory, seed, .. } = arguments;
+    let command = format!(
+        "cargo xtask bench checksum --repetitions {repetitions} --memory {memory} --seed {seed}"
+    );
+    let host = pgtoll_bench::host(Path::new("."))?;
+    let best = Kernel::best().name();
+    let header = BenchHeader {
+        best: Some(best.to_owned()),
+        ..header(BENCH_CHECKSUM_SCHEMA, command, host, *repetitions)
+    };
+    print(&table::introduction(&header, best));
+    recorder.write(&BenchLine::Header(Box::new(header)))?;
     let mut pages = Pages::make(arguments.memory, arguments.seed)?;
     let arms = Arm::all();
     agree(&arms, &pages)?;
@@ -89,30 +100,15 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     }
     print(&format!("\n{}", outcomes_table(&outcomes, 2)));
     for outcome in &outcomes {
-        recorder.write(&Line::Outcome(outcome))?;
+        recorder.write(&BenchLine::Outcome(outcome.clone()))?;
     }
     if outcomes.len() < GOALS.len() {
         bail!("this processor cannot run every server's kernel");
     }
-    Ok(outcomes.iter().all(Outcome::is_reached))
+    Ok(outcomes.iter().all(BenchOutcome::is_reached))
 }
 
-fn header(arguments: &Arguments) -> anyhow::Result<Header> {
-    let Arguments { repetitions, memory, seed, .. } = arguments;
-    Ok(Header {
-        schema: record::SCHEMA,
-        pgtoll: env!("CARGO_PKG_VERSION"),
-        command: format!(
-            "cargo xtask bench checksum --repetitions {repetitions} --memory {memory} --seed {seed}"
-        ),
-        started: jiff::Timestamp::now().to_string(),
-        host: pgtoll_bench::host(Path::new("."))?,
-        best: Kernel::best().name(),
-        repetitions: *repetitions,
-    })
-}
-
-/// What is timed has to be right.
+/// Every kernel that is timed has to agree with the definition.
 fn agree(arms: &[Arm], pages: &Pages) -> anyhow::Result<()> {
     let pages = pages.cached();
     let mut defined = vec![0; pages.len() / PAGE_BYTES];
@@ -138,14 +134,20 @@ fn measure(
     recorder: &mut Recorder,
 ) -> anyhow::Result<Vec<Run>> {
     let mut runs = Vec::new();
-    let orders = BalancedOrders::new(arms.len(), arguments.seed);
-    for (repetition, order) in (1..=arguments.repetitions).zip(orders) {
-        for place in Place::ALL {
-            for arm in order.iter().map(|at| arms[*at]) {
-                let slices_ns = pages.run(arm, place);
-                let run = Run { repetition, place, arm: arm.name(), slices_ns };
-                recorder.write(&Line::Run(&run))?;
-                runs.push(run);
+    for (repetition, order) in orders(arms, arguments.repetitions, arguments.seed) {
+        for place in BenchPlace::ALL {
+            for arm in &order {
+                let slices_ns = pages.run(*arm, place);
+                let nanoseconds_a_byte = runs::nanoseconds_a_byte(&slices_ns, place);
+                recorder.write(&BenchLine::Run(BenchRun {
+                    subject: BenchSubject::default(),
+                    repetition,
+                    place: Some(place),
+                    arm: arm.name().to_owned(),
+                    usage: None,
+                    slices_ns: Some(slices_ns),
+                }))?;
+                runs.push(Run { place, arm: arm.name(), nanoseconds_a_byte });
             }
         }
     }
@@ -154,16 +156,16 @@ fn measure(
 
 /// How many times as fast as another the best kernel is: runs of the same repetition are a pair.
 /// `None` where this processor cannot run the other one.
-fn outcome(goal: &Goal, arms: &[Arm], runs: &[Run]) -> anyhow::Result<Option<Outcome<Subject>>> {
+fn outcome(goal: &Goal, arms: &[Arm], runs: &[Run]) -> anyhow::Result<Option<BenchOutcome>> {
     let Some(other) = arms.iter().find(|arm| (goal.as_which)(**arm)) else { return Ok(None) };
     let times = |name: &'static str| {
         let own = runs.iter().filter(move |run| run.arm == name && run.place == goal.place);
-        own.map(Run::nanoseconds_a_byte)
+        own.map(|run| run.nanoseconds_a_byte)
     };
-    Ok(Some(Outcome {
-        subject: Subject {},
-        what: goal.what,
+    Ok(Some(BenchOutcome {
+        subject: BenchSubject::default(),
+        what: goal.what.to_owned(),
         estimate: ratio(times(other.name()), times(Kernel::best().name()))?,
-        goal: Limit::AtLeast(goal.at_least),
+        goal: BenchGoal::AtLeast(goal.at_least),
     }))
 }

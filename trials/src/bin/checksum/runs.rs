@@ -7,28 +7,26 @@ use anyhow::bail;
 use multiversion::multiversion;
 use pgtoll_checksum::Kernel;
 use pgtoll_format::ByteSize;
+use pgtoll_record::trials::BenchPlace;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
-use serde::Serialize;
 
 pub(crate) const PAGE_BYTES: usize = 8192;
 
-/// Where the pages are that are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Place {
-    /// In a core's own second cache: as many as are read from a file at once.
-    Cache,
-    /// In no cache.
-    Memory,
-}
-
-/// What reads them.
+/// A way to read pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arm {
     Kernel(&'static Kernel),
-    /// As fast as memory can be read: it adds up.
+    /// Adds words up, as fast as memory can be read.
     PlainSum,
+}
+
+/// One run of one arm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) place: BenchPlace,
+    pub(crate) arm: &'static str,
+    pub(crate) nanoseconds_a_byte: f64,
 }
 
 /// Pages without a pattern.
@@ -51,16 +49,18 @@ const MEMORY_SLICE_BYTES: usize = 4 * 1024 * 1024;
 const MEMORY_SLICES: usize = 32;
 const ALIGNMENT: usize = 4096;
 
-impl Place {
-    pub(crate) const ALL: [Self; 2] = [Self::Cache, Self::Memory];
-
-    /// Bytes read in a slice.
-    pub(crate) fn slice_bytes(self) -> usize {
-        match self {
-            Self::Cache => CACHED_BYTES * CACHED_PASSES,
-            Self::Memory => MEMORY_SLICE_BYTES,
-        }
-    }
+/// The time that stands for a run: others on the machine make slices longer and never shorter, so in
+/// the cache it is the fastest slice. Parts of memory may by luck still be in a cache, so there it is
+/// the slowest of the fastest tenth.
+#[expect(clippy::cast_precision_loss, reason = "a slice is milliseconds and megabytes")]
+pub(crate) fn nanoseconds_a_byte(slices_ns: &[u64], place: BenchPlace) -> f64 {
+    let mut sorted = slices_ns.to_vec();
+    sorted.sort_unstable();
+    let (index, slice_bytes) = match place {
+        BenchPlace::Cache => (0, CACHED_BYTES * CACHED_PASSES),
+        BenchPlace::Memory => (sorted.len() / 10, MEMORY_SLICE_BYTES),
+    };
+    sorted[index] as f64 / slice_bytes as f64
 }
 
 impl Arm {
@@ -110,10 +110,10 @@ impl Pages {
     }
 
     /// How long each slice took, in nanoseconds.
-    pub(crate) fn run(&mut self, arm: Arm, place: Place) -> Vec<u64> {
+    pub(crate) fn run(&mut self, arm: Arm, place: BenchPlace) -> Vec<u64> {
         match place {
-            Place::Cache => (0..CACHED_SLICES).map(|_| self.cached_slice(arm)).collect(),
-            Place::Memory => (0..MEMORY_SLICES).map(|_| self.memory_slice(arm)).collect(),
+            BenchPlace::Cache => (0..CACHED_SLICES).map(|_| self.cached_slice(arm)).collect(),
+            BenchPlace::Memory => (0..MEMORY_SLICES).map(|_| self.memory_slice(arm)).collect(),
         }
     }
 

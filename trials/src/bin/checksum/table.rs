@@ -3,18 +3,19 @@
 use std::fmt::Write as _;
 
 use pgtoll_checksum::Kernel;
+use pgtoll_record::trials::{BenchHeader, BenchPlace};
+use pgtoll_trials::bench::upper_median;
 
-use crate::record::{Header, Run};
-use crate::runs::{Arm, Place};
+use crate::runs::{Arm, Run};
 
 /// What is going to be compared.
-pub(crate) fn introduction(header: &Header) -> String {
+pub(crate) fn introduction(header: &BenchHeader, best: &str) -> String {
     format!(
         "page checksums by every kernel that this processor can run\n\
          {} cores of {}; {} repetitions in balanced orders, one thread\n\
          the best kernel here is {}; times as fast in the same repetition, with 95 %\n\
          intervals\n\n",
-        header.host.cores, header.host.cpu, header.repetitions, header.best
+        header.host.cores, header.host.cpu, header.repetitions, best
     )
 }
 
@@ -25,7 +26,7 @@ pub(crate) fn speeds(arms: &[Arm], runs: &[Run]) -> String {
     for arm in arms {
         let speed = |place| {
             let own = runs.iter().filter(|run| run.arm == arm.name() && run.place == place);
-            median(own.map(|run| 1.0 / run.nanoseconds_a_byte()).collect())
+            upper_median(own.map(|run| 1.0 / run.nanoseconds_a_byte))
         };
         let at_once = match arm {
             Arm::Kernel(kernel) => kernel.pages_at_once().to_string(),
@@ -35,16 +36,10 @@ pub(crate) fn speeds(arms: &[Arm], runs: &[Run]) -> String {
             text,
             "{:<18}{at_once:>14}{:>14.1}{:>14.1}{}",
             arm.name(),
-            speed(Place::Cache),
-            speed(Place::Memory),
+            speed(BenchPlace::Cache),
+            speed(BenchPlace::Memory),
             if arm.name() == Kernel::best().name() { "  best" } else { "" }
         );
     }
     text
-}
-
-/// Of floats that are numbers; of none, not a number.
-fn median(mut of: Vec<f64>) -> f64 {
-    of.sort_by(f64::total_cmp);
-    of.get(of.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -1,35 +1,16 @@
-//! What a design says of the ratio of two arms.
+//! The ratio of two arms by sequential runs.
 
+use pgtoll_record::trials::DesignEstimate;
 use pgtoll_stats::{mean, sample_sd, t_quantile};
-use serde::Serialize;
 
 const CONFIDENCE: f64 = 0.95;
 
-/// A ratio and its interval, which is symmetric on the log scale.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Estimate {
-    pub(crate) ratio: f64,
-    pub(crate) lower: f64,
-    pub(crate) upper: f64,
-    /// Half the interval's width on the log scale.
-    pub(crate) half_width: f64,
-    /// The interval holds the true ratio.
-    pub(crate) covers_one: bool,
-}
-
-impl Estimate {
-    pub(crate) fn new(ratio: f64, half_width: f64) -> Self {
-        let (lower, upper) = (ratio * (-half_width).exp(), ratio * half_width.exp());
-        Self { ratio, lower, upper, half_width, covers_one: lower <= 1.0 && 1.0 <= upper }
-    }
-}
-
 /// The ratio of the geometric means, b over a, with Welch's interval of the difference of the
 /// logarithms' means. `None` with fewer than two runs of either, or a rate that is not positive.
-pub(crate) fn ratio_by_welch(a: &[f64], b: &[f64]) -> Option<Estimate> {
+pub(crate) fn ratio_by_welch(a: &[f64], b: &[f64]) -> Option<DesignEstimate> {
     let logs = |rates: &[f64]| rates.iter().map(|rate| rate.ln()).collect::<Vec<f64>>();
     let (difference, half_width) = welch(&logs(a), &logs(b))?;
-    Some(Estimate::new(difference.exp(), half_width))
+    Some(DesignEstimate::new(difference.exp(), half_width))
 }
 
 /// mean(b) − mean(a), and the half-width of its interval by Welch and Satterthwaite.
@@ -40,7 +21,7 @@ fn welch(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     if sum == 0.0 {
         return Some((difference, 0.0));
     }
-    let part = |square: f64, of: &[f64]| square * square / (as_float(of.len()) - 1.0);
+    let part = |square: f64, values: &[f64]| square * square / (as_float(values.len()) - 1.0);
     let freedom = sum * sum / (part(square_a, a) + part(square_b, b));
     Some((difference, t_quantile(CONFIDENCE, freedom) * sum.sqrt()))
 }

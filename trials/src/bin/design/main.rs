@@ -9,7 +9,6 @@
 mod bursts;
 mod estimate;
 mod neighbours;
-mod record;
 mod sequential;
 mod site;
 mod sliced;
@@ -23,12 +22,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Parser;
 use pgtoll_bench::Experiment;
-use pgtoll_cluster::{GuardOptions, Installation, ServerUser};
-use pgtoll_interrupt::Interrupt;
+use pgtoll_cluster::Installation;
+use pgtoll_record::trials::{
+    BENCH_DESIGN_SCHEMA, DesignHeader, DesignLine, DesignSummary, DesignTrial,
+};
 use pgtoll_stats::{BalancedOrders, median};
-use pgtoll_trials::{print, say};
+use pgtoll_trials::{Recorder, TrialSite, print, say, server_name};
 
-use crate::record::{Header, Line, Recorder, Summary, Trial};
 use crate::site::Site;
 use crate::sliced::Pace;
 
@@ -81,10 +81,9 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     let header = header(arguments, &site, started, run_seconds)?;
     let wall = Duration::from_secs(header.wall_seconds);
     let file = PathBuf::from(format!("{stem}.jsonl"));
-    let mut recorder =
-        Recorder::create([file.clone()].into_iter().chain(arguments.output.clone()))?;
+    let mut recorder = Recorder::create([&file].into_iter().chain(&arguments.output))?;
     print(&table::introduction(&header));
-    recorder.write(&Line::Header(Box::new(header)))?;
+    recorder.write(&DesignLine::Header(Box::new(header)))?;
 
     say("pilot: how long does a restart take?");
     let mut pace = Pace::by_pilot(&site, wall, arguments.seed)?;
@@ -92,28 +91,24 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     for (number, order) in (1..=arguments.trials).zip(BalancedOrders::new(2, arguments.seed)) {
         let seed = arguments.seed.wrapping_add(u64::from(number));
         let trial = trial(&site, number, seed, order[0] == 0, run_seconds, &mut pace)?;
-        recorder.write(&Line::Trial(&trial))?;
+        recorder.write(&DesignLine::Trial(Box::new(trial.clone())))?;
         print(&table::trial(&trial));
         trials.push(trial);
     }
     let summary = summary(&trials).context("take the medians")?;
-    recorder.write(&Line::Summary(summary))?;
+    recorder.write(&DesignLine::Summary(summary))?;
     print(&(table::summary(&summary) + table::LEGEND));
     say(&format!("record: {}; raw records: {stem}/", file.display()));
     Ok(summary.half_widths_ratio >= GOAL)
 }
 
 fn site(arguments: &Arguments, records: &Path) -> anyhow::Result<Site> {
-    let interrupt = Interrupt::new();
-    interrupt.catch_signals().context("catch signals")?;
-    let work_dir = &arguments.work_dir;
-    let base = std::fs::canonicalize(work_dir);
-    let base = base.with_context(|| format!("find {}", work_dir.display()))?;
+    let TrialSite { interrupt, guard } = TrialSite::prepare(&arguments.work_dir)?;
     let installation = Installation::find(arguments.postgres.as_deref())?;
     let cores = u32::try_from(pgtoll_observe::cores()).unwrap_or(u32::MAX);
     Ok(Site {
         installation: installation.context("no PostgreSQL server found: run cargo xtask test")?,
-        guard: GuardOptions::of_this_program(base, ServerUser::choose()?),
+        guard,
         interrupt,
         experiment: Experiment::parse(EXPERIMENT, Path::new(""))?,
         neighbours: arguments.neighbours.unwrap_or(cores),
@@ -126,13 +121,12 @@ fn header(
     site: &Site,
     started: jiff::Timestamp,
     run_seconds: u64,
-) -> anyhow::Result<Header> {
-    let Installation { version, origin, .. } = &site.installation;
+) -> anyhow::Result<DesignHeader> {
     let (trials, seed, seconds) = (arguments.trials, arguments.seed, arguments.seconds);
     let neighbours = site.neighbours;
-    Ok(Header {
-        schema: record::SCHEMA,
-        pgtoll: env!("CARGO_PKG_VERSION"),
+    Ok(DesignHeader {
+        schema: BENCH_DESIGN_SCHEMA.to_owned(),
+        pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
         command: format!(
             "cargo xtask bench design --trials {trials} --seconds {seconds} --seed {seed} \
              --neighbours {neighbours}"
@@ -144,11 +138,11 @@ fn header(
         runs_per_cluster: sequential::RUNS,
         run_seconds,
         rounds: sliced::ROUNDS,
-        slice_ms: sliced::SLICE.as_millis(),
+        slice_ms: u64::try_from(sliced::SLICE.as_millis())?,
         neighbours,
         mean_span_seconds: bursts::MEAN_SPAN.as_secs_f64(),
         scale: site.experiment.scale,
-        server: format!("PostgreSQL {version} ({origin})"),
+        server: server_name(&site.installation),
         host: pgtoll_bench::host(&site.guard.base)?,
     })
 }
@@ -161,7 +155,7 @@ fn trial(
     sequential_first: bool,
     run_seconds: u64,
     pace: &mut Pace,
-) -> anyhow::Result<Trial> {
+) -> anyhow::Result<DesignTrial> {
     let run_sequential = || {
         say(&format!("trial {number}: sequential"));
         sequential::measure(site, run_seconds, seed)
@@ -178,22 +172,25 @@ fn trial(
         (run_sequential()?, sliced)
     };
     let half_widths_ratio = sequential.tps.half_width / sliced.tps.half_width;
-    Ok(Trial { number, seed, sequential_first, sequential, sliced, half_widths_ratio })
+    Ok(DesignTrial { number, seed, sequential_first, sequential, sliced, half_widths_ratio })
 }
 
 /// `None` without trials.
-fn summary(trials: &[Trial]) -> Option<Summary> {
-    let middle = |of: &dyn Fn(&Trial) -> f64| median(&trials.iter().map(of).collect::<Vec<f64>>());
-    let count = |covers: &dyn Fn(&Trial) -> bool| trials.iter().filter(|of| covers(of)).count();
-    Some(Summary {
-        trials: trials.len(),
-        sequential_tps_half_width: middle(&|of| of.sequential.tps.half_width)?,
-        sequential_covers_one: count(&|of| of.sequential.tps.covers_one),
-        sliced_tps_half_width: middle(&|of| of.sliced.tps.half_width)?,
-        sliced_tps_covers_one: count(&|of| of.sliced.tps.covers_one),
-        sliced_cpu_half_width: middle(&|of| of.sliced.cpu.half_width)?,
-        sliced_cpu_covers_one: count(&|of| of.sliced.cpu.covers_one),
-        half_widths_ratio: middle(&|of| of.half_widths_ratio)?,
+fn summary(trials: &[DesignTrial]) -> Option<DesignSummary> {
+    let middle =
+        |figure: fn(&DesignTrial) -> f64| median(&trials.iter().map(figure).collect::<Vec<f64>>());
+    let count = |covers_one: fn(&DesignTrial) -> bool| {
+        trials.iter().filter(|trial| covers_one(trial)).count() as u64
+    };
+    Some(DesignSummary {
+        trials: trials.len() as u64,
+        sequential_tps_half_width: middle(|trial| trial.sequential.tps.half_width)?,
+        sequential_covers_one: count(|trial| trial.sequential.tps.covers_one),
+        sliced_tps_half_width: middle(|trial| trial.sliced.tps.half_width)?,
+        sliced_tps_covers_one: count(|trial| trial.sliced.tps.covers_one),
+        sliced_cpu_half_width: middle(|trial| trial.sliced.cpu.half_width)?,
+        sliced_cpu_covers_one: count(|trial| trial.sliced.cpu.covers_one),
+        half_widths_ratio: middle(|trial| trial.half_widths_ratio)?,
         goal: GOAL,
     })
 }

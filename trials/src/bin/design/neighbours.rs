@@ -15,6 +15,7 @@ use anyhow::{Context as _, bail};
 use nix::sys::resource::{UsageWho, getrusage};
 use pgtoll_cluster::{ClusterError, Guard, GuardOptions};
 use pgtoll_interrupt::Interrupt;
+use pgtoll_record::trials::DesignNeighbours;
 use serde::{Deserialize, Serialize};
 
 use crate::bursts::Bursts;
@@ -37,18 +38,7 @@ struct Neighbour {
     waits: Option<JoinHandle<Result<(), ClusterError>>>,
 }
 
-/// What the neighbours did, added up; 1 is a core for all of the time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct NeighboursUse {
-    /// How long they were there.
-    pub(crate) seconds: f64,
-    /// By their schedule.
-    pub(crate) cores_wanted: f64,
-    /// What they got in competition with the servers.
-    pub(crate) cores_used: f64,
-}
-
-/// What one neighbour says at its end.
+/// The report of one neighbour at its end.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Report {
     seconds: f64,
@@ -78,8 +68,8 @@ impl Neighbours {
     }
 
     /// Ends them and adds up what they did.
-    pub(crate) fn stop(mut self) -> anyhow::Result<NeighboursUse> {
-        let mut all = NeighboursUse::default();
+    pub(crate) fn stop(mut self) -> anyhow::Result<DesignNeighbours> {
+        let mut all = DesignNeighbours::default();
         for neighbour in &mut self.0 {
             let report = neighbour.stop().context("stop a neighbour")?;
             all.seconds = all.seconds.max(report.seconds);

@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use pgtoll_cluster::{Cluster, Guard, StopMode};
-use serde::Serialize;
+use pgtoll_record::trials::DesignSequential;
 
-use crate::estimate::{Estimate, ratio_by_welch};
-use crate::neighbours::NeighboursUse;
+use crate::estimate::ratio_by_welch;
 use crate::site::{DATABASE, Site};
 use crate::tps;
 
@@ -17,25 +16,12 @@ pub(crate) const RUNS: u32 = 3;
 /// The longest run that warms up and is not counted.
 const WARM_UP: Duration = Duration::from_secs(2);
 
-/// What the design found.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Sequential {
-    /// Of the runs that count; starts and warm-ups come on top.
-    pub(crate) wall_seconds: f64,
-    /// Transactions per second of each run.
-    pub(crate) tps_a: Vec<f64>,
-    /// The same of the other cluster, in the order of time.
-    pub(crate) tps_b: Vec<f64>,
-    pub(crate) tps: Estimate,
-    pub(crate) neighbours: NeighboursUse,
-}
-
 /// Runs of `run_seconds` each.
 pub(crate) fn measure(
     site: &Site,
     run_seconds: u64,
     trial_seed: u64,
-) -> anyhow::Result<Sequential> {
+) -> anyhow::Result<DesignSequential> {
     let mut guard = Guard::begin(&site.guard, &site.interrupt)?;
     let clusters = load(site, &mut guard)?;
     let mut neighbours = site.neighbours(trial_seed)?;
@@ -57,7 +43,7 @@ pub(crate) fn measure(
     guard.finish()?;
     let [tps_a, tps_b] = <[Vec<f64>; 2]>::try_from(rates).unwrap_or_default();
     let tps = ratio_by_welch(&tps_a, &tps_b).context("estimate the ratio of the runs' rates")?;
-    Ok(Sequential { wall_seconds: wall.as_secs_f64(), tps_a, tps_b, tps, neighbours })
+    Ok(DesignSequential { wall_seconds: wall.as_secs_f64(), tps_a, tps_b, tps, neighbours })
 }
 
 /// Two copies of one cluster with pgbench's tables, their servers stopped.
@@ -92,7 +78,7 @@ fn pgbench(cluster: &Cluster, seconds: u64, guard: &mut Guard) -> anyhow::Result
     let arguments = ["-n", "-S", "-M", "prepared", "-c", "1", "-T", &seconds, DATABASE];
     let output = cluster.run_client(guard, "pgbench", &arguments)?;
     let Some(rate) = tps::without_connecting(&output) else {
-        bail!("pgbench did not tell its rate: {}", output.trim_end());
+        bail!("pgbench did not report its rate: {}", output.trim_end());
     };
     Ok(rate)
 }

@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use pgtoll_bench::{Choices, Experiment, Plan, Progress, RECORD_FILE};
+use pgtoll_record::trials::{DesignEstimate, DesignNeighbours, DesignSliced};
 use pgtoll_record::{Metric, Run, RunResult};
 use pgtoll_stats::median;
-use serde::Serialize;
 
-use crate::estimate::Estimate;
-use crate::neighbours::NeighboursUse;
 use crate::site::Site;
 
 pub(crate) const ROUNDS: u32 = 6;
@@ -21,20 +19,6 @@ const PLANNED: f64 = 0.98;
 /// The rounds that find out how long a restart takes, at most.
 const PILOT_ROUND: Duration = Duration::from_secs(3);
 const PILOT_ROUNDS: u32 = 3;
-
-/// What the design found.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Sliced {
-    /// Of all rounds, restarts and warm-ups included: as many times the time from one round's first
-    /// slice to the next one's.
-    pub(crate) wall_seconds: f64,
-    pub(crate) rounds: u32,
-    pub(crate) blocks_per_round: u32,
-    pub(crate) tps: Estimate,
-    /// Server CPU time for a transaction.
-    pub(crate) cpu: Estimate,
-    pub(crate) neighbours: NeighboursUse,
-}
 
 /// Fits rounds into a wall time, by what earlier rounds took.
 #[derive(Debug)]
@@ -82,7 +66,7 @@ pub(crate) fn measure(
     pace: &mut Pace,
     trial: u32,
     trial_seed: u64,
-) -> anyhow::Result<Sliced> {
+) -> anyhow::Result<DesignSliced> {
     let plan = pace.plan_of(&site.experiment, trial_seed);
     let name = format!("trial-{trial}");
     let (run, neighbours) = run(site, &plan, &name, trial_seed)?;
@@ -91,7 +75,7 @@ pub(crate) fn measure(
     let path = site.records.join(&name).join("result.json");
     fs::write(&path, serde_json::to_string_pretty(&result)? + "\n")
         .with_context(|| format!("write {}", path.display()))?;
-    Ok(Sliced {
+    Ok(DesignSliced {
         wall_seconds: round * f64::from(plan.design.rounds),
         rounds: plan.design.rounds,
         blocks_per_round: plan.slicing.values().map(|of| of.blocks_per_round).sum(),
@@ -112,7 +96,7 @@ fn choices(round_time: Duration, seed: u64) -> Choices {
 }
 
 /// Runs the plan and reads its record. The neighbours are let go at the first counted slice.
-fn run(site: &Site, plan: &Plan, name: &str, seed: u64) -> anyhow::Result<(Run, NeighboursUse)> {
+fn run(site: &Site, plan: &Plan, name: &str, seed: u64) -> anyhow::Result<(Run, DesignNeighbours)> {
     let output = site.records.join(name);
     fs::create_dir_all(&output).with_context(|| format!("make {}", output.display()))?;
     let site_of_run = pgtoll_bench::Site {
@@ -141,10 +125,10 @@ fn run(site: &Site, plan: &Plan, name: &str, seed: u64) -> anyhow::Result<(Run, 
     Ok((run, neighbours))
 }
 
-fn estimate(result: &RunResult, metric: Metric) -> anyhow::Result<Estimate> {
+fn estimate(result: &RunResult, metric: Metric) -> anyhow::Result<DesignEstimate> {
     let comparison = result.comparisons.iter().find(|of| of.metric == metric);
     let comparison = comparison.context("find the twin's comparison in the result")?;
-    Ok(Estimate::new(comparison.ratio.estimate, comparison.half_width))
+    Ok(DesignEstimate::new(comparison.ratio.estimate, comparison.half_width))
 }
 
 /// From one round's first slice to the next one's, on average. `None` with fewer than two rounds.

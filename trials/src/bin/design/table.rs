@@ -2,14 +2,15 @@
 
 use std::fmt::Write as _;
 
+use pgtoll_record::trials::{
+    DesignEstimate, DesignHeader, DesignNeighbours, DesignSummary, DesignTrial,
+};
+
 use crate::bursts::MEAN_SPAN;
-use crate::estimate::Estimate;
-use crate::neighbours::NeighboursUse;
-use crate::record::{Header, Summary, Trial};
 
 /// What is going to be compared, and under what.
-pub(crate) fn introduction(header: &Header) -> String {
-    let Header { wall_seconds, run_seconds, runs_per_cluster, rounds, slice_ms, .. } = header;
+pub(crate) fn introduction(header: &DesignHeader) -> String {
+    let DesignHeader { wall_seconds, run_seconds, runs_per_cluster, rounds, slice_ms, .. } = header;
     let (cores, neighbours) = (header.host.cores, header.neighbours);
     format!(
         "two identical clusters: how wide is the 95 % interval of their ratio?\n\
@@ -30,7 +31,7 @@ pub(crate) fn introduction(header: &Header) -> String {
 }
 
 /// One trial.
-pub(crate) fn trial(trial: &Trial) -> String {
+pub(crate) fn trial(trial: &DesignTrial) -> String {
     let first = if trial.sequential_first { "sequential" } else { "pgtoll" };
     let mut text = format!("\ntrial {}, {first} first\n{}\n", trial.number, heading());
     let (sequential, sliced) = (&trial.sequential, &trial.sliced);
@@ -54,7 +55,7 @@ fn heading() -> String {
     )
 }
 
-fn row(name: &str, wall_seconds: f64, of: &Estimate, neighbours: NeighboursUse) -> String {
+fn row(name: &str, wall_seconds: f64, of: &DesignEstimate, neighbours: DesignNeighbours) -> String {
     let covers = if of.covers_one { "yes" } else { "no" };
     let interval = format!("[{:.3}, {:.3}]", of.lower, of.upper);
     let load = format!("{:.2}/{:.2}", neighbours.cores_used, neighbours.cores_wanted);
@@ -65,9 +66,9 @@ fn row(name: &str, wall_seconds: f64, of: &Estimate, neighbours: NeighboursUse) 
 }
 
 /// The medians, and whether the goal is reached.
-pub(crate) fn summary(of: &Summary) -> String {
-    let Summary { trials, goal, .. } = of;
-    let row = |name: &str, half_width: f64, covers: usize| {
+pub(crate) fn summary(of: &DesignSummary) -> String {
+    let DesignSummary { trials, goal, .. } = of;
+    let row = |name: &str, half_width: f64, covers: u64| {
         format!("{name:<22}{half_width:>10.4}   covers 1 in {covers} of {trials}\n")
     };
     let verdict = if of.half_widths_ratio >= *goal { "reached" } else { "missed" };

@@ -1,4 +1,4 @@
-//! What is done to a page.
+//! Kinds of damage to a page.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -62,8 +62,8 @@ impl Case {
         format!("{} {}", self.relation, self.kind.name())
     }
 
-    /// Does it to the stopped cluster in this directory.
-    pub(crate) fn inflict(self, site: &Site, data: &Path) -> anyhow::Result<()> {
+    /// Damages the stopped cluster in this directory.
+    pub(crate) fn apply(self, site: &Site, data: &Path) -> anyhow::Result<()> {
         let (file, block) = site.target(self.relation);
         match self.kind {
             Kind::AllOnes => overwrite(&data.join(file), block, 0, &[0xFF; BLOCK_BYTES]),

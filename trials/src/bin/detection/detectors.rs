@@ -1,4 +1,4 @@
-//! Who looks for damage, and how they say that they found some.
+//! The detectors of damage, and how each reports it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,33 +6,33 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use pgtoll_cluster::{Cluster, Guard, Output, StopMode};
+use pgtoll_record::trials::{DetectionOutcome, Detector};
 
 use crate::damage::{Case, program};
 use crate::site::{Queried, Site};
-use pgtoll_trials::detection::{Detector, Outcome};
 
-/// Lets everybody look at the same damage, each at a copy of their own: nobody sees what another
-/// one has read, changed or repaired.
+/// Runs every detector on the same damage, each on a copy of its own: none sees what another one has
+/// read, changed or repaired.
 pub(crate) fn all(
     site: &Site,
     guard: &mut Guard,
     case: Case,
-) -> anyhow::Result<BTreeMap<Detector, Outcome>> {
+) -> anyhow::Result<BTreeMap<Detector, DetectionOutcome>> {
     let mut found = BTreeMap::new();
     for detector in Detector::ALL {
         if detector == Detector::PgVerifybackup {
-            // It looks at what pg_basebackup made.
+            // It runs on the backup that pg_basebackup made.
             continue;
         }
         let copy = site.copy(guard, detector != Detector::WithoutChecksums)?;
-        case.inflict(site, &copy.data())?;
+        case.apply(site, &copy.data())?;
         found.extend(look(detector, site, guard, &copy)?);
         copy.remove(guard)?;
     }
     Ok(found)
 }
 
-type Found = Vec<(Detector, Outcome)>;
+type Found = Vec<(Detector, DetectionOutcome)>;
 
 fn look(
     detector: Detector,
@@ -45,7 +45,7 @@ fn look(
         Detector::Offline => verify(site, &data, &["--lost-writes", "--indexes"])?,
         Detector::PgChecksums => {
             let arguments = ["--check", "-D", &data.to_string_lossy()];
-            told(&ran(site, guard, "pg_checksums", None, &arguments)?)
+            by_status(&ran(site, guard, "pg_checksums", None, &arguments)?)
         }
         Detector::Online => running(guard, copy, |_| verify(site, &data, &[]))?,
         Detector::PgBasebackup | Detector::PgVerifybackup => {
@@ -53,7 +53,7 @@ fn look(
         }
         Detector::PgAmcheck => running(guard, copy, |guard| {
             let arguments = ["--all", "--install-missing", "--heapallindexed"];
-            Ok(told(&ran(site, guard, "pg_amcheck", Some(copy), &arguments)?))
+            Ok(by_status(&ran(site, guard, "pg_amcheck", Some(copy), &arguments)?))
         })?,
         Detector::Server | Detector::WithoutChecksums => {
             running(guard, copy, |_| queried(site, copy))?
@@ -80,29 +80,29 @@ fn running<T>(
     done
 }
 
-/// pgtoll's own status says it.
-fn verify(site: &Site, data: &Path, options: &[&str]) -> anyhow::Result<Outcome> {
+/// pgtoll's exit status is the outcome.
+fn verify(site: &Site, data: &Path, options: &[&str]) -> anyhow::Result<DetectionOutcome> {
     let mut pgtoll = program(&site.pgtoll);
     let output = pgtoll.args(["--quiet", "verify"]).args(options).arg(data).output();
     let output = output.context("run pgtoll verify")?;
     match output.status.code() {
-        Some(0) => Ok(Outcome::Unnoticed),
-        Some(1) => Ok(Outcome::Found),
-        Some(2) if !output.stdout.is_empty() => Ok(Outcome::Unverified),
+        Some(0) => Ok(DetectionOutcome::Unnoticed),
+        Some(1) => Ok(DetectionOutcome::Found),
+        Some(2) if !output.stdout.is_empty() => Ok(DetectionOutcome::Unverified),
         _ => bail!("pgtoll verify: {}", String::from_utf8_lossy(&output.stderr)),
     }
 }
 
-/// A backup, and what is said of it afterwards.
+/// A backup, and the verification of it.
 fn backups(site: &Site, guard: &mut Guard, cluster: &Cluster) -> anyhow::Result<Found> {
     let backup = site.new_file("backup").to_string_lossy().into_owned();
     let arguments = ["-D", &backup, "--checkpoint=fast", "--no-sync"];
-    let made = told(&ran(site, guard, "pg_basebackup", Some(cluster), &arguments)?);
-    let verified = if made == Outcome::Found {
+    let made = by_status(&ran(site, guard, "pg_basebackup", Some(cluster), &arguments)?);
+    let verified = if made == DetectionOutcome::Found {
         // pg_basebackup removes what it made.
-        Outcome::NotRun
+        DetectionOutcome::NotRun
     } else {
-        told(&ran(site, guard, "pg_verifybackup", None, &[&backup])?)
+        by_status(&ran(site, guard, "pg_verifybackup", None, &[&backup])?)
     };
     if Path::new(&backup).exists() {
         guard.run(Path::new("rm"), &["-r", &backup])?;
@@ -110,11 +110,11 @@ fn backups(site: &Site, guard: &mut Guard, cluster: &Cluster) -> anyhow::Result<
     Ok(vec![(Detector::PgBasebackup, made), (Detector::PgVerifybackup, verified)])
 }
 
-fn queried(site: &Site, cluster: &Cluster) -> anyhow::Result<Outcome> {
+fn queried(site: &Site, cluster: &Cluster) -> anyhow::Result<DetectionOutcome> {
     Ok(match site.queried(cluster)? {
-        Queried::Error => Outcome::Found,
-        Queried::Wrong => Outcome::WrongResult,
-        Queried::Right => Outcome::Unnoticed,
+        Queried::Error => DetectionOutcome::Found,
+        Queried::Wrong => DetectionOutcome::WrongResult,
+        Queried::Right => DetectionOutcome::Unnoticed,
     })
 }
 
@@ -132,9 +132,9 @@ fn ran(
     Ok(guard.reap(name, PATIENCE)?)
 }
 
-/// Whatever is said with status 0 is read by nobody.
-fn told(output: &Output) -> Outcome {
-    if output.success { Outcome::Unnoticed } else { Outcome::Found }
+/// A message with status 0 does not count: scripts do not read it.
+fn by_status(output: &Output) -> DetectionOutcome {
+    if output.success { DetectionOutcome::Unnoticed } else { DetectionOutcome::Found }
 }
 
 /// Long enough for anything that ends at all.

@@ -8,15 +8,14 @@ mod damage;
 mod detectors;
 mod site;
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::Parser;
-use pgtoll_cluster::{Guard, GuardOptions, Installation, ServerUser};
-use pgtoll_interrupt::Interrupt;
-use pgtoll_trials::detection::{Detection, Row, markdown};
-use pgtoll_trials::{print, say};
+use pgtoll_record::trials::{DETECTION_SCHEMA, DetectionRecord, DetectionRow};
+use pgtoll_trials::detection::markdown;
+use pgtoll_trials::{Recorder, TrialSite, installation, print, say};
 
 use crate::damage::Case;
 use crate::site::Site;
@@ -45,42 +44,50 @@ fn main() -> ExitCode {
 
 /// Every damage with every server; `true` when pgtoll finds all that anybody else finds.
 fn detect(arguments: &Arguments) -> anyhow::Result<bool> {
-    let interrupt = Interrupt::new();
-    interrupt.catch_signals().context("catch signals")?;
-    let base = std::fs::canonicalize(&arguments.work_dir);
-    let base = base.with_context(|| format!("find {}", arguments.work_dir.display()))?;
-    let options = GuardOptions::of_this_program(base, ServerUser::choose()?);
-    let mut detection = Detection::new(format!(
-        "cargo xtask detection --postgres {}",
-        arguments.postgres.join(",")
-    ));
+    let trial_site = TrialSite::prepare(&arguments.work_dir)?;
+    let mut recorder = Recorder::create(&arguments.record)?;
+    let (mut servers, mut rows) = (Vec::new(), Vec::new());
     for which in &arguments.postgres {
-        let installation = Installation::find(Some(which))?;
-        let installation = installation.context("no such PostgreSQL server found")?;
-        detection.servers.push(installation.version.to_string());
-        let mut guard = Guard::begin(&options, &interrupt)?;
+        let installation = installation(which)?;
+        servers.push(installation.version.to_string());
+        let mut guard = trial_site.begin_guard()?;
         let site = Site::make(&mut guard, &installation)?;
         for case in Case::all().filter(|case| case.name().contains(&arguments.only)) {
-            interrupt.check()?;
-            let row = Row {
+            trial_site.interrupt.check()?;
+            let row = DetectionRow {
                 major: installation.version.major(),
                 relation: case.relation.to_owned(),
                 damage: case.kind.name().to_owned(),
                 found: detectors::all(&site, &mut guard, case)?,
             };
-            say(&row.to_string());
-            detection.rows.push(row);
+            say(&words(&row));
+            rows.push(row);
         }
         guard.finish()?;
     }
-    if let Some(path) = &arguments.record {
-        std::fs::write(path, serde_json::to_string_pretty(&detection)? + "\n")
-            .with_context(|| format!("write {}", path.display()))?;
-    }
+    let command = format!("cargo xtask detection --postgres {}", arguments.postgres.join(","));
+    let detection = DetectionRecord {
+        schema: DETECTION_SCHEMA.to_owned(),
+        pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
+        command,
+        servers,
+        rows,
+    };
+    recorder.write_indented(&detection)?;
     print(&markdown(&detection));
-    let missed: Vec<&Row> = detection.rows.iter().filter(|row| row.is_missed()).collect();
+    let missed = detection.rows.iter().filter(|row| row.is_missed()).map(words);
+    let missed: Vec<String> = missed.collect();
     for row in &missed {
         say(&format!("pgtoll misses what others find: {row}"));
     }
     Ok(missed.is_empty())
+}
+
+/// A row in one line.
+fn words(row: &DetectionRow) -> String {
+    let mut text = format!("{} {} of {}:", row.major, row.damage, row.relation);
+    for (detector, outcome) in &row.found {
+        let _ = write!(text, " {detector:?} {outcome:?},");
+    }
+    text
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
+use pgtoll_trials::settings;
 
 pub(crate) const BLOCK_BYTES: usize = 8192;
 
@@ -48,16 +49,15 @@ impl Site {
     pub(crate) fn make(guard: &mut Guard, installation: &Installation) -> anyhow::Result<Self> {
         let directory = guard.directory().to_owned();
         let with = Cluster::init(guard, installation, "with", true)?;
-        let settings = [
+        let settings = settings([
             ("autovacuum", "off"),
             ("enable_bitmapscan", "off"),
             ("enable_indexonlyscan", "off"),
             ("fsync", "off"),
             ("max_parallel_workers_per_gather", "0"),
             ("shared_buffers", "16MB"),
-        ];
-        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        with.configure(guard, &settings.into())?;
+        ]);
+        with.configure(guard, &settings)?;
         with.start(guard)?;
         let mut session = with.connect("postgres")?;
         FIRST.iter().try_for_each(|sql| session.execute(sql))?;

@@ -6,12 +6,12 @@ use std::process::Command;
 
 use anyhow::Context as _;
 use pgtoll_cluster::{Cluster, Guard, Installation};
-use pgtoll_trials::{Usage, beside, program, timed, warm};
-use serde::Serialize;
+use pgtoll_record::trials::BenchUsage;
+use pgtoll_trials::bench::TimedArm;
+use pgtoll_trials::{beside, program, timed, warm};
 
 /// A way to bring checksums, or as many bytes, to disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
     TheirsNoSync,
     OneJobNoSync,
@@ -26,8 +26,8 @@ pub(crate) enum Arm {
     BeforeTwoJobs,
 }
 
-impl Arm {
-    pub(crate) const ALL: [Self; 9] = [
+impl TimedArm for Arm {
+    const ALL: &'static [Self] = &[
         Self::TheirsNoSync,
         Self::OneJobNoSync,
         Self::TwoJobsNoSync,
@@ -39,11 +39,27 @@ impl Arm {
         Self::BeforeTwoJobs,
     ];
 
-    /// Whether the other pgtoll is timed.
+    fn key(self) -> &'static str {
+        match self {
+            Self::TheirsNoSync => "theirs_no_sync",
+            Self::OneJobNoSync => "one_job_no_sync",
+            Self::TwoJobsNoSync => "two_jobs_no_sync",
+            Self::Theirs => "theirs",
+            Self::OneJob => "one_job",
+            Self::TwoJobs => "two_jobs",
+            Self::PlainWrite => "plain_write",
+            Self::BeforeOneJobNoSync => "before_one_job_no_sync",
+            Self::BeforeTwoJobs => "before_two_jobs",
+        }
+    }
+
     fn is_before(self) -> bool {
         matches!(self, Self::BeforeOneJobNoSync | Self::BeforeTwoJobs)
     }
+}
 
+impl Arm {
+    /// The arm's name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::TheirsNoSync => "pg_checksums --enable --no-sync",
@@ -59,14 +75,14 @@ impl Arm {
     }
 }
 
-/// The programs, and the cluster that is copied for them.
-pub(crate) struct Subject<'a> {
+/// The programs that are compared, and the cluster that is copied for them.
+pub(crate) struct Programs<'a> {
     pg_checksums: PathBuf,
     pgtoll: PathBuf,
     /// Another pgtoll, to be compared with this one.
     before: Option<PathBuf>,
     cluster: &'a Cluster,
-    /// What `dd` writes over.
+    /// The file that `dd` writes over.
     plain: PathBuf,
     pub(crate) bytes: u64,
     pub(crate) files: usize,
@@ -74,9 +90,9 @@ pub(crate) struct Subject<'a> {
 
 const MIB: u64 = 1 << 20;
 
-impl<'a> Subject<'a> {
+impl<'a> Programs<'a> {
     /// pgtoll lies in the directory above this program's.
-    pub(crate) fn of(
+    pub(crate) fn new(
         installation: &Installation,
         cluster: &'a Cluster,
         base: &Path,
@@ -90,19 +106,13 @@ impl<'a> Subject<'a> {
         }
         let (pg_checksums, plain) = (installation.program("pg_checksums")?, base.join("plain"));
         let files = files.len();
-        let subject = Self { pg_checksums, pgtoll, before, cluster, plain, bytes, files };
-        timed(&mut subject.command(Arm::PlainWrite, Path::new("")))?;
-        Ok(subject)
-    }
-
-    /// What can be run: without another pgtoll, not its arms.
-    pub(crate) fn arms(&self) -> Vec<Arm> {
-        let is_there = |arm: &Arm| self.before.is_some() || !arm.is_before();
-        Arm::ALL.into_iter().filter(is_there).collect()
+        let programs = Self { pg_checksums, pgtoll, before, cluster, plain, bytes, files };
+        timed(&mut programs.command(Arm::PlainWrite, Path::new("")))?;
+        Ok(programs)
     }
 
     /// One timed run, of a fresh copy.
-    pub(crate) fn run(&self, arm: Arm, guard: &mut Guard) -> anyhow::Result<Usage> {
+    pub(crate) fn run(&self, arm: Arm, guard: &mut Guard) -> anyhow::Result<BenchUsage> {
         if arm == Arm::PlainWrite {
             return timed(&mut self.command(arm, Path::new("")));
         }
@@ -148,7 +158,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-impl Drop for Subject<'_> {
+impl Drop for Programs<'_> {
     fn drop(&mut self) {
         // It lies in the guard's directory, which goes too.
         let _ = std::fs::remove_file(&self.plain);

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use pgtoll_trials::Usage;
+use pgtoll_record::trials::{BenchHeader, BenchUsage};
+use pgtoll_trials::bench::{Runs, TimedArm as _, upper_median};
 
-use crate::record::Header;
 use crate::runs::Arm;
 
 /// What is going to be compared.
-pub(crate) fn introduction(header: &Header) -> String {
+pub(crate) fn introduction(header: &BenchHeader) -> String {
     format!(
         "turning checksums on beside pg_checksums --enable\n\
          {} cores of {}; {} repetitions in balanced orders, each of a fresh copy whose\n\
@@ -19,17 +19,16 @@ pub(crate) fn introduction(header: &Header) -> String {
 }
 
 /// Each arm's times: the medians of its repetitions.
-pub(crate) fn times(server: &str, runs: &[(Arm, Usage)]) -> String {
-    let mut text = format!("\n{server:<46}{:>10}{:>10}\n", "wall", "CPU");
-    let has_run = |arm: &Arm| runs.iter().any(|(of, _)| of == arm);
-    for arm in Arm::ALL.into_iter().filter(has_run) {
-        let median = |of: fn(&Usage) -> f64| {
-            let own = runs.iter().filter(|(of, _)| *of == arm);
-            let mut own: Vec<f64> = own.map(|(_, usage)| of(usage)).collect();
-            own.sort_by(f64::total_cmp);
-            own.get(own.len() / 2).copied().unwrap_or(f64::NAN)
-        };
-        let (wall, cpu) = (median(|usage| usage.wall_s), median(Usage::cpu_s));
+pub(crate) fn times(title: &str, runs: &Runs<Arm>) -> String {
+    let mut text = format!("\n{title:<46}{:>10}{:>10}\n", "wall", "CPU");
+    for arm in Arm::ALL {
+        let own: Vec<&BenchUsage> =
+            runs.iter().filter(|(other, _)| other == arm).map(|(_, usage)| usage).collect();
+        if own.is_empty() {
+            continue;
+        }
+        let wall = upper_median(own.iter().map(|usage| usage.wall_s));
+        let cpu = upper_median(own.iter().map(|usage| usage.cpu_s()));
         let _ = writeln!(text, "{:<46}{wall:>8.2} s{cpu:>8.2} s", arm.name());
     }
     text

@@ -6,8 +6,6 @@
 mod plant;
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,18 +14,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Parser;
-use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, ServerUser, StopMode};
+use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_datadir::{DataDirectory, Postmaster};
 use pgtoll_format::wal::Fork;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::Host;
-use pgtoll_trials::{print, say};
+use pgtoll_record::trials::{SOAK_SCHEMA, SoakOutcome, SoakRecord};
+use pgtoll_trials::{Recorder, TrialSite, installation, print, say, server_name, settings};
 use pgtoll_verify::{
     Class, Files, RealPauses, RunningServer, RunningSettings, Verified, VerifySettings,
     verify_running,
 };
 use pgtoll_wire::{Connection, Dsn};
-use serde::Serialize;
 
 use crate::plant::Planted;
 
@@ -52,94 +49,48 @@ struct Arguments {
     record: Option<PathBuf>,
 }
 
-/// What came out: a line of the record.
-#[derive(Debug, Default, Serialize)]
-struct Outcome {
-    schema: &'static str,
-    pgtoll: &'static str,
-    command: String,
-    /// RFC 3339.
-    started: String,
-    server: String,
-    host: Option<Host>,
-    seconds: u64,
-    /// What pgbench says of itself.
-    pgbench: String,
-    scans: u64,
-    pages: u64,
-    bytes: u64,
-    /// Blocks that looked damaged at first, those with planted damage left out.
-    suspects: u64,
-    healed: u64,
-    in_flight: u64,
-    dropped: u64,
-    /// Blocks that were damaged, one after the other, and put right again.
-    planted: u64,
-    /// Those of them that were told as failures.
-    found: u64,
-    /// Those that were told as unverified.
-    planted_unverified: u64,
-    /// Failures where nothing was planted.
-    false_alarms: u64,
-    /// Unverified blocks where nothing was planted.
-    unverified: u64,
-    /// Planted, by kind of damage.
-    kinds: std::collections::BTreeMap<&'static str, u64>,
-}
-
-impl Outcome {
-    fn is_good(&self) -> bool {
-        self.planted > 0 && self.found == self.planted && self.false_alarms + self.unverified == 0
-    }
-}
-
 fn main() -> ExitCode {
     pgtoll_trials::run("soak", || run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<bool> {
-    let interrupt = Interrupt::new();
-    interrupt.catch_signals().context("catch signals")?;
-    let base = std::fs::canonicalize(&arguments.work_dir).context("find the work directory")?;
-    let installation = Installation::find(Some(&arguments.postgres))?;
-    let installation = installation.context("no such PostgreSQL server found")?;
-    let options = GuardOptions::of_this_program(base.clone(), ServerUser::choose()?);
-    let mut guard = Guard::begin(&options, &interrupt)?;
+    let site = TrialSite::prepare(&arguments.work_dir)?;
+    let installation = installation(&arguments.postgres)?;
+    let mut recorder = Recorder::append(&arguments.record)?;
+    let mut guard = site.begin_guard()?;
     let cluster = prepared(&installation, &mut guard)?;
     let started = jiff::Timestamp::now().to_string();
-    let mut outcome = soak(arguments, &cluster, &mut guard, &interrupt)?;
+    let outcome = soak(arguments, &cluster, &mut guard, &site.interrupt)?;
     let Arguments { minutes, seed, postgres, .. } = arguments;
-    outcome.schema = "pgtoll.soak/1";
-    outcome.pgtoll = env!("CARGO_PKG_VERSION");
-    outcome.command =
-        format!("cargo xtask soak --minutes {minutes} --postgres {postgres} --seed {seed}");
-    outcome.started = started;
-    outcome.server = format!("PostgreSQL {} ({})", installation.version, installation.origin);
-    outcome.host = Some(pgtoll_bench::host(&base)?);
-    let line = serde_json::to_string(&outcome)? + "\n";
-    print(&line);
-    if let Some(path) = &arguments.record {
-        let file = File::options().append(true).create(true).open(path);
-        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
-        written.with_context(|| format!("write {}", path.display()))?;
-    }
+    let record = SoakRecord {
+        schema: SOAK_SCHEMA.to_owned(),
+        pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
+        command: format!(
+            "cargo xtask soak --minutes {minutes} --postgres {postgres} --seed {seed}"
+        ),
+        started,
+        server: server_name(&installation),
+        host: site.host()?,
+        outcome,
+    };
+    print(&(serde_json::to_string(&record)? + "\n"));
+    recorder.write(&record)?;
     cluster.stop(&mut guard, StopMode::Fast)?;
     guard.finish()?;
-    Ok(outcome.is_good())
+    Ok(record.outcome.is_good())
 }
 
 /// A cluster much larger than its buffers, so that pages come and go.
 fn prepared(installation: &Installation, guard: &mut Guard) -> anyhow::Result<Cluster> {
     let cluster = Cluster::init(guard, installation, "soak", true)?;
-    let settings = [
+    let settings = settings([
         ("shared_buffers", "8MB"),
         ("fsync", "off"),
         ("checkpoint_timeout", "30s"),
         ("max_wal_size", "512MB"),
         ("bgwriter_delay", "10ms"),
-    ];
-    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    cluster.configure(guard, &settings.into())?;
+    ]);
+    cluster.configure(guard, &settings)?;
     cluster.start(guard)?;
     cluster.run_client(guard, "pgbench", &["-i", "-q", "-s", SCALE, DATABASE])?;
     let mut session = cluster.connect(DATABASE)?;
@@ -159,7 +110,7 @@ fn soak(
     cluster: &Cluster,
     guard: &mut Guard,
     interrupt: &Interrupt,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<SoakOutcome> {
     let time = Duration::from_secs(arguments.minutes * 60);
     let (seconds, file) = (time.as_secs().to_string(), script(cluster).display().to_string());
     let is_over = AtomicBool::new(false);
@@ -201,10 +152,10 @@ fn scans(
     cluster: &Cluster,
     is_over: &AtomicBool,
     interrupt: &Interrupt,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<SoakOutcome> {
     let mut random = plant::Random(arguments.seed);
     let mut session = cluster.connect(DATABASE)?;
-    let (began, mut outcome) = (Instant::now(), Outcome::default());
+    let (began, mut outcome) = (Instant::now(), SoakOutcome::default());
     while !is_over.load(Ordering::Relaxed) {
         interrupt.check()?;
         let planted = if outcome.scans % DAMAGED_EACH == 0 {
@@ -254,7 +205,7 @@ fn connection(cluster: &Cluster) -> anyhow::Result<Connection> {
     Ok(dsn(cluster)?.connect()?)
 }
 
-fn count(outcome: &mut Outcome, verified: &Verified, planted: &[Planted]) {
+fn count(outcome: &mut SoakOutcome, verified: &Verified, planted: &[Planted]) {
     let of_class = |class: Class| -> BTreeSet<(Fork, u32)> {
         let of_it = verified.findings.iter().filter(|of| of.what.class() == class);
         of_it.map(|of| (of.fork, of.block)).collect()
@@ -278,7 +229,7 @@ fn count(outcome: &mut Outcome, verified: &Verified, planted: &[Planted]) {
     outcome.false_alarms += number(failures.difference(&places).count());
     outcome.unverified += number(unverified.difference(&places).count());
     for damage in planted {
-        *outcome.kinds.entry(damage.kind).or_default() += 1;
+        *outcome.kinds.entry(damage.kind.to_owned()).or_default() += 1;
     }
 }
 

@@ -8,10 +8,11 @@ use anyhow::Context as _;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_format::ByteSize;
+use pgtoll_trials::{settings, warm};
 
 /// A stopped cluster with checksums.
 #[derive(Debug)]
-pub(crate) struct Subject {
+pub(crate) struct MadeCluster {
     pub(crate) major: u32,
     pub(crate) data: PathBuf,
     pub(crate) checksums: PathBuf,
@@ -20,17 +21,16 @@ pub(crate) struct Subject {
     pub(crate) bytes: u64,
 }
 
-/// Fills a cluster with pgbench's tables, about so many bytes.
+/// Fills a cluster with pgbench's tables of about this size.
 pub(crate) fn cluster(
     installation: &Installation,
     size: ByteSize,
     guard: &mut Guard,
-) -> anyhow::Result<Subject> {
+) -> anyhow::Result<MadeCluster> {
     let major = installation.version.major();
     let cluster = Cluster::init(guard, installation, &format!("pg{major}"), true)?;
-    let settings = [("fsync", "off"), ("autovacuum", "off"), ("max_wal_size", "256MB")];
-    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    cluster.configure(guard, &settings.into())?;
+    let settings = settings([("fsync", "off"), ("autovacuum", "off"), ("max_wal_size", "256MB")]);
+    cluster.configure(guard, &settings)?;
     cluster.start(guard)?;
     let scale = (size.0 / SCALE_BYTES).max(1).to_string();
     let load = ["--initialize", "--quiet", "--scale", &scale, "postgres"];
@@ -46,7 +46,7 @@ pub(crate) fn cluster(
     for file in &files {
         bytes += fs::metadata(file).context("look at the cluster's files")?.len();
     }
-    Ok(Subject { major, data, checksums: installation.program("pg_checksums")?, files, bytes })
+    Ok(MadeCluster { major, data, checksums: installation.program("pg_checksums")?, files, bytes })
 }
 
 fn add_files(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
@@ -61,13 +61,11 @@ fn add_files(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-impl Subject {
+impl MadeCluster {
     /// Reads all, from the disk where it is not in the cache, as a later program will find it.
     pub(crate) fn warm(&self) -> anyhow::Result<()> {
-        let mut buffer = vec![0; 1 << 20];
         for path in &self.files {
-            let mut file = File::open(path).with_context(|| format!("read {}", path.display()))?;
-            while io::Read::read(&mut file, &mut buffer)? > 0 {}
+            warm(path).with_context(|| format!("read {}", path.display()))?;
         }
         Ok(())
     }
@@ -85,5 +83,5 @@ impl Subject {
     }
 }
 
-/// What pgbench makes for each step of its scale.
+/// Bytes of a unit of pgbench's scale.
 const SCALE_BYTES: u64 = 15 << 20;

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use pgtoll_trials::{Usage, program, timed};
-use serde::Serialize;
+use pgtoll_record::trials::BenchUsage;
+use pgtoll_trials::bench::TimedArm;
+use pgtoll_trials::{program, timed};
 
-use crate::make::Subject;
+use crate::make::MadeCluster;
 
 /// A way to read a cluster's pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
     /// `pg_checksums --check`.
     Checksums,
@@ -33,8 +33,8 @@ pub(crate) enum Arm {
     BeforeTwoJobs,
 }
 
-impl Arm {
-    pub(crate) const ALL: [Self; 10] = [
+impl TimedArm for Arm {
+    const ALL: &'static [Self] = &[
         Self::Checksums,
         Self::Read,
         Self::Mapped,
@@ -47,11 +47,27 @@ impl Arm {
         Self::BeforeTwoJobs,
     ];
 
-    /// Whether the other pgtoll is timed.
-    pub(crate) fn is_before(self) -> bool {
-        matches!(self, Self::Before | Self::BeforeTwoJobs)
+    fn key(self) -> &'static str {
+        match self {
+            Self::Checksums => "checksums",
+            Self::Read => "read",
+            Self::Mapped => "mapped",
+            Self::TwoJobs => "two_jobs",
+            Self::TwoJobsMapped => "two_jobs_mapped",
+            Self::ColdCat => "cold_cat",
+            Self::ColdChecksums => "cold_checksums",
+            Self::Cold => "cold",
+            Self::Before => "before",
+            Self::BeforeTwoJobs => "before_two_jobs",
+        }
     }
 
+    fn is_before(self) -> bool {
+        matches!(self, Self::Before | Self::BeforeTwoJobs)
+    }
+}
+
+impl Arm {
     fn is_cold(self) -> bool {
         matches!(self, Self::ColdCat | Self::ColdChecksums | Self::Cold)
     }
@@ -74,34 +90,30 @@ pub(crate) struct Programs {
     pub(crate) before: Option<PathBuf>,
 }
 
-impl Programs {
-    /// What can be run: without another pgtoll, not its arms.
-    pub(crate) fn arms(&self) -> Vec<Arm> {
-        let is_there = |arm: &Arm| self.before.is_some() || !arm.is_before();
-        Arm::ALL.into_iter().filter(is_there).collect()
-    }
-}
-
 /// One timed run, of a cluster that is in the page cache, or not at all.
-pub(crate) fn run(arm: Arm, subject: &Subject, programs: &Programs) -> anyhow::Result<Usage> {
+pub(crate) fn run(
+    arm: Arm,
+    cluster: &MadeCluster,
+    programs: &Programs,
+) -> anyhow::Result<BenchUsage> {
     let mut command = match arm {
         Arm::Checksums | Arm::ColdChecksums => {
-            let mut command = program(&subject.checksums);
-            command.arg("--check").arg("--pgdata").arg(&subject.data);
+            let mut command = program(&cluster.checksums);
+            command.arg("--check").arg("--pgdata").arg(&cluster.data);
             command
         }
         Arm::ColdCat => {
             let mut command = program("cat");
-            command.args(&subject.files);
+            command.args(&cluster.files);
             command
         }
         _ => {
             let other = programs.before.as_ref().filter(|_| arm.is_before());
             let mut command = program(other.unwrap_or(&programs.pgtoll));
-            command.arg("verify").arg(&subject.data).args(arm.options());
+            command.arg("verify").arg(&cluster.data).args(arm.options());
             command
         }
     };
-    if arm.is_cold() { subject.cool() } else { subject.warm() }?;
+    if arm.is_cold() { cluster.cool() } else { cluster.warm() }?;
     timed(&mut command)
 }

@@ -1,17 +1,16 @@
 //! What the bench prints.
 
 use pgtoll_format::ByteSize;
-
-use crate::record::Header;
+use pgtoll_record::trials::BenchHeader;
 
 /// What is going to be compared.
-pub(crate) fn introduction(header: &Header) -> String {
+pub(crate) fn introduction(header: &BenchHeader, servers: &[String]) -> String {
     format!(
         "verifying beside pg_checksums --check of {}\n\
          {} cores of {}; {} repetitions in balanced orders, of files that are in the\n\
          page cache, or cold: not at all; ratios of the same repetition, with 95 %\n\
          intervals\n",
-        header.servers.join(" and "),
+        servers.join(" and "),
         header.host.cores,
         header.host.cpu,
         header.repetitions

@@ -6,17 +6,8 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_format::ByteSize;
-use serde::Serialize;
-
-/// What WAL mostly consists of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
-    /// Full-page images: checkpoints follow each other closely.
-    Images,
-    /// Short records: no checkpoint, and every page was changed before.
-    Dense,
-}
+use pgtoll_record::trials::BenchWalKind;
+use pgtoll_trials::settings;
 
 /// Segments, whole and at rest.
 #[derive(Debug)]
@@ -55,50 +46,46 @@ END $$";
 const TOUCH: [&str; 4] =
     ["CHECKPOINT", "UPDATE pgbench_accounts SET abalance = 0", "VACUUM", "CALL work(20000)"];
 
-impl Kind {
-    pub(crate) const ALL: [Self; 2] = [Self::Images, Self::Dense];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Images => "images",
-            Self::Dense => "dense",
-        }
-    }
-
-    fn max_wal_size(self) -> &'static str {
-        match self {
-            Self::Images => "64MB",
-            Self::Dense => "1TB",
-        }
+/// The kind's name in tables.
+pub(crate) fn name(kind: BenchWalKind) -> &'static str {
+    match kind {
+        BenchWalKind::Images => "images",
+        BenchWalKind::Dense => "dense",
     }
 }
 
-/// So much WAL of this kind. It goes with the guard.
+fn max_wal_size(kind: BenchWalKind) -> &'static str {
+    match kind {
+        BenchWalKind::Images => "64MB",
+        BenchWalKind::Dense => "1TB",
+    }
+}
+
+/// Makes WAL of this kind and about this size. It goes with the guard.
 pub(crate) fn wal(
-    kind: Kind,
+    kind: BenchWalKind,
     size: ByteSize,
     installation: &Installation,
     guard: &mut Guard,
 ) -> anyhow::Result<Wal> {
-    let cluster = Cluster::init(guard, installation, kind.name(), true)?;
-    let settings = [
+    let cluster = Cluster::init(guard, installation, name(kind), true)?;
+    let settings = settings([
         ("fsync", "off"),
         ("synchronous_commit", "off"),
         ("autovacuum", "off"),
         ("shared_buffers", "512MB"),
         ("checkpoint_timeout", "1d"),
-        ("max_wal_size", kind.max_wal_size()),
+        ("max_wal_size", max_wal_size(kind)),
         // All of it stays where it is.
         ("wal_keep_size", "1TB"),
-    ];
-    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    cluster.configure(guard, &settings.into())?;
+    ]);
+    cluster.configure(guard, &settings)?;
     cluster.start(guard)?;
     let load = ["--initialize", "--quiet", "--scale", SCALE, DATABASE];
     cluster.run_client(guard, "pgbench", &load)?;
     let mut connection = cluster.connect(DATABASE)?;
     connection.execute(WORK)?;
-    if kind == Kind::Dense {
+    if kind == BenchWalKind::Dense {
         for statement in TOUCH {
             connection.execute(statement).with_context(|| format!("run {statement}"))?;
         }
@@ -118,7 +105,7 @@ fn switch(connection: &mut pgtoll_wire::Connection) -> anyhow::Result<String> {
     Ok(row.text("name")?.to_owned())
 }
 
-/// Sessions that work until there is so much WAL.
+/// Sessions that work until there is this much WAL.
 fn write(cluster: &Cluster, size: ByteSize) -> anyhow::Result<()> {
     let session = || -> anyhow::Result<()> {
         let mut connection = cluster.connect(DATABASE)?;
@@ -131,7 +118,8 @@ fn write(cluster: &Cluster, size: ByteSize) -> anyhow::Result<()> {
     };
     std::thread::scope(|scope| {
         let sessions: Vec<_> = (0..SESSIONS).map(|_| scope.spawn(session)).collect();
-        let ended = sessions.into_iter().map(|of| of.join().expect("a session does not panic"));
+        let ended =
+            sessions.into_iter().map(|session| session.join().expect("a session does not panic"));
         ended.collect()
     })
 }

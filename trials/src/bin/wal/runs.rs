@@ -5,14 +5,14 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 use pgtoll_cluster::Installation;
-use pgtoll_trials::{Usage, beside, program, timed, warm};
-use serde::Serialize;
+use pgtoll_record::trials::{BenchPeak, BenchUsage, BenchWalTotal};
+use pgtoll_trials::bench::TimedArm;
+use pgtoll_trials::{beside, program, timed, warm};
 
 use crate::make::Wal;
 
 /// A way to read WAL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
     /// `pg_waldump --stats`.
     Stats,
@@ -28,10 +28,27 @@ pub(crate) enum Arm {
     Before,
 }
 
-impl Arm {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Stats, Self::Text, Self::Sums, Self::Plain, Self::TwoThreads, Self::Before];
+impl TimedArm for Arm {
+    const ALL: &'static [Self] =
+        &[Self::Stats, Self::Text, Self::Sums, Self::Plain, Self::TwoThreads, Self::Before];
 
+    fn key(self) -> &'static str {
+        match self {
+            Self::Stats => "stats",
+            Self::Text => "text",
+            Self::Sums => "sums",
+            Self::Plain => "plain",
+            Self::TwoThreads => "two_threads",
+            Self::Before => "before",
+        }
+    }
+
+    fn is_before(self) -> bool {
+        self == Self::Before
+    }
+}
+
+impl Arm {
     fn options(self) -> &'static [&'static str] {
         match self {
             Self::Stats => &["--stats"],
@@ -42,32 +59,15 @@ impl Arm {
     }
 }
 
-/// What WAL holds, as a program counts it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Total {
-    pub(crate) records: u64,
-    pub(crate) record_bytes: u64,
-    pub(crate) image_bytes: u64,
-}
-
-/// The most memory that was used, two threads reading.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Peak {
-    /// By a quarter of the WAL.
-    pub(crate) quarter_kb: u64,
-    /// By all of it.
-    pub(crate) whole_kb: u64,
-}
-
-/// The programs.
-pub(crate) struct Subject {
+/// The programs that are compared.
+pub(crate) struct Programs {
     waldump: PathBuf,
     sums: PathBuf,
     /// Another pgtoll's `wal_sums`, to be compared with this one's.
     before: Option<PathBuf>,
 }
 
-impl Subject {
+impl Programs {
     /// pgtoll's program lies beside this one.
     pub(crate) fn find(
         installation: &Installation,
@@ -77,14 +77,8 @@ impl Subject {
         Ok(Self { waldump: installation.program("pg_waldump")?, sums, before })
     }
 
-    /// What can be run: without another pgtoll, not its arm.
-    pub(crate) fn arms(&self) -> Vec<Arm> {
-        let is_there = |arm: &Arm| self.before.is_some() || *arm != Arm::Before;
-        Arm::ALL.into_iter().filter(is_there).collect()
-    }
-
     /// One timed run, of WAL that was just read, so that it is in the page cache.
-    pub(crate) fn run(&self, arm: Arm, wal: &Wal) -> anyhow::Result<Usage> {
+    pub(crate) fn run(&self, arm: Arm, wal: &Wal) -> anyhow::Result<BenchUsage> {
         let mut command = self.command(arm, wal)?;
         for file in &wal.files {
             warm(file).with_context(|| format!("read {}", file.display()))?;
@@ -105,10 +99,10 @@ impl Subject {
         Ok(command)
     }
 
-    pub(crate) fn our_total(&self, wal: &Wal) -> anyhow::Result<Total> {
+    pub(crate) fn our_total(&self, wal: &Wal) -> anyhow::Result<BenchWalTotal> {
         let output = output(&mut sums(&self.sums, Arm::Sums, &wal.files))?;
         let number = |name| field(&output, name);
-        Ok(Total {
+        Ok(BenchWalTotal {
             records: number("records")?,
             record_bytes: number("record_bytes")?,
             image_bytes: number("image_bytes")?,
@@ -116,24 +110,24 @@ impl Subject {
     }
 
     /// `Total   2616426   170262873 [4.73%]   3425961708 [95.27%]   3596224581 [100%]`
-    pub(crate) fn their_total(&self, wal: &Wal) -> anyhow::Result<Total> {
+    pub(crate) fn their_total(&self, wal: &Wal) -> anyhow::Result<BenchWalTotal> {
         let output = output(&mut self.command(Arm::Stats, wal)?)?;
         let total = output.lines().find_map(|line| line.strip_prefix("Total ")).unwrap_or("");
         let words = total.split_whitespace().filter_map(|word| word.parse().ok());
         match *words.collect::<Vec<u64>>() {
             [records, record_bytes, image_bytes, _] => {
-                Ok(Total { records, record_bytes, image_bytes })
+                Ok(BenchWalTotal { records, record_bytes, image_bytes })
             }
-            _ => bail!("pg_waldump told no total: {output}"),
+            _ => bail!("pg_waldump reported no total: {output}"),
         }
     }
 
-    pub(crate) fn peak(&self, wal: &Wal) -> anyhow::Result<Peak> {
+    pub(crate) fn peak(&self, wal: &Wal) -> anyhow::Result<BenchPeak> {
         let peak = |files: &[PathBuf]| {
             field(&output(&mut sums(&self.sums, Arm::TwoThreads, files))?, "peak_memory_kb")
         };
         let quarter = &wal.files[..wal.files.len().div_ceil(4)];
-        Ok(Peak { quarter_kb: peak(quarter)?, whole_kb: peak(&wal.files)? })
+        Ok(BenchPeak { quarter_kb: peak(quarter)?, whole_kb: peak(&wal.files)? })
     }
 }
 

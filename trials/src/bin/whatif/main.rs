@@ -13,13 +13,18 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
-use pgtoll_cluster::{Guard, GuardOptions, Installation, ServerUser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use pgtoll_cluster::{Guard, Installation};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::Host;
-use pgtoll_trials::{Recorder, print, say};
+use pgtoll_record::trials::WhatIfTrialKind as Kind;
+use pgtoll_record::trials::{
+    WHATIF_TRIAL_SCHEMA, WhatIfTrialCompression, WhatIfTrialHeader, WhatIfTrialLine,
+    WhatIfTrialPrediction, WhatIfTrialSetting, WhatIfTrialWorkload,
+};
+use pgtoll_trials::{Recorder, TrialSite, installation, print, say};
 use serde::{Deserialize, Serialize};
 
-use crate::work::{Run, Setting, WalCompression, Workload};
+use crate::work::Run;
 
 /// How right are predictions of WAL?
 #[derive(Debug, Parser)]
@@ -32,8 +37,8 @@ struct Arguments {
     #[arg(long, value_name = "WHICH", default_value = "15,18", value_delimiter = ',')]
     postgres: Vec<String>,
     /// What they do; all if it is not said
-    #[arg(long, value_name = "WORK", value_delimiter = ',')]
-    work: Vec<Workload>,
+    #[arg(long, value_name = "WORK", value_delimiter = ',', value_parser = workloads())]
+    work: Vec<WhatIfTrialWorkload>,
     /// Where the clusters are made; 10 GB are needed
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     work_dir: PathBuf,
@@ -51,73 +56,33 @@ struct Arguments {
     book: Option<PathBuf>,
 }
 
-const SCHEMA: &str = "pgtoll.whatif-trial/1";
-
-/// A line of the record.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "t", rename_all = "snake_case")]
-enum Line {
-    Header(Box<Header>),
-    Prediction(Prediction),
+/// The values of `--work`.
+fn workloads() -> impl TypedValueParser<Value = WhatIfTrialWorkload> {
+    let values = WORKLOADS.map(|(_, value, help)| PossibleValue::new(value).help(help));
+    PossibleValuesParser::new(values).try_map(|value| {
+        let found = WORKLOADS.iter().find(|(_, name, _)| *name == value);
+        found.map(|(workload, ..)| *workload).ok_or("no such work")
+    })
 }
 
-/// What was run, where, with what.
-#[derive(Debug, Serialize, Deserialize)]
-struct Header {
-    schema: String,
-    pgtoll: String,
-    command: String,
-    /// RFC 3339.
-    started: String,
-    host: Host,
-    transactions: u32,
-}
-
-/// What a prediction is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Kind {
-    /// The source's own redo points, replayed.
-    OwnRedoPoints,
-    /// The source's own settings, as a rule.
-    Own,
-    /// A longer distance.
-    Longer,
-    /// A shorter one, hints not logged.
-    ShorterWithoutHints,
-    /// A shorter one, hints logged.
-    Shorter,
-    /// Hints not logged, from a source that logs them.
-    HintsOff,
-    /// Images compressed, from a source that does not.
-    Compressed,
-}
-
-/// A prediction beside what a server really wrote.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Prediction {
-    server: String,
-    workload: Workload,
-    kind: Kind,
-    source: Setting,
-    target: Setting,
-    source_bytes: u64,
-    predicted_bytes: u64,
-    actual_bytes: u64,
-    predicted_checkpoints: u64,
-    /// Of the source.
-    redo_points: u64,
-    absent: u64,
-    unpredicted: u64,
-}
-
-impl Prediction {
-    /// By how much it is wrong.
-    #[expect(clippy::cast_precision_loss, reason = "bytes of a run are far below 2^53")]
-    fn error(&self) -> f64 {
-        self.predicted_bytes as f64 / self.actual_bytes.max(1) as f64 - 1.0
-    }
-}
+const WORKLOADS: [(WhatIfTrialWorkload, &str, &str); 4] = [
+    (WhatIfTrialWorkload::Pgbench, "pgbench", "pgbench's own transactions"),
+    (
+        WhatIfTrialWorkload::Mix,
+        "mix",
+        "Updates of few rows above all, inserts with a random key, reads",
+    ),
+    (
+        WhatIfTrialWorkload::LateHints,
+        "late-hints",
+        "The same without waiting for commits, and with few shared buffers: hints come late",
+    ),
+    (
+        WhatIfTrialWorkload::Load,
+        "load",
+        "Loads of tables, then their indexes, then an update and a vacuum",
+    ),
+];
 
 fn main() -> ExitCode {
     pgtoll_trials::run("whatif-trial", || trial(&Arguments::parse()))
@@ -128,13 +93,10 @@ fn trial(arguments: &Arguments) -> anyhow::Result<bool> {
         table::into_book(record, book)?;
         return Ok(true);
     }
-    let interrupt = Interrupt::new();
-    interrupt.catch_signals().context("catch signals")?;
-    let base = std::fs::canonicalize(&arguments.work_dir);
-    let base = base.with_context(|| format!("find {}", arguments.work_dir.display()))?;
-    let mut recorder = Recorder::create(arguments.record.as_deref())?;
-    let header = Header {
-        schema: SCHEMA.to_owned(),
+    let site = TrialSite::prepare(&arguments.work_dir)?;
+    let mut recorder = Recorder::create(&arguments.record)?;
+    let header = WhatIfTrialHeader {
+        schema: WHATIF_TRIAL_SCHEMA.to_owned(),
         pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
         command: format!(
             "cargo xtask whatif-trial --transactions {} --postgres {}",
@@ -142,21 +104,21 @@ fn trial(arguments: &Arguments) -> anyhow::Result<bool> {
             arguments.postgres.join(",")
         ),
         started: jiff::Timestamp::now().to_string(),
-        host: pgtoll_bench::host(&base)?,
+        host: site.host()?,
         transactions: arguments.transactions,
     };
-    recorder.write(&Line::Header(Box::new(header)))?;
+    recorder.write(&WhatIfTrialLine::Header(Box::new(header)))?;
     let mut all = Vec::new();
     let mut predict = |done: &Done| -> anyhow::Result<()> {
         for prediction in predictions(done)? {
-            recorder.write(&Line::Prediction(prediction.clone()))?;
+            recorder.write(&WhatIfTrialLine::Prediction(prediction.clone()))?;
             all.push(prediction);
         }
         Ok(())
     };
     match &arguments.kept {
         Some(kept) => kept_runs(kept)?.iter().try_for_each(&mut predict)?,
-        None => run_all(arguments, &base, &interrupt, &mut predict)?,
+        None => run_all(arguments, &site, &mut predict)?,
     }
     print(&table::markdown(&all));
     Ok(table::reached(&all))
@@ -166,7 +128,7 @@ fn trial(arguments: &Arguments) -> anyhow::Result<bool> {
 #[derive(Debug, Serialize, Deserialize)]
 struct Done {
     server: String,
-    workload: Workload,
+    workload: WhatIfTrialWorkload,
     runs: Vec<Run>,
 }
 
@@ -191,22 +153,24 @@ fn kept_runs(kept: &Path) -> anyhow::Result<Vec<Done>> {
 /// Every work on every server; the WAL is gone when its predictions are made, unless it is kept.
 fn run_all(
     arguments: &Arguments,
-    base: &Path,
-    interrupt: &Interrupt,
+    site: &TrialSite,
     predict: &mut dyn FnMut(&Done) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     for which in &arguments.postgres {
-        let installation = Installation::find(Some(which))?;
-        let installation = installation.with_context(|| format!("find PostgreSQL {which}"))?;
-        let is_asked = |of: &Workload| arguments.work.is_empty() || arguments.work.contains(of);
-        for workload in Workload::ALL.into_iter().filter(is_asked) {
-            let options = GuardOptions::of_this_program(base.to_owned(), ServerUser::choose()?);
-            let mut guard = Guard::begin(&options, interrupt)?;
+        let installation = installation(which)?;
+        let is_wanted = |workload: &WhatIfTrialWorkload| {
+            arguments.work.is_empty() || arguments.work.contains(workload)
+        };
+        for workload in WhatIfTrialWorkload::ALL.into_iter().filter(is_wanted) {
+            let mut guard = site.begin_guard()?;
+            let base = &site.guard.base;
             let temporary = tempfile::Builder::new().prefix("whatif-").tempdir_in(base)?;
-            let name = format!("{}-{}", installation.version, workload.name().replace(' ', "-"));
+            let name = format!("{}-{}", installation.version, work::name(workload));
+            let name = name.replace(' ', "-");
             let directory = arguments.keep.as_ref().map(|keep| keep.join(name));
             let directory = directory.unwrap_or_else(|| temporary.path().to_owned());
-            let done = run(arguments, workload, &installation, &mut guard, &directory, interrupt)?;
+            let done =
+                run(arguments, workload, &installation, &mut guard, &directory, &site.interrupt)?;
             guard.finish()?;
             predict(&done)?;
         }
@@ -216,7 +180,7 @@ fn run_all(
 
 fn run(
     arguments: &Arguments,
-    workload: Workload,
+    workload: WhatIfTrialWorkload,
     installation: &Installation,
     guard: &mut Guard,
     directory: &Path,
@@ -226,7 +190,12 @@ fn run(
     let mut runs = Vec::new();
     for (number, setting) in settings(installation).into_iter().enumerate() {
         interrupt.check()?;
-        say(&format!("{}, {}: {}", installation.version, workload.name(), table::name(&setting)));
+        say(&format!(
+            "{}, {}: {}",
+            installation.version,
+            work::name(workload),
+            table::name(&setting)
+        ));
         let into = directory.join(number.to_string());
         runs.push(work::run(workload, setting, arguments.transactions, &loaded, guard, &into)?);
     }
@@ -236,35 +205,43 @@ fn run(
 }
 
 /// Distances with hints, then without, then compressions.
-fn settings(installation: &Installation) -> Vec<Setting> {
-    let of = |max_wal_size_mb, hints, compression| Setting { max_wal_size_mb, hints, compression };
-    let mut settings: Vec<Setting> =
-        SIZES_MB.map(|size| of(size, true, WalCompression::Off)).to_vec();
-    settings.extend([64, 4096].map(|size| of(size, false, WalCompression::Off)));
-    settings.push(of(64, true, WalCompression::Pglz));
+fn settings(installation: &Installation) -> Vec<WhatIfTrialSetting> {
+    let setting = |max_wal_size_mb, hints, compression| WhatIfTrialSetting {
+        max_wal_size_mb,
+        hints,
+        compression,
+    };
+    let mut settings: Vec<WhatIfTrialSetting> =
+        SIZES_MB.map(|size| setting(size, true, WhatIfTrialCompression::Off)).to_vec();
+    settings.extend([64, 4096].map(|size| setting(size, false, WhatIfTrialCompression::Off)));
+    settings.push(setting(64, true, WhatIfTrialCompression::Pglz));
     // Servers from wheels are built without the others.
     if !installation.bin.starts_with("/var/cache") {
-        settings.extend([WalCompression::Lz4, WalCompression::Zstd].map(|kind| of(64, true, kind)));
+        settings.extend(
+            [WhatIfTrialCompression::Lz4, WhatIfTrialCompression::Zstd]
+                .map(|kind| setting(64, true, kind)),
+        );
     }
     settings
 }
 
 const SIZES_MB: [u64; 4] = [64, 128, 256, 4096];
 
-/// Every run from every other that can tell something of it.
-fn predictions(done: &Done) -> anyhow::Result<Vec<Prediction>> {
+/// Predicts every run from every other that says something about it.
+fn predictions(done: &Done) -> anyhow::Result<Vec<WhatIfTrialPrediction>> {
     let Done { server, workload, runs } = done;
     let mut predictions = Vec::new();
-    for source in runs.iter().filter(|run| run.setting.compression == WalCompression::Off) {
+    for source in runs.iter().filter(|run| run.setting.compression == WhatIfTrialCompression::Off) {
         let targets: Vec<(Kind, &Run)> = runs
             .iter()
             .filter_map(|run| Some((kind(&source.setting, &run.setting)?, run)))
             .collect();
-        let settings: Vec<Setting> = targets.iter().map(|(_, run)| run.setting).collect();
+        let settings: Vec<WhatIfTrialSetting> =
+            targets.iter().map(|(_, run)| run.setting).collect();
         let answer = predict::predict(source, &settings, true)?;
         let own = std::iter::once((Kind::OwnRedoPoints, source));
         for ((kind, target), outcome) in own.chain(targets).zip(&answer.outcomes) {
-            predictions.push(Prediction {
+            predictions.push(WhatIfTrialPrediction {
                 server: server.clone(),
                 workload: *workload,
                 kind,
@@ -283,9 +260,9 @@ fn predictions(done: &Done) -> anyhow::Result<Vec<Prediction>> {
     Ok(predictions)
 }
 
-/// `None`: nobody would ask.
-fn kind(source: &Setting, target: &Setting) -> Option<Kind> {
-    if target.compression != WalCompression::Off {
+/// `None`: a question without practical use.
+fn kind(source: &WhatIfTrialSetting, target: &WhatIfTrialSetting) -> Option<Kind> {
+    if target.compression != WhatIfTrialCompression::Off {
         let is_same =
             (source.max_wal_size_mb, source.hints) == (target.max_wal_size_mb, target.hints);
         return is_same.then_some(Kind::Compressed);

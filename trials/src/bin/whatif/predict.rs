@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use pgtoll_model::{Compression, Geometry, Schedule, Settings};
+use pgtoll_record::trials::{WhatIfTrialCompression, WhatIfTrialSetting};
 use pgtoll_wal::{Answer, Asked, Compressing, Question, first_header, scan_with, segments};
 
-use crate::work::{Run, Setting, WalCompression};
+use crate::work::Run;
 
 /// The schedule of a server with this setting.
-fn schedule(setting: &Setting) -> Schedule {
+fn schedule(setting: &WhatIfTrialSetting) -> Schedule {
     Schedule::Rule {
         max_wal_size: setting.max_wal_size_mb << 20,
         timeout_us: 3_600_000_000,
@@ -18,17 +19,21 @@ fn schedule(setting: &Setting) -> Schedule {
     }
 }
 
-fn compression(setting: &Setting) -> Compression {
+fn compression(setting: &WhatIfTrialSetting) -> Compression {
     match setting.compression {
-        WalCompression::Pglz => Compression::Pglz,
-        WalCompression::Lz4 => Compression::Lz4,
-        WalCompression::Zstd => Compression::Zstd,
-        WalCompression::Off => Compression::AsStored,
+        WhatIfTrialCompression::Pglz => Compression::Pglz,
+        WhatIfTrialCompression::Lz4 => Compression::Lz4,
+        WhatIfTrialCompression::Zstd => Compression::Zstd,
+        WhatIfTrialCompression::Off => Compression::AsStored,
     }
 }
 
 /// The WAL of the same work under these settings, after that of the source's own redo points.
-pub(crate) fn predict(source: &Run, targets: &[Setting], exact: bool) -> anyhow::Result<Answer> {
+pub(crate) fn predict(
+    source: &Run,
+    targets: &[WhatIfTrialSetting],
+    exact: bool,
+) -> anyhow::Result<Answer> {
     let files = segments(std::slice::from_ref(&source.segments))?;
     let (header, facts) = first_header(&files)?;
     let own = Settings {

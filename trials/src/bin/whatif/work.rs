@@ -7,57 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_format::Lsn;
+use pgtoll_record::trials::{WhatIfTrialCompression, WhatIfTrialSetting, WhatIfTrialWorkload};
+use pgtoll_trials::settings;
 use serde::{Deserialize, Serialize};
-
-/// What is done: always the same number of transactions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Workload {
-    /// pgbench's own transactions.
-    Pgbench,
-    /// Updates of few rows above all, inserts with a random key, reads.
-    Mix,
-    /// The same without waiting for commits, and with few shared buffers: hints come late.
-    LateHints,
-    /// Loads of tables, then their indexes, then an update and a vacuum.
-    Load,
-}
-
-/// What a server is started with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Setting {
-    /// In MB; segments have 16 MB.
-    pub(crate) max_wal_size_mb: u64,
-    /// Data checksums.
-    pub(crate) hints: bool,
-    pub(crate) compression: WalCompression,
-}
-
-/// `wal_compression`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum WalCompression {
-    Off,
-    Pglz,
-    Lz4,
-    Zstd,
-}
-
-impl WalCompression {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Pglz => "pglz",
-            Self::Lz4 => "lz4",
-            Self::Zstd => "zstd",
-        }
-    }
-}
 
 /// WAL of a run: the segments, and from where to where the work went.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Run {
-    pub(crate) setting: Setting,
+    pub(crate) setting: WhatIfTrialSetting,
     pub(crate) segments: PathBuf,
     pub(crate) from: Lsn,
     pub(crate) to: Lsn,
@@ -92,63 +49,71 @@ SELECT v FROM kv WHERE id = :d;
 SELECT v FROM kv WHERE id = :e;
 ";
 
-impl Workload {
-    pub(crate) const ALL: [Self; 4] = [Self::Pgbench, Self::Mix, Self::LateHints, Self::Load];
+/// The workload's name in tables.
+pub(crate) fn name(workload: WhatIfTrialWorkload) -> &'static str {
+    match workload {
+        WhatIfTrialWorkload::Pgbench => "pgbench",
+        WhatIfTrialWorkload::Mix => "read mix",
+        WhatIfTrialWorkload::LateHints => "late hints",
+        WhatIfTrialWorkload::Load => "bulk load",
+    }
+}
 
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Pgbench => "pgbench",
-            Self::Mix => "read mix",
-            Self::LateHints => "late hints",
-            Self::Load => "bulk load",
+fn prepare(
+    workload: WhatIfTrialWorkload,
+    cluster: &Cluster,
+    guard: &mut Guard,
+) -> anyhow::Result<()> {
+    let mut connection = cluster.connect(DATABASE)?;
+    match workload {
+        WhatIfTrialWorkload::Pgbench => {
+            let load = ["--initialize", "--quiet", "--scale", "10", DATABASE];
+            cluster.run_client(guard, "pgbench", &load)?;
+        }
+        WhatIfTrialWorkload::Mix | WhatIfTrialWorkload::LateHints => {
+            for statement in MIX_TABLES {
+                connection.execute(statement)?;
+            }
+        }
+        WhatIfTrialWorkload::Load => {
+            connection.execute("CREATE TABLE item (id int, k text, pad text)")?;
         }
     }
+    connection.close();
+    Ok(())
+}
 
-    fn prepare(self, cluster: &Cluster, guard: &mut Guard) -> anyhow::Result<()> {
-        let mut connection = cluster.connect(DATABASE)?;
-        match self {
-            Self::Pgbench => {
-                let load = ["--initialize", "--quiet", "--scale", "10", DATABASE];
-                cluster.run_client(guard, "pgbench", &load)?;
-            }
-            Self::Mix | Self::LateHints => {
-                for statement in MIX_TABLES {
-                    connection.execute(statement)?;
+fn run_transactions(
+    workload: WhatIfTrialWorkload,
+    cluster: &Cluster,
+    guard: &mut Guard,
+    transactions: u32,
+) -> anyhow::Result<()> {
+    let count = (transactions / 2).to_string();
+    let pgbench =
+        ["--no-vacuum", "--client=2", "--jobs=2", "--random-seed=42", "--transactions", &count];
+    match workload {
+        WhatIfTrialWorkload::Pgbench => {
+            cluster.run_client(guard, "pgbench", &[&pgbench[..], &[DATABASE]].concat())?;
+        }
+        WhatIfTrialWorkload::Mix | WhatIfTrialWorkload::LateHints => {
+            let script = guard.directory().join("mix.sql");
+            fs::write(&script, MIX).context("write the script")?;
+            let script = script.to_string_lossy().into_owned();
+            let file = ["--file", &script, DATABASE];
+            cluster.run_client(guard, "pgbench", &[&pgbench[..], &file].concat())?;
+        }
+        WhatIfTrialWorkload::Load => {
+            let mut connection = cluster.connect(DATABASE)?;
+            for round in 0..transactions / 1000 {
+                for statement in load(round) {
+                    connection.execute(&statement)?;
                 }
             }
-            Self::Load => connection.execute("CREATE TABLE item (id int, k text, pad text)")?,
+            connection.close();
         }
-        connection.close();
-        Ok(())
     }
-
-    fn run(self, cluster: &Cluster, guard: &mut Guard, transactions: u32) -> anyhow::Result<()> {
-        let count = (transactions / 2).to_string();
-        let pgbench =
-            ["--no-vacuum", "--client=2", "--jobs=2", "--random-seed=42", "--transactions", &count];
-        match self {
-            Self::Pgbench => {
-                cluster.run_client(guard, "pgbench", &[&pgbench[..], &[DATABASE]].concat())?;
-            }
-            Self::Mix | Self::LateHints => {
-                let script = guard.directory().join("mix.sql");
-                fs::write(&script, MIX).context("write the script")?;
-                let script = script.to_string_lossy().into_owned();
-                let file = ["--file", &script, DATABASE];
-                cluster.run_client(guard, "pgbench", &[&pgbench[..], &file].concat())?;
-            }
-            Self::Load => {
-                let mut connection = cluster.connect(DATABASE)?;
-                for round in 0..transactions / 1000 {
-                    for statement in load(round) {
-                        connection.execute(&statement)?;
-                    }
-                }
-                connection.close();
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 fn load(round: u32) -> [String; 6] {
@@ -167,63 +132,66 @@ fn load(round: u32) -> [String; 6] {
 
 /// Clusters with the same data, without and with checksums.
 pub(crate) fn loaded(
-    workload: Workload,
+    workload: WhatIfTrialWorkload,
     installation: &Installation,
     guard: &mut Guard,
 ) -> anyhow::Result<[Cluster; 2]> {
     let off = Cluster::init(guard, installation, "off", false)?;
-    let settings =
-        Setting { max_wal_size_mb: 4096, hints: false, compression: WalCompression::Off };
-    off.configure(guard, &settings.all(workload))?;
+    let setting = WhatIfTrialSetting {
+        max_wal_size_mb: 4096,
+        hints: false,
+        compression: WhatIfTrialCompression::Off,
+    };
+    off.configure(guard, &all_settings(&setting, workload))?;
     off.start(guard)?;
-    workload.prepare(&off, guard)?;
+    prepare(workload, &off, guard)?;
     off.stop(guard, StopMode::Fast)?;
     let on = off.copy(guard, "on")?;
     on.enable_checksums(guard)?;
     Ok([off, on])
 }
 
-impl Setting {
-    fn all(&self, workload: Workload) -> BTreeMap<String, String> {
-        let (shared_buffers, synchronous_commit) = match workload {
-            Workload::LateHints => ("64MB", "off"),
-            _ => ("256MB", "on"),
-        };
-        let max_wal_size = format!("{}MB", self.max_wal_size_mb);
-        let settings = [
-            ("max_wal_size", max_wal_size.as_str()),
-            ("min_wal_size", "32MB"),
-            ("checkpoint_timeout", "1h"),
-            ("wal_compression", self.compression.name()),
-            ("shared_buffers", shared_buffers),
-            ("synchronous_commit", synchronous_commit),
-            // So that nothing happens at times of its own.
-            ("autovacuum", "off"),
-            ("fsync", "off"),
-            ("wal_keep_size", "100GB"),
-        ];
-        settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
-    }
+fn all_settings(
+    setting: &WhatIfTrialSetting,
+    workload: WhatIfTrialWorkload,
+) -> BTreeMap<String, String> {
+    let (shared_buffers, synchronous_commit) = match workload {
+        WhatIfTrialWorkload::LateHints => ("64MB", "off"),
+        _ => ("256MB", "on"),
+    };
+    let max_wal_size = format!("{}MB", setting.max_wal_size_mb);
+    settings([
+        ("max_wal_size", max_wal_size.as_str()),
+        ("min_wal_size", "32MB"),
+        ("checkpoint_timeout", "1h"),
+        ("wal_compression", setting.compression.name()),
+        ("shared_buffers", shared_buffers),
+        ("synchronous_commit", synchronous_commit),
+        // So that nothing happens at times of its own.
+        ("autovacuum", "off"),
+        ("fsync", "off"),
+        ("wal_keep_size", "100GB"),
+    ])
 }
 
 /// Does the work on a copy.
 pub(crate) fn run(
-    workload: Workload,
-    setting: Setting,
+    workload: WhatIfTrialWorkload,
+    setting: WhatIfTrialSetting,
     transactions: u32,
     loaded: &[Cluster; 2],
     guard: &mut Guard,
     into: &Path,
 ) -> anyhow::Result<Run> {
     let cluster = loaded[usize::from(setting.hints)].copy(guard, "run")?;
-    cluster.configure(guard, &setting.all(workload))?;
+    cluster.configure(guard, &all_settings(&setting, workload))?;
     cluster.start(guard)?;
     let mut connection = cluster.connect(DATABASE)?;
     connection.execute("SELECT pg_switch_wal()")?;
     connection.execute("CHECKPOINT")?;
     let row = connection.query_one("SELECT pg_current_wal_insert_lsn() AS at")?;
     let at: Lsn = row.parse("at")?;
-    workload.run(&cluster, guard, transactions)?;
+    run_transactions(workload, &cluster, guard, transactions)?;
     // Its commit brings all before it to disk.
     connection.execute("SELECT pg_logical_emit_message(true, 'pgtoll', 'end')")?;
     let row = connection.query_one("SELECT pg_current_wal_flush_lsn() AS at")?;

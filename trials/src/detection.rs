@@ -1,32 +1,33 @@
-//! The table, in Markdown.
+//! The table of the trial of detection, in Markdown.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::record::{Detection, Detector, Outcome, Row};
+use pgtoll_record::trials::{DetectionOutcome, DetectionRecord, DetectionRow, Detector};
 
-/// A row for each damage, a column for each who looks. Where servers' versions differ, each says
-/// so.
-pub fn markdown(detection: &Detection) -> String {
+/// A row for each damage, a column for each detector. Where servers' versions differ, a cell names
+/// them.
+pub fn markdown(detection: &DetectionRecord) -> String {
     let mut text =
         format!("PostgreSQL {}; `{}`\n\n", detection.servers.join(", "), detection.command);
     let titles: Vec<&str> = Detector::ALL.map(title).into();
     let _ = writeln!(text, "| damage | {} |", titles.join(" | "));
     let _ = writeln!(text, "|---|{}", "---|".repeat(titles.len()));
     for (relation, damage) in damages(&detection.rows) {
-        let rows: Vec<&Row> = detection
+        let rows: Vec<&DetectionRow> = detection
             .rows
             .iter()
             .filter(|row| row.relation == relation && row.damage == damage)
             .collect();
-        let cells: Vec<String> = Detector::ALL.iter().map(|who| cell(&rows, *who)).collect();
+        let cells: Vec<String> =
+            Detector::ALL.iter().map(|detector| cell(&rows, *detector)).collect();
         let _ = writeln!(text, "| {relation}: `{damage}` | {} |", cells.join(" | "));
     }
     text
 }
 
 /// Each damage once, in the order in which it was done.
-fn damages(rows: &[Row]) -> Vec<(&str, &str)> {
+fn damages(rows: &[DetectionRow]) -> Vec<(&str, &str)> {
     let mut damages = Vec::new();
     for row in rows {
         let damage = (row.relation.as_str(), row.damage.as_str());
@@ -37,10 +38,10 @@ fn damages(rows: &[Row]) -> Vec<(&str, &str)> {
     damages
 }
 
-fn cell(rows: &[&Row], who: Detector) -> String {
+fn cell(rows: &[&DetectionRow], detector: Detector) -> String {
     let mut by_outcome: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for row in rows {
-        let outcome = row.found.get(&who).copied().unwrap_or(Outcome::NotRun);
+        let outcome = row.found.get(&detector).copied().unwrap_or(DetectionOutcome::NotRun);
         by_outcome.entry(word(outcome)).or_default().push(row.major.to_string());
     }
     if let [(only, _)] = by_outcome.iter().collect::<Vec<_>>().as_slice() {
@@ -50,18 +51,18 @@ fn cell(rows: &[&Row], who: Detector) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-fn word(outcome: Outcome) -> &'static str {
+fn word(outcome: DetectionOutcome) -> &'static str {
     match outcome {
-        Outcome::Found => "**found**",
-        Outcome::Unverified => "unverified",
-        Outcome::WrongResult => "wrong result",
-        Outcome::Unnoticed => "–",
-        Outcome::NotRun => "",
+        DetectionOutcome::Found => "**found**",
+        DetectionOutcome::Unverified => "unverified",
+        DetectionOutcome::WrongResult => "wrong result",
+        DetectionOutcome::Unnoticed => "–",
+        DetectionOutcome::NotRun => "",
     }
 }
 
-fn title(of: Detector) -> &'static str {
-    match of {
+fn title(detector: Detector) -> &'static str {
+    match detector {
         Detector::Offline => "`pgtoll verify`, stopped",
         Detector::Online => "running",
         Detector::PgChecksums => "`pg_checksums`",
