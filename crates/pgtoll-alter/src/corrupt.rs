@@ -52,7 +52,7 @@ pub enum Damage {
 
 /// Changes of one file, before and after. The undo file is this, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wound {
+pub struct DamagePlan {
     /// [`UNDO_SCHEMA`].
     pub schema: String,
     /// The file, absolute.
@@ -62,7 +62,7 @@ pub struct Wound {
     /// Bytes of the file after; `None`: it is gone.
     pub length_after: Option<u64>,
     /// Where bytes were changed or cut off.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ByteChange>,
     /// The file as a whole, moved beside itself, where it is gone.
     pub moved_to: Option<PathBuf>,
 }
@@ -72,7 +72,7 @@ pub const UNDO_SCHEMA: &str = "pgtoll.undo/1";
 
 /// Bytes that were changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct ByteChange {
     /// Where they begin, in bytes from the file's begin.
     pub at: u64,
     /// What was there, in hexadecimal.
@@ -148,13 +148,13 @@ pub fn any_block(file: &Path, block_bytes: usize, seed: u64) -> Result<Option<u6
 }
 
 /// Works out a damage, and changes nothing yet. The same seed makes the same damage.
-pub fn plan(
+pub fn plan_damage(
     file: &Path,
     block: u64,
     block_bytes: usize,
     damage: &Damage,
     seed: u64,
-) -> Result<Wound, CorruptError> {
+) -> Result<DamagePlan, CorruptError> {
     // Links lead to tablespaces; a file itself is none.
     let parent = file.parent().map(fs::canonicalize).transpose().map_err(WriteError::read(file))?;
     let path = parent.unwrap_or_default().join(file.file_name().unwrap_or_default());
@@ -171,7 +171,7 @@ pub fn plan(
         Ok(page)
     };
     let before = page(block)?;
-    let mut wound = Wound {
+    let mut plan = DamagePlan {
         schema: UNDO_SCHEMA.to_owned(),
         file: path.clone(),
         length,
@@ -190,7 +190,7 @@ pub fn plan(
         Damage::Garbage => after.fill_with(|| random.next().to_le_bytes()[7]),
         Damage::Transposed { with } => {
             after = page(*with)?;
-            wound.add(*with * size, &after, &before);
+            plan.add(*with * size, &after, &before);
         }
         Damage::Torn { older } if older.len() == block_bytes => {
             after[..half].copy_from_slice(&older[..half]);
@@ -199,29 +199,29 @@ pub fn plan(
         Damage::Torn { .. } | Damage::Stale { .. } => {}
         Damage::Zero => after.fill(0),
         Damage::ZeroHalf => after[..half].fill(0),
-        Damage::Cut => return wound.cut(&open, block * size + half as u64),
-        Damage::CutAtBlock => return wound.cut(&open, block * size),
+        Damage::Cut => return plan.cut(&open, block * size + half as u64),
+        Damage::CutAtBlock => return plan.cut(&open, block * size),
         Damage::MissingSegment => {
-            wound.length_after = None;
-            wound.moved_to = Some(moved(&path));
-            return Ok(wound);
+            plan.length_after = None;
+            plan.moved_to = Some(moved(&path));
+            return Ok(plan);
         }
     }
-    wound.add(block * size, &before, &after);
-    if wound.changes.is_empty() {
+    plan.add(block * size, &before, &after);
+    if plan.changes.is_empty() {
         return Err(CorruptError::Nothing { path, block });
     }
-    Ok(wound)
+    Ok(plan)
 }
 
-impl Wound {
+impl DamagePlan {
     /// Adds what differs, from the first byte that does to the last.
     fn add(&mut self, at: u64, before: &[u8], after: &[u8]) {
         let differs = |(a, b): (&u8, &u8)| a != b;
         let first = before.iter().zip(after).position(differs);
         let last = before.iter().zip(after).rposition(differs);
         if let (Some(first), Some(last)) = (first, last) {
-            self.changes.push(Change {
+            self.changes.push(ByteChange {
                 at: at + first as u64,
                 before: hex(&before[first..=last]),
                 after: hex(&after[first..=last]),
@@ -239,7 +239,7 @@ impl Wound {
         let mut tail = vec![0; missing];
         file.read_exact_at(&mut tail, at).map_err(WriteError::read(&path))?;
         self.length_after = Some(at);
-        self.changes.push(Change { at, before: hex(&tail), after: String::new() });
+        self.changes.push(ByteChange { at, before: hex(&tail), after: String::new() });
         Ok(self)
     }
 
@@ -262,19 +262,19 @@ impl Wound {
 
     /// The content of an undo file; `None` if no damage could have made it.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let wound: Option<Self> = serde_json::from_slice(bytes).ok();
-        wound.filter(Self::is_possible)
+        let plan: Option<Self> = serde_json::from_slice(bytes).ok();
+        plan.filter(Self::is_possible)
     }
 
-    /// Whether [`plan`] could have made it.
+    /// Whether [`plan_damage`] could have made it.
     fn is_possible(&self) -> bool {
         let bytes = |text: &str| unhex(text).map(|bytes| bytes.len() as u64);
-        let is_kept = |of: &Change| {
+        let is_kept = |of: &ByteChange| {
             let (before, after) = (bytes(&of.before), bytes(&of.after));
             let end = before.and_then(|before| of.at.checked_add(before));
             before == after && end.is_some_and(|end| end <= self.length)
         };
-        let is_cut = |of: &Change, at: u64| {
+        let is_cut = |of: &ByteChange, at: u64| {
             let missing = self.length.checked_sub(at);
             of.at == at && of.after.is_empty() && missing.is_some() && bytes(&of.before) == missing
         };
@@ -299,7 +299,7 @@ impl Wound {
     }
 
     /// Does the damage, if the file is as it was when that was planned.
-    pub fn inflict(&self) -> Result<(), CorruptError> {
+    pub fn apply(&self) -> Result<(), CorruptError> {
         if !self.is_untouched() {
             return Err(CorruptError::NotAsPlanned { path: self.file.clone() });
         }
@@ -312,21 +312,21 @@ impl Wound {
 
     /// Puts everything as it was, also where only a part was damaged; `false`: it is as it was, and
     /// nothing was written.
-    pub fn heal(&self) -> Result<bool, CorruptError> {
+    pub fn revert(&self) -> Result<bool, CorruptError> {
         match self.state() {
             FileState::Before => return Ok(false),
             FileState::Damaged => {}
             FileState::Other => return Err(CorruptError::Changed { path: self.file.clone() }),
         }
-        let healed = match &self.moved_to {
+        let reverted = match &self.moved_to {
             Some(from) => fs::rename(from, &self.file),
             None => self.put(|change| &change.before, self.length),
         };
-        healed.map_err(|source| WriteError::Write { path: self.file.clone(), source })?;
+        reverted.map_err(|source| WriteError::Write { path: self.file.clone(), source })?;
         Ok(true)
     }
 
-    fn put(&self, bytes: impl Fn(&Change) -> &String, length: u64) -> io::Result<()> {
+    fn put(&self, bytes: impl Fn(&ByteChange) -> &String, length: u64) -> io::Result<()> {
         let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
         let file = File::options().write(true).custom_flags(flags).open(&self.file)?;
         for change in &self.changes {
@@ -484,15 +484,15 @@ mod tests {
         let (path, before) = file(directory.path());
         for (number, damage) in damages().into_iter().enumerate() {
             let undo = directory.path().join(format!("undo-{number}"));
-            let wound = plan(&path, 2, 8192, &damage, 7).unwrap();
+            let plan = plan_damage(&path, 2, 8192, &damage, 7).unwrap();
             assert!(fs::read(&path).unwrap() == before, "{damage:?}");
-            wound.save(&undo).unwrap();
-            wound.inflict().unwrap();
+            plan.save(&undo).unwrap();
+            plan.apply().unwrap();
             assert!(fs::read(&path).ok().is_none_or(|now| now != before), "{damage:?}");
-            assert_eq!(plan_again(&path, &before, &damage), wound);
-            assert!(Wound::load(&undo).unwrap().heal().unwrap(), "{damage:?}");
+            assert_eq!(plan_again(&path, &before, &damage), plan);
+            assert!(DamagePlan::load(&undo).unwrap().revert().unwrap(), "{damage:?}");
             assert!(fs::read(&path).unwrap() == before, "{damage:?}");
-            assert!(!Wound::load(&undo).unwrap().heal().unwrap(), "nothing is left to undo");
+            assert!(!DamagePlan::load(&undo).unwrap().revert().unwrap(), "nothing is left to undo");
             assert!(fs::read(&path).unwrap() == before, "{damage:?}");
         }
     }
@@ -501,18 +501,18 @@ mod tests {
     fn a_damage_that_was_done_in_part_is_undone() {
         let directory = tempfile::tempdir().unwrap();
         let (path, before) = file(directory.path());
-        let wound = plan(&path, 2, 8192, &Damage::Transposed { with: 0 }, 7).unwrap();
-        wound.inflict().unwrap();
+        let plan = plan_damage(&path, 2, 8192, &Damage::Transposed { with: 0 }, 7).unwrap();
+        plan.apply().unwrap();
         let after = fs::read(&path).unwrap();
         // Written so far, front to back: after the first block, and in the middle of the second.
         for written in [8192, 2 * 8192 + 512, 2 * 8192 + 4096] {
             fs::write(&path, [&after[..written], &before[written..]].concat()).unwrap();
-            assert!(wound.heal().unwrap(), "{written}");
+            assert!(plan.revert().unwrap(), "{written}");
             assert!(fs::read(&path).unwrap() == before, "{written}");
         }
         // The middle of a sector is where somebody else wrote.
         fs::write(&path, [&after[..700], &before[700..]].concat()).unwrap();
-        let changed = wound.heal().unwrap_err();
+        let changed = plan.revert().unwrap_err();
         assert!(matches!(changed, CorruptError::Changed { .. }), "{changed:?}");
     }
 
@@ -520,10 +520,10 @@ mod tests {
     fn a_cut_that_was_undone_in_part_is_undone() {
         let directory = tempfile::tempdir().unwrap();
         let (path, before) = file(directory.path());
-        let wound = plan(&path, 2, 8192, &Damage::Cut, 7).unwrap();
-        for length in [wound.length_after.unwrap(), 3 * 8192, wound.length - 1] {
+        let plan = plan_damage(&path, 2, 8192, &Damage::Cut, 7).unwrap();
+        for length in [plan.length_after.unwrap(), 3 * 8192, plan.length - 1] {
             fs::write(&path, &before[..usize::try_from(length).unwrap()]).unwrap();
-            assert!(wound.heal().unwrap(), "{length}");
+            assert!(plan.revert().unwrap(), "{length}");
             assert!(fs::read(&path).unwrap() == before, "{length}");
         }
     }
@@ -533,10 +533,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         for damage in damages() {
             let (path, mut bytes) = file(directory.path());
-            let wound = plan(&path, 2, 8192, &damage, 7).unwrap();
+            let plan = plan_damage(&path, 2, 8192, &damage, 7).unwrap();
             bytes.truncate(1000);
             fs::write(&path, &bytes).unwrap();
-            let refused = wound.inflict().unwrap_err();
+            let refused = plan.apply().unwrap_err();
             assert!(matches!(refused, CorruptError::NotAsPlanned { .. }), "{refused:?}");
             assert!(fs::read(&path).unwrap() == bytes, "{damage:?}");
         }
@@ -547,12 +547,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let undo = directory.path().join("undo");
         let (path, _) = file(directory.path());
-        let check = |damage: &Damage, forge: &dyn Fn(&mut Wound)| {
-            let mut wound = plan(&path, 2, 8192, damage, 7).unwrap();
-            forge(&mut wound);
+        let check = |damage: &Damage, forge: &dyn Fn(&mut DamagePlan)| {
+            let mut plan = plan_damage(&path, 2, 8192, damage, 7).unwrap();
+            forge(&mut plan);
             let _ = fs::remove_file(&undo);
-            wound.save(&undo).unwrap();
-            let refused = Wound::load(&undo).unwrap_err();
+            plan.save(&undo).unwrap();
+            let refused = DamagePlan::load(&undo).unwrap_err();
             assert!(matches!(refused, CorruptError::NotUndo { .. }), "{refused:?}");
         };
         check(&Damage::MissingSegment, &|of| of.moved_to = Some("/etc/passwd".into()));
@@ -566,7 +566,7 @@ mod tests {
         check(&Damage::Cut, &|of| of.length = u64::MAX);
         fs::remove_file(&undo).unwrap();
         nix::unistd::mkfifo(&undo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let refused = Wound::load(&undo).unwrap_err();
+        let refused = DamagePlan::load(&undo).unwrap_err();
         assert!(matches!(refused, CorruptError::Write(_)), "{refused:?}");
     }
 
@@ -582,8 +582,8 @@ mod tests {
             let file = data.join(name);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(&file, [7; 8192]).unwrap();
-            let wound = plan(&file, 0, 8192, &Damage::MissingSegment, 7).unwrap();
-            assert_eq!(wound.file_in(&data, &control).is_some(), expected, "{name}");
+            let plan = plan_damage(&file, 0, 8192, &Damage::MissingSegment, 7).unwrap();
+            assert_eq!(plan.file_in(&data, &control).is_some(), expected, "{name}");
         };
         check("base/5/16384", true);
         check("base/5/16384_vm.1", true);
@@ -595,27 +595,27 @@ mod tests {
     }
 
     /// The same seed again, on the same bytes.
-    fn plan_again(path: &Path, before: &[u8], damage: &Damage) -> Wound {
+    fn plan_again(path: &Path, before: &[u8], damage: &Damage) -> DamagePlan {
         let left = fs::read(path).ok();
         fs::write(path, before).unwrap();
-        let wound = plan(path, 2, 8192, damage, 7).unwrap();
+        let plan = plan_damage(path, 2, 8192, damage, 7).unwrap();
         match left {
             Some(left) => fs::write(path, left).unwrap(),
             None => fs::remove_file(path).unwrap(),
         }
-        wound
+        plan
     }
 
     #[test]
     fn what_cannot_be_damaged_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let (path, _) = file(directory.path());
-        let none = plan(&path, 4, 8192, &Damage::Bit, 0).unwrap_err();
+        let none = plan_damage(&path, 4, 8192, &Damage::Bit, 0).unwrap_err();
         assert!(matches!(none, CorruptError::NoBlock { blocks: 4, .. }), "{none:?}");
-        let same = plan(&path, 1, 8192, &Damage::Transposed { with: 1 }, 0).unwrap_err();
+        let same = plan_damage(&path, 1, 8192, &Damage::Transposed { with: 1 }, 0).unwrap_err();
         assert!(matches!(same, CorruptError::Nothing { .. }), "{same:?}");
         fs::write(directory.path().join("x"), "{}").unwrap();
-        let none = Wound::load(&directory.path().join("x")).unwrap_err();
+        let none = DamagePlan::load(&directory.path().join("x")).unwrap_err();
         assert!(matches!(none, CorruptError::NotUndo { .. }), "{none:?}");
     }
 

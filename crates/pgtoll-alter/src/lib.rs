@@ -1,16 +1,18 @@
 //! The only crate that opens files of a user's data directory for writing: it holds the directory
 //! ([`Hold`]), turns its checksums on and off ([`enable`](enable()), [`disable`]), and damages and restores
-//! blocks ([`plan`], [`Wound`]).
+//! blocks ([`plan_damage`], [`DamagePlan`]).
 
 mod corrupt;
 mod enable;
 mod hold;
 mod write_error;
 
-pub use corrupt::{Change, CorruptError, Damage, UNDO_SCHEMA, Wound, any_block, plan};
+pub use corrupt::{
+    ByteChange, CorruptError, Damage, DamagePlan, UNDO_SCHEMA, any_block, plan_damage,
+};
 pub use enable::{
-    Earlier, EnableOptions, Pages as SwitchedPages, Prediction, Progress as SwitchProgress,
-    RefusedPage, Step, Switched, Threads as SwitchThreads, disable, enable, predict,
+    ChecksumsChanged, Earlier, EnableOptions, EnableProgress, EnableStep, EnableThreads,
+    EnabledPages, Prediction, RefusedPage, disable, enable, predict,
 };
 pub use hold::{Hold, HoldPolicy, become_owner_of, data_directory_control};
 pub use write_error::{MaybeOverwritten, WriteError};
@@ -21,6 +23,6 @@ pub mod fuzzed {
 
     /// Whether these bytes are the undo file of a damage.
     pub fn undo_file(bytes: &[u8]) -> bool {
-        crate::Wound::read(bytes).is_some()
+        crate::DamagePlan::read(bytes).is_some()
     }
 }

@@ -14,10 +14,10 @@ use nix::fcntl::{AT_FDCWD, AtFlags, PosixFadviseAdvice, posix_fadvise};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::{AccessFlags, faccessat};
 
-use super::journal::Journal;
+use super::journal::EnableJournal;
 use super::medium::Medium;
-use super::pages::{Blocks, Pages, runs};
-use super::{Progress, Step, Threads};
+use super::pages::{Blocks, EnabledPages, runs};
+use super::{EnableProgress, EnableStep, EnableThreads};
 use crate::{Hold, MaybeOverwritten, WriteError};
 use pgtoll_datadir::RelationFile;
 use pgtoll_threads::start;
@@ -52,7 +52,7 @@ const OTHER_FILES: usize = 24;
 
 /// A file while it is worked on.
 #[derive(Default)]
-struct Course {
+struct FileProgress {
     /// Opened once: what the system could not write is told to those who had it open.
     open: Mutex<Option<Arc<File>>>,
     /// Bytes that are not written yet.
@@ -72,7 +72,7 @@ struct ToSync {
 
 /// What a thread has done.
 enum Event {
-    Written(Pages, u64),
+    Written(EnabledPages, u64),
     Synced(u64),
     Verified(u64),
 }
@@ -91,7 +91,7 @@ struct WriteCall {
 }
 
 type Outcome = Result<Event, WriteError>;
-type ProgressTo<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+type ProgressTo<'a> = &'a mut dyn FnMut(EnableProgress) -> ControlFlow<()>;
 
 impl<'a> Crew<'a> {
     pub(super) fn of(
@@ -131,10 +131,10 @@ impl<'a> Crew<'a> {
     pub(super) fn write(
         &self,
         done: &BTreeSet<usize>,
-        journal: Option<&Journal>,
+        journal: Option<&EnableJournal>,
         progress: ProgressTo<'_>,
-    ) -> Result<Pages, WriteError> {
-        let (stretches, courses) = (self.stretches(done), self.courses());
+    ) -> Result<EnabledPages, WriteError> {
+        let (stretches, by_file) = (self.stretches(done), self.file_progress());
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let (events, happened) = channel();
         let (finished, to_sync) = sync_channel(self.to_sync_max());
@@ -146,8 +146,8 @@ impl<'a> Crew<'a> {
             let _ended = StopOnPanic(&stop);
             let mut writer = Writer::default();
             while let Some(stretch) = take(&stretches, &next, &stop) {
-                let course = &courses[stretch.file];
-                let written = self.write_stretch(stretch, course, &mut writer);
+                let file_progress = &by_file[stretch.file];
+                let written = self.write_stretch(stretch, file_progress, &mut writer);
                 lock(&unconfirmed).extend(writer.unconfirmed.take());
                 let (event, to_sync) = match written {
                     Ok((event, to_sync)) => (Ok(event), Some(to_sync)),
@@ -159,7 +159,7 @@ impl<'a> Crew<'a> {
                         let _ = finished.send(of);
                         None
                     }
-                    None => self.sync_file(&of, course, journal?).transpose(),
+                    None => self.sync_file(&of, file_progress, journal?).transpose(),
                 });
                 if ![Some(event), synced].into_iter().flatten().all(&mut *hear) {
                     return;
@@ -173,16 +173,16 @@ impl<'a> Crew<'a> {
                 if stop.load(Ordering::Relaxed) {
                     continue;
                 }
-                let synced = self.sync_file(&of, &courses[of.file], journal);
+                let synced = self.sync_file(&of, &by_file[of.file], journal);
                 if synced.transpose().is_some_and(|synced| events.send(synced).is_err()) {
                     return;
                 }
             }
         };
-        let mut all = Pages::default();
+        let mut all = EnabledPages::default();
         let passed_over = done.iter().map(|&file| self.files[file].bytes).sum();
         let wanted = self.jobs.min(stretches.len());
-        let mut watch = Watch::new(Step::Write, self.bytes(), passed_over, &stop, progress);
+        let mut watch = Watch::new(EnableStep::Write, self.bytes(), passed_over, &stop, progress);
         thread::scope(|scope| {
             let (write, sync) = (&write, &sync);
             let new_sync = || {
@@ -199,7 +199,7 @@ impl<'a> Crew<'a> {
             let writers = start(scope, wanted, || new_write(finished.clone()));
             start(scope, syncers * (SYNCERS - 1), new_sync);
             drop((events, to_sync));
-            watch.threads = Threads { at_work: writers.max(wanted.min(1)), wanted };
+            watch.threads = EnableThreads { at_work: writers.max(wanted.min(1)), wanted };
             if writers == 0 {
                 let mut hear = |event| {
                     watch.hear(event, &mut |pages| all.add(pages));
@@ -254,7 +254,7 @@ impl<'a> Crew<'a> {
             }
         };
         let wanted = self.jobs.min(stretches.len());
-        let mut watch = Watch::new(Step::Verify, self.bytes(), 0, &stop, progress);
+        let mut watch = Watch::new(EnableStep::Verify, self.bytes(), 0, &stop, progress);
         thread::scope(|scope| {
             let verify = &verify;
             let new_verify = || {
@@ -263,7 +263,7 @@ impl<'a> Crew<'a> {
             };
             let threads = start(scope, wanted, new_verify);
             drop(events);
-            watch.threads = Threads { at_work: threads.max(wanted.min(1)), wanted };
+            watch.threads = EnableThreads { at_work: threads.max(wanted.min(1)), wanted };
             if threads == 0 {
                 verify(&mut |event| {
                     watch.hear(event, &mut |_| ());
@@ -289,19 +289,20 @@ impl<'a> Crew<'a> {
         stretches
     }
 
-    fn courses(&self) -> Vec<Course> {
-        let course = |of: &RelationFile| Course { left: of.bytes.into(), ..Course::default() };
-        self.files.iter().map(course).collect()
+    fn file_progress(&self) -> Vec<FileProgress> {
+        let whole =
+            |of: &RelationFile| FileProgress { left: of.bytes.into(), ..FileProgress::default() };
+        self.files.iter().map(whole).collect()
     }
 
     /// An error where the lock was lost by the end; then the last write call stays unconfirmed.
     fn write_stretch(
         &self,
         stretch: &Stretch,
-        course: &Course,
+        file_progress: &FileProgress,
         writer: &mut Writer,
     ) -> Result<(Event, ToSync), WriteError> {
-        let written = self.write_buffers(stretch, course, writer);
+        let written = self.write_buffers(stretch, file_progress, writer);
         if !self.hold.is_held() {
             return Err(self.hold.lost(Vec::new()));
         }
@@ -312,12 +313,12 @@ impl<'a> Crew<'a> {
     fn write_buffers(
         &self,
         stretch: &Stretch,
-        course: &Course,
+        file_progress: &FileProgress,
         Writer { buffer, unconfirmed }: &mut Writer,
     ) -> Result<(Event, ToSync), WriteError> {
         let path = &*self.files[stretch.file].path;
-        let open = course.open(path)?;
-        let mut found = Pages::default();
+        let open = file_progress.open(path)?;
+        let mut found = EnabledPages::default();
         self.each_buffer(stretch, &open, buffer, &mut found, |bytes, changed, at, found| {
             found.written += changed.len() as u64;
             let first = at / self.block_bytes as u64;
@@ -335,12 +336,12 @@ impl<'a> Crew<'a> {
             Ok(())
         })?;
         if !found.is_sound() {
-            course.is_damaged.store(true, Ordering::Relaxed);
+            file_progress.is_damaged.store(true, Ordering::Relaxed);
         }
         let length = stretch.bytes.end - stretch.bytes.start;
-        let is_whole = course.left.fetch_sub(length, Ordering::AcqRel) == length;
+        let is_whole = file_progress.left.fetch_sub(length, Ordering::AcqRel) == length;
         if is_whole {
-            lock(&course.open).take();
+            lock(&file_progress.open).take();
         }
         let to_sync = ToSync { file: stretch.file, open, is_whole };
         Ok((Event::Written(found, length), to_sync))
@@ -350,7 +351,7 @@ impl<'a> Crew<'a> {
         let path = &*self.files[stretch.file].path;
         let open = File::open(path).map_err(WriteError::read(path))?;
         drop_cached(&open, &stretch.bytes);
-        let mut found = Pages::default();
+        let mut found = EnabledPages::default();
         self.each_buffer(stretch, &open, buffer, &mut found, |_, changed, at, _| {
             let Some(&index) = changed.first() else { return Ok(()) };
             let block = at / self.block_bytes as u64 + index as u64;
@@ -365,8 +366,8 @@ impl<'a> Crew<'a> {
         stretch: &Stretch,
         open: &File,
         buffer: &mut Buffer,
-        found: &mut Pages,
-        mut then: impl FnMut(&[u8], &[usize], u64, &mut Pages) -> Result<(), WriteError>,
+        found: &mut EnabledPages,
+        mut then: impl FnMut(&[u8], &[usize], u64, &mut EnabledPages) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
         let of = &self.files[stretch.file];
         let first = u64::from(of.name.segment) * u64::from(self.file_blocks);
@@ -393,11 +394,11 @@ impl<'a> Crew<'a> {
     fn sync_file(
         &self,
         of: &ToSync,
-        course: &Course,
-        journal: &Journal,
+        file_progress: &FileProgress,
+        journal: &EnableJournal,
     ) -> Result<Option<Event>, WriteError> {
         let RelationFile { path, bytes, .. } = &self.files[of.file];
-        let mut failed = lock(&course.sync_failed);
+        let mut failed = lock(&file_progress.sync_failed);
         if *failed {
             return Ok(None);
         }
@@ -411,14 +412,14 @@ impl<'a> Crew<'a> {
         if !of.is_whole {
             return Ok(None);
         }
-        if !course.is_damaged.load(Ordering::Relaxed) {
+        if !file_progress.is_damaged.load(Ordering::Relaxed) {
             journal.add(path, &of.open)?;
         }
         Ok(Some(Event::Synced(*bytes)))
     }
 }
 
-impl Course {
+impl FileProgress {
     fn open(&self, path: &Path) -> Result<Arc<File>, WriteError> {
         let mut open = lock(&self.open);
         if let Some(open) = &*open {
@@ -445,35 +446,35 @@ impl Default for Buffer {
 
 /// Hears what the threads do, and stops them when one fails or the caller wishes it.
 struct Watch<'a> {
-    step: Step,
+    step: EnableStep,
     all: u64,
     done: u64,
     synced: u64,
     stop: &'a AtomicBool,
     progress: ProgressTo<'a>,
-    threads: Threads,
+    threads: EnableThreads,
     outcome: Result<(), WriteError>,
 }
 
 impl<'a> Watch<'a> {
     fn new(
-        step: Step,
+        step: EnableStep,
         all: u64,
         passed_over: u64,
         stop: &'a AtomicBool,
         progress: ProgressTo<'a>,
     ) -> Self {
-        let (done, synced, threads) = (passed_over, passed_over, Threads::default());
+        let (done, synced, threads) = (passed_over, passed_over, EnableThreads::default());
         Self { step, all, done, synced, stop, progress, threads, outcome: Ok(()) }
     }
 
-    fn until_done(&mut self, happened: Receiver<Outcome>, take: &mut dyn FnMut(Pages)) {
+    fn until_done(&mut self, happened: Receiver<Outcome>, take: &mut dyn FnMut(EnabledPages)) {
         for event in happened {
             self.hear(event, take);
         }
     }
 
-    fn hear(&mut self, event: Outcome, take: &mut dyn FnMut(Pages)) {
+    fn hear(&mut self, event: Outcome, take: &mut dyn FnMut(EnabledPages)) {
         match event {
             Ok(Event::Written(pages, bytes)) => {
                 take(pages);
@@ -496,13 +497,13 @@ impl<'a> Watch<'a> {
     }
 
     /// Syncs go on beside the writes, and are told of when those are done.
-    fn so_far(&self) -> Progress {
+    fn so_far(&self) -> EnableProgress {
         let (all, threads) = (self.all, self.threads);
         match self.step {
-            Step::Write if self.done == self.all && self.synced > 0 => {
-                Progress { step: Step::Sync, done: self.synced, all, threads }
+            EnableStep::Write if self.done == self.all && self.synced > 0 => {
+                EnableProgress { step: EnableStep::Sync, done: self.synced, all, threads }
             }
-            step => Progress { step, done: self.done, all, threads },
+            step => EnableProgress { step, done: self.done, all, threads },
         }
     }
 }

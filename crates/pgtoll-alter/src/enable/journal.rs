@@ -24,7 +24,7 @@ use pgtoll_datadir::RelationFile;
 
 /// A journal that is written.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct EnableJournal {
     data: PathBuf,
     path: PathBuf,
     file: File,
@@ -50,7 +50,7 @@ const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// More than a line has beside the path: five numbers.
 const LINE_BYTES: u64 = 120;
 
-impl Journal {
+impl EnableJournal {
     /// Opens the journal of the data directory, or begins one. Has room for lines of all `files`, so
     /// that a disk that is full is noticed before anything is written.
     pub(super) fn open(hold: &Hold, files: &[RelationFile]) -> Result<Self, WriteError> {

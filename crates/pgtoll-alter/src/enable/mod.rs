@@ -14,9 +14,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use self::crew::Crew;
-use self::journal::Journal;
+use self::journal::EnableJournal;
 use self::medium::{Medium, Real};
-pub use self::pages::{Pages, RefusedPage};
+pub use self::pages::{EnabledPages, RefusedPage};
 pub use self::predict::{Prediction, predict};
 use crate::{Hold, WriteError};
 use pgtoll_datadir::{RelationFileList, relation_files};
@@ -34,7 +34,7 @@ pub struct EnableOptions {
 
 /// What is going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum EnableStep {
     /// Pages get their checksums.
     Write,
     /// Files are synced.
@@ -45,20 +45,20 @@ pub enum Step {
 
 /// How far a step has come, in bytes of the relations' files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct EnableProgress {
     /// Which step.
-    pub step: Step,
+    pub step: EnableStep,
     /// How much is done.
     pub done: u64,
     /// Of how much.
     pub all: u64,
     /// The threads that do it.
-    pub threads: Threads,
+    pub threads: EnableThreads,
 }
 
 /// Threads that a step works with. Under a limit of processes there may be fewer than wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Threads {
+pub struct EnableThreads {
     /// How many there are; 1 at least, where there is something to do.
     pub at_work: usize,
     /// How many there is work for, up to [`EnableOptions::jobs`].
@@ -67,7 +67,7 @@ pub struct Threads {
 
 /// What was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Switched {
+pub struct ChecksumsChanged {
     /// It was so before, and nothing was written.
     pub already: bool,
     /// Files of relations.
@@ -75,7 +75,7 @@ pub struct Switched {
     /// Their bytes.
     pub bytes: u64,
     /// What was found on the pages that were read.
-    pub pages: Pages,
+    pub pages: EnabledPages,
     /// What a run before this one had left.
     pub earlier: Earlier,
     /// What lies among them and is not PostgreSQL's.
@@ -107,8 +107,8 @@ pub enum Earlier {
 pub fn enable(
     hold: &Hold,
     options: &EnableOptions,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<Switched, WriteError> {
+    progress: &mut dyn FnMut(EnableProgress) -> ControlFlow<()>,
+) -> Result<ChecksumsChanged, WriteError> {
     enable_on(&Real, hold, options, progress)
 }
 
@@ -116,18 +116,18 @@ fn enable_on(
     medium: &dyn Medium,
     hold: &Hold,
     options: &EnableOptions,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<Switched, WriteError> {
+    progress: &mut dyn FnMut(EnableProgress) -> ControlFlow<()>,
+) -> Result<ChecksumsChanged, WriteError> {
     let control = hold.control();
     if control.checksum_version == ON {
         // That run ended between its last two steps.
         journal::remove(hold.data());
-        return Ok(Switched { already: true, ..Switched::default() });
+        return Ok(ChecksumsChanged { already: true, ..ChecksumsChanged::default() });
     }
     let list = readable(relation_files(hold.data(), control))?;
     let crew = Crew::of(medium, hold, &list.files, options.jobs)?;
     crew.may_write()?;
-    let journal = if options.sync { Some(Journal::open(hold, &list.files)?) } else { None };
+    let journal = if options.sync { Some(EnableJournal::open(hold, &list.files)?) } else { None };
     let done = done(journal.as_ref(), &list);
     let pages = crew.write(&done, journal.as_ref(), progress)?;
     if options.sync {
@@ -140,17 +140,17 @@ fn enable_on(
     journal::remove(hold.data());
     let (files, bytes) = (list.files.len() as u64, crew.bytes());
     let earlier = earlier(journal.as_ref(), &done, &list);
-    Ok(Switched { already: false, files, bytes, pages, earlier, foreign: list.foreign })
+    Ok(ChecksumsChanged { already: false, files, bytes, pages, earlier, foreign: list.foreign })
 }
 
 /// Turns data checksums off: the control file says so, and nothing else changes.
-pub fn disable(hold: &Hold, sync: bool) -> Result<Switched, WriteError> {
+pub fn disable(hold: &Hold, sync: bool) -> Result<ChecksumsChanged, WriteError> {
     journal::remove(hold.data());
     if hold.control().checksum_version == OFF {
-        return Ok(Switched { already: true, ..Switched::default() });
+        return Ok(ChecksumsChanged { already: true, ..ChecksumsChanged::default() });
     }
     hold.set_checksum_version(OFF, sync)?;
-    Ok(Switched::default())
+    Ok(ChecksumsChanged::default())
 }
 
 /// `PG_DATA_CHECKSUM_OFF`.
@@ -167,13 +167,17 @@ fn readable(mut list: RelationFileList) -> Result<RelationFileList, WriteError> 
 }
 
 /// Which files a run before this one had done with.
-fn done(journal: Option<&Journal>, list: &RelationFileList) -> BTreeSet<usize> {
+fn done(journal: Option<&EnableJournal>, list: &RelationFileList) -> BTreeSet<usize> {
     let Some(journal) = journal else { return BTreeSet::new() };
     let files = list.files.iter().enumerate();
     files.filter(|(_, of)| journal.has(of)).map(|(file, _)| file).collect()
 }
 
-fn earlier(journal: Option<&Journal>, done: &BTreeSet<usize>, list: &RelationFileList) -> Earlier {
+fn earlier(
+    journal: Option<&EnableJournal>,
+    done: &BTreeSet<usize>,
+    list: &RelationFileList,
+) -> Earlier {
     let bytes = done.iter().map(|&file| list.files[file].bytes).sum();
     match journal {
         Some(journal) if journal.was_void() => Earlier::Void,
@@ -298,11 +302,15 @@ mod tests {
         data
     }
 
-    fn run(medium: &dyn Medium, data: &TempDir) -> Result<Switched, WriteError> {
+    fn run(medium: &dyn Medium, data: &TempDir) -> Result<ChecksumsChanged, WriteError> {
         run_with(medium, data, 2)
     }
 
-    fn run_with(medium: &dyn Medium, data: &TempDir, jobs: usize) -> Result<Switched, WriteError> {
+    fn run_with(
+        medium: &dyn Medium,
+        data: &TempDir,
+        jobs: usize,
+    ) -> Result<ChecksumsChanged, WriteError> {
         let options = EnableOptions { jobs, sync: true, verify: false };
         let hold = Hold::take(data.path())?;
         enable_on(medium, &hold, &options, &mut |_| ControlFlow::Continue(()))
@@ -428,15 +436,15 @@ mod tests {
                 assert!(failed.hint().is_some(), "{text}");
                 assert_eq!(fs::read(data.path().join("global/pg_control")).unwrap(), control);
                 assert!(!is_on(&data) && !data.path().join("postmaster.pid").exists());
-                let switched = run(&Real, &data).unwrap();
-                let passed_over = match switched.earlier {
+                let changed = run(&Real, &data).unwrap();
+                let passed_over = match changed.earlier {
                     Earlier::PassedOver { files, .. } => files,
                     Earlier::None => 0,
                     Earlier::Void => panic!("nobody used the cluster"),
                 };
                 // Each file is one read, one write and one sync.
                 assert!(passed_over <= after as u64, "{call:?}: {passed_over} after {after}");
-                assert_eq!(switched.pages.pages, (FILES as u64 - passed_over) * PAGES as u64);
+                assert_eq!(changed.pages.pages, (FILES as u64 - passed_over) * PAGES as u64);
                 assert!(is_on(&data));
                 assert_checksums(&data);
             }
@@ -453,9 +461,9 @@ mod tests {
         let mut bytes = fs::read(&changed).unwrap();
         bytes[8..10].fill(0);
         fs::write(&changed, bytes).unwrap();
-        let switched = run(&Real, &data).unwrap();
-        let Earlier::PassedOver { files, bytes } = switched.earlier else {
-            panic!("{switched:?}");
+        let changed = run(&Real, &data).unwrap();
+        let Earlier::PassedOver { files, bytes } = changed.earlier else {
+            panic!("{changed:?}");
         };
         assert!((FILES as u64 - 2..FILES as u64).contains(&files), "{files}");
         assert_eq!(bytes, files * 3 * 8192);
@@ -470,9 +478,9 @@ mod tests {
         let control = data.path().join("global/pg_control");
         let bytes = fs::read(&control).unwrap();
         fs::write(&control, bytes).unwrap();
-        let switched = run(&Real, &data).unwrap();
-        assert_eq!(switched.earlier, Earlier::Void);
-        assert_eq!(switched.pages.pages, (FILES * PAGES) as u64);
+        let changed = run(&Real, &data).unwrap();
+        assert_eq!(changed.earlier, Earlier::Void);
+        assert_eq!(changed.pages.pages, (FILES * PAGES) as u64);
         assert_checksums(&data);
     }
 
@@ -484,8 +492,8 @@ mod tests {
         bytes[14..16].fill(0);
         fs::write(&damaged, bytes).unwrap();
         run(&Failing::at(Call::Sync, FILES - 1, Errno::EIO), &data).unwrap_err();
-        let switched = run(&Real, &data).unwrap();
-        assert!(matches!(switched.earlier, Earlier::PassedOver { .. }), "{switched:?}");
-        assert_eq!(switched.pages.refused_pages, [RefusedPage { path: damaged, block: 0 }]);
+        let changed = run(&Real, &data).unwrap();
+        assert!(matches!(changed.earlier, Earlier::PassedOver { .. }), "{changed:?}");
+        assert_eq!(changed.pages.refused_pages, [RefusedPage { path: damaged, block: 0 }]);
     }
 }

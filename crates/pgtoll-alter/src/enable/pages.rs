@@ -8,7 +8,7 @@ use pgtoll_format::{PAGE_CHECKSUM, PageHeader};
 
 /// What was found on the pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pages {
+pub struct EnabledPages {
     /// Pages.
     pub pages: u64,
     /// Pages whose checksum was another one, and was written.
@@ -32,7 +32,7 @@ pub struct RefusedPage {
     pub block: u64,
 }
 
-impl Pages {
+impl EnabledPages {
     /// Whether there is nothing that has to be told again.
     pub(super) fn is_sound(&self) -> bool {
         self.refused == 0 && self.cut_short.is_empty()
@@ -76,7 +76,7 @@ impl Blocks<'_> {
         &self,
         bytes: &mut [u8],
         checksums: &mut Vec<u16>,
-        found: &mut Pages,
+        found: &mut EnabledPages,
     ) -> Vec<usize> {
         let count = bytes.len() / self.block_bytes;
         let (whole, rest) = bytes.split_at_mut(count * self.block_bytes);
@@ -169,7 +169,7 @@ mod tests {
         bytes[8192 + 8..8192 + 10].copy_from_slice(&right.to_le_bytes());
         let path = Path::new("f");
         let blocks = Blocks { path, block_bytes: 8192, in_file: 0, in_fork: 100 };
-        let (mut found, mut checksums) = (Pages::default(), Vec::new());
+        let (mut found, mut checksums) = (EnabledPages::default(), Vec::new());
         assert_eq!(blocks.stamp(&mut bytes, &mut checksums, &mut found), [0, 3]);
         assert_eq!((found.pages, found.new, found.refused), (4, 1, 0));
         assert_eq!(found.cut_short, [path]);

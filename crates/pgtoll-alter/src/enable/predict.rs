@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use pgtoll_format::ControlFile;
 
-use super::pages::{Blocks, Pages};
+use super::pages::{Blocks, EnabledPages};
 use crate::WriteError;
 use pgtoll_datadir::RelationFile;
 
@@ -127,7 +127,7 @@ impl Piece<'_> {
         };
         let begin = buffer.begin;
         let bytes = &mut buffer.bytes[begin..begin + count];
-        let mut pages = Pages::default();
+        let mut pages = EnabledPages::default();
         found.stale += blocks.stamp(bytes, &mut Vec::new(), &mut pages).len() as u64;
         found.pages += pages.pages;
         Ok(())

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use pgtoll_alter::{
-    Earlier, EnableOptions, Hold, Prediction, Step, SwitchProgress, SwitchThreads, Switched,
-    SwitchedPages, WriteError, data_directory_control, predict,
+    ChecksumsChanged, Earlier, EnableOptions, EnableProgress, EnableStep, EnableThreads,
+    EnabledPages, Hold, Prediction, WriteError, data_directory_control, predict,
 };
 use pgtoll_datadir::relation_files;
 use pgtoll_format::ControlFile;
@@ -37,8 +37,8 @@ pub(crate) fn enable(arguments: &EnableArguments, printer: &mut Printer) -> anyh
         verify: arguments.verify_after,
     };
     let mut has_said = false;
-    let switched = pgtoll_alter::enable(&hold, &options, &mut |progress| {
-        let SwitchThreads { at_work, wanted } = progress.threads;
+    let changed = pgtoll_alter::enable(&hold, &options, &mut |progress| {
+        let EnableThreads { at_work, wanted } = progress.threads;
         if at_work < wanted && !has_said {
             has_said = true;
             printer.say(&format!("note: only {at_work} of {wanted} threads could be started"));
@@ -50,18 +50,18 @@ pub(crate) fn enable(arguments: &EnableArguments, printer: &mut Printer) -> anyh
             None => ControlFlow::Continue(()),
         }
     });
-    let switched = switched.map_err(still_off)?;
-    let mut record = record(&arguments.data, hold.control(), &switched);
+    let changed = changed.map_err(still_off)?;
+    let mut record = record(&arguments.data, hold.control(), &changed);
     record.enabled = true;
-    if !switched.already {
+    if !changed.already {
         record.outcome = ChecksumsOutcome::Enabled;
-        record.pages = Some(pages(&switched.pages));
+        record.pages = Some(pages(&changed.pages));
         record.seconds = Some(began.elapsed().as_secs_f64());
         record.next = AFTER_ENABLE.map(str::to_owned).to_vec();
     }
     drop(hold);
     deliver(&record, arguments.json, printer);
-    let is_sound = switched.pages.refused == 0 && switched.pages.cut_short.is_empty();
+    let is_sound = changed.pages.refused == 0 && changed.pages.cut_short.is_empty();
     Ok(if is_sound { Status::Done } else { Status::Finding })
 }
 
@@ -72,9 +72,9 @@ pub(crate) fn disable(
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let hold = Hold::take(&arguments.data)?;
-    let switched = pgtoll_alter::disable(&hold, !arguments.no_sync)?;
-    let mut record = record(&arguments.data, hold.control(), &switched);
-    if !switched.already {
+    let changed = pgtoll_alter::disable(&hold, !arguments.no_sync)?;
+    let mut record = record(&arguments.data, hold.control(), &changed);
+    if !changed.already {
         record.outcome = ChecksumsOutcome::Disabled;
         record.next = AFTER_DISABLE.map(str::to_owned).to_vec();
     }
@@ -113,17 +113,17 @@ fn jobs(arguments: &EnableArguments) -> usize {
 
 const MIB: u64 = 1 << 20;
 
-fn show(progress: SwitchProgress, printer: &mut Printer) {
+fn show(progress: EnableProgress, printer: &mut Printer) {
     let what = match progress.step {
-        Step::Write => "write checksums",
-        Step::Sync => "sync",
-        Step::Verify => "read again",
+        EnableStep::Write => "write checksums",
+        EnableStep::Sync => "sync",
+        EnableStep::Verify => "read again",
     };
     let (done, all) = (progress.done / MIB, (progress.all / MIB).max(1));
     printer.progress(&format!("{what}: {done} of {all} MiB"), done, all);
 }
 
-fn record(data: &Path, control: &ControlFile, switched: &Switched) -> ChecksumsRecord {
+fn record(data: &Path, control: &ControlFile, changed: &ChecksumsChanged) -> ChecksumsRecord {
     ChecksumsRecord {
         schema: CHECKSUMS_SCHEMA.to_owned(),
         pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
@@ -131,19 +131,19 @@ fn record(data: &Path, control: &ControlFile, switched: &Switched) -> ChecksumsR
         system_identifier: control.system_identifier.to_string(),
         outcome: ChecksumsOutcome::Already,
         enabled: false,
-        files: switched.files,
-        bytes: switched.bytes,
+        files: changed.files,
+        bytes: changed.bytes,
         pages: None,
-        earlier: earlier(switched.earlier),
+        earlier: earlier(changed.earlier),
         seconds: None,
         predicted_seconds: None,
         sample: None,
-        foreign: switched.foreign.iter().map(|path| path.display().to_string()).collect(),
+        foreign: changed.foreign.iter().map(|path| path.display().to_string()).collect(),
         next: Vec::new(),
     }
 }
 
-fn pages(of: &SwitchedPages) -> ChecksumsPages {
+fn pages(of: &EnabledPages) -> ChecksumsPages {
     ChecksumsPages {
         all: of.pages,
         written: of.written,
@@ -194,21 +194,21 @@ fn dry_run(arguments: &EnableArguments, printer: &mut Printer) -> anyhow::Result
     if let Some((path, source)) = list.unreadable.into_iter().next() {
         return Err(WriteError::Read { path, source }.into());
     }
-    let switched = Switched {
+    let changed = ChecksumsChanged {
         already: false,
         files: list.files.len() as u64,
         bytes: list.files.iter().map(|file| file.bytes).sum(),
-        pages: SwitchedPages::default(),
+        pages: EnabledPages::default(),
         earlier: Earlier::None,
         foreign: list.foreign,
     };
-    let mut record = record(data, &control, &switched);
+    let mut record = record(data, &control, &changed);
     record.enabled = control.checksum_version == 1;
     if !record.enabled {
         record.outcome = ChecksumsOutcome::DryRun;
         let found = predict(&list.files, &control)?;
         let sync = !arguments.no_sync;
-        record.predicted_seconds = Some(found.seconds(switched.bytes, jobs(arguments), sync));
+        record.predicted_seconds = Some(found.seconds(changed.bytes, jobs(arguments), sync));
         record.sample = Some(sample(&found));
     }
     deliver(&record, arguments.json, printer);

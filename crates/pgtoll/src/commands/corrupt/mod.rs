@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use pgtoll_alter::{Damage, Wound, plan};
+use pgtoll_alter::{Damage, DamagePlan, plan_damage};
 use pgtoll_datadir::{RelationFile, relation_files};
 use pgtoll_format::ControlFile;
 use pgtoll_record::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
@@ -22,12 +22,12 @@ use site::Site;
 
 pub(crate) fn run(arguments: &CorruptArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     match &arguments.undo {
-        Some(undo) => heal(undo, arguments, printer),
-        None => inflict(arguments, printer),
+        Some(undo) => revert(undo, arguments, printer),
+        None => apply(arguments, printer),
     }
 }
 
-fn inflict(arguments: &CorruptArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+fn apply(arguments: &CorruptArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     if !arguments.yes {
         let message = format!("{} would be damaged", arguments.data.display());
         return Err(Usage::error(message, "take a copy, or say --yes if you mean these data"));
@@ -39,15 +39,15 @@ fn inflict(arguments: &CorruptArguments, printer: &mut Printer) -> anyhow::Resul
     }
     let undo_path = std::path::absolute(undo).context("find the current directory")?;
     let mut site = Site::of(arguments)?;
-    let (wound, file, block) = planned(arguments, &mut site)?;
-    site.check(&wound, &file)?;
-    wound.save(undo).map_err(|error| undo_error(undo, &error))?;
-    let damaged = site.check(&wound, &file).and_then(|()| {
+    let (plan, file, block) = planned(arguments, &mut site)?;
+    site.check(&plan, &file)?;
+    plan.save(undo).map_err(|error| undo_error(undo, &error))?;
+    let damaged = site.check(&plan, &file).and_then(|()| {
         site.take()?;
-        Ok(wound.inflict()?)
+        Ok(plan.apply()?)
     });
-    damaged.map_err(|error| without_damage(error, &wound, &undo_path))?;
-    let record = record(CorruptOutcome::Damaged, arguments, &wound, Some(block), &undo_path);
+    damaged.map_err(|error| without_damage(error, &plan, &undo_path))?;
+    let record = record(CorruptOutcome::Damaged, arguments, &plan, Some(block), &undo_path);
     deliver(&record, arguments.json, printer);
     Ok(Status::Done)
 }
@@ -63,8 +63,8 @@ fn undo_error(undo: &Path, error: &io::Error) -> anyhow::Error {
 }
 
 /// Takes the undo file away where there is nothing to undo, or says what became of it.
-fn without_damage(error: anyhow::Error, wound: &Wound, undo: &Path) -> anyhow::Error {
-    if !wound.is_untouched() {
+fn without_damage(error: anyhow::Error, plan: &DamagePlan, undo: &Path) -> anyhow::Error {
+    if !plan.is_untouched() {
         return error.context(format!("undo what was done with --undo {}", undo.display()));
     }
     match fs::remove_file(undo) {
@@ -78,33 +78,33 @@ fn without_damage(error: anyhow::Error, wound: &Wound, undo: &Path) -> anyhow::E
 fn planned(
     arguments: &CorruptArguments,
     site: &mut Site,
-) -> anyhow::Result<(Wound, RelationFile, u64)> {
+) -> anyhow::Result<(DamagePlan, RelationFile, u64)> {
     let control = site.control().clone();
     let block_bytes = control.block_bytes as usize;
     let (file, block) = target(arguments, site, &control)?;
     let damage = kind(arguments, block, block_bytes)?;
-    let wound = plan(&file.path, block, block_bytes, &damage, arguments.seed)?;
-    Ok((wound, file, block))
+    let plan = plan_damage(&file.path, block, block_bytes, &damage, arguments.seed)?;
+    Ok((plan, file, block))
 }
 
-fn heal(
+fn revert(
     undo: &Path,
     arguments: &CorruptArguments,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let wound = Wound::load(undo)?;
+    let plan = DamagePlan::load(undo)?;
     let mut site = Site::of(arguments)?;
-    let Some(file) = wound.file_in(&arguments.data, site.control()) else {
+    let Some(file) = plan.file_in(&arguments.data, site.control()) else {
         return Err(Usage::error(
-            format!("{} is about {}", undo.display(), wound.file.display()),
+            format!("{} is about {}", undo.display(), plan.file.display()),
             "name the data directory that this file is in",
         ));
     };
-    site.check(&wound, &file)?;
+    site.check(&plan, &file)?;
     site.take()?;
-    let is_healed = wound.heal()?;
-    let record = record(CorruptOutcome::Undone, arguments, &wound, None, undo);
-    if !is_healed && !arguments.json {
+    let is_reverted = plan.revert()?;
+    let record = record(CorruptOutcome::Undone, arguments, &plan, None, undo);
+    if !is_reverted && !arguments.json {
         printer.data("nothing to undo: ");
     }
     deliver(&record, arguments.json, printer);
@@ -194,7 +194,7 @@ fn kind(arguments: &CorruptArguments, block: u64, block_bytes: usize) -> anyhow:
 fn record(
     outcome: CorruptOutcome,
     arguments: &CorruptArguments,
-    wound: &Wound,
+    plan: &DamagePlan,
     block: Option<u64>,
     undo: &Path,
 ) -> CorruptRecord {
@@ -204,12 +204,12 @@ fn record(
         pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
         outcome,
         data: arguments.data.display().to_string(),
-        file: wound.file.display().to_string(),
+        file: plan.file.display().to_string(),
         block,
         kind: kind.map(|kind| kind.get_name().to_owned()),
         seed: arguments.seed,
-        bytes_before: wound.length,
-        bytes_after: wound.length_after,
+        bytes_before: plan.length,
+        bytes_after: plan.length_after,
         undo_file: undo.display().to_string(),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use pgtoll_alter::{Hold, HoldPolicy, Wound, any_block, become_owner_of};
+use pgtoll_alter::{DamagePlan, Hold, HoldPolicy, any_block, become_owner_of};
 use pgtoll_datadir::{DataDirectory, Names, RelationFile};
 use pgtoll_format::ControlFile;
 use pgtoll_format::wal::Fork;
@@ -112,16 +112,16 @@ impl Site {
     }
 
     /// Says so when the damage would hit what a running server has.
-    pub(super) fn check(&mut self, wound: &Wound, file: &RelationFile) -> anyhow::Result<()> {
+    pub(super) fn check(&mut self, plan: &DamagePlan, file: &RelationFile) -> anyhow::Result<()> {
         let Self::Running(running) = self else { return Ok(()) };
-        if wound.length_after != Some(wound.length) {
+        if plan.length_after != Some(plan.length) {
             return Err(Usage::error(
                 "a running server has the file open: it would not notice that it is cut or gone",
                 "stop the server for this kind of damage",
             ));
         }
         let block_bytes = u64::from(running.data.control.block_bytes);
-        for change in &wound.changes {
+        for change in &plan.changes {
             // Two digits a byte.
             let last = change.at + (change.before.len() as u64 / 2).saturating_sub(1);
             for block in change.at / block_bytes..=last / block_bytes {
