@@ -2,14 +2,16 @@
 //! relations, and the names of relations from its catalogs or from a server.
 //!
 //! Entry points: [`DataDirectory::open`], [`relation_files`], [`Names::of_data_directory`],
-//! [`names_of_server`]. Nothing here opens a file for writing.
+//! [`names_of_server`], [`Attached::to`]. Nothing here opens a file for writing.
 
+mod attach;
 mod data_directory;
 mod error;
 mod names;
 mod postmaster;
 mod relation_files;
 
+pub use attach::{AttachError, Attached, data_directory_of};
 pub use data_directory::{DataDirectory, backup_label_start};
 pub use error::{DatadirError, read_hint};
 pub use names::{

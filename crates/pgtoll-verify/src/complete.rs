@@ -7,11 +7,12 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
-use super::manifest::{Checksum, Inventory, MANIFEST, ManifestError, compare, compare_directory};
-use super::{
-    DataDirectory, FileFinding, ManifestCompared, Progress, Verified, VerifySettings, WrongFile,
-};
-use pgtoll_datadir::{databases, has_version};
+use crate::found::Verified;
+use crate::manifest::{Checksum, Inventory, MANIFEST, ManifestError, compare, compare_directory};
+use crate::manifest::{FileDefect, ManifestCompared, WrongFile};
+use crate::settings::{VerifyProgress, VerifySettings};
+use pgtoll_datadir::DataDirectory;
+use pgtoll_datadir::{Names, databases, has_version};
 
 impl Verified {
     /// Compares a data directory, or a plain backup, with what every one has: relations, a
@@ -22,7 +23,7 @@ impl Verified {
         data: &DataDirectory,
         checksums: bool,
         settings: &VerifySettings,
-        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) {
         if self.is_interrupted {
             return;
@@ -32,7 +33,7 @@ impl Verified {
         }
         if !has_version(&data.path) {
             let path = "PG_VERSION".to_owned();
-            self.wrong_files.push(FileFinding { path, what: WrongFile::NoVersion });
+            self.wrong_files.push(WrongFile { path, defect: FileDefect::NoVersion });
         }
         self.check_databases(data);
         if let Some(manifest) = manifest(data) {
@@ -53,8 +54,8 @@ impl Verified {
             if is_gone.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
                 let path = database.path.strip_prefix(&data.path).unwrap_or(&database.path);
                 let path = path.display().to_string();
-                let what = WrongFile::NoDatabase { name: database.row.name };
-                self.wrong_files.push(FileFinding { path, what });
+                let defect = FileDefect::NoDatabase { name: database.row.name };
+                self.wrong_files.push(WrongFile { path, defect });
             }
         }
     }
@@ -65,7 +66,7 @@ impl Verified {
         manifest: io::Result<File>,
         checksums: bool,
         settings: &VerifySettings,
-        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) {
         let (files, unlisted) = Inventory::of_directory(&data.path);
         let is_known = |path: &Path| self.unlisted.iter().any(|(known, _)| known == path);
@@ -76,7 +77,7 @@ impl Verified {
         let Some(expected) = expected.filter(|expected| !expected.is_empty()) else { return };
         let all_bytes = expected.values().map(|of| of.bytes).sum();
         let found = compare_directory(&data.path, &expected, settings, &mut |bytes| {
-            progress(Progress { bytes, all_bytes })
+            progress(VerifyProgress { bytes, all_bytes })
         });
         self.is_interrupted |= found.is_interrupted;
         self.unlisted.extend(found.unlisted);
@@ -119,15 +120,35 @@ impl Verified {
                 None
             }
             Err(error) => {
-                let what = WrongFile::Manifest(error.to_string());
-                self.wrong_files.push(FileFinding { path: MANIFEST.to_owned(), what });
+                let defect = FileDefect::Manifest(error.to_string());
+                self.wrong_files.push(WrongFile { path: MANIFEST.to_owned(), defect });
                 None
             }
         }
     }
 
+    /// Without all catalogs nothing is said of relations' files that are missing.
+    pub fn require_names(&mut self, names: &Names, data: &DataDirectory) {
+        let unread = names.unread();
+        let has_catalogs = unread.catalogs + unread.maps == 0;
+        let is_compared = data.is_consistent() && self.incremental == 0 && !self.is_interrupted;
+        if !has_catalogs && is_compared {
+            let words = format!("{unread}: whether relations' files are missing is unknown");
+            self.incomplete.push(words);
+        }
+    }
+
+    /// Says so where the manifest's checksums were asked for and not compared.
+    pub fn require_manifest_checksums(&mut self) {
+        let has_checksums = self.manifest.is_some_and(|manifest| manifest.checksums.is_some());
+        if !has_checksums && !self.is_interrupted {
+            let words = "--manifest-checksums: the files were not compared with a backup_manifest";
+            self.incomplete.push(words.to_owned());
+        }
+    }
+
     pub(super) fn wrong_checksums(&mut self, paths: Vec<String>) {
-        let new = paths.into_iter().map(|path| FileFinding { path, what: WrongFile::Checksum });
+        let new = paths.into_iter().map(|path| WrongFile { path, defect: FileDefect::Checksum });
         self.wrong_files.extend(new);
         self.wrong_files.sort_by(|one, other| one.path.cmp(&other.path));
     }
@@ -149,3 +170,22 @@ fn manifest(data: &DataDirectory) -> Option<io::Result<File>> {
 
 pub(super) const NO_RELATION: &str =
     "no file of a relation was found: this is not a cluster's data, or not all of it";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_that_were_asked_for_and_not_compared_are_not_sound() {
+        let check = |manifest: Option<ManifestCompared>, is_interrupted: bool, expected: usize| {
+            let mut verified = Verified { manifest, is_interrupted, ..Verified::default() };
+            verified.require_manifest_checksums();
+            assert_eq!(verified.incomplete.len(), expected, "{manifest:?}");
+        };
+        check(None, false, 1);
+        check(Some(ManifestCompared { files: 3, checksums: None }), false, 1);
+        check(Some(ManifestCompared { files: 3, checksums: Some(4096) }), false, 0);
+        // That it ended before is said already.
+        check(None, true, 0);
+    }
+}

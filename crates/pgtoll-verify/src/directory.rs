@@ -11,13 +11,14 @@ use pgtoll_datadir::DataDirectory;
 use pgtoll_format::wal::RelationFiles;
 
 use crate::backup::{self, IncrementalFile};
-use crate::disk::{Disk, Files};
-use crate::found::{Finding, Verified};
-use crate::journal::{Journal, JournalError};
+use crate::defect::BlockFinding;
+use crate::found::Verified;
 use crate::layout;
-use crate::listing::{Beside, Listing};
-use crate::settings::{PROGRESS, Progress, VerifySettings};
-use crate::work::{Portion, Position, Work};
+use crate::listing::{Beside, Listing, Position};
+use crate::resume::{ResumeError, ResumeJournal};
+use crate::settings::{PROGRESS, VerifyProgress, VerifySettings};
+use crate::storage::{Files, Storage};
+use crate::work::{Portion, Work};
 
 /// Reads the relations of a data directory on which no server runs, those for which `wanted` is
 /// true, and says what is wrong. Nothing that is wrong ends it, but `progress` can.
@@ -25,39 +26,39 @@ pub fn verify(
     data: &DataDirectory,
     settings: &VerifySettings,
     wanted: &dyn Fn(RelationFiles) -> bool,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Verified {
     verify_on(&Files, data, settings, wanted, progress)
 }
 
 /// As [`verify`], with files that another disk opens.
 pub fn verify_on(
-    disk: &dyn Disk,
+    disk: &dyn Storage,
     data: &DataDirectory,
     settings: &VerifySettings,
     wanted: &dyn Fn(RelationFiles) -> bool,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Verified {
-    Scan::new(data, settings, wanted).run(disk, None, progress)
+    DirectoryVerification::new(data, settings, wanted).run(disk, None, progress)
 }
 
 /// As [`verify_on`], from where the journal says that it was left, and kept there as it goes on. A
 /// journal of other files, or of what has changed since, is an error.
 pub fn verify_again(
-    disk: &dyn Disk,
+    disk: &dyn Storage,
     data: &DataDirectory,
     settings: &VerifySettings,
     wanted: &dyn Fn(RelationFiles) -> bool,
-    journal: &mut Journal,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<Verified, JournalError> {
-    let mut scan = Scan::new(data, settings, wanted);
+    journal: &mut ResumeJournal,
+    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
+) -> Result<Verified, ResumeError> {
+    let mut scan = DirectoryVerification::new(data, settings, wanted);
     scan.from = journal.begin(data, &scan.files, scan.fingerprint, &mut scan.verified)?;
     Ok(scan.run(disk, Some(journal), progress))
 }
 
 /// What is read, and what is known of it.
-pub(crate) struct Scan<'a> {
+pub(crate) struct DirectoryVerification<'a> {
     data: &'a DataDirectory,
     settings: &'a VerifySettings,
     pub(crate) files: Listing,
@@ -72,7 +73,7 @@ pub(crate) struct Scan<'a> {
     pub(crate) verified: Verified,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> DirectoryVerification<'a> {
     /// Lists the files, and says what is wrong with their lengths.
     fn new(
         data: &'a DataDirectory,
@@ -112,9 +113,9 @@ impl<'a> Scan<'a> {
 
     fn run(
         mut self,
-        disk: &dyn Disk,
-        journal: Option<&mut Journal>,
-        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        disk: &dyn Storage,
+        journal: Option<&mut ResumeJournal>,
+        progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) -> Verified {
         let mut verified = mem::take(&mut self.verified);
         self.read(disk, &mut verified, journal, &mut Verified::add, progress);
@@ -131,11 +132,11 @@ impl<'a> Scan<'a> {
     /// Reads the files and gives `take` what is wrong.
     pub(crate) fn read(
         &self,
-        disk: &dyn Disk,
+        disk: &dyn Storage,
         verified: &mut Verified,
-        journal: Option<&mut Journal>,
+        journal: Option<&mut ResumeJournal>,
         take: Take<'_>,
-        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) {
         let Self { data, settings, files, from, unit_files, .. } = self;
         let work = Work::new(disk, data, files, (*from, *unit_files), settings.rate);
@@ -165,7 +166,7 @@ impl<'a> Scan<'a> {
 }
 
 /// Where findings go.
-pub(crate) type Take<'a> = &'a mut dyn FnMut(&mut Verified, Finding);
+pub(crate) type Take<'a> = &'a mut dyn FnMut(&mut Verified, BlockFinding);
 
 /// Puts together what the threads send, in the order of the list.
 struct Collector<'a> {
@@ -175,7 +176,7 @@ struct Collector<'a> {
     next: u64,
     /// What is behind something that is still being read.
     waiting: BTreeMap<u64, Portion>,
-    journal: Option<&'a mut Journal>,
+    journal: Option<&'a mut ResumeJournal>,
     take: Take<'a>,
 }
 
@@ -183,7 +184,7 @@ impl<'a> Collector<'a> {
     fn new(
         verified: &'a mut Verified,
         to: Position,
-        journal: Option<&'a mut Journal>,
+        journal: Option<&'a mut ResumeJournal>,
         take: Take<'a>,
     ) -> Self {
         Self { verified, to, next: 0, waiting: BTreeMap::new(), journal, take }
@@ -195,7 +196,7 @@ impl<'a> Collector<'a> {
         next: &mut dyn FnMut() -> Result<Portion, RecvTimeoutError>,
         work: &Work<'_>,
         all_bytes: u64,
-        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) {
         let before = self.verified.pages.bytes;
         loop {
@@ -204,7 +205,7 @@ impl<'a> Collector<'a> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            let now = Progress { bytes: before + work.read_bytes(), all_bytes };
+            let now = VerifyProgress { bytes: before + work.read_bytes(), all_bytes };
             if !self.verified.is_interrupted && progress(now).is_break() {
                 self.verified.is_interrupted = true;
                 work.stop();
@@ -261,7 +262,7 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{DirectFiles, Layout, MappedFiles, WhatIsWrong, page_verdict};
+    use crate::{Defect, DirectFiles, LayoutDefect, MappedFiles, page_verdict};
 
     /// A directory with these files of relation 16384 in database 5, whose files have 4 blocks.
     pub(crate) fn directory(files: &[(&str, Vec<u8>)]) -> (tempfile::TempDir, DataDirectory) {
@@ -305,14 +306,14 @@ pub(crate) mod tests {
         blocks.flat_map(page).collect()
     }
 
-    fn check(files: &[(&str, Vec<u8>)], expected: &[(u32, Layout)]) {
+    fn check(files: &[(&str, Vec<u8>)], expected: &[(u32, LayoutDefect)]) {
         let (_place, data) = directory(files);
         let found = verified(&data);
-        let layouts: Vec<(u32, Layout)> = found
+        let layouts: Vec<(u32, LayoutDefect)> = found
             .findings
             .iter()
-            .map(|finding| match finding.what {
-                WhatIsWrong::Layout(layout) => (finding.block, layout),
+            .map(|finding| match finding.defect {
+                Defect::Layout(layout) => (finding.block, layout),
                 ref other => panic!("{other:?}"),
             })
             .collect();
@@ -327,16 +328,16 @@ pub(crate) mod tests {
         check(&[("16384", vec![]), ("16384.1", vec![])], &[]);
         check(
             &[("16384", pages(0..3)), ("16384.1", pages(4..5))],
-            &[(3, Layout::Short { segment: 0 })],
+            &[(3, LayoutDefect::Short { segment: 0 })],
         );
         check(
             &[("16384", pages(0..4)), ("16384.3", pages(12..13))],
-            &[(4, Layout::Missing { segment: 1, count: 2 })],
+            &[(4, LayoutDefect::Missing { segment: 1, count: 2 })],
         );
         let mut cut = pages(0..2);
         cut.truncate(8192 + 100);
-        check(&[("16384", cut)], &[(1, Layout::EndsInBlock { bytes: 100 })]);
-        check(&[("16384", pages(0..5))], &[(4, Layout::TooLong { segment: 0 })]);
+        check(&[("16384", cut)], &[(1, LayoutDefect::EndsInBlock { bytes: 100 })]);
+        check(&[("16384", pages(0..5))], &[(4, LayoutDefect::TooLong { segment: 0 })]);
     }
 
     #[test]
@@ -440,10 +441,10 @@ pub(crate) mod tests {
             // Then nothing is a suspicion.
             data.control.state = pgtoll_format::ClusterState::InProduction;
             let (mapped, direct) = (MappedFiles::default(), DirectFiles::default());
-            for disk in [&Files as &dyn Disk, &mapped, &direct] {
+            for disk in [&Files as &dyn Storage, &mapped, &direct] {
                 let found = verify_on(disk, &data, &settings(), &|_| true, &mut |_| ControlFlow::Continue(()));
-                let invalid = found.findings.iter().filter_map(|finding| match finding.what {
-                    WhatIsWrong::Invalid { fault, .. } => Some((finding.block, fault)),
+                let invalid = found.findings.iter().filter_map(|finding| match finding.defect {
+                    Defect::Invalid { fault, .. } => Some((finding.block, fault)),
                     _ => None,
                 });
                 prop_assert_eq!(invalid.collect::<Vec<_>>(), expected.clone());
@@ -473,14 +474,14 @@ pub(crate) mod tests {
         data: &DataDirectory,
         path: &Path,
         rate: Option<u64>,
-        stop: &mut dyn FnMut(Progress) -> bool,
-    ) -> Result<Verified, JournalError> {
-        let mut journal = Journal::open(path)?;
+        stop: &mut dyn FnMut(VerifyProgress) -> bool,
+    ) -> Result<Verified, ResumeError> {
+        let mut journal = ResumeJournal::open(path)?;
         journal.every = Duration::ZERO;
         // Of several threads one may have read in vain what lies behind another's file.
         let jobs = if rate.is_some() { NonZeroUsize::MIN } else { settings().jobs };
         let settings = VerifySettings { jobs, rate, ..settings() };
-        let mut scan = Scan::new(data, &settings, &|_| true);
+        let mut scan = DirectoryVerification::new(data, &settings, &|_| true);
         scan.unit_files = 1;
         scan.from = journal.begin(data, &scan.files, scan.fingerprint, &mut scan.verified)?;
         Ok(scan.run(&Files, Some(&mut journal), &mut |now| {
@@ -503,7 +504,7 @@ pub(crate) mod tests {
         let path = place.path().join("journal");
         let (mut runs, mut bytes) = (0, 0);
         let found = loop {
-            let before = Journal::open(&path).unwrap().read_before();
+            let before = ResumeJournal::open(&path).unwrap().read_before();
             assert_eq!(before, bytes, "what was read is not read again");
             let found = again(&data, &path, Some(1), &mut |now| now.bytes > before).unwrap();
             (runs, bytes) = (runs + 1, found.pages.bytes);
@@ -549,7 +550,7 @@ pub(crate) mod tests {
         let foreign = |bytes: &[u8]| {
             let other = place.path().join("foreign");
             fs::write(&other, bytes).unwrap();
-            Journal::open(&other).map(drop).unwrap_err().to_string()
+            ResumeJournal::open(&other).map(drop).unwrap_err().to_string()
         };
         let whole = fs::read(&path).unwrap();
         for bytes in [&b""[..], b"{}", &whole[..whole.len() / 2], b"\xFF"] {
@@ -563,7 +564,7 @@ pub(crate) mod tests {
         data.control.system_identifier += 1;
         check(&data, "is of another cluster");
         data.control.system_identifier -= 1;
-        let mut journal = Journal::open(&path).unwrap();
+        let mut journal = ResumeJournal::open(&path).unwrap();
         let is_wanted = |relation: RelationFiles| relation.number == 16385;
         let go_on = &mut |_| ControlFlow::Continue(());
         let some = verify_again(&Files, &data, &settings(), &is_wanted, &mut journal, go_on);
@@ -572,8 +573,8 @@ pub(crate) mod tests {
         fs::write(data.path.join("base/5/16384"), page(0)).unwrap();
         check(&data, "is of files that have changed since");
         check(&DataDirectory { path: data.path.join("global"), ..data }, "changed since");
-        let nowhere = Journal::open(Path::new("/dev/null/none")).map(drop);
-        assert!(matches!(nowhere, Err(JournalError::Read { .. })));
+        let nowhere = ResumeJournal::open(Path::new("/dev/null/none")).map(drop);
+        assert!(matches!(nowhere, Err(ResumeError::Read { .. })));
     }
 
     proptest! {

@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
+use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_format::catalog::{Persistence, RelationKind};
-use pgtoll_format::wal::RelationFiles;
-use pgtoll_format::{Fault, IncrementalError, Lsn};
+use pgtoll_format::wal::{Fork, RelationFiles};
+use pgtoll_record::FindingClass;
 use serde::{Deserialize, Serialize};
 
-use super::listing::Listing;
-use super::{
-    DataDirectory, Evidence, FileFinding, ManifestCompared, RunningCounts, Unsettled, layout,
-};
-use pgtoll_datadir::Names;
-use pgtoll_format::wal::Fork;
+use crate::defect::{BlockFinding, Defect, DefectCounts, LayoutDefect};
+use crate::layout;
+use crate::listing::Listing;
+use crate::manifest::{ManifestCompared, WrongFile};
 
 /// What was read, and what is wrong with it.
 #[derive(Debug, Default)]
@@ -22,12 +21,12 @@ pub struct Verified {
     /// Files of relations that were read, or are empty.
     pub files: u64,
     /// What was read of them.
-    pub pages: Pages,
+    pub pages: PagesRead,
     /// What is wrong, in the order of relations, forks and blocks. Of very many only some:
     /// [`counts`](Self::counts) has all.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<BlockFinding>,
     /// How much is wrong with each fork that something is wrong with.
-    pub counts: BTreeMap<Fork, Counts>,
+    pub counts: BTreeMap<Fork, DefectCounts>,
     /// Files of temporary relations, which are not read.
     pub temporary: u64,
     /// Files of an incremental backup, which hold some blocks each: they are among `files`.
@@ -44,7 +43,7 @@ pub struct Verified {
     /// Not all was read, since whoever asked did not want to wait.
     pub is_interrupted: bool,
     /// Files that are missing, or are not as they should be. Of very many only some.
-    pub wrong_files: Vec<FileFinding>,
+    pub wrong_files: Vec<WrongFile>,
     /// Such files that `wrong_files` has not.
     pub more_wrong_files: u64,
     /// Why nothing can be said of the whole cluster, whatever was read of it.
@@ -61,7 +60,7 @@ pub struct Verified {
 
 /// How much was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pages {
+pub struct PagesRead {
     /// Bytes.
     pub bytes: u64,
     /// Blocks with a verdict.
@@ -70,164 +69,25 @@ pub struct Pages {
     pub new: u64,
 }
 
-/// Something that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    /// Where.
-    pub fork: Fork,
-    /// The block's number in the fork.
-    pub block: u32,
-    /// What.
-    pub what: WhatIsWrong,
-}
-
-/// What is wrong with a block, or with a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WhatIsWrong {
-    /// A server that reads the page refuses it.
-    Invalid {
-        /// Why.
-        fault: Fault,
-        /// Where the record ends that changed it last, as the page says.
-        lsn: Lsn,
-    },
-    /// A server that reads the page refuses it; the server may have written it while the backup
-    /// was made, and without the backup's WAL nobody can tell whether recovery replaces it.
-    MayBeTorn {
-        /// What is wrong with it.
-        fault: Fault,
-        /// Where the record ends that changed it last, as the page says.
-        lsn: Lsn,
-    },
-    /// The file of an incremental backup is not as any is, and cannot be restored from.
-    Incremental(IncrementalError),
-    /// It says that it was changed last by WAL that was never written.
-    AheadOfWal {
-        /// By which.
-        lsn: Lsn,
-    },
-    /// The page is zero, though the visibility map says that all of its rows are visible.
-    ZeroButVisible,
-    /// The first page of an index or of a sequence is zero, which none ever is.
-    ZeroFirst,
-    /// The files are not as long, or not there, as a server would have left them.
-    Layout(Layout),
-    /// The system could not read it.
-    Unreadable {
-        /// How many blocks, this one and those behind it.
-        blocks: u32,
-        /// What the system said.
-        error: String,
-    },
-    /// The file became shorter while it was read.
-    Changed,
-    /// Something else says that the page must be another one.
-    Evidence(Evidence),
-    /// A server that reads the page would refuse it; but it runs, and may have it otherwise.
-    Unsettled {
-        /// What is wrong with the page.
-        fault: Fault,
-        /// Where the record ends that changed it last, as the page says.
-        lsn: Lsn,
-        /// Why it could not be told.
-        why: Unsettled,
-    },
-}
-
-/// What is wrong with the files of a fork.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Layout {
-    /// The file ends within a block, which no server reads.
-    EndsInBlock {
-        /// Bytes of it that are there.
-        bytes: u32,
-    },
-    /// A file that another one follows is not full.
-    Short {
-        /// Which one, from 0.
-        segment: u32,
-    },
-    /// A file has more blocks than files have.
-    TooLong {
-        /// Which one.
-        segment: u32,
-    },
-    /// Files are missing that others follow.
-    Missing {
-        /// The first one.
-        segment: u32,
-        /// How many.
-        count: u32,
-    },
-    /// The file ends before this block, and the visibility map says that rows behind are visible.
-    VisibleBeyondEnd {
-        /// The last block of which a page of the map says so.
-        last: u32,
-    },
-    /// The catalogs name the relation, and it has no file.
-    NoFile,
-    /// The catalogs name the index or the sequence, and its file is empty, which none ever is.
-    Empty,
-}
-
-/// How bad something is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
-    /// A server refuses the page.
-    Failure,
-    /// A server would not notice, and yet it cannot be right.
-    Suspicion,
-    /// It could not be told.
-    Unverified,
-}
-
-/// How much is wrong.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
-    /// Pages that a server refuses.
-    pub failures: u64,
-    /// What a server would not notice.
-    pub suspicions: u64,
-    /// Blocks that could not be read.
-    pub unverified: u64,
-}
-
-impl WhatIsWrong {
-    /// How bad it is.
-    pub fn class(&self) -> Class {
-        match self {
-            Self::Invalid { .. } | Self::Incremental(_) => Class::Failure,
-            Self::Unreadable { .. }
-            | Self::Changed
-            | Self::MayBeTorn { .. }
-            | Self::Unsettled { .. } => Class::Unverified,
-            Self::AheadOfWal { .. } | Self::ZeroButVisible | Self::ZeroFirst | Self::Layout(_) => {
-                Class::Suspicion
-            }
-            Self::Evidence(_) => Class::Suspicion,
-        }
-    }
-}
-
-impl Counts {
-    fn count(&mut self, what: &WhatIsWrong) {
-        match what {
-            WhatIsWrong::Unreadable { blocks, .. } => self.unverified += u64::from(*blocks),
-            other => match other.class() {
-                Class::Failure => self.failures += 1,
-                Class::Suspicion => self.suspicions += 1,
-                Class::Unverified => self.unverified += 1,
-            },
-        }
-    }
+/// What happened to suspects. The record's `VerifiedRunning` has the server beside these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunningCounts {
+    /// Blocks that looked damaged at first.
+    pub suspects: u64,
+    /// Those of them that were sound when they were read again.
+    pub healed: u64,
+    /// Those whose image the WAL had, so that a checkpoint had to be waited for.
+    pub in_flight: u64,
+    /// Those that are no longer there, and files that went or became shorter.
+    pub dropped: u64,
+    /// How often the server was asked to read a block.
+    pub asked: u64,
 }
 
 impl Verified {
     /// Everything that is wrong, in sums.
-    pub fn total(&self) -> Counts {
-        self.counts.values().fold(Counts::default(), |sum, of| Counts {
+    pub fn total(&self) -> DefectCounts {
+        self.counts.values().fold(DefectCounts::default(), |sum, of| DefectCounts {
             failures: sum.failures + of.failures,
             suspicions: sum.suspicions + of.suspicions,
             unverified: sum.unverified + of.unverified,
@@ -254,8 +114,8 @@ impl Verified {
         }
     }
 
-    pub(super) fn add(&mut self, finding: Finding) {
-        self.counts.entry(finding.fork).or_default().count(&finding.what);
+    pub(super) fn add(&mut self, finding: BlockFinding) {
+        self.counts.entry(finding.fork).or_default().count(&finding.defect);
         if self.findings.len() < FINDINGS_MAX {
             self.findings.push(finding);
         }
@@ -277,7 +137,7 @@ impl Verified {
         }
         let has_name = |fork: &Fork| names.relation(fork.relation).is_some();
         let findings = std::mem::take(&mut self.findings);
-        let is_suspicion = |of: &Finding| of.what.class() == Class::Suspicion;
+        let is_suspicion = |of: &BlockFinding| of.defect.class() == FindingClass::Suspicion;
         self.findings = findings
             .into_iter()
             .filter(|finding| has_name(&finding.fork) || !is_suspicion(finding))
@@ -285,7 +145,7 @@ impl Verified {
         for (_, counts) in self.counts.iter_mut().filter(|(fork, _)| !has_name(fork)) {
             counts.suspicions = 0;
         }
-        self.counts.retain(|_, counts| *counts != Counts::default());
+        self.counts.retain(|_, counts| *counts != DefectCounts::default());
         self.firsts(names);
         self.missing(names, wanted);
         self.findings.sort_by_key(|finding| (finding.fork, finding.block));
@@ -300,18 +160,18 @@ impl Verified {
             matches!(kind, Some(RelationKind::Index | RelationKind::Sequence))
                 && !names.is_unready(fork.relation)
         };
-        let mut wrong: Vec<(Fork, WhatIsWrong)> = Vec::new();
+        let mut wrong: Vec<(Fork, Defect)> = Vec::new();
         let zero = std::mem::take(&mut self.firsts).into_iter().filter(|fork| has_one(*fork));
-        wrong.extend(zero.map(|fork| (fork, WhatIsWrong::ZeroFirst)));
+        wrong.extend(zero.map(|fork| (fork, Defect::ZeroFirst)));
         if let Some(files) = &self.files_of_all {
             layout::empty_ones(files, |fork| {
                 if has_one(fork) {
-                    wrong.push((fork, WhatIsWrong::Layout(Layout::Empty)));
+                    wrong.push((fork, Defect::Layout(LayoutDefect::Empty)));
                 }
             });
         }
-        for (fork, what) in wrong {
-            self.add(Finding { fork, block: 0, what });
+        for (fork, defect) in wrong {
+            self.add(BlockFinding { fork, block: 0, defect });
         }
     }
 
@@ -332,7 +192,7 @@ impl Verified {
             .collect();
         missing.sort_unstable();
         for fork in missing {
-            self.add(Finding { fork, block: 0, what: WhatIsWrong::Layout(Layout::NoFile) });
+            self.add(BlockFinding { fork, block: 0, defect: Defect::Layout(LayoutDefect::NoFile) });
         }
     }
 }

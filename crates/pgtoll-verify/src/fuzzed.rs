@@ -1,6 +1,6 @@
 //! Readers of what strangers may have made, for fuzzing.
 
-use crate::{journal, manifest};
+use crate::{manifest, resume};
 
 /// Files in the manifest that these bytes are; `None`: they are none.
 pub fn backup_manifest(bytes: &[u8]) -> Option<u64> {
@@ -9,5 +9,5 @@ pub fn backup_manifest(bytes: &[u8]) -> Option<u64> {
 
 /// Whether these bytes are a resume file.
 pub fn resume_file(bytes: &[u8]) -> bool {
-    journal::is_resume_file(bytes)
+    resume::is_resume_file(bytes)
 }

@@ -2,15 +2,16 @@
 
 use pgtoll_format::ControlFile;
 
-use super::listing::{Listed, Listing};
-use super::{DataDirectory, Finding, Layout, WhatIsWrong};
+use crate::defect::{BlockFinding, Defect, LayoutDefect};
+use crate::listing::{Listed, Listing};
+use pgtoll_datadir::DataDirectory;
 use pgtoll_format::wal::Fork;
 
 /// What is wrong with the lengths of these files, those of a fork one after the other.
 pub(super) fn findings(
     files: impl IntoIterator<Item = Listed>,
     data: &DataDirectory,
-) -> Vec<Finding> {
+) -> Vec<BlockFinding> {
     // The files of a backup are copied one after the other while the server changes them.
     let is_backup = data.backup_start.is_some();
     let mut found = Vec::new();
@@ -43,31 +44,31 @@ fn of_forks(files: impl IntoIterator<Item = Listed>, mut each: impl FnMut(&[List
 }
 
 /// What is cut off is left behind empty, so that only files up to the last one that is not count.
-fn check(of: &[Listed], control: &ControlFile, is_backup: bool, found: &mut Vec<Finding>) {
+fn check(of: &[Listed], control: &ControlFile, is_backup: bool, found: &mut Vec<BlockFinding>) {
     let block_bytes = u64::from(control.block_bytes);
     let full = block_bytes * u64::from(control.file_blocks);
     let Some(last) = of.iter().rposition(|file| file.bytes > 0) else { return };
     let mut next = 0;
     for (place, file) in of[..=last].iter().enumerate() {
         let segment = file.segment;
-        let mut tell = |block: u64, layout: Layout| {
+        let mut tell = |block: u64, layout: LayoutDefect| {
             let block = u32::try_from(block).unwrap_or(u32::MAX);
-            found.push(Finding { fork: file.fork, block, what: WhatIsWrong::Layout(layout) });
+            found.push(BlockFinding { fork: file.fork, block, defect: Defect::Layout(layout) });
         };
         let first_block = u64::from(segment) * u64::from(control.file_blocks);
         if segment > next && !is_backup {
             let first_missing = u64::from(next) * u64::from(control.file_blocks);
-            tell(first_missing, Layout::Missing { segment: next, count: segment - next });
+            tell(first_missing, LayoutDefect::Missing { segment: next, count: segment - next });
         }
         let rest = u32::try_from(file.bytes % block_bytes).unwrap_or_default();
         let end = first_block + file.bytes / block_bytes;
         if file.bytes > full {
-            tell(first_block + u64::from(control.file_blocks), Layout::TooLong { segment });
+            tell(first_block + u64::from(control.file_blocks), LayoutDefect::TooLong { segment });
         } else if place < last && file.bytes < full && !is_backup {
-            tell(end, Layout::Short { segment });
+            tell(end, LayoutDefect::Short { segment });
         }
         if rest > 0 {
-            tell(end, Layout::EndsInBlock { bytes: rest });
+            tell(end, LayoutDefect::EndsInBlock { bytes: rest });
         }
         next = segment.saturating_add(1);
     }

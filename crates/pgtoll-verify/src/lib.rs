@@ -5,15 +5,15 @@
 //! server, [`verify_tars`] for backups; [`compare_with_wal`] and [`compare_with_indexes`] look for lost
 //! writes.
 
+mod advice;
 mod backup;
 mod complete;
+mod defect;
 mod directory;
-mod disk;
 mod evidence;
 mod found;
 #[doc(hidden)]
 pub mod fuzzed;
-mod journal;
 mod layout;
 mod listing;
 mod manifest;
@@ -21,26 +21,29 @@ mod mapped;
 mod online;
 mod pace;
 mod page;
+mod record;
+mod resume;
 mod settings;
+mod severity;
+mod storage;
 mod visible;
 mod work;
 
 pub use backup::{BackupWal, TarBackup, VerifiedTars, WalAtHand, verify_tars};
+pub use defect::{BlockFinding, Defect, DefectCounts, Evidence, LayoutDefect, Unsettled};
 pub use directory::{verify, verify_again, verify_on};
-pub use disk::{DirectFiles, Disk, Files, MappedFiles, ReadAt};
 pub use evidence::{
-    Evidence, IndexesCompared, NotCompared, WalCompared, compare_with_indexes, compare_with_wal,
+    EvidenceCompared, EvidenceSources, IndexesCompared, NotCompared, WalCompared,
+    compare_with_evidence, compare_with_indexes, compare_with_wal,
 };
-pub use found::{Class, Counts, Finding, Layout, Pages, Verified, WhatIsWrong};
-pub use journal::{Journal, JournalError};
-pub use manifest::{FileFinding, ManifestCompared, WrongFile};
+pub use found::{PagesRead, RunningCounts, Verified};
+pub use manifest::{FileDefect, ManifestCompared, WrongFile};
 pub use mapped::Window;
 pub use online::{
-    Moment, Pauses, RealPauses, RunningCounts, RunningServer, RunningSettings, Said, Unsettled,
-    WalImages, Witness, verify_running,
+    ImagesInWal, Pauses, RealPauses, RunningServer, RunningSettings, ServerAnswer, WalHorizon,
+    Witness, verify_running,
 };
 pub use page::page_verdict;
-pub use settings::{Progress, VerifySettings};
-
-use pgtoll_datadir::DataDirectory;
-use settings::PROGRESS;
+pub use resume::{ResumeError, ResumeJournal};
+pub use settings::{VerifyProgress, VerifySettings};
+pub use storage::{DirectFiles, Files, MappedFiles, ReadAt, Storage};

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use pgtoll_format::ControlFile;
 use pgtoll_format::wal::RelationFiles;
+use serde::{Deserialize, Serialize};
 
-use super::work::Position;
 use pgtoll_datadir::{FileVisitor, RelationDir, relation_directories};
 use pgtoll_datadir::{RelationFile, RelationFileName};
 use pgtoll_format::wal::Fork;
@@ -35,6 +35,15 @@ struct Entry {
     segment: u32,
     /// Its length, and in the last two bits its fork.
     bytes_and_fork: u64,
+}
+
+/// A place in a list of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Position {
+    /// Which file, from 0.
+    pub(super) file: usize,
+    /// The byte in it.
+    pub(super) at: u64,
 }
 
 /// A file of a fork.

@@ -10,14 +10,15 @@ use pgtoll_files::Draft;
 use pgtoll_format::Lsn;
 use serde::{Deserialize, Serialize};
 
-use super::listing::Listing;
-use super::work::Position;
-use super::{Counts, DataDirectory, Finding, Pages, Verified};
+use crate::defect::{BlockFinding, DefectCounts};
+use crate::found::{PagesRead, Verified};
+use crate::listing::{Listing, Position};
+use pgtoll_datadir::DataDirectory;
 use pgtoll_format::wal::Fork;
 
 /// The file, and what was in it.
 #[derive(Debug)]
-pub struct Journal {
+pub struct ResumeJournal {
     path: PathBuf,
     found: Option<Content>,
     of: Option<Subject>,
@@ -29,7 +30,7 @@ pub struct Journal {
 
 /// Why a journal is of no use.
 #[derive(Debug, thiserror::Error)]
-pub enum JournalError {
+pub enum ResumeError {
     /// It could not be read.
     #[error("read {}", path.display())]
     Read {
@@ -62,7 +63,7 @@ pub enum JournalError {
     },
 }
 
-impl JournalError {
+impl ResumeError {
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
@@ -84,13 +85,13 @@ impl JournalError {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Content<F = Vec<Finding>, P = Vec<Fork>> {
+struct Content<F = Vec<BlockFinding>, P = Vec<Fork>> {
     schema: String,
     pgtoll: String,
     of: Subject,
     to: Position,
-    pages: Pages,
-    counts: Vec<(Fork, Counts)>,
+    pages: PagesRead,
+    counts: Vec<(Fork, DefectCounts)>,
     findings: F,
     firsts: P,
 }
@@ -110,19 +111,19 @@ struct Subject {
     bytes: u64,
 }
 
-impl Journal {
+impl ResumeJournal {
     /// The journal in this file, which need not be there.
-    pub fn open(path: &Path) -> Result<Self, JournalError> {
+    pub fn open(path: &Path) -> Result<Self, ResumeError> {
         let found = match pgtoll_files::read(path, BYTES_MAX) {
             Ok(bytes) => {
-                let foreign = || JournalError::Foreign { path: path.to_owned() };
+                let foreign = || ResumeError::Foreign { path: path.to_owned() };
                 Some(content_of(&bytes).ok_or_else(foreign)?)
             }
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                return Err(JournalError::Foreign { path: path.to_owned() });
+                return Err(ResumeError::Foreign { path: path.to_owned() });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(source) => return Err(JournalError::Read { path: path.to_owned(), source }),
+            Err(source) => return Err(ResumeError::Read { path: path.to_owned(), source }),
         };
         let (path, written) = (path.to_owned(), Instant::now());
         Ok(Self { path, found, of: None, written, every: EVERY, error: None })
@@ -139,9 +140,9 @@ impl Journal {
     }
 
     /// All was read: nothing is left to go on with.
-    pub fn remove(self) -> Result<(), JournalError> {
+    pub fn remove(self) -> Result<(), ResumeError> {
         let removed = fs::remove_file(&self.path);
-        removed.map_err(|source| JournalError::Write { path: self.path, source })
+        removed.map_err(|source| ResumeError::Write { path: self.path, source })
     }
 
     /// Where to begin; what was found before that is put in `verified`.
@@ -151,7 +152,7 @@ impl Journal {
         files: &Listing,
         fingerprint: u64,
         verified: &mut Verified,
-    ) -> Result<Position, JournalError> {
+    ) -> Result<Position, ResumeError> {
         let control = &data.control;
         let of = Subject {
             system_identifier: control.system_identifier,
@@ -166,11 +167,11 @@ impl Journal {
         let mut from = Position::default();
         if let Some(content) = self.found.take() {
             if let Some(other) = content.of.difference(&of) {
-                return Err(JournalError::Other { path: self.path.clone(), of: other });
+                return Err(ResumeError::Other { path: self.path.clone(), of: other });
             }
             from = content.to;
             if !files.has(from) {
-                return Err(JournalError::Foreign { path: self.path.clone() });
+                return Err(ResumeError::Foreign { path: self.path.clone() });
             }
             verified.pages = content.pages;
             verified.counts = content.counts.into_iter().collect();
@@ -180,7 +181,7 @@ impl Journal {
         self.of = Some(of);
         // What cannot be written is better known before hours of reading than after.
         let written = self.try_write(verified, from);
-        written.map_err(|source| JournalError::Write { path: self.path.clone(), source })?;
+        written.map_err(|source| ResumeError::Write { path: self.path.clone(), source })?;
         Ok(from)
     }
 

@@ -18,7 +18,7 @@ pub struct VerifySettings {
 
 /// How far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct VerifyProgress {
     /// Bytes that were read.
     pub bytes: u64,
     /// Bytes that there are to read.

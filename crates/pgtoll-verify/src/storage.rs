@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
 
-use super::mapped::{self, Window};
+use crate::mapped::{self, Window};
 
 /// Opens files.
-pub trait Disk: Sync {
+pub trait Storage: Sync {
     /// The file at this path.
     fn open(&self, path: &Path) -> io::Result<Box<dyn ReadAt + '_>>;
 
@@ -40,7 +40,7 @@ pub trait ReadAt {
 #[derive(Clone, Copy, Debug)]
 pub struct Files;
 
-impl Disk for Files {
+impl Storage for Files {
     fn open(&self, path: &Path) -> io::Result<Box<dyn ReadAt + '_>> {
         Ok(Box::new(open(path, OFlag::empty())?))
     }
@@ -75,7 +75,7 @@ impl MappedFiles {
     }
 }
 
-impl Disk for MappedFiles {
+impl Storage for MappedFiles {
     fn open(&self, path: &Path) -> io::Result<Box<dyn ReadAt + '_>> {
         let file = open(path, OFlag::empty())?;
         Ok(Box::new(MappedFile { file, is_refused: &self.is_refused }))
@@ -128,7 +128,7 @@ impl DirectFiles {
     }
 }
 
-impl Disk for DirectFiles {
+impl Storage for DirectFiles {
     fn open(&self, path: &Path) -> io::Result<Box<dyn ReadAt + '_>> {
         match open(path, OFlag::O_DIRECT) {
             Ok(file) => Ok(Box::new(DirectFile { file, is_refused: &self.is_refused })),
@@ -247,7 +247,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
         std::fs::write(file.path(), &bytes).unwrap();
         let (mapped, direct) = (MappedFiles::default(), DirectFiles::default());
-        let disks: [&dyn Disk; 3] = [&Files, &mapped, &direct];
+        let disks: [&dyn Storage; 3] = [&Files, &mapped, &direct];
         for disk in disks {
             let open = disk.open(file.path()).unwrap();
             let check = |at: usize, room: usize| {

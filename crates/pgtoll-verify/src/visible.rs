@@ -2,8 +2,8 @@
 
 use pgtoll_format::{PageHeader, Verdict};
 
-use super::disk::{ReadAt, read_all};
-use super::page_verdict;
+use crate::page::page_verdict;
+use crate::storage::{ReadAt, read_all};
 
 /// A page of a visibility map.
 #[derive(Clone, Copy, Debug)]

@@ -7,18 +7,20 @@ use std::sync::{Mutex, PoisonError};
 
 use pgtoll_checksum::{Kernel, is_page};
 use pgtoll_format::{Lsn, PageHeader, Verdict, verdict};
-use serde::{Deserialize, Serialize};
 
-use super::disk::{Buffer, READ_BYTES, ReadAt, read_all};
-use super::listing::{Listed, Listing};
-use super::pace::Pace;
-use super::visible::{MapPage, VisibilityMap};
-use super::{DataDirectory, Disk, Finding, Layout, Pages, WhatIsWrong};
+use crate::defect::{BlockFinding, Defect, LayoutDefect};
+use crate::found::PagesRead;
+use crate::listing::{Listed, Listing, Position};
+use crate::pace::Pace;
+use crate::storage::Storage;
+use crate::storage::{Buffer, READ_BYTES, ReadAt, read_all};
+use crate::visible::{MapPage, VisibilityMap};
+use pgtoll_datadir::DataDirectory;
 use pgtoll_format::wal::Fork;
 
 /// What the threads share.
 pub(super) struct Work<'a> {
-    disk: &'a dyn Disk,
+    disk: &'a dyn Storage,
     files: &'a Listing,
     unit_files: usize,
     unit_bytes: u64,
@@ -40,15 +42,6 @@ struct Rules {
     is_consistent: bool,
 }
 
-/// A place in a list of files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Position {
-    /// Which file, from 0.
-    pub(super) file: usize,
-    /// The byte in it.
-    pub(super) at: u64,
-}
-
 /// What one thread reads before it asks for more: a piece of a file, or small files.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
@@ -65,8 +58,8 @@ pub(super) struct Portion {
     pub(super) number: u64,
     /// Where the unit ends.
     pub(super) to: Position,
-    pub(super) pages: Pages,
-    pub(super) findings: Vec<Finding>,
+    pub(super) pages: PagesRead,
+    pub(super) findings: Vec<BlockFinding>,
     /// Forks whose first block is zero.
     pub(super) firsts: Vec<Fork>,
     /// It was stopped before the unit's end.
@@ -76,7 +69,7 @@ pub(super) struct Portion {
 impl<'a> Work<'a> {
     /// What is to be read from this place of the list on, of small files so many at once.
     pub(super) fn new(
-        disk: &'a dyn Disk,
+        disk: &'a dyn Storage,
         data: &DataDirectory,
         files: &'a Listing,
         (from, unit_files): (Position, usize),
@@ -265,7 +258,7 @@ impl<'a> Reader<'a> {
                 Ok(read) => {
                     self.read(&buffer[..read], at);
                     if read < room {
-                        self.found(self.block(at + read as u64), WhatIsWrong::Changed);
+                        self.found(self.block(at + read as u64), Defect::Changed);
                         return;
                     }
                 }
@@ -309,8 +302,8 @@ impl<'a> Reader<'a> {
         u32::try_from(before + at / self.work.rules.block_bytes as u64).unwrap_or(u32::MAX)
     }
 
-    fn found(&mut self, block: u32, what: WhatIsWrong) {
-        self.portion.findings.push(Finding { fork: self.file.fork, block, what });
+    fn found(&mut self, block: u32, defect: Defect) {
+        self.portion.findings.push(BlockFinding { fork: self.file.fork, block, defect });
     }
 
     /// Blocks that follow each other are told together.
@@ -319,14 +312,14 @@ impl<'a> Reader<'a> {
         let first = self.block(from);
         let more = u32::try_from((to - from).div_ceil(block_bytes)).unwrap_or(u32::MAX);
         if let Some(last) = self.portion.findings.last_mut()
-            && let WhatIsWrong::Unreadable { blocks, error: before } = &mut last.what
+            && let Defect::Unreadable { blocks, error: before } = &mut last.defect
             && last.block.checked_add(*blocks) == Some(first)
             && *before == error
         {
             *blocks += more;
             return;
         }
-        self.found(first, WhatIsWrong::Unreadable { blocks: more, error });
+        self.found(first, Defect::Unreadable { blocks: more, error });
     }
 
     /// Whole blocks; what is left of one is told by the file's length.
@@ -349,7 +342,7 @@ impl<'a> Reader<'a> {
                 Verdict::New => self.new_page(block),
                 Verdict::Invalid(fault) => {
                     let lsn = PageHeader::read(page).map_or(Lsn(0), |header| header.lsn);
-                    self.found(block, WhatIsWrong::Invalid { fault, lsn });
+                    self.found(block, Defect::Invalid { fault, lsn });
                 }
             }
         }
@@ -361,7 +354,7 @@ impl<'a> Reader<'a> {
         let lsn = PageHeader::read(page).map_or(Lsn(0), |header| header.lsn);
         let is_ahead = self.work.rules.wal_end.is_some_and(|end| lsn > end);
         if is_ahead && !self.is_unlogged() {
-            self.found(block, WhatIsWrong::AheadOfWal { lsn });
+            self.found(block, Defect::AheadOfWal { lsn });
         }
         if self.file.fork.fork == VISIBILITY_MAP && self.work.rules.is_consistent {
             let table = self.work.blocks(Fork { fork: MAIN, ..self.file.fork });
@@ -371,8 +364,8 @@ impl<'a> Reader<'a> {
                 // All that is behind the end is missing, be it visible or not.
                 let (block, last) = (number(table.max(map.begin())), number(last));
                 let fork = Fork { fork: MAIN, ..self.file.fork };
-                let what = WhatIsWrong::Layout(Layout::VisibleBeyondEnd { last });
-                self.portion.findings.push(Finding { fork, block, what });
+                let defect = Defect::Layout(LayoutDefect::VisibleBeyondEnd { last });
+                self.portion.findings.push(BlockFinding { fork, block, defect });
             }
         }
     }
@@ -389,7 +382,7 @@ impl<'a> Reader<'a> {
             (self.map, self.is_map_known) = (self.visibility_map(), true);
         }
         if self.map.as_mut().is_some_and(|map| map.has(block)) {
-            self.found(block, WhatIsWrong::ZeroButVisible);
+            self.found(block, Defect::ZeroButVisible);
         }
     }
 

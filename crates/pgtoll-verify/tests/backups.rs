@@ -7,7 +7,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use pgtoll_verify::{Layout, TarBackup, VerifiedTars, VerifySettings, WhatIsWrong, verify_tars};
+use pgtoll_verify::{Defect, LayoutDefect, TarBackup, VerifiedTars, VerifySettings, verify_tars};
 use proptest::prelude::*;
 
 /// A valid empty page at this block.
@@ -83,7 +83,7 @@ fn pages_are_found_at_their_blocks() {
             .findings
             .iter()
             .map(|of| {
-                let is_invalid = matches!(of.what, WhatIsWrong::Invalid { .. });
+                let is_invalid = matches!(of.defect, Defect::Invalid { .. });
                 (of.fork.relation.tablespace, of.fork.relation.number, of.block, is_invalid)
             })
             .collect();
@@ -96,8 +96,8 @@ fn pages_are_found_at_their_blocks() {
         ];
         assert_eq!(found, expected);
         assert_eq!(
-            verified.findings[2].what,
-            WhatIsWrong::Layout(Layout::EndsInBlock { bytes: 100 })
+            verified.findings[2].defect,
+            Defect::Layout(LayoutDefect::EndsInBlock { bytes: 100 })
         );
         assert_eq!((verified.files, verified.incremental, verified.temporary), (6, 2, 1));
         assert_eq!(verified.pages.blocks, 200 + 2 + 3 + 1 + 2);

@@ -148,6 +148,12 @@ impl Names {
         self.relations.iter().map(|(files, name)| (*files, name))
     }
 
+    /// The relations that a user means by this name, with the indexes and TOAST tables of tables:
+    /// `orders`, `public.orders` and `shop.public.orders` mean the same table.
+    pub fn meant_by<'a>(&'a self, name: &'a str) -> impl Iterator<Item = RelationFiles> + 'a {
+        self.iter().filter(move |(_, relation)| relation.is_meant_by(name)).map(|(files, _)| files)
+    }
+
     /// How many relations have a name.
     pub fn len(&self) -> usize {
         self.relations.len()
@@ -185,6 +191,22 @@ impl Unread {
     /// Everything was read.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+impl RelationName {
+    /// Whether this name means it, or the table that it belongs to.
+    fn is_meant_by(&self, name: &str) -> bool {
+        let own = TableName { schema: self.schema.clone(), relation: self.relation.clone() };
+        [Some(&own), self.of.as_ref()].into_iter().flatten().any(|table| {
+            let in_schema =
+                table.schema.as_ref().map(|schema| format!("{schema}.{}", table.relation));
+            let in_database = self.database.as_ref().zip(in_schema.as_ref());
+            let in_database = in_database.map(|(database, table)| format!("{database}.{table}"));
+            table.relation == name
+                || in_schema.as_deref() == Some(name)
+                || in_database.as_deref() == Some(name)
+        })
     }
 }
 
@@ -243,6 +265,21 @@ mod tests {
             Unread { pages: 2, maps: 1, databases: 3, ..Unread::default() },
             "2 catalog pages, 1 file map and 3 databases could not be read",
         );
+    }
+
+    #[test]
+    fn a_name_means_a_table_and_what_belongs_to_it() {
+        let orders = name(Some("shop"), Some("public"), "orders");
+        let table = TableName { schema: Some("public".into()), relation: "orders".into() };
+        let index = RelationName { of: Some(table), ..name(Some("shop"), Some("public"), "pk") };
+        for meant in ["orders", "public.orders", "shop.public.orders"] {
+            assert!(orders.is_meant_by(meant) && index.is_meant_by(meant), "{meant}");
+        }
+        for other in ["order", "shop.orders", "private.orders", "other.public.orders", ""] {
+            assert!(!orders.is_meant_by(other) && !index.is_meant_by(other), "{other}");
+        }
+        assert!(index.is_meant_by("pk") && !orders.is_meant_by("pk"));
+        assert!(name(None, None, "orders").is_meant_by("orders"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What to do about damage, in the order in which it is to be done. Pure: facts in, steps out.
+//! What to do about damage, step by step. Pure: facts in, steps out.
 //!
 //! Every command is run by a test on the damage that it is for (`tests/it/advice.rs`).
 
@@ -6,17 +6,18 @@ mod sql;
 
 use pgtoll_datadir::{RelationFileName, RelationName};
 use pgtoll_format::catalog::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE, RelationKind};
-use pgtoll_format::facts_of_major;
 use pgtoll_format::wal::Fork;
 use pgtoll_record::{Advice, CommandKind, Severity};
-use pgtoll_verify::{Evidence, Finding, Layout, WhatIsWrong};
 
-use pgtoll_format::shell_quoted;
+use crate::defect::Evidence;
+use crate::defect::{BlockFinding, Defect, LayoutDefect};
+use crate::severity::FIRST_NORMAL_OID;
+use pgtoll_format::{facts_of_major, shell_quoted};
 use sql::Range;
 
-/// What the damaged files are part of.
+/// What the damaged files belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum ClusterRole {
     /// A base backup.
     Backup,
     /// A standby, running or not.
@@ -32,38 +33,38 @@ pub(super) enum Place {
 
 /// The cluster, as far as advice depends on it.
 #[derive(Clone, Debug)]
-pub(super) struct Cluster {
-    pub(super) place: Place,
+pub(crate) struct AdvisedCluster {
+    pub(crate) role: ClusterRole,
     /// The data directory as any directory's commands can name it.
-    pub(super) data: String,
-    pub(super) major: u32,
-    pub(super) block_bytes: u32,
-    pub(super) file_blocks: u32,
+    pub(crate) data: String,
+    pub(crate) major: u32,
+    pub(crate) block_bytes: u32,
+    pub(crate) file_blocks: u32,
     /// The catalogs' version, which tablespaces' directories are called by; `None`: unknown.
-    pub(super) catalog_version: Option<u32>,
+    pub(crate) catalog_version: Option<u32>,
 }
 
 /// A damaged fork.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Damage<'a> {
-    pub(super) fork: Fork,
-    pub(super) name: Option<&'a RelationName>,
-    pub(super) severity: Severity,
-    pub(super) findings: &'a [&'a Finding],
+pub(crate) struct DamagedFork<'a> {
+    pub(crate) fork: Fork,
+    pub(crate) name: Option<&'a RelationName>,
+    pub(crate) severity: Severity,
+    pub(crate) findings: &'a [&'a BlockFinding],
     /// There are more findings than these.
-    pub(super) has_more: bool,
+    pub(crate) has_more: bool,
     /// Something is wrong with the table that it belongs to, too.
-    pub(super) is_table_damaged: bool,
+    pub(crate) is_table_damaged: bool,
 }
 
-impl Cluster {
+impl AdvisedCluster {
     /// Whether a condition on `ctid` reads only the blocks that it names.
     fn has_tid_range_scans(&self) -> bool {
         facts_of_major(self.major).is_some_and(|facts| facts.has_tid_range_scans)
     }
 
     /// A fork's file, below the data directory: as `page show` takes it from there.
-    pub(super) fn file(&self, fork: Fork, segment: u32) -> String {
+    pub(crate) fn file(&self, fork: Fork, segment: u32) -> String {
         let Fork { relation, fork } = fork;
         let name = RelationFileName { number: relation.number, fork, segment, backend: None };
         match relation.tablespace {
@@ -77,12 +78,12 @@ impl Cluster {
         }
     }
 
-    /// What to do, in this order.
-    pub(super) fn advise(&self, damage: &Damage<'_>) -> Vec<Advice> {
-        match self.place {
-            Place::Backup => vec![of_backup(damage.severity)],
-            Place::Standby => vec![of_standby(damage.severity)],
-            Place::Stopped { needs_recovery } => {
+    /// What to do about a damaged fork, in this order.
+    pub(crate) fn advise(&self, damage: &DamagedFork<'_>) -> Vec<Advice> {
+        match self.role {
+            ClusterRole::Backup => vec![of_backup(damage.severity)],
+            ClusterRole::Standby => vec![of_standby(damage.severity)],
+            ClusterRole::Stopped { needs_recovery } => {
                 let mut steps: Vec<Advice> = self.copy(damage).into_iter().collect();
                 if needs_recovery {
                     steps.push(words(
@@ -93,14 +94,14 @@ impl Cluster {
                 steps.extend(self.of_primary(damage, "start the server; "));
                 steps
             }
-            Place::Running => {
+            ClusterRole::Running => {
                 self.copy(damage).into_iter().chain(self.of_primary(damage, "")).collect()
             }
         }
     }
 
-    /// Whatever is done next changes the files: they are evidence, and the last copy of what they hold.
-    fn copy(&self, damage: &Damage<'_>) -> Option<Advice> {
+    /// The next steps change the files, which are evidence and the last copy of their rows.
+    fn copy(&self, damage: &DamagedFork<'_>) -> Option<Advice> {
         if damage.severity == Severity::Map {
             return None;
         }
@@ -129,20 +130,20 @@ impl Cluster {
     }
 
     /// The file that a finding is in; `None`: there is none.
-    fn segment(&self, of: &Finding) -> Option<u32> {
-        let block = match &of.what {
-            WhatIsWrong::Layout(Layout::NoFile | Layout::Missing { .. }) => return None,
-            WhatIsWrong::Layout(Layout::Short { segment } | Layout::TooLong { segment }) => {
+    fn segment(&self, of: &BlockFinding) -> Option<u32> {
+        let block = match &of.defect {
+            Defect::Layout(LayoutDefect::NoFile | LayoutDefect::Missing { .. }) => return None,
+            Defect::Layout(LayoutDefect::Short { segment } | LayoutDefect::TooLong { segment }) => {
                 return Some(*segment);
             }
-            what if missing(what, of.block).is_some() => of.block.saturating_sub(1),
+            _ if of.last_missing().is_some() => of.block.saturating_sub(1),
             _ => of.block,
         };
         Some(block / self.file_blocks.max(1))
     }
 
-    fn of_primary(&self, damage: &Damage<'_>, start: &str) -> Vec<Advice> {
-        let Damage { severity, name, .. } = *damage;
+    fn of_primary(&self, damage: &DamagedFork<'_>, start: &str) -> Vec<Advice> {
+        let DamagedFork { severity, name, .. } = *damage;
         match (severity, name) {
             (Severity::Catalog, _) => vec![words(
                 "restore from a backup, or bring the pages back from a standby: the catalogs say \
@@ -167,7 +168,7 @@ impl Cluster {
         }
     }
 
-    fn of_data(&self, name: &RelationName, damage: &Damage<'_>, start: &str) -> Vec<Advice> {
+    fn of_data(&self, name: &RelationName, damage: &DamagedFork<'_>, start: &str) -> Vec<Advice> {
         let restore = words(
             "restore it from a backup, or bring the pages back from a standby; go on only if there is none",
         );
@@ -204,8 +205,9 @@ impl Cluster {
     }
 
     /// How to save the rows that are left.
-    fn of_table(&self, name: &RelationName, damage: &Damage<'_>, start: &str) -> Vec<Advice> {
-        let Hit { refused, lost, wrong, has_gap, is_open, has_file } = Hit::of(damage.findings);
+    fn of_table(&self, name: &RelationName, damage: &DamagedFork<'_>, start: &str) -> Vec<Advice> {
+        let TableDamage { refused, lost, wrong, has_gap, is_open, has_file } =
+            TableDamage::of(damage.findings);
         if !has_file {
             return vec![words("nothing of it is left here: its rows are lost")];
         }
@@ -263,12 +265,12 @@ impl Cluster {
     }
 
     /// The server takes the first file that is not full for the last one.
-    fn fill_gaps(&self, damage: &Damage<'_>) -> Option<Advice> {
+    fn fill_gaps(&self, damage: &DamagedFork<'_>) -> Option<Advice> {
         let mut segments = Vec::new();
         for finding in damage.findings {
-            match finding.what {
-                WhatIsWrong::Layout(Layout::Short { segment }) => segments.push(segment),
-                WhatIsWrong::Layout(Layout::Missing { segment, count }) => {
+            match finding.defect {
+                Defect::Layout(LayoutDefect::Short { segment }) => segments.push(segment),
+                Defect::Layout(LayoutDefect::Missing { segment, count }) => {
                     segments.extend((segment..segment.saturating_add(count)).take(FILES_MAX));
                 }
                 _ => {}
@@ -332,7 +334,7 @@ fn of_index(name: &RelationName, is_table_damaged: bool, start: &str) -> Vec<Adv
         )));
     }
     let then = if is_table_damaged { "then " } else { "" };
-    let is_system = name.oid < FIRST_OWN_OID;
+    let is_system = name.oid < FIRST_NORMAL_OID;
     let system = if is_system {
         " (if the server cannot use it, start it with ignore_system_indexes = on)"
     } else {
@@ -370,7 +372,7 @@ fn statement(name: &RelationName, what: String, command: String) -> Advice {
 
 /// What is wrong with a table, as far as it matters to its rows. Ranges follow each other.
 #[derive(Debug, Default)]
-struct Hit {
+struct TableDamage {
     /// Blocks that the server refuses.
     refused: Vec<Range>,
     /// Blocks whose rows are gone without an error: zeros, or missing behind the end.
@@ -384,46 +386,34 @@ struct Hit {
     has_file: bool,
 }
 
-impl Hit {
-    fn of(findings: &[&Finding]) -> Self {
-        let mut hit = Self { has_file: true, ..Self::default() };
-        for Finding { block, what, .. } in findings.iter().copied() {
-            let one = (*block, *block);
-            match what {
-                WhatIsWrong::Invalid { .. } | WhatIsWrong::Incremental(_) => hit.refused.push(one),
-                WhatIsWrong::Unreadable { blocks, .. } => {
-                    hit.refused.push((*block, block.saturating_add(blocks.saturating_sub(1))));
+impl TableDamage {
+    fn of(findings: &[&BlockFinding]) -> Self {
+        let mut damage = Self { has_file: true, ..Self::default() };
+        for finding in findings {
+            let block = finding.block;
+            let one = (block, block);
+            match &finding.defect {
+                Defect::Invalid { .. } | Defect::Incremental(_) => damage.refused.push(one),
+                Defect::Unreadable { blocks, .. } => {
+                    damage.refused.push((block, block.saturating_add(blocks.saturating_sub(1))));
                 }
-                WhatIsWrong::MayBeTorn { .. }
-                | WhatIsWrong::Unsettled { .. }
-                | WhatIsWrong::Changed => hit.is_open = true,
-                WhatIsWrong::AheadOfWal { .. }
-                | WhatIsWrong::Evidence(Evidence::Stale { .. })
-                | WhatIsWrong::Layout(Layout::TooLong { .. }) => hit.wrong.push(one),
-                WhatIsWrong::Layout(Layout::Short { .. } | Layout::Missing { .. }) => {
-                    hit.has_gap = true;
+                Defect::MayBeTorn { .. } | Defect::Unsettled { .. } | Defect::Changed => {
+                    damage.is_open = true;
                 }
-                WhatIsWrong::Layout(Layout::NoFile) => hit.has_file = false,
-                what => hit.lost.push((*block, missing(what, *block).unwrap_or(*block))),
+                Defect::AheadOfWal { .. }
+                | Defect::Evidence(Evidence::Stale { .. })
+                | Defect::Layout(LayoutDefect::TooLong { .. }) => damage.wrong.push(one),
+                Defect::Layout(LayoutDefect::Short { .. } | LayoutDefect::Missing { .. }) => {
+                    damage.has_gap = true;
+                }
+                Defect::Layout(LayoutDefect::NoFile) => damage.has_file = false,
+                _ => damage.lost.push((block, finding.last_missing().unwrap_or(block))),
             }
         }
-        for ranges in [&mut hit.refused, &mut hit.lost, &mut hit.wrong] {
+        for ranges in [&mut damage.refused, &mut damage.lost, &mut damage.wrong] {
             *ranges = joined(std::mem::take(ranges));
         }
-        hit
-    }
-}
-
-/// Of a missing end of a file, the last block that is known to have been there.
-pub(super) fn missing(what: &WhatIsWrong, block: u32) -> Option<u32> {
-    match what {
-        WhatIsWrong::Layout(Layout::VisibleBeyondEnd { last })
-        | WhatIsWrong::Evidence(
-            Evidence::MissingButLogged { last, .. }
-            | Evidence::MissingButLinked { last, .. }
-            | Evidence::MissingButIndexed { last, .. },
-        ) => Some((*last).max(block)),
-        _ => None,
+        damage
     }
 }
 
@@ -466,9 +456,6 @@ const RANGES_SHOWN: usize = 4;
 const BLOCKS_SHOWN: u32 = 100;
 /// Files that a command names.
 const FILES_MAX: usize = 16;
-
-/// OIDs below are of what `initdb` makes (`FirstNormalObjectId`).
-pub(super) const FIRST_OWN_OID: u32 = 16384;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! SQL for damaged relations: names in quotes, and statements that read round damaged blocks.
 
 use pgtoll_datadir::RelationName;
-use pgtoll_report::is_unprintable;
+use pgtoll_format::is_unprintable;
 
 /// A relation's name with its schema, as SQL takes it.
 pub(super) fn qualified(name: &RelationName) -> String {

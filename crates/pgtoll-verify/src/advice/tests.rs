@@ -10,9 +10,9 @@ use super::*;
 const FORK: Fork =
     Fork { relation: RelationFiles { tablespace: 1663, database: 5, number: 16390 }, fork: 0 };
 
-fn cluster(place: Place) -> Cluster {
-    Cluster {
-        place,
+fn cluster(role: ClusterRole) -> AdvisedCluster {
+    AdvisedCluster {
+        role,
         data: "/srv/pg".into(),
         major: 15,
         block_bytes: 8192,
@@ -21,7 +21,7 @@ fn cluster(place: Place) -> Cluster {
     }
 }
 
-const STOPPED: Place = Place::Stopped { needs_recovery: false };
+const STOPPED: ClusterRole = ClusterRole::Stopped { needs_recovery: false };
 
 fn name(kind: RelationKind, relation: &str) -> RelationName {
     let of = TableName { schema: Some("public".into()), relation: "orders".into() };
@@ -36,19 +36,24 @@ fn name(kind: RelationKind, relation: &str) -> RelationName {
     }
 }
 
-fn finding(block: u32, what: WhatIsWrong) -> Finding {
-    Finding { fork: FORK, block, what }
+fn finding(block: u32, defect: Defect) -> BlockFinding {
+    BlockFinding { fork: FORK, block, defect }
 }
 
-fn refused(block: u32) -> Finding {
-    finding(block, WhatIsWrong::Invalid { fault: Fault::Header, lsn: Lsn(1) })
+fn refused(block: u32) -> BlockFinding {
+    finding(block, Defect::Invalid { fault: Fault::Header, lsn: Lsn(1) })
 }
 
 /// The steps, as they can be read.
-fn steps(cluster: &Cluster, severity: Severity, name: &RelationName, of: &[Finding]) -> String {
+fn steps(
+    cluster: &AdvisedCluster,
+    severity: Severity,
+    name: &RelationName,
+    of: &[BlockFinding],
+) -> String {
     steps_of(
         cluster,
-        &Damage {
+        &DamagedFork {
             fork: FORK,
             name: Some(name),
             severity,
@@ -59,7 +64,7 @@ fn steps(cluster: &Cluster, severity: Severity, name: &RelationName, of: &[Findi
     )
 }
 
-fn steps_of(cluster: &Cluster, damage: &Damage<'_>) -> String {
+fn steps_of(cluster: &AdvisedCluster, damage: &DamagedFork<'_>) -> String {
     cluster.advise(damage).into_iter().fold(String::new(), |mut text, step| {
         let _ = writeln!(text, "- {}", step.what);
         for line in step.command.iter().flat_map(|command| command.lines()) {
@@ -82,16 +87,16 @@ fn rows_beside_damaged_blocks_are_saved() {
 
 #[test]
 fn without_tid_ranges_or_with_many_blocks_rows_are_saved_block_by_block() {
-    let old = Cluster { major: 13, ..cluster(Place::Running) };
+    let old = AdvisedCluster { major: 13, ..cluster(ClusterRole::Running) };
     let text = steps(&old, Severity::Data, &table(), &[refused(7)]);
     insta::assert_snapshot!(text);
-    let many: Vec<Finding> = (0..20).map(|block| refused(block * 2)).collect();
-    let text = steps(&cluster(Place::Running), Severity::Data, &table(), &many);
+    let many: Vec<BlockFinding> = (0..20).map(|block| refused(block * 2)).collect();
+    let text = steps(&cluster(ClusterRole::Running), Severity::Data, &table(), &many);
     assert!(text.contains("generate_series(0,") && !text.contains("UNION"), "{text}");
     let findings = [refused(7)];
     let text = steps_of(
-        &cluster(Place::Running),
-        &Damage {
+        &cluster(ClusterRole::Running),
+        &DamagedFork {
             fork: FORK,
             name: Some(&table()),
             severity: Severity::Data,
@@ -105,15 +110,15 @@ fn without_tid_ranges_or_with_many_blocks_rows_are_saved_block_by_block() {
 
 #[test]
 fn lost_rows_are_said_to_be_lost() {
-    let missing = finding(9000, WhatIsWrong::Layout(Layout::VisibleBeyondEnd { last: 9554 }));
-    let of = [finding(3, WhatIsWrong::ZeroButVisible), missing];
+    let missing = finding(9000, Defect::Layout(LayoutDefect::VisibleBeyondEnd { last: 9554 }));
+    let of = [finding(3, Defect::ZeroButVisible), missing];
     let text = steps(&cluster(STOPPED), Severity::Data, &table(), &of);
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_missing_file_is_filled_with_zeros() {
-    let of = [finding(131_072, WhatIsWrong::Layout(Layout::Missing { segment: 1, count: 2 }))];
+    let of = [finding(131_072, Defect::Layout(LayoutDefect::Missing { segment: 1, count: 2 }))];
     let text = steps(&cluster(STOPPED), Severity::Data, &table(), &of);
     insta::assert_snapshot!(text);
 }
@@ -122,7 +127,7 @@ fn a_missing_file_is_filled_with_zeros() {
 fn the_table_comes_before_its_index() {
     let index = name(RelationKind::Index, "orders_pkey");
     let findings = [refused(1)];
-    let damage = Damage {
+    let damage = DamagedFork {
         fork: FORK,
         name: Some(&index),
         severity: Severity::Index,
@@ -133,14 +138,14 @@ fn the_table_comes_before_its_index() {
     let text = steps_of(&cluster(STOPPED), &damage);
     let table = text.find("- first the table public.orders").unwrap();
     assert!(table < text.find("REINDEX INDEX public.orders_pkey;").unwrap(), "{text}");
-    let text = steps_of(&cluster(STOPPED), &Damage { is_table_damaged: false, ..damage });
+    let text = steps_of(&cluster(STOPPED), &DamagedFork { is_table_damaged: false, ..damage });
     assert!(!text.contains("first the table"), "{text}");
 }
 
 #[test]
 fn backups_and_standbys_have_no_commands() {
     let index = name(RelationKind::Index, "orders_pkey");
-    for place in [Place::Backup, Place::Standby] {
+    for role in [ClusterRole::Backup, ClusterRole::Standby] {
         for (severity, name) in [
             (Severity::Data, &table()),
             (Severity::Index, &index),
@@ -149,7 +154,7 @@ fn backups_and_standbys_have_no_commands() {
             (Severity::Catalog, &table()),
         ] {
             let findings = [refused(1)];
-            let steps = cluster(place).advise(&Damage {
+            let steps = cluster(role).advise(&DamagedFork {
                 fork: FORK,
                 name: Some(name),
                 severity,
@@ -165,16 +170,16 @@ fn backups_and_standbys_have_no_commands() {
 
 #[test]
 fn a_crashed_server_recovers_first() {
-    let place = Place::Stopped { needs_recovery: true };
-    let text = steps(&cluster(place), Severity::Data, &table(), &[refused(1)]);
+    let role = ClusterRole::Stopped { needs_recovery: true };
+    let text = steps(&cluster(role), Severity::Data, &table(), &[refused(1)]);
     let (copy, recover) = (text.find("cp -a").unwrap(), text.find("its recovery may").unwrap());
     assert!(copy < recover && recover < text.find("CREATE TABLE").unwrap(), "{text}");
 }
 
 #[test]
 fn what_is_not_settled_is_verified_again() {
-    let of = [finding(1, WhatIsWrong::Changed)];
-    let text = steps(&cluster(Place::Running), Severity::Data, &table(), &of);
+    let of = [finding(1, Defect::Changed)];
+    let text = steps(&cluster(ClusterRole::Running), Severity::Data, &table(), &of);
     assert!(text.contains("verify again") && !text.contains("CREATE TABLE"), "{text}");
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use pgtoll_format::catalog::{PG_CLASS, PG_DATABASE, PG_INDEX, PG_NAMESPACE, PG_TABLESPACE};
 
 use super::TarBackup;
-use super::place::{Place, What};
+use super::member_path::{MemberKind, MemberPath};
 use super::source::TarFile;
 use pgtoll_datadir::DatadirError;
 use pgtoll_datadir::Names;
@@ -56,13 +56,13 @@ fn needed(member: &TarMember, tablespace: Option<u32>) -> Option<PathBuf> {
     if member.kind != TarMemberKind::File {
         return None;
     }
-    let place = Place::of(&member.path, tablespace);
-    let is_needed = match place.what {
-        What::Control => true,
-        What::Relation(relation, name) => {
+    let place = MemberPath::of(&member.path, tablespace);
+    let is_needed = match place.kind {
+        MemberKind::Control => true,
+        MemberKind::Relation(relation, name) => {
             name.backend.is_none() && name.fork == 0 && CATALOGS.contains(&relation.number)
         }
-        What::Own if place.path.ends_with("/pg_filenode.map") => true,
+        MemberKind::Own if place.path.ends_with("/pg_filenode.map") => true,
         _ => return of_transactions(&member.path),
     };
     let below = tablespace.map_or_else(String::new, |oid| format!("pg_tblspc/{oid}/"));

@@ -15,7 +15,8 @@ use super::source::{Meter, Metered, TarFile};
 use super::{TarBackup, VerifiedTars};
 use crate::complete::NO_RELATION;
 use crate::manifest::{Checksum, Inventory, MANIFEST, compare_member};
-use crate::{FileFinding, PROGRESS, Progress, VerifySettings, WrongFile};
+use crate::manifest::{FileDefect, WrongFile};
+use crate::settings::{PROGRESS, VerifyProgress, VerifySettings};
 use pgtoll_wal::{TarMemberKind, TarMemberReader, TarStream};
 
 impl VerifiedTars {
@@ -28,7 +29,7 @@ impl VerifiedTars {
         backup: &TarBackup,
         checksums: bool,
         settings: &VerifySettings,
-        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) {
         let is_whole = self.contents.iter().all(|of| of.is_whole);
         if self.verified.is_interrupted || !is_whole || self.contents.is_empty() {
@@ -54,7 +55,7 @@ impl VerifiedTars {
         files: Inventory,
         checksums: bool,
         settings: &VerifySettings,
-        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) -> bool {
         let own = self.contents.iter_mut().find_map(|of| of.manifest.take());
         let Some(manifest) = own.or_else(|| backup.manifest()) else { return false };
@@ -73,7 +74,7 @@ impl VerifiedTars {
         backup: &TarBackup,
         expected: &FxHashMap<Box<str>, Checksum>,
         settings: &VerifySettings,
-        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) {
         let (meter, next) = (Meter::new(settings.rate), AtomicUsize::new(0));
         let all_bytes = backup.tars.iter().map(|tar| tar.bytes).sum();
@@ -87,7 +88,7 @@ impl VerifiedTars {
         let mut found = Vec::new();
         let mut is_interrupted = false;
         let mut go_on = || {
-            let now = Progress { bytes: meter.bytes(), all_bytes };
+            let now = VerifyProgress { bytes: meter.bytes(), all_bytes };
             if !is_interrupted && progress(now).is_break() {
                 is_interrupted = true;
                 meter.stop();
@@ -139,9 +140,9 @@ impl VerifiedTars {
         }
         let is_there = |oid: &u32| backup.tars.iter().any(|tar| tar.tablespace == Some(*oid));
         let listed = self.contents.iter().flat_map(|of| &of.tablespaces);
-        let missing = listed.filter(|oid| !is_there(oid)).map(|oid| FileFinding {
+        let missing = listed.filter(|oid| !is_there(oid)).map(|oid| WrongFile {
             path: format!("pg_tblspc/{oid}"),
-            what: WrongFile::NoTablespace,
+            defect: FileDefect::NoTablespace,
         });
         self.verified.wrong_files.extend(missing);
     }

@@ -6,7 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use pgtoll_format::{Lsn, PageHeader, Verdict};
 
-use crate::{Finding, Pages, WhatIsWrong, page_verdict};
+use crate::defect::{BlockFinding, Defect};
+use crate::found::PagesRead;
+use crate::page::page_verdict;
 use pgtoll_format::wal::Fork;
 
 /// What a page's verdict depends on.
@@ -38,8 +40,8 @@ pub(super) enum Blocks {
 /// What was found in a batch.
 #[derive(Debug, Default)]
 pub(super) struct Judged {
-    pub(super) pages: Pages,
-    pub(super) findings: Vec<Finding>,
+    pub(super) pages: PagesRead,
+    pub(super) findings: Vec<BlockFinding>,
 }
 
 /// Where readers put their batches.
@@ -51,14 +53,14 @@ pub(super) trait Batches {
 }
 
 /// Batches that wait, no more than a few, and the memory of those that were judged.
-pub(super) struct Belt {
+pub(super) struct BatchQueue {
     /// `None` when a judge panicked: readers must not wait for it.
     waiting: Mutex<Option<Receiver<Batch>>>,
     sender: Mutex<Option<SyncSender<Batch>>>,
     memory: Mutex<Vec<Vec<u8>>>,
 }
 
-impl Belt {
+impl BatchQueue {
     pub(super) fn new(length: usize) -> Self {
         let (sender, receiver) = std::sync::mpsc::sync_channel(length);
         let memory = Mutex::new(Vec::new());
@@ -66,9 +68,9 @@ impl Belt {
     }
 
     /// Where batches are put; `None` after [`close`](Self::close).
-    pub(super) fn end(&self) -> Option<BeltEnd<'_>> {
+    pub(super) fn end(&self) -> Option<BatchSender<'_>> {
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(BeltEnd { belt: self, sender })
+        Some(BatchSender { queue: self, sender })
     }
 
     /// Nobody else puts anything here: judges end when those who do have ended.
@@ -99,7 +101,7 @@ impl Belt {
 }
 
 /// Lets the readers end when a judge panics.
-struct Closing<'a>(&'a Belt);
+struct Closing<'a>(&'a BatchQueue);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
@@ -109,15 +111,15 @@ impl Drop for Closing<'_> {
     }
 }
 
-/// A reader's end of the belt.
-pub(super) struct BeltEnd<'a> {
-    belt: &'a Belt,
+/// A reader's end of the queue.
+pub(super) struct BatchSender<'a> {
+    queue: &'a BatchQueue,
     sender: SyncSender<Batch>,
 }
 
-impl Batches for BeltEnd<'_> {
+impl Batches for BatchSender<'_> {
     fn memory(&self) -> Vec<u8> {
-        let mut memory = self.belt.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = self.queue.memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.pop().unwrap_or_default()
     }
 
@@ -164,8 +166,8 @@ impl Judged {
                 Verdict::New => self.pages.new += 1,
                 Verdict::Invalid(fault) => {
                     let lsn = PageHeader::read(page).map_or(Lsn(0), |header| header.lsn);
-                    let what = WhatIsWrong::Invalid { fault, lsn };
-                    self.findings.push(Finding { fork: batch.fork, block, what });
+                    let defect = Defect::Invalid { fault, lsn };
+                    self.findings.push(BlockFinding { fork: batch.fork, block, defect });
                 }
             }
         }

@@ -7,7 +7,7 @@ use pgtoll_format::wal::RelationFiles;
 use pgtoll_format::{IncrementalError, IncrementalHeader};
 
 use super::judge::{Batch, Batches, Blocks, Rules};
-use crate::{Finding, Layout, WhatIsWrong};
+use crate::defect::{BlockFinding, Defect, LayoutDefect};
 use pgtoll_datadir::RelationFileName;
 use pgtoll_format::wal::Fork;
 use pgtoll_wal::{TarError, TarStream};
@@ -30,13 +30,13 @@ impl<R: Read> Bytes for TarStream<R> {
 
 /// A file, and whose it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OfRelation {
+pub(super) struct RelationMember {
     pub(super) relation: RelationFiles,
     pub(super) name: RelationFileName,
     pub(super) bytes: u64,
 }
 
-impl OfRelation {
+impl RelationMember {
     fn fork(&self) -> Fork {
         Fork { relation: self.relation, fork: self.name.fork }
     }
@@ -52,14 +52,14 @@ pub(super) struct Loader<'a> {
     pub(super) batches: &'a dyn Batches,
     pub(super) rules: Rules,
     /// What is wrong with the files themselves.
-    pub(super) findings: Vec<Finding>,
+    pub(super) findings: Vec<BlockFinding>,
 }
 
 impl Loader<'_> {
     /// A whole file.
     pub(super) fn whole<B: Bytes>(
         &mut self,
-        of: &OfRelation,
+        of: &RelationMember,
         input: &mut B,
     ) -> Result<(), B::Error> {
         let Some(first) = of.first(self.rules) else { return Ok(()) };
@@ -67,11 +67,11 @@ impl Loader<'_> {
         let (blocks, rest) = (of.bytes / block_bytes, of.bytes % block_bytes);
         let block = |number: u64| u32::try_from(u64::from(first) + number).unwrap_or(u32::MAX);
         if of.bytes > block_bytes * u64::from(self.rules.file_blocks) {
-            let layout = Layout::TooLong { segment: of.name.segment };
-            self.wrong(of, block(self.rules.file_blocks.into()), WhatIsWrong::Layout(layout));
+            let layout = LayoutDefect::TooLong { segment: of.name.segment };
+            self.wrong(of, block(self.rules.file_blocks.into()), Defect::Layout(layout));
         }
         if let Some(bytes) = u32::try_from(rest).ok().filter(|rest| *rest > 0) {
-            self.wrong(of, block(blocks), WhatIsWrong::Layout(Layout::EndsInBlock { bytes }));
+            self.wrong(of, block(blocks), Defect::Layout(LayoutDefect::EndsInBlock { bytes }));
         }
         self.blocks(of, input, blocks, &|from, _| Blocks::From(block(from)))
     }
@@ -79,7 +79,7 @@ impl Loader<'_> {
     /// Some blocks of a file.
     pub(super) fn incremental<B: Bytes>(
         &mut self,
-        of: &OfRelation,
+        of: &RelationMember,
         input: &mut B,
     ) -> Result<(), B::Error> {
         let Some(first) = of.first(self.rules) else { return Ok(()) };
@@ -115,18 +115,18 @@ impl Loader<'_> {
         })
     }
 
-    fn damaged(&mut self, of: &OfRelation, first: u32, error: IncrementalError) {
-        self.wrong(of, first, WhatIsWrong::Incremental(error));
+    fn damaged(&mut self, of: &RelationMember, first: u32, error: IncrementalError) {
+        self.wrong(of, first, Defect::Incremental(error));
     }
 
-    fn wrong(&mut self, of: &OfRelation, block: u32, what: WhatIsWrong) {
-        self.findings.push(Finding { fork: of.fork(), block, what });
+    fn wrong(&mut self, of: &RelationMember, block: u32, defect: Defect) {
+        self.findings.push(BlockFinding { fork: of.fork(), block, defect });
     }
 
     /// Whole blocks, not more than there are; whose numbers `named` tells of the first and how many.
     fn blocks<B: Bytes>(
         &self,
-        of: &OfRelation,
+        of: &RelationMember,
         input: &mut B,
         blocks: u64,
         named: &dyn Fn(u64, usize) -> Blocks,

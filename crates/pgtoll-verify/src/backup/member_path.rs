@@ -8,20 +8,20 @@ use pgtoll_datadir::{decimal, is_servers_own};
 
 /// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place<'a> {
+pub(super) struct MemberPath<'a> {
     /// Where the data directory begins in the tar: mostly nowhere.
     pub(super) root: &'a str,
     /// From there on.
     pub(super) path: &'a str,
     /// What it is.
-    pub(super) what: What,
+    pub(super) kind: MemberKind,
     /// In a tablespace, of which catalogs' format the directory is.
     pub(super) catalog_version: Option<u32>,
 }
 
 /// What a file of a backup is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum MemberKind {
     /// A file of a relation, whole.
     Relation(RelationFiles, RelationFileName),
     /// Some blocks of a relation's file.
@@ -36,7 +36,7 @@ pub(super) enum What {
     Foreign,
 }
 
-impl<'a> Place<'a> {
+impl<'a> MemberPath<'a> {
     /// Of a tar's member. A tablespace's tar has its number for a name.
     pub(super) fn of(member: &'a str, tablespace: Option<u32>) -> Self {
         let member = member.trim_start_matches("./").trim_start_matches('/');
@@ -44,33 +44,33 @@ impl<'a> Place<'a> {
         let mut parts: Vec<&str> = member.rsplitn(6, '/').collect();
         // The data directory may be anywhere in the tar: what is below it is told from the end.
         let found = within(&parts, tablespace);
-        let Some((depth, what, catalog_version)) = found else {
-            let what = match parts.swap_remove(0) {
-                "backup_label" => What::Label,
-                _ => What::Own,
+        let Some((depth, kind, catalog_version)) = found else {
+            let kind = match parts.swap_remove(0) {
+                "backup_label" => MemberKind::Label,
+                _ => MemberKind::Own,
             };
             let at = slashes.next();
             let (root, path) =
                 (at.map_or("", |at| &member[..at]), &member[at.map_or(0, |at| at + 1)..]);
-            return Self { root, path, what, catalog_version: None };
+            return Self { root, path, kind, catalog_version: None };
         };
         let at = slashes.nth(depth - 1);
         let (root, path) =
             (at.map_or("", |at| &member[..at]), &member[at.map_or(0, |at| at + 1)..]);
-        Self { root, path, what, catalog_version }
+        Self { root, path, kind, catalog_version }
     }
 }
 
 /// Where relations are: how many parts of the path belong to the data directory, and what it is.
-fn within(parts: &[&str], tablespace: Option<u32>) -> Option<(usize, What, Option<u32>)> {
-    let found = |tablespace, database, name| what(tablespace, database, name);
+fn within(parts: &[&str], tablespace: Option<u32>) -> Option<(usize, MemberKind, Option<u32>)> {
+    let found = |tablespace, database, name| kind_of(tablespace, database, name);
     match (parts, tablespace) {
         ([name, database, version, ..], Some(oid)) => {
             let (database, version) = (oid_of(database)?, catalog_version(version)?);
             Some((3, found(oid, database, name), Some(version)))
         }
         (_, Some(_)) => None,
-        (["pg_control", "global", ..], _) => Some((2, What::Control, None)),
+        (["pg_control", "global", ..], _) => Some((2, MemberKind::Control, None)),
         ([name, "global", ..], _) => Some((2, found(GLOBAL_TABLESPACE, 0, name), None)),
         ([name, database, "base", ..], _) => {
             Some((3, found(DEFAULT_TABLESPACE, oid_of(database)?, name), None))
@@ -93,16 +93,16 @@ fn oid_of(name: &str) -> Option<u32> {
     decimal(name).filter(|&oid| oid > 0)
 }
 
-fn what(tablespace: u32, database: u32, name: &str) -> What {
+fn kind_of(tablespace: u32, database: u32, name: &str) -> MemberKind {
     let files = |number| RelationFiles { tablespace, database, number };
     if let Some(of) = RelationFileName::parse(name) {
-        return What::Relation(files(of.number), of);
+        return MemberKind::Relation(files(of.number), of);
     }
     match name.strip_prefix("INCREMENTAL.").and_then(RelationFileName::parse) {
-        Some(of) => What::Incremental(files(of.number), of),
+        Some(of) => MemberKind::Incremental(files(of.number), of),
         // Directories have members of their own, whose names end in nothing.
-        None if is_servers_own(name) || name.is_empty() => What::Own,
-        None => What::Foreign,
+        None if is_servers_own(name) || name.is_empty() => MemberKind::Own,
+        None => MemberKind::Foreign,
     }
 }
 
@@ -113,20 +113,20 @@ mod tests {
     use super::*;
 
     fn check(member: &str, tablespace: Option<u32>, root: &str, path: &str, expected: &str) {
-        let place = Place::of(member, tablespace);
-        let what = match place.what {
-            What::Relation(of, name) => {
+        let place = MemberPath::of(member, tablespace);
+        let kind = match place.kind {
+            MemberKind::Relation(of, name) => {
                 format!(
                     "{}/{}/{} {} {}",
                     of.tablespace, of.database, of.number, name.fork, name.segment
                 )
             }
-            What::Incremental(of, name) => {
+            MemberKind::Incremental(of, name) => {
                 format!("{}/{}/{}+{}", of.tablespace, of.database, of.number, name.segment)
             }
             other => format!("{other:?}"),
         };
-        assert_eq!((place.root, place.path, what.as_str()), (root, path, expected), "{member}");
+        assert_eq!((place.root, place.path, kind.as_str()), (root, path, expected), "{member}");
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
         check("PG_15_202209061/5/16501", Some(99), "", "PG_15_202209061/5/16501", "99/5/16501 0 0");
         let member = "pg_tblspc/16500/PG_15_202209061/5/16501";
         check(member, None, "", member, "16500/5/16501 0 0");
-        assert_eq!(Place::of(member, None).catalog_version, Some(202_209_061));
+        assert_eq!(MemberPath::of(member, None).catalog_version, Some(202_209_061));
         check("base/x/1259", None, "base/x", "1259", "Own");
         check("", None, "", "", "Own");
     }
@@ -153,7 +153,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_path_is_something(path in "[a-z0-9/._]{0,40}|.*", tablespace: Option<u32>) {
-            let _ = Place::of(&path, tablespace);
+            let _ = MemberPath::of(&path, tablespace);
         }
     }
 }

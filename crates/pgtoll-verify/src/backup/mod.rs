@@ -10,7 +10,7 @@ mod content;
 mod images;
 mod judge;
 mod member;
-mod place;
+mod member_path;
 mod run;
 mod settle;
 mod source;
@@ -24,12 +24,14 @@ use pgtoll_format::{ControlFile, Lsn, MAJORS};
 
 use self::content::Content;
 use self::judge::Rules;
-use self::place::{Place, What};
-use self::run::{Known, OfSource, Wanted, run};
+use self::member_path::{MemberKind, MemberPath};
+use self::run::{Known, SourceContents, Wanted, run};
 pub use self::settle::{BackupWal, WalAtHand};
 pub(super) use self::source::IncrementalFile;
 use self::source::{Source, TarFile};
-use super::{DataDirectory, Progress, Verified, VerifySettings};
+use crate::found::Verified;
+use crate::settings::{VerifyProgress, VerifySettings};
+use pgtoll_datadir::DataDirectory;
 use pgtoll_datadir::DatadirError;
 use pgtoll_datadir::RelationFileName;
 use pgtoll_datadir::backup_label_start;
@@ -98,7 +100,7 @@ impl TarBackup {
         let file = pgtoll_files::open(&tar.path).ok().filter(|_| tar.packing == Packing::Plain)?;
         let mut stream = TarStream::seeking(&file).ok()?;
         while let Some(member) = stream.next_member().ok()? {
-            if Place::of(&member.path, None).what == What::Control {
+            if MemberPath::of(&member.path, None).kind == MemberKind::Control {
                 let mut bytes = vec![0; 8192];
                 let read = stream.read(&mut bytes).ok()?;
                 return ControlFile::read(&bytes[..read]).ok();
@@ -114,7 +116,7 @@ pub fn verify_tars(
     backup: &TarBackup,
     settings: &VerifySettings,
     wanted: Wanted<'_>,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Result<VerifiedTars, DatadirError> {
     let sources: Vec<Source> = backup.tars.iter().cloned().map(Source::Tar).collect();
     let mut control = backup.control_ahead();
@@ -147,7 +149,7 @@ pub fn verify_tars(
     }
 }
 
-fn control_in(read: &[OfSource]) -> Result<Option<ControlFile>, DatadirError> {
+fn control_in(read: &[SourceContents]) -> Result<Option<ControlFile>, DatadirError> {
     let Some((path, bytes)) = read.iter().find_map(|of| of.control.as_ref()) else {
         return Ok(None);
     };
@@ -176,8 +178,8 @@ pub(super) fn incremental_files(
 ) -> Vec<IncrementalFile> {
     let of = |path: &Path| -> Option<(RelationFiles, RelationFileName)> {
         let within = path.strip_prefix(&data.path).ok()?.to_str()?;
-        match Place::of(within, None).what {
-            What::Incremental(relation, name) => Some((relation, name)),
+        match MemberPath::of(within, None).kind {
+            MemberKind::Incremental(relation, name) => Some((relation, name)),
             _ => None,
         }
     };
@@ -198,7 +200,7 @@ pub(super) fn read_incremental(
     data: &DataDirectory,
     settings: &VerifySettings,
     verified: &mut Verified,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) {
     if files.is_empty() || verified.is_interrupted {
         return;

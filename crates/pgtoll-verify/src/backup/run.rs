@@ -12,11 +12,12 @@ use std::thread;
 use pgtoll_format::wal::RelationFiles;
 
 use super::content::Content;
-use super::judge::{Batches, Belt, Here, Judged, Rules};
-use super::member::{Bytes, Loader, OfRelation};
-use super::place::{Place, What};
+use super::judge::{BatchQueue, Batches, Here, Judged, Rules};
+use super::member::{Bytes, Loader, RelationMember};
+use super::member_path::{MemberKind, MemberPath};
 use super::source::{IncrementalFile, Meter, Metered, Source, TarFile};
-use crate::{PROGRESS, Progress, Verified, VerifySettings};
+use crate::found::Verified;
+use crate::settings::{PROGRESS, VerifyProgress, VerifySettings};
 use pgtoll_wal::{TarError, TarMember, TarMemberKind, TarStream};
 
 /// What is known before the first page is read.
@@ -32,7 +33,7 @@ pub(super) type Wanted<'a> = &'a (dyn Fn(RelationFiles) -> bool + Sync);
 
 /// What a tar, or a file, holds beside pages.
 #[derive(Debug, Default)]
-pub(super) struct OfSource {
+pub(super) struct SourceContents {
     pub(super) sums: Verified,
     pub(super) control: Option<(PathBuf, Vec<u8>)>,
     pub(super) label: Option<Vec<u8>>,
@@ -42,12 +43,12 @@ pub(super) struct OfSource {
     pub(super) catalog_versions: BTreeSet<u32>,
 }
 
-enum Told {
+enum RunEvent {
     Judged(Judged),
-    Read(Box<OfSource>),
+    Read(Box<SourceContents>),
 }
 
-impl From<Judged> for Told {
+impl From<Judged> for RunEvent {
     fn from(judged: Judged) -> Self {
         Self::Judged(judged)
     }
@@ -60,39 +61,39 @@ pub(super) fn run(
     settings: &VerifySettings,
     wanted: Wanted<'_>,
     verified: &mut Verified,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Vec<OfSource> {
+    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
+) -> Vec<SourceContents> {
     let jobs = settings.jobs.get();
-    let (meter, belt) = (Meter::new(settings.rate), Belt::new(2 * jobs));
+    let (meter, queue) = (Meter::new(settings.rate), BatchQueue::new(2 * jobs));
     let next = AtomicUsize::new(0);
     let all_bytes = sources.iter().map(Source::bytes).sum();
     let read = |batches: &dyn Batches, source: &Source| {
         let loader = Loader { batches, rules: known.rules, findings: Vec::new() };
         let meter = &meter;
-        Reader { known, wanted, meter, loader, of: OfSource::default() }.read(source)
+        Reader { known, wanted, meter, loader, of: SourceContents::default() }.read(source)
     };
     let mut sum = Sum { meter: &meter, all_bytes, verified, read: Vec::new() };
     let readers = jobs.min(sources.len());
     let started = thread::scope(|scope| {
         let (sender, receiver) = sync_channel(4 * jobs);
         let judges = pgtoll_threads::start(scope, jobs, || {
-            let (sender, belt) = (sender.clone(), &belt);
-            move || belt.judge(known.rules, &sender)
+            let (sender, queue) = (sender.clone(), &queue);
+            move || queue.judge(known.rules, &sender)
         });
         // Without a judge nothing would take what they read.
         let wanted = if judges == 0 { 0 } else { readers };
         let started = pgtoll_threads::start(scope, wanted, || {
-            let (sender, end, read, next) = (sender.clone(), belt.end(), &read, &next);
+            let (sender, end, read, next) = (sender.clone(), queue.end(), &read, &next);
             move || {
                 let Some(end) = end else { return };
                 while let Some(source) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if sender.send(Told::Read(Box::new(read(&end, source)))).is_err() {
+                    if sender.send(RunEvent::Read(Box::new(read(&end, source)))).is_err() {
                         return;
                     }
                 }
             }
         });
-        belt.close();
+        queue.close();
         drop(sender);
         sum.collect(&receiver, progress);
         if started == 0 { 0 } else { started + judges }
@@ -118,20 +119,20 @@ struct Sum<'a> {
     meter: &'a Meter,
     all_bytes: u64,
     verified: &'a mut Verified,
-    read: Vec<OfSource>,
+    read: Vec<SourceContents>,
 }
 
 impl Sum<'_> {
     /// Adds up what the threads tell until all have ended.
     fn collect(
         &mut self,
-        receiver: &Receiver<Told>,
-        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        receiver: &Receiver<RunEvent>,
+        progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) {
         loop {
             match receiver.recv_timeout(PROGRESS) {
-                Ok(Told::Judged(judged)) => self.judged(judged),
-                Ok(Told::Read(of)) => self.of_source(*of),
+                Ok(RunEvent::Judged(judged)) => self.judged(judged),
+                Ok(RunEvent::Read(of)) => self.of_source(*of),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -147,7 +148,7 @@ impl Sum<'_> {
         judged.findings.into_iter().for_each(|finding| self.verified.add(finding));
     }
 
-    fn of_source(&mut self, mut of: OfSource) {
+    fn of_source(&mut self, mut of: SourceContents) {
         let (sums, verified) = (std::mem::take(&mut of.sums), &mut *self.verified);
         verified.files += sums.files;
         verified.incremental += sums.incremental;
@@ -158,8 +159,8 @@ impl Sum<'_> {
         self.read.push(of);
     }
 
-    fn goes_on(&mut self, progress: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> bool {
-        let now = Progress { bytes: self.meter.bytes(), all_bytes: self.all_bytes };
+    fn goes_on(&mut self, progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>) -> bool {
+        let now = VerifyProgress { bytes: self.meter.bytes(), all_bytes: self.all_bytes };
         if !self.verified.is_interrupted && progress(now).is_break() {
             self.verified.is_interrupted = true;
             self.meter.stop();
@@ -174,11 +175,11 @@ struct Reader<'a> {
     wanted: Wanted<'a>,
     meter: &'a Meter,
     loader: Loader<'a>,
-    of: OfSource,
+    of: SourceContents,
 }
 
 impl Reader<'_> {
-    fn read(mut self, source: &Source) -> OfSource {
+    fn read(mut self, source: &Source) -> SourceContents {
         if !self.meter.is_stopped() {
             let read = match source {
                 Source::Tar(tar) => self.tar(tar),
@@ -200,7 +201,7 @@ impl Reader<'_> {
         let IncrementalFile { relation, name, bytes, .. } = *file;
         self.of.sums.files += 1;
         self.of.sums.incremental += 1;
-        self.loader.incremental(&OfRelation { relation, name, bytes }, &mut input)
+        self.loader.incremental(&RelationMember { relation, name, bytes }, &mut input)
     }
 
     fn tar(&mut self, tar: &TarFile) -> io::Result<()> {
@@ -220,14 +221,14 @@ impl Reader<'_> {
                 continue;
             }
             self.of.content.add(&member, stream)?;
-            let place = Place::of(&member.path, tar.tablespace);
-            if place.what == What::Own {
+            let place = MemberPath::of(&member.path, tar.tablespace);
+            if place.kind == MemberKind::Own {
                 continue;
             }
             // A tar may have other directories beside the data directory; the first one is meant.
             let root = root.get_or_insert_with(|| place.root.to_owned());
             if root != place.root {
-                if place.what != What::Label && self.of.sums.foreign.len() < FOREIGN_MAX {
+                if place.kind != MemberKind::Label && self.of.sums.foreign.len() < FOREIGN_MAX {
                     self.of.sums.foreign.push(member.path.into());
                 }
                 continue;
@@ -242,19 +243,19 @@ impl Reader<'_> {
         &mut self,
         tar: &Path,
         member: &TarMember,
-        place: &Place<'_>,
+        place: &MemberPath<'_>,
         stream: &mut TarStream<R>,
     ) -> Result<(), TarError> {
         let bytes = member.bytes;
-        match place.what {
-            What::Control => self.of.control = Some((tar.join(&member.path), small(stream)?)),
-            What::Label => self.of.label = Some(small(stream)?),
-            What::Relation(relation, name) | What::Incremental(relation, name) => {
-                let of = OfRelation { relation, name, bytes };
+        match place.kind {
+            MemberKind::Control => self.of.control = Some((tar.join(&member.path), small(stream)?)),
+            MemberKind::Label => self.of.label = Some(small(stream)?),
+            MemberKind::Relation(relation, name) | MemberKind::Incremental(relation, name) => {
+                let of = RelationMember { relation, name, bytes };
                 if !self.is_read(&of, member, place) {
                     return Ok(());
                 }
-                if matches!(place.what, What::Relation(..)) {
+                if matches!(place.kind, MemberKind::Relation(..)) {
                     self.of.sums.files += 1;
                     return self.loader.whole(&of, stream);
                 }
@@ -262,15 +263,15 @@ impl Reader<'_> {
                 self.of.sums.incremental += 1;
                 return self.loader.incremental(&of, stream);
             }
-            What::Foreign if self.of.sums.foreign.len() < FOREIGN_MAX => {
+            MemberKind::Foreign if self.of.sums.foreign.len() < FOREIGN_MAX => {
                 self.of.sums.foreign.push(member.path.as_str().into());
             }
-            What::Own | What::Foreign => {}
+            MemberKind::Own | MemberKind::Foreign => {}
         }
         Ok(())
     }
 
-    fn is_read(&mut self, of: &OfRelation, member: &TarMember, place: &Place<'_>) -> bool {
+    fn is_read(&mut self, of: &RelationMember, member: &TarMember, place: &MemberPath<'_>) -> bool {
         if let Some(found) = place.catalog_version {
             self.of.catalog_versions.insert(found);
             // A tablespace can be shared by clusters of several versions.

@@ -14,7 +14,8 @@ use serde::Deserialize;
 
 use super::images::{Block, ImagesRead, images_of};
 use super::{TarBackup, VerifiedTars};
-use crate::{Counts, Finding, Verified, WhatIsWrong};
+use crate::defect::{BlockFinding, Defect, DefectCounts};
+use crate::found::Verified;
 use pgtoll_datadir::DataDirectory;
 use pgtoll_wal::segments;
 
@@ -90,8 +91,8 @@ impl Verified {
     /// Takes out what the backup's own WAL replaces when it is recovered, and tells what may be
     /// so where that WAL is not at hand.
     pub fn settle(&mut self, wal: &BackupWal, threads: usize) -> WalAtHand {
-        let of = |finding: &Finding| (finding.fork, finding.block);
-        let is_wrong = |finding: &&Finding| matches!(finding.what, WhatIsWrong::Invalid { .. });
+        let of = |finding: &BlockFinding| (finding.fork, finding.block);
+        let is_wrong = |finding: &&BlockFinding| matches!(finding.defect, Defect::Invalid { .. });
         let blocks: FxHashSet<Block> = self.findings.iter().filter(is_wrong).map(of).collect();
         if blocks.is_empty() {
             return WalAtHand::NotAsked;
@@ -101,7 +102,7 @@ impl Verified {
         let end = read.as_ref().and_then(|read| read.range).map(|(_, to)| to);
         let is_whole = stop.zip(end).is_some_and(|(stop, end)| end >= stop);
         for mut finding in std::mem::take(&mut self.findings) {
-            let WhatIsWrong::Invalid { fault, lsn } = finding.what else {
+            let Defect::Invalid { fault, lsn } = finding.defect else {
                 self.findings.push(finding);
                 continue;
             };
@@ -118,11 +119,11 @@ impl Verified {
             if may_be_torn {
                 counts.failures = counts.failures.saturating_sub(1);
                 counts.unverified += 1;
-                finding.what = WhatIsWrong::MayBeTorn { fault, lsn };
+                finding.defect = Defect::MayBeTorn { fault, lsn };
             }
             self.findings.push(finding);
         }
-        self.counts.retain(|_, counts| *counts != Counts::default());
+        self.counts.retain(|_, counts| *counts != DefectCounts::default());
         if is_whole { WalAtHand::Whole } else { WalAtHand::Missing }
     }
 }

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 
 use pgtoll_format::wal::RelationFiles;
 
-use crate::VerifySettings;
 use crate::listing::{Listed, Listing};
+use crate::settings::VerifySettings;
 use pgtoll_datadir::DataDirectory;
 use pgtoll_files::open;
 use pgtoll_format::wal::Fork;

@@ -12,8 +12,12 @@ use pgtoll_format::wal::RelationFiles;
 use pgtoll_format::{PageHeader, Verdict};
 
 use super::blocks::{Blocks, Forks};
-use super::{Evidence, NotCompared, check_is_consistent};
-use crate::{Finding, Progress, Verified, VerifySettings, WhatIsWrong, page_verdict};
+use super::{NotCompared, check_is_consistent};
+use crate::defect::Evidence;
+use crate::defect::{BlockFinding, Defect};
+use crate::found::Verified;
+use crate::page::page_verdict;
+use crate::settings::{VerifyProgress, VerifySettings};
 use pgtoll_datadir::DataDirectory;
 use pgtoll_datadir::Names;
 use pgtoll_format::wal::Fork;
@@ -38,7 +42,7 @@ pub fn compare_with_indexes(
     names: &Names,
     settings: &VerifySettings,
     wanted: &dyn Fn(RelationFiles) -> bool,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Result<IndexesCompared, NotCompared> {
     check_is_consistent(data, names)?;
     let forks = Forks::of(data, settings, wanted);
@@ -114,7 +118,7 @@ struct Work<'a> {
 /// What a thread found in a relation.
 struct Portion {
     bytes: u64,
-    findings: Vec<Finding>,
+    findings: Vec<BlockFinding>,
 }
 
 /// Adds up what the threads send until all have ended. Whether they were stopped.
@@ -123,7 +127,7 @@ fn collect(
     work: &Work<'_>,
     mut here: Option<Sender<Portion>>,
     verified: &mut Verified,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> bool {
     let all_bytes = work.tables.iter().map(|table| table.bytes).sum();
     let mut bytes = 0;
@@ -138,7 +142,7 @@ fn collect(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if progress(Progress { bytes, all_bytes }).is_break() {
+        if progress(VerifyProgress { bytes, all_bytes }).is_break() {
             work.is_stopped.store(true, Ordering::Relaxed);
         }
     }
@@ -184,7 +188,7 @@ impl Work<'_> {
         }
         let fork = main_fork(of.files);
         let finding =
-            |(block, evidence)| Finding { fork, block, what: WhatIsWrong::Evidence(evidence) };
+            |(block, evidence)| BlockFinding { fork, block, defect: Defect::Evidence(evidence) };
         let findings = rows.found.into_iter().map(finding).collect();
         // Nobody listens any more if it was interrupted.
         let _ = sender.send(Portion { bytes, findings });
@@ -197,7 +201,7 @@ impl Work<'_> {
         blocks: &Blocks<'_>,
         rows: &mut Rows,
         buffer: &mut [u8],
-    ) -> Vec<Finding> {
+    ) -> Vec<BlockFinding> {
         let mut links = Links::new(blocks.count());
         blocks.each(buffer, &mut |block, page| {
             match page_verdict(page, block, self.has_checksums) {
@@ -217,7 +221,7 @@ impl Work<'_> {
         });
         let fork = main_fork(index);
         let finding =
-            |(block, evidence)| Finding { fork, block, what: WhatIsWrong::Evidence(evidence) };
+            |(block, evidence)| BlockFinding { fork, block, defect: Defect::Evidence(evidence) };
         links.found().into_iter().map(finding).collect()
     }
 }

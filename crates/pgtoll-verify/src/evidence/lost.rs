@@ -9,8 +9,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::blocks::{Blocks, Forks};
 use super::changes::{Change, Changes, Wanted};
-use super::{Evidence, NotCompared, WalEnds, check_is_consistent, timeline};
-use crate::{Finding, Progress, Verified, VerifySettings, WhatIsWrong, page_verdict};
+use super::{NotCompared, WalEnds, check_is_consistent, timeline};
+use crate::defect::Evidence;
+use crate::defect::{BlockFinding, Defect};
+use crate::found::Verified;
+use crate::page::page_verdict;
+use crate::settings::{VerifyProgress, VerifySettings};
 use pgtoll_datadir::DataDirectory;
 use pgtoll_datadir::Names;
 use pgtoll_format::wal::Fork;
@@ -41,7 +45,7 @@ pub fn compare_with_wal(
     names: &Names,
     settings: &VerifySettings,
     wanted: &dyn Fn(RelationFiles) -> bool,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Result<WalCompared, NotCompared> {
     check_is_consistent(data, names)?;
     let forks = Forks::of(data, settings, wanted);
@@ -60,9 +64,9 @@ pub fn compare_with_wal(
     for (fork, blocks) in changes.blocks {
         done += (blocks.len() * rules.block_bytes) as u64;
         for (block, evidence) in rules.compare(forks.blocks(fork), blocks) {
-            verified.add(Finding { fork, block, what: WhatIsWrong::Evidence(evidence) });
+            verified.add(BlockFinding { fork, block, defect: Defect::Evidence(evidence) });
         }
-        if progress(Progress { bytes: done, all_bytes }).is_break() {
+        if progress(VerifyProgress { bytes: done, all_bytes }).is_break() {
             return Err(NotCompared::Interrupted);
         }
     }
@@ -90,7 +94,7 @@ fn changes<'a>(
     data: &DataDirectory,
     settings: &VerifySettings,
     wanted: Wanted<'a>,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Result<(Changes<'a>, Lsn, Lsn), NotCompared> {
     let segment_bytes = u64::from(data.control.wal_segment_bytes);
     let all_bytes = segments.len() as u64 * segment_bytes;
@@ -98,7 +102,7 @@ fn changes<'a>(
     loop {
         let read = &segments[begin..];
         let watch = &mut |count: usize| {
-            progress(Progress { bytes: (begin + count) as u64 * segment_bytes, all_bytes })
+            progress(VerifyProgress { bytes: (begin + count) as u64 * segment_bytes, all_bytes })
         };
         let (skip, why) = match scan_with(read, settings.jobs.get(), || Changes::new(wanted), watch)
         {

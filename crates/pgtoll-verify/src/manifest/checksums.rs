@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha224, Sha256, Sha384, Sha512};
 
 use super::{Algorithm, ManifestFile};
 use crate::pace::Pace;
-use crate::{PROGRESS, VerifySettings};
+use crate::settings::{PROGRESS, VerifySettings};
 
 /// What a file's checksum has to be.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,16 +18,16 @@ pub(super) use parse::{Algorithm, ManifestError, ManifestFile};
 
 /// A file that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileFinding {
+pub struct WrongFile {
     /// Where in the data directory.
     pub path: String,
     /// What is wrong.
-    pub what: WrongFile,
+    pub defect: FileDefect,
 }
 
 /// What is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WrongFile {
+pub enum FileDefect {
     /// The manifest lists it, and it is not there.
     Missing,
     /// It has another length.
@@ -68,7 +68,7 @@ pub struct ManifestCompared {
 /// What differs between a backup and its manifest.
 #[derive(Debug, Default)]
 pub(super) struct Difference {
-    pub(super) findings: Vec<FileFinding>,
+    pub(super) findings: Vec<WrongFile>,
     /// More than `findings` has.
     pub(super) more: u64,
     pub(super) files: u64,
@@ -77,9 +77,9 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    fn add(&mut self, path: &str, what: WrongFile) {
+    fn add(&mut self, path: &str, defect: FileDefect) {
         if self.findings.len() < FILES_MAX {
-            self.findings.push(FileFinding { path: path.to_owned(), what });
+            self.findings.push(WrongFile { path: path.to_owned(), defect });
         } else {
             self.more += 1;
         }
@@ -104,10 +104,10 @@ pub(super) fn compare(
         difference.files += 1;
         match bytes {
             _ if is_ignored(&file.path) => {}
-            None => difference.add(&file.path, WrongFile::Missing),
+            None => difference.add(&file.path, FileDefect::Missing),
             Some(bytes) if bytes != file.bytes => {
                 let expected = file.bytes;
-                difference.add(&file.path, WrongFile::Length { bytes, expected });
+                difference.add(&file.path, FileDefect::Length { bytes, expected });
             }
             Some(_) => {
                 if let Some(checksum) = Checksum::of(&file).filter(|_| with_checksums) {
@@ -117,11 +117,11 @@ pub(super) fn compare(
         }
     })?;
     for path in inventory.left().filter(|path| !is_ignored(path)) {
-        difference.add(path, WrongFile::Extra);
+        difference.add(path, FileDefect::Extra);
     }
     let is_other = |of: &u64| system_identifier.is_some_and(|own| own != *of);
     if found.system_identifier.as_ref().is_some_and(is_other) {
-        difference.add(MANIFEST, WrongFile::OtherCluster);
+        difference.add(MANIFEST, FileDefect::OtherCluster);
     }
     difference.findings.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(difference)

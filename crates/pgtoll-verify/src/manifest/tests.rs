@@ -94,12 +94,12 @@ fn what_differs_is_found() {
     }
     let difference = compare(&mut text.as_bytes(), inventory, Some(1), true, &|_| true).unwrap();
     let found: Vec<_> =
-        difference.findings.iter().map(|of| (of.path.as_str(), of.what.clone())).collect();
+        difference.findings.iter().map(|of| (of.path.as_str(), of.defect.clone())).collect();
     let expected = [
-        ("backup_manifest", WrongFile::OtherCluster),
-        ("base/5/1260", WrongFile::Missing),
-        ("base/5/1261", WrongFile::Length { bytes: 8000, expected: 8192 }),
-        ("base/5/9999", WrongFile::Extra),
+        ("backup_manifest", FileDefect::OtherCluster),
+        ("base/5/1260", FileDefect::Missing),
+        ("base/5/1261", FileDefect::Length { bytes: 8000, expected: 8192 }),
+        ("base/5/9999", FileDefect::Extra),
     ];
     assert_eq!(found, expected);
     assert_eq!((difference.files, difference.expected.len()), (4, 1));

@@ -14,7 +14,7 @@ use pgtoll_wal::{Collect, End, scan_with, segments};
 
 /// What the WAL has of some blocks.
 #[derive(Clone, Debug)]
-pub struct WalImages {
+pub struct ImagesInWal {
     /// Where the last record ends that makes a block whole again, whatever it was: by its image, or
     /// because it makes the page anew.
     pub last: HashMap<(Fork, u32), Lsn>,
@@ -24,7 +24,7 @@ pub struct WalImages {
     pub full_page_writes: bool,
 }
 
-impl Default for WalImages {
+impl Default for ImagesInWal {
     fn default() -> Self {
         Self { last: HashMap::new(), to: Lsn(0), full_page_writes: true }
     }
@@ -37,7 +37,7 @@ pub(super) fn images_in_wal(
     from: Lsn,
     segment_bytes: u32,
     threads: usize,
-) -> Result<WalImages, String> {
+) -> Result<ImagesInWal, String> {
     let mut why = String::new();
     // A running server renames and writes segments while they are read.
     for _ in 0..READS {
@@ -55,7 +55,7 @@ fn read_once(
     from: Lsn,
     segment_bytes: u32,
     threads: usize,
-) -> Result<WalImages, String> {
+) -> Result<ImagesInWal, String> {
     let mut files = segments(&[data.join("pg_wal")]).map_err(|error| error.to_string())?;
     let segment_bytes = u64::from(segment_bytes.max(1));
     let first = from.align_down(segment_bytes);
@@ -70,7 +70,7 @@ fn read_once(
     match (summary.from, summary.to, &end) {
         (Some(begin), Some(to), End::Own(_) | End::Complete) if begin <= from => {
             let Finder { last, was_off, .. } = summary.collected;
-            Ok(WalImages { last, to, full_page_writes: !was_off })
+            Ok(ImagesInWal { last, to, full_page_writes: !was_off })
         }
         (_, _, End::Own(_) | End::Complete) => Err(format!("it does not reach back to {from}")),
         _ => Err(end.to_string()),

@@ -21,64 +21,22 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use pgtoll_datadir::DataDirectory;
 use pgtoll_format::ClusterState;
 use pgtoll_format::wal::RelationFiles;
-use serde::{Deserialize, Serialize};
 
-pub use images::WalImages;
-use images::images_in_wal;
+pub use images::ImagesInWal;
 pub use pauses::{Pauses, RealPauses};
 pub use server::RunningServer;
-pub use witness::{Moment, Said, Witness};
+pub use witness::{ServerAnswer, WalHorizon, Witness};
 
-use crate::directory::Scan;
-use crate::{Disk, Finding, Pages, Progress, Verified, VerifySettings, WhatIsWrong};
-use pgtoll_datadir::DataDirectory;
+use crate::defect::{BlockFinding, Defect, Unsettled};
+use crate::directory::DirectoryVerification;
+use crate::found::{PagesRead, Verified};
+use crate::settings::{VerifyProgress, VerifySettings};
+use crate::storage::Storage;
 use settle::Settling;
 use suspect::{Blocks, Suspect, Watched, watch_all};
-
-/// What happened to suspects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RunningCounts {
-    /// Blocks that looked damaged at first.
-    pub suspects: u64,
-    /// Those of them that were sound when they were read again.
-    pub healed: u64,
-    /// Those whose image the WAL had, so that a checkpoint had to be waited for.
-    pub in_flight: u64,
-    /// Those that are no longer there, and files that went or became shorter.
-    pub dropped: u64,
-    /// How often the server was asked to read a block.
-    pub asked: u64,
-}
-
-/// Why it could not be told whether a block is damaged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Unsettled {
-    /// The WAL has its image: a crash now would lose nothing.
-    InFlight,
-    /// The server has it in memory, and could not be made to read it from the disk.
-    Resident,
-    /// It was never twice the same.
-    Changing,
-    /// No connection, and only the server can tell.
-    NoServer,
-    /// The server knows no relation with this file: not yet, or not any more.
-    Unnamed,
-    /// SQL reads no such page, and the extensions that do are not there.
-    NoWay,
-    /// The server could not be asked.
-    Refused(String),
-    /// The WAL since the last checkpoint could not be read.
-    NoWal(String),
-    /// The server is starting, stopping or recovering.
-    NotReady(String),
-    /// There are too many to ask for each.
-    TooMany,
-    /// Ended before.
-    Interrupted,
-}
 
 /// How a running server is verified.
 #[derive(Clone, Debug)]
@@ -91,16 +49,16 @@ pub struct RunningSettings {
 
 /// Reads the relations of a data directory on which a server runs. See [`verify`](super::verify).
 pub fn verify_running(
-    disk: &dyn Disk,
+    disk: &dyn Storage,
     data: &DataDirectory,
     settings: &RunningSettings,
     witness: &mut dyn Witness,
     pauses: &dyn Pauses,
     wanted: &dyn Fn(RelationFiles) -> bool,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Verified {
     let data = &as_running(data);
-    let mut scan = Scan::listed(data, &settings.verify, wanted);
+    let mut scan = DirectoryVerification::listed(data, &settings.verify, wanted);
     let mut verified = mem::take(&mut scan.verified);
     // A database that is dropped goes with its directory.
     verified.unlisted.retain(|(path, error)| {
@@ -135,7 +93,7 @@ pub fn verify_running(
     });
     let all_bytes = scan.files.bytes();
     let mut go_on =
-        |pages: Pages| progress(Progress { bytes: pages.bytes, all_bytes }).is_continue();
+        |pages: PagesRead| progress(VerifyProgress { bytes: pages.bytes, all_bytes }).is_continue();
     let patience = settings.patience;
     let mut settling =
         Settling { blocks: &blocks, witness, pauses, patience, go_on: &mut go_on, verified };
@@ -163,27 +121,27 @@ struct Sieve<'a> {
 }
 
 impl Sieve<'_> {
-    fn take(&mut self, verified: &mut Verified, finding: Finding) {
-        let Finding { fork, block, what } = finding;
-        match what {
-            WhatIsWrong::Invalid { fault, lsn } => {
+    fn take(&mut self, verified: &mut Verified, finding: BlockFinding) {
+        let BlockFinding { fork, block, defect } = finding;
+        match defect {
+            Defect::Invalid { fault, lsn } => {
                 self.suspect(verified, Suspect::new(fork, block, fault, lsn));
             }
-            WhatIsWrong::Changed => verified.running.dropped += 1,
-            WhatIsWrong::Unreadable { .. } if self.blocks.is_gone(fork, block) => {
+            Defect::Changed => verified.running.dropped += 1,
+            Defect::Unreadable { .. } if self.blocks.is_gone(fork, block) => {
                 verified.running.dropped += 1;
             }
-            WhatIsWrong::Unreadable { .. } | WhatIsWrong::Unsettled { .. } => {
-                verified.add(Finding { fork, block, what });
+            Defect::Unreadable { .. } | Defect::Unsettled { .. } => {
+                verified.add(BlockFinding { fork, block, defect });
             }
             // What contradicts itself may do so only while it changes.
-            WhatIsWrong::AheadOfWal { .. }
-            | WhatIsWrong::ZeroButVisible
-            | WhatIsWrong::ZeroFirst
-            | WhatIsWrong::Layout(_)
-            | WhatIsWrong::Evidence(_)
-            | WhatIsWrong::Incremental(_)
-            | WhatIsWrong::MayBeTorn { .. } => {}
+            Defect::AheadOfWal { .. }
+            | Defect::ZeroButVisible
+            | Defect::ZeroFirst
+            | Defect::Layout(_)
+            | Defect::Evidence(_)
+            | Defect::Incremental(_)
+            | Defect::MayBeTorn { .. } => {}
         }
     }
 
@@ -193,8 +151,8 @@ impl Sieve<'_> {
             return;
         }
         let (fork, block, why) = (suspect.fork, suspect.block, Unsettled::TooMany);
-        let what = WhatIsWrong::Unsettled { fault: suspect.bad.fault, lsn: suspect.bad.lsn, why };
-        verified.add(Finding { fork, block, what });
+        let defect = Defect::Unsettled { fault: suspect.bad.fault, lsn: suspect.bad.lsn, why };
+        verified.add(BlockFinding { fork, block, defect });
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
+use pgtoll_datadir::{Attached, DataDirectory, Postmaster, control_file};
+use pgtoll_format::wal::Fork;
 use pgtoll_format::{ClusterState, Lsn};
 use pgtoll_wire::{Connection, Dsn, Error, Row};
 
-use super::super::DataDirectory;
-use super::{Moment, Said, Unsettled, WalImages, Witness, images_in_wal};
-use pgtoll_datadir::Postmaster;
-use pgtoll_datadir::control_file;
-use pgtoll_format::wal::Fork;
+use super::images::{ImagesInWal, images_in_wal};
+use super::witness::{ServerAnswer, WalHorizon, Witness};
+use crate::defect::Unsettled;
 
 /// The server that runs on a data directory, with a connection or without.
 #[derive(Debug)]
@@ -49,6 +49,15 @@ struct Known {
 }
 
 impl RunningServer {
+    /// The server that was attached to, whose connection it takes.
+    pub fn attached(
+        attached: &mut Attached,
+        data: &DataDirectory,
+        threads: usize,
+    ) -> Result<Self, Error> {
+        Self::new(data, attached.postmaster().clone(), threads, attached.take_connection())
+    }
+
     /// The server that runs there, and a connection to it where there is one.
     pub fn new(
         data: &DataDirectory,
@@ -80,7 +89,7 @@ impl RunningServer {
 }
 
 impl Witness for RunningServer {
-    fn now(&mut self) -> Result<Moment, Unsettled> {
+    fn now(&mut self) -> Result<WalHorizon, Unsettled> {
         let not_ready = |why: String| Unsettled::NotReady(why);
         let control = control_file(&self.data.path).map_err(|of| not_ready(of.to_string()))?;
         // In another container its process cannot be seen; there it has to answer.
@@ -94,7 +103,7 @@ impl Witness for RunningServer {
             return Err(not_ready(format!("the server is not up: {}", control.state)));
         }
         let last = control.last_checkpoint;
-        let mut moment = Moment {
+        let mut horizon = WalHorizon {
             redo: last.redo,
             wal_end: None,
             full_page_writes: last.full_page_writes,
@@ -104,33 +113,33 @@ impl Witness for RunningServer {
         };
         if let Some(connected) = &mut self.connection {
             let told = connected.main.query_one(MOMENT).and_then(|row| {
-                moment.wal_end = Some(row.parse("wal_end")?);
-                moment.full_page_writes &= row.text("full_page_writes")? == "on";
+                horizon.wal_end = Some(row.parse("wal_end")?);
+                horizon.full_page_writes &= row.text("full_page_writes")? == "on";
                 let timeline = row.value("segment")?.and_then(|name| name.get(..8));
                 let timeline = timeline.and_then(|digits| u32::from_str_radix(digits, 16).ok());
-                moment.replays |= timeline != Some(last.timeline);
+                horizon.replays |= timeline != Some(last.timeline);
                 Ok(())
             });
             told.map_err(|error| not_ready(format!("the server does not answer: {error}")))?;
         }
-        Ok(moment)
+        Ok(horizon)
     }
 
-    fn images(&mut self, of: &HashSet<(Fork, u32)>, from: Lsn) -> Result<WalImages, String> {
+    fn images(&mut self, of: &HashSet<(Fork, u32)>, from: Lsn) -> Result<ImagesInWal, String> {
         let segment_bytes = self.data.control.wal_segment_bytes;
         images_in_wal(&self.data.path, of, from, segment_bytes, self.threads)
     }
 
-    fn ask(&mut self, fork: Fork, block: u32) -> Said {
+    fn ask(&mut self, fork: Fork, block: u32) -> ServerAnswer {
         match &mut self.connection {
-            Some(connected) => connected.ask(fork, block).unwrap_or_else(Said::Nothing),
-            None => Said::Nothing(Unsettled::NoServer),
+            Some(connected) => connected.ask(fork, block).unwrap_or_else(ServerAnswer::Nothing),
+            None => ServerAnswer::Nothing(Unsettled::NoServer),
         }
     }
 }
 
 impl Connected {
-    fn ask(&mut self, fork: Fork, block: u32) -> Result<Said, Unsettled> {
+    fn ask(&mut self, fork: Fork, block: u32) -> Result<ServerAnswer, Unsettled> {
         let own = self.database;
         // What all databases share can be read in each.
         let database = if fork.relation.database == 0 { own } else { fork.relation.database };
@@ -145,8 +154,8 @@ impl Connected {
             }
         }
         match self.session(database)?.connection.execute(&sql) {
-            Ok(()) => Ok(Said::Takes { from_disk }),
-            Err(error) if is_refusal(&error, fork, block) => Ok(Said::Refuses),
+            Ok(()) => Ok(ServerAnswer::Takes { from_disk }),
+            Err(error) if is_refusal(&error, fork, block) => Ok(ServerAnswer::Refuses),
             Err(error) => Err(refused(&error)),
         }
     }

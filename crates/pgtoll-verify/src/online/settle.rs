@@ -21,9 +21,13 @@ use std::time::Duration;
 
 use pgtoll_format::{Fault, Lsn};
 
-use super::super::{Finding, Pages, Verified, WhatIsWrong};
+use super::images::ImagesInWal;
+use super::pauses::Pauses;
 use super::suspect::{Bad, Blocks, Suspect, Watched, watch};
-use super::{Moment, Pauses, Said, Unsettled, WalImages, Witness};
+use super::witness::{ServerAnswer, WalHorizon, Witness};
+use crate::defect::Unsettled;
+use crate::defect::{BlockFinding, Defect};
+use crate::found::{PagesRead, Verified};
 use pgtoll_format::wal::Fork;
 
 /// What is needed to settle suspects, and what comes out.
@@ -34,7 +38,7 @@ pub(super) struct Settling<'a> {
     /// How long a checkpoint is waited for.
     pub(super) patience: Duration,
     /// Told what was read; false: to be ended.
-    pub(super) go_on: &'a mut dyn FnMut(Pages) -> bool,
+    pub(super) go_on: &'a mut dyn FnMut(PagesRead) -> bool,
     pub(super) verified: Verified,
 }
 
@@ -62,9 +66,9 @@ impl Settling<'_> {
         if self.verified.is_interrupted {
             return self.all_unsettled(&left, &Unsettled::Interrupted);
         }
-        let moment = match (before, after) {
+        let horizon = match (before, after) {
             // What is on the disk is asked for before the last read, what can be there after it.
-            (Ok(before), Ok(after)) => Moment {
+            (Ok(before), Ok(after)) => WalHorizon {
                 redo: before.redo,
                 full_page_writes: before.full_page_writes && after.full_page_writes,
                 replays: before.replays || after.replays,
@@ -72,10 +76,10 @@ impl Settling<'_> {
             },
             (Err(why), _) | (_, Err(why)) => return self.all_unsettled(&left, &why),
         };
-        let images = self.images(&left, moment);
+        let images = self.images(&left, horizon);
         let mut in_flight = Vec::new();
         for suspect in left {
-            in_flight.extend(self.settle(suspect, moment, &images));
+            in_flight.extend(self.settle(suspect, horizon, &images));
         }
         self.await_checkpoint(in_flight);
     }
@@ -84,10 +88,10 @@ impl Settling<'_> {
     fn settle(
         &mut self,
         suspect: Suspect,
-        moment: Moment,
-        images: &Result<WalImages, String>,
+        horizon: WalHorizon,
+        images: &Result<ImagesInWal, String>,
     ) -> Option<(Suspect, Lsn)> {
-        let verdict = self.judged(&suspect, moment, images);
+        let verdict = self.judged(&suspect, horizon, images);
         if verdict == Verdict::Damaged {
             self.damaged(&suspect);
             return None;
@@ -130,68 +134,68 @@ impl Settling<'_> {
     fn judged(
         &self,
         suspect: &Suspect,
-        moment: Moment,
-        images: &Result<WalImages, String>,
+        horizon: WalHorizon,
+        images: &Result<ImagesInWal, String>,
     ) -> Verdict {
         let bad = suspect.bad;
         if !suspect.is_steady() {
             return Verdict::Ask;
         }
-        let by_lsn = self.by_lsn(suspect.fork, bad, moment);
+        let by_lsn = self.by_lsn(suspect.fork, bad, horizon);
         let Ok(images) = images else { return by_lsn };
         if by_lsn != Verdict::LookIntoWal {
             return by_lsn;
         }
-        let is_beyond = moment.wal_end.is_some_and(|end| bad.lsn > end);
+        let is_beyond = horizon.wal_end.is_some_and(|end| bad.lsn > end);
         if let Some(image) = images.last.get(&(suspect.fork, suspect.block)) {
             return Verdict::InFlight(if is_beyond { *image } else { bad.lsn.max(*image) });
         }
-        if !images.full_page_writes || !moment.full_page_writes {
+        if !images.full_page_writes || !horizon.full_page_writes {
             return Verdict::Ask;
         }
         // Where nobody tells the WAL's end, it is where the WAL ends.
-        let is_read = bad.lsn <= images.to || bad.lsn <= moment.redo || moment.wal_end.is_none();
+        let is_read = bad.lsn <= images.to || bad.lsn <= horizon.redo || horizon.wal_end.is_none();
         if is_read || is_beyond { Verdict::Damaged } else { Verdict::LookIntoWal }
     }
 
     /// What the LSN alone proves.
-    fn by_lsn(&self, fork: Fork, bad: Bad, moment: Moment) -> Verdict {
+    fn by_lsn(&self, fork: Fork, bad: Bad, horizon: WalHorizon) -> Verdict {
         let is_logged = matches!(fork.fork, MAIN | INIT) && !self.blocks.is_unlogged(fork);
         if !is_logged {
             return Verdict::Ask;
         }
-        if moment.replays {
+        if horizon.replays {
             // A crash or a copy may have left anything that the WAL has an image of.
             return Verdict::LookIntoWal;
         }
-        if bad.lsn < moment.first_lsn {
+        if bad.lsn < horizon.first_lsn {
             // An index that is being built has no LSNs before it is whole. It has headers.
             return if has_header(bad.fault) { Verdict::Ask } else { Verdict::Damaged };
         }
-        if bad.lsn <= moment.redo || moment.wal_end.is_some_and(|end| bad.lsn > end) {
+        if bad.lsn <= horizon.redo || horizon.wal_end.is_some_and(|end| bad.lsn > end) {
             return Verdict::Damaged;
         }
-        if moment.full_page_writes { Verdict::LookIntoWal } else { Verdict::Ask }
+        if horizon.full_page_writes { Verdict::LookIntoWal } else { Verdict::Ask }
     }
 
     /// Of those of which only the WAL can tell.
-    fn images(&mut self, left: &[Suspect], moment: Moment) -> Result<WalImages, String> {
+    fn images(&mut self, left: &[Suspect], horizon: WalHorizon) -> Result<ImagesInWal, String> {
         let is_open = |of: &&Suspect| {
-            of.is_steady() && self.by_lsn(of.fork, of.bad, moment) == Verdict::LookIntoWal
+            of.is_steady() && self.by_lsn(of.fork, of.bad, horizon) == Verdict::LookIntoWal
         };
         let open: Vec<&Suspect> = left.iter().filter(is_open).collect();
         let keys: HashSet<(Fork, u32)> = open.iter().map(|of| (of.fork, of.block)).collect();
         if keys.is_empty() {
-            return Ok(WalImages::default());
+            return Ok(ImagesInWal::default());
         }
-        let is_possible = |lsn: &Lsn| moment.wal_end.is_some_and(|end| *lsn <= end);
+        let is_possible = |lsn: &Lsn| horizon.wal_end.is_some_and(|end| *lsn <= end);
         let newest = open.iter().map(|of| of.bad.lsn).filter(is_possible).max();
-        let images = self.witness.images(&keys, moment.redo)?;
+        let images = self.witness.images(&keys, horizon.redo)?;
         if newest.is_none_or(|newest| newest <= images.to) || !self.pauses.pause(WAL_LAG) {
             return Ok(images);
         }
         // What is inserted is written soon.
-        self.witness.images(&keys, moment.redo)
+        self.witness.images(&keys, horizon.redo)
     }
 
     /// Asks the server, and looks again. What is still open comes back, and why it is.
@@ -205,20 +209,22 @@ impl Settling<'_> {
                 return Some((suspect, Unsettled::TooMany));
             }
             let said = self.witness.ask(suspect.fork, suspect.block);
-            let is_asked = !matches!(said, Said::Nothing(_));
+            let is_asked = !matches!(said, ServerAnswer::Nothing(_));
             self.verified.running.asked += u64::from(is_asked);
             if !self.looked(&mut suspect) {
                 return None;
             }
             match said {
-                Said::Refuses => {
+                ServerAnswer::Refuses => {
                     self.damaged(&suspect);
                     return None;
                 }
-                Said::Takes { from_disk: false } => return Some((suspect, Unsettled::Resident)),
-                Said::Nothing(why) => return Some((suspect, why)),
+                ServerAnswer::Takes { from_disk: false } => {
+                    return Some((suspect, Unsettled::Resident));
+                }
+                ServerAnswer::Nothing(why) => return Some((suspect, why)),
                 // Somebody else had it read, and changed it, between our two questions.
-                Said::Takes { from_disk: true } => {}
+                ServerAnswer::Takes { from_disk: true } => {}
             }
         }
         Some((suspect, Unsettled::Resident))
@@ -234,15 +240,15 @@ impl Settling<'_> {
                 break;
             }
             waited += POLL;
-            let Ok(moment) = self.witness.now() else { break };
+            let Ok(horizon) = self.witness.now() else { break };
             let mut left = Vec::new();
             for (mut suspect, until) in in_flight {
-                if moment.redo < until {
+                if horizon.redo < until {
                     left.push((suspect, until));
                 } else if self.looked(&mut suspect) {
                     let lsn = suspect.bad.lsn;
-                    let is_possible = moment.wal_end.is_none_or(|end| lsn <= end);
-                    if lsn > moment.redo && is_possible {
+                    let is_possible = horizon.wal_end.is_none_or(|end| lsn <= end);
+                    if lsn > horizon.redo && is_possible {
                         // It has been changed again since.
                         left.push((suspect, lsn));
                     } else {
@@ -273,10 +279,10 @@ impl Settling<'_> {
         self.verified.running.healed += watched.healed;
         self.verified.running.dropped += watched.dropped;
         for (fork, block, error) in watched.unreadable {
-            self.verified.add(Finding {
+            self.verified.add(BlockFinding {
                 fork,
                 block,
-                what: WhatIsWrong::Unreadable { blocks: 1, error },
+                defect: Defect::Unreadable { blocks: 1, error },
             });
         }
         watched.left
@@ -290,14 +296,14 @@ impl Settling<'_> {
 
     fn damaged(&mut self, suspect: &Suspect) {
         let Bad { fault, lsn, .. } = suspect.bad;
-        let what = WhatIsWrong::Invalid { fault, lsn };
-        self.verified.add(Finding { fork: suspect.fork, block: suspect.block, what });
+        let defect = Defect::Invalid { fault, lsn };
+        self.verified.add(BlockFinding { fork: suspect.fork, block: suspect.block, defect });
     }
 
     fn unsettled(&mut self, suspect: &Suspect, why: Unsettled) {
         let Bad { fault, lsn, .. } = suspect.bad;
-        let what = WhatIsWrong::Unsettled { fault, lsn, why };
-        self.verified.add(Finding { fork: suspect.fork, block: suspect.block, what });
+        let defect = Defect::Unsettled { fault, lsn, why };
+        self.verified.add(BlockFinding { fork: suspect.fork, block: suspect.block, defect });
     }
 }
 
@@ -309,8 +315,8 @@ fn has_header(fault: Fault) -> bool {
 /// Waits in short pieces, so that whoever is tired of it is heard.
 fn patiently(
     pauses: &dyn Pauses,
-    go_on: &mut dyn FnMut(Pages) -> bool,
-    pages: Pages,
+    go_on: &mut dyn FnMut(PagesRead) -> bool,
+    pages: PagesRead,
     time: Duration,
 ) -> bool {
     let mut left = time;

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use pgtoll_format::{Fault, Lsn, PageHeader, Verdict};
 
-use super::super::disk::read_all;
-use super::super::listing::Listing;
-use super::super::{DataDirectory, Disk, page_verdict};
-use super::Pauses;
+use super::pauses::Pauses;
+use crate::listing::Listing;
+use crate::page::page_verdict;
+use crate::storage::Storage;
+use crate::storage::read_all;
+use pgtoll_datadir::DataDirectory;
 use pgtoll_format::wal::Fork;
 
 /// A block that looked damaged.
@@ -60,7 +62,7 @@ impl Suspect {
 
 /// Where blocks are found.
 pub(super) struct Blocks<'a> {
-    disk: &'a dyn Disk,
+    disk: &'a dyn Storage,
     files: &'a Listing,
     block_bytes: usize,
     per_file: u32,
@@ -68,7 +70,7 @@ pub(super) struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    pub(super) fn new(disk: &'a dyn Disk, data: &DataDirectory, files: &'a Listing) -> Self {
+    pub(super) fn new(disk: &'a dyn Storage, data: &DataDirectory, files: &'a Listing) -> Self {
         let (block_bytes, per_file) = (data.control.block_bytes as usize, data.control.file_blocks);
         Self { disk, files, block_bytes, per_file, has_checksums: data.has_checksums() }
     }

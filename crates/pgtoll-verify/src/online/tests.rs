@@ -12,9 +12,10 @@ use std::time::Duration;
 use pgtoll_format::Lsn;
 use pgtoll_format::wal::RelationFiles;
 
-use super::super::{Disk, Files, ReadAt};
+use super::super::{Files, ReadAt, Storage};
 use super::*;
 use crate::directory::tests::{directory, page};
+use crate::found::RunningCounts;
 use pgtoll_format::wal::Fork;
 
 const PAGE: usize = 8192;
@@ -37,29 +38,29 @@ impl Pauses for NoPauses {
 /// Says always the same, but for how far it is.
 struct Fixed {
     /// One after the other; the last one stays.
-    moments: Vec<Result<Moment, Unsettled>>,
-    images: Result<WalImages, String>,
-    said: Said,
+    moments: Vec<Result<WalHorizon, Unsettled>>,
+    images: Result<ImagesInWal, String>,
+    said: ServerAnswer,
 }
 
 impl Witness for Fixed {
-    fn now(&mut self) -> Result<Moment, Unsettled> {
+    fn now(&mut self) -> Result<WalHorizon, Unsettled> {
         if self.moments.len() > 1 { self.moments.remove(0) } else { self.moments[0].clone() }
     }
 
-    fn images(&mut self, of: &HashSet<(Fork, u32)>, from: Lsn) -> Result<WalImages, String> {
+    fn images(&mut self, of: &HashSet<(Fork, u32)>, from: Lsn) -> Result<ImagesInWal, String> {
         assert_eq!(from, REDO);
         let mut images = self.images.clone()?;
         images.last.retain(|key, _| of.contains(key));
         Ok(images)
     }
 
-    fn ask(&mut self, _: Fork, _: u32) -> Said {
+    fn ask(&mut self, _: Fork, _: u32) -> ServerAnswer {
         self.said.clone()
     }
 }
 
-const MOMENT: Moment = Moment {
+const MOMENT: WalHorizon = WalHorizon {
     redo: REDO,
     wal_end: Some(END),
     full_page_writes: true,
@@ -68,11 +69,11 @@ const MOMENT: Moment = Moment {
 };
 
 fn witness() -> Fixed {
-    let images = WalImages { last: HashMap::new(), to: END, full_page_writes: true };
+    let images = ImagesInWal { last: HashMap::new(), to: END, full_page_writes: true };
     Fixed {
         moments: vec![Ok(MOMENT)],
         images: Ok(images),
-        said: Said::Nothing(Unsettled::NoServer),
+        said: ServerAnswer::Nothing(Unsettled::NoServer),
     }
 }
 
@@ -87,7 +88,7 @@ fn bad(block: u32, lsn: Lsn) -> Vec<u8> {
     page
 }
 
-fn run(disk: &dyn Disk, data: &DataDirectory, witness: &mut dyn Witness) -> Verified {
+fn run(disk: &dyn Storage, data: &DataDirectory, witness: &mut dyn Witness) -> Verified {
     let verify = VerifySettings { jobs: 1.try_into().unwrap(), rate: None, only_below: Vec::new() };
     let settings = RunningSettings { verify, patience: Duration::from_secs(2) };
     let mut progress = |_| ControlFlow::Continue(());
@@ -102,9 +103,9 @@ fn check(lsn: Lsn, file: &str, change: impl FnOnce(&mut Fixed), expected: Option
     let found = run(&Files, &data, &mut witness);
     let [finding] = &found.findings[..] else { panic!("{:?}", found.findings) };
     assert_eq!(finding.block, 1);
-    match (&finding.what, expected) {
-        (WhatIsWrong::Unsettled { why, .. }, Some(expected)) => assert_eq!(*why, expected),
-        (WhatIsWrong::Invalid { .. }, None) => {}
+    match (&finding.defect, expected) {
+        (Defect::Unsettled { why, .. }, Some(expected)) => assert_eq!(*why, expected),
+        (Defect::Invalid { .. }, None) => {}
         (other, expected) => panic!("{lsn} {file}: {other:?}, not {expected:?}"),
     }
 }
@@ -134,7 +135,7 @@ fn proofs_decide_what_is_damaged() {
     check(REDO, "16384_vm", none, Some(Unsettled::NoServer));
     check(REDO, "16384_init", none, None);
     let off = |witness: &mut Fixed| {
-        witness.moments = vec![Ok(Moment { full_page_writes: false, ..MOMENT })];
+        witness.moments = vec![Ok(WalHorizon { full_page_writes: false, ..MOMENT })];
     };
     check(BETWEEN, "16384", off, Some(Unsettled::NoServer));
     check(REDO, "16384", off, None);
@@ -146,15 +147,15 @@ fn proofs_decide_what_is_damaged() {
 
 #[test]
 fn what_is_not_known_is_not_concluded() {
-    let moment = |change: fn(&mut Moment)| {
+    let horizon = |change: fn(&mut WalHorizon)| {
         move |witness: &mut Fixed| {
-            let mut moment = MOMENT;
-            change(&mut moment);
-            witness.moments = vec![Ok(moment)];
+            let mut horizon = MOMENT;
+            change(&mut horizon);
+            witness.moments = vec![Ok(horizon)];
         }
     };
     // Who replays may have anything on the disk that the WAL has an image of.
-    let replays = moment(|of| of.replays = true);
+    let replays = horizon(|of| of.replays = true);
     check(REDO, "16384", replays, None);
     let both = |witness: &mut Fixed| {
         replays(witness);
@@ -163,8 +164,8 @@ fn what_is_not_known_is_not_concluded() {
     check(REDO, "16384", both, Some(Unsettled::InFlight));
     check(Lsn(u64::MAX), "16384", both, Some(Unsettled::InFlight));
     // Where nobody tells the WAL's end, it is where the WAL ends.
-    check(Lsn(END.0 + 1), "16384", moment(|of| of.wal_end = None), None);
-    check(BETWEEN, "16384", moment(|of| of.wal_end = None), None);
+    check(Lsn(END.0 + 1), "16384", horizon(|of| of.wal_end = None), None);
+    check(BETWEEN, "16384", horizon(|of| of.wal_end = None), None);
     let short = |witness: &mut Fixed| witness.images.as_mut().unwrap().to = REDO;
     let ends = format!("it ends at {REDO}");
     check(BETWEEN, "16384", short, Some(Unsettled::NoWal(ends)));
@@ -178,18 +179,23 @@ fn what_is_not_known_is_not_concluded() {
 
 #[test]
 fn the_server_is_asked_for_the_rest() {
-    let says = |said: Said| move |witness: &mut Fixed| witness.said = said;
-    check(Lsn(1), "16384_fsm", says(Said::Refuses), None);
-    let memory = Said::Takes { from_disk: false };
+    let says = |said: ServerAnswer| move |witness: &mut Fixed| witness.said = said;
+    check(Lsn(1), "16384_fsm", says(ServerAnswer::Refuses), None);
+    let memory = ServerAnswer::Takes { from_disk: false };
     check(REDO, "16384_vm", says(memory.clone()), Some(Unsettled::Resident));
-    check(REDO, "16384_vm", says(Said::Takes { from_disk: true }), Some(Unsettled::Resident));
-    let both = |said: Said| {
+    check(
+        REDO,
+        "16384_vm",
+        says(ServerAnswer::Takes { from_disk: true }),
+        Some(Unsettled::Resident),
+    );
+    let both = |said: ServerAnswer| {
         |witness: &mut Fixed| {
             witness.said = said;
             image(BETWEEN)(witness);
         }
     };
-    check(BETWEEN, "16384", both(Said::Refuses), None);
+    check(BETWEEN, "16384", both(ServerAnswer::Refuses), None);
     check(BETWEEN, "16384", both(memory), Some(Unsettled::InFlight));
 }
 
@@ -206,7 +212,7 @@ fn a_checkpoint_is_waited_for() {
     let later = |wal_end: Lsn| {
         move |witness: &mut Fixed| {
             image(BETWEEN)(witness);
-            let after = Moment { redo: Lsn(BETWEEN.0 + 8), wal_end: Some(wal_end), ..MOMENT };
+            let after = WalHorizon { redo: Lsn(BETWEEN.0 + 8), wal_end: Some(wal_end), ..MOMENT };
             witness.moments = vec![Ok(MOMENT), Ok(MOMENT), Ok(MOMENT), Ok(after)];
         }
     };
@@ -232,7 +238,7 @@ struct EventfulFile<'a, F> {
     disk: Option<&'a Eventful<F>>,
 }
 
-impl<F: Fn(usize, &mut [u8]) -> io::Result<usize> + Sync> Disk for Eventful<F> {
+impl<F: Fn(usize, &mut [u8]) -> io::Result<usize> + Sync> Storage for Eventful<F> {
     fn open(&self, path: &Path) -> io::Result<Box<dyn ReadAt + '_>> {
         let disk = (path == self.path).then_some(self);
         Ok(Box::new(EventfulFile { file: File::open(path)?, disk }))
@@ -281,7 +287,7 @@ fn what_is_never_twice_the_same_is_unverified() {
         Ok(page.len())
     });
     let [finding] = &found.findings[..] else { panic!("{:?}", found.findings) };
-    assert!(matches!(finding.what, WhatIsWrong::Unsettled { .. }), "{finding:?}");
+    assert!(matches!(finding.defect, Defect::Unsettled { .. }), "{finding:?}");
 }
 
 #[test]
@@ -320,7 +326,7 @@ fn what_cannot_be_read_is_unverified() {
             if read < from { Ok(page.len()) } else { Err(io::Error::from_raw_os_error(5)) }
         });
         let [finding] = &found.findings[..] else { panic!("{:?}", found.findings) };
-        assert!(matches!(finding.what, WhatIsWrong::Unreadable { .. }), "{finding:?}");
+        assert!(matches!(finding.defect, Defect::Unreadable { .. }), "{finding:?}");
         assert!(!found.is_whole());
     }
 }
@@ -331,7 +337,7 @@ fn who_interrupts_gets_what_was_found() {
     let (_place, data) = directory(&[("16384", bytes)]);
     let verify = VerifySettings { jobs: 1.try_into().unwrap(), rate: None, only_below: Vec::new() };
     let settings = RunningSettings { verify, patience: Duration::ZERO };
-    let mut progress = |now: Progress| match now.bytes {
+    let mut progress = |now: VerifyProgress| match now.bytes {
         0 => ControlFlow::Continue(()),
         _ => ControlFlow::Break(()),
     };

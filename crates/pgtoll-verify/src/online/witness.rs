@@ -4,25 +4,26 @@ use std::collections::HashSet;
 
 use pgtoll_format::Lsn;
 
-use super::{Unsettled, WalImages};
+use super::images::ImagesInWal;
+use crate::defect::Unsettled;
 use pgtoll_format::wal::Fork;
 
 /// Tells what the pages themselves do not: how far the WAL is, what is in it, and what the server
 /// says of a block.
 pub trait Witness {
     /// How far the server is now.
-    fn now(&mut self) -> Result<Moment, Unsettled>;
+    fn now(&mut self) -> Result<WalHorizon, Unsettled>;
 
     /// Which of these blocks the WAL from this place on makes whole again.
-    fn images(&mut self, of: &HashSet<(Fork, u32)>, from: Lsn) -> Result<WalImages, String>;
+    fn images(&mut self, of: &HashSet<(Fork, u32)>, from: Lsn) -> Result<ImagesInWal, String>;
 
     /// Has the server read a block from the disk, if it can be made to.
-    fn ask(&mut self, fork: Fork, block: u32) -> Said;
+    fn ask(&mut self, fork: Fork, block: u32) -> ServerAnswer;
 }
 
 /// How far a server is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct WalHorizon {
     /// Where the last completed checkpoint began: whatever was changed last before it is on the
     /// disk.
     pub redo: Lsn,
@@ -39,7 +40,7 @@ pub struct Moment {
 
 /// What a server says of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ServerAnswer {
     /// It read it and refuses it.
     Refuses,
     /// It has it: from the disk, or, where it could not be made to forget it, from memory.

@@ -19,6 +19,11 @@ impl ServerWaits {
         Ok(Self { interruption, _registered: registered })
     }
 
+    /// What ends the waiting of connections that it is given to.
+    pub(crate) fn interruption(&self) -> &Interruption {
+        &self.interruption
+    }
+
     /// The same server; a signal ends its connections' waiting.
     pub(crate) fn of(&self, dsn: &Dsn) -> Dsn {
         dsn.with_interruption(&self.interruption)

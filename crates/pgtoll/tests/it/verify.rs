@@ -12,8 +12,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_datadir::{DataDirectory, Names};
+use pgtoll_record::FindingClass;
 use pgtoll_verify::{
-    Class, Disk, Finding, Layout, ReadAt, Verified, VerifySettings, WhatIsWrong, verify, verify_on,
+    BlockFinding, Defect, LayoutDefect, ReadAt, Storage, Verified, VerifySettings, verify,
+    verify_on,
 };
 use serde_json::Value;
 
@@ -165,7 +167,7 @@ fn check_sound(server: &Installation, guard: &mut Guard, checksums: bool) {
 struct Mutation {
     table: &'static str,
     apply: fn(&File),
-    class: Class,
+    class: FindingClass,
     block: u32,
     /// Whether a sequential scan of the server fails.
     server_refuses: bool,
@@ -192,14 +194,14 @@ fn mutations() -> [Mutation; 9] {
     let failure = |table, apply| Mutation {
         table,
         apply,
-        class: Class::Failure,
+        class: FindingClass::Failure,
         block: 7,
         server_refuses: true,
     };
     let suspicion = |table, apply, block| Mutation {
         table,
         apply,
-        class: Class::Suspicion,
+        class: FindingClass::Suspicion,
         block,
         server_refuses: false,
     };
@@ -271,7 +273,7 @@ fn check_damage(server: &Installation, guard: &mut Guard) {
     }
     let of_index = findings(&found, &index);
     assert_eq!(of_index.len(), 1, "{of_index:?}");
-    assert_eq!((&of_index[0].what, of_index[0].block), (&WhatIsWrong::ZeroFirst, 0));
+    assert_eq!((&of_index[0].defect, of_index[0].block), (&Defect::ZeroFirst, 0));
     let remedy = relation(&said, "i")["remedy"].as_str().unwrap();
     assert!(remedy.ends_with(": REINDEX INDEX public.i"), "{remedy}");
 
@@ -292,7 +294,7 @@ pub(crate) fn path_of(cluster: &Cluster, relation: &str) -> PathBuf {
     session.query_one(&sql).unwrap().text("path").unwrap().into()
 }
 
-pub(crate) fn findings<'a>(found: &'a Verified, path: &Path) -> Vec<&'a Finding> {
+pub(crate) fn findings<'a>(found: &'a Verified, path: &Path) -> Vec<&'a BlockFinding> {
     let number: u32 = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
     found.findings.iter().filter(|finding| finding.fork.relation.number == number).collect()
 }
@@ -308,16 +310,16 @@ fn check_found(mutation: &Mutation, path: &Path, found: &Verified, said: &Value)
     assert!(!of_table.is_empty(), "{table}: {:?}", found.findings);
     for finding in &of_table {
         assert_eq!(
-            (finding.what.class(), finding.block),
+            (finding.defect.class(), finding.block),
             (*class, *block),
             "{table}: {of_table:?}"
         );
     }
-    let kinds = of_table.iter().map(|finding| &finding.what).collect::<Vec<_>>();
-    let is_beyond = |what: &&WhatIsWrong| matches!(what, WhatIsWrong::Layout(Layout::VisibleBeyondEnd { last }) if *last > 70);
-    let rest = WhatIsWrong::Layout(Layout::EndsInBlock { bytes: 100 });
+    let kinds = of_table.iter().map(|finding| &finding.defect).collect::<Vec<_>>();
+    let is_beyond = |what: &&Defect| matches!(what, Defect::Layout(LayoutDefect::VisibleBeyondEnd { last }) if *last > 70);
+    let rest = Defect::Layout(LayoutDefect::EndsInBlock { bytes: 100 });
     match *table {
-        "zero" => assert_eq!(kinds, [&WhatIsWrong::ZeroButVisible]),
+        "zero" => assert_eq!(kinds, [&Defect::ZeroButVisible]),
         "cut" => assert!(kinds.len() == 2 && kinds.iter().any(is_beyond) && kinds.contains(&&rest)),
         "cut_between" => assert!(kinds.len() == 1 && kinds.iter().all(is_beyond), "{kinds:?}"),
         _ => assert_eq!(kinds.len(), 1, "{table}: {kinds:?}"),
@@ -367,7 +369,7 @@ struct FaultyFile {
     broken: std::ops::Range<u64>,
 }
 
-impl Disk for Faulty<'_> {
+impl Storage for Faulty<'_> {
     fn open(&self, path: &Path) -> io::Result<Box<dyn ReadAt + '_>> {
         let broken = if path == self.path { self.from..self.to } else { 0..0 };
         Ok(Box::new(FaultyFile { file: File::open(path)?, broken }))
@@ -397,7 +399,7 @@ fn check_faulty_disk(cluster: &Cluster, path: &Path) {
     let of_file = findings(&faulty, path);
     assert_eq!(of_file.len(), 1, "{of_file:?}");
     assert_eq!(of_file[0].block, 3);
-    assert_eq!(of_file[0].what, WhatIsWrong::Unreadable { blocks: 3, error });
+    assert_eq!(of_file[0].defect, Defect::Unreadable { blocks: 3, error });
     assert_eq!(faulty.total().unverified, 3);
     assert!(!faulty.is_whole());
     assert_eq!(faulty.pages.blocks, all.pages.blocks - 3);

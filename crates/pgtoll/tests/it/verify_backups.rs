@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_datadir::DataDirectory;
 use pgtoll_format::IncrementalHeader;
+use pgtoll_record::FindingClass;
 use pgtoll_verify::{
-    BackupWal, Class, Finding, TarBackup, Verified, VerifySettings, WalAtHand, verify, verify_tars,
+    BackupWal, BlockFinding, TarBackup, Verified, VerifySettings, WalAtHand, verify, verify_tars,
 };
 use serde_json::Value;
 
@@ -168,7 +169,7 @@ fn check_tars(server: &Installation, guard: &mut Guard) {
     let plain = backup(guard, &cluster, "directory", &plain).unwrap();
     let (expected, wal) = of_directory(&plain);
     assert_eq!(wal, WalAtHand::Whole);
-    let failures = expected.findings.iter().filter(|of| of.what.class() == Class::Failure);
+    let failures = expected.findings.iter().filter(|of| of.defect.class() == FindingClass::Failure);
     assert!(failures.clone().all(|finding| finding.block == 7), "{:?}", expected.findings);
     assert_eq!(failures.count(), DAMAGED.len());
     assert_eq!(expected.findings.len(), DAMAGED.len() + 1, "and what was cut");
@@ -433,7 +434,8 @@ fn check_replaced(server: &Installation, scratch: &Scratch, guard: &mut Guard) {
         .arg(copy.file_name().unwrap()));
     assert_eq!(made.status, Some(0), "{made:?}");
     let (found, wal) = of_tars(&tar);
-    let blocks: Vec<u32> = found.findings.iter().map(|finding: &Finding| finding.block).collect();
+    let blocks: Vec<u32> =
+        found.findings.iter().map(|finding: &BlockFinding| finding.block).collect();
     assert_eq!((blocks, found.healed_by_replay, wal), (vec![4], 1, WalAtHand::Whole));
     drop(session);
     cluster.stop(guard, StopMode::Immediate).unwrap();

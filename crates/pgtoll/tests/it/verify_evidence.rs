@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_verify::{
-    Evidence, Verified, WalCompared, WhatIsWrong, compare_with_indexes, compare_with_wal, verify,
+    Defect, Evidence, Verified, WalCompared, compare_with_indexes, compare_with_wal, verify,
 };
 use serde_json::Value;
 
@@ -297,12 +297,12 @@ fn check_damage(guard: &mut Guard, server: &Installation) {
 fn check_found(data: &Path, paths: &[PathBuf; 7]) {
     let (found, _) = compared(data);
     let at = |path: &Path| -> Vec<(u32, Evidence)> {
-        let evidence = |what: &WhatIsWrong| match what {
-            WhatIsWrong::Evidence(evidence) => *evidence,
+        let evidence = |what: &Defect| match what {
+            Defect::Evidence(evidence) => *evidence,
             other => panic!("{other:?}"),
         };
         let of = findings(&found, path).into_iter();
-        of.map(|finding| (finding.block, evidence(&finding.what))).collect()
+        of.map(|finding| (finding.block, evidence(&finding.defect))).collect()
     };
     let [stale, stale_index, zero, zero_index, zero_leaf, cut, cut_index] = paths;
     for (path, block) in [(stale, 3), (stale_index, 5)] {

@@ -18,11 +18,11 @@ use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_datadir::{DataDirectory, Postmaster};
 use pgtoll_format::wal::Fork;
 use pgtoll_interrupt::Interrupt;
+use pgtoll_record::FindingClass;
 use pgtoll_record::trials::{SOAK_SCHEMA, SoakOutcome, SoakRecord};
 use pgtoll_trials::{Recorder, TrialSite, installation, print, say, server_name, settings};
 use pgtoll_verify::{
-    Class, Files, RealPauses, RunningServer, RunningSettings, Verified, VerifySettings,
-    verify_running,
+    Files, RealPauses, RunningServer, RunningSettings, Verified, VerifySettings, verify_running,
 };
 use pgtoll_wire::{Connection, Dsn};
 
@@ -206,11 +206,12 @@ fn connection(cluster: &Cluster) -> anyhow::Result<Connection> {
 }
 
 fn count(outcome: &mut SoakOutcome, verified: &Verified, planted: &[Planted]) {
-    let of_class = |class: Class| -> BTreeSet<(Fork, u32)> {
-        let of_it = verified.findings.iter().filter(|of| of.what.class() == class);
+    let of_class = |class: FindingClass| -> BTreeSet<(Fork, u32)> {
+        let of_it = verified.findings.iter().filter(|of| of.defect.class() == class);
         of_it.map(|of| (of.fork, of.block)).collect()
     };
-    let (failures, unverified) = (of_class(Class::Failure), of_class(Class::Unverified));
+    let (failures, unverified) =
+        (of_class(FindingClass::Failure), of_class(FindingClass::Unverified));
     let places: BTreeSet<(Fork, u32)> = planted.iter().map(|of| (of.fork, of.block)).collect();
     let number = |count: usize| count as u64;
     outcome.scans += 1;

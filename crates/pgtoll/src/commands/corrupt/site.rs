@@ -64,7 +64,7 @@ impl Site {
             return Err(Usage::error(message, "name a connection with --dsn"));
         }
         let names = attached.names(&data)?;
-        let server = attached.server_of(&data, 1)?;
+        let server = RunningServer::attached(&mut attached, &data, 1)?;
         Ok(Self::Running(Box::new(Running { data, names, server, _waits: waits })))
     }
 

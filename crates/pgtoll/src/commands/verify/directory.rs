@@ -3,20 +3,19 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use pgtoll_datadir::DatadirError;
-use pgtoll_datadir::{DataDirectory, Names};
+use pgtoll_datadir::{Attached, DataDirectory, DatadirError, Names};
 use pgtoll_format::wal::RelationFiles;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::VerificationRecord;
 use pgtoll_verify::{
-    BackupWal, DirectFiles, Disk, Files, Journal, MappedFiles, Progress, RunningSettings, Verified,
-    verify_again, verify_on,
+    BackupWal, DirectFiles, EvidenceSources, Files, MappedFiles, RealPauses, ResumeJournal,
+    RunningServer, RunningSettings, Storage, Verified, VerifyProgress, compare_with_evidence,
+    verify_again, verify_on, verify_running,
 };
 
-use super::meaning::chosen;
-use super::online::Attached;
+use super::command::provenance;
 use super::targets::{Directory, refuse_running};
-use super::{evidence, files, record, settings, shown, size};
+use super::{only, report_progress, settings, size};
 use crate::arguments::VerifyArguments;
 use crate::commands::Usage;
 use crate::printer::Printer;
@@ -29,32 +28,26 @@ pub(super) fn verified(
 ) -> anyhow::Result<VerificationRecord> {
     let Directory { data, below, running } = target;
     let mut names = None;
-    let only = match arguments.only.as_slice() {
+    let chosen = match arguments.only.as_slice() {
         [] => None,
         patterns => {
             let known = names.insert(names_of(data, running.as_mut())?);
-            Some(chosen(known, patterns)?)
+            Some(only(known, patterns)?)
         }
     };
     let is_wanted =
-        |relation: RelationFiles| only.as_ref().is_none_or(|only| only.contains(&relation));
+        |relation: RelationFiles| chosen.as_ref().is_none_or(|chosen| chosen.contains(&relation));
     let settings = settings(arguments, below.clone());
-    let mut progress = |now: Progress| {
-        let what = format!("{} of {}", size(now.bytes), size(now.all_bytes));
-        printer.progress(&what, now.bytes, now.all_bytes);
-        match interrupt.signal() {
-            Some(_) => ControlFlow::Break(()),
-            None => ControlFlow::Continue(()),
-        }
-    };
+    let mut progress = |now| report_progress("", now, interrupt, printer);
     if let Some(attached) = running {
         refuse_when_running(arguments)?;
         let settings = RunningSettings { verify: settings, patience: arguments.settle.0 };
-        let verified = attached.verify(data, &settings, &is_wanted, &mut progress)?;
+        let verified = verified_running(attached, data, &settings, &is_wanted, &mut progress)?;
         if names.is_none() && needs_names(&verified) {
             names = attached.names(data).ok();
         }
-        return Ok(record::of_running(arguments, data, &verified, names.as_ref(), attached));
+        let provenance = provenance(arguments);
+        return Ok(verified.record_of_running(data, names.as_ref(), attached, provenance));
     }
     let access = Access::of(arguments);
     let disk = access.disk();
@@ -62,7 +55,7 @@ pub(super) fn verified(
     let mut verified = match &arguments.resume {
         None => verify_on(disk, data, &settings, &is_wanted, &mut progress),
         Some(path) => {
-            let mut journal = Journal::open(path)?;
+            let mut journal = ResumeJournal::open(path)?;
             notes.extend(went_on(&journal));
             let verified =
                 verify_again(disk, data, &settings, &is_wanted, &mut journal, &mut progress)?;
@@ -78,27 +71,45 @@ pub(super) fn verified(
     if let Some(names) = names.as_ref().filter(|_| !verified.is_interrupted) {
         verified.compare_with(names, data, &is_wanted);
     }
-    if below.is_empty() && only.is_none() {
+    if below.is_empty() && chosen.is_none() {
         let checksums = arguments.manifest_checksums;
-        let mut progress = shown("manifest", interrupt, printer);
+        let mut progress = |now| report_progress("manifest: ", now, interrupt, printer);
         verified.check_complete(data, checksums, &settings, &mut progress);
-        drop(progress);
         if let Some(names) = &names {
-            files::check_names(&mut verified, names, data);
+            verified.require_names(names, data);
         }
     }
-    files::require_checksums(&mut verified, arguments);
-    let evidence = evidence::Asked { arguments, data, settings: &settings, is_wanted: &is_wanted };
-    let compared = evidence.compare(&mut verified, &mut names, interrupt, printer);
+    if arguments.manifest_checksums {
+        verified.require_manifest_checksums();
+    }
+    let sources = EvidenceSources { wal: arguments.lost_writes, indexes: arguments.indexes };
+    let mut progress =
+        |source: &str, now| report_progress(&format!("{source}: "), now, interrupt, printer);
+    let known = (&*data, &mut names);
+    let compared =
+        compare_with_evidence(&mut verified, known, sources, &settings, &is_wanted, &mut progress);
     let wal = BackupWal::of_directory(data).filter(|_| !verified.is_interrupted);
     let wal = wal.map(|wal| verified.settle(&wal.or_at(&arguments.wal), settings.jobs.get()));
     // A server that was started meanwhile may have written any page.
     refuse_running(data)?;
-    let mut record =
-        record::of(arguments, data, &verified, names.as_ref(), wal.unwrap_or_default());
+    let wal = wal.unwrap_or_default();
+    let mut record = verified.record(data, names.as_ref(), wal, provenance(arguments));
     record.notes.extend(notes);
-    compared.tell(&mut record);
+    compared.add_to(&mut record);
     Ok(record)
+}
+
+fn verified_running(
+    attached: &mut Attached,
+    data: &DataDirectory,
+    settings: &RunningSettings,
+    is_wanted: &dyn Fn(RelationFiles) -> bool,
+    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
+) -> Result<Verified, pgtoll_wire::Error> {
+    let threads = settings.verify.jobs.get();
+    let mut server = RunningServer::attached(attached, data, threads)?;
+    let pauses = RealPauses::default();
+    Ok(verify_running(&Files, data, settings, &mut server, &pauses, is_wanted, progress))
 }
 
 /// What needs files that nobody changes meanwhile.
@@ -133,14 +144,14 @@ fn needs_names(verified: &Verified) -> bool {
     verified.files <= FILES_MANY || !verified.counts.is_empty()
 }
 
-fn went_on(journal: &Journal) -> Option<String> {
+fn went_on(journal: &ResumeJournal) -> Option<String> {
     let before = Some(journal.read_before()).filter(|bytes| *bytes > 0)?;
     Some(format!("{} of this were read by a run before, which was interrupted", size(before)))
 }
 
 /// What is done is forgotten; what is not is kept, and how is said.
 fn keep(
-    journal: Journal,
+    journal: ResumeJournal,
     verified: &Verified,
     path: &Path,
     printer: &mut Printer,
@@ -172,7 +183,7 @@ impl Access {
         }
     }
 
-    fn disk(&self) -> &dyn Disk {
+    fn disk(&self) -> &dyn Storage {
         match self {
             Self::Read => &Files,
             Self::Mapped(disk) => disk,

@@ -1,24 +1,23 @@
 //! `pgtoll verify`: are the pages sound?
 
-mod advice;
 mod backup;
+mod command;
 mod directory;
-mod evidence;
-mod files;
-mod meaning;
 pub(crate) mod online;
-mod record;
 mod targets;
 
+use std::collections::HashSet;
 use std::num::{NonZero, NonZeroUsize};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use pgtoll_datadir::Names;
 use pgtoll_format::ByteSize;
+use pgtoll_format::wal::RelationFiles;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{VerificationOutcome, VerificationRecord};
-use pgtoll_verify::{Progress, VerifySettings};
+use pgtoll_verify::{VerifyProgress, VerifySettings};
 
 use crate::arguments::VerifyArguments;
 use crate::commands::server_waits::ServerWaits;
@@ -92,19 +91,35 @@ fn settings(arguments: &VerifyArguments, only_below: Vec<PathBuf>) -> VerifySett
     }
 }
 
-/// Shows how far a further reading has come.
-fn shown<'a>(
-    what: &'a str,
-    interrupt: &'a Interrupt,
-    printer: &'a mut Printer,
-) -> impl FnMut(Progress) -> ControlFlow<()> + 'a {
-    move |now| {
-        let text = format!("{what}: {} of {}", size(now.bytes), size(now.all_bytes));
-        printer.progress(&text, now.bytes, now.all_bytes);
-        match interrupt.signal() {
-            Some(_) => ControlFlow::Break(()),
-            None => ControlFlow::Continue(()),
+/// The relations that `--only` means; `None`: all.
+fn only(names: &Names, patterns: &[String]) -> anyhow::Result<HashSet<RelationFiles>> {
+    let mut chosen = HashSet::new();
+    for pattern in patterns {
+        let before = chosen.len();
+        chosen.extend(names.meant_by(pattern));
+        if chosen.len() == before {
+            return Err(Usage::error(
+                format!("no relation \"{pattern}\""),
+                "name it as database.schema.table, schema.table or table",
+            ));
         }
+    }
+    Ok(chosen)
+}
+
+/// Shows how far a reading has come; its `name` ends in a colon and a blank where it has one. A
+/// signal ends the reading.
+fn report_progress(
+    name: &str,
+    now: VerifyProgress,
+    interrupt: &Interrupt,
+    printer: &mut Printer,
+) -> ControlFlow<()> {
+    let text = format!("{name}{} of {}", size(now.bytes), size(now.all_bytes));
+    printer.progress(&text, now.bytes, now.all_bytes);
+    match interrupt.signal() {
+        Some(_) => ControlFlow::Break(()),
+        None => ControlFlow::Continue(()),
     }
 }
 

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use pgtoll_datadir::DataDirectory;
+use pgtoll_datadir::{Attached, DataDirectory};
 use pgtoll_verify::TarBackup;
 
-use super::online::Attached;
 use super::{backup, online};
 use crate::arguments::VerifyArguments;
 use crate::commands::Usage;

@@ -5,8 +5,6 @@ mod record;
 mod stats;
 mod whatif;
 
-pub(crate) use record::relation_name;
-
 use crate::arguments::{WalArguments, WalCommand};
 use crate::exit::Status;
 use crate::printer::Printer;

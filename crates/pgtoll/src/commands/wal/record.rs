@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use pgtoll_datadir::{Names, RelationName, TableName};
-use pgtoll_format::catalog::RelationKind;
+use pgtoll_datadir::Names;
 use pgtoll_format::wal::Fork;
 use pgtoll_format::wal::{Compression, manager_name};
 use pgtoll_record as form;
 use pgtoll_record::{CycleBegin, ImageCause, WalAmount, WalImages, WalKind, WalStatisticsRecord};
-use pgtoll_wal::{Contents, Cycle, End, OfFork, Piece, WalStatistics, WalSummary};
+use pgtoll_wal::{Contents, Cycle, End, OfFork, Piece, WalStatistics, WalSummary, recorded_name};
 
 use crate::arguments::WalStatsArguments;
 use pgtoll_format::shell_quoted;
@@ -151,32 +150,10 @@ fn relation(fork: Fork, of: &OfFork, names: &Names) -> form::WalOfRelation {
         database: fork.relation.database,
         filenode: fork.relation.number,
         fork: name,
-        name: names.relation(fork.relation).map(relation_name),
+        name: names.relation(fork.relation).map(recorded_name),
         amount: of.amount,
         images: of.images,
         hint_bytes: of.hint_bytes,
-    }
-}
-
-pub(crate) fn relation_name(of: &RelationName) -> form::WalRelationName {
-    let table = |table: &TableName| match &table.schema {
-        Some(schema) => format!("{schema}.{}", table.relation),
-        None => table.relation.clone(),
-    };
-    let kind = match of.kind {
-        RelationKind::Table => "table",
-        RelationKind::Index => "index",
-        RelationKind::Toast => "TOAST table",
-        RelationKind::Sequence => "sequence",
-        RelationKind::MaterializedView => "materialized view",
-        RelationKind::WithoutFiles(_) => "other",
-    };
-    form::WalRelationName {
-        database: of.database.as_deref().unwrap_or_default().to_owned(),
-        schema: of.schema.as_deref().unwrap_or_default().to_owned(),
-        relation: of.relation.clone(),
-        kind: kind.to_owned(),
-        of: of.of.as_ref().map(table),
     }
 }
 

@@ -1,0 +1,243 @@
+//! What is wrong with a block, or with the files of a fork.
+
+use pgtoll_format::wal::{Fork, RelationFiles};
+use pgtoll_format::{Fault, IncrementalError, Lsn};
+use pgtoll_record::FindingClass;
+use serde::{Deserialize, Serialize};
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockFinding {
+    /// Where.
+    pub fork: Fork,
+    /// The block's number in the fork.
+    pub block: u32,
+    /// What is wrong with it. Resume files call it `what`.
+    #[serde(rename = "what")]
+    pub defect: Defect,
+}
+
+/// What is wrong with a block, or with a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Defect {
+    /// A server that reads the page refuses it.
+    Invalid {
+        /// Why.
+        fault: Fault,
+        /// Where the record ends that changed it last, as the page says.
+        lsn: Lsn,
+    },
+    /// A server that reads the page refuses it; the server may have written it while the backup
+    /// was made, and without the backup's WAL nobody can tell whether recovery replaces it.
+    MayBeTorn {
+        /// What is wrong with it.
+        fault: Fault,
+        /// Where the record ends that changed it last, as the page says.
+        lsn: Lsn,
+    },
+    /// The file of an incremental backup is not as any is, and cannot be restored from.
+    Incremental(IncrementalError),
+    /// It says that it was changed last by WAL that was never written.
+    AheadOfWal {
+        /// By which.
+        lsn: Lsn,
+    },
+    /// The page is zero, though the visibility map says that all of its rows are visible.
+    ZeroButVisible,
+    /// The first page of an index or of a sequence is zero, which none ever is.
+    ZeroFirst,
+    /// The files are not as long, or not there, as a server would have left them.
+    Layout(LayoutDefect),
+    /// The system could not read it.
+    Unreadable {
+        /// How many blocks, this one and those behind it.
+        blocks: u32,
+        /// What the system said.
+        error: String,
+    },
+    /// The file became shorter while it was read.
+    Changed,
+    /// Something else says that the page must be another one.
+    Evidence(Evidence),
+    /// A server that reads the page would refuse it; but it runs, and may have it otherwise.
+    Unsettled {
+        /// What is wrong with the page.
+        fault: Fault,
+        /// Where the record ends that changed it last, as the page says.
+        lsn: Lsn,
+        /// Why it could not be told.
+        why: Unsettled,
+    },
+}
+
+/// What is wrong with the files of a fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LayoutDefect {
+    /// The file ends within a block, which no server reads.
+    EndsInBlock {
+        /// Bytes of it that are there.
+        bytes: u32,
+    },
+    /// A file that another one follows is not full.
+    Short {
+        /// Which one, from 0.
+        segment: u32,
+    },
+    /// A file has more blocks than files have.
+    TooLong {
+        /// Which one.
+        segment: u32,
+    },
+    /// Files are missing that others follow.
+    Missing {
+        /// The first one.
+        segment: u32,
+        /// How many.
+        count: u32,
+    },
+    /// The file ends before this block, and the visibility map says that rows behind are visible.
+    VisibleBeyondEnd {
+        /// The last block of which a page of the map says so.
+        last: u32,
+    },
+    /// The catalogs name the relation, and it has no file.
+    NoFile,
+    /// The catalogs name the index or the sequence, and its file is empty, which none ever is.
+    Empty,
+}
+
+/// Why a page cannot be what it is, or cannot be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// WAL changed the page later than the page says: the write was lost, or an old copy put back.
+    Stale {
+        /// What the page says.
+        lsn: Lsn,
+        /// Where the record ends that changed it.
+        wal: Lsn,
+    },
+    /// The page is zero, though WAL changed it.
+    ZeroButLogged {
+        /// Where the last record ends that did.
+        wal: Lsn,
+    },
+    /// The file ends here, though WAL changed blocks behind.
+    MissingButLogged {
+        /// The last one of them.
+        last: u32,
+        /// Where the last record ends that changed that one.
+        wal: Lsn,
+    },
+    /// The page of a B-tree is zero, though another one leads to it.
+    ZeroButLinked {
+        /// Which one.
+        from: u32,
+    },
+    /// The file of a B-tree ends here, though a page leads to blocks behind.
+    MissingButLinked {
+        /// The last one of them.
+        last: u32,
+        /// Which page.
+        from: u32,
+    },
+    /// The page of a table is zero, though an index leads to rows on it.
+    ZeroButIndexed {
+        /// Which index.
+        index: RelationFiles,
+    },
+    /// The file of a table ends here, though an index leads to rows behind.
+    MissingButIndexed {
+        /// Which index.
+        index: RelationFiles,
+        /// The last block of them.
+        last: u32,
+    },
+}
+
+/// Why it could not be told whether a block is damaged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unsettled {
+    /// The WAL has its image: a crash now would lose nothing.
+    InFlight,
+    /// The server has it in memory, and could not be made to read it from the disk.
+    Resident,
+    /// It was never twice the same.
+    Changing,
+    /// No connection, and only the server can tell.
+    NoServer,
+    /// The server knows no relation with this file: not yet, or not any more.
+    Unnamed,
+    /// SQL reads no such page, and the extensions that do are not there.
+    NoWay,
+    /// The server could not be asked.
+    Refused(String),
+    /// The WAL since the last checkpoint could not be read.
+    NoWal(String),
+    /// The server is starting, stopping or recovering.
+    NotReady(String),
+    /// There are too many to ask for each.
+    TooMany,
+    /// Ended before.
+    Interrupted,
+}
+
+/// How much is wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DefectCounts {
+    /// Pages that a server refuses.
+    pub failures: u64,
+    /// What a server would not notice.
+    pub suspicions: u64,
+    /// Blocks that could not be read.
+    pub unverified: u64,
+}
+
+impl Defect {
+    /// How bad it is.
+    pub fn class(&self) -> FindingClass {
+        match self {
+            Self::Invalid { .. } | Self::Incremental(_) => FindingClass::Failure,
+            Self::Unreadable { .. }
+            | Self::Changed
+            | Self::MayBeTorn { .. }
+            | Self::Unsettled { .. } => FindingClass::Unverified,
+            Self::AheadOfWal { .. } | Self::ZeroButVisible | Self::ZeroFirst | Self::Layout(_) => {
+                FindingClass::Suspicion
+            }
+            Self::Evidence(_) => FindingClass::Suspicion,
+        }
+    }
+}
+
+impl BlockFinding {
+    /// Of the missing end of a file, the last block that is known to have been there; `None`: no
+    /// end is missing.
+    pub(crate) fn last_missing(&self) -> Option<u32> {
+        match &self.defect {
+            Defect::Layout(LayoutDefect::VisibleBeyondEnd { last })
+            | Defect::Evidence(
+                Evidence::MissingButLogged { last, .. }
+                | Evidence::MissingButLinked { last, .. }
+                | Evidence::MissingButIndexed { last, .. },
+            ) => Some((*last).max(self.block)),
+            _ => None,
+        }
+    }
+}
+
+impl DefectCounts {
+    pub(crate) fn count(&mut self, defect: &Defect) {
+        match defect {
+            Defect::Unreadable { blocks, .. } => self.unverified += u64::from(*blocks),
+            other => match other.class() {
+                FindingClass::Failure => self.failures += 1,
+                FindingClass::Suspicion => self.suspicions += 1,
+                FindingClass::Unverified => self.unverified += 1,
+            },
+        }
+    }
+}

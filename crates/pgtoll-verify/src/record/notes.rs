@@ -1,0 +1,181 @@
+//! What a reader of a record has to know beside the findings.
+
+use pgtoll_datadir::{DataDirectory, Names};
+use pgtoll_format::ClusterState;
+
+use crate::backup::{VerifiedTars, WalAtHand};
+use crate::defect::{BlockFinding, Defect, DefectCounts, Unsettled};
+use crate::found::Verified;
+use crate::manifest::ManifestCompared;
+
+/// Of a data directory at rest, or a plain backup.
+pub(super) fn of_directory(
+    data: &DataDirectory,
+    verified: &Verified,
+    names: Option<&Names>,
+    wal: WalAtHand,
+) -> Vec<String> {
+    let mut notes: Vec<String> = checksum_note(data.control.checksum_version).into_iter().collect();
+    if data.backup_start.is_some() {
+        notes.extend(backup_notes(verified, wal));
+    } else if data.control.state != ClusterState::ShutDown {
+        notes.push(NOT_IN_ORDER.to_owned());
+    }
+    notes.extend(threads_note(verified));
+    notes.extend(names_note(verified, names));
+    notes
+}
+
+/// Of a data directory on which a server runs.
+pub(super) fn of_running(
+    data: &DataDirectory,
+    verified: &Verified,
+    names: Option<&Names>,
+) -> Vec<String> {
+    let mut notes = unsettled_notes(verified);
+    notes.extend(checksum_note(data.control.checksum_version));
+    notes.push("server running: zeroed pages and cut files were not checked".to_owned());
+    notes.extend(names_note(verified, names));
+    notes
+}
+
+/// Of a backup in tars.
+pub(super) fn of_tars(found: &VerifiedTars, names: Option<&Names>, wal: WalAtHand) -> Vec<String> {
+    let mut notes = Vec::new();
+    match &found.control {
+        Some(control) => notes.extend(checksum_note(control.checksum_version)),
+        None => notes.push(
+            "no control file was found: blocks of 8 kB, files of 1 GB and checksums were assumed"
+                .to_owned(),
+        ),
+    }
+    if found.start.is_some() {
+        notes.extend(backup_notes(&found.verified, wal));
+    } else if let Some(control) = &found.control {
+        notes.push(
+            "a tar without a backup_label: missing files, LSNs and visibility maps are not compared"
+                .to_owned(),
+        );
+        if control.state != ClusterState::ShutDown {
+            notes.push(NOT_IN_ORDER.to_owned());
+        }
+    }
+    notes.extend(threads_note(&found.verified));
+    // Without damage nobody asked for names.
+    if names.is_some() || !found.verified.counts.is_empty() {
+        notes.extend(names_note(&found.verified, names));
+    }
+    notes
+}
+
+fn checksum_note(checksum_version: u32) -> Option<String> {
+    let words = match checksum_version {
+        0 => "the cluster has no checksums: only page headers were checked",
+        1 => return None,
+        _ => {
+            "checksums are being turned on or off: they cannot be relied on, and only page \
+             headers were checked"
+        }
+    };
+    Some(words.to_owned())
+}
+
+/// What has to be known of base backups, and of this one.
+fn backup_notes(verified: &Verified, wal: WalAtHand) -> Vec<String> {
+    let mut notes = vec![compared_with_manifest(verified)];
+    if verified.healed_by_replay > 0 {
+        notes.push(format!(
+            "{} pages were written by the server while they were copied and are wrong here; the \
+             backup's own WAL has their images, and recovery replaces them: they are not counted",
+            verified.healed_by_replay
+        ));
+    }
+    let DefectCounts { failures, unverified, .. } = verified.total();
+    match wal {
+        WalAtHand::Whole if failures > 0 => notes.push(
+            "the backup's own WAL replaces none of the pages that fail here: recovery does not \
+             heal them"
+                .to_owned(),
+        ),
+        WalAtHand::Missing if failures + unverified > 0 => notes.push(
+            "the WAL that the backup needs is not at hand, or not all of it: pages that the \
+             server wrote while they were copied cannot be told from damage; name it with --wal, \
+             or restore the backup, let it recover, and verify then"
+                .to_owned(),
+        ),
+        _ => {}
+    }
+    if verified.incremental > 0 {
+        notes.push(format!(
+            "an incremental backup: {} of its files hold some blocks each, and those were \
+             verified; the others are in the backups before it",
+            verified.incremental
+        ));
+    }
+    notes
+}
+
+fn names_note(verified: &Verified, names: Option<&Names>) -> Option<String> {
+    let Some(names) = names else {
+        let words = "relations have no names: the catalogs were not read";
+        return (verified.pages.blocks > 0).then(|| words.to_owned());
+    };
+    let unread = Some(names.unread()).filter(|unread| !unread.is_empty())?;
+    Some(format!("some names are missing: {unread}"))
+}
+
+const NOT_IN_ORDER: &str = "the server was not stopped in good order: its recovery may \
+    replace pages that fail here, and visibility maps are not compared; start it, stop it, and \
+    verify again";
+
+/// What to do about what could not be told.
+fn unsettled_notes(verified: &Verified) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut hint = |is_it: fn(&Unsettled) -> bool, text: &str| {
+        let is_it = |of: &BlockFinding| match &of.defect {
+            Defect::Unsettled { why, .. } => is_it(why),
+            _ => false,
+        };
+        if verified.findings.iter().any(is_it) {
+            notes.push(text.to_owned());
+        }
+    };
+    hint(
+        |why| matches!(why, Unsettled::InFlight),
+        "in flight: verify again after the next checkpoint, or wait for it with --settle",
+    );
+    hint(
+        |why| matches!(why, Unsettled::Resident),
+        "what is in the server's memory cannot be judged: from PostgreSQL 17 on the extension \
+         pg_buffercache lets a superuser evict it; else verify again after a restart",
+    );
+    hint(
+        |why| matches!(why, Unsettled::NoWay),
+        "to have the server read any page, one of the extensions pageinspect and pg_prewarm has \
+         to be in its database",
+    );
+    notes
+}
+
+/// What of a base backup was compared, and what was not.
+fn compared_with_manifest(verified: &Verified) -> String {
+    let with = match verified.manifest {
+        None => {
+            return "a base backup: missing files, LSNs and visibility maps are not compared"
+                .to_owned();
+        }
+        Some(ManifestCompared { checksums: None, .. }) => "names and lengths",
+        Some(_) => "names, lengths and checksums",
+    };
+    format!(
+        "a base backup: its files were compared with backup_manifest by {with}; LSNs and \
+         visibility maps are not compared"
+    )
+}
+
+fn threads_note(verified: &Verified) -> Option<String> {
+    let (started, wanted) = verified.fewer_threads?;
+    Some(format!(
+        "the system allowed {started} of {wanted} threads (a limit of processes): it took longer"
+    ))
+}

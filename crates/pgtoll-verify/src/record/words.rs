@@ -1,0 +1,214 @@
+//! What is wrong, in the record's kinds and words.
+
+use pgtoll_datadir::Names;
+use pgtoll_format::{Fault, Lsn};
+use pgtoll_record::{FileFinding, FileFindingKind, FindingKind as Kind, PageFinding};
+
+use crate::defect::{BlockFinding, Defect, Evidence, LayoutDefect, Unsettled};
+use crate::manifest::{FileDefect, WrongFile};
+
+/// A block's finding as the record has it.
+pub(super) fn page_finding(of: &BlockFinding, names: Option<&Names>) -> PageFinding {
+    let (stored, computed) = match of.defect {
+        Defect::Invalid { fault: Fault::Checksum { stored, computed, .. }, .. }
+        | Defect::MayBeTorn { fault: Fault::Checksum { stored, computed, .. }, .. }
+        | Defect::Unsettled { fault: Fault::Checksum { stored, computed, .. }, .. } => {
+            (Some(stored), Some(computed))
+        }
+        _ => (None, None),
+    };
+    let lsn = match of.defect {
+        Defect::Invalid { lsn, .. }
+        | Defect::MayBeTorn { lsn, .. }
+        | Defect::Unsettled { lsn, .. }
+        | Defect::AheadOfWal { lsn }
+        | Defect::Evidence(Evidence::Stale { lsn, .. }) => Some(lsn),
+        _ => None,
+    };
+    let index = index_name(&of.defect, names);
+    let (kind, words) = words(&of.defect, index.as_deref());
+    let missing = of.last_missing().map(|last| (last - of.block).saturating_add(1));
+    let words = match missing {
+        Some(blocks) if blocks > 1 => format!("{blocks} blocks {words}"),
+        _ => words,
+    };
+    PageFinding {
+        block: of.block,
+        blocks: match of.defect {
+            Defect::Unreadable { blocks, .. } => blocks,
+            _ => missing.unwrap_or(1),
+        },
+        class: of.defect.class(),
+        kind,
+        words,
+        stored_checksum: stored,
+        computed_checksum: computed,
+        lsn,
+        wal: wal_of(&of.defect),
+        index,
+    }
+}
+
+/// What is wrong with a block, and that in words.
+fn words(of: &Defect, index: Option<&str>) -> (Kind, String) {
+    let (kind, words) = match of {
+        Defect::Invalid { fault: Fault::Checksum { header_is_plausible: true, .. }, .. } => {
+            (Kind::Checksum, "wrong checksum")
+        }
+        Defect::Invalid { fault: Fault::Checksum { .. }, .. } => {
+            (Kind::Checksum, "wrong checksum, impossible header")
+        }
+        Defect::Invalid { fault: Fault::Header, .. } => (Kind::Header, "impossible header"),
+        Defect::Invalid { fault: Fault::NotZero, .. } => {
+            (Kind::NotZero, "never used by its header, yet not zero")
+        }
+        Defect::MayBeTorn { .. } => (
+            Kind::MayBeTorn,
+            "wrong checksum; it may be torn, which only the backup's WAL can decide",
+        ),
+        Defect::Incremental(error) => return (Kind::DamagedIncremental, error.to_string()),
+        Defect::AheadOfWal { lsn } => {
+            return (Kind::AheadOfWal, format!("LSN {lsn} is beyond the end of WAL"));
+        }
+        Defect::ZeroButVisible => {
+            (Kind::ZeroButVisible, "all zeros, though the visibility map has rows on it")
+        }
+        Defect::ZeroFirst => {
+            (Kind::ZeroFirst, "all zeros; the first page of an index or sequence never is")
+        }
+        Defect::Layout(layout) => return layout_words(*layout),
+        Defect::Evidence(evidence) => return evidence_words(*evidence, index),
+        Defect::Unreadable { error, .. } => return (Kind::Unreadable, error.clone()),
+        Defect::Unsettled { why, .. } => return (Kind::Unsettled, unsettled_words(why)),
+        Defect::Changed => (Kind::Changed, "the file became shorter while it was read"),
+    };
+    (kind, words.to_owned())
+}
+
+fn unsettled_words(why: &Unsettled) -> String {
+    let words = match why {
+        Unsettled::InFlight => "bad on the disk; the WAL has its image",
+        Unsettled::Resident => "bad on the disk; the server has it in memory",
+        Unsettled::Changing => "bad on the disk, and never twice the same",
+        Unsettled::NoServer => "bad on the disk; only the server can tell, and it was not asked",
+        Unsettled::Unnamed => "bad on the disk; the server knows no relation with this file",
+        Unsettled::NoWay => "bad on the disk; the server cannot be made to read it",
+        Unsettled::Refused(error) => return format!("bad on the disk; the server: {error}"),
+        Unsettled::NoWal(error) => return format!("bad on the disk; the WAL: {error}"),
+        Unsettled::NotReady(error) => return format!("bad on the disk; {error}"),
+        Unsettled::TooMany => "bad on the disk; there are too many to ask for each",
+        Unsettled::Interrupted => "bad on the disk; interrupted before it was settled",
+    };
+    words.to_owned()
+}
+
+fn layout_words(of: LayoutDefect) -> (Kind, String) {
+    match of {
+        LayoutDefect::EndsInBlock { bytes } => {
+            (Kind::EndsInBlock, format!("the file ends within the block, after {bytes} bytes"))
+        }
+        LayoutDefect::Short { segment } => {
+            (Kind::ShortFile, format!("file {segment} is not full, and another one follows"))
+        }
+        LayoutDefect::TooLong { segment } => {
+            (Kind::LongFile, format!("file {segment} is longer than files are"))
+        }
+        LayoutDefect::Missing { segment, count: 1 } => {
+            (Kind::MissingFile, format!("file {segment} is missing, and another one follows"))
+        }
+        LayoutDefect::Missing { segment, count } => {
+            (Kind::MissingFile, format!("{count} files from {segment} on are missing"))
+        }
+        LayoutDefect::VisibleBeyondEnd { last } => (
+            Kind::VisibleBeyondEnd,
+            format!("missing; the visibility map has rows up to block {last}"),
+        ),
+        LayoutDefect::NoFile => (Kind::NoFile, "the relation has no file".to_owned()),
+        LayoutDefect::Empty => {
+            (Kind::EmptyFile, "empty file; this relation always has at least one block".to_owned())
+        }
+    }
+}
+
+/// Where WAL says that the page was changed last.
+fn wal_of(of: &Defect) -> Option<Lsn> {
+    match of {
+        Defect::Evidence(
+            Evidence::Stale { wal, .. }
+            | Evidence::ZeroButLogged { wal }
+            | Evidence::MissingButLogged { wal, .. },
+        ) => Some(*wal),
+        _ => None,
+    }
+}
+
+/// What the index is called that leads to rows.
+fn index_name(of: &Defect, names: Option<&Names>) -> Option<String> {
+    let Defect::Evidence(
+        Evidence::ZeroButIndexed { index } | Evidence::MissingButIndexed { index, .. },
+    ) = of
+    else {
+        return None;
+    };
+    let name = names.and_then(|names| names.relation(*index));
+    Some(name.map_or_else(|| index.number.to_string(), ToString::to_string))
+}
+
+fn evidence_words(of: Evidence, index: Option<&str>) -> (Kind, String) {
+    let index = index.unwrap_or("an index");
+    match of {
+        Evidence::Stale { lsn, wal } => (
+            Kind::LostWrite,
+            format!("old: changed last at {lsn}, and by WAL at {wal}; that write is lost"),
+        ),
+        Evidence::ZeroButLogged { wal } => {
+            (Kind::ZeroButLogged, format!("all zeros, though WAL changed it at {wal}"))
+        }
+        Evidence::MissingButLogged { last, wal } => {
+            (Kind::MissingButLogged, format!("missing; WAL changed block {last} at {wal}"))
+        }
+        Evidence::ZeroButLinked { from } => {
+            (Kind::ZeroButLinked, format!("all zeros, though block {from} leads to it"))
+        }
+        Evidence::MissingButLinked { last, from } => {
+            (Kind::MissingButLinked, format!("missing; block {from} leads to block {last}"))
+        }
+        Evidence::ZeroButIndexed { .. } => {
+            (Kind::ZeroButIndexed, format!("all zeros, though {index} leads to rows on it"))
+        }
+        Evidence::MissingButIndexed { last, .. } => {
+            (Kind::MissingButIndexed, format!("missing; {index} leads to rows up to block {last}"))
+        }
+    }
+}
+
+/// A file's finding as the record has it.
+pub(super) fn file_finding(of: &WrongFile) -> FileFinding {
+    use FileFindingKind as Kind;
+    let (kind, words) = match &of.defect {
+        FileDefect::Missing => (Kind::Missing, "missing".to_owned()),
+        FileDefect::Length { bytes, expected } => {
+            let words = if bytes < expected { "cut short" } else { "too long" };
+            (Kind::Length, format!("{words}: {bytes} bytes, and the manifest lists {expected}"))
+        }
+        FileDefect::Extra => (Kind::Extra, "the manifest does not list it".to_owned()),
+        FileDefect::Checksum => {
+            (Kind::Checksum, "not the checksum that the manifest lists".to_owned())
+        }
+        FileDefect::Manifest(error) => (Kind::Manifest, error.clone()),
+        FileDefect::OtherCluster => {
+            (Kind::OtherCluster, "the system identifier is another cluster's".to_owned())
+        }
+        FileDefect::NoDatabase { name } => {
+            (Kind::NoDatabase, format!("missing: the directory of the database \"{name}\""))
+        }
+        FileDefect::NoVersion => (
+            Kind::NoVersion,
+            "missing or unreadable: no server starts on this directory".to_owned(),
+        ),
+        FileDefect::NoTablespace => {
+            (Kind::NoTablespace, "the tablespace's tar is missing".to_owned())
+        }
+    };
+    FileFinding { path: of.path.clone(), kind, words }
+}
