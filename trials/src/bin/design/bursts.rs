@@ -24,7 +24,7 @@ pub(crate) struct Bursts {
 }
 
 impl Bursts {
-    /// The schedule of one of the neighbours, which are told apart by their `number`.
+    /// The schedule of one of the neighbours, distinguished by its `number`.
     pub(crate) fn new(seed: u64, number: usize) -> Self {
         let own = Pcg64::seed_from_u64(seed).random_iter().nth(number).unwrap_or_default();
         let mut random = Pcg64::seed_from_u64(own);

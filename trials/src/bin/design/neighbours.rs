@@ -64,7 +64,7 @@ impl Neighbours {
 
     /// Their schedules begin now.
     pub(crate) fn go(&mut self) -> io::Result<()> {
-        self.0.iter_mut().try_for_each(|of| of.stream.write_all(b"g"))
+        self.0.iter_mut().try_for_each(|neighbour| neighbour.stream.write_all(b"g"))
     }
 
     /// Ends them and adds up what they did.
@@ -170,9 +170,9 @@ fn work(bursts: Bursts, end: &Receiver<()>) -> anyhow::Result<Report> {
         }
     }
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
-    let cpu = [usage.user_time(), usage.system_time()].map(|of| {
-        Duration::from_secs(u64::try_from(of.tv_sec()).unwrap_or(0))
-            + Duration::from_micros(u64::try_from(of.tv_usec()).unwrap_or(0))
+    let cpu = [usage.user_time(), usage.system_time()].map(|time| {
+        Duration::from_secs(u64::try_from(time.tv_sec()).unwrap_or(0))
+            + Duration::from_micros(u64::try_from(time.tv_usec()).unwrap_or(0))
     });
     Ok(Report {
         seconds: began.elapsed().as_secs_f64(),

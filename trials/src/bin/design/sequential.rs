@@ -67,7 +67,7 @@ fn load(site: &Site, guard: &mut Guard) -> anyhow::Result<[Cluster; 2]> {
 
 /// Those that the sliced design has.
 fn settings(site: &Site) -> BTreeMap<String, String> {
-    let workloads = site.experiment.workloads.iter().map(|of| &of.settings);
+    let workloads = site.experiment.workloads.iter().map(|workload| &workload.settings);
     let layers = std::iter::once(&site.experiment.settings).chain(workloads);
     layers.flatten().map(|(name, value)| (name.clone(), value.clone())).collect()
 }

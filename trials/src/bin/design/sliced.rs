@@ -14,7 +14,7 @@ use crate::site::Site;
 pub(crate) const ROUNDS: u32 = 6;
 pub(crate) const SLICE: Duration = Duration::from_millis(50);
 /// Part of the wall time that is planned for: slices end late on a busy machine. What the rounds
-/// really took is told.
+/// really took is reported.
 const PLANNED: f64 = 0.98;
 /// The rounds that find out how long a restart takes, at most.
 const PILOT_ROUND: Duration = Duration::from_secs(3);
@@ -78,7 +78,7 @@ pub(crate) fn measure(
     Ok(DesignSliced {
         wall_seconds: round * f64::from(plan.design.rounds),
         rounds: plan.design.rounds,
-        blocks_per_round: plan.slicing.values().map(|of| of.blocks_per_round).sum(),
+        blocks_per_round: plan.slicing.values().map(|slicing| slicing.blocks_per_round).sum(),
         tps: estimate(&result, Metric::TransactionsPerSecond)?,
         cpu: estimate(&result, Metric::CpuPerTransaction)?,
         neighbours,
@@ -126,7 +126,7 @@ fn run(site: &Site, plan: &Plan, name: &str, seed: u64) -> anyhow::Result<(Run, 
 }
 
 fn estimate(result: &RunResult, metric: Metric) -> anyhow::Result<DesignEstimate> {
-    let comparison = result.comparisons.iter().find(|of| of.metric == metric);
+    let comparison = result.comparisons.iter().find(|comparison| comparison.metric == metric);
     let comparison = comparison.context("find the twin's comparison in the result")?;
     Ok(DesignEstimate::new(comparison.ratio.estimate, comparison.half_width))
 }
@@ -144,10 +144,10 @@ fn seconds_per_round(run: &Run) -> Option<f64> {
 /// Of a round's slices, those of the warm-up included.
 #[expect(clippy::cast_precision_loss, reason = "a slice's nanoseconds are far below 2^53")]
 fn planned_seconds(plan: &Plan) -> f64 {
-    let nanoseconds = plan.slicing.values().map(|of| {
+    let nanoseconds = plan.slicing.values().map(|slicing| {
         // A slice of the warm-up has no lead-in.
-        let counted = u64::from(of.blocks_per_round) * (of.slice_ns + of.lead_in_ns);
-        counted + u64::from(of.warm_up_blocks) * of.slice_ns
+        let counted = u64::from(slicing.blocks_per_round) * (slicing.slice_ns + slicing.lead_in_ns);
+        counted + u64::from(slicing.warm_up_blocks) * slicing.slice_ns
     });
     nanoseconds.sum::<u64>() as f64 / 1e9 * plan.experiment.arms.len() as f64
 }
@@ -174,6 +174,10 @@ mod tests {
         let experiment = Experiment::parse(EXPERIMENT, std::path::Path::new("")).unwrap();
         let pace = Pace { wall: Duration::from_secs(6), beyond: vec![1.5] };
         let plan = pace.plan_of(&experiment, 1);
-        assert!(plan.slicing.values().all(|of| of.blocks_per_round == 1), "{:?}", plan.slicing);
+        assert!(
+            plan.slicing.values().all(|slicing| slicing.blocks_per_round == 1),
+            "{:?}",
+            plan.slicing
+        );
     }
 }

@@ -55,31 +55,36 @@ fn heading() -> String {
     )
 }
 
-fn row(name: &str, wall_seconds: f64, of: &DesignEstimate, neighbours: DesignNeighbours) -> String {
-    let covers = if of.covers_one { "yes" } else { "no" };
-    let interval = format!("[{:.3}, {:.3}]", of.lower, of.upper);
+fn row(
+    name: &str,
+    wall_seconds: f64,
+    estimate: &DesignEstimate,
+    neighbours: DesignNeighbours,
+) -> String {
+    let covers = if estimate.covers_one { "yes" } else { "no" };
+    let interval = format!("[{:.3}, {:.3}]", estimate.lower, estimate.upper);
     let load = format!("{:.2}/{:.2}", neighbours.cores_used, neighbours.cores_wanted);
     format!(
         "{name:<22}{wall_seconds:>7.1}{:>8.3}{interval:>17}{:>11.4}{covers:>4}{load:>11}",
-        of.ratio, of.half_width
+        estimate.ratio, estimate.half_width
     )
 }
 
 /// The medians, and whether the goal is reached.
-pub(crate) fn summary(of: &DesignSummary) -> String {
-    let DesignSummary { trials, goal, .. } = of;
+pub(crate) fn summary(summary: &DesignSummary) -> String {
+    let DesignSummary { trials, goal, .. } = summary;
     let row = |name: &str, half_width: f64, covers: u64| {
         format!("{name:<22}{half_width:>10.4}   covers 1 in {covers} of {trials}\n")
     };
-    let verdict = if of.half_widths_ratio >= *goal { "reached" } else { "missed" };
+    let verdict = if summary.half_widths_ratio >= *goal { "reached" } else { "missed" };
     [
         format!("\nmedian half-widths of {trials} trials\n"),
-        row("sequential, tps", of.sequential_tps_half_width, of.sequential_covers_one),
-        row("pgtoll, tps", of.sliced_tps_half_width, of.sliced_tps_covers_one),
-        row("pgtoll, server CPU/tx", of.sliced_cpu_half_width, of.sliced_cpu_covers_one),
+        row("sequential, tps", summary.sequential_tps_half_width, summary.sequential_covers_one),
+        row("pgtoll, tps", summary.sliced_tps_half_width, summary.sliced_tps_covers_one),
+        row("pgtoll, server CPU/tx", summary.sliced_cpu_half_width, summary.sliced_cpu_covers_one),
         format!(
             "median ratio, tps: {:.1}; the goal of {goal:.0} is {verdict}\n",
-            of.half_widths_ratio
+            summary.half_widths_ratio
         ),
     ]
     .concat()

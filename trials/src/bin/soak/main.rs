@@ -235,7 +235,7 @@ fn count(outcome: &mut SoakOutcome, verified: &Verified, planted: &[Planted]) {
 }
 
 const DATABASE: &str = "postgres";
-/// Of so many scans one is with damage, which takes longer.
+/// One scan in this many is with damage, which takes longer.
 const DAMAGED_EACH: u64 = 6;
 const SCALE: &str = "5";
 /// Nobody but us looks at what is damaged.

@@ -20,7 +20,7 @@ pub(crate) struct Planted {
 }
 
 impl Planted {
-    /// Puts the block right again; nobody could have written it meanwhile.
+    /// Puts the block right again; the server does not write it meanwhile.
     pub(crate) fn undo(&self) -> anyhow::Result<()> {
         write(&self.path, self.block, &self.before)
     }
@@ -117,8 +117,8 @@ fn accounts_blocks(session: &mut Connection) -> anyhow::Result<u32> {
     clippy::cast_sign_loss,
     reason = "a part of a number is smaller"
 )]
-fn part(blocks: u32, of: f64) -> u32 {
-    (f64::from(blocks) * of) as u32
+fn part(blocks: u32, share: f64) -> u32 {
+    (f64::from(blocks) * share) as u32
 }
 
 fn read(path: &Path, block: u32) -> anyhow::Result<Vec<u8>> {

@@ -71,7 +71,7 @@ impl MadeCluster {
     }
 
     /// Drops all from the system's cache, which takes no rights: what is on the disk already can
-    /// be dropped by whoever may read it.
+    /// be dropped by every user who may read it.
     pub(crate) fn cool(&self) -> anyhow::Result<()> {
         for path in &self.files {
             let file = File::open(path).with_context(|| format!("read {}", path.display()))?;
