@@ -5,9 +5,8 @@ use std::fs::{self, DirEntry, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pgtoll_format::ControlFile;
 use pgtoll_format::catalog::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
-use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::{ControlFile, RelFileLocator};
 
 /// What a relation's file is called (`parse_filename_for_nontemp_relation`, and the names of
 /// temporary relations).
@@ -78,7 +77,7 @@ pub fn decimal(digits: &str) -> Option<u32> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RelationFile {
     /// Whose it is.
-    pub relation: RelationFiles,
+    pub relation: RelFileLocator,
     /// What its name says.
     pub name: RelationFileName,
     /// Where it is.
@@ -170,8 +169,8 @@ pub struct RelationDir {
 
 impl RelationDir {
     /// The relation whose files here have this number (`relfilenode`).
-    pub fn relation(&self, number: u32) -> RelationFiles {
-        RelationFiles { tablespace: self.tablespace, database: self.database, number }
+    pub fn relation(&self, number: u32) -> RelFileLocator {
+        RelFileLocator { tablespace: self.tablespace, database: self.database, rel_number: number }
     }
 
     /// Passes each entry to `to` as it is read: there may be a million files.
@@ -409,7 +408,7 @@ mod tests {
             "pg_tblspc/16510/PG_15_202209061/5/16502",
         ];
         assert_eq!(files, expected);
-        let relation = RelationFiles { tablespace: 16510, database: 5, number: 16502 };
+        let relation = RelFileLocator { tablespace: 16510, database: 5, rel_number: 16502 };
         assert_eq!(list.files[6].relation, relation);
         assert_eq!(list.files[1].first_block(&control), Some(131_072));
         let foreign: Vec<String> = list.foreign.iter().map(|path| short(path)).collect();

@@ -4,6 +4,31 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// Which relation (`RelFileLocator`): where its files are and what number they have.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct RelFileLocator {
+    /// The tablespace's OID.
+    pub tablespace: u32,
+    /// The database's OID; 0 for shared relations.
+    pub database: u32,
+    /// The number of the files (`relfilenode`).
+    #[serde(rename = "number")]
+    pub rel_number: u32,
+}
+
+/// A fork of a relation.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Fork {
+    /// The relation.
+    pub relation: RelFileLocator,
+    /// Which of its forks: 0 main, 1 free space map, 2 visibility map, 3 init.
+    pub fork: u8,
+}
+
 /// Which block of a fork (`BlockNumber`), from 0.
 pub type BlockNumber = u32;
 
@@ -65,6 +90,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Resume files have them.
+    #[test]
+    fn the_serialized_form_stays() {
+        let relation = RelFileLocator { tablespace: 1663, database: 5, rel_number: 16384 };
+        let fork = Fork { relation, fork: 2 };
+        let form = r#"{"relation":{"tablespace":1663,"database":5,"number":16384},"fork":2}"#;
+        assert_eq!(serde_json::to_string(&fork).unwrap(), form);
+        assert_eq!(serde_json::from_str::<Fork>(form).unwrap(), fork);
+    }
 
     #[test]
     fn forks_have_postgresqls_names() {

@@ -1,7 +1,7 @@
 //! What is wrong with a block, or with the files of a fork.
 
-use pgtoll_format::wal::{Fork, RelationFiles};
-use pgtoll_format::{Fault, IncrementalError, Lsn};
+use pgtoll_format::wal::Fork;
+use pgtoll_format::{Fault, IncrementalError, Lsn, RelFileLocator};
 use pgtoll_record::FindingClass;
 use serde::{Deserialize, Serialize};
 
@@ -146,12 +146,12 @@ pub enum Evidence {
     /// The page of a table is zero, though an index leads to rows on it.
     ZeroButIndexed {
         /// Which index.
-        index: RelationFiles,
+        index: RelFileLocator,
     },
     /// The file of a table ends here, though an index leads to rows behind.
     MissingButIndexed {
         /// Which index.
-        index: RelationFiles,
+        index: RelFileLocator,
         /// The last block of them.
         last: u32,
     },

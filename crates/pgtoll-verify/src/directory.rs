@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 
 use pgtoll_datadir::DataDirectory;
-use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::RelFileLocator;
 
 use crate::backup::{self, IncrementalFile};
 use crate::defect::BlockFinding;
@@ -25,7 +25,7 @@ use crate::work::{Portion, Work};
 pub fn verify(
     data: &DataDirectory,
     settings: &VerifySettings,
-    wanted: &dyn Fn(RelationFiles) -> bool,
+    wanted: &dyn Fn(RelFileLocator) -> bool,
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Verified {
     verify_on(&Files, data, settings, wanted, progress)
@@ -36,7 +36,7 @@ pub fn verify_on(
     disk: &dyn Storage,
     data: &DataDirectory,
     settings: &VerifySettings,
-    wanted: &dyn Fn(RelationFiles) -> bool,
+    wanted: &dyn Fn(RelFileLocator) -> bool,
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Verified {
     DirectoryVerification::new(data, settings, wanted).run(disk, None, progress)
@@ -48,7 +48,7 @@ pub fn verify_again(
     disk: &dyn Storage,
     data: &DataDirectory,
     settings: &VerifySettings,
-    wanted: &dyn Fn(RelationFiles) -> bool,
+    wanted: &dyn Fn(RelFileLocator) -> bool,
     journal: &mut ResumeJournal,
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Result<Verified, ResumeError> {
@@ -78,7 +78,7 @@ impl<'a> DirectoryVerification<'a> {
     fn new(
         data: &'a DataDirectory,
         settings: &'a VerifySettings,
-        wanted: &dyn Fn(RelationFiles) -> bool,
+        wanted: &dyn Fn(RelFileLocator) -> bool,
     ) -> Self {
         let mut scan = Self::listed(data, settings, wanted);
         for finding in layout::findings(scan.files.iter(), data) {
@@ -91,14 +91,14 @@ impl<'a> DirectoryVerification<'a> {
     pub(crate) fn listed(
         data: &'a DataDirectory,
         settings: &'a VerifySettings,
-        wanted: &dyn Fn(RelationFiles) -> bool,
+        wanted: &dyn Fn(RelFileLocator) -> bool,
     ) -> Self {
         let only_below = &settings.only_below;
         let (files, beside) = Listing::of(&data.path, &data.control, only_below, wanted);
         let Beside { temporary, mut foreign, unlisted, fingerprint } = beside;
         let mut incremental = backup::incremental_files(data, &mut foreign);
         if !incremental.is_empty() {
-            let listed: HashSet<RelationFiles> = files.iter().map(|of| of.fork.relation).collect();
+            let listed: HashSet<RelFileLocator> = files.iter().map(|of| of.fork.relation).collect();
             let is_below = |path: &Path| only_below.iter().any(|of| path.starts_with(of));
             incremental.retain(|of| {
                 let is_meant = only_below.is_empty() || is_below(&of.path);
@@ -565,7 +565,7 @@ pub(crate) mod tests {
         check(&data, "is of another cluster");
         data.control.system_identifier -= 1;
         let mut journal = ResumeJournal::open(&path).unwrap();
-        let is_wanted = |relation: RelationFiles| relation.number == 16385;
+        let is_wanted = |relation: RelFileLocator| relation.rel_number == 16385;
         let go_on = &mut |_| ControlFlow::Continue(());
         let some = verify_again(&Files, &data, &settings(), &is_wanted, &mut journal, go_on);
         let said = some.map(drop).unwrap_err().to_string();

@@ -5,8 +5,9 @@ use std::io;
 use std::path::PathBuf;
 
 use pgtoll_datadir::{DataDirectory, Names};
+use pgtoll_format::RelFileLocator;
 use pgtoll_format::catalog::{Persistence, RelationKind};
-use pgtoll_format::wal::{Fork, RelationFiles};
+use pgtoll_format::wal::Fork;
 use pgtoll_record::FindingClass;
 use serde::{Deserialize, Serialize};
 
@@ -130,7 +131,7 @@ impl Verified {
         &mut self,
         names: &Names,
         data: &DataDirectory,
-        wanted: &dyn Fn(RelationFiles) -> bool,
+        wanted: &dyn Fn(RelFileLocator) -> bool,
     ) {
         if !data.is_consistent() || !names.unread().is_empty() {
             return;
@@ -175,7 +176,7 @@ impl Verified {
         }
     }
 
-    fn missing(&mut self, names: &Names, wanted: &dyn Fn(RelationFiles) -> bool) {
+    fn missing(&mut self, names: &Names, wanted: &dyn Fn(RelFileLocator) -> bool) {
         let Some(files) = self.files_of_all.as_ref().filter(|_| self.unlisted.is_empty()) else {
             return;
         };

@@ -6,8 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use pgtoll_format::ControlFile;
-use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::{ControlFile, RelFileLocator};
 use serde::{Deserialize, Serialize};
 
 use pgtoll_datadir::{FileVisitor, RelationDir, relation_directories};
@@ -82,7 +81,7 @@ impl Listing {
         data: &Path,
         control: &ControlFile,
         only_below: &[PathBuf],
-        wanted: &dyn Fn(RelationFiles) -> bool,
+        wanted: &dyn Fn(RelFileLocator) -> bool,
     ) -> (Self, Beside) {
         let mut taken = Taken { files: Vec::new(), beside: Beside::default(), control };
         let mut listing = Self::default();
@@ -101,7 +100,7 @@ impl Listing {
         place: RelationDir,
         files: &mut Vec<Entry>,
         only_below: &[PathBuf],
-        wanted: &dyn Fn(RelationFiles) -> bool,
+        wanted: &dyn Fn(RelFileLocator) -> bool,
     ) {
         files.sort_unstable_by_key(|of| (of.number, of.fork(), of.segment));
         let is_all =
@@ -166,7 +165,7 @@ impl Listing {
         let Some(directory) = found.filter(|directory| of(directory) == key) else { return 0..0 };
         let end = self.directories.get(after).map_or(self.files.len(), |next| next.begin);
         let files = &self.files[directory.begin..end];
-        let key = (relation.number, fork);
+        let key = (relation.rel_number, fork);
         let first = files.partition_point(|of| (of.number, of.fork()) < key);
         let count = files[first..].partition_point(|of| (of.number, of.fork()) == key);
         let first = directory.begin + first;

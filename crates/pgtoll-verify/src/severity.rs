@@ -41,7 +41,7 @@ pub(crate) const FIRST_NORMAL_OID: u32 = 16384;
 
 #[cfg(test)]
 mod tests {
-    use pgtoll_format::wal::RelationFiles;
+    use pgtoll_format::RelFileLocator;
 
     use super::*;
 
@@ -58,7 +58,7 @@ mod tests {
     }
 
     fn fork(fork: u8) -> Fork {
-        Fork { relation: RelationFiles { tablespace: 1663, database: 5, number: 16390 }, fork }
+        Fork { relation: RelFileLocator { tablespace: 1663, database: 5, rel_number: 16390 }, fork }
     }
 
     #[test]

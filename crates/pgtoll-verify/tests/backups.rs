@@ -84,7 +84,7 @@ fn pages_are_found_at_their_blocks() {
             .iter()
             .map(|of| {
                 let is_invalid = matches!(of.defect, Defect::Invalid { .. });
-                (of.fork.relation.tablespace, of.fork.relation.number, of.block, is_invalid)
+                (of.fork.relation.tablespace, of.fork.relation.rel_number, of.block, is_invalid)
             })
             .collect();
         let expected = [

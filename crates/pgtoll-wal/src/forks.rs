@@ -44,7 +44,7 @@ impl Default for Forks {
 impl Forks {
     #[inline]
     pub(crate) fn of(&mut self, fork: Fork) -> &mut OfFork {
-        let recent = fork.relation.number.wrapping_add(u32::from(fork.fork)) as usize % RECENT;
+        let recent = fork.relation.rel_number.wrapping_add(u32::from(fork.fork)) as usize % RECENT;
         let mut place = self.recent[recent];
         if self.amounts.get(place).is_none_or(|(found, _)| *found != fork) {
             place = self.place(fork);
@@ -72,7 +72,7 @@ impl Forks {
 mod tests {
     use std::collections::BTreeMap;
 
-    use pgtoll_format::wal::RelationFiles;
+    use pgtoll_format::RelFileLocator;
     use proptest::prelude::*;
 
     use super::*;
@@ -85,7 +85,7 @@ mod tests {
         ) {
             let (mut forks, mut expected) = (Forks::default(), BTreeMap::new());
             for (number, database, fork) in named {
-                let relation = RelationFiles { tablespace: 1663, database, number };
+                let relation = RelFileLocator { tablespace: 1663, database, rel_number: number };
                 let fork = Fork { relation, fork };
                 forks.of(fork).amount.records += 1;
                 *expected.entry(fork).or_insert(0) += 1;

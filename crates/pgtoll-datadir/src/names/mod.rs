@@ -13,20 +13,19 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use pgtoll_format::ControlFile;
 use pgtoll_format::catalog::{Persistence, RelationKind};
-use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::{ControlFile, RelFileLocator};
 
 use crate::DatadirError;
 
 /// The names of a cluster's relations, by their files.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    relations: HashMap<RelationFiles, RelationName>,
+    relations: HashMap<RelFileLocator, RelationName>,
     databases: HashMap<u32, Arc<str>>,
     tablespaces: HashMap<u32, Arc<str>>,
-    btrees: HashMap<RelationFiles, RelationFiles>,
-    unready: HashSet<RelationFiles>,
+    btrees: HashMap<RelFileLocator, RelFileLocator>,
+    unready: HashSet<RelFileLocator>,
     unread: Unread,
 }
 
@@ -80,7 +79,7 @@ pub fn control_file(data: &Path) -> Result<ControlFile, DatadirError> {
 
 impl Names {
     /// The names that a caller has from elsewhere, from a running server say.
-    pub fn new(relations: impl IntoIterator<Item = (RelationFiles, RelationName)>) -> Self {
+    pub fn new(relations: impl IntoIterator<Item = (RelFileLocator, RelationName)>) -> Self {
         Self { relations: relations.into_iter().collect(), ..Self::default() }
     }
 
@@ -88,7 +87,7 @@ impl Names {
         self.databases.insert(oid, name);
     }
 
-    pub(crate) fn add(&mut self, files: RelationFiles, name: RelationName) {
+    pub(crate) fn add(&mut self, files: RelFileLocator, name: RelationName) {
         self.relations.insert(files, name);
     }
 
@@ -112,7 +111,7 @@ impl Names {
     }
 
     /// Whose files these are; `None`: nobody's, as far as is known.
-    pub fn relation(&self, files: RelationFiles) -> Option<&RelationName> {
+    pub fn relation(&self, files: RelFileLocator) -> Option<&RelationName> {
         self.relations.get(&files)
     }
 
@@ -128,13 +127,13 @@ impl Names {
 
     /// B-trees that are in use, each with the table whose rows it leads to, in no order. Known only
     /// of a data directory, and of PostgreSQL's own kind of tables.
-    pub fn btrees(&self) -> impl Iterator<Item = (RelationFiles, RelationFiles)> {
+    pub fn btrees(&self) -> impl Iterator<Item = (RelFileLocator, RelFileLocator)> {
         self.btrees.iter().map(|(index, table)| (*index, *table))
     }
 
     /// Whether it is an index that is being made or removed, or where that failed: nothing relies on
     /// what its files hold. Known only of a data directory.
-    pub fn is_unready(&self, files: RelationFiles) -> bool {
+    pub fn is_unready(&self, files: RelFileLocator) -> bool {
         self.unready.contains(&files)
     }
 
@@ -144,13 +143,13 @@ impl Names {
     }
 
     /// All relations, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (RelationFiles, &RelationName)> {
+    pub fn iter(&self) -> impl Iterator<Item = (RelFileLocator, &RelationName)> {
         self.relations.iter().map(|(files, name)| (*files, name))
     }
 
     /// The relations that a user means by this name, with the indexes and TOAST tables of tables:
     /// `orders`, `public.orders` and `shop.public.orders` mean the same table.
-    pub fn meant_by<'a>(&'a self, name: &'a str) -> impl Iterator<Item = RelationFiles> + 'a {
+    pub fn meant_by<'a>(&'a self, name: &'a str) -> impl Iterator<Item = RelFileLocator> + 'a {
         self.iter().filter(move |(_, relation)| relation.is_meant_by(name)).map(|(files, _)| files)
     }
 
@@ -284,10 +283,10 @@ mod tests {
 
     #[test]
     fn names_from_elsewhere_are_found() {
-        let files = RelationFiles { tablespace: 1663, database: 5, number: 16384 };
+        let files = RelFileLocator { tablespace: 1663, database: 5, rel_number: 16384 };
         let names = Names::new([(files, name(Some("shop"), Some("public"), "orders"))]);
         assert_eq!(names.relation(files).unwrap().relation, "orders");
-        assert_eq!(names.relation(RelationFiles { number: 16385, ..files }), None);
+        assert_eq!(names.relation(RelFileLocator { rel_number: 16385, ..files }), None);
         assert_eq!((names.len(), names.is_empty(), names.unread()), (1, false, Unread::default()));
     }
 }

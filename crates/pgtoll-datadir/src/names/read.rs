@@ -13,8 +13,9 @@ use pgtoll_format::catalog::{
     Persistence, RelationMap,
 };
 use pgtoll_format::heap::{HeapTuple, heap_tuples};
-use pgtoll_format::wal::RelationFiles;
-use pgtoll_format::{ControlError, ControlFile, MAJORS, MajorFacts, UnsupportedMajor};
+use pgtoll_format::{
+    ControlError, ControlFile, MAJORS, MajorFacts, RelFileLocator, UnsupportedMajor,
+};
 
 use super::transactions::TransactionFiles;
 use super::{Names, RelationName, TableName};
@@ -88,7 +89,10 @@ impl<'a> Reader<'a> {
     fn shared<T>(&mut self, map: &RelationMap, catalog: u32, read: ReadRow<T>) -> Vec<T> {
         // Without a map it is where `initdb` put it, unless it was rewritten since.
         let number = map.files(catalog).unwrap_or(catalog);
-        self.rows(RelationFiles { tablespace: GLOBAL_TABLESPACE, database: 0, number }, read)
+        self.rows(
+            RelFileLocator { tablespace: GLOBAL_TABLESPACE, database: 0, rel_number: number },
+            read,
+        )
     }
 
     /// Reads the names of a database's relations.
@@ -101,7 +105,7 @@ impl<'a> Reader<'a> {
         let own = self.map(&directory);
         let number = own.files(PG_CLASS).unwrap_or(PG_CLASS);
         let (tablespace, oid) = (database.tablespace, database.oid);
-        let of_class = RelationFiles { tablespace, database: oid, number };
+        let of_class = RelFileLocator { tablespace, database: oid, rel_number: number };
         let classes = self.rows(of_class, ClassRow::read);
         let place = |class: &ClassRow| place(class, database, &own, shared);
         let schemas = self.of_database(&classes, PG_NAMESPACE, place, |row, _| NamedRow::read(row));
@@ -145,7 +149,7 @@ impl<'a> Reader<'a> {
         &mut self,
         classes: &[ClassRow],
         catalog: u32,
-        place: impl Fn(&ClassRow) -> Option<RelationFiles>,
+        place: impl Fn(&ClassRow) -> Option<RelFileLocator>,
         read: ReadRow<T>,
     ) -> Vec<T> {
         let class = classes.iter().find(|class| class.oid == catalog);
@@ -202,8 +206,9 @@ impl<'a> Reader<'a> {
     }
 
     /// The live rows of a catalog's files.
-    fn rows<T>(&mut self, files: RelationFiles, read: ReadRow<T>) -> Vec<T> {
-        let first = self.directory(files.tablespace, files.database).join(files.number.to_string());
+    fn rows<T>(&mut self, files: RelFileLocator, read: ReadRow<T>) -> Vec<T> {
+        let first =
+            self.directory(files.tablespace, files.database).join(files.rel_number.to_string());
         let mut rows = Vec::new();
         for number in 0_u32.. {
             let path =
@@ -291,12 +296,12 @@ fn place(
     database: &DatabaseRow,
     own: &RelationMap,
     shared: &RelationMap,
-) -> Option<RelationFiles> {
+) -> Option<RelFileLocator> {
     let map = if class.is_shared { shared } else { own };
     let number = if class.files == 0 { map.files(class.oid)? } else { class.files };
     let tablespace = if class.tablespace == 0 { database.tablespace } else { class.tablespace };
     let of = if class.is_shared { 0 } else { database.oid };
-    Some(RelationFiles { tablespace, database: of, number })
+    Some(RelFileLocator { tablespace, database: of, rel_number: number })
 }
 
 pub(super) fn control_file(path: &Path) -> Result<ControlFile, DatadirError> {

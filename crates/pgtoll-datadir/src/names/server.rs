@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use pgtoll_format::RelFileLocator;
 use pgtoll_format::catalog::{Persistence, RelationKind};
-use pgtoll_format::wal::RelationFiles;
 use pgtoll_wire::{Dsn, Error, Row};
 
 use super::{Names, RelationName, TableName};
@@ -74,10 +74,10 @@ fn add_relations(
             return Err(Error::TooMuch { limit: "1 GB of names" });
         };
         *bytes_left = left;
-        let files = RelationFiles {
+        let files = RelFileLocator {
             tablespace: row.parse("tablespace")?,
             database: row.parse("database")?,
-            number: row.parse("files")?,
+            rel_number: row.parse("files")?,
         };
         names.add(files, relation(&row, files, database)?);
         Ok(())
@@ -89,7 +89,7 @@ fn add_relations(
 /// About two million relations.
 const NAMES_BYTES_MAX: usize = 1 << 30;
 
-fn relation(row: &Row, files: RelationFiles, database: &Arc<str>) -> Result<RelationName, Error> {
+fn relation(row: &Row, files: RelFileLocator, database: &Arc<str>) -> Result<RelationName, Error> {
     let letter = |column| Ok::<u8, Error>(row.text(column)?.bytes().next().unwrap_or_default());
     let of = row.value("of")?.map(|relation| {
         let schema = row.value("of_schema").ok().flatten().map(Into::into);

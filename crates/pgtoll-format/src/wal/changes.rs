@@ -1,6 +1,7 @@
 //! What a record must have left in files: pages with its end as their LSN, and files that were
 //! made, cut or removed.
 
+use crate::RelFileLocator;
 use crate::bytes::{u16_at, u32_at};
 use crate::page::PAGE_BYTES;
 use crate::wal::rmgr::{
@@ -10,7 +11,7 @@ use crate::wal::rmgr::{
     XLOG_HEAP2_PRUNE_ON_ACCESS, XLOG_HEAP2_PRUNE_VACUUM_CLEANUP, XLOG_HEAP2_PRUNE_VACUUM_SCAN,
     XLOG_HEAP2_VISIBLE, XLOG_SMGR_CREATE, XLOG_SMGR_TRUNCATE,
 };
-use crate::wal::{BlockReference, Image, Parts, Record, RecordType, RelationFiles};
+use crate::wal::{BlockReference, Image, Parts, Record, RecordType};
 
 /// What a record says of files as a whole: what earlier records did to their blocks holds no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,14 +19,14 @@ pub enum FileChange {
     /// A fork was made, empty.
     Made {
         /// Whose.
-        relation: RelationFiles,
+        relation: RelFileLocator,
         /// Which one.
         fork: u8,
     },
     /// The main fork was cut.
     Cut {
         /// Whose.
-        relation: RelationFiles,
+        relation: RelFileLocator,
         /// Blocks that are left.
         blocks: u32,
     },
@@ -43,7 +44,7 @@ impl Record<'_> {
         let data = self.bytes.get(parts.main_data.clone())?;
         let relation = |at| {
             let (tablespace, database) = (u32_at(data, at)?, u32_at(data, at + 4)?);
-            Some(RelationFiles { tablespace, database, number: u32_at(data, at + 8)? })
+            Some(RelFileLocator { tablespace, database, rel_number: u32_at(data, at + 8)? })
         };
         match RecordType::of(&self.header) {
             XLOG_SMGR_CREATE => {
@@ -123,7 +124,8 @@ mod tests {
     use crate::Lsn;
     use crate::wal::{Compression, RecordHeader};
 
-    const RELATION: RelationFiles = RelationFiles { tablespace: 1663, database: 5, number: 16384 };
+    const RELATION: RelFileLocator =
+        RelFileLocator { tablespace: 1663, database: 5, rel_number: 16384 };
 
     fn record(manager: u8, info: u8, bytes: &[u8], major: u32) -> Record<'_> {
         let facts = crate::MAJORS.iter().find(|facts| facts.major == major).unwrap();

@@ -15,13 +15,11 @@ pub mod rmgr;
 
 use crate::bytes;
 
+pub use crate::relation::Fork;
 pub use changes::FileChange;
 pub use decoder::Decoder;
 pub use error::WalError;
 pub use events::Event;
 pub use page::{PageHeader, SegmentHeader};
-pub use record::{
-    BlockReference, Compression, Fork, Image, Parts, RECORD_HEADER, Record, RecordHeader,
-    RelationFiles,
-};
+pub use record::{BlockReference, Compression, Image, Parts, RECORD_HEADER, Record, RecordHeader};
 pub use rmgr::{RecordType, manager_name};

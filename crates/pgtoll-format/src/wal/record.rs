@@ -2,12 +2,10 @@
 
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
-
-use crate::Lsn;
 use crate::page::PAGE_BYTES;
 use crate::version::WalFacts;
 use crate::wal::WalError;
+use crate::{Lsn, RelFileLocator};
 
 /// Bytes of a record's header (`XLogRecord`).
 pub const RECORD_HEADER: usize = 24;
@@ -61,30 +59,6 @@ pub struct Record<'a> {
     pub facts: &'static WalFacts,
 }
 
-/// A relation's files (`RelFileLocator`).
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub struct RelationFiles {
-    /// The tablespace's OID.
-    pub tablespace: u32,
-    /// The database's OID; 0 for shared relations.
-    pub database: u32,
-    /// The number of the files (`relfilenode`).
-    pub number: u32,
-}
-
-/// A fork of a relation.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub struct Fork {
-    /// The relation.
-    pub relation: RelationFiles,
-    /// 0 main, 1 free space map, 2 visibility map, 3 init.
-    pub fork: u8,
-}
-
 /// How a page image is compressed, or is to be (`wal_compression`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Compression {
@@ -131,7 +105,7 @@ pub struct BlockReference {
     /// Its number in the record.
     pub id: u8,
     /// The relation.
-    pub relation: RelationFiles,
+    pub relation: RelFileLocator,
     /// The fork.
     pub fork: u8,
     /// Which block of the fork.
@@ -230,7 +204,7 @@ impl Record<'_> {
     fn block(
         &self,
         id: u8,
-        before: Option<(u8, RelationFiles)>,
+        before: Option<(u8, RelFileLocator)>,
         reader: &mut Reader<'_>,
     ) -> Result<BlockReference, &'static str> {
         if before.is_some_and(|(before, _)| before >= id) {
@@ -243,10 +217,10 @@ impl Record<'_> {
         }
         let image = if flags & HAS_IMAGE == 0 { None } else { Some(self.image(reader)?) };
         let relation = if flags & SAME_RELATION == 0 {
-            RelationFiles {
+            RelFileLocator {
                 tablespace: reader.u32()?,
                 database: reader.u32()?,
-                number: reader.u32()?,
+                rel_number: reader.u32()?,
             }
         } else {
             let (_, before) =

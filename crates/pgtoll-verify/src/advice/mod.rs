@@ -66,7 +66,7 @@ impl AdvisedCluster {
     /// A fork's file, below the data directory: as `page show` takes it from there.
     pub(crate) fn file(&self, fork: Fork, segment: u32) -> String {
         let Fork { relation, fork } = fork;
-        let name = RelationFileName { number: relation.number, fork, segment, backend: None };
+        let name = RelationFileName { number: relation.rel_number, fork, segment, backend: None };
         match relation.tablespace {
             GLOBAL_TABLESPACE => format!("global/{name}"),
             DEFAULT_TABLESPACE => format!("base/{}/{name}", relation.database),

@@ -2,13 +2,12 @@ use std::fmt::Write as _;
 
 use pgtoll_datadir::TableName;
 use pgtoll_format::catalog::Persistence;
-use pgtoll_format::wal::RelationFiles;
-use pgtoll_format::{Fault, Lsn};
+use pgtoll_format::{Fault, Lsn, RelFileLocator};
 
 use super::*;
 
 const FORK: Fork =
-    Fork { relation: RelationFiles { tablespace: 1663, database: 5, number: 16390 }, fork: 0 };
+    Fork { relation: RelFileLocator { tablespace: 1663, database: 5, rel_number: 16390 }, fork: 0 };
 
 fn cluster(role: ClusterRole) -> AdvisedCluster {
     AdvisedCluster {
@@ -186,7 +185,7 @@ fn what_is_not_settled_is_verified_again() {
 #[test]
 fn files_are_named_as_they_lie_below_the_data_directory() {
     let file = |tablespace, database, fork, segment| {
-        let relation = RelationFiles { tablespace, database, number: 7 };
+        let relation = RelFileLocator { tablespace, database, rel_number: 7 };
         cluster(STOPPED).file(Fork { relation, fork }, segment)
     };
     assert_eq!(file(1663, 5, 0, 0), "base/5/7");

@@ -60,7 +60,7 @@ fn needed(member: &TarMember, tablespace: Option<u32>) -> Option<PathBuf> {
     let is_needed = match place.kind {
         MemberKind::Control => true,
         MemberKind::Relation(relation, name) => {
-            name.backend.is_none() && name.fork == 0 && CATALOGS.contains(&relation.number)
+            name.backend.is_none() && name.fork == 0 && CATALOGS.contains(&relation.rel_number)
         }
         MemberKind::Own if place.path.ends_with("/pg_filenode.map") => true,
         _ => return of_transactions(&member.path),

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::io::Read;
 
-use pgtoll_format::wal::RelationFiles;
-use pgtoll_format::{IncrementalError, IncrementalHeader};
+use pgtoll_format::{IncrementalError, IncrementalHeader, RelFileLocator};
 
 use super::judge::{Batch, Batches, Blocks, Rules};
 use crate::defect::{BlockFinding, Defect, LayoutDefect};
@@ -31,7 +30,7 @@ impl<R: Read> Bytes for TarStream<R> {
 /// A file, and whose it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RelationMember {
-    pub(super) relation: RelationFiles,
+    pub(super) relation: RelFileLocator,
     pub(super) name: RelationFileName,
     pub(super) bytes: u64,
 }

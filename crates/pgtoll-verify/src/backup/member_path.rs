@@ -1,7 +1,7 @@
 //! What a file of a backup is, by its path alone.
 
+use pgtoll_format::RelFileLocator;
 use pgtoll_format::catalog::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
-use pgtoll_format::wal::RelationFiles;
 
 use pgtoll_datadir::RelationFileName;
 use pgtoll_datadir::{decimal, is_servers_own};
@@ -23,9 +23,9 @@ pub(super) struct MemberPath<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberKind {
     /// A file of a relation, whole.
-    Relation(RelationFiles, RelationFileName),
+    Relation(RelFileLocator, RelationFileName),
     /// Some blocks of a relation's file.
-    Incremental(RelationFiles, RelationFileName),
+    Incremental(RelFileLocator, RelationFileName),
     /// `global/pg_control`.
     Control,
     /// `backup_label`.
@@ -94,7 +94,7 @@ fn oid_of(name: &str) -> Option<u32> {
 }
 
 fn kind_of(tablespace: u32, database: u32, name: &str) -> MemberKind {
-    let files = |number| RelationFiles { tablespace, database, number };
+    let files = |number| RelFileLocator { tablespace, database, rel_number: number };
     if let Some(of) = RelationFileName::parse(name) {
         return MemberKind::Relation(files(of.number), of);
     }
@@ -118,11 +118,11 @@ mod tests {
             MemberKind::Relation(of, name) => {
                 format!(
                     "{}/{}/{} {} {}",
-                    of.tablespace, of.database, of.number, name.fork, name.segment
+                    of.tablespace, of.database, of.rel_number, name.fork, name.segment
                 )
             }
             MemberKind::Incremental(of, name) => {
-                format!("{}/{}/{}+{}", of.tablespace, of.database, of.number, name.segment)
+                format!("{}/{}/{}+{}", of.tablespace, of.database, of.rel_number, name.segment)
             }
             other => format!("{other:?}"),
         };

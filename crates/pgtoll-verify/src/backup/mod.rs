@@ -19,8 +19,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use pgtoll_format::wal::RelationFiles;
-use pgtoll_format::{ControlFile, Lsn, MAJORS};
+use pgtoll_format::{ControlFile, Lsn, MAJORS, RelFileLocator};
 
 use self::content::Content;
 use self::judge::Rules;
@@ -176,7 +175,7 @@ pub(super) fn incremental_files(
     data: &DataDirectory,
     foreign: &mut Vec<PathBuf>,
 ) -> Vec<IncrementalFile> {
-    let of = |path: &Path| -> Option<(RelationFiles, RelationFileName)> {
+    let of = |path: &Path| -> Option<(RelFileLocator, RelationFileName)> {
         let within = path.strip_prefix(&data.path).ok()?.to_str()?;
         match MemberPath::of(within, None).kind {
             MemberKind::Incremental(relation, name) => Some((relation, name)),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 
-use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::RelFileLocator;
 
 use super::content::Content;
 use super::judge::{BatchQueue, Batches, Here, Judged, Rules};
@@ -29,7 +29,7 @@ pub(super) struct Known {
 }
 
 /// Which relations are meant.
-pub(super) type Wanted<'a> = &'a (dyn Fn(RelationFiles) -> bool + Sync);
+pub(super) type Wanted<'a> = &'a (dyn Fn(RelFileLocator) -> bool + Sync);
 
 /// What a tar, or a file, holds beside pages.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::RelFileLocator;
 
 use crate::pace::Pace;
 use pgtoll_datadir::DatadirError;
@@ -28,7 +28,7 @@ pub(super) struct TarFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IncrementalFile {
     pub(crate) path: PathBuf,
-    pub(crate) relation: RelationFiles,
+    pub(crate) relation: RelFileLocator,
     pub(crate) name: RelationFileName,
     pub(crate) bytes: u64,
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::RelFileLocator;
 
 use crate::listing::{Listed, Listing};
 use crate::settings::VerifySettings;
@@ -24,7 +24,7 @@ impl<'a> Forks<'a> {
     pub(super) fn of(
         data: &'a DataDirectory,
         settings: &VerifySettings,
-        wanted: &dyn Fn(RelationFiles) -> bool,
+        wanted: &dyn Fn(RelFileLocator) -> bool,
     ) -> Self {
         let (files, _) = Listing::of(&data.path, &data.control, &settings.only_below, wanted);
         Self { data, files }

@@ -143,11 +143,11 @@ impl Collect for Changes<'_> {
 
 #[cfg(test)]
 mod tests {
-    use pgtoll_format::MAJORS;
+    use pgtoll_format::wal::RecordHeader;
     use pgtoll_format::wal::rmgr::{
         XLOG_DBASE_CREATE_FILE_COPY, XLOG_HEAP_INSERT, XLOG_SMGR_CREATE, XLOG_SMGR_TRUNCATE,
     };
-    use pgtoll_format::wal::{RecordHeader, RelationFiles};
+    use pgtoll_format::{MAJORS, RelFileLocator};
     use proptest::prelude::*;
 
     use super::*;
@@ -162,7 +162,8 @@ mod tests {
     }
 
     fn fork(number: u32) -> Fork {
-        let relation = RelationFiles { tablespace: 1663, database: number % 2, number };
+        let relation =
+            RelFileLocator { tablespace: 1663, database: number % 2, rel_number: number };
         Fork { relation, fork: 0 }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use pgtoll_datadir::{DataDirectory, Names};
-use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::RelFileLocator;
 use pgtoll_record::{VerificationOutcome, VerificationRecord};
 
 use super::NotCompared;
@@ -37,7 +37,7 @@ pub fn compare_with_evidence(
     (data, names): (&DataDirectory, &mut Option<Names>),
     sources: EvidenceSources,
     settings: &VerifySettings,
-    wanted: &dyn Fn(RelationFiles) -> bool,
+    wanted: &dyn Fn(RelFileLocator) -> bool,
     progress: &mut dyn FnMut(&str, VerifyProgress) -> ControlFlow<()>,
 ) -> EvidenceCompared {
     let mut compared = EvidenceCompared::default();

@@ -8,8 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use pgtoll_format::btree::{BtreePage, Node};
-use pgtoll_format::wal::RelationFiles;
-use pgtoll_format::{PageHeader, Verdict};
+use pgtoll_format::{PageHeader, RelFileLocator, Verdict};
 
 use super::blocks::{Blocks, Forks};
 use super::{NotCompared, check_is_consistent};
@@ -41,7 +40,7 @@ pub fn compare_with_indexes(
     data: &DataDirectory,
     names: &Names,
     settings: &VerifySettings,
-    wanted: &dyn Fn(RelationFiles) -> bool,
+    wanted: &dyn Fn(RelFileLocator) -> bool,
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Result<IndexesCompared, NotCompared> {
     check_is_consistent(data, names)?;
@@ -75,19 +74,19 @@ pub fn compare_with_indexes(
 
 /// A table and its B-trees.
 struct Table {
-    files: RelationFiles,
-    indexes: Vec<RelationFiles>,
+    files: RelFileLocator,
+    indexes: Vec<RelFileLocator>,
     bytes: u64,
 }
 
-fn main_fork(relation: RelationFiles) -> Fork {
+fn main_fork(relation: RelFileLocator) -> Fork {
     Fork { relation, fork: 0 }
 }
 
 /// Those whose files are there: that one is missing was told when they were verified.
 fn tables(forks: &Forks<'_>, names: &Names) -> Vec<Table> {
     let is_there = |relation| !forks.blocks(main_fork(relation)).is_none();
-    let mut by_table: BTreeMap<RelationFiles, Vec<RelationFiles>> = BTreeMap::new();
+    let mut by_table: BTreeMap<RelFileLocator, Vec<RelFileLocator>> = BTreeMap::new();
     for (index, table) in names.btrees() {
         if is_there(index) && is_there(table) {
             by_table.entry(table).or_default().push(index);
@@ -197,7 +196,7 @@ impl Work<'_> {
     /// Reads an index: what is wrong with it, and what it says of its table.
     fn index(
         &self,
-        index: RelationFiles,
+        index: RelFileLocator,
         blocks: &Blocks<'_>,
         rows: &mut Rows,
         buffer: &mut [u8],
@@ -279,7 +278,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn add(&mut self, index: RelationFiles, node: &Node<'_>) {
+    fn add(&mut self, index: RelFileLocator, node: &Node<'_>) {
         for row in node.rows() {
             if row.block >= self.end {
                 self.missing(index, row.block);
@@ -289,7 +288,7 @@ impl Rows {
         }
     }
 
-    fn missing(&mut self, index: RelationFiles, block: u32) {
+    fn missing(&mut self, index: RelFileLocator, block: u32) {
         let new = Evidence::MissingButIndexed { index, last: block };
         let known = self.found.entry(self.end).or_insert(new);
         if matches!(known, Evidence::MissingButIndexed { last, .. } if *last < block) {

@@ -3,8 +3,7 @@
 use std::ops::ControlFlow;
 
 use pgtoll_format::catalog::Persistence;
-use pgtoll_format::wal::RelationFiles;
-use pgtoll_format::{Lsn, PageHeader, Verdict};
+use pgtoll_format::{Lsn, PageHeader, RelFileLocator, Verdict};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::blocks::{Blocks, Forks};
@@ -44,7 +43,7 @@ pub fn compare_with_wal(
     data: &DataDirectory,
     names: &Names,
     settings: &VerifySettings,
-    wanted: &dyn Fn(RelationFiles) -> bool,
+    wanted: &dyn Fn(RelFileLocator) -> bool,
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Result<WalCompared, NotCompared> {
     check_is_consistent(data, names)?;

@@ -22,8 +22,7 @@ use std::thread;
 use std::time::Duration;
 
 use pgtoll_datadir::DataDirectory;
-use pgtoll_format::ClusterState;
-use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::{ClusterState, RelFileLocator};
 
 pub use images::ImagesInWal;
 pub use pauses::{Pauses, RealPauses};
@@ -54,7 +53,7 @@ pub fn verify_running(
     settings: &RunningSettings,
     witness: &mut dyn Witness,
     pauses: &dyn Pauses,
-    wanted: &dyn Fn(RelationFiles) -> bool,
+    wanted: &dyn Fn(RelFileLocator) -> bool,
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Verified {
     let data = &as_running(data);

@@ -259,7 +259,7 @@ fn buffer_of(fork: Fork, block: u32) -> String {
     format!(
         "b.relfilenode = {} AND b.reltablespace = {} AND b.reldatabase = {} \
          AND b.relforknumber = {} AND b.relblocknumber = {block}",
-        relation.number, relation.tablespace, relation.database, fork.fork
+        relation.rel_number, relation.tablespace, relation.database, fork.fork
     )
 }
 
@@ -271,7 +271,7 @@ fn known(connection: &mut Connection, fork: Fork) -> Result<Known, Unsettled> {
          quote_literal(quote_ident(n.nspname) || '.' || quote_ident(c.relname)) AS literal \
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
          WHERE c.oid = pg_filenode_relation({}, {})",
-        relation.tablespace, relation.number
+        relation.tablespace, relation.rel_number
     );
     let rows = connection.query(&sql).map_err(|error| refused(&error))?;
     let row = rows.first().ok_or(Unsettled::Unnamed)?;
@@ -294,7 +294,7 @@ fn is_refusal(error: &Error, fork: Fork, block: u32) -> bool {
     let numbers: HashSet<&str> = numbers.collect();
     said.sqlstate == DATA_CORRUPTED
         && numbers.contains(&*block.to_string())
-        && numbers.contains(&*fork.relation.number.to_string())
+        && numbers.contains(&*fork.relation.rel_number.to_string())
 }
 
 fn refused(error: &Error) -> Unsettled {

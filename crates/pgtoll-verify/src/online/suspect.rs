@@ -119,7 +119,8 @@ impl<'a> Blocks<'a> {
         let Some(first) = self.files.of_fork(Fork { fork: MAIN, ..fork }).next() else {
             return false;
         };
-        let init = self.files.path(first).with_file_name(format!("{}_init", fork.relation.number));
+        let init =
+            self.files.path(first).with_file_name(format!("{}_init", fork.relation.rel_number));
         // One that cannot be looked at is no proof that there is none.
         let opened = self.disk.open(&init);
         opened.err().is_none_or(|error| error.kind() != io::ErrorKind::NotFound)

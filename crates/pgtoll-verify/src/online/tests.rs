@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pgtoll_format::Lsn;
-use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::{Lsn, RelFileLocator};
 
 use super::super::{Files, ReadAt, Storage};
 use super::*;
@@ -23,7 +22,7 @@ const REDO: Lsn = Lsn(0x0300_0000);
 const END: Lsn = Lsn(0x0500_0000);
 const BETWEEN: Lsn = Lsn(0x0400_0000);
 const TABLE: Fork =
-    Fork { relation: RelationFiles { tablespace: 1663, database: 5, number: 16384 }, fork: 0 };
+    Fork { relation: RelFileLocator { tablespace: 1663, database: 5, rel_number: 16384 }, fork: 0 };
 
 struct NoPauses;
 

@@ -282,7 +282,7 @@ impl DamagedForks<'_> {
         VerifiedRelation {
             tablespace: fork.relation.tablespace,
             database: fork.relation.database,
-            filenode: fork.relation.number,
+            filenode: fork.relation.rel_number,
             fork: fork_name(fork.fork).to_owned(),
             path: Some(self.cluster.file(fork, 0)),
             name: name.map(recorded_name),

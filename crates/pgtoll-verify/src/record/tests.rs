@@ -3,8 +3,7 @@ use std::ops::ControlFlow;
 
 use pgtoll_datadir::TableName;
 use pgtoll_format::catalog::{Persistence, RelationKind};
-use pgtoll_format::wal::RelationFiles;
-use pgtoll_format::{Fault, Lsn};
+use pgtoll_format::{Fault, Lsn, RelFileLocator};
 use pgtoll_record::{FindingClass, FindingKind, Severity};
 
 use super::*;
@@ -20,8 +19,8 @@ fn provenance() -> Provenance {
     }
 }
 
-fn relation_files(number: u32) -> RelationFiles {
-    RelationFiles { tablespace: 1663, database: 5, number }
+fn relation_files(number: u32) -> RelFileLocator {
+    RelFileLocator { tablespace: 1663, database: 5, rel_number: number }
 }
 
 fn fork(number: u32) -> Fork {

@@ -151,7 +151,7 @@ fn index_name(of: &Defect, names: Option<&Names>) -> Option<String> {
         return None;
     };
     let name = names.and_then(|names| names.relation(*index));
-    Some(name.map_or_else(|| index.number.to_string(), ToString::to_string))
+    Some(name.map_or_else(|| index.rel_number.to_string(), ToString::to_string))
 }
 
 fn evidence_words(of: Evidence, index: Option<&str>) -> (Kind, String) {

@@ -106,7 +106,8 @@ impl Images {
         }
         let fork = Fork { relation: block.relation, fork: block.fork };
         let compressed = self.compressed.entry(fork).or_default();
-        let mixed = (block.block ^ block.relation.number.rotate_left(16)).wrapping_mul(0x9E37_79B1);
+        let mixed =
+            (block.block ^ block.relation.rel_number.rotate_left(16)).wrapping_mul(0x9E37_79B1);
         let is = self.compressing.exact || *compressed < FIRST || mixed >> 16 < (1 << 16) / SAMPLED;
         *compressed += u32::from(is);
         is

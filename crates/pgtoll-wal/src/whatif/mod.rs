@@ -12,8 +12,8 @@ mod touches;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pgtoll_format::wal::{Parts, Record, RelationFiles};
-use pgtoll_format::{Lsn, WalFacts};
+use pgtoll_format::wal::{Parts, Record};
+use pgtoll_format::{Lsn, RelFileLocator, WalFacts};
 use pgtoll_model::{
     BlockKey, Check, Geometry, Outcome, Reference, Rule, Schedule, Settings, WhatIf,
     checkpoint_segments,
@@ -232,7 +232,7 @@ impl Replay {
     fn fork(&mut self, fork: Fork) -> u32 {
         let next = u32::try_from(self.forks.len()).unwrap_or(u32::MAX);
         *self.forks.entry(fork).or_insert_with(|| {
-            let RelationFiles { tablespace, number, .. } = fork.relation;
+            let RelFileLocator { tablespace, rel_number: number, .. } = fork.relation;
             self.model.fork([tablespace, number, fork.fork.into()]);
             next
         })

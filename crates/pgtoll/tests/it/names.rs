@@ -9,15 +9,14 @@ use std::path::{Path, PathBuf};
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_datadir::{Names, RelationName, TableName, Unread};
 use pgtoll_format::catalog::{Persistence, RelationKind};
-use pgtoll_format::wal::RelationFiles;
-use pgtoll_format::{ControlFile, Lsn};
+use pgtoll_format::{ControlFile, Lsn, RelFileLocator};
 use pgtoll_wire::{Connection, Row};
 use proptest::prelude::*;
 
 use crate::support::{Scratch, program, run, servers};
 
 /// All of a cluster's relations that have files.
-type Relations = BTreeMap<RelationFiles, RelationName>;
+type Relations = BTreeMap<RelFileLocator, RelationName>;
 
 #[test]
 fn names_are_those_that_the_server_tells() {
@@ -246,13 +245,13 @@ const TOLD: &str = "
         LEFT JOIN pg_namespace onsp ON onsp.oid = o.relnamespace
     WHERE pg_relation_filenode(c.oid) IS NOT NULL";
 
-fn named(row: &Row, database: &str) -> (RelationFiles, RelationName) {
+fn named(row: &Row, database: &str) -> (RelFileLocator, RelationName) {
     let letter = |column: &str| row.text(column).unwrap().as_bytes()[0];
     let is_shared = row.text("relisshared").unwrap() == "t";
-    let files = RelationFiles {
+    let files = RelFileLocator {
         tablespace: row.parse("tablespace").unwrap(),
         database: row.parse("database").unwrap(),
-        number: row.parse("number").unwrap(),
+        rel_number: row.parse("number").unwrap(),
     };
     let of = row.value("of_relation").unwrap().map(|relation| TableName {
         schema: Some(row.text("of_schema").unwrap().into()),
@@ -292,14 +291,14 @@ fn check(data: &Path, told: &Relations, when: &str) {
 
 /// Damage costs the names that it hits, and is counted.
 fn check_damage(data: &Path, told: &Relations) {
-    let of = |relation: &str, database: Option<&str>| -> RelationFiles {
+    let of = |relation: &str, database: Option<&str>| -> RelFileLocator {
         let is_it =
             |name: &RelationName| name.relation == relation && name.database.as_deref() == database;
         *told.iter().find(|(_, name)| is_it(name)).unwrap().0
     };
     let in_base = |relation: &str| {
         let files = of(relation, Some("postgres"));
-        data.join(format!("base/{}/{}", files.database, files.number))
+        data.join(format!("base/{}/{}", files.database, files.rel_number))
     };
     let damaged = |path: &Path, at: u64, bytes: &[u8]| {
         let file = fs::File::options().read(true).write(true).open(path).unwrap();
@@ -325,7 +324,7 @@ fn check_damage(data: &Path, told: &Relations) {
 
     // pg_database: the databases are found all the same, without their names.
     let files = of("pg_database", None);
-    let path = data.join(format!("global/{}", files.number));
+    let path = data.join(format!("global/{}", files.rel_number));
     let (names, relations) = damaged(&path, 0, &[0xFF; 24]);
     assert_eq!(names.unread(), Unread { pages: 1, ..Unread::default() });
     assert!(relations.keys().eq(told.keys()));
@@ -356,7 +355,7 @@ fn check_any_damage(data: &Path, told: &Relations) {
             name.relation == relation && name.database.as_deref() == Some("postgres")
         };
         let files = told.iter().find(|(_, name)| is_it(name)).unwrap().0;
-        data.join(format!("base/{}/{}", files.database, files.number))
+        data.join(format!("base/{}/{}", files.database, files.rel_number))
     };
     let files = vec![
         in_base("pg_class"),

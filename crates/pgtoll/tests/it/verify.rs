@@ -296,7 +296,7 @@ pub(crate) fn path_of(cluster: &Cluster, relation: &str) -> PathBuf {
 
 pub(crate) fn findings<'a>(found: &'a Verified, path: &Path) -> Vec<&'a BlockFinding> {
     let number: u32 = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
-    found.findings.iter().filter(|finding| finding.fork.relation.number == number).collect()
+    found.findings.iter().filter(|finding| finding.fork.relation.rel_number == number).collect()
 }
 
 pub(crate) fn relation<'a>(said: &'a Value, name: &str) -> &'a Value {

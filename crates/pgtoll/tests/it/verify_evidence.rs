@@ -233,7 +233,7 @@ fn file_of(data: &Path, name: &str) -> PathBuf {
     let names = Names::of_data_directory(data).unwrap();
     let full = format!("postgres.{name}");
     let (files, _) = names.iter().find(|(_, of)| of.to_string() == full).unwrap();
-    data.join(format!("base/{}/{}", files.database, files.number))
+    data.join(format!("base/{}/{}", files.database, files.rel_number))
 }
 
 #[test]

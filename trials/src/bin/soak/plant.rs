@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use pgtoll_format::RelFileLocator;
 use pgtoll_format::wal::Fork;
-use pgtoll_format::wal::RelationFiles;
 use pgtoll_wire::Connection;
 
 /// A block that was damaged.
@@ -70,10 +70,10 @@ fn damage_one(
          FROM pg_class c, pg_database d
          WHERE c.oid = '{relation}'::regclass AND d.datname = current_database()"
     ))?;
-    let files = RelationFiles {
+    let files = RelFileLocator {
         tablespace: row.parse("tablespace")?,
         database: row.parse("database")?,
-        number: row.parse("number")?,
+        rel_number: row.parse("number")?,
     };
     let blocks =
         if relation == ACCOUNTS { accounts_blocks(session)? } else { row.parse("blocks")? };
@@ -82,7 +82,7 @@ fn damage_one(
     let resident = session.query(&format!(
         "SELECT 1 FROM pg_buffercache WHERE relfilenode = {} AND relforknumber = 0
          AND relblocknumber = {block} AND reldatabase = {}",
-        files.number, files.database
+        files.rel_number, files.database
     ))?;
     if !resident.is_empty() {
         return Ok(None);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::RelFileLocator;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::VerificationRecord;
 use pgtoll_verify::{BackupWal, TarBackup, verify_tars};
@@ -37,12 +37,12 @@ pub(super) fn verified(
     printer: &mut Printer,
 ) -> anyhow::Result<VerificationRecord> {
     let mut names = None;
-    let chosen: Option<HashSet<RelationFiles>> = match arguments.only.as_slice() {
+    let chosen: Option<HashSet<RelFileLocator>> = match arguments.only.as_slice() {
         [] => None,
         patterns => Some(only(names.insert(backup.names()?), patterns)?),
     };
     let is_wanted =
-        |relation: RelationFiles| chosen.as_ref().is_none_or(|chosen| chosen.contains(&relation));
+        |relation: RelFileLocator| chosen.as_ref().is_none_or(|chosen| chosen.contains(&relation));
     let settings = settings(arguments, Vec::new());
     let mut progress = |now| report_progress("", now, interrupt, printer);
     let mut found = verify_tars(backup, &settings, &is_wanted, &mut progress)?;

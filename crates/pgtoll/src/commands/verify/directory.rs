@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use pgtoll_datadir::{Attached, DataDirectory, DatadirError, Names};
-use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::RelFileLocator;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::VerificationRecord;
 use pgtoll_verify::{
@@ -36,7 +36,7 @@ pub(super) fn verified(
         }
     };
     let is_wanted =
-        |relation: RelationFiles| chosen.as_ref().is_none_or(|chosen| chosen.contains(&relation));
+        |relation: RelFileLocator| chosen.as_ref().is_none_or(|chosen| chosen.contains(&relation));
     let settings = settings(arguments, below.clone());
     let mut progress = |now| report_progress("", now, interrupt, printer);
     if let Some(attached) = running {
@@ -103,7 +103,7 @@ fn verified_running(
     attached: &mut Attached,
     data: &DataDirectory,
     settings: &RunningSettings,
-    is_wanted: &dyn Fn(RelationFiles) -> bool,
+    is_wanted: &dyn Fn(RelFileLocator) -> bool,
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Result<Verified, pgtoll_wire::Error> {
     let threads = settings.verify.jobs.get();

@@ -13,8 +13,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use pgtoll_datadir::Names;
-use pgtoll_format::ByteSize;
-use pgtoll_format::wal::RelationFiles;
+use pgtoll_format::{ByteSize, RelFileLocator};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{VerificationOutcome, VerificationRecord};
 use pgtoll_verify::{VerifyProgress, VerifySettings};
@@ -92,7 +91,7 @@ fn settings(arguments: &VerifyArguments, only_below: Vec<PathBuf>) -> VerifySett
 }
 
 /// The relations that `--only` means; `None`: all.
-fn only(names: &Names, patterns: &[String]) -> anyhow::Result<HashSet<RelationFiles>> {
+fn only(names: &Names, patterns: &[String]) -> anyhow::Result<HashSet<RelFileLocator>> {
     let mut chosen = HashSet::new();
     for pattern in patterns {
         let before = chosen.len();

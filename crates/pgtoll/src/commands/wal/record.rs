@@ -148,7 +148,7 @@ fn relation(fork: Fork, of: &OfFork, names: &Names) -> form::WalOfRelation {
     form::WalOfRelation {
         tablespace: fork.relation.tablespace,
         database: fork.relation.database,
-        filenode: fork.relation.number,
+        filenode: fork.relation.rel_number,
         fork: name,
         name: names.relation(fork.relation).map(recorded_name),
         amount: of.amount,

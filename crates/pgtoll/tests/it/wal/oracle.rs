@@ -227,8 +227,10 @@ impl Dump {
             .into_iter()
             .map(|(fork, of)| {
                 let relation = fork.relation;
-                let relation =
-                    format!("{}/{}/{}", relation.tablespace, relation.database, relation.number);
+                let relation = format!(
+                    "{}/{}/{}",
+                    relation.tablespace, relation.database, relation.rel_number
+                );
                 let amount = of.amount;
                 let sums = [amount.records, amount.record_bytes, amount.image_bytes, of.images];
                 ((relation, fork.fork), sums)
