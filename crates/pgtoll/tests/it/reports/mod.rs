@@ -28,7 +28,7 @@ fn report(arguments: &[&str]) -> Ran {
 
 fn snapshots() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path("../snapshots");
+    settings.set_snapshot_path("../../snapshots");
     settings.set_prepend_module_to_snapshot(false);
     settings.add_filter(env!("CARGO_MANIFEST_DIR"), "[CRATE]");
     // The last digits are the mathematical library's.
