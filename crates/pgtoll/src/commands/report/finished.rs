@@ -72,7 +72,10 @@ impl Finished {
             }),
             (Format::Table, Self::Checksums(record)) => Ok(pgtoll_report::checksums_text(record)),
             (Format::Json, Self::Checksums(record)) => json(record),
-            _ => Err(Usage::error(format!("no such form of {}", self.name()), self.forms())),
+            _ => Err(Usage::error(
+                format!("{} cannot be exported in this format", self.name()),
+                self.forms(),
+            )),
         }
     }
 

@@ -40,7 +40,7 @@ pub(super) fn shown(directory: &Path, arguments: &ReportArguments) -> anyhow::Re
         Format::Md | Format::Csv | Format::Gobench | Format::Openmetrics => {
             let hint =
                 "an overview is shown as table, json or html; or name its result directories";
-            return Err(Usage::error("no such form of an overview", hint));
+            return Err(Usage::error("an overview cannot be exported in this format", hint));
         }
     })
 }
