@@ -51,6 +51,10 @@ fn generated_schemas() {
     );
     check(&reference.join("experiment.schema.json"), &pretty(pgtoll_bench::experiment_schema()));
     check(&reference.join("result.schema.json"), &pretty(pgtoll_record::result_schema()));
+    check(
+        &reference.join("side-by-side.schema.json"),
+        &pretty(pgtoll_record::side_by_side_schema()),
+    );
     check(&reference.join("overview.schema.json"), &pretty(pgtoll_record::overview_schema()));
     check(&reference.join("experiments.schema.json"), &pretty(pgtoll_record::experiments_schema()));
     check(&reference.join("bench.schema.json"), &pretty(trials::bench_schema()));
