@@ -111,7 +111,7 @@ fn cpu_totals_note(run: &Run) -> Option<String> {
     ))
 }
 
-/// Whence predictions are, and how right they were.
+/// The WAL that predictions are made from, and how far off they were.
 #[expect(clippy::cast_precision_loss, reason = "bytes of a run are far below 2^53")]
 fn predictions_note(run: &Run) -> Option<String> {
     let from = &run.predicted.first()?.from;

@@ -39,11 +39,21 @@ fn samples_of_slices<'a>(lines: Lines<'a>, workload: &Workload, metric: Metric) 
     let slices = lines.slices.iter().filter(|slice| slice.workload == workload.name);
     slices
         .map(|slice| {
-            let (numerator, denominator) = metric.of_slice(slice);
+            let (numerator, denominator) = slice_amounts(slice, metric);
             let (arm, round, block) = (&slice.arm, slice.round, slice.block);
             Sample { arm, round, block, numerator, denominator }
         })
         .collect()
+}
+
+/// Numerator and denominator of the metric: ns and transactions, or transactions and s.
+#[expect(clippy::cast_precision_loss, reason = "a slice's amounts are far below 2^53")]
+fn slice_amounts(slice: &Slice, metric: Metric) -> (f64, f64) {
+    let transactions = slice.transactions as f64;
+    match metric {
+        Metric::TransactionsPerSecond => (transactions, slice.duration_ns as f64 / 1e9),
+        _ => (slice.server_cpu_ns as f64, transactions),
+    }
 }
 
 /// A repetition has fresh starts, as a round has; its halves are its blocks.
@@ -55,7 +65,7 @@ fn samples_of_operations<'a>(
     let operations = lines.operations.iter().filter(|done| done.workload == workload.name);
     operations
         .filter_map(|done| {
-            let (numerator, denominator) = amounts(done, metric)?;
+            let (numerator, denominator) = operation_amounts(done, metric)?;
             let (arm, round, block) = (&done.arm, done.repetition, done.half);
             Some(Sample { arm, round, block, numerator, denominator })
         })
@@ -64,7 +74,7 @@ fn samples_of_operations<'a>(
 
 /// Numerator and denominator of the metric; `None` where the operation does not have it.
 #[expect(clippy::cast_precision_loss, reason = "an operation's amounts are far below 2^53")]
-fn amounts(operation: &Operation, metric: Metric) -> Option<(f64, f64)> {
+fn operation_amounts(operation: &Operation, metric: Metric) -> Option<(f64, f64)> {
     let cpu_ns = operation.server_cpu_ns as f64;
     let seconds = operation.duration_ns as f64 / 1e9;
     let transactions = || operation.transactions.map(|count| count as f64);
@@ -119,7 +129,7 @@ fn samples_of_command<'a>(
             server_cpu_ns: sum.server_cpu_ns.saturating_add(slice.server_cpu_ns),
             ..sum
         });
-        let (numerator, denominator) = metric.of_slice(&sum);
+        let (numerator, denominator) = slice_amounts(&sum, metric);
         Sample { arm: &arm.arm, round, block: 0, numerator, denominator }
     })
     .collect()

@@ -16,6 +16,7 @@ mod corrupt;
 mod examination;
 mod expectation;
 mod latencies;
+mod metric;
 mod overview;
 mod page;
 mod provenance;
@@ -34,8 +35,9 @@ pub use checksums::{
 };
 pub use corrupt::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
 pub use examination::{EXAMINATION_SCHEMA, Examination, Finding, Misses, NullRuns, State};
-pub use expectation::{Expectation, Expected, ExpectedFigure, Outcome};
+pub use expectation::{Expectation, ExpectedFigure};
 pub use latencies::{Latencies, LatenciesError};
+pub use metric::Metric;
 pub use overview::{
     EXPERIMENTS_SCHEMA, ExperimentList, ListedExperiment, OVERVIEW_SCHEMA, Overview,
     OverviewExperiment,
@@ -47,13 +49,14 @@ pub use page::{
 pub use provenance::Provenance;
 pub use read::{RecordError, Run};
 pub use result::{
-    Comparison, Interval, MetricValue, Outliers, RESULT_SCHEMA, RunResult, Steadiness, Verdict,
+    Comparison, Expected, Interval, MetricValue, Outcome, Outliers, RESULT_SCHEMA, RunResult,
+    Steadiness, Verdict,
 };
 pub use run::{
     Arm, ArmLatencies, ArmRound, Calibration, Counted, CounterReading, Counters, Design, End,
-    EndStatus, Header, Host, IoBytes, Line, MemoryUse, Metric, NoiseShare, Note, Operation,
-    OperationOf, Predicted, Prepared, Profile, RECORD_SCHEMA, RoundBegin, RoundEnd, ScriptText,
-    Server, Slice, Slicing, StepReading, WalOfType, Work, Workload,
+    EndStatus, Header, Host, IoBytes, Line, MemoryUse, NoiseShare, Note, Operation, OperationOf,
+    Predicted, Prepared, Profile, RECORD_SCHEMA, RoundBegin, RoundEnd, ScriptText, Server, Slice,
+    Slicing, StepReading, WalOfType, Work, Workload,
 };
 pub use side_by_side::{Change, HeaderDifference, RecordColumn, SIDE_BY_SIDE_SCHEMA, SideBySide};
 pub use verification::{

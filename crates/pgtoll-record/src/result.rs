@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Expected, Header, Metric, NoiseShare};
+use crate::{Expectation, Header, Metric, NoiseShare};
 
 /// The version of the result's form.
 pub const RESULT_SCHEMA: &str = "pgtoll.result/2";
@@ -149,4 +149,53 @@ pub enum Verdict {
     NoCostAbove,
     /// The interval covers 1 and is wide: nothing can be said yet.
     NotResolved,
+}
+
+/// An expectation, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Expected {
+    /// What was expected.
+    pub expectation: Expectation,
+    /// What came out, in the terms of the bounds; `None` where it was not measured. A counted
+    /// figure is its own interval.
+    pub found: Option<Interval>,
+    /// It was counted over equal work, and another run would give the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exact: bool,
+    /// What that means.
+    pub outcome: Outcome,
+}
+
+/// How what came out lies to what was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The whole interval lies within the bounds.
+    #[serde(alias = "as_expected")]
+    Holds,
+    /// The whole interval lies outside of them.
+    #[serde(alias = "not_as_expected")]
+    DoesNotHold,
+    /// A bound lies within the interval.
+    NotResolved,
+    /// The run does not have this figure.
+    NotMeasured,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn outcomes_of_older_results_can_be_read() {
+        let read = |name: &str| serde_json::from_value::<Outcome>(Value::from(name)).unwrap();
+        assert_eq!(read("as_expected"), Outcome::Holds);
+        assert_eq!(read("not_as_expected"), Outcome::DoesNotHold);
+        let all =
+            [Outcome::Holds, Outcome::DoesNotHold, Outcome::NotResolved, Outcome::NotMeasured];
+        let names = all.map(|of| serde_json::to_value(of).unwrap());
+        assert_eq!(names, ["holds", "does_not_hold", "not_resolved", "not_measured"]);
+    }
 }

@@ -7,7 +7,7 @@ use pgtoll_format::{Lsn, ServerVersion};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Expectation, Latencies};
+use crate::{Expectation, Latencies, Metric};
 
 /// The version of the record's form. A reader takes what it knows and passes over fields and
 /// lines that it does not know; the number grows when that is not enough.
@@ -724,64 +724,4 @@ pub enum EndStatus {
     Interrupted,
     /// An error ended it.
     Failed,
-}
-
-/// What is compared: a ratio of two amounts of a slice.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Metric {
-    /// CPU time of the server for a transaction, in ns.
-    CpuPerTransaction,
-    /// Transactions per second.
-    TransactionsPerSecond,
-    /// The latency that half of the transactions do not exceed, in ns.
-    LatencyMedian,
-    /// The latency that 99 % of the transactions do not exceed, in ns.
-    LatencyP99,
-    /// The standard deviation of the transactions' latencies, in ns.
-    LatencyStddev,
-    /// CPU time of the server for one operation, in ns.
-    CpuPerOperation,
-    /// Duration of one operation, in s.
-    OperationTime,
-    /// CPU time of one operation's program, in ns.
-    ClientCpuPerOperation,
-}
-
-impl Metric {
-    /// Of slices, in the order in which they are shown.
-    pub const OF_SLICES: [Self; 2] = [Self::CpuPerTransaction, Self::TransactionsPerSecond];
-    /// Of rounds, in the order in which they are shown.
-    pub const OF_ROUNDS: [Self; 2] = [Self::LatencyMedian, Self::LatencyP99];
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::CpuPerTransaction,
-        Self::TransactionsPerSecond,
-        Self::LatencyMedian,
-        Self::LatencyP99,
-        Self::LatencyStddev,
-        Self::CpuPerOperation,
-        Self::OperationTime,
-        Self::ClientCpuPerOperation,
-    ];
-    /// Of operations, in the order in which they are shown.
-    pub const OF_OPERATIONS: [Self; 2] = [Self::CpuPerOperation, Self::OperationTime];
-
-    /// Numerator and denominator of the metric in a slice: ns and transactions, or transactions
-    /// and s.
-    #[expect(clippy::cast_precision_loss, reason = "a slice's amounts are far below 2^53")]
-    pub fn of_slice(self, slice: &Slice) -> (f64, f64) {
-        let transactions = slice.transactions as f64;
-        match self {
-            Self::TransactionsPerSecond => (transactions, slice.duration_ns as f64 / 1e9),
-            _ => (slice.server_cpu_ns as f64, transactions),
-        }
-    }
-
-    /// A larger value is a cost (or else a gain).
-    pub fn more_is_worse(self) -> bool {
-        self != Self::TransactionsPerSecond
-    }
 }

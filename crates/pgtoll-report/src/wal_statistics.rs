@@ -119,7 +119,7 @@ fn relations_table(of: &WalStatisticsRecord, top: usize) -> String {
     text
 }
 
-/// What a relation's fork is called; its numbers where nobody knows.
+/// What a relation's fork is called; its numbers where the name is unknown.
 pub(crate) fn relation_words(of: &WalOfRelation) -> String {
     let fork = if of.fork == "main" { String::new() } else { format!(" ({})", of.fork) };
     let Some(name) = &of.name else {

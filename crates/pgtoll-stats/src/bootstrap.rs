@@ -3,9 +3,10 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
+use crate::error::EstimateError;
 use crate::location::median_of_sums;
 use crate::moments::{as_float, mean};
-use crate::paired::{EstimateError, Pair, Round};
+use crate::pairs::{Pair, Round};
 
 /// A checked round, prepared for being resampled many times.
 #[derive(Debug)]

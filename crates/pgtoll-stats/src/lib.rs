@@ -42,10 +42,12 @@
 mod bootstrap;
 mod calibration;
 mod correlation;
+mod error;
 mod location;
 mod moments;
 mod orders;
 mod paired;
+mod pairs;
 mod proportion;
 mod quantiles;
 mod samples;
@@ -55,13 +57,12 @@ mod steadiness;
 
 pub use calibration::{NullComparison, widening};
 pub use correlation::spearman;
+pub use error::{EstimateError, RESAMPLES_MAX};
 pub use location::hodges_lehmann;
 pub use moments::{mean, sample_sd};
 pub use orders::BalancedOrders;
-pub use paired::{
-    Estimate, EstimateError, Options, Pair, RESAMPLES_MAX, Round, WITHIN_SHARE,
-    minimum_block_length_for, paired_ratio,
-};
+pub use paired::{Estimate, Options, WITHIN_SHARE, minimum_block_length_for, paired_ratio};
+pub use pairs::{Pair, Round};
 pub use proportion::proportion_interval;
 pub use quantiles::{median, quantile, t_p_value, t_quantile};
 pub use samples::{Sample, pair_up};

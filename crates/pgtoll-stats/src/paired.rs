@@ -1,66 +1,10 @@
 //! The ratio of a cost between treatment and baseline, with its interval.
 
 use crate::bootstrap::{self, Draws, Series};
+use crate::error::{EstimateError, RESAMPLES_MAX};
 use crate::moments::{as_float, mean, sample_sd};
+use crate::pairs::{Pair, Round};
 use crate::quantiles::{sorted_quantile, t_quantile};
-
-/// The treatment's and the baseline's slice of one block.
-///
-/// The quantity compared is numerator / denominator of a slice: CPU
-/// nanoseconds per transaction, say, or transactions per second.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pair {
-    /// What the treatment used or did.
-    pub numerator_treatment: f64,
-    /// What that is divided by.
-    pub denominator_treatment: f64,
-    /// What the baseline used or did.
-    pub numerator_baseline: f64,
-    /// What that is divided by.
-    pub denominator_baseline: f64,
-}
-
-impl Pair {
-    /// ln(rate of the treatment) − ln(rate of the baseline).
-    ///
-    /// `None` if one of the four amounts is not a positive, finite number.
-    pub fn log_ratio(&self) -> Option<f64> {
-        if !self.amounts().iter().all(|amount| amount.is_finite() && *amount > 0.0) {
-            return None;
-        }
-        // Four logarithms, because a quotient can overflow where its
-        // logarithm does not. Grouped by arm, so that swapping the arms
-        // changes the sign and nothing else.
-        let treatment = self.numerator_treatment.ln() - self.denominator_treatment.ln();
-        let baseline = self.numerator_baseline.ln() - self.denominator_baseline.ln();
-        Some(treatment - baseline)
-    }
-
-    pub(crate) fn amounts(&self) -> [f64; 4] {
-        [
-            self.numerator_treatment,
-            self.denominator_treatment,
-            self.numerator_baseline,
-            self.denominator_baseline,
-        ]
-    }
-
-    pub(crate) fn total<'a>(pairs: impl IntoIterator<Item = &'a Self>) -> Self {
-        pairs.into_iter().fold(Self::default(), |sum, pair| Self {
-            numerator_treatment: sum.numerator_treatment + pair.numerator_treatment,
-            denominator_treatment: sum.denominator_treatment + pair.denominator_treatment,
-            numerator_baseline: sum.numerator_baseline + pair.numerator_baseline,
-            denominator_baseline: sum.denominator_baseline + pair.denominator_baseline,
-        })
-    }
-}
-
-/// The pairs between two fresh starts of the arms.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Round {
-    /// In the order of time.
-    pub pairs: Vec<Pair>,
-}
 
 /// How to estimate.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,10 +52,6 @@ impl Options {
 /// their own is too wide, and would miss in 2.6 % of six rounds that do not
 /// differ instead of in 5 %. With 0.7, half the variance, it is 4.2 %.
 pub const WITHIN_SHARE: f64 = 0.7;
-
-/// The most resamples taken. Far fewer are needed; the limit keeps a slip of
-/// the keyboard from running for ever.
-pub const RESAMPLES_MAX: usize = 1_000_000;
 
 /// The number of consecutive pairs that fill a second, for
 /// [`Options::minimum_block_length`]: what disturbs a machine lasts that long
@@ -212,48 +152,6 @@ impl Estimate {
 }
 
 const ROUNDS_NEEDED_MAX: u32 = 1_000_000_000;
-
-/// Why there is no estimate. Rounds and pairs are counted from zero.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum EstimateError {
-    /// The slice of rounds is empty.
-    #[error("there are no rounds")]
-    NoRounds,
-    /// An amount is negative, infinite or not a number.
-    #[error(
-        "pair {pair} of round {round} holds the amount {amount}, \
-         which must be finite and not negative"
-    )]
-    Amount {
-        /// Index of the round.
-        round: usize,
-        /// Index of the pair inside the round.
-        pair: usize,
-        /// The offending number.
-        amount: f64,
-    },
-    /// Every pair of this round holds a zero, or there are none.
-    #[error("round {round} has no pair whose four amounts are all positive")]
-    NoUsablePair {
-        /// Index of the round.
-        round: usize,
-    },
-    /// The sums of the amounts exceed the largest float.
-    #[error("the amounts are too large to be added up")]
-    Overflow,
-    /// Pairs with zeros are so many that all resamples consisted of them.
-    #[error("no resample held a pair whose four amounts are all positive")]
-    NoUsableResample,
-    /// [`Options::resamples`] is out of range.
-    #[error("the number of resamples is {0}, which must be from 2 to {RESAMPLES_MAX}")]
-    Resamples(usize),
-    /// [`Options::confidence`] is out of range.
-    #[error("the confidence is {0}, which must lie between 0 and 1")]
-    Confidence(f64),
-    /// [`Options::widening`] is out of range.
-    #[error("the widening is {0}, which must be finite and at least 1")]
-    Widening(f64),
-}
 
 /// Estimates the ratio of the treatment's cost to the baseline's.
 ///

@@ -5,7 +5,7 @@ use statrs::function::factorial::ln_binomial;
 use crate::correlation::spearman;
 use crate::location::hodges_lehmann;
 use crate::moments::{as_float, mean, sample_sd};
-use crate::paired::{Pair, Round};
+use crate::pairs::{Pair, Round};
 use crate::quantiles::{median, sorted_quantile, t_p_value, t_quantile};
 
 /// What became of one comparison's ratio while time passed.

@@ -116,7 +116,7 @@ fn counted(
     }
 }
 
-/// A counter that did not come out the same each time decides nothing: nobody knows its spread.
+/// A counter that did not come out the same each time decides nothing: its spread is unknown.
 fn exactly(figure: String, exact: bool, broken: bool) -> (String, ThresholdOutcome) {
     match (exact, broken) {
         (false, _) => (format!("{figure}, not the same each time"), ThresholdOutcome::NotResolved),

@@ -144,7 +144,7 @@ impl Threshold {
         all.filter(|of| self.workload.as_ref().is_none_or(|name| *name == of.name))
     }
 
-    /// It was going to be timed, the run's budget was spent before, and nobody asked for it.
+    /// It was going to be timed, the run's budget was spent before, and no threshold names it.
     fn passes_over(&self, workload: &Workload, result: &RunResult) -> bool {
         let timed = matches!(self.figure, Figure::Compared(_)) && workload.slicing.is_some();
         let left_out = timed && result.complete && !result.rounds.contains_key(&workload.name);

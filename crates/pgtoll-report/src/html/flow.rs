@@ -46,7 +46,7 @@ fn servers<'a>(run: &'a Run, result: &'a RunResult) -> Vec<Series<'a>> {
 struct Flow {
     from: f64,
     to: f64,
-    /// In the order of [`KINDS`]; `None` where nobody could tell.
+    /// In the order of [`KINDS`]; `None` where it is unknown.
     amounts: Amounts,
 }
 

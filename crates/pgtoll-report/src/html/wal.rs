@@ -87,7 +87,7 @@ fn bytes(of: &ByType<'_>, (name, images): Kind<'_>) -> f64 {
 
 /// Colours for kinds of their own.
 const OTHERS: usize = 6;
-/// A kind that is less than this of the largest bar is nobody's concern.
+/// A kind that is less than this of the largest bar is not shown by itself.
 const SHOWN: f64 = 0.01;
 
 /// The largest kinds, of all arms together.

@@ -3,7 +3,7 @@
 //! by night and on paper.
 //!
 //! A figure is drawn twice, for wide and for narrow windows, because a picture that is scaled
-//! down has text that nobody can read. The page's style shows one of them.
+//! down has text too small to be read. The page's style shows one of them.
 
 mod bars;
 mod forest;

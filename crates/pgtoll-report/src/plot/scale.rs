@@ -36,7 +36,7 @@ pub(crate) struct Scale {
     unit: Unit,
 }
 
-/// What nobody measures: beyond it sums and powers would leave what a number can hold.
+/// More than can be measured: beyond it sums and powers would leave what a number can hold.
 const MOST: f64 = 1e18;
 
 impl Scale {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use pgtoll_record::{Metric, Run, Work};
-use pgtoll_stats::{Options, Pair, Round, Sample, minimum_block_length_for, pair_up, paired_ratio};
+use pgtoll_stats::{Options, Pair, Round, minimum_block_length_for, pair_up, paired_ratio};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -76,13 +76,9 @@ fn twins(run: &Run, workload: &str, metric: Metric) -> Vec<Round> {
     let baseline = &run.header.baseline;
     let is_twin = |of: &&pgtoll_record::Arm| of.twin_of.as_ref() == Some(baseline);
     let twin = run.header.arms.iter().find(is_twin).unwrap();
-    let slices = run.slices.iter().filter(|of| of.workload == workload);
-    let samples: Vec<Sample<'_>> = slices
-        .map(|of| {
-            let (numerator, denominator) = metric.of_slice(of);
-            Sample { arm: &of.arm, round: of.round, block: of.block, numerator, denominator }
-        })
-        .collect();
+    let mut workloads = run.header.workloads.iter();
+    let workload = workloads.find(|of| of.name == workload).unwrap();
+    let samples = pgtoll_estimate::samples(run.into(), workload, metric);
     pair_up(&samples, &twin.name, baseline)
 }
 

@@ -56,7 +56,7 @@ fn pure_crates_do_no_io() {
         "Instant::now",
         "io::stdout",
     ];
-    for name in ["checksum", "stats", "format", "model", "record", "report"] {
+    for name in ["checksum", "stats", "format", "model", "record", "estimate", "report"] {
         let found = lines_with(&sources(&format!("pgtoll-{name}")), &IO);
         assert_eq!(found, [""; 0]);
     }

@@ -19,7 +19,7 @@ pub(super) struct Stretch {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct WalSeries {
     pub(super) stretches: Vec<Stretch>,
-    /// Bytes before it begins, of which nobody knows how long they took.
+    /// Bytes before it begins, written in an unknown time.
     pub(super) before: f64,
 }
 

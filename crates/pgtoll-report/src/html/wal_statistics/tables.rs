@@ -267,7 +267,7 @@ pub(super) fn described(of: &WalStatisticsRecord, relation: &WalOfRelation) -> S
     format!("{} ({})", qualified(relation), what(of, relation))
 }
 
-/// A database's name; its OID where nobody knows.
+/// A database's name; its OID where the name is unknown.
 pub(super) fn database(of: &WalStatisticsRecord, oid: u32) -> String {
     let known = of.databases.iter().find(|of| of.oid == oid).and_then(|of| of.name.clone());
     match known {
