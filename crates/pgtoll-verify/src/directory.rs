@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::mem;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::thread;
 
 use pgtoll_datadir::DataDirectory;
 use pgtoll_format::RelFileLocator;
@@ -142,24 +140,19 @@ impl<'a> DirectoryVerification<'a> {
         let work = Work::new(disk, data, files, (*from, *unit_files), settings.rate);
         let (jobs, all_bytes) = (settings.jobs.get(), files.bytes());
         let mut collector = Collector::new(verified, *from, journal, take);
-        let started = thread::scope(|scope| {
-            let (sender, receiver) = sync_channel(2 * jobs);
-            let started = pgtoll_threads::start(scope, jobs, || {
-                let (sender, work) = (sender.clone(), &work);
-                move || work.run(&sender)
-            });
-            drop(sender);
-            if started > 0 {
-                let mut next = || receiver.recv_timeout(PROGRESS);
-                collector.collect(&mut next, &work, all_bytes, progress);
-            }
-            started
-        });
-        if started == 0 {
+        let worker = || {
             let mut reader = work.reader();
-            let mut next = || reader.next().ok_or(RecvTimeoutError::Disconnected);
-            collector.collect(&mut next, &work, all_bytes, progress);
-        }
+            move |emit: &mut dyn FnMut(Portion) -> bool| reader.next().is_some_and(&mut *emit)
+        };
+        let before = collector.verified.pages.bytes;
+        let started = pgtoll_threads::run_workers(jobs, PROGRESS, worker, |portion| {
+            collector.take(portion);
+            let now = VerifyProgress { bytes: before + work.read_bytes(), all_bytes };
+            if !collector.verified.is_interrupted && progress(now).is_break() {
+                collector.verified.is_interrupted = true;
+                work.stop();
+            }
+        });
         collector.end();
         verified.threads(started, jobs);
     }
@@ -190,29 +183,6 @@ impl<'a> Collector<'a> {
         Self { verified, to, next: 0, waiting: BTreeMap::new(), journal, take }
     }
 
-    /// Takes what comes until all has come.
-    fn collect(
-        &mut self,
-        next: &mut dyn FnMut() -> Result<Portion, RecvTimeoutError>,
-        work: &Work<'_>,
-        all_bytes: u64,
-        progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
-    ) {
-        let before = self.verified.pages.bytes;
-        loop {
-            match next() {
-                Ok(portion) => self.take(portion),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            let now = VerifyProgress { bytes: before + work.read_bytes(), all_bytes };
-            if !self.verified.is_interrupted && progress(now).is_break() {
-                self.verified.is_interrupted = true;
-                work.stop();
-            }
-        }
-    }
-
     fn end(mut self) {
         if let Some(journal) = &mut self.journal {
             journal.write(self.verified, self.to);
@@ -223,7 +193,9 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn take(&mut self, portion: Portion) {
+    /// Takes a portion, if one came.
+    fn take(&mut self, portion: Option<Portion>) {
+        let Some(portion) = portion else { return };
         self.waiting.insert(portion.number, portion);
         while self.waiting.get(&self.next).is_some_and(|portion| !portion.is_cut) {
             if let Some(portion) = self.waiting.remove(&self.next) {

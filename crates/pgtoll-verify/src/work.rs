@@ -2,7 +2,6 @@
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, PoisonError};
 
 use pgtoll_checksum::{Kernel, is_page};
@@ -104,16 +103,6 @@ impl<'a> Work<'a> {
 
     pub(super) fn stop(&self) {
         self.pace.stop();
-    }
-
-    /// Reads one unit after the other until there is none.
-    pub(super) fn run(&self, sender: &SyncSender<Portion>) {
-        let mut reader = self.reader();
-        while let Some(portion) = reader.next() {
-            if sender.send(portion).is_err() {
-                return;
-            }
-        }
     }
 
     /// What reads one unit after the other, for one thread.

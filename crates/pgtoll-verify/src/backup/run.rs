@@ -6,7 +6,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use pgtoll_format::RelFileLocator;
@@ -55,6 +55,9 @@ impl From<Judged> for RunEvent {
 }
 
 /// Reads all of these; what is wrong is added to `verified`.
+///
+/// Two kinds of threads work here, readers and judges with a queue between them, so this is no
+/// [`run_workers`](pgtoll_threads::run_workers): only the end, where one adds up, is the same.
 pub(super) fn run(
     sources: &[Source],
     known: Known,
@@ -95,7 +98,7 @@ pub(super) fn run(
         });
         queue.close();
         drop(sender);
-        sum.collect(&receiver, progress);
+        pgtoll_threads::collect(&receiver, PROGRESS, |event| sum.add(event, progress));
         if started == 0 { 0 } else { started + judges }
     });
     if started == 0 {
@@ -123,21 +126,18 @@ struct Sum<'a> {
 }
 
 impl Sum<'_> {
-    /// Adds up what the threads tell until all have ended.
-    fn collect(
+    /// Adds up what a thread tells, if something came.
+    fn add(
         &mut self,
-        receiver: &Receiver<RunEvent>,
+        event: Option<RunEvent>,
         progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) {
-        loop {
-            match receiver.recv_timeout(PROGRESS) {
-                Ok(RunEvent::Judged(judged)) => self.judged(judged),
-                Ok(RunEvent::Read(of)) => self.of_source(*of),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-            self.goes_on(progress);
+        match event {
+            Some(RunEvent::Judged(judged)) => self.judged(judged),
+            Some(RunEvent::Read(of)) => self.of_source(*of),
+            None => {}
         }
+        self.goes_on(progress);
     }
 
     fn judged(&mut self, judged: Judged) {

@@ -3,9 +3,6 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
-use std::time::Duration;
 
 use pgtoll_format::btree::{BtreePage, Node};
 use pgtoll_format::{PageHeader, RelFileLocator, Verdict};
@@ -16,7 +13,7 @@ use crate::defect::Evidence;
 use crate::defect::{BlockFinding, Defect};
 use crate::found::Verified;
 use crate::page::page_verdict;
-use crate::settings::{VerifyProgress, VerifySettings};
+use crate::settings::{PROGRESS, VerifyProgress, VerifySettings};
 use pgtoll_datadir::DataDirectory;
 use pgtoll_datadir::Names;
 use pgtoll_format::wal::Fork;
@@ -54,18 +51,24 @@ pub fn compare_with_indexes(
         next: AtomicUsize::new(0),
         is_stopped: AtomicBool::new(false),
     };
-    let was_stopped = thread::scope(|scope| {
-        let (sender, receiver) = channel();
-        let started = pgtoll_threads::start(scope, settings.jobs.get(), || {
-            let (sender, work) = (sender.clone(), &work);
-            move || work.run(&sender)
-        });
-        // Without a thread the tables are read here, each before its findings are taken.
-        let here = (started == 0).then_some(sender);
-        collect(&receiver, &work, here, verified, progress)
+    let all_bytes = tables.iter().map(|table| table.bytes).sum();
+    let mut bytes = 0;
+    let worker = || {
+        let mut buffer = vec![0; BUFFER_BYTES.max(work.block_bytes)];
+        let work = &work;
+        move |emit: Emit<'_>| work.next(&mut buffer, emit)
+    };
+    pgtoll_threads::run_workers(settings.jobs.get(), PROGRESS, worker, |portion| {
+        if let Some(Portion { bytes: read, findings }) = portion {
+            bytes += read;
+            findings.into_iter().for_each(|finding| verified.add(finding));
+        }
+        if progress(VerifyProgress { bytes, all_bytes }).is_break() {
+            work.is_stopped.store(true, Ordering::Relaxed);
+        }
     });
     verified.findings.sort_by_key(|finding| (finding.fork, finding.block));
-    if was_stopped {
+    if work.is_stopped() {
         return Err(NotCompared::Interrupted);
     }
     let indexes = tables.iter().map(|table| table.indexes.len() as u64).sum();
@@ -120,53 +123,21 @@ struct Portion {
     findings: Vec<BlockFinding>,
 }
 
-/// Adds up what the threads send until all have ended. Whether they were stopped.
-fn collect(
-    receiver: &Receiver<Portion>,
-    work: &Work<'_>,
-    mut here: Option<Sender<Portion>>,
-    verified: &mut Verified,
-    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
-) -> bool {
-    let all_bytes = work.tables.iter().map(|table| table.bytes).sum();
-    let mut bytes = 0;
-    let mut buffer = Vec::new();
-    loop {
-        here = here.filter(|sender| work.next(&mut buffer, sender));
-        match receiver.recv_timeout(PROGRESS) {
-            Ok(portion) => {
-                bytes += portion.bytes;
-                portion.findings.into_iter().for_each(|finding| verified.add(finding));
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
-        if progress(VerifyProgress { bytes, all_bytes }).is_break() {
-            work.is_stopped.store(true, Ordering::Relaxed);
-        }
-    }
-    work.is_stopped.load(Ordering::Relaxed)
-}
+/// Takes what a thread found; false: nobody does any more.
+type Emit<'a> = &'a mut dyn FnMut(Portion) -> bool;
 
 impl Work<'_> {
-    /// Reads one table after the other until there is none.
-    fn run(&self, sender: &Sender<Portion>) {
-        let mut buffer = Vec::new();
-        while self.next(&mut buffer, sender) {}
-    }
-
     /// Reads the next table; false: there is none.
-    fn next(&self, buffer: &mut Vec<u8>, sender: &Sender<Portion>) -> bool {
+    fn next(&self, buffer: &mut [u8], emit: Emit<'_>) -> bool {
         let next = self.tables.get(self.next.fetch_add(1, Ordering::Relaxed));
-        buffer.resize(BUFFER_BYTES.max(self.block_bytes), 0);
-        next.map(|table| self.table(table, buffer, sender)).is_some()
+        next.map(|table| self.table(table, buffer, emit)).is_some()
     }
 
     fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    fn table(&self, of: &Table, buffer: &mut [u8], sender: &Sender<Portion>) {
+    fn table(&self, of: &Table, buffer: &mut [u8], emit: Emit<'_>) {
         let blocks = self.forks.blocks(main_fork(of.files));
         let mut rows = Rows { end: blocks.count(), zeros: Vec::new(), found: BTreeMap::new() };
         blocks.each(buffer, &mut |block, page| {
@@ -180,7 +151,7 @@ impl Work<'_> {
             let blocks = self.forks.blocks(main_fork(*index));
             let findings = self.index(*index, &blocks, &mut rows, buffer);
             bytes += blocks.bytes();
-            if self.is_stopped() || sender.send(Portion { bytes, findings }).is_err() {
+            if self.is_stopped() || !emit(Portion { bytes, findings }) {
                 return;
             }
             bytes = 0;
@@ -189,8 +160,7 @@ impl Work<'_> {
         let finding =
             |(block, evidence)| BlockFinding { fork, block, defect: Defect::Evidence(evidence) };
         let findings = rows.found.into_iter().map(finding).collect();
-        // Nobody listens any more if it was interrupted.
-        let _ = sender.send(Portion { bytes, findings });
+        emit(Portion { bytes, findings });
     }
 
     /// Reads an index: what is wrong with it, and what it says of its table.
@@ -299,5 +269,3 @@ impl Rows {
 
 /// What is read by one call.
 const BUFFER_BYTES: usize = 256 << 10;
-/// How often it is asked whether to go on.
-const PROGRESS: Duration = Duration::from_millis(100);

@@ -5,8 +5,6 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::thread;
 
 use pgtoll_format::Crc32c;
 use rustc_hash::FxHashMap;
@@ -140,33 +138,14 @@ pub(crate) fn compare_directory(
         Some((path, checksum.bytes, is_right))
     };
     let mut compared = Compared::default();
-    let mut go_on = |compared: &mut Compared| {
+    let worker = || |emit: &mut dyn FnMut(_) -> bool| one().is_some_and(&mut *emit);
+    pgtoll_threads::run_workers(settings.jobs.get(), PROGRESS, worker, |found| {
+        if let Some((path, bytes, is_right)) = found {
+            compared.add(data, path, bytes, is_right);
+        }
         if !compared.is_interrupted && progress(compared.bytes).is_break() {
             compared.is_interrupted = true;
             stop();
-        }
-    };
-    thread::scope(|scope| {
-        let (sender, receiver) = sync_channel(settings.jobs.get());
-        let has_threads = pgtoll_threads::start(scope, settings.jobs.get(), || {
-            let (sender, one) = (sender.clone(), &one);
-            move || while one().is_some_and(|found| sender.send(found).is_ok()) {}
-        }) > 0;
-        drop(sender);
-        loop {
-            if !has_threads {
-                break;
-            }
-            match receiver.recv_timeout(PROGRESS) {
-                Ok((path, bytes, is_right)) => compared.add(data, path, bytes, is_right),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-            go_on(&mut compared);
-        }
-        while let Some((path, bytes, is_right)) = one() {
-            compared.add(data, path, bytes, is_right);
-            go_on(&mut compared);
         }
     });
     compared

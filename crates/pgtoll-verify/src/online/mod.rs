@@ -8,8 +8,6 @@ mod pauses;
 mod server;
 mod settle;
 mod suspect;
-#[cfg(test)]
-mod tests;
 mod witness;
 
 use std::fs;
@@ -157,3 +155,6 @@ impl Sieve<'_> {
 
 /// Suspects that are kept in memory; a cluster with more damage has other worries.
 const SUSPECTS_MAX: u64 = 100_000;
+
+#[cfg(test)]
+mod tests;
