@@ -10,10 +10,11 @@ use pgtoll_wire::{Connection, Parameter, Row};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::expression::{Context, EvaluationError, Expression, Scalar, integer};
+use crate::expression::{
+    Context, EvaluationError, Expression, Scalar, Slot, Value, Variables, integer,
+};
 use crate::program::{Bound, Execution, Program, ScriptLine, Sleep, StepKind};
 use crate::random;
-use crate::variables::{Slot, Value, Variables};
 use crate::{LoadError, Mix};
 
 /// A client with its connection.

@@ -35,7 +35,6 @@ mod program;
 mod random;
 mod script;
 mod syntax;
-mod variables;
 
 pub use built_in::BUILT_IN;
 pub use client::{Client, Tally, Until};

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use pgtoll_wire::{Connection, PreparedStatement};
 
-use crate::expression::{Expression, Function, Scalar};
+use crate::expression::{Expression, Function, Scalar, Slot, Value, Variables};
 use crate::script::{Action, Amount, Capture, Statement};
 use crate::syntax::is_name;
-use crate::variables::{Slot, Value, Variables};
 use crate::{LoadError, Script};
 
 /// A script as one client runs it.

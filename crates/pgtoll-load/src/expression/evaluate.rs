@@ -2,9 +2,8 @@
 
 use rand_pcg::Pcg64;
 
-use super::{EvaluationError, Expression, Function, Scalar};
+use super::{EvaluationError, Expression, Function, Scalar, Slot, Variables};
 use crate::random;
-use crate::variables::{Slot, Variables};
 
 /// What an expression's value depends on.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ mod evaluate;
 mod functions;
 mod parse;
 mod scalar;
+mod variables;
 
 use std::fmt;
 
@@ -13,6 +14,7 @@ pub(crate) use evaluate::{Context, integer};
 pub(crate) use functions::Function;
 pub(crate) use parse::parse;
 pub(crate) use scalar::Scalar;
+pub(crate) use variables::{Slot, Value, Variables};
 
 /// An expression whose variables are of type `V`: names as it was parsed, slots as it is run.
 #[derive(Clone, Debug, PartialEq)]

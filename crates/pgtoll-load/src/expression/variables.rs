@@ -1,8 +1,8 @@
-//! What a client's scripts remember.
+//! What a client's scripts remember: the variables of expressions and statements.
 
 use std::collections::HashMap;
 
-use crate::expression::{EvaluationError, Scalar};
+use super::{EvaluationError, Scalar};
 
 /// Where a variable's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
