@@ -4,8 +4,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use pgtoll_estimate::{NamedRun, side_by_side};
 use pgtoll_record::Run;
-use pgtoll_estimate::{Named, side_by_side};
 use pgtoll_report::is_unprintable;
 use serde::de::DeserializeOwned;
 
@@ -34,7 +34,8 @@ fuzz_target!(|bytes: &[u8]| {
 fn of_run(text: &str) {
     let Ok(run) = Run::parse(text) else { return };
     let result = pgtoll_estimate::summarise(&run);
-    let named = Named { name: text.lines().next().unwrap_or_default(), run: &run, result: &result };
+    let named =
+        NamedRun { name: text.lines().next().unwrap_or_default(), run: &run, result: &result };
     check(&pgtoll_report::terminal_table(&result));
     check(&pgtoll_report::markdown(&result));
     check(&pgtoll_report::html_report(&run, &result));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use pgtoll_estimate::{Intervals, Lines};
+use pgtoll_estimate::{Intervals, RecordLines};
 use pgtoll_format::TimeSpan;
 use pgtoll_record::Calibration;
 
@@ -50,7 +50,7 @@ pub(crate) fn half_width(
     plan: &Plan,
     calibration: &[Calibration],
     names: &[&str],
-    lines: Lines<'_>,
+    lines: RecordLines<'_>,
 ) -> Option<f64> {
     let experiment = &plan.experiment;
     let intervals = Intervals {
@@ -97,8 +97,10 @@ mod tests {
             (sliced.min_by_key(|of| &of.name), operations.min_by_key(|of| &of.name));
         for workload in [first.unwrap(), step.unwrap()] {
             let names = [workload.name.as_str()];
-            let seen = half_width(&plan, &header.calibration, &names, Lines::from(&run)).unwrap();
-            let shown = Intervals::from(header).interim_half_width(Lines::from(&run), workload);
+            let seen =
+                half_width(&plan, &header.calibration, &names, RecordLines::from(&run)).unwrap();
+            let shown =
+                Intervals::from(header).interim_half_width(RecordLines::from(&run), workload);
             assert_eq!(Some(seen.to_bits()), shown.map(f64::to_bits), "{}", workload.name);
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{Cluster, StopMode};
-use pgtoll_estimate::Lines;
+use pgtoll_estimate::RecordLines;
 use pgtoll_load::Crowd;
 use pgtoll_observe::ServerCounters;
 use pgtoll_record::{ArmLatencies, Calibration, Counters, Line, Operation};
@@ -167,7 +167,7 @@ impl<'a> Operations<'a> {
     /// Half of the widest interval of server CPU until now, of all measured steps.
     fn half_width(&self, workload: &WorkloadSpec) -> Option<f64> {
         let steps: Vec<&str> = workload.measured().map(|(name, _)| name).collect();
-        let lines = Lines { operations: &self.done, ..Lines::default() };
+        let lines = RecordLines { operations: &self.done, ..RecordLines::default() };
         half_width(self.plan, self.calibration, &steps, lines)
     }
 

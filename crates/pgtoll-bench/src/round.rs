@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::Cluster;
-use pgtoll_estimate::Lines;
+use pgtoll_estimate::RecordLines;
 use pgtoll_load::Tally;
 use pgtoll_observe::{MachineSample, own_cpu_ns};
 use pgtoll_record::{
@@ -174,7 +174,8 @@ impl<'a> Rounds<'a> {
 
     /// Half of the widest interval of server CPU until now, on the log scale.
     pub(crate) fn half_width(&self) -> Option<f64> {
-        let lines = Lines { slices: &self.slices, rounds: &self.ended, ..Lines::default() };
+        let lines =
+            RecordLines { slices: &self.slices, rounds: &self.ended, ..RecordLines::default() };
         half_width(self.plan, self.calibration, &[&self.workload.name], lines)
     }
 

@@ -18,7 +18,7 @@ const ROUNDS_NEEDED: u32 = 5;
 /// A comparison of an arm with its twin.
 #[derive(Debug, Serialize, Deserialize)]
 struct TwinComparison {
-    machine: Machine,
+    machine: TwinMachine,
     started: String,
     workload: String,
     metric: Metric,
@@ -29,13 +29,13 @@ struct TwinComparison {
 
 /// What must be the same for a comparison to say something of another.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Machine {
+struct TwinMachine {
     cpu: String,
     cores: u64,
     memory_bytes: u64,
 }
 
-impl From<&Host> for Machine {
+impl From<&Host> for TwinMachine {
     fn from(host: &Host) -> Self {
         Self { cpu: host.cpu.clone(), cores: host.cores, memory_bytes: host.memory_bytes }
     }
@@ -51,7 +51,7 @@ impl Twins {
     /// The machine's, of all that were kept. A line that is cut short, or of a later version, is
     /// passed over.
     pub fn parse(text: &str, host: &Host) -> Self {
-        let machine = Machine::from(host);
+        let machine = TwinMachine::from(host);
         let all = text.lines().filter_map(|line| serde_json::from_str::<TwinComparison>(line).ok());
         Self { comparisons: all.filter(|comparison| comparison.machine == machine).collect() }
     }
@@ -96,7 +96,7 @@ pub fn twin_lines(result: &RunResult) -> String {
     let nulls = all.filter(|of| of.null && of.rounds >= ROUNDS_NEEDED);
     let lines = nulls.filter_map(|of| {
         let comparison = TwinComparison {
-            machine: Machine::from(&result.header.host),
+            machine: TwinMachine::from(&result.header.host),
             started: result.header.started.clone(),
             workload: of.workload.clone(),
             metric: of.metric,
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn twins_of_one_run_count_once() {
         let line = |started: &str, workload: &str| TwinComparison {
-            machine: Machine { cpu: "one".into(), cores: 2, memory_bytes: 1 },
+            machine: TwinMachine { cpu: "one".into(), cores: 2, memory_bytes: 1 },
             started: started.into(),
             workload: workload.into(),
             metric: Metric::CpuPerTransaction,

@@ -5,7 +5,7 @@ use pgtoll_record::{
 };
 use pgtoll_stats::{Estimate, Round, Sample, Trend, outlier_shares, trend};
 
-use crate::intervals::{Compared, Intervals, RESAMPLES, compare};
+use crate::intervals::{ComparedArms, Intervals, RESAMPLES, compare};
 use crate::metrics::{is_cut_off, metrics};
 use crate::samples::samples;
 
@@ -64,7 +64,7 @@ fn compared(
 ) -> Option<Comparison> {
     let intervals = Intervals::from(&run.header);
     let options = intervals.options(workload, metric);
-    let Compared { rounds, options, estimate } = compare(samples, arm, against, options)?;
+    let ComparedArms { rounds, options, estimate } = compare(samples, arm, against, options)?;
     let found = comparison(&workload.name, metric, arm, &estimate);
     let needed = estimate.rounds_needed(&options, target(metric));
     let unresolved = found.verdict == Verdict::NotResolved;

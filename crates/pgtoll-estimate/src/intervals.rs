@@ -6,7 +6,7 @@ use pgtoll_stats::{
 };
 
 use crate::metrics::cpu_metric;
-use crate::samples::{Lines, samples};
+use crate::samples::{RecordLines, samples};
 
 /// What a result's intervals are computed from.
 pub(crate) const RESAMPLES: usize = 2000;
@@ -30,7 +30,7 @@ pub struct Intervals<'a> {
 }
 
 /// Two arms, compared.
-pub(crate) struct Compared {
+pub(crate) struct ComparedArms {
     pub(crate) rounds: Vec<Round>,
     pub(crate) options: Options,
     pub(crate) estimate: Estimate,
@@ -52,11 +52,11 @@ impl Intervals<'_> {
     /// a run of the workload has measured so far; `None` before each arm has one.
     ///
     /// It is the half-width that the result will have, but for fewer resamples.
-    pub fn interim_half_width(&self, lines: Lines<'_>, workload: &Workload) -> Option<f64> {
+    pub fn interim_half_width(&self, lines: RecordLines<'_>, workload: &Workload) -> Option<f64> {
         self.widest(lines, workload, INTERIM_RESAMPLES)
     }
 
-    fn widest(&self, lines: Lines<'_>, workload: &Workload, resamples: usize) -> Option<f64> {
+    fn widest(&self, lines: RecordLines<'_>, workload: &Workload, resamples: usize) -> Option<f64> {
         let metric = cpu_metric(workload);
         let samples = samples(lines, workload, metric);
         let options = Options { resamples, ..self.options(workload, metric) };
@@ -97,13 +97,13 @@ pub(crate) fn compare(
     arm: &str,
     against: &str,
     options: Options,
-) -> Option<Compared> {
+) -> Option<ComparedArms> {
     let rounds = pair_up(samples, arm, against);
     if rounds.len() < ROUNDS_NEEDED {
         return None;
     }
     let estimate = paired_ratio(&rounds, &options).ok()?;
-    Some(Compared { rounds, options, estimate })
+    Some(ComparedArms { rounds, options, estimate })
 }
 
 #[cfg(test)]

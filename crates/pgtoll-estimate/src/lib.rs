@@ -38,14 +38,14 @@ pub use figures::{signed_percent, three_digits};
 pub use intervals::Intervals;
 pub use metrics::{divisor_words, is_cut_off, key, metrics};
 pub use overview::overview_experiment;
-pub use samples::{Lines, by_round, samples};
+pub use samples::{RecordLines, by_round, samples};
 pub use side_by_side::{NotComparable, is_of, side_by_side};
 pub use summary::summarise;
 pub use threshold::{Decision, Threshold, ThresholdError, ThresholdOutcome, decide};
 
 /// A record among others.
 #[derive(Clone, Copy, Debug)]
-pub struct Named<'a> {
+pub struct NamedRun<'a> {
     /// What its reader calls it: its path.
     pub name: &'a str,
     /// The record.

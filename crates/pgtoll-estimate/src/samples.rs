@@ -8,7 +8,7 @@ use pgtoll_stats::Sample;
 
 /// The lines from which samples are made: of a run's record, or of a run so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Lines<'a> {
+pub struct RecordLines<'a> {
     /// Slices of scripts and programs.
     pub slices: &'a [Slice],
     /// Rounds that ended.
@@ -17,14 +17,14 @@ pub struct Lines<'a> {
     pub operations: &'a [Operation],
 }
 
-impl<'a> From<&'a Run> for Lines<'a> {
+impl<'a> From<&'a Run> for RecordLines<'a> {
     fn from(run: &'a Run) -> Self {
         Self { slices: &run.slices, rounds: &run.rounds, operations: &run.operations }
     }
 }
 
 /// What every arm did under a workload, as numerator and denominator of the metric.
-pub fn samples<'a>(lines: Lines<'a>, workload: &Workload, metric: Metric) -> Vec<Sample<'a>> {
+pub fn samples<'a>(lines: RecordLines<'a>, workload: &Workload, metric: Metric) -> Vec<Sample<'a>> {
     match (&workload.work, metric) {
         (Work::Operation { .. }, _) => samples_of_operations(lines, workload, metric),
         (_, Metric::LatencyMedian | Metric::LatencyP99) => {
@@ -35,7 +35,11 @@ pub fn samples<'a>(lines: Lines<'a>, workload: &Workload, metric: Metric) -> Vec
     }
 }
 
-fn samples_of_slices<'a>(lines: Lines<'a>, workload: &Workload, metric: Metric) -> Vec<Sample<'a>> {
+fn samples_of_slices<'a>(
+    lines: RecordLines<'a>,
+    workload: &Workload,
+    metric: Metric,
+) -> Vec<Sample<'a>> {
     let slices = lines.slices.iter().filter(|slice| slice.workload == workload.name);
     slices
         .map(|slice| {
@@ -58,7 +62,7 @@ fn slice_amounts(slice: &Slice, metric: Metric) -> (f64, f64) {
 
 /// A repetition has fresh starts, as a round has; its halves are its blocks.
 fn samples_of_operations<'a>(
-    lines: Lines<'a>,
+    lines: RecordLines<'a>,
     workload: &Workload,
     metric: Metric,
 ) -> Vec<Sample<'a>> {
@@ -94,7 +98,7 @@ fn operation_amounts(operation: &Operation, metric: Metric) -> Option<(f64, f64)
 /// A quantile needs all slices of a round: there is one a round.
 #[expect(clippy::cast_precision_loss, reason = "latencies are far below 2^53 ns")]
 fn samples_of_latency<'a>(
-    lines: Lines<'a>,
+    lines: RecordLines<'a>,
     workload: &Workload,
     metric: Metric,
 ) -> Vec<Sample<'a>> {
@@ -113,7 +117,7 @@ fn samples_of_latency<'a>(
 
 /// What a program did is known for a round, not for its slices.
 fn samples_of_command<'a>(
-    lines: Lines<'a>,
+    lines: RecordLines<'a>,
     workload: &Workload,
     metric: Metric,
 ) -> Vec<Sample<'a>> {

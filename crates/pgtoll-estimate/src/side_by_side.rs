@@ -8,7 +8,7 @@ use pgtoll_record::{
 };
 use serde_json::Value;
 
-use crate::Named;
+use crate::NamedRun;
 
 /// Why records cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +20,7 @@ pub struct NotComparable {
 }
 
 /// The records, at least one, side by side; or why that would compare what is not the same.
-pub fn side_by_side(records: &[Named<'_>]) -> Result<SideBySide, NotComparable> {
+pub fn side_by_side(records: &[NamedRun<'_>]) -> Result<SideBySide, NotComparable> {
     for (index, one) in records.iter().enumerate() {
         for other in &records[index + 1..] {
             let why = obstacle(&one.result.header, &other.result.header);
@@ -38,7 +38,7 @@ pub fn side_by_side(records: &[Named<'_>]) -> Result<SideBySide, NotComparable> 
     Ok(SideBySide { schema, records, differences, changes, notes })
 }
 
-fn column((index, record): (usize, &Named<'_>)) -> RecordColumn {
+fn column((index, record): (usize, &NamedRun<'_>)) -> RecordColumn {
     let letter = u8::try_from(index).ok().filter(|index| *index < 26).map(|of| b'A' + of);
     RecordColumn {
         label: letter.map_or_else(|| format!("R{}", index + 1), |of| char::from(of).to_string()),

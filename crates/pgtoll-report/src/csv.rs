@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use pgtoll_estimate::{Named, key};
+use pgtoll_estimate::{NamedRun, key};
 use pgtoll_record::{Comparison, Interval, MetricValue};
 use serde::Serialize;
 
 use crate::printable::printable;
 
 /// A row for each workload, arm and metric of each record, below a row of titles.
-pub fn csv(records: &[Named<'_>]) -> String {
+pub fn csv(records: &[NamedRun<'_>]) -> String {
     let terminator = csv::Terminator::CRLF;
     let mut writer =
         csv::WriterBuilder::new().terminator(terminator).has_headers(false).from_writer(Vec::new());
@@ -59,7 +59,7 @@ struct Row<'a> {
     complete: bool,
 }
 
-fn row<'a>(record: &Named<'a>, value: &'a MetricValue) -> Row<'a> {
+fn row<'a>(record: &NamedRun<'a>, value: &'a MetricValue) -> Row<'a> {
     let comparison = comparison(record, value);
     let ratio = |of: fn(&Interval) -> f64| comparison.map(|comparison| of(&comparison.ratio));
     Row {
@@ -90,7 +90,7 @@ fn cell(text: &str) -> Cow<'_, str> {
 }
 
 /// The comparison of which this is the arm's own value.
-fn comparison<'a>(record: &Named<'a>, value: &MetricValue) -> Option<&'a Comparison> {
+fn comparison<'a>(record: &NamedRun<'a>, value: &MetricValue) -> Option<&'a Comparison> {
     let mut all = record.result.comparisons.iter();
     all.find(|of| {
         of.workload == value.workload && of.arm == value.arm && key(of.metric).0 == value.metric

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use pgtoll_estimate::{Named, by_round, is_cut_off, metrics};
+use pgtoll_estimate::{NamedRun, by_round, is_cut_off, metrics};
 use pgtoll_record::{Metric, Run, Work, Workload};
 
 use crate::printable::{is_unprintable, printable};
@@ -11,7 +11,7 @@ use crate::printable::{is_unprintable, printable};
 /// A line for each arm of each round or repetition, and one for what was counted. Only of several
 /// records each has a line `record: …`, so that `benchstat` tells the files of single ones apart
 /// by itself.
-pub fn gobench(records: &[Named<'_>]) -> String {
+pub fn gobench(records: &[NamedRun<'_>]) -> String {
     let mut text = units(records);
     for record in records {
         text.push_str(&configuration(record, records.len() > 1));
@@ -37,7 +37,7 @@ pub fn gobench(records: &[Named<'_>]) -> String {
 
 /// What holds for all lines that follow. What differs between any two runs is not in it: `benchstat`
 /// compares only what has the same configuration.
-fn configuration(record: &Named<'_>, several: bool) -> String {
+fn configuration(record: &NamedRun<'_>, several: bool) -> String {
     let header = &record.run.header;
     let mut lines = Vec::new();
     if several {
@@ -99,7 +99,7 @@ fn unit(metric: Metric) -> (&'static str, f64) {
     }
 }
 
-fn counted(record: &Named<'_>, workload: &Workload, arm: &str, benchmark: &str) -> String {
+fn counted(record: &NamedRun<'_>, workload: &Workload, arm: &str, benchmark: &str) -> String {
     let values = record.result.values.iter();
     let values = values.filter(|of| of.workload == workload.name && of.arm == arm);
     let values = values.filter_map(|of| Some(format!("{} {}", of.value, unit_of(&of.metric)?)));
@@ -147,7 +147,7 @@ fn unit_of(metric: &str) -> Option<String> {
 }
 
 /// What `benchstat` has to know of the units: which way is better, and which of them do not vary.
-fn units(records: &[Named<'_>]) -> String {
+fn units(records: &[NamedRun<'_>]) -> String {
     let mut text = String::new();
     for metric in Metric::ALL {
         let better = if metric.more_is_worse() { "lower" } else { "higher" };

@@ -5,14 +5,14 @@
 
 use std::fmt::Write as _;
 
-use pgtoll_estimate::{Named, key};
+use pgtoll_estimate::{NamedRun, key};
 use pgtoll_record::Interval;
 
 use crate::printable::printable;
 
 /// Values and ratios as gauges. Only of several records each has a label `record`: a path that
 /// changes with every run would make a new series of every run.
-pub fn openmetrics(records: &[Named<'_>]) -> String {
+pub fn openmetrics(records: &[NamedRun<'_>]) -> String {
     let mut text = String::new();
     let families: [Family; 5] = [
         ("pgtoll_run_info", "What was run, where, with what.", None, info),
@@ -49,7 +49,7 @@ pub fn openmetrics(records: &[Named<'_>]) -> String {
 /// Labels and value.
 type Gauge = (Vec<(&'static str, String)>, f64);
 /// Name, help, unit and gauges.
-type Family = (&'static str, &'static str, Option<&'static str>, fn(&Named<'_>) -> Vec<Gauge>);
+type Family = (&'static str, &'static str, Option<&'static str>, fn(&NamedRun<'_>) -> Vec<Gauge>);
 
 fn label((name, value): (&str, &str)) -> String {
     // The format has an escape for a line feed only: of others the value has pgtoll's own.
@@ -58,7 +58,7 @@ fn label((name, value): (&str, &str)) -> String {
     format!("{name}=\"{value}\"")
 }
 
-fn info(record: &Named<'_>) -> Vec<Gauge> {
+fn info(record: &NamedRun<'_>) -> Vec<Gauge> {
     let header = &record.result.header;
     let labels = vec![
         ("pgtoll", header.pgtoll.clone()),
@@ -73,17 +73,17 @@ fn info(record: &Named<'_>) -> Vec<Gauge> {
     vec![(labels, 1.0)]
 }
 
-fn complete(record: &Named<'_>) -> Vec<Gauge> {
+fn complete(record: &NamedRun<'_>) -> Vec<Gauge> {
     vec![(Vec::new(), f64::from(u8::from(record.result.complete)))]
 }
 
 #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^53")]
-fn started(record: &Named<'_>) -> Vec<Gauge> {
+fn started(record: &NamedRun<'_>) -> Vec<Gauge> {
     let started: Option<jiff::Timestamp> = record.result.header.started.parse().ok();
     started.map(|time| (Vec::new(), time.as_millisecond() as f64 / 1e3)).into_iter().collect()
 }
 
-fn values(record: &Named<'_>) -> Vec<Gauge> {
+fn values(record: &NamedRun<'_>) -> Vec<Gauge> {
     let values = record.result.values.iter();
     values
         .map(|of| {
@@ -94,7 +94,7 @@ fn values(record: &Named<'_>) -> Vec<Gauge> {
         .collect()
 }
 
-fn ratios(record: &Named<'_>) -> Vec<Gauge> {
+fn ratios(record: &NamedRun<'_>) -> Vec<Gauge> {
     let of_bounds =
         |of: &Interval| [("estimate", of.estimate), ("lower", of.lower), ("upper", of.upper)];
     let comparisons = record.result.comparisons.iter();

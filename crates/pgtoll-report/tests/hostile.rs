@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pgtoll_estimate::{Named, side_by_side, summarise};
+use pgtoll_estimate::{NamedRun, side_by_side, summarise};
 use pgtoll_record::{
     EndStatus, OVERVIEW_SCHEMA, Overview, OverviewExperiment, Run, VerificationRecord,
 };
@@ -56,7 +56,7 @@ fn read<T: DeserializeOwned>(of: &[Value]) -> Option<T> {
 fn of_run(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
     let run = Run::parse(&text_of(of)).ok()?;
     let result = summarise(&run);
-    let named = Named { name: "a=\u{1b}[31m\n/record", run: &run, result: &result };
+    let named = NamedRun { name: "a=\u{1b}[31m\n/record", run: &run, result: &result };
     let mut forms = vec![
         ("table", pgtoll_report::terminal_table(&result)),
         ("Markdown", pgtoll_report::markdown(&result)),

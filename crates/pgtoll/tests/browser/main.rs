@@ -9,7 +9,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use pgtoll_estimate::Named;
+use pgtoll_estimate::NamedRun;
 use pgtoll_record::{
     EndStatus, Expectation, OVERVIEW_SCHEMA, Overview, OverviewExperiment, Run, WalEndKind,
     WalStatisticsRecord,
@@ -279,10 +279,10 @@ fn side_by_side(texts: &[(String, String)]) -> String {
     let runs = texts.iter().map(|(name, text)| (name, Run::parse(text).unwrap()));
     let runs = runs.map(|(name, run)| (name, pgtoll_estimate::summarise(&run), run));
     let runs: Vec<_> = runs.collect();
-    let named = runs.iter().map(|(name, result, run)| Named { name, run, result });
+    let named = runs.iter().map(|(name, result, run)| NamedRun { name, run, result });
     // Other names are other arms.
-    let is_of_checksums = |of: &Named<'_>| of.run.header.experiment == "checksums";
-    let named: Vec<Named<'_>> =
+    let is_of_checksums = |of: &NamedRun<'_>| of.run.header.experiment == "checksums";
+    let named: Vec<NamedRun<'_>> =
         named.filter(|of| of.name != "long names" && is_of_checksums(of)).collect();
     pgtoll_report::html_side_by_side(&pgtoll_estimate::side_by_side(&named).unwrap())
 }

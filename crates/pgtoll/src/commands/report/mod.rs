@@ -5,7 +5,7 @@ mod overview;
 
 use std::path::PathBuf;
 
-use pgtoll_estimate::{Named, side_by_side};
+use pgtoll_estimate::{NamedRun, side_by_side};
 use pgtoll_record::{Run, RunResult};
 
 use crate::arguments::{Format, ReportArguments};
@@ -86,9 +86,9 @@ fn format(arguments: &ReportArguments) -> Format {
 }
 
 fn shown(records: &[Record], format: Format) -> anyhow::Result<String> {
-    let named: Vec<Named<'_>> = records
+    let named: Vec<NamedRun<'_>> = records
         .iter()
-        .map(|Record { name, run, result, .. }| Named { name, run, result })
+        .map(|Record { name, run, result, .. }| NamedRun { name, run, result })
         .collect();
     if let [one] = named.as_slice() {
         return one_shown(one, format);
@@ -107,7 +107,7 @@ fn shown(records: &[Record], format: Format) -> anyhow::Result<String> {
     })
 }
 
-fn one_shown(one: &Named<'_>, format: Format) -> anyhow::Result<String> {
+fn one_shown(one: &NamedRun<'_>, format: Format) -> anyhow::Result<String> {
     Ok(match format {
         Format::Table => pgtoll_report::terminal_table(one.result),
         Format::Md => pgtoll_report::markdown(one.result),

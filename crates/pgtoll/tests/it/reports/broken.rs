@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::LazyLock;
 
-use pgtoll_estimate::{Named, side_by_side};
+use pgtoll_estimate::{NamedRun, side_by_side};
 use pgtoll_record::{Run, RunResult};
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ static WHOLE: LazyLock<(Run, RunResult)> = LazyLock::new(|| summarised(&small_te
 
 /// A record that breaks off is incomplete in every form, and nothing worse.
 fn check_incomplete(run: &Run, result: &RunResult) {
-    let record = Named { name: "cut", run, result };
+    let record = NamedRun { name: "cut", run, result };
     assert!(!result.complete);
     let says = |text: &str| assert!(text.contains("incomplete: "), "{text}");
     says(&pgtoll_report::terminal_table(result));
@@ -30,7 +30,7 @@ fn check_incomplete(run: &Run, result: &RunResult) {
     );
     assert!(pgtoll_report::csv(&[record]).lines().skip(1).all(|line| line.ends_with(",false")));
     check_all(&[record]);
-    let whole = Named { name: "whole", run: &WHOLE.0, result: &WHOLE.1 };
+    let whole = NamedRun { name: "whole", run: &WHOLE.0, result: &WHOLE.1 };
     says(&pgtoll_report::side_by_side_text(&side_by_side(&[whole, record]).unwrap()));
     check_all(&[whole, record]);
 }
@@ -74,7 +74,7 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] = byte;
         if let Some((run, result)) = summarised(&String::from_utf8_lossy(&bytes)) {
-            check_all(&[Named { name: "damaged", run: &run, result: &result }]);
+            check_all(&[NamedRun { name: "damaged", run: &run, result: &result }]);
             let _ = (pgtoll_report::terminal_table(&result), pgtoll_report::html_report(&run, &result));
         }
     }
@@ -87,7 +87,7 @@ fn a_large_record_cut_here_and_there() {
     for end in ends.iter().step_by(ends.len() / 8).chain(&ends[ends.len() - 2..ends.len() - 1]) {
         let (run, result) = summarised(&text[..*end]).unwrap();
         assert!(pgtoll_report::terminal_table(&result).contains("incomplete: "));
-        check_all(&[Named { name: "cut", run: &run, result: &result }]);
+        check_all(&[NamedRun { name: "cut", run: &run, result: &result }]);
     }
 }
 

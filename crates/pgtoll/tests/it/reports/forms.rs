@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use pgtoll_estimate::Named;
+use pgtoll_estimate::NamedRun;
 
 use super::{small_text, summarised};
 
 /// Every form of these records, each as strictly read as its readers would.
-pub(super) fn check_all(records: &[Named<'_>]) {
+pub(super) fn check_all(records: &[NamedRun<'_>]) {
     check_csv(&pgtoll_report::csv(records));
     check_openmetrics(&pgtoll_report::openmetrics(records));
     check_gobench(&pgtoll_report::gobench(records));
@@ -135,9 +135,9 @@ fn check_markdown(text: &str) {
 fn forms_are_what_their_readers_expect() {
     let text = small_text();
     let (run, result) = summarised(&text).unwrap();
-    let small = Named { name: "small", run: &run, result: &result };
+    let small = NamedRun { name: "small", run: &run, result: &result };
     check_all(&[small]);
-    check_all(&[small, Named { name: "a, \"b\"\nc\\", ..small }]);
+    check_all(&[small, NamedRun { name: "a, \"b\"\nc\\", ..small }]);
 }
 
 #[test]
@@ -150,14 +150,14 @@ fn names_that_mean_something_in_a_form_are_quoted_there() {
         let text = text.replace(":\"misses\"", &format!(":\"{hostile}\""));
         let (run, result) = summarised(&text).unwrap();
         assert!(!result.comparisons.is_empty());
-        check_all(&[Named { name: "hostile", run: &run, result: &result }]);
+        check_all(&[NamedRun { name: "hostile", run: &run, result: &result }]);
     }
 }
 
 #[test]
 fn a_round_is_a_line_for_benchstat() {
     let (run, result) = summarised(&small_text()).unwrap();
-    let text = pgtoll_report::gobench(&[Named { name: "small", run: &run, result: &result }]);
+    let text = pgtoll_report::gobench(&[NamedRun { name: "small", run: &run, result: &result }]);
     let lines = |begin: &str, unit: &str| {
         text.lines().filter(|line| line.starts_with(begin) && line.ends_with(unit)).count()
     };
