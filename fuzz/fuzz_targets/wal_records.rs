@@ -42,11 +42,11 @@ fn check(record: &Record<'_>, parts: &Parts) {
     let mut ranges = Vec::new();
     for block in &parts.blocks {
         if let Some(image) = &block.image {
-            let bytes = image.stands.len() + usize::from(image.hole_bytes);
+            let bytes = image.range.len() + usize::from(image.hole_bytes);
             assert!(image.compression.is_some() || bytes == 8192, "{image:?}");
-            assert!(image.stands.len() <= 8192);
+            assert!(image.range.len() <= 8192);
             assert!(u32::from(image.hole_offset) + u32::from(image.hole_bytes) <= 8192);
-            ranges.push(image.stands.clone());
+            ranges.push(image.range.clone());
         }
         ranges.push(block.data.clone());
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pgtoll_format::catalog::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
-use pgtoll_format::{ControlFile, RelFileLocator};
+use pgtoll_format::{ControlFile, ForkNumber, RelFileLocator};
 
 /// What a relation's file is called (`parse_filename_for_nontemp_relation`, and the names of
 /// temporary relations).
@@ -14,8 +14,8 @@ use pgtoll_format::{ControlFile, RelFileLocator};
 pub struct RelationFileName {
     /// The number of the files (`relfilenode`).
     pub number: u32,
-    /// 0 main, 1 free space map, 2 visibility map, 3 init.
-    pub fork: u8,
+    /// Which of the relation's forks.
+    pub fork: ForkNumber,
     /// Which of the fork's files, from 0.
     pub segment: u32,
     /// The backend's number where the relation is temporary.
@@ -38,11 +38,11 @@ impl RelationFileName {
             None => (name, 0),
         };
         let (name, fork) = match name.split_once('_') {
-            Some((name, fork)) => (name, 1 + FORKS.iter().position(|of| *of == fork)?),
-            None => (name, 0),
+            Some((name, suffix)) => (name, ForkNumber::from_suffix(suffix)?),
+            None => (name, ForkNumber::MAIN),
         };
         let number = decimal(name).filter(|&of| of > 0)?;
-        Some(Self { number, fork: u8::try_from(fork).ok()?, segment, backend })
+        Some(Self { number, fork, segment, backend })
     }
 }
 
@@ -53,8 +53,8 @@ impl fmt::Display for RelationFileName {
             write!(to, "t{backend}_")?;
         }
         write!(to, "{}", self.number)?;
-        if let Some(fork) = usize::from(self.fork).checked_sub(1) {
-            write!(to, "_{}", FORKS.get(fork).unwrap_or(&"?"))?;
+        if let Some(suffix) = self.fork.suffix() {
+            write!(to, "_{suffix}")?;
         }
         if self.segment > 0 {
             write!(to, ".{}", self.segment)?;
@@ -62,9 +62,6 @@ impl fmt::Display for RelationFileName {
         Ok(())
     }
 }
-
-/// The forks behind the main one, in their order.
-const FORKS: [&str; 3] = ["fsm", "vm", "init"];
 
 /// A number as PostgreSQL prints it.
 pub fn decimal(digits: &str) -> Option<u32> {
@@ -318,7 +315,7 @@ mod tests {
 
     fn check(name: &str, expected: Option<(u32, u8, u32, Option<u32>)>) {
         let found = RelationFileName::parse(name);
-        let found = found.map(|of| (of.number, of.fork, of.segment, of.backend));
+        let found = found.map(|of| (of.number, of.fork.0, of.segment, of.backend));
         assert_eq!(found, expected, "{name}");
     }
 
@@ -355,7 +352,8 @@ mod tests {
         ] {
             check(none, None);
         }
-        let name = RelationFileName { number: 5, fork: 3, segment: 2, backend: Some(1) };
+        let name =
+            RelationFileName { number: 5, fork: ForkNumber::INIT, segment: 2, backend: Some(1) };
         assert_eq!(name.to_string(), "t1_5_init.2");
     }
 
@@ -433,7 +431,7 @@ mod tests {
         fn what_is_taken_apart_is_put_together_again(
             number in 1_u32.., fork in 0_u8..4, segment: u32, backend: Option<u32>,
         ) {
-            let name = RelationFileName { number, fork, segment, backend };
+            let name = RelationFileName { number, fork: ForkNumber(fork), segment, backend };
             prop_assert_eq!(RelationFileName::parse(&name.to_string()), Some(name));
         }
     }

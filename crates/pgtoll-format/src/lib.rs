@@ -44,7 +44,7 @@ pub use page::{
 };
 pub use page_difference::{HeaderField, PageDifference};
 pub use page_kind::PageKind;
-pub use relation::{BlockNumber, Fork, ForkNumber, RelFileLocator};
+pub use relation::{BlockNumber, ForkNumber, RelFileLocator, RelationFork};
 pub use text::{is_unprintable, shell_quoted};
 pub use units::{ByteSize, TimeSpan, UnitError};
 pub use version::{

@@ -22,11 +22,12 @@ pub struct RelFileLocator {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
-pub struct Fork {
+pub struct RelationFork {
     /// The relation.
     pub relation: RelFileLocator,
-    /// Which of its forks: 0 main, 1 free space map, 2 visibility map, 3 init.
-    pub fork: u8,
+    /// Which of its forks.
+    #[serde(rename = "fork")]
+    pub number: ForkNumber,
 }
 
 /// Which block of a fork (`BlockNumber`), from 0.
@@ -95,10 +96,10 @@ mod tests {
     #[test]
     fn the_serialized_form_stays() {
         let relation = RelFileLocator { tablespace: 1663, database: 5, rel_number: 16384 };
-        let fork = Fork { relation, fork: 2 };
+        let fork = RelationFork { relation, number: ForkNumber::VM };
         let form = r#"{"relation":{"tablespace":1663,"database":5,"number":16384},"fork":2}"#;
         assert_eq!(serde_json::to_string(&fork).unwrap(), form);
-        assert_eq!(serde_json::from_str::<Fork>(form).unwrap(), fork);
+        assert_eq!(serde_json::from_str::<RelationFork>(form).unwrap(), fork);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! What is wrong with a block, or with the files of a fork.
 
-use pgtoll_format::wal::Fork;
-use pgtoll_format::{Fault, IncrementalError, Lsn, RelFileLocator};
+use pgtoll_format::{Fault, IncrementalError, Lsn, RelFileLocator, RelationFork};
 use pgtoll_record::FindingClass;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockFinding {
     /// Where.
-    pub fork: Fork,
+    pub fork: RelationFork,
     /// The block's number in the fork.
     pub block: u32,
     /// What is wrong with it. Resume files call it `what`.

@@ -5,9 +5,8 @@ use std::io;
 use std::path::PathBuf;
 
 use pgtoll_datadir::{DataDirectory, Names};
-use pgtoll_format::RelFileLocator;
 use pgtoll_format::catalog::{Persistence, RelationKind};
-use pgtoll_format::wal::Fork;
+use pgtoll_format::{ForkNumber, RelFileLocator, RelationFork};
 use pgtoll_record::FindingClass;
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +26,7 @@ pub struct Verified {
     /// [`counts`](Self::counts) has all.
     pub findings: Vec<BlockFinding>,
     /// How much is wrong with each fork that something is wrong with.
-    pub counts: BTreeMap<Fork, DefectCounts>,
+    pub counts: BTreeMap<RelationFork, DefectCounts>,
     /// Files of temporary relations, which are not read.
     pub temporary: u64,
     /// Files of an incremental backup, which hold some blocks each: they are among `files`.
@@ -54,7 +53,7 @@ pub struct Verified {
     /// Threads that were started, of how many: the system refused the others. `None`: all were.
     pub fewer_threads: Option<(usize, usize)>,
     /// Forks whose first block is zero, which is wrong if they are an index's or a sequence's.
-    pub(super) firsts: Vec<Fork>,
+    pub(super) firsts: Vec<RelationFork>,
     /// The files; `None` where there may be more that were not looked at.
     pub(super) files_of_all: Option<Listing>,
 }
@@ -136,7 +135,7 @@ impl Verified {
         if !data.is_consistent() || !names.unread().is_empty() {
             return;
         }
-        let has_name = |fork: &Fork| names.relation(fork.relation).is_some();
+        let has_name = |fork: &RelationFork| names.relation(fork.relation).is_some();
         let findings = std::mem::take(&mut self.findings);
         let is_suspicion = |of: &BlockFinding| of.defect.class() == FindingClass::Suspicion;
         self.findings = findings
@@ -155,13 +154,13 @@ impl Verified {
     /// Every access method writes the first page of an index when it makes it, and so does a
     /// sequence.
     fn firsts(&mut self, names: &Names) {
-        let has_one = |fork: Fork| {
+        let has_one = |fork: RelationFork| {
             let kind = names.relation(fork.relation).map(|name| name.kind);
             // Of one that could not be made, its files may be left behind as they were.
             matches!(kind, Some(RelationKind::Index | RelationKind::Sequence))
                 && !names.is_unready(fork.relation)
         };
-        let mut wrong: Vec<(Fork, Defect)> = Vec::new();
+        let mut wrong: Vec<(RelationFork, Defect)> = Vec::new();
         let zero = std::mem::take(&mut self.firsts).into_iter().filter(|fork| has_one(*fork));
         wrong.extend(zero.map(|fork| (fork, Defect::ZeroFirst)));
         if let Some(files) = &self.files_of_all {
@@ -180,15 +179,15 @@ impl Verified {
         let Some(files) = self.files_of_all.as_ref().filter(|_| self.unlisted.is_empty()) else {
             return;
         };
-        let is_there = |fork: &Fork| {
+        let is_there = |fork: &RelationFork| {
             let first = files.of_fork(*fork).next();
             first.is_some_and(|first| files.file(first).segment == 0)
         };
-        let mut missing: Vec<Fork> = names
+        let mut missing: Vec<RelationFork> = names
             .iter()
             .filter(|(_, name)| name.persistence != Persistence::Temporary)
             .filter(|(relation, _)| wanted(*relation))
-            .map(|(relation, _)| Fork { relation, fork: 0 })
+            .map(|(relation, _)| RelationFork { relation, number: ForkNumber::MAIN })
             .filter(|fork| !is_there(fork))
             .collect();
         missing.sort_unstable();

@@ -1,11 +1,10 @@
 //! Are the files there, and as long as they should be?
 
-use pgtoll_format::ControlFile;
+use pgtoll_format::{ControlFile, ForkNumber, RelationFork};
 
 use crate::defect::{BlockFinding, Defect, LayoutDefect};
 use crate::listing::{Listed, Listing};
 use pgtoll_datadir::DataDirectory;
-use pgtoll_format::wal::Fork;
 
 /// What is wrong with the lengths of these files, those of a fork one after the other.
 pub(super) fn findings(
@@ -20,9 +19,9 @@ pub(super) fn findings(
 }
 
 /// Main forks without a block: an index or a sequence always has one.
-pub(super) fn empty_ones(files: &Listing, mut each: impl FnMut(Fork)) {
+pub(super) fn empty_ones(files: &Listing, mut each: impl FnMut(RelationFork)) {
     of_forks(files.iter(), |of| {
-        if of[0].fork.fork == 0 && of.iter().all(|file| file.bytes == 0) {
+        if of[0].fork.number == ForkNumber::MAIN && of.iter().all(|file| file.bytes == 0) {
             each(of[0].fork);
         }
     });

@@ -6,12 +6,11 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use pgtoll_format::{ControlFile, RelFileLocator};
+use pgtoll_format::{ControlFile, ForkNumber, RelFileLocator, RelationFork};
 use serde::{Deserialize, Serialize};
 
 use pgtoll_datadir::{FileVisitor, RelationDir, relation_directories};
 use pgtoll_datadir::{RelationFile, RelationFileName};
-use pgtoll_format::wal::Fork;
 
 /// Files of relations, in the order of forks and segments.
 #[derive(Debug, Default)]
@@ -48,7 +47,7 @@ pub(super) struct Position {
 /// A file of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
-    pub(super) fork: Fork,
+    pub(super) fork: RelationFork,
     /// Which of the fork's files, from 0.
     pub(super) segment: u32,
     pub(super) bytes: u64,
@@ -56,7 +55,7 @@ pub(super) struct Listed {
 
 impl From<&RelationFile> for Listed {
     fn from(of: &RelationFile) -> Self {
-        let fork = Fork { relation: of.relation, fork: of.name.fork };
+        let fork = RelationFork { relation: of.relation, number: of.name.fork };
         Self { fork, segment: of.name.segment, bytes: of.bytes }
     }
 }
@@ -156,8 +155,8 @@ impl Listing {
     }
 
     /// The files of a fork, by their places in the list.
-    pub(super) fn of_fork(&self, fork: Fork) -> Range<usize> {
-        let Fork { relation, fork } = fork;
+    pub(super) fn of_fork(&self, fork: RelationFork) -> Range<usize> {
+        let RelationFork { relation, number: fork } = fork;
         let key = (relation.tablespace, relation.database);
         let of = |of: &Directory| (of.place.tablespace, of.place.database);
         let after = self.directories.partition_point(|directory| of(directory) <= key);
@@ -182,19 +181,19 @@ impl Listing {
 impl Entry {
     fn new(name: RelationFileName, bytes: u64) -> Self {
         let RelationFileName { number, segment, fork, .. } = name;
-        Self { number, segment, bytes_and_fork: bytes << FORK_BITS | u64::from(fork) }
+        Self { number, segment, bytes_and_fork: bytes << FORK_BITS | u64::from(fork.0) }
     }
 
     fn bytes(self) -> u64 {
         self.bytes_and_fork >> FORK_BITS
     }
 
-    fn fork(self) -> u8 {
-        self.bytes_and_fork.to_le_bytes()[0] & ((1 << FORK_BITS) - 1)
+    fn fork(self) -> ForkNumber {
+        ForkNumber(self.bytes_and_fork.to_le_bytes()[0] & ((1 << FORK_BITS) - 1))
     }
 
     fn listed(self, place: &RelationDir) -> Listed {
-        let fork = Fork { relation: place.relation(self.number), fork: self.fork() };
+        let fork = RelationFork { relation: place.relation(self.number), number: self.fork() };
         Listed { fork, segment: self.segment, bytes: self.bytes() }
     }
 
@@ -249,7 +248,7 @@ fn fingerprint(of: &RelationDir, name: RelationFileName, found: &Metadata) -> u6
     let numbers = [
         u64::from(of.tablespace) << 32 | u64::from(of.database),
         u64::from(name.number) << 32 | u64::from(name.segment),
-        u64::from(name.fork),
+        u64::from(name.fork.0),
         found.len(),
         found.mtime().cast_unsigned(),
         found.mtime_nsec().cast_unsigned(),

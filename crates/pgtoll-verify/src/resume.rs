@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pgtoll_files::Draft;
-use pgtoll_format::Lsn;
+use pgtoll_format::{Lsn, RelationFork};
 use serde::{Deserialize, Serialize};
 
 use crate::defect::{BlockFinding, DefectCounts};
 use crate::found::{PagesRead, Verified};
 use crate::listing::{Listing, Position};
 use pgtoll_datadir::DataDirectory;
-use pgtoll_format::wal::Fork;
 
 /// The file, and what was in it.
 #[derive(Debug)]
@@ -85,13 +84,13 @@ impl ResumeError {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Content<F = Vec<BlockFinding>, P = Vec<Fork>> {
+struct Content<F = Vec<BlockFinding>, P = Vec<RelationFork>> {
     schema: String,
     pgtoll: String,
     of: Subject,
     to: Position,
     pages: PagesRead,
-    counts: Vec<(Fork, DefectCounts)>,
+    counts: Vec<(RelationFork, DefectCounts)>,
     findings: F,
     firsts: P,
 }

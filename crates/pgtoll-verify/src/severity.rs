@@ -2,19 +2,23 @@
 
 use pgtoll_datadir::{Names, RelationName};
 use pgtoll_format::catalog::{Persistence, RelationKind};
-use pgtoll_format::wal::Fork;
+use pgtoll_format::{ForkNumber, RelationFork};
 use pgtoll_record::Severity;
 
 /// What damage to this fork means, which belongs to the relation `name`. `names` are those of the
 /// whole cluster; `None`: they do not tell whether a file is a leftover.
-pub(crate) fn severity(fork: Fork, name: Option<&RelationName>, names: Option<&Names>) -> Severity {
+pub(crate) fn severity(
+    fork: RelationFork,
+    name: Option<&RelationName>,
+    names: Option<&Names>,
+) -> Severity {
     let Some(name) = name else {
         // A catalog that could not be read may name it.
         let is_known = names.is_some_and(|names| names.unread().is_empty());
         return if is_known { Severity::Leftover } else { Severity::Unknown };
     };
-    match (fork.fork, name.kind) {
-        (1 | 2, _) => Severity::Map,
+    match (fork.number, name.kind) {
+        (ForkNumber::FSM | ForkNumber::VM, _) => Severity::Map,
         (_, RelationKind::Index) => Severity::Index,
         _ if name.persistence == Persistence::Unlogged => Severity::Unlogged,
         _ if name.oid < FIRST_NORMAL_OID => Severity::Catalog,
@@ -57,8 +61,11 @@ mod tests {
         }
     }
 
-    fn fork(fork: u8) -> Fork {
-        Fork { relation: RelFileLocator { tablespace: 1663, database: 5, rel_number: 16390 }, fork }
+    fn fork(fork: u8) -> RelationFork {
+        RelationFork {
+            relation: RelFileLocator { tablespace: 1663, database: 5, rel_number: 16390 },
+            number: ForkNumber(fork),
+        }
     }
 
     #[test]

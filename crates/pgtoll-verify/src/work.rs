@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pgtoll_checksum::{Kernel, is_page};
-use pgtoll_format::{Lsn, PageHeader, Verdict, verdict};
+use pgtoll_format::{ForkNumber, Lsn, PageHeader, RelationFork, Verdict, verdict};
 
 use crate::defect::{BlockFinding, Defect, LayoutDefect};
 use crate::found::PagesRead;
@@ -15,7 +15,6 @@ use crate::storage::Storage;
 use crate::storage::{Buffer, READ_BYTES, ReadAt, read_all};
 use crate::visible::{MapPage, VisibilityMap};
 use pgtoll_datadir::DataDirectory;
-use pgtoll_format::wal::Fork;
 
 /// What the threads share.
 pub(super) struct Work<'a> {
@@ -60,7 +59,7 @@ pub(super) struct Portion {
     pub(super) pages: PagesRead,
     pub(super) findings: Vec<BlockFinding>,
     /// Forks whose first block is zero.
-    pub(super) firsts: Vec<Fork>,
+    pub(super) firsts: Vec<RelationFork>,
     /// It was stopped before the unit's end.
     pub(super) is_cut: bool,
 }
@@ -142,7 +141,7 @@ impl<'a> Work<'a> {
     }
 
     /// Blocks of a fork, as its last file that is not empty tells.
-    fn blocks(&self, fork: Fork) -> u64 {
+    fn blocks(&self, fork: RelationFork) -> u64 {
         let files = self.files.of_fork(fork).rev().map(|file| self.files.file(file));
         files.into_iter().find(|file| file.bytes > 0).map_or(0, |file| {
             let before = u64::from(file.segment) * u64::from(self.rules.file_blocks);
@@ -179,7 +178,7 @@ impl<'a> Reader<'a> {
             buffer: Buffer::new(buffer_bytes),
             checksums: vec![0; checksums],
             open: None,
-            file: Listed { fork: Fork::default(), segment: 0, bytes: 0 },
+            file: Listed { fork: RelationFork::default(), segment: 0, bytes: 0 },
             map: None,
             is_map_known: false,
             portion: Portion::default(),
@@ -345,14 +344,15 @@ impl<'a> Reader<'a> {
         if is_ahead && !self.is_unlogged() {
             self.found(block, Defect::AheadOfWal { lsn });
         }
-        if self.file.fork.fork == VISIBILITY_MAP && self.work.rules.is_consistent {
-            let table = self.work.blocks(Fork { fork: MAIN, ..self.file.fork });
+        if self.file.fork.number == ForkNumber::VM && self.work.rules.is_consistent {
+            let table =
+                self.work.blocks(RelationFork { number: ForkNumber::MAIN, ..self.file.fork });
             let map = MapPage::new(page, block);
             if let (Some(_), Some(last)) = (map.first_from(table), map.last()) {
                 let number = |block: u64| u32::try_from(block).unwrap_or(u32::MAX);
                 // All that is behind the end is missing, be it visible or not.
                 let (block, last) = (number(table.max(map.begin())), number(last));
-                let fork = Fork { fork: MAIN, ..self.file.fork };
+                let fork = RelationFork { number: ForkNumber::MAIN, ..self.file.fork };
                 let defect = Defect::Layout(LayoutDefect::VisibleBeyondEnd { last });
                 self.portion.findings.push(BlockFinding { fork, block, defect });
             }
@@ -361,7 +361,7 @@ impl<'a> Reader<'a> {
 
     fn new_page(&mut self, block: u32) {
         self.portion.pages.new += 1;
-        if self.file.fork.fork != MAIN || !self.work.rules.is_consistent {
+        if self.file.fork.number != ForkNumber::MAIN || !self.work.rules.is_consistent {
             return;
         }
         if block == 0 {
@@ -378,7 +378,7 @@ impl<'a> Reader<'a> {
     /// What cannot be read here is told where the map itself is read.
     fn visibility_map(&self) -> Option<VisibilityMap<'a>> {
         let work = self.work;
-        let fork = Fork { fork: VISIBILITY_MAP, ..self.file.fork };
+        let fork = RelationFork { number: ForkNumber::VM, ..self.file.fork };
         let first = work.files.of_fork(fork).next()?;
         let file = work.disk.open(&work.files.path(first)).ok()?;
         let Rules { block_bytes, has_checksums, .. } = work.rules;
@@ -388,14 +388,10 @@ impl<'a> Reader<'a> {
     /// Unlogged relations have another counter in the place of the LSN; the fork that they are
     /// reset to is logged.
     fn is_unlogged(&self) -> bool {
-        let init = Fork { fork: INIT, ..self.file.fork };
-        self.file.fork.fork != INIT && !self.work.files.of_fork(init).is_empty()
+        let init = RelationFork { number: ForkNumber::INIT, ..self.file.fork };
+        self.file.fork.number != ForkNumber::INIT && !self.work.files.of_fork(init).is_empty()
     }
 }
 
 /// What one thread reads before it asks for more.
 const UNIT_BYTES: u64 = 16 << 20;
-
-const MAIN: u8 = 0;
-const VISIBILITY_MAP: u8 = 2;
-const INIT: u8 = 3;

@@ -1,12 +1,12 @@
 //! Amounts by fork.
 
-use pgtoll_format::wal::Fork;
+use pgtoll_format::RelationFork;
 use pgtoll_record::WalAmount;
 use rustc_hash::FxHashMap;
 
 /// What is counted of a fork.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OfFork {
+pub struct ForkTotals {
     /// Of its records.
     pub amount: WalAmount,
     /// Its images.
@@ -15,7 +15,7 @@ pub struct OfFork {
     pub hint_bytes: u64,
 }
 
-impl OfFork {
+impl ForkTotals {
     pub(crate) fn add(&mut self, other: &Self) {
         self.amount.add(&other.amount);
         self.images += other.images;
@@ -27,8 +27,8 @@ impl OfFork {
 /// last are looked for where they were found, and only others in the hash table.
 #[derive(Clone, Debug)]
 pub(crate) struct Forks {
-    amounts: Vec<(Fork, OfFork)>,
-    places: FxHashMap<Fork, usize>,
+    amounts: Vec<(RelationFork, ForkTotals)>,
+    places: FxHashMap<RelationFork, usize>,
     /// Where in `amounts` a fork stood whose number ends in these bits; it may be another one.
     recent: [usize; RECENT],
 }
@@ -43,8 +43,9 @@ impl Default for Forks {
 
 impl Forks {
     #[inline]
-    pub(crate) fn of(&mut self, fork: Fork) -> &mut OfFork {
-        let recent = fork.relation.rel_number.wrapping_add(u32::from(fork.fork)) as usize % RECENT;
+    pub(crate) fn of(&mut self, fork: RelationFork) -> &mut ForkTotals {
+        let recent =
+            fork.relation.rel_number.wrapping_add(u32::from(fork.number.0)) as usize % RECENT;
         let mut place = self.recent[recent];
         if self.amounts.get(place).is_none_or(|(found, _)| *found != fork) {
             place = self.place(fork);
@@ -54,16 +55,16 @@ impl Forks {
     }
 
     #[cold]
-    fn place(&mut self, fork: Fork) -> usize {
+    fn place(&mut self, fork: RelationFork) -> usize {
         let new = self.amounts.len();
         let place = *self.places.entry(fork).or_insert(new);
         if place == new {
-            self.amounts.push((fork, OfFork::default()));
+            self.amounts.push((fork, ForkTotals::default()));
         }
         place
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &(Fork, OfFork)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(RelationFork, ForkTotals)> {
         self.amounts.iter()
     }
 }
@@ -72,7 +73,7 @@ impl Forks {
 mod tests {
     use std::collections::BTreeMap;
 
-    use pgtoll_format::RelFileLocator;
+    use pgtoll_format::{ForkNumber, RelFileLocator};
     use proptest::prelude::*;
 
     use super::*;
@@ -86,11 +87,11 @@ mod tests {
             let (mut forks, mut expected) = (Forks::default(), BTreeMap::new());
             for (number, database, fork) in named {
                 let relation = RelFileLocator { tablespace: 1663, database, rel_number: number };
-                let fork = Fork { relation, fork };
+                let fork = RelationFork { relation, number: ForkNumber(fork) };
                 forks.of(fork).amount.records += 1;
                 *expected.entry(fork).or_insert(0) += 1;
             }
-            let found: BTreeMap<Fork, u64> =
+            let found: BTreeMap<RelationFork, u64> =
                 forks.iter().map(|(fork, of)| (*fork, of.amount.records)).collect();
             prop_assert_eq!(found, expected);
         }

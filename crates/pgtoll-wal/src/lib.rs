@@ -28,7 +28,7 @@ pub use collect::Collect;
 pub use end::End;
 pub use error::WalReadError;
 pub use files::{SegmentFile, segments};
-pub use forks::OfFork;
+pub use forks::ForkTotals;
 pub use packing::Packing;
 pub use pieces::{Course, Cycle, Piece, Sums};
 pub use recorded_name::recorded_name;

@@ -1,15 +1,14 @@
 //! What WAL consists of.
 
-use pgtoll_format::PAGE_BYTES;
 use pgtoll_format::wal::rmgr::{
     XLOG_FPI, XLOG_FPI_FOR_HINT, XLOG_GIN_SPLIT, XLOG_GIN_VACUUM_PAGE, XLOG_HASH_SPLIT_PAGE,
     XLOG_HASH_SQUEEZE_PAGE,
 };
 use pgtoll_format::wal::{Compression, Parts, Record, RecordType};
+use pgtoll_format::{PAGE_BYTES, RelationFork};
 use pgtoll_record::{ImageCause, WalAmount, WalImages};
 
-use crate::forks::{Forks, OfFork};
-use pgtoll_format::wal::Fork;
+use crate::forks::{ForkTotals, Forks};
 
 /// Sums over records.
 #[derive(Clone, Debug)]
@@ -59,7 +58,7 @@ impl WalStatistics {
             return self.add_images(kind, own, parts);
         }
         for block in &parts.blocks {
-            let fork = Fork { relation: block.relation, fork: block.fork };
+            let fork = RelationFork { relation: block.relation, number: block.fork };
             let amount = &mut self.forks.of(fork).amount;
             let WalAmount { records, record_bytes, .. } = std::mem::take(&mut own);
             amount.records += records;
@@ -70,8 +69,8 @@ impl WalStatistics {
     /// Adds blocks of which some have images; `own` is what the record has besides.
     fn add_images(&mut self, kind: RecordType, mut own: WalAmount, parts: &Parts) {
         for block in &parts.blocks {
-            let fork = Fork { relation: block.relation, fork: block.fork };
-            let mut of = OfFork { amount: std::mem::take(&mut own), ..OfFork::default() };
+            let fork = RelationFork { relation: block.relation, number: block.fork };
+            let mut of = ForkTotals { amount: std::mem::take(&mut own), ..ForkTotals::default() };
             if let Some(image) = &block.image {
                 let (cause, images) = (cause_of(kind, block.id, image.applies), images_of(image));
                 (of.amount.image_bytes, of.images) = (images.bytes, 1);
@@ -138,8 +137,8 @@ impl WalStatistics {
     }
 
     /// Forks with their amounts, the largest first.
-    pub fn forks(&self) -> Vec<(Fork, OfFork)> {
-        let mut forks: Vec<(Fork, OfFork)> = self.forks.iter().copied().collect();
+    pub fn forks(&self) -> Vec<(RelationFork, ForkTotals)> {
+        let mut forks: Vec<(RelationFork, ForkTotals)> = self.forks.iter().copied().collect();
         forks.sort_unstable_by_key(|(fork, of)| (std::cmp::Reverse(of.amount.bytes()), *fork));
         forks
     }
@@ -155,7 +154,7 @@ fn index(kind: RecordType) -> usize {
 }
 
 pub(crate) fn images_of(image: &pgtoll_format::wal::Image) -> WalImages {
-    let bytes = image.stands.len() as u64;
+    let bytes = image.range.len() as u64;
     let uncompressed_bytes = match image.compression {
         None => bytes,
         Some(_) => PAGE_BYTES as u64 - u64::from(image.hole_bytes),

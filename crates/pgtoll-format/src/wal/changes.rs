@@ -1,7 +1,6 @@
 //! What a record must have left in files: pages with its end as their LSN, and files that were
 //! made, cut or removed.
 
-use crate::RelFileLocator;
 use crate::bytes::{u16_at, u32_at};
 use crate::page::PAGE_BYTES;
 use crate::wal::rmgr::{
@@ -12,6 +11,7 @@ use crate::wal::rmgr::{
     XLOG_HEAP2_VISIBLE, XLOG_SMGR_CREATE, XLOG_SMGR_TRUNCATE,
 };
 use crate::wal::{BlockReference, Image, Parts, Record, RecordType};
+use crate::{BlockNumber, ForkNumber, RelFileLocator};
 
 /// What a record says of files as a whole: what earlier records did to their blocks holds no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,14 +21,14 @@ pub enum FileChange {
         /// Whose.
         relation: RelFileLocator,
         /// Which one.
-        fork: u8,
+        fork: ForkNumber,
     },
     /// The main fork was cut.
     Cut {
         /// Whose.
         relation: RelFileLocator,
         /// Blocks that are left.
-        blocks: u32,
+        blocks: BlockNumber,
     },
     /// A database was made, copied to another tablespace, or removed.
     Database {
@@ -48,7 +48,7 @@ impl Record<'_> {
         };
         match RecordType::of(&self.header) {
             XLOG_SMGR_CREATE => {
-                let fork = u8::try_from(u32_at(data, 12)?).ok()?;
+                let fork = ForkNumber(u8::try_from(u32_at(data, 12)?).ok()?);
                 Some(FileChange::Made { relation: relation(0)?, fork })
             }
             XLOG_SMGR_TRUNCATE => {
@@ -102,7 +102,7 @@ impl Record<'_> {
     /// Whether an image is of a page that was used (`PageIsNew`), as far as can be told without
     /// unpacking it.
     fn is_of_used_page(&self, image: &Image) -> bool {
-        let bytes = self.bytes.get(image.stands.clone()).unwrap_or_default();
+        let bytes = self.bytes.get(image.range.clone()).unwrap_or_default();
         match image.compression {
             None => {
                 let is_before_hole = image.hole_bytes == 0 || usize::from(image.hole_offset) >= 16;
@@ -136,12 +136,20 @@ mod tests {
 
     fn block(image: Option<Image>) -> BlockReference {
         let (relation, data) = (RELATION, 0..0);
-        BlockReference { id: 0, relation, fork: 0, block: 1, will_init: false, image, data }
+        BlockReference {
+            id: 0,
+            relation,
+            fork: ForkNumber::MAIN,
+            block: 1,
+            will_init: false,
+            image,
+            data,
+        }
     }
 
     fn image(compression: Option<Compression>, hole: (u16, u16), bytes: usize) -> Image {
         let (hole_offset, hole_bytes) = hole;
-        Image { hole_offset, hole_bytes, applies: true, compression, stands: 0..bytes }
+        Image { hole_offset, hole_bytes, applies: true, compression, range: 0..bytes }
     }
 
     #[test]
@@ -152,7 +160,7 @@ mod tests {
             parts.main_data = 0..bytes.len();
             assert_eq!(record(manager, info, &bytes, 15).file_change(&parts), expected);
         };
-        let made = FileChange::Made { relation: RELATION, fork: 3 };
+        let made = FileChange::Made { relation: RELATION, fork: ForkNumber::INIT };
         check(2, 0x10, &[1663, 5, 16384, 3], Some(made));
         let cut = FileChange::Cut { relation: RELATION, blocks: 7 };
         check(2, 0x20, &[7, 1663, 5, 16384, 7], Some(cut));

@@ -15,7 +15,6 @@ pub mod rmgr;
 
 use crate::bytes;
 
-pub use crate::relation::Fork;
 pub use changes::FileChange;
 pub use decoder::Decoder;
 pub use error::WalError;

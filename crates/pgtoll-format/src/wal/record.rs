@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::page::PAGE_BYTES;
 use crate::version::WalFacts;
 use crate::wal::WalError;
-use crate::{Lsn, RelFileLocator};
+use crate::{BlockNumber, ForkNumber, Lsn, RelFileLocator};
 
 /// Bytes of a record's header (`XLogRecord`).
 pub const RECORD_HEADER: usize = 24;
@@ -96,7 +96,7 @@ pub struct Image {
     /// How it is compressed.
     pub compression: Option<Compression>,
     /// Where in the record it is.
-    pub stands: Range<usize>,
+    pub range: Range<usize>,
 }
 
 /// A block that a record refers to.
@@ -107,9 +107,9 @@ pub struct BlockReference {
     /// The relation.
     pub relation: RelFileLocator,
     /// The fork.
-    pub fork: u8,
+    pub fork: ForkNumber,
     /// Which block of the fork.
-    pub block: u32,
+    pub block: BlockNumber,
     /// Replay makes the page anew.
     pub will_init: bool,
     /// Its image.
@@ -185,7 +185,7 @@ impl Record<'_> {
                 id @ 0..=MAX_BLOCK_ID => {
                     let block = self.block(id, before, &mut reader)?;
                     before = Some((id, block.relation));
-                    let image_bytes = block.image.as_ref().map_or(0, |image| image.stands.len());
+                    let image_bytes = block.image.as_ref().map_or(0, |image| image.range.len());
                     behind += block.data.len() + image_bytes;
                     parts.image_bytes += image_bytes as u64;
                     parts.blocks.push(block);
@@ -230,7 +230,7 @@ impl Record<'_> {
         Ok(BlockReference {
             id,
             relation,
-            fork: flags & FORK,
+            fork: ForkNumber(flags & FORK),
             block: reader.u32()?,
             will_init: flags & WILL_INIT != 0,
             image,
@@ -266,7 +266,7 @@ impl Record<'_> {
             hole_bytes,
             applies: info & self.facts.image_applies != 0,
             compression,
-            stands: 0..usize::from(bytes),
+            range: 0..usize::from(bytes),
         })
     }
 }
@@ -279,7 +279,7 @@ fn place(parts: &mut Parts, mut at: usize, main_bytes: usize) {
     };
     for block in &mut parts.blocks {
         if let Some(image) = &mut block.image {
-            put(&mut image.stands);
+            put(&mut image.range);
         }
         put(&mut block.data);
     }

@@ -6,13 +6,12 @@ mod sql;
 
 use pgtoll_datadir::{RelationFileName, RelationName};
 use pgtoll_format::catalog::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE, RelationKind};
-use pgtoll_format::wal::Fork;
+use pgtoll_format::{RelationFork, facts_of_major, shell_quoted};
 use pgtoll_record::{Advice, CommandKind, Severity};
 
 use crate::defect::Evidence;
 use crate::defect::{BlockFinding, Defect, LayoutDefect};
 use crate::severity::FIRST_NORMAL_OID;
-use pgtoll_format::{facts_of_major, shell_quoted};
 use sql::Range;
 
 /// What the damaged files belong to.
@@ -47,7 +46,7 @@ pub(crate) struct AdvisedCluster {
 /// A damaged fork.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DamagedFork<'a> {
-    pub(crate) fork: Fork,
+    pub(crate) fork: RelationFork,
     pub(crate) name: Option<&'a RelationName>,
     pub(crate) severity: Severity,
     pub(crate) findings: &'a [&'a BlockFinding],
@@ -64,8 +63,8 @@ impl AdvisedCluster {
     }
 
     /// A fork's file, below the data directory: as `page show` takes it from there.
-    pub(crate) fn file(&self, fork: Fork, segment: u32) -> String {
-        let Fork { relation, fork } = fork;
+    pub(crate) fn file(&self, fork: RelationFork, segment: u32) -> String {
+        let RelationFork { relation, number: fork } = fork;
         let name = RelationFileName { number: relation.rel_number, fork, segment, backend: None };
         match relation.tablespace {
             GLOBAL_TABLESPACE => format!("global/{name}"),

@@ -2,12 +2,14 @@ use std::fmt::Write as _;
 
 use pgtoll_datadir::TableName;
 use pgtoll_format::catalog::Persistence;
-use pgtoll_format::{Fault, Lsn, RelFileLocator};
+use pgtoll_format::{Fault, ForkNumber, Lsn, RelFileLocator};
 
 use super::*;
 
-const FORK: Fork =
-    Fork { relation: RelFileLocator { tablespace: 1663, database: 5, rel_number: 16390 }, fork: 0 };
+const FORK: RelationFork = RelationFork {
+    relation: RelFileLocator { tablespace: 1663, database: 5, rel_number: 16390 },
+    number: ForkNumber::MAIN,
+};
 
 fn cluster(role: ClusterRole) -> AdvisedCluster {
     AdvisedCluster {
@@ -186,7 +188,7 @@ fn what_is_not_settled_is_verified_again() {
 fn files_are_named_as_they_lie_below_the_data_directory() {
     let file = |tablespace, database, fork, segment| {
         let relation = RelFileLocator { tablespace, database, rel_number: 7 };
-        cluster(STOPPED).file(Fork { relation, fork }, segment)
+        cluster(STOPPED).file(RelationFork { relation, number: ForkNumber(fork) }, segment)
     };
     assert_eq!(file(1663, 5, 0, 0), "base/5/7");
     assert_eq!(file(1663, 5, 2, 1), "base/5/7_vm.1");

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use pgtoll_format::ForkNumber;
 use pgtoll_format::catalog::{PG_CLASS, PG_DATABASE, PG_INDEX, PG_NAMESPACE, PG_TABLESPACE};
 
 use super::TarBackup;
@@ -60,7 +61,9 @@ fn needed(member: &TarMember, tablespace: Option<u32>) -> Option<PathBuf> {
     let is_needed = match place.kind {
         MemberKind::Control => true,
         MemberKind::Relation(relation, name) => {
-            name.backend.is_none() && name.fork == 0 && CATALOGS.contains(&relation.rel_number)
+            name.backend.is_none()
+                && name.fork == ForkNumber::MAIN
+                && CATALOGS.contains(&relation.rel_number)
         }
         MemberKind::Own if place.path.ends_with("/pg_filenode.map") => true,
         _ => return of_transactions(&member.path),

@@ -3,16 +3,15 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pgtoll_format::Lsn;
 use pgtoll_format::wal::rmgr::XLOG_BACKUP_END;
 use pgtoll_format::wal::{Parts, Record, RecordType};
+use pgtoll_format::{Lsn, RelationFork};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use pgtoll_format::wal::Fork;
 use pgtoll_wal::{Collect, SegmentFile, WalReadError, scan_with};
 
 /// A block of a fork.
-pub(super) type Block = (Fork, u32);
+pub(super) type Block = (RelationFork, u32);
 
 /// What WAL says of some blocks.
 #[derive(Clone, Debug)]
@@ -46,7 +45,7 @@ impl Collect for Images {
             return;
         }
         for of in &parts.blocks {
-            let block = (Fork { relation: of.relation, fork: of.fork }, of.block);
+            let block = (RelationFork { relation: of.relation, number: of.fork }, of.block);
             if self.blocks.contains(&block) {
                 let is_image = of.image.as_ref().is_some_and(|image| image.applies);
                 self.first.entry(block).or_insert((record.at, is_image || of.will_init));

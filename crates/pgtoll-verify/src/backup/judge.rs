@@ -4,12 +4,11 @@ use std::cell::RefCell;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
 
-use pgtoll_format::{Lsn, PageHeader, Verdict};
+use pgtoll_format::{Lsn, PageHeader, RelationFork, Verdict};
 
 use crate::defect::{BlockFinding, Defect};
 use crate::found::PagesRead;
 use crate::page::page_verdict;
-use pgtoll_format::wal::Fork;
 
 /// What a page's verdict depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +21,7 @@ pub(super) struct Rules {
 /// Some pages of a fork.
 #[derive(Debug)]
 pub(super) struct Batch {
-    pub(super) fork: Fork,
+    pub(super) fork: RelationFork,
     pub(super) blocks: Blocks,
     /// Whole blocks.
     pub(super) bytes: Vec<u8>,

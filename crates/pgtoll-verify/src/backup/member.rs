@@ -3,12 +3,11 @@
 use std::fmt;
 use std::io::Read;
 
-use pgtoll_format::{IncrementalError, IncrementalHeader, RelFileLocator};
+use pgtoll_format::{IncrementalError, IncrementalHeader, RelFileLocator, RelationFork};
 
 use super::judge::{Batch, Batches, Blocks, Rules};
 use crate::defect::{BlockFinding, Defect, LayoutDefect};
 use pgtoll_datadir::RelationFileName;
-use pgtoll_format::wal::Fork;
 use pgtoll_wal::{TarError, TarStream};
 
 /// Bytes of a file, one after the other.
@@ -36,8 +35,8 @@ pub(super) struct RelationMember {
 }
 
 impl RelationMember {
-    fn fork(&self) -> Fork {
-        Fork { relation: self.relation, fork: self.name.fork }
+    fn fork(&self) -> RelationFork {
+        RelationFork { relation: self.relation, number: self.name.fork }
     }
 
     /// The number of the file's first block.

@@ -118,7 +118,7 @@ mod tests {
             MemberKind::Relation(of, name) => {
                 format!(
                     "{}/{}/{} {} {}",
-                    of.tablespace, of.database, of.rel_number, name.fork, name.segment
+                    of.tablespace, of.database, of.rel_number, name.fork.0, name.segment
                 )
             }
             MemberKind::Incremental(of, name) => {

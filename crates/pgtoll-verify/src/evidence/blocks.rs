@@ -5,13 +5,12 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use pgtoll_format::RelFileLocator;
+use pgtoll_format::{RelFileLocator, RelationFork};
 
 use crate::listing::{Listed, Listing};
 use crate::settings::VerifySettings;
 use pgtoll_datadir::DataDirectory;
 use pgtoll_files::open;
-use pgtoll_format::wal::Fork;
 
 /// The forks of all relations that are looked at.
 pub(super) struct Forks<'a> {
@@ -31,8 +30,8 @@ impl<'a> Forks<'a> {
     }
 
     /// Those that have files.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Fork> {
-        let firsts = self.files.iter().scan(None, |before: &mut Option<Fork>, file| {
+    pub(super) fn iter(&self) -> impl Iterator<Item = RelationFork> {
+        let firsts = self.files.iter().scan(None, |before: &mut Option<RelationFork>, file| {
             let is_first = before.replace(file.fork) != Some(file.fork);
             Some(is_first.then_some(file.fork))
         });
@@ -40,7 +39,7 @@ impl<'a> Forks<'a> {
     }
 
     /// The blocks of a fork.
-    pub(super) fn blocks(&self, fork: Fork) -> Blocks<'_> {
+    pub(super) fn blocks(&self, fork: RelationFork) -> Blocks<'_> {
         let control = &self.data.control;
         let (block_bytes, per_file) = (control.block_bytes as usize, control.file_blocks);
         let range = self.files.of_fork(fork);

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pgtoll_format::Lsn;
 use pgtoll_format::wal::rmgr::XLOG_CHECKPOINT_SHUTDOWN;
 use pgtoll_format::wal::{BlockReference, FileChange, Parts, Record, RecordType};
+use pgtoll_format::{ForkNumber, Lsn, RelationFork};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use pgtoll_format::wal::Fork;
 use pgtoll_wal::Collect;
 
 /// The last change of a block.
@@ -37,7 +36,7 @@ impl Change {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
     /// Changes of these forks are kept.
-    pub(super) forks: &'a FxHashSet<Fork>,
+    pub(super) forks: &'a FxHashSet<RelationFork>,
     /// The last record: the checkpoint of the shutdown.
     pub(super) checkpoint: Lsn,
     /// So many blocks at most: the newest changes.
@@ -48,10 +47,10 @@ pub(super) struct Wanted<'a> {
 pub(super) struct Changes<'a> {
     wanted: Wanted<'a>,
     /// By fork and block.
-    pub(super) blocks: FxHashMap<Fork, FxHashMap<u32, Change>>,
+    pub(super) blocks: FxHashMap<RelationFork, FxHashMap<u32, Change>>,
     count: usize,
     /// From which block on what earlier WAL says of a fork holds no more.
-    cut: BTreeMap<Fork, u32>,
+    cut: BTreeMap<RelationFork, u32>,
     /// Databases of which what earlier WAL says holds no more.
     databases: BTreeSet<u32>,
     /// The last record was there.
@@ -67,7 +66,7 @@ impl<'a> Changes<'a> {
     }
 
     fn block(&mut self, record: &Record<'_>, block: &BlockReference) {
-        let fork = Fork { relation: block.relation, fork: block.fork };
+        let fork = RelationFork { relation: block.relation, number: block.fork };
         if !record.sets_page_lsn(block) || !self.wanted.forks.contains(&fork) {
             return;
         }
@@ -77,7 +76,7 @@ impl<'a> Changes<'a> {
         self.bound();
     }
 
-    fn forget(&mut self, fork: Fork, from: u32) {
+    fn forget(&mut self, fork: RelationFork, from: u32) {
         if let Some(blocks) = self.blocks.get_mut(&fork) {
             let before = blocks.len();
             blocks.retain(|block, _| *block < from);
@@ -117,9 +116,11 @@ impl Collect for Changes<'_> {
             return;
         }
         match record.file_change(parts) {
-            Some(FileChange::Made { relation, fork }) => self.forget(Fork { relation, fork }, 0),
+            Some(FileChange::Made { relation, fork }) => {
+                self.forget(RelationFork { relation, number: fork }, 0)
+            }
             Some(FileChange::Cut { relation, blocks }) => {
-                self.forget(Fork { relation, fork: 0 }, blocks);
+                self.forget(RelationFork { relation, number: ForkNumber::MAIN }, blocks);
             }
             Some(FileChange::Database { oid }) => self.forget_database(oid),
             None => parts.blocks.iter().for_each(|block| self.block(record, block)),
@@ -161,10 +162,10 @@ mod tests {
         Database { oid: u32 },
     }
 
-    fn fork(number: u32) -> Fork {
+    fn fork(number: u32) -> RelationFork {
         let relation =
             RelFileLocator { tablespace: 1663, database: number % 2, rel_number: number };
-        Fork { relation, fork: 0 }
+        RelationFork { relation, number: ForkNumber::MAIN }
     }
 
     /// The record number `place` of the WAL, each of which has 8 bytes.
@@ -184,8 +185,15 @@ mod tests {
         if let Says::Change { number, block } = says {
             let (relation, image, data) = (fork(number).relation, None, 0..0);
             let will_init = false;
-            parts.blocks =
-                vec![BlockReference { id: 0, relation, fork: 0, block, will_init, image, data }];
+            parts.blocks = vec![BlockReference {
+                id: 0,
+                relation,
+                fork: ForkNumber::MAIN,
+                block,
+                will_init,
+                image,
+                data,
+            }];
         }
         let (total_bytes, xid, previous, crc) = (24, 0, Lsn(0), 0);
         let header = RecordHeader { total_bytes, xid, previous, info, manager, crc };
@@ -205,7 +213,7 @@ mod tests {
     }
 
     /// What a plain map of all blocks has at the end.
-    fn expected(all: &[Says]) -> BTreeMap<(Fork, u32), Lsn> {
+    fn expected(all: &[Says]) -> BTreeMap<(RelationFork, u32), Lsn> {
         let mut map = BTreeMap::new();
         for (place, says) in all.iter().enumerate() {
             match *says {
@@ -222,8 +230,8 @@ mod tests {
         map
     }
 
-    fn found(changes: &Changes<'_>) -> BTreeMap<(Fork, u32), Lsn> {
-        let of_fork = |(fork, blocks): (&Fork, &FxHashMap<u32, Change>)| {
+    fn found(changes: &Changes<'_>) -> BTreeMap<(RelationFork, u32), Lsn> {
+        let of_fork = |(fork, blocks): (&RelationFork, &FxHashMap<u32, Change>)| {
             let fork = *fork;
             blocks.iter().map(|(block, of)| ((fork, *block), of.lsn())).collect::<Vec<_>>()
         };

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pgtoll_format::btree::{BtreePage, Node};
-use pgtoll_format::{PageHeader, RelFileLocator, Verdict};
+use pgtoll_format::{ForkNumber, PageHeader, RelFileLocator, RelationFork, Verdict};
 
 use super::blocks::{Blocks, Forks};
 use super::{NotCompared, check_is_consistent};
@@ -16,7 +16,6 @@ use crate::page::page_verdict;
 use crate::settings::{PROGRESS, VerifyProgress, VerifySettings};
 use pgtoll_datadir::DataDirectory;
 use pgtoll_datadir::Names;
-use pgtoll_format::wal::Fork;
 
 /// What was compared with indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,8 +81,8 @@ struct Table {
     bytes: u64,
 }
 
-fn main_fork(relation: RelFileLocator) -> Fork {
-    Fork { relation, fork: 0 }
+fn main_fork(relation: RelFileLocator) -> RelationFork {
+    RelationFork { relation, number: ForkNumber::MAIN }
 }
 
 /// Those whose files are there: that one is missing was told when they were verified.

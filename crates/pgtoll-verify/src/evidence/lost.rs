@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use pgtoll_format::catalog::Persistence;
-use pgtoll_format::{Lsn, PageHeader, RelFileLocator, Verdict};
+use pgtoll_format::{ForkNumber, Lsn, PageHeader, RelFileLocator, RelationFork, Verdict};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::blocks::{Blocks, Forks};
@@ -16,7 +16,6 @@ use crate::page::page_verdict;
 use crate::settings::{VerifyProgress, VerifySettings};
 use pgtoll_datadir::DataDirectory;
 use pgtoll_datadir::Names;
-use pgtoll_format::wal::Fork;
 use pgtoll_wal::{End, SegmentFile, scan_with};
 
 /// What was compared with WAL.
@@ -75,12 +74,13 @@ pub fn compare_with_wal(
 
 /// The forks whose changes are logged. What nobody has a name for is a leftover, whose files say
 /// nothing, and so do those of an index that could not be made.
-fn logged_forks(forks: &Forks<'_>, names: &Names) -> FxHashSet<Fork> {
-    let is_logged = |fork: &Fork| {
+fn logged_forks(forks: &Forks<'_>, names: &Names) -> FxHashSet<RelationFork> {
+    let is_logged = |fork: &RelationFork| {
         let persistence = names.relation(fork.relation).map(|name| name.persistence);
         matches!(
-            (fork.fork, persistence),
-            (MAIN, Some(Persistence::Permanent)) | (INIT, Some(Persistence::Unlogged))
+            (fork.number, persistence),
+            (ForkNumber::MAIN, Some(Persistence::Permanent))
+                | (ForkNumber::INIT, Some(Persistence::Unlogged))
         ) && !names.is_unready(fork.relation)
     };
     forks.iter().filter(is_logged).collect()
@@ -183,6 +183,3 @@ impl Rules {
 
 /// Some 20 bytes each: changes of 64 GB of pages.
 const BLOCKS_MAX: usize = 8 << 20;
-
-const MAIN: u8 = 0;
-const INIT: u8 = 3;

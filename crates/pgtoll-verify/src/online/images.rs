@@ -5,11 +5,10 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use pgtoll_format::Lsn;
 use pgtoll_format::wal::rmgr::XLOG_FPW_CHANGE;
 use pgtoll_format::wal::{Parts, Record, RecordType};
+use pgtoll_format::{Lsn, RelationFork};
 
-use pgtoll_format::wal::Fork;
 use pgtoll_wal::{Collect, End, scan_with, segments};
 
 /// What the WAL has of some blocks.
@@ -17,7 +16,7 @@ use pgtoll_wal::{Collect, End, scan_with, segments};
 pub struct ImagesInWal {
     /// Where the last record ends that makes a block whole again, whatever it was: by its image, or
     /// because it makes the page anew.
-    pub last: HashMap<(Fork, u32), Lsn>,
+    pub last: HashMap<(RelationFork, u32), Lsn>,
     /// Up to where the WAL was read.
     pub to: Lsn,
     /// All of it is from a time when `full_page_writes` was on.
@@ -33,7 +32,7 @@ impl Default for ImagesInWal {
 /// Reads the WAL of a data directory from this place on.
 pub(super) fn images_in_wal(
     data: &Path,
-    of: &HashSet<(Fork, u32)>,
+    of: &HashSet<(RelationFork, u32)>,
     from: Lsn,
     segment_bytes: u32,
     threads: usize,
@@ -51,7 +50,7 @@ pub(super) fn images_in_wal(
 
 fn read_once(
     data: &Path,
-    of: &HashSet<(Fork, u32)>,
+    of: &HashSet<(RelationFork, u32)>,
     from: Lsn,
     segment_bytes: u32,
     threads: usize,
@@ -79,9 +78,9 @@ fn read_once(
 
 /// Finds images of wanted blocks.
 struct Finder {
-    wanted: Arc<HashSet<(Fork, u32)>>,
+    wanted: Arc<HashSet<(RelationFork, u32)>>,
     from: Lsn,
-    last: HashMap<(Fork, u32), Lsn>,
+    last: HashMap<(RelationFork, u32), Lsn>,
     was_off: bool,
 }
 
@@ -94,7 +93,7 @@ impl Collect for Finder {
         self.was_off |= RecordType::of(&record.header) == XLOG_FPW_CHANGE;
         for block in &parts.blocks {
             let is_whole = block.will_init || block.image.as_ref().is_some_and(|of| of.applies);
-            let key = (Fork { relation: block.relation, fork: block.fork }, block.block);
+            let key = (RelationFork { relation: block.relation, number: block.fork }, block.block);
             if is_whole && self.wanted.contains(&key) {
                 self.last.insert(key, record.end);
             }

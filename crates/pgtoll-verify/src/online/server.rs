@@ -3,8 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use pgtoll_datadir::{Attached, DataDirectory, Postmaster, control_file};
-use pgtoll_format::wal::Fork;
-use pgtoll_format::{ClusterState, Lsn};
+use pgtoll_format::{ClusterState, ForkNumber, Lsn, RelationFork};
 use pgtoll_wire::{Connection, Dsn, Error, Row};
 
 use super::images::{ImagesInWal, images_in_wal};
@@ -76,7 +75,7 @@ impl RunningServer {
 
     /// Whether the server has this block in memory, as the extension `pg_buffercache` says where it
     /// is installed.
-    pub fn has_in_memory(&mut self, fork: Fork, block: u32) -> Result<bool, Unsettled> {
+    pub fn has_in_memory(&mut self, fork: RelationFork, block: u32) -> Result<bool, Unsettled> {
         let connected = self.connection.as_mut().ok_or(Unsettled::NoServer)?;
         for database in [fork.relation.database, connected.database] {
             let session = connected.session(database);
@@ -125,12 +124,16 @@ impl Witness for RunningServer {
         Ok(horizon)
     }
 
-    fn images(&mut self, of: &HashSet<(Fork, u32)>, from: Lsn) -> Result<ImagesInWal, String> {
+    fn images(
+        &mut self,
+        of: &HashSet<(RelationFork, u32)>,
+        from: Lsn,
+    ) -> Result<ImagesInWal, String> {
         let segment_bytes = self.data.control.wal_segment_bytes;
         images_in_wal(&self.data.path, of, from, segment_bytes, self.threads)
     }
 
-    fn ask(&mut self, fork: Fork, block: u32) -> ServerAnswer {
+    fn ask(&mut self, fork: RelationFork, block: u32) -> ServerAnswer {
         match &mut self.connection {
             Some(connected) => connected.ask(fork, block).unwrap_or_else(ServerAnswer::Nothing),
             None => ServerAnswer::Nothing(Unsettled::NoServer),
@@ -139,7 +142,7 @@ impl Witness for RunningServer {
 }
 
 impl Connected {
-    fn ask(&mut self, fork: Fork, block: u32) -> Result<ServerAnswer, Unsettled> {
+    fn ask(&mut self, fork: RelationFork, block: u32) -> Result<ServerAnswer, Unsettled> {
         let own = self.database;
         // What all databases share can be read in each.
         let database = if fork.relation.database == 0 { own } else { fork.relation.database };
@@ -206,9 +209,9 @@ impl Session {
     }
 
     /// SQL that has the server read the block, and no other where it can be helped.
-    fn reading(&self, of: &Known, fork: Fork, block: u32) -> Option<String> {
+    fn reading(&self, of: &Known, fork: RelationFork, block: u32) -> Option<String> {
         let Known { oid, kind, name, literal } = of;
-        let fork_name = FORKS.get(usize::from(fork.fork))?;
+        let fork_name = fork.number.name()?;
         if let Some(schema) = &self.pageinspect {
             let page = format!("{schema}.get_raw_page({literal}, '{fork_name}', {block})");
             return Some(format!("SELECT length({page})"));
@@ -217,17 +220,17 @@ impl Session {
             let range = format!("'{fork_name}', {block}, {block}");
             return Some(format!("SELECT {schema}.pg_prewarm({oid}::regclass, 'buffer', {range})"));
         }
-        match (fork.fork, kind) {
-            (0, b'r' | b'm' | b't') => {
+        match (fork.number, kind) {
+            (ForkNumber::MAIN, b'r' | b'm' | b't') => {
                 Some(format!("SELECT 1 FROM ONLY {name} WHERE ctid = '({block},1)'"))
             }
-            (0, b'S') => Some(format!("SELECT last_value FROM {name}")),
+            (ForkNumber::MAIN, b'S') => Some(format!("SELECT last_value FROM {name}")),
             _ => None,
         }
     }
 
     /// `None`: the extension is not there.
-    fn has_in_memory(&mut self, fork: Fork, block: u32) -> Option<Result<bool, Unsettled>> {
+    fn has_in_memory(&mut self, fork: RelationFork, block: u32) -> Option<Result<bool, Unsettled>> {
         let schema = self.buffercache.as_ref()?;
         let whose = buffer_of(fork, block);
         let sql = format!("SELECT 1 FROM {schema}.pg_buffercache b WHERE {whose}");
@@ -236,7 +239,7 @@ impl Session {
     }
 
     /// Makes the server forget the block, writing it if need be; true: it does not have it now.
-    fn forget(&mut self, fork: Fork, block: u32) -> bool {
+    fn forget(&mut self, fork: RelationFork, block: u32) -> bool {
         let Some(schema) = &self.buffercache else { return false };
         let whose = buffer_of(fork, block);
         let sql = if self.can_evict {
@@ -254,17 +257,17 @@ impl Session {
 }
 
 /// Which row of `pg_buffercache` it is.
-fn buffer_of(fork: Fork, block: u32) -> String {
+fn buffer_of(fork: RelationFork, block: u32) -> String {
     let relation = fork.relation;
     format!(
         "b.relfilenode = {} AND b.reltablespace = {} AND b.reldatabase = {} \
          AND b.relforknumber = {} AND b.relblocknumber = {block}",
-        relation.rel_number, relation.tablespace, relation.database, fork.fork
+        relation.rel_number, relation.tablespace, relation.database, fork.number.0
     )
 }
 
 /// What the server calls it now.
-fn known(connection: &mut Connection, fork: Fork) -> Result<Known, Unsettled> {
+fn known(connection: &mut Connection, fork: RelationFork) -> Result<Known, Unsettled> {
     let relation = fork.relation;
     let sql = format!(
         "SELECT c.oid, c.relkind, quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS name, \
@@ -288,7 +291,7 @@ fn known(connection: &mut Connection, fork: Fork) -> Result<Known, Unsettled> {
 
 /// Of this very block: the catalogs that are read on the way to it may be damaged too. The words
 /// are in the server's language, the numbers are not.
-fn is_refusal(error: &Error, fork: Fork, block: u32) -> bool {
+fn is_refusal(error: &Error, fork: RelationFork, block: u32) -> bool {
     let Error::Server(said) = error else { return false };
     let numbers = said.message.split(|c: char| !c.is_ascii_digit());
     let numbers: HashSet<&str> = numbers.collect();
@@ -321,5 +324,4 @@ const MOMENT: &str = "\
         current_setting('full_page_writes') AS full_page_writes,
         CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_insert_lsn()) END
             AS segment";
-const FORKS: [&str; 4] = ["main", "fsm", "vm", "init"];
 const DATA_CORRUPTED: &str = "XX001";

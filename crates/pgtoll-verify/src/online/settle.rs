@@ -19,7 +19,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use pgtoll_format::{Fault, Lsn};
+use pgtoll_format::{Fault, ForkNumber, Lsn, RelationFork};
 
 use super::images::ImagesInWal;
 use super::pauses::Pauses;
@@ -28,7 +28,6 @@ use super::witness::{ServerAnswer, WalHorizon, Witness};
 use crate::defect::Unsettled;
 use crate::defect::{BlockFinding, Defect};
 use crate::found::{PagesRead, Verified};
-use pgtoll_format::wal::Fork;
 
 /// What is needed to settle suspects, and what comes out.
 pub(super) struct Settling<'a> {
@@ -159,8 +158,9 @@ impl Settling<'_> {
     }
 
     /// What the LSN alone proves.
-    fn by_lsn(&self, fork: Fork, bad: Bad, horizon: WalHorizon) -> Verdict {
-        let is_logged = matches!(fork.fork, MAIN | INIT) && !self.blocks.is_unlogged(fork);
+    fn by_lsn(&self, fork: RelationFork, bad: Bad, horizon: WalHorizon) -> Verdict {
+        let is_logged = matches!(fork.number, ForkNumber::MAIN | ForkNumber::INIT)
+            && !self.blocks.is_unlogged(fork);
         if !is_logged {
             return Verdict::Ask;
         }
@@ -184,7 +184,8 @@ impl Settling<'_> {
             of.is_steady() && self.by_lsn(of.fork, of.bad, horizon) == Verdict::LookIntoWal
         };
         let open: Vec<&Suspect> = left.iter().filter(is_open).collect();
-        let keys: HashSet<(Fork, u32)> = open.iter().map(|of| (of.fork, of.block)).collect();
+        let keys: HashSet<(RelationFork, u32)> =
+            open.iter().map(|of| (of.fork, of.block)).collect();
         if keys.is_empty() {
             return Ok(ImagesInWal::default());
         }
@@ -343,5 +344,3 @@ const PIECE: Duration = Duration::from_millis(100);
 const POLL: Duration = Duration::from_millis(250);
 /// How long WAL may take from its insertion to its file (`wal_writer_delay`, and some more).
 const WAL_LAG: Duration = Duration::from_secs(1);
-const MAIN: u8 = 0;
-const INIT: u8 = 3;

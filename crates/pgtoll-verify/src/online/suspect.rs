@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use pgtoll_format::{Fault, Lsn, PageHeader, Verdict};
+use pgtoll_format::{Fault, ForkNumber, Lsn, PageHeader, RelationFork, Verdict};
 
 use super::pauses::Pauses;
 use crate::listing::Listing;
@@ -14,12 +14,11 @@ use crate::page::page_verdict;
 use crate::storage::Storage;
 use crate::storage::read_all;
 use pgtoll_datadir::DataDirectory;
-use pgtoll_format::wal::Fork;
 
 /// A block that looked damaged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Suspect {
-    pub(super) fork: Fork,
+    pub(super) fork: RelationFork,
     pub(super) block: u32,
     /// How it looked when it was read last.
     pub(super) bad: Bad,
@@ -49,7 +48,7 @@ pub(super) enum Look {
 }
 
 impl Suspect {
-    pub(super) fn new(fork: Fork, block: u32, fault: Fault, lsn: Lsn) -> Self {
+    pub(super) fn new(fork: RelationFork, block: u32, fault: Fault, lsn: Lsn) -> Self {
         let bad = Bad { fault, lsn, digest: 0 };
         Self { fork, block, bad, reads: 0, is_same: true }
     }
@@ -75,14 +74,14 @@ impl<'a> Blocks<'a> {
         Self { disk, files, block_bytes, per_file, has_checksums: data.has_checksums() }
     }
 
-    fn path(&self, fork: Fork, block: u32) -> Option<PathBuf> {
+    fn path(&self, fork: RelationFork, block: u32) -> Option<PathBuf> {
         let segment = block / self.per_file.max(1);
         let mut of_fork = self.files.of_fork(fork);
         of_fork.find(|&at| self.files.file(at).segment == segment).map(|at| self.files.path(at))
     }
 
     /// Reads a block once more.
-    pub(super) fn look(&self, fork: Fork, block: u32) -> Look {
+    pub(super) fn look(&self, fork: RelationFork, block: u32) -> Look {
         let Some(path) = self.path(fork, block) else { return Look::Gone };
         let at = u64::from(block % self.per_file.max(1)) * self.block_bytes as u64;
         let mut page = vec![0; self.block_bytes];
@@ -105,18 +104,20 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    pub(super) fn is_gone(&self, fork: Fork, block: u32) -> bool {
+    pub(super) fn is_gone(&self, fork: RelationFork, block: u32) -> bool {
         let Some(path) = self.path(fork, block) else { return true };
         let opened = self.disk.open(&path);
         opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
     /// Unlogged relations have an init fork, which itself is logged.
-    pub(super) fn is_unlogged(&self, fork: Fork) -> bool {
-        if fork.fork == INIT {
+    pub(super) fn is_unlogged(&self, fork: RelationFork) -> bool {
+        if fork.number == ForkNumber::INIT {
             return false;
         }
-        let Some(first) = self.files.of_fork(Fork { fork: MAIN, ..fork }).next() else {
+        let Some(first) =
+            self.files.of_fork(RelationFork { number: ForkNumber::MAIN, ..fork }).next()
+        else {
             return false;
         };
         let init =
@@ -134,7 +135,7 @@ pub(super) struct Watched {
     pub(super) left: Vec<Suspect>,
     pub(super) healed: u64,
     pub(super) dropped: u64,
-    pub(super) unreadable: Vec<(Fork, u32, String)>,
+    pub(super) unreadable: Vec<(RelationFork, u32, String)>,
 }
 
 impl Watched {
@@ -209,5 +210,3 @@ const BACK_OFF: [Duration; 5] = [
     Duration::from_millis(100),
     Duration::from_secs(1),
 ];
-const MAIN: u8 = 0;
-const INIT: u8 = 3;

@@ -9,20 +9,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pgtoll_format::{Lsn, RelFileLocator};
+use pgtoll_format::{ForkNumber, Lsn, RelFileLocator, RelationFork};
 
 use super::super::{Files, ReadAt, Storage};
 use super::*;
 use crate::directory::tests::{directory, page};
 use crate::found::RunningCounts;
-use pgtoll_format::wal::Fork;
 
 const PAGE: usize = 8192;
 const REDO: Lsn = Lsn(0x0300_0000);
 const END: Lsn = Lsn(0x0500_0000);
 const BETWEEN: Lsn = Lsn(0x0400_0000);
-const TABLE: Fork =
-    Fork { relation: RelFileLocator { tablespace: 1663, database: 5, rel_number: 16384 }, fork: 0 };
+const TABLE: RelationFork = RelationFork {
+    relation: RelFileLocator { tablespace: 1663, database: 5, rel_number: 16384 },
+    number: ForkNumber::MAIN,
+};
 
 struct NoPauses;
 
@@ -47,14 +48,18 @@ impl Witness for Fixed {
         if self.moments.len() > 1 { self.moments.remove(0) } else { self.moments[0].clone() }
     }
 
-    fn images(&mut self, of: &HashSet<(Fork, u32)>, from: Lsn) -> Result<ImagesInWal, String> {
+    fn images(
+        &mut self,
+        of: &HashSet<(RelationFork, u32)>,
+        from: Lsn,
+    ) -> Result<ImagesInWal, String> {
         assert_eq!(from, REDO);
         let mut images = self.images.clone()?;
         images.last.retain(|key, _| of.contains(key));
         Ok(images)
     }
 
-    fn ask(&mut self, _: Fork, _: u32) -> ServerAnswer {
+    fn ask(&mut self, _: RelationFork, _: u32) -> ServerAnswer {
         self.said.clone()
     }
 }

@@ -2,11 +2,10 @@
 
 use std::collections::HashSet;
 
-use pgtoll_format::Lsn;
+use pgtoll_format::{Lsn, RelationFork};
 
 use super::images::ImagesInWal;
 use crate::defect::Unsettled;
-use pgtoll_format::wal::Fork;
 
 /// Tells what the pages themselves do not: how far the WAL is, what is in it, and what the server
 /// says of a block.
@@ -15,10 +14,14 @@ pub trait Witness {
     fn now(&mut self) -> Result<WalHorizon, Unsettled>;
 
     /// Which of these blocks the WAL from this place on makes whole again.
-    fn images(&mut self, of: &HashSet<(Fork, u32)>, from: Lsn) -> Result<ImagesInWal, String>;
+    fn images(
+        &mut self,
+        of: &HashSet<(RelationFork, u32)>,
+        from: Lsn,
+    ) -> Result<ImagesInWal, String>;
 
     /// Has the server read a block from the disk, if it can be made to.
-    fn ask(&mut self, fork: Fork, block: u32) -> ServerAnswer;
+    fn ask(&mut self, fork: RelationFork, block: u32) -> ServerAnswer;
 }
 
 /// How far a server is.

@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use pgtoll_datadir::{Attached, DataDirectory, Names, RelationName, control_file};
-use pgtoll_format::ClusterState;
-use pgtoll_format::wal::Fork;
+use pgtoll_format::{ClusterState, ForkNumber, RelationFork};
 use pgtoll_record::{
     Advice, ManifestComparison, Provenance, VERIFICATION_SCHEMA, VerificationOutcome,
     VerificationRecord, VerifiedAmount, VerifiedRelation, VerifiedRunning, VerifiedSource,
@@ -139,7 +138,7 @@ impl Verified {
         is_running: bool,
         cluster: &AdvisedCluster,
     ) -> Vec<VerifiedRelation> {
-        let mut findings: HashMap<Fork, Vec<&BlockFinding>> = HashMap::new();
+        let mut findings: HashMap<RelationFork, Vec<&BlockFinding>> = HashMap::new();
         for finding in &self.findings {
             findings.entry(finding.fork).or_default().push(finding);
         }
@@ -242,10 +241,10 @@ type TableKey<'a> = (Option<&'a str>, Option<&'a str>, &'a str);
 
 /// Tables whose main fork has findings.
 fn damaged_tables<'a>(
-    counts: &BTreeMap<Fork, DefectCounts>,
+    counts: &BTreeMap<RelationFork, DefectCounts>,
     names: Option<&'a Names>,
 ) -> HashSet<TableKey<'a>> {
-    let main_forks = counts.keys().filter(|fork| fork.fork == 0);
+    let main_forks = counts.keys().filter(|fork| fork.number == ForkNumber::MAIN);
     main_forks
         .filter_map(|fork| names?.relation(fork.relation))
         .map(|name| (name.database.as_deref(), name.schema.as_deref(), &*name.relation))
@@ -264,7 +263,7 @@ struct DamagedForks<'a> {
 impl DamagedForks<'_> {
     fn relation(
         &self,
-        fork: Fork,
+        fork: RelationFork,
         counts: DefectCounts,
         findings: &[&BlockFinding],
     ) -> VerifiedRelation {
@@ -283,7 +282,7 @@ impl DamagedForks<'_> {
             tablespace: fork.relation.tablespace,
             database: fork.relation.database,
             filenode: fork.relation.rel_number,
-            fork: fork_name(fork.fork).to_owned(),
+            fork: fork.number.to_string(),
             path: Some(self.cluster.file(fork, 0)),
             name: name.map(recorded_name),
             severity,
@@ -323,15 +322,6 @@ fn remedy(advice: &[Advice]) -> String {
         None => step.what.clone(),
     });
     steps.collect::<Vec<_>>().join("; ")
-}
-
-fn fork_name(fork: u8) -> &'static str {
-    match fork {
-        0 => "main",
-        1 => "fsm",
-        2 => "vm",
-        _ => "init",
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use std::ops::ControlFlow;
 
 use pgtoll_datadir::TableName;
 use pgtoll_format::catalog::{Persistence, RelationKind};
-use pgtoll_format::{Fault, Lsn, RelFileLocator};
+use pgtoll_format::{Fault, ForkNumber, Lsn, RelFileLocator};
 use pgtoll_record::{FindingClass, FindingKind, Severity};
 
 use super::*;
@@ -23,8 +23,8 @@ fn relation_files(number: u32) -> RelFileLocator {
     RelFileLocator { tablespace: 1663, database: 5, rel_number: number }
 }
 
-fn fork(number: u32) -> Fork {
-    Fork { relation: relation_files(number), fork: 0 }
+fn fork(number: u32) -> RelationFork {
+    RelationFork { relation: relation_files(number), number: ForkNumber::MAIN }
 }
 
 fn name(kind: RelationKind, relation: &str) -> RelationName {

@@ -3,12 +3,11 @@
 use std::fmt;
 
 use pgtoll_format::wal::{self, BlockReference, Image, Parts, Record, RecordType};
-use pgtoll_format::{PAGE_BYTES, pglz};
+use pgtoll_format::{PAGE_BYTES, RelationFork, pglz};
 use pgtoll_model::{Compression, Settings};
 use rustc_hash::FxHashMap;
 
 use crate::whatif::data::{self, Data, Page};
-use pgtoll_format::wal::Fork;
 
 /// Which images are compressed to find out.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +31,7 @@ impl Compressing {
 pub(crate) struct Images {
     compressing: Compressing,
     /// Images of each fork that were compressed.
-    compressed: FxHashMap<Fork, u32>,
+    compressed: FxHashMap<RelationFork, u32>,
     zstd: Option<zstd::bulk::Compressor<'static>>,
     unpack_zstd: Option<zstd::bulk::Decompressor<'static>>,
     lz4: Vec<u8>,
@@ -75,7 +74,7 @@ impl Images {
         asked: bool,
     ) -> ([u16; Compression::COUNT], Data) {
         let Some(image) = &block.image else { return ([0; Compression::COUNT], Data::Unknown) };
-        let stored = record.bytes.get(image.stands.clone()).unwrap_or_default();
+        let stored = record.bytes.get(image.range.clone()).unwrap_or_default();
         let hole = usize::from(image.hole_bytes);
         let raw = PAGE_BYTES - hole;
         let mut lengths = [0; Compression::COUNT];
@@ -104,7 +103,7 @@ impl Images {
         if self.compressing.with.is_empty() {
             return false;
         }
-        let fork = Fork { relation: block.relation, fork: block.fork };
+        let fork = RelationFork { relation: block.relation, number: block.fork };
         let compressed = self.compressed.entry(fork).or_default();
         let mixed =
             (block.block ^ block.relation.rel_number.rotate_left(16)).wrapping_mul(0x9E37_79B1);

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pgtoll_format::wal::{Parts, Record};
-use pgtoll_format::{Lsn, RelFileLocator, WalFacts};
+use pgtoll_format::{Lsn, RelFileLocator, RelationFork, WalFacts};
 use pgtoll_model::{
     BlockKey, Check, Geometry, Outcome, Reference, Rule, Schedule, Settings, WhatIf,
     checkpoint_segments,
@@ -26,7 +26,6 @@ use images::Images;
 use touches::{Happened, Touch, Touched, Touches, UNKNOWN};
 
 use crate::collect::Collect;
-use pgtoll_format::wal::Fork;
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -125,7 +124,7 @@ impl Collect for Asked {
 struct Replay {
     question: Arc<Question>,
     model: WhatIf,
-    forks: FxHashMap<Fork, u32>,
+    forks: FxHashMap<RelationFork, u32>,
     means: touches::Means,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
@@ -229,11 +228,11 @@ impl Replay {
     }
 
     /// A fork's number in the model.
-    fn fork(&mut self, fork: Fork) -> u32 {
+    fn fork(&mut self, fork: RelationFork) -> u32 {
         let next = u32::try_from(self.forks.len()).unwrap_or(u32::MAX);
         *self.forks.entry(fork).or_insert_with(|| {
             let RelFileLocator { tablespace, rel_number: number, .. } = fork.relation;
-            self.model.fork([tablespace, number, fork.fork.into()]);
+            self.model.fork([tablespace, number, fork.number.0.into()]);
             next
         })
     }

@@ -1,8 +1,8 @@
 //! A segment's records as the model wants them: what they refer to, and how long they are without
 //! images that hang on checkpoints.
 
-use pgtoll_format::Lsn;
 use pgtoll_format::wal::{BlockReference, Event, Parts, Record, RecordType};
+use pgtoll_format::{Lsn, RelationFork};
 use pgtoll_model::{Compression, Rule};
 use pgtoll_record::ImageCause;
 use rustc_hash::FxHashMap;
@@ -10,7 +10,6 @@ use rustc_hash::FxHashMap;
 use crate::statistics::cause_of;
 use crate::whatif::data::{self, Data};
 use crate::whatif::images::Images;
-use pgtoll_format::wal::Fork;
 
 /// What a segment's records come to.
 #[derive(Debug, Default)]
@@ -23,12 +22,12 @@ pub(crate) struct Touches {
     pub(crate) references: Vec<Touch>,
     pub(crate) images: Vec<[u16; Compression::COUNT]>,
     pub(crate) happened: Vec<Happened>,
-    pub(crate) forks: Vec<Fork>,
+    pub(crate) forks: Vec<RelationFork>,
     pub(crate) means: Means,
     /// Records for hints, whether or not they have an image.
     pub(crate) hints: u64,
-    places: FxHashMap<Fork, u32>,
-    recent: (Fork, u32),
+    places: FxHashMap<RelationFork, u32>,
+    recent: (RelationFork, u32),
     /// The last record that has the running transactions: a checkpoint writes one.
     snapshot: Option<usize>,
 }
@@ -191,7 +190,7 @@ impl Touches {
         mut bytes: u32,
         images: &mut Images,
     ) -> u32 {
-        let fork = Fork { relation: block.relation, fork: block.fork };
+        let fork = RelationFork { relation: block.relation, number: block.fork };
         let fork = self.fork(fork);
         let mut rule = match kind {
             FPI_FOR_HINT => Rule::Hint,
@@ -209,7 +208,7 @@ impl Touches {
             }
             let header: u32 =
                 if image.compression.is_some() && image.hole_bytes > 0 { 7 } else { 5 };
-            bytes = bytes.saturating_sub(u32::try_from(image.stands.len()).unwrap_or(0) + header);
+            bytes = bytes.saturating_sub(u32::try_from(image.range.len()).unwrap_or(0) + header);
             let missing = block.data.is_empty() && rule == Rule::Regular;
             let (lengths, data) = images.of(record, parts, block, missing);
             self.images.push(lengths);
@@ -239,7 +238,7 @@ impl Touches {
     }
 
     #[inline]
-    fn fork(&mut self, fork: Fork) -> u32 {
+    fn fork(&mut self, fork: RelationFork) -> u32 {
         if self.recent.0 == fork && !self.forks.is_empty() {
             return self.recent.1;
         }

@@ -9,7 +9,8 @@ use anyhow::Context as _;
 use pgtoll_checksum::page_checksum;
 use pgtoll_datadir::{RelationFileName, control_file};
 use pgtoll_format::{
-    HeaderField, LinePointerState, PAGE_BYTES, PageDifference, PageHeader, PageKind, line_pointers,
+    ForkNumber, HeaderField, LinePointerState, PAGE_BYTES, PageDifference, PageHeader, PageKind,
+    line_pointers,
 };
 use pgtoll_record::{
     FieldDifference, LinePointerRecord, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA,
@@ -227,8 +228,8 @@ impl RelationPages {
     fn kind(&self, page: &[u8]) -> String {
         let kind = PageKind::of(page);
         match (kind, self.name.map(|name| name.fork)) {
-            (PageKind::Heap | PageKind::Map, Some(1)) => "fsm".to_owned(),
-            (PageKind::Heap | PageKind::Map, Some(2)) => "vm".to_owned(),
+            (PageKind::Heap | PageKind::Map, Some(ForkNumber::FSM)) => "fsm".to_owned(),
+            (PageKind::Heap | PageKind::Map, Some(ForkNumber::VM)) => "vm".to_owned(),
             _ => kind.to_string(),
         }
     }

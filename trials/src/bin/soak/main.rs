@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use clap::Parser;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_datadir::{DataDirectory, Postmaster};
-use pgtoll_format::wal::Fork;
+use pgtoll_format::RelationFork;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::FindingClass;
 use pgtoll_record::trials::{SOAK_SCHEMA, SoakOutcome, SoakRecord};
@@ -206,13 +206,14 @@ fn connection(cluster: &Cluster) -> anyhow::Result<Connection> {
 }
 
 fn count(outcome: &mut SoakOutcome, verified: &Verified, planted: &[Planted]) {
-    let of_class = |class: FindingClass| -> BTreeSet<(Fork, u32)> {
+    let of_class = |class: FindingClass| -> BTreeSet<(RelationFork, u32)> {
         let of_it = verified.findings.iter().filter(|of| of.defect.class() == class);
         of_it.map(|of| (of.fork, of.block)).collect()
     };
     let (failures, unverified) =
         (of_class(FindingClass::Failure), of_class(FindingClass::Unverified));
-    let places: BTreeSet<(Fork, u32)> = planted.iter().map(|of| (of.fork, of.block)).collect();
+    let places: BTreeSet<(RelationFork, u32)> =
+        planted.iter().map(|of| (of.fork, of.block)).collect();
     let number = |count: usize| count as u64;
     outcome.scans += 1;
     outcome.pages += verified.pages.blocks;

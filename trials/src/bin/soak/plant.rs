@@ -5,14 +5,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use pgtoll_format::RelFileLocator;
-use pgtoll_format::wal::Fork;
+use pgtoll_format::{ForkNumber, RelFileLocator, RelationFork};
 use pgtoll_wire::Connection;
 
 /// A block that was damaged.
 #[derive(Debug)]
 pub(crate) struct Planted {
-    pub(crate) fork: Fork,
+    pub(crate) fork: RelationFork,
     pub(crate) block: u32,
     pub(crate) kind: &'static str,
     path: PathBuf,
@@ -99,7 +98,7 @@ fn damage_one(
         _ => after = read(&path, if block == first { block + 1 } else { block - 1 })?,
     }
     write(&path, block, &after)?;
-    let fork = Fork { relation: files, fork: 0 };
+    let fork = RelationFork { relation: files, number: ForkNumber::MAIN };
     Ok(Some(Planted { fork, block, kind, path, before }))
 }
 

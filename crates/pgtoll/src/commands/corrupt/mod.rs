@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use pgtoll_alter::{Damage, DamagePlan, plan_damage};
 use pgtoll_datadir::{RelationFile, relation_files};
-use pgtoll_format::ControlFile;
+use pgtoll_format::{ControlFile, ForkNumber};
 use pgtoll_record::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
 use pgtoll_report::printable;
 
@@ -154,7 +154,7 @@ fn of_relation(
             "name it as database.schema.name, as the files call it",
         ));
     };
-    let fork = arguments.fork as u8;
+    let fork = ForkNumber(arguments.fork as u8);
     let mut files = files
         .into_iter()
         .filter(|file| (file.relation, file.name.fork, file.name.backend) == (of, fork, None));

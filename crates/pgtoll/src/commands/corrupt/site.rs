@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use pgtoll_alter::{DamagePlan, Hold, HoldPolicy, any_block, become_owner_of};
 use pgtoll_datadir::{DataDirectory, Names, RelationFile};
-use pgtoll_format::ControlFile;
-use pgtoll_format::wal::Fork;
+use pgtoll_format::{ControlFile, RelationFork};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_verify::{RunningServer, Unsettled};
 
@@ -146,7 +145,7 @@ impl Running {
         let first = file.first_block(&self.data.control).context("a file beyond all blocks")?;
         let block = u32::try_from(block).ok().and_then(|block| first.checked_add(block));
         let block = block.context("a block beyond all blocks")?;
-        let fork = Fork { relation: file.relation, fork: file.name.fork };
+        let fork = RelationFork { relation: file.relation, number: file.name.fork };
         self.server.has_in_memory(fork, block).map_err(|why| match why {
             Unsettled::NoWay => Usage::error(
                 "the server cannot tell what it has in memory",

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use pgtoll_datadir::Names;
-use pgtoll_format::wal::Fork;
+use pgtoll_format::RelationFork;
 use pgtoll_format::wal::{Compression, manager_name};
 use pgtoll_record as form;
 use pgtoll_record::{CycleBegin, ImageCause, WalAmount, WalImages, WalKind, WalStatisticsRecord};
-use pgtoll_wal::{Contents, Cycle, End, OfFork, Piece, WalStatistics, WalSummary, recorded_name};
+use pgtoll_wal::{
+    Contents, Cycle, End, ForkTotals, Piece, WalStatistics, WalSummary, recorded_name,
+};
 
 use crate::arguments::WalStatsArguments;
 use pgtoll_format::shell_quoted;
@@ -137,19 +139,12 @@ fn compressions(statistics: &WalStatistics) -> BTreeMap<String, WalImages> {
     used.map(|(kind, of)| (name(kind).to_owned(), of)).collect()
 }
 
-fn relation(fork: Fork, of: &OfFork, names: &Names) -> form::WalOfRelation {
-    let name = match fork.fork {
-        0 => "main".to_owned(),
-        1 => "fsm".to_owned(),
-        2 => "vm".to_owned(),
-        3 => "init".to_owned(),
-        other => format!("fork {other}"),
-    };
+fn relation(fork: RelationFork, of: &ForkTotals, names: &Names) -> form::WalOfRelation {
     form::WalOfRelation {
         tablespace: fork.relation.tablespace,
         database: fork.relation.database,
         filenode: fork.relation.rel_number,
-        fork: name,
+        fork: fork.number.to_string(),
         name: names.relation(fork.relation).map(recorded_name),
         amount: of.amount,
         images: of.images,
@@ -157,7 +152,7 @@ fn relation(fork: Fork, of: &OfFork, names: &Names) -> form::WalOfRelation {
     }
 }
 
-fn databases(forks: &[(Fork, OfFork)], names: &Names) -> Vec<form::WalOfDatabase> {
+fn databases(forks: &[(RelationFork, ForkTotals)], names: &Names) -> Vec<form::WalOfDatabase> {
     let mut databases: BTreeMap<u32, form::WalOfDatabase> = BTreeMap::new();
     for (fork, of) in forks {
         let oid = fork.relation.database;

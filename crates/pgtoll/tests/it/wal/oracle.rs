@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use pgtoll_cluster::Installation;
-use pgtoll_format::Lsn;
 use pgtoll_format::wal::Compression;
+use pgtoll_format::{ForkNumber, Lsn};
 use pgtoll_record::{CycleBegin, ImageCause};
 use pgtoll_wal::{Contents, WalSummary};
 
@@ -233,7 +233,7 @@ impl Dump {
                 );
                 let amount = of.amount;
                 let sums = [amount.records, amount.record_bytes, amount.image_bytes, of.images];
-                ((relation, fork.fork), sums)
+                ((relation, fork.number.0), sums)
             })
             .collect();
         assert_eq!(found, expected, "{name}");
@@ -366,9 +366,8 @@ impl Block {
         let (relation, rest) = rest.split_once(" fork ").unwrap();
         let (fork, rest) = rest.split_once(" blk ").unwrap();
         let (block, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-        let forks = ["main", "fsm", "vm", "init"];
-        let fork = forks.iter().position(|name| *name == fork).unwrap();
-        let place = (relation.to_owned(), u8::try_from(fork).unwrap(), block.parse().unwrap());
+        let fork = ForkNumber::from_name(fork).unwrap();
+        let place = (relation.to_owned(), fork.0, block.parse().unwrap());
         let image = rest.starts_with("(FPW").then(|| Image::parse(rest));
         Some(Self { id: id.parse().unwrap(), place, image })
     }
