@@ -21,6 +21,7 @@ mod mapped;
 mod online;
 mod pace;
 mod page;
+mod page_file;
 mod record;
 mod resume;
 mod settings;
@@ -44,6 +45,7 @@ pub use online::{
     Witness, verify_running,
 };
 pub use page::page_verdict;
+pub use page_file::{PageFileError, page_checksums_record, page_difference_record, page_record};
 pub use resume::{ResumeError, ResumeJournal};
 pub use settings::{VerifyProgress, VerifySettings};
 pub use storage::{DirectFiles, Files, MappedFiles, ReadAt, Storage};

@@ -52,6 +52,7 @@ mod dial;
 mod dsn;
 mod error;
 mod handshake;
+mod masked;
 mod prepared;
 mod readiness;
 mod replication;
@@ -65,6 +66,7 @@ pub use config::{Config, Secret, UnixEndpoint};
 pub use connection::Connection;
 pub use dsn::{Dsn, DsnError, Environment};
 pub use error::{Error, ErrorResponse};
+pub use masked::masked;
 pub use prepared::{Parameter, PreparedStatement};
 pub use readiness::{Readiness, readiness};
 pub use replication::{

@@ -34,6 +34,7 @@ errors_with_hints! {
     pgtoll_cluster::ClusterError,
     pgtoll_datadir::AttachError,
     pgtoll_datadir::DatadirError,
+    pgtoll_verify::PageFileError,
     pgtoll_verify::ResumeError,
     pgtoll_wal::ServerError,
     pgtoll_wal::WalReadError,

@@ -11,7 +11,6 @@ mod exit;
 mod hints;
 mod panics;
 mod printer;
-mod secrets;
 mod test_hooks;
 
 use std::ffi::OsString;
@@ -24,8 +23,8 @@ use arguments::{Arguments, Command};
 use clap::Parser;
 use exit::Status;
 use pgtoll_report::{is_unprintable, printable, printable_lines};
+use pgtoll_wire::masked;
 use printer::Printer;
-use secrets::masked;
 
 fn main() -> ExitCode {
     panics::report();

@@ -7,7 +7,7 @@ use pgtoll_report::{printable, printable_lines};
 
 use crate::commands::BadExperiment;
 use crate::hints::hint;
-use crate::secrets::masked;
+use pgtoll_wire::masked;
 
 /// Prints. Whoever listens may have gone (a closed pipe): that is no reason to fail.
 ///

@@ -1,11 +1,11 @@
-//! Passwords in what is shown: connection strings that stand where none is expected.
+//! Masks passwords in text that is shown: connection strings in places where none is expected.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 /// The text with `***` for what may be a password: between `:` and `@` of a URI, and behind the
 /// `=` of a keyword like `password`. Rather too much is masked than too little.
-pub(crate) fn masked(text: &str) -> Cow<'_, str> {
+pub fn masked(text: &str) -> Cow<'_, str> {
     if !text.contains(['=', '@', ':']) {
         return Cow::Borrowed(text);
     }
