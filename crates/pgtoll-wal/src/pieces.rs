@@ -49,7 +49,7 @@ const KINDS: [WalKind; 256] = {
 pub struct Sums {
     /// Of all records.
     pub amount: WalAmount,
-    /// WalImages by cause, in the order of [`ImageCause::ALL`].
+    /// Images by cause, in the order of [`ImageCause::ALL`].
     pub causes: [WalImages; 4],
     /// Bytes by kind, in the order of [`WalKind::ALL`].
     pub kinds: [u64; 7],

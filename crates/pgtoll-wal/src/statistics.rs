@@ -15,9 +15,9 @@ use crate::forks::{ForkTotals, Forks};
 pub struct WalStatistics {
     /// By resource manager and info, at `manager * 16 + info / 16`.
     types: Vec<WalAmount>,
-    /// WalImages by cause, in the order of [`ImageCause::ALL`].
+    /// Images by cause, in the order of [`ImageCause::ALL`].
     causes: [WalImages; 4],
-    /// WalImages by compression: none, pglz, LZ4, Zstandard.
+    /// Images by compression: none, pglz, LZ4, Zstandard.
     compressions: [WalImages; 4],
     /// Of each fork that a block reference names. A record's own bytes are counted for the fork of
     /// its first block.
@@ -124,12 +124,12 @@ impl WalStatistics {
         })
     }
 
-    /// WalImages by cause.
+    /// Images by cause.
     pub fn causes(&self) -> impl Iterator<Item = (ImageCause, WalImages)> {
         ImageCause::ALL.into_iter().zip(self.causes)
     }
 
-    /// WalImages by how they are compressed.
+    /// Images by how they are compressed.
     pub fn compressions(&self) -> impl Iterator<Item = (Option<Compression>, WalImages)> {
         let kinds =
             [None, Some(Compression::Pglz), Some(Compression::Lz4), Some(Compression::Zstd)];
