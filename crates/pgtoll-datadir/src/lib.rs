@@ -2,9 +2,11 @@
 //! relations, and the names of relations from its catalogs or from a server.
 //!
 //! Entry points: [`DataDirectory::open`], [`relation_files`], [`Names::of_data_directory`],
-//! [`names_of_server`], [`Attached::to`]. Nothing here opens a file for writing.
+//! [`names_of_server`], [`Attached::to`], [`Configuration::in_data_directory`]. Nothing here opens a
+//! file for writing.
 
 mod attach;
+mod configuration;
 mod data_directory;
 mod error;
 mod names;
@@ -12,6 +14,7 @@ mod postmaster;
 mod relation_files;
 
 pub use attach::{AttachError, Attached, data_directory_of};
+pub use configuration::Configuration;
 pub use data_directory::{DataDirectory, backup_label_start};
 pub use error::{DatadirError, read_hint};
 pub use names::{
