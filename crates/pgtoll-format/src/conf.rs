@@ -235,9 +235,8 @@ fn while_is(text: &str, is: impl Fn(char) -> bool) -> usize {
 
 /// A name, or two with a dot between them.
 fn name(text: &str) -> usize {
-    let one = |text: &str| match text.starts_with(is_letter) {
-        true => while_is(text, is_letter_or_digit),
-        false => 0,
+    let one = |text: &str| {
+        if text.starts_with(is_letter) { while_is(text, is_letter_or_digit) } else { 0 }
     };
     let first = one(text);
     let second = text[first..].strip_prefix('.').map_or(0, one);
@@ -354,7 +353,7 @@ mod tests {
 
     #[test]
     fn lines_are_read_as_the_server_reads_them() {
-        // `server_reads_what_conf_reads` asks the server about more of them.
+        // `lines_mean_what_they_mean_to_servers` asks servers about more of them.
         let check = |text: &str, expected: &[Entry]| {
             let file = parse(text);
             assert_eq!(

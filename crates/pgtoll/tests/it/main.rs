@@ -10,6 +10,7 @@ mod calibration;
 mod checksums;
 mod circles;
 mod clusters;
+mod configuration;
 mod counters;
 mod differences;
 mod doctor;
