@@ -6,11 +6,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use pgtoll_cluster::Cluster;
-use pgtoll_format::{ByteSize, Lsn, MajorFacts, TimeSpan};
-use pgtoll_model::{Compression, Geometry, Schedule, Settings};
+use pgtoll_format::{Lsn, MajorFacts, conf};
+use pgtoll_model::{CheckpointRule, Geometry, ImageCompression, KnownSettings, Schedule, Settings};
 use pgtoll_record::Predicted;
 use pgtoll_wal::{
-    Asked, Compressing, Question, SegmentFile, WalReadError, first_header, scan_with, segments,
+    Compressing, Question, SegmentFile, WalReadError, WhatIfCollector, first_header, scan_with,
+    segments,
 };
 
 use crate::prepare::settings;
@@ -48,7 +49,7 @@ pub(crate) fn predictions(
             Some((arm, model_settings(&of, hints, facts)?))
         })
         .collect();
-    let today = schedule(&source, facts);
+    let today = rule(&source, facts).map(|rule| rule.schedule());
     let (false, Some(today)) = (asked.is_empty(), today) else { return Ok(Vec::new()) };
     let files = segments(&[cluster.data()])?;
     let (header, wal_facts) = first_header(&files)?;
@@ -61,7 +62,7 @@ pub(crate) fn predictions(
         schedule: Schedule::Source,
         hints,
         full_page_writes: true,
-        compression: Compression::AsStored,
+        compression: ImageCompression::AsStored,
     };
     let settings: Vec<Settings> = std::iter::once(own).chain(asked.iter().map(|of| of.1)).collect();
     let question = Arc::new(Question {
@@ -71,7 +72,7 @@ pub(crate) fn predictions(
         settings,
         today: Some(today),
     });
-    let new = || Asked::new(question.clone());
+    let new = || WhatIfCollector::new(question.clone());
     let (summary, _) = scan_with(&files, 1, new, &mut |_| ControlFlow::Continue(()))?;
     let answer = summary.collected.finish();
     // What lies before the work is the same under all settings.
@@ -88,8 +89,10 @@ pub(crate) fn predictions(
 
 /// It differs from the baseline in something that the model knows, and in nothing else.
 fn is_predictable(baseline: &ArmSpec, arm: &ArmSpec, source: &BTreeMap<String, String>) -> bool {
-    let is_plain =
-        !is_on(source, "wal_compression", false) && is_on(source, "full_page_writes", true);
+    let is_plain = source
+        .get("wal_compression")
+        .is_none_or(|value| conf::wal_compression(value) == Some(None))
+        && is_on(source, "full_page_writes", true);
     let differs = |name: &String| baseline.settings.get(name) != arm.settings.get(name);
     let mut names =
         baseline.settings.keys().chain(arm.settings.keys()).filter(|name| differs(name));
@@ -104,41 +107,32 @@ fn is_predictable(baseline: &ArmSpec, arm: &ArmSpec, source: &BTreeMap<String, S
 
 /// `None` where a value is none that the model knows.
 fn model_settings(
-    of: &BTreeMap<String, String>,
+    settings: &BTreeMap<String, String>,
     hints: bool,
     facts: &MajorFacts,
 ) -> Option<Settings> {
-    let compression = of.get("wal_compression").map_or("off", |value| value.as_str());
+    let compression = settings.get("wal_compression").map_or("off", |value| value.as_str());
     Some(Settings {
-        schedule: schedule(of, facts)?,
+        schedule: rule(settings, facts)?.schedule(),
         hints,
-        full_page_writes: is_on(of, "full_page_writes", true),
-        compression: match compression {
-            "off" | "no" | "false" | "0" => Compression::AsStored,
-            "pglz" | "on" | "yes" | "true" | "1" => Compression::Pglz,
-            "lz4" => Compression::Lz4,
-            "zstd" => Compression::Zstd,
-            _ => return None,
+        full_page_writes: is_on(settings, "full_page_writes", true),
+        compression: match conf::wal_compression(compression)? {
+            None => ImageCompression::AsStored,
+            compression => ImageCompression::Set(compression),
         },
     })
 }
 
-fn schedule(of: &BTreeMap<String, String>, facts: &MajorFacts) -> Option<Schedule> {
-    let value = |name: &str, default: &str| of.get(name).map_or(default, |of| of).to_owned();
-    let max_wal_size: ByteSize = value("max_wal_size", "1GB").parse().ok()?;
-    let timeout: TimeSpan = value("checkpoint_timeout", "5min").parse().ok()?;
-    let target = of.get("checkpoint_completion_target").map(|target| target.parse());
-    Some(Schedule::Rule {
-        max_wal_size: max_wal_size.0,
-        timeout_us: i64::try_from(timeout.0.as_micros()).ok()?,
-        completion_target: target.unwrap_or(Ok(facts.wal.checkpoint_completion_target)).ok()?,
-    })
+fn rule(settings: &BTreeMap<String, String>, facts: &MajorFacts) -> Option<CheckpointRule> {
+    let mut known = KnownSettings::default();
+    let mut set = KnownSettings::NAMES.iter().filter_map(|name| settings.get_key_value(*name));
+    let are_readable = set.all(|(name, value)| known.set(name, value));
+    are_readable.then(|| known.rule(facts.wal.checkpoint_completion_target))
 }
 
-/// Anything but what PostgreSQL takes for false.
-fn is_on(of: &BTreeMap<String, String>, name: &str, default: bool) -> bool {
-    let is_false = |value: &String| ["off", "no", "false", "0"].contains(&value.as_str());
-    of.get(name).map_or(default, |value| !is_false(value))
+/// A setting is on; the default where it is not set, or has no value that the server takes.
+fn is_on(settings: &BTreeMap<String, String>, name: &str, default: bool) -> bool {
+    settings.get(name).and_then(|value| conf::boolean(value)).unwrap_or(default)
 }
 
 /// The files from that of `from` on; none where its own is not there any more.
@@ -200,7 +194,10 @@ mod tests {
         );
         let all = all.unwrap();
         assert_eq!(all.schedule, rule(32 << 20, 30_000_000, 0.9));
-        assert_eq!((all.full_page_writes, all.compression), (false, Compression::Lz4));
+        assert_eq!((all.full_page_writes, all.compression.name()), (false, "lz4"));
+        // Plain numbers have the setting's unit.
+        let plain = of("{ max_wal_size = \"2048\", checkpoint_timeout = \"60\" }").unwrap();
+        assert_eq!(plain.schedule, rule(2 << 30, 60_000_000, 0.5));
         assert_eq!(of("{ max_wal_size = \"much\" }"), None);
         assert_eq!(of("{ wal_compression = \"brotli\" }"), None);
     }

@@ -3,32 +3,42 @@
 //!
 //! ```
 //! use pgtoll_format::Lsn;
-//! use pgtoll_model::{BlockKey, Compression, Geometry, Reference, Rule, Schedule, Settings, WhatIf};
+//! use pgtoll_model::{
+//!     BlockKey, Geometry, ImageCompression, Reference, Rule, Schedule, Settings, WhatIf,
+//! };
 //!
 //! let rule = |max_wal_size| Settings {
 //!     schedule: Schedule::Rule { max_wal_size, timeout_us: i64::MAX, completion_target: 0.9 },
 //!     hints: true,
 //!     full_page_writes: true,
-//!     compression: Compression::Off,
+//!     compression: ImageCompression::OFF,
 //! };
 //! let geometry = Geometry { segment_bytes: 16 << 20, page_bytes: 8192 };
 //! let mut whatif = WhatIf::new(geometry, 0, &[rule(64 << 20), rule(1 << 30)]);
 //! whatif.begin(Lsn(0x0100_0028), Some(0));
 //! for number in 0..100_000 {
 //!     let block = BlockKey { fork: 0, block: number % 10_000 };
-//!     let image = Some([8000; Compression::COUNT]);
+//!     let image = Some([8000; ImageCompression::COUNT]);
 //!     let reference = Reference { block, rule: Rule::Regular, image, data_bytes: 0, grows_by: 0 };
 //!     whatif.record(100, &[reference]);
 //! }
 //! let outcomes = whatif.finish();
-//! // Every 10,000 records a page comes again; whether it needs an image hangs on checkpoints.
+//! // Every 10,000 records a page comes again; whether it needs an image depends on checkpoints.
 //! assert_eq!(outcomes[1].images, 10_000);
 //! assert!(outcomes[0].images > 10_000 && outcomes[0].by_volume > 0);
 //! ```
 
+mod grid;
+mod judge;
+mod source;
 mod whatif;
 
+pub use grid::{
+    AskedSettings, AskedValues, Candidate, Grid, MOST_COMBINATIONS, TooManyCombinations,
+};
+pub use judge::{Advice, Estimate, EstimateClass, SourceWal, advise, knee, shown};
+pub use source::{CheckpointRule, KnownSettings, SourceSettings};
 pub use whatif::{
-    BlockKey, Check, Compression, ForkPlace, Geometry, Outcome, Reference, Rule, Schedule,
-    Settings, WhatIf, checkpoint_segments, max_wal_size_for,
+    BlockKey, Check, ForkPlace, Geometry, ImageCompression, ImageLengths, Outcome, Reference, Rule,
+    Schedule, Settings, WhatIf, checkpoint_segments, max_wal_size_for,
 };

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use pgtoll_format::Lsn;
+use pgtoll_format::wal::Compression;
 use pgtoll_model::{
-    BlockKey, Compression, Geometry, Outcome, Reference, Rule, Schedule, Settings, WhatIf,
+    BlockKey, Geometry, ImageCompression, Outcome, Reference, Rule, Schedule, Settings, WhatIf,
     checkpoint_segments,
 };
 use proptest::prelude::*;
@@ -54,7 +55,7 @@ fn plain(settings: &Settings, steps: &[Step]) -> Outcome {
                         (_, Some(last)) => last < boundary,
                     };
                     let counts = !is_hint || settings.hints;
-                    let image = of.image.unwrap_or([100; 5])[settings.compression as usize];
+                    let image = of.image.unwrap_or([100; 5])[settings.compression.index()];
                     if of.rule == Rule::Hint {
                         is_needed = needs && settings.hints;
                     }
@@ -211,11 +212,11 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn settings() -> impl Strategy<Value = Settings> {
     let kinds = [
-        Compression::AsStored,
-        Compression::Off,
-        Compression::Pglz,
-        Compression::Lz4,
-        Compression::Zstd,
+        ImageCompression::AsStored,
+        ImageCompression::OFF,
+        ImageCompression::Set(Some(Compression::Pglz)),
+        ImageCompression::Set(Some(Compression::Lz4)),
+        ImageCompression::Set(Some(Compression::Zstd)),
     ];
     let rule = (2_u64..40, 1_i64..200, 0.0_f64..1.0).prop_map(|(megabytes, seconds, target)| {
         Schedule::Rule {
@@ -239,11 +240,11 @@ fn settings() -> impl Strategy<Value = Settings> {
 #[test]
 fn the_longest_records_are_counted_under_all_settings() {
     let kinds = [
-        Compression::AsStored,
-        Compression::Off,
-        Compression::Pglz,
-        Compression::Lz4,
-        Compression::Zstd,
+        ImageCompression::AsStored,
+        ImageCompression::OFF,
+        ImageCompression::Set(Some(Compression::Pglz)),
+        ImageCompression::Set(Some(Compression::Lz4)),
+        ImageCompression::Set(Some(Compression::Zstd)),
     ];
     let both = [false, true];
     let settings = both.into_iter().flat_map(|hints| {
@@ -312,7 +313,7 @@ proptest! {
             schedule: Schedule::Rule { max_wal_size: 1 << 50, timeout_us, completion_target: 0.9 },
             hints: true,
             full_page_writes: true,
-            compression: Compression::Off,
+            compression: ImageCompression::OFF,
         };
         let often = by_time(seconds * 1_000_000);
         let seldom = by_time(times * seconds * 1_000_000);

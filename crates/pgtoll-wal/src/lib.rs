@@ -2,7 +2,7 @@
 //! compressed, a server's stream) into collectors, in parallel.
 //!
 //! Entry points: [`segments`] lists what is there, [`scan_with`] reads it into any [`Collect`],
-//! [`stream_with`] does so from a server. [`WalStatistics`] and the what-if's [`Asked`] are
+//! [`stream_with`] does so from a server. [`WalStatistics`] and the what-if's [`WhatIfCollector`] are
 //! collectors.
 
 mod collect;
@@ -14,6 +14,7 @@ mod forks;
 pub mod fuzzed;
 mod packing;
 mod pieces;
+mod record;
 mod recorded_name;
 mod scan;
 mod segment_name;
@@ -31,6 +32,7 @@ pub use files::{SegmentFile, segments};
 pub use forks::ForkTotals;
 pub use packing::Packing;
 pub use pieces::{Course, Cycle, Piece, Sums};
+pub use record::{RelationNames, statistics_record};
 pub use recorded_name::recorded_name;
 pub use scan::{Contents, WalSummary, first_header, scan, scan_with};
 pub use segment_name::SegmentName;
@@ -38,4 +40,7 @@ pub use server::{ServerError, stream, stream_with};
 pub use statistics::WalStatistics;
 pub use stream::WalStream;
 pub use tar_stream::{TarError, TarMember, TarMemberKind, TarMemberReader, TarStream};
-pub use whatif::{Answer, Asked, Compressing, Glance, Question, RedoPoint};
+pub use whatif::{
+    Answer, CheckpointSurvey, Compressing, Question, RedoPoint, WhatIfCollector, WhatIfSource,
+    whatif_record,
+};

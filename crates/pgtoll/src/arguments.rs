@@ -4,10 +4,11 @@ use std::ffi::OsStr;
 use std::num::NonZeroU8;
 use std::path::PathBuf;
 
-use clap::builder::TypedValueParser;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use pgtoll_format::wal::Compression;
 use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_wire::Dsn;
 
@@ -307,8 +308,8 @@ pub(crate) struct WalWhatIfArguments {
     #[arg(long, value_name = "RATIO", value_delimiter = ',', value_parser = completion_target)]
     pub(crate) checkpoint_completion_target: Vec<f64>,
     /// Full-page images are compressed.
-    #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',')]
-    pub(crate) wal_compression: Vec<WalCompression>,
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = wal_compression())]
+    pub(crate) wal_compression: Vec<Option<Compression>>,
     /// Hints are logged: with data checksums, or by the setting for it.
     #[arg(long, value_enum, value_name = "on|off", value_delimiter = ',')]
     pub(crate) hints: Vec<OnOff>,
@@ -336,19 +337,6 @@ pub(crate) struct WalWhatIfArguments {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// How page images are compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WalCompression {
-    /// Not at all.
-    Off,
-    /// PostgreSQL's own.
-    Pglz,
-    /// LZ4, since 15.
-    Lz4,
-    /// Zstandard, since 15.
-    Zstd,
-}
-
 /// A switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnOff {
@@ -356,6 +344,12 @@ pub(crate) enum OnOff {
     On,
     /// It is off.
     Off,
+}
+
+impl OnOff {
+    pub(crate) fn is_on(self) -> bool {
+        self == Self::On
+    }
 }
 
 #[derive(Args, Debug)]
@@ -793,6 +787,18 @@ fn max_wal_size(text: &str) -> Result<ByteSize, String> {
 
 fn checkpoint_timeout(text: &str) -> Result<TimeSpan, String> {
     between(text, "1s", "1d")
+}
+
+/// `None`: not at all.
+fn wal_compression() -> impl TypedValueParser<Value = Option<Compression>> {
+    let kinds = [
+        PossibleValue::new("off").help("Not at all"),
+        PossibleValue::new("pglz").help("PostgreSQL's own"),
+        PossibleValue::new("lz4").help("LZ4, since 15"),
+        PossibleValue::new("zstd").help("Zstandard, since 15"),
+    ];
+    PossibleValuesParser::new(kinds)
+        .map(|name| Compression::ALL.into_iter().find(|kind| kind.name() == name))
 }
 
 fn completion_target(text: &str) -> Result<f64, String> {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use pgtoll_model::{Compression, Geometry, Schedule, Settings};
-use pgtoll_wal::{Asked, Compressing, Question, first_header, scan_with, segments};
+use pgtoll_model::{Geometry, ImageCompression, Schedule, Settings};
+use pgtoll_wal::{Compressing, Question, WhatIfCollector, first_header, scan_with, segments};
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -21,7 +21,7 @@ fn main() -> anyhow::Result<()> {
         schedule: Schedule::Source,
         hints: true,
         full_page_writes: true,
-        compression: Compression::AsStored,
+        compression: ImageCompression::AsStored,
     };
     // From two segments on, each a sixteenth more.
     let sized = (0..count).map(|number| Settings {
@@ -44,7 +44,7 @@ fn main() -> anyhow::Result<()> {
         }),
         compressing: Compressing::default(),
     });
-    let new = || Asked::new(question.clone());
+    let new = || WhatIfCollector::new(question.clone());
     let (summary, end) = scan_with(&files, threads, new, &mut |_| ControlFlow::Continue(()))?;
     let answer = summary.collected.finish();
     let mut text = format!(

@@ -1,6 +1,6 @@
 //! What is kept of each block: one state for all settings.
 
-use crate::whatif::Compression;
+use crate::whatif::ImageLengths;
 
 /// A block of a fork; forks have the numbers that the caller gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,7 +22,7 @@ pub(crate) struct State {
     /// The same where hints are not logged.
     pub(crate) changed: Epoch,
     /// Bytes of its image; 0: not known.
-    pub(crate) image: [u16; Compression::COUNT],
+    pub(crate) image: ImageLengths,
     /// The last record was there for a hint.
     pub(crate) is_hinted: bool,
     /// A visit is in the queue.
@@ -55,7 +55,7 @@ const FREE: usize = 1 << 12;
 
 impl Blocks {
     #[inline]
-    pub(crate) fn of(&mut self, key: BlockKey) -> &mut State {
+    pub(crate) fn state(&mut self, key: BlockKey) -> &mut State {
         let (group, within) = (key.block / SIDE_BY_SIDE, key.block % SIDE_BY_SIDE);
         let known = self.forks.get(key.fork as usize);
         let place = known.and_then(|fork| fork.places.get(group as usize)).copied().unwrap_or(0);
@@ -96,7 +96,7 @@ impl Blocks {
     }
 
     /// The blocks of a fork that were named.
-    pub(crate) fn of_fork(&self, fork: u32) -> Vec<BlockKey> {
+    pub(crate) fn in_fork(&self, fork: u32) -> Vec<BlockKey> {
         let Some(of) = self.forks.get(fork as usize) else { return Vec::new() };
         let near = (0..).zip(&of.places).map(|(group, place)| (group, *place));
         let places = near.chain(of.far.iter().map(|(group, place)| (*group, *place)));

@@ -1,11 +1,11 @@
-//! What courses have gained since they were last brought up to date. It lies side by side in memory:
-//! then a record costs a few instructions for each of the settings, several of which are done at
-//! once.
+//! What simulations have gained since they were last brought up to date. It lies side by side in
+//! memory: then a record costs a few instructions for each of the settings, several of which are done
+//! at once.
 
 use crate::whatif::blocks::Epoch;
-use crate::whatif::settings::Course;
+use crate::whatif::simulation::CheckpointSimulation;
 
-/// By course, in their order.
+/// By simulation, in their order.
 #[derive(Clone, Debug)]
 pub(super) struct Gains {
     bytes: Vec<u32>,
@@ -23,39 +23,39 @@ pub(super) struct Gains {
 const FULL: u32 = 1 << 30;
 
 impl Gains {
-    pub(super) fn new(courses: usize) -> Self {
+    pub(super) fn new(simulations: usize) -> Self {
         Self {
-            bytes: vec![0; courses],
-            images: vec![0; courses],
-            image_bytes: vec![0; courses],
+            bytes: vec![0; simulations],
+            images: vec![0; simulations],
+            image_bytes: vec![0; simulations],
             all: 0,
             most: 0,
-            lengths: vec![0; courses],
+            lengths: vec![0; simulations],
         }
     }
 
-    /// All courses have so many bytes more.
-    pub(super) fn of_all(&mut self, bytes: u64) {
+    /// All simulations have so many bytes more.
+    pub(super) fn add_to_all(&mut self, bytes: u64) {
         self.all += bytes;
     }
 
     /// How many bytes it is further than it knows.
-    pub(super) fn bytes_of(&self, place: usize) -> u64 {
+    pub(super) fn bytes_ahead(&self, place: usize) -> u64 {
         self.all + u64::from(self.bytes[place])
     }
 
-    /// A record was added that is at most so long; whether the courses have to be told before the
-    /// next one.
+    /// A record was added that is at most so long; whether [`Self::settle`] is due before
+    /// the next one.
     pub(super) fn is_full_after(&mut self, longest: u32) -> bool {
         self.most += longest;
         self.most > FULL
     }
 
-    /// Tells the courses.
-    pub(super) fn settle(&mut self, courses: &mut [Course]) {
-        for (place, course) in courses.iter_mut().enumerate() {
-            course.advance(self.all + u64::from(self.bytes[place]));
-            course.images(self.images[place].into(), self.image_bytes[place].into());
+    /// Brings the simulations up to date.
+    pub(super) fn settle(&mut self, simulations: &mut [CheckpointSimulation]) {
+        for (place, simulation) in simulations.iter_mut().enumerate() {
+            simulation.advance(self.all + u64::from(self.bytes[place]));
+            simulation.images(self.images[place].into(), self.image_bytes[place].into());
         }
         for sums in [&mut self.bytes, &mut self.images, &mut self.image_bytes] {
             sums.fill(0);
@@ -63,8 +63,8 @@ impl Gains {
         (self.all, self.most) = (0, 0);
     }
 
-    /// The courses of a stretch.
-    pub(super) fn of(&mut self, from: usize, to: usize) -> Stretch<'_> {
+    /// The simulations of a stretch.
+    pub(super) fn stretch(&mut self, from: usize, to: usize) -> Stretch<'_> {
         Stretch {
             bytes: &mut self.bytes[from..to],
             images: &mut self.images[from..to],
@@ -75,7 +75,7 @@ impl Gains {
     }
 }
 
-/// Courses that lie next to each other, and the record that they gain.
+/// Simulations that lie next to each other, and the record that they gain.
 pub(super) struct Stretch<'a> {
     bytes: &'a mut [u32],
     images: &'a mut [u32],
@@ -114,7 +114,7 @@ impl Stretch<'_> {
         let places = boundaries.iter().zip(&mut *self.lengths).zip(sums);
         for ((boundary, length), (images, bytes)) in places {
             // Neither branches nor checks, so that several are done at once. It is one or zero, and
-            // sums are told to the courses long before they are full.
+            // sums are settled long before they are full.
             let needs = u32::from(last < *boundary);
             *images = images.wrapping_add(needs);
             *bytes = bytes.wrapping_add(if needs == 1 { image_bytes } else { 0 });

@@ -10,15 +10,15 @@ use crate::whatif::blocks::{Blocks, Epoch};
 /// Where a fork lies: its tablespace, its relation's file, and the fork's number.
 pub type ForkPlace = [u32; 3];
 
-/// A block's place in the order.
-type Place = (ForkPlace, u32);
+/// Where a block comes in the order.
+type OrderSlot = (ForkPlace, u32);
 
 /// Which blocks are in the sample, and where.
 #[derive(Debug)]
 pub(super) struct WriteOrder {
     /// By fork.
     forks: Vec<ForkPlace>,
-    sample: Vec<(Place, BlockKey)>,
+    sample: Vec<(OrderSlot, BlockKey)>,
     is_sorted: bool,
     /// Blocks whose hash is larger are not in it.
     most: u32,
@@ -31,7 +31,7 @@ const SAMPLE: usize = 1 << 11;
 
 /// The sample's dirty blocks when a checkpoint began, in the order in which they are written.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Dirty(Vec<Place>);
+pub(super) struct Dirty(Vec<OrderSlot>);
 
 impl Default for WriteOrder {
     fn default() -> Self {
@@ -61,16 +61,17 @@ impl WriteOrder {
     }
 
     /// Those that were changed since.
-    pub(super) fn dirty(&mut self, blocks: &mut Blocks, since: Epoch) -> Dirty {
+    pub(super) fn dirty(&mut self, blocks: &Blocks, since: Epoch) -> Dirty {
         if !self.is_sorted {
             self.sample.sort_unstable();
             self.is_sorted = true;
         }
-        let changed = self.sample.iter().filter(|(_, block)| blocks.of(*block).touched >= since);
+        let is_dirty = |block| blocks.get(block).is_some_and(|state| state.touched >= since);
+        let changed = self.sample.iter().filter(|(_, block)| is_dirty(*block));
         Dirty(changed.map(|(place, _)| *place).collect())
     }
 
-    fn place(&self, block: BlockKey) -> Place {
+    fn place(&self, block: BlockKey) -> OrderSlot {
         (self.forks.get(block.fork as usize).copied().unwrap_or_default(), block.block)
     }
 
@@ -87,7 +88,7 @@ impl WriteOrder {
     #[expect(clippy::cast_precision_loss, reason = "blocks of a sample")]
     pub(super) fn rank(&self, block: BlockKey, dirty: &Dirty) -> f64 {
         let place = self.place(block);
-        let at = |of: Place| dirty.0.partition_point(|other| *other < of);
+        let at = |of: OrderSlot| dirty.0.partition_point(|other| *other < of);
         let tablespace = place.0[0];
         let first = at(([tablespace, 0, 0], 0));
         let last = at(([tablespace, u32::MAX, u32::MAX], u32::MAX));
@@ -120,10 +121,10 @@ mod tests {
             for block in 0..100 {
                 let key = BlockKey { fork, block };
                 order.add(key);
-                blocks.of(key).touched = if block < 50 { 7 } else { 3 };
+                blocks.state(key).touched = if block < 50 { 7 } else { 3 };
             }
         }
-        let dirty = order.dirty(&mut blocks, 5);
+        let dirty = order.dirty(&blocks, 5);
         let rank = |fork, block| order.rank(BlockKey { fork, block }, &dirty);
         assert_eq!((rank(1, 0), rank(1, 25), rank(0, 0)), (0.0, 0.25, 0.5));
         assert_eq!((rank(0, 50), rank(2, 25)), (1.0, 0.5), "each tablespace by itself");
@@ -137,8 +138,8 @@ mod tests {
         order.fork([1663, 20, 0]);
         (0..200_000).for_each(|block| order.add(BlockKey { fork: 0, block }));
         assert!((SAMPLE / 4..=SAMPLE).contains(&order.sample.len()), "{}", order.sample.len());
-        let mut blocks = Blocks::default();
-        let dirty = order.dirty(&mut blocks, 0);
+        let blocks = Blocks::default();
+        let dirty = order.dirty(&blocks, 0);
         let middle = order.rank(BlockKey { fork: 0, block: 100_000 }, &dirty);
         assert!((0.4..0.6).contains(&middle), "{middle}");
     }

@@ -17,7 +17,7 @@ use crate::whatif::blocks::State;
 /// What is known of all forks, and visits to come.
 #[derive(Debug, Default)]
 pub(super) struct Visits {
-    forks: Vec<OfFork>,
+    forks: Vec<ForkVisits>,
     /// When a visit comes, and where.
     queue: BinaryHeap<Reverse<(u64, BlockKey)>>,
     /// Blocks that got a hint a short while ago, and when.
@@ -28,9 +28,9 @@ pub(super) struct Visits {
     random: u64,
 }
 
-/// Of a fork.
+/// What is known of a fork's readers.
 #[derive(Clone, Copy, Debug, Default)]
-struct OfFork {
+struct ForkVisits {
     /// Its blocks: one more than the largest number.
     blocks: u32,
     /// Those that were named.
@@ -65,7 +65,7 @@ const RECENT: usize = 1 << 10;
 /// Nobody waits for so much work.
 const FAR: f64 = 1e15;
 
-impl OfFork {
+impl ForkVisits {
     #[expect(clippy::cast_precision_loss, reason = "a sum of many, of which a rate is made")]
     fn advance(&mut self, now: u64) {
         let blocks = u64::from(self.visible) + u64::from(self.blocks.saturating_sub(self.named));
@@ -89,10 +89,10 @@ impl OfFork {
 }
 
 impl Visits {
-    fn fork(&mut self, number: u32) -> &mut OfFork {
+    fn fork(&mut self, number: u32) -> &mut ForkVisits {
         let number = number as usize;
         if self.forks.len() <= number {
-            self.forks.resize(number + 1, OfFork::default());
+            self.forks.resize(number + 1, ForkVisits::default());
         }
         &mut self.forks[number]
     }
@@ -133,7 +133,7 @@ impl Visits {
             let fork = self.fork(block.fork);
             fork.visits = (fork.visits - 1.0).max(0.0);
         }
-        self.expect(block, state, now);
+        self.schedule(block, state, now);
     }
 
     fn hint(&mut self, block: BlockKey, state: &mut State, now: u64) {
@@ -154,7 +154,7 @@ impl Visits {
 
     /// When the next reader comes.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    pub(super) fn expect(&mut self, block: BlockKey, state: &mut State, now: u64) {
+    pub(super) fn schedule(&mut self, block: BlockKey, state: &mut State, now: u64) {
         if state.is_awaited {
             return;
         }
@@ -166,7 +166,7 @@ impl Visits {
         }
     }
 
-    /// A fork whose rate has come to be known: its blocks are to be told to [`Self::expect`].
+    /// A fork whose rate has come to be known: its blocks are to be told to [`Self::schedule`].
     pub(super) fn starting(&mut self) -> Option<u32> {
         self.starting.pop()
     }
@@ -195,7 +195,7 @@ impl Visits {
 
     /// Bytes of memory.
     pub(super) fn memory(&self) -> u64 {
-        let forks = self.forks.capacity() * size_of::<OfFork>();
+        let forks = self.forks.capacity() * size_of::<ForkVisits>();
         (forks + self.queue.capacity() * size_of::<(u64, BlockKey)>()) as u64
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use pgtoll_format::wal::{self, BlockReference, Image, Parts, Record, RecordType};
 use pgtoll_format::{PAGE_BYTES, RelationFork, pglz};
-use pgtoll_model::{Compression, Settings};
+use pgtoll_format::wal::{BlockReference, Compression, Image, Parts, Record, RecordType};
+use pgtoll_model::{ImageCompression, ImageLengths, Settings};
 use rustc_hash::FxHashMap;
 
 use crate::whatif::data::{self, Data, Page};
@@ -21,9 +21,15 @@ pub struct Compressing {
 impl Compressing {
     /// By the compressions that are asked for.
     pub fn for_settings(settings: &[Settings], exact: bool) -> Self {
-        let all = [Compression::Pglz, Compression::Lz4, Compression::Zstd];
-        let is_asked = |kind: &Compression| settings.iter().any(|of| of.compression == *kind);
-        Self { with: all.into_iter().filter(is_asked).collect(), exact }
+        let is_asked = |kind: &Compression| {
+            settings.iter().any(|of| of.compression == ImageCompression::Set(Some(*kind)))
+        };
+        Self { with: Compression::ALL.into_iter().filter(is_asked).collect(), exact }
+    }
+
+    /// One image in so many is compressed; 1: all are.
+    pub(crate) fn one_in(&self) -> u32 {
+        if self.exact { 1 } else { SAMPLED }
     }
 }
 
@@ -72,15 +78,17 @@ impl Images {
         parts: &Parts,
         block: &BlockReference,
         asked: bool,
-    ) -> ([u16; Compression::COUNT], Data) {
-        let Some(image) = &block.image else { return ([0; Compression::COUNT], Data::Unknown) };
+    ) -> (ImageLengths, Data) {
+        let Some(image) = &block.image else {
+            return ([0; ImageCompression::COUNT], Data::Unknown);
+        };
         let stored = record.bytes.get(image.range.clone()).unwrap_or_default();
         let hole = usize::from(image.hole_bytes);
         let raw = PAGE_BYTES - hole;
-        let mut lengths = [0; Compression::COUNT];
+        let mut lengths = [0; ImageCompression::COUNT];
         let extra = if image.compression.is_some() && hole > 0 { HOLE } else { 0 };
-        lengths[Compression::AsStored as usize] = length(stored.len() + HEADER + extra);
-        lengths[Compression::Off as usize] = length(raw + HEADER);
+        lengths[ImageCompression::AsStored.index()] = length(stored.len() + HEADER + extra);
+        lengths[ImageCompression::OFF.index()] = length(raw + HEADER);
         let kind = RecordType::of(&record.header);
         let tells = asked && data::can_tell(kind, block);
         let compresses = self.is_sampled(block);
@@ -120,13 +128,13 @@ impl Images {
                 page.copy_from_slice(&stored[..raw.min(stored.len())]);
                 true
             }
-            Some(wal::Compression::Pglz) => {
+            Some(Compression::Pglz) => {
                 pglz::decompress(stored, raw).map(|bytes| page.copy_from_slice(&bytes)).is_some()
             }
-            Some(wal::Compression::Lz4) => {
+            Some(Compression::Lz4) => {
                 lz4_flex::block::decompress_into(stored, page).is_ok_and(|made| made == raw)
             }
-            Some(wal::Compression::Zstd) => {
+            Some(Compression::Zstd) => {
                 if self.unpack_zstd.is_none() {
                     self.unpack_zstd = zstd::bulk::Decompressor::new().ok();
                 }
@@ -137,12 +145,11 @@ impl Images {
         }
     }
 
-    fn compress(&mut self, raw: usize, hole: usize, lengths: &mut [u16; Compression::COUNT]) {
+    fn compress(&mut self, raw: usize, hole: usize, lengths: &mut ImageLengths) {
         let extra = if hole > 0 { HOLE } else { 0 };
         for with in self.compressing.with.clone() {
             let page = &self.page[..raw];
             let made = match with {
-                Compression::AsStored | Compression::Off => continue,
                 Compression::Pglz => pglz::compress(page).map(|made| made.len()),
                 Compression::Lz4 => {
                     self.lz4.resize(lz4_flex::block::get_maximum_output_size(raw), 0);
@@ -158,7 +165,8 @@ impl Images {
             };
             // As the server does: what saves nothing is not taken.
             let taken = made.filter(|made| made + extra < raw);
-            lengths[with as usize] = length(taken.map_or(raw, |made| made + extra) + HEADER);
+            lengths[ImageCompression::Set(Some(with)).index()] =
+                length(taken.map_or(raw, |made| made + extra) + HEADER);
         }
     }
 }

@@ -5,8 +5,9 @@
 //! its end: what lies between waits in a queue.
 
 mod data;
-mod glance;
 mod images;
+mod record;
+mod survey;
 mod touches;
 
 use std::collections::VecDeque;
@@ -20,9 +21,10 @@ use pgtoll_model::{
 };
 use rustc_hash::FxHashMap;
 
-pub use glance::Glance;
 pub use images::Compressing;
 use images::Images;
+pub use record::{WhatIfSource, whatif_record};
+pub use survey::CheckpointSurvey;
 use touches::{Happened, Touch, Touched, Touches, UNKNOWN};
 
 use crate::collect::Collect;
@@ -85,14 +87,14 @@ pub struct RedoPoint {
 
 /// Collects what a [`Question`] is about.
 #[derive(Debug)]
-pub struct Asked {
+pub struct WhatIfCollector {
     question: Arc<Question>,
     touches: Touches,
     images: Option<Images>,
     replay: Option<Box<Replay>>,
 }
 
-impl Asked {
+impl WhatIfCollector {
     /// A collector for one segment, or for all.
     pub fn new(question: Arc<Question>) -> Self {
         Self { question, touches: Touches::default(), images: None, replay: None }
@@ -105,7 +107,7 @@ impl Asked {
     }
 }
 
-impl Collect for Asked {
+impl Collect for WhatIfCollector {
     fn add(&mut self, record: &Record<'_>, parts: &Parts) {
         let compressing = &self.question.compressing;
         let images = self.images.get_or_insert_with(|| Images::new(compressing.clone()));
@@ -176,7 +178,7 @@ impl Replay {
         let own_bytes = own_bytes(question.facts);
         let mut model = WhatIf::new(question.geometry, own_bytes, &question.settings);
         if let Some(today) = question.today {
-            model.expect(today);
+            model.assume_schedule(today);
         }
         Self {
             model,
@@ -213,7 +215,7 @@ impl Replay {
         let known = if self.question.facts.marks_redo {
             Some(Lsn(u64::MAX))
         } else {
-            self.told(&touches, from)
+            self.queue_redo_points(&touches, from)
         };
         self.waiting_bytes += touches.memory();
         self.waiting_most = self.waiting_most.max(self.waiting_bytes);
@@ -238,7 +240,7 @@ impl Replay {
     }
 
     /// Redo points that these records tell of; up to where all are known now.
-    fn told(&mut self, touches: &Touches, from: Lsn) -> Option<Lsn> {
+    fn queue_redo_points(&mut self, touches: &Touches, from: Lsn) -> Option<Lsn> {
         let places = touches.records.iter().filter(|record| record.happens);
         let mut known = None;
         for (record, happened) in places.zip(&touches.happened) {

@@ -1,9 +1,9 @@
 //! A segment's records as the model wants them: what they refer to, and how long they are without
-//! images that hang on checkpoints.
+//! images that depend on checkpoints.
 
 use pgtoll_format::wal::{BlockReference, Event, Parts, Record, RecordType};
 use pgtoll_format::{Lsn, RelationFork};
-use pgtoll_model::{Compression, Rule};
+use pgtoll_model::{ImageLengths, Rule};
 use pgtoll_record::ImageCause;
 use rustc_hash::FxHashMap;
 
@@ -20,7 +20,7 @@ pub(crate) struct Touches {
     pub(crate) to: Option<Lsn>,
     pub(crate) records: Vec<Touched>,
     pub(crate) references: Vec<Touch>,
-    pub(crate) images: Vec<[u16; Compression::COUNT]>,
+    pub(crate) images: Vec<ImageLengths>,
     pub(crate) happened: Vec<Happened>,
     pub(crate) forks: Vec<RelationFork>,
     pub(crate) means: Means,
@@ -46,7 +46,7 @@ pub(crate) struct Touched {
     pub(crate) class: u16,
 }
 
-/// What is to be told at a record's place.
+/// What happens at a record's place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Happened {
     /// A transaction ended then, in microseconds since 1970.
@@ -255,7 +255,7 @@ impl Touches {
     pub(crate) fn memory(&self) -> usize {
         self.records.capacity() * size_of::<Touched>()
             + self.references.capacity() * size_of::<Touch>()
-            + self.images.capacity() * size_of::<[u16; Compression::COUNT]>()
+            + self.images.capacity() * size_of::<ImageLengths>()
             + self.happened.capacity() * size_of::<Happened>()
     }
 }

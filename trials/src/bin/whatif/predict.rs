@@ -4,9 +4,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use pgtoll_model::{Compression, Geometry, Schedule, Settings};
+use pgtoll_format::wal::Compression;
+use pgtoll_model::{Geometry, ImageCompression, Schedule, Settings};
 use pgtoll_record::trials::{WhatIfTrialCompression, WhatIfTrialSetting};
-use pgtoll_wal::{Answer, Asked, Compressing, Question, first_header, scan_with, segments};
+use pgtoll_wal::{
+    Answer, Compressing, Question, WhatIfCollector, first_header, scan_with, segments,
+};
 
 use crate::work::Run;
 
@@ -19,13 +22,14 @@ fn schedule(setting: &WhatIfTrialSetting) -> Schedule {
     }
 }
 
-fn compression(setting: &WhatIfTrialSetting) -> Compression {
-    match setting.compression {
+fn compression(setting: &WhatIfTrialSetting) -> ImageCompression {
+    let kind = match setting.compression {
+        WhatIfTrialCompression::Off => return ImageCompression::AsStored,
         WhatIfTrialCompression::Pglz => Compression::Pglz,
         WhatIfTrialCompression::Lz4 => Compression::Lz4,
         WhatIfTrialCompression::Zstd => Compression::Zstd,
-        WhatIfTrialCompression::Off => Compression::AsStored,
-    }
+    };
+    ImageCompression::Set(Some(kind))
 }
 
 /// The WAL of the same work under these settings, after that of the source's own redo points.
@@ -40,7 +44,7 @@ pub(crate) fn predict(
         schedule: Schedule::Source,
         hints: source.setting.hints,
         full_page_writes: true,
-        compression: Compression::AsStored,
+        compression: ImageCompression::AsStored,
     };
     let asked = targets.iter().map(|of| Settings {
         schedule: schedule(of),
@@ -59,7 +63,7 @@ pub(crate) fn predict(
         compressing: Compressing::for_settings(&settings, exact),
         settings,
     });
-    let new = || Asked::new(question.clone());
+    let new = || WhatIfCollector::new(question.clone());
     let (summary, _) = scan_with(&files, 2, new, &mut |_| ControlFlow::Continue(()))?;
     summary.from.context("no record was read")?;
     Ok(summary.collected.finish())

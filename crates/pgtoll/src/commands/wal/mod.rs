@@ -1,7 +1,7 @@
 //! `pgtoll wal`: what WAL consists of, and how much it would be with other settings.
 
+mod command;
 mod reading;
-mod record;
 mod stats;
 mod whatif;
 

@@ -7,14 +7,17 @@ use anyhow::Context as _;
 use pgtoll_datadir::{Names, ServerNames, control_file, names_of_server};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::WalStatisticsRecord;
-use pgtoll_wal::{Contents, End, ServerError, WalReadError, WalSummary, scan, stream};
+use pgtoll_wal::{
+    Contents, End, RelationNames, ServerError, WalReadError, WalSummary, scan, statistics_record,
+    stream,
+};
 use pgtoll_wire::{Dsn, Interruption};
 
 use crate::arguments::{WalBy, WalFormat, WalStatsArguments};
 use crate::commands::output::{self, deliver, ending};
 use crate::commands::server_waits::ServerWaits;
+use crate::commands::wal::command::{self, provenance, source_names};
 use crate::commands::wal::reading::{above, ended, files, stream_watch, threads};
-use crate::commands::wal::record::{self, Called};
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -37,7 +40,9 @@ pub(crate) fn run(arguments: &WalStatsArguments, printer: &mut Printer) -> anyho
         _ => dsn,
     };
     let called = called(arguments, dsn.as_ref(), asked, &summary);
-    let record = record::of(arguments, &summary, &end, &called);
+    let provenance = provenance(command::stats(arguments));
+    let source_names = source_names(&arguments.paths, arguments.dsn.as_ref());
+    let record = statistics_record(provenance, source_names, &summary, &end, &called);
     let text = shown(&record, arguments)?;
     deliver(&text, arguments.output.as_ref(), printer)?;
     Ok(ended(&end, printer))
@@ -61,7 +66,7 @@ fn streamed(
 fn asked(
     arguments: &WalStatsArguments,
     dsn: Option<&Dsn>,
-) -> anyhow::Result<Option<(u64, Called)>> {
+) -> anyhow::Result<Option<(u64, RelationNames)>> {
     if let (Some(dsn), false) = (dsn, arguments.paths.is_empty()) {
         let found = names_of_server(dsn)?;
         return Ok(Some((found.system_identifier, by_server(dsn, found))));
@@ -75,45 +80,49 @@ fn asked(
 fn called(
     arguments: &WalStatsArguments,
     dsn: Option<&Dsn>,
-    asked: Option<(u64, Called)>,
+    asked: Option<(u64, RelationNames)>,
     summary: &WalSummary<Contents>,
-) -> Called {
+) -> RelationNames {
     match (asked, dsn) {
         (Some((cluster, called)), _) if cluster == summary.system_identifier => called,
         (Some((_, called)), _) => {
             let by = called.by.unwrap_or_default();
-            Called::without(format!("relations have no names: {by} is of another cluster"))
+            RelationNames::without(format!("relations have no names: {by} is of another cluster"))
         }
         (None, Some(dsn)) => match names_of_server(dsn) {
             Ok(found) => by_server(dsn, found),
-            Err(error) => Called::without(format!("relations have no names: {error}")),
+            Err(error) => RelationNames::without(format!("relations have no names: {error}")),
         },
         (None, None) => own_names(arguments, summary),
     }
 }
 
 /// Names from the data directory whose WAL it is.
-fn own_names(arguments: &WalStatsArguments, summary: &WalSummary<Contents>) -> Called {
+fn own_names(arguments: &WalStatsArguments, summary: &WalSummary<Contents>) -> RelationNames {
     let paths = arguments.paths.iter().flat_map(|path| [Some(path.clone()), above(path)]);
     let is_its = |path: &PathBuf| {
         control_file(path).is_ok_and(|of| of.system_identifier == summary.system_identifier)
     };
-    let Some(data) = paths.flatten().find(is_its) else { return Called::default() };
+    let Some(data) = paths.flatten().find(is_its) else { return RelationNames::default() };
     match Names::of_data_directory(&data) {
         Ok(names) => by_files(&data, names),
-        Err(error) => Called::without(format!("relations have no names: {error}")),
+        Err(error) => RelationNames::without(format!("relations have no names: {error}")),
     }
 }
 
-fn by_server(dsn: &Dsn, found: ServerNames) -> Called {
-    Called { names: found.names, by: Some(format!("the server {dsn}")), notes: found.missing }
+fn by_server(dsn: &Dsn, found: ServerNames) -> RelationNames {
+    RelationNames {
+        names: found.names,
+        by: Some(format!("the server {dsn}")),
+        notes: found.missing,
+    }
 }
 
-fn by_files(data: &Path, names: Names) -> Called {
+fn by_files(data: &Path, names: Names) -> RelationNames {
     let unread = names.unread();
     let notes = (!unread.is_empty()).then(|| format!("some names are missing: {unread}"));
     let by = Some(format!("the data directory {}", data.display()));
-    Called { names, by, notes: notes.into_iter().collect() }
+    RelationNames { names, by, notes: notes.into_iter().collect() }
 }
 
 fn read(

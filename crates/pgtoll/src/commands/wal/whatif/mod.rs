@@ -1,7 +1,5 @@
 //! `pgtoll wal whatif`: how much WAL the same work would have made with other settings.
 
-mod grid;
-mod record;
 mod today;
 
 use std::ops::ControlFlow;
@@ -9,86 +7,121 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context as _;
-use pgtoll_format::{Lsn, ServerVersion, WalFacts};
+use pgtoll_format::{ServerVersion, WalFacts};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_model::Geometry;
+use pgtoll_model::{AskedSettings, AskedValues, Geometry, Grid, SourceSettings};
 use pgtoll_record::WalWhatIfRecord;
 use pgtoll_wal::{
-    Answer, Asked, Compressing, End, Glance, Question, SegmentFile, WalReadError, WalSummary,
-    first_header, scan_with, stream_with,
+    Answer, CheckpointSurvey, Compressing, End, Question, SegmentFile, WalReadError, WalSummary,
+    WhatIfCollector, WhatIfSource, first_header, scan_with, stream_with, whatif_record,
 };
 use pgtoll_wire::Dsn;
 
-use crate::arguments::{WalFormat, WalWhatIfArguments};
+use crate::arguments::{OnOff, WalFormat, WalWhatIfArguments};
 use crate::commands::Usage;
 use crate::commands::output::{self, deliver, ending};
 use crate::commands::server_waits::ServerWaits;
+use crate::commands::wal::command::{self, provenance, source_names};
 use crate::commands::wal::reading::{ended, files, stream_watch, threads};
 use crate::exit::Status;
 use crate::printer::Printer;
-use grid::Grid;
-use today::{Settings, Today};
+use today::Today;
 
-/// What was asked, and what came out.
-#[derive(Debug)]
-struct Worked {
+/// What the command line asks, and of which server's WAL.
+struct Inquiry<'a> {
+    arguments: &'a WalWhatIfArguments,
+    asked: AskedSettings,
     today: Today,
-    grid: Grid,
-    summary: WalSummary<Answer>,
 }
 
+/// What it comes to for this WAL.
+struct Asked {
+    settings: SourceSettings,
+    settings_by: String,
+    grid: Grid,
+    question: Arc<Question>,
+}
+
+/// What was asked, and what came out.
+type Answered = (Asked, WalSummary<Answer>, End);
+
 pub(crate) fn run(arguments: &WalWhatIfArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+    let asked = asked(arguments)?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let waits = ServerWaits::until(&interrupt)?;
     let dsn = arguments.dsn.as_ref().map(|dsn| waits.of(dsn));
-    let settings = Settings::find(&arguments.today, dsn.as_ref(), &arguments.paths)?;
-    let (worked, end) = match (&dsn, arguments.paths.is_empty()) {
-        (Some(dsn), true) => streamed(dsn, arguments, &settings, &interrupt, printer)?,
-        _ => read(arguments, &settings, &interrupt, printer)?,
+    let today = Today::find(&arguments.today, dsn.as_ref(), &arguments.paths)?;
+    let inquiry = Inquiry { arguments, asked, today };
+    let (asked, summary, end) = match (&dsn, arguments.paths.is_empty()) {
+        (Some(dsn), true) => streamed(dsn, &inquiry, &interrupt, printer)?,
+        _ => read(&inquiry, &interrupt, printer)?,
     };
-    if worked.summary.from.is_none() && !matches!(end, End::Interrupted) {
+    if summary.from.is_none() && !matches!(end, End::Interrupted) {
         let hint = "name a data directory, an archive or segments with records in them";
         return Err(Usage::error(format!("no record was read: {end}"), hint));
     }
-    let record = record::of(arguments, &worked, &end);
+    let source = WhatIfSource {
+        names: source_names(&arguments.paths, arguments.dsn.as_ref()),
+        settings: asked.settings,
+        settings_by: asked.settings_by,
+        notes: inquiry.today.notes,
+    };
+    let (provenance, compressing) =
+        (provenance(command::whatif(arguments)), &asked.question.compressing);
+    let record = whatif_record(provenance, source, &asked.grid, compressing, &summary, &end);
     deliver(&shown(&record, arguments)?, arguments.output.as_ref(), printer)?;
     Ok(ended(&end, printer))
 }
 
-fn read(
-    arguments: &WalWhatIfArguments,
-    settings: &Settings,
-    interrupt: &Interrupt,
-    printer: &mut Printer,
-) -> Result<(Worked, End), WalReadError> {
-    let threads = threads(arguments.threads);
-    files(&arguments.paths, interrupt, printer, |files, watch| {
-        let (header, facts) = first_header(files)?;
-        let segment_bytes = u64::from(header.segment_bytes);
-        let geometry = Geometry { segment_bytes, page_bytes: u64::from(header.page_bytes) };
-        let glance = if settings.are_known() {
-            Glance::default()
-        } else {
-            glance(files, threads, interrupt)?
-        };
-        let today = settings.with(&glance, facts, segment_bytes);
-        let (grid, question) = question(arguments, &today, geometry, facts);
-        let question = Arc::new(question);
-        let new = || Asked::new(question.clone());
-        let (summary, end) = scan_with(files, threads, new, watch)?;
-        Ok((Worked { today, grid, summary: summary.map(Asked::finish) }, end))
+/// The values of the options, unless their combinations are too many.
+fn asked(arguments: &WalWhatIfArguments) -> anyhow::Result<AskedSettings> {
+    let switches = |switches: &[OnOff]| switches.iter().map(|switch| switch.is_on()).collect();
+    let values = AskedValues {
+        max_wal_size: arguments.max_wal_size.clone(),
+        timeout: arguments.checkpoint_timeout.clone(),
+        completion_target: arguments.checkpoint_completion_target.clone(),
+        compression: arguments.wal_compression.clone(),
+        hints: switches(&arguments.hints),
+        full_page_writes: switches(&arguments.full_page_writes),
+    };
+    AskedSettings::new(values).map_err(|error| {
+        Usage::error(error.to_string(), "name fewer values, or ask in several commands")
     })
 }
 
+fn read(
+    inquiry: &Inquiry<'_>,
+    interrupt: &Interrupt,
+    printer: &mut Printer,
+) -> Result<Answered, WalReadError> {
+    let arguments = inquiry.arguments;
+    let threads = threads(arguments.threads);
+    let ((asked, summary), end) = files(&arguments.paths, interrupt, printer, |files, watch| {
+        let (header, facts) = first_header(files)?;
+        let segment_bytes = u64::from(header.segment_bytes);
+        let geometry = Geometry { segment_bytes, page_bytes: u64::from(header.page_bytes) };
+        let survey = if inquiry.today.known.are_complete() {
+            CheckpointSurvey::default()
+        } else {
+            survey(files, threads, interrupt)?
+        };
+        let asked = inquiry.of(&survey, geometry, facts);
+        let new = || WhatIfCollector::new(asked.question.clone());
+        let (summary, end) = scan_with(files, threads, new, watch)?;
+        Ok(((asked, summary.map(WhatIfCollector::finish)), end))
+    })?;
+    Ok((asked, summary, end))
+}
+
 /// Looks at the first checkpoints of the WAL.
-fn glance(
+fn survey(
     files: &[SegmentFile],
     threads: usize,
     interrupt: &Interrupt,
-) -> Result<Glance, WalReadError> {
+) -> Result<CheckpointSurvey, WalReadError> {
     let seen = Arc::new(AtomicUsize::new(0));
-    let new = || Glance::counting(seen.clone());
+    let new = || CheckpointSurvey::counting(seen.clone());
     let (summary, _) = scan_with(files, threads, new, &mut |_| {
         let is_enough = seen.load(Ordering::Relaxed) >= ENOUGH;
         if is_enough || interrupt.signal().is_some() {
@@ -103,32 +136,31 @@ fn glance(
 /// Checkpoints that show what they follow.
 const ENOUGH: usize = 8;
 
-fn question(
-    arguments: &WalWhatIfArguments,
-    today: &Today,
-    geometry: Geometry,
-    facts: &'static WalFacts,
-) -> (Grid, Question) {
-    let has_lz4 = facts.image_compressions.lz4 != 0;
-    let grid = Grid::of(arguments, today, geometry.segment_bytes, has_lz4);
-    let settings = grid.settings();
-    let question = Question {
-        geometry,
-        facts,
-        compressing: Compressing::for_settings(&settings, arguments.exact),
-        settings,
-        today: Some(today.schedule()),
-    };
-    (grid, question)
+impl Inquiry<'_> {
+    /// What is asked of WAL that is laid out so.
+    fn of(&self, survey: &CheckpointSurvey, geometry: Geometry, facts: &'static WalFacts) -> Asked {
+        let segment_bytes = geometry.segment_bytes;
+        let (settings, settings_by) = self.today.complete_by(survey, facts, segment_bytes);
+        let has_lz4 = facts.image_compressions.lz4 != 0;
+        let grid = Grid::new(&self.asked, &settings, segment_bytes, has_lz4);
+        let all = grid.settings();
+        let question = Question {
+            geometry,
+            facts,
+            compressing: Compressing::for_settings(&all, self.arguments.exact),
+            settings: all,
+            today: Some(settings.rule().schedule()),
+        };
+        Asked { settings, settings_by, grid, question: Arc::new(question) }
+    }
 }
 
 fn streamed(
     dsn: &Dsn,
-    arguments: &WalWhatIfArguments,
-    settings: &Settings,
+    inquiry: &Inquiry<'_>,
     interrupt: &Interrupt,
     printer: &mut Printer,
-) -> anyhow::Result<(Worked, End)> {
+) -> anyhow::Result<Answered> {
     let mut connection = dsn.connect()?;
     let version = connection.parameter("server_version").unwrap_or_default();
     let version: ServerVersion = version.parse().context("read the server's version")?;
@@ -138,14 +170,13 @@ fn streamed(
     let row = connection.query_one("SELECT current_setting('wal_block_size') AS bytes")?;
     let geometry = Geometry { segment_bytes, page_bytes: row.parse("bytes")? };
     connection.close();
-    let facts = &version.facts()?.wal;
-    let today = settings.with(&Glance::default(), facts, segment_bytes);
-    let (grid, question) = question(arguments, &today, geometry, facts);
-    let question = Arc::new(question);
-    let time = arguments.r#for.map(|span| span.0);
+    let asked = inquiry.of(&CheckpointSurvey::default(), geometry, &version.facts()?.wal);
+    let time = inquiry.arguments.r#for.map(|span| span.0);
     let mut watch = stream_watch(time, interrupt, printer);
-    let (summary, end) = stream_with(dsn, time, move || Asked::new(question.clone()), &mut watch)?;
-    Ok((Worked { today, grid, summary: summary.map(Asked::finish) }, end))
+    let question = asked.question.clone();
+    let new = move || WhatIfCollector::new(question.clone());
+    let (summary, end) = stream_with(dsn, time, new, &mut watch)?;
+    Ok((asked, summary.map(WhatIfCollector::finish), end))
 }
 
 fn shown(record: &WalWhatIfRecord, arguments: &WalWhatIfArguments) -> anyhow::Result<String> {
@@ -160,9 +191,4 @@ fn shown(record: &WalWhatIfRecord, arguments: &WalWhatIfArguments) -> anyhow::Re
         WalFormat::Json => output::json(record)?,
         WalFormat::Html => pgtoll_report::wal_whatif_html(record),
     })
-}
-
-/// Bytes from one place to another.
-fn between(from: Option<Lsn>, to: Option<Lsn>) -> u64 {
-    to.zip(from).and_then(|(to, from)| to.bytes_since(from)).unwrap_or(0)
 }

@@ -10,7 +10,7 @@ use crate::collect::Collect;
 
 /// What a first look shows.
 #[derive(Clone, Debug, Default)]
-pub struct Glance {
+pub struct CheckpointSurvey {
     /// Redo points of checkpoints that were completed, and when they began, in seconds since 1970.
     pub redo_points: Vec<(Lsn, i64)>,
     /// Records for hints.
@@ -21,14 +21,14 @@ pub struct Glance {
     seen: Option<Arc<AtomicUsize>>,
 }
 
-impl Glance {
+impl CheckpointSurvey {
     /// Counts checkpoints there, for whoever has seen enough.
     pub fn counting(seen: Arc<AtomicUsize>) -> Self {
         Self { seen: Some(seen), ..Self::default() }
     }
 }
 
-impl Collect for Glance {
+impl Collect for CheckpointSurvey {
     fn add(&mut self, record: &Record<'_>, parts: &Parts) {
         // `FPI_FOR_HINT`.
         const HINT: RecordType = RecordType { manager: 0, info: 0xA0 };

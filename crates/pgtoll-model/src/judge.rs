@@ -1,0 +1,427 @@
+//! What outcomes are worth: how sure an estimate is and its range, where longer distances of
+//! checkpoints stop to pay, and what to recommend.
+
+use pgtoll_format::{ByteSize, Lsn, TimeSpan};
+
+use crate::grid::Candidate;
+use crate::source::SourceSettings;
+use crate::whatif::Outcome;
+
+/// The WAL that predictions are made from, as far as their errors depend on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SourceWal {
+    /// From the first record's begin to the last one's end.
+    pub bytes: u64,
+    /// From the first transaction's end to the last one's, if there is any time between.
+    pub seconds: Option<f64>,
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+    /// The shortest and the longest way from one redo point to the next, in bytes.
+    pub cycles: Option<(u64, u64)>,
+    /// Hints are logged.
+    pub hints: bool,
+    /// `checkpoint_timeout`.
+    pub timeout: TimeSpan,
+}
+
+/// How sure an estimate is. (The record's `WhatIfClass` is what of it is written down.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EstimateClass {
+    /// Checkpoints as far apart as in the source.
+    Exact,
+    /// Further apart: a few per cent.
+    Longer,
+    /// Nearer, and all that would have been logged is known.
+    Shorter,
+    /// Nearer, and hints are logged: those that the source did not log are estimated from those that
+    /// it did.
+    ShorterWithHints,
+    /// Hints are asked for and the source logs none: it is more than this.
+    LowerBound,
+    /// The source has fewer than two redo points, or less WAL than twice the distance.
+    Extrapolated,
+}
+
+/// What becomes of WAL under settings, and how sure that is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The settings.
+    pub candidate: Candidate,
+    /// What the replay says.
+    pub outcome: Outcome,
+    /// How sure it is.
+    pub class: EstimateClass,
+    /// The bytes of WAL that it may be at least.
+    pub low_bytes: u64,
+    /// The bytes of WAL that it may be at most; `None`: there is no bound.
+    pub high_bytes: Option<u64>,
+}
+
+impl SourceWal {
+    /// WAL of so many bytes; its redo points, and which of them were forced; when its first and last
+    /// transactions ended, in microseconds since 1970.
+    pub fn new(
+        bytes: u64,
+        times_us: Option<(i64, i64)>,
+        redo_points: &[(Lsn, bool)],
+        settings: &SourceSettings,
+        segment_bytes: u64,
+    ) -> Self {
+        let lengths = redo_points
+            .windows(2)
+            .map(|pair| (pair[1].0.bytes_since(pair[0].0).unwrap_or(0), pair[1].1));
+        // What was forced soon after another says nothing about the rule.
+        let lengths: Vec<u64> =
+            lengths.filter(|(_, is_forced)| !is_forced).map(|(length, _)| length).collect();
+        let microseconds = times_us.map(|(first, last)| (last - first).max(0));
+        #[expect(clippy::cast_precision_loss, reason = "microseconds of years are below 2^53")]
+        let seconds = microseconds.filter(|us| *us > 0).map(|us| us as f64 / 1e6);
+        Self {
+            bytes,
+            seconds,
+            segment_bytes,
+            cycles: lengths.iter().min().copied().zip(lengths.iter().max().copied()),
+            hints: settings.hints,
+            timeout: settings.timeout,
+        }
+    }
+
+    /// An outcome with its range.
+    pub fn estimate(&self, candidate: &Candidate, outcome: &Outcome) -> Estimate {
+        let class = self.class(candidate, outcome);
+        let (less, more) = match candidate.rule {
+            Some(_) => range(class, candidate.compression.compresses()),
+            // The source's own redo points make the source's own bytes.
+            None => (0.001, Some(0.001)),
+        };
+        Estimate {
+            candidate: *candidate,
+            outcome: *outcome,
+            class,
+            low_bytes: scaled(outcome.bytes, 1.0 - less),
+            high_bytes: more.map(|more| scaled(outcome.bytes, 1.0 + more)),
+        }
+    }
+
+    /// How far apart its checkpoints are beside the source's, and whether that is in the source.
+    fn class(&self, candidate: &Candidate, outcome: &Outcome) -> EstimateClass {
+        if candidate.rule.is_none() {
+            return EstimateClass::Exact;
+        }
+        let Some((shortest, longest)) = self.cycles else { return EstimateClass::Extrapolated };
+        if candidate.hints && !self.hints {
+            return EstimateClass::LowerBound;
+        }
+        let cycle = outcome.longest_cycle;
+        let has_checkpoints = outcome.by_volume + outcome.by_time > 0;
+        if !has_checkpoints || self.bytes < cycle.saturating_mul(2) {
+            return EstimateClass::Extrapolated;
+        }
+        // Steps are whole segments.
+        if cycle + self.segment_bytes < shortest {
+            return if candidate.hints {
+                EstimateClass::ShorterWithHints
+            } else {
+                EstimateClass::Shorter
+            };
+        }
+        if cycle <= longest + self.segment_bytes {
+            EstimateClass::Exact
+        } else {
+            EstimateClass::Longer
+        }
+    }
+
+    /// Bytes a second, if there is any time between its transactions.
+    pub fn bytes_per_second(&self, bytes: u64) -> Option<f64> {
+        self.seconds.map(|seconds| float(bytes) / seconds)
+    }
+}
+
+/// How much less, and how much more, it may be in truth: shares of it. They were set by the trial's
+/// runs of 15, and those of 18 show how well they hold (`docs/src/whatif.md`).
+fn range(class: EstimateClass, compresses: bool) -> (f64, Option<f64>) {
+    let (less, more) = match class {
+        EstimateClass::Exact => (0.04, Some(0.04)),
+        EstimateClass::Longer | EstimateClass::Shorter => (0.05, Some(0.05)),
+        EstimateClass::ShorterWithHints => (0.04, Some(0.12)),
+        EstimateClass::LowerBound => (0.04, None),
+        EstimateClass::Extrapolated => (0.55, None),
+    };
+    // An image that is compressed is sampled, and its size is that of another moment.
+    if compresses { (less + 0.04, more.map(|more| more + 0.04)) } else { (less, more) }
+}
+
+/// The part of the curve that is worth showing: beyond all the WAL that there is nothing happens any
+/// more.
+pub fn shown(curve: &mut Vec<Estimate>) {
+    let with_checkpoints = curve.iter().take_while(|point| point.outcome.by_volume > 0).count();
+    curve.truncate(with_checkpoints + 1);
+}
+
+/// The curve's first point from which on no distance saves a twentieth by being doubled; `None` where
+/// the last that is known still does.
+pub fn knee(curve: &[Estimate]) -> Option<usize> {
+    let known = known(curve);
+    let saves = |place: &usize| {
+        let here = &curve[*place];
+        let twice = here.candidate.max_wal_size().map_or(0, |size| size.0.saturating_mul(2));
+        let there =
+            curve.iter().find(|point| point.candidate.max_wal_size() >= Some(ByteSize(twice)));
+        there.is_none_or(|there| is_worth_it(there, here))
+    };
+    let last = (0..known).rev().find(saves);
+    last.map_or(Some(0), |last| Some(last + 1)).filter(|place| *place < known)
+}
+
+/// How many of the points are more than extrapolated.
+fn known(curve: &[Estimate]) -> usize {
+    curve.iter().take_while(|point| point.class != EstimateClass::Extrapolated).count()
+}
+
+/// It saves a twentieth of the WAL.
+fn is_worth_it(settings: &Estimate, today: &Estimate) -> bool {
+    float(settings.outcome.bytes) <= float(today.outcome.bytes) * 0.95
+}
+
+/// What to recommend.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Advice {
+    /// Which point of the curve.
+    pub place: usize,
+    /// It is the knee; else the longest distance that is known, and longer ones would save more.
+    pub is_knee: bool,
+    /// `max_wal_size` there.
+    pub max_wal_size: ByteSize,
+    /// That distance saves a twentieth, and so `max_wal_size` should be set.
+    pub sets_max_wal_size: bool,
+    /// `checkpoint_timeout` in minutes, where today's would begin checkpoints before that distance.
+    pub checkpoint_timeout_min: Option<u64>,
+    /// LZ4 saves a tenth besides.
+    pub with_lz4: bool,
+}
+
+/// `max_wal_size` at the knee, else as large as the WAL can say; with LZ4 where that saves much
+/// besides. `None`: nothing saves a twentieth, or nothing is known.
+pub fn advise(
+    source: &SourceWal,
+    today: &Estimate,
+    curve: &[Estimate],
+    compressed: &[Estimate],
+) -> Option<Advice> {
+    let knee = knee(curve);
+    let place = knee.or_else(|| known(curve).checked_sub(1))?;
+    let plain = curve.get(place)?;
+    let saves_more = |lz4: &&Estimate| float(lz4.outcome.bytes) < float(plain.outcome.bytes) * 0.9;
+    let lz4 = compressed.get(place).filter(saves_more);
+    let chosen = lz4.unwrap_or(plain);
+    if !is_worth_it(chosen, today) {
+        return None;
+    }
+    // A larger distance that saves nothing costs the time of a recovery for nothing.
+    let sets_max_wal_size = is_worth_it(plain, today);
+    let timeout = if sets_max_wal_size { longer_timeout(source, chosen) } else { None };
+    Some(Advice {
+        place,
+        is_knee: knee.is_some(),
+        max_wal_size: plain.candidate.max_wal_size()?,
+        sets_max_wal_size,
+        checkpoint_timeout_min: timeout,
+        with_lz4: lz4.is_some(),
+    })
+}
+
+/// Minutes within which the WAL of the longest cycle is made, a fifth more and in steps of five, if
+/// that is longer than today's: time should not begin checkpoints before volume does.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a day's minutes")]
+fn longer_timeout(source: &SourceWal, chosen: &Estimate) -> Option<u64> {
+    let rate = source.bytes_per_second(chosen.outcome.bytes).filter(|rate| *rate > 0.0)?;
+    let seconds = float(chosen.outcome.longest_cycle) / rate * 1.2;
+    let seconds = (seconds / 300.0).ceil() * 300.0;
+    let is_longer = seconds > source.timeout.0.as_secs_f64();
+    is_longer.then(|| (seconds.min(86_400.0) / 60.0) as u64)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes of WAL are far below 2^53")]
+fn float(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a u64")]
+fn scaled(bytes: u64, by: f64) -> u64 {
+    (float(bytes) * by).max(0.0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use pgtoll_format::wal::Compression;
+
+    use super::*;
+    use crate::source::CheckpointRule;
+    use crate::whatif::ImageCompression;
+
+    const MB: u64 = 1 << 20;
+
+    /// 1000 MB in 1000 s, with checkpoints 50 to 60 MB apart.
+    const SOURCE: SourceWal = SourceWal {
+        bytes: 1000 * MB,
+        seconds: Some(1000.0),
+        segment_bytes: MB,
+        cycles: Some((50 * MB, 60 * MB)),
+        hints: true,
+        timeout: TimeSpan(Duration::from_secs(300)),
+    };
+
+    fn candidate(size_mb: u64) -> Candidate {
+        let rule = CheckpointRule {
+            max_wal_size: ByteSize(size_mb * MB),
+            timeout: None,
+            completion_target: 0.9,
+        };
+        Candidate {
+            rule: Some(rule),
+            hints: true,
+            full_page_writes: true,
+            compression: ImageCompression::AsStored,
+        }
+    }
+
+    fn outcome(bytes_mb: u64, cycle_mb: u64) -> Outcome {
+        Outcome {
+            bytes: bytes_mb * MB,
+            longest_cycle: cycle_mb * MB,
+            by_volume: 1,
+            ..Outcome::default()
+        }
+    }
+
+    /// A curve of sizes and bytes in MB; cycles are half of the sizes.
+    fn curve(points: &[(u64, u64)]) -> Vec<Estimate> {
+        let point = |(size, bytes): &(u64, u64)| {
+            SOURCE.estimate(&candidate(*size), &outcome(*bytes, size / 2))
+        };
+        points.iter().map(point).collect()
+    }
+
+    #[test]
+    fn classes_are_by_how_far_apart_checkpoints_are() {
+        let check = |source: &SourceWal, of: Candidate, cycle_mb, class| {
+            assert_eq!(source.class(&of, &outcome(900, cycle_mb)), class, "{cycle_mb}");
+        };
+        let plain = candidate(100);
+        check(&SOURCE, Candidate { rule: None, ..plain }, 900, EstimateClass::Exact);
+        check(&SOURCE, plain, 48, EstimateClass::ShorterWithHints);
+        check(&SOURCE, Candidate { hints: false, ..plain }, 48, EstimateClass::Shorter);
+        // A segment nearer or further is the same.
+        check(&SOURCE, plain, 49, EstimateClass::Exact);
+        check(&SOURCE, plain, 61, EstimateClass::Exact);
+        check(&SOURCE, plain, 62, EstimateClass::Longer);
+        check(&SOURCE, plain, 500, EstimateClass::Longer);
+        check(&SOURCE, plain, 501, EstimateClass::Extrapolated);
+        let without_hints = SourceWal { hints: false, ..SOURCE };
+        check(&without_hints, plain, 55, EstimateClass::LowerBound);
+        check(&without_hints, Candidate { hints: false, ..plain }, 55, EstimateClass::Exact);
+        let without_cycles = SourceWal { cycles: None, ..SOURCE };
+        check(&without_cycles, plain, 55, EstimateClass::Extrapolated);
+        let none = Outcome { by_volume: 0, ..outcome(900, 55) };
+        assert_eq!(SOURCE.class(&plain, &none), EstimateClass::Extrapolated);
+    }
+
+    #[test]
+    fn ranges_are_wider_where_images_are_compressed() {
+        let plain = SOURCE.estimate(&candidate(100), &outcome(100, 55));
+        assert_eq!((plain.low_bytes, plain.high_bytes), (96 * MB, Some(104 * MB)));
+        let compression = ImageCompression::Set(Some(Compression::Lz4));
+        let lz4 = Candidate { compression, ..candidate(100) };
+        let lz4 = SOURCE.estimate(&lz4, &outcome(100, 55));
+        assert_eq!((lz4.low_bytes, lz4.high_bytes), (92 * MB, Some(108 * MB)));
+        let off = Candidate { compression: ImageCompression::OFF, ..candidate(100) };
+        assert_eq!(SOURCE.estimate(&off, &outcome(100, 55)).low_bytes, 96 * MB);
+        let far = SOURCE.estimate(&candidate(9000), &outcome(100, 900));
+        assert_eq!((far.low_bytes, far.high_bytes), (45 * MB - 1, None));
+        let today = Candidate { rule: None, ..candidate(1) };
+        let today = SOURCE.estimate(&today, &outcome(1000, 60));
+        assert_eq!((today.low_bytes, today.high_bytes), (999 * MB, Some(1001 * MB - 1)));
+    }
+
+    #[test]
+    fn cycles_are_those_that_were_not_forced() {
+        let settings = SourceSettings {
+            max_wal_size: ByteSize(1 << 30),
+            timeout: SOURCE.timeout,
+            completion_target: 0.9,
+            hints: false,
+        };
+        let redo = |mb: u64, is_forced| (Lsn(mb * MB), is_forced);
+        let points = [redo(0, false), redo(50, false), redo(51, true), redo(111, false)];
+        let source = SourceWal::new(120 * MB, Some((5_000_000, 8_000_000)), &points, &settings, MB);
+        assert_eq!(source.cycles, Some((50 * MB, 60 * MB)));
+        assert_eq!(source.bytes_per_second(30), Some(10.0));
+        let idle = SourceWal::new(MB, Some((5, 5)), &points[..1], &settings, MB);
+        assert_eq!((idle.cycles, idle.seconds), (None, None));
+    }
+
+    #[test]
+    fn the_knee_is_where_twice_the_distance_saves_no_twentieth() {
+        let points = [(50, 1000), (100, 800), (200, 600), (400, 590), (800, 585), (1600, 584)];
+        assert_eq!(knee(&curve(&points)), Some(2));
+        let flat = [(500, 1000), (1000, 990), (2000, 985)];
+        assert_eq!(knee(&curve(&flat)), Some(0));
+        let falling = [(50, 1000), (100, 800), (200, 600), (400, 400)];
+        assert_eq!(knee(&curve(&falling)), None, "the last may still fall");
+        assert_eq!(knee(&[]), None);
+        // What is extrapolated is not known, but shows what twice the distance saves.
+        let beyond = [(400, 600), (800, 590), (1600, 585), (3200, 100)];
+        assert_eq!(knee(&curve(&beyond)), Some(0));
+    }
+
+    #[test]
+    fn what_is_beyond_the_wal_is_not_shown() {
+        let mut points = curve(&[(50, 1000), (100, 800), (200, 600), (400, 590)]);
+        points[2].outcome.by_volume = 0;
+        points[3].outcome.by_volume = 0;
+        shown(&mut points);
+        assert_eq!(points.len(), 3);
+    }
+
+    #[test]
+    fn the_knee_is_recommended_where_it_saves_a_twentieth() {
+        let points = [(50, 1000), (100, 800), (200, 600), (400, 590), (800, 585), (1600, 584)];
+        let points = curve(&points);
+        let today = SOURCE.estimate(&Candidate { rule: None, ..candidate(1) }, &outcome(1000, 60));
+        let lz4 = |factor: u64| -> Vec<Estimate> {
+            let mut lz4 = points.clone();
+            for point in &mut lz4 {
+                point.outcome.bytes = point.outcome.bytes * factor / 100;
+            }
+            lz4
+        };
+        let plain = advise(&SOURCE, &today, &points, &lz4(95)).unwrap();
+        let expected = Advice {
+            place: 2,
+            is_knee: true,
+            max_wal_size: ByteSize(200 * MB),
+            sets_max_wal_size: true,
+            // 100 MB at 0.6 MB/s take 167 s, a fifth more is 200: today's five minutes are enough.
+            checkpoint_timeout_min: None,
+            with_lz4: false,
+        };
+        assert_eq!(plain, expected);
+        let slow = SourceWal { seconds: Some(10_000.0), ..SOURCE };
+        let advice = advise(&slow, &today, &points, &lz4(50)).unwrap();
+        // 100 MB at 0.03 MB/s take 3334 s with LZ4.
+        assert_eq!((advice.checkpoint_timeout_min, advice.with_lz4), (Some(70), true));
+        // No distance saves anything, LZ4 does.
+        let small = SOURCE.estimate(&today.candidate, &outcome(600, 60));
+        let advice = advise(&SOURCE, &small, &points, &lz4(50)).unwrap();
+        assert!(!advice.sets_max_wal_size && advice.with_lz4);
+        assert_eq!(advise(&SOURCE, &small, &points, &lz4(100)), None);
+        assert_eq!(advise(&SOURCE, &today, &[], &[]), None);
+        // Without a knee: the longest distance that is known.
+        let falling = curve(&[(50, 1000), (100, 800), (200, 600), (400, 400), (4000, 100)]);
+        let advice = advise(&SOURCE, &today, &falling, &[]).unwrap();
+        assert_eq!((advice.place, advice.is_knee), (3, false));
+    }
+}

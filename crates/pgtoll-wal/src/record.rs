@@ -1,0 +1,217 @@
+//! The record of WAL statistics, from the sums.
+
+use std::collections::BTreeMap;
+
+use pgtoll_datadir::Names;
+use pgtoll_format::Lsn;
+use pgtoll_format::wal::{Compression, Fork, manager_name};
+use pgtoll_record::{
+    CycleBegin, ImageCause, Provenance, WAL_STATISTICS_SCHEMA, WalAmount, WalCycle, WalEnd,
+    WalEndKind, WalImages, WalKind, WalOfDatabase, WalOfKind, WalOfRelation, WalPiece, WalSource,
+    WalStatisticsRecord,
+};
+
+use crate::end::End;
+use crate::forks::OfFork;
+use crate::pieces::{Cycle, Piece};
+use crate::recorded_name::recorded_name;
+use crate::scan::{Contents, WalSummary};
+use crate::statistics::WalStatistics;
+
+/// What relations are called, as far as it is known.
+#[derive(Debug, Default)]
+pub struct RelationNames {
+    /// The names.
+    pub names: Names,
+    /// Where they come from; `None`: there are none.
+    pub by: Option<String>,
+    /// Why some are missing.
+    pub notes: Vec<String>,
+}
+
+impl RelationNames {
+    /// No names, and why.
+    pub fn without(note: String) -> Self {
+        Self { notes: vec![note], ..Self::default() }
+    }
+}
+
+/// The record of what was counted in the WAL that these names (paths, or a server without its
+/// secrets) stand for.
+pub fn statistics_record(
+    provenance: Provenance,
+    source_names: Vec<String>,
+    summary: &WalSummary<Contents>,
+    end: &End,
+    relations: &RelationNames,
+) -> WalStatisticsRecord {
+    let statistics = &summary.collected.statistics;
+    let forks = statistics.forks();
+    let names = &relations.names;
+    let pieces = &summary.collected.pieces;
+    let since_us = pieces.iter().filter_map(|piece| piece.since_us).min();
+    let until_us = pieces.iter().filter_map(|piece| piece.until_us).max();
+    WalStatisticsRecord {
+        schema: WAL_STATISTICS_SCHEMA.to_owned(),
+        pgtoll: provenance.version,
+        command: provenance.command,
+        made: provenance.made,
+        source: source(source_names, summary, since_us, until_us),
+        end: wal_end(end),
+        total: statistics.total(),
+        managers: managers(statistics),
+        types: types(statistics, summary.major),
+        causes: causes(statistics.causes()),
+        compressions: compressions(statistics),
+        relations: forks.iter().map(|(fork, totals)| relation(*fork, totals, names)).collect(),
+        without_relation: statistics.without_fork(),
+        names: relations.by.clone(),
+        databases: databases(&forks, names),
+        cycles: cycles(summary),
+        pieces: pieces.iter().map(piece).collect(),
+        notes: notes(summary, relations),
+    }
+}
+
+/// Which WAL was read, and when its first and last transactions ended, in microseconds since 1970.
+pub(crate) fn source<T>(
+    names: Vec<String>,
+    summary: &WalSummary<T>,
+    first_us: Option<i64>,
+    last_us: Option<i64>,
+) -> WalSource {
+    WalSource {
+        names,
+        major: summary.major,
+        system_identifier: summary.system_identifier,
+        segments: summary.segments as u64,
+        segment_bytes: u64::from(summary.segment_bytes),
+        timelines: summary.timelines.iter().copied().collect(),
+        from: summary.from,
+        to: summary.to,
+        first_time: first_us.and_then(time),
+        last_time: last_us.and_then(time),
+    }
+}
+
+/// A time in microseconds since 1970, as records have it (RFC 3339).
+pub(crate) fn time(us: i64) -> Option<String> {
+    Some(jiff::Timestamp::from_microsecond(us).ok()?.to_string())
+}
+
+/// Why WAL was not read further.
+pub(crate) fn wal_end(end: &End) -> WalEnd {
+    WalEnd { kind: kind_of(end), at: end.at(), words: end.to_string() }
+}
+
+fn kind_of(end: &End) -> WalEndKind {
+    match end {
+        End::Complete | End::Asked(_) => WalEndKind::Complete,
+        End::Interrupted => WalEndKind::Interrupted,
+        End::Own(_) | End::ServerStopped(_) | End::TimelineEnd(_) => WalEndKind::Own,
+        End::Damaged { .. } => WalEndKind::Damaged,
+        End::Missing { .. } => WalEndKind::Missing,
+        End::CutShort { .. } => WalEndKind::CutShort,
+        End::Unreadable { .. } => WalEndKind::Unreadable,
+    }
+}
+
+fn managers(statistics: &WalStatistics) -> Vec<WalOfKind> {
+    let of = |manager| {
+        let name =
+            manager_name(manager).map_or_else(|| format!("custom{manager:03}"), str::to_owned);
+        WalOfKind { name, amount: statistics.of_manager(manager) }
+    };
+    (0..=u8::MAX).map(of).filter(|of| of.amount.records > 0).collect()
+}
+
+fn types(statistics: &WalStatistics, major: u32) -> Vec<WalOfKind> {
+    let all = statistics.types();
+    all.map(|(kind, of)| WalOfKind { name: kind.name(major), amount: of }).collect()
+}
+
+fn compressions(statistics: &WalStatistics) -> BTreeMap<String, WalImages> {
+    let name = |kind: Option<Compression>| kind.map_or("none", Compression::name);
+    let used = statistics.compressions().filter(|(_, of)| of.images > 0);
+    used.map(|(kind, of)| (name(kind).to_owned(), of)).collect()
+}
+
+fn relation(fork: Fork, of: &OfFork, names: &Names) -> WalOfRelation {
+    let name = match fork.fork {
+        0 => "main".to_owned(),
+        1 => "fsm".to_owned(),
+        2 => "vm".to_owned(),
+        3 => "init".to_owned(),
+        other => format!("fork {other}"),
+    };
+    WalOfRelation {
+        tablespace: fork.relation.tablespace,
+        database: fork.relation.database,
+        filenode: fork.relation.number,
+        fork: name,
+        name: names.relation(fork.relation).map(recorded_name),
+        amount: of.amount,
+        images: of.images,
+        hint_bytes: of.hint_bytes,
+    }
+}
+
+fn databases(forks: &[(Fork, OfFork)], names: &Names) -> Vec<WalOfDatabase> {
+    let mut databases: BTreeMap<u32, WalOfDatabase> = BTreeMap::new();
+    for (fork, of) in forks {
+        let oid = fork.relation.database;
+        let entry = databases.entry(oid).or_insert_with(|| WalOfDatabase {
+            oid,
+            name: names.database(oid).map(str::to_owned),
+            amount: WalAmount::default(),
+            images: 0,
+        });
+        entry.amount.add(&of.amount);
+        entry.images += of.images;
+    }
+    let mut databases: Vec<WalOfDatabase> = databases.into_values().collect();
+    databases.sort_by_key(|of| (std::cmp::Reverse(of.amount.bytes()), of.oid));
+    databases
+}
+
+/// Each cycle ends where the next one begins; the last where the WAL ends.
+fn cycles(summary: &WalSummary<Contents>) -> Vec<WalCycle> {
+    let ends = summary.collected.cycles.iter().skip(1).map(|next| Some(next.from)).chain([None]);
+    let of = |(cycle, next): (&Cycle, Option<Lsn>)| {
+        let to = next.or(summary.to).unwrap_or(cycle.from);
+        WalCycle {
+            from: cycle.from,
+            to,
+            whole: next.is_some() && cycle.begin != CycleBegin::Unknown,
+            began_by: cycle.begin,
+            began: cycle
+                .began_s
+                .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok())
+                .map(|time| time.to_string()),
+            amount: cycle.sums.amount,
+            causes: causes(ImageCause::ALL.into_iter().zip(cycle.sums.causes)),
+        }
+    };
+    summary.collected.cycles.iter().zip(ends).map(of).collect()
+}
+
+fn piece(of: &Piece) -> WalPiece {
+    let bytes = WalKind::ALL.into_iter().zip(of.sums.kinds).filter(|(_, bytes)| *bytes > 0);
+    WalPiece { from: of.from, until_us: of.until_us, bytes: bytes.collect() }
+}
+
+fn notes(summary: &WalSummary<Contents>, relations: &RelationNames) -> Vec<String> {
+    let mut notes = relations.notes.clone();
+    if summary.collected.cycles.len() > 1 && !summary.collected.cycles_are_exact {
+        notes.push(
+            "Redo points lie within pieces that could not be read again: the sums of single \
+             checkpoint cycles may be wrong by what such a piece holds."
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+fn causes(of: impl Iterator<Item = (ImageCause, WalImages)>) -> BTreeMap<ImageCause, WalImages> {
+    of.filter(|(_, images)| images.images > 0).collect()
+}
