@@ -79,7 +79,7 @@ impl Type {
 
 /// Where the column of this name stands behind the row's header, and how many columns there are up
 /// to it. Run by the compiler, which refuses a name that is not there.
-const fn place(columns: &[Column], name: &str) -> Place {
+const fn column_offset(columns: &[Column], name: &str) -> ColumnOffset {
     let (mut number, mut at) = (0, 0);
     loop {
         let (of, kind) = columns[number];
@@ -87,7 +87,7 @@ const fn place(columns: &[Column], name: &str) -> Place {
         let begin = usize::next_multiple_of(at, alignment);
         number += 1;
         if is_same(of, name) {
-            return Place { at: begin, number };
+            return ColumnOffset { at: begin, number };
         }
         at = begin + bytes;
     }
@@ -104,7 +104,7 @@ const fn is_same(one: &str, other: &str) -> bool {
 
 /// Where a column stands in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct ColumnOffset {
     /// Bytes behind the row's header.
     at: usize,
     /// Its number, from 1.
@@ -114,31 +114,31 @@ struct Place {
 /// Where the columns of `pg_class` stand.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ClassColumns {
-    oid: Place,
-    relname: Place,
-    relnamespace: Place,
-    relfilenode: Place,
-    relam: Place,
-    reltablespace: Place,
-    reltoastrelid: Place,
-    relisshared: Place,
-    relpersistence: Place,
-    relkind: Place,
+    oid: ColumnOffset,
+    relname: ColumnOffset,
+    relnamespace: ColumnOffset,
+    relfilenode: ColumnOffset,
+    relam: ColumnOffset,
+    reltablespace: ColumnOffset,
+    reltoastrelid: ColumnOffset,
+    relisshared: ColumnOffset,
+    relpersistence: ColumnOffset,
+    relkind: ColumnOffset,
 }
 
 impl ClassColumns {
     const fn of(columns: &[Column]) -> Self {
         Self {
-            oid: place(columns, "oid"),
-            relname: place(columns, "relname"),
-            relnamespace: place(columns, "relnamespace"),
-            relfilenode: place(columns, "relfilenode"),
-            relam: place(columns, "relam"),
-            reltablespace: place(columns, "reltablespace"),
-            reltoastrelid: place(columns, "reltoastrelid"),
-            relisshared: place(columns, "relisshared"),
-            relpersistence: place(columns, "relpersistence"),
-            relkind: place(columns, "relkind"),
+            oid: column_offset(columns, "oid"),
+            relname: column_offset(columns, "relname"),
+            relnamespace: column_offset(columns, "relnamespace"),
+            relfilenode: column_offset(columns, "relfilenode"),
+            relam: column_offset(columns, "relam"),
+            reltablespace: column_offset(columns, "reltablespace"),
+            reltoastrelid: column_offset(columns, "reltoastrelid"),
+            relisshared: column_offset(columns, "relisshared"),
+            relpersistence: column_offset(columns, "relpersistence"),
+            relkind: column_offset(columns, "relkind"),
         }
     }
 }
@@ -146,19 +146,19 @@ impl ClassColumns {
 /// Where the columns of `pg_database` stand.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DatabaseColumns {
-    oid: Place,
-    datname: Place,
-    datconnlimit: Place,
-    dattablespace: Place,
+    oid: ColumnOffset,
+    datname: ColumnOffset,
+    datconnlimit: ColumnOffset,
+    dattablespace: ColumnOffset,
 }
 
 impl DatabaseColumns {
     const fn of(columns: &[Column]) -> Self {
         Self {
-            oid: place(columns, "oid"),
-            datname: place(columns, "datname"),
-            datconnlimit: place(columns, "datconnlimit"),
-            dattablespace: place(columns, "dattablespace"),
+            oid: column_offset(columns, "oid"),
+            datname: column_offset(columns, "datname"),
+            datconnlimit: column_offset(columns, "datconnlimit"),
+            dattablespace: column_offset(columns, "dattablespace"),
         }
     }
 }
@@ -256,23 +256,23 @@ pub(crate) const DATABASE_UNTIL_14: DatabaseColumns = DatabaseColumns::of(&[
 
 /// The begin of `pg_namespace` and `pg_tablespace`, in all versions.
 const NAMED: [Column; 2] = [("oid", Type::Oid), ("name", Type::Name)];
-const NAMED_OID: Place = place(&NAMED, "oid");
-const NAMED_NAME: Place = place(&NAMED, "name");
+const NAMED_OID: ColumnOffset = column_offset(&NAMED, "oid");
+const NAMED_NAME: ColumnOffset = column_offset(&NAMED, "name");
 
 /// Where the columns of `pg_index` stand.
 #[derive(Debug, PartialEq, Eq)]
 pub struct IndexColumns {
-    indexrelid: Place,
-    indrelid: Place,
-    indisready: Place,
+    indexrelid: ColumnOffset,
+    indrelid: ColumnOffset,
+    indisready: ColumnOffset,
 }
 
 impl IndexColumns {
     const fn of(columns: &[Column]) -> Self {
         Self {
-            indexrelid: place(columns, "indexrelid"),
-            indrelid: place(columns, "indrelid"),
-            indisready: place(columns, "indisready"),
+            indexrelid: column_offset(columns, "indexrelid"),
+            indrelid: column_offset(columns, "indrelid"),
+            indisready: column_offset(columns, "indisready"),
         }
     }
 }
@@ -433,20 +433,20 @@ struct Row<'a>(&'a [u8]);
 
 impl<'a> Row<'a> {
     /// The row, if no column up to `last` is null.
-    fn of(row: &HeapTuple<'a>, last: Place) -> Option<Self> {
+    fn of(row: &HeapTuple<'a>, last: ColumnOffset) -> Option<Self> {
         (!row.has_null_among(last.number)).then_some(Self(row.data))
     }
 
-    fn oid(&self, place: Place) -> Option<u32> {
-        u32_at(self.0, place.at)
+    fn oid(&self, column: ColumnOffset) -> Option<u32> {
+        u32_at(self.0, column.at)
     }
 
-    fn byte(&self, place: Place) -> Option<u8> {
-        self.0.get(place.at).copied()
+    fn byte(&self, column: ColumnOffset) -> Option<u8> {
+        self.0.get(column.at).copied()
     }
 
-    fn name(&self, place: Place) -> Option<String> {
-        let bytes = self.0.get(place.at..place.at + NAME_BYTES)?;
+    fn name(&self, column: ColumnOffset) -> Option<String> {
+        let bytes = self.0.get(column.at..column.at + NAME_BYTES)?;
         let bytes = bytes.split(|byte| *byte == 0).next()?;
         Some(String::from_utf8_lossy(bytes).into_owned())
     }
@@ -586,16 +586,16 @@ mod tests {
 
     #[test]
     fn columns_stand_where_a_c_compiler_puts_them() {
-        assert_eq!(CLASS_18.relfilenode, Place { at: 88, number: 8 });
-        assert_eq!(CLASS_18.relkind, Place { at: 119, number: 18 });
-        assert_eq!(CLASS_UNTIL_17.relkind, Place { at: 115, number: 17 });
-        assert_eq!(DATABASE_17.dattablespace, Place { at: 92, number: 12 });
-        assert_eq!(DATABASE_17.datconnlimit, Place { at: 80, number: 9 });
-        assert_eq!(DATABASE_15.dattablespace, Place { at: 92, number: 11 });
-        assert_eq!(DATABASE_UNTIL_14.dattablespace, Place { at: 224, number: 13 });
-        assert_eq!(INDEX_15.indrelid, Place { at: 4, number: 2 });
-        assert_eq!(INDEX_15.indisready, Place { at: 20, number: 13 });
-        assert_eq!(INDEX_UNTIL_14.indisready, Place { at: 19, number: 12 });
+        assert_eq!(CLASS_18.relfilenode, ColumnOffset { at: 88, number: 8 });
+        assert_eq!(CLASS_18.relkind, ColumnOffset { at: 119, number: 18 });
+        assert_eq!(CLASS_UNTIL_17.relkind, ColumnOffset { at: 115, number: 17 });
+        assert_eq!(DATABASE_17.dattablespace, ColumnOffset { at: 92, number: 12 });
+        assert_eq!(DATABASE_17.datconnlimit, ColumnOffset { at: 80, number: 9 });
+        assert_eq!(DATABASE_15.dattablespace, ColumnOffset { at: 92, number: 11 });
+        assert_eq!(DATABASE_UNTIL_14.dattablespace, ColumnOffset { at: 224, number: 13 });
+        assert_eq!(INDEX_15.indrelid, ColumnOffset { at: 4, number: 2 });
+        assert_eq!(INDEX_15.indisready, ColumnOffset { at: 20, number: 13 });
+        assert_eq!(INDEX_UNTIL_14.indisready, ColumnOffset { at: 19, number: 12 });
     }
 
     /// A row without nulls, of so many columns.

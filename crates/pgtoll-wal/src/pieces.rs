@@ -178,7 +178,7 @@ pub struct Cycle {
 
 /// How WAL went: pieces, and cycles from checkpoint to checkpoint.
 #[derive(Clone, Debug)]
-pub struct Course {
+pub struct WalTimeline {
     /// Of the segment that is read.
     pieces: Pieces,
     /// Of all that was appended.
@@ -188,13 +188,13 @@ pub struct Course {
 /// Bytes of a piece: small WAL too has some.
 const GRAIN: u64 = 1 << 17;
 
-impl Default for Course {
+impl Default for WalTimeline {
     fn default() -> Self {
         Self { pieces: Pieces::new(GRAIN), history: History::new(GRAIN) }
     }
 }
 
-impl Collect for Course {
+impl Collect for WalTimeline {
     fn add(&mut self, record: &Record<'_>, parts: &Parts) {
         self.pieces.add(record, parts);
     }
@@ -204,7 +204,7 @@ impl Collect for Course {
     }
 }
 
-impl Course {
+impl WalTimeline {
     /// Cycles, the last one still open; not many pieces; whether all cycles are exact. `part` gives
     /// the sums of the records that begin from one place to another, or nothing.
     pub fn finish(

@@ -18,7 +18,7 @@ use crate::WalReadError;
 use crate::collect::Collect;
 use crate::end::End;
 use crate::files::SegmentFile;
-use crate::pieces::{Course, Cycle, Piece, Sums};
+use crate::pieces::{Cycle, Piece, Sums, WalTimeline};
 use crate::statistics::WalStatistics;
 
 /// A stretch of WAL and what was collected from it.
@@ -83,12 +83,13 @@ pub fn scan(
     threads: usize,
     watch: &mut dyn FnMut(usize) -> ControlFlow<()>,
 ) -> Result<(WalSummary<Contents>, End), WalReadError> {
-    let (summary, end) = scan_with(segments, threads, <(WalStatistics, Course)>::default, watch)?;
+    let (summary, end) =
+        scan_with(segments, threads, <(WalStatistics, WalTimeline)>::default, watch)?;
     let wal = Wal::open(segments)?;
     let segment_bytes = u64::from(wal.header.segment_bytes);
     let mut again_bytes = (summary.segments as u64).saturating_mul(segment_bytes * READ_AGAIN);
-    let summary = summary.map(|(statistics, course)| {
-        let (cycles, pieces, cycles_are_exact) = course.finish(|from, to| {
+    let summary = summary.map(|(statistics, timeline)| {
+        let (cycles, pieces, cycles_are_exact) = timeline.finish(|from, to| {
             // It is read from its segment's begin.
             let cost = to.bytes_since(from).unwrap_or(0) + from.segment_offset(segment_bytes);
             again_bytes = again_bytes.checked_sub(cost)?;
@@ -153,7 +154,7 @@ pub fn scan_with<C: Collect>(
 /// Takes results in the order of the WAL; those that come early wait.
 fn merge<C: Collect>(
     wal: &Wal<'_>,
-    results: impl IntoIterator<Item = (usize, OfSegment<C>)>,
+    results: impl IntoIterator<Item = (usize, SegmentResult<C>)>,
     queue: &Queue,
     summary: &mut WalSummary<C>,
     watch: &mut dyn FnMut(usize) -> ControlFlow<()>,
@@ -260,7 +261,7 @@ struct Wal<'a> {
 }
 
 /// What a segment says.
-struct OfSegment<C> {
+struct SegmentResult<C> {
     /// Where its first record begins, and which one that says it follows.
     first: Option<(Lsn, Lsn)>,
     /// Where its last record begins.
@@ -373,10 +374,15 @@ impl<'a> Wal<'a> {
     }
 
     /// Reads a segment and what of its last record stands in later ones.
-    fn read<C: Collect>(&self, number: usize, collected: C, memory: &mut Memory) -> OfSegment<C> {
+    fn read<C: Collect>(
+        &self,
+        number: usize,
+        collected: C,
+        memory: &mut Memory,
+    ) -> SegmentResult<C> {
         let timelines = [self.segments[number].name.timeline; 2];
         let (first, last, end) = (None, None, None);
-        let mut of = OfSegment { first, last, end, collected, timelines, stop: None };
+        let mut of = SegmentResult { first, last, end, collected, timelines, stop: None };
         let Memory { chunk, parts } = memory;
         let mut reading = Reading { wal: self, number, of: &mut of, parts, decoder: None };
         let stop = reading.run(chunk);
@@ -440,7 +446,7 @@ impl<'a> Wal<'a> {
 struct Reading<'a, 'b, C> {
     wal: &'a Wal<'a>,
     number: usize,
-    of: &'b mut OfSegment<C>,
+    of: &'b mut SegmentResult<C>,
     parts: &'b mut Parts,
     decoder: Option<Decoder>,
 }

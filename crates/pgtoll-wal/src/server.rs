@@ -110,10 +110,12 @@ fn redo_point(connection: &mut Connection) -> Result<Lsn, Error> {
     row.parse("redo_lsn")
 }
 
-fn contents(summary: WalSummary<(crate::WalStatistics, crate::Course)>) -> WalSummary<Contents> {
-    summary.map(|(statistics, course)| {
+fn contents(
+    summary: WalSummary<(crate::WalStatistics, crate::WalTimeline)>,
+) -> WalSummary<Contents> {
+    summary.map(|(statistics, timeline)| {
         // What was streamed is gone.
-        let (cycles, pieces, cycles_are_exact) = course.finish(|_, _| None);
+        let (cycles, pieces, cycles_are_exact) = timeline.finish(|_, _| None);
         Contents { statistics, cycles, cycles_are_exact, pieces }
     })
 }
