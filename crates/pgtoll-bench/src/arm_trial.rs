@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pgtoll_cluster::{
     Cluster, ClusterError, Guard, MemoryGroup, Output, ProgramSignal, StopMode, search_path,
 };
-use pgtoll_format::{ControlFile, Lsn};
+use pgtoll_format::{ControlFile, Lsn, single_quoted};
 use pgtoll_load::{Crowd, Tally, Until};
 use pgtoll_observe::{ClusterCpu, ClusterIo, CpuSample, IoSample, own_cpu_ns};
 use pgtoll_record::{Counters, Latencies, MemoryUse, StepReading};
@@ -301,8 +301,8 @@ impl<'a> ArmTrial<'a> {
     fn spawn(&self, name: &str, text: &str, guard: &mut Guard) -> Result<(), BenchError> {
         let scratch = self.cluster.directory().join(name).to_string_lossy().into_owned();
         guard.run(Path::new("mkdir"), &[&scratch])?;
-        let quoted = scratch.replace('\'', "'\\''");
-        let command = format!("cd '{quoted}' && exec >/dev/null || exit\n{text}");
+        let quoted = single_quoted(&scratch);
+        let command = format!("cd {quoted} && exec >/dev/null || exit\n{text}");
         guard.spawn(name, SHELL.as_ref(), &["-c", &command], &self.environment())?;
         Ok(())
     }

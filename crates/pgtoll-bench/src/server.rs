@@ -4,7 +4,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{Cluster, Guard, MemoryGroup, ProgramSignal, StopMode, Usage};
-use pgtoll_format::MajorFacts;
+use pgtoll_format::{MajorFacts, single_quoted};
 use pgtoll_load::{Client, Tally};
 use pgtoll_observe::{ClusterCpu, ClusterIo, IoSample, ServerCounters};
 use pgtoll_record::{ArmRound, CounterReading, Latencies};
@@ -293,8 +293,8 @@ impl<'a> Server<'a> {
         }
         // Where the user is, as far as the servers' user may go there.
         let here = std::env::current_dir().unwrap_or_default();
-        let here = here.to_string_lossy().replace('\'', "'\\''");
-        let command = format!("cd '{here}' 2>/dev/null; {command}");
+        let here = single_quoted(&here.to_string_lossy());
+        let command = format!("cd {here} 2>/dev/null; {command}");
         let arguments = ["-c", command.as_str()];
         guard.spawn(name, SHELL.as_ref(), &arguments, &self.cluster.environment())?;
         *runs = true;

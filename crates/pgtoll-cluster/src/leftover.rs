@@ -1,5 +1,6 @@
 //! Directories of runs whose guard itself was killed: found by what the guard wrote into them.
 
+use pgtoll_format::single_quoted;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -30,7 +31,7 @@ impl Leftover {
     /// The shell command that removes it.
     pub fn removal(&self) -> String {
         // Whoever can make a directory must not be able to make a command.
-        let quoted = self.directory.display().to_string().replace('\'', r"'\''");
+        let quoted = single_quoted(&self.directory.display().to_string());
         let kill = |signal: &str, pids: &[i32]| {
             let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
             if pids.is_empty() {
@@ -41,7 +42,7 @@ impl Leftover {
         // A server removes files of its own while it ends.
         let ended = |pid: &i32| format!("tail --pid={pid} -f /dev/null && ");
         format!(
-            "{}{}{}rm -r '{quoted}'",
+            "{}{}{}rm -r {quoted}",
             kill("QUIT", &self.postmasters),
             self.postmasters.iter().map(ended).collect::<String>(),
             kill("KILL", &self.programs),

@@ -26,6 +26,7 @@ mod page;
 mod page_difference;
 mod page_kind;
 pub mod pglz;
+mod random;
 mod relation;
 mod text;
 mod units;
@@ -44,8 +45,9 @@ pub use page::{
 };
 pub use page_difference::{HeaderField, PageDifference};
 pub use page_kind::PageKind;
+pub use random::SplitMix64;
 pub use relation::{BlockNumber, ForkNumber, RelFileLocator, RelationFork};
-pub use text::{is_unprintable, shell_quoted};
+pub use text::{hex, is_unprintable, shell_quoted, single_quoted, unhex};
 pub use units::{ByteSize, TimeSpan, UnitError};
 pub use version::{
     BlocksWritten, ControlFacts, ImageCompressions, MAJORS, MajorFacts, ServerVersion,

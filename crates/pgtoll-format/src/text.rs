@@ -1,4 +1,5 @@
-//! Text that people copy and terminals show: shell words, and characters that terminals obey.
+//! Text that people copy and terminals show: shell words, hexadecimal, and characters that terminals
+//! obey.
 
 use std::fmt::Write as _;
 
@@ -18,7 +19,26 @@ pub fn shell_quoted(word: &str) -> String {
         });
         return format!("$'{}'", escaped.collect::<String>());
     }
+    single_quoted(word)
+}
+
+/// A word in single quotes, which every POSIX shell reads: for commands that are run.
+pub fn single_quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Bytes in lower-case hexadecimal, two digits each.
+pub fn hex(bytes: &[u8]) -> String {
+    let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+/// The bytes of hexadecimal digits, in either case; `None` of anything else.
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let digit = |byte: u8| u8::try_from(char::from(byte).to_digit(16)?).ok();
+    let byte = |pair: &[u8; 2]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
+    rest.is_empty().then(|| pairs.iter().map(byte).collect())?
 }
 
 /// `\342\200\256`
@@ -50,7 +70,19 @@ pub fn is_unprintable(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn hexadecimal_comes_back(bytes: Vec<u8>, text in "[0-9a-fA-Fx]*") {
+            prop_assert_eq!(unhex(&hex(&bytes)), Some(bytes));
+            if let Some(bytes) = unhex(&text) {
+                prop_assert_eq!(hex(&bytes), text.to_lowercase());
+            }
+        }
+    }
 
     #[test]
     fn shells_read_back_the_word() {

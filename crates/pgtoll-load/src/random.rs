@@ -3,6 +3,7 @@
 //! Hashes and permutation are PostgreSQL's bit for bit, so that a script touches the same rows. The
 //! distributions are the same, but not the streams: the generator is ours.
 
+use pgtoll_format::SplitMix64;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
@@ -133,13 +134,8 @@ struct Xoroshiro(u64, u64);
 
 impl Xoroshiro {
     fn new(seed: u64) -> Self {
-        let split = |steps: u64| {
-            let state = seed.wrapping_add(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(steps));
-            let state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            state ^ (state >> 31)
-        };
-        Self(split(1), split(2))
+        let mut seeds = SplitMix64(seed);
+        Self(seeds.draw(), seeds.draw())
     }
 
     fn next(&mut self) -> u64 {

@@ -8,6 +8,7 @@
 //! change the page right after are no readers', and leave a trace in any case. Times are counted in
 //! bytes of work.
 
+use pgtoll_format::SplitMix64;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
@@ -25,7 +26,7 @@ pub(super) struct Visits {
     recent_in_order: VecDeque<BlockKey>,
     /// Forks whose rate has come to be known.
     starting: Vec<u32>,
-    random: u64,
+    random: SplitMix64,
 }
 
 /// What is known of a fork's readers.
@@ -184,13 +185,10 @@ impl Visits {
         self.queue.pop().map(|Reverse((_, block))| block)
     }
 
-    /// Even in (0, 1], and the same in each replay (`SplitMix64`).
+    /// Even in (0, 1], and the same in each replay.
     #[expect(clippy::cast_precision_loss, reason = "53 bits")]
     fn chance(&mut self) -> f64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.random ^ self.random >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ mixed >> 31) >> 11) as f64 / (1_u64 << 53) as f64 + f64::EPSILON
+        (self.random.draw() >> 11) as f64 / (1_u64 << 53) as f64 + f64::EPSILON
     }
 
     /// Bytes of memory.
