@@ -99,7 +99,7 @@ fn only_alter_writes_to_data_directories() {
         "pgtoll-cluster/src/leftover.rs:",
         "pgtoll-cluster/src/memory.rs:",
         "pgtoll-cluster/src/profiler.rs:",
-        "pgtoll-cluster/src/wheel.rs:",
+        "pgtoll-cluster/src/install.rs:",
         // A new file, to time its syncs.
         "pgtoll-observe/src/sync.rs:",
         // The catalogs of a tar, in a temporary directory.
