@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::WriteError;
 use pgtoll_datadir::{RelationFile, RelationFileList, RelationFileName, relation_directories};
 
-/// How a block is damaged.
+/// How a block is damaged, with what it takes. The command line's `--kind` has the names alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// One bit is turned over.
@@ -146,6 +146,26 @@ pub fn any_block(file: &Path, block_bytes: usize, seed: u64) -> Result<Option<u6
     let blocks = found.len() / block_bytes as u64;
     Ok((blocks > 0).then(|| SplitMix64(!seed).below(blocks)))
 }
+
+/// A block of a file, by chance, that `is_allowed`; `None`: none of some hundred was. The same seed
+/// takes the same one. A file without blocks has block 0.
+pub fn any_block_where<E: From<CorruptError>>(
+    file: &Path,
+    block_bytes: usize,
+    seed: u64,
+    mut is_allowed: impl FnMut(u64) -> Result<bool, E>,
+) -> Result<Option<u64>, E> {
+    for seed in (seed..).take(TRIES) {
+        let block = any_block(file, block_bytes, seed)?.unwrap_or_default();
+        if is_allowed(block)? {
+            return Ok(Some(block));
+        }
+    }
+    Ok(None)
+}
+
+/// How often another block is tried.
+const TRIES: usize = 100;
 
 /// Works out a damage, and changes nothing yet. The same seed makes the same damage.
 pub fn plan_damage(
@@ -335,6 +355,22 @@ impl DamagePlan {
         }
         file.set_len(length)?;
         file.sync_all()
+    }
+
+    /// Whether the file stays, and as long as it is: only then a server that has it open reads the
+    /// damage.
+    pub fn keeps_length(&self) -> bool {
+        self.length_after == Some(self.length)
+    }
+
+    /// The blocks of the file that change, of `block_bytes` each.
+    pub fn changed_blocks(&self, block_bytes: u32) -> impl Iterator<Item = u64> + '_ {
+        let block_bytes = u64::from(block_bytes.max(1));
+        self.changes.iter().flat_map(move |change| {
+            // Two digits a byte.
+            let last = change.at + (change.before.len() as u64 / 2).saturating_sub(1);
+            change.at / block_bytes..=last / block_bytes
+        })
     }
 
     /// Whether the file is as it was before the damage.
@@ -590,5 +626,29 @@ mod tests {
         assert!(matches!(none, CorruptError::NotUndo { .. }), "{none:?}");
     }
 
-    proptest! {}
+    #[test]
+    fn changed_blocks_are_all_that_a_damage_touches() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, _) = file(directory.path());
+        let blocks = |damage: &Damage| {
+            let plan = plan_damage(&path, 2, 8192, damage, 7).unwrap();
+            (plan.keeps_length(), plan.changed_blocks(8192).collect::<Vec<_>>())
+        };
+        assert_eq!(blocks(&Damage::Garbage), (true, vec![2]));
+        assert_eq!(blocks(&Damage::Transposed { with: 0 }), (true, vec![0, 2]));
+        assert!(!blocks(&Damage::Cut).0 && !blocks(&Damage::MissingSegment).0);
+    }
+
+    #[test]
+    fn a_block_by_chance_is_one_that_is_allowed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, _) = file(directory.path());
+        let find = |is_allowed: &dyn Fn(u64) -> bool| {
+            any_block_where::<CorruptError>(&path, 8192, 3, |block| Ok(is_allowed(block))).unwrap()
+        };
+        assert_eq!(find(&|block| block == 1), Some(1));
+        assert_eq!(find(&|_| true), any_block(&path, 8192, 3).unwrap());
+        assert_eq!(find(&|_| false), None);
+    }
+
 }

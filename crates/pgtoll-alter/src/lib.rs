@@ -8,11 +8,12 @@ mod hold;
 mod write_error;
 
 pub use corrupt::{
-    ByteChange, CorruptError, Damage, DamagePlan, UNDO_SCHEMA, any_block, plan_damage,
+    ByteChange, CorruptError, Damage, DamagePlan, UNDO_SCHEMA, any_block, any_block_where,
+    plan_damage,
 };
 pub use enable::{
     ChecksumsChanged, Earlier, EnableOptions, EnableProgress, EnableStep, EnableThreads,
-    EnabledPages, Prediction, RefusedPage, disable, enable, predict,
+    EnabledPages, Prediction, RefusedPage, disable, dry_run, enable, predict,
 };
 pub use hold::{Hold, HoldPolicy, become_owner_of, data_directory_control};
 pub use write_error::{MaybeOverwritten, WriteError};

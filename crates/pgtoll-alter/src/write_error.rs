@@ -202,6 +202,17 @@ fn blocks(of: &[MaybeOverwritten]) -> String {
 }
 
 impl WriteError {
+    /// Whether writing the control file failed, so that nobody knows whether it says "on" or "off".
+    /// After any other error it says what it said before.
+    pub fn is_of_control_file(&self) -> bool {
+        let is_control = |path: &Path| path.ends_with("global/pg_control");
+        match self {
+            Self::Write { path, .. } | Self::Sync { path, .. } => is_control(path),
+            Self::Lost { overwritten, .. } => overwritten.iter().any(|file| is_control(&file.path)),
+            _ => false,
+        }
+    }
+
     pub(crate) fn read(path: &Path) -> impl Fn(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Read { path: path.clone(), source }

@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn checksums_that_were_asked_for_and_not_compared_are_not_sound() {
         let check = |manifest: Option<ManifestCompared>, is_interrupted: bool, expected: usize| {
-            let mut verified = Verified { manifest, is_interrupted, ..Verified::default() };
+            let mut verified = Verified { is_interrupted, manifest, ..Verified::default() };
             verified.require_manifest_checksums();
             assert_eq!(verified.incomplete.len(), expected, "{manifest:?}");
         };

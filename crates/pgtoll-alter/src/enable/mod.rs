@@ -8,6 +8,7 @@ mod journal;
 mod medium;
 mod pages;
 mod predict;
+mod record;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -18,6 +19,7 @@ use self::journal::EnableJournal;
 use self::medium::{Medium, Real};
 pub use self::pages::{EnabledPages, RefusedPage};
 pub use self::predict::{Prediction, predict};
+pub use self::record::dry_run;
 use crate::{Hold, WriteError};
 use pgtoll_datadir::{RelationFileList, relation_files};
 

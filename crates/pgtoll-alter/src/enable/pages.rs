@@ -33,8 +33,8 @@ pub struct RefusedPage {
 }
 
 impl EnabledPages {
-    /// Whether there is nothing that has to be told again.
-    pub(super) fn is_sound(&self) -> bool {
+    /// Whether no page is refused and no file cut short: both are reported by each run.
+    pub fn is_sound(&self) -> bool {
         self.refused == 0 && self.cut_short.is_empty()
     }
 

@@ -60,7 +60,9 @@ pub fn compare_with_indexes(
     pgtoll_threads::run_workers(settings.jobs.get(), PROGRESS, worker, |portion| {
         if let Some(Portion { bytes: read, findings }) = portion {
             bytes += read;
-            findings.into_iter().for_each(|finding| verified.add(finding));
+            for finding in findings {
+                verified.add(finding);
+            }
         }
         if progress(VerifyProgress { bytes, all_bytes }).is_break() {
             work.is_stopped.store(true, Ordering::Relaxed);

@@ -3,8 +3,9 @@ use std::ops::ControlFlow;
 
 use pgtoll_datadir::TableName;
 use pgtoll_format::catalog::{Persistence, RelationKind};
+use pgtoll_record::FindingKind as Kind;
 use pgtoll_format::{Fault, ForkNumber, Lsn, RelFileLocator};
-use pgtoll_record::{FindingClass, FindingKind, Severity};
+use pgtoll_record::{FindingClass, Severity};
 
 use super::*;
 use crate::defect::{Evidence, LayoutDefect, Unsettled};
@@ -69,7 +70,7 @@ fn a_damaged_page_becomes_a_relation_with_advice() {
     assert!(relation.remedy.starts_with(texts[0]), "{}", relation.remedy);
     assert!(!relation.remedy.contains('\n'), "{}", relation.remedy);
     let [finding] = &relation.findings[..] else { panic!("{relation:?}") };
-    assert_eq!((finding.kind, finding.class), (FindingKind::Checksum, FindingClass::Failure));
+    assert_eq!((finding.kind, finding.class), (Kind::Checksum, FindingClass::Failure));
     assert_eq!((finding.block, finding.blocks, &*finding.words), (0, 1, "wrong checksum"));
 }
 
@@ -125,11 +126,10 @@ fn the_role_of_the_files_decides_the_advice() {
 
 #[test]
 fn defects_have_kinds_and_words() {
-    let check = |defect: Defect, kind: FindingKind, blocks: u32, words: &str| {
+    let check = |defect: Defect, kind: Kind, blocks: u32, words: &str| {
         let finding = page_finding(&BlockFinding { fork: fork(1), block: 4, defect }, None);
         assert_eq!((finding.kind, finding.blocks, &*finding.words), (kind, blocks, words));
     };
-    use FindingKind as Kind;
     check(
         Defect::ZeroFirst,
         Kind::ZeroFirst,

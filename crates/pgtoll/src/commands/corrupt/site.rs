@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use pgtoll_alter::{DamagePlan, Hold, HoldPolicy, any_block, become_owner_of};
+use pgtoll_alter::{DamagePlan, Hold, HoldPolicy, any_block, any_block_where, become_owner_of};
 use pgtoll_datadir::{DataDirectory, Names, RelationFile};
 use pgtoll_format::{ControlFile, RelationFork};
 use pgtoll_interrupt::Interrupt;
@@ -84,18 +84,17 @@ impl Site {
     /// A block of the file by chance; with a running server one that it does not have in memory.
     pub(super) fn any_block(&mut self, file: &RelationFile, seed: u64) -> anyhow::Result<u64> {
         let block_bytes = self.control().block_bytes as usize;
-        let one = |seed| any_block(&file.path, block_bytes, seed).map(Option::unwrap_or_default);
-        let Self::Running(running) = self else { return Ok(one(seed)?) };
-        for seed in (seed..).take(TRIES) {
-            let block = one(seed)?;
-            if !running.has_in_memory(file, block)? {
-                return Ok(block);
-            }
-        }
-        Err(Usage::error(
-            format!("the server has {} in memory", file.path.display()),
-            "choose a relation that nobody has read lately, or restart the server",
-        ))
+        let Self::Running(running) = self else {
+            return Ok(any_block(&file.path, block_bytes, seed)?.unwrap_or_default());
+        };
+        let is_allowed = |block| running.has_in_memory(file, block).map(|has| !has);
+        let found = any_block_where(&file.path, block_bytes, seed, is_allowed)?;
+        found.ok_or_else(|| {
+            Usage::error(
+                format!("the server has {} in memory", file.path.display()),
+                "choose a relation that nobody has read lately, or restart the server",
+            )
+        })
     }
 
     /// The last step before a byte changes: holds the directory of a stopped server, and as root
@@ -113,27 +112,19 @@ impl Site {
     /// Says so when the damage would hit what a running server has.
     pub(super) fn check(&mut self, plan: &DamagePlan, file: &RelationFile) -> anyhow::Result<()> {
         let Self::Running(running) = self else { return Ok(()) };
-        if plan.length_after != Some(plan.length) {
+        if !plan.keeps_length() {
             return Err(Usage::error(
                 "a running server has the file open: it would not notice that it is cut or gone",
                 "stop the server for this kind of damage",
             ));
         }
-        let block_bytes = u64::from(running.data.control.block_bytes);
-        for change in &plan.changes {
-            // Two digits a byte.
-            let last = change.at + (change.before.len() as u64 / 2).saturating_sub(1);
-            for block in change.at / block_bytes..=last / block_bytes {
-                if running.has_in_memory(file, block)? {
-                    return Err(Usage::error(
-                        format!(
-                            "the server has block {block} of {} in memory",
-                            file.path.display()
-                        ),
-                        "choose another block, or have it evicted: pg_buffercache_evict() (17 and \
-                         later), or a restart",
-                    ));
-                }
+        for block in plan.changed_blocks(running.data.control.block_bytes) {
+            if running.has_in_memory(file, block)? {
+                return Err(Usage::error(
+                    format!("the server has block {block} of {} in memory", file.path.display()),
+                    "choose another block, or have it evicted: pg_buffercache_evict() (17 and \
+                     later), or a restart",
+                ));
             }
         }
         Ok(())
@@ -162,6 +153,3 @@ impl Running {
         })
     }
 }
-
-/// How often another block is tried.
-const TRIES: usize = 100;
