@@ -455,7 +455,6 @@ const CUT_BYTES_MAX: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
 
     use super::*;
 
@@ -650,5 +649,4 @@ mod tests {
         assert_eq!(find(&|_| true), any_block(&path, 8192, 3).unwrap());
         assert_eq!(find(&|_| false), None);
     }
-
 }

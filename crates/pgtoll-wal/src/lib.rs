@@ -31,7 +31,7 @@ pub use error::WalReadError;
 pub use files::{SegmentFile, segments};
 pub use forks::ForkTotals;
 pub use packing::Packing;
-pub use pieces::{WalTimeline, Cycle, Piece, Sums};
+pub use pieces::{Cycle, Piece, Sums, WalTimeline};
 pub use record::{RelationNames, statistics_record};
 pub use recorded_name::recorded_name;
 pub use scan::{Contents, WalSummary, first_header, scan, scan_with};

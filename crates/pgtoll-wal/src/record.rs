@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use pgtoll_datadir::Names;
 use pgtoll_format::Lsn;
-use pgtoll_format::wal::{Compression, Fork, manager_name};
+use pgtoll_format::RelationFork;
+use pgtoll_format::wal::{Compression, manager_name};
 use pgtoll_record::{
     CycleBegin, ImageCause, Provenance, WAL_STATISTICS_SCHEMA, WalAmount, WalCycle, WalEnd,
     WalEndKind, WalImages, WalKind, WalOfDatabase, WalOfKind, WalOfRelation, WalPiece, WalSource,
@@ -12,7 +13,7 @@ use pgtoll_record::{
 };
 
 use crate::end::End;
-use crate::forks::OfFork;
+use crate::forks::ForkTotals;
 use crate::pieces::{Cycle, Piece};
 use crate::recorded_name::recorded_name;
 use crate::scan::{Contents, WalSummary};
@@ -136,19 +137,12 @@ fn compressions(statistics: &WalStatistics) -> BTreeMap<String, WalImages> {
     used.map(|(kind, of)| (name(kind).to_owned(), of)).collect()
 }
 
-fn relation(fork: Fork, of: &OfFork, names: &Names) -> WalOfRelation {
-    let name = match fork.fork {
-        0 => "main".to_owned(),
-        1 => "fsm".to_owned(),
-        2 => "vm".to_owned(),
-        3 => "init".to_owned(),
-        other => format!("fork {other}"),
-    };
+fn relation(fork: RelationFork, of: &ForkTotals, names: &Names) -> WalOfRelation {
     WalOfRelation {
         tablespace: fork.relation.tablespace,
         database: fork.relation.database,
-        filenode: fork.relation.number,
-        fork: name,
+        filenode: fork.relation.rel_number,
+        fork: fork.number.to_string(),
         name: names.relation(fork.relation).map(recorded_name),
         amount: of.amount,
         images: of.images,
@@ -156,7 +150,7 @@ fn relation(fork: Fork, of: &OfFork, names: &Names) -> WalOfRelation {
     }
 }
 
-fn databases(forks: &[(Fork, OfFork)], names: &Names) -> Vec<WalOfDatabase> {
+fn databases(forks: &[(RelationFork, ForkTotals)], names: &Names) -> Vec<WalOfDatabase> {
     let mut databases: BTreeMap<u32, WalOfDatabase> = BTreeMap::new();
     for (fork, of) in forks {
         let oid = fork.relation.database;

@@ -3,8 +3,8 @@ use std::ops::ControlFlow;
 
 use pgtoll_datadir::TableName;
 use pgtoll_format::catalog::{Persistence, RelationKind};
-use pgtoll_record::FindingKind as Kind;
 use pgtoll_format::{Fault, ForkNumber, Lsn, RelFileLocator};
+use pgtoll_record::FindingKind as Kind;
 use pgtoll_record::{FindingClass, Severity};
 
 use super::*;

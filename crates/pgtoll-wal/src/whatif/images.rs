@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use pgtoll_format::{PAGE_BYTES, RelationFork, pglz};
 use pgtoll_format::wal::{BlockReference, Compression, Image, Parts, Record, RecordType};
+use pgtoll_format::{PAGE_BYTES, RelationFork, pglz};
 use pgtoll_model::{ImageCompression, ImageLengths, Settings};
 use rustc_hash::FxHashMap;
 
