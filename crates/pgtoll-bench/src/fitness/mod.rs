@@ -48,7 +48,7 @@ const INTERVALS: Group = Group("calibration");
 /// Reads what is left to read, and judges everything.
 pub fn findings(surroundings: &Surroundings<'_>) -> Result<Vec<Finding>, BenchError> {
     let Surroundings { guard, found, server, host, watch, intervals } = surroundings;
-    let lack = lack(guard)?;
+    let lack = lack(guard);
     let disk = DiskFacts::read(&guard.base)?;
     let servers = ServerFacts::read(guard, found, *server);
     let groups = [
@@ -74,11 +74,11 @@ pub fn recalibrate(findings: &mut [Finding], intervals: &IntervalFacts<'_>) {
 }
 
 /// What of the default experiment does not fit here.
-fn lack(guard: &GuardOptions) -> Result<Option<BenchError>, BenchError> {
+fn lack(guard: &GuardOptions) -> Option<BenchError> {
     // A test parses all built-in experiments.
-    let Some(Ok(experiment)) = Experiment::built_in("checksums") else { return Ok(None) };
+    let experiment = Experiment::built_in("checksums")?.ok()?;
     let plan = Plan::new(experiment, &Choices::default());
-    Ok(plan.check_room(&guard.base).err())
+    plan.check_room(&guard.base).err()
 }
 
 /// A machine of which little is known.

@@ -117,7 +117,7 @@ impl Collect for Changes<'_> {
         }
         match record.file_change(parts) {
             Some(FileChange::Made { relation, fork }) => {
-                self.forget(RelationFork { relation, number: fork }, 0)
+                self.forget(RelationFork { relation, number: fork }, 0);
             }
             Some(FileChange::Cut { relation, blocks }) => {
                 self.forget(RelationFork { relation, number: ForkNumber::MAIN }, blocks);
