@@ -21,7 +21,7 @@ pub struct ConfFile {
     /// Settings and includes.
     pub entries: Vec<Entry>,
     /// Lines that the server refuses. With one of them it does not start, and reloads nothing.
-    pub errors: Vec<SyntaxError>,
+    pub errors: Vec<ConfSyntaxError>,
 }
 
 /// A line of a configuration file.
@@ -51,7 +51,7 @@ pub enum Entry {
 /// A line that is not `name = value`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("syntax error in line {line}, near {near}")]
-pub struct SyntaxError {
+pub struct ConfSyntaxError {
     /// The line's number, from 1.
     pub line: usize,
     /// The token that does not fit, in quotes, or `end of line`.
@@ -64,7 +64,7 @@ pub fn parse(text: &str) -> ConfFile {
     for (number, line) in (1..).zip(text.split('\n')) {
         match entry(line) {
             Ok(entry) => file.entries.extend(entry),
-            Err(near) => file.errors.push(SyntaxError { line: number, near }),
+            Err(near) => file.errors.push(ConfSyntaxError { line: number, near }),
         }
     }
     file
@@ -386,7 +386,7 @@ mod tests {
         let check = |text: &str, near: &str| {
             let file = parse(&format!("first = 1\n{text}\nlast = 1\n"));
             assert_eq!(file.entries, [setting("first", "1"), setting("last", "1")], "{text}");
-            assert_eq!(file.errors, [SyntaxError { line: 2, near: near.to_owned() }], "{text}");
+            assert_eq!(file.errors, [ConfSyntaxError { line: 2, near: near.to_owned() }], "{text}");
         };
         check("a", "end of line");
         check("a =", "end of line");

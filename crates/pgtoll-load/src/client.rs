@@ -13,7 +13,7 @@ use rand_pcg::Pcg64;
 use crate::expression::{
     Context, EvaluationError, Expression, Scalar, Slot, Value, Variables, integer,
 };
-use crate::program::{Bound, Execution, Program, ScriptLine, Sleep, StepKind};
+use crate::program::{Bound, Execution, Program, ProgramStep, ScriptLine, Sleep};
 use crate::random;
 use crate::{LoadError, Mix};
 
@@ -248,29 +248,29 @@ impl Client {
                     expression.evaluate(context).map_err(|source| place().evaluation(source))
                 };
             match &mut step.kind {
-                StepKind::Set(slot, expression) => {
+                ProgramStep::Set(slot, expression) => {
                     let value = evaluate(expression, variables, random)?;
                     variables.set(*slot, Value::Scalar(value));
                 }
-                StepKind::Draw(slot, bounds, expression) => {
+                ProgramStep::Draw(slot, bounds, expression) => {
                     let value = match draw(*bounds, variables, random) {
                         Some(number) => Scalar::Integer(number),
                         None => evaluate(expression, variables, random)?,
                     };
                     variables.set(*slot, Value::Scalar(value));
                 }
-                StepKind::JumpUnless(condition, to) => {
+                ProgramStep::JumpUnless(condition, to) => {
                     if !evaluate(condition, variables, random)?.is_true() {
                         next = *to;
                     }
                 }
-                StepKind::Jump(to) => next = *to,
-                StepKind::Sleep { duration, unit_us } => {
+                ProgramStep::Jump(to) => next = *to,
+                ProgramStep::Sleep { duration, unit_us } => {
                     let amount =
                         amount(duration, variables).map_err(|source| place().evaluation(source))?;
                     sleep(Duration::from_micros(amount.saturating_mul(*unit_us)));
                 }
-                StepKind::Execute(execution) => {
+                ProgramStep::Execute(execution) => {
                     if execution.prepared.is_none() {
                         execution.prepare(&place(), connection, variables)?;
                     }

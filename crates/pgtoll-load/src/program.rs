@@ -27,11 +27,11 @@ pub(crate) struct ScriptLine {
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) line: usize,
-    pub(crate) kind: StepKind,
+    pub(crate) kind: ProgramStep,
 }
 
 #[derive(Debug)]
-pub(crate) enum StepKind {
+pub(crate) enum ProgramStep {
     Execute(Box<Execution>),
     Set(Slot, Expression<Slot>),
     /// `Set` to a random number between bounds that are quickly found. This is most of what
@@ -114,7 +114,7 @@ impl Program {
         variables: &mut Variables,
     ) -> Result<(), LoadError> {
         for step in &mut self.steps {
-            let StepKind::Execute(execution) = &mut step.kind else { continue };
+            let ProgramStep::Execute(execution) = &mut step.kind else { continue };
             let place = ScriptLine { script: Arc::clone(&self.name), line: step.line };
             match execution.prepare(&place, connection, variables) {
                 Err(LoadError::Server { source, .. }) if is_absence(&source) => {}
@@ -190,7 +190,7 @@ impl Compiler<'_> {
         match action {
             Action::Execute(statement) => {
                 let execution = self.execution(statement);
-                self.step(line, StepKind::Execute(Box::new(execution)));
+                self.step(line, ProgramStep::Execute(Box::new(execution)));
             }
             Action::Set { variable, expression } => {
                 let expression = self.expression(expression);
@@ -205,8 +205,8 @@ impl Compiler<'_> {
                 self.step(
                     line,
                     match bounds {
-                        Some((from, to)) => StepKind::Draw(slot, [from, to], expression),
-                        None => StepKind::Set(slot, expression),
+                        Some((from, to)) => ProgramStep::Draw(slot, [from, to], expression),
+                        None => ProgramStep::Set(slot, expression),
                     },
                 );
             }
@@ -215,7 +215,7 @@ impl Compiler<'_> {
                     Amount::Constant(number) => Sleep::Constant(*number),
                     Amount::Variable(name) => Sleep::Variable(self.variables.slot(name)),
                 };
-                self.step(line, StepKind::Sleep { duration, unit_us: *unit_us });
+                self.step(line, ProgramStep::Sleep { duration, unit_us: *unit_us });
             }
             Action::If(condition) => {
                 self.open.push(Condition::default());
@@ -248,14 +248,14 @@ impl Compiler<'_> {
 
     fn branch(&mut self, line: usize, condition: &Expression<String>) {
         let condition = self.expression(condition);
-        let jump = self.step(line, StepKind::JumpUnless(condition, usize::MAX));
+        let jump = self.step(line, ProgramStep::JumpUnless(condition, usize::MAX));
         if let Some(open) = self.open.last_mut() {
             open.over = Some(jump);
         }
     }
 
     fn end_branch(&mut self, line: usize) {
-        let jump = self.step(line, StepKind::Jump(usize::MAX));
+        let jump = self.step(line, ProgramStep::Jump(usize::MAX));
         let Some(open) = self.open.last_mut() else { return };
         open.out.push(jump);
         if let Some(over) = open.over.take() {
@@ -265,7 +265,7 @@ impl Compiler<'_> {
 
     fn jump_here(&mut self, jump: usize) {
         let here = self.steps.len();
-        if let StepKind::Jump(to) | StepKind::JumpUnless(_, to) = &mut self.steps[jump].kind {
+        if let ProgramStep::Jump(to) | ProgramStep::JumpUnless(_, to) = &mut self.steps[jump].kind {
             *to = here;
         }
     }
@@ -274,7 +274,7 @@ impl Compiler<'_> {
         expression.map(&mut |name| self.variables.slot(name))
     }
 
-    fn step(&mut self, line: usize, kind: StepKind) -> usize {
+    fn step(&mut self, line: usize, kind: ProgramStep) -> usize {
         self.steps.push(Step { line, kind });
         self.steps.len() - 1
     }

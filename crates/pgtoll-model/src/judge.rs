@@ -5,7 +5,7 @@ use pgtoll_format::{ByteSize, Lsn, TimeSpan};
 
 use crate::grid::Candidate;
 use crate::source::SourceSettings;
-use crate::whatif::Outcome;
+use crate::whatif::WhatIfOutcome;
 
 /// The WAL that predictions are made from, as far as their errors depend on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,11 +44,11 @@ pub enum EstimateClass {
 
 /// What becomes of WAL under settings, and how sure that is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
+pub struct JudgedOutcome {
     /// The settings.
     pub candidate: Candidate,
     /// What the replay says.
-    pub outcome: Outcome,
+    pub outcome: WhatIfOutcome,
     /// How sure it is.
     pub class: EstimateClass,
     /// The bytes of WAL that it may be at least.
@@ -87,14 +87,14 @@ impl SourceWal {
     }
 
     /// An outcome with its range.
-    pub fn estimate(&self, candidate: &Candidate, outcome: &Outcome) -> Estimate {
+    pub fn estimate(&self, candidate: &Candidate, outcome: &WhatIfOutcome) -> JudgedOutcome {
         let class = self.class(candidate, outcome);
         let (less, more) = match candidate.rule {
             Some(_) => range(class, candidate.compression.compresses()),
             // The source's own redo points make the source's own bytes.
             None => (0.001, Some(0.001)),
         };
-        Estimate {
+        JudgedOutcome {
             candidate: *candidate,
             outcome: *outcome,
             class,
@@ -104,7 +104,7 @@ impl SourceWal {
     }
 
     /// How far apart its checkpoints are beside the source's, and whether that is in the source.
-    fn class(&self, candidate: &Candidate, outcome: &Outcome) -> EstimateClass {
+    fn class(&self, candidate: &Candidate, outcome: &WhatIfOutcome) -> EstimateClass {
         if candidate.rule.is_none() {
             return EstimateClass::Exact;
         }
@@ -154,14 +154,14 @@ fn range(class: EstimateClass, compresses: bool) -> (f64, Option<f64>) {
 
 /// The part of the curve that is worth showing: beyond all the WAL that there is nothing happens any
 /// more.
-pub fn shown(curve: &mut Vec<Estimate>) {
+pub fn shown(curve: &mut Vec<JudgedOutcome>) {
     let with_checkpoints = curve.iter().take_while(|point| point.outcome.by_volume > 0).count();
     curve.truncate(with_checkpoints + 1);
 }
 
 /// The curve's first point from which on no distance saves a twentieth by being doubled; `None` where
 /// the last that is known still does.
-pub fn knee(curve: &[Estimate]) -> Option<usize> {
+pub fn knee(curve: &[JudgedOutcome]) -> Option<usize> {
     let known = known(curve);
     let saves = |place: &usize| {
         let here = &curve[*place];
@@ -175,18 +175,18 @@ pub fn knee(curve: &[Estimate]) -> Option<usize> {
 }
 
 /// How many of the points are more than extrapolated.
-fn known(curve: &[Estimate]) -> usize {
+fn known(curve: &[JudgedOutcome]) -> usize {
     curve.iter().take_while(|point| point.class != EstimateClass::Extrapolated).count()
 }
 
 /// It saves a twentieth of the WAL.
-fn is_worth_it(settings: &Estimate, today: &Estimate) -> bool {
+fn is_worth_it(settings: &JudgedOutcome, today: &JudgedOutcome) -> bool {
     float(settings.outcome.bytes) <= float(today.outcome.bytes) * 0.95
 }
 
 /// What to recommend.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Advice {
+pub struct SettingAdvice {
     /// Which point of the curve.
     pub place: usize,
     /// It is the knee; else the longest distance that is known, and longer ones would save more.
@@ -205,14 +205,15 @@ pub struct Advice {
 /// besides. `None`: nothing saves a twentieth, or nothing is known.
 pub fn advise(
     source: &SourceWal,
-    today: &Estimate,
-    curve: &[Estimate],
-    compressed: &[Estimate],
-) -> Option<Advice> {
+    today: &JudgedOutcome,
+    curve: &[JudgedOutcome],
+    compressed: &[JudgedOutcome],
+) -> Option<SettingAdvice> {
     let knee = knee(curve);
     let place = knee.or_else(|| known(curve).checked_sub(1))?;
     let plain = curve.get(place)?;
-    let saves_more = |lz4: &&Estimate| float(lz4.outcome.bytes) < float(plain.outcome.bytes) * 0.9;
+    let saves_more =
+        |lz4: &&JudgedOutcome| float(lz4.outcome.bytes) < float(plain.outcome.bytes) * 0.9;
     let lz4 = compressed.get(place).filter(saves_more);
     let chosen = lz4.unwrap_or(plain);
     if !is_worth_it(chosen, today) {
@@ -221,7 +222,7 @@ pub fn advise(
     // A larger distance that saves nothing costs the time of a recovery for nothing.
     let sets_max_wal_size = is_worth_it(plain, today);
     let timeout = if sets_max_wal_size { longer_timeout(source, chosen) } else { None };
-    Some(Advice {
+    Some(SettingAdvice {
         place,
         is_knee: knee.is_some(),
         max_wal_size: plain.candidate.max_wal_size()?,
@@ -234,7 +235,7 @@ pub fn advise(
 /// Minutes within which the WAL of the longest cycle is made, a fifth more and in steps of five, if
 /// that is longer than today's: time should not begin checkpoints before volume does.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a day's minutes")]
-fn longer_timeout(source: &SourceWal, chosen: &Estimate) -> Option<u64> {
+fn longer_timeout(source: &SourceWal, chosen: &JudgedOutcome) -> Option<u64> {
     let rate = source.bytes_per_second(chosen.outcome.bytes).filter(|rate| *rate > 0.0)?;
     let seconds = float(chosen.outcome.longest_cycle) / rate * 1.2;
     let seconds = (seconds / 300.0).ceil() * 300.0;
@@ -288,17 +289,17 @@ mod tests {
         }
     }
 
-    fn outcome(bytes_mb: u64, cycle_mb: u64) -> Outcome {
-        Outcome {
+    fn outcome(bytes_mb: u64, cycle_mb: u64) -> WhatIfOutcome {
+        WhatIfOutcome {
             bytes: bytes_mb * MB,
             longest_cycle: cycle_mb * MB,
             by_volume: 1,
-            ..Outcome::default()
+            ..WhatIfOutcome::default()
         }
     }
 
     /// A curve of sizes and bytes in MB; cycles are half of the sizes.
-    fn curve(points: &[(u64, u64)]) -> Vec<Estimate> {
+    fn curve(points: &[(u64, u64)]) -> Vec<JudgedOutcome> {
         let point = |(size, bytes): &(u64, u64)| {
             SOURCE.estimate(&candidate(*size), &outcome(*bytes, size / 2))
         };
@@ -325,7 +326,7 @@ mod tests {
         check(&without_hints, Candidate { hints: false, ..plain }, 55, EstimateClass::Exact);
         let without_cycles = SourceWal { cycles: None, ..SOURCE };
         check(&without_cycles, plain, 55, EstimateClass::Extrapolated);
-        let none = Outcome { by_volume: 0, ..outcome(900, 55) };
+        let none = WhatIfOutcome { by_volume: 0, ..outcome(900, 55) };
         assert_eq!(SOURCE.class(&plain, &none), EstimateClass::Extrapolated);
     }
 
@@ -391,7 +392,7 @@ mod tests {
         let points = [(50, 1000), (100, 800), (200, 600), (400, 590), (800, 585), (1600, 584)];
         let points = curve(&points);
         let today = SOURCE.estimate(&Candidate { rule: None, ..candidate(1) }, &outcome(1000, 60));
-        let lz4 = |factor: u64| -> Vec<Estimate> {
+        let lz4 = |factor: u64| -> Vec<JudgedOutcome> {
             let mut lz4 = points.clone();
             for point in &mut lz4 {
                 point.outcome.bytes = point.outcome.bytes * factor / 100;
@@ -399,7 +400,7 @@ mod tests {
             lz4
         };
         let plain = advise(&SOURCE, &today, &points, &lz4(95)).unwrap();
-        let expected = Advice {
+        let expected = SettingAdvice {
             place: 2,
             is_knee: true,
             max_wal_size: ByteSize(200 * MB),

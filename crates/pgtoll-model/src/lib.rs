@@ -36,9 +36,9 @@ mod whatif;
 pub use grid::{
     AskedSettings, AskedValues, Candidate, Grid, MOST_COMBINATIONS, TooManyCombinations,
 };
-pub use judge::{Advice, Estimate, EstimateClass, SourceWal, advise, knee, shown};
+pub use judge::{EstimateClass, JudgedOutcome, SettingAdvice, SourceWal, advise, knee, shown};
 pub use source::{CheckpointRule, KnownSettings, SourceSettings};
 pub use whatif::{
-    BlockKey, Check, ForkPlace, Geometry, ImageCompression, ImageLengths, Outcome, Reference, Rule,
-    Schedule, Settings, WhatIf, checkpoint_segments, max_wal_size_for,
+    BlockKey, Check, ForkPlace, Geometry, ImageCompression, ImageLengths, Reference, Rule,
+    Schedule, Settings, WhatIf, WhatIfOutcome, checkpoint_segments, max_wal_size_for,
 };

@@ -3,8 +3,8 @@
 
 use pgtoll_format::Lsn;
 use pgtoll_model::{
-    BlockKey, Geometry, ImageCompression, Outcome, Reference, Rule, Schedule, Settings, WhatIf,
-    checkpoint_segments,
+    BlockKey, Geometry, ImageCompression, Reference, Rule, Schedule, Settings, WhatIf,
+    WhatIfOutcome, checkpoint_segments,
 };
 
 const GEOMETRY: Geometry = Geometry { segment_bytes: 1 << 20, page_bytes: 8192 };
@@ -119,7 +119,7 @@ fn rule(max_wal_size: u64) -> Schedule {
 }
 
 /// The same work with other sizes; `today` is the source's, if it is known.
-fn predicted(source: &Server, today: Option<u64>, asked: &[u64]) -> Vec<Outcome> {
+fn predicted(source: &Server, today: Option<u64>, asked: &[u64]) -> Vec<WhatIfOutcome> {
     let asked = asked.iter().map(|size| settings(rule(*size)));
     let all: Vec<Settings> = std::iter::once(settings(Schedule::Source)).chain(asked).collect();
     let mut whatif = WhatIf::new(GEOMETRY, 0, &all);
@@ -143,7 +143,7 @@ fn predicted(source: &Server, today: Option<u64>, asked: &[u64]) -> Vec<Outcome>
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio")]
-fn error(predicted: &Outcome, server: &Server) -> f64 {
+fn error(predicted: &WhatIfOutcome, server: &Server) -> f64 {
     predicted.images as f64 / server.images as f64 - 1.0
 }
 
@@ -243,7 +243,7 @@ fn any_number_of_settings_are_each_as_if_asked_alone() {
     // and in an order in which each part has short and long ones.
     let step = |number: u64| number * 73 % 200;
     let sizes: Vec<u64> = (0..200).map(|number| (2 << 20) + step(number) * (LONG / 150)).collect();
-    let alone: Vec<Outcome> =
+    let alone: Vec<WhatIfOutcome> =
         sizes.iter().flat_map(|size| predicted(&long, Some(LONG), &[*size])).collect();
     let different: std::collections::BTreeSet<u64> = alone.iter().map(|of| of.images).collect();
     assert!(different.len() > 5, "{different:?}");

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use pgtoll_format::Lsn;
 use pgtoll_format::wal::Compression;
 use pgtoll_model::{
-    BlockKey, Geometry, ImageCompression, Outcome, Reference, Rule, Schedule, Settings, WhatIf,
-    checkpoint_segments,
+    BlockKey, Geometry, ImageCompression, Reference, Rule, Schedule, Settings, WhatIf,
+    WhatIfOutcome, checkpoint_segments,
 };
 use proptest::prelude::*;
 
@@ -25,8 +25,8 @@ enum Step {
 }
 
 /// What is said above, word by word.
-fn plain(settings: &Settings, steps: &[Step]) -> Outcome {
-    let mut out = Outcome::default();
+fn plain(settings: &Settings, steps: &[Step]) -> WhatIfOutcome {
+    let mut out = WhatIfOutcome::default();
     let (mut position, mut redo, mut now, mut checkpoint_us) = (USABLE, USABLE, 0_i64, 0_i64);
     let mut idle = position;
     // Boundaries and changes by the number of the step; 0 is before the beginning.
@@ -132,7 +132,7 @@ fn plain(settings: &Settings, steps: &[Step]) -> Outcome {
     out
 }
 
-fn together(settings: &[Settings], steps: &[Step]) -> Vec<Outcome> {
+fn together(settings: &[Settings], steps: &[Step]) -> Vec<WhatIfOutcome> {
     let mut whatif = WhatIf::new(GEOMETRY, OWN, settings);
     whatif.begin(BEGIN, Some(0));
     let mut now = 0;
@@ -151,7 +151,7 @@ fn together(settings: &[Settings], steps: &[Step]) -> Vec<Outcome> {
 }
 
 /// What both tell.
-fn counted(of: &Outcome) -> [u64; 6] {
+fn counted(of: &WhatIfOutcome) -> [u64; 6] {
     [of.bytes, of.images, of.image_bytes, of.by_volume, of.by_time, of.forced]
 }
 

@@ -14,12 +14,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::ObserveError;
-use crate::postmaster::Postmaster;
+use crate::postmaster::PostmasterProcess;
 
 /// The CPU time of a postmaster and its children. Readable by every user.
 #[derive(Debug)]
 pub struct ClusterCpu {
-    postmaster: Postmaster,
+    postmaster: PostmasterProcess,
     clocks: Vec<(i32, ClockId)>,
 }
 
@@ -65,7 +65,7 @@ impl CpuTimes {
 impl ClusterCpu {
     /// Looks up the processes of the cluster whose postmaster has this pid.
     pub fn attach(pid: i32) -> Result<Self, ObserveError> {
-        Ok(Self { postmaster: Postmaster::attach(pid)?, clocks: Vec::new() })
+        Ok(Self { postmaster: PostmasterProcess::attach(pid)?, clocks: Vec::new() })
     }
 
     /// The CPU time until now. A process that ends while this looks is looked up again.

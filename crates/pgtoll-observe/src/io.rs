@@ -7,12 +7,12 @@ use procfs::ProcError;
 use procfs::process::{Io, Process};
 
 use crate::ObserveError;
-use crate::postmaster::Postmaster;
+use crate::postmaster::PostmasterProcess;
 
 /// The I/O of a postmaster and its children. Readable by the servers' own user and by root.
 #[derive(Debug)]
 pub struct ClusterIo {
-    postmaster: Postmaster,
+    postmaster: PostmasterProcess,
 }
 
 /// Bytes that a cluster moved since its start, or ([`IoSample::since`]) between two samples.
@@ -37,7 +37,7 @@ pub struct IoSample {
 impl ClusterIo {
     /// Looks up the cluster whose postmaster has this pid.
     pub fn attach(pid: i32) -> Result<Self, ObserveError> {
-        Ok(Self { postmaster: Postmaster::attach(pid)? })
+        Ok(Self { postmaster: PostmasterProcess::attach(pid)? })
     }
 
     /// The I/O until now; `None` where this user may not see it.

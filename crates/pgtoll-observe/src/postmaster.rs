@@ -7,12 +7,12 @@ use crate::ObserveError;
 
 /// A postmaster, told from a later process with its pid by its directory in /proc.
 #[derive(Debug)]
-pub(crate) struct Postmaster {
+pub(crate) struct PostmasterProcess {
     pub(crate) process: Process,
     pub(crate) pid: i32,
 }
 
-impl Postmaster {
+impl PostmasterProcess {
     pub(crate) fn attach(pid: i32) -> Result<Self, ObserveError> {
         let process = Process::new(pid).map_err(|source| ObserveError::Process { pid, source })?;
         Ok(Self { process, pid })

@@ -16,7 +16,7 @@ pub(crate) type Epoch = u32;
 
 /// A block's state.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct BlockState {
     /// In which epoch its LSN was set last; 0: not since the beginning.
     pub(crate) touched: Epoch,
     /// The same where hints are not logged.
@@ -36,7 +36,7 @@ const SIDE_BY_SIDE: u32 = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     forks: Vec<Fork>,
-    groups: Vec<[State; SIDE_BY_SIDE as usize]>,
+    groups: Vec<[BlockState; SIDE_BY_SIDE as usize]>,
     touched: u64,
 }
 
@@ -55,7 +55,7 @@ const FREE: usize = 1 << 12;
 
 impl Blocks {
     #[inline]
-    pub(crate) fn state(&mut self, key: BlockKey) -> &mut State {
+    pub(crate) fn state(&mut self, key: BlockKey) -> &mut BlockState {
         let (group, within) = (key.block / SIDE_BY_SIDE, key.block % SIDE_BY_SIDE);
         let known = self.forks.get(key.fork as usize);
         let place = known.and_then(|fork| fork.places.get(group as usize)).copied().unwrap_or(0);
@@ -64,7 +64,7 @@ impl Blocks {
     }
 
     /// What is kept of a block, if there is anything.
-    pub(crate) fn get(&self, key: BlockKey) -> Option<&State> {
+    pub(crate) fn get(&self, key: BlockKey) -> Option<&BlockState> {
         let (group, within) = (key.block / SIDE_BY_SIDE, key.block % SIDE_BY_SIDE);
         let fork = self.forks.get(key.fork as usize)?;
         let near = fork.places.get(group as usize).copied().filter(|place| *place > 0);
@@ -81,7 +81,7 @@ impl Blocks {
         if let Some(place) = fork.far.get(&group) {
             return *place;
         }
-        self.groups.push([State::default(); SIDE_BY_SIDE as usize]);
+        self.groups.push([BlockState::default(); SIDE_BY_SIDE as usize]);
         let place = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
         fork.groups += 1;
         if group as usize >= fork.groups.saturating_mul(SPARSE) + FREE {
@@ -120,7 +120,7 @@ impl Blocks {
 
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> u64 {
-        let groups = self.groups.capacity() * size_of::<[State; SIDE_BY_SIDE as usize]>();
+        let groups = self.groups.capacity() * size_of::<[BlockState; SIDE_BY_SIDE as usize]>();
         let places: usize =
             self.forks.iter().map(|of| of.places.capacity() * 4 + of.far.len() * 16).sum();
         (groups + places) as u64

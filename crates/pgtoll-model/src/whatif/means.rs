@@ -1,6 +1,6 @@
 //! How long images are: of each fork, and of all, for what is not known of one.
 
-use crate::whatif::blocks::State;
+use crate::whatif::blocks::BlockState;
 use crate::whatif::settings::{ImageCompression, ImageLengths};
 
 /// Images of each fork, and of all.
@@ -76,7 +76,7 @@ pub(super) fn empty_page() -> ImageLengths {
 }
 
 /// A record fills the page by so much.
-pub(super) fn grow(state: &mut State, by: i16) {
+pub(super) fn grow(state: &mut BlockState, by: i16) {
     let uncompressed = state.image[UNCOMPRESSED];
     if uncompressed == 0 {
         return;
@@ -110,12 +110,12 @@ mod tests {
 
     #[test]
     fn images_grow_with_their_pages_and_no_further() {
-        let mut state = State { image: [1000, 1000, 0, 500, 0], ..State::default() };
+        let mut state = BlockState { image: [1000, 1000, 0, 500, 0], ..BlockState::default() };
         grow(&mut state, 1000);
         assert_eq!(state.image, [2000, 2000, 0, 1000, 0]);
         grow(&mut state, i16::MAX);
         assert_eq!(state.image[0], FULL_PAGE);
-        let mut unknown = State::default();
+        let mut unknown = BlockState::default();
         grow(&mut unknown, 100);
         assert_eq!(unknown.image, [0; 5]);
     }

@@ -26,13 +26,13 @@ mod visits;
 use pgtoll_format::Lsn;
 
 pub use blocks::BlockKey;
-use blocks::{Blocks, State};
+use blocks::{BlockState, Blocks};
 pub use check::Check;
 use check::SelfCheck;
 use means::{ImageMeans, empty_page, grow};
 pub use order::ForkPlace;
 use readers::Readers;
-pub use settings::{ImageCompression, ImageLengths, Outcome, Schedule, Settings};
+pub use settings::{ImageCompression, ImageLengths, Schedule, Settings, WhatIfOutcome};
 use simulations::{Always, Need, Simulations, Variable};
 pub use space::{Geometry, checkpoint_segments, max_wal_size_for};
 
@@ -231,7 +231,7 @@ impl WhatIf {
 
     /// Where a boundary of some settings lies between the reference before and this one, its image
     /// may be needed.
-    fn need(&mut self, reference: &Reference, before: &State) {
+    fn need(&mut self, reference: &Reference, before: &BlockState) {
         let Reference { block, rule, image, data_bytes, .. } = *reference;
         if self.is_begun
             && let Some(is_predicted) = self.is_predicted(rule, before)
@@ -256,7 +256,7 @@ impl WhatIf {
     }
 
     /// Whether the source should have an image here; `None` where it never has one.
-    fn is_predicted(&self, rule: Rule, before: &State) -> Option<bool> {
+    fn is_predicted(&self, rule: Rule, before: &BlockState) -> Option<bool> {
         if rule != Rule::Regular && !self.logs_hints() {
             return None;
         }
@@ -264,7 +264,7 @@ impl WhatIf {
     }
 
     /// When the source set the block's LSN last.
-    fn last_logged(&self, state: &State) -> blocks::Epoch {
+    fn last_logged(&self, state: &BlockState) -> blocks::Epoch {
         if self.logs_hints() { state.touched } else { state.changed }
     }
 
@@ -299,7 +299,7 @@ impl WhatIf {
     }
 
     /// What became of each of the settings, in their order.
-    pub fn finish(self) -> Vec<Outcome> {
+    pub fn finish(self) -> Vec<WhatIfOutcome> {
         self.simulations.finish()
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::whatif::blocks::{BlockKey, State};
+use crate::whatif::blocks::{BlockKey, BlockState};
 use crate::whatif::set::SettingSet;
 use crate::whatif::simulations::{Always, Need, Variable};
 use crate::whatif::visits::{Past, Visits};
@@ -56,7 +56,7 @@ impl Readers {
 impl WhatIf {
     /// Takes note of who changes pages, and who only reads them.
     #[inline]
-    pub(super) fn follow(&mut self, reference: &Reference, before: &State, is_new: bool) {
+    pub(super) fn follow(&mut self, reference: &Reference, before: &BlockState, is_new: bool) {
         let now = self.simulations.now();
         let block = reference.block;
         let was_visible = self.simulations.precedes_source_checkpoint(before.touched);
@@ -92,7 +92,7 @@ impl WhatIf {
     fn hidden_hint(&mut self, block: BlockKey) {
         let epoch = self.simulations.epoch();
         let state = self.blocks.state(block);
-        let before = std::mem::replace(state, State { touched: epoch, ..*state });
+        let before = std::mem::replace(state, BlockState { touched: epoch, ..*state });
         let unlogged = self.readers.take_unlogged(block);
         if before.touched >= epoch && unlogged.is_empty() {
             return;

@@ -77,7 +77,7 @@ pub struct Settings {
 
 /// What became of WAL under settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct WhatIfOutcome {
     /// Bytes of WAL, page headers and padding among them.
     pub bytes: u64,
     /// Full-page images.

@@ -1,6 +1,6 @@
 //! When checkpoints begin and end under one of the settings, and how much WAL it makes.
 
-use crate::whatif::settings::{Outcome, Schedule, Settings};
+use crate::whatif::settings::{Schedule, Settings, WhatIfOutcome};
 use crate::whatif::space::{Geometry, checkpoint_segments};
 
 /// A segment's end asked for the next checkpoint.
@@ -47,7 +47,7 @@ pub(super) struct CheckpointSimulation {
     target: f64,
     checkpoint_us: i64,
     before: u64,
-    outcome: Outcome,
+    outcome: WhatIfOutcome,
 }
 
 /// An idle server looks again after so long.
@@ -85,14 +85,14 @@ impl CheckpointSimulation {
             target,
             checkpoint_us: i64::MAX,
             before: 0,
-            outcome: Outcome::default(),
+            outcome: WhatIfOutcome::default(),
         }
     }
 
     pub(super) fn begin(&mut self, position: u64, time_us: i64) {
         (self.from, self.position) = (position, position);
         (self.redo, self.idle) = (position, position);
-        (self.outcome, self.before, self.checkpoint_us) = (Outcome::default(), 0, time_us);
+        (self.outcome, self.before, self.checkpoint_us) = (WhatIfOutcome::default(), 0, time_us);
         self.arm();
         self.written = Some(0);
     }
@@ -288,12 +288,12 @@ impl CheckpointSimulation {
         self.outcome.replay_most = self.outcome.replay_most.max(most);
     }
 
-    pub(super) fn outcome(&self) -> Outcome {
+    pub(super) fn outcome(&self) -> WhatIfOutcome {
         let mut last = self.clone();
         last.measure();
         let end = |position| self.geometry.end(position).0;
         let segment = |position: u64| position / self.usable;
-        Outcome {
+        WhatIfOutcome {
             bytes: end(self.position) - end(self.from),
             segments: segment(self.position.max(1) - 1).saturating_sub(segment(self.from)) + 1,
             ..last.outcome

@@ -3,12 +3,12 @@
 
 use pgtoll_format::Lsn;
 
-use crate::whatif::blocks::{BlockKey, Blocks, Epoch, State};
+use crate::whatif::blocks::{BlockKey, BlockState, Blocks, Epoch};
 use crate::whatif::gains::{Gained, Gains, Stretch};
 use crate::whatif::order::{Dirty, ForkPlace, WriteOrder};
 use crate::whatif::pace::SourcePace;
 use crate::whatif::set::SettingSet;
-use crate::whatif::settings::{ImageCompression, ImageLengths, Outcome, Schedule, Settings};
+use crate::whatif::settings::{ImageCompression, ImageLengths, Schedule, Settings, WhatIfOutcome};
 use crate::whatif::simulation::CheckpointSimulation;
 use crate::whatif::space::Geometry;
 
@@ -286,7 +286,7 @@ impl Simulations {
 
     /// How far the writes of a checkpoint are at most when they reach this page: the source logged a
     /// hint, and so had written it.
-    pub(super) fn source_progress(&self, before: &State) -> f64 {
+    pub(super) fn source_progress(&self, before: &BlockState) -> f64 {
         let source = self.source.filter(|of| before.touched >= self.earlier[of.place]);
         source.map_or(1.0, |Source { place, .. }| {
             self.members[place].progress(self.time, self.gains.bytes_ahead(place))
@@ -458,9 +458,9 @@ impl Simulations {
     }
 
     /// What became of each of the settings, in the order in which they were given.
-    pub(super) fn finish(mut self) -> Vec<Outcome> {
+    pub(super) fn finish(mut self) -> Vec<WhatIfOutcome> {
         self.settle();
-        let mut outcomes = vec![Outcome::default(); self.order.len()];
+        let mut outcomes = vec![WhatIfOutcome::default(); self.order.len()];
         for (simulation, index) in self.members.iter().zip(&self.order) {
             outcomes[*index] = simulation.outcome();
         }

@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use crate::whatif::BlockKey;
-use crate::whatif::blocks::State;
+use crate::whatif::blocks::BlockState;
 
 /// What is known of all forks, and visits to come.
 #[derive(Debug, Default)]
@@ -111,7 +111,7 @@ impl Visits {
     pub(super) fn named(
         &mut self,
         block: BlockKey,
-        state: &mut State,
+        state: &mut BlockState,
         past: Past,
         is_hint: bool,
         now: u64,
@@ -137,7 +137,7 @@ impl Visits {
         self.schedule(block, state, now);
     }
 
-    fn hint(&mut self, block: BlockKey, state: &mut State, now: u64) {
+    fn hint(&mut self, block: BlockKey, state: &mut BlockState, now: u64) {
         state.is_hinted = true;
         let fork = self.fork(block.fork);
         fork.visits += 1.0;
@@ -155,7 +155,7 @@ impl Visits {
 
     /// When the next reader comes.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    pub(super) fn schedule(&mut self, block: BlockKey, state: &mut State, now: u64) {
+    pub(super) fn schedule(&mut self, block: BlockKey, state: &mut BlockState, now: u64) {
         if state.is_awaited {
             return;
         }

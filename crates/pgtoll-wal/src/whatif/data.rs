@@ -139,7 +139,7 @@ pub(crate) fn left_out(
     record: &Record<'_>,
     parts: &Parts,
     kind: RecordType,
-    page: &Page<'_>,
+    page: &ImagePage<'_>,
 ) -> Data {
     let main = record.bytes.get(parts.main_data.clone()).unwrap_or_default();
     let known = match (kind.manager, kind.info & HEAP_OPERATION) {
@@ -158,14 +158,14 @@ pub(crate) fn left_out(
     known.map_or(Data::Unknown, Data::Known)
 }
 
-fn inserted(page: &Page<'_>, place: u16) -> Option<u16> {
+fn inserted(page: &ImagePage<'_>, place: u16) -> Option<u16> {
     let tuple = item(page, place)?;
     Some(u16::try_from(tuple.len()).ok()?.checked_sub(TUPLE_HEADER)? + LOGGED_HEADER)
 }
 
 /// What an update logs where the old row is at hand: what is the same at both ends is left out
 /// (`log_heap_update`).
-fn updated(page: &Page<'_>, old: Option<u16>, new: u16) -> Option<u16> {
+fn updated(page: &ImagePage<'_>, old: Option<u16>, new: u16) -> Option<u16> {
     let row = item(page, new)?;
     let all = u16::try_from(row.len()).ok()?.checked_sub(TUPLE_HEADER)? + LOGGED_HEADER;
     let Some(before) = old.and_then(|old| item(page, old)) else { return Some(all) };
@@ -190,7 +190,7 @@ fn values(row: &[u8]) -> Option<&[u8]> {
 
 /// What a prune logs: line pointers that are redirected, dead, or free from now on. Those that the
 /// page has free are taken for these: they are soon used again.
-fn pruned(main: &[u8], page: &Page<'_>) -> Option<u16> {
+fn pruned(main: &[u8], page: &ImagePage<'_>) -> Option<u16> {
     let free = u16::try_from(free_line_pointers(page)?).ok()?;
     if main.len() >= PRUNE_WITH_NUMBERS {
         let (redirected, dead) = (u16_at(main, 4)?, u16_at(main, 6)?);
@@ -211,18 +211,18 @@ const REDIRECTED: u8 = 1 << 5;
 const DEAD: u8 = 1 << 6;
 const FREED: u8 = 1 << 7;
 
-fn free_line_pointers(page: &Page<'_>) -> Option<usize> {
+fn free_line_pointers(page: &ImagePage<'_>) -> Option<usize> {
     let lower = page.lower()?;
     let pointers = page.get(24..lower)?.chunks_exact(4);
     Some(pointers.filter(|of| of.iter().all(|byte| *byte == 0)).count())
 }
 
-fn index_row(page: &Page<'_>, place: u16) -> Option<u16> {
+fn index_row(page: &ImagePage<'_>, place: u16) -> Option<u16> {
     Some(u16_at(item(page, place)?, 6)? & INDEX_SIZE)
 }
 
 /// What a line pointer points at.
-fn item<'p>(page: &Page<'p>, place: u16) -> Option<&'p [u8]> {
+fn item<'p>(page: &ImagePage<'p>, place: u16) -> Option<&'p [u8]> {
     let at = 24 + usize::from(place.checked_sub(1)?) * 4;
     let lower = page.lower()?;
     let pointer = page.get(at..at + 4).filter(|_| at + 4 <= lower)?;
@@ -233,14 +233,14 @@ fn item<'p>(page: &Page<'p>, place: u16) -> Option<&'p [u8]> {
 
 /// A page as its image has it: without its hole.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Page<'a> {
+pub(crate) struct ImagePage<'a> {
     /// What is around the hole.
     pub(crate) bytes: &'a [u8],
     pub(crate) hole_offset: usize,
     pub(crate) hole_bytes: usize,
 }
 
-impl<'a> Page<'a> {
+impl<'a> ImagePage<'a> {
     /// A part of the page on one side of the hole.
     fn get(&self, part: Range<usize>) -> Option<&'a [u8]> {
         if part.end <= self.hole_offset || self.hole_bytes == 0 {
@@ -284,8 +284,8 @@ mod tests {
         page
     }
 
-    fn whole(bytes: &[u8]) -> Page<'_> {
-        Page { bytes, hole_offset: 0, hole_bytes: 0 }
+    fn whole(bytes: &[u8]) -> ImagePage<'_> {
+        ImagePage { bytes, hole_offset: 0, hole_bytes: 0 }
     }
 
     /// A row with a header of 24 bytes.

@@ -7,7 +7,7 @@ use pgtoll_format::{PAGE_BYTES, RelationFork, pglz};
 use pgtoll_model::{ImageCompression, ImageLengths, Settings};
 use rustc_hash::FxHashMap;
 
-use crate::whatif::data::{self, Data, Page};
+use crate::whatif::data::{self, Data, ImagePage};
 
 /// Which images are compressed to find out.
 #[derive(Clone, Debug, Default)]
@@ -103,7 +103,7 @@ impl Images {
             return (lengths, Data::Unknown);
         }
         let bytes = if is_packed { &self.page[..raw] } else { stored };
-        let page = Page { bytes, hole_offset: image.hole_offset.into(), hole_bytes: hole };
+        let page = ImagePage { bytes, hole_offset: image.hole_offset.into(), hole_bytes: hole };
         (lengths, data::left_out(record, parts, kind, &page))
     }
 

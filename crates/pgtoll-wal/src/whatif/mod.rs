@@ -16,7 +16,7 @@ use std::sync::Arc;
 use pgtoll_format::wal::{Parts, Record};
 use pgtoll_format::{Lsn, RelFileLocator, RelationFork, WalFacts};
 use pgtoll_model::{
-    BlockKey, Check, Geometry, Outcome, Reference, Rule, Schedule, Settings, WhatIf,
+    BlockKey, Check, Geometry, Reference, Rule, Schedule, Settings, WhatIf, WhatIfOutcome,
     checkpoint_segments,
 };
 use rustc_hash::FxHashMap;
@@ -49,7 +49,7 @@ pub struct Question {
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// By settings, in their order.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<WhatIfOutcome>,
     /// How well the source's own redo points explain its images.
     pub check: Check,
     /// Where the first record begins.

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use pgtoll_format::{ByteSize, Lsn};
 use pgtoll_model::{
-    Advice, Candidate, Estimate, EstimateClass, Grid, SourceSettings, SourceWal, advise, knee,
-    shown,
+    Candidate, EstimateClass, Grid, JudgedOutcome, SettingAdvice, SourceSettings, SourceWal,
+    advise, knee, shown,
 };
 use pgtoll_record::{
     Provenance, WAL_WHATIF_SCHEMA, WalWhatIfRecord, WhatIfCheck, WhatIfClass, WhatIfRecommendation,
@@ -43,7 +43,7 @@ pub fn whatif_record(
     let wal = source_wal(summary, &asked.settings);
     let estimates = Estimates::new(&wal, grid, answer);
     let recommendation = recommendation(&wal, &estimates);
-    let row = |estimate: &Estimate| row(estimate, &wal);
+    let row = |estimate: &JudgedOutcome| row(estimate, &wal);
     let times = answer.times_us;
     WalWhatIfRecord {
         schema: WAL_WHATIF_SCHEMA.to_owned(),
@@ -83,16 +83,16 @@ pub fn whatif_record(
 
 /// A grid's outcomes with their ranges.
 struct Estimates {
-    today: Estimate,
-    rows: Vec<Estimate>,
-    curve: Vec<Estimate>,
-    compressed: Vec<Estimate>,
+    today: JudgedOutcome,
+    rows: Vec<JudgedOutcome>,
+    curve: Vec<JudgedOutcome>,
+    compressed: Vec<JudgedOutcome>,
 }
 
 impl Estimates {
     fn new(wal: &SourceWal, grid: &Grid, answer: &Answer) -> Self {
         let mut outcomes = answer.outcomes.iter();
-        let mut estimates = |candidates: &[Candidate]| -> Vec<Estimate> {
+        let mut estimates = |candidates: &[Candidate]| -> Vec<JudgedOutcome> {
             let pairs = candidates.iter().zip(outcomes.by_ref());
             pairs.map(|(candidate, outcome)| wal.estimate(candidate, outcome)).collect()
         };
@@ -113,8 +113,8 @@ fn source_wal(summary: &WalSummary<Answer>, settings: &SourceSettings) -> Source
     SourceWal::new(bytes, answer.times_us, &redo_points, settings, segment_bytes)
 }
 
-fn row(estimate: &Estimate, wal: &SourceWal) -> WhatIfRow {
-    let Estimate { candidate, outcome, class, low_bytes, high_bytes } = *estimate;
+fn row(estimate: &JudgedOutcome, wal: &SourceWal) -> WhatIfRow {
+    let JudgedOutcome { candidate, outcome, class, low_bytes, high_bytes } = *estimate;
     let rule = candidate.rule;
     let timeout = rule.and_then(|rule| rule.timeout);
     WhatIfRow {
@@ -167,7 +167,7 @@ fn recommendation(wal: &SourceWal, estimates: &Estimates) -> Option<WhatIfRecomm
 }
 
 /// Lines for `postgresql.conf`.
-fn settings(advice: &Advice) -> Vec<String> {
+fn settings(advice: &SettingAdvice) -> Vec<String> {
     let size =
         advice.sets_max_wal_size.then(|| format!("max_wal_size = '{}'", advice.max_wal_size));
     let timeout =
@@ -176,8 +176,14 @@ fn settings(advice: &Advice) -> Vec<String> {
     [size, timeout, compression].into_iter().flatten().collect()
 }
 
-fn reason(advice: &Advice, today: &Estimate, plain: &Estimate, lz4: Option<&Estimate>) -> String {
-    let less = |than: &Estimate| 100.0 * (1.0 - ratio(than.outcome.bytes, today.outcome.bytes));
+fn reason(
+    advice: &SettingAdvice,
+    today: &JudgedOutcome,
+    plain: &JudgedOutcome,
+    lz4: Option<&JudgedOutcome>,
+) -> String {
+    let less =
+        |than: &JudgedOutcome| 100.0 * (1.0 - ratio(than.outcome.bytes, today.outcome.bytes));
     let mut reason = if advice.sets_max_wal_size {
         format!(
             "checkpoints {} apart make {:.0} % less WAL; {}",
@@ -198,7 +204,7 @@ fn reason(advice: &Advice, today: &Estimate, plain: &Estimate, lz4: Option<&Esti
     reason
 }
 
-fn price(advice: &Advice, today: &Estimate, chosen: &Estimate) -> String {
+fn price(advice: &SettingAdvice, today: &JudgedOutcome, chosen: &JudgedOutcome) -> String {
     format!(
         "after a crash up to {} of WAL to replay (today {}), about {} for pg_wal{}",
         ByteSize(chosen.outcome.replay_most).rounded(),
@@ -255,7 +261,7 @@ mod tests {
 
     use pgtoll_format::TimeSpan;
     use pgtoll_format::wal::Compression;
-    use pgtoll_model::{CheckpointRule, ImageCompression, Outcome};
+    use pgtoll_model::{CheckpointRule, ImageCompression, WhatIfOutcome};
 
     use super::*;
 
@@ -272,7 +278,12 @@ mod tests {
         }
     }
 
-    fn estimate(wal: &SourceWal, size_mb: u64, bytes_mb: u64, kind: ImageCompression) -> Estimate {
+    fn estimate(
+        wal: &SourceWal,
+        size_mb: u64,
+        bytes_mb: u64,
+        kind: ImageCompression,
+    ) -> JudgedOutcome {
         let rule = CheckpointRule {
             max_wal_size: ByteSize(size_mb * MB),
             timeout: None,
@@ -280,12 +291,12 @@ mod tests {
         };
         let rule = Some(rule).filter(|_| size_mb > 0);
         let candidate = Candidate { rule, hints: true, full_page_writes: true, compression: kind };
-        let outcome = Outcome {
+        let outcome = WhatIfOutcome {
             bytes: bytes_mb * MB,
             longest_cycle: size_mb.max(100) / 2 * MB,
             replay_most: size_mb.max(100) * MB,
             by_volume: 1,
-            ..Outcome::default()
+            ..WhatIfOutcome::default()
         };
         wal.estimate(&candidate, &outcome)
     }

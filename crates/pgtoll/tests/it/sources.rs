@@ -1,5 +1,6 @@
 //! Invariants of the sources, which no lint of the compiler holds.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -114,4 +115,48 @@ fn only_alter_writes_to_data_directories() {
         found.retain(|line| !ELSEWHERE.iter().any(|place| line.contains(place)));
         assert_eq!(found, [""; 0]);
     }
+}
+
+/// A type's name stands in one crate, so that a search for it finds it. The exceptions are named
+/// here, each with the reason why both keep it.
+#[test]
+fn a_types_name_stands_in_one_crate() {
+    const TWICE: [&str; 10] = [
+        // A number that may be random, and a limit of a claim: neither leaves its crate.
+        "Bound",
+        // Of a script in pgbench's language, and of pgtoll's command line: private to both.
+        "Command",
+        // The last line of a record, whose JSON says so, and why WAL is not read further.
+        "End",
+        // In an experiment's file, and in the simulations that test an estimator.
+        "Experiment",
+        // What a control group reports, and its form in a record.
+        "MemoryUse",
+        // What a profiler counted, and its form in a record.
+        "Profile",
+        // A run that goes on, and one that is read from its record.
+        "Run",
+        // A server that bears load, and its form in a record.
+        "Server",
+        // A mistake on the command line, and the resources that a program took.
+        "Usage",
+        // The server's verdict on a page, and a comparison's in a record.
+        "Verdict",
+    ];
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for name in crates() {
+        for (_, text) in sources(&name) {
+            for line in text.lines() {
+                let words: Vec<&str> = line.split([' ', '<', '(', '{', ';', ':']).collect();
+                if let ["pub", "struct" | "enum" | "trait" | "type", item, ..]
+                | ["pub", "crate)", "struct" | "enum" | "trait" | "type", item, ..] =
+                    words.as_slice()
+                {
+                    found.entry((*item).to_owned()).or_default().insert(name.clone());
+                }
+            }
+        }
+    }
+    found.retain(|item, crates| crates.len() > 1 && !TWICE.contains(&item.as_str()));
+    assert_eq!(found, BTreeMap::new());
 }
