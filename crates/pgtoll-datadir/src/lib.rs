@@ -1,7 +1,7 @@
 //! A data directory as it lies: how it was left, which server runs on it, the files of its
 //! relations, and the names of relations from its catalogs or from a server.
 //!
-//! Entry points: [`DataDirectory::open`], [`relation_files`], [`Names::of_data_directory`],
+//! Entry points: [`DataDirectory::open`], [`relation_files()`], [`Names::of_data_directory`],
 //! [`names_of_server`], [`Attached::to`], [`Configuration::in_data_directory`]. Nothing here opens a
 //! file for writing.
 

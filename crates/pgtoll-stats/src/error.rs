@@ -35,13 +35,13 @@ pub enum EstimateError {
     /// Pairs with zeros are so many that all resamples consisted of them.
     #[error("no resample held a pair whose four amounts are all positive")]
     NoUsableResample,
-    /// [`Options::resamples`] is out of range.
+    /// [`Options::resamples`](crate::Options::resamples) is out of range.
     #[error("the number of resamples is {0}, which must be from 2 to {RESAMPLES_MAX}")]
     Resamples(usize),
-    /// [`Options::confidence`] is out of range.
+    /// [`Options::confidence`](crate::Options::confidence) is out of range.
     #[error("the confidence is {0}, which must lie between 0 and 1")]
     Confidence(f64),
-    /// [`Options::widening`] is out of range.
+    /// [`Options::widening`](crate::Options::widening) is out of range.
     #[error("the widening is {0}, which must be finite and at least 1")]
     Widening(f64),
 }

@@ -1,45 +1,15 @@
 //! WAL segments as files: which there are, and in which order.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read};
+
 use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
 use crate::WalReadError;
 use crate::packing::Packing;
-use crate::segment_name::SegmentName;
-use crate::tars::{self, Member};
-
-/// A file that holds one segment.
-#[derive(Clone, Debug)]
-pub struct SegmentFile {
-    /// Where it is; in a tar, the tar's path and the name in it.
-    pub path: PathBuf,
-    /// What its name says.
-    pub name: SegmentName,
-    /// How it is compressed.
-    pub packing: Packing,
-    /// In which stretch of which file, where it is in a tar.
-    pub(crate) member: Option<Member>,
-}
-
-impl SegmentFile {
-    /// The file at this path, if its name is a segment's.
-    pub fn of(path: &Path) -> Option<Self> {
-        let (name, packing) = SegmentName::parse(path.file_name()?.to_str()?)?;
-        Some(Self { path: path.to_owned(), name, packing, member: None })
-    }
-
-    /// Its bytes, decompressed.
-    pub fn open(&self) -> io::Result<Box<dyn Read>> {
-        self.packing.open(match &self.member {
-            Some(member) => Box::new(member.clone()),
-            None => Box::new(File::open(&self.path)?),
-        })
-    }
-}
+use crate::segment_file::SegmentFile;
+use crate::tars;
 
 /// The segments of these paths in the order of the WAL: files, tars, directories of an archive with
 /// all that is below them, or data directories, whose `pg_wal` is meant.

@@ -17,8 +17,8 @@ use pgtoll_format::{Lsn, WalFacts};
 use crate::WalReadError;
 use crate::collect::Collect;
 use crate::end::End;
-use crate::files::SegmentFile;
 use crate::pieces::{Cycle, Piece, Sums, WalTimeline};
+use crate::segment_file::SegmentFile;
 use crate::statistics::WalStatistics;
 
 /// A stretch of WAL and what was collected from it.

@@ -2,32 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::files::SegmentFile;
 use crate::packing::Packing;
+use crate::segment_file::{Member, SegmentFile};
 use crate::segment_name::SegmentName;
 use crate::tar_stream::{TarMemberKind, TarMemberReader, TarStream};
-
-/// A stretch of a file.
-#[derive(Clone, Debug)]
-pub(crate) struct Member {
-    file: Arc<File>,
-    at: u64,
-    bytes: u64,
-}
-
-impl Read for Member {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let room = usize::try_from(self.bytes).unwrap_or(usize::MAX).min(buffer.len());
-        let read = self.file.read_at(&mut buffer[..room], self.at)?;
-        self.at += read as u64;
-        self.bytes -= read as u64;
-        Ok(read)
-    }
-}
 
 /// The segments in a tar. One that is compressed can be read only from its beginning, so its
 /// segments are unpacked into a temporary file, which is gone when nobody reads it any more.
