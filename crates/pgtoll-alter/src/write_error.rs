@@ -13,7 +13,7 @@ use pgtoll_datadir::DatadirError;
 /// A data directory was not, or not wholly, written to.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// It cannot be told what is in it.
+    /// The directory cannot be read.
     #[error(transparent)]
     Scan(#[from] DatadirError),
     /// Somebody else's.
@@ -202,7 +202,7 @@ fn blocks(of: &[MaybeOverwritten]) -> String {
 }
 
 impl WriteError {
-    /// Whether writing the control file failed, so that nobody knows whether it says "on" or "off".
+    /// Whether writing the control file failed, so that it is unknown whether it says "on" or "off".
     /// After any other error it says what it said before.
     pub fn is_of_control_file(&self) -> bool {
         let is_control = |path: &Path| path.ends_with("global/pg_control");

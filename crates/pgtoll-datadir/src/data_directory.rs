@@ -76,8 +76,7 @@ impl DataDirectory {
         self.control.checksum_version == 1
     }
 
-    /// Behind this place of the WAL no page can have been changed last; `None`: nobody can tell
-    /// without the WAL.
+    /// The highest LSN that a page can carry; `None`: only the WAL itself shows it.
     pub fn wal_end(&self) -> Option<Lsn> {
         let control = &self.control;
         if self.backup_start.is_some() {

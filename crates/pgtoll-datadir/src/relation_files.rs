@@ -278,7 +278,7 @@ fn entries(
     for entry in entries {
         match entry.and_then(|entry| Ok((entry.file_type()?, entry))) {
             Ok((kind, entry)) => {
-                // A link whose end is missing is told by who follows it.
+                // A dangling link is reported when it is followed.
                 let is_directory = kind.is_dir()
                     || (kind.is_symlink()
                         && fs::metadata(entry.path()).map_or(true, |of| of.is_dir()));

@@ -42,7 +42,7 @@ impl Verified {
     }
 
     fn check_databases(&mut self, data: &DataDirectory) {
-        // What is unreadable in the catalog is told as its pages are; there is nothing to compare.
+        // An unreadable catalog is reported by its pages; there is nothing to compare with.
         let Ok(databases) = databases(&data.path) else { return };
         for database in databases {
             // `DROP DATABASE` marks it before it removes the directory.

@@ -28,7 +28,7 @@ pub enum Defect {
         lsn: Lsn,
     },
     /// A server that reads the page refuses it; the server may have written it while the backup
-    /// was made, and without the backup's WAL nobody can tell whether recovery replaces it.
+    /// was made, and only the backup's WAL shows whether recovery replaces it.
     MayBeTorn {
         /// What is wrong with it.
         fault: Fault,
@@ -65,7 +65,7 @@ pub enum Defect {
         fault: Fault,
         /// Where the record ends that changed it last, as the page says.
         lsn: Lsn,
-        /// Why it could not be told.
+        /// Why it is unknown.
         why: Unsettled,
     },
 }
@@ -156,7 +156,7 @@ pub enum Evidence {
     },
 }
 
-/// Why it could not be told whether a block is damaged.
+/// Why it is unknown whether a block is damaged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unsettled {
@@ -166,7 +166,7 @@ pub enum Unsettled {
     Resident,
     /// It was never twice the same.
     Changing,
-    /// No connection, and only the server can tell.
+    /// There is no connection to the server, whose answer would decide.
     NoServer,
     /// The server knows no relation with this file: not yet, or not any more.
     Unnamed,

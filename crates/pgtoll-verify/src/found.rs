@@ -40,7 +40,7 @@ pub struct Verified {
     pub unlisted: Vec<(PathBuf, io::Error)>,
     /// What looked damaged while a server wrote it.
     pub running: RunningCounts,
-    /// Not all was read, since whoever asked did not want to wait.
+    /// Not all was read: the caller interrupted it.
     pub is_interrupted: bool,
     /// Files that are missing, or are not as they should be. Of very many only some.
     pub wrong_files: Vec<WrongFile>,
@@ -122,7 +122,7 @@ impl Verified {
     }
 
     /// Compares what was found with what the catalogs say. A file that they do not name is a
-    /// leftover of a crash, which nobody reads and whose length says nothing; what they name has to
+    /// leftover of a crash, which no server reads and whose length means nothing; what they name has to
     /// be there.
     ///
     /// `wanted` is that of [`verify`](super::verify). Nothing is concluded where the catalogs may say something else than they should.
@@ -197,5 +197,5 @@ impl Verified {
     }
 }
 
-/// What is told block by block; the rest is counted.
+/// Findings that are kept; the rest is counted.
 const FINDINGS_MAX: usize = 100_000;

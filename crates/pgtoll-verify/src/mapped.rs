@@ -30,8 +30,8 @@ pub(super) fn window(file: &File, at: u64, bytes: u64) -> io::Result<Window> {
     let bytes = bytes.min(WINDOW_BYTES);
     let mut options = MmapOptions::new();
     options.offset(at).len(usize::try_from(bytes).unwrap_or_default());
-    // SAFETY: no server runs on the files, and who asked for mapping has said that nobody else
-    // writes to them. The bytes are only ever read as bytes, and any of them are a page or damage.
+    // SAFETY: no server runs on the files, and --mmap says that no other process writes
+    // to them. The bytes are only ever read as bytes, and any of them are a page or damage.
     let map = unsafe { options.map(file) }?;
     // A file that ends before is zeros up to the end of a page of memory.
     if file.metadata()?.len() < at + bytes {

@@ -22,7 +22,7 @@ impl Pace {
 
     /// Nothing is to be read any more.
     pub(super) fn stop(&self) {
-        // Under the lock: nobody is between asking and waiting.
+        // Under the lock: no thread is between its check and its wait.
         let _held = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_stopped.store(true, Ordering::Relaxed);
         self.stopped.notify_all();

@@ -1,5 +1,8 @@
 //! How far a verification came and what it found, in a file: so that one that was interrupted goes
 //! on where it was left.
+//!
+//! Enable's journal is another thing: lines with a CRC each, appended in the data directory itself as
+//! files are synced. This one is a document beside it, replaced as a whole.
 
 use std::fs;
 use std::io::{self, BufWriter, Write as _};

@@ -5,8 +5,8 @@ use pgtoll_format::catalog::{Persistence, RelationKind};
 use pgtoll_format::{ForkNumber, RelationFork};
 use pgtoll_record::Severity;
 
-/// What damage to this fork means, which belongs to the relation `name`. `names` are those of the
-/// whole cluster; `None`: they do not tell whether a file is a leftover.
+/// What damage to a fork of the relation `name` means. `names` are those of the whole cluster, which
+/// has no relation for a leftover file; `None`: they may be incomplete.
 pub(crate) fn severity(
     fork: RelationFork,
     name: Option<&RelationName>,

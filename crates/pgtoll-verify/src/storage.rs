@@ -53,7 +53,7 @@ impl ReadAt for File {
 
     fn will_read(&self, at: u64, bytes: u64) {
         if bytes > READ_BYTES as u64 {
-            // It is a wish: whoever cannot fulfil it reads all the same.
+            // A hint: a file system without readahead reads all the same.
             let (at, bytes) = (at.cast_signed(), bytes.cast_signed());
             let _ = posix_fadvise(self, at, bytes, PosixFadviseAdvice::POSIX_FADV_SEQUENTIAL);
         }
@@ -140,7 +140,7 @@ impl Storage for DirectFiles {
         }
     }
 
-    /// Nobody reads ahead, so a call has to be worth its way to the medium.
+    /// Without readahead each call goes to the medium, so it reads more.
     fn read_bytes(&self) -> usize {
         4 * READ_BYTES
     }
@@ -203,7 +203,7 @@ pub(super) struct Buffer {
 impl Buffer {
     pub(super) fn new(bytes: usize) -> Self {
         let memory = vec![0; bytes + ALIGNED_BYTES];
-        // Where it cannot be told, which is never so when it runs, it is not aligned.
+        // Unknown only in constant evaluation; then it is not aligned.
         let begin = memory.as_ptr().align_offset(ALIGNED_BYTES).min(ALIGNED_BYTES);
         Self { memory, begin, bytes }
     }

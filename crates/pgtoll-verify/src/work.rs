@@ -140,7 +140,7 @@ impl<'a> Work<'a> {
         to
     }
 
-    /// Blocks of a fork, as its last file that is not empty tells.
+    /// Blocks of a fork, by its last file that is not empty.
     fn blocks(&self, fork: RelationFork) -> u64 {
         let files = self.files.of_fork(fork).rev().map(|file| self.files.file(file));
         files.into_iter().find(|file| file.bytes > 0).map_or(0, |file| {
@@ -294,7 +294,7 @@ impl<'a> Reader<'a> {
         self.portion.findings.push(BlockFinding { fork: self.file.fork, block, defect });
     }
 
-    /// Blocks that follow each other are told together.
+    /// Consecutive blocks are one finding.
     fn unreadable(&mut self, from: u64, to: u64, error: String) {
         let block_bytes = self.work.rules.block_bytes as u64;
         let first = self.block(from);
@@ -310,7 +310,7 @@ impl<'a> Reader<'a> {
         self.found(first, Defect::Unreadable { blocks: more, error });
     }
 
-    /// Whole blocks; what is left of one is told by the file's length.
+    /// Judges whole blocks; the file's length reports a partial one.
     fn judge(&mut self, bytes: &[u8], at: u64) {
         let Rules { block_bytes, has_checksums, .. } = self.work.rules;
         let first = self.block(at);
@@ -375,7 +375,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What cannot be read here is told where the map itself is read.
+    /// Pages of the map that cannot be read are reported when the map itself is read.
     fn visibility_map(&self) -> Option<VisibilityMap<'a>> {
         let work = self.work;
         let fork = RelationFork { number: ForkNumber::VM, ..self.file.fork };

@@ -53,11 +53,11 @@ const OTHER_FILES: usize = 24;
 /// A file while it is worked on.
 #[derive(Default)]
 struct FileProgress {
-    /// Opened once: what the system could not write is told to those who had it open.
+    /// Opened once: Linux reports write-back errors only to descriptors open at the time.
     open: Mutex<Option<Arc<File>>>,
     /// Bytes that are not written yet.
     left: AtomicU64,
-    /// What was found on its pages has to be told again.
+    /// Its pages have findings, which each run reports.
     is_damaged: AtomicBool,
     /// One sync at a time, and none after one that failed: the next would say that all is well.
     sync_failed: Mutex<bool>,
@@ -138,7 +138,7 @@ impl<'a> Crew<'a> {
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let (events, happened) = channel();
         let (finished, to_sync) = sync_channel(self.to_sync_max());
-        // Gone with the last syncer, so that writers do not wait for room that nobody makes.
+        // Gone with the last syncer, so that writers do not wait for room that never comes.
         let to_sync = Arc::new(Mutex::new(to_sync));
         let unconfirmed = Mutex::new(Vec::new());
         let write = |finished: Option<&SyncSender<ToSync>>,
@@ -404,8 +404,8 @@ impl<'a> Crew<'a> {
         }
         if let Err(source) = self.medium.sync(&of.open, path) {
             *failed = true;
-            // What the disk did not take counts as written for the system. Whoever reads it next
-            // shall see what the disk has.
+            // What the disk did not take counts as written for the system. The next
+            // reader shall see what the disk has.
             drop_cached(&of.open, &(0..*bytes));
             return Err(WriteError::Sync { path: path.clone(), source });
         }
@@ -496,7 +496,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Syncs go on beside the writes, and are told of when those are done.
+    /// Syncs go on beside the writes, and are shown when those are done.
     fn so_far(&self) -> EnableProgress {
         let (all, threads) = (self.all, self.threads);
         match self.step {
@@ -530,7 +530,7 @@ fn take<'s>(
     stretches.get(next.fetch_add(1, Ordering::Relaxed))
 }
 
-/// `None` when nobody writes any more.
+/// `None` when all writers have ended.
 fn next_to_sync(of: &Mutex<Receiver<ToSync>>) -> Option<ToSync> {
     lock(of).recv().ok()
 }

@@ -94,7 +94,7 @@ impl EnableJournal {
         Ok(Self { data, path, file, header, found, was_void, end: Mutex::new(end) })
     }
 
-    /// Whether the file was synced with its checksums, and nobody wrote to it since.
+    /// Whether the file was synced with its checksums, and not written to since.
     pub(super) fn has(&self, of: &RelationFile) -> bool {
         !self.found.is_empty()
             && fs::metadata(&of.path)
@@ -170,7 +170,7 @@ fn header(hold: &Hold) -> Result<String, WriteError> {
     Ok(format!("{:08x} {line}\n", crc32c(line.as_bytes())))
 }
 
-/// Every change of a file changes the last of these, and nobody can set it back.
+/// Every change of a file changes the last of these, and none can be set back.
 fn identity(of: &fs::Metadata) -> String {
     format!("{} {} {} {}.{:09}", of.dev(), of.ino(), of.len(), of.ctime(), of.ctime_nsec())
 }

@@ -1,4 +1,7 @@
 //! The calls that reach the disk. Tests put a disk in their place that fails.
+//!
+//! Verify's `Storage` is another seam: it opens files itself, to read, map and bypass the cache. Here
+//! files are open already, and every call may write or sync: one trait for both would be two.
 
 use std::fs::File;
 use std::io;

@@ -92,7 +92,7 @@ pub enum Earlier {
     None,
     /// The cluster was used since, or its files are others: everything was read again.
     Void,
-    /// What that run had synced, and nobody wrote to since, was passed over.
+    /// Files that that run had synced, and that did not change since, were passed over.
     PassedOver {
         /// Files.
         files: u64,
@@ -105,7 +105,7 @@ pub enum Earlier {
 ///
 /// `progress` is called now and then, and can end the work. Then, and after an error, they are
 /// still off; what was written stays and is right. Files that were synced by then are passed over
-/// the next time, as long as nobody uses the cluster.
+/// the next time, as long as the cluster is not used.
 pub fn enable(
     hold: &Hold,
     options: &EnableOptions,

@@ -56,7 +56,7 @@ impl EnabledPages {
     }
 }
 
-/// How many refused pages are told one by one.
+/// Refused pages that are listed one by one.
 const REFUSED_MAX: usize = 1000;
 
 /// Some blocks of a file, as they were read.

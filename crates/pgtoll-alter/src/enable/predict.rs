@@ -1,5 +1,5 @@
 //! How long it would take, by reading a little. Nothing is written, so how fast the disk writes is
-//! not known: a range is all that can be told.
+//! not known: only a range can be given.
 
 use std::fs::File;
 use std::io;

@@ -305,7 +305,7 @@ mod tests {
         // It has this process's pid, as two that are process 1 in their containers.
         let held = find(data.path()).unwrap_err();
         assert!(matches!(held, WriteError::HeldByPgtoll { .. }), "{held:?}");
-        // What a killed one leaves: the same bytes, and nobody has them locked.
+        // What a killed one leaves: the same bytes, and no lock on them.
         let text = fs::read(path(data.path())).unwrap();
         drop(lock);
         fs::write(path(data.path()), &text).unwrap();

@@ -110,7 +110,7 @@ impl Names {
         read::names(data)
     }
 
-    /// Whose files these are; `None`: nobody's, as far as is known.
+    /// The relation that these files belong to; `None`: unknown, or none.
     pub fn relation(&self, files: RelFileLocator) -> Option<&RelationName> {
         self.relations.get(&files)
     }

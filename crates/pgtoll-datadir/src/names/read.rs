@@ -318,7 +318,7 @@ pub(super) fn control_file(path: &Path) -> Result<ControlFile, DatadirError> {
     read.map_err(|source| DatadirError::Control { path: path.to_owned(), source })
 }
 
-/// The major version: the file `PG_VERSION` tells it, else the format of the catalogs.
+/// The major version by the file `PG_VERSION`, else by the format of the catalogs.
 pub(crate) fn major(
     data: &Path,
     control: &ControlFile,

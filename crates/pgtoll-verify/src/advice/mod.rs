@@ -380,7 +380,7 @@ struct TableDamage {
     wrong: Vec<Range>,
     /// A file is missing or not full, and others follow.
     has_gap: bool,
-    /// Something could not be told.
+    /// Some blocks are unsettled.
     is_open: bool,
     has_file: bool,
 }

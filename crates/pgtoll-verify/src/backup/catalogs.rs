@@ -23,7 +23,7 @@ impl TarBackup {
     /// missing is counted, as in a data directory ([`Names::unread`]).
     pub fn names(&self) -> Result<Names, DatadirError> {
         let read = |source| DatadirError::Read { path: self.path.clone(), source };
-        // Nobody else may put links into it.
+        // Other users may not put links into it.
         let private = Permissions::from_mode(0o700);
         let place = tempfile::Builder::new().permissions(private).tempdir().map_err(read)?;
         let mut left = UNPACKED_MAX;

@@ -1,4 +1,4 @@
-//! Pages on their way from who reads them to who judges them.
+//! Pages on their way from readers to judges.
 
 use std::cell::RefCell;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -47,7 +47,7 @@ pub(super) struct Judged {
 pub(super) trait Batches {
     /// Memory for a batch.
     fn memory(&self) -> Vec<u8>;
-    /// False: nobody judges it any more.
+    /// False: all judges have ended.
     fn put(&self, batch: Batch) -> bool;
 }
 
@@ -72,7 +72,7 @@ impl BatchQueue {
         Some(BatchSender { queue: self, sender })
     }
 
-    /// Nobody else puts anything here: judges end when those who do have ended.
+    /// No further senders: judges end when the senders have ended.
     pub(super) fn close(&self) {
         *self.sender.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -84,14 +84,15 @@ impl BatchQueue {
     /// Judges one batch after the other until there is none.
     pub(super) fn judge<T: From<Judged>>(&self, rules: Rules, told: &SyncSender<T>) {
         let _closing = Closing(self);
-        // As many as are told at once: each by itself would cost more than to judge it.
+        // Sent together: sending each by itself would cost more than judging it.
         let mut sum = Judged::default();
         while let Some(batch) = self.next() {
             sum.add(&batch, rules);
             self.memory.lock().unwrap_or_else(PoisonError::into_inner).push(batch.bytes);
-            let is_much = sum.pages.bytes > TOLD_AT_ONCE || sum.findings.len() > FINDINGS_AT_ONCE;
+            let is_much =
+                sum.pages.bytes > SENT_AT_ONCE_BYTES || sum.findings.len() > FINDINGS_AT_ONCE;
             if is_much {
-                // Where nobody listens any more the readers must end all the same.
+                // Without a receiver the readers must end all the same.
                 let _ = told.send(std::mem::take(&mut sum).into());
             }
         }
@@ -173,5 +174,5 @@ impl Judged {
     }
 }
 
-const TOLD_AT_ONCE: u64 = 8 << 20;
+const SENT_AT_ONCE_BYTES: u64 = 8 << 20;
 const FINDINGS_AT_ONCE: usize = 1000;

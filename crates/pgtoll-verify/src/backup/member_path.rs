@@ -1,4 +1,4 @@
-//! What a file of a backup is, by its path alone.
+//! What a backup's file is, by its path alone.
 
 use pgtoll_format::RelFileLocator;
 use pgtoll_format::catalog::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
@@ -42,7 +42,7 @@ impl<'a> MemberPath<'a> {
         let member = member.trim_start_matches("./").trim_start_matches('/');
         let mut slashes = member.rmatch_indices('/').map(|(at, _)| at);
         let mut parts: Vec<&str> = member.rsplitn(6, '/').collect();
-        // The data directory may be anywhere in the tar: what is below it is told from the end.
+        // The data directory may be anywhere in the tar: members are recognized by the end of their path.
         let found = within(&parts, tablespace);
         let Some((depth, kind, catalog_version)) = found else {
             let kind = match parts.swap_remove(0) {

@@ -185,7 +185,7 @@ pub(super) fn incremental_files(
     let mut files = Vec::new();
     for path in foreign.extract_if(.., |path| of(path).is_some()) {
         if let Some((relation, name)) = of(&path) {
-            // What cannot be opened is told by who reads it.
+            // A file that cannot be opened is reported when it is read.
             let bytes = fs::metadata(&path).map_or(0, |found| found.len());
             files.push(IncrementalFile { path, relation, name, bytes });
         }

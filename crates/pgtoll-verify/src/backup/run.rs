@@ -126,7 +126,7 @@ struct Sum<'a> {
 }
 
 impl Sum<'_> {
-    /// Adds up what a thread tells, if something came.
+    /// Adds up a thread's event, if one came.
     fn add(
         &mut self,
         event: Option<RunEvent>,

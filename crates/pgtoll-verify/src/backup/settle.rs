@@ -88,8 +88,8 @@ impl BackupWal {
 }
 
 impl Verified {
-    /// Takes out what the backup's own WAL replaces when it is recovered, and tells what may be
-    /// so where that WAL is not at hand.
+    /// Removes findings that the backup's own WAL replaces during recovery, and marks those that it
+    /// may replace where that WAL is not at hand.
     pub fn settle(&mut self, wal: &BackupWal, threads: usize) -> WalAtHand {
         let of = |finding: &BlockFinding| (finding.fork, finding.block);
         let is_wrong = |finding: &&BlockFinding| matches!(finding.defect, Defect::Invalid { .. });

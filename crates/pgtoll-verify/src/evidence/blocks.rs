@@ -73,7 +73,7 @@ impl Blocks<'_> {
         self.iter().map(|(_, file)| file.bytes).sum()
     }
 
-    /// How many there are, as the last file that is not empty tells.
+    /// How many there are, by the last file that is not empty.
     pub(super) fn count(&self) -> u32 {
         let last = self.iter().rev().find(|(_, file)| file.bytes > 0);
         let count = last.map_or(0, |(_, file)| {
@@ -110,7 +110,7 @@ impl Blocks<'_> {
             while at < bytes {
                 let wanted = usize::try_from(bytes - at).unwrap_or(usize::MAX).min(room);
                 let buffer = &mut buffer[..wanted];
-                // What cannot be read was told when it was verified.
+                // An unreadable page was reported when it was verified.
                 if file.read_exact_at(buffer, at).is_ok() {
                     let begin = first + at / self.block_bytes as u64;
                     for (page, block) in buffer.chunks_exact(self.block_bytes).zip(begin..) {

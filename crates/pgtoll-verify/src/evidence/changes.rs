@@ -26,7 +26,7 @@ impl Change {
         Lsn(self.0).align_down(8)
     }
 
-    /// It took the page out of its index: nobody relies on what is there.
+    /// It took the page out of its index: nothing depends on its content.
     pub(super) fn is_freed(self) -> bool {
         self.0 & Self::IS_FREED != 0
     }

@@ -87,7 +87,7 @@ fn main_fork(relation: RelFileLocator) -> RelationFork {
     RelationFork { relation, number: ForkNumber::MAIN }
 }
 
-/// Those whose files are there: that one is missing was told when they were verified.
+/// Those whose files are there: missing ones were reported when pages were verified.
 fn tables(forks: &Forks<'_>, names: &Names) -> Vec<Table> {
     let is_there = |relation| !forks.blocks(main_fork(relation)).is_none();
     let mut by_table: BTreeMap<RelFileLocator, Vec<RelFileLocator>> = BTreeMap::new();
@@ -124,7 +124,7 @@ struct Portion {
     findings: Vec<BlockFinding>,
 }
 
-/// Takes what a thread found; false: nobody does any more.
+/// Takes a thread's findings; false: they are not taken any more.
 type Emit<'a> = &'a mut dyn FnMut(Portion) -> bool;
 
 impl Work<'_> {
@@ -196,7 +196,7 @@ impl Work<'_> {
     }
 }
 
-/// Whether every byte is zero. Most pages tell by their header that they are used.
+/// Whether every byte is zero. Most pages show by their header that they are used.
 fn is_zero(page: &[u8]) -> bool {
     PageHeader::read(page).is_some_and(|header| header.is_new())
         && page_verdict(page, 0, false) == Verdict::New

@@ -36,7 +36,7 @@ pub struct WalCompared {
 /// of WAL.
 ///
 /// `settings` and `wanted` are those of [`verify`](crate::verify()); what is wrong is added to
-/// what it found. `progress` is told of WAL that was read, then of blocks.
+/// what it found. `progress` is given the WAL that was read, then the blocks.
 pub fn compare_with_wal(
     verified: &mut Verified,
     data: &DataDirectory,
@@ -72,7 +72,7 @@ pub fn compare_with_wal(
     Ok(compared)
 }
 
-/// The forks whose changes are logged. What nobody has a name for is a leftover, whose files say
+/// The forks whose changes are logged. A file without a name is a leftover, whose files say
 /// nothing, and so do those of an index that could not be made.
 fn logged_forks(forks: &Forks<'_>, names: &Names) -> FxHashSet<RelationFork> {
     let is_logged = |fork: &RelationFork| {
@@ -156,7 +156,7 @@ impl Rules {
         found
     }
 
-    /// A page that a server refuses, or that cannot be read, was told when it was verified.
+    /// A page that a server refuses, or that cannot be read, was reported when it was verified.
     fn judge(
         &self,
         blocks: &mut Blocks<'_>,

@@ -23,7 +23,7 @@ pub enum NotCompared {
     /// The files are not all that there is.
     #[error("the server was not stopped in good order, or this is a backup")]
     NotStopped,
-    /// Nobody knows which files are in use.
+    /// It is unknown which files are in use.
     #[error("some of the catalogs could not be read")]
     Catalogs,
     /// WAL cannot be read at all.
@@ -32,7 +32,7 @@ pub enum NotCompared {
     /// WAL is missing or damaged.
     #[error("the WAL up to the last checkpoint cannot be read: {0}")]
     Ends(WalEnds),
-    /// Whoever asked did not want to wait.
+    /// The caller interrupted it.
     #[error("interrupted")]
     Interrupted,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Waits; in tests, does not.
 pub trait Pauses: Sync {
-    /// Waits so long; false: nobody wants to wait any more.
+    /// Waits so long; false: waiting was ended.
     fn pause(&self, time: Duration) -> bool;
 
     /// Ends all waiting, now and later.

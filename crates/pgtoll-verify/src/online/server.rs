@@ -106,7 +106,7 @@ impl Witness for RunningServer {
             redo: last.redo,
             wal_end: None,
             full_page_writes: last.full_page_writes,
-            // Whether it was promoted lately only the server could tell.
+            // Only the server knows whether it was promoted lately.
             replays: is_standby || self.connection.is_none(),
             first_lsn: Lsn(u64::from(control.wal_segment_bytes)),
         };

@@ -4,13 +4,13 @@
 //! by a process that waits for the disk in the middle of it; or one that a crash tore and recovery
 //! has made whole in memory. Each has a proof:
 //!
-//! * Who writes a block begins at its begin, with the LSN. Before a checkpoint is completed all that
-//!   was changed before it began is written. So a block that says that it was changed before the
-//!   last completed one began is not being written: it is damaged.
-//! * WAL comes before pages. A block that says that it was changed by WAL that was not yet written
-//!   when it was read says what is not so: it is damaged.
-//! * A block that was changed in between has an image in the WAL since, or it says what is not so.
-//!   With an image it is in flight; after the next checkpoint it is no longer.
+//! * Blocks are written front to back, so the LSN lands first. A checkpoint is complete when all
+//!   changes before its redo point are written. So a block whose LSN is before the redo point of the
+//!   last completed checkpoint is not being written: it is damaged.
+//! * WAL is written before pages. A block whose LSN is beyond the WAL that was written when the block
+//!   was read is damaged.
+//! * A block whose LSN is in between has an image in the WAL since the redo point; without one it is
+//!   damaged. With an image it is in flight until the next checkpoint.
 //!
 //! That holds for what WAL records: main and init forks of logged relations. Of the rest, and of
 //! what is in flight, the server is asked: its refusal is a proof. That it takes a block is one
@@ -45,11 +45,11 @@ pub(super) struct Settling<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     Damaged,
-    /// Only the server can tell.
+    /// Only the server's answer decides.
     Ask,
     /// As long as no checkpoint began after this.
     InFlight(Lsn),
-    /// Only the WAL can tell.
+    /// Only the WAL decides.
     LookIntoWal,
 }
 
@@ -152,7 +152,7 @@ impl Settling<'_> {
         if !images.full_page_writes || !horizon.full_page_writes {
             return Verdict::Ask;
         }
-        // Where nobody tells the WAL's end, it is where the WAL ends.
+        // Without a known end of WAL, the end of what was read counts.
         let is_read = bad.lsn <= images.to || bad.lsn <= horizon.redo || horizon.wal_end.is_none();
         if is_read || is_beyond { Verdict::Damaged } else { Verdict::LookIntoWal }
     }
@@ -178,7 +178,7 @@ impl Settling<'_> {
         if horizon.full_page_writes { Verdict::LookIntoWal } else { Verdict::Ask }
     }
 
-    /// Of those of which only the WAL can tell.
+    /// Images of those that only the WAL decides.
     fn images(&mut self, left: &[Suspect], horizon: WalHorizon) -> Result<ImagesInWal, String> {
         let is_open = |of: &&Suspect| {
             of.is_steady() && self.by_lsn(of.fork, of.bad, horizon) == Verdict::LookIntoWal
@@ -313,7 +313,7 @@ fn has_header(fault: Fault) -> bool {
     matches!(fault, Fault::Checksum { header_is_plausible: true, .. })
 }
 
-/// Waits in short pieces, so that whoever is tired of it is heard.
+/// Waits in short pieces, so that an interruption ends it soon.
 fn patiently(
     pauses: &dyn Pauses,
     go_on: &mut dyn FnMut(PagesRead) -> bool,

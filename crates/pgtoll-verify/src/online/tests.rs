@@ -167,7 +167,7 @@ fn what_is_not_known_is_not_concluded() {
     };
     check(REDO, "16384", both, Some(Unsettled::InFlight));
     check(Lsn(u64::MAX), "16384", both, Some(Unsettled::InFlight));
-    // Where nobody tells the WAL's end, it is where the WAL ends.
+    // Without a known end of WAL, the end of what was read counts.
     check(Lsn(END.0 + 1), "16384", horizon(|of| of.wal_end = None), None);
     check(BETWEEN, "16384", horizon(|of| of.wal_end = None), None);
     let short = |witness: &mut Fixed| witness.images.as_mut().unwrap().to = REDO;

@@ -1,4 +1,5 @@
-//! What is known beside the pages themselves.
+//! What proves whether a page is damaged, beside the page itself: WAL positions, images in WAL,
+//! the server's answer.
 
 use std::collections::HashSet;
 
@@ -7,10 +8,9 @@ use pgtoll_format::{Lsn, RelationFork};
 use super::images::ImagesInWal;
 use crate::defect::Unsettled;
 
-/// Tells what the pages themselves do not: how far the WAL is, what is in it, and what the server
-/// says of a block.
+/// Knows how far the WAL is, which images it has, and whether the server accepts a block.
 pub trait Witness {
-    /// How far the server is now.
+    /// The server's WAL positions now.
     fn now(&mut self) -> Result<WalHorizon, Unsettled>;
 
     /// Which of these blocks the WAL from this place on makes whole again.
@@ -24,24 +24,23 @@ pub trait Witness {
     fn ask(&mut self, fork: RelationFork, block: u32) -> ServerAnswer;
 }
 
-/// How far a server is.
+/// A server's WAL positions, which LSNs of pages are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalHorizon {
-    /// Where the last completed checkpoint began: whatever was changed last before it is on the
-    /// disk.
+    /// The redo point of the last completed checkpoint: changes before it are on the disk.
     pub redo: Lsn,
-    /// Up to where there is WAL; `None`: only the WAL itself could tell.
+    /// Where the WAL ends; `None`: it has to be read to its end.
     pub wal_end: Option<Lsn>,
     /// `full_page_writes`, then and now.
     pub full_page_writes: bool,
     /// Pages on the disk may still be as a crash or a copy left them: it replays WAL, or has done
     /// so since that checkpoint.
     pub replays: bool,
-    /// Places of WAL below this are on no page that WAL has changed.
+    /// The lowest LSN that a WAL-logged page can carry.
     pub first_lsn: Lsn,
 }
 
-/// What a server says of a block.
+/// A server's answer about a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerAnswer {
     /// It read it and refuses it.
@@ -51,6 +50,6 @@ pub enum ServerAnswer {
         /// It was made to forget it before, or did not have it.
         from_disk: bool,
     },
-    /// It does not say.
+    /// There is no answer.
     Nothing(Unsettled),
 }

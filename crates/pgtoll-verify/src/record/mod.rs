@@ -254,7 +254,7 @@ fn damaged_tables<'a>(
 /// What all damaged forks of a cluster are judged by.
 struct DamagedForks<'a> {
     names: Option<&'a Names>,
-    /// Those that tell whether a file is a leftover.
+    /// Names without which a file is a leftover; `None`: they may be incomplete.
     complete_names: Option<&'a Names>,
     cluster: &'a AdvisedCluster,
     damaged_tables: HashSet<TableKey<'a>>,

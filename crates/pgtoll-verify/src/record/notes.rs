@@ -61,7 +61,7 @@ pub(super) fn of_tars(found: &VerifiedTars, names: Option<&Names>, wal: WalAtHan
         }
     }
     notes.extend(threads_note(&found.verified));
-    // Without damage nobody asked for names.
+    // Names are read only where there is damage or they were chosen by.
     if names.is_some() || !found.verified.counts.is_empty() {
         notes.extend(names_note(&found.verified, names));
     }
@@ -128,7 +128,7 @@ const NOT_IN_ORDER: &str = "the server was not stopped in good order: its recove
     replace pages that fail here, and visibility maps are not compared; start it, stop it, and \
     verify again";
 
-/// What to do about what could not be told.
+/// What to do about unsettled blocks.
 fn unsettled_notes(verified: &Verified) -> Vec<String> {
     let mut notes = Vec::new();
     let mut hint = |is_it: fn(&Unsettled) -> bool, text: &str| {
