@@ -455,7 +455,6 @@ const CUT_BYTES_MAX: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     fn damages() -> Vec<Damage> {

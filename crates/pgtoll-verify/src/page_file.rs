@@ -1,6 +1,5 @@
 //! Pages of one file: a page in all its parts, checksums, and in what two pages differ.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -10,7 +9,7 @@ use pgtoll_checksum::page_checksum;
 use pgtoll_datadir::{RelationFileName, control_file};
 use pgtoll_format::{
     ForkNumber, HeaderField, LinePointer, LinePointerState, PAGE_BYTES, PageDifference, PageHeader,
-    PageKind, line_pointers,
+    PageKind, hex, line_pointers,
 };
 use pgtoll_record::{
     FieldDifference, LinePointerRecord, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA,
@@ -161,13 +160,6 @@ fn pointers(page: &[u8]) -> Vec<LinePointerRecord> {
         state: state(pointer.state).to_owned(),
     };
     (1..).zip(line_pointers(page)).map(record).collect()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn value(header: &PageHeader, field: HeaderField) -> String {

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use pgtoll_datadir::Names;
-use pgtoll_format::Lsn;
-use pgtoll_format::RelationFork;
 use pgtoll_format::wal::{Compression, manager_name};
+use pgtoll_format::{Lsn, RelationFork};
 use pgtoll_record::{
     CycleBegin, ImageCause, Provenance, WAL_STATISTICS_SCHEMA, WalAmount, WalCycle, WalEnd,
     WalEndKind, WalImages, WalKind, WalOfDatabase, WalOfKind, WalOfRelation, WalPiece, WalSource,
