@@ -59,6 +59,7 @@ const LAYERS: [(&str, &[&str]); 23] = [
             "pgtoll-datadir",
             "pgtoll-files",
             "pgtoll-format",
+            "pgtoll-record",
             "pgtoll-testing",
             "pgtoll-threads",
         ],
