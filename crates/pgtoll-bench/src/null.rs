@@ -13,7 +13,7 @@ const ROUNDS: u32 = 6;
 const ROUND_TIME: Duration = Duration::from_secs(2);
 /// In less a run has not even its first workload.
 const SHORTEST: Duration = Duration::from_secs(30);
-/// As many as `measure` takes when nobody says otherwise.
+/// The default of `measure`.
 const REPETITIONS: u32 = 5;
 
 /// The name of the built-in experiment whose arms do not differ.

@@ -126,7 +126,7 @@ fn fields(header: &Header) -> BTreeMap<String, String> {
     fields
 }
 
-/// Lists of what has names are told by their names, other lists as a whole.
+/// Lists of named items are compared by their names, other lists as a whole.
 fn flatten(path: &str, value: &Value, fields: &mut BTreeMap<String, String>) {
     let below =
         |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };

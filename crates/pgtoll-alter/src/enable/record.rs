@@ -16,7 +16,7 @@ use crate::hold::data_directory_control;
 use crate::write_error::WriteError;
 
 impl ChecksumsChanged {
-    /// The record of turning checksums on, which took so many seconds. `version` is pgtoll's, `data`
+    /// The record of turning checksums on, which took this many seconds. `version` is pgtoll's, `data`
     /// the data directory as the user named it.
     pub fn record_of_enable(
         &self,
