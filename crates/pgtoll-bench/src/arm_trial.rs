@@ -1,16 +1,13 @@
 //! One trial of an arm: a fresh copy with its server and sessions, and what steps do to it.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pgtoll_cluster::{
-    Cluster, ClusterError, Guard, MemoryGroup, Output, ProgramSignal, StopMode, search_path,
-};
-use pgtoll_format::{ControlFile, Lsn, single_quoted};
+use pgtoll_cluster::{Cluster, ClusterError, Guard, MemoryGroup, StopMode};
+use pgtoll_format::{ControlFile, Lsn};
 use pgtoll_load::{Crowd, Tally, Until};
 use pgtoll_observe::{ClusterCpu, ClusterIo, CpuSample, IoSample, own_cpu_ns};
 use pgtoll_record::{Counters, Latencies, MemoryUse, StepReading};
@@ -18,20 +15,17 @@ use pgtoll_wire::Connection;
 
 use crate::course;
 use crate::experiment::{StepKind, substituted};
-use crate::names::{DATABASE, OPERATION, SHELL};
+use crate::names::{DATABASE, OPERATION};
+use crate::programs::Programs;
 use crate::readings::{io_bytes, memory_use};
 use crate::sessions::Sessions;
-use crate::units::nanoseconds;
 use crate::{ArmSpec, BenchError, StepSpec, WorkloadSpec};
 
 /// A copy of an arm with its running server.
 pub(crate) struct ArmTrial<'a> {
-    pub(crate) arm: &'a ArmSpec,
-    cluster: Cluster,
+    pub(crate) programs: Programs<'a>,
     memory: Option<MemoryGroup>,
     pub(crate) sessions: Sessions,
-    /// pgtoll's own program, for programs that call it.
-    pgtoll: &'a Path,
 }
 
 /// What a step did, as far as it is known without counters.
@@ -58,15 +52,8 @@ pub(crate) struct Recovery {
     pub(crate) counters: Counters,
 }
 
-/// Names with the guard, and of scratch directories.
-const PROGRAM: &str = "program";
-const BESIDE: &str = "beside";
 /// A session that ended writes nothing and waits for nobody.
-const SESSIONS_GONE: Duration = Duration::from_secs(10);
-/// Nobody knows how long a user's program takes.
-const A_WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
-/// A program beside that takes longer to end is killed.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const SESSIONS_GONE: Duration = Duration::from_secs(10);
 
 impl<'a> ArmTrial<'a> {
     /// Copies the arm's cluster and starts the copy. Under a limit of memory nothing of it is in memory.
@@ -77,7 +64,7 @@ impl<'a> ArmTrial<'a> {
         pgtoll: &'a Path,
         guard: &mut Guard,
     ) -> Result<Self, BenchError> {
-        let cluster = cluster.copy(guard, OPERATION)?;
+        let cluster = cluster.copy(guard, &format!("{OPERATION}-{}", arm.name))?;
         let memory = match workload.memory {
             Some(limit) => {
                 // The page cache counts for whom it was who read first.
@@ -88,47 +75,53 @@ impl<'a> ArmTrial<'a> {
         };
         let postmaster = start(&cluster, memory.as_ref(), guard)?;
         let sessions = Sessions::begin(&cluster, postmaster)?;
-        Ok(Self { arm, cluster, memory, sessions, pgtoll })
+        Ok(Self { programs: Programs { arm, cluster, pgtoll }, memory, sessions })
+    }
+
+    pub(crate) fn arm(&self) -> &'a ArmSpec {
+        self.programs.arm
     }
 
     pub(crate) fn cluster(&self) -> &Cluster {
-        &self.cluster
+        &self.programs.cluster
     }
 
     /// Stops and starts the server, so that its shared buffers are empty, and, if wanted, its part of
     /// the page cache.
     pub(crate) fn restart(self, evicts: bool, guard: &mut Guard) -> Result<Self, BenchError> {
-        let Self { cluster, memory, sessions, .. } = self;
+        let Self { programs, memory, sessions } = self;
+        let cluster = &programs.cluster;
         sessions.close();
         cluster.stop(guard, StopMode::Fast)?;
         if evicts {
             cluster.evict()?;
         }
-        let postmaster = start(&cluster, memory.as_ref(), guard)?;
-        let sessions = Sessions::begin(&cluster, postmaster)?;
-        Ok(Self { cluster, memory, sessions, ..self })
+        let postmaster = start(cluster, memory.as_ref(), guard)?;
+        let sessions = Sessions::begin(cluster, postmaster)?;
+        Ok(Self { programs, memory, sessions })
     }
 
     /// Kills the server and lets it recover.
     pub(crate) fn crash(self, guard: &mut Guard) -> Result<(Self, Recovery), BenchError> {
-        let Self { cluster, memory, sessions, .. } = self;
+        let Self { programs, memory, sessions } = self;
+        let cluster = &programs.cluster;
         cluster.kill(guard)?;
         drop(sessions);
-        let redo = redo_in_control_file(&cluster)?;
+        let redo = redo_in_control_file(cluster)?;
         let began = Instant::now();
-        let postmaster = start(&cluster, memory.as_ref(), guard)?;
+        let postmaster = start(cluster, memory.as_ref(), guard)?;
         let elapsed = began.elapsed();
         // Everything since its start was for the recovery.
         let server_cpu_ns = ClusterCpu::attach(postmaster)?.sample()?.total_ns();
         let io = ClusterIo::attach(postmaster)?.sample()?;
-        let mut sessions = Sessions::begin(&cluster, postmaster)?;
-        let end = end_of_recovery(&cluster, &mut sessions.monitor)?;
+        let mut sessions = Sessions::begin(cluster, postmaster)?;
+        let end = end_of_recovery(cluster, &mut sessions.monitor)?;
         let counters = Counters {
             wal_bytes: end.bytes_since(redo).unwrap_or(0),
             io: io_bytes(Some(IoSample::default()), io),
             ..Counters::default()
         };
-        let trial = Self { cluster, memory, sessions, ..self };
+        let trial = Self { programs, memory, sessions };
         Ok((trial, Recovery { elapsed, server_cpu_ns, counters }))
     }
 
@@ -141,9 +134,9 @@ impl<'a> ArmTrial<'a> {
     ) -> Result<Option<Crowd>, BenchError> {
         let StepKind::Script(mix) = step.kind() else { return Ok(None) };
         let connections: Result<Vec<Connection>, ClusterError> =
-            (0..step.clients()).map(|_| self.cluster.connect(DATABASE)).collect();
+            (0..step.clients()).map(|_| self.cluster().connect(DATABASE)).collect();
         let crowd = Crowd::new(connections?, mix, step.scale.unwrap_or(scale));
-        let mut crowd = crowd.map_err(|source| BenchError::load(&self.cluster, source))?;
+        let mut crowd = crowd.map_err(|source| BenchError::load(self.cluster(), source))?;
         crowd.reseed(seed);
         Ok(Some(crowd))
     }
@@ -158,15 +151,15 @@ impl<'a> ArmTrial<'a> {
         let began = Instant::now();
         let client_cpu_ns = match step.kind() {
             StepKind::Sql(text) => {
-                let done = self.sessions.worker.execute(&substituted(text, &self.arm.values));
-                done.map_err(|source| BenchError::query(&self.cluster, source))?;
+                let done = self.sessions.worker.execute(&substituted(text, &self.arm().values));
+                done.map_err(|source| BenchError::query(self.cluster(), source))?;
                 None
             }
             StepKind::Pgbench(letters) => {
-                self.initialize(letters, step.pgbench_scale(), guard)?;
+                self.programs.initialise(letters, step.pgbench_scale(), guard)?;
                 None
             }
-            StepKind::Program(text) => Some(self.run_program(text, guard)?),
+            StepKind::Program(text) => Some(self.programs.run(text, guard)?),
             StepKind::Script(_) => {
                 return match crowd {
                     Some(crowd) => self.work(step, crowd, guard),
@@ -196,25 +189,6 @@ impl<'a> ArmTrial<'a> {
         Ok(())
     }
 
-    fn initialize(&self, letters: &str, scale: u32, guard: &mut Guard) -> Result<(), BenchError> {
-        let (steps, scale) = (format!("--init-steps={letters}"), format!("--scale={scale}"));
-        let arguments = ["--initialize", "--quiet", &steps, &scale, DATABASE];
-        self.cluster.run_client(guard, "pgbench", &arguments)?;
-        Ok(())
-    }
-
-    /// The program's CPU time, in ns.
-    fn run_program(&self, text: &str, guard: &mut Guard) -> Result<u64, BenchError> {
-        self.spawn(PROGRAM, &substituted(text, &self.arm.values), guard)?;
-        let output = guard.reap(PROGRAM, A_WEEK)?;
-        self.remove_scratch(PROGRAM, guard)?;
-        if output.success {
-            return Ok(nanoseconds(output.usage.cpu()));
-        }
-        let (arm, program) = (self.arm.name.clone(), text.to_owned());
-        Err(BenchError::ProgramFailed { arm, program, status: last_words(&output) })
-    }
-
     /// All clients at the same time, and what runs beside them.
     fn work(
         &mut self,
@@ -223,7 +197,7 @@ impl<'a> ArmTrial<'a> {
         guard: &mut Guard,
     ) -> Result<StepOutcome, BenchError> {
         if let Some(text) = self.beside(step) {
-            self.spawn(BESIDE, &text, guard)?;
+            self.programs.start_beside(&text, guard)?;
         }
         let until = match (step.time, step.transactions) {
             (Some(time), _) => Until::Time(time.0),
@@ -236,7 +210,7 @@ impl<'a> ArmTrial<'a> {
         } else {
             (crowd.run(until, step.rate), Ok(Vec::new()))
         };
-        let tally = tally.map_err(|source| BenchError::load(&self.cluster, source))?;
+        let tally = tally.map_err(|source| BenchError::load(self.cluster(), source))?;
         check_rate(step, &tally)?;
         Ok(StepOutcome {
             elapsed: tally.elapsed,
@@ -252,7 +226,7 @@ impl<'a> ArmTrial<'a> {
         &mut self,
         work: impl FnOnce() -> T,
     ) -> (T, Result<Vec<StepReading>, BenchError>) {
-        let (cluster, sessions) = (&self.cluster, &mut self.sessions);
+        let (cluster, sessions) = (&self.programs.cluster, &mut self.sessions);
         thread::scope(|scope| {
             let (began, (end, ended)) = (Instant::now(), mpsc::channel());
             let follower = scope.spawn(move || course::follow(cluster, sessions, began, &ended));
@@ -265,7 +239,7 @@ impl<'a> ArmTrial<'a> {
 
     /// What runs beside the step in this arm, if anything.
     fn beside(&self, step: &StepSpec) -> Option<String> {
-        let text = step.beside.as_deref().map(|text| substituted(text, &self.arm.values));
+        let text = step.beside.as_deref().map(|text| substituted(text, &self.arm().values));
         text.filter(|text| !text.trim().is_empty())
     }
 
@@ -276,52 +250,7 @@ impl<'a> ArmTrial<'a> {
         guard: &mut Guard,
     ) -> Result<Option<(u64, Option<String>)>, BenchError> {
         let Some(text) = self.beside(step) else { return Ok(None) };
-        let by_itself = match guard.has_ended(BESIDE)? {
-            Some(_) => true,
-            // It may have ended since.
-            None => match guard.signal(BESIDE, ProgramSignal::Terminate) {
-                Err(ClusterError::Guard { .. }) => true,
-                signalled => signalled.map(|()| false)?,
-            },
-        };
-        let output = guard.reap(BESIDE, PATIENCE)?;
-        self.remove_scratch(BESIDE, guard)?;
-        let failed = (by_itself && !output.success).then(|| {
-            format!(
-                "arm {}: what ran beside ({text}) failed: {}",
-                self.arm.name,
-                last_words(&output)
-            )
-        });
-        Ok(Some((nanoseconds(output.usage.cpu()), failed)))
-    }
-
-    /// Lets the shell run a text in a directory of its own. What it prints on standard output is thrown
-    /// away.
-    fn spawn(&self, name: &str, text: &str, guard: &mut Guard) -> Result<(), BenchError> {
-        let scratch = self.cluster.directory().join(name).to_string_lossy().into_owned();
-        guard.run(Path::new("mkdir"), &[&scratch])?;
-        let quoted = single_quoted(&scratch);
-        let command = format!("cd {quoted} && exec >/dev/null || exit\n{text}");
-        guard.spawn(name, SHELL.as_ref(), &["-c", &command], &self.environment())?;
-        Ok(())
-    }
-
-    fn remove_scratch(&self, name: &str, guard: &mut Guard) -> Result<(), BenchError> {
-        let scratch = self.cluster.directory().join(name);
-        guard.run(Path::new("rm"), &["-rf", &scratch.to_string_lossy()])?;
-        Ok(())
-    }
-
-    fn environment(&self) -> BTreeMap<String, String> {
-        let bin = self.cluster.bin().to_string_lossy().into_owned();
-        let path = format!("{bin}:{}", search_path().to_string_lossy());
-        let data = self.cluster.data().to_string_lossy().into_owned();
-        let pgtoll = self.pgtoll.to_string_lossy().into_owned();
-        let more = [("PATH", path), ("PGDATA", data), ("PGTOLL", pgtoll)];
-        let mut environment = self.cluster.environment();
-        environment.extend(more.map(|(name, value)| (name.to_owned(), value)));
-        environment
+        self.programs.end_beside(&text, guard).map(Some)
     }
 
     /// Pages of a table; 0 when it is not there yet.
@@ -332,7 +261,7 @@ impl<'a> ArmTrial<'a> {
             table.replace('\'', "''")
         );
         let row = self.sessions.monitor.query_one(&sql).and_then(|row| row.parse("pages"));
-        row.map_err(|source| BenchError::query(&self.cluster, source))
+        row.map_err(|source| BenchError::query(self.cluster(), source))
     }
 
     /// What the server has used of the memory that it may use.
@@ -343,8 +272,8 @@ impl<'a> ArmTrial<'a> {
     /// Ends the server and removes the copy.
     pub(crate) fn end(self, guard: &mut Guard) -> Result<(), BenchError> {
         self.sessions.close();
-        self.cluster.stop(guard, StopMode::Immediate)?;
-        self.cluster.remove(guard)?;
+        self.programs.cluster.stop(guard, StopMode::Immediate)?;
+        self.programs.cluster.remove(guard)?;
         Ok(())
     }
 }
@@ -384,11 +313,4 @@ fn check_rate(step: &StepSpec, tally: &Tally) -> Result<(), BenchError> {
     // A Poisson process of few transactions may be far from its rate.
     let is_far = achieved < asked / 3.0 && tally.transactions > 100;
     if is_far { Err(BenchError::RateTooHigh { asked, achieved }) } else { Ok(()) }
-}
-
-/// How a program ended, with the last line that it said.
-fn last_words(output: &Output) -> String {
-    let last = output.tail.lines().map(str::trim).rfind(|line| !line.is_empty());
-    let status = &output.status;
-    last.map_or(status.clone(), |last| format!("{status}: {last}"))
 }

@@ -7,6 +7,7 @@ use pgtoll_record::{
 
 use crate::experiment::StepKind;
 use crate::host::host;
+use crate::turns::TURN;
 use crate::units::nanoseconds;
 use crate::{ArmSpec, BenchError, ExpectSpec, Experiment, Plan, Site, StepSpec, WorkloadSpec};
 
@@ -76,14 +77,16 @@ fn figures(spec: &WorkloadSpec, plan: &Plan) -> Vec<Workload> {
     let command = spec.command.iter().map(|command| {
         workload(&spec.name, &spec.title, Work::Command { command: command.clone() })
     });
+    let turn_ns = spec.takes_turns().then(|| nanoseconds(TURN));
     let steps = spec.measured().map(|(name, step)| {
         let action = step.action();
         let title = step.title.clone().unwrap_or_else(|| action.clone());
-        workload(name, &title, Work::Operation { action, of: operation_kind(step) })
+        workload(name, &title, Work::Operation { action, of: operation_kind(step), turn_ns })
     });
     let total = spec.total.iter().map(|name| {
         let actions: Vec<String> = spec.measured().map(|(_, step)| step.action()).collect();
-        workload(name, &spec.title, Work::Operation { action: actions.join("; "), of: None })
+        let work = Work::Operation { action: actions.join("; "), of: None, turn_ns };
+        workload(name, &spec.title, work)
     });
     script.chain(command).chain(steps).chain(total).collect()
 }

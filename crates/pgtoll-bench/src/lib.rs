@@ -28,6 +28,7 @@ mod plan;
 mod predicting;
 mod prepare;
 mod profile;
+mod programs;
 mod progress;
 mod readings;
 mod recorder;
@@ -37,6 +38,7 @@ mod server;
 mod sessions;
 mod site;
 mod timed;
+mod turns;
 mod units;
 
 pub use error::BenchError;

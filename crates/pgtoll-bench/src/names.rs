@@ -12,7 +12,7 @@ pub(crate) const EMPTY: &str = "empty";
 pub(crate) const CROSSED: &str = "crossed";
 /// A copy on which transactions are counted.
 pub(crate) const COUNTED: &str = "counted";
-/// A copy on which steps are done, and its memory group.
+/// How the names of copies on which steps are done begin, and their memory groups'.
 pub(crate) const OPERATION: &str = "operation";
 /// The program that samples functions, with the guard.
 pub(crate) const PROFILER: &str = "profiler";

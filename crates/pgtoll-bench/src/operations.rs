@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pgtoll_cluster::{Cluster, StopMode};
+use pgtoll_cluster::{Cluster, StopMode, usable_cpus};
 use pgtoll_estimate::RecordLines;
 use pgtoll_load::Crowd;
 use pgtoll_observe::ServerCounters;
@@ -19,6 +19,8 @@ use crate::names::DATABASE;
 use crate::prepare::{Arms, check_arms, settings};
 use crate::profile::{self, Sampled};
 use crate::run::Run;
+use crate::sessions::Sessions;
+use crate::turns::{Turns, in_turns};
 use crate::units::nanoseconds;
 use crate::{BenchError, Plan, Progress, StepSpec, WorkloadSpec};
 
@@ -55,11 +57,42 @@ struct NextStep<'a> {
     seed: u64,
 }
 
+/// The measured steps of a workload together, where it asks for that.
+struct Totals<'a> {
+    /// Their name in the record.
+    name: Option<&'a str>,
+    by_arm: Vec<Option<Operation>>,
+}
+
+impl<'a> Totals<'a> {
+    fn new(workload: &'a WorkloadSpec, arms: usize) -> Self {
+        Self { name: workload.total.as_deref(), by_arm: vec![None; arms] }
+    }
+
+    fn add(&mut self, arm: usize, operation: &Operation) {
+        let total = &mut self.by_arm[arm];
+        *total = Some(match total.take() {
+            Some(before) => before.and_then(operation),
+            None => operation.clone(),
+        });
+    }
+
+    fn write(self, run: &mut Run<'_>) -> Result<(), BenchError> {
+        let Some(name) = self.name else { return Ok(()) };
+        for total in self.by_arm.into_iter().flatten() {
+            run.write(&Line::Operation(Operation { workload: name.to_owned(), ..total }))?;
+        }
+        Ok(())
+    }
+}
+
 /// What a measured step took.
 struct Measurement {
     /// When it began, in the run.
     start: Duration,
     outcome: StepOutcome,
+    /// `None`: in one piece.
+    turns: Option<u32>,
     server_cpu_ns: u64,
     beside_cpu_ns: Option<u64>,
     counters: Counters,
@@ -80,7 +113,12 @@ impl<'a> Operations<'a> {
             self.check(workload, run)?;
             let is_timed = self.plan.timed.contains(&workload.name);
             let (repetitions, halves) = if is_timed { (all, 2) } else { (1, 1) };
-            self.repeat(workload, repetitions, halves, run)?;
+            self.done.clear();
+            if is_timed && workload.takes_turns() {
+                self.repeat_in_turns(workload, run)?;
+            } else {
+                self.repeat(workload, repetitions, halves, run)?;
+            }
             if is_timed {
                 self.profile(workload, run)?;
             }
@@ -96,15 +134,9 @@ impl<'a> Operations<'a> {
         halves: usize,
         run: &mut Run<'_>,
     ) -> Result<(), BenchError> {
-        let arms = self.plan.experiment.arms.len();
-        let orders = BalancedOrders::new(arms, self.plan.seed.wrapping_add(2));
-        self.done.clear();
         let began = Instant::now();
-        for (repetition, order) in (1..=repetitions).zip(orders) {
-            let (half_width, took) = (self.half_width(workload), began.elapsed());
-            let interim = InterimEstimate::after(half_width, repetition - 1, repetitions, took);
-            let title = workload.title.as_str();
-            (run.progress)(Progress::Repetition { title, repetition, repetitions, interim });
+        for (repetition, order) in (1..=repetitions).zip(self.orders(2)) {
+            self.report(workload, repetition, repetitions, began, run);
             let both = [order.clone(), order.into_iter().rev().collect()];
             for (half, order) in (1..).zip(both.into_iter().take(halves)) {
                 for (position, arm) in (1..).zip(order) {
@@ -114,6 +146,136 @@ impl<'a> Operations<'a> {
             }
             run.recorder.sync()?;
         }
+        Ok(())
+    }
+
+    /// All repetitions of a workload whose arms take turns, and then some in one piece, to check
+    /// them by.
+    fn repeat_in_turns(
+        &mut self,
+        workload: &WorkloadSpec,
+        run: &mut Run<'_>,
+    ) -> Result<(), BenchError> {
+        let in_turns = self.plan.design.repetitions * 2;
+        let all = in_turns + self.plan.in_one_piece();
+        let (orders, cpus) = (self.orders(3), usable_cpus()?);
+        let mut turns = Turns { orders, cpu: 0, cpus };
+        let began = Instant::now();
+        for (repetition, order) in (1..=all).zip(self.orders(2)) {
+            self.report(workload, repetition, all, began, run);
+            if repetition <= in_turns {
+                turns.cpu = turns.cpus[repetition as usize % turns.cpus.len()];
+                self.try_together(workload, repetition, &mut turns, run)?;
+            } else {
+                for (position, arm) in (1..).zip(order) {
+                    run.interrupt.check()?;
+                    self.try_arm(workload, arm, OrderSlot { repetition, half: 1, position }, run)?;
+                }
+            }
+            run.recorder.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Orders of the arms; `stream` tells those for different purposes apart.
+    fn orders(&self, stream: u64) -> BalancedOrders {
+        let arms = self.plan.experiment.arms.len();
+        BalancedOrders::new(arms, self.plan.seed.wrapping_add(stream))
+    }
+
+    /// Reports that a repetition begins, and what those before it have shown.
+    fn report(
+        &self,
+        workload: &WorkloadSpec,
+        repetition: u32,
+        repetitions: u32,
+        began: Instant,
+        run: &mut Run<'_>,
+    ) {
+        let half_width = self.half_width(workload);
+        let interim =
+            InterimEstimate::after(half_width, repetition - 1, repetitions, began.elapsed());
+        let title = workload.title.as_str();
+        (run.progress)(Progress::Repetition { title, repetition, repetitions, interim });
+    }
+
+    /// All steps of all arms, the measured ones in turns.
+    fn try_together(
+        &mut self,
+        workload: &WorkloadSpec,
+        repetition: u32,
+        turns: &mut Turns,
+        run: &mut Run<'_>,
+    ) -> Result<(), BenchError> {
+        let arms = 0..self.plan.experiment.arms.len();
+        let begun = arms.map(|arm| self.begin(workload, arm, run));
+        let mut trials = begun.collect::<Result<Vec<_>, _>>()?;
+        let mut totals = Totals::new(workload, trials.len());
+        let slot = OrderSlot { repetition, half: 1, position: 1 };
+        for (index, step) in (0..).zip(&workload.steps) {
+            run.interrupt.check()?;
+            let table = workload.table.as_deref();
+            let next = NextStep { step, table, slot, seed: self.seed(slot, index) };
+            if step.measure.is_some() {
+                let measured = Self::measure_in_turns(&mut trials, next, turns, run)?;
+                for (arm, operation) in measured.into_iter().enumerate() {
+                    self.keep(operation, arm, &mut totals, run)?;
+                }
+                continue;
+            }
+            let done = trials.into_iter().map(|trial| Ok(self.step(trial, next, run)?.0));
+            trials = done.collect::<Result<_, BenchError>>()?;
+        }
+        totals.write(run)?;
+        trials.into_iter().try_for_each(|trial| trial.end(run.guard))
+    }
+
+    /// Does a step in all trials, and measures each of them.
+    fn measure_in_turns(
+        trials: &mut [ArmTrial<'_>],
+        next: NextStep<'_>,
+        turns: &mut Turns,
+        run: &mut Run<'_>,
+    ) -> Result<Vec<Operation>, BenchError> {
+        let name = next.step.measure.as_deref().unwrap_or_default();
+        let clusters: Vec<Cluster> = trials.iter().map(|trial| trial.cluster().clone()).collect();
+        let mut all_counting = Vec::new();
+        for (trial, cluster) in trials.iter_mut().zip(&clusters) {
+            let Sessions { monitor, worker, io, .. } = &mut trial.sessions;
+            all_counting.push(Counting::begin(cluster, run.facts, monitor, worker, io)?);
+        }
+        let outcomes = in_turns(trials, next.step, turns, run)?;
+        let mut operations = Vec::new();
+        let measured = trials.iter_mut().zip(all_counting).zip(outcomes);
+        for (position, ((trial, counting), outcome)) in (1..).zip(measured) {
+            let Sessions { monitor, worker, io, .. } = &mut trial.sessions;
+            let counters = counting.end(run.guard, monitor, worker, io)?;
+            let client_cpu_ns = outcome.client_cpu_ns;
+            let measurement = Measurement {
+                start: outcome.start,
+                outcome: StepOutcome { client_cpu_ns, ..StepOutcome::in_server(outcome.elapsed) },
+                turns: Some(outcome.turns),
+                server_cpu_ns: outcome.server_cpu_ns,
+                beside_cpu_ns: None,
+                counters,
+            };
+            let slot = OrderSlot { position, ..next.slot };
+            operations.push(NextStep { slot, ..next }.operation(name, measurement, trial)?);
+        }
+        Ok(operations)
+    }
+
+    /// Writes what an arm did, and adds it to the arm's total.
+    fn keep(
+        &mut self,
+        operation: Operation,
+        arm: usize,
+        totals: &mut Totals<'_>,
+        run: &mut Run<'_>,
+    ) -> Result<(), BenchError> {
+        totals.add(arm, &operation);
+        run.write(&Line::Operation(operation.clone()))?;
+        self.done.push(operation);
         Ok(())
     }
 
@@ -213,24 +375,18 @@ impl<'a> Operations<'a> {
         run: &mut Run<'_>,
     ) -> Result<(), BenchError> {
         let mut trial = self.begin(workload, arm, run)?;
-        let mut total: Option<Operation> = None;
+        let mut totals = Totals::new(workload, 1);
         for (index, step) in (0..).zip(&workload.steps) {
             run.interrupt.check()?;
             let table = workload.table.as_deref();
             let next = NextStep { step, table, slot, seed: self.seed(slot, index) };
             let measured;
             (trial, measured) = self.step(trial, next, run)?;
-            let Some(operation) = measured else { continue };
-            total = Some(match total {
-                Some(before) => before.and_then(&operation),
-                None => operation.clone(),
-            });
-            run.write(&Line::Operation(operation.clone()))?;
-            self.done.push(operation);
+            if let Some(operation) = measured {
+                self.keep(operation, 0, &mut totals, run)?;
+            }
         }
-        if let (Some(name), Some(total)) = (&workload.total, total) {
-            run.write(&Line::Operation(Operation { workload: name.clone(), ..total }))?;
-        }
+        totals.write(run)?;
         trial.end(run.guard)
     }
 
@@ -298,7 +454,7 @@ impl<'a> Operations<'a> {
         let (monitor, worker) = (&mut sessions.monitor, &mut sessions.worker);
         let counters = counting.end(run.guard, monitor, worker, &mut sessions.io)?;
         let server_cpu_ns = cpu.nanoseconds;
-        Ok(Measurement { start, outcome, server_cpu_ns, beside_cpu_ns, counters })
+        Ok(Measurement { start, outcome, turns: None, server_cpu_ns, beside_cpu_ns, counters })
     }
 
     /// The CPU time of what ran beside a step, in ns, if anything did. What went wrong with it is
@@ -328,6 +484,7 @@ fn crash<'t>(
     let measurement = Measurement {
         start,
         outcome: StepOutcome::in_server(recovery.elapsed),
+        turns: None,
         server_cpu_ns: recovery.server_cpu_ns,
         beside_cpu_ns: None,
         counters: recovery.counters,
@@ -354,18 +511,20 @@ impl NextStep<'_> {
         trial: &mut ArmTrial<'_>,
     ) -> Result<Operation, BenchError> {
         let OrderSlot { repetition, half, position } = self.slot;
-        let Measurement { start, outcome, server_cpu_ns, beside_cpu_ns, counters } = measurement;
+        let Measurement { start, outcome, turns, server_cpu_ns, beside_cpu_ns, counters } =
+            measurement;
         let StepOutcome { elapsed, client_cpu_ns, tally, latencies, course } = outcome;
         let late = tally.map_or(0, |tally| tally.late);
-        let latencies = latencies.and_then(|all| ArmLatencies::of(&trial.arm.name, late, &all));
+        let latencies = latencies.and_then(|all| ArmLatencies::of(&trial.arm().name, late, &all));
         Ok(Operation {
             workload: name.to_owned(),
             repetition,
             half,
             position,
-            arm: trial.arm.name.clone(),
+            arm: trial.arm().name.clone(),
             start_ns: nanoseconds(start),
             duration_ns: nanoseconds(elapsed),
+            turns,
             server_cpu_ns,
             client_cpu_ns,
             beside_cpu_ns,

@@ -9,6 +9,7 @@ use pgtoll_format::{ByteSize, TimeSpan, conf};
 use pgtoll_record::{Design, Slicing};
 
 use crate::experiment::{SHORTEST_STEP, StepKind};
+use crate::turns::TURN;
 use crate::units::nanoseconds;
 use crate::{ArmSpec, BenchError, Experiment, StepSpec, WorkloadSpec};
 
@@ -97,8 +98,10 @@ mod cost {
     use std::time::Duration;
 
     pub(super) const START_AND_STOP: Duration = Duration::from_millis(500);
-    /// A copy, a start, a load of a million rows and two scans.
-    pub(super) const STEPS: Duration = Duration::from_millis(1500);
+    /// A copy, a start, and their end.
+    pub(super) const STEPS: Duration = Duration::from_secs(1);
+    /// A measured statement on a million rows, and its counters.
+    pub(super) const MEASURED: Duration = Duration::from_millis(330);
     /// One of pgbench's initialisation steps, for each unit of scale.
     pub(super) const PGBENCH_STEP: Duration = Duration::from_millis(60);
     /// A program of which nobody knows what it does.
@@ -133,6 +136,7 @@ impl Plan {
                 repetitions: choices.repetitions.unwrap_or(REPETITIONS),
                 scale: experiment.scale,
                 crossover: experiment.crossover,
+                one_cpu: true,
             },
             seed: choices.seed,
             experiment,
@@ -233,7 +237,10 @@ impl Plan {
         // is not, but the disk has to take both.
         let of_arms = cluster * (self.arms() + 1);
         let steps = self.experiment.workloads.iter().filter(|of| !of.steps.is_empty());
-        let of_steps = steps.map(|of| if of.loaded { cluster } else { 0 } + bytes_made(of));
+        let of_steps = steps.map(|of| {
+            let together = if of.takes_turns() { self.arms() } else { 1 };
+            (if of.loaded { cluster } else { 0 } + bytes_made(of)) * together
+        });
         of_arms + of_steps.max().unwrap_or(0)
     }
 
@@ -289,14 +296,24 @@ impl Plan {
             let profiled = is_timed && of.profile.is_some();
             let profile =
                 if profiled { cost::PROFILE * self.profiled_arms() } else { Duration::ZERO };
-            profile + self.steps_duration(of) * arms * self.trials(is_timed)
+            profile + self.steps_duration(of) * arms * self.trials(of, is_timed)
         });
         made + counted.sum::<Duration>() + others.sum::<Duration>()
     }
 
     /// How often each arm does the steps of a workload: once when only its counters are wanted.
-    fn trials(&self, is_timed: bool) -> u32 {
-        if is_timed { self.design.repetitions * 2 } else { self.design.repetitions.min(1) }
+    fn trials(&self, of: &WorkloadSpec, is_timed: bool) -> u32 {
+        match (is_timed, of.takes_turns()) {
+            (true, true) => self.design.repetitions * 2 + self.in_one_piece(),
+            (true, false) => self.design.repetitions * 2,
+            (false, _) => self.design.repetitions.min(1),
+        }
+    }
+
+    /// How often arms that take turns do their steps in one piece, too: a check, which may have wide
+    /// intervals.
+    pub(crate) fn in_one_piece(&self) -> u32 {
+        self.design.repetitions.div_ceil(2)
     }
 
     /// One trial of one arm.
@@ -367,8 +384,9 @@ impl Plan {
     /// After the load, when it is known how large the data are.
     pub(crate) fn check_loaded(&self, base: &Path, data_bytes: u64) -> Result<(), BenchError> {
         let copies = if self.design.crossover { 2 } else { self.arms() + 1 };
-        let of_steps = u64::from(self.experiment.workloads.iter().any(|of| of.loaded));
-        let needed_bytes = data_bytes * (copies + of_steps);
+        let loaded = self.experiment.workloads.iter().filter(|of| of.loaded);
+        let of_steps = loaded.map(|of| if of.takes_turns() { self.arms() } else { 1 });
+        let needed_bytes = data_bytes * (copies + of_steps.max().unwrap_or(0));
         let free_bytes = pgtoll_observe::free_bytes(base)?;
         if free_bytes < needed_bytes {
             let path = base.to_owned();
@@ -392,9 +410,11 @@ impl Plan {
             Some(limit) => limit.0,
             None => data + data.min(self.shared_buffers(of)),
         });
-        // Steps have one server at a time.
         let steps = self.experiment.workloads.iter().filter(|of| !of.is_sliced());
-        let limits = steps.filter_map(|of| of.memory).map(|limit| limit.0);
+        let limits = steps.filter_map(|of| {
+            let together = if of.takes_turns() { servers } else { 1 };
+            Some(of.memory?.0 * together)
+        });
         (needs.max().unwrap_or(0) * servers).max(limits.max().unwrap_or(0))
     }
 
@@ -440,10 +460,17 @@ impl Plan {
         let Some(slicing) = self.slicing.get(&workload.name) else {
             let steps: Vec<&str> = workload.names().collect();
             let times = self.design.repetitions * 2;
-            return format!(
-                "timed: {}: {times} times, in pairs of opposite order",
-                steps.join(", ")
-            );
+            let how = if workload.takes_turns() {
+                let turn = TURN.as_millis();
+                let check = match self.in_one_piece() {
+                    1 => "once".to_owned(),
+                    check => format!("{check} times"),
+                };
+                format!("in turns of {turn} ms, and {check} in one piece as a check")
+            } else {
+                "in pairs of opposite order".to_owned()
+            };
+            return format!("timed: {}: {times} times, {how}", steps.join(", "));
         };
         let round = self.block(slicing) * slicing.blocks_per_round;
         format!(
@@ -479,6 +506,7 @@ fn shorten(workload: &mut WorkloadSpec) {
 /// Beyond what every trial takes.
 fn step_duration(step: &StepSpec) -> Duration {
     match step.kind() {
+        StepKind::Sql(_) if step.measure.is_some() => cost::MEASURED,
         StepKind::Sql(_) => Duration::ZERO,
         StepKind::Pgbench(_) => cost::PGBENCH_STEP * step.pgbench_scale(),
         StepKind::Program(_) => cost::PROGRAM,
@@ -586,11 +614,12 @@ mod tests {
         };
         let (disk, time) = with("", "");
         let (of_loaded, _) = with("loaded = true", "");
-        assert_eq!(of_loaded - disk, 100 * BYTES_PER_SCALE + BYTES_PER_CLUSTER);
+        // Both arms have their copies at the same time.
+        assert_eq!(of_loaded - disk, 2 * (100 * BYTES_PER_SCALE + BYTES_PER_CLUSTER));
         let (of_rows, _) = with("", ", { pgbench = \"g\", scale = 7 }");
-        assert_eq!(of_rows - disk, 7 * BYTES_PER_SCALE * 2);
-        // Five repetitions of two halves, in each of two arms.
-        let more = |step: &str| with("", step).1.saturating_sub(time) / 20;
+        assert_eq!(of_rows - disk, 2 * 7 * BYTES_PER_SCALE * 2);
+        // Ten times in turns and three in one piece, in each of two arms.
+        let more = |step: &str| with("", step).1.saturating_sub(time) / 26;
         assert_eq!(more(", { restart = true }"), cost::START_AND_STOP);
         let script = |keys: &str| format!(", {{ script = \"select-only\", {keys} }}");
         assert_eq!(more(&script("time = \"3s\", clients = 9")), Duration::from_secs(3));

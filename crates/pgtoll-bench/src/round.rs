@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pgtoll_cluster::Cluster;
+use pgtoll_cluster::{Cluster, PinnedThread, pin, usable_cpus};
 use pgtoll_estimate::RecordLines;
 use pgtoll_load::Tally;
 use pgtoll_observe::{MachineSample, own_cpu_ns};
@@ -96,6 +96,7 @@ impl<'a> Rounds<'a> {
         run: &mut Run<'_>,
     ) -> Result<(), BenchError> {
         let mut servers = self.start_all(round, run)?;
+        let pinned = hold_on_one_cpu(&mut servers, round)?;
         self.warm_up(&mut servers, run)?;
         for server in &mut servers {
             server.begin(run)?;
@@ -105,6 +106,7 @@ impl<'a> Rounds<'a> {
         let tallies = self.blocks(round, blocks, interim, &mut servers, run)?;
         let machine = MachineSample::now()?.since(&machine_before);
         let ours = all_cpu_ns(&mut servers)?.saturating_sub(cpu_before);
+        drop(pinned);
         let (arms, programs) = stop_all(servers, run)?;
         let noise = noise(&machine, ours + programs);
         let latencies = self.latencies(&tallies);
@@ -418,6 +420,23 @@ impl<'a> Rounds<'a> {
         arms.filter_map(|(arm, tally)| ArmLatencies::of(&arm.name, tally.late, &tally.latencies))
             .collect()
     }
+}
+
+/// Lets the sessions of all arms, and the client, work on the same CPU, another one in the next round:
+/// CPUs differ by what runs beside them, and a session would stay on its own. A client and a server
+/// that wait for each other cost another amount of CPU on two CPUs than on one, and the kernel
+/// chooses now so and now so. A program's sessions are free.
+fn hold_on_one_cpu(
+    servers: &mut [Server<'_>],
+    round: u32,
+) -> Result<Option<PinnedThread>, BenchError> {
+    let cpus = usable_cpus()?;
+    let cpu = cpus[round as usize % cpus.len()];
+    let backends: Vec<i32> = servers.iter_mut().filter_map(Server::backend).collect();
+    for pid in &backends {
+        pin(*pid, &[cpu])?;
+    }
+    Ok((!backends.is_empty()).then(|| PinnedThread::on(cpu)).transpose()?)
 }
 
 /// The arms' totals, and the CPU time of the programs that made their load, in ns.

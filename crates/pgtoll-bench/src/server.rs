@@ -110,6 +110,14 @@ impl<'a> Server<'a> {
         })
     }
 
+    /// The process that serves pgtoll's own client; `None` where a program makes the load.
+    pub(crate) fn backend(&mut self) -> Option<i32> {
+        match &mut self.load {
+            Load::Client { client, .. } => Some(client.connection().backend_pid()),
+            Load::Program { .. } | Load::Ended => None,
+        }
+    }
+
     /// From now on everything counts.
     pub(crate) fn begin(&mut self, run: &mut Run<'_>) -> Result<(), BenchError> {
         match &mut self.load {

@@ -9,6 +9,7 @@ use crate::names::DATABASE;
 
 /// Sessions of a server, and the clocks and counters of its processes.
 pub(crate) struct Sessions {
+    pub(crate) postmaster: i32,
     pub(crate) monitor: Connection,
     /// Does the statements and nothing else.
     pub(crate) worker: Connection,
@@ -19,6 +20,7 @@ pub(crate) struct Sessions {
 impl Sessions {
     pub(crate) fn begin(cluster: &Cluster, postmaster: i32) -> Result<Self, BenchError> {
         Ok(Self {
+            postmaster,
             monitor: cluster.connect(DATABASE)?,
             worker: cluster.connect(DATABASE)?,
             cpu: ClusterCpu::attach(postmaster)?,

@@ -157,6 +157,11 @@ impl Cluster {
         guard.kill(&self.name)
     }
 
+    /// Where one of PostgreSQL's client programs of this server's version is.
+    pub fn client(&self, program: &str) -> Result<PathBuf, ClusterError> {
+        self.installation.program(program)
+    }
+
     /// Runs one of PostgreSQL's client programs (`pgbench`, `vacuumdb`) against the server.
     pub fn run_client(
         &self,
@@ -164,7 +169,7 @@ impl Cluster {
         program: &str,
         arguments: &[&str],
     ) -> Result<String, ClusterError> {
-        let path = self.installation.program(program)?;
+        let path = self.client(program)?;
         let sockets = self.directory.to_string_lossy();
         let port = PORT.to_string();
         let mut all = vec!["-h", &*sockets, "-p", &port, "-U", SUPERUSER];

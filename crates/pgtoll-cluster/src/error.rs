@@ -180,6 +180,22 @@ pub enum ClusterError {
         /// What the system said.
         source: io::Error,
     },
+    /// A server's processes could not be suspended or resumed.
+    #[error("suspend or resume the server with process {pid}: {source}")]
+    Suspend {
+        /// Its postmaster.
+        pid: i32,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A process could not be held on some CPUs.
+    #[error("choose the CPUs of process {pid}: {source}")]
+    Pin {
+        /// The process.
+        pid: i32,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A connection to a server of ours failed.
     #[error("connect to cluster \"{name}\"")]
     Connect {

@@ -23,6 +23,7 @@
 //! ```
 
 mod cluster;
+mod cpus;
 mod difference;
 mod environment;
 mod error;
@@ -33,11 +34,13 @@ mod leftover;
 mod memory;
 mod process;
 mod profiler;
+mod suspend;
 mod trust;
 mod user;
 mod wheel;
 
 pub use cluster::Cluster;
+pub use cpus::{PinnedThread, pin, usable_cpus};
 pub use difference::{Difference, DifferenceKind};
 pub use environment::search_path;
 pub use error::{ClusterError, Untrusted};
@@ -46,5 +49,6 @@ pub use guard::{Guard, GuardOptions, Output, ProgramSignal, StopMode, Usage, gua
 pub use leftover::{Leftover, leftovers};
 pub use memory::{MemoryGroup, MemoryUse};
 pub use profiler::{NoProfile, Profiler};
+pub use suspend::{ServerProcesses, wait_for_exit};
 pub use user::ServerUser;
 pub use wheel::{WHEELS, Wheel};

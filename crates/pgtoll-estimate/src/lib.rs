@@ -23,6 +23,7 @@ mod figures;
 mod intervals;
 mod metrics;
 mod notes;
+mod one_piece;
 mod overview;
 mod samples;
 mod side_by_side;

@@ -26,7 +26,11 @@ impl<'a> From<&'a Run> for RecordLines<'a> {
 /// What every arm did under a workload, as numerator and denominator of the metric.
 pub fn samples<'a>(lines: RecordLines<'a>, workload: &Workload, metric: Metric) -> Vec<Sample<'a>> {
     match (&workload.work, metric) {
-        (Work::Operation { .. }, _) => samples_of_operations(lines, workload, metric),
+        (Work::Operation { .. }, _) => {
+            // Those in one piece are a check of those in turns, and not mixed with them.
+            let in_turns = operations_of(lines, workload).any(|done| done.turns.is_some());
+            samples_of_operations(lines, workload, metric, in_turns)
+        }
         (_, Metric::LatencyMedian | Metric::LatencyP99) => {
             samples_of_latency(lines, workload, metric)
         }
@@ -60,14 +64,36 @@ fn slice_amounts(slice: &Slice, metric: Metric) -> (f64, f64) {
     }
 }
 
+/// What arms did in one piece where they else take turns: none where they do not.
+pub(crate) fn samples_in_one_piece<'a>(
+    lines: RecordLines<'a>,
+    workload: &Workload,
+    metric: Metric,
+) -> Vec<Sample<'a>> {
+    match &workload.work {
+        Work::Operation { turn_ns: Some(_), .. } => {
+            samples_of_operations(lines, workload, metric, false)
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn operations_of<'a>(
+    lines: RecordLines<'a>,
+    workload: &Workload,
+) -> impl Iterator<Item = &'a Operation> {
+    lines.operations.iter().filter(|done| done.workload == workload.name)
+}
+
 /// A repetition has fresh starts, as a round has; its halves are its blocks.
 fn samples_of_operations<'a>(
     lines: RecordLines<'a>,
     workload: &Workload,
     metric: Metric,
+    in_turns: bool,
 ) -> Vec<Sample<'a>> {
-    let operations = lines.operations.iter().filter(|done| done.workload == workload.name);
-    operations
+    operations_of(lines, workload)
+        .filter(|done| done.turns.is_some() == in_turns)
         .filter_map(|done| {
             let (numerator, denominator) = operation_amounts(done, metric)?;
             let (arm, round, block) = (&done.arm, done.repetition, done.half);

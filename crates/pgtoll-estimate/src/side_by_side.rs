@@ -91,9 +91,14 @@ fn is_same_work(one: &Work, other: &Work, scaled: bool) -> bool {
     }
     match (one, other) {
         (
-            Work::Operation { action: one, of: None },
-            Work::Operation { action: other, of: None },
+            Work::Operation { action: one, of: None, .. },
+            Work::Operation { action: other, of: None, .. },
         ) if scaled => without_numbers(one) == without_numbers(other),
+        // In turns or in one piece.
+        (
+            Work::Operation { action: one, of: of_one, .. },
+            Work::Operation { action: other, of: of_other, .. },
+        ) => one == other && of_one == of_other,
         _ if script(one).is_some() => script(one) == script(other),
         _ => one == other,
     }

@@ -8,6 +8,7 @@ use crate::answers::answers;
 use crate::comparisons::{against_others, comparisons};
 use crate::expectations::expected;
 use crate::notes::notes;
+use crate::one_piece::{one_piece_checks, one_piece_notes};
 use crate::values::values;
 
 /// Every estimate that the record allows, whether the run was completed or not.
@@ -22,6 +23,9 @@ pub fn summarise(run: &Run) -> RunResult {
     for round in &run.rounds {
         *rounds.entry(round.workload.clone()).or_insert(0) += 1;
     }
+    let in_one_piece = one_piece_checks(run, &comparisons);
+    let mut notes = notes(run, &comparisons);
+    notes.extend(one_piece_notes(&in_one_piece));
     RunResult {
         schema: RESULT_SCHEMA.to_owned(),
         header: run.header.clone(),
@@ -29,7 +33,8 @@ pub fn summarise(run: &Run) -> RunResult {
         answers: answers(&run.header, &comparisons, &values, &run.profiles),
         rounds,
         expected: expected(&run.header, &comparisons, &against_others, &values),
-        notes: notes(run, &comparisons),
+        notes,
+        in_one_piece,
         values,
         comparisons,
         against_others,

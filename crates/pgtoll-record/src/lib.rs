@@ -49,8 +49,8 @@ pub use page::{
 pub use provenance::Provenance;
 pub use read::{RecordError, Run};
 pub use result::{
-    Comparison, Expected, Interval, MetricValue, Outcome, Outliers, RESULT_SCHEMA, RunResult,
-    Steadiness, Verdict,
+    Comparison, Expected, Interval, MetricValue, OnePieceCheck, Outcome, Outliers, RESULT_SCHEMA,
+    RunResult, Steadiness, Verdict,
 };
 pub use run::{
     Arm, ArmLatencies, ArmRound, Calibration, Counted, CounterReading, Counters, Design, End,

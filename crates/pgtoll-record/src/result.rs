@@ -35,6 +35,9 @@ pub struct RunResult {
     /// What was expected before the run, and what came of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<Expected>,
+    /// Operations in turns, checked by the same ones in one piece.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_one_piece: Vec<OnePieceCheck>,
     /// Means over the rounds.
     pub noise: Option<NoiseShare>,
     /// What a reader has to know.
@@ -98,6 +101,22 @@ pub struct Comparison {
     /// How the comparison held over time; `None` where it has too few pairs.
     #[serde(default, rename = "receipt")]
     pub steadiness: Option<Steadiness>,
+}
+
+/// What operations in one piece, the arms one after the other, say of a comparison of operations in
+/// turns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OnePieceCheck {
+    /// Of which workload.
+    pub workload: String,
+    /// Which metric.
+    pub metric: Metric,
+    /// Which arm.
+    pub arm: String,
+    /// Arm over baseline in one piece, with its interval.
+    pub in_one_piece: Interval,
+    /// That interval and the one of the turns overlap.
+    pub agrees: bool,
 }
 
 /// Whether a comparison was the same all the time. No slice is ever left out because of it.

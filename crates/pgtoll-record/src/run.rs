@@ -219,6 +219,10 @@ pub enum Work {
         /// What more there is to say of it; `None` of statements and pgbench's steps.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<OperationOf>,
+        /// The arms do it at the same time, in turns of this length in ns, while the others'
+        /// servers are suspended; `None`: one after the other, each in one piece.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn_ns: Option<u64>,
     },
 }
 
@@ -274,8 +278,8 @@ pub struct ScriptText {
 pub struct Design {
     /// Rounds that were planned; all servers restart for each.
     pub rounds: u32,
-    /// Repetitions of each operation: in each, all arms in a random order and then in the reverse
-    /// order.
+    /// Repetitions of each operation. In each, an arm does it twice: all arms in a random order and
+    /// then in the reverse order, or, where they take turns, all arms together and then again.
     pub repetitions: u32,
     /// pgbench's scale factor of the data.
     pub scale: u32,
@@ -283,6 +287,10 @@ pub struct Design {
     /// its own.
     #[serde(default)]
     pub crossover: bool,
+    /// Within a round, or a start of operations, the sessions of all arms work on the same CPU, and
+    /// so does pgtoll's client.
+    #[serde(default)]
+    pub one_cpu: bool,
 }
 
 /// The clusters are ready.
@@ -531,7 +539,8 @@ pub struct Operation {
     pub workload: String,
     /// Counted from 1.
     pub repetition: u32,
-    /// The first half of a repetition (1) or the second, in reverse order (2).
+    /// The first half of a repetition (1) or the second, in reverse order (2). Arms that take turns
+    /// have one half.
     pub half: u32,
     /// Its place in the half, from 1.
     pub position: u32,
@@ -539,8 +548,11 @@ pub struct Operation {
     pub arm: String,
     /// When it began, in ns since the run began.
     pub start_ns: u64,
-    /// How long it took, in ns.
+    /// How long it took, in ns: the turns of other arms are not in it.
     pub duration_ns: u64,
+    /// Turns in which it was done; `None`: in one piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u32>,
     /// CPU time of all processes of the arm's server, in ns.
     pub server_cpu_ns: u64,
     /// CPU time of what made the work outside of the server, in ns: a program with its children, or
@@ -595,6 +607,7 @@ impl Operation {
             client_cpu_ns: either(self.client_cpu_ns, next.client_cpu_ns),
             beside_cpu_ns: either(self.beside_cpu_ns, next.beside_cpu_ns),
             transactions: either(self.transactions, next.transactions),
+            turns: self.turns.zip(next.turns).map(|(one, other)| one.saturating_add(other)),
             latencies: None,
             course: Vec::new(),
             memory: next.memory,

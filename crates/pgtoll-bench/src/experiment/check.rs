@@ -46,7 +46,9 @@ impl Inconsistency {
 }
 
 /// Directories and programs that pgtoll makes beside the arms'.
-const RESERVED_NAMES: [&str; 5] = [ORIGIN, COUNTED, CROSSED, OPERATION, PROFILER];
+const RESERVED_NAMES: [&str; 4] = [ORIGIN, COUNTED, CROSSED, PROFILER];
+/// How names of others begin.
+const RESERVED_BEGINNINGS: [&str; 2] = [EMPTY, OPERATION];
 
 /// Settings that pgtoll itself depends on.
 const RESERVED: [&str; 11] = [
@@ -104,7 +106,8 @@ impl Experiment {
         for (index, arm) in self.arms.iter().enumerate() {
             let place = root.key("arms").entry(index).key("name");
             found.extend(check_name("arm", &arm.name, place.clone()));
-            if RESERVED_NAMES.contains(&arm.name.as_str()) || arm.name.starts_with(EMPTY) {
+            let has_beginning = RESERVED_BEGINNINGS.iter().any(|of| arm.name.starts_with(of));
+            if RESERVED_NAMES.contains(&arm.name.as_str()) || has_beginning {
                 let message = format!("arm name {:?} is pgtoll's own", arm.name);
                 found.push(Inconsistency::at(place.clone(), message));
             }

@@ -196,6 +196,15 @@ impl WorkloadSpec {
         self.mix.is_some() || self.command.is_some()
     }
 
+    /// The arms do its measured steps at the same time, in turns: statements and programs have a
+    /// beginning and an end, and no latencies of their own that a turn of others would lengthen.
+    pub fn takes_turns(&self) -> bool {
+        let can = |step: &StepSpec| {
+            matches!(step.kind(), StepKind::Sql(_) | StepKind::Pgbench(_) | StepKind::Program(_))
+        };
+        !self.steps.is_empty() && self.measured().all(|(_, step)| can(step))
+    }
+
     /// The names under which figures of it appear: its own, or those of its measured steps.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let own = (self.script.is_some() || self.command.is_some()).then_some(self.name.as_str());
@@ -568,7 +577,7 @@ mod tests {
             panic!("there are mistakes")
         };
         let places: Vec<_> = mistakes.iter().map(|of| (of.line, of.column)).collect();
-        assert_eq!(places, [(9, 12), (15, 1), (35, 1)]);
+        assert_eq!(places, [(9, 12), (15, 1), (36, 1)]);
     }
 
     #[test]

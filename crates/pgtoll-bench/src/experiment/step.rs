@@ -16,6 +16,7 @@ use super::{Experiment, OneOrMany, TIME};
 /// `crash`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "the keys of a file")]
 pub struct StepSpec {
     /// A statement.
     pub sql: Option<String>,
@@ -49,6 +50,10 @@ pub struct StepSpec {
     pub time: Option<TimeSpan>,
     /// Transactions a second of all clients together, at random times (open loop).
     pub rate: Option<f64>,
+    /// What the program or pgbench starts works on several CPUs at once; without it the server stays on
+    /// one CPU while arms take turns.
+    #[serde(default)]
+    pub parallel: bool,
     /// A shell's command that runs beside the script and is ended with it.
     pub beside: Option<String>,
     /// It is measured, under this name.
@@ -167,6 +172,7 @@ impl StepSpec {
             ("transactions", self.transactions.is_some()),
             ("time", self.time.is_some()),
             ("rate", self.rate.is_some()),
+            ("parallel", self.parallel),
             ("beside", self.beside.is_some()),
             ("measure", self.measure.is_some()),
         ];
@@ -226,7 +232,8 @@ const KINDS: [&str; 7] = ["sql", "pgbench", "program", "script", "restart", "evi
 const SCALE: &str = "scale";
 
 /// Keys that not every step may have, and the kinds that may.
-const KEYS_OF: [(&str, &[&str]); 7] = [
+const KEYS_OF: [(&str, &[&str]); 8] = [
+    ("parallel", &["pgbench", "program"]),
     ("scale", &["pgbench", "script"]),
     ("clients", &["script"]),
     ("transactions", &["script"]),

@@ -5,7 +5,9 @@ use std::fs;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pgtoll_cluster::{Cluster, ClusterError, Guard, ServerUser, StopMode, leftovers};
+use pgtoll_cluster::{
+    Cluster, ClusterError, Guard, ServerProcesses, ServerUser, StopMode, leftovers,
+};
 use pgtoll_interrupt::Interrupt;
 
 use crate::support::{
@@ -221,4 +223,54 @@ fn what_a_killed_guard_leaves_is_found_and_its_removal_works() {
     assert_eq!(removal.status, Some(0), "{removal:?}");
     assert!(ends_within(pid, PATIENCE));
     assert_eq!(leftovers(&scratch.work(), &user), []);
+}
+
+fn states(postmaster: i32) -> Vec<char> {
+    let pids = children(postmaster).into_iter().chain([postmaster]);
+    pids.map(|pid| procfs::process::Process::new(pid).unwrap().stat().unwrap().state).collect()
+}
+
+#[test]
+fn a_suspended_server_stands_still_and_goes_on() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in servers() {
+        let name = format!("pg{}", server.version.major());
+        let (cluster, postmaster) = running(&mut guard, &server, &name);
+        let mut connection = cluster.connect("postgres").unwrap();
+        let processes = ServerProcesses::of(postmaster).unwrap();
+        let (sender, answered) = std::sync::mpsc::channel();
+        processes.suspend().unwrap();
+        assert!(states(postmaster).iter().all(|state| *state == 'T'), "{:?}", states(postmaster));
+        let worker = std::thread::spawn(move || {
+            sender.send(connection.query_one("SELECT 6 * 7 AS it")).unwrap();
+        });
+        // While it stands still there is no answer, however long this thread is kept from looking.
+        assert!(answered.recv_timeout(std::time::Duration::from_millis(100)).is_err());
+        processes.resume().unwrap();
+        let row = answered.recv().unwrap().unwrap();
+        assert_eq!(row.parse::<u32>("it").unwrap(), 42);
+        worker.join().unwrap();
+        // What is dropped goes on, too.
+        processes.suspend().unwrap();
+        drop(processes);
+        cluster.stop(&mut guard, StopMode::Fast).unwrap();
+        let gone = ServerProcesses::of(postmaster);
+        assert!(matches!(gone, Err(ClusterError::Suspend { .. })), "{gone:?}");
+    }
+    guard.finish().unwrap();
+    scratch.assert_empty();
+}
+
+#[test]
+fn the_guard_ends_suspended_servers() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let (_, postmaster) = running(&mut guard, &server(), "one");
+    let processes = ServerProcesses::of(postmaster).unwrap();
+    processes.suspend().unwrap();
+    drop(guard);
+    assert!(ends_within(postmaster, std::time::Duration::ZERO));
+    assert!(processes.resume().is_err(), "it has ended");
+    scratch.assert_empty();
 }

@@ -39,9 +39,11 @@ fn steps_of_every_kind() {
         let run = recorded(&scratch);
         assert_eq!(run.notes, Vec::<String>::new());
         assert!(run.is_complete());
-        // Two repetitions of two halves, in each of two arms.
+        // Two repetitions of two halves, in each of two arms; after turns once more in one piece.
         for of in &result.header.workloads {
-            assert_eq!(operations(&run, &of.name).count(), 8, "{}", of.name);
+            let Work::Operation { turn_ns, .. } = of.work else { panic!("{of:?}") };
+            let expected = if turn_ns.is_some() { 10 } else { 8 };
+            assert_eq!(operations(&run, &of.name).count(), expected, "{}", of.name);
         }
         let idle: Vec<_> = run.operations.iter().filter(|of| of.server_cpu_ns == 0).collect();
         assert!(idle.is_empty(), "{idle:?}");
@@ -49,6 +51,7 @@ fn steps_of_every_kind() {
         programs_are_run(&run);
         clients_work(&run, &result);
         recovery_replays(&run, &result);
+        arms_take_turns(&run, &result);
         scratch.assert_empty();
     }
 }
@@ -66,6 +69,36 @@ fn caches_are_empty_after_restarts(run: &Run) {
     }
     let from_disk = sum("evicted", &|of| of.io.map_or(u64::MAX, |io| io.read));
     assert!(from_disk >= 1640 * 8192, "{from_disk} bytes from the disk");
+}
+
+/// In turns the work is the same as in one piece.
+fn arms_take_turns(run: &Run, result: &RunResult) {
+    let (in_turns, in_one_piece): (Vec<&Operation>, Vec<&Operation>) =
+        ["loaded", "read", "dumped", "parallel", "together"]
+            .iter()
+            .flat_map(|name| operations(run, name))
+            .partition(|of| of.turns.is_some());
+    assert_eq!((in_turns.len(), in_one_piece.len()), (5 * 8, 5 * 2));
+    for one in in_turns {
+        let mut whole = in_one_piece.iter();
+        let whole = whole.find(|of| of.workload == one.workload && of.arm == one.arm).unwrap();
+        assert_eq!(one.pages, whole.pages, "{one:?}");
+        assert_eq!(one.client_cpu_ns.is_some(), whole.client_cpu_ns.is_some(), "{one:?}");
+        let apart = |of: fn(&Counters) -> u64| of(&one.counters).abs_diff(of(&whole.counters));
+        assert!(apart(|of| of.blocks_read) < 100, "{one:?} {whole:?}");
+        assert!(apart(|of| of.wal_bytes) < 1 << 20, "{one:?} {whole:?}");
+        assert!(one.server_cpu_ns > 0 && one.duration_ns > 0, "{one:?}");
+    }
+    // Reads of a table take more than one turn, and arms begin theirs in the same block of turns.
+    assert!(operations(run, "read").any(|of| of.turns > Some(1)));
+    for start in 1..=4 {
+        let of_start = || operations(run, "read").filter(move |of| of.repetition == start);
+        let last_begin = of_start().map(|of| of.start_ns).max().unwrap();
+        let last_end = of_start().map(|of| of.start_ns + of.duration_ns).max().unwrap();
+        assert!(last_begin < last_end, "start {start}");
+    }
+    let compared = result.comparisons.iter().find(|of| of.workload == "read").unwrap();
+    assert_eq!((compared.rounds, compared.pairs), (4, 4), "{compared:?}");
 }
 
 fn programs_are_run(run: &Run) {
