@@ -70,8 +70,8 @@ pub use wal::{
     WalSource, WalStatisticsRecord,
 };
 pub use whatif::{
-    WAL_WHATIF_SCHEMA, WalWhatIfRecord, WhatIfCheck, WhatIfClass, WhatIfRecommendation,
-    WhatIfRedoPoint, WhatIfRow, WhatIfSourceSettings,
+    WAL_WHATIF_SCHEMA, WalWhatIfRecord, WhatIfCheck, WhatIfClass, WhatIfEvidence, WhatIfNeed,
+    WhatIfRecommendation, WhatIfRedoPoint, WhatIfRow, WhatIfSourceSettings,
 };
 
 /// The JSON Schema of a line of a record.

@@ -78,6 +78,11 @@ pub struct WalSource {
     pub first_time: Option<String>,
     /// When its last one ended.
     pub last_time: Option<String>,
+    /// For how long a server's WAL was streamed, in milliseconds; `None` where files were read, and
+    /// in older records. The stream begins with what the server wrote before, from the segment of
+    /// its last checkpoint on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streamed_ms: Option<u64>,
 }
 
 /// Why WAL was not read further.

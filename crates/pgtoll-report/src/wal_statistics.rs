@@ -303,6 +303,7 @@ mod tests {
                 to: Some(Lsn(0x5500_0000)),
                 first_time: Some("2026-11-22T07:30:00Z".into()),
                 last_time: Some("2026-11-22T08:30:00.5Z".into()),
+                streamed_ms: None,
             },
             end: WalEnd {
                 kind: WalEndKind::Own,

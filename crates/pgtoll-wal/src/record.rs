@@ -91,6 +91,9 @@ pub(crate) fn source<T>(
         to: summary.to,
         first_time: first_us.and_then(time),
         last_time: last_us.and_then(time),
+        streamed_ms: summary
+            .streamed
+            .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
     }
 }
 

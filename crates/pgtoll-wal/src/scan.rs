@@ -10,6 +10,7 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
 
 use pgtoll_format::wal::{Decoder, PageHeader, Parts, Record, SegmentHeader, WalError};
 use pgtoll_format::{Lsn, WalFacts};
@@ -38,6 +39,8 @@ pub struct WalSummary<C> {
     pub to: Option<Lsn>,
     /// Segments in which it stands.
     pub segments: usize,
+    /// For how long it was streamed from a server.
+    pub streamed: Option<Duration>,
     /// What was collected.
     pub collected: C,
 }
@@ -45,18 +48,16 @@ pub struct WalSummary<C> {
 impl<C> WalSummary<C> {
     /// The same stretch, with something else made of what was collected.
     pub fn map<D>(self, make: impl FnOnce(C) -> D) -> WalSummary<D> {
-        let Self { major, system_identifier, segment_bytes, timelines, from, to, segments, .. } =
-            self;
-        let collected = make(self.collected);
         WalSummary {
-            major,
-            system_identifier,
-            segment_bytes,
-            timelines,
-            from,
-            to,
-            segments,
-            collected,
+            major: self.major,
+            system_identifier: self.system_identifier,
+            segment_bytes: self.segment_bytes,
+            timelines: self.timelines,
+            from: self.from,
+            to: self.to,
+            segments: self.segments,
+            streamed: self.streamed,
+            collected: make(self.collected),
         }
     }
 }
@@ -332,6 +333,7 @@ impl<'a> Wal<'a> {
             from: None,
             to: None,
             segments: 0,
+            streamed: None,
             collected,
         }
     }

@@ -51,6 +51,7 @@ impl<C: Collect> WalStream<C> {
             from: None,
             to: None,
             segments: 0,
+            streamed: None,
             collected: new(),
         };
         Self {

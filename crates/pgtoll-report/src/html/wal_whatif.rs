@@ -7,7 +7,9 @@ use pgtoll_record::{WalWhatIfRecord, WhatIfClass, WhatIfRow};
 use super::circumstances::{Fact, facts};
 use super::{Section, bodies, contents, download, inert, page};
 use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend, text};
-use crate::wal_whatif::{NOTHING, check_words, mark, marks_of, share, size, span, title};
+use crate::wal_whatif::{
+    certain, check_words, is_guessed, mark, marks_of, nothing, share, size, span, title, unsure,
+};
 
 /// May be broken where the column is narrow.
 const CHECKPOINTS: &str = "check&shy;points";
@@ -57,7 +59,10 @@ fn heading(of: &WalWhatIfRecord) -> Markup {
 
 fn in_short(of: &WalWhatIfRecord) -> Markup {
     let Some(advice) = &of.recommendation else {
-        return html! { p class="lead" { (NOTHING) } };
+        return html! {
+            p class="lead" { (nothing(of)) }
+            @for words in [certain(of), unsure(of)].into_iter().flatten() { p { (words) } }
+        };
     };
     html! {
         p class="lead" {
@@ -73,6 +78,10 @@ fn in_short(of: &WalWhatIfRecord) -> Markup {
             dd { (advice.reason) "." }
             dt { "Price" }
             dd { (advice.price) "." }
+            @if let Some(unsure) = unsure(of) {
+                dt { "But" }
+                dd { (unsure) }
+            }
         }
     }
 }
@@ -238,14 +247,24 @@ fn trust(of: &WalWhatIfRecord) -> Markup {
 fn source(of: &WalWhatIfRecord) -> Markup {
     let settings = &of.source_settings;
     let forced = of.redo_points.iter().filter(|redo| redo.forced).count();
+    let hints = if settings.hints { "logged" } else { "not logged" };
+    let looks_like = |name: &str, value: String| {
+        if is_guessed(settings, name) { format!("looks like {value}") } else { value }
+    };
     let known: Vec<Fact> = vec![
         ("named", of.source.names.iter().take(100).cloned().collect::<Vec<_>>().join(", ")),
         ("system identifier", of.source.system_identifier.to_string()),
         ("where it ends", of.end.words.clone()),
         ("redo points", format!("{}, {forced} of them forced", of.redo_points.len())),
-        ("max_wal_size", ByteSize(settings.max_wal_size_bytes).to_string()),
-        ("checkpoint_timeout", span(settings.checkpoint_timeout_s)),
-        ("hints", if settings.hints { "logged" } else { "not logged" }.to_owned()),
+        (
+            "max_wal_size",
+            looks_like("max_wal_size", ByteSize(settings.max_wal_size_bytes).to_string()),
+        ),
+        (
+            "checkpoint_timeout",
+            looks_like("checkpoint_timeout", span(settings.checkpoint_timeout_s)),
+        ),
+        ("hints", looks_like("hints", hints.to_owned())),
         ("settings are from", settings.by.clone()),
         ("blocks", format!("{}, {} of memory", of.blocks, size(of.block_memory_bytes))),
         ("read", format!("{}, by pgtoll {}", of.made, of.pgtoll)),

@@ -4,7 +4,9 @@
 //! of the WAL, on one thread, into one [`WhatIf`]. Until 17 a checkpoint's beginning is told only at
 //! its end: what lies between waits in a queue.
 
+mod advice;
 mod data;
+mod estimates;
 mod images;
 mod record;
 mod survey;

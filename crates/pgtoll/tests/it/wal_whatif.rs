@@ -1,6 +1,7 @@
 //! `pgtoll wal whatif`: the source explained by its own redo points, and what a user sees.
 
 use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 
 use nix::sys::signal::{Signal, kill};
@@ -104,6 +105,8 @@ fn a_running_servers_wal_is_answered_by_its_directory_and_by_its_stream() {
         assert!(text.contains(words), "{words}: {}", ran.stdout);
     }
     assert!(ran.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ran.stdout);
+    assert!(ran.stdout.contains("made with max_wal_size = 8MB,"), "{}", ran.stdout);
+    check_archive(&scratch, &wal);
     let page = run(pgtoll().args(["wal", "whatif", "--format", "html"]).arg(&wal));
     assert!(page.stdout.starts_with("<!DOCTYPE html>"), "{page:?}");
     let of = cluster.environment();
@@ -115,8 +118,40 @@ fn a_running_servers_wal_is_answered_by_its_directory_and_by_its_stream() {
     assert_eq!(streamed.source_settings.max_wal_size_bytes, 8 << 20);
     assert!(streamed.source_settings.by.starts_with("the server"), "{streamed:?}");
     check_report(&scratch, &streamed);
+    check_short_stream(&cluster, &dsn);
     check_interrupt(&cluster, &dsn);
     cluster.remove(&mut guard).unwrap();
+}
+
+/// Where nothing but the WAL says what it was made with, that is a guess.
+fn check_archive(scratch: &Scratch, wal: &Path) {
+    let archive = scratch.path("archive");
+    fs::create_dir(&archive).unwrap();
+    for entry in fs::read_dir(wal).unwrap().map(Result::unwrap) {
+        if entry.file_name().len() == 24 {
+            fs::copy(entry.path(), archive.join(entry.file_name())).unwrap();
+        }
+    }
+    let ran = run(pgtoll().args(["wal", "whatif"]).arg(&archive));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("made with hints logged; looks like max_wal_size = "), "{}", ran.stdout);
+}
+
+/// From a checkpoint on there is one redo point: no setting is recommended, and it is said how there
+/// is more.
+fn check_short_stream(cluster: &Cluster, dsn: &str) {
+    cluster.connect("postgres").unwrap().execute("CHECKPOINT").unwrap();
+    let ran = run(pgtoll().args(["wal", "whatif", "--dsn", dsn]));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let not_enough = "Not enough WAL to recommend anything: 1 redo point seen, and it takes two.";
+    assert!(text.contains(not_enough), "{}", ran.stdout);
+    // Three times `checkpoint_timeout`.
+    assert!(text.contains("Stream longer: --for 3h."), "{}", ran.stdout);
+    for words in ["recommended:", "Nothing to recommend", "looks like"] {
+        assert!(!text.contains(words), "{words}: {}", ran.stdout);
+    }
 }
 
 /// What was printed as JSON is shown again, with each answer and the range of those that have one.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::Context as _;
 use pgtoll_format::{ServerVersion, WalFacts};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_model::{AskedSettings, AskedValues, Geometry, Grid, SourceSettings};
+use pgtoll_model::{AskedSettings, AskedValues, Geometry, Grid, GuessedSettings, SourceSettings};
 use pgtoll_record::WalWhatIfRecord;
 use pgtoll_wal::{
     Answer, CheckpointSurvey, Compressing, End, Question, SegmentFile, WalReadError, WalSummary,
@@ -37,6 +37,7 @@ struct Inquiry<'a> {
 /// What it comes to for this WAL.
 struct Asked {
     settings: SourceSettings,
+    guessed: GuessedSettings,
     settings_by: String,
     grid: Grid,
     question: Arc<Question>,
@@ -64,6 +65,7 @@ pub(crate) fn run(arguments: &WalWhatIfArguments, printer: &mut Printer) -> anyh
     let source = WhatIfSource {
         names: source_names(&arguments.paths, arguments.dsn.as_ref()),
         settings: asked.settings,
+        guessed: asked.guessed,
         settings_by: asked.settings_by,
         notes: inquiry.today.notes,
     };
@@ -140,7 +142,7 @@ impl Inquiry<'_> {
     /// What is asked of WAL that is laid out so.
     fn of(&self, survey: &CheckpointSurvey, geometry: Geometry, facts: &'static WalFacts) -> Asked {
         let segment_bytes = geometry.segment_bytes;
-        let (settings, settings_by) = self.today.complete_by(survey, facts, segment_bytes);
+        let (settings, guessed, settings_by) = self.today.complete_by(survey, facts, segment_bytes);
         let has_lz4 = facts.image_compressions.lz4 != 0;
         let grid = Grid::new(&self.asked, &settings, segment_bytes, has_lz4);
         let all = grid.settings();
@@ -151,7 +153,7 @@ impl Inquiry<'_> {
             settings: all,
             today: Some(settings.rule().schedule()),
         };
-        Asked { settings, settings_by, grid, question: Arc::new(question) }
+        Asked { settings, guessed, settings_by, grid, question: Arc::new(question) }
     }
 }
 
