@@ -65,7 +65,7 @@ pub use verification::{
     VerificationRecord, VerifiedAmount, VerifiedRelation, VerifiedRunning, VerifiedSource,
 };
 pub use wal::{
-    CycleBegin, ImageCause, WAL_STATISTICS_SCHEMA, WalAmount, WalCycle, WalEnd, WalEndKind,
+    CycleBegin, ImageCause, WAL_STATISTICS_SCHEMA, WalAmount, WalCycle, WalEnd, WalEndKind, WalGap,
     WalImages, WalKind, WalOfDatabase, WalOfKind, WalOfRelation, WalPiece, WalRelationName,
     WalSource, WalStatisticsRecord,
 };

@@ -9,6 +9,7 @@ use pgtoll_record::{
 
 use crate::printable::printable;
 use crate::text::wrapped;
+use crate::wal_short::left_out;
 
 /// The self-check, what was asked beside today's, the curve and what to do. Plain text.
 pub fn wal_whatif_text(of: &WalWhatIfRecord) -> String {
@@ -41,6 +42,9 @@ fn heading(of: &WalWhatIfRecord) -> String {
     let words = format!("{redo_points}, {forced} of them forced; {}", settings_words(of));
     text.push_str(&wrapped("", &words));
     text.push_str(&wrapped("", &check_words(of)));
+    for words in left_out(&of.source.gaps) {
+        text.push_str(&wrapped("left out: ", &words));
+    }
     text
 }
 

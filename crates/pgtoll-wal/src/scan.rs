@@ -3,13 +3,14 @@
 //! Each segment is read by itself: a record belongs to the segment in which it begins, so whoever
 //! reads that segment reads on into the next ones until its last record is whole, and whoever reads
 //! those passes over the rest of a record from before. Results are taken in the order of the WAL,
-//! and only as far as every record follows the one before it.
+//! as long as every record follows the one before it. Where something is missing or damaged, reading
+//! ends, or a gap is noted and reading goes on with the next segment that has a record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use pgtoll_format::wal::{Decoder, PageHeader, Parts, Record, SegmentHeader, WalError};
@@ -17,8 +18,10 @@ use pgtoll_format::{Lsn, WalFacts};
 
 use crate::WalReadError;
 use crate::collect::Collect;
-use crate::end::End;
-use crate::pieces::{Cycle, Piece, Sums, WalTimeline};
+use crate::end::{End, Gap};
+use crate::locate::{FirstEvent, locate};
+use crate::pieces::{Cycle, FinishedTimeline, Piece, Sums, WalTimeline};
+use crate::range::{WalBound, WalRange};
 use crate::segment_file::SegmentFile;
 use crate::statistics::WalStatistics;
 
@@ -41,6 +44,8 @@ pub struct WalSummary<C> {
     pub segments: usize,
     /// For how long it was streamed from a server.
     pub streamed: Option<Duration>,
+    /// What lies within it and was not read, in the order of the WAL.
+    pub gaps: Vec<Gap>,
     /// What was collected.
     pub collected: C,
 }
@@ -57,6 +62,7 @@ impl<C> WalSummary<C> {
             to: self.to,
             segments: self.segments,
             streamed: self.streamed,
+            gaps: self.gaps,
             collected: make(self.collected),
         }
     }
@@ -70,46 +76,95 @@ pub struct Contents {
     /// From one checkpoint's redo point to the next. The first begins where the WAL begins, the
     /// last is open.
     pub cycles: Vec<Cycle>,
-    /// Not so where a redo point lies in a piece that could not be read again: sums of the cycles
-    /// on both sides may be wrong by what the piece holds.
-    pub cycles_are_exact: bool,
+    /// By so many bytes sums of single cycles may be wrong, since a redo point lies in a piece that
+    /// could not be read again; 0: they are exact.
+    pub cycle_error_bytes: u64,
+    /// How long each of the gaps was, in microseconds, as far as commits tell.
+    pub gaps_us: Vec<Option<i64>>,
     /// Not many pieces of equal lengths, in the order of the WAL.
     pub pieces: Vec<Piece>,
 }
 
-/// What these segments consist of, read on so many threads. `watch` is told how many have been read, in the WAL's order;
-/// where it breaks, what was read until then is all there is.
+/// What these segments consist of, as far as records begin in the range, read on so many threads past
+/// all gaps. `watch` is told how many have been read, in the WAL's order; where it breaks, what was
+/// read until then is all there is.
 pub fn scan(
     segments: &[SegmentFile],
+    range: &Range<Lsn>,
     threads: usize,
     watch: &mut dyn FnMut(usize) -> ControlFlow<()>,
 ) -> Result<(WalSummary<Contents>, End), WalReadError> {
-    let (summary, end) =
-        scan_with(segments, threads, <(WalStatistics, WalTimeline)>::default, watch)?;
-    let wal = Wal::open(segments)?;
+    let new = <(WalStatistics, WalTimeline)>::default;
+    let (summary, end) = scan_range_with(segments, range, threads, new, watch)?;
+    let wal = Wal::open(segments, range.clone(), true)?;
     let segment_bytes = u64::from(wal.header.segment_bytes);
     let mut again_bytes = (summary.segments as u64).saturating_mul(segment_bytes * READ_AGAIN);
     let summary = summary.map(|(statistics, timeline)| {
-        let (cycles, pieces, cycles_are_exact) = timeline.finish(|from, to| {
+        let cycles = timeline.finish(|from, to| {
             // It is read from its segment's begin.
             let cost = to.bytes_since(from).unwrap_or(0) + from.segment_offset(segment_bytes);
             again_bytes = again_bytes.checked_sub(cost)?;
             wal.sums(from, to)
         });
-        Contents { statistics, cycles, cycles_are_exact, pieces }
+        Contents::new(statistics, cycles)
     });
     Ok((summary, end))
 }
 
-/// How the first segment says that the WAL is laid out, and which version wrote it.
+impl Contents {
+    pub(crate) fn new(statistics: WalStatistics, of: FinishedTimeline) -> Self {
+        let FinishedTimeline { cycles, pieces, cycle_error_bytes, gaps_us } = of;
+        Self { statistics, cycles, cycle_error_bytes, gaps_us, pieces }
+    }
+}
+
+/// Where a part of the WAL lies in these segments.
+pub fn locate_range(
+    segments: &[SegmentFile],
+    range: &WalRange,
+) -> Result<Range<Lsn>, WalReadError> {
+    let wal = Wal::open(segments, Lsn::INVALID..Lsn::MAX, true)?;
+    let mut memory = Memory::new();
+    let mut find = |time_us| {
+        locate(segments.len(), time_us, |number, since_us| {
+            wal.read(number, FirstEvent::since(since_us), &mut memory).collected.found
+        })
+    };
+    let start = match range.from {
+        None => Lsn::INVALID,
+        Some(WalBound::Lsn(lsn)) => lsn,
+        Some(from @ WalBound::Time(time_us)) => {
+            find(time_us).ok_or(WalReadError::NothingSince { from })?
+        }
+    };
+    let end = match range.to {
+        None => Lsn::MAX,
+        Some(WalBound::Lsn(lsn)) => lsn,
+        // What is later than all of the WAL ends nothing.
+        Some(WalBound::Time(time_us)) => find(time_us).unwrap_or(Lsn::MAX),
+    };
+    if let (Some(from), Some(to)) = (range.from, range.to)
+        && start >= end
+    {
+        return Err(WalReadError::EmptyRange { from, to });
+    }
+    let (begin, last) = (wal.begin(0), wal.end(segments.len() - 1));
+    if start >= last || end <= begin {
+        return Err(WalReadError::OutOfRange { begin, end: last });
+    }
+    Ok(start..end)
+}
+
+/// How the first segment that can be read says that the WAL is laid out, and which version wrote it.
 pub fn first_header(
     segments: &[SegmentFile],
 ) -> Result<(SegmentHeader, &'static WalFacts), WalReadError> {
-    let wal = Wal::open(segments)?;
+    let wal = Wal::open(segments, Lsn::INVALID..Lsn::MAX, true)?;
     Ok((wal.header, wal.facts))
 }
 
-/// Reads these segments on so many threads into collectors that `new` makes, one for each segment.
+/// Reads these segments on so many threads into collectors that `new` makes, one for each segment, up
+/// to the first that is missing or damaged.
 ///
 /// Memory does not grow with the WAL's length but for what the collector keeps: threads do not run
 /// further ahead of the one that is last than a few segments.
@@ -119,13 +174,33 @@ pub fn scan_with<C: Collect>(
     new: impl Fn() -> C + Sync,
     watch: &mut dyn FnMut(usize) -> ControlFlow<()>,
 ) -> Result<(WalSummary<C>, End), WalReadError> {
-    let wal = Wal::open(segments)?;
-    let count = threads.clamp(1, segments.len());
-    let queue = Queue::new(segments.len(), count * SEGMENTS_AHEAD);
+    read(&Wal::open(segments, Lsn::INVALID..Lsn::MAX, false)?, threads, new, watch)
+}
+
+/// As [`scan_with`], but only records that begin in the range, and past all gaps: those are in the
+/// summary, and collectors are told of each ([`Collect::gap`]).
+pub fn scan_range_with<C: Collect>(
+    segments: &[SegmentFile],
+    range: &Range<Lsn>,
+    threads: usize,
+    new: impl Fn() -> C + Sync,
+    watch: &mut dyn FnMut(usize) -> ControlFlow<()>,
+) -> Result<(WalSummary<C>, End), WalReadError> {
+    read(&Wal::open(segments, range.clone(), true)?, threads, new, watch)
+}
+
+fn read<C: Collect>(
+    wal: &Wal<'_>,
+    threads: usize,
+    new: impl Fn() -> C + Sync,
+    watch: &mut dyn FnMut(usize) -> ControlFlow<()>,
+) -> Result<(WalSummary<C>, End), WalReadError> {
+    let count = threads.clamp(1, wal.numbers.len().max(1));
+    let queue = Queue::new(wal.numbers.clone(), count * SEGMENTS_AHEAD);
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         let started = pgtoll_threads::start(scope, count, || {
-            let (sender, wal, queue, new) = (sender.clone(), &wal, &queue, &new);
+            let (sender, queue, new) = (sender.clone(), &queue, &new);
             move || {
                 let _closing = Closing(queue);
                 let mut memory = Memory::new();
@@ -139,55 +214,120 @@ pub fn scan_with<C: Collect>(
         });
         drop(sender);
         let _closing = Closing(&queue);
-        let mut summary = wal.summary(new());
-        let end = if started > 0 {
-            merge(&wal, receiver, &queue, &mut summary, watch)
+        let merge = Merge::new(wal, &queue, wal.summary(new()));
+        let merged = if started > 0 {
+            merge.run(receiver, watch)
         } else {
             let mut memory = Memory::new();
             let one = |number| (number, wal.read(number, new(), &mut memory));
             let here = std::iter::repeat_with(|| queue.next()).map_while(|next| next).map(one);
-            merge(&wal, here, &queue, &mut summary, watch)
+            merge.run(here, watch)
         };
-        Ok((summary, end))
+        Ok(merged)
     })
 }
 
-/// Takes results in the order of the WAL; those that come early wait.
-fn merge<C: Collect>(
-    wal: &Wal<'_>,
-    results: impl IntoIterator<Item = (usize, SegmentResult<C>)>,
-    queue: &Queue,
-    summary: &mut WalSummary<C>,
-    watch: &mut dyn FnMut(usize) -> ControlFlow<()>,
-) -> End {
-    let mut last = None;
-    let mut early = BTreeMap::new();
-    for (number, result) in results {
-        early.insert(number, result);
-        while let Some(of) = early.remove(&summary.segments) {
-            let path = &wal.segments[summary.segments].path;
-            if let (Some(expected), Some((at, found))) = (last, of.first)
-                && found != expected
-            {
-                let error = WalError::OtherPrevious { at, found, expected };
-                return end(path, error, Some(at));
-            }
-            last = of.last.or(last);
-            summary.from = summary.from.or(of.first.map(|(at, _)| at));
-            summary.to = of.end.or(summary.to);
-            summary.timelines.extend(of.timelines);
-            summary.collected.append(of.collected);
-            summary.segments += 1;
-            queue.taken();
-            if let Some(end) = of.stop {
-                return wal.settle(end, summary.segments - 1);
-            }
-            if watch(summary.segments).is_break() {
-                return End::Interrupted;
+/// Puts results together in the order of the WAL.
+struct Merge<'a, C> {
+    wal: &'a Wal<'a>,
+    queue: &'a Queue,
+    summary: WalSummary<C>,
+    /// Where the last record begins that the next one has to follow.
+    last: Option<Lsn>,
+    /// Where what is not read begins, and why, until there is a record behind it.
+    missing: Option<(Lsn, End)>,
+}
+
+impl<'a, C: Collect> Merge<'a, C> {
+    fn new(wal: &'a Wal<'a>, queue: &'a Queue, summary: WalSummary<C>) -> Self {
+        Self { wal, queue, summary, last: None, missing: wal.missing_at_begin() }
+    }
+
+    /// Takes results as they come; those that come early wait.
+    fn run(
+        mut self,
+        results: impl IntoIterator<Item = (usize, SegmentResult<C>)>,
+        watch: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> (WalSummary<C>, End) {
+        let mut early = BTreeMap::new();
+        let mut next = self.wal.numbers.start;
+        for (number, result) in results {
+            early.insert(number, result);
+            while let Some(of) = early.remove(&next) {
+                let ended = self.take(next, of);
+                next += 1;
+                if let Some(end) = ended {
+                    return (self.summary, end);
+                }
+                self.queue.taken();
+                if watch(self.summary.segments).is_break() {
+                    return (self.summary, End::Interrupted);
+                }
             }
         }
+        let is_range = next < self.wal.segments.len();
+        let end = if is_range { End::RangeEnd(self.wal.range.end) } else { End::Complete };
+        let end = self.unless_missing(end);
+        (self.summary, end)
     }
-    End::Complete
+
+    /// Takes a segment's result; why nothing after it is read.
+    fn take(&mut self, number: usize, of: SegmentResult<C>) -> Option<End> {
+        if let (Some(expected), Some((at, found))) = (self.last, of.first)
+            && found != expected
+        {
+            let error = WalError::OtherPrevious { at, found, expected };
+            let end = end(&self.wal.segments[number].path, error, Some(at));
+            if !self.wal.passes_gaps {
+                return Some(end);
+            }
+            self.miss(number, end);
+        }
+        if let Some(begin) = of.begin {
+            self.resume(begin);
+        }
+        self.last = of.last.or(self.last);
+        self.summary.from = self.summary.from.or(of.begin);
+        self.summary.to = of.end.or(self.summary.to);
+        if of.begin.is_some() || self.missing.is_none() {
+            self.summary.timelines.extend(of.timelines);
+            self.summary.segments += 1;
+        }
+        self.summary.collected.append(of.collected);
+        if of.is_past {
+            return Some(self.unless_missing(End::RangeEnd(self.wal.range.end)));
+        }
+        let end = self.wal.settle(of.stop?, number);
+        if end.at().is_some_and(|at| self.wal.is_behind(at)) {
+            return Some(self.unless_missing(End::RangeEnd(self.wal.range.end)));
+        }
+        if !self.wal.passes_gaps || end.is_whole() {
+            return Some(self.unless_missing(end));
+        }
+        self.miss(number, end);
+        None
+    }
+
+    /// This end, unless something is missing before it behind which no record came.
+    fn unless_missing(&mut self, end: End) -> End {
+        self.missing.take().map_or(end, |(_, why)| why)
+    }
+
+    /// From here on nothing is read until a later segment has a record.
+    fn miss(&mut self, number: usize, why: End) {
+        self.last = None;
+        let begin = self.wal.begin(number).max(self.wal.range.start);
+        let from = self.summary.to.unwrap_or(begin);
+        self.missing.get_or_insert((from, why));
+    }
+
+    /// A record begins here: what was missing before it is a gap.
+    fn resume(&mut self, to: Lsn) {
+        if let Some((from, why)) = self.missing.take() {
+            self.summary.collected.gap(from, to);
+            self.summary.gaps.push(Gap { from, to, why: Arc::new(why) });
+        }
+    }
 }
 
 /// How an error ends the WAL: by itself, unless it goes on.
@@ -201,13 +341,13 @@ fn end(path: &Path, error: WalError, goes_on: Option<Lsn>) -> End {
 /// Which segment is read next. Numbers are given out only so far ahead of the one that is merged
 /// next, so that results do not pile up behind one that takes long.
 struct Queue {
-    segments: usize,
+    /// Behind the last one.
+    end: usize,
     ahead: usize,
     state: Mutex<QueueState>,
     moved: Condvar,
 }
 
-#[derive(Default)]
 struct QueueState {
     next: usize,
     taken: usize,
@@ -215,20 +355,22 @@ struct QueueState {
 }
 
 impl Queue {
-    fn new(segments: usize, ahead: usize) -> Self {
-        Self { segments, ahead, state: Mutex::default(), moved: Condvar::new() }
+    fn new(numbers: Range<usize>, ahead: usize) -> Self {
+        let Range { start, end } = numbers;
+        let state = Mutex::new(QueueState { next: start, taken: start, is_closed: false });
+        Self { end, ahead, state, moved: Condvar::new() }
     }
 
     /// The next segment, once it is near enough; `None` where none is left.
     fn next(&self) -> Option<usize> {
         let too_far = |state: &mut QueueState| {
-            !state.is_closed && state.next < self.segments && state.next >= state.taken + self.ahead
+            !state.is_closed && state.next < self.end && state.next >= state.taken + self.ahead
         };
         let waited = self.moved.wait_while(self.state(), too_far);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         let number = state.next;
         state.next += 1;
-        (!state.is_closed && number < self.segments).then_some(number)
+        (!state.is_closed && number < self.end).then_some(number)
     }
 
     /// A segment's result was merged.
@@ -259,6 +401,12 @@ struct Wal<'a> {
     segments: &'a [SegmentFile],
     header: SegmentHeader,
     facts: &'static WalFacts,
+    /// Records that begin elsewhere are not collected.
+    range: Range<Lsn>,
+    /// The segments in which they may begin.
+    numbers: Range<usize>,
+    /// What is missing or damaged does not end the reading.
+    passes_gaps: bool,
 }
 
 /// What a segment says.
@@ -267,8 +415,12 @@ struct SegmentResult<C> {
     first: Option<(Lsn, Lsn)>,
     /// Where its last record begins.
     last: Option<Lsn>,
-    /// Where its last record ends.
+    /// Where its first record in the range begins.
+    begin: Option<Lsn>,
+    /// Where its last record in the range ends.
     end: Option<Lsn>,
+    /// It has a record behind the range.
+    is_past: bool,
     collected: C,
     /// Of its first and its last page.
     timelines: [u32; 2],
@@ -298,18 +450,42 @@ const CHUNK: usize = 1 << 18;
 const SEGMENTS_AHEAD: usize = 4;
 
 impl<'a> Wal<'a> {
-    fn open(segments: &'a [SegmentFile]) -> Result<Self, WalReadError> {
+    /// By the first segment, or, if gaps are passed, by the first that can be read.
+    fn open(
+        segments: &'a [SegmentFile],
+        range: Range<Lsn>,
+        passes_gaps: bool,
+    ) -> Result<Self, WalReadError> {
         let first = segments.first().ok_or_else(|| WalReadError::NoSegments { path: "".into() })?;
-        let read = |source| WalReadError::Read { path: first.path.clone(), source };
-        let mut begin = Vec::new();
-        let file = first.open().map_err(read)?;
-        file.take(64).read_to_end(&mut begin).map_err(read)?;
-        if begin.is_empty() {
-            return Err(WalReadError::Empty { path: first.path.clone() });
-        }
-        let not_wal = |source| WalReadError::NotWal { path: first.path.clone(), source };
-        let decoder = Decoder::new(&begin).map_err(not_wal)?;
-        Ok(Self { segments, header: *decoder.segment(), facts: decoder.facts() })
+        let (header, facts) = layout(first).or_else(|error| {
+            let others = segments[1..].iter().filter(|_| passes_gaps);
+            others.map(layout).find_map(Result::ok).ok_or(error)
+        })?;
+        let mut wal = Self { segments, header, facts, numbers: 0..0, range, passes_gaps };
+        wal.numbers = wal.numbers_in_range();
+        Ok(wal)
+    }
+
+    /// The segments that have a part in the range.
+    fn numbers_in_range(&self) -> Range<usize> {
+        let all: Vec<usize> = (0..self.segments.len()).collect();
+        let first = all.partition_point(|number| self.end(*number) <= self.range.start);
+        let end = all.partition_point(|number| !self.is_behind(self.begin(*number)));
+        first..end.max(first)
+    }
+
+    /// Behind the range, if that has an end.
+    fn is_behind(&self, at: Lsn) -> bool {
+        at >= self.range.end && self.range.end != Lsn::MAX
+    }
+
+    /// Whether segments are missing where the range begins.
+    fn missing_at_begin(&self) -> Option<(Lsn, End)> {
+        let before = self.numbers.start.checked_sub(1)?;
+        let is_missing =
+            !self.numbers.is_empty() && self.begin(self.numbers.start) > self.range.start;
+        let end = self.after(before).err().filter(|_| is_missing)?;
+        Some((self.range.start, end))
     }
 
     /// Where a segment begins, by its name.
@@ -334,6 +510,7 @@ impl<'a> Wal<'a> {
             to: None,
             segments: 0,
             streamed: None,
+            gaps: Vec::new(),
             collected,
         }
     }
@@ -383,8 +560,10 @@ impl<'a> Wal<'a> {
         memory: &mut Memory,
     ) -> SegmentResult<C> {
         let timelines = [self.segments[number].name.timeline; 2];
-        let (first, last, end) = (None, None, None);
-        let mut of = SegmentResult { first, last, end, collected, timelines, stop: None };
+        let (first, last, begin, end) = (None, None, None, None);
+        let is_past = false;
+        let mut of =
+            SegmentResult { first, last, begin, end, is_past, collected, timelines, stop: None };
         let Memory { chunk, parts } = memory;
         let mut reading = Reading { wal: self, number, of: &mut of, parts, decoder: None };
         let stop = reading.run(chunk);
@@ -400,9 +579,11 @@ impl<'a> Wal<'a> {
         match self.segments.get(number + 1) {
             Some(next) if next.name.place == place => Ok(number + 1),
             Some(_) => {
-                let at = self.end(number);
+                let (at, to) = (self.end(number), self.begin(number + 1));
+                let count = to.bytes_since(at).unwrap_or(0) / u64::from(self.header.segment_bytes);
                 let (timeline, (high, low)) = (name.timeline, place);
-                Err(End::Missing { at, name: format!("{timeline:08X}{high:08X}{low:08X}") })
+                let name = format!("{timeline:08X}{high:08X}{low:08X}");
+                Err(End::Missing { at, name, count: count.max(1) })
             }
             None => Err(End::Complete),
         }
@@ -444,6 +625,20 @@ impl<'a> Wal<'a> {
     }
 }
 
+/// How a segment says that the WAL is laid out, and which version wrote it.
+fn layout(of: &SegmentFile) -> Result<(SegmentHeader, &'static WalFacts), WalReadError> {
+    let read = |source| WalReadError::Read { path: of.path.clone(), source };
+    let mut begin = Vec::new();
+    let file = of.open().map_err(read)?;
+    file.take(64).read_to_end(&mut begin).map_err(read)?;
+    if begin.is_empty() {
+        return Err(WalReadError::Empty { path: of.path.clone() });
+    }
+    let not_wal = |source| WalReadError::NotWal { path: of.path.clone(), source };
+    let decoder = Decoder::new(&begin).map_err(not_wal)?;
+    Ok((*decoder.segment(), decoder.facts()))
+}
+
 /// Reading one segment.
 struct Reading<'a, 'b, C> {
     wal: &'a Wal<'a>,
@@ -457,6 +652,9 @@ impl<C: Collect> Reading<'_, '_, C> {
     fn run(&mut self, chunk: &mut [u8]) -> Result<(), End> {
         let mut number = self.number;
         self.feed(number, chunk)?;
+        if self.of.is_past {
+            return Ok(());
+        }
         while !self.is_whole() {
             number = self.wal.after(number)?;
             // Of a later segment a page is often enough.
@@ -495,7 +693,7 @@ impl<C: Collect> Reading<'_, '_, C> {
             if let Err(error) = self.take(number, &chunk[..filled]) {
                 return Err(self.stop(number, error, &mut input, chunk, filled));
             }
-            if number != self.number && self.is_whole() {
+            if self.of.is_past || number != self.number && self.is_whole() {
                 return Ok(());
             }
         }
@@ -527,6 +725,7 @@ impl<C: Collect> Reading<'_, '_, C> {
         }
         let Some(decoder) = &mut self.decoder else { return Ok(()) };
         let segment_end = self.wal.end(self.number);
+        let range = &self.wal.range;
         let (of, parts) = (&mut *self.of, &mut *self.parts);
         if decoder.next_page() == self.wal.begin(self.number) {
             of.timelines[0] = decoder.timeline();
@@ -535,16 +734,27 @@ impl<C: Collect> Reading<'_, '_, C> {
             if record.at >= segment_end {
                 return Ok(());
             }
-            record.parts(parts)?;
-            of.collected.add(record, parts);
+            if record.at >= range.end {
+                of.is_past = true;
+                return Ok(());
+            }
             if of.first.is_none() {
                 of.first = Some((record.at, record.header.previous));
             }
-            (of.last, of.end) = (Some(record.at), Some(record.end));
+            of.last = Some(record.at);
+            if record.at >= range.start {
+                record.parts(parts)?;
+                of.collected.add(record, parts);
+                of.begin = of.begin.or(Some(record.at));
+                of.end = Some(record.end);
+            }
             Ok(())
         });
         if decoder.next_page() <= segment_end {
             of.timelines[1] = decoder.timeline();
+        }
+        if self.of.is_past {
+            return Ok(());
         }
         // What is wrong behind the last record is for whoever reads that segment.
         fed.or_else(|error| match error.at() {

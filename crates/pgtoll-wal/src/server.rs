@@ -116,7 +116,6 @@ fn contents(
 ) -> WalSummary<Contents> {
     summary.map(|(statistics, timeline)| {
         // What was streamed is gone.
-        let (cycles, pieces, cycles_are_exact) = timeline.finish(|_, _| None);
-        Contents { statistics, cycles, cycles_are_exact, pieces }
+        Contents::new(statistics, timeline.finish(|_, _| None))
     })
 }

@@ -52,6 +52,7 @@ impl<C: Collect> WalStream<C> {
             to: None,
             segments: 0,
             streamed: None,
+            gaps: Vec::new(),
             collected: new(),
         };
         Self {

@@ -7,6 +7,7 @@ use pgtoll_record::{WalWhatIfRecord, WhatIfClass, WhatIfRow};
 use super::circumstances::{Fact, facts};
 use super::{Section, bodies, contents, download, inert, page};
 use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend, text};
+use crate::wal_short::left_out;
 use crate::wal_whatif::{
     certain, check_words, is_guessed, mark, marks_of, nothing, share, size, span, title, unsure,
 };
@@ -48,7 +49,13 @@ fn heading(of: &WalWhatIfRecord) -> Markup {
             @if let Some(seconds) = of.seconds { ", made in " (span(seconds)) }
             "."
         }
-        @if !of.end.kind.is_whole() {
+        @if !source.gaps.is_empty() {
+            p class="warning" role="note" {
+                strong { "Not all was read" }
+                ". All figures are of the longest stretch without a gap. Left out:"
+            }
+            ul class="small" { @for words in left_out(&source.gaps) { li { (words) } } }
+        } @else if !of.end.kind.is_whole() {
             p class="warning" role="note" {
                 strong { "Not all was read" }
                 ": " (of.end.words.trim_end_matches('.')) ". This page is about what is before it."
@@ -192,7 +199,7 @@ fn rows_table<'a>(
 ) -> Markup {
     html! {
         div class="scroll" role="region" aria-label=(label) tabindex="0" {
-            table {
+            table class="names close" {
                 thead { tr {
                     th scope="col" { "setting" }
                     @for title in ["WAL", "of today’s", "in truth", "images", CHECKPOINTS,

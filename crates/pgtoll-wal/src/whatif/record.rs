@@ -3,7 +3,7 @@
 use pgtoll_format::Lsn;
 use pgtoll_model::{Grid, GuessedSettings, JudgedOutcome, SourceSettings, SourceWal, knee};
 use pgtoll_record::{
-    Provenance, WAL_WHATIF_SCHEMA, WalWhatIfRecord, WhatIfCheck, WhatIfRedoPoint,
+    Provenance, WAL_WHATIF_SCHEMA, WalSource, WalWhatIfRecord, WhatIfCheck, WhatIfRedoPoint,
     WhatIfSourceSettings,
 };
 
@@ -50,8 +50,13 @@ pub fn whatif_record(
         pgtoll: provenance.version,
         command: provenance.command,
         made: provenance.made,
-        source: source(asked.names, summary, times.map(|of| of.0), times.map(|of| of.1)),
-        end: wal_end(end),
+        source: WalSource {
+            // Of a gap between others nothing is known here.
+            from: answer.from.or(summary.from),
+            to: answer.to.or(summary.to),
+            ..source(asked.names, summary, times.map(|of| of.0), times.map(|of| of.1))
+        },
+        end: wal_end(end, &summary.gaps),
         bytes: wal.bytes,
         seconds: wal.seconds,
         redo_points: answer.redo_points.iter().map(redo_point).collect(),
@@ -79,7 +84,7 @@ pub fn whatif_record(
         compressed_one_in: compressing.one_in(),
         blocks: answer.blocks.0,
         block_memory_bytes: answer.blocks.1,
-        notes: notes(answer, asked.settings.hints, asked.notes),
+        notes: notes(summary, asked.settings.hints, asked.notes),
     }
 }
 
@@ -87,9 +92,8 @@ fn source_wal(summary: &WalSummary<Answer>, settings: &SourceSettings) -> Source
     let answer = &summary.collected;
     let redo_points: Vec<(Lsn, bool)> =
         answer.redo_points.iter().map(|redo| (redo.at, redo.is_forced)).collect();
-    let bytes = answer.to.zip(answer.from).and_then(|(to, from)| to.bytes_since(from)).unwrap_or(0);
     let segment_bytes = u64::from(summary.segment_bytes);
-    SourceWal::new(bytes, answer.times_us, &redo_points, settings, segment_bytes)
+    SourceWal::new(answer.bytes(), answer.times_us, &redo_points, settings, segment_bytes)
 }
 
 /// Names of the settings that are guesses.
@@ -102,8 +106,14 @@ fn guessed(of: GuessedSettings) -> Vec<String> {
     all.into_iter().filter(|(guessed, _)| *guessed).map(|(_, name)| name.to_owned()).collect()
 }
 
-fn notes(answer: &Answer, hints: bool, of_settings: Vec<String>) -> Vec<String> {
+fn notes(summary: &WalSummary<Answer>, hints: bool, of_settings: Vec<String>) -> Vec<String> {
+    let answer = &summary.collected;
     let mut notes = of_settings;
+    if let (Some(from), Some(to), false) = (answer.from, answer.to, summary.gaps.is_empty()) {
+        notes.push(format!(
+            "All figures are of the longest stretch without a gap, from {from} to {to}."
+        ));
+    }
     if answer.redo_points.len() < 2 {
         notes.push(
             "The WAL has fewer than two redo points: all but today's figures are extrapolated."
