@@ -39,7 +39,7 @@ fn amount(of: &WalStatisticsRecord) -> ShortAnswer {
     if let Some(duration) = duration(of) {
         let rate = rate(written as f64 / duration.as_secs_f64());
         let span = span(duration);
-        sentences.push(format!("From its first commit to its last {span}: on average {rate}."));
+        sentences.push(format!("{span} from its first commit to its last: on average {rate}."));
     }
     if let Some(streamed) = of.source.streamed_ms {
         let streamed = span(Duration::from_millis(streamed));

@@ -99,7 +99,7 @@ fn curve(of: &WalWhatIfRecord) -> Markup {
     }
     let knee = of.knee.and_then(|place| of.curve.get(place));
     let knee_words = knee.map_or_else(
-        || "No knee is in sight: longer distances would save more".to_owned(),
+        || "No knee is in sight: longer distances may save more".to_owned(),
         |row| {
             format!("The knee is at {}: twice the distance saves less than 5 % more", bytes_of(row))
         },

@@ -77,7 +77,7 @@ fn reason(
             if advice.is_knee {
                 "twice the distance would save less than 5 % more"
             } else {
-                "longer distances would save more, and this WAL is too short to say how much"
+                "longer distances may save more, and this WAL is too short to say how much"
             }
         )
     } else {
