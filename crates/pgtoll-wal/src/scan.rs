@@ -7,22 +7,22 @@
 //! ends, or a gap is noted and reading goes on with the next segment that has a record.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read};
 use std::ops::{ControlFlow, Range};
-use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use pgtoll_format::wal::{Decoder, PageHeader, Parts, Record, SegmentHeader, WalError};
+use pgtoll_format::wal::{SegmentHeader, WalError};
 use pgtoll_format::{Lsn, WalFacts};
 
 use crate::WalReadError;
 use crate::collect::Collect;
 use crate::end::{End, Gap};
 use crate::locate::{FirstEvent, locate};
-use crate::pieces::{Cycle, FinishedTimeline, Piece, Sums, WalTimeline};
+use crate::pieces::{Cycle, FinishedTimeline, Piece, WalTimeline};
+use crate::queue::{Closing, Queue};
 use crate::range::{WalBound, WalRange};
 use crate::segment_file::SegmentFile;
+use crate::segment_reader::{Memory, SegmentResult, Wal, end_by_error};
 use crate::statistics::WalStatistics;
 
 /// A stretch of WAL and what was collected from it.
@@ -214,7 +214,7 @@ fn read<C: Collect>(
         });
         drop(sender);
         let _closing = Closing(&queue);
-        let merge = Merge::new(wal, &queue, wal.summary(new()));
+        let merge = Merge::new(wal, &queue, empty_summary(wal, new()));
         let merged = if started > 0 {
             merge.run(receiver, watch)
         } else {
@@ -277,7 +277,7 @@ impl<'a, C: Collect> Merge<'a, C> {
             && found != expected
         {
             let error = WalError::OtherPrevious { at, found, expected };
-            let end = end(&self.wal.segments[number].path, error, Some(at));
+            let end = end_by_error(&self.wal.segments[number].path, error, Some(at));
             if !self.wal.passes_gaps {
                 return Some(end);
             }
@@ -330,482 +330,24 @@ impl<'a, C: Collect> Merge<'a, C> {
     }
 }
 
-/// How an error ends the WAL: by itself, unless it goes on.
-fn end(path: &Path, error: WalError, goes_on: Option<Lsn>) -> End {
-    match goes_on {
-        Some(goes_on) => End::Damaged { path: path.to_owned(), error, goes_on },
-        None => End::Own(error),
-    }
-}
-
-/// Which segment is read next. Numbers are given out only so far ahead of the one that is merged
-/// next, so that results do not pile up behind one that takes long.
-struct Queue {
-    /// Behind the last one.
-    end: usize,
-    ahead: usize,
-    state: Mutex<QueueState>,
-    moved: Condvar,
-}
-
-struct QueueState {
-    next: usize,
-    taken: usize,
-    is_closed: bool,
-}
-
-impl Queue {
-    fn new(numbers: Range<usize>, ahead: usize) -> Self {
-        let Range { start, end } = numbers;
-        let state = Mutex::new(QueueState { next: start, taken: start, is_closed: false });
-        Self { end, ahead, state, moved: Condvar::new() }
-    }
-
-    /// The next segment, once it is near enough; `None` where none is left.
-    fn next(&self) -> Option<usize> {
-        let too_far = |state: &mut QueueState| {
-            !state.is_closed && state.next < self.end && state.next >= state.taken + self.ahead
-        };
-        let waited = self.moved.wait_while(self.state(), too_far);
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
-        let number = state.next;
-        state.next += 1;
-        (!state.is_closed && number < self.end).then_some(number)
-    }
-
-    /// A segment's result was merged.
-    fn taken(&self) {
-        self.state().taken += 1;
-        self.moved.notify_all();
-    }
-
-    /// Numbers hold whatever panicked between them.
-    fn state(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Ends the giving out of numbers, also when a collector panics: else the other threads would wait
-/// for ever. A thread that ends by itself has found that none is left.
-struct Closing<'a>(&'a Queue);
-
-impl Drop for Closing<'_> {
-    fn drop(&mut self) {
-        self.0.state().is_closed = true;
-        self.0.moved.notify_all();
-    }
-}
-
-/// Segments that belong together.
-struct Wal<'a> {
-    segments: &'a [SegmentFile],
-    header: SegmentHeader,
-    facts: &'static WalFacts,
-    /// Records that begin elsewhere are not collected.
-    range: Range<Lsn>,
-    /// The segments in which they may begin.
-    numbers: Range<usize>,
-    /// What is missing or damaged does not end the reading.
-    passes_gaps: bool,
-}
-
-/// What a segment says.
-struct SegmentResult<C> {
-    /// Where its first record begins, and which one that says it follows.
-    first: Option<(Lsn, Lsn)>,
-    /// Where its last record begins.
-    last: Option<Lsn>,
-    /// Where its first record in the range begins.
-    begin: Option<Lsn>,
-    /// Where its last record in the range ends.
-    end: Option<Lsn>,
-    /// It has a record behind the range.
-    is_past: bool,
-    collected: C,
-    /// Of its first and its last page.
-    timelines: [u32; 2],
-    /// Why nothing after it is read.
-    stop: Option<End>,
-}
-
-/// What a thread keeps from segment to segment, so that memory is taken once.
-struct Memory {
-    chunk: Vec<u8>,
-    parts: Parts,
-}
-
-impl Memory {
-    fn new() -> Self {
-        Self { chunk: vec![0; CHUNK], parts: Parts::default() }
+/// Of nothing yet.
+fn empty_summary<C>(wal: &Wal<'_>, collected: C) -> WalSummary<C> {
+    WalSummary {
+        major: wal.facts.major,
+        system_identifier: wal.header.system_identifier,
+        segment_bytes: wal.header.segment_bytes,
+        timelines: BTreeSet::new(),
+        from: None,
+        to: None,
+        segments: 0,
+        streamed: None,
+        gaps: Vec::new(),
+        collected,
     }
 }
 
 /// How often a segment may be read again to find what lies before a redo point. Servers complete a
 /// few checkpoints in a segment; only what was made up is full of them.
 const READ_AGAIN: u64 = 64;
-/// What is read at once: whole pages of any size, few calls of the system, and little enough to be
-/// in a processor's own cache still when it is decoded.
-const CHUNK: usize = 1 << 18;
 /// How many segments per thread are read before the first of them is merged.
 const SEGMENTS_AHEAD: usize = 4;
-
-impl<'a> Wal<'a> {
-    /// By the first segment, or, if gaps are passed, by the first that can be read.
-    fn open(
-        segments: &'a [SegmentFile],
-        range: Range<Lsn>,
-        passes_gaps: bool,
-    ) -> Result<Self, WalReadError> {
-        let first = segments.first().ok_or_else(|| WalReadError::NoSegments { path: "".into() })?;
-        let (header, facts) = layout(first).or_else(|error| {
-            let others = segments[1..].iter().filter(|_| passes_gaps);
-            others.map(layout).find_map(Result::ok).ok_or(error)
-        })?;
-        let mut wal = Self { segments, header, facts, numbers: 0..0, range, passes_gaps };
-        wal.numbers = wal.numbers_in_range();
-        Ok(wal)
-    }
-
-    /// The segments that have a part in the range.
-    fn numbers_in_range(&self) -> Range<usize> {
-        let all: Vec<usize> = (0..self.segments.len()).collect();
-        let first = all.partition_point(|number| self.end(*number) <= self.range.start);
-        let end = all.partition_point(|number| !self.is_behind(self.begin(*number)));
-        first..end.max(first)
-    }
-
-    /// Behind the range, if that has an end.
-    fn is_behind(&self, at: Lsn) -> bool {
-        at >= self.range.end && self.range.end != Lsn::MAX
-    }
-
-    /// Whether segments are missing where the range begins.
-    fn missing_at_begin(&self) -> Option<(Lsn, End)> {
-        let before = self.numbers.start.checked_sub(1)?;
-        let is_missing =
-            !self.numbers.is_empty() && self.begin(self.numbers.start) > self.range.start;
-        let end = self.after(before).err().filter(|_| is_missing)?;
-        Some((self.range.start, end))
-    }
-
-    /// Where a segment begins, by its name.
-    fn begin(&self, number: usize) -> Lsn {
-        // What does not fit its name is found out when it is read.
-        self.segments[number].name.begin(self.header.segment_bytes.into())
-    }
-
-    /// Where a segment ends.
-    fn end(&self, number: usize) -> Lsn {
-        self.begin(number).saturating_add(u64::from(self.header.segment_bytes))
-    }
-
-    /// Of nothing yet.
-    fn summary<C>(&self, collected: C) -> WalSummary<C> {
-        WalSummary {
-            major: self.facts.major,
-            system_identifier: self.header.system_identifier,
-            segment_bytes: self.header.segment_bytes,
-            timelines: BTreeSet::new(),
-            from: None,
-            to: None,
-            segments: 0,
-            streamed: None,
-            gaps: Vec::new(),
-            collected,
-        }
-    }
-
-    /// The sums of the records that begin from one place to another, both where records begin;
-    /// `None` where that cannot be read again.
-    fn sums(&self, from: Lsn, to: Lsn) -> Option<Sums> {
-        let (mut sums, mut parts) = (Sums::default(), Parts::default());
-        let within = |number: &usize| self.begin(*number) < to && self.end(*number) > from;
-        let mut decoder: Option<Decoder> = None;
-        let mut buffer = vec![0; CHUNK];
-        for number in (0..self.segments.len()).filter(within) {
-            let mut input = self.segments[number].open().ok()?;
-            loop {
-                let filled = fill(input.as_mut(), &mut buffer).ok().filter(|filled| *filled > 0)?;
-                let chunk = &buffer[..filled];
-                let decoder = match &mut decoder {
-                    Some(decoder) => decoder,
-                    none => none.insert(Decoder::new(chunk).ok()?),
-                };
-                let mut is_past = false;
-                let fed = decoder.feed(chunk, &mut |record: &Record<'_>| {
-                    is_past |= record.at >= to;
-                    if (from..to).contains(&record.at) {
-                        record.parts(&mut parts)?;
-                        sums.add_record(record, &parts);
-                    }
-                    Ok(())
-                });
-                if is_past {
-                    return Some(sums);
-                }
-                fed.ok()?;
-                if decoder.next_page() >= self.end(number) {
-                    break;
-                }
-            }
-        }
-        None
-    }
-
-    /// Reads a segment and what of its last record stands in later ones.
-    fn read<C: Collect>(
-        &self,
-        number: usize,
-        collected: C,
-        memory: &mut Memory,
-    ) -> SegmentResult<C> {
-        let timelines = [self.segments[number].name.timeline; 2];
-        let (first, last, begin, end) = (None, None, None, None);
-        let is_past = false;
-        let mut of =
-            SegmentResult { first, last, begin, end, is_past, collected, timelines, stop: None };
-        let Memory { chunk, parts } = memory;
-        let mut reading = Reading { wal: self, number, of: &mut of, parts, decoder: None };
-        let stop = reading.run(chunk);
-        of.stop = stop.err();
-        of
-    }
-
-    /// The file of the segment after this one.
-    fn after(&self, number: usize) -> Result<usize, End> {
-        let segments_per_part = (1_u64 << 32) / u64::from(self.header.segment_bytes);
-        let name = self.segments[number].name;
-        let place = name.next_place(u32::try_from(segments_per_part).unwrap_or(u32::MAX));
-        match self.segments.get(number + 1) {
-            Some(next) if next.name.place == place => Ok(number + 1),
-            Some(_) => {
-                let (at, to) = (self.end(number), self.begin(number + 1));
-                let count = to.bytes_since(at).unwrap_or(0) / u64::from(self.header.segment_bytes);
-                let (timeline, (high, low)) = (name.timeline, place);
-                let name = format!("{timeline:08X}{high:08X}{low:08X}");
-                Err(End::Missing { at, name, count: count.max(1) })
-            }
-            None => Err(End::Complete),
-        }
-    }
-
-    /// An end in segment `number` is the WAL's own only where no later segment belongs to it.
-    fn settle(&self, end: End, number: usize) -> End {
-        let end = match end {
-            End::Own(error) => {
-                let later = (number + 1..self.segments.len()).find(|later| self.belongs(*later));
-                let goes_on = later.map(|later| self.begin(later));
-                self::end(&self.segments[number].path, error, goes_on)
-            }
-            other => other,
-        };
-        match end {
-            End::Damaged { error, .. } if !self.stays(number, error) => End::Own(error),
-            end => end,
-        }
-    }
-
-    /// Whether the same is wrong when it is read again. A running server writes on in the order of
-    /// the WAL: where something stands behind an error now, its place has been written too.
-    fn stays(&self, number: usize, error: WalError) -> bool {
-        match self.read(number, Sums::default(), &mut Memory::new()).stop {
-            Some(End::Own(again) | End::Damaged { error: again, .. }) => again.at() == error.at(),
-            Some(_) => true,
-            None => false,
-        }
-    }
-
-    /// Whether a segment was written for the place that its name says, not recycled.
-    fn belongs(&self, number: usize) -> bool {
-        let mut begin = Vec::new();
-        let read =
-            self.segments[number].open().and_then(|file| file.take(64).read_to_end(&mut begin));
-        let header = SegmentHeader::read(&begin);
-        read.is_ok() && header.is_ok_and(|header| header.page.address == self.begin(number))
-    }
-}
-
-/// How a segment says that the WAL is laid out, and which version wrote it.
-fn layout(of: &SegmentFile) -> Result<(SegmentHeader, &'static WalFacts), WalReadError> {
-    let read = |source| WalReadError::Read { path: of.path.clone(), source };
-    let mut begin = Vec::new();
-    let file = of.open().map_err(read)?;
-    file.take(64).read_to_end(&mut begin).map_err(read)?;
-    if begin.is_empty() {
-        return Err(WalReadError::Empty { path: of.path.clone() });
-    }
-    let not_wal = |source| WalReadError::NotWal { path: of.path.clone(), source };
-    let decoder = Decoder::new(&begin).map_err(not_wal)?;
-    Ok((*decoder.segment(), decoder.facts()))
-}
-
-/// Reading one segment.
-struct Reading<'a, 'b, C> {
-    wal: &'a Wal<'a>,
-    number: usize,
-    of: &'b mut SegmentResult<C>,
-    parts: &'b mut Parts,
-    decoder: Option<Decoder>,
-}
-
-impl<C: Collect> Reading<'_, '_, C> {
-    fn run(&mut self, chunk: &mut [u8]) -> Result<(), End> {
-        let mut number = self.number;
-        self.feed(number, chunk)?;
-        if self.of.is_past {
-            return Ok(());
-        }
-        while !self.is_whole() {
-            number = self.wal.after(number)?;
-            // Of a later segment a page is often enough.
-            self.feed(number, &mut chunk[..self.wal.header.page_bytes as usize])?;
-        }
-        match self.wal.after(self.number) {
-            Err(End::Complete) | Ok(_) => Ok(()),
-            Err(end) => Err(end),
-        }
-    }
-
-    /// The last record that begins in the segment has its rest.
-    fn is_whole(&self) -> bool {
-        let unfinished = self.decoder.as_ref().and_then(Decoder::unfinished);
-        unfinished.is_none_or(|at| at >= self.wal.end(self.number))
-    }
-
-    /// Feeds a segment: all of it, or of a later one what the last record needs.
-    fn feed(&mut self, number: usize, chunk: &mut [u8]) -> Result<(), End> {
-        let file = &self.wal.segments[number];
-        let begin = self.wal.begin(number);
-        let unreadable = |source, read: u64| {
-            let at = begin.saturating_add(read);
-            End::Unreadable { path: file.path.clone(), at, source }
-        };
-        let input = file.open().map_err(|source| unreadable(source, 0))?;
-        // What a file has behind its segment is not looked at, be it compressed without end.
-        let mut input = input.take(u64::from(self.wal.header.segment_bytes));
-        let mut read = 0_u64;
-        loop {
-            let filled = fill(&mut input, chunk).map_err(|source| unreadable(source, read))?;
-            if filled == 0 {
-                break;
-            }
-            read += filled as u64;
-            if let Err(error) = self.take(number, &chunk[..filled]) {
-                return Err(self.stop(number, error, &mut input, chunk, filled));
-            }
-            if self.of.is_past || number != self.number && self.is_whole() {
-                return Ok(());
-            }
-        }
-        if read != u64::from(self.wal.header.segment_bytes) {
-            return Err(End::CutShort { path: file.path.clone(), at: begin.saturating_add(read) });
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, number: usize, chunk: &[u8]) -> Result<(), WalError> {
-        if self.decoder.is_none() {
-            let begin = self.wal.begin(number);
-            // The segments before it say where it stands.
-            let decoder = Decoder::new(chunk).map_err(|error| match error {
-                WalError::Zeros => WalError::NoRecord { at: begin, length: 0 },
-                WalError::NoSegment => WalError::OtherPage { at: begin, found: Lsn(0) },
-                other => other,
-            })?;
-            if decoder.next_page() != begin {
-                return Err(WalError::OtherPage { at: begin, found: decoder.next_page() });
-            }
-            let (own, wal) = (decoder.segment(), &self.wal.header);
-            if (own.system_identifier, own.segment_bytes, own.page_bytes)
-                != (wal.system_identifier, wal.segment_bytes, wal.page_bytes)
-            {
-                return Err(WalError::OtherCluster { at: begin });
-            }
-            self.decoder = Some(decoder);
-        }
-        let Some(decoder) = &mut self.decoder else { return Ok(()) };
-        let segment_end = self.wal.end(self.number);
-        let range = &self.wal.range;
-        let (of, parts) = (&mut *self.of, &mut *self.parts);
-        if decoder.next_page() == self.wal.begin(self.number) {
-            of.timelines[0] = decoder.timeline();
-        }
-        let fed = decoder.feed(chunk, &mut |record: &Record<'_>| {
-            if record.at >= segment_end {
-                return Ok(());
-            }
-            if record.at >= range.end {
-                of.is_past = true;
-                return Ok(());
-            }
-            if of.first.is_none() {
-                of.first = Some((record.at, record.header.previous));
-            }
-            of.last = Some(record.at);
-            if record.at >= range.start {
-                record.parts(parts)?;
-                of.collected.add(record, parts);
-                of.begin = of.begin.or(Some(record.at));
-                of.end = Some(record.end);
-            }
-            Ok(())
-        });
-        if decoder.next_page() <= segment_end {
-            of.timelines[1] = decoder.timeline();
-        }
-        if self.of.is_past {
-            return Ok(());
-        }
-        // What is wrong behind the last record is for whoever reads that segment.
-        fed.or_else(|error| match error.at() {
-            Some(at) if at >= segment_end && self.is_whole() => Ok(()),
-            _ => Err(error),
-        })
-    }
-
-    /// Why an error ends the reading. Pages of the segment that stand where they should behind it
-    /// show that the WAL goes on.
-    fn stop(
-        &self,
-        number: usize,
-        error: WalError,
-        input: &mut dyn Read,
-        chunk: &mut [u8],
-        mut filled: usize,
-    ) -> End {
-        let mut goes_on = None;
-        while filled > 0 && goes_on.is_none() && self.decoder.is_some() {
-            goes_on = self.goes_on(number, &chunk[..filled]);
-            filled = fill(input, chunk).unwrap_or(0);
-        }
-        end(&self.wal.segments[number].path, error, goes_on)
-    }
-
-    /// Of these pages the first one that stands where it should and has not been decoded.
-    fn goes_on(&self, number: usize, pages: &[u8]) -> Option<Lsn> {
-        let decoder = self.decoder.as_ref()?;
-        let page_bytes = self.wal.header.page_bytes;
-        let segment = self.wal.begin(number)..self.wal.end(number);
-        let headers = pages.chunks(page_bytes as usize).filter_map(PageHeader::read);
-        let own = headers.filter(|header| header.magic == self.wal.header.page.magic);
-        own.map(|header| header.address).find(|at| {
-            *at > decoder.next_page()
-                && at.is_aligned(u64::from(page_bytes))
-                && segment.contains(at)
-        })
-    }
-}
-
-/// Fills the buffer as far as there is input.
-fn fill(input: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match input.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
-}
