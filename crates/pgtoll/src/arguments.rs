@@ -87,8 +87,8 @@ Examples:
                                             a data directory's WAL, relations by name
   pgtoll wal stats archive/ -o week.html    an archive, compressed or not, as a page
   pgtoll wal stats 000000010000000A000000FE --by type
-  pgtoll wal stats archive/ --from 2026-11-22T08:00:00Z --to 2026-11-22T09:00:00Z
-                                            an hour of it
+  pgtoll wal stats archive/ --from 16/B374D848 --to 17/0
+                                            a part of it
   pgtoll wal stats archive/ --names /var/lib/postgresql/15/main
                                             names from a data directory's catalogs
   pgtoll wal stats --dsn 'host=db1 user=replicator dbname=postgres' --for 5min
