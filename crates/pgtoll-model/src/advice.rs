@@ -40,6 +40,7 @@ fn is_worth_it(settings: &JudgedOutcome, today: &JudgedOutcome) -> bool {
 
 /// What to recommend.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct SettingAdvice {
     /// Which point of the curve.
     pub place: usize,
@@ -258,10 +259,14 @@ mod tests {
     fn what_is_extrapolated_is_not_recommended() {
         let points = curve(&[(50, 1000), (100, 990), (200, 985), (400, 984)]);
         let mut lz4 = points.clone();
-        lz4.iter_mut().for_each(|point| point.outcome.bytes /= 3);
+        for point in &mut lz4 {
+            point.outcome.bytes /= 3;
+        }
         let with = |class| {
             let mut lz4 = lz4.clone();
-            lz4.iter_mut().for_each(|point| point.class = class);
+            for point in &mut lz4 {
+                point.class = class;
+            }
             advise(&SOURCE, &today(1000), &points, &lz4).map(|advice| advice.with_lz4)
         };
         assert_eq!(with(EstimateClass::Longer), Some(true));

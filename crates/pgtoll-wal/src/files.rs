@@ -48,7 +48,9 @@ impl Archive {
             let found = timelines.into_iter().collect();
             return Err(WalReadError::NoTimeline { timeline, found });
         }
-        found.values_mut().for_each(|files| files.retain(|file| file.name.timeline <= newest));
+        for files in found.values_mut() {
+            files.retain(|file| file.name.timeline <= newest);
+        }
         let is_newest =
             |files: &Vec<SegmentFile>| files.iter().any(|file| file.name.timeline == newest);
         // What an older timeline went on with after the newest one had left it is not of this WAL.
