@@ -1,5 +1,4 @@
-//! What outcomes are worth: how sure an estimate is and its range, where longer distances of
-//! checkpoints stop to pay, and what to recommend.
+//! How sure an estimate is, and its range.
 
 use pgtoll_format::{ByteSize, Lsn, TimeSpan};
 
@@ -16,10 +15,14 @@ pub struct SourceWal {
     pub seconds: Option<f64>,
     /// Bytes of a segment.
     pub segment_bytes: u64,
-    /// The shortest and the longest way from one redo point to the next, in bytes.
+    /// How many redo points it has.
+    pub redo_points: usize,
+    /// The shortest and the longest way from one redo point to the next that was not forced, in bytes.
     pub cycles: Option<(u64, u64)>,
     /// Hints are logged.
     pub hints: bool,
+    /// `max_wal_size`.
+    pub max_wal_size: ByteSize,
     /// `checkpoint_timeout`.
     pub timeout: TimeSpan,
 }
@@ -80,10 +83,17 @@ impl SourceWal {
             bytes,
             seconds,
             segment_bytes,
+            redo_points: redo_points.len(),
             cycles: lengths.iter().min().copied().zip(lengths.iter().max().copied()),
             hints: settings.hints,
+            max_wal_size: settings.max_wal_size,
             timeout: settings.timeout,
         }
+    }
+
+    /// It shows how checkpoints follow each other: with less nothing can be recommended.
+    pub fn is_enough(&self) -> bool {
+        self.redo_points >= 2 && self.cycles.is_some()
     }
 
     /// An outcome with its range.
@@ -152,99 +162,8 @@ fn range(class: EstimateClass, compresses: bool) -> (f64, Option<f64>) {
     if compresses { (less + 0.04, more.map(|more| more + 0.04)) } else { (less, more) }
 }
 
-/// The part of the curve that is worth showing: beyond all the WAL that there is nothing happens any
-/// more.
-pub fn shown(curve: &mut Vec<JudgedOutcome>) {
-    let with_checkpoints = curve.iter().take_while(|point| point.outcome.by_volume > 0).count();
-    curve.truncate(with_checkpoints + 1);
-}
-
-/// The curve's first point from which on no distance saves a twentieth by being doubled; `None` where
-/// the last that is known still does.
-pub fn knee(curve: &[JudgedOutcome]) -> Option<usize> {
-    let known = known(curve);
-    let saves = |place: &usize| {
-        let here = &curve[*place];
-        let twice = here.candidate.max_wal_size().map_or(0, |size| size.0.saturating_mul(2));
-        let there =
-            curve.iter().find(|point| point.candidate.max_wal_size() >= Some(ByteSize(twice)));
-        there.is_none_or(|there| is_worth_it(there, here))
-    };
-    let last = (0..known).rev().find(saves);
-    last.map_or(Some(0), |last| Some(last + 1)).filter(|place| *place < known)
-}
-
-/// How many of the points are more than extrapolated.
-fn known(curve: &[JudgedOutcome]) -> usize {
-    curve.iter().take_while(|point| point.class != EstimateClass::Extrapolated).count()
-}
-
-/// It saves a twentieth of the WAL.
-fn is_worth_it(settings: &JudgedOutcome, today: &JudgedOutcome) -> bool {
-    float(settings.outcome.bytes) <= float(today.outcome.bytes) * 0.95
-}
-
-/// What to recommend.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SettingAdvice {
-    /// Which point of the curve.
-    pub place: usize,
-    /// It is the knee; else the longest distance that is known, and longer ones would save more.
-    pub is_knee: bool,
-    /// `max_wal_size` there.
-    pub max_wal_size: ByteSize,
-    /// That distance saves a twentieth, and so `max_wal_size` should be set.
-    pub sets_max_wal_size: bool,
-    /// `checkpoint_timeout` in minutes, where today's would begin checkpoints before that distance.
-    pub checkpoint_timeout_min: Option<u64>,
-    /// LZ4 saves a tenth besides.
-    pub with_lz4: bool,
-}
-
-/// `max_wal_size` at the knee, else as large as the WAL can say; with LZ4 where that saves much
-/// besides. `None`: nothing saves a twentieth, or nothing is known.
-pub fn advise(
-    source: &SourceWal,
-    today: &JudgedOutcome,
-    curve: &[JudgedOutcome],
-    compressed: &[JudgedOutcome],
-) -> Option<SettingAdvice> {
-    let knee = knee(curve);
-    let place = knee.or_else(|| known(curve).checked_sub(1))?;
-    let plain = curve.get(place)?;
-    let saves_more =
-        |lz4: &&JudgedOutcome| float(lz4.outcome.bytes) < float(plain.outcome.bytes) * 0.9;
-    let lz4 = compressed.get(place).filter(saves_more);
-    let chosen = lz4.unwrap_or(plain);
-    if !is_worth_it(chosen, today) {
-        return None;
-    }
-    // A larger distance that saves nothing costs the time of a recovery for nothing.
-    let sets_max_wal_size = is_worth_it(plain, today);
-    let timeout = if sets_max_wal_size { longer_timeout(source, chosen) } else { None };
-    Some(SettingAdvice {
-        place,
-        is_knee: knee.is_some(),
-        max_wal_size: plain.candidate.max_wal_size()?,
-        sets_max_wal_size,
-        checkpoint_timeout_min: timeout,
-        with_lz4: lz4.is_some(),
-    })
-}
-
-/// Minutes within which the WAL of the longest cycle is made, a fifth more and in steps of five, if
-/// that is longer than today's: time should not begin checkpoints before volume does.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a day's minutes")]
-fn longer_timeout(source: &SourceWal, chosen: &JudgedOutcome) -> Option<u64> {
-    let rate = source.bytes_per_second(chosen.outcome.bytes).filter(|rate| *rate > 0.0)?;
-    let seconds = float(chosen.outcome.longest_cycle) / rate * 1.2;
-    let seconds = (seconds / 300.0).ceil() * 300.0;
-    let is_longer = seconds > source.timeout.0.as_secs_f64();
-    is_longer.then(|| (seconds.min(86_400.0) / 60.0) as u64)
-}
-
 #[expect(clippy::cast_precision_loss, reason = "bytes of WAL are far below 2^53")]
-fn float(bytes: u64) -> f64 {
+pub(crate) fn float(bytes: u64) -> f64 {
     bytes as f64
 }
 
@@ -254,7 +173,7 @@ fn scaled(bytes: u64, by: f64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
     use pgtoll_format::wal::Compression;
@@ -263,19 +182,21 @@ mod tests {
     use crate::source::CheckpointRule;
     use crate::whatif::ImageCompression;
 
-    const MB: u64 = 1 << 20;
+    pub(crate) const MB: u64 = 1 << 20;
 
     /// 1000 MB in 1000 s, with checkpoints 50 to 60 MB apart.
-    const SOURCE: SourceWal = SourceWal {
+    pub(crate) const SOURCE: SourceWal = SourceWal {
         bytes: 1000 * MB,
         seconds: Some(1000.0),
         segment_bytes: MB,
+        redo_points: 18,
         cycles: Some((50 * MB, 60 * MB)),
         hints: true,
+        max_wal_size: ByteSize(100 * MB),
         timeout: TimeSpan(Duration::from_secs(300)),
     };
 
-    fn candidate(size_mb: u64) -> Candidate {
+    pub(crate) fn candidate(size_mb: u64) -> Candidate {
         let rule = CheckpointRule {
             max_wal_size: ByteSize(size_mb * MB),
             timeout: None,
@@ -289,7 +210,7 @@ mod tests {
         }
     }
 
-    fn outcome(bytes_mb: u64, cycle_mb: u64) -> WhatIfOutcome {
+    pub(crate) fn outcome(bytes_mb: u64, cycle_mb: u64) -> WhatIfOutcome {
         WhatIfOutcome {
             bytes: bytes_mb * MB,
             longest_cycle: cycle_mb * MB,
@@ -299,7 +220,7 @@ mod tests {
     }
 
     /// A curve of sizes and bytes in MB; cycles are half of the sizes.
-    fn curve(points: &[(u64, u64)]) -> Vec<JudgedOutcome> {
+    pub(crate) fn curve(points: &[(u64, u64)]) -> Vec<JudgedOutcome> {
         let point = |(size, bytes): &(u64, u64)| {
             SOURCE.estimate(&candidate(*size), &outcome(*bytes, size / 2))
         };
@@ -362,67 +283,6 @@ mod tests {
         assert_eq!(source.bytes_per_second(30), Some(10.0));
         let idle = SourceWal::new(MB, Some((5, 5)), &points[..1], &settings, MB);
         assert_eq!((idle.cycles, idle.seconds), (None, None));
-    }
-
-    #[test]
-    fn the_knee_is_where_twice_the_distance_saves_no_twentieth() {
-        let points = [(50, 1000), (100, 800), (200, 600), (400, 590), (800, 585), (1600, 584)];
-        assert_eq!(knee(&curve(&points)), Some(2));
-        let flat = [(500, 1000), (1000, 990), (2000, 985)];
-        assert_eq!(knee(&curve(&flat)), Some(0));
-        let falling = [(50, 1000), (100, 800), (200, 600), (400, 400)];
-        assert_eq!(knee(&curve(&falling)), None, "the last may still fall");
-        assert_eq!(knee(&[]), None);
-        // What is extrapolated is not known, but shows what twice the distance saves.
-        let beyond = [(400, 600), (800, 590), (1600, 585), (3200, 100)];
-        assert_eq!(knee(&curve(&beyond)), Some(0));
-    }
-
-    #[test]
-    fn what_is_beyond_the_wal_is_not_shown() {
-        let mut points = curve(&[(50, 1000), (100, 800), (200, 600), (400, 590)]);
-        points[2].outcome.by_volume = 0;
-        points[3].outcome.by_volume = 0;
-        shown(&mut points);
-        assert_eq!(points.len(), 3);
-    }
-
-    #[test]
-    fn the_knee_is_recommended_where_it_saves_a_twentieth() {
-        let points = [(50, 1000), (100, 800), (200, 600), (400, 590), (800, 585), (1600, 584)];
-        let points = curve(&points);
-        let today = SOURCE.estimate(&Candidate { rule: None, ..candidate(1) }, &outcome(1000, 60));
-        let lz4 = |factor: u64| -> Vec<JudgedOutcome> {
-            let mut lz4 = points.clone();
-            for point in &mut lz4 {
-                point.outcome.bytes = point.outcome.bytes * factor / 100;
-            }
-            lz4
-        };
-        let plain = advise(&SOURCE, &today, &points, &lz4(95)).unwrap();
-        let expected = SettingAdvice {
-            place: 2,
-            is_knee: true,
-            max_wal_size: ByteSize(200 * MB),
-            sets_max_wal_size: true,
-            // 100 MB at 0.6 MB/s take 167 s, a fifth more is 200: today's five minutes are enough.
-            checkpoint_timeout_min: None,
-            with_lz4: false,
-        };
-        assert_eq!(plain, expected);
-        let slow = SourceWal { seconds: Some(10_000.0), ..SOURCE };
-        let advice = advise(&slow, &today, &points, &lz4(50)).unwrap();
-        // 100 MB at 0.03 MB/s take 3334 s with LZ4.
-        assert_eq!((advice.checkpoint_timeout_min, advice.with_lz4), (Some(70), true));
-        // No distance saves anything, LZ4 does.
-        let small = SOURCE.estimate(&today.candidate, &outcome(600, 60));
-        let advice = advise(&SOURCE, &small, &points, &lz4(50)).unwrap();
-        assert!(!advice.sets_max_wal_size && advice.with_lz4);
-        assert_eq!(advise(&SOURCE, &small, &points, &lz4(100)), None);
-        assert_eq!(advise(&SOURCE, &today, &[], &[]), None);
-        // Without a knee: the longest distance that is known.
-        let falling = curve(&[(50, 1000), (100, 800), (200, 600), (400, 400), (4000, 100)]);
-        let advice = advise(&SOURCE, &today, &falling, &[]).unwrap();
-        assert_eq!((advice.place, advice.is_knee), (3, false));
+        assert!(source.is_enough() && !idle.is_enough());
     }
 }

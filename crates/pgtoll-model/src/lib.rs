@@ -28,16 +28,18 @@
 //! assert!(outcomes[0].images > 10_000 && outcomes[0].by_volume > 0);
 //! ```
 
+mod advice;
 mod grid;
 mod judge;
 mod source;
 mod whatif;
 
+pub use advice::{SettingAdvice, Unadvised, advise, knee, shown, unadvised};
 pub use grid::{
     AskedSettings, AskedValues, Candidate, Grid, MOST_COMBINATIONS, TooManyCombinations,
 };
-pub use judge::{EstimateClass, JudgedOutcome, SettingAdvice, SourceWal, advise, knee, shown};
-pub use source::{CheckpointRule, KnownSettings, SourceSettings};
+pub use judge::{EstimateClass, JudgedOutcome, SourceWal};
+pub use source::{CheckpointRule, GuessedSettings, KnownSettings, SourceSettings};
 pub use whatif::{
     BlockKey, Check, ForkPlace, Geometry, ImageCompression, ImageLengths, Reference, Rule,
     Schedule, Settings, WhatIf, WhatIfOutcome, checkpoint_segments, max_wal_size_for,

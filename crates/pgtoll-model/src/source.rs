@@ -57,6 +57,17 @@ impl SourceSettings {
     }
 }
 
+/// Settings of the source that nobody knows: what stands for them is a guess, by its checkpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GuessedSettings {
+    /// `max_wal_size`.
+    pub max_wal_size: bool,
+    /// `checkpoint_timeout`.
+    pub timeout: bool,
+    /// Whether hints are logged. That they are is no guess where the WAL has records for them.
+    pub hints: bool,
+}
+
 /// Those of them that a configuration has.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KnownSettings {
@@ -133,6 +144,15 @@ impl KnownSettings {
     /// `max_wal_size` and `checkpoint_timeout` are known.
     pub fn has_rule(&self) -> bool {
         self.max_wal_size.is_some() && self.timeout.is_some()
+    }
+
+    /// What [`Self::complete`] has to guess; `hints`: the WAL has records for them.
+    pub fn guessed(&self, hints: bool) -> GuessedSettings {
+        GuessedSettings {
+            max_wal_size: self.max_wal_size.is_none(),
+            timeout: self.timeout.is_none(),
+            hints: self.hints.is_none() && !hints,
+        }
     }
 
     /// With what is missing here, as the WAL shows it: where and when (in seconds since 1970) its
@@ -261,6 +281,12 @@ mod tests {
         let settings = known.complete(&checkpoints, true, 16 * MB, 0.5);
         assert_eq!(settings.max_wal_size, ByteSize(32 * MB));
         assert_eq!((settings.timeout, settings.hints), (minutes(10), true));
+        let guessed = |hints, of_hints| {
+            let of = GuessedSettings { max_wal_size: true, timeout: false, hints: of_hints };
+            assert_eq!(known.guessed(hints), of);
+        };
+        guessed(true, false);
+        guessed(false, true);
         assert!((settings.completion_target - 0.5).abs() < 1e-9);
         let mut other = KnownSettings::default();
         assert!(other.set("max_wal_size", "2048") && other.set("checkpoint_timeout", "1min"));
@@ -270,6 +296,7 @@ mod tests {
         let settings = all.complete(&checkpoints, true, 16 * MB, 0.9);
         assert_eq!((settings.max_wal_size, settings.timeout), (ByteSize(2 << 30), minutes(10)));
         assert!(!settings.hints);
+        assert_eq!(all.guessed(false), GuessedSettings::default());
     }
 
     #[test]

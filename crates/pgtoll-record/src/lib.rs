@@ -65,13 +65,13 @@ pub use verification::{
     VerificationRecord, VerifiedAmount, VerifiedRelation, VerifiedRunning, VerifiedSource,
 };
 pub use wal::{
-    CycleBegin, ImageCause, WAL_STATISTICS_SCHEMA, WalAmount, WalCycle, WalEnd, WalEndKind,
+    CycleBegin, ImageCause, WAL_STATISTICS_SCHEMA, WalAmount, WalCycle, WalEnd, WalEndKind, WalGap,
     WalImages, WalKind, WalOfDatabase, WalOfKind, WalOfRelation, WalPiece, WalRelationName,
     WalSource, WalStatisticsRecord,
 };
 pub use whatif::{
-    WAL_WHATIF_SCHEMA, WalWhatIfRecord, WhatIfCheck, WhatIfClass, WhatIfRecommendation,
-    WhatIfRedoPoint, WhatIfRow, WhatIfSourceSettings,
+    WAL_WHATIF_SCHEMA, WalWhatIfRecord, WhatIfCheck, WhatIfClass, WhatIfEvidence, WhatIfNeed,
+    WhatIfRecommendation, WhatIfRedoPoint, WhatIfRow, WhatIfSourceSettings,
 };
 
 /// The JSON Schema of a line of a record.

@@ -78,9 +78,51 @@ pub struct WalSource {
     pub first_time: Option<String>,
     /// When its last one ended.
     pub last_time: Option<String>,
+    /// For how long a server's WAL was streamed, in milliseconds; `None` where files were read, and
+    /// in older records. The stream begins with what the server wrote before, from the segment of
+    /// its last checkpoint on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streamed_ms: Option<u64>,
+    /// What lies between the first and the last record and was not read. All figures leave it out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<WalGap>,
 }
 
-/// Why WAL was not read further.
+impl WalSource {
+    /// Bytes of WAL that were read, page headers included.
+    pub fn bytes(&self) -> u64 {
+        let all = self.from.zip(self.to).and_then(|(from, to)| to.bytes_since(from));
+        let gaps = self.gaps.iter().fold(0, |sum: u64, gap| sum.saturating_add(gap.bytes()));
+        all.unwrap_or(0).saturating_sub(gaps)
+    }
+}
+
+/// WAL that was not read, between records that were.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WalGap {
+    /// Where the last record before it ends, or where the WAL that was asked for begins.
+    #[schemars(with = "String")]
+    pub from: Lsn,
+    /// Where the first record behind it begins.
+    #[schemars(with = "String")]
+    pub to: Lsn,
+    /// Why it was not read.
+    pub kind: WalEndKind,
+    /// In a sentence.
+    pub words: String,
+    /// From the last commit before it to the first one behind it, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasted_ms: Option<u64>,
+}
+
+impl WalGap {
+    /// Bytes of it.
+    pub fn bytes(&self) -> u64 {
+        self.to.bytes_since(self.from).unwrap_or(0)
+    }
+}
+
+/// Why WAL was not read further. Where it has gaps, it is that of the first one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WalEnd {
     /// What kind of end it is.
@@ -113,7 +155,7 @@ pub enum WalEndKind {
 }
 
 impl WalEndKind {
-    /// Nothing is missing that is there to be read.
+    /// Nothing that is there to be read is missing.
     pub fn is_whole(self) -> bool {
         matches!(self, Self::Complete | Self::Own)
     }

@@ -45,8 +45,11 @@ pub struct WalWhatIfRecord {
     /// Which of the curve's points is the first after which twice the distance saves less than a
     /// twentieth; `None`: it is not in the curve.
     pub knee: Option<usize>,
-    /// What to do; `None`: nothing is worth it, or nobody can tell.
+    /// What to do; `None`: nothing is worth it, or the WAL is too little to say so.
     pub recommendation: Option<WhatIfRecommendation>,
+    /// What the recommendation, or that there is none, rests on; `None` in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<WhatIfEvidence>,
     /// One image in so many was compressed to find out; 1: all were.
     pub compressed_one_in: u32,
     /// Blocks that were named.
@@ -84,6 +87,9 @@ pub struct WhatIfSourceSettings {
     pub checkpoint_completion_target: f64,
     /// Hints were logged: data checksums or `wal_log_hints`.
     pub hints: bool,
+    /// Which of these are guesses by the WAL itself: `max_wal_size`, `checkpoint_timeout`, `hints`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guessed: Vec<String>,
 }
 
 /// The self-check.
@@ -185,4 +191,31 @@ pub struct WhatIfRecommendation {
     pub reason: String,
     /// What it costs.
     pub price: String,
+}
+
+/// What a recommendation rests on, and which rows are not part of it though they save a twentieth.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WhatIfEvidence {
+    /// The WAL shows how checkpoints follow each other: it has two redo points, the second of which
+    /// was not forced. With less nothing is recommended.
+    pub enough: bool,
+    /// LZ4 was considered.
+    pub lz4: bool,
+    /// Places in `rows` whose figures are certain. Only where nothing is recommended.
+    pub certain: Vec<usize>,
+    /// Places in `rows` whose figures are extrapolated.
+    pub extrapolated: Vec<usize>,
+    /// What makes one of the extrapolated rows certain.
+    pub needs: Option<WhatIfNeed>,
+    /// So long a stream, in seconds, would be enough for these; `None` where files were read.
+    pub stream_s: Option<u64>,
+}
+
+/// How much WAL a row takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WhatIfNeed {
+    /// Its place in `rows`.
+    pub row: usize,
+    /// Bytes of WAL like the source's.
+    pub bytes: u64,
 }

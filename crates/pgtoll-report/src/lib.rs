@@ -29,6 +29,8 @@ mod side_by_side;
 mod terminal;
 mod text;
 mod verification;
+mod wal_numbers;
+mod wal_short;
 mod wal_statistics;
 mod wal_whatif;
 

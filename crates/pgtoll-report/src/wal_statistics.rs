@@ -10,37 +10,85 @@ use pgtoll_record::{
 
 use crate::printable::printable;
 use crate::text::wrapped;
+use crate::wal_short::{in_short, left_out};
 
-/// What is in the WAL: by resource manager or by type of record, images by cause, the `top` largest
-/// relations, databases and the last checkpoint cycles. Plain text.
+/// What is in the WAL: in short; the `top` largest relations and databases; by resource manager or by
+/// type of record; images by cause; the last checkpoint cycles; and which command says what other
+/// settings would make of it. Plain text.
 pub fn wal_statistics_text(of: &WalStatisticsRecord, by_type: bool, top: usize) -> String {
     let kinds = if by_type { &of.types } else { &of.managers };
     let mut text = heading(of);
-    text.push_str(&kinds_table(kinds, &of.total, by_type));
-    text.push_str(&images_table(of));
+    text.push_str(&short(of));
     text.push_str(&relations_table(of, top));
     text.push_str(&databases_table(of, top));
+    text.push_str(&kinds_table(kinds, &of.total, by_type));
+    text.push_str(&images_table(of));
     text.push_str(&cycles_table(of, top));
     for note in &of.notes {
         let _ = write!(text, "\n{}", wrapped("", note));
     }
+    if let Some(command) = whatif_command(&of.command).filter(|_| of.total.records > 0) {
+        let _ = write!(text, "\nHow much would it be with other settings?\n  {command}\n");
+    }
     text
 }
+
+/// Topics with their sentences.
+fn short(of: &WalStatisticsRecord) -> String {
+    let mut text = "\n".to_owned();
+    for (topic, sentences) in in_short(of) {
+        text.push_str(&wrapped(&format!("{topic:<TOPIC$}"), &sentences.join(" ")));
+    }
+    text
+}
+
+/// Columns of a topic.
+const TOPIC: usize = 18;
+
+/// The command that answers what other settings would have made of the same WAL, of the one that made
+/// this record. Its words are a shell's. `None` where it would be too long, or is another command.
+fn whatif_command(of: &[String]) -> Option<String> {
+    let ["pgtoll", "wal", "stats", words @ ..] =
+        &*of.iter().map(String::as_str).collect::<Vec<_>>()
+    else {
+        return None;
+    };
+    let (mut kept, mut time, mut is_file) = (Vec::new(), None, false);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--names" => drop(words.next()),
+            "--for" => time = words.next(),
+            option if option.starts_with("--") => {
+                kept.push(option);
+                kept.extend(words.next());
+            }
+            path => {
+                is_file = true;
+                kept.push(path);
+            }
+        }
+    }
+    // Two checkpoints at least have to be in it.
+    let is_long = |time: &&&str| {
+        time.parse::<TimeSpan>().is_ok_and(|time| time.0 >= Duration::from_secs(1800))
+    };
+    if !is_file {
+        kept.extend(["--for", time.filter(is_long).map_or("30min", |time| time)]);
+    }
+    let command = format!("pgtoll wal whatif {}", kept.join(" "));
+    (command.len() <= COMMAND).then(|| printable(&command).into_owned())
+}
+
+/// Bytes of a command that is worth to be pasted.
+const COMMAND: usize = 400;
 
 fn heading(of: &WalStatisticsRecord) -> String {
     let source = &of.source;
     let (Some(from), Some(to)) = (source.from, source.to) else {
         return format!("WAL of PostgreSQL {}: no record\n", source.major);
     };
-    let bytes = to.bytes_since(from).unwrap_or(0);
-    let mut text =
-        format!("WAL of PostgreSQL {} from {from} to {to}: {}", source.major, size(bytes));
-    if let Some(span) = span(source.first_time.as_deref(), source.last_time.as_deref()) {
-        let _ = write!(text, " in {}", span.rounded());
-        if let Some(rate) = rate(bytes, span) {
-            let _ = write!(text, ", {rate}/s");
-        }
-    }
+    let mut text = format!("WAL of PostgreSQL {} from {from} to {to}", source.major);
     let timelines: Vec<String> = source.timelines.iter().map(u32::to_string).collect();
     let plural = if timelines.len() == 1 { "" } else { "s" };
     let _ = write!(
@@ -50,9 +98,17 @@ fn heading(of: &WalStatisticsRecord) -> String {
         if source.segments == 1 { "" } else { "s" },
         ByteSize(source.segment_bytes),
         timelines.join(", "),
-        of.end.words
+        match source.gaps.len() {
+            0 => of.end.words.clone(),
+            1 => "read past a gap".to_owned(),
+            gaps => format!("read past {gaps} gaps"),
+        }
     );
-    text.lines().map(|line| wrapped("", line)).collect()
+    let mut text: String = text.lines().map(|line| wrapped("", line)).collect();
+    for words in left_out(&source.gaps) {
+        text.push_str(&wrapped("left out: ", &words));
+    }
+    text
 }
 
 fn kinds_table(kinds: &[WalOfKind], total: &WalAmount, by_type: bool) -> String {
@@ -90,11 +146,11 @@ fn image_row(name: &str, images: &WalImages, total: &WalAmount) -> String {
 
 /// Bytes before for each byte after.
 #[expect(clippy::cast_precision_loss, reason = "a ratio with one digit")]
-pub(crate) fn compression_ratio(images: &WalImages) -> f64 {
+fn compression_ratio(images: &WalImages) -> f64 {
     images.uncompressed_bytes as f64 / images.bytes.max(1) as f64
 }
 
-pub(crate) fn cause_words(cause: ImageCause) -> &'static str {
+fn cause_words(cause: ImageCause) -> &'static str {
     match cause {
         ImageCause::FirstTouch => "first touch after checkpoint",
         ImageCause::Hint => "hint bits after checkpoint",
@@ -120,7 +176,7 @@ fn relations_table(of: &WalStatisticsRecord, top: usize) -> String {
 }
 
 /// What a relation's fork is called; its numbers where the name is unknown.
-pub(crate) fn relation_words(of: &WalOfRelation) -> String {
+fn relation_words(of: &WalOfRelation) -> String {
     let fork = if of.fork == "main" { String::new() } else { format!(" ({})", of.fork) };
     let Some(name) = &of.name else {
         return format!("{}/{}/{}{fork}", of.tablespace, of.database, of.filenode);
@@ -167,7 +223,7 @@ fn cycles_table(of: &WalStatisticsRecord, top: usize) -> String {
         text.push_str(&cycle_row(cycle));
     }
     if whole < of.cycles.len() {
-        text.push_str("  * not whole: the WAL begins or ends within it\n");
+        text.push_str("  * not whole: the WAL begins or ends within it, or has a gap in it\n");
     }
     text
 }
@@ -206,32 +262,12 @@ fn row(name: &str, [records, record_bytes, image_bytes, share]: [&str; 4]) -> St
 const NAME: usize = 30;
 
 #[expect(clippy::cast_precision_loss, reason = "a percentage with one digit")]
-pub(crate) fn percent(part: u64, all: u64) -> String {
+fn percent(part: u64, all: u64) -> String {
     if all == 0 { "-".to_owned() } else { format!("{:.1} %", part as f64 / all as f64 * 100.0) }
 }
 
 fn size(bytes: u64) -> String {
     ByteSize(bytes).rounded()
-}
-
-/// From the first transaction's end to the last one's; `None` where fewer than two tell.
-pub(crate) fn span(first: Option<&str>, last: Option<&str>) -> Option<TimeSpan> {
-    let time = |text: Option<&str>| text?.parse::<jiff::Timestamp>().ok();
-    let microseconds = time(last)?.as_microsecond() - time(first)?.as_microsecond();
-    let microseconds = u64::try_from(microseconds).ok().filter(|us| *us > 0)?;
-    Some(TimeSpan(Duration::from_micros(microseconds)))
-}
-
-/// Bytes a second; `None` over a time in which nothing can be told.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a rate with three digits"
-)]
-pub(crate) fn rate(bytes: u64, span: TimeSpan) -> Option<String> {
-    let seconds = span.0.as_secs_f64();
-    (seconds >= 1.0).then(|| size((bytes as f64 / seconds).round() as u64))
 }
 
 #[cfg(test)]
@@ -240,8 +276,8 @@ mod tests {
 
     use pgtoll_format::Lsn;
     use pgtoll_record::{
-        CycleBegin, WAL_STATISTICS_SCHEMA, WalEnd, WalEndKind, WalOfDatabase, WalRelationName,
-        WalSource,
+        CycleBegin, WAL_STATISTICS_SCHEMA, WalEnd, WalEndKind, WalGap, WalOfDatabase,
+        WalRelationName, WalSource,
     };
 
     use super::*;
@@ -290,7 +326,7 @@ mod tests {
         WalStatisticsRecord {
             schema: WAL_STATISTICS_SCHEMA.into(),
             pgtoll: "0".into(),
-            command: vec!["pgtoll".into()],
+            command: ["pgtoll", "wal", "stats", "archive"].map(str::to_owned).into(),
             made: "2026-11-22T09:00:00Z".into(),
             source: WalSource {
                 names: vec!["archive".into()],
@@ -303,6 +339,8 @@ mod tests {
                 to: Some(Lsn(0x5500_0000)),
                 first_time: Some("2026-11-22T07:30:00Z".into()),
                 last_time: Some("2026-11-22T08:30:00.5Z".into()),
+                streamed_ms: None,
+                gaps: Vec::new(),
             },
             end: WalEnd {
                 kind: WalEndKind::Own,
@@ -366,5 +404,51 @@ mod tests {
         (empty.cycles, empty.causes) = (Vec::new(), BTreeMap::new());
         let text = wal_statistics_text(&empty, false, 10);
         assert!(text.starts_with("WAL of PostgreSQL 15: no record\n"), "{text}");
+    }
+
+    #[test]
+    fn gaps_are_named_and_left_out() {
+        let mut of = record();
+        let gap = |from: u64, to: u64| WalGap {
+            from: Lsn(from),
+            to: Lsn(to),
+            kind: WalEndKind::Missing,
+            words: "segment 000000010000000000000030 is missing, from 0/30000000 on".into(),
+            lasted_ms: Some(1_800_250),
+        };
+        of.source.gaps = vec![gap(0x3000_0000, 0x3200_0028); 12];
+        let text = wal_statistics_text(&of, false, 10);
+        assert_eq!(
+            text.matches("left out: 0/30000000 to 0/32000028, 32.0 MB: segment").count(),
+            10
+        );
+        assert!(text.contains("left out: 2 more\n"), "{text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("12 gaps are left out of all figures: 384 MB."), "{text}");
+        of.source.gaps.truncate(1);
+        // An hour and half a second, of which the gap is half an hour and a quarter of a second.
+        let text = wal_statistics_text(&of, false, 10);
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("30.0 min from its first commit to its last"), "{words}");
+        let page = crate::wal_statistics_html(&of);
+        assert!(page.contains("0/30000000 to 0/32000028, 32.0 MB: segment"), "{page}");
+    }
+
+    #[test]
+    fn the_command_that_is_to_be_pasted_reads_the_same_wal() {
+        let check = |of: &str, expected: Option<&str>| {
+            let words: Vec<String> = of.split(' ').map(str::to_owned).collect();
+            let expected = expected.map(|words| format!("pgtoll wal whatif {words}"));
+            assert_eq!(whatif_command(&words), expected, "{of}");
+        };
+        check("pgtoll wal stats archive/", Some("archive/"));
+        check("pgtoll wal stats a b --names /pg --from 0/1", Some("a b --from 0/1"));
+        check("pgtoll wal stats a --dsn host=a", Some("a --dsn host=a"));
+        check("pgtoll wal stats --dsn host=a", Some("--dsn host=a --for 30min"));
+        check("pgtoll wal stats --dsn host=a --for 1min", Some("--dsn host=a --for 30min"));
+        check("pgtoll wal stats --dsn host=a --for 2h", Some("--dsn host=a --for 2h"));
+        check("pgtoll measure checksums", None);
+        check("", None);
+        check(&format!("pgtoll wal stats {}", "a ".repeat(500)), None);
     }
 }

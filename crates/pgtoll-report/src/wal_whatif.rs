@@ -3,10 +3,13 @@
 use std::fmt::Write as _;
 
 use pgtoll_format::{ByteSize, TimeSpan};
-use pgtoll_record::{WalWhatIfRecord, WhatIfClass, WhatIfRow};
+use pgtoll_record::{
+    WalWhatIfRecord, WhatIfClass, WhatIfEvidence, WhatIfRow, WhatIfSourceSettings,
+};
 
 use crate::printable::printable;
 use crate::text::wrapped;
+use crate::wal_short::left_out;
 
 /// The self-check, what was asked beside today's, the curve and what to do. Plain text.
 pub fn wal_whatif_text(of: &WalWhatIfRecord) -> String {
@@ -34,22 +37,48 @@ fn heading(of: &WalWhatIfRecord) -> String {
             of.seconds.map_or_else(String::new, |seconds| format!(" in {}", span(seconds)))
         ),
     );
-    let settings = &of.source_settings;
     let forced = of.redo_points.iter().filter(|redo| redo.forced).count();
-    text.push_str(&wrapped(
-        "",
-        &format!(
-            "{} redo points, {forced} of them forced; made with max_wal_size = {}, \
-             checkpoint_timeout = {}, hints {} (by {})",
-            of.redo_points.len(),
-            ByteSize(settings.max_wal_size_bytes),
-            span(settings.checkpoint_timeout_s),
-            if settings.hints { "logged" } else { "not logged" },
-            settings.by
-        ),
-    ));
+    let redo_points = counted(of.redo_points.len(), "redo point", "redo points");
+    let words = format!("{redo_points}, {forced} of them forced; {}", settings_words(of));
+    text.push_str(&wrapped("", &words));
     text.push_str(&wrapped("", &check_words(of)));
+    for words in left_out(&of.source.gaps) {
+        text.push_str(&wrapped("left out: ", &words));
+    }
     text
+}
+
+/// One of them, or how many.
+fn counted(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// The settings of the source: what is known of them, what looks like it, and where that is from.
+fn settings_words(of: &WalWhatIfRecord) -> String {
+    let of = &of.source_settings;
+    let (mut known, mut guessed) = (Vec::new(), Vec::new());
+    let size = ByteSize(of.max_wal_size_bytes);
+    let hints = if of.hints { "hints logged" } else { "hints not logged" };
+    for (name, words) in [
+        ("max_wal_size", format!("max_wal_size = {size}")),
+        ("checkpoint_timeout", format!("checkpoint_timeout = {}", span(of.checkpoint_timeout_s))),
+        ("hints", hints.to_owned()),
+    ] {
+        if is_guessed(of, name) { guessed.push(words) } else { known.push(words) }
+    }
+    let mut words = Vec::new();
+    if !known.is_empty() {
+        words.push(format!("made with {}", known.join(", ")));
+    }
+    if !guessed.is_empty() {
+        words.push(format!("looks like {}", guessed.join(", ")));
+    }
+    format!("{} (by {})", words.join("; "), of.by)
+}
+
+/// A setting of the source is a guess by its WAL.
+pub(crate) fn is_guessed(of: &WhatIfSourceSettings, name: &str) -> bool {
+    of.guessed.iter().any(|guessed| guessed == name)
 }
 
 /// The self-check in a sentence.
@@ -157,7 +186,7 @@ fn row(title: &str, row: &WhatIfRow, of: &WalWhatIfRecord) -> String {
     );
     let title = printable(title);
     if title.chars().count() > 26 {
-        return format!("{title}\n{:<27}{figures}\n", "");
+        return format!("{}{:<27}{figures}\n", wrapped("", &title), "");
     }
     format!("{title:<27}{figures}\n")
 }
@@ -232,8 +261,14 @@ fn curve(of: &WalWhatIfRecord) -> String {
 const BAR: u128 = 34;
 
 fn advice(of: &WalWhatIfRecord) -> String {
+    let unsure = unsure(of);
     let Some(advice) = &of.recommendation else {
-        return format!("\n{}", wrapped("", NOTHING));
+        let words = [Some(nothing(of)), certain(of), unsure];
+        return words
+            .into_iter()
+            .flatten()
+            .map(|words| wrapped("", &words))
+            .fold("\n".to_owned(), |text, paragraph| text + &paragraph);
     };
     let mut text = "\nrecommended:\n".to_owned();
     for line in &advice.settings {
@@ -241,12 +276,103 @@ fn advice(of: &WalWhatIfRecord) -> String {
     }
     text.push_str(&wrapped("  why:   ", &advice.reason));
     text.push_str(&wrapped("  price: ", &advice.price));
+    if let Some(unsure) = unsure {
+        text.push_str(&wrapped("  but:   ", &unsure));
+    }
     text
 }
 
-/// Where there is no recommendation.
-pub(crate) const NOTHING: &str = "Nothing to recommend: neither another distance of checkpoints nor LZ4 is known to save a \
-     twentieth of this WAL.";
+/// Why nothing is recommended.
+pub(crate) fn nothing(of: &WalWhatIfRecord) -> String {
+    let Some(evidence) = &of.evidence else {
+        // Of an older record nothing more is known.
+        return "Nothing is recommended.".to_owned();
+    };
+    if !evidence.enough {
+        let seen = counted(of.redo_points.len(), "redo point", "redo points");
+        let why = if of.redo_points.len() < 2 {
+            format!("{seen} seen, and it takes two")
+        } else {
+            format!("{seen} seen, but all that follow the first were forced")
+        };
+        return format!("Not enough WAL to recommend anything: {why}. {}", more_wal(evidence));
+    }
+    let names_lz4 = || {
+        let rows = evidence.certain.iter().chain(&evidence.extrapolated);
+        let mut rows = rows.filter_map(|place| of.rows.get(*place));
+        rows.any(|row| row.wal_compression == "lz4")
+    };
+    let lz4 = if evidence.lz4 && !names_lz4() { ", nor LZ4 a tenth" } else { "" };
+    format!(
+        "Nothing to recommend: no other distance of checkpoints is known to save a twentieth of \
+         this WAL{lz4}."
+    )
+}
+
+/// Rows that save something and are not recommended, though they are certain.
+pub(crate) fn certain(of: &WalWhatIfRecord) -> Option<String> {
+    let rows = listed(of, &of.evidence.as_ref()?.certain)?;
+    Some(format!("Settings in the table that save a twentieth all the same: {rows}."))
+}
+
+/// Rows that would save something if they were certain, and how they become so.
+pub(crate) fn unsure(of: &WalWhatIfRecord) -> Option<String> {
+    let evidence = of.evidence.as_ref()?;
+    let rows = listed(of, &evidence.extrapolated)?;
+    let mut words = format!(
+        "Estimates marked ? are not relied on: {rows}. This WAL has less than two checkpoint \
+         cycles under such settings."
+    );
+    let Some(need) = evidence.needs else { return Some(words) };
+    if let Some(row) = of.rows.get(need.row) {
+        let _ = write!(
+            words,
+            " About {} of WAL like this would make {} certain.",
+            size(need.bytes),
+            title(row, of)
+        );
+    }
+    // It was said before.
+    if evidence.enough {
+        let _ = write!(words, " {}", more_wal(evidence));
+    }
+    Some(words)
+}
+
+/// What to do.
+fn more_wal(evidence: &WhatIfEvidence) -> String {
+    match evidence.stream_s {
+        Some(seconds) => {
+            let time = TimeSpan(std::time::Duration::from_secs(seconds));
+            format!("Stream longer: --for {time}.")
+        }
+        None => {
+            "Name more of the archive, or stream from the server: --dsn DSN --for 30min.".to_owned()
+        }
+    }
+}
+
+/// The first few of these rows, with their shares; `None` without any.
+fn listed(of: &WalWhatIfRecord, places: &[usize]) -> Option<String> {
+    let rows: Vec<&WhatIfRow> = places.iter().filter_map(|place| of.rows.get(*place)).collect();
+    let mut words: Vec<String> = rows
+        .iter()
+        .take(LISTED)
+        .enumerate()
+        .map(|(place, row)| {
+            let than = if place == 0 { " of today's WAL" } else { "" };
+            format!("{} ({}{than})", title(row, of), share(row, of))
+        })
+        .collect();
+    match rows.len().saturating_sub(LISTED) {
+        0 => {}
+        more => words.push(format!("{more} more")),
+    }
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// Rows that are named in a sentence.
+const LISTED: usize = 3;
 
 pub(crate) fn size(bytes: u64) -> String {
     ByteSize(bytes).rounded()
@@ -256,4 +382,124 @@ pub(crate) fn span(seconds: f64) -> String {
     let span = std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default();
     let exact = TimeSpan(span);
     if seconds.fract() == 0.0 { exact.to_string() } else { exact.rounded() }
+}
+
+#[cfg(test)]
+mod tests {
+    use pgtoll_record::{WhatIfNeed, WhatIfRedoPoint};
+
+    use super::*;
+
+    fn record() -> WalWhatIfRecord {
+        let text = include_str!("../tests/fixtures/wal-whatif.json");
+        let mut of: WalWhatIfRecord = serde_json::from_str(text).unwrap();
+        of.rows[0].wal_compression = "lz4".to_owned();
+        of
+    }
+
+    fn redo_point(forced: bool) -> WhatIfRedoPoint {
+        WhatIfRedoPoint { at: pgtoll_format::Lsn(1), time: None, forced, inferred: false }
+    }
+
+    /// A record that recommends nothing.
+    fn without(redo_points: &[bool], evidence: WhatIfEvidence) -> WalWhatIfRecord {
+        let redo_points = redo_points.iter().map(|forced| redo_point(*forced)).collect();
+        let evidence = Some(evidence);
+        WalWhatIfRecord { redo_points, evidence, recommendation: None, ..record() }
+    }
+
+    const NO_EVIDENCE: WhatIfEvidence = WhatIfEvidence {
+        enough: true,
+        lz4: true,
+        certain: Vec::new(),
+        extrapolated: Vec::new(),
+        needs: None,
+        stream_s: None,
+    };
+
+    #[test]
+    fn too_little_wal_is_no_reason_to_recommend_anything() {
+        let check = |redo_points: &[bool], stream_s, expected| {
+            let evidence = WhatIfEvidence { enough: false, stream_s, ..NO_EVIDENCE };
+            let of = without(redo_points, evidence);
+            assert_eq!(nothing(&of), expected);
+            assert!(!wal_whatif_text(&of).contains("recommended:"));
+            assert!(crate::wal_whatif_html(&of).contains(expected));
+        };
+        check(
+            &[],
+            None,
+            "Not enough WAL to recommend anything: 0 redo points seen, and it takes two. Name more \
+             of the archive, or stream from the server: --dsn DSN --for 30min.",
+        );
+        check(
+            &[false],
+            Some(1800),
+            "Not enough WAL to recommend anything: 1 redo point seen, and it takes two. Stream \
+             longer: --for 30min.",
+        );
+        check(
+            &[false, true, true],
+            Some(5400),
+            "Not enough WAL to recommend anything: 3 redo points seen, but all that follow the \
+             first were forced. Stream longer: --for 90min.",
+        );
+    }
+
+    #[test]
+    fn nothing_contradicts_a_row_of_the_table() {
+        let row = 0;
+        let of = without(&[false, false], NO_EVIDENCE);
+        let plain = "Nothing to recommend: no other distance of checkpoints is known to save a \
+                     twentieth of this WAL";
+        assert_eq!(nothing(&of), format!("{plain}, nor LZ4 a tenth."));
+        assert_eq!((certain(&of), unsure(&of)), (None, None));
+        let needs = Some(WhatIfNeed { row, bytes: 3 << 30 });
+        let evidence = WhatIfEvidence { extrapolated: vec![row], needs, ..NO_EVIDENCE };
+        let of = without(&[false, false], evidence);
+        assert_eq!(nothing(&of), format!("{plain}."));
+        let share = share(&of.rows[row], &of);
+        assert_eq!(
+            unsure(&of).unwrap(),
+            format!(
+                "Estimates marked ? are not relied on: wal_compression = lz4 ({share} of today's \
+                 WAL). This WAL has less than two checkpoint cycles under such settings. About \
+                 3.00 GB of WAL like this would make wal_compression = lz4 certain. Name more of \
+                 the archive, or stream from the server: --dsn DSN --for 30min."
+            )
+        );
+        let evidence = WhatIfEvidence { certain: vec![row], ..NO_EVIDENCE };
+        let words = certain(&without(&[false, false], evidence)).unwrap();
+        assert!(words.ends_with(&format!("wal_compression = lz4 ({share} of today's WAL).")));
+        let every = (0..record().rows.len()).collect();
+        let evidence = WhatIfEvidence { certain: every, ..NO_EVIDENCE };
+        let words = certain(&without(&[false, false], evidence)).unwrap();
+        assert!(words.contains(&format!(", {} more.", record().rows.len() - 3)), "{words}");
+        let old = WalWhatIfRecord { evidence: None, recommendation: None, ..record() };
+        assert_eq!(nothing(&old), "Nothing is recommended.");
+    }
+
+    #[test]
+    fn guesses_are_marked() {
+        let check = |guessed: &[&str], expected: &str| {
+            let mut of = record();
+            let settings = &mut of.source_settings;
+            settings.guessed = guessed.iter().map(|name| (*name).to_owned()).collect();
+            (settings.max_wal_size_bytes, settings.checkpoint_timeout_s) = (32 << 20, 360.0);
+            (settings.hints, settings.by) = (true, "so".to_owned());
+            assert_eq!(settings_words(&of), expected);
+            let text = wal_whatif_text(&of);
+            assert_eq!(text.lines().find(|line| line.chars().count() > 80), None);
+        };
+        let (size, timeout) = ("max_wal_size = 32MB", "checkpoint_timeout = 6min");
+        check(&[], &format!("made with {size}, {timeout}, hints logged (by so)"));
+        check(
+            &["max_wal_size", "checkpoint_timeout"],
+            &format!("made with hints logged; looks like {size}, {timeout} (by so)"),
+        );
+        check(
+            &["max_wal_size", "checkpoint_timeout", "hints"],
+            &format!("looks like {size}, {timeout}, hints logged (by so)"),
+        );
+    }
 }

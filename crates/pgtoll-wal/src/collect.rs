@@ -1,5 +1,6 @@
 //! What takes the records of a scan.
 
+use pgtoll_format::Lsn;
 use pgtoll_format::wal::{Parts, Record};
 
 use crate::WalStatistics;
@@ -18,6 +19,13 @@ pub trait Collect: Send {
     fn append(&mut self, later: Self)
     where
         Self: Sized;
+
+    /// What stands from one place to another is not read: the next segment's first record begins
+    /// there, and does not follow the last one that was appended. Never called by
+    /// [`scan_with`](crate::scan_with), which ends there.
+    fn gap(&mut self, from: Lsn, to: Lsn) {
+        let (_, _) = (from, to);
+    }
 }
 
 impl Collect for WalStatistics {
@@ -40,5 +48,10 @@ impl<A: Collect, B: Collect> Collect for (A, B) {
     fn append(&mut self, later: Self) {
         self.0.append(later.0);
         self.1.append(later.1);
+    }
+
+    fn gap(&mut self, from: Lsn, to: Lsn) {
+        self.0.gap(from, to);
+        self.1.gap(from, to);
     }
 }

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use pgtoll_format::Lsn;
 use pgtoll_format::wal::WalError;
+use pgtoll_format::{ByteSize, Lsn};
 
 /// Why the WAL is not read further.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub enum End {
     Complete,
     /// A server sent all that was asked for: up to here.
     Asked(Lsn),
+    /// All that was asked for was read: up to here.
+    RangeEnd(Lsn),
     /// The server was shut down, after it had sent all up to here.
     ServerStopped(Lsn),
     /// The server left the timeline here.
@@ -37,6 +40,8 @@ pub enum End {
         at: Lsn,
         /// What it should be called.
         name: String,
+        /// How many are missing, with those that follow it.
+        count: u64,
     },
     /// A file is shorter than its segment.
     CutShort {
@@ -61,7 +66,10 @@ impl End {
     pub fn at(&self) -> Option<Lsn> {
         match self {
             Self::Complete | Self::Interrupted => None,
-            Self::Asked(at) | Self::ServerStopped(at) | Self::TimelineEnd(at) => Some(*at),
+            Self::Asked(at)
+            | Self::RangeEnd(at)
+            | Self::ServerStopped(at)
+            | Self::TimelineEnd(at) => Some(*at),
             Self::Own(error) | Self::Damaged { error, .. } => error.at(),
             Self::Missing { at, .. } | Self::CutShort { at, .. } | Self::Unreadable { at, .. } => {
                 Some(*at)
@@ -104,14 +112,20 @@ impl fmt::Display for End {
         match self {
             Self::Complete => f.write_str("all segments were read to their ends"),
             Self::Asked(at) => write!(f, "the server sent it up to {at}, as was asked"),
+            Self::RangeEnd(at) => write!(f, "read up to {at}, as was asked"),
             Self::ServerStopped(at) => write!(f, "the server was shut down at {at}"),
             Self::TimelineEnd(at) => write!(f, "the server left the timeline at {at}"),
             Self::Interrupted => f.write_str("interrupted"),
             Self::Own(error) => write!(f, "the WAL ends at {error}"),
-            Self::Damaged { path, error, goes_on } => {
-                write!(f, "{}: damaged at {error}; it goes on at {goes_on}", path.display())
+            Self::Damaged { path, error, .. } => {
+                write!(f, "{}: damaged at {error}", path.display())
             }
-            Self::Missing { at, name } => write!(f, "segment {name} is missing, from {at} on"),
+            Self::Missing { at, name, count: 1 } => {
+                write!(f, "segment {name} is missing, from {at} on")
+            }
+            Self::Missing { at, name, count } => {
+                write!(f, "{count} segments are missing, {name} first, from {at} on")
+            }
             Self::CutShort { path, at } => {
                 write!(f, "{} is cut short: it ends at {at}", path.display())
             }
@@ -119,5 +133,30 @@ impl fmt::Display for End {
                 write!(f, "{} cannot be read, from {at} on: {source}", path.display())
             }
         }
+    }
+}
+
+/// WAL that was not read, between records that were.
+#[derive(Clone, Debug)]
+pub struct Gap {
+    /// Where the last record before it ends, or where the WAL that was asked for begins.
+    pub from: Lsn,
+    /// Where the first record behind it begins.
+    pub to: Lsn,
+    /// Why.
+    pub why: Arc<End>,
+}
+
+impl Gap {
+    /// Bytes of it.
+    pub fn bytes(&self) -> u64 {
+        self.to.bytes_since(self.from).unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, to, why } = self;
+        write!(f, "not read from {from} to {to}, {}: {why}", ByteSize(self.bytes()).rounded())
     }
 }

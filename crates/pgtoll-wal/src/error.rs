@@ -4,7 +4,10 @@ use std::io;
 use std::path::PathBuf;
 
 use pgtoll_datadir::read_hint;
+use pgtoll_format::Lsn;
 use pgtoll_format::wal::WalError;
+
+use crate::range::WalBound;
 
 /// WAL cannot be read at all.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +26,36 @@ pub enum WalReadError {
         /// What the system said.
         source: io::Error,
     },
+    /// There is no segment of the timeline.
+    #[error("no segment of timeline {timeline}; there are timelines {}", listed(found))]
+    NoTimeline {
+        /// Which one.
+        timeline: u32,
+        /// Those that there are.
+        found: Vec<u32>,
+    },
+    /// The WAL has nothing so late.
+    #[error("no commit or checkpoint at {from} or later")]
+    NothingSince {
+        /// What was asked for.
+        from: WalBound,
+    },
+    /// Nothing lies between the two.
+    #[error("no WAL from {from} to {to}: the one is not before the other")]
+    EmptyRange {
+        /// Where it should begin.
+        from: WalBound,
+        /// Where it should end.
+        to: WalBound,
+    },
+    /// The segments are of another part of the WAL.
+    #[error("the range lies outside the WAL, whose segments are from {begin} to {end}")]
+    OutOfRange {
+        /// Where the first segment begins.
+        begin: Lsn,
+        /// Where the last one ends.
+        end: Lsn,
+    },
     /// The first segment's file is empty.
     #[error("{}: no WAL segment: it is empty", path.display())]
     Empty {
@@ -39,6 +72,10 @@ pub enum WalReadError {
     },
 }
 
+fn listed(numbers: &[u32]) -> String {
+    numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
 impl WalReadError {
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
@@ -46,6 +83,11 @@ impl WalReadError {
             Self::NoSegments { .. } => Some(
                 "name a data directory, its pg_wal, an archive's directory, or segments themselves",
             ),
+            Self::NoTimeline { .. } => Some("name one of those, or more of the archive"),
+            Self::NothingSince { .. } | Self::OutOfRange { .. } => Some(
+                "pgtoll wal stats without --from and --to says from where to where, and when, it is",
+            ),
+            Self::EmptyRange { .. } => Some("--from is where the range begins, --to where it ends"),
             Self::Read { source, .. } => Some(read_hint(source)),
             Self::Empty { .. } | Self::NotWal { source: WalError::Zeros, .. } => {
                 Some("name a segment that was written to, or the directory that holds it")

@@ -1,6 +1,6 @@
 //! WAL segments as files: which there are, and in which order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use std::path::{Path, PathBuf};
 
@@ -12,30 +12,77 @@ use crate::segment_file::SegmentFile;
 use crate::tars;
 
 /// The segments of these paths in the order of the WAL: files, tars, directories of an archive with
-/// all that is below them, or data directories, whose `pg_wal` is meant.
-///
-/// Where timelines branch, the newest one is followed back: of each place the segment of the
-/// newest timeline is taken, and a whole one rather than one that is partial.
+/// all that is below them, or data directories, whose `pg_wal` is meant. See [`Archive::find`].
 pub fn segments(paths: &[PathBuf]) -> Result<Vec<SegmentFile>, WalReadError> {
-    let mut found: BTreeMap<(u32, u32), SegmentFile> = BTreeMap::new();
-    for path in paths {
-        let before = found.len();
-        for file in files(path)? {
-            let place = found.entry(file.name.place).or_insert_with(|| file.clone());
-            if rank(&file) > rank(place) {
-                *place = file;
+    Ok(Archive::find(paths, None)?.segments)
+}
+
+/// Segments of one timeline and of those that lead to it.
+#[derive(Clone, Debug, Default)]
+pub struct Archive {
+    /// In the order of the WAL.
+    pub segments: Vec<SegmentFile>,
+    /// How many segments of older timelines, by timeline, stand where a newer one had branched off.
+    pub left_out: BTreeMap<u32, usize>,
+}
+
+impl Archive {
+    /// The segments of these paths. Where timelines branch, this one is followed back, or the newest:
+    /// of each place the segment of the newest timeline is taken, and a whole one rather than one
+    /// that is partial.
+    pub fn find(paths: &[PathBuf], timeline: Option<u32>) -> Result<Self, WalReadError> {
+        let mut found: BTreeMap<(u32, u32), Vec<SegmentFile>> = BTreeMap::new();
+        for path in paths {
+            let before = found.len();
+            for file in files(path)? {
+                found.entry(file.name.place).or_default().push(file);
+            }
+            if found.len() == before && before == 0 {
+                return Err(WalReadError::NoSegments { path: path.clone() });
             }
         }
-        if found.len() == before && before == 0 {
-            return Err(WalReadError::NoSegments { path: path.clone() });
+        let timelines: BTreeSet<u32> =
+            found.values().flatten().map(|file| file.name.timeline).collect();
+        let newest = timeline.or(timelines.last().copied()).unwrap_or_default();
+        if let Some(timeline) = timeline.filter(|timeline| !timelines.contains(timeline)) {
+            let found = timelines.into_iter().collect();
+            return Err(WalReadError::NoTimeline { timeline, found });
         }
+        for files in found.values_mut() {
+            files.retain(|file| file.name.timeline <= newest);
+        }
+        let is_newest =
+            |files: &Vec<SegmentFile>| files.iter().any(|file| file.name.timeline == newest);
+        // What an older timeline went on with after the newest one had left it is not of this WAL.
+        let end = found.iter().rev().find(|(_, files)| is_newest(files)).map(|(place, _)| *place);
+        let mut archive = Self::default();
+        for (place, files) in found {
+            let taken =
+                if Some(place) <= end { files.iter().max_by_key(|file| rank(file)) } else { None };
+            let others = files.iter().filter(|file| {
+                !file.name.is_partial
+                    && taken.is_none_or(|taken| taken.name.timeline != file.name.timeline)
+            });
+            let others: BTreeSet<u32> = others.map(|file| file.name.timeline).collect();
+            for timeline in others {
+                *archive.left_out.entry(timeline).or_default() += 1;
+            }
+            archive.segments.extend(taken.cloned());
+        }
+        Ok(archive)
     }
-    let newest = found.values().map(|file| file.name.timeline).max();
-    let mut segments: Vec<SegmentFile> = found.into_values().collect();
-    // What an older timeline went on with after the newest one had left it is not of this WAL.
-    let end = segments.iter().rposition(|file| Some(file.name.timeline) == newest);
-    segments.truncate(end.map_or(0, |end| end + 1));
-    Ok(segments)
+
+    /// What is left out, a sentence for each timeline.
+    pub fn notes(&self) -> Vec<String> {
+        let of_timeline = |(timeline, count): (&u32, &usize)| {
+            let segments = if *count == 1 { "segment" } else { "segments" };
+            format!(
+                "Left out: {count} {segments} of timeline {timeline}, from where a newer timeline \
+                 branched off; --timeline {timeline} reads them."
+            )
+        };
+        self.left_out.iter().map(of_timeline).collect()
+    }
 }
 
 /// Which of two files of one place is taken.
@@ -103,5 +150,18 @@ mod tests {
         let names: Vec<(u32, u32)> =
             found.iter().map(|file| (file.name.timeline, file.name.place.1)).collect();
         assert_eq!(names, [(1, 1), (1, 2), (2, 3), (2, 4)]);
+        let paths = [directory.path().to_owned()];
+        let newest = Archive::find(&paths, None).unwrap();
+        assert_eq!(
+            newest.notes(),
+            ["Left out: 2 segments of timeline 1, from where a newer timeline branched off; \
+              --timeline 1 reads them."]
+        );
+        let older = Archive::find(&paths, Some(1)).unwrap();
+        let places: Vec<u32> = older.segments.iter().map(|file| file.name.place.1).collect();
+        assert_eq!((places, older.notes()), (vec![1, 2, 3, 4, 5], vec![]));
+        assert!(older.segments[2].name.is_partial);
+        let error = Archive::find(&paths, Some(3)).unwrap_err();
+        assert_eq!(error.to_string(), "no segment of timeline 3; there are timelines 1, 2");
     }
 }

@@ -1,8 +1,8 @@
 //! Reads the write-ahead log where it lies (directories, archives, tars, single segments, plain or
 //! compressed, a server's stream) into collectors, in parallel.
 //!
-//! Entry points: [`segments`] lists what is there, [`scan_with`] reads it into any [`Collect`],
-//! [`stream_with`] does so from a server. [`WalStatistics`] and the what-if's [`WhatIfCollector`] are
+//! Entry points: [`segments`] lists what is there, [`scan_with`] reads it into any [`Collect`] up
+//! to the first gap, [`scan_range_with`] past all gaps, [`stream_with`] does so from a server. [`WalStatistics`] and the what-if's [`WhatIfCollector`] are
 //! collectors.
 
 mod collect;
@@ -12,13 +12,17 @@ mod files;
 mod forks;
 #[doc(hidden)]
 pub mod fuzzed;
+mod locate;
 mod packing;
 mod pieces;
+mod queue;
+mod range;
 mod record;
 mod recorded_name;
 mod scan;
 mod segment_file;
 mod segment_name;
+mod segment_reader;
 mod server;
 mod statistics;
 mod stream;
@@ -27,15 +31,18 @@ mod tars;
 mod whatif;
 
 pub use collect::Collect;
-pub use end::End;
+pub use end::{End, Gap};
 pub use error::WalReadError;
-pub use files::segments;
+pub use files::{Archive, segments};
 pub use forks::ForkTotals;
 pub use packing::Packing;
-pub use pieces::{Cycle, Piece, Sums, WalTimeline};
+pub use pieces::{Cycle, FinishedTimeline, Piece, Sums, WalTimeline};
+pub use range::{WalBound, WalBoundParseError, WalRange};
 pub use record::{RelationNames, statistics_record};
 pub use recorded_name::recorded_name;
-pub use scan::{Contents, WalSummary, first_header, scan, scan_with};
+pub use scan::{
+    Contents, WalSummary, first_header, locate_range, scan, scan_range_with, scan_with,
+};
 pub use segment_file::SegmentFile;
 pub use segment_name::SegmentName;
 pub use server::{ServerError, stream, stream_with};

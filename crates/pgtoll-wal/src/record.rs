@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use pgtoll_datadir::Names;
 use pgtoll_format::wal::{Compression, manager_name};
-use pgtoll_format::{Lsn, RelationFork};
+use pgtoll_format::{ByteSize, Lsn, RelationFork};
 use pgtoll_record::{
     CycleBegin, ImageCause, Provenance, WAL_STATISTICS_SCHEMA, WalAmount, WalCycle, WalEnd,
-    WalEndKind, WalImages, WalKind, WalOfDatabase, WalOfKind, WalOfRelation, WalPiece, WalSource,
-    WalStatisticsRecord,
+    WalEndKind, WalGap, WalImages, WalKind, WalOfDatabase, WalOfKind, WalOfRelation, WalPiece,
+    WalSource, WalStatisticsRecord,
 };
 
-use crate::end::End;
+use crate::end::{End, Gap};
 use crate::forks::ForkTotals;
 use crate::pieces::{Cycle, Piece};
 use crate::recorded_name::recorded_name;
@@ -51,13 +51,17 @@ pub fn statistics_record(
     let pieces = &summary.collected.pieces;
     let since_us = pieces.iter().filter_map(|piece| piece.since_us).min();
     let until_us = pieces.iter().filter_map(|piece| piece.until_us).max();
+    let gaps = summary.gaps.iter().zip(&summary.collected.gaps_us);
     WalStatisticsRecord {
         schema: WAL_STATISTICS_SCHEMA.to_owned(),
         pgtoll: provenance.version,
         command: provenance.command,
         made: provenance.made,
-        source: source(source_names, summary, since_us, until_us),
-        end: wal_end(end),
+        source: WalSource {
+            gaps: gaps.map(|(gap, us)| wal_gap(gap, *us)).collect(),
+            ..source(source_names, summary, since_us, until_us)
+        },
+        end: wal_end(end, &summary.gaps),
         total: statistics.total(),
         managers: managers(statistics),
         types: types(statistics, summary.major),
@@ -91,6 +95,10 @@ pub(crate) fn source<T>(
         to: summary.to,
         first_time: first_us.and_then(time),
         last_time: last_us.and_then(time),
+        streamed_ms: summary
+            .streamed
+            .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        gaps: summary.gaps.iter().map(|gap| wal_gap(gap, None)).collect(),
     }
 }
 
@@ -99,14 +107,32 @@ pub(crate) fn time(us: i64) -> Option<String> {
     Some(jiff::Timestamp::from_microsecond(us).ok()?.to_string())
 }
 
-/// Why WAL was not read further.
-pub(crate) fn wal_end(end: &End) -> WalEnd {
-    WalEnd { kind: kind_of(end), at: end.at(), words: end.to_string() }
+/// Why WAL was not read further. Whoever knows of no gaps has to take the first one for the end.
+pub(crate) fn wal_end(end: &End, gaps: &[Gap]) -> WalEnd {
+    let Some(gap) = gaps.first().filter(|_| end.is_whole()) else {
+        return WalEnd { kind: kind_of(end), at: end.at(), words: end.to_string() };
+    };
+    let words = match gaps.len() {
+        1 => format!("read past a gap: {gap}"),
+        count => format!("read past {count} gaps, the first of which: {gap}"),
+    };
+    WalEnd { kind: kind_of(&gap.why), at: Some(gap.from), words }
+}
+
+/// As a record has it; `us`: how long it was.
+fn wal_gap(gap: &Gap, us: Option<i64>) -> WalGap {
+    WalGap {
+        from: gap.from,
+        to: gap.to,
+        kind: kind_of(&gap.why),
+        words: gap.why.to_string(),
+        lasted_ms: us.and_then(|us| u64::try_from(us / 1000).ok()),
+    }
 }
 
 fn kind_of(end: &End) -> WalEndKind {
     match end {
-        End::Complete | End::Asked(_) => WalEndKind::Complete,
+        End::Complete | End::Asked(_) | End::RangeEnd(_) => WalEndKind::Complete,
         End::Interrupted => WalEndKind::Interrupted,
         End::Own(_) | End::ServerStopped(_) | End::TimelineEnd(_) => WalEndKind::Own,
         End::Damaged { .. } => WalEndKind::Damaged,
@@ -167,15 +193,17 @@ fn databases(forks: &[(RelationFork, ForkTotals)], names: &Names) -> Vec<WalOfDa
     databases
 }
 
-/// Each cycle ends where the next one begins; the last where the WAL ends.
+/// Each cycle ends where the next one begins, or a gap; the last where the WAL ends.
 fn cycles(summary: &WalSummary<Contents>) -> Vec<WalCycle> {
     let ends = summary.collected.cycles.iter().skip(1).map(|next| Some(next.from)).chain([None]);
     let of = |(cycle, next): (&Cycle, Option<Lsn>)| {
-        let to = next.or(summary.to).unwrap_or(cycle.from);
+        let end = next.or(summary.to).unwrap_or(cycle.from);
+        let gap = summary.gaps.iter().find(|gap| gap.from >= cycle.from && gap.to <= end);
+        let to = gap.map_or(end, |gap| gap.from);
         WalCycle {
             from: cycle.from,
             to,
-            whole: next.is_some() && cycle.begin != CycleBegin::Unknown,
+            whole: next.is_some() && gap.is_none() && cycle.begin != CycleBegin::Unknown,
             began_by: cycle.begin,
             began: cycle
                 .began_s
@@ -195,12 +223,9 @@ fn piece(of: &Piece) -> WalPiece {
 
 fn notes(summary: &WalSummary<Contents>, relations: &RelationNames) -> Vec<String> {
     let mut notes = relations.notes.clone();
-    if summary.collected.cycles.len() > 1 && !summary.collected.cycles_are_exact {
-        notes.push(
-            "Redo points lie within pieces that could not be read again: the sums of single \
-             checkpoint cycles may be wrong by what such a piece holds."
-                .to_owned(),
-        );
+    let error = summary.collected.cycle_error_bytes;
+    if summary.collected.cycles.len() > 1 && error > 0 {
+        notes.push(format!("Cycle totals are accurate to {}.", ByteSize(error).rounded()));
     }
     notes
 }

@@ -83,7 +83,8 @@ pub fn stream_with<C: Collect>(
     let until = time.is_none().then_some(position);
     let mut streaming = connection.start(begin.0, server.timeline).map_err(refused)?;
     let mut wal = WalStream::new(new, until);
-    let limit = time.and_then(|time| Instant::now().checked_add(time));
+    let began = Instant::now();
+    let limit = time.and_then(|time| began.checked_add(time));
     let end = loop {
         let at = Lsn(streaming.position());
         let is_over = limit.is_some_and(|limit| Instant::now() >= limit);
@@ -101,7 +102,7 @@ pub fn stream_with<C: Collect>(
         }
     };
     streaming.close();
-    Ok((wal.finish(), end))
+    Ok((WalSummary { streamed: Some(began.elapsed()), ..wal.finish() }, end))
 }
 
 /// Where the server's last checkpoint began.
@@ -115,7 +116,6 @@ fn contents(
 ) -> WalSummary<Contents> {
     summary.map(|(statistics, timeline)| {
         // What was streamed is gone.
-        let (cycles, pieces, cycles_are_exact) = timeline.finish(|_, _| None);
-        Contents { statistics, cycles, cycles_are_exact, pieces }
+        Contents::new(statistics, timeline.finish(|_, _| None))
     })
 }

@@ -51,6 +51,8 @@ impl<C: Collect> WalStream<C> {
             from: None,
             to: None,
             segments: 0,
+            streamed: None,
+            gaps: Vec::new(),
             collected: new(),
         };
         Self {

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use pgtoll_format::wal::Compression;
 use pgtoll_format::{ByteSize, TimeSpan};
+use pgtoll_wal::WalBound;
 use pgtoll_wire::Dsn;
 
 /// What does PostgreSQL's safety cost, is the data sound, and does the safety work when it is
@@ -86,6 +87,8 @@ Examples:
                                             a data directory's WAL, relations by name
   pgtoll wal stats archive/ -o week.html    an archive, compressed or not, as a page
   pgtoll wal stats 000000010000000A000000FE --by type
+  pgtoll wal stats archive/ --from 16/B374D848 --to 17/0
+                                            a part of it
   pgtoll wal stats archive/ --names /var/lib/postgresql/15/main
                                             names from a data directory's catalogs
   pgtoll wal stats --dsn 'host=db1 user=replicator dbname=postgres' --for 5min
@@ -298,6 +301,8 @@ pub(crate) struct WalWhatIfArguments {
     /// Stream for so long. Default: what is there now.
     #[arg(long, value_name = "TIME", value_parser = stream_time, requires = "dsn", conflicts_with = "paths", allow_hyphen_values = true)]
     pub(crate) r#for: Option<TimeSpan>,
+    #[command(flatten)]
+    pub(crate) range: WalRangeArguments,
     /// Checkpoints begin after this much WAL. Several: all combinations are answered.
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = max_wal_size)]
     pub(crate) max_wal_size: Vec<ByteSize>,
@@ -364,6 +369,8 @@ pub(crate) struct WalStatsArguments {
     /// Stream for so long. Default: what is there now.
     #[arg(long, value_name = "TIME", value_parser = stream_time, requires = "dsn", conflicts_with = "paths", allow_hyphen_values = true)]
     pub(crate) r#for: Option<TimeSpan>,
+    #[command(flatten)]
+    pub(crate) range: WalRangeArguments,
     /// A row of the table for each resource manager, or for each type of record.
     #[arg(long, value_enum, default_value = "manager")]
     pub(crate) by: WalBy,
@@ -386,6 +393,21 @@ pub(crate) struct WalStatsArguments {
     /// Write to this file, all or nothing, instead of stdout (-).
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+}
+
+/// Which part of the WAL in files is read.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct WalRangeArguments {
+    /// From here on: an LSN, or a time like 2026-11-22T10:00:00Z, which means the first commit or
+    /// checkpoint then or later.
+    #[arg(long, value_name = "LSN|TIME", requires = "paths")]
+    pub(crate) from: Option<WalBound>,
+    /// Up to here; what begins here is not read.
+    #[arg(long, value_name = "LSN|TIME", requires = "paths")]
+    pub(crate) to: Option<WalBound>,
+    /// This timeline and those that lead to it. Default: the newest.
+    #[arg(long, value_name = "N", requires = "paths", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) timeline: Option<u32>,
 }
 
 /// What has a row of its own.

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use pgtoll_format::Lsn;
 use pgtoll_format::wal::{Parts, Record};
 use pgtoll_record::WalAmount;
 use pgtoll_wal::{Collect, scan, scan_with, segments};
@@ -60,7 +61,7 @@ fn main() -> anyhow::Result<()> {
         }
         (total, end)
     } else {
-        let (summary, end) = scan(&files, threads, watch)?;
+        let (summary, end) = scan(&files, &(Lsn::INVALID..Lsn::MAX), threads, watch)?;
         (summary.collected.statistics.total(), end)
     };
     let WalAmount { records, record_bytes, image_bytes } = total;

@@ -7,7 +7,10 @@ use pgtoll_record::{WalWhatIfRecord, WhatIfClass, WhatIfRow};
 use super::circumstances::{Fact, facts};
 use super::{Section, bodies, contents, download, inert, page};
 use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend, text};
-use crate::wal_whatif::{NOTHING, check_words, mark, marks_of, share, size, span, title};
+use crate::wal_short::left_out;
+use crate::wal_whatif::{
+    certain, check_words, is_guessed, mark, marks_of, nothing, share, size, span, title, unsure,
+};
 
 /// May be broken where the column is narrow.
 const CHECKPOINTS: &str = "check&shy;points";
@@ -46,7 +49,13 @@ fn heading(of: &WalWhatIfRecord) -> Markup {
             @if let Some(seconds) = of.seconds { ", made in " (span(seconds)) }
             "."
         }
-        @if !of.end.kind.is_whole() {
+        @if !source.gaps.is_empty() {
+            p class="warning" role="note" {
+                strong { "Not all was read" }
+                ". All figures are of the longest stretch without a gap. Left out:"
+            }
+            ul class="small" { @for words in left_out(&source.gaps) { li { (words) } } }
+        } @else if !of.end.kind.is_whole() {
             p class="warning" role="note" {
                 strong { "Not all was read" }
                 ": " (of.end.words.trim_end_matches('.')) ". This page is about what is before it."
@@ -57,7 +66,10 @@ fn heading(of: &WalWhatIfRecord) -> Markup {
 
 fn in_short(of: &WalWhatIfRecord) -> Markup {
     let Some(advice) = &of.recommendation else {
-        return html! { p class="lead" { (NOTHING) } };
+        return html! {
+            p class="lead" { (nothing(of)) }
+            @for words in [certain(of), unsure(of)].into_iter().flatten() { p { (words) } }
+        };
     };
     html! {
         p class="lead" {
@@ -73,6 +85,10 @@ fn in_short(of: &WalWhatIfRecord) -> Markup {
             dd { (advice.reason) "." }
             dt { "Price" }
             dd { (advice.price) "." }
+            @if let Some(unsure) = unsure(of) {
+                dt { "But" }
+                dd { (unsure) }
+            }
         }
     }
 }
@@ -83,7 +99,7 @@ fn curve(of: &WalWhatIfRecord) -> Markup {
     }
     let knee = of.knee.and_then(|place| of.curve.get(place));
     let knee_words = knee.map_or_else(
-        || "No knee is in sight: longer distances would save more".to_owned(),
+        || "No knee is in sight: longer distances may save more".to_owned(),
         |row| {
             format!("The knee is at {}: twice the distance saves less than 5 % more", bytes_of(row))
         },
@@ -183,7 +199,7 @@ fn rows_table<'a>(
 ) -> Markup {
     html! {
         div class="scroll" role="region" aria-label=(label) tabindex="0" {
-            table {
+            table class="names close" {
                 thead { tr {
                     th scope="col" { "setting" }
                     @for title in ["WAL", "of today’s", "in truth", "images", CHECKPOINTS,
@@ -238,14 +254,24 @@ fn trust(of: &WalWhatIfRecord) -> Markup {
 fn source(of: &WalWhatIfRecord) -> Markup {
     let settings = &of.source_settings;
     let forced = of.redo_points.iter().filter(|redo| redo.forced).count();
+    let hints = if settings.hints { "logged" } else { "not logged" };
+    let looks_like = |name: &str, value: String| {
+        if is_guessed(settings, name) { format!("looks like {value}") } else { value }
+    };
     let known: Vec<Fact> = vec![
         ("named", of.source.names.iter().take(100).cloned().collect::<Vec<_>>().join(", ")),
         ("system identifier", of.source.system_identifier.to_string()),
         ("where it ends", of.end.words.clone()),
         ("redo points", format!("{}, {forced} of them forced", of.redo_points.len())),
-        ("max_wal_size", ByteSize(settings.max_wal_size_bytes).to_string()),
-        ("checkpoint_timeout", span(settings.checkpoint_timeout_s)),
-        ("hints", if settings.hints { "logged" } else { "not logged" }.to_owned()),
+        (
+            "max_wal_size",
+            looks_like("max_wal_size", ByteSize(settings.max_wal_size_bytes).to_string()),
+        ),
+        (
+            "checkpoint_timeout",
+            looks_like("checkpoint_timeout", span(settings.checkpoint_timeout_s)),
+        ),
+        ("hints", looks_like("hints", hints.to_owned())),
         ("settings are from", settings.by.clone()),
         ("blocks", format!("{}, {} of memory", of.blocks, size(of.block_memory_bytes))),
         ("read", format!("{}, by pgtoll {}", of.made, of.pgtoll)),

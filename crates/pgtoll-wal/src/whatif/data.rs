@@ -3,6 +3,12 @@
 
 use std::ops::Range;
 
+use pgtoll_format::wal::rmgr::{
+    RM_BTREE_ID as BTREE, RM_HEAP_ID as HEAP, RM_HEAP2_ID as HEAP2, XLOG_BTREE_INSERT_LEAF,
+    XLOG_BTREE_INSERT_POST, XLOG_BTREE_INSERT_UPPER, XLOG_BTREE_SPLIT_L, XLOG_BTREE_SPLIT_R,
+    XLOG_HEAP_HOT_UPDATE, XLOG_HEAP_INSERT, XLOG_HEAP_OPMASK, XLOG_HEAP_UPDATE,
+    XLOG_HEAP2_MULTI_INSERT, XLOG_HEAP2_PRUNE_ON_ACCESS,
+};
 use pgtoll_format::wal::{BlockReference, Parts, Record, RecordType};
 
 /// Bytes of data that were left out.
@@ -14,23 +20,20 @@ pub(crate) enum Data {
     Unknown,
 }
 
-const HEAP: u8 = 10;
-const HEAP2: u8 = 9;
-const BTREE: u8 = 11;
-/// `XLOG_HEAP_OPMASK`: the bit above says that the page is made anew.
-const HEAP_OPERATION: u8 = 0x70;
-const INSERT: u8 = 0x00;
-const UPDATE: u8 = 0x20;
-const HOT_UPDATE: u8 = 0x40;
-const MULTI_INSERT: u8 = 0x50;
-const BTREE_INSERTS: [u8; 2] = [0x00, 0x10];
-const BTREE_INSERT_POST: u8 = 0x50;
-/// `XLOG_BTREE_SPLIT_L`, where the new row is on the left page, and `_R`.
-const BTREE_SPLITS: [u8; 2] = [0x30, 0x40];
+/// The bit above says that the page is made anew.
+const HEAP_OPERATION: u8 = XLOG_HEAP_OPMASK;
+const INSERT: u8 = XLOG_HEAP_INSERT.info;
+const UPDATE: u8 = XLOG_HEAP_UPDATE.info;
+const HOT_UPDATE: u8 = XLOG_HEAP_HOT_UPDATE.info;
+const MULTI_INSERT: u8 = XLOG_HEAP2_MULTI_INSERT.info;
+const BTREE_INSERTS: [u8; 2] = [XLOG_BTREE_INSERT_LEAF.info, XLOG_BTREE_INSERT_UPPER.info];
+const BTREE_INSERT_POST: u8 = XLOG_BTREE_INSERT_POST.info;
+/// Where the new row is on the left page, and where it is on the right one.
+const BTREE_SPLITS: [u8; 2] = [XLOG_BTREE_SPLIT_L.info, XLOG_BTREE_SPLIT_R.info];
 /// `INDEX_SIZE_MASK`.
 const INDEX_SIZE: u16 = 0x1FFF;
 /// Since 14; until 16 with numbers in `xl_heap_prune`, then with flags.
-const PRUNE: u8 = 0x10;
+const PRUNE: u8 = XLOG_HEAP2_PRUNE_ON_ACCESS.info;
 
 /// `XLH_INSERT_CONTAINS_NEW_TUPLE`, `XLH_UPDATE_CONTAINS_NEW_TUPLE`: for logical decoding data are
 /// logged with an image, too.

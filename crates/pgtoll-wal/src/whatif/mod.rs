@@ -4,7 +4,9 @@
 //! of the WAL, on one thread, into one [`WhatIf`]. Until 17 a checkpoint's beginning is told only at
 //! its end: what lies between waits in a queue.
 
+mod advice;
 mod data;
+mod estimates;
 mod images;
 mod record;
 mod survey;
@@ -70,6 +72,13 @@ pub struct Answer {
     pub late: u64,
 }
 
+impl Answer {
+    /// From the first record's begin to the last one's end.
+    pub fn bytes(&self) -> u64 {
+        self.to.zip(self.from).and_then(|(to, from)| to.bytes_since(from)).unwrap_or(0)
+    }
+}
+
 /// A redo point of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedoPoint {
@@ -92,18 +101,31 @@ pub struct WhatIfCollector {
     touches: Touches,
     images: Option<Images>,
     replay: Option<Box<Replay>>,
+    /// Of the longest stretch before the last gap.
+    longest: Option<Box<Answer>>,
 }
 
 impl WhatIfCollector {
     /// A collector for one segment, or for all.
     pub fn new(question: Arc<Question>) -> Self {
-        Self { question, touches: Touches::default(), images: None, replay: None }
+        Self { question, touches: Touches::default(), images: None, replay: None, longest: None }
     }
 
-    /// The answer.
-    pub fn finish(self) -> Answer {
-        let replay = self.replay.unwrap_or_else(|| Box::new(Replay::new(self.question)));
-        replay.finish()
+    /// The answer: where the WAL has gaps, that of the longest stretch without one.
+    pub fn finish(mut self) -> Answer {
+        self.end_stretch();
+        let nothing = || Replay::new(self.question).finish();
+        self.longest.map_or_else(nothing, |answer| *answer)
+    }
+
+    /// What comes next does not follow: which of its pages were changed since the last checkpoint is
+    /// not known.
+    fn end_stretch(&mut self) {
+        let Some(replay) = self.replay.take() else { return };
+        let answer = replay.finish();
+        if self.longest.as_ref().is_none_or(|longest| answer.bytes() > longest.bytes()) {
+            self.longest = Some(Box::new(answer));
+        }
     }
 }
 
@@ -118,6 +140,10 @@ impl Collect for WhatIfCollector {
         let question = &self.question;
         let new = || Box::new(Replay::new(question.clone()));
         self.replay.get_or_insert_with(new).take(later.touches);
+    }
+
+    fn gap(&mut self, _: Lsn, _: Lsn) {
+        self.end_stretch();
     }
 }
 

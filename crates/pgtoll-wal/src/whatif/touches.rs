@@ -1,6 +1,9 @@
 //! A segment's records as the model wants them: what they refer to, and how long they are without
 //! images that depend on checkpoints.
 
+use pgtoll_format::wal::rmgr::{
+    RM_XACT_ID, RM_XLOG_ID, XLOG_FPI_FOR_HINT, XLOG_HEAP2_VISIBLE, XLOG_RUNNING_XACTS, XLOG_SWITCH,
+};
 use pgtoll_format::wal::{BlockReference, Event, Parts, Record, RecordType};
 use pgtoll_format::{Lsn, RelationFork};
 use pgtoll_model::{ImageLengths, Rule};
@@ -123,19 +126,13 @@ impl Means {
     }
 }
 
-const RUNNING_XACTS: RecordType = RecordType { manager: 8, info: 0x10 };
-const SWITCH: RecordType = RecordType { manager: 0, info: 0x40 };
-/// Until 18. Its second block is the table's page, of which nothing but a hint changes.
-const VISIBLE: RecordType = RecordType { manager: 9, info: 0x40 };
-const FPI_FOR_HINT: RecordType = RecordType { manager: 0, info: 0xA0 };
-
 impl Touches {
     pub(crate) fn add(&mut self, record: &Record<'_>, parts: &Parts, images: &mut Images) {
         let from = *self.from.get_or_insert(record.at);
         self.to = Some(record.end);
         let kind = RecordType::of(&record.header);
-        let happened =
-            if record.header.manager <= 1 { Self::happened(record, parts, kind) } else { None };
+        let may_happen = matches!(record.header.manager, RM_XLOG_ID | RM_XACT_ID);
+        let happened = if may_happen { Self::happened(record, parts, kind) } else { None };
         if let Some(happened) = happened {
             self.happened.push(happened);
         }
@@ -147,7 +144,7 @@ impl Touches {
                 snapshot.bytes = 0;
             }
         }
-        if kind == RUNNING_XACTS {
+        if kind == XLOG_RUNNING_XACTS {
             self.snapshot = Some(self.records.len());
         }
         let class = Means::class(kind);
@@ -165,7 +162,7 @@ impl Touches {
     }
 
     fn happened(record: &Record<'_>, parts: &Parts, kind: RecordType) -> Option<Happened> {
-        if kind == SWITCH {
+        if kind == XLOG_SWITCH {
             return Some(Happened::Switch);
         }
         record.event(parts).map(|event| match event {
@@ -193,8 +190,9 @@ impl Touches {
         let fork = RelationFork { relation: block.relation, number: block.fork };
         let fork = self.fork(fork);
         let mut rule = match kind {
-            FPI_FOR_HINT => Rule::Hint,
-            VISIBLE if block.id == 1 => Rule::WithHints,
+            XLOG_FPI_FOR_HINT => Rule::Hint,
+            // Until 18. Its second block is the table's page, of which nothing but a hint changes.
+            XLOG_HEAP2_VISIBLE if block.id == 1 => Rule::WithHints,
             _ if block.will_init => Rule::Init,
             _ => Rule::Regular,
         };

@@ -83,13 +83,15 @@ fn wal_of_a_version_that_is_not_known_is_told() {
 }
 
 #[test]
-fn what_is_before_a_damaged_place_is_shown() {
+fn damage_is_a_gap_that_is_named_and_the_rest_is_read() {
     let scratch = Scratch::new();
     let (directory, paths) = archive(&scratch, MAGIC_OF_18);
     assert_eq!(stats(&directory).status, Some(0));
     let whole = fs::read(&paths[1]).unwrap();
     let damages: [(&str, Damage); 4] = [
-        ("is cut short: it ends at 0/250000", |bytes| bytes.truncate(SEGMENT / 16 * 5)),
+        ("000000010000000000000002 is cut short: it ends at 0/250000", |bytes| {
+            bytes.truncate(SEGMENT / 16 * 5);
+        }),
         ("damaged at 0/214000", |bytes| bytes[PAGE * 10..PAGE * 11].fill(0)),
         ("damaged at 0/2", |bytes| bytes[PAGE * 20 + 100] ^= 1),
         ("damaged at 0/2", |bytes| bytes.fill(0)),
@@ -98,11 +100,58 @@ fn what_is_before_a_damaged_place_is_shown() {
         change(&paths[1], damage);
         let ran = stats(&directory);
         check(&ran, words);
-        assert!(ran.stdout.contains("Heap"), "{ran:?}");
+        assert!(ran.stderr.starts_with("pgtoll: not read from 0/"), "{ran:?}");
+        assert!(ran.stdout.contains("left out: 0/") && ran.stdout.contains("Heap"), "{ran:?}");
         fs::write(&paths[1], &whole).unwrap();
     }
     fs::remove_file(&paths[1]).unwrap();
-    check(&stats(&directory), "segment 000000010000000000000002 is missing, from 0/200000 on");
+    let ran = run(pgtoll().args(["wal", "stats", "--json"]).arg(&directory));
+    check(&ran, "segment 000000010000000000000002 is missing, from 0/200000 on");
+    let of: WalStatisticsRecord = serde_json::from_str(&ran.stdout).unwrap();
+    // Complete is not said of it, also to whoever does not know of gaps.
+    assert_eq!(of.end.kind, WalEndKind::Missing);
+    let [gap] = of.source.gaps.as_slice() else { panic!("{:?}", of.source) };
+    assert!(of.source.from < Some(gap.from) && Some(gap.to) < of.source.to, "{gap:?}");
+    assert!(of.total.records > 400 && of.cycles.iter().all(|cycle| !cycle.whole), "{of:?}");
+    // Nothing is behind the last segment: that is where reading ends.
+    fs::write(&paths[1], &whole).unwrap();
+    change(&paths[3], |bytes| bytes.truncate(PAGE));
+    let ran = stats(&directory);
+    check(&ran, "is cut short: it ends at 0/402000; what is before it is shown");
+    assert!(!ran.stdout.contains("left out"), "{ran:?}");
+}
+
+#[test]
+fn a_part_of_the_wal_is_named_by_place() {
+    let scratch = Scratch::new();
+    let (directory, _) = archive(&scratch, MAGIC_OF_18);
+    let of = |arguments: &[&str]| {
+        run(pgtoll().args(["wal", "stats", "--json"]).arg(&directory).args(arguments))
+    };
+    let part = |arguments: &[&str]| -> WalStatisticsRecord {
+        let ran = of(arguments);
+        assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+        serde_json::from_str(&ran.stdout).unwrap()
+    };
+    let middle = part(&["--from", "0/200000", "--to", "0/300000"]);
+    let (before, behind) = (part(&["--to", "0/200000"]), part(&["--from", "0/300000"]));
+    let sum = [&before, &middle, &behind].iter().map(|of| of.total.records).sum::<u64>();
+    assert_eq!(sum, part(&[]).total.records);
+    assert_eq!(middle.end.kind, WalEndKind::Complete);
+    assert_eq!(middle.end.words, "read up to 0/300000, as was asked");
+    assert_eq!(middle.command[4..], ["--from", "0/200000", "--to", "0/300000"]);
+    assert_eq!(part(&["--timeline", "1"]).total, part(&[]).total);
+    check(&of(&["--timeline", "2"]), "no segment of timeline 2; there are timelines 1");
+    check(&of(&["--from", "0/3", "--to", "0/2"]), "no WAL from 0/3 to 0/2");
+    check(&of(&["--from", "A/0"]), "the range lies outside the WAL, whose segments are from 0/1");
+    let since = of(&["--from", "2026-11-22T10:00:00Z"]);
+    check(&since, "no commit or checkpoint at 2026-11-22T10:00:00Z or later");
+    for value in ["yesterday", "2026-11-22", "12:00"] {
+        let ran = of(&["--from", value]);
+        assert_eq!((ran.status, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
+        let words = format!("\"{value}\" is neither an LSN like 16/B374D848 nor a time");
+        assert!(ran.stderr.contains(&words), "{ran:?}");
+    }
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! `pgtoll wal whatif`: the source explained by its own redo points, and what a user sees.
 
 use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
-use pgtoll_record::{WalEndKind, WalWhatIfRecord, WhatIfClass, WhatIfRow};
+use pgtoll_record::{WalEndKind, WalStatisticsRecord, WalWhatIfRecord, WhatIfClass, WhatIfRow};
 
 use crate::support::{Ran, Scratch, pgtoll, pid_of, run, server, servers};
 
@@ -104,6 +105,8 @@ fn a_running_servers_wal_is_answered_by_its_directory_and_by_its_stream() {
         assert!(text.contains(words), "{words}: {}", ran.stdout);
     }
     assert!(ran.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ran.stdout);
+    assert!(ran.stdout.contains("made with max_wal_size = 8MB,"), "{}", ran.stdout);
+    check_archive(&scratch, &wal);
     let page = run(pgtoll().args(["wal", "whatif", "--format", "html"]).arg(&wal));
     assert!(page.stdout.starts_with("<!DOCTYPE html>"), "{page:?}");
     let of = cluster.environment();
@@ -115,8 +118,87 @@ fn a_running_servers_wal_is_answered_by_its_directory_and_by_its_stream() {
     assert_eq!(streamed.source_settings.max_wal_size_bytes, 8 << 20);
     assert!(streamed.source_settings.by.starts_with("the server"), "{streamed:?}");
     check_report(&scratch, &streamed);
+    check_short_stream(&cluster, &dsn);
     check_interrupt(&cluster, &dsn);
     cluster.remove(&mut guard).unwrap();
+}
+
+/// Where nothing but the WAL says what it was made with, that is a guess.
+fn check_archive(scratch: &Scratch, wal: &Path) {
+    let archive = scratch.path("archive");
+    fs::create_dir(&archive).unwrap();
+    for entry in fs::read_dir(wal).unwrap().map(Result::unwrap) {
+        if entry.file_name().len() == 24 {
+            fs::copy(entry.path(), archive.join(entry.file_name())).unwrap();
+        }
+    }
+    let ran = run(pgtoll().args(["wal", "whatif"]).arg(&archive));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("made with hints logged; looks like max_wal_size = "), "{}", ran.stdout);
+    check_gap(&archive);
+    check_times(archive.to_str().unwrap());
+}
+
+/// Of WAL with a gap the longest stretch is replayed, as if only that had been named.
+fn check_gap(archive: &Path) {
+    let mut paths: Vec<String> = fs::read_dir(archive)
+        .unwrap()
+        .map(|entry| entry.unwrap().path().to_str().unwrap().to_owned())
+        .collect();
+    paths.sort();
+    let missing = paths.remove(5);
+    let without: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let ran = run(pgtoll()
+        .args(["wal", "whatif", "--json", "--today", "max_wal_size=8MB"])
+        .args(["--today", "checkpoint_timeout=1h"])
+        .args(&without));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    let of: WalWhatIfRecord = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((of.end.kind, of.source.gaps.len()), (WalEndKind::Missing, 1), "{of:?}");
+    assert!(missing.contains(of.source.gaps[0].words.split(' ').nth(1).unwrap()), "{of:?}");
+    assert!(of.notes[0].starts_with("All figures are of the longest stretch"), "{:?}", of.notes);
+    let today = ["--today", "max_wal_size=8MB", "--today", "checkpoint_timeout=1h"];
+    let longest = whatif(&[&without[5..], &today].concat());
+    assert_eq!((of.source.from, of.source.to), (longest.source.from, longest.source.to));
+    assert_eq!((&of.rows, &of.curve, &of.check), (&longest.rows, &longest.curve, &longest.check));
+    assert_eq!((of.bytes, &of.redo_points), (longest.bytes, &longest.redo_points));
+}
+
+/// A time is where the first commit or checkpoint then or later is: parts up to and from a time are
+/// the whole.
+fn check_times(archive: &str) {
+    let stats = |arguments: &[&str]| -> WalStatisticsRecord {
+        let ran = run(pgtoll().args(["wal", "stats", "--json", archive]).args(arguments));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        serde_json::from_str(&ran.stdout).unwrap()
+    };
+    let all = stats(&[]);
+    let pieces = &all.pieces;
+    let middle = pieces[pieces.len() / 2].until_us.unwrap();
+    let time = jiff::Timestamp::from_microsecond(middle).unwrap().to_string();
+    let (before, behind) = (stats(&["--to", &time]), stats(&["--from", &time]));
+    assert_eq!(before.total.records + behind.total.records, all.total.records);
+    assert!(before.total.records > 1000 && behind.total.records > 1000, "{time}");
+    // The commit of that time is the first record.
+    assert_eq!(behind.source.first_time.as_deref(), Some(time.as_str()));
+    assert!(before.source.last_time < Some(time), "{:?}", before.source);
+}
+
+/// From a checkpoint on there is one redo point: no setting is recommended, and it is said how there
+/// is more.
+fn check_short_stream(cluster: &Cluster, dsn: &str) {
+    cluster.connect("postgres").unwrap().execute("CHECKPOINT").unwrap();
+    let ran = run(pgtoll().args(["wal", "whatif", "--dsn", dsn]));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let not_enough = "Not enough WAL to recommend anything: 1 redo point seen, and it takes two.";
+    assert!(text.contains(not_enough), "{}", ran.stdout);
+    // Three times `checkpoint_timeout`.
+    assert!(text.contains("Stream longer: --for 3h."), "{}", ran.stdout);
+    for words in ["recommended:", "Nothing to recommend", "looks like"] {
+        assert!(!text.contains(words), "{words}: {}", ran.stdout);
+    }
 }
 
 /// What was printed as JSON is shown again, with each answer and the range of those that have one.

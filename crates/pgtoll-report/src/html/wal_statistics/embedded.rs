@@ -3,7 +3,7 @@
 
 use pgtoll_record::{WalPiece, WalStatisticsRecord};
 
-use super::numbers::{bytes, count, size, sum};
+use crate::wal_numbers::{bytes, count, size, sum};
 
 /// Said beside it.
 pub(super) const WORDS: &str = "Where relations, cycles, pieces or paths are many, the page holds fewer of \

@@ -1,10 +1,9 @@
 //! WAL statistics as a page: how much, of what, when, and of which relations.
 
 mod embedded;
-mod numbers;
+mod heading;
 mod pictures;
 mod pieces;
-mod short;
 mod tables;
 
 use maud::{Markup, html};
@@ -12,7 +11,7 @@ use pgtoll_record::{ImageCause, WalEndKind, WalKind, WalStatisticsRecord};
 
 use super::circumstances::{Fact, facts};
 use super::{Section, bodies, contents, download, inert, page};
-use numbers::{count, moment};
+use crate::wal_numbers::{count, moment};
 
 /// WAL statistics as one HTML file, with all that it needs inside. Whatever stands in the record
 /// is text in it, never markup.
@@ -31,14 +30,14 @@ pub fn wal_statistics_html(of: &WalStatisticsRecord) -> String {
     let main = html! {
         section id="answer" aria-labelledby="answer-heading" {
             h2 id="answer-heading" { "In short" }
-            (short::in_short(of))
+            (heading::in_short(of))
             (contents(&sections))
         }
         (bodies(&sections))
     };
-    let title = html! { (short::title(of)) ", pgtoll" };
+    let title = html! { (heading::title(of)) ", pgtoll" };
     let words = "Made by pgtoll from WAL statistics.";
-    page(&title, &short::heading(of), &main, words, &inert(&kept))
+    page(&title, &heading::heading(of), &main, words, &inert(&kept))
 }
 
 fn what_was_read(of: &WalStatisticsRecord) -> Markup {

@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use pgtoll_record::{CycleBegin, WalCycle, WalKind, WalStatisticsRecord};
 
-use super::numbers::{formatted, moment, rate, size_of, span};
 use super::pieces::{OfKinds, WalSeries, distance, of_piece, origin, place, total};
 use super::{colour, is_image, title_of_kind};
 use crate::html::swatch;
 use crate::plot::{
     Drawing, Frame, Layer, Scale, Unit, Width, Words, arrows, figure, n, stacked, text,
 };
+use crate::wal_numbers::{formatted, moment, rate, size_of, span};
 
 /// Of the first picture.
 pub(super) fn title(of: &WalStatisticsRecord) -> &'static str {

@@ -6,17 +6,20 @@ use pgtoll_record::{
     WalStatisticsRecord,
 };
 
-use super::numbers::{
+use super::{colour, meaning, title_of_cause};
+use crate::plot::n;
+use crate::wal_numbers::{
     bytes, count, counted, lasted, moment, of_cause, percent, seconds, share, size, sum,
     sum_of_images,
 };
-use super::{colour, meaning, title_of_cause};
-use crate::plot::n;
+use crate::wal_short::{database, qualified, what};
 
 /// So many cycles are shown; of more, the first and the last.
 const CYCLES: usize = 60;
 /// So many relations and databases are shown, the largest.
 const LARGEST: usize = 30;
+/// Relations with a smaller share of the WAL have no row of their own.
+const SMALL: f64 = 0.001;
 
 pub(super) fn cycles(of: &WalStatisticsRecord) -> Markup {
     if of.cycles.is_empty() {
@@ -102,8 +105,13 @@ fn relations(of: &WalStatisticsRecord) -> Markup {
     if of.relations.is_empty() {
         return html! { p { "No record names a relation." } };
     }
-    let shown = &of.relations[..of.relations.len().min(LARGEST)];
+    let whole = bytes(&of.total);
+    // They come in the order of their sizes: what is small stands at the end, in one row.
+    let large = |of: &&WalOfRelation| share(bytes(&of.amount), whole) >= SMALL;
+    let large = of.relations.iter().take_while(large).count().max(1);
+    let shown = &of.relations[..large.min(LARGEST)];
     let rest = &of.relations[shown.len()..];
+    let below = if large <= LARGEST { ", each less than 0.1 %" } else { "" };
     let most = of.relations.iter().map(|of| bytes(&of.amount)).max().unwrap_or(0);
     let head = [
         "relation",
@@ -133,7 +141,7 @@ fn relations(of: &WalStatisticsRecord) -> Markup {
                 @let images = rest.iter().fold(0, |sum: u64, of| sum.saturating_add(of.images));
                 @let amount = sum(rest.iter().map(|of| &of.amount));
                 tr {
-                    th scope="row" { (counted(rest.len() as u64, "other", "others")) }
+                    th scope="row" { (counted(rest.len() as u64, "other", "others")) (below) }
                     (cells(of, &amount, hints, Some(images), most))
                 }
             }
@@ -228,56 +236,6 @@ fn name_of(of: &WalStatisticsRecord, relation: &WalOfRelation) -> Markup {
         @if !what.is_empty() { br; span class="small quiet" { (what) } }
     }
 }
-
-fn qualified(relation: &WalOfRelation) -> String {
-    match &relation.name {
-        Some(name) if name.database.is_empty() => format!("{}.{}", name.schema, name.relation),
-        Some(name) => format!("{}.{}.{}", name.database, name.schema, name.relation),
-        None => format!("filenode {}", relation.filenode),
-    }
-}
-
-/// Its kind, what it belongs to, and which fork.
-fn what(of: &WalStatisticsRecord, relation: &WalOfRelation) -> String {
-    let mut words = vec![match &relation.name {
-        Some(name) => {
-            let table = name.of.as_ref().map(|table| format!(" of {table}"));
-            format!("{}{}", name.kind, table.unwrap_or_default())
-        }
-        None if relation.database == 0 => SHARED.to_owned(),
-        None => format!("in {}", database(of, relation.database)),
-    }];
-    if relation.name.is_none() && !USUAL_TABLESPACES.contains(&relation.tablespace) {
-        words.push(format!("tablespace {}", relation.tablespace));
-    }
-    words.extend(match relation.fork.as_str() {
-        "main" => None,
-        "fsm" => Some("free space map".to_owned()),
-        "vm" => Some("visibility map".to_owned()),
-        other => Some(format!("fork {other}")),
-    });
-    words.join(", ")
-}
-
-/// `pg_default` and `pg_global`.
-const USUAL_TABLESPACES: [u32; 2] = [1663, 1664];
-
-/// In a sentence.
-pub(super) fn described(of: &WalStatisticsRecord, relation: &WalOfRelation) -> String {
-    format!("{} ({})", qualified(relation), what(of, relation))
-}
-
-/// A database's name; its OID where the name is unknown.
-pub(super) fn database(of: &WalStatisticsRecord, oid: u32) -> String {
-    let known = of.databases.iter().find(|of| of.oid == oid).and_then(|of| of.name.clone());
-    match known {
-        Some(name) => name,
-        None if oid == 0 => SHARED.to_owned(),
-        None => format!("database {oid}"),
-    }
-}
-
-const SHARED: &str = "shared by all databases";
 
 fn databases(of: &WalStatisticsRecord) -> Markup {
     if of.databases.is_empty() {

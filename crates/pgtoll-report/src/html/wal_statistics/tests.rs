@@ -286,6 +286,8 @@ fn sample(pieces: usize, relations: usize) -> WalStatisticsRecord {
             to: Some(to),
             first_time: Some(moment_of(BEGAN)),
             last_time: Some(moment_of(last)),
+            streamed_ms: None,
+            gaps: Vec::new(),
         },
         end: WalEnd {
             kind: WalEndKind::Own,

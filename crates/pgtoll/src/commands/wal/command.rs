@@ -6,7 +6,7 @@ use pgtoll_format::shell_quoted;
 use pgtoll_record::Provenance;
 use pgtoll_wire::Dsn;
 
-use crate::arguments::{OnOff, WalStatsArguments, WalWhatIfArguments};
+use crate::arguments::{OnOff, WalRangeArguments, WalStatsArguments, WalWhatIfArguments};
 
 /// A record that is made now by this command.
 pub(super) fn provenance(command: Vec<String>) -> Provenance {
@@ -30,6 +30,7 @@ pub(super) fn stats(arguments: &WalStatsArguments) -> Vec<String> {
     if let Some(time) = arguments.r#for {
         command.option("--for", &time.to_string());
     }
+    command.range(&arguments.range);
     if let Some(names) = &arguments.names {
         command.option("--names", &names.to_string_lossy());
     }
@@ -41,6 +42,7 @@ pub(super) fn whatif(arguments: &WalWhatIfArguments) -> Vec<String> {
     if let Some(time) = arguments.r#for {
         command.option("--for", &time.to_string());
     }
+    command.range(&arguments.range);
     command.list("--max-wal-size", &arguments.max_wal_size);
     command.list("--checkpoint-timeout", &arguments.checkpoint_timeout);
     command.list("--checkpoint-completion-target", &arguments.checkpoint_completion_target);
@@ -77,6 +79,17 @@ impl Command {
             command.option("--dsn", &dsn.redacted());
         }
         command
+    }
+
+    fn range(&mut self, range: &WalRangeArguments) {
+        for (name, bound) in [("--from", range.from), ("--to", range.to)] {
+            if let Some(bound) = bound {
+                self.option(name, &bound.to_string());
+            }
+        }
+        if let Some(timeline) = range.timeline {
+            self.option("--timeline", &timeline.to_string());
+        }
     }
 
     fn option(&mut self, name: &str, value: &str) {

@@ -1,39 +1,59 @@
 //! How commands read WAL: with progress, until a signal comes, and again where a running server
 //! moved it meanwhile.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pgtoll_format::Lsn;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_wal::{End, SegmentFile, WalReadError, segments};
+use pgtoll_wal::{
+    Archive, End, Gap, SegmentFile, WalRange, WalReadError, WalSummary, locate_range,
+};
 
+use crate::arguments::WalRangeArguments;
 use crate::exit::Status;
 use crate::printer::Printer;
 
 /// Told how many segments have been read.
 pub(super) type Watch<'a> = &'a mut dyn FnMut(usize) -> ControlFlow<()>;
 
-/// Reads what `paths` name. A server that runs removes and renames segments while they are read:
+/// What was read of files.
+pub(super) struct FilesRead<T> {
+    pub(super) summary: WalSummary<T>,
+    pub(super) end: End,
+    /// What else there is in the files.
+    pub(super) notes: Vec<String>,
+}
+
+/// Reads the part that was asked for of what `paths` name. A server that runs removes and renames segments while they are read:
 /// what looks damaged there is read again, since a busy one may do so each time.
 pub(super) fn files<T>(
     paths: &[PathBuf],
+    of: &WalRangeArguments,
     interrupt: &Interrupt,
     printer: &mut Printer,
-    mut scan: impl FnMut(&[SegmentFile], Watch<'_>) -> Result<(T, End), WalReadError>,
-) -> Result<(T, End), WalReadError> {
+    mut scan: impl FnMut(
+        &[SegmentFile],
+        &Range<Lsn>,
+        Watch<'_>,
+    ) -> Result<(WalSummary<T>, End), WalReadError>,
+) -> Result<FilesRead<T>, WalReadError> {
     let mut once = || {
-        let files = segments(paths)?;
+        let archive = Archive::find(paths, of.timeline)?;
+        let (notes, files) = (archive.notes(), archive.segments);
+        let range = locate_range(&files, &WalRange { from: of.from, to: of.to })?;
         let all = files.len() as u64;
-        scan(&files, &mut |done| {
+        let (summary, end) = scan(&files, &range, &mut |done| {
             printer.progress(&what(&files, done), done as u64, all);
             go_on(interrupt)
-        })
+        })?;
+        Ok(FilesRead { summary, end, notes })
     };
     let mut read = once();
     for _ in 0..READ_AGAIN {
-        let is_sound = read.as_ref().is_ok_and(|(_, end)| end.is_whole());
+        let is_sound =
+            read.as_ref().is_ok_and(|read| read.end.is_whole() && read.summary.gaps.is_empty());
         let is_used = || paths.iter().any(|path| is_used(path));
         if is_sound || interrupt.signal().is_some() || !is_used() {
             break;
@@ -76,17 +96,29 @@ fn go_on(interrupt: &Interrupt) -> ControlFlow<()> {
     }
 }
 
-/// What it comes to that reading ended there.
-pub(super) fn ended(end: &End, printer: &Printer) -> Status {
-    if end.is_whole() {
-        return Status::Done;
+/// What it comes to that reading ended there, and passed these gaps.
+pub(super) fn ended(gaps: &[Gap], end: &End, printer: &Printer) -> Status {
+    for gap in gaps.iter().take(GAPS) {
+        printer.warn(&format!("pgtoll: {gap}"));
     }
-    printer.warn(&format!("pgtoll: {end}; what is before it is shown"));
-    if let Some(hint) = end.hint() {
+    if gaps.len() > GAPS {
+        printer.warn(&format!("pgtoll: {} more gaps", gaps.len() - GAPS));
+    }
+    if !end.is_whole() {
+        printer.warn(&format!("pgtoll: {end}; what is before it is shown"));
+    }
+    let incomplete = Some(end).filter(|end| !end.is_whole());
+    let Some(first) = gaps.first().map(|gap| &*gap.why).or(incomplete) else {
+        return Status::Done;
+    };
+    if let Some(hint) = first.hint() {
         printer.warn(&format!("hint: {hint}"));
     }
     Status::CouldNotTell
 }
+
+/// Gaps that have a line each.
+const GAPS: usize = 10;
 
 fn what(files: &[SegmentFile], done: usize) -> String {
     let name = files.get(done.saturating_sub(1)).and_then(|file| file.path.file_name());

@@ -8,8 +8,7 @@ use pgtoll_datadir::{Names, ServerNames, control_file, names_of_server};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::WalStatisticsRecord;
 use pgtoll_wal::{
-    Contents, End, RelationNames, ServerError, WalReadError, WalSummary, scan, statistics_record,
-    stream,
+    Contents, RelationNames, ServerError, WalReadError, WalSummary, scan, statistics_record, stream,
 };
 use pgtoll_wire::{Dsn, Interruption};
 
@@ -17,7 +16,7 @@ use crate::arguments::{WalBy, WalFormat, WalStatsArguments};
 use crate::commands::output::{self, deliver, ending};
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::wal::command::{self, provenance, source_names};
-use crate::commands::wal::reading::{above, ended, files, stream_watch, threads};
+use crate::commands::wal::reading::{FilesRead, above, ended, files, stream_watch, threads};
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -27,7 +26,7 @@ pub(crate) fn run(arguments: &WalStatsArguments, printer: &mut Printer) -> anyho
     let waits = ServerWaits::until(&interrupt)?;
     let dsn = arguments.dsn.as_ref().map(|dsn| waits.of(dsn));
     let asked = asked(arguments, dsn.as_ref())?;
-    let (summary, end) = match (&dsn, arguments.paths.is_empty()) {
+    let FilesRead { summary, end, notes } = match (&dsn, arguments.paths.is_empty()) {
         (Some(dsn), true) => streamed(dsn, arguments, &interrupt, printer)?,
         _ => read(arguments, &interrupt, printer)?,
     };
@@ -39,13 +38,14 @@ pub(crate) fn run(arguments: &WalStatsArguments, printer: &mut Printer) -> anyho
         }
         _ => dsn,
     };
-    let called = called(arguments, dsn.as_ref(), asked, &summary);
+    let mut called = called(arguments, dsn.as_ref(), asked, &summary);
+    called.notes.extend(notes);
     let provenance = provenance(command::stats(arguments));
     let source_names = source_names(&arguments.paths, arguments.dsn.as_ref());
     let record = statistics_record(provenance, source_names, &summary, &end, &called);
     let text = shown(&record, arguments)?;
     deliver(&text, arguments.output.as_ref(), printer)?;
-    Ok(ended(&end, printer))
+    Ok(ended(&summary.gaps, &end, printer))
 }
 
 /// How long a server is asked for names after a signal.
@@ -56,9 +56,10 @@ fn streamed(
     arguments: &WalStatsArguments,
     interrupt: &Interrupt,
     printer: &mut Printer,
-) -> Result<(WalSummary<Contents>, End), ServerError> {
+) -> Result<FilesRead<Contents>, ServerError> {
     let time = arguments.r#for.map(|span| span.0);
-    stream(dsn, time, &mut stream_watch(time, interrupt, printer))
+    let (summary, end) = stream(dsn, time, &mut stream_watch(time, interrupt, printer))?;
+    Ok(FilesRead { summary, end, notes: Vec::new() })
 }
 
 /// Names that are asked for apart from the WAL, and of which cluster they are. They are had before
@@ -129,9 +130,11 @@ fn read(
     arguments: &WalStatsArguments,
     interrupt: &Interrupt,
     printer: &mut Printer,
-) -> Result<(WalSummary<Contents>, End), WalReadError> {
+) -> Result<FilesRead<Contents>, WalReadError> {
     let threads = threads(arguments.threads);
-    files(&arguments.paths, interrupt, printer, |files, watch| scan(files, threads, watch))
+    files(&arguments.paths, &arguments.range, interrupt, printer, |files, range, watch| {
+        scan(files, range, threads, watch)
+    })
 }
 
 fn shown(record: &WalStatisticsRecord, arguments: &WalStatsArguments) -> anyhow::Result<String> {

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use pgtoll_cluster::Installation;
+use pgtoll_format::Lsn;
 use pgtoll_format::wal::RecordType;
 use pgtoll_format::wal::rmgr::XLOG_SWITCH;
 use pgtoll_testing::wal_writer;
@@ -46,7 +47,7 @@ const ACCESS_METHODS: [&str; 3] = [
 ];
 
 fn scanned(files: &[SegmentFile]) -> (WalSummary<Contents>, End) {
-    scan(files, 2, &mut |_| ControlFlow::Continue(())).unwrap()
+    scan(files, &(Lsn::INVALID..Lsn::MAX), 2, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 fn counts(summary: &WalSummary<Contents>) -> Counts {

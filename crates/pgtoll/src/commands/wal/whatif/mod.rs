@@ -2,18 +2,18 @@
 
 mod today;
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context as _;
-use pgtoll_format::{ServerVersion, WalFacts};
+use pgtoll_format::{Lsn, ServerVersion, WalFacts};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_model::{AskedSettings, AskedValues, Geometry, Grid, SourceSettings};
+use pgtoll_model::{AskedSettings, AskedValues, Geometry, Grid, GuessedSettings, SourceSettings};
 use pgtoll_record::WalWhatIfRecord;
 use pgtoll_wal::{
-    Answer, CheckpointSurvey, Compressing, End, Question, SegmentFile, WalReadError, WalSummary,
-    WhatIfCollector, WhatIfSource, first_header, scan_with, stream_with, whatif_record,
+    Answer, CheckpointSurvey, Compressing, End, Question, SegmentFile, WalReadError,
+    WhatIfCollector, WhatIfSource, first_header, scan_range_with, stream_with, whatif_record,
 };
 use pgtoll_wire::Dsn;
 
@@ -22,7 +22,7 @@ use crate::commands::Usage;
 use crate::commands::output::{self, deliver, ending};
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::wal::command::{self, provenance, source_names};
-use crate::commands::wal::reading::{ended, files, stream_watch, threads};
+use crate::commands::wal::reading::{FilesRead, ended, files, stream_watch, threads};
 use crate::exit::Status;
 use crate::printer::Printer;
 use today::Today;
@@ -37,13 +37,14 @@ struct Inquiry<'a> {
 /// What it comes to for this WAL.
 struct Asked {
     settings: SourceSettings,
+    guessed: GuessedSettings,
     settings_by: String,
     grid: Grid,
     question: Arc<Question>,
 }
 
 /// What was asked, and what came out.
-type Answered = (Asked, WalSummary<Answer>, End);
+type Answered = (Asked, FilesRead<Answer>);
 
 pub(crate) fn run(arguments: &WalWhatIfArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     let asked = asked(arguments)?;
@@ -53,7 +54,7 @@ pub(crate) fn run(arguments: &WalWhatIfArguments, printer: &mut Printer) -> anyh
     let dsn = arguments.dsn.as_ref().map(|dsn| waits.of(dsn));
     let today = Today::find(&arguments.today, dsn.as_ref(), &arguments.paths)?;
     let inquiry = Inquiry { arguments, asked, today };
-    let (asked, summary, end) = match (&dsn, arguments.paths.is_empty()) {
+    let (asked, FilesRead { summary, end, notes }) = match (&dsn, arguments.paths.is_empty()) {
         (Some(dsn), true) => streamed(dsn, &inquiry, &interrupt, printer)?,
         _ => read(&inquiry, &interrupt, printer)?,
     };
@@ -64,14 +65,15 @@ pub(crate) fn run(arguments: &WalWhatIfArguments, printer: &mut Printer) -> anyh
     let source = WhatIfSource {
         names: source_names(&arguments.paths, arguments.dsn.as_ref()),
         settings: asked.settings,
+        guessed: asked.guessed,
         settings_by: asked.settings_by,
-        notes: inquiry.today.notes,
+        notes: inquiry.today.notes.into_iter().chain(notes).collect(),
     };
     let (provenance, compressing) =
         (provenance(command::whatif(arguments)), &asked.question.compressing);
     let record = whatif_record(provenance, source, &asked.grid, compressing, &summary, &end);
     deliver(&shown(&record, arguments)?, arguments.output.as_ref(), printer)?;
-    Ok(ended(&end, printer))
+    Ok(ended(&summary.gaps, &end, printer))
 }
 
 /// The values of the options, unless their combinations are too many.
@@ -94,35 +96,39 @@ fn read(
     inquiry: &Inquiry<'_>,
     interrupt: &Interrupt,
     printer: &mut Printer,
-) -> Result<Answered, WalReadError> {
+) -> anyhow::Result<Answered> {
     let arguments = inquiry.arguments;
     let threads = threads(arguments.threads);
-    let ((asked, summary), end) = files(&arguments.paths, interrupt, printer, |files, watch| {
+    let mut last = None;
+    let range = &arguments.range;
+    let read = files(&arguments.paths, range, interrupt, printer, |files, range, watch| {
         let (header, facts) = first_header(files)?;
         let segment_bytes = u64::from(header.segment_bytes);
         let geometry = Geometry { segment_bytes, page_bytes: u64::from(header.page_bytes) };
         let survey = if inquiry.today.known.are_complete() {
             CheckpointSurvey::default()
         } else {
-            survey(files, threads, interrupt)?
+            survey(files, range, threads, interrupt)?
         };
-        let asked = inquiry.of(&survey, geometry, facts);
+        let asked = last.insert(inquiry.of(&survey, geometry, facts));
         let new = || WhatIfCollector::new(asked.question.clone());
-        let (summary, end) = scan_with(files, threads, new, watch)?;
-        Ok(((asked, summary.map(WhatIfCollector::finish)), end))
+        let (summary, end) = scan_range_with(files, range, threads, new, watch)?;
+        Ok((summary.map(WhatIfCollector::finish), end))
     })?;
-    Ok((asked, summary, end))
+    let asked = last.context("nothing was read")?;
+    Ok((asked, read))
 }
 
 /// Looks at the first checkpoints of the WAL.
 fn survey(
     files: &[SegmentFile],
+    range: &Range<Lsn>,
     threads: usize,
     interrupt: &Interrupt,
 ) -> Result<CheckpointSurvey, WalReadError> {
     let seen = Arc::new(AtomicUsize::new(0));
     let new = || CheckpointSurvey::counting(seen.clone());
-    let (summary, _) = scan_with(files, threads, new, &mut |_| {
+    let (summary, _) = scan_range_with(files, range, threads, new, &mut |_| {
         let is_enough = seen.load(Ordering::Relaxed) >= ENOUGH;
         if is_enough || interrupt.signal().is_some() {
             ControlFlow::Break(())
@@ -130,7 +136,7 @@ fn survey(
             ControlFlow::Continue(())
         }
     })?;
-    Ok(summary.collected)
+    Ok(summary.collected.finish())
 }
 
 /// Checkpoints that show what they follow.
@@ -140,7 +146,7 @@ impl Inquiry<'_> {
     /// What is asked of WAL that is laid out so.
     fn of(&self, survey: &CheckpointSurvey, geometry: Geometry, facts: &'static WalFacts) -> Asked {
         let segment_bytes = geometry.segment_bytes;
-        let (settings, settings_by) = self.today.complete_by(survey, facts, segment_bytes);
+        let (settings, guessed, settings_by) = self.today.complete_by(survey, facts, segment_bytes);
         let has_lz4 = facts.image_compressions.lz4 != 0;
         let grid = Grid::new(&self.asked, &settings, segment_bytes, has_lz4);
         let all = grid.settings();
@@ -151,7 +157,7 @@ impl Inquiry<'_> {
             settings: all,
             today: Some(settings.rule().schedule()),
         };
-        Asked { settings, settings_by, grid, question: Arc::new(question) }
+        Asked { settings, guessed, settings_by, grid, question: Arc::new(question) }
     }
 }
 
@@ -176,7 +182,8 @@ fn streamed(
     let question = asked.question.clone();
     let new = move || WhatIfCollector::new(question.clone());
     let (summary, end) = stream_with(dsn, time, new, &mut watch)?;
-    Ok((asked, summary.map(WhatIfCollector::finish), end))
+    let summary = summary.map(WhatIfCollector::finish);
+    Ok((asked, FilesRead { summary, end, notes: Vec::new() }))
 }
 
 fn shown(record: &WalWhatIfRecord, arguments: &WalWhatIfArguments) -> anyhow::Result<String> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pgtoll_datadir::{Configuration, control_file};
 use pgtoll_format::WalFacts;
-use pgtoll_model::{KnownSettings, SourceSettings};
+use pgtoll_model::{GuessedSettings, KnownSettings, SourceSettings};
 use pgtoll_wal::CheckpointSurvey;
 use pgtoll_wire::{Dsn, Row};
 
@@ -91,13 +91,14 @@ impl Today {
         found
     }
 
-    /// All of them, with what a first look at the WAL shows, and where they are from.
+    /// All of them, with what a first look at the WAL shows, which are such guesses, and where they
+    /// are from.
     pub(super) fn complete_by(
         &self,
         survey: &CheckpointSurvey,
         facts: &WalFacts,
         segment_bytes: u64,
-    ) -> (SourceSettings, String) {
+    ) -> (SourceSettings, GuessedSettings, String) {
         let settings = self.known.complete(
             &survey.redo_points,
             survey.hints > 0,
@@ -107,7 +108,7 @@ impl Today {
         let is_inferred = !self.known.has_rule();
         let inferred = is_inferred.then_some("the distances of checkpoints in the WAL");
         let by: Vec<&str> = self.by.iter().map(String::as_str).chain(inferred).collect();
-        (settings, by.join(", "))
+        (settings, self.known.guessed(survey.hints > 0), by.join(", "))
     }
 }
 

@@ -185,6 +185,19 @@ pub struct WalTimeline {
     history: History,
 }
 
+/// What a [`WalTimeline`] comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FinishedTimeline {
+    /// The last one is still open. Behind a gap one begins that has no redo point.
+    pub cycles: Vec<Cycle>,
+    /// Not many.
+    pub pieces: Vec<Piece>,
+    /// By so many bytes sums of single cycles may be wrong; 0: they are exact.
+    pub cycle_error_bytes: u64,
+    /// How long each gap was, in microseconds, as far as commits tell.
+    pub gaps_us: Vec<Option<i64>>,
+}
+
 /// Bytes of a piece: small WAL too has some.
 const GRAIN: u64 = 1 << 17;
 
@@ -202,15 +215,16 @@ impl Collect for WalTimeline {
     fn append(&mut self, later: Self) {
         self.history.take(&later.pieces);
     }
+
+    fn gap(&mut self, from: Lsn, _: Lsn) {
+        self.history.gap(from);
+    }
 }
 
 impl WalTimeline {
-    /// Cycles, the last one still open; not many pieces; whether all cycles are exact. `part` gives
-    /// the sums of the records that begin from one place to another, or nothing.
-    pub fn finish(
-        self,
-        part: impl FnMut(Lsn, Lsn) -> Option<Sums>,
-    ) -> (Vec<Cycle>, Vec<Piece>, bool) {
+    /// Cycles and pieces. `part` gives the sums of the records that begin from one place to another,
+    /// or nothing where these cannot be read again.
+    pub fn finish(self, part: impl FnMut(Lsn, Lsn) -> Option<Sums>) -> FinishedTimeline {
         self.history.finish(part)
     }
 }
@@ -236,6 +250,12 @@ pub(crate) struct History {
     pending: VecDeque<Pending>,
     /// Cycles that begin within a piece, all of which is counted for the cycle before.
     unsettled: VecDeque<(Lsn, Within)>,
+    /// When the last transaction ended.
+    until_us: Option<i64>,
+    /// By gap: when the last transaction before it and the first one behind it ended.
+    gaps_us: Vec<[Option<i64>; 2]>,
+    /// Where a gap begins behind which nothing has come.
+    gap: Option<Lsn>,
 }
 
 /// A piece, or what is left of one behind a redo point within it: nothing is counted for that yet.
@@ -269,13 +289,44 @@ impl History {
             cycles: VecDeque::new(),
             pending: VecDeque::new(),
             unsettled: VecDeque::new(),
+            until_us: None,
+            gaps_us: Vec::new(),
+            gap: None,
         }
+    }
+
+    /// What follows does not follow what was taken: a cycle ends here, and what comes next begins one
+    /// whose redo point is unknown.
+    fn gap(&mut self, from: Lsn) {
+        self.open();
+        self.close(self.pending.len());
+        self.gaps_us.push([self.until_us, None]);
+        self.gap = Some(from);
+    }
+
+    /// The first piece behind a gap. Over time and place the gap is a piece of its own.
+    fn open_behind_gap(&mut self, first: &Piece) {
+        let Some(from) = self.gap.take() else { return };
+        let (sums, until_us) = (Sums::default(), first.since_us);
+        self.add_to_series(&Piece { from, sums, since_us: None, until_us });
+        let (from, begin) = (first.from, CycleBegin::Unknown);
+        self.cycles.push_back(Cycle { from, begin, began_s: None, sums: Sums::default() });
+        self.join_oldest();
     }
 
     /// Takes the next pieces.
     pub(crate) fn take(&mut self, next: &Pieces) {
+        if let Some(first) = next.of.first() {
+            self.open_behind_gap(first);
+        }
         for piece in &next.of {
             self.add_to_series(piece);
+            self.until_us = self.until_us.max(piece.until_us);
+            if let (Some([_, behind @ None]), Some(since)) =
+                (self.gaps_us.last_mut(), piece.since_us)
+            {
+                *behind = Some(since);
+            }
             self.pending.push_back(Pending { from: piece.from, sums: piece.sums, within: None });
         }
         if self.pending.len() > PENDING {
@@ -293,22 +344,27 @@ impl History {
         }
     }
 
-    /// Cycles, the last one still open; pieces; whether all cycles are exact. `part` gives the sums
-    /// of the records from one place to another.
+    /// `part` gives the sums of the records from one place to another.
     pub(crate) fn finish(
         mut self,
         mut part: impl FnMut(Lsn, Lsn) -> Option<Sums>,
-    ) -> (Vec<Cycle>, Vec<Piece>, bool) {
+    ) -> FinishedTimeline {
         self.open();
         self.close(self.pending.len());
-        let mut exact = true;
+        let mut cycle_error_bytes = 0;
         for (redo, piece) in std::mem::take(&mut self.unsettled) {
             match part(piece.from, redo) {
                 Some(before) => self.settle(redo, &piece, &before),
-                None => exact = false,
+                None => cycle_error_bytes = piece.sums.amount.bytes().max(cycle_error_bytes),
             }
         }
-        (self.cycles.into(), self.series, exact)
+        let lasted = |[from, to]: &[Option<i64>; 2]| Some((*to)?.saturating_sub((*from)?).max(0));
+        FinishedTimeline {
+            cycles: self.cycles.into(),
+            pieces: self.series,
+            cycle_error_bytes,
+            gaps_us: self.gaps_us.iter().map(lasted).collect(),
+        }
     }
 
     /// What stands in the piece behind the redo point is counted for the cycle that begins there.
@@ -422,193 +478,4 @@ fn joined(pair: &[Pending]) -> Pending {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const SHORT: u64 = 1 << 8;
-
-    /// What a record says, apart from its bytes.
-    #[derive(Clone, Copy, Debug)]
-    enum Says {
-        Nothing,
-        RedoPoint,
-        /// A checkpoint whose redo point is the record so far back.
-        Online(usize),
-        Shutdown,
-        Commit(i64),
-    }
-
-    type Record = (Lsn, Says);
-
-    fn stretches() -> impl Strategy<Value = Vec<Record>> {
-        let says = prop_oneof![
-            20 => Just(Says::Nothing),
-            1 => Just(Says::RedoPoint),
-            2 => (0..60_usize).prop_map(Says::Online),
-            1 => Just(Says::Shutdown),
-            4 => (0..1000_i64).prop_map(Says::Commit),
-        ];
-        prop::collection::vec((1..200_u64, says), 1..400).prop_map(|records| {
-            let mut at = 1 << 20;
-            let place = |(length, says)| {
-                at += length;
-                (Lsn(at), says)
-            };
-            records.into_iter().map(place).collect()
-        })
-    }
-
-    /// What a record counts: each something else.
-    fn own(at: Lsn) -> Sums {
-        let record_bytes = at.0 * 3 + 1;
-        Sums { amount: WalAmount { records: 1, record_bytes, image_bytes: 0 }, ..Sums::default() }
-    }
-
-    fn between(stretch: &[Record], from: Lsn, to: Lsn) -> Sums {
-        let within = stretch.iter().filter(|(at, _)| (from..to).contains(at));
-        within.fold(Sums::default(), |mut all, (at, _)| {
-            all.add(&own(*at));
-            all
-        })
-    }
-
-    /// Pieces as whoever reads a segment makes them.
-    fn pieces(stretch: &[Record], numbers: std::ops::Range<usize>) -> Pieces {
-        let mut pieces = Pieces::new(SHORT);
-        for number in numbers {
-            let (at, says) = stretch[number];
-            let begins = matches!(says, Says::RedoPoint | Says::Shutdown);
-            if begins
-                || pieces
-                    .of
-                    .last()
-                    .is_none_or(|last| last.from.align_down(SHORT) != at.align_down(SHORT))
-            {
-                let (since_us, until_us) = (None, None);
-                pieces.of.push(Piece { from: at, sums: Sums::default(), since_us, until_us });
-            }
-            let piece = pieces.of.last_mut().unwrap();
-            piece.sums.add(&own(at));
-            if let Says::Commit(time) = says {
-                (piece.since_us, piece.until_us) =
-                    (earlier(piece.since_us, Some(time)), piece.until_us.max(Some(time)));
-            }
-            let Some(redo) = redo(stretch, number) else { continue };
-            let is_shutdown = matches!(says, Says::Shutdown);
-            let event = match says {
-                Says::RedoPoint => Event::RedoPoint,
-                _ => Event::Checkpoint { redo, is_shutdown, time_s: 7 },
-            };
-            pieces.checkpoints.push((at, event));
-        }
-        pieces
-    }
-
-    fn redo(stretch: &[Record], number: usize) -> Option<Lsn> {
-        match stretch[number].1 {
-            Says::RedoPoint | Says::Shutdown => Some(stretch[number].0),
-            // Also one from before the first record.
-            Says::Online(back) => {
-                Some(number.checked_sub(back).map_or(Lsn(5), |redo| stretch[redo].0))
-            }
-            Says::Nothing | Says::Commit(_) => None,
-        }
-    }
-
-    /// Redo points that begin a cycle, each behind the one before it.
-    fn begins(stretch: &[Record]) -> Vec<Lsn> {
-        let mut begins = vec![stretch[0].0];
-        for redo in (0..stretch.len()).filter_map(|number| redo(stretch, number)) {
-            if redo > *begins.last().unwrap() {
-                begins.push(redo);
-            }
-        }
-        begins
-    }
-
-    fn taken(stretch: &[Record], segment: usize, can_read: bool) -> (Vec<Cycle>, Vec<Piece>, bool) {
-        let mut history = History::new(SHORT);
-        for from in (0..stretch.len()).step_by(segment) {
-            let next = pieces(stretch, from..stretch.len().min(from + segment));
-            history.take(&next);
-        }
-        history.finish(|from, to| can_read.then(|| between(stretch, from, to)))
-    }
-
-    fn sum_of(cycles: &[Cycle]) -> Sums {
-        cycles.iter().fold(Sums::default(), |mut all, cycle| {
-            all.add(&cycle.sums);
-            all
-        })
-    }
-
-    const END: Lsn = Lsn::MAX;
-
-    proptest! {
-        #[test]
-        fn cycles_are_what_lies_between_redo_points(
-            stretch in stretches(),
-            segment in 1..200_usize,
-        ) {
-            let (cycles, _, exact) = taken(&stretch, segment, true);
-            prop_assert!(exact);
-            let begins = begins(&stretch);
-            let found: Vec<Lsn> = cycles.iter().map(|cycle| cycle.from).collect();
-            prop_assert_eq!(&found, &begins);
-            for (cycle, to) in cycles.iter().zip(begins.iter().copied().skip(1).chain([END])) {
-                prop_assert_eq!(cycle.sums, between(&stretch, cycle.from, to));
-            }
-        }
-
-        #[test]
-        fn what_cannot_be_read_again_is_told_and_nothing_is_lost(
-            stretch in stretches(),
-            segment in 1..200_usize,
-        ) {
-            let (cycles, _, exact) = taken(&stretch, segment, false);
-            prop_assert_eq!(sum_of(&cycles), between(&stretch, Lsn(0), END));
-            let ends = cycles.iter().skip(1).map(|cycle| cycle.from).chain([END]);
-            let is_exact = |(cycle, to): (&Cycle, Lsn)| {
-                cycle.sums == between(&stretch, cycle.from, to)
-            };
-            prop_assert!(!exact || cycles.iter().zip(ends).all(is_exact));
-        }
-
-        #[test]
-        fn pieces_hold_what_begins_in_them(stretch in stretches(), segment in 1..200_usize) {
-            let (_, pieces, _) = taken(&stretch, segment, true);
-            let ends = pieces.iter().skip(1).map(|piece| piece.from).chain([END]);
-            for (piece, to) in pieces.iter().zip(ends) {
-                prop_assert_eq!(piece.sums, between(&stretch, piece.from, to));
-                let times = stretch.iter().filter_map(|(at, says)| match says {
-                    Says::Commit(time) if (piece.from..to).contains(at) => Some(*time),
-                    _ => None,
-                });
-                let (first, last) = (times.clone().min(), times.max());
-                prop_assert_eq!((piece.since_us, piece.until_us), (first, last));
-            }
-        }
-    }
-
-    /// So much WAL that pieces become coarser, and the oldest cycles one.
-    #[test]
-    fn nothing_is_lost_where_there_is_too_much() {
-        let last = 2 * CYCLES as u64 - 1;
-        let long = |says: Says| -> Vec<Record> {
-            (1..=last).map(|number| (Lsn(number * SHORT), says)).collect()
-        };
-        let mut one = long(Says::Nothing);
-        one.last_mut().unwrap().1 = Says::Online(50_001);
-        let (cycles, pieces, exact) = taken(&one, 1000, true);
-        let redo = Lsn((last - 50_001) * SHORT);
-        let expected = [between(&one, Lsn(0), redo), between(&one, redo, END)];
-        assert_eq!(cycles.iter().map(|cycle| cycle.sums).collect::<Vec<_>>(), expected);
-        assert!(exact && pieces.len() <= SERIES);
-        let many = long(Says::RedoPoint);
-        let (cycles, ..) = taken(&many, 1000, true);
-        assert_eq!((cycles.len(), cycles[0].begin), (CYCLES, CycleBegin::Unknown));
-        assert_eq!(sum_of(&cycles), between(&many, Lsn(0), END));
-    }
-}
+mod tests;

@@ -1,100 +1,72 @@
-//! What stands on top: which WAL it is, and what is to be known of it first.
+//! WAL statistics in short: what is to be known first. Terminal and page say the same.
 
 use std::time::Duration;
 
-use maud::{Markup, html};
-use pgtoll_format::ByteSize;
-use pgtoll_record::{ImageCause, WalImages, WalOfDatabase, WalOfRelation, WalStatisticsRecord};
-
-use super::numbers::{
-    bytes, count, counted, duration, lasted, median, moment, of_cause, percent, rate, seconds,
-    share, size, span, sum_of_images,
+use pgtoll_record::{
+    ImageCause, WalGap, WalImages, WalOfDatabase, WalOfRelation, WalStatisticsRecord,
 };
-use super::{tables, title_of_end};
 
-pub(super) fn title(of: &WalStatisticsRecord) -> String {
-    format!("WAL of PostgreSQL {}", of.source.major)
-}
-
-/// Which WAL, and whether all of it could be read.
-pub(super) fn heading(of: &WalStatisticsRecord) -> Markup {
-    let source = &of.source;
-    html! {
-        p class="quiet small" { "pgtoll wal stats" }
-        h1 { (title(of)) }
-        p class="quiet" {
-            @if let (Some(from), Some(to)) = (source.from, source.to) {
-                "From " (from) " to " (to) ", " (size(to.bytes_since(from).unwrap_or(0))) " in "
-            }
-            (counted(source.segments, "segment", "segments")) " of " (ByteSize(source.segment_bytes))
-            (timelines(&source.timelines)) "."
-            @if let (Some(first), Some(last)) = (&source.first_time, &source.last_time) {
-                " Commits from " (moment(first)) " to " (moment(last)) "."
-            }
-        }
-        @if !of.end.kind.is_whole() {
-            p class="warning" role="note" {
-                strong { (title_of_end(of.end.kind)) }
-                @if let Some(at) = of.end.at { " (at " (at) ")" }
-                ": " (of.end.words.trim_end_matches('.')) ". This page shows what was read until there."
-            }
-        }
-    }
-}
-
-fn timelines(timelines: &[u32]) -> String {
-    let words = if timelines.len() == 1 { "timeline" } else { "timelines" };
-    let numbers: Vec<String> = timelines.iter().map(u32::to_string).collect();
-    if numbers.is_empty() { String::new() } else { format!(", {words} {}", numbers.join(", ")) }
-}
+use crate::wal_numbers::{
+    bytes, count, counted, duration, lasted, median, of_cause, percent, rate, seconds, share, size,
+    span, sum_of_images,
+};
 
 /// A topic, and sentences of it.
-type Answer = (&'static str, Vec<String>);
+pub(crate) type ShortAnswer = (&'static str, Vec<String>);
 
-pub(super) fn in_short(of: &WalStatisticsRecord) -> Markup {
+/// What is to be known of WAL first; empty where no record was read.
+pub(crate) fn in_short(of: &WalStatisticsRecord) -> Vec<ShortAnswer> {
     if of.total.records == 0 {
-        return html! { p class="lead" { "No record was read." } };
+        return Vec::new();
     }
     let answers = [
         Some(amount(of)),
+        largest(of),
         Some(images(of)),
         hints(of),
         compression(of),
-        largest(of),
         Some(cycles(of)),
     ];
-    html! {
-        dl class="answers" {
-            @for (topic, sentences) in answers.into_iter().flatten() {
-                dt { (topic) }
-                dd { ul { @for sentence in sentences { li { (sentence) } } } }
-            }
-        }
-    }
+    answers.into_iter().flatten().collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate of which three digits are shown")]
-fn amount(of: &WalStatisticsRecord) -> Answer {
+fn amount(of: &WalStatisticsRecord) -> ShortAnswer {
     // Headers of pages and what fills them up are WAL too, though of no record.
-    let written = of.source.from.zip(of.source.to);
-    let written = written.and_then(|(from, to)| to.bytes_since(from));
-    let written = written.unwrap_or_else(|| bytes(&of.total));
+    let written = of.source.bytes().max(bytes(&of.total));
     let records = counted(of.total.records, "record", "records");
-    let mut sentence = format!("{} with {records}", size(written));
+    let mut sentences = vec![format!("{} with {records}.", size(written))];
     if let Some(duration) = duration(of) {
         let rate = rate(written as f64 / duration.as_secs_f64());
-        sentence = format!("{sentence}, within {}: on average {rate}", span(duration));
+        let span = span(duration);
+        sentences.push(format!("{span} from its first commit to its last: on average {rate}."));
     }
-    ("WAL", vec![format!("{sentence}.")])
+    if let Some(streamed) = of.source.streamed_ms {
+        let streamed = span(Duration::from_millis(streamed));
+        sentences.push(format!(
+            "Streamed for {streamed}, beginning with what the server had written since its last \
+             checkpoint."
+        ));
+    }
+    let gaps = &of.source.gaps;
+    if !gaps.is_empty() {
+        let left_out = gaps.iter().fold(0, |sum: u64, gap| sum.saturating_add(gap.bytes()));
+        sentences.push(format!(
+            "{} left out of all figures: {}.",
+            counted(gaps.len() as u64, "gap is", "gaps are"),
+            size(left_out)
+        ));
+    }
+    ("WAL", sentences)
 }
 
-fn images(of: &WalStatisticsRecord) -> Answer {
+fn images(of: &WalStatisticsRecord) -> ShortAnswer {
     let (whole, images) = (bytes(&of.total), sum_of_images(of.causes.values()));
     if images.images == 0 {
         return ("Full-page images", vec!["There are none.".to_owned()]);
     }
     let first = format!(
-        "{} of all records’ bytes: {}, {}.",
+        "{} of the bytes of all records: {}, {}.",
         percent(of.total.image_bytes, whole),
         counted(images.images, "image", "images"),
         size(of.total.image_bytes)
@@ -114,7 +86,7 @@ const CAUSES: [(ImageCause, &str); 4] = [
 ];
 
 /// A share of hints says little of what they cost.
-fn hints(of: &WalStatisticsRecord) -> Option<Answer> {
+fn hints(of: &WalStatisticsRecord) -> Option<ShortAnswer> {
     let hint = of_cause(&of.causes, ImageCause::Hint);
     (hint.images > 0).then(|| {
         let share = percent(hint.bytes, bytes(&of.total));
@@ -129,7 +101,7 @@ fn hints(of: &WalStatisticsRecord) -> Option<Answer> {
     })
 }
 
-fn compression(of: &WalStatisticsRecord) -> Option<Answer> {
+fn compression(of: &WalStatisticsRecord) -> Option<ShortAnswer> {
     let all = sum_of_images(of.compressions.values());
     let compressed = || of.compressions.iter().filter(|(name, _)| *name != "none");
     let done: WalImages = sum_of_images(compressed().map(|(_, of)| of));
@@ -153,7 +125,7 @@ fn compression(of: &WalStatisticsRecord) -> Option<Answer> {
     Some(("Compression", vec![sentence]))
 }
 
-fn largest(of: &WalStatisticsRecord) -> Option<Answer> {
+fn largest(of: &WalStatisticsRecord) -> Option<ShortAnswer> {
     let whole = bytes(&of.total);
     let mut sentences = Vec::new();
     let relation = of.relations.iter().max_by_key(|relation| bytes(&relation.amount));
@@ -162,31 +134,32 @@ fn largest(of: &WalStatisticsRecord) -> Option<Answer> {
         sentences.extend(relation.map(|relation| {
             format!(
                 "The largest relation is {} with {}, {} of all bytes; {} of its own are images.",
-                tables::described(of, relation),
+                described(of, relation),
                 size(own),
                 percent(own, whole),
                 percent(amount.image_bytes, own)
             )
         }));
     }
-    let database = of.databases.iter().max_by_key(|database| bytes(&database.amount));
-    sentences.extend(database.map(|database: &WalOfDatabase| {
-        let own = bytes(&database.amount);
-        let who = match database.oid {
+    let largest = of.databases.iter().max_by_key(|database| bytes(&database.amount));
+    sentences.extend(largest.map(|largest: &WalOfDatabase| {
+        let own = bytes(&largest.amount);
+        let who = match largest.oid {
             0 => "Relations that all databases share have most".to_owned(),
-            oid => format!("Of all databases, {} has most", tables::database(of, oid)),
+            oid => format!("Of all databases, {} has most", database(of, oid)),
         };
         format!("{who}: {}, {} of all bytes.", size(own), percent(own, whole))
     }));
     (!sentences.is_empty()).then_some(("Largest", sentences))
 }
 
-fn cycles(of: &WalStatisticsRecord) -> Answer {
+fn cycles(of: &WalStatisticsRecord) -> ShortAnswer {
     let whole = || of.cycles.iter().filter(|cycle| cycle.whole);
     let number = whole().count() as u64;
     let distances = whole().filter_map(|cycle| cycle.to.bytes_since(cycle.from)).collect();
     let Some(distance) = median(distances) else {
-        let none = "No whole cycle, from one checkpoint’s redo point to the next, is in this WAL.";
+        let none =
+            "No whole cycle, from the redo point of one checkpoint to the next, is in this WAL.";
         return ("Checkpoints", vec![none.to_owned()]);
     };
     let times = of.cycles.windows(2).filter(|pair| pair[0].whole);
@@ -202,3 +175,68 @@ fn cycles(of: &WalStatisticsRecord) -> Answer {
     );
     ("Checkpoints", vec![sentence])
 }
+
+/// The first gaps in a sentence each, and how many more there are.
+pub(crate) fn left_out(gaps: &[WalGap]) -> Vec<String> {
+    let words =
+        |gap: &WalGap| format!("{} to {}, {}: {}", gap.from, gap.to, size(gap.bytes()), gap.words);
+    let mut all: Vec<String> = gaps.iter().take(GAPS).map(words).collect();
+    if gaps.len() > GAPS {
+        all.push(format!("{} more", count((gaps.len() - GAPS) as u64)));
+    }
+    all
+}
+
+/// Gaps that are named.
+const GAPS: usize = 10;
+
+/// Its name, or its file's number.
+pub(crate) fn qualified(relation: &WalOfRelation) -> String {
+    match &relation.name {
+        Some(name) if name.database.is_empty() => format!("{}.{}", name.schema, name.relation),
+        Some(name) => format!("{}.{}.{}", name.database, name.schema, name.relation),
+        None => format!("filenode {}", relation.filenode),
+    }
+}
+
+/// Its kind, what it belongs to, and which fork.
+pub(crate) fn what(of: &WalStatisticsRecord, relation: &WalOfRelation) -> String {
+    let mut words = vec![match &relation.name {
+        Some(name) => {
+            let table = name.of.as_ref().map(|table| format!(" of {table}"));
+            format!("{}{}", name.kind, table.unwrap_or_default())
+        }
+        None if relation.database == 0 => SHARED.to_owned(),
+        None => format!("in {}", database(of, relation.database)),
+    }];
+    if relation.name.is_none() && !USUAL_TABLESPACES.contains(&relation.tablespace) {
+        words.push(format!("tablespace {}", relation.tablespace));
+    }
+    words.extend(match relation.fork.as_str() {
+        "main" => None,
+        "fsm" => Some("free space map".to_owned()),
+        "vm" => Some("visibility map".to_owned()),
+        other => Some(format!("fork {other}")),
+    });
+    words.join(", ")
+}
+
+/// `pg_default` and `pg_global`.
+const USUAL_TABLESPACES: [u32; 2] = [1663, 1664];
+
+/// In a sentence.
+pub(crate) fn described(of: &WalStatisticsRecord, relation: &WalOfRelation) -> String {
+    format!("{} ({})", qualified(relation), what(of, relation))
+}
+
+/// A database's name; its OID where the name is unknown.
+pub(crate) fn database(of: &WalStatisticsRecord, oid: u32) -> String {
+    let known = of.databases.iter().find(|of| of.oid == oid).and_then(|of| of.name.clone());
+    match known {
+        Some(name) => name,
+        None if oid == 0 => SHARED.to_owned(),
+        None => format!("database {oid}"),
+    }
+}
+
+const SHARED: &str = "shared by all databases";

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers of WAL as people read them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_record::{ImageCause, WalAmount, WalCycle, WalImages, WalStatisticsRecord};
 
 /// `12,345,678`.
-pub(super) fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -22,25 +22,25 @@ pub(super) fn count(number: u64) -> String {
 }
 
 /// One of them, or how many.
-pub(super) fn counted(number: u64, one: &str, many: &str) -> String {
+pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     ByteSize(bytes).rounded()
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-pub(super) fn size_of(bytes: f64) -> String {
+pub(crate) fn size_of(bytes: f64) -> String {
     size(bytes.round().clamp(0.0, 1e18) as u64)
 }
 
-pub(super) fn rate(bytes_per_second: f64) -> String {
+pub(crate) fn rate(bytes_per_second: f64) -> String {
     format!("{}/s", size_of(bytes_per_second))
 }
 
 /// A part of a whole, to a tenth of a per cent.
-pub(super) fn percent(part: u64, whole: u64) -> String {
+pub(crate) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".to_owned();
     }
@@ -53,17 +53,17 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
 
 /// A part of a whole; 0 of nothing.
 #[expect(clippy::cast_precision_loss, reason = "a share of which few digits are shown")]
-pub(super) fn share(part: u64, whole: u64) -> f64 {
+pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// All bytes; a record from elsewhere may say more than there can be.
-pub(super) fn bytes(of: &WalAmount) -> u64 {
+pub(crate) fn bytes(of: &WalAmount) -> u64 {
     of.record_bytes.saturating_add(of.image_bytes)
 }
 
 /// Of all amounts.
-pub(super) fn sum<'a>(amounts: impl Iterator<Item = &'a WalAmount>) -> WalAmount {
+pub(crate) fn sum<'a>(amounts: impl Iterator<Item = &'a WalAmount>) -> WalAmount {
     amounts.fold(WalAmount::default(), |sum, of| WalAmount {
         records: sum.records.saturating_add(of.records),
         record_bytes: sum.record_bytes.saturating_add(of.record_bytes),
@@ -72,7 +72,7 @@ pub(super) fn sum<'a>(amounts: impl Iterator<Item = &'a WalAmount>) -> WalAmount
 }
 
 /// Of all images, whatever they are told apart by.
-pub(super) fn sum_of_images<'a>(all: impl Iterator<Item = &'a WalImages>) -> WalImages {
+pub(crate) fn sum_of_images<'a>(all: impl Iterator<Item = &'a WalImages>) -> WalImages {
     all.fold(WalImages::default(), |sum, of| WalImages {
         images: sum.images.saturating_add(of.images),
         bytes: sum.bytes.saturating_add(of.bytes),
@@ -80,17 +80,17 @@ pub(super) fn sum_of_images<'a>(all: impl Iterator<Item = &'a WalImages>) -> Wal
     })
 }
 
-pub(super) fn of_cause(causes: &BTreeMap<ImageCause, WalImages>, cause: ImageCause) -> WalImages {
+pub(crate) fn of_cause(causes: &BTreeMap<ImageCause, WalImages>, cause: ImageCause) -> WalImages {
     causes.get(&cause).copied().unwrap_or_default()
 }
 
 /// A time of a record (RFC 3339), to the second; as it is where it is none.
-pub(super) fn moment(rfc3339: &str) -> String {
+pub(crate) fn moment(rfc3339: &str) -> String {
     let parsed: Option<Timestamp> = rfc3339.parse().ok();
     parsed.map_or_else(|| rfc3339.to_owned(), |time| formatted(time, "%Y-%m-%d %H:%M:%S UTC"))
 }
 
-pub(super) fn formatted(time: Timestamp, form: &str) -> String {
+pub(crate) fn formatted(time: Timestamp, form: &str) -> String {
     time.to_zoned(TimeZone::UTC).strftime(form).to_string()
 }
 
@@ -102,28 +102,30 @@ fn elapsed(from: Option<&str>, to: Option<&str>) -> Option<Duration> {
 }
 
 /// How long a cycle lasted, when the next one follows it.
-pub(super) fn lasted(of: &WalCycle, next: Option<&WalCycle>) -> Option<Duration> {
+pub(crate) fn lasted(of: &WalCycle, next: Option<&WalCycle>) -> Option<Duration> {
     let next = next.filter(|next| next.from == of.to)?;
     elapsed(of.began.as_deref(), next.began.as_deref())
 }
 
 /// Between moments that are known to the second.
-pub(super) fn seconds(of: Duration) -> String {
+pub(crate) fn seconds(of: Duration) -> String {
     if of.as_secs() > 0 { span(of) } else { "<1 s".to_owned() }
 }
 
-pub(super) fn span(of: Duration) -> String {
+pub(crate) fn span(of: Duration) -> String {
     TimeSpan(of).rounded()
 }
 
-/// From the first commit to the last; `None` where that is no time.
-pub(super) fn duration(of: &WalStatisticsRecord) -> Option<Duration> {
-    let elapsed = elapsed(of.source.first_time.as_deref(), of.source.last_time.as_deref());
-    elapsed.filter(|of| !of.is_zero())
+/// From the first commit to the last, without gaps; `None` where that is no time.
+pub(crate) fn duration(of: &WalStatisticsRecord) -> Option<Duration> {
+    let elapsed = elapsed(of.source.first_time.as_deref(), of.source.last_time.as_deref())?;
+    let gaps = of.source.gaps.iter().filter_map(|gap| gap.lasted_ms).map(Duration::from_millis);
+    let gaps = gaps.fold(Duration::ZERO, Duration::saturating_add);
+    Some(elapsed.saturating_sub(gaps)).filter(|of| !of.is_zero())
 }
 
 /// The middle one, of the sorted; of two the mean.
-pub(super) fn median(mut values: Vec<u64>) -> Option<u64> {
+pub(crate) fn median(mut values: Vec<u64>) -> Option<u64> {
     values.sort_unstable();
     let last = values.len().checked_sub(1)?;
     Some(values.get(last / 2)?.midpoint(*values.get(values.len() / 2)?))

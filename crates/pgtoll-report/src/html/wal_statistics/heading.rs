@@ -1,0 +1,74 @@
+//! What stands on top of the page: which WAL it is.
+
+use maud::{Markup, html};
+use pgtoll_format::ByteSize;
+use pgtoll_record::WalStatisticsRecord;
+
+use super::title_of_end;
+use crate::wal_numbers::{counted, moment, size};
+use crate::wal_short;
+
+pub(super) fn title(of: &WalStatisticsRecord) -> String {
+    format!("WAL of PostgreSQL {}", of.source.major)
+}
+
+/// Which WAL, and whether all of it could be read.
+pub(super) fn heading(of: &WalStatisticsRecord) -> Markup {
+    let source = &of.source;
+    html! {
+        p class="quiet small" { "pgtoll wal stats" }
+        h1 { (title(of)) }
+        p class="quiet" {
+            @if let (Some(from), Some(to)) = (source.from, source.to) {
+                "From " (from) " to " (to) ", " (size(source.bytes())) " in "
+            }
+            (counted(source.segments, "segment", "segments")) " of " (ByteSize(source.segment_bytes))
+            (timelines(&source.timelines)) "."
+            @if let (Some(first), Some(last)) = (&source.first_time, &source.last_time) {
+                " Commits from " (moment(first)) " to " (moment(last)) "."
+            }
+        }
+        (incomplete(of))
+    }
+}
+
+/// What is not in it.
+fn incomplete(of: &WalStatisticsRecord) -> Markup {
+    html! {
+        @if !of.source.gaps.is_empty() {
+            p class="warning" role="note" {
+                strong { "Not all was read" }
+                ". This page leaves out:"
+            }
+            ul class="small" { @for words in wal_short::left_out(&of.source.gaps) { li { (words) } } }
+        } @else if !of.end.kind.is_whole() {
+            p class="warning" role="note" {
+                strong { (title_of_end(of.end.kind)) }
+                @if let Some(at) = of.end.at { " (at " (at) ")" }
+                ": " (of.end.words.trim_end_matches('.')) ". This page shows what was read until there."
+            }
+        }
+    }
+}
+
+fn timelines(timelines: &[u32]) -> String {
+    let words = if timelines.len() == 1 { "timeline" } else { "timelines" };
+    let numbers: Vec<String> = timelines.iter().map(u32::to_string).collect();
+    if numbers.is_empty() { String::new() } else { format!(", {words} {}", numbers.join(", ")) }
+}
+
+/// Topics with their sentences.
+pub(super) fn in_short(of: &WalStatisticsRecord) -> Markup {
+    let answers = wal_short::in_short(of);
+    if answers.is_empty() {
+        return html! { p class="lead" { "No record was read." } };
+    }
+    html! {
+        dl class="answers" {
+            @for (topic, sentences) in answers {
+                dt { (topic) }
+                dd { ul { @for sentence in sentences { li { (sentence) } } } }
+            }
+        }
+    }
+}
