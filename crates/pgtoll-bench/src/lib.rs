@@ -25,6 +25,7 @@ pub mod null;
 mod operations;
 mod pace;
 mod plan;
+mod plan_record;
 mod predicting;
 mod prepare;
 mod profile;
@@ -42,13 +43,14 @@ mod units;
 pub use error::BenchError;
 pub use experiment::{
     ArmSpec, BUILT_IN, Bound, ExpectSpec, Experiment, ExperimentError, Mistake, OneOrMany,
-    StepSpec, WorkloadSpec, experiment_schema, mix,
+    StepSpec, WorkloadSpec, experiment_schema, is_name, mix,
 };
 pub use header::recorded_workloads;
 pub use host::host;
 pub use interim::InterimEstimate;
 pub use measure::measure;
 pub use plan::{BUDGET, Choices, Plan};
+pub use plan_record::{over_budget, planned_run};
 pub use progress::Progress;
 pub use recorder::RECORD_FILE;
 pub use site::Site;

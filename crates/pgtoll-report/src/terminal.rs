@@ -64,7 +64,8 @@ const LEGEND: &str = "± is half of a 95 % interval of the difference from the b
 pub(crate) fn heading(result: &RunResult) -> String {
     let header = &result.header;
     let mut text = format!(
-        "{}: PostgreSQL {}, pgbench scale {}, seed {}",
+        "{}{}: PostgreSQL {}, pgbench scale {}, seed {}",
+        header.name.iter().map(|name| format!("{}, ", printable(name))).collect::<String>(),
         printable(&header.experiment),
         header.server.version,
         header.design.scale,
