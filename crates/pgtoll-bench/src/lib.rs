@@ -19,6 +19,7 @@ pub mod fitness;
 mod header;
 mod host;
 mod interim;
+mod like;
 mod measure;
 mod names;
 pub mod null;
@@ -48,6 +49,7 @@ pub use experiment::{
 pub use header::recorded_workloads;
 pub use host::host;
 pub use interim::InterimEstimate;
+pub use like::{LikeSettings, SettingsOfServer};
 pub use measure::measure;
 pub use plan::{BUDGET, Choices, Plan};
 pub use plan_record::{over_budget, planned_run};

@@ -257,6 +257,11 @@ pub(crate) struct MeasureArguments {
     /// that does not give way.
     #[arg(long, value_name = "N", requires = "workload", value_parser = rate)]
     pub(crate) rate: Option<f64>,
+    /// Your own server, as libpq names it: all arms get of its settings those that shape the answer
+    /// (shared_buffers, wal_compression, checkpoint_timeout and the like), as far as they differ from
+    /// the defaults. It is only asked. What is taken and what is not is said; --set overrides it.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser)]
+    pub(crate) like: Option<Dsn>,
     /// A setting of all arms, as in postgresql.conf.
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     pub(crate) set: Vec<(String, String)>,

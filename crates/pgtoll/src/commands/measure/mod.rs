@@ -12,18 +12,20 @@ use std::time::Duration;
 use anyhow::Context as _;
 use pgtoll_bench::{
     BUILT_IN, BenchError, Choices, Experiment, InterimEstimate, OneOrMany, Plan, Progress,
-    RECORD_FILE, Site, WorkloadSpec, null, over_budget,
+    RECORD_FILE, SettingsOfServer, Site, WorkloadSpec, null, over_budget,
 };
 use pgtoll_cluster::{Finder, GuardOptions, Installation, ServerUser, Wheel, leftovers};
 use pgtoll_estimate::Threshold;
-use pgtoll_format::{TimeSpan, shell_quoted};
+use pgtoll_format::{MajorFacts, TimeSpan, facts_of_major, shell_quoted};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::RunResult;
 use pgtoll_report::{FinishedRecord, Format, RecordKind, TableOptions, json};
+use pgtoll_wire::Dsn;
 
 use crate::arguments::MeasureArguments;
 use crate::calibration;
 use crate::commands::postgres::say_skipped;
+use crate::commands::server_waits::ServerWaits;
 use crate::commands::{BadExperiment, Usage, absolute, output, read_run, thresholds};
 use crate::exit::Status;
 use crate::printer::Printer;
@@ -39,13 +41,15 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
         output::print(&list, format, printer)?;
         return Ok(Status::Done);
     }
-    let asked = asked(arguments)?;
+    let interrupt = Interrupt::new();
+    interrupt.catch_signals().context("catch signals")?;
+    let like = arguments.like.as_ref().map(|dsn| Like::of(dsn, arguments, &interrupt, printer));
+    let like = like.transpose()?;
+    let asked = asked(arguments, like.as_ref(), printer)?;
     if arguments.check {
         output::print(&plans::checked(&asked), format, printer)?;
         return Ok(Status::Done);
     }
-    let interrupt = Interrupt::new();
-    interrupt.catch_signals().context("catch signals")?;
     let work_dir = absolute(&arguments.work_dir)?;
     let user = ServerUser::choose()?;
     for warning in asked.iter().flat_map(|of| &of.warnings) {
@@ -140,7 +144,11 @@ impl Workplace<'_> {
 }
 
 /// Every experiment that was asked for, planned: a mistake in one is told before any of them runs.
-fn asked(arguments: &MeasureArguments) -> anyhow::Result<Vec<PlannedExperiment>> {
+fn asked(
+    arguments: &MeasureArguments,
+    like: Option<&Like>,
+    printer: &Printer,
+) -> anyhow::Result<Vec<PlannedExperiment>> {
     let names: Vec<&str> = if arguments.all {
         // `pgtoll doctor` runs the null experiment, which compares nothing that differs.
         BUILT_IN.iter().map(|(name, _)| *name).filter(|name| *name != null::EXPERIMENT).collect()
@@ -154,7 +162,11 @@ fn asked(arguments: &MeasureArguments) -> anyhow::Result<Vec<PlannedExperiment>>
     }
     let choices = choices(arguments);
     let plans = names.iter().map(|name| {
-        let experiment = apply_overrides(experiment(name)?, arguments)?;
+        let mut experiment = experiment(name)?;
+        if let Some(like) = like {
+            like.apply(&mut experiment, printer);
+        }
+        let experiment = apply_overrides(experiment, arguments)?;
         Ok((*name, Plan::new(experiment, &choices)))
     });
     let plans: Vec<(&str, Plan)> = plans.collect::<anyhow::Result<_>>()?;
@@ -270,6 +282,41 @@ fn experiment(name: &str) -> anyhow::Result<Experiment> {
 
 /// Transactions of a script of one's own in the counted pass: nobody knows how long they take.
 const OWN_COUNTED: u64 = 1000;
+
+/// The user's own server, and the one that is measured.
+struct Like {
+    settings: SettingsOfServer,
+    facts: &'static MajorFacts,
+    memory_bytes: u64,
+}
+
+impl Like {
+    fn of(
+        dsn: &Dsn,
+        arguments: &MeasureArguments,
+        interrupt: &Interrupt,
+        printer: &Printer,
+    ) -> anyhow::Result<Self> {
+        let waits = ServerWaits::until(interrupt)?;
+        let settings = SettingsOfServer::of(&waits.of(dsn)).context("read settings for --like")?;
+        let finder = Finder::of_this_program(interrupt);
+        let found = find(&finder, arguments.postgres.as_deref(), printer)?;
+        let facts = match &found {
+            Some(found) => found.version.facts()?,
+            None => facts_of_major(Wheel::newest()?.major).context("a wheel of no version")?,
+        };
+        let memory_bytes = pgtoll_observe::memory()?.total_bytes;
+        Ok(Self { settings, facts, memory_bytes })
+    }
+
+    fn apply(&self, experiment: &mut Experiment, printer: &Printer) {
+        let like = self.settings.for_experiment(experiment, self.facts, self.memory_bytes);
+        for line in like.lines(&self.settings) {
+            printer.say(&line);
+        }
+        like.apply(experiment);
+    }
+}
 
 /// The experiment with what the command line says of settings, setup and work.
 fn apply_overrides(
@@ -441,6 +488,9 @@ fn command(
     }
     if let Some(name) = &arguments.name {
         option("--name", shell_quoted(name));
+    }
+    if let Some(dsn) = &arguments.like {
+        option("--like", shell_quoted(&dsn.redacted()));
     }
     for (name, value) in &arguments.set {
         option("--set", shell_quoted(&format!("{name}={value}")));
