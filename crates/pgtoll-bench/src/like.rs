@@ -162,6 +162,11 @@ impl SettingsOfServer {
             }
         }
         like.notes.extend(clamp(&mut like.taken, memory_bytes));
+        let own = experiment.settings.iter().filter(|(name, _)| like.taken.contains_key(*name));
+        let own: Vec<String> = own.map(|(name, value)| format!("{name} = {value}")).collect();
+        if !own.is_empty() {
+            like.notes.push(format!("in place of the experiment’s {}", own.join(", ")));
+        }
         let lines = left_out.iter();
         like.notes
             .extend(lines.map(|(why, names)| format!("left out: {} ({why})", names.join(", "))));
@@ -280,6 +285,7 @@ mod tests {
             found.notes,
             [
                 "shared_buffers = 6GB there, 4096MB here: half of this machine’s memory of 8.00 GB",
+                "in place of the experiment’s checkpoint_timeout = 1d",
                 "left out: io_method (PostgreSQL 15 does not have it)",
                 "left out: wal_log_hints (arm hints sets it)",
                 "left out: log_line_prefix (no effect on what is measured)",

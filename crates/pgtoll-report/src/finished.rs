@@ -1,13 +1,15 @@
 //! Records that need no estimates: what a command printed with `--json`, read again and shown in
 //! each format that it has.
 
+use std::fmt;
+
 use pgtoll_record::{
     CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, ChecksumsRecord, CorruptRecord, EXAMINATION_SCHEMA,
     EXPERIMENTS_SCHEMA, Examination, ExperimentList, OVERVIEW_SCHEMA, Overview,
     PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PageChecksumsRecord,
-    PageDifferenceRecord, PageRecord, PlanRecord, RESULT_SCHEMA, RunResult, SIDE_BY_SIDE_SCHEMA,
-    SideBySide, VERIFICATION_SCHEMA, VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA,
-    WalStatisticsRecord, WalWhatIfRecord,
+    PageDifferenceRecord, PageRecord, PlanRecord, RECORD_SCHEMA, RESULT_SCHEMA, RunResult,
+    SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA, VerificationRecord,
+    WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord, WalWhatIfRecord,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -163,6 +165,45 @@ impl Default for TableOptions {
     }
 }
 
+/// A finished record cannot be read.
+#[derive(Debug)]
+pub enum FinishedRecordError {
+    /// It is not what its schema says.
+    Json(serde_json::Error),
+    /// Of another version, or of a kind that is not shown.
+    Schema(String),
+}
+
+impl fmt::Display for FinishedRecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(error) => write!(f, "{error}"),
+            Self::Schema(schema) => {
+                write!(f, "the record is of schema {schema:?}, which cannot be shown")
+            }
+        }
+    }
+}
+
+impl std::error::Error for FinishedRecordError {}
+
+impl From<serde_json::Error> for FinishedRecordError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json(error)
+    }
+}
+
+impl FinishedRecordError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Json(_) => "is the file whole? Write it again: … --format json -o FILE",
+            Self::Schema(_) => "use the version of pgtoll that wrote it, or a later one",
+        };
+        Some(hint.to_owned())
+    }
+}
+
 /// The begin of each record.
 #[derive(Deserialize)]
 struct Head {
@@ -171,11 +212,15 @@ struct Head {
 
 impl FinishedRecord {
     /// The record in this text; `None` where there is another one, such as a run's, or none.
-    pub fn parse(text: &str) -> Result<Option<Self>, serde_json::Error> {
-        let Some(kind) = kind_of(text) else { return Ok(None) };
+    pub fn parse(text: &str) -> Result<Option<Self>, FinishedRecordError> {
         fn read<T: DeserializeOwned>(text: &str) -> Result<Box<T>, serde_json::Error> {
             serde_json::from_str(text).map(Box::new)
         }
+        let Some(schema) = schema_of(text).filter(|schema| *schema != RECORD_SCHEMA) else {
+            return Ok(None);
+        };
+        let kind = RecordKind::ALL.into_iter().find(|kind| kind.schema() == schema);
+        let kind = kind.ok_or(FinishedRecordError::Schema(schema))?;
         let record = match kind {
             RecordKind::WalStatistics => Self::WalStatistics(read(text)?),
             RecordKind::WalWhatIf => Self::WalWhatIf(read(text)?),
@@ -298,20 +343,58 @@ fn is_list(text: &str) -> bool {
     text.trim_start().starts_with('[')
 }
 
-/// Only verifications are in lists. Of a run's record the first line is read.
-fn kind_of(text: &str) -> Option<RecordKind> {
+/// The schema of a record; of a list, that of its first. Of a run's record the first line is read.
+fn schema_of(text: &str) -> Option<String> {
     let first = text.trim_start().trim_start_matches('[');
-    let head = serde_json::Deserializer::from_str(first).into_iter::<Head>().next();
-    let schema = match head {
-        Some(Ok(Head { schema })) => schema,
-        // One that is cut short or damaged: the kind is still known by its begin.
-        Some(Err(_)) => schema_at_begin(first)?.to_owned(),
-        None => return None,
-    };
-    RecordKind::ALL.into_iter().find(|kind| kind.schema() == schema)
+    let head = serde_json::Deserializer::from_str(first).into_iter::<Head>().next()?;
+    match head {
+        Ok(Head { schema }) => Some(schema),
+        // Of one that is cut short the begin still says it.
+        Err(error) if error.is_eof() => {
+            let (before, behind) = first.split_once("\"schema\"")?;
+            (before.trim() == "{").then(|| behind.split('"').nth(1).map(str::to_owned)).flatten()
+        }
+        Err(_) => None,
+    }
 }
 
-fn schema_at_begin(text: &str) -> Option<&str> {
-    let (_, behind) = text.split_once("\"schema\"")?;
-    behind.split('"').nth(1)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verification::tests::record;
+
+    #[test]
+    fn every_kind_has_the_formats_that_it_says() {
+        let one = FinishedRecord::Verifications(vec![record()]);
+        let shown = |format| one.shown(format, &TableOptions::default());
+        for format in Format::ALL {
+            let has = one.kind().formats().contains(&format);
+            assert_eq!(shown(format).is_some(), has, "{format:?}");
+        }
+    }
+
+    #[test]
+    fn one_or_several_are_read_again() {
+        for count in [1, 2] {
+            let records = FinishedRecord::Verifications(vec![record(); count]);
+            let json = records.shown(Format::Json, &TableOptions::default()).unwrap();
+            let Some(FinishedRecord::Verifications(read)) = FinishedRecord::parse(&json).unwrap()
+            else {
+                panic!("{json}")
+            };
+            assert_eq!(read, vec![record(); count]);
+        }
+    }
+
+    #[test]
+    fn other_texts_are_none_or_errors() {
+        let none = |text| assert!(FinishedRecord::parse(text).unwrap().is_none(), "{text}");
+        none("");
+        none("15\n");
+        none("{}");
+        none("{\"t\":\"header\",\"schema\":\"pgtoll.record/2\"}\n{\"t\":\"end\"}");
+        let error = |text| FinishedRecord::parse(text).unwrap_err().to_string();
+        assert!(error("{\"schema\":\"pgtoll.doctor/9\"}").contains("pgtoll.doctor/9"));
+        assert!(error("{\n  \"schema\": \"pgtoll.doctor/1\",\n  \"pg").starts_with("EOF"));
+    }
 }

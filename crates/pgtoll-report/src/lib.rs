@@ -41,7 +41,7 @@ pub use cells::title as metric_title;
 pub use checksums::checksums_text;
 pub use corruption::corruption_text;
 pub use examination::examination_text;
-pub use finished::{FinishedRecord, RecordKind, TableOptions};
+pub use finished::{FinishedRecord, FinishedRecordError, RecordKind, TableOptions};
 pub use format::{Format, format_names};
 pub use gobench::gobench;
 pub use html::{

@@ -54,7 +54,7 @@ fn of_name(
     let found = ending.to_str().and_then(Format::of_ending);
     found.filter(|format| formats.contains(format)).map(Some).ok_or_else(|| {
         let ending = ending.to_string_lossy();
-        let message = format!("--output {}: no format has files called .{ending}", path.display());
+        let message = format!("--output {}: unknown ending .{ending}", path.display());
         let known: Vec<String> = formats
             .iter()
             .map(|format| format!(".{} ({})", format.endings()[0], format.name()))

@@ -456,7 +456,7 @@ fn what_cannot_be_read_is_said() {
     assert!(missing.stderr.contains("hint: name a data directory"), "{missing:?}");
     let none = run(pgtoll().arg("verify").arg(scratch.work()));
     assert_eq!(none.status, Some(2), "{none:?}");
-    assert!(none.stderr.contains("is in no data directory"), "{none:?}");
+    assert!(none.stderr.contains("is not in a data directory"), "{none:?}");
     let unknown = run(pgtoll().arg("verify").arg(cluster.data()).args(["--only", "a.b"]));
     assert_eq!(unknown.status, Some(2), "{unknown:?}");
     assert!(unknown.stderr.contains("no relation \"a.b\""), "{unknown:?}");
