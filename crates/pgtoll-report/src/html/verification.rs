@@ -17,17 +17,18 @@ use crate::verification::{
 /// Verifications of one command as one HTML file, with all that it needs inside. Whatever stands in
 /// the records is text in it, never markup.
 pub fn verification_html(records: &[VerificationRecord]) -> String {
-    let ids: Vec<Ids> = (0..records.len()).map(|index| Ids::new(index, records.len())).collect();
+    let ids = records.iter().enumerate();
+    let ids: Vec<Ids> = ids.map(|(index, of)| Ids::new(index, of, records.len())).collect();
     let of_each = || records.iter().zip(&ids);
     let mut sections: Vec<Section<'_>> = Vec::new();
     for (of, ids) in of_each() {
         if of.wrong_files > 0 {
-            sections.push((&ids.files, "Files that are missing or wrong", files(of)));
+            sections.push((&ids.files, &ids.files_title, files(of)));
         }
         if !of.relations.is_empty() {
-            sections.push((&ids.findings, "What is wrong, and what to do", findings(of, ids)));
+            sections.push((&ids.findings, &ids.findings_title, findings(of, ids)));
         }
-        sections.push((&ids.read, "What was read", what_was_read(of)));
+        sections.push((&ids.read, &ids.read_title, what_was_read(of)));
     }
     sections.push(("again", "Again", again(records)));
     let main = html! {
@@ -48,20 +49,30 @@ pub fn verification_html(records: &[VerificationRecord]) -> String {
     page(&title, &heading(records), &main, words, &data)
 }
 
-/// Names of a record's sections in the page.
+/// Names and titles of a record's sections in the page.
 struct Ids {
     files: String,
+    files_title: String,
     findings: String,
+    findings_title: String,
     read: String,
+    read_title: String,
 }
 
 impl Ids {
-    fn new(index: usize, all: usize) -> Self {
-        let number = if all > 1 { format!("-{}", index + 1) } else { String::new() };
+    fn new(index: usize, of: &VerificationRecord, all: usize) -> Self {
+        let (number, of) = if all > 1 {
+            (format!("-{}", index + 1), format!(": {}", of.source.path))
+        } else {
+            (String::new(), String::new())
+        };
         Self {
             files: format!("files{number}"),
+            files_title: format!("Files that are missing or wrong{of}"),
             findings: format!("findings{number}"),
+            findings_title: format!("What is wrong, and what to do{of}"),
             read: format!("read{number}"),
+            read_title: format!("What was read{of}"),
         }
     }
 }
@@ -114,6 +125,8 @@ fn in_short(of: &VerificationRecord, is_one_of_several: bool) -> Markup {
 const IN_SHORT: usize = 8;
 /// Findings of a relation, relations and files that are shown; JSON has more.
 const MOST: usize = 200;
+/// Relations of which a picture would say no more than the list.
+const FEW: usize = 2;
 /// Bars of the picture.
 const BARS: usize = 20;
 
@@ -122,8 +135,11 @@ fn first_step(of: &VerifiedRelation) -> String {
     if first.is_empty() { String::new() } else { format!("First: {first}.") }
 }
 
+/// Without classes of which there are none.
 fn sums_of(of: &VerifiedRelation) -> String {
-    sums(of.failures, of.suspicions, of.unverified)
+    let all = sums(of.failures, of.suspicions, of.unverified);
+    let some: Vec<&str> = all.split(", ").filter(|part| !part.starts_with("0 ")).collect();
+    some.join(", ")
 }
 
 fn name_of(of: &VerifiedRelation) -> String {
@@ -161,7 +177,7 @@ fn more(count: Option<u64>) -> Markup {
 fn findings(of: &VerificationRecord, ids: &Ids) -> Markup {
     let shown = of.relations.len().min(MOST);
     html! {
-        @if of.relations.len() > 1 { (picture(of, ids)) }
+        @if of.relations.len() > FEW { (picture(of, ids)) }
         @for relation in &of.relations[..shown] { (of_relation(relation)) }
         (more(Some((of.relations.len() - shown) as u64)))
     }
@@ -319,7 +335,7 @@ mod tests {
     fn several_are_one_page_with_a_picture_where_it_tells_something() {
         let mut other = record();
         other.outcome = VerificationOutcome::Sound;
-        other.relations.push(other.relations[0].clone());
+        other.relations = vec![other.relations[0].clone(); FEW + 1];
         other.source.path = "<script>".to_owned();
         let page = verification_html(&[record(), other]);
         assert_well_formed(&page);
