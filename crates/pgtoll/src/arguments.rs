@@ -70,8 +70,8 @@ pub(crate) enum Command {
 /// In which format a record is printed. [`formats_of`] narrows it for each command.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct FormatOptions {
-    /// The format. Default: table, or what the name of a file of --output ends in.
-    #[arg(long, value_parser = formats(&Format::ALL))]
+    /// The format. Default: table, or what the name of an output file ends in.
+    #[arg(long, value_parser = all_formats())]
     format: Option<Format>,
     /// Short for --format json.
     #[arg(long, conflicts_with = "format")]
@@ -95,19 +95,27 @@ pub(crate) struct OutputOptions {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// Reads names of these formats.
-fn formats(of: &[Format]) -> impl TypedValueParser<Value = Format> + use<> {
-    let value = |format: &Format| {
-        let value = PossibleValue::new(format.name()).help(format.purpose());
-        if *format == Format::Markdown { value.alias("markdown") } else { value }
-    };
-    PossibleValuesParser::new(of.iter().map(value))
-        .try_map(|name| Format::of_name(&name).ok_or("no such format"))
+/// Reads names of formats, each with what it is for.
+fn all_formats() -> impl TypedValueParser<Value = Format> {
+    let value = |format: Format| value_of(format).help(format.purpose());
+    format_parser(Format::ALL.map(value).to_vec())
 }
 
 /// Has the option --format take the formats that records of this kind have.
 fn formats_of(kind: RecordKind) -> impl FnOnce(clap::Arg) -> clap::Arg {
-    move |option| option.value_parser(formats(kind.formats()))
+    move |option| {
+        let values = kind.formats().iter().map(|format| value_of(*format));
+        option.value_parser(format_parser(values.collect()))
+    }
+}
+
+fn value_of(format: Format) -> PossibleValue {
+    let value = PossibleValue::new(format.name());
+    if format == Format::Markdown { value.alias("markdown") } else { value }
+}
+
+fn format_parser(values: Vec<PossibleValue>) -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(values).try_map(|name| Format::of_name(&name).ok_or("no such format"))
 }
 
 const MEASURE_EXAMPLES: &str = "\

@@ -55,10 +55,9 @@ fn json_says_the_same_in_numbers() {
     let found = examination(&ran);
     let file = scratch.path("doctor.json");
     fs::write(&file, &ran.stdout).unwrap();
-    let shown = run(pgtoll().args(["report", "--json"]).arg(&file));
-    assert_eq!((shown.status, shown.stdout.as_str()), (Some(0), ran.stdout.as_str()), "{shown:?}");
     let shown = run(pgtoll().arg("report").arg(&file));
-    assert!(shown.stdout.ends_with(" measuring here\n") || shown.stdout.contains("against"));
+    assert_eq!(shown.status, Some(0), "{shown:?}");
+    assert!(found.findings.iter().all(|of| shown.stdout.contains(&of.name)), "{shown:?}");
     let again = serde_json::to_value(&found).unwrap();
     assert_eq!(again, serde_json::from_str::<serde_json::Value>(&ran.stdout).unwrap());
     let figure = |name: &str, figure: &str| {
