@@ -265,9 +265,9 @@ pub(crate) struct MeasureArguments {
     /// that does not give way.
     #[arg(long, value_name = "N", requires = "workload", value_parser = rate)]
     pub(crate) rate: Option<f64>,
-    /// Your own server, as libpq names it: all arms get of its settings those that shape the answer
-    /// (shared_buffers, wal_compression, checkpoint_timeout and the like), as far as they differ from
-    /// the defaults. It is only asked. What is taken and what is not is said; --set overrides it.
+    /// Your own server, as libpq names it: all arms get of its settings those that shape the answer,
+    /// like shared buffers, WAL compression and checkpoints, as far as they differ from the defaults.
+    /// It is only asked. What is taken and what is not is said; --set overrides it.
     #[arg(long, value_name = "DSN", value_parser = DsnParser)]
     pub(crate) like: Option<Dsn>,
     /// A setting of all arms, as in postgresql.conf.
@@ -504,7 +504,6 @@ pub(crate) struct VerifyArguments {
 }
 
 #[derive(Args, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct EnableArguments {
     /// The data directory. Its server was stopped in good order.
     #[arg(value_name = "PGDATA")]
@@ -581,7 +580,6 @@ pub(crate) enum PageCommand {
 }
 
 #[derive(Args, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(group = clap::ArgGroup::new("target").required(true).args(["file", "relation", "undo"]))]
 pub(crate) struct CorruptArguments {
     /// The data directory. No server runs on it, unless --online says so; while pgtoll works, none

@@ -51,7 +51,7 @@ pub(super) fn run(
             break;
         }
     }
-    show(&overview, &output, workplace.format, printer)?;
+    show(&overview, &output, workplace.format, printer);
     workplace.interrupt.check()?;
     Ok(Status::worst(statuses))
 }
@@ -129,12 +129,7 @@ fn write(output: &Path, overview: &Overview) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn show(
-    overview: &Overview,
-    output: &Path,
-    format: Format,
-    printer: &mut Printer,
-) -> anyhow::Result<()> {
+fn show(overview: &Overview, output: &Path, format: Format, printer: &mut Printer) {
     if format == Format::Json {
         printer.data(&json(overview));
     } else {
@@ -149,5 +144,4 @@ fn show(
     }
     printer.say(&format!("records: {}", output.display()));
     printer.say(&format!("overview: {}", output.join(INDEX_FILE).display()));
-    Ok(())
 }

@@ -93,7 +93,7 @@ fn shown(records: &[Record], format: Format) -> anyhow::Result<String> {
     // Of several, also those are refused that other formats would only list.
     let together = match named.as_slice() {
         [_] => None,
-        several => Some(side_by_side(several).map_err(not_alike)?),
+        several => Some(side_by_side(several).map_err(|error| not_alike(&error))?),
     };
     let finished = match (format, together) {
         (Format::Gobench, _) => return Ok(pgtoll_report::gobench(&named)),
@@ -108,6 +108,6 @@ fn shown(records: &[Record], format: Format) -> anyhow::Result<String> {
     finished.shown(format, &TableOptions::default()).context("a format without a text")
 }
 
-fn not_alike(error: NotComparable) -> anyhow::Error {
+fn not_alike(error: &NotComparable) -> anyhow::Error {
     Usage::error(error.to_string(), "show each by itself, or records of the same experiment")
 }
