@@ -273,6 +273,12 @@ impl WriteError {
             Self::BlockNumber { .. } => "is the control file that of this data directory?",
             Self::NotAsWritten { .. } => "the disk lies: look at its log before anything else",
             Self::Interrupted => "what was done stays done: run the same command again",
+            Self::Read { path, source } | Self::ReadBlock { path, source, .. }
+                if source.kind() == io::ErrorKind::NotFound
+                    && !path.iter().any(|part| part == "pg_tblspc") =>
+            {
+                "is that a whole data directory?"
+            }
             Self::Read { source, .. }
             | Self::ReadBlock { source, .. }
             | Self::Write { source, .. }

@@ -28,6 +28,7 @@ pub(crate) fn header(plan: &Plan, site: &Site<'_>) -> Result<Header, BenchError>
             user: site.guard.user.name.clone(),
             settings: experiment.settings.clone(),
         },
+        name: site.name.clone(),
         experiment: experiment.name.clone(),
         question: experiment.question.clone(),
         baseline: experiment.baseline.clone(),

@@ -19,12 +19,14 @@ pub mod fitness;
 mod header;
 mod host;
 mod interim;
+mod like;
 mod measure;
 mod names;
 pub mod null;
 mod operations;
 mod pace;
 mod plan;
+mod plan_record;
 mod predicting;
 mod prepare;
 mod profile;
@@ -44,13 +46,15 @@ mod units;
 pub use error::BenchError;
 pub use experiment::{
     ArmSpec, BUILT_IN, Bound, ExpectSpec, Experiment, ExperimentError, Mistake, OneOrMany,
-    StepSpec, WorkloadSpec, experiment_schema, mix,
+    StepSpec, WorkloadSpec, experiment_schema, is_name, mix,
 };
 pub use header::recorded_workloads;
 pub use host::host;
 pub use interim::InterimEstimate;
+pub use like::{LikeSettings, SettingsOfServer};
 pub use measure::measure;
 pub use plan::{BUDGET, Choices, Plan};
+pub use plan_record::{over_budget, planned_run};
 pub use progress::Progress;
 pub use recorder::RECORD_FILE;
 pub use site::Site;

@@ -17,6 +17,8 @@ pub struct Site<'a> {
     pub interrupt: &'a Interrupt,
     /// Where the record goes; the directory exists.
     pub output: &'a Path,
+    /// The run's own name (`--name`).
+    pub name: Option<String>,
     /// What earlier runs on this machine say of its intervals.
     pub calibration: Vec<Calibration>,
     /// pgtoll's version.

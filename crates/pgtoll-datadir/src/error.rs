@@ -25,8 +25,13 @@ pub enum DatadirError {
         source: ControlError,
     },
     /// The data directory is of a major version that pgtoll does not know.
-    #[error(transparent)]
-    Major(#[from] UnsupportedMajor),
+    #[error("{}: {source}", path.display())]
+    Major {
+        /// The data directory.
+        path: PathBuf,
+        /// Its version.
+        source: UnsupportedMajor,
+    },
     /// No file says which major version the data directory is of, and its catalogs are of none.
     #[error("the catalogs of {} have the unknown format {found}", path.display())]
     Catalogs {
@@ -50,7 +55,7 @@ impl DatadirError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Read { source, .. } => Some(read_hint(source)),
-            Self::Major(_) | Self::Catalogs { .. } | Self::NameBytes { .. } => None,
+            Self::Major { .. } | Self::Catalogs { .. } | Self::NameBytes { .. } => None,
             Self::Control { source: ControlError::UnknownVersion { .. }, .. } => {
                 Some("pgtoll reads the files of released PostgreSQL 13 to 18 and of 19rc1")
             }

@@ -142,6 +142,9 @@ pub struct MajorFacts {
     /// Conditions like `ctid < '(7,0)'` read only the blocks that they name. Source: release notes
     /// of 14.
     pub has_tid_range_scans: bool,
+    /// Settings that it has and the release before does not: of those that shape what servers read
+    /// and write. Source: release notes.
+    pub new_settings: &'static [&'static str],
     /// Where the number of data blocks written stands.
     pub blocks_written: BlocksWritten,
     /// How its WAL differs.
@@ -150,6 +153,14 @@ pub struct MajorFacts {
     pub control: ControlFacts,
     /// How its catalogs' files differ.
     pub catalog: CatalogFacts,
+}
+
+impl MajorFacts {
+    /// Whether it has a setting of this name, as far as it is known which release brought it.
+    pub fn has_setting(&self, name: &str) -> bool {
+        let mut later = MAJORS.iter().filter(|facts| facts.major > self.major);
+        !later.any(|facts| facts.new_settings.contains(&name))
+    }
 }
 
 /// What differs between the WAL of major versions. Sources: `xlog_internal.h`, `xlogrecord.h` and
@@ -296,6 +307,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: true,
         has_force_next_flush: true,
         has_tid_range_scans: true,
+        new_settings: &[],
         blocks_written: BlocksWritten::StatIoBytes,
         wal: WalFacts {
             page_flags: 0x07,
@@ -320,6 +332,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: true,
         has_force_next_flush: true,
         has_tid_range_scans: true,
+        new_settings: &["io_max_combine_limit", "io_max_concurrency", "io_method", "io_workers"],
         blocks_written: BlocksWritten::StatIoBytes,
         wal: wal_since_17(18, 0xD118),
         control: CONTROL_1800,
@@ -337,6 +350,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: true,
         has_force_next_flush: true,
         has_tid_range_scans: true,
+        new_settings: &["io_combine_limit"],
         blocks_written: BlocksWritten::StatIoWrites,
         wal: wal_since_17(17, 0xD116),
         control: CONTROL_1700,
@@ -354,6 +368,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: true,
         has_force_next_flush: true,
         has_tid_range_scans: true,
+        new_settings: &[],
         blocks_written: BlocksWritten::StatIoWrites,
         wal: wal_since_15(16, 0xD113),
         control: CONTROL_1300,
@@ -371,6 +386,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: true,
         has_force_next_flush: true,
         has_tid_range_scans: true,
+        new_settings: &[],
         blocks_written: BlocksWritten::StatBgwriter,
         wal: wal_since_15(15, 0xD110),
         control: CONTROL_1300,
@@ -388,6 +404,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: true,
         has_force_next_flush: false,
         has_tid_range_scans: true,
+        new_settings: &["track_wal_io_timing"],
         blocks_written: BlocksWritten::StatBgwriter,
         wal: wal_until_14(14, 0xD10D),
         control: CONTROL_1300,
@@ -405,6 +422,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: false,
         has_force_next_flush: false,
         has_tid_range_scans: false,
+        new_settings: &[],
         blocks_written: BlocksWritten::StatBgwriter,
         wal: WalFacts { checkpoint_completion_target: 0.5, ..wal_until_14(13, 0xD106) },
         control: CONTROL_1300,
@@ -427,6 +445,13 @@ mod tests {
     fn check(text: &str, expected: &str) {
         let version: ServerVersion = text.parse().unwrap();
         assert_eq!(version.to_string(), expected);
+    }
+
+    #[test]
+    fn later_releases_have_more_settings() {
+        let has = |major, name| facts_of_major(major).unwrap().has_setting(name);
+        assert!(has(18, "io_method") && has(19, "io_method") && !has(17, "io_method"));
+        assert!(has(13, "shared_buffers") && !has(13, "track_wal_io_timing"));
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod latencies;
 mod metric;
 mod overview;
 mod page;
+mod plan;
 mod provenance;
 mod read;
 mod result;
@@ -46,6 +47,7 @@ pub use page::{
     FieldDifference, LinePointerRecord, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA,
     PageChecksumRecord, PageChecksumsRecord, PageDifferenceRecord, PageHeaderRecord, PageRecord,
 };
+pub use plan::{PLAN_SCHEMA, PlanRecord, PlannedRun};
 pub use provenance::Provenance;
 pub use read::{RecordError, Run};
 pub use result::{
@@ -127,6 +129,11 @@ pub fn side_by_side_schema() -> serde_json::Value {
 /// The JSON Schema of the list of experiments.
 pub fn experiments_schema() -> serde_json::Value {
     schemars::schema_for!(ExperimentList).to_value()
+}
+
+/// The JSON Schema of what `pgtoll measure --dry-run` prints.
+pub fn plan_schema() -> serde_json::Value {
+    schemars::schema_for!(PlanRecord).to_value()
 }
 
 /// The JSON Schema of what `pgtoll wal whatif` makes.

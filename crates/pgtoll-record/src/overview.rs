@@ -16,6 +16,9 @@ pub struct Overview {
     pub schema: String,
     /// pgtoll's version.
     pub pgtoll: String,
+    /// The name of all its runs (`--name`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// When the first began (RFC 3339).
     pub started: String,
     /// The machine.

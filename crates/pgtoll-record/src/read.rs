@@ -145,3 +145,16 @@ pub enum RecordError {
         kind: String,
     },
 }
+
+impl RecordError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Unknown { .. } => "use the version of pgtoll that wrote it, or a later one",
+            Self::Empty | Self::Header(_) | Self::NoHeader => {
+                "name a result directory, a run.jsonl, or what a command printed with --json"
+            }
+        };
+        Some(hint.to_owned())
+    }
+}

@@ -62,6 +62,9 @@ pub struct Header {
     pub host: Host,
     /// The server.
     pub server: Server,
+    /// The run's own name (`--name`), by which its curves and reports are told from others'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The experiment's name.
     pub experiment: String,
     /// The question it asks.

@@ -13,9 +13,12 @@
 
 mod cells;
 mod checksums;
+mod corruption;
 mod csv;
 mod examination;
 mod expectations;
+mod finished;
+mod format;
 mod gobench;
 mod html;
 mod ladder;
@@ -23,6 +26,7 @@ mod markdown;
 mod openmetrics;
 mod overview;
 mod page;
+mod plan;
 mod plot;
 mod printable;
 mod side_by_side;
@@ -37,18 +41,30 @@ mod wal_whatif;
 pub use crate::csv::csv;
 pub use cells::title as metric_title;
 pub use checksums::checksums_text;
+pub use corruption::corruption_text;
 pub use examination::examination_text;
+pub use finished::{FinishedRecord, FinishedRecordError, RecordKind, TableOptions};
+pub use format::{Format, format_names};
 pub use gobench::gobench;
 pub use html::{
-    html_report, html_side_by_side, overview_html, wal_statistics_html, wal_whatif_html,
+    html_report, html_side_by_side, overview_html, verification_html, wal_statistics_html,
+    wal_whatif_html,
 };
 pub use markdown::{markdown, markdown_section};
 pub use openmetrics::openmetrics;
 pub use overview::overview_text;
 pub use page::{page_checksums_text, page_difference_text, page_text};
+pub use plan::{experiments_text, plan_text};
 pub use printable::{is_unprintable, printable, printable_json, printable_lines};
 pub use side_by_side::{side_by_side_markdown, side_by_side_text};
 pub use terminal::terminal_table;
-pub use verification::verification_text;
+pub use verification::{verification_markdown, verification_openmetrics, verification_text};
 pub use wal_statistics::wal_statistics_text;
 pub use wal_whatif::wal_whatif_text;
+
+/// A record as JSON that a terminal can be shown: characters that it would obey are JSON's escapes.
+pub fn json(record: &impl serde::Serialize) -> String {
+    // Records are made of strings and numbers.
+    let text = serde_json::to_string_pretty(record).unwrap_or_default() + "\n";
+    printable_json(&text).into_owned()
+}

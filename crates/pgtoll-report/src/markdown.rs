@@ -8,7 +8,7 @@ use pgtoll_record::{Expectation, Expected, Host, RunResult};
 use crate::cells::{columns, heading_of, interval, rows_of};
 use crate::expectations::{bounds, claim, explained, figure, found, link, words};
 use crate::ladder::{TITLE, ladders};
-use crate::printable::printable;
+use crate::printable::{printable, printable_lines};
 use crate::terminal::{heading, legend};
 
 /// The answers, the claims, a table for each workload, the notes and the command.
@@ -124,12 +124,17 @@ pub(crate) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// A block of code, between fences that are longer than any in it.
+/// A shell's command in a block.
 pub(crate) fn code(text: &str) -> String {
+    code_in("sh", &printable(text))
+}
+
+/// A block of code, between fences that are longer than any in it.
+pub(crate) fn code_in(language: &str, text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(3.max(longest + 1));
-    let text = printable(text);
-    format!("{fence}sh\n{text}\n{fence}")
+    let text = printable_lines(text);
+    format!("{fence}{language}\n{text}\n{fence}")
 }
 
 #[cfg(test)]

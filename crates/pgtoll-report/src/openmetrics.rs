@@ -27,27 +27,43 @@ pub fn openmetrics(records: &[NamedRun<'_>]) -> String {
         ),
     ];
     for (name, help, unit, samples) in families {
-        let _ = writeln!(text, "# TYPE {name} gauge");
-        if let Some(unit) = unit {
-            let _ = writeln!(text, "# UNIT {name} {unit}");
-        }
-        let _ = writeln!(text, "# HELP {name} {help}");
-        for record in records {
-            for (own, value) in samples(record) {
-                let name_of_record = (records.len() > 1).then_some(("record", record.name));
-                let experiment = ("experiment", record.result.header.experiment.as_str());
-                let common = name_of_record.into_iter().chain([experiment]);
-                let own = own.iter().map(|(label, value)| (*label, value.as_str()));
-                let labels: Vec<String> = common.chain(own).map(label).collect();
-                let _ = writeln!(text, "{name}{{{}}} {value}", labels.join(","));
-            }
-        }
+        let gauges = records.iter().flat_map(|record| {
+            let name_of_record = (records.len() > 1).then(|| ("record", record.name.to_owned()));
+            let header = &record.result.header;
+            let experiment = [("experiment", header.experiment.clone())];
+            let name_of_run = header.name.clone().map(|name| ("name", name));
+            let common: Vec<_> =
+                name_of_record.into_iter().chain(experiment).chain(name_of_run).collect();
+            let own = samples(record).into_iter();
+            own.map(move |(labels, value)| ([common.clone(), labels].concat(), value))
+        });
+        text.push_str(&family(name, help, unit, gauges));
     }
     text + "# EOF\n"
 }
 
+/// A metric with all its samples.
+pub(crate) fn family(
+    name: &str,
+    help: &str,
+    unit: Option<&str>,
+    gauges: impl Iterator<Item = Gauge>,
+) -> String {
+    let mut text = format!("# TYPE {name} gauge\n");
+    if let Some(unit) = unit {
+        let _ = writeln!(text, "# UNIT {name} {unit}");
+    }
+    let _ = writeln!(text, "# HELP {name} {help}");
+    for (labels, value) in gauges {
+        let labels: Vec<String> =
+            labels.iter().map(|(name, value)| label((name, value.as_str()))).collect();
+        let _ = writeln!(text, "{name}{{{}}} {value}", labels.join(","));
+    }
+    text
+}
+
 /// Labels and value.
-type Gauge = (Vec<(&'static str, String)>, f64);
+pub(crate) type Gauge = (Vec<(&'static str, String)>, f64);
 /// Name, help, unit and gauges.
 type Family = (&'static str, &'static str, Option<&'static str>, fn(&NamedRun<'_>) -> Vec<Gauge>);
 

@@ -63,7 +63,10 @@ const LEGEND: &str = "± is half of a 95 % interval of the difference from the b
 
 pub(crate) fn heading(result: &RunResult) -> String {
     let header = &result.header;
-    let mut text = format!(
+    let mut text =
+        header.name.as_ref().map_or_else(String::new, |of| format!("{}, ", printable(of)));
+    let _ = write!(
+        text,
         "{}: PostgreSQL {}, pgbench scale {}, seed {}",
         printable(&header.experiment),
         header.server.version,

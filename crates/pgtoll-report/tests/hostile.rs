@@ -86,6 +86,7 @@ fn of_run(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
     let overview = Overview {
         schema: OVERVIEW_SCHEMA.into(),
         pgtoll: result.header.pgtoll.clone(),
+        name: None,
         started: result.header.started.clone(),
         host: result.header.host.clone(),
         version: result.header.server.version.clone(),

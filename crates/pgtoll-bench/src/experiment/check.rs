@@ -331,10 +331,14 @@ impl WorkloadSpec {
     }
 }
 
-/// Names become names of directories.
-fn check_name(of: &str, name: &str, place: KeyPath) -> Option<Inconsistency> {
+/// Whether experiments, arms, workloads and runs may be called so: 1 to 24 letters, digits, `-` and
+/// `_`, since names become names of directories.
+pub fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let fits = !name.is_empty() && name.len() <= 24 && name.chars().all(plain);
+    !name.is_empty() && name.len() <= 24 && name.chars().all(plain)
+}
+
+fn check_name(of: &str, name: &str, place: KeyPath) -> Option<Inconsistency> {
     let text = format!("{of} name {name:?} is not 1 to 24 letters, digits, - and _");
-    (!fits).then(|| Inconsistency::at(place, text))
+    (!is_name(name)).then(|| Inconsistency::at(place, text))
 }

@@ -17,6 +17,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use self::check::Inconsistency;
+pub use self::check::is_name;
 pub use self::expect::{Bound, ExpectSpec};
 pub use self::mistake::Mistake;
 use self::mistake::{Fault, KeyPath, Structure, list, nearest};

@@ -325,7 +325,8 @@ pub(crate) fn major(
 ) -> Result<&'static MajorFacts, DatadirError> {
     if let Some(major) = version(data) {
         let known = MAJORS.iter().find(|facts| facts.major == major);
-        return known.ok_or(DatadirError::Major(UnsupportedMajor { major }));
+        let (path, source) = (data.to_owned(), UnsupportedMajor { major });
+        return known.ok_or(DatadirError::Major { path, source });
     }
     let found = control.catalog_version;
     let known = MAJORS.iter().find(|facts| facts.catalog.version == found);

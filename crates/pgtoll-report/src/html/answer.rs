@@ -11,7 +11,10 @@ use crate::html::claims;
 pub(crate) fn heading(run: &Run, result: &RunResult) -> Markup {
     let header = &result.header;
     html! {
-        p class="quiet small" { "pgtoll measure " (header.experiment) }
+        p class="quiet small" {
+            "pgtoll measure " (header.experiment)
+            @if let Some(name) = &header.name { ": " strong { (name) } }
+        }
         h1 { (header.question) }
         p class="quiet" {
             "PostgreSQL " (header.server.version) ", " (day(&header.started)) ", "

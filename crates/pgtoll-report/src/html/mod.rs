@@ -9,6 +9,7 @@ mod latency;
 mod overview;
 mod several;
 mod steadiness;
+mod verification;
 mod wal;
 mod wal_statistics;
 mod wal_whatif;
@@ -22,6 +23,7 @@ use serde::Serialize;
 pub(crate) use answer::day;
 pub use overview::overview_html;
 pub use several::html_side_by_side;
+pub use verification::verification_html;
 pub use wal_statistics::wal_statistics_html;
 pub use wal_whatif::wal_whatif_html;
 
@@ -55,7 +57,10 @@ pub fn html_report(run: &Run, result: &RunResult) -> String {
         }
         (bodies(&sections))
     };
-    let title = html! { (header.question) " – PostgreSQL " (header.server.version) ", pgtoll" };
+    let title = html! {
+        @if let Some(name) = &header.name { (name) ": " }
+        (header.question) " – PostgreSQL " (header.server.version) ", pgtoll"
+    };
     let words = "Made by pgtoll from the record of a run.";
     page(&title, &answer::heading(run, result), &main, words, &inert(result))
 }

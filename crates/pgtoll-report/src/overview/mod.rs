@@ -52,8 +52,9 @@ pub(crate) fn heading(of: &Overview) -> String {
     let count = of.experiments.len();
     let complete = of.experiments.iter().filter(|of| of.status == EndStatus::Complete).count();
     let all = if complete == count { String::new() } else { format!(", {complete} complete") };
+    let name = of.name.as_ref().map_or(String::new(), |name| format!("{name}, "));
     format!(
-        "{count} experiments{all}: PostgreSQL {}, {} with {} CPUs, {}",
+        "{name}{count} experiments{all}: PostgreSQL {}, {} with {} CPUs, {}",
         of.version,
         of.host.cpu,
         of.host.cores,

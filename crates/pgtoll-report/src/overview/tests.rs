@@ -55,6 +55,7 @@ fn overview() -> Overview {
     Overview {
         schema: OVERVIEW_SCHEMA.into(),
         pgtoll: "0.1.0".into(),
+        name: None,
         started: run.header.started.clone(),
         host: run.header.host.clone(),
         version: run.header.server.version.clone(),

@@ -7,8 +7,9 @@ use anyhow::Context as _;
 use pgtoll_alter::{EnableOptions, EnableProgress, EnableStep, EnableThreads, Hold, WriteError};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::ChecksumsRecord;
+use pgtoll_report::{FinishedRecord, RecordKind};
 
-use crate::arguments::{DisableArguments, EnableArguments};
+use crate::arguments::{DisableArguments, EnableArguments, FormatOptions};
 use crate::commands::output;
 use crate::exit::Status;
 use crate::printer::Printer;
@@ -40,7 +41,7 @@ pub(crate) fn enable(arguments: &EnableArguments, printer: &mut Printer) -> anyh
     let seconds = began.elapsed().as_secs_f64();
     let record = changed.record_of_enable(&arguments.data, hold.control(), VERSION, seconds);
     drop(hold);
-    deliver(&record, arguments.json, printer);
+    deliver(record, arguments.format, printer)?;
     Ok(if changed.pages.is_sound() { Status::Done } else { Status::Finding })
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn disable(
     let changed = pgtoll_alter::disable(&hold, !arguments.no_sync)?;
     let record = changed.record_of_disable(&arguments.data, hold.control(), VERSION);
     drop(hold);
-    deliver(&record, arguments.json, printer);
+    deliver(record, arguments.format, printer)?;
     Ok(Status::Done)
 }
 
@@ -86,20 +87,19 @@ fn show(progress: EnableProgress, printer: &mut Printer) {
     printer.progress(&format!("{what}: {done} of {all} MiB"), done, all);
 }
 
-fn deliver(record: &ChecksumsRecord, json: bool, printer: &mut Printer) {
-    let text = if json {
-        // It is made of strings and numbers.
-        output::json(record).unwrap_or_default()
-    } else {
-        pgtoll_report::checksums_text(record)
-    };
-    printer.data(&text);
+fn deliver(
+    record: ChecksumsRecord,
+    format: FormatOptions,
+    printer: &mut Printer,
+) -> anyhow::Result<()> {
+    let format = output::format(format, RecordKind::Checksums)?;
+    output::print(&FinishedRecord::Checksums(Box::new(record)), format, printer)
 }
 
 /// What would be done, and how long it would take. A server may run meanwhile.
 fn dry_run(arguments: &EnableArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     let record = pgtoll_alter::dry_run(&arguments.data, &options(arguments), VERSION)?;
-    deliver(&record, arguments.json, printer);
+    deliver(record, arguments.format, printer)?;
     Ok(Status::Done)
 }
 

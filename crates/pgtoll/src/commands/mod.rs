@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use pgtoll_bench::{ExperimentError, Mistake};
 use pgtoll_format::ByteSize;
-use pgtoll_record::{Run, RunResult};
+use pgtoll_record::Run;
 use pgtoll_report::{is_unprintable, printable};
 
 /// An error of how pgtoll was called.
@@ -164,11 +164,6 @@ fn in_directory(directory: &Path) -> anyhow::Result<PathBuf> {
     );
     let (directory, name) = (directory.display(), pgtoll_bench::RECORD_FILE);
     Err(Usage::error(format!("{directory} holds no record: {name} is missing"), hint))
-}
-
-/// The result as it is printed with `--json` and written to `result.json`.
-fn to_json(result: &RunResult) -> anyhow::Result<String> {
-    output::json(result)
 }
 
 /// The directory `path` as it can be given to servers that run elsewhere: absolute, links resolved.

@@ -1,12 +1,89 @@
-//! Where results go: to stdout, or into a file, whole or not at all.
+//! In which format results are shown, and where they go: to stdout, or into a file, whole or not at
+//! all.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use anyhow::Context as _;
+use pgtoll_report::{FinishedRecord, Format, RecordKind, TableOptions, format_names};
 
+use crate::arguments::{FormatOptions, OutputOptions};
 use crate::commands::Usage;
 use crate::printer::Printer;
+
+/// The format that was asked for. Before anything is done it is refused where a record of this kind
+/// does not have it.
+pub(crate) fn format(options: FormatOptions, kind: RecordKind) -> anyhow::Result<Format> {
+    offered(options.asked().unwrap_or(Format::Table), kind)
+}
+
+/// The format, if a record of this kind has it.
+pub(crate) fn offered(format: Format, kind: RecordKind) -> anyhow::Result<Format> {
+    if kind.formats().contains(&format) {
+        return Ok(format);
+    }
+    let message = format!("{} has no format {}", kind.title(), format.name());
+    Err(Usage::error(message, format!("its formats are {}", format_names(kind.formats()))))
+}
+
+/// The format that was asked for, else that of the output's name. A name whose ending belongs to
+/// none of the formats is refused, and so is a file in a directory that does not exist: nothing was
+/// done by then.
+pub(crate) fn format_of_output(
+    options: &OutputOptions,
+    formats: &[Format],
+) -> anyhow::Result<Format> {
+    let by_name = match file(options.output.as_ref()) {
+        Some(path) => of_name(path, formats, options.format.asked())?,
+        None => None,
+    };
+    Ok(options.format.asked().or(by_name).unwrap_or(Format::Table))
+}
+
+fn of_name(
+    path: &Path,
+    formats: &[Format],
+    asked: Option<Format>,
+) -> anyhow::Result<Option<Format>> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
+        let message = format!("write {}: {} is not a directory", path.display(), parent.display());
+        return Err(Usage::error(message, "name a file in a directory that exists"));
+    }
+    let Some(ending) = path.extension().filter(|_| asked.is_none()) else { return Ok(None) };
+    let found = ending.to_str().and_then(Format::of_ending);
+    found.filter(|format| formats.contains(format)).map(Some).ok_or_else(|| {
+        let ending = ending.to_string_lossy();
+        let message = format!("--output {}: unknown ending .{ending}", path.display());
+        let known: Vec<String> = formats
+            .iter()
+            .map(|format| format!(".{} ({})", format.endings()[0], format.name()))
+            .collect();
+        Usage::error(message, format!("end it in {}; or say --format", known.join(", ")))
+    })
+}
+
+/// Prints a record in a format that its kind has, or writes it to a file.
+pub(crate) fn show(
+    record: &FinishedRecord,
+    format: Format,
+    table: &TableOptions,
+    output: Option<&PathBuf>,
+    printer: &mut Printer,
+) -> anyhow::Result<()> {
+    let format = offered(format, record.kind())?;
+    let text = record.shown(format, table).context("a format without a text")?;
+    deliver(&text, output, printer)
+}
+
+/// Prints a record in the format that was asked for, where its kind was said before.
+pub(crate) fn print(
+    record: &FinishedRecord,
+    format: Format,
+    printer: &mut Printer,
+) -> anyhow::Result<()> {
+    show(record, format, &TableOptions::default(), None, printer)
+}
 
 /// Prints `text`, or writes it to `path` where that is no `-`.
 pub(crate) fn deliver(
@@ -14,22 +91,15 @@ pub(crate) fn deliver(
     path: Option<&PathBuf>,
     printer: &mut Printer,
 ) -> anyhow::Result<()> {
-    match path {
-        Some(path) if path != Path::new("-") => write(path, text)?,
-        _ => printer.data(text),
+    match file(path) {
+        Some(path) => write(path, text)?,
+        None => printer.data(text),
     }
     Ok(())
 }
 
-/// A record as JSON that a terminal can be shown: characters that it would obey are JSON's escapes.
-pub(crate) fn json(record: &impl Serialize) -> anyhow::Result<String> {
-    let text = serde_json::to_string_pretty(record)? + "\n";
-    Ok(pgtoll_report::printable_json(&text).into_owned())
-}
-
-/// What the name of an output ends in, in small letters.
-pub(crate) fn ending(path: Option<&PathBuf>) -> Option<String> {
-    Some(path?.extension()?.to_str()?.to_ascii_lowercase())
+fn file(path: Option<&PathBuf>) -> Option<&Path> {
+    path.map(PathBuf::as_path).filter(|path| *path != Path::new("-"))
 }
 
 /// Writes a result to a file, complete or not at all, or to a pipe or device.

@@ -4,29 +4,29 @@ use std::fmt::Write as _;
 
 use pgtoll_cluster::{Finder, Skipped, WHEELS, Wheel};
 use pgtoll_interrupt::Interrupt;
-use serde_json::json;
+use pgtoll_report::{Format, json};
+use serde_json::json as value;
 
 use crate::arguments::{PostgresArguments, PostgresCommand};
-use crate::commands::output;
 use crate::exit::Status;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &PostgresArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     match arguments.command {
-        PostgresCommand::List { json } => list(json, printer),
+        PostgresCommand::List { format } => list(format.asked() == Some(Format::Json), printer),
         PostgresCommand::Install { major } => install(major, printer),
     }
 }
 
-fn list(json: bool, printer: &mut Printer) -> anyhow::Result<Status> {
+fn list(is_json: bool, printer: &mut Printer) -> anyhow::Result<Status> {
     let found = Finder::of_this_program(&Interrupt::new()).installed()?;
     say_skipped(&found.skipped, printer);
     let found = found.installations;
-    if json {
+    if is_json {
         let list: Vec<_> = found
             .iter()
             .map(|of| {
-                json!({
+                value!({
                     "version": of.version,
                     "origin": of.origin.to_string(),
                     "bin": of.bin,
@@ -34,7 +34,7 @@ fn list(json: bool, printer: &mut Printer) -> anyhow::Result<Status> {
                 })
             })
             .collect();
-        printer.data(&output::json(&list)?);
+        printer.data(&json(&list));
         return Ok(Status::Done);
     }
     let mut text = String::new();

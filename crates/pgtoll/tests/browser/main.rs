@@ -249,6 +249,7 @@ fn overview(texts: &[(String, String)]) -> String {
     pgtoll_report::overview_html(&Overview {
         schema: OVERVIEW_SCHEMA.to_owned(),
         pgtoll: header.pgtoll.clone(),
+        name: None,
         started: header.started.clone(),
         host: header.host.clone(),
         version: header.server.version.clone(),

@@ -53,6 +53,11 @@ fn json_says_the_same_in_numbers() {
     let scratch = Scratch::new();
     let ran = run(doctor(&scratch).arg("--json"));
     let found = examination(&ran);
+    let file = scratch.path("doctor.json");
+    fs::write(&file, &ran.stdout).unwrap();
+    let shown = run(pgtoll().arg("report").arg(&file));
+    assert_eq!(shown.status, Some(0), "{shown:?}");
+    assert!(found.findings.iter().all(|of| shown.stdout.contains(&of.name)), "{shown:?}");
     let again = serde_json::to_value(&found).unwrap();
     assert_eq!(again, serde_json::from_str::<serde_json::Value>(&ran.stdout).unwrap());
     let figure = |name: &str, figure: &str| {

@@ -26,6 +26,7 @@ mod names;
 mod overview;
 mod packaging;
 mod page;
+mod plans;
 mod predicted;
 mod programs;
 mod records;

@@ -81,8 +81,20 @@ fn check_report(json: &str, table: &str) {
     assert_eq!((again.status, again.stdout.as_str()), (Some(0), table), "{again:?}");
     let again = run(pgtoll().args(["report", "--json"]).arg(&file));
     assert_eq!((again.status, again.stdout.as_str()), (Some(0), json), "{again:?}");
-    let page = run(pgtoll().args(["report", "--format", "html"]).arg(&file));
-    assert_eq!(page.status, Some(2), "{page:?}");
+    for (format, begin) in [
+        ("html", "<!DOCTYPE html>"),
+        ("md", "### /"),
+        ("openmetrics", "# TYPE pgtoll_verification"),
+    ] {
+        let shown = run(pgtoll().args(["report", "--format", format]).arg(&file));
+        assert_eq!(shown.status, Some(0), "{shown:?}");
+        assert!(shown.stdout.starts_with(begin), "{shown:?}");
+    }
+    let table = run(pgtoll().args(["report", "--format", "csv"]).arg(&file));
+    assert_eq!(table.status, Some(2), "{table:?}");
+    let expected = "pgtoll: a record of verify has no format csv\n\
+        hint: its formats are table, md, json, html or openmetrics\n";
+    assert_eq!(table.stderr, expected);
 }
 
 /// Everything that a server does to files and that is no damage.
@@ -456,7 +468,7 @@ fn what_cannot_be_read_is_said() {
     assert!(missing.stderr.contains("hint: name a data directory"), "{missing:?}");
     let none = run(pgtoll().arg("verify").arg(scratch.work()));
     assert_eq!(none.status, Some(2), "{none:?}");
-    assert!(none.stderr.contains("is in no data directory"), "{none:?}");
+    assert!(none.stderr.contains("is not in a data directory"), "{none:?}");
     let unknown = run(pgtoll().arg("verify").arg(cluster.data()).args(["--only", "a.b"]));
     assert_eq!(unknown.status, Some(2), "{unknown:?}");
     assert!(unknown.stderr.contains("no relation \"a.b\""), "{unknown:?}");

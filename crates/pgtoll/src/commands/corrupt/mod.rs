@@ -12,9 +12,9 @@ use pgtoll_alter::{Damage, DamagePlan, plan_damage};
 use pgtoll_datadir::{RelationFile, relation_files};
 use pgtoll_format::{ControlFile, ForkNumber};
 use pgtoll_record::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
-use pgtoll_report::printable;
+use pgtoll_report::{FinishedRecord, Format, RecordKind};
 
-use crate::arguments::{CorruptArguments, DamageKind};
+use crate::arguments::{CorruptArguments, DamageKind, FormatOptions};
 use crate::commands::{Usage, output};
 use crate::exit::Status;
 use crate::printer::Printer;
@@ -48,7 +48,7 @@ fn apply(arguments: &CorruptArguments, printer: &mut Printer) -> anyhow::Result<
     });
     damaged.map_err(|error| without_damage(error, &plan, &undo_path))?;
     let record = record(CorruptOutcome::Damaged, arguments, &plan, Some(block), &undo_path);
-    deliver(&record, arguments.json, printer);
+    deliver(record, arguments.format, printer)?;
     Ok(Status::Done)
 }
 
@@ -104,10 +104,10 @@ fn revert(
     site.take()?;
     let is_reverted = plan.revert()?;
     let record = record(CorruptOutcome::Undone, arguments, &plan, None, undo);
-    if !is_reverted && !arguments.json {
+    if !is_reverted && arguments.format.asked() != Some(Format::Json) {
         printer.data("nothing to undo: ");
     }
-    deliver(&record, arguments.json, printer);
+    deliver(record, arguments.format, printer)?;
     Ok(Status::Done)
 }
 
@@ -214,21 +214,11 @@ fn record(
     }
 }
 
-fn deliver(record: &CorruptRecord, json: bool, printer: &mut Printer) {
-    let file = printable(&record.file);
-    let text = match record.outcome {
-        // It is made of strings and numbers.
-        _ if json => output::json(record).unwrap_or_default(),
-        CorruptOutcome::Undone => format!("{file} is as it was.\n"),
-        CorruptOutcome::Damaged => {
-            let kind = record.kind.as_deref().unwrap_or_default();
-            let block = record.block.unwrap_or_default();
-            let (data, undo) = (printable(&record.data), printable(&record.undo_file));
-            format!(
-                "{file} block {block}: {kind}\n\
-                 as it was again: pgtoll corrupt {data} --undo {undo}\n"
-            )
-        }
-    };
-    printer.data(&text);
+fn deliver(
+    record: CorruptRecord,
+    format: FormatOptions,
+    printer: &mut Printer,
+) -> anyhow::Result<()> {
+    let format = output::format(format, RecordKind::Corruption)?;
+    output::print(&FinishedRecord::Corruption(Box::new(record)), format, printer)
 }

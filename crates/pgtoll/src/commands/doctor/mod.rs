@@ -7,6 +7,7 @@ use pgtoll_bench::fitness::{self, IntervalFacts, Surroundings, Watch};
 use pgtoll_cluster::{Finder, Guard, GuardOptions, ServerUser};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{Calibration, EXAMINATION_SCHEMA, Examination, Host};
+use pgtoll_report::{FinishedRecord, RecordKind};
 
 use crate::arguments::DoctorArguments;
 use crate::calibration;
@@ -50,7 +51,7 @@ pub(crate) fn run(arguments: &DoctorArguments, printer: &mut Printer) -> anyhow:
         null: None,
     };
     let Some(time) = arguments.null else {
-        return Ok(show(&examination, arguments.json, printer));
+        return show(examination, arguments, printer);
     };
     let outcome = null::run(time.0, arguments, &guard, &interrupt, printer)?;
     let calibration = calibration::twins(&examination.host).calibration();
@@ -58,7 +59,7 @@ pub(crate) fn run(arguments: &DoctorArguments, printer: &mut Printer) -> anyhow:
     fitness::recalibrate(&mut examination.findings, &intervals);
     examination.calibration = calibration;
     examination.null = Some(outcome.runs);
-    let status = show(&examination, arguments.json, printer);
+    let status = show(examination, arguments, printer)?;
     outcome.ended.map_or(Ok(status), Err)
 }
 
@@ -71,13 +72,13 @@ fn intervals<'a>(calibration: &'a [Calibration], host: &Host) -> IntervalFacts<'
     }
 }
 
-fn show(examination: &Examination, json: bool, printer: &mut Printer) -> Status {
-    let text = if json {
-        // It is made of strings and numbers.
-        output::json(examination).unwrap_or_default()
-    } else {
-        pgtoll_report::examination_text(examination)
-    };
-    printer.data(&text);
-    if examination.warnings().next().is_some() { Status::Finding } else { Status::Done }
+fn show(
+    examination: Examination,
+    arguments: &DoctorArguments,
+    printer: &mut Printer,
+) -> anyhow::Result<Status> {
+    let has_warnings = examination.warnings().next().is_some();
+    let format = output::format(arguments.format, RecordKind::Examination)?;
+    output::print(&FinishedRecord::Examination(Box::new(examination)), format, printer)?;
+    Ok(if has_warnings { Status::Finding } else { Status::Done })
 }

@@ -48,6 +48,7 @@ pub(super) fn run(
             guard,
             interrupt,
             output: &output,
+            name: None,
             calibration: calibration::twins(&pgtoll_bench::host(&guard.base)?).calibration(),
             pgtoll: env!("CARGO_PKG_VERSION"),
             command: command(&plan, arguments),
@@ -73,7 +74,7 @@ fn one_run(plan: &Plan, site: &Site<'_>, printer: &mut Printer) -> anyhow::Resul
     let outcome = measure::record(plan, site, printer);
     let result = measure::write_result(site.output);
     outcome?;
-    let (result, _) = result?;
+    let result = result?;
     calibration::remember(&result);
     Ok(result)
 }

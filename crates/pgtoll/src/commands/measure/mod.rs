@@ -1,7 +1,7 @@
 //! `pgtoll measure`: from arguments to a plan, from a plan to a record, from the record to a
 //! table.
 
-mod list;
+mod plans;
 mod several;
 
 use std::io::Read as _;
@@ -12,20 +12,21 @@ use std::time::Duration;
 use anyhow::Context as _;
 use pgtoll_bench::{
     BUILT_IN, BenchError, Choices, Experiment, InterimEstimate, OneOrMany, Plan, Progress,
-    RECORD_FILE, Site, WorkloadSpec, null,
+    RECORD_FILE, SettingsOfServer, Site, WorkloadSpec, null, over_budget,
 };
 use pgtoll_cluster::{Finder, GuardOptions, Installation, ServerUser, Wheel, leftovers};
 use pgtoll_estimate::Threshold;
-use pgtoll_format::{TimeSpan, shell_quoted};
+use pgtoll_format::{MajorFacts, TimeSpan, facts_of_major, shell_quoted};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::RunResult;
+use pgtoll_report::{FinishedRecord, Format, RecordKind, TableOptions, json};
+use pgtoll_wire::Dsn;
 
 use crate::arguments::MeasureArguments;
 use crate::calibration;
 use crate::commands::postgres::say_skipped;
-use crate::commands::{
-    BadExperiment, Usage, absolute, output as outputs, read_run, thresholds, to_json,
-};
+use crate::commands::server_waits::ServerWaits;
+use crate::commands::{BadExperiment, Usage, absolute, output, read_run, thresholds};
 use crate::exit::Status;
 use crate::printer::Printer;
 use crate::test_hooks::panic_if_told;
@@ -33,39 +34,58 @@ use crate::test_hooks::panic_if_told;
 pub(crate) use several::OVERVIEW_FILE;
 
 pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+    let kind = record_kind(arguments);
+    let format = output::format(arguments.format, kind)?;
     if arguments.list {
-        printer.data(&list::list(arguments)?);
-        return Ok(Status::Done);
-    }
-    let asked = asked(arguments)?;
-    if arguments.check {
-        printer.data(&list::checked(&asked));
+        let list = FinishedRecord::Experiments(Box::new(plans::list(arguments)?));
+        output::print(&list, format, printer)?;
         return Ok(Status::Done);
     }
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
+    let like = arguments.like.as_ref().map(|dsn| Like::of(dsn, arguments, &interrupt, printer));
+    let like = like.transpose()?;
+    let asked = asked(arguments, like.as_ref(), printer)?;
+    if arguments.check {
+        output::print(&plans::checked(&asked), format, printer)?;
+        return Ok(Status::Done);
+    }
     let work_dir = absolute(&arguments.work_dir)?;
     let user = ServerUser::choose()?;
-    for warning in asked.iter().flat_map(|of| of.plan.warnings()) {
+    for warning in asked.iter().flat_map(|of| &of.warnings) {
         printer.warn(&format!("pgtoll: warning: {warning}"));
     }
     if arguments.dry_run {
         let finder = Finder::of_this_program(&interrupt);
         let found = find(&finder, arguments.postgres.as_deref(), printer)?;
         let server = found.as_ref().map_or_else(to_be_fetched, |found| Ok(server(found)))?;
-        printer.data(&introduction(&asked, &server, &user, &work_dir));
+        output::print(&plans::plan(&asked, &server, &user, &work_dir), format, printer)?;
+        check_output(&asked, arguments)?;
         return check_disk_space(&asked, &work_dir, printer);
     }
     let installation = installation(arguments.postgres.as_deref(), &interrupt, printer)?;
-    let server = server(&installation);
-    printer.say(introduction(&asked, &server, &user, &work_dir).trim_end());
+    let plan = plans::plan(&asked, &server(&installation), &user, &work_dir);
+    let introduction = plan.shown(Format::Table, &TableOptions::default()).unwrap_or_default();
+    printer.say(introduction.trim_end());
     tell_leftovers(&work_dir, &user, printer);
     let guard =
         GuardOptions { keep: arguments.keep, ..GuardOptions::of_this_program(work_dir, user) };
-    let workplace = Workplace { arguments, installation, guard, interrupt };
+    let workplace = Workplace { arguments, installation, guard, interrupt, format };
     match asked.as_slice() {
         [one] if !arguments.all => workplace.measure(one, printer),
         several => several::run(several, &workplace, printer),
+    }
+}
+
+/// What will be printed.
+fn record_kind(arguments: &MeasureArguments) -> RecordKind {
+    match arguments {
+        MeasureArguments { list: true, .. } => RecordKind::Experiments,
+        MeasureArguments { check: true, .. } | MeasureArguments { dry_run: true, .. } => {
+            RecordKind::Plan
+        }
+        of if of.all || of.experiments.len() > 1 => RecordKind::Overview,
+        _ => RecordKind::Result,
     }
 }
 
@@ -75,6 +95,10 @@ struct PlannedExperiment {
     name: String,
     plan: Plan,
     thresholds: Vec<Threshold>,
+    /// What its user has to know before it runs.
+    warnings: Vec<String>,
+    /// The run's own name.
+    run_name: Option<String>,
 }
 
 /// Where and with what experiments run.
@@ -83,6 +107,7 @@ struct Workplace<'a> {
     installation: Installation,
     guard: GuardOptions,
     interrupt: Interrupt,
+    format: Format,
 }
 
 impl Workplace<'_> {
@@ -93,7 +118,7 @@ impl Workplace<'_> {
         let output = self.arguments.output.clone().unwrap_or_else(default);
         make_output(&output)?;
         let outcome = self.record(asked, &output, printer)?;
-        let result = finish(outcome, &output, self.arguments.json, printer)?;
+        let result = finish(outcome, &output, self.format, printer)?;
         Ok(thresholds::judge(&asked.thresholds, &result, None, printer))
     }
 
@@ -109,6 +134,7 @@ impl Workplace<'_> {
             guard: &self.guard,
             interrupt: &self.interrupt,
             output,
+            name: asked.run_name.clone(),
             calibration: calibration::twins(&pgtoll_bench::host(&self.guard.base)?).calibration(),
             pgtoll: env!("CARGO_PKG_VERSION"),
             command: command(asked, self.arguments),
@@ -118,7 +144,11 @@ impl Workplace<'_> {
 }
 
 /// Every experiment that was asked for, planned: a mistake in one is told before any of them runs.
-fn asked(arguments: &MeasureArguments) -> anyhow::Result<Vec<PlannedExperiment>> {
+fn asked(
+    arguments: &MeasureArguments,
+    like: Option<&Like>,
+    printer: &Printer,
+) -> anyhow::Result<Vec<PlannedExperiment>> {
     let names: Vec<&str> = if arguments.all {
         // `pgtoll doctor` runs the null experiment, which compares nothing that differs.
         BUILT_IN.iter().map(|(name, _)| *name).filter(|name| *name != null::EXPERIMENT).collect()
@@ -132,7 +162,11 @@ fn asked(arguments: &MeasureArguments) -> anyhow::Result<Vec<PlannedExperiment>>
     }
     let choices = choices(arguments);
     let plans = names.iter().map(|name| {
-        let experiment = apply_overrides(experiment(name)?, arguments)?;
+        let mut experiment = experiment(name)?;
+        if let Some(like) = like {
+            like.apply(&mut experiment, printer);
+        }
+        let experiment = apply_overrides(experiment, arguments)?;
         Ok((*name, Plan::new(experiment, &choices)))
     });
     let plans: Vec<(&str, Plan)> = plans.collect::<anyhow::Result<_>>()?;
@@ -149,10 +183,17 @@ fn asked(arguments: &MeasureArguments) -> anyhow::Result<Vec<PlannedExperiment>>
     let asked = plans.into_iter().zip(thresholds);
     let asked = asked.map(|((name, plan), thresholds)| PlannedExperiment {
         name: name.to_owned(),
+        warnings: warnings(&plan, arguments),
         plan,
         thresholds,
+        run_name: arguments.name.clone(),
     });
     Ok(asked.collect())
+}
+
+fn warnings(plan: &Plan, arguments: &MeasureArguments) -> Vec<String> {
+    let over_budget = arguments.budget.and_then(|_| over_budget(plan));
+    plan.warnings().into_iter().chain(over_budget).collect()
 }
 
 /// Whether the disk and the memory are large enough for each of them.
@@ -242,6 +283,41 @@ fn experiment(name: &str) -> anyhow::Result<Experiment> {
 /// Transactions of a script of one's own in the counted pass: nobody knows how long they take.
 const OWN_COUNTED: u64 = 1000;
 
+/// The user's own server, and the one that is measured.
+struct Like {
+    settings: SettingsOfServer,
+    facts: &'static MajorFacts,
+    memory_bytes: u64,
+}
+
+impl Like {
+    fn of(
+        dsn: &Dsn,
+        arguments: &MeasureArguments,
+        interrupt: &Interrupt,
+        printer: &Printer,
+    ) -> anyhow::Result<Self> {
+        let waits = ServerWaits::until(interrupt)?;
+        let settings = SettingsOfServer::of(&waits.of(dsn)).context("read settings for --like")?;
+        let finder = Finder::of_this_program(interrupt);
+        let found = find(&finder, arguments.postgres.as_deref(), printer)?;
+        let facts = match &found {
+            Some(found) => found.version.facts()?,
+            None => facts_of_major(Wheel::newest()?.major).context("a wheel of no version")?,
+        };
+        let memory_bytes = pgtoll_observe::memory()?.total_bytes;
+        Ok(Self { settings, facts, memory_bytes })
+    }
+
+    fn apply(&self, experiment: &mut Experiment, printer: &Printer) {
+        let like = self.settings.for_experiment(experiment, self.facts, self.memory_bytes);
+        for line in like.lines(&self.settings) {
+            printer.say(&line);
+        }
+        like.apply(experiment);
+    }
+}
+
 /// The experiment with what the command line says of settings, setup and work.
 fn apply_overrides(
     mut experiment: Experiment,
@@ -269,7 +345,7 @@ fn apply_overrides(
         return Ok(experiment.checked()?);
     }
     let workload = WorkloadSpec {
-        name: "own".to_owned(),
+        name: arguments.name.clone().unwrap_or_else(|| "own".to_owned()),
         title: entries.join(", "),
         rate: arguments.rate,
         ..WorkloadSpec::default()
@@ -338,28 +414,6 @@ fn to_be_fetched() -> anyhow::Result<String> {
     Ok(format!("no PostgreSQL server found: {}, fetched with pip", Wheel::newest()?))
 }
 
-/// What is going to happen, a line each.
-fn introduction(
-    asked: &[PlannedExperiment],
-    server: &str,
-    user: &ServerUser,
-    work_dir: &Path,
-) -> String {
-    let server = format!("server: {server}");
-    let because = if user.changed { ", since PostgreSQL refuses root" } else { "" };
-    let place = work_dir.display();
-    let place = format!("clusters are made in {place}; servers run as user {}{because}", user.name);
-    let mut lines = Vec::new();
-    for of in asked {
-        lines.extend(of.plan.lines());
-        lines.extend((asked.len() > 1).then(String::new));
-    }
-    lines.insert(if asked.len() > 1 { lines.len() } else { 1 }, server);
-    lines.extend(list::sum(asked));
-    lines.push(place);
-    lines.join("\n") + "\n"
-}
-
 fn tell_leftovers(work_dir: &Path, user: &ServerUser, printer: &Printer) {
     for leftover in leftovers(work_dir, user) {
         printer.warn(&format!(
@@ -377,14 +431,39 @@ pub(crate) fn results_directory(experiment: &str) -> PathBuf {
 }
 
 pub(crate) fn make_output(output: &Path) -> anyhow::Result<()> {
-    if output.join(RECORD_FILE).exists() {
+    refuse_if_there(output, RECORD_FILE, "a record")?;
+    let made = std::fs::create_dir_all(output);
+    made.map_err(|source| BenchError::Record { path: output.to_owned(), source })?;
+    Ok(())
+}
+
+/// Refuses what a run would refuse, and makes nothing.
+fn check_output(asked: &[PlannedExperiment], arguments: &MeasureArguments) -> anyhow::Result<()> {
+    let Some(output) = &arguments.output else { return Ok(()) };
+    // The part of the path that is there is a directory.
+    if let Some(there) = output.ancestors().find(|path| path.symlink_metadata().is_ok())
+        && !there.is_dir()
+    {
+        let source = std::io::ErrorKind::NotADirectory.into();
+        return Err(BenchError::Record { path: output.clone(), source }.into());
+    }
+    if let ([_], false) = (asked, arguments.all) {
+        return refuse_if_there(output, RECORD_FILE, "a record");
+    }
+    refuse_if_there(output, OVERVIEW_FILE, "an overview")?;
+    asked.iter().try_for_each(|of| {
+        refuse_if_there(&output.join(&of.plan.experiment.name), RECORD_FILE, "a record")
+    })
+}
+
+/// No record is overwritten.
+fn refuse_if_there(output: &Path, file: &str, what: &str) -> anyhow::Result<()> {
+    if output.join(file).exists() {
         return Err(Usage::error(
-            format!("{} holds a record already", output.display()),
+            format!("{} holds {what} already", output.display()),
             "name another directory with --output",
         ));
     }
-    let made = std::fs::create_dir_all(output);
-    made.map_err(|source| BenchError::Record { path: output.to_owned(), source })?;
     Ok(())
 }
 
@@ -406,6 +485,12 @@ fn command(
     }
     if let Some(rate) = arguments.rate {
         option("--rate", rate.to_string());
+    }
+    if let Some(name) = &arguments.name {
+        option("--name", shell_quoted(name));
+    }
+    if let Some(dsn) = &arguments.like {
+        option("--like", shell_quoted(&dsn.redacted()));
     }
     for (name, value) in &arguments.set {
         option("--set", shell_quoted(&format!("{name}={value}")));
@@ -472,27 +557,26 @@ fn with_interim(title: &str, interim: &InterimEstimate) -> String {
 fn finish(
     outcome: Result<(), BenchError>,
     output: &Path,
-    json: bool,
+    format: Format,
     printer: &mut Printer,
 ) -> anyhow::Result<RunResult> {
     let Err(error) = outcome else {
-        let result = show_result(output, json, printer)?;
+        let result = show_result(output, format, printer)?;
         calibration::remember(&result);
         return Ok(result);
     };
     // There was none before the run, so it is the run's.
     if output.join(RECORD_FILE).exists() {
-        show_result(output, json, printer)?;
+        show_result(output, format, printer)?;
     }
     Err(error.into())
 }
 
-fn show_result(output: &Path, json: bool, printer: &mut Printer) -> anyhow::Result<RunResult> {
-    let (result, text) = write_result(output)?;
-    if json {
-        printer.data(&text);
-    } else if !result.values.is_empty() {
-        printer.data(&pgtoll_report::terminal_table(&result));
+fn show_result(output: &Path, format: Format, printer: &mut Printer) -> anyhow::Result<RunResult> {
+    let result = write_result(output)?;
+    if format == Format::Json || !result.values.is_empty() {
+        let record = FinishedRecord::Result(Box::new(result.clone()));
+        output::print(&record, format, printer)?;
     }
     printer.say(&format!("record: {}", output.display()));
     printer.say(&format!("report: {}", output.join(REPORT_FILE).display()));
@@ -502,15 +586,14 @@ fn show_result(output: &Path, json: bool, printer: &mut Printer) -> anyhow::Resu
 /// The page in a result directory.
 const REPORT_FILE: &str = "report.html";
 
-/// The summary of the record in `output`, written beside it, and as a page; also as text.
-pub(crate) fn write_result(output: &Path) -> anyhow::Result<(RunResult, String)> {
+/// The summary of the record in `output`, written beside it, and as a page.
+pub(crate) fn write_result(output: &Path) -> anyhow::Result<RunResult> {
     let run = read_run(output)?;
     let result = pgtoll_estimate::summarise(&run);
-    let text = to_json(&result)?;
     for (name, text) in
-        [("result.json", &text), (REPORT_FILE, &pgtoll_report::html_report(&run, &result))]
+        [("result.json", &json(&result)), (REPORT_FILE, &pgtoll_report::html_report(&run, &result))]
     {
-        outputs::write(&output.join(name), text)?;
+        output::write(&output.join(name), text)?;
     }
-    Ok((result, text))
+    Ok(result)
 }

@@ -6,13 +6,14 @@ use std::path::Path;
 use pgtoll_bench::{BenchError, RECORD_FILE};
 use pgtoll_estimate::overview_experiment;
 use pgtoll_record::{EndStatus, OVERVIEW_SCHEMA, Overview, OverviewExperiment};
-use pgtoll_report::{overview_html, overview_text};
+use pgtoll_report::{Format, json, overview_html, overview_text};
 
 use super::{
-    PlannedExperiment, Workplace, make_output as make_result, results_directory, write_result,
+    PlannedExperiment, Workplace, make_output as make_result, refuse_if_there, results_directory,
+    write_result,
 };
 use crate::calibration;
-use crate::commands::{Usage, output as outputs, thresholds};
+use crate::commands::{output as outputs, thresholds};
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -33,6 +34,7 @@ pub(super) fn run(
     let mut overview = Overview {
         schema: OVERVIEW_SCHEMA.to_owned(),
         pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
+        name: arguments.name.clone(),
         started: jiff::Timestamp::now().to_string(),
         host: pgtoll_bench::host(&workplace.guard.base)?,
         version: workplace.installation.version.clone(),
@@ -49,7 +51,7 @@ pub(super) fn run(
             break;
         }
     }
-    show(&overview, &output, arguments.json, printer)?;
+    show(&overview, &output, workplace.format, printer);
     workplace.interrupt.check()?;
     Ok(Status::worst(statuses))
 }
@@ -70,7 +72,7 @@ fn one(
         .and_then(|()| workplace.record(asked, directory, printer)?.map_err(anyhow::Error::new));
     (entry.status, entry.reason) = ended(outcome.as_ref().err());
     let has_record = is_ready && directory.join(RECORD_FILE).exists();
-    let result = has_record.then(|| write_result(directory)).transpose()?.map(|(result, _)| result);
+    let result = has_record.then(|| write_result(directory)).transpose()?;
     if let Some(result) = &result {
         *entry = overview_experiment(entry, result);
     }
@@ -89,12 +91,7 @@ fn one(
 }
 
 fn make_output(output: &Path) -> anyhow::Result<()> {
-    if output.join(OVERVIEW_FILE).exists() {
-        return Err(Usage::error(
-            format!("{} holds an overview already", output.display()),
-            "name another directory with --output",
-        ));
-    }
+    refuse_if_there(output, OVERVIEW_FILE, "an overview")?;
     let made = std::fs::create_dir_all(output);
     made.map_err(|source| BenchError::Record { path: output.to_owned(), source })?;
     Ok(())
@@ -126,21 +123,15 @@ fn ended(error: Option<&anyhow::Error>) -> (EndStatus, Option<String>) {
 }
 
 fn write(output: &Path, overview: &Overview) -> anyhow::Result<()> {
-    let json = outputs::json(overview)?;
-    for (name, text) in [(OVERVIEW_FILE, json), (INDEX_FILE, overview_html(overview))] {
+    for (name, text) in [(OVERVIEW_FILE, json(overview)), (INDEX_FILE, overview_html(overview))] {
         outputs::write(&output.join(name), &text)?;
     }
     Ok(())
 }
 
-fn show(
-    overview: &Overview,
-    output: &Path,
-    json: bool,
-    printer: &mut Printer,
-) -> anyhow::Result<()> {
-    if json {
-        printer.data(&outputs::json(overview)?);
+fn show(overview: &Overview, output: &Path, format: Format, printer: &mut Printer) {
+    if format == Format::Json {
+        printer.data(&json(overview));
     } else {
         printer.data(&overview_text(overview, &output.display().to_string()));
     }
@@ -153,5 +144,4 @@ fn show(
     }
     printer.say(&format!("records: {}", output.display()));
     printer.say(&format!("overview: {}", output.join(INDEX_FILE).display()));
-    Ok(())
 }

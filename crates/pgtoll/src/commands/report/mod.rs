@@ -1,45 +1,46 @@
 //! `pgtoll report`: a record, shown again; or several, side by side.
 
-mod finished;
 mod overview;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use pgtoll_estimate::{NamedRun, side_by_side};
+use anyhow::Context as _;
+use pgtoll_estimate::{NamedRun, NotComparable, side_by_side};
 use pgtoll_record::{Run, RunResult};
+use pgtoll_report::{FinishedRecord, Format, RecordKind, TableOptions};
 
-use crate::arguments::{Format, ReportArguments};
-use crate::commands::output::{deliver, ending, json};
-use crate::commands::{Usage, parse_run, read_run, record_text, thresholds, to_json};
+use crate::arguments::ReportArguments;
+use crate::commands::output::{deliver, format_of_output, show};
+use crate::commands::{Usage, parse_run, read_run, record_text, thresholds};
 use crate::exit::Status;
 use crate::printer::Printer;
-use finished::Finished;
 
 pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    if let [path] = arguments.records.as_slice()
-        && let Some(directory) = overview::directory(path)
-    {
-        let text = overview::shown(&directory, arguments)?;
-        deliver(&text, arguments.output.as_ref(), printer)?;
-        return Ok(Status::Done);
-    }
-    let records: Vec<Record> = if let [path] = arguments.records.as_slice()
-        && !path.is_dir()
-    {
-        // Read once: it may be a pipe.
-        let text = record_text(path)?;
-        if let Some(finished) = Finished::parse(&text) {
-            let text = finished.shown(arguments)?;
-            deliver(&text, arguments.output.as_ref(), printer)?;
+    let format = format_of_output(&arguments.output, &Format::ALL)?;
+    let output = arguments.output.output.as_ref();
+    let records: Vec<Record> = match arguments.records.as_slice() {
+        [path] if overview::directory(path).is_some() => {
+            let directory = overview::directory(path).unwrap_or_default();
+            refuse_thresholds(arguments, RecordKind::Overview)?;
+            deliver(&overview::shown(&directory, format)?, output, printer)?;
             return Ok(Status::Done);
         }
-        vec![record(0, parse_run(path, &text)?, arguments)?]
-    } else {
-        let read = |(index, path): (usize, &PathBuf)| record(index, read_run(path)?, arguments);
-        arguments.records.iter().enumerate().map(read).collect::<Result<_, _>>()?
+        [path] if !path.is_dir() => {
+            // Read once: it may be a pipe.
+            let text = record_text(path)?;
+            if let Some(finished) = finished(path, &text)? {
+                refuse_thresholds(arguments, finished.kind())?;
+                show(&finished, format, &TableOptions::default(), output, printer)?;
+                return Ok(Status::Done);
+            }
+            vec![record(0, parse_run(path, &text)?, arguments)?]
+        }
+        paths => {
+            let read = |(index, path): (usize, &PathBuf)| record(index, read_run(path)?, arguments);
+            paths.iter().enumerate().map(read).collect::<Result<_, _>>()?
+        }
     };
-    let text = shown(&records, format(arguments))?;
-    deliver(&text, arguments.output.as_ref(), printer)?;
+    deliver(&shown(&records, format)?, output, printer)?;
     let statuses: Vec<Status> = records
         .iter()
         .map(|of| {
@@ -48,6 +49,18 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
         })
         .collect();
     Ok(Status::worst(statuses))
+}
+
+fn finished(path: &Path, text: &str) -> anyhow::Result<Option<FinishedRecord>> {
+    FinishedRecord::parse(text).with_context(|| format!("read {}", path.display()))
+}
+
+fn refuse_thresholds(arguments: &ReportArguments, kind: RecordKind) -> anyhow::Result<()> {
+    if arguments.fail_if.is_empty() {
+        return Ok(());
+    }
+    let hint = "thresholds are for the records of runs: name a result directory or a run.jsonl";
+    Err(Usage::error(format!("{} has no thresholds", kind.title()), hint))
 }
 
 /// A record, read.
@@ -72,49 +85,29 @@ fn name(paths: &[PathBuf], index: usize) -> String {
     format!("{}{again}", path.display())
 }
 
-/// The form that was asked for, or that the name of the output asks for.
-fn format(arguments: &ReportArguments) -> Format {
-    let by_name = ending(arguments.output.as_ref()).and_then(|ending| match ending.as_str() {
-        "html" | "htm" => Some(Format::Html),
-        "md" => Some(Format::Md),
-        "json" => Some(Format::Json),
-        "csv" => Some(Format::Csv),
-        _ => None,
-    });
-    let json = arguments.json.then_some(Format::Json);
-    arguments.format.or(json).or(by_name).unwrap_or(Format::Table)
-}
-
 fn shown(records: &[Record], format: Format) -> anyhow::Result<String> {
     let named: Vec<NamedRun<'_>> = records
         .iter()
         .map(|Record { name, run, result, .. }| NamedRun { name, run, result })
         .collect();
-    if let [one] = named.as_slice() {
-        return one_shown(one, format);
-    }
-    let together = side_by_side(&named).map_err(|error| {
-        Usage::error(error.to_string(), "show each by itself, or records of the same experiment")
-    })?;
-    Ok(match format {
-        Format::Table => pgtoll_report::side_by_side_text(&together),
-        Format::Md => pgtoll_report::side_by_side_markdown(&together),
-        Format::Json => json(&together)?,
-        Format::Html => pgtoll_report::html_side_by_side(&together),
-        Format::Gobench => pgtoll_report::gobench(&named),
-        Format::Csv => pgtoll_report::csv(&named),
-        Format::Openmetrics => pgtoll_report::openmetrics(&named),
-    })
+    // Of several, also those are refused that other formats would only list.
+    let together = match named.as_slice() {
+        [_] => None,
+        several => Some(side_by_side(several).map_err(|error| not_alike(&error))?),
+    };
+    let finished = match (format, together) {
+        (Format::Gobench, _) => return Ok(pgtoll_report::gobench(&named)),
+        (Format::Csv, _) => return Ok(pgtoll_report::csv(&named)),
+        (Format::OpenMetrics, _) => return Ok(pgtoll_report::openmetrics(&named)),
+        (_, Some(together)) => FinishedRecord::SideBySide(Box::new(together)),
+        (Format::Html, None) => {
+            return Ok(pgtoll_report::html_report(named[0].run, named[0].result));
+        }
+        (_, None) => FinishedRecord::Result(Box::new(named[0].result.clone())),
+    };
+    finished.shown(format, &TableOptions::default()).context("a format without a text")
 }
 
-fn one_shown(one: &NamedRun<'_>, format: Format) -> anyhow::Result<String> {
-    Ok(match format {
-        Format::Table => pgtoll_report::terminal_table(one.result),
-        Format::Md => pgtoll_report::markdown(one.result),
-        Format::Json => to_json(one.result)?,
-        Format::Html => pgtoll_report::html_report(one.run, one.result),
-        Format::Gobench => pgtoll_report::gobench(&[*one]),
-        Format::Csv => pgtoll_report::csv(&[*one]),
-        Format::Openmetrics => pgtoll_report::openmetrics(&[*one]),
-    })
+fn not_alike(error: &NotComparable) -> anyhow::Error {
+    Usage::error(error.to_string(), "show each by itself, or records of the same experiment")
 }

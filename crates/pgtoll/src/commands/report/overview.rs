@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use pgtoll_estimate::{overview_experiment, summarise};
 use pgtoll_record::{OVERVIEW_SCHEMA, Overview, OverviewExperiment};
-use pgtoll_report::{overview_html, overview_text};
+use pgtoll_report::{Format, RecordKind, json, overview_html, overview_text};
 
-use super::format;
-use crate::arguments::{Format, ReportArguments};
 use crate::commands::measure::OVERVIEW_FILE;
-use crate::commands::output::json;
+use crate::commands::output::offered;
 use crate::commands::{Usage, read_run};
 
 /// The directory whose overview is meant: itself, or the one in which the overview lies.
@@ -23,24 +21,16 @@ pub(super) fn directory(path: &Path) -> Option<PathBuf> {
     is_overview.then(|| path.parent().unwrap_or(Path::new("")).to_owned())
 }
 
-/// The overview in this directory in the form that was asked for, every estimate made anew.
-pub(super) fn shown(directory: &Path, arguments: &ReportArguments) -> anyhow::Result<String> {
-    if !arguments.fail_if.is_empty() {
-        let hint = "thresholds are for a record: name one of its result directories";
-        return Err(Usage::error("an overview has no thresholds", hint));
-    }
+/// The overview in this directory in the format that was asked for, every estimate made anew.
+pub(super) fn shown(directory: &Path, format: Format) -> anyhow::Result<String> {
+    let format = offered(format, RecordKind::Overview)?;
     let overview = read(directory)?;
-    Ok(match format(arguments) {
-        Format::Table => {
+    Ok(match format {
+        Format::Html => overview_html(&overview),
+        Format::Json => json(&overview),
+        _ => {
             let directory = if directory == Path::new("") { Path::new(".") } else { directory };
             overview_text(&overview, &directory.display().to_string())
-        }
-        Format::Html => overview_html(&overview),
-        Format::Json => json(&overview)?,
-        Format::Md | Format::Csv | Format::Gobench | Format::Openmetrics => {
-            let hint =
-                "an overview is shown as table, json or html; or name its result directories";
-            return Err(Usage::error("an overview cannot be exported in this format", hint));
         }
     })
 }

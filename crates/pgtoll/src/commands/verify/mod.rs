@@ -16,6 +16,7 @@ use pgtoll_datadir::Names;
 use pgtoll_format::{ByteSize, RelFileLocator};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{VerificationOutcome, VerificationRecord};
+use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 use pgtoll_verify::{VerifyProgress, VerifySettings};
 
 use crate::arguments::VerifyArguments;
@@ -26,6 +27,7 @@ use crate::printer::Printer;
 use targets::{Target, targets};
 
 pub(crate) fn run(arguments: &VerifyArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+    let format = output::format_of_output(&arguments.output, RecordKind::Verification.formats())?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let mut records = Vec::new();
@@ -43,12 +45,15 @@ pub(crate) fn run(arguments: &VerifyArguments, printer: &mut Printer) -> anyhow:
             });
         }
     }
-    show(&records, arguments, printer)?;
+    let status = status(&records);
+    let table = TableOptions { most: arguments.top, ..TableOptions::default() };
+    let record = FinishedRecord::Verifications(records);
+    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
     if let Some(signal) = interrupt.signal() {
         printer.warn(&format!("pgtoll: interrupted by {signal}; what was found is shown"));
         return Ok(Status::CouldNotTell);
     }
-    Ok(status(&records))
+    Ok(status)
 }
 
 /// What is wrong weighs more than what could not be read.
@@ -58,28 +63,6 @@ fn status(records: &[VerificationRecord]) -> Status {
         return Status::Finding;
     }
     if has(VerificationOutcome::Unverified) { Status::CouldNotTell } else { Status::Done }
-}
-
-fn show(
-    records: &[VerificationRecord],
-    arguments: &VerifyArguments,
-    printer: &mut Printer,
-) -> anyhow::Result<()> {
-    if arguments.json {
-        // Of several directories a line each would be no JSON for most programs.
-        let text = match records {
-            [only] => output::json(only)?,
-            several => output::json(&several)?,
-        };
-        printer.data(&text);
-        return Ok(());
-    }
-    let texts: Vec<String> = records
-        .iter()
-        .map(|record| pgtoll_report::verification_text(record, arguments.top))
-        .collect();
-    printer.data(&texts.join("\n"));
-    Ok(())
 }
 
 fn settings(arguments: &VerifyArguments, only_below: Vec<PathBuf>) -> VerifySettings {

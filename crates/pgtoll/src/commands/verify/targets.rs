@@ -86,7 +86,7 @@ fn within(path: &Path) -> anyhow::Result<PathBuf> {
         return Err(Usage::error(message, "run pgtoll as the files' owner"));
     }
     Err(Usage::error(
-        format!("{} is in no data directory: global/pg_control is missing", path.display()),
+        format!("{} is not in a data directory: no global/pg_control", path.display()),
         "name a data directory, or files or directories in one; of a tablespace \
          its link in pg_tblspc; of a backup in tars the directory with base.tar",
     ))

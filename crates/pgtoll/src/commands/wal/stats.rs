@@ -6,14 +6,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use pgtoll_datadir::{Names, ServerNames, control_file, names_of_server};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::WalStatisticsRecord;
+use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 use pgtoll_wal::{
     Contents, RelationNames, ServerError, WalReadError, WalSummary, scan, statistics_record, stream,
 };
 use pgtoll_wire::{Dsn, Interruption};
 
-use crate::arguments::{WalBy, WalFormat, WalStatsArguments};
-use crate::commands::output::{self, deliver, ending};
+use crate::arguments::{WalBy, WalStatsArguments};
+use crate::commands::output;
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::wal::command::{self, provenance, source_names};
 use crate::commands::wal::reading::{FilesRead, above, ended, files, stream_watch, threads};
@@ -21,6 +21,7 @@ use crate::exit::Status;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &WalStatsArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+    let format = output::format_of_output(&arguments.output, RecordKind::WalStatistics.formats())?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let waits = ServerWaits::until(&interrupt)?;
@@ -43,8 +44,9 @@ pub(crate) fn run(arguments: &WalStatsArguments, printer: &mut Printer) -> anyho
     let provenance = provenance(command::stats(arguments));
     let source_names = source_names(&arguments.paths, arguments.dsn.as_ref());
     let record = statistics_record(provenance, source_names, &summary, &end, &called);
-    let text = shown(&record, arguments)?;
-    deliver(&text, arguments.output.as_ref(), printer)?;
+    let record = FinishedRecord::WalStatistics(Box::new(record));
+    let table = TableOptions { most: arguments.top, by_type: arguments.by == WalBy::Type };
+    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
     Ok(ended(&summary.gaps, &end, printer))
 }
 
@@ -134,22 +136,5 @@ fn read(
     let threads = threads(arguments.threads);
     files(&arguments.paths, &arguments.range, interrupt, printer, |files, range, watch| {
         scan(files, range, threads, watch)
-    })
-}
-
-fn shown(record: &WalStatisticsRecord, arguments: &WalStatsArguments) -> anyhow::Result<String> {
-    let by_name = ending(arguments.output.as_ref()).and_then(|ending| match ending.as_str() {
-        "html" | "htm" => Some(WalFormat::Html),
-        "json" => Some(WalFormat::Json),
-        _ => None,
-    });
-    let json = arguments.json.then_some(WalFormat::Json);
-    Ok(match arguments.format.or(json).or(by_name).unwrap_or(WalFormat::Table) {
-        WalFormat::Table => {
-            let by_type = arguments.by == WalBy::Type;
-            pgtoll_report::wal_statistics_text(record, by_type, arguments.top)
-        }
-        WalFormat::Json => output::json(record)?,
-        WalFormat::Html => pgtoll_report::wal_statistics_html(record),
     })
 }

@@ -379,11 +379,36 @@ fn outputs_that_cannot_be_written() {
         let ran = report(&["-o", path.to_str().unwrap()]);
         assert_eq!((ran.status, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
         let expected = format!("pgtoll: write {}: {because}", path.display());
-        assert!(ran.stderr.starts_with(&expected) && ran.stderr.lines().count() == 1, "{ran:?}");
+        assert!(ran.stderr.starts_with(&expected), "{ran:?}");
     };
-    check(&scratch.path("none/report.md"), "No such file or directory (os error 2)");
-    check(&scratch.work(), "Is a directory (os error 21)");
-    check(Path::new("/proc/report.md"), "No such file or directory (os error 2)");
+    let none = format!("{} is not a directory\nhint: ", scratch.path("none").display());
+    check(&scratch.path("none/report.md"), &none);
+    check(&scratch.work(), "Is a directory (os error 21)\n");
+    check(Path::new("/proc/report.md"), "No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn outputs_of_no_format_are_refused_before_anything_is_done() {
+    let scratch = Scratch::new();
+    let path = scratch.path("report.pdf");
+    let path = path.to_str().unwrap();
+    let commands: [&[&str]; 4] = [
+        &["report", "/does/not/exist"],
+        &["verify", "/does/not/exist"],
+        &["wal", "stats", "/does/not/exist"],
+        &["wal", "whatif", "/does/not/exist"],
+    ];
+    for command in commands {
+        let ran = run(pgtoll().args(command).args(["--output", path]));
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        let expected =
+            format!("pgtoll: --output {path}: unknown ending .pdf\nhint: end it in .txt");
+        assert!(ran.stderr.starts_with(&expected), "{ran:?}");
+        assert!(ran.stderr.ends_with("; or say --format\n"), "{ran:?}");
+    }
+    // Whoever says the format may call the file as he likes.
+    assert_eq!(report(&["--format", "md", "-o", path]).status, Some(0));
+    assert!(fs::read_to_string(path).unwrap().starts_with("### small"));
 }
 
 #[test]

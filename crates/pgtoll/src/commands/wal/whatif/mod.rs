@@ -10,19 +10,18 @@ use anyhow::Context as _;
 use pgtoll_format::{Lsn, ServerVersion, WalFacts};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_model::{AskedSettings, AskedValues, Geometry, Grid, GuessedSettings, SourceSettings};
-use pgtoll_record::WalWhatIfRecord;
+use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 use pgtoll_wal::{
     Answer, CheckpointSurvey, Compressing, End, Question, SegmentFile, WalReadError,
     WhatIfCollector, WhatIfSource, first_header, scan_range_with, stream_with, whatif_record,
 };
 use pgtoll_wire::Dsn;
 
-use crate::arguments::{OnOff, WalFormat, WalWhatIfArguments};
-use crate::commands::Usage;
-use crate::commands::output::{self, deliver, ending};
+use crate::arguments::{OnOff, WalWhatIfArguments};
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::wal::command::{self, provenance, source_names};
 use crate::commands::wal::reading::{FilesRead, ended, files, stream_watch, threads};
+use crate::commands::{Usage, output};
 use crate::exit::Status;
 use crate::printer::Printer;
 use today::Today;
@@ -47,6 +46,7 @@ struct Asked {
 type Answered = (Asked, FilesRead<Answer>);
 
 pub(crate) fn run(arguments: &WalWhatIfArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+    let format = output::format_of_output(&arguments.output, RecordKind::WalWhatIf.formats())?;
     let asked = asked(arguments)?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
@@ -72,7 +72,9 @@ pub(crate) fn run(arguments: &WalWhatIfArguments, printer: &mut Printer) -> anyh
     let (provenance, compressing) =
         (provenance(command::whatif(arguments)), &asked.question.compressing);
     let record = whatif_record(provenance, source, &asked.grid, compressing, &summary, &end);
-    deliver(&shown(&record, arguments)?, arguments.output.as_ref(), printer)?;
+    let record = FinishedRecord::WalWhatIf(Box::new(record));
+    let table = TableOptions::default();
+    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
     Ok(ended(&summary.gaps, &end, printer))
 }
 
@@ -184,18 +186,4 @@ fn streamed(
     let (summary, end) = stream_with(dsn, time, new, &mut watch)?;
     let summary = summary.map(WhatIfCollector::finish);
     Ok((asked, FilesRead { summary, end, notes: Vec::new() }))
-}
-
-fn shown(record: &WalWhatIfRecord, arguments: &WalWhatIfArguments) -> anyhow::Result<String> {
-    let by_name = ending(arguments.output.as_ref()).and_then(|ending| match ending.as_str() {
-        "html" | "htm" => Some(WalFormat::Html),
-        "json" => Some(WalFormat::Json),
-        _ => None,
-    });
-    let json = arguments.json.then_some(WalFormat::Json);
-    Ok(match arguments.format.or(json).or(by_name).unwrap_or(WalFormat::Table) {
-        WalFormat::Table => pgtoll_report::wal_whatif_text(record),
-        WalFormat::Json => output::json(record)?,
-        WalFormat::Html => pgtoll_report::wal_whatif_html(record),
-    })
 }

@@ -1,4 +1,10 @@
-//! What verification found, as a table.
+//! What verification found, as a table. Its other formats share its words.
+
+mod gauges;
+mod markdown;
+
+pub use gauges::verification_openmetrics;
+pub use markdown::verification_markdown;
 
 use std::fmt::Write as _;
 
@@ -30,6 +36,18 @@ pub fn verification_text(of: &VerificationRecord, most: usize) -> String {
 }
 
 fn heading(of: &VerificationRecord) -> String {
+    let path = printable(&of.source.path);
+    let mut text = wrapped("", &format!("{path}: {}", source_words(of)));
+    text.push_str(&wrapped("", &amount_words(of)));
+    if let Some(words) = running_words(of) {
+        text.push_str(&wrapped("", &words));
+    }
+    let _ = write!(text, "\n{}", wrapped("", &verdict(of)));
+    text
+}
+
+/// What was verified, without its path.
+pub(crate) fn source_words(of: &VerificationRecord) -> String {
     let source = &of.source;
     let what = if source.backup { "a base backup" } else { source.state.as_str() };
     let form = source.form.as_ref().map_or(String::new(), |form| format!(" ({form})"));
@@ -38,36 +56,45 @@ fn heading(of: &VerificationRecord) -> String {
         major => format!("PostgreSQL {major}"),
     };
     let checksums = if source.checksums { "with checksums" } else { "without checksums" };
-    let path = printable(&source.path);
-    let mut text = wrapped("", &format!("{path}: {version}, {what}{form}, {checksums}"));
+    format!("{version}, {what}{form}, {checksums}")
+}
+
+/// How much was read.
+pub(crate) fn amount_words(of: &VerificationRecord) -> String {
     let read = &of.read;
-    let amount = format!(
+    format!(
         "{} in {}, {} of them never used; {} read",
         counted(read.blocks, "block"),
         counted(read.files, "file"),
         read.new_blocks,
         ByteSize(read.bytes).rounded()
-    );
-    text.push_str(&wrapped("", &amount));
-    text.push_str(&running(of));
+    )
+}
+
+/// What came out.
+pub(crate) fn verdict(of: &VerificationRecord) -> String {
+    let sums = sums(of.failures, of.suspicions, of.unverified);
     let files = match of.wrong_files {
         0 => String::new(),
         count => format!(", {}", counted_as(count, "wrong file", "wrong files")),
     };
-    let sums = format!(
-        "{}, {}, {}{files}",
-        counted(of.failures, "failure"),
-        counted(of.suspicions, "suspicion"),
-        counted_as(of.unverified, "unverified block", "unverified blocks"),
-    );
     let outcome = match of.outcome {
         VerificationOutcome::Sound => "sound".to_owned(),
-        VerificationOutcome::Findings => sums,
-        VerificationOutcome::Unverified => format!("incomplete: {sums}"),
+        VerificationOutcome::Findings => format!("{sums}{files}"),
+        VerificationOutcome::Unverified => format!("incomplete: {sums}{files}"),
     };
     let interrupted = if of.interrupted { "interrupted; so far " } else { "" };
-    let _ = write!(text, "\n{}", wrapped("", &format!("{interrupted}{outcome}")));
-    text
+    format!("{interrupted}{outcome}")
+}
+
+/// Numbers of findings by class.
+pub(crate) fn sums(failures: u64, suspicions: u64, unverified: u64) -> String {
+    format!(
+        "{}, {}, {}",
+        counted(failures, "failure"),
+        counted(suspicions, "suspicion"),
+        counted_as(unverified, "unverified block", "unverified blocks"),
+    )
 }
 
 /// Files that are missing or wrong; nothing where none is.
@@ -87,11 +114,9 @@ fn files(of: &VerificationRecord, most: usize) -> String {
     text
 }
 
-/// What a server did meanwhile; nothing where it did nothing.
-fn running(of: &VerificationRecord) -> String {
-    let Some(running) = of.running.as_ref().filter(|of| of.suspects > 0 || of.dropped > 0) else {
-        return String::new();
-    };
+/// What a server did meanwhile; `None` where it did nothing.
+pub(crate) fn running_words(of: &VerificationRecord) -> Option<String> {
+    let running = of.running.as_ref().filter(|of| of.suspects > 0 || of.dropped > 0)?;
     let parts = [
         (running.suspects, "looked damaged at first"),
         (running.healed, "sound when read again"),
@@ -103,7 +128,7 @@ fn running(of: &VerificationRecord) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
-    wrapped("", &format!("while the server ran: {}", parts.join(", ")))
+    Some(format!("while the server ran: {}", parts.join(", ")))
 }
 
 fn relation_text(of: &VerifiedRelation, most: usize) -> String {
@@ -114,6 +139,15 @@ fn relation_text(of: &VerifiedRelation, most: usize) -> String {
     for finding in of.findings.iter().take(most) {
         text.push_str(&row(finding));
     }
+    if let Some(more) = more_findings(of, most) {
+        let _ = writeln!(text, "{:>12} {more} more", "...");
+    }
+    text.push_str(&to_do(of));
+    text
+}
+
+/// How many there are beyond the first `most`; `None`: none.
+pub(crate) fn more_findings(of: &VerifiedRelation, most: usize) -> Option<u64> {
     let all = of.failures.saturating_add(of.suspicions).saturating_add(of.unverified);
     // Only of what could not be read each block counts.
     let blocks = |of: &PageFinding| match of.class {
@@ -121,11 +155,7 @@ fn relation_text(of: &VerifiedRelation, most: usize) -> String {
         FindingClass::Failure | FindingClass::Suspicion => 1,
     };
     let shown: u64 = of.findings.iter().take(most).map(blocks).sum();
-    if let Some(more) = all.checked_sub(shown).filter(|more| *more > 0) {
-        let _ = writeln!(text, "{:>12} {more} more", "...");
-    }
-    text.push_str(&to_do(of));
-    text
+    all.checked_sub(shown).filter(|more| *more > 0)
 }
 
 /// The steps with their commands, which are to be copied: they are not wrapped.
@@ -150,21 +180,37 @@ fn to_do(of: &VerifiedRelation) -> String {
 }
 
 fn title(of: &VerifiedRelation) -> String {
+    let severity = severity(of.severity);
+    match qualified(of) {
+        None => format!("{}: {severity}", place(of)),
+        Some(name) => format!("{} ({}): {severity}", printable(&name), place(of)),
+    }
+}
+
+/// The relation's name with schema and database; `None`: unknown.
+pub(crate) fn qualified(of: &VerifiedRelation) -> Option<String> {
+    let name = of.name.as_ref()?;
+    let parts = [&name.database, &name.schema, &name.relation];
+    let parts: Vec<&str> = parts.into_iter().filter(|of| !of.is_empty()).map(|of| &**of).collect();
+    Some(parts.join("."))
+}
+
+/// What it is, in which file and fork.
+pub(crate) fn place(of: &VerifiedRelation) -> String {
     let file = of.path.as_ref().map_or_else(
         || format!("files {}/{}/{}", of.tablespace, of.database, of.filenode),
         |path| format!("file {}", printable(path)),
     );
     let fork = if of.fork == "main" { String::new() } else { format!(", fork {}", of.fork) };
-    let severity = severity(of.severity);
-    let Some(name) = &of.name else { return format!("{file}{fork}: {severity}") };
-    let parts = [&name.database, &name.schema, &name.relation];
-    let parts: Vec<&str> = parts.into_iter().filter(|of| !of.is_empty()).map(|of| &**of).collect();
-    let whose = name.of.as_ref().map_or(String::new(), |table| format!(" of {}", printable(table)));
-    let name = format!("{} ({}{whose}, {file}{fork})", printable(&parts.join(".")), name.kind);
-    format!("{name}: {severity}")
+    let kind = of.name.as_ref().map_or(String::new(), |name| {
+        let whose = name.of.as_ref();
+        let whose = whose.map_or(String::new(), |table| format!(" of {}", printable(table)));
+        format!("{}{whose}, ", name.kind)
+    });
+    format!("{kind}{file}{fork}")
 }
 
-fn severity(of: Severity) -> &'static str {
+pub(crate) fn severity(of: Severity) -> &'static str {
     match of {
         Severity::Data => "data",
         Severity::Catalog => "a catalog",
@@ -176,19 +222,30 @@ fn severity(of: Severity) -> &'static str {
     }
 }
 
-fn row(of: &PageFinding) -> String {
-    let class = match of.class {
+pub(crate) fn class(of: FindingClass) -> &'static str {
+    match of {
         FindingClass::Failure => "failure",
         FindingClass::Suspicion => "suspicion",
         FindingClass::Unverified => "unverified",
-    };
-    // In decimal, as the server's log and `page show` have them.
-    let shown = |checksum: Option<u16>| checksum.map_or("-".to_owned(), |of| of.to_string());
-    let block = match of.blocks {
+    }
+}
+
+/// The block, or the first and last of several.
+pub(crate) fn blocks(of: &PageFinding) -> String {
+    match of.blocks {
         0 | 1 => of.block.to_string(),
         blocks => format!("{}-{}", of.block, of.block.saturating_add(blocks - 1)),
-    };
-    let (stored, computed) = (shown(of.stored_checksum), shown(of.computed_checksum));
+    }
+}
+
+/// In decimal, as the server's log and `page show` have them.
+pub(crate) fn checksum(of: Option<u16>) -> String {
+    of.map_or("-".to_owned(), |of| of.to_string())
+}
+
+fn row(of: &PageFinding) -> String {
+    let (block, class) = (blocks(of), class(of.class));
+    let (stored, computed) = (checksum(of.stored_checksum), checksum(of.computed_checksum));
     wrapped(&format!("{block:>12} {class:<10} {stored:>6} {computed:>8}  "), &printable(&of.words))
 }
 
@@ -216,7 +273,7 @@ fn counted_as(count: u64, one: &str, several: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use pgtoll_format::Lsn;
     use pgtoll_record::{
         FileFinding, FileFindingKind, FindingKind, VERIFICATION_SCHEMA, VerifiedAmount,
@@ -241,7 +298,7 @@ mod tests {
         }
     }
 
-    fn record() -> VerificationRecord {
+    pub(crate) fn record() -> VerificationRecord {
         VerificationRecord {
             schema: VERIFICATION_SCHEMA.into(),
             pgtoll: "0".into(),

@@ -1,0 +1,400 @@
+//! Records that need no estimates: what a command printed with `--json`, read again and shown in
+//! each format that it has.
+
+use std::fmt;
+
+use pgtoll_record::{
+    CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, ChecksumsRecord, CorruptRecord, EXAMINATION_SCHEMA,
+    EXPERIMENTS_SCHEMA, Examination, ExperimentList, OVERVIEW_SCHEMA, Overview,
+    PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PageChecksumsRecord,
+    PageDifferenceRecord, PageRecord, PlanRecord, RECORD_SCHEMA, RESULT_SCHEMA, RunResult,
+    SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA, VerificationRecord,
+    WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord, WalWhatIfRecord,
+};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::{Format, json};
+
+/// What a finished record is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordKind {
+    /// What WAL consists of.
+    WalStatistics,
+    /// WAL under other settings.
+    WalWhatIf,
+    /// Whether pages are sound.
+    Verification,
+    /// Data checksums turned on or off, or a dry run of it.
+    Checksums,
+    /// A page that was damaged on purpose.
+    Corruption,
+    /// A page in all its parts.
+    Page,
+    /// Checksums of pages.
+    PageChecksums,
+    /// In what pages differ.
+    PageDifference,
+    /// Whether a machine is fit to be measured on.
+    Examination,
+    /// The built-in experiments.
+    Experiments,
+    /// What would be measured.
+    Plan,
+    /// The summary of a run.
+    Result,
+    /// Runs side by side.
+    SideBySide,
+    /// Several experiments of one call.
+    Overview,
+}
+
+impl RecordKind {
+    const ALL: [Self; 14] = [
+        Self::WalStatistics,
+        Self::WalWhatIf,
+        Self::Verification,
+        Self::Checksums,
+        Self::Corruption,
+        Self::Page,
+        Self::PageChecksums,
+        Self::PageDifference,
+        Self::Examination,
+        Self::Experiments,
+        Self::Plan,
+        Self::Result,
+        Self::SideBySide,
+        Self::Overview,
+    ];
+
+    /// The formats that such a record has.
+    pub const fn formats(self) -> &'static [Format] {
+        match self {
+            Self::WalStatistics | Self::WalWhatIf | Self::Overview => {
+                &[Format::Table, Format::Json, Format::Html]
+            }
+            Self::Verification => {
+                &[Format::Table, Format::Markdown, Format::Json, Format::Html, Format::OpenMetrics]
+            }
+            Self::Result => &[Format::Table, Format::Markdown, Format::Json],
+            Self::SideBySide => &[Format::Table, Format::Markdown, Format::Json, Format::Html],
+            Self::Checksums
+            | Self::Corruption
+            | Self::Page
+            | Self::PageChecksums
+            | Self::PageDifference
+            | Self::Examination
+            | Self::Experiments
+            | Self::Plan => &[Format::Table, Format::Json],
+        }
+    }
+
+    /// What such a record is called.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::WalStatistics => "a record of wal stats",
+            Self::WalWhatIf => "a record of wal whatif",
+            Self::Verification => "a record of verify",
+            Self::Checksums => "a record of enable or disable",
+            Self::Corruption => "a record of corrupt",
+            Self::Page => "a record of page show",
+            Self::PageChecksums => "a record of page checksum",
+            Self::PageDifference => "a record of page diff",
+            Self::Examination => "a record of doctor",
+            Self::Experiments => "the list of experiments",
+            Self::Plan => "a plan",
+            Self::Result => "a result",
+            Self::SideBySide => "a record of results side by side",
+            Self::Overview => "an overview",
+        }
+    }
+
+    fn schema(self) -> &'static str {
+        match self {
+            Self::WalStatistics => WAL_STATISTICS_SCHEMA,
+            Self::WalWhatIf => WAL_WHATIF_SCHEMA,
+            Self::Verification => VERIFICATION_SCHEMA,
+            Self::Checksums => CHECKSUMS_SCHEMA,
+            Self::Corruption => CORRUPT_SCHEMA,
+            Self::Page => PAGE_SCHEMA,
+            Self::PageChecksums => PAGE_CHECKSUMS_SCHEMA,
+            Self::PageDifference => PAGE_DIFFERENCE_SCHEMA,
+            Self::Examination => EXAMINATION_SCHEMA,
+            Self::Experiments => EXPERIMENTS_SCHEMA,
+            Self::Plan => PLAN_SCHEMA,
+            Self::Result => RESULT_SCHEMA,
+            Self::SideBySide => SIDE_BY_SIDE_SCHEMA,
+            Self::Overview => OVERVIEW_SCHEMA,
+        }
+    }
+}
+
+/// A finished record.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "each is documented by its kind")]
+pub enum FinishedRecord {
+    WalStatistics(Box<WalStatisticsRecord>),
+    WalWhatIf(Box<WalWhatIfRecord>),
+    /// Of several data directories there are several.
+    Verifications(Vec<VerificationRecord>),
+    Checksums(Box<ChecksumsRecord>),
+    Corruption(Box<CorruptRecord>),
+    Page(Box<PageRecord>),
+    PageChecksums(Box<PageChecksumsRecord>),
+    PageDifference(Box<PageDifferenceRecord>),
+    Examination(Box<Examination>),
+    Experiments(Box<ExperimentList>),
+    Plan(Box<PlanRecord>),
+    Result(Box<RunResult>),
+    SideBySide(Box<SideBySide>),
+    Overview(Box<Overview>),
+}
+
+/// What tables leave open.
+#[derive(Clone, Copy, Debug)]
+pub struct TableOptions {
+    /// Rows of each list at most.
+    pub most: usize,
+    /// WAL by type of record, not by resource manager.
+    pub by_type: bool,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        Self { most: 10, by_type: false }
+    }
+}
+
+/// A finished record cannot be read.
+#[derive(Debug)]
+pub enum FinishedRecordError {
+    /// It is not what its schema says.
+    Json(serde_json::Error),
+    /// Of another version, or of a kind that is not shown.
+    Schema(String),
+}
+
+impl fmt::Display for FinishedRecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(error) => write!(f, "{error}"),
+            Self::Schema(schema) => {
+                write!(f, "the record is of schema {schema:?}, which cannot be shown")
+            }
+        }
+    }
+}
+
+impl std::error::Error for FinishedRecordError {}
+
+impl From<serde_json::Error> for FinishedRecordError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json(error)
+    }
+}
+
+impl FinishedRecordError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Json(_) => "is the file whole? Write it again: … --format json -o FILE",
+            Self::Schema(_) => "use the version of pgtoll that wrote it, or a later one",
+        };
+        Some(hint.to_owned())
+    }
+}
+
+/// The begin of each record.
+#[derive(Deserialize)]
+struct Head {
+    schema: String,
+}
+
+impl FinishedRecord {
+    /// The record in this text; `None` where there is another one, such as a run's, or none.
+    pub fn parse(text: &str) -> Result<Option<Self>, FinishedRecordError> {
+        fn read<T: DeserializeOwned>(text: &str) -> Result<Box<T>, serde_json::Error> {
+            serde_json::from_str(text).map(Box::new)
+        }
+        let Some(schema) = schema_of(text).filter(|schema| *schema != RECORD_SCHEMA) else {
+            return Ok(None);
+        };
+        let kind = RecordKind::ALL.into_iter().find(|kind| kind.schema() == schema);
+        let kind = kind.ok_or(FinishedRecordError::Schema(schema))?;
+        let record = match kind {
+            RecordKind::WalStatistics => Self::WalStatistics(read(text)?),
+            RecordKind::WalWhatIf => Self::WalWhatIf(read(text)?),
+            RecordKind::Verification => Self::Verifications(if is_list(text) {
+                serde_json::from_str(text)?
+            } else {
+                vec![serde_json::from_str(text)?]
+            }),
+            RecordKind::Checksums => Self::Checksums(read(text)?),
+            RecordKind::Corruption => Self::Corruption(read(text)?),
+            RecordKind::Page => Self::Page(read(text)?),
+            RecordKind::PageChecksums => Self::PageChecksums(read(text)?),
+            RecordKind::PageDifference => Self::PageDifference(read(text)?),
+            RecordKind::Examination => Self::Examination(read(text)?),
+            RecordKind::Experiments => Self::Experiments(read(text)?),
+            RecordKind::Plan => Self::Plan(read(text)?),
+            RecordKind::Result => Self::Result(read(text)?),
+            RecordKind::SideBySide => Self::SideBySide(read(text)?),
+            RecordKind::Overview => Self::Overview(read(text)?),
+        };
+        Ok(Some(record))
+    }
+
+    /// What it is about.
+    pub fn kind(&self) -> RecordKind {
+        match self {
+            Self::WalStatistics(_) => RecordKind::WalStatistics,
+            Self::WalWhatIf(_) => RecordKind::WalWhatIf,
+            Self::Verifications(_) => RecordKind::Verification,
+            Self::Checksums(_) => RecordKind::Checksums,
+            Self::Corruption(_) => RecordKind::Corruption,
+            Self::Page(_) => RecordKind::Page,
+            Self::PageChecksums(_) => RecordKind::PageChecksums,
+            Self::PageDifference(_) => RecordKind::PageDifference,
+            Self::Examination(_) => RecordKind::Examination,
+            Self::Experiments(_) => RecordKind::Experiments,
+            Self::Plan(_) => RecordKind::Plan,
+            Self::Result(_) => RecordKind::Result,
+            Self::SideBySide(_) => RecordKind::SideBySide,
+            Self::Overview(_) => RecordKind::Overview,
+        }
+    }
+
+    /// The record in this format; `None` where its kind does not have it.
+    pub fn shown(&self, format: Format, options: &TableOptions) -> Option<String> {
+        match format {
+            Format::Table => Some(self.table(options)),
+            Format::Json => Some(self.json()),
+            Format::Markdown => match self {
+                Self::Verifications(records) => Some(crate::verification_markdown(records)),
+                Self::Result(result) => Some(crate::markdown(result)),
+                Self::SideBySide(together) => Some(crate::side_by_side_markdown(together)),
+                _ => None,
+            },
+            Format::Html => match self {
+                Self::WalStatistics(record) => Some(crate::wal_statistics_html(record)),
+                Self::WalWhatIf(record) => Some(crate::wal_whatif_html(record)),
+                Self::Verifications(records) => Some(crate::verification_html(records)),
+                Self::SideBySide(together) => Some(crate::html_side_by_side(together)),
+                Self::Overview(overview) => Some(crate::overview_html(overview)),
+                _ => None,
+            },
+            Format::OpenMetrics => match self {
+                Self::Verifications(records) => Some(crate::verification_openmetrics(records)),
+                _ => None,
+            },
+            Format::Gobench | Format::Csv => None,
+        }
+    }
+
+    fn table(&self, options: &TableOptions) -> String {
+        match self {
+            Self::WalStatistics(record) => {
+                crate::wal_statistics_text(record, options.by_type, options.most)
+            }
+            Self::WalWhatIf(record) => crate::wal_whatif_text(record),
+            Self::Verifications(records) => {
+                let text = |record| crate::verification_text(record, options.most);
+                records.iter().map(text).collect::<Vec<_>>().join("\n")
+            }
+            Self::Checksums(record) => crate::checksums_text(record),
+            Self::Corruption(record) => crate::corruption_text(record),
+            Self::Page(record) => crate::page_text(record),
+            Self::PageChecksums(record) => crate::page_checksums_text(record),
+            Self::PageDifference(record) => crate::page_difference_text(record),
+            Self::Examination(examination) => crate::examination_text(examination),
+            Self::Experiments(list) => crate::experiments_text(list),
+            Self::Plan(plan) => crate::plan_text(plan),
+            Self::Result(result) => crate::terminal_table(result),
+            Self::SideBySide(together) => crate::side_by_side_text(together),
+            Self::Overview(overview) => crate::overview_text(overview, "."),
+        }
+    }
+
+    fn json(&self) -> String {
+        match self {
+            Self::WalStatistics(record) => json(record),
+            Self::WalWhatIf(record) => json(record),
+            // Of several directories a line each would be no JSON for most programs.
+            Self::Verifications(records) => match records.as_slice() {
+                [only] => json(only),
+                several => json(&several),
+            },
+            Self::Checksums(record) => json(record),
+            Self::Corruption(record) => json(record),
+            Self::Page(record) => json(record),
+            Self::PageChecksums(record) => json(record),
+            Self::PageDifference(record) => json(record),
+            Self::Examination(examination) => json(examination),
+            Self::Experiments(list) => json(list),
+            Self::Plan(plan) => json(plan),
+            Self::Result(result) => json(result),
+            Self::SideBySide(together) => json(together),
+            Self::Overview(overview) => json(overview),
+        }
+    }
+}
+
+fn is_list(text: &str) -> bool {
+    text.trim_start().starts_with('[')
+}
+
+/// The schema of a record; of a list, that of its first. Of a run's record the first line is read.
+fn schema_of(text: &str) -> Option<String> {
+    let first = text.trim_start().trim_start_matches('[');
+    let head = serde_json::Deserializer::from_str(first).into_iter::<Head>().next()?;
+    match head {
+        Ok(Head { schema }) => Some(schema),
+        // Of one that is cut short the begin still says it.
+        Err(error) if error.is_eof() => {
+            let (before, behind) = first.split_once("\"schema\"")?;
+            (before.trim() == "{").then(|| behind.split('"').nth(1).map(str::to_owned)).flatten()
+        }
+        Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verification::tests::record;
+
+    #[test]
+    fn every_kind_has_the_formats_that_it_says() {
+        let one = FinishedRecord::Verifications(vec![record()]);
+        let shown = |format| one.shown(format, &TableOptions::default());
+        for format in Format::ALL {
+            let has = one.kind().formats().contains(&format);
+            assert_eq!(shown(format).is_some(), has, "{format:?}");
+        }
+    }
+
+    #[test]
+    fn one_or_several_are_read_again() {
+        for count in [1, 2] {
+            let records = FinishedRecord::Verifications(vec![record(); count]);
+            let json = records.shown(Format::Json, &TableOptions::default()).unwrap();
+            let Some(FinishedRecord::Verifications(read)) = FinishedRecord::parse(&json).unwrap()
+            else {
+                panic!("{json}")
+            };
+            assert_eq!(read, vec![record(); count]);
+        }
+    }
+
+    #[test]
+    fn other_texts_are_none_or_errors() {
+        let none = |text| assert!(FinishedRecord::parse(text).unwrap().is_none(), "{text}");
+        none("");
+        none("15\n");
+        none("{}");
+        none("{\"t\":\"header\",\"schema\":\"pgtoll.record/2\"}\n{\"t\":\"end\"}");
+        let error = |text| FinishedRecord::parse(text).unwrap_err().to_string();
+        assert!(error("{\"schema\":\"pgtoll.doctor/9\"}").contains("pgtoll.doctor/9"));
+        assert!(error("{\n  \"schema\": \"pgtoll.doctor/1\",\n  \"pg").starts_with("EOF"));
+    }
+}

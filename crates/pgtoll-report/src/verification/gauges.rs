@@ -1,0 +1,125 @@
+//! What verification found, as gauges for Prometheus.
+
+use pgtoll_record::{FindingClass, VerificationOutcome, VerificationRecord, VerifiedRelation};
+
+use super::{class, qualified};
+use crate::openmetrics::{Gauge, family};
+
+/// A gauge for each number of a verification, labelled by the path that was verified, and of each
+/// damaged relation the numbers of its findings.
+pub fn verification_openmetrics(records: &[VerificationRecord]) -> String {
+    const FAMILIES: [(&str, &str, Option<&str>, Samples); 9] = [
+        ("pgtoll_verification_info", "What was verified.", None, info),
+        (
+            "pgtoll_verification_outcome",
+            "1 of the outcome: sound, findings, or unverified (not everything could be read).",
+            None,
+            outcome,
+        ),
+        ("pgtoll_verification_failures", "Pages that a server refuses.", None, |of| {
+            vec![(Vec::new(), float(of.failures))]
+        }),
+        ("pgtoll_verification_suspicions", "What no server would notice.", None, |of| {
+            vec![(Vec::new(), float(of.suspicions))]
+        }),
+        ("pgtoll_verification_unverified_blocks", "Blocks that are not verified.", None, |of| {
+            vec![(Vec::new(), float(of.unverified))]
+        }),
+        ("pgtoll_verification_wrong_files", "Files missing or wrong.", None, |of| {
+            vec![(Vec::new(), float(of.wrong_files))]
+        }),
+        ("pgtoll_verification_read_bytes", "Bytes that were read.", Some("bytes"), |of| {
+            vec![(Vec::new(), float(of.read.bytes))]
+        }),
+        ("pgtoll_verification_time_seconds", "When it was verified.", Some("seconds"), time),
+        (
+            "pgtoll_verification_relation_findings",
+            "Findings of a damaged relation by class.",
+            None,
+            relations,
+        ),
+    ];
+    let mut text = String::new();
+    for (name, help, unit, samples) in FAMILIES {
+        let gauges = records.iter().flat_map(|record| {
+            let path = ("path", record.source.path.clone());
+            let own = samples(record).into_iter();
+            own.map(move |(labels, value)| ([vec![path.clone()], labels].concat(), value))
+        });
+        text.push_str(&family(name, help, unit, gauges));
+    }
+    text + "# EOF\n"
+}
+
+type Samples = fn(&VerificationRecord) -> Vec<Gauge>;
+
+fn info(of: &VerificationRecord) -> Vec<Gauge> {
+    let yes_no = |is: bool| if is { "true" } else { "false" }.to_owned();
+    let labels = vec![
+        ("pgtoll", of.pgtoll.clone()),
+        ("postgresql", of.source.major.to_string()),
+        ("backup", yes_no(of.source.backup)),
+        ("checksums", yes_no(of.source.checksums)),
+        ("interrupted", yes_no(of.interrupted)),
+    ];
+    vec![(labels, 1.0)]
+}
+
+fn outcome(of: &VerificationRecord) -> Vec<Gauge> {
+    let states = [
+        ("sound", VerificationOutcome::Sound),
+        ("findings", VerificationOutcome::Findings),
+        ("unverified", VerificationOutcome::Unverified),
+    ];
+    let gauge = |(name, state): (&str, _)| {
+        (vec![("outcome", name.to_owned())], f64::from(u8::from(of.outcome == state)))
+    };
+    states.map(gauge).into()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^53")]
+fn time(of: &VerificationRecord) -> Vec<Gauge> {
+    let made: Option<jiff::Timestamp> = of.made.parse().ok();
+    made.map(|time| (Vec::new(), time.as_millisecond() as f64 / 1e3)).into_iter().collect()
+}
+
+fn relations(of: &VerificationRecord) -> Vec<Gauge> {
+    of.relations.iter().flat_map(of_relation).collect()
+}
+
+fn of_relation(of: &VerifiedRelation) -> Vec<Gauge> {
+    let file = of.path.clone();
+    let file = file.unwrap_or_else(|| format!("{}/{}/{}", of.tablespace, of.database, of.filenode));
+    let relation = qualified(of).unwrap_or_default();
+    let counts = [
+        (FindingClass::Failure, of.failures),
+        (FindingClass::Suspicion, of.suspicions),
+        (FindingClass::Unverified, of.unverified),
+    ];
+    let gauge = |(of_class, count): (FindingClass, u64)| {
+        let labels = vec![
+            ("relation", relation.clone()),
+            ("file", file.clone()),
+            ("fork", of.fork.clone()),
+            ("class", class(of_class).to_owned()),
+        ];
+        (labels, float(count))
+    };
+    counts.map(gauge).into()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
+fn float(of: u64) -> f64 {
+    of as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verification::tests::record;
+
+    #[test]
+    fn a_verification_is_gauges_with_its_path() {
+        insta::assert_snapshot!(verification_openmetrics(&[record()]));
+    }
+}

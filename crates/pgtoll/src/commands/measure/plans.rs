@@ -1,0 +1,75 @@
+//! What there is, and what would be done: `--list`, `--check`, `--dry-run`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use pgtoll_bench::{BUILT_IN, Plan, planned_run};
+use pgtoll_cluster::ServerUser;
+use pgtoll_record::{
+    EXPERIMENTS_SCHEMA, ExperimentList, ListedExperiment, PLAN_SCHEMA, PlanRecord,
+};
+use pgtoll_report::FinishedRecord;
+
+use super::{PlannedExperiment, choices, experiment};
+use crate::arguments::MeasureArguments;
+
+/// The built-in experiments, with the time that they take.
+pub(super) fn list(arguments: &MeasureArguments) -> anyhow::Result<ExperimentList> {
+    let plans = BUILT_IN.iter().map(|(name, _)| {
+        let plan = Plan::new(experiment(name)?, &choices(arguments));
+        Ok(ListedExperiment {
+            name: (*name).to_owned(),
+            seconds: (plan.duration() + Duration::from_millis(500)).as_secs(),
+            disk_bytes: plan.disk_bytes(),
+            question: plan.experiment.question,
+        })
+    });
+    let experiments = plans.collect::<anyhow::Result<_>>()?;
+    Ok(ExperimentList { schema: EXPERIMENTS_SCHEMA.to_owned(), experiments })
+}
+
+/// What `--check` says of experiments in which nothing is wrong.
+pub(super) fn checked(asked: &[PlannedExperiment]) -> FinishedRecord {
+    let mut record = record(asked);
+    for (of, run) in asked.iter().zip(&mut record.experiments) {
+        let (arms, workloads) = (of.plan.experiment.arms.len(), of.plan.experiment.workloads.len());
+        let plural = if workloads == 1 { "" } else { "s" };
+        let first =
+            format!("{}: {arms} arms, {workloads} workload{plural}: nothing is wrong", of.name);
+        run.lines.insert(0, first);
+    }
+    FinishedRecord::Plan(Box::new(record))
+}
+
+/// What would run, and where.
+pub(super) fn plan(
+    asked: &[PlannedExperiment],
+    server: &str,
+    user: &ServerUser,
+    work_dir: &Path,
+) -> FinishedRecord {
+    FinishedRecord::Plan(Box::new(PlanRecord {
+        server: Some(server.to_owned()),
+        work_dir: Some(work_dir.display().to_string()),
+        user: Some(user.name.clone()),
+        instead_of_root: user.changed,
+        ..record(asked)
+    }))
+}
+
+fn record(asked: &[PlannedExperiment]) -> PlanRecord {
+    let runs =
+        asked.iter().map(|of| planned_run(&of.plan, of.run_name.as_deref(), of.warnings.clone()));
+    let time: Duration = asked.iter().map(|of| of.plan.duration()).sum();
+    PlanRecord {
+        schema: PLAN_SCHEMA.to_owned(),
+        pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
+        server: None,
+        work_dir: None,
+        user: None,
+        instead_of_root: false,
+        experiments: runs.collect(),
+        seconds: time.as_secs(),
+        disk_bytes: asked.iter().map(|of| of.plan.disk_bytes()).max().unwrap_or(0),
+    }
+}
