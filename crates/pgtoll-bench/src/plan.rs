@@ -133,6 +133,8 @@ impl Plan {
                 repetitions: choices.repetitions.unwrap_or(REPETITIONS),
                 scale: experiment.scale,
                 crossover: experiment.crossover,
+                precision: choices.precision,
+                rows_frozen: true,
             },
             seed: choices.seed,
             experiment,

@@ -67,7 +67,7 @@ pub fn key(metric: Metric) -> (&'static str, &'static str, f64) {
 }
 
 /// A metric in a sentence.
-pub(crate) fn name(metric: Metric) -> &'static str {
+pub fn name(metric: Metric) -> &'static str {
     match metric {
         Metric::CpuPerTransaction => "server CPU per transaction",
         Metric::TransactionsPerSecond => "transactions per second",
@@ -77,6 +77,14 @@ pub(crate) fn name(metric: Metric) -> &'static str {
         Metric::CpuPerOperation => "server CPU",
         Metric::OperationTime => "time",
         Metric::ClientCpuPerOperation => "client CPU",
+    }
+}
+
+/// More of it than the baseline has, on the side of a cost.
+pub(crate) fn more(metric: Metric) -> &'static str {
+    match metric {
+        Metric::TransactionsPerSecond => "fewer",
+        _ => "more",
     }
 }
 

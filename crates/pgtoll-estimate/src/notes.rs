@@ -1,7 +1,8 @@
 //! What a reader of a result has to know.
 
-use pgtoll_record::{ArmRound, Comparison, Metric, Outliers, Run, Verdict};
+use pgtoll_record::{ArmRound, Comparison, Metric, Outliers, Run};
 
+use crate::figures::signed_percent;
 use crate::intervals::ROUNDS_NEEDED;
 use crate::metrics::{SLICE_OVER_P99, is_cut_off, name};
 
@@ -22,18 +23,7 @@ pub(crate) fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
     // Of the same slices other metrics show the same.
     let first = |of: &&Comparison| of.metric == Metric::CpuPerTransaction;
     notes.extend(comparisons.iter().filter(first).filter_map(changed_note));
-    for null in comparisons
-        .iter()
-        .filter(|of| of.null && matches!(of.verdict, Verdict::Costs | Verdict::Gains))
-    {
-        notes.push(format!(
-            "{}: the null arm {} shows a difference in {} where there is none: widen every \
-             interval of that row in your mind, or run more rounds",
-            null.workload,
-            null.arm,
-            name(null.metric)
-        ));
-    }
+    notes.extend(comparisons.iter().filter_map(|of| null_note(of, comparisons)));
     notes.extend(predictions_note(run));
     notes.extend(cpu_totals_note(run));
     let too_short = run.header.workloads.iter();
@@ -53,6 +43,27 @@ pub(crate) fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Of a null arm that made the intervals of its row wider.
+fn null_note(of: &Comparison, comparisons: &[Comparison]) -> Option<String> {
+    let factor = of.null_factor.filter(|_| of.null)?;
+    let is_of_row = |other: &&Comparison| {
+        other.null && other.workload == of.workload && other.metric == of.metric
+    };
+    let off = |of: &Comparison| of.ratio.estimate.ln().abs() / of.half_width;
+    let mut row = comparisons.iter().filter(is_of_row);
+    let is_worst = row.all(|other| off(other) <= off(of));
+    is_worst.then(|| {
+        format!(
+            "{}: the null arm {} differed by {} % in {}: intervals of this row are {factor:.1} \
+             times as wide for it",
+            of.workload,
+            of.arm,
+            signed_percent(of.ratio.estimate, 1),
+            name(of.metric)
+        )
+    })
 }
 
 /// So improbable that among all comparisons of a run hardly one is noted by chance.

@@ -11,6 +11,7 @@
 //! assert_eq!(error.to_string(), "the record is empty");
 //! ```
 
+mod answer;
 mod checksums;
 mod corrupt;
 mod examination;
@@ -29,6 +30,7 @@ mod verification;
 mod wal;
 mod whatif;
 
+pub use answer::{AdvisedAction, AnswerLine, ArmAdvice, RunAnswer};
 pub use checksums::{
     BlockOfFile, CHECKSUMS_SCHEMA, ChecksumsOutcome, ChecksumsPages, ChecksumsRecord,
     ChecksumsSample, EarlierRun,

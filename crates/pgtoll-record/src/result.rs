@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Expectation, Header, Metric, NoiseShare};
+use crate::{Expectation, Header, Metric, NoiseShare, RunAnswer};
 
 /// The version of the result's form.
 pub const RESULT_SCHEMA: &str = "pgtoll.result/2";
@@ -20,7 +20,10 @@ pub struct RunResult {
     pub header: Header,
     /// All that was planned was done.
     pub complete: bool,
-    /// The answer: a sentence for each workload that has one, in the workloads' order.
+    /// What it answers; `None` where nothing was compared or counted, and in older results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<RunAnswer>,
+    /// A sentence for each workload that has an answer, in the workloads' order.
     pub answers: Vec<String>,
     /// Rounds that were completed, by workload.
     pub rounds: BTreeMap<String, u32>,
@@ -95,9 +98,21 @@ pub struct Comparison {
     /// Factor by which intervals were widened for this machine; `None`: it was never calibrated.
     #[serde(rename = "kappa")]
     pub widening: Option<f64>,
+    /// Factor by which all intervals of this workload and metric were widened besides, since a null
+    /// arm differed from what it copies by so many half-widths; `None`: none differed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub null_factor: Option<f64>,
     /// How the comparison held over time; `None` where it has too few pairs.
     #[serde(default, rename = "receipt")]
     pub steadiness: Option<Steadiness>,
+}
+
+impl Comparison {
+    /// Half the interval's width, on the log scale, before it was widened for the machine or for a
+    /// null arm.
+    pub fn half_width_before_widening(&self) -> f64 {
+        self.half_width / self.widening.unwrap_or(1.0) / self.null_factor.unwrap_or(1.0)
+    }
 }
 
 /// Whether a comparison was the same all the time. No slice is ever left out because of it.

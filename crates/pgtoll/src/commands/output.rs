@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use pgtoll_report::Style;
 use serde::Serialize;
 
 use crate::commands::Usage;
@@ -19,6 +20,14 @@ pub(crate) fn deliver(
         _ => printer.data(text),
     }
     Ok(())
+}
+
+/// Whether what [`deliver`] takes to `path` may have colours: files have none.
+pub(crate) fn style(path: Option<&PathBuf>, printer: &Printer) -> Style {
+    match path {
+        Some(path) if path != Path::new("-") => Style::Plain,
+        _ => printer.style(),
+    }
 }
 
 /// A record as JSON that a terminal can be shown: characters that it would obey are JSON's escapes.

@@ -73,7 +73,7 @@ fn a_record_cut_after_any_line_is_incomplete_and_no_worse() {
 }
 
 fn pgtoll_report_table(run: &Run) -> String {
-    pgtoll_report::terminal_table(&pgtoll_estimate::summarise(run))
+    pgtoll_report::terminal_table(&pgtoll_estimate::summarise(run), pgtoll_report::Style::Plain)
 }
 
 #[test]

@@ -270,7 +270,7 @@ fn apply_overrides(
     }
     let workload = WorkloadSpec {
         name: "own".to_owned(),
-        title: entries.join(", "),
+        title: own_title(entries),
         rate: arguments.rate,
         ..WorkloadSpec::default()
     };
@@ -287,6 +287,19 @@ fn apply_overrides(
     // That was about other work.
     experiment.expect.clear();
     Ok(experiment.checked()?)
+}
+
+/// Scripts by their names without directories and endings; a command as it is.
+fn own_title(entries: &[String]) -> String {
+    if command_of(entries).is_some() {
+        return format!("own work: {}", entries.join(", "));
+    }
+    let names = entries.iter().map(|entry| {
+        let (file, weight) = entry.rsplit_once('@').unwrap_or((entry, "1"));
+        let stem = Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy());
+        if weight == "1" { stem.into_owned() } else { format!("{stem} (weight {weight})") }
+    });
+    format!("own work: {}", names.collect::<Vec<_>>().join(", "))
 }
 
 /// A program is a command, and so is what is more than a word and no file.
@@ -492,7 +505,7 @@ fn show_result(output: &Path, json: bool, printer: &mut Printer) -> anyhow::Resu
     if json {
         printer.data(&text);
     } else if !result.values.is_empty() {
-        printer.data(&pgtoll_report::terminal_table(&result));
+        printer.data(&pgtoll_report::terminal_table(&result, printer.style()));
     }
     printer.say(&format!("record: {}", output.display()));
     printer.say(&format!("report: {}", output.join(REPORT_FILE).display()));

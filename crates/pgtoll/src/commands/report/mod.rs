@@ -7,9 +7,10 @@ use std::path::PathBuf;
 
 use pgtoll_estimate::{NamedRun, side_by_side};
 use pgtoll_record::{Run, RunResult};
+use pgtoll_report::Style;
 
 use crate::arguments::{Format, ReportArguments};
-use crate::commands::output::{deliver, ending, json};
+use crate::commands::output::{deliver, ending, json, style};
 use crate::commands::{Usage, parse_run, read_run, record_text, thresholds, to_json};
 use crate::exit::Status;
 use crate::printer::Printer;
@@ -38,7 +39,8 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
         let read = |(index, path): (usize, &PathBuf)| record(index, read_run(path)?, arguments);
         arguments.records.iter().enumerate().map(read).collect::<Result<_, _>>()?
     };
-    let text = shown(&records, format(arguments))?;
+    let style = style(arguments.output.as_ref(), printer);
+    let text = shown(&records, format(arguments), style)?;
     deliver(&text, arguments.output.as_ref(), printer)?;
     let statuses: Vec<Status> = records
         .iter()
@@ -85,13 +87,13 @@ fn format(arguments: &ReportArguments) -> Format {
     arguments.format.or(json).or(by_name).unwrap_or(Format::Table)
 }
 
-fn shown(records: &[Record], format: Format) -> anyhow::Result<String> {
+fn shown(records: &[Record], format: Format, style: Style) -> anyhow::Result<String> {
     let named: Vec<NamedRun<'_>> = records
         .iter()
         .map(|Record { name, run, result, .. }| NamedRun { name, run, result })
         .collect();
     if let [one] = named.as_slice() {
-        return one_shown(one, format);
+        return one_shown(one, format, style);
     }
     let together = side_by_side(&named).map_err(|error| {
         Usage::error(error.to_string(), "show each by itself, or records of the same experiment")
@@ -107,9 +109,9 @@ fn shown(records: &[Record], format: Format) -> anyhow::Result<String> {
     })
 }
 
-fn one_shown(one: &NamedRun<'_>, format: Format) -> anyhow::Result<String> {
+fn one_shown(one: &NamedRun<'_>, format: Format, style: Style) -> anyhow::Result<String> {
     Ok(match format {
-        Format::Table => pgtoll_report::terminal_table(one.result),
+        Format::Table => pgtoll_report::terminal_table(one.result, style),
         Format::Md => pgtoll_report::markdown(one.result),
         Format::Json => to_json(one.result)?,
         Format::Html => pgtoll_report::html_report(one.run, one.result),

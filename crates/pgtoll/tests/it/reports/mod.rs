@@ -237,17 +237,21 @@ fn thresholds_decide_the_exit_status() {
     let one = |threshold: &str, status: i32, rest: &str| {
         check_thresholds(&[threshold], status, &[&line(threshold, rest)]);
     };
-    one("misses/checksums.cpu_per_tx > 5%", 1, &format!("{misses}: broken"));
+    one("misses/checksums.cpu_per_tx > 5%", 1, &format!("{misses}: threshold exceeded"));
     one("misses/checksums.cpu_per_tx > 10%", 2, &format!("{misses}: not resolved"));
     one("misses/checksums.cpu_per_tx > 30%", 0, &format!("{misses}: kept"));
-    one("misses/checksums.cpu_per_tx <= 30%", 1, &format!("{misses}: broken"));
+    one("misses/checksums.cpu_per_tx <= 30%", 1, &format!("{misses}: threshold exceeded"));
     one("misses/checksums.cpu_per_transaction < 5 %", 0, &format!("{misses}: kept"));
     one("first-select/checksums.wal_per_page > 8kB", 0, "first-select: 8181 bytes: kept");
-    one("first-select/checksums.wal_per_page > 8000", 1, "first-select: 8181 bytes: broken");
+    one(
+        "first-select/checksums.wal_per_page > 8000",
+        1,
+        "first-select: 8181 bytes: threshold exceeded",
+    );
     one(
         "first-select/checksums.images_per_page >= 1%",
         1,
-        "first-select: from 0.00 to 1.00 images: broken",
+        "first-select: from 0.00 to 1.00 images: threshold exceeded",
     );
     // What is surely broken is a finding, whatever else is not resolved.
     let everywhere = "checksums.cpu_per_tx > 5%";
@@ -255,7 +259,7 @@ fn thresholds_decide_the_exit_status() {
         &[everywhere],
         1,
         &[
-            &line(everywhere, &format!("{misses}: broken")),
+            &line(everywhere, &format!("{misses}: threshold exceeded")),
             &line(everywhere, "writes: +8.2 % [-15.1, +37.9]: not resolved"),
         ],
     );
@@ -330,7 +334,7 @@ fn a_measurement_ends_by_its_thresholds() {
     let threshold = "first-select/checksums.wal_per_page > 1kB";
     let ran = run(small_measure(&scratch).args(["--quiet", "--fail-if", threshold]));
     assert_eq!(ran.status, Some(1), "{ran:?}");
-    assert!(ran.stderr.contains(" bytes: broken\n"), "{ran:?}");
+    assert!(ran.stderr.contains(" bytes: threshold exceeded\n"), "{ran:?}");
     assert!(ran.stdout.contains("server CPU us/tx"), "{ran:?}");
     scratch.assert_empty();
 }
