@@ -140,6 +140,8 @@ pub(crate) fn target(metric: Metric, precision: Option<f64>) -> f64 {
         Metric::CpuPerTransaction => 0.01,
         Metric::TransactionsPerSecond
         | Metric::LatencyMedian
+        | Metric::LatencyP90
+        | Metric::LatencyP95
         | Metric::CpuPerOperation
         | Metric::OperationTime
         | Metric::ClientCpuPerOperation => 0.02,

@@ -1,10 +1,10 @@
 //! What a reader of a result has to know.
 
-use pgtoll_record::{ArmRound, Comparison, Metric, Outliers, Run};
+use pgtoll_record::{ArmRound, Comparison, Metric, Outliers, Run, Workload};
 
 use crate::figures::signed_percent;
 use crate::intervals::ROUNDS_NEEDED;
-use crate::metrics::{SLICE_OVER_P99, is_cut_off, name};
+use crate::metrics::{is_cut_off, metrics, name, slice_over_quantile};
 
 pub(crate) fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
     let mut notes = run.notes.clone();
@@ -26,14 +26,7 @@ pub(crate) fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
     notes.extend(comparisons.iter().filter_map(|of| null_note(of, comparisons)));
     notes.extend(predictions_note(run));
     notes.extend(cpu_totals_note(run));
-    let too_short = run.header.workloads.iter();
-    notes.extend(too_short.filter(|of| is_cut_off(run, of, Metric::LatencyP99)).map(|of| {
-        format!(
-            "{}: no 99th percentile of latency: it needs slices that are {SLICE_OVER_P99} times \
-             as long (--slice)",
-            of.name
-        )
-    }));
+    notes.extend(run.header.workloads.iter().filter_map(|of| cut_off_note(run, of)));
     let changed = run.slices.iter().filter(|slice| slice.processes_changed).count();
     if changed > 0 {
         notes.push(format!(
@@ -43,6 +36,18 @@ pub(crate) fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Of the lowest percentile that slices are too short for: higher ones are not there either.
+fn cut_off_note(run: &Run, workload: &Workload) -> Option<String> {
+    let mut cut_off = metrics(workload).into_iter().filter(|of| is_cut_off(run, workload, *of));
+    let lowest = cut_off.next()?;
+    let (name, times) = (name(lowest), slice_over_quantile(lowest)?);
+    let higher = if cut_off.next().is_some() { " and higher ones" } else { "" };
+    Some(format!(
+        "{}: no {name}{higher}: it needs slices that are {times} times as long (--slice)",
+        workload.name
+    ))
 }
 
 /// Of a null arm that made the intervals of its row wider.

@@ -149,6 +149,8 @@ pub fn title(metric: Metric) -> &'static str {
         Metric::CpuPerTransaction => "server CPU us/tx",
         Metric::TransactionsPerSecond => "transactions/s",
         Metric::LatencyMedian => "latency p50 us",
+        Metric::LatencyP90 => "latency p90 us",
+        Metric::LatencyP95 => "latency p95 us",
         Metric::LatencyP99 => "latency p99 us",
         Metric::LatencyStddev => "latency stddev us",
         Metric::CpuPerOperation => "server CPU ms",

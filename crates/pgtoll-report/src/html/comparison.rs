@@ -85,7 +85,10 @@ fn groups(result: &RunResult, workload: &Workload, series: &[Series<'_>]) -> Vec
             rows,
         })
     };
-    metrics(workload).into_iter().filter_map(of_metric).collect()
+    // Between the median and the 99th percentile the table has more.
+    let between = [Metric::LatencyP90, Metric::LatencyP95];
+    let drawn = metrics(workload).into_iter().filter(|metric| !between.contains(metric));
+    drawn.filter_map(of_metric).collect()
 }
 
 /// A comparison in a forest plot, under this name.
