@@ -14,7 +14,7 @@ pub fn metrics(workload: &Workload) -> Vec<Metric> {
         Work::Script { rate: Some(_), .. } => {
             [&[Metric::CpuPerTransaction], &Metric::OF_ROUNDS[..]].concat()
         }
-        Work::Script { .. } => [Metric::OF_SLICES, Metric::OF_ROUNDS].concat(),
+        Work::Script { .. } => [&Metric::OF_SLICES[..], &Metric::OF_ROUNDS].concat(),
     }
 }
 
