@@ -264,6 +264,9 @@ fn apply_overrides(
         let text = std::fs::read_to_string(path);
         experiment.setup = Some(text.with_context(|| format!("read {}", path.display()))?);
     }
+    if arguments.twins.is_some() {
+        experiment.twin_each();
+    }
     let entries = &arguments.workload;
     if entries.is_empty() {
         return Ok(experiment.checked()?);
@@ -422,6 +425,9 @@ fn command(
     }
     for (name, value) in &arguments.set {
         option("--set", shell_quoted(&format!("{name}={value}")));
+    }
+    if arguments.twins.is_some() {
+        option("--twins", "each".to_owned());
     }
     option("--scale", plan.experiment.scale.to_string());
     if let Some(budget) = arguments.budget {
