@@ -16,6 +16,7 @@ mod checksums;
 mod corrupt;
 mod examination;
 mod expectation;
+mod interval;
 mod latencies;
 mod metric;
 mod overview;
@@ -38,6 +39,7 @@ pub use checksums::{
 pub use corrupt::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
 pub use examination::{EXAMINATION_SCHEMA, Examination, Finding, Misses, NullRuns, State};
 pub use expectation::{Expectation, ExpectedFigure};
+pub use interval::{Interval, Verdict};
 pub use latencies::{Latencies, LatenciesError};
 pub use metric::Metric;
 pub use overview::{
@@ -51,8 +53,7 @@ pub use page::{
 pub use provenance::Provenance;
 pub use read::{RecordError, Run};
 pub use result::{
-    Comparison, Expected, Interval, MetricValue, Outcome, Outliers, RESULT_SCHEMA, RunResult,
-    Steadiness, Verdict,
+    Comparison, Expected, MetricValue, Outcome, Outliers, RESULT_SCHEMA, RunResult, Steadiness,
 };
 pub use run::{
     Arm, ArmLatencies, ArmRound, Calibration, Counted, CounterReading, Counters, Design, End,

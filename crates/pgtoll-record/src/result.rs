@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Expectation, Header, Metric, NoiseShare, RunAnswer};
+use crate::{Expectation, Header, Interval, Metric, NoiseShare, RunAnswer, Verdict};
 
 /// The version of the result's form.
 pub const RESULT_SCHEMA: &str = "pgtoll.result/2";
@@ -139,31 +139,6 @@ pub struct Outliers {
     pub slices: u32,
     /// The probability of numbers as different as these, or more, when the arms do not differ.
     pub p: f64,
-}
-
-/// An estimate with its 95 % confidence interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Interval {
-    /// The estimate.
-    pub estimate: f64,
-    /// The lower bound.
-    pub lower: f64,
-    /// The upper bound.
-    pub upper: f64,
-}
-
-/// What can be said of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// The whole interval lies on the side of a cost.
-    Costs,
-    /// The whole interval lies on the side of a gain.
-    Gains,
-    /// The interval covers 1 and is narrow enough to say so: a cost above its bound is unlikely.
-    NoCostAbove,
-    /// The interval covers 1 and is wide: nothing can be said yet.
-    NotResolved,
 }
 
 /// An expectation, and what came of it.

@@ -163,7 +163,7 @@ pub fn overview_headline(experiments: &[OverviewExperiment]) -> Option<String> {
             .next()
             .map_or((of.arm.as_str(), of.workload.as_str()), |line| (&line.change, &line.title));
         format!(
-            "Most is what {change} costs: {} {} ({}, {title}). ",
+            "Costs most: {change}, {} {} ({}, {title}). ",
             interval(of),
             name(of.metric),
             experiment.name
@@ -171,8 +171,8 @@ pub fn overview_headline(experiments: &[OverviewExperiment]) -> Option<String> {
     });
     (compared > 0).then(|| {
         format!(
-            "{}Of {compared} comparisons {costs} show a cost, {gains} a gain, {quiet} no \
-             difference, and {noisy} are too noisy to tell.",
+            "{}Of {compared} comparisons {costs} show a cost, {gains} a gain and {quiet} no \
+             difference; too noisy to tell: {noisy}.",
             worst.unwrap_or_default()
         )
     })
