@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use pgtoll_estimate::{Intervals, RecordLines};
+use pgtoll_estimate::{ArmPair, Intervals, RecordLines};
 use pgtoll_format::TimeSpan;
 use pgtoll_record::Calibration;
 
@@ -53,9 +53,9 @@ pub(crate) fn half_width(
     lines: RecordLines<'_>,
 ) -> Option<f64> {
     let experiment = &plan.experiment;
+    let arms = experiment.arms.iter().map(|arm| (arm.name.as_str(), arm.twin_of.as_deref()));
     let intervals = Intervals {
-        arms: experiment.arms.iter().map(|arm| arm.name.as_str()).collect(),
-        baseline: &experiment.baseline,
+        pairs: ArmPair::of_arms(&experiment.baseline, arms),
         seed: plan.seed,
         calibration,
     };

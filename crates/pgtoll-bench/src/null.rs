@@ -52,8 +52,7 @@ pub fn misses<'a>(comparisons: impl Iterator<Item = &'a Comparison>) -> Vec<Miss
     let counted = Metric::ALL.into_iter().map(|metric| {
         let own = || nulls.iter().filter(|comparison| comparison.metric == metric);
         let missed = own().filter(|comparison| {
-            let half_width = comparison.half_width / comparison.widening.unwrap_or(1.0);
-            comparison.ratio.estimate.ln().abs() > half_width
+            comparison.ratio.estimate.ln().abs() > comparison.half_width_before_widening()
         });
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Misses { metric, comparisons: count(own().count()), missed: count(missed.count()) }

@@ -137,6 +137,8 @@ impl Plan {
                 scale: experiment.scale,
                 crossover: experiment.crossover,
                 one_cpu: true,
+                precision: choices.precision,
+                rows_frozen: true,
             },
             seed: choices.seed,
             experiment,

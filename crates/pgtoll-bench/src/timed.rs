@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use pgtoll_cluster::Cluster;
+use pgtoll_format::TimeSpan;
 use pgtoll_record::Slicing;
 
 use crate::pace::Pace;
@@ -29,11 +30,8 @@ pub(crate) fn run_rounds(
     let mut rounds = Rounds::new(workload, slicing, clusters, run);
     let shortest = all_rounds(&mut rounds, slicing, &mut pace, run)?;
     if shortest < planned {
-        run.note(format!(
-            "{}: rounds were cut from {planned} blocks to as few as {shortest} to keep to the \
-             budget",
-            workload.name
-        ))?;
+        let budget = plan.budget.map_or("the budget".to_owned(), |of| TimeSpan(of).to_string());
+        run.note(format!("{}: rounds shortened to keep to {budget}", workload.name))?;
     }
     profile(&rounds, run)
 }

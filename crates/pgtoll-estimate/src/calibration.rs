@@ -101,7 +101,7 @@ pub fn twin_lines(result: &RunResult) -> String {
             workload: of.workload.clone(),
             metric: of.metric,
             log_ratio: of.ratio.estimate.ln(),
-            half_width: of.half_width / of.widening.unwrap_or(1.0),
+            half_width: of.half_width_before_widening(),
         };
         Some(serde_json::to_string(&comparison).ok()? + "\n")
     });

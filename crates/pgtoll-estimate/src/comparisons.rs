@@ -1,89 +1,84 @@
 //! Arms against other arms: ratios with their intervals, and what can be said of them.
 
 use pgtoll_record::{
-    Comparison, ExpectedFigure, Interval, Metric, Outliers, Run, Steadiness, Verdict, Workload,
+    Comparison, ExpectedFigure, Header, Interval, Metric, Outliers, Run, Steadiness, Verdict,
+    Workload,
 };
-use pgtoll_stats::{Estimate, Round, Sample, Trend, outlier_shares, trend};
+use pgtoll_stats::{Estimate, Round, Trend, outlier_shares, trend};
 
-use crate::intervals::{ComparedArms, Intervals, RESAMPLES, compare};
+use crate::intervals::{ArmPair, ComparedArms, Intervals, RESAMPLES, compared_row};
 use crate::metrics::{is_cut_off, metrics};
 use crate::samples::samples;
 
-/// Every arm against the baseline.
-pub(crate) fn comparisons(run: &Run, workload: &Workload) -> Vec<Comparison> {
+/// Every arm against the baseline, twins against what they copy; and apart from them arms against
+/// the arms that they name, in all metrics, and what expectations need besides.
+pub(crate) fn comparisons(run: &Run, workload: &Workload) -> (Vec<Comparison>, Vec<Comparison>) {
     let header = &run.header;
-    let mut comparisons = Vec::new();
-    for metric in compared_metrics(run, workload) {
+    let intervals = Intervals::from(header);
+    let (mut own, mut against_others) = (Vec::new(), Vec::new());
+    let metrics = metrics(workload).into_iter();
+    for metric in metrics.filter(|metric| !is_cut_off(run, workload, *metric)) {
         let samples = samples(run.into(), workload, metric);
-        let arms = header.arms.iter().filter(|arm| arm.name != header.baseline);
-        comparisons.extend(arms.filter_map(|arm| {
-            let found = compared(run, workload, metric, &samples, &arm.name, &header.baseline)?;
-            Some(Comparison { null: arm.twin_of.is_some(), ..found })
-        }));
-    }
-    comparisons
-}
-
-/// Arms against the arms that they name, in all metrics; and what expectations need besides.
-pub(crate) fn against_others(run: &Run, workload: &Workload) -> Vec<Comparison> {
-    let header = &run.header;
-    let mut comparisons = Vec::new();
-    for metric in compared_metrics(run, workload) {
-        let arms = header.arms.iter();
-        let mut pairs: Vec<(&str, &str)> =
-            arms.filter_map(|arm| Some((arm.name.as_str(), arm.against.as_deref()?))).collect();
-        let expected = header.expect.iter().filter(|claim| {
-            claim.workload == workload.name
-                && ExpectedFigure::named(&claim.metric) == Some(ExpectedFigure::Compared(metric))
+        let others = other_pairs(header, workload, metric);
+        let pairs = [intervals.pairs.as_slice(), &others].concat();
+        let row = compared_row(&samples, &pairs, &intervals.options(workload, metric));
+        let null_factor = row.null_factor;
+        let widening = intervals.widening(metric);
+        let compared = pairs.iter().zip(row.compared).map(|(pair, compared)| {
+            let found = comparison(run, workload, metric, pair, &compared?);
+            Some(Comparison { widening, null_factor, ..found })
         });
-        for claim in expected {
-            let pair = claim.against.as_deref().map(|against| (claim.arm.as_str(), against));
-            pairs.extend(pair.filter(|pair| !pairs.contains(pair)));
-        }
-        let samples = samples(run.into(), workload, metric);
-        comparisons.extend(pairs.into_iter().filter_map(|(arm, against)| {
-            let found = compared(run, workload, metric, &samples, arm, against)?;
-            Some(Comparison { against: Some(against.to_owned()), ..found })
+        let mut compared = compared.collect::<Vec<Option<Comparison>>>().into_iter();
+        own.extend(compared.by_ref().take(intervals.pairs.len()).flatten().map(|of| {
+            let against = of.against.filter(|against| *against != header.baseline);
+            Comparison { against, ..of }
         }));
+        against_others.extend(compared.flatten());
     }
-    comparisons
+    (own, against_others)
 }
 
-fn compared_metrics(run: &Run, workload: &Workload) -> impl Iterator<Item = Metric> {
-    metrics(workload).into_iter().filter(|metric| !is_cut_off(run, workload, *metric))
+/// Pairs that arms and expectations name.
+fn other_pairs<'a>(header: &'a Header, workload: &Workload, metric: Metric) -> Vec<ArmPair<'a>> {
+    let arms = header.arms.iter();
+    let named = arms.filter_map(|arm| Some((arm.name.as_str(), arm.against.as_deref()?)));
+    let expected = header.expect.iter().filter(|claim| {
+        claim.workload == workload.name
+            && ExpectedFigure::named(&claim.metric) == Some(ExpectedFigure::Compared(metric))
+    });
+    let expected =
+        expected.filter_map(|claim| Some((claim.arm.as_str(), claim.against.as_deref()?)));
+    let mut pairs: Vec<ArmPair<'a>> = Vec::new();
+    for (arm, against) in named.chain(expected) {
+        let pair = ArmPair { arm, against, null: false };
+        pairs.extend(Some(pair).filter(|pair| !pairs.contains(pair)));
+    }
+    pairs
 }
 
-/// An arm against another one, as the result has it.
-fn compared(
+/// A pair as the result has it, without the factors that its interval was widened by.
+fn comparison(
     run: &Run,
     workload: &Workload,
     metric: Metric,
-    samples: &[Sample<'_>],
-    arm: &str,
-    against: &str,
-) -> Option<Comparison> {
-    let intervals = Intervals::from(&run.header);
-    let options = intervals.options(workload, metric);
-    let ComparedArms { rounds, options, estimate } = compare(samples, arm, against, options)?;
-    let found = comparison(&workload.name, metric, arm, &estimate);
-    let needed = estimate.rounds_needed(&options, target(metric));
-    let unresolved = found.verdict == Verdict::NotResolved;
-    let more_seconds = needed.filter(|_| unresolved).and_then(|needed| {
-        let more = needed.saturating_sub(found.rounds);
+    pair: &ArmPair<'_>,
+    compared: &ComparedArms,
+) -> Comparison {
+    let ComparedArms { rounds, options, estimate } = compared;
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let target = target(metric, run.header.design.precision);
+    let verdict = verdict(metric, estimate, target);
+    let needed = estimate.rounds_needed(options, target);
+    let more_seconds = needed.filter(|_| verdict == Verdict::NotResolved).and_then(|needed| {
+        let more = needed.saturating_sub(count(estimate.rounds));
         Some(seconds_per_round(run, workload)? * f64::from(more))
     });
-    let widening = intervals.widening(metric);
-    Some(Comparison { widening, more_seconds, steadiness: steadiness(&rounds), ..found })
-}
-
-fn comparison(workload: &str, metric: Metric, arm: &str, estimate: &Estimate) -> Comparison {
-    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     Comparison {
-        workload: workload.to_owned(),
+        workload: workload.name.clone(),
         metric,
-        arm: arm.to_owned(),
-        against: None,
-        null: false,
+        arm: pair.arm.to_owned(),
+        against: Some(pair.against.to_owned()),
+        null: pair.null,
         ratio: Interval { estimate: estimate.ratio, lower: estimate.lower, upper: estimate.upper },
         total_ratio: Interval {
             estimate: estimate.total_ratio,
@@ -91,14 +86,15 @@ fn comparison(workload: &str, metric: Metric, arm: &str, estimate: &Estimate) ->
             upper: estimate.total_upper,
         },
         half_width: estimate.half_width,
-        verdict: verdict(metric, estimate),
+        verdict,
         rounds: count(estimate.rounds),
         pairs: count(estimate.pairs),
         dropped_pairs: count(estimate.dropped_pairs),
         resamples: count(RESAMPLES),
         widening: None,
-        more_seconds: None,
-        steadiness: None,
+        null_factor: None,
+        more_seconds,
+        steadiness: steadiness(rounds),
     }
 }
 
@@ -123,11 +119,11 @@ fn steadiness(rounds: &[Round]) -> Option<Steadiness> {
     })
 }
 
-fn verdict(metric: Metric, estimate: &Estimate) -> Verdict {
+fn verdict(metric: Metric, estimate: &Estimate, target: f64) -> Verdict {
     let more = estimate.lower > 1.0;
     let less = estimate.upper < 1.0;
     match (more, less) {
-        (false, false) if estimate.half_width <= target(metric) => Verdict::NoCostAbove,
+        (false, false) if estimate.half_width <= target => Verdict::NoCostAbove,
         (false, false) => Verdict::NotResolved,
         _ if more == metric.more_is_worse() => Verdict::Costs,
         _ => Verdict::Gains,
@@ -135,12 +131,17 @@ fn verdict(metric: Metric, estimate: &Estimate) -> Verdict {
 }
 
 /// The half-width, on the log scale, at which an interval that covers 1 is an answer: what people
-/// call no cost.
-fn target(metric: Metric) -> f64 {
+/// call no cost; or what the run's user called precise.
+pub(crate) fn target(metric: Metric, precision: Option<f64>) -> f64 {
+    if let Some(precision) = precision {
+        return precision.ln_1p();
+    }
     match metric {
         Metric::CpuPerTransaction => 0.01,
         Metric::TransactionsPerSecond
         | Metric::LatencyMedian
+        | Metric::LatencyP90
+        | Metric::LatencyP95
         | Metric::CpuPerOperation
         | Metric::OperationTime
         | Metric::ClientCpuPerOperation => 0.02,

@@ -8,12 +8,13 @@
 //!
 //! let run = Run::parse(include_str!("../../../records/2026-11-22-pg17/run.jsonl"))?;
 //! let result = summarise(&run);
-//! assert!(result.answers[0].contains("checksums"));
+//! assert!(result.answer.as_ref().is_some_and(|answer| answer.headline.contains("checksums")));
 //! let threshold: Threshold = "checksums.cpu_per_tx > 50%".parse()?;
 //! assert!(decide(&threshold, &result).iter().all(|of| of.outcome == ThresholdOutcome::Kept));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod answer;
 mod answers;
 mod calibration;
 mod comparisons;
@@ -33,11 +34,12 @@ mod values;
 
 use pgtoll_record::{Run, RunResult};
 
-pub use answers::{bound, clause, is_near};
+pub use answer::{change_and_name, overview_headline, thousands};
+pub use answers::is_near;
 pub use calibration::{COMPARISONS_NEEDED, Twins, twin_lines};
 pub use figures::{signed_percent, three_digits};
-pub use intervals::Intervals;
-pub use metrics::{divisor_words, is_cut_off, key, metrics};
+pub use intervals::{ArmPair, Intervals};
+pub use metrics::{divisor_words, is_cut_off, key, metrics, name as metric_name};
 pub use overview::overview_experiment;
 pub use samples::{RecordLines, by_round, samples};
 pub use side_by_side::{NotComparable, is_of, side_by_side};

@@ -2,6 +2,8 @@
 
 use pgtoll_record::{Metric, OperationOf, Run, Work, Workload};
 
+use crate::samples::quantile_ns;
+
 /// What is compared in a workload; the first is what its answer is about.
 pub fn metrics(workload: &Workload) -> Vec<Metric> {
     match &workload.work {
@@ -12,7 +14,7 @@ pub fn metrics(workload: &Workload) -> Vec<Metric> {
         Work::Script { rate: Some(_), .. } => {
             [&[Metric::CpuPerTransaction], &Metric::OF_ROUNDS[..]].concat()
         }
-        Work::Script { .. } => [Metric::OF_SLICES, Metric::OF_ROUNDS].concat(),
+        Work::Script { .. } => [&Metric::OF_SLICES[..], &Metric::OF_ROUNDS].concat(),
     }
 }
 
@@ -31,17 +33,25 @@ fn metrics_of_operation(operation: &OperationOf) -> Vec<Metric> {
     }
 }
 
-/// A slice that is not much longer than the slowest transactions cuts them off.
-pub(crate) const SLICE_OVER_P99: u64 = 100;
+/// How many times as long as a quantile of latency a slice must be: one that is not much longer than
+/// the slowest transactions cuts them off. Of the slowest in a hundred it has to hold a hundred.
+pub(crate) fn slice_over_quantile(metric: Metric) -> Option<u64> {
+    match metric {
+        Metric::LatencyP90 => Some(10),
+        Metric::LatencyP95 => Some(20),
+        Metric::LatencyP99 => Some(100),
+        _ => None,
+    }
+}
 
 /// Whether slices are too short for this metric.
 pub fn is_cut_off(run: &Run, workload: &Workload, metric: Metric) -> bool {
     let Some(slicing) = &workload.slicing else { return false };
+    let Some(times) = slice_over_quantile(metric) else { return false };
     let rounds = run.rounds.iter().filter(|round| round.workload == workload.name);
     let latencies = rounds.flat_map(|round| &round.latencies);
-    let longest = latencies.map(|latencies| latencies.p99_ns).max();
-    metric == Metric::LatencyP99
-        && longest.is_some_and(|p99| p99.saturating_mul(SLICE_OVER_P99) > slicing.slice_ns)
+    let longest = latencies.filter_map(|latencies| quantile_ns(latencies, metric)).max();
+    longest.is_some_and(|quantile| quantile.saturating_mul(times) > slicing.slice_ns)
 }
 
 /// The workload's server CPU: for a transaction, or for an operation where it has none.
@@ -58,6 +68,8 @@ pub fn key(metric: Metric) -> (&'static str, &'static str, f64) {
         Metric::CpuPerTransaction => ("cpu_per_transaction", "us", 1e-3),
         Metric::TransactionsPerSecond => ("transactions_per_second", "1/s", 1.0),
         Metric::LatencyMedian => ("latency_p50", "us", 1e-3),
+        Metric::LatencyP90 => ("latency_p90", "us", 1e-3),
+        Metric::LatencyP95 => ("latency_p95", "us", 1e-3),
         Metric::LatencyP99 => ("latency_p99", "us", 1e-3),
         Metric::LatencyStddev => ("latency_stddev", "us", 1e-3),
         Metric::CpuPerOperation => ("cpu_per_operation", "ms", 1e-6),
@@ -67,16 +79,26 @@ pub fn key(metric: Metric) -> (&'static str, &'static str, f64) {
 }
 
 /// A metric in a sentence.
-pub(crate) fn name(metric: Metric) -> &'static str {
+pub fn name(metric: Metric) -> &'static str {
     match metric {
         Metric::CpuPerTransaction => "server CPU per transaction",
         Metric::TransactionsPerSecond => "transactions per second",
         Metric::LatencyMedian => "median latency",
+        Metric::LatencyP90 => "90th percentile of latency",
+        Metric::LatencyP95 => "95th percentile of latency",
         Metric::LatencyP99 => "99th percentile of latency",
         Metric::LatencyStddev => "standard deviation of latency",
         Metric::CpuPerOperation => "server CPU",
         Metric::OperationTime => "time",
         Metric::ClientCpuPerOperation => "client CPU",
+    }
+}
+
+/// More of it than the baseline has, on the side of a cost.
+pub(crate) fn more(metric: Metric) -> &'static str {
+    match metric {
+        Metric::TransactionsPerSecond => "fewer",
+        _ => "more",
     }
 }
 

@@ -1,9 +1,10 @@
 //! What a reader of a result has to know.
 
-use pgtoll_record::{ArmRound, Comparison, Metric, Outliers, Run, Verdict};
+use pgtoll_record::{ArmRound, Comparison, Metric, Outliers, Run, Workload};
 
+use crate::figures::signed_percent;
 use crate::intervals::ROUNDS_NEEDED;
-use crate::metrics::{SLICE_OVER_P99, is_cut_off, name};
+use crate::metrics::{is_cut_off, metrics, name, slice_over_quantile};
 
 pub(crate) fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
     let mut notes = run.notes.clone();
@@ -22,28 +23,10 @@ pub(crate) fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
     // Of the same slices other metrics show the same.
     let first = |of: &&Comparison| of.metric == Metric::CpuPerTransaction;
     notes.extend(comparisons.iter().filter(first).filter_map(changed_note));
-    for null in comparisons
-        .iter()
-        .filter(|of| of.null && matches!(of.verdict, Verdict::Costs | Verdict::Gains))
-    {
-        notes.push(format!(
-            "{}: the null arm {} shows a difference in {} where there is none: widen every \
-             interval of that row in your mind, or run more rounds",
-            null.workload,
-            null.arm,
-            name(null.metric)
-        ));
-    }
+    notes.extend(comparisons.iter().filter_map(|of| null_note(of, comparisons)));
     notes.extend(predictions_note(run));
     notes.extend(cpu_totals_note(run));
-    let too_short = run.header.workloads.iter();
-    notes.extend(too_short.filter(|of| is_cut_off(run, of, Metric::LatencyP99)).map(|of| {
-        format!(
-            "{}: no 99th percentile of latency: it needs slices that are {SLICE_OVER_P99} times \
-             as long (--slice)",
-            of.name
-        )
-    }));
+    notes.extend(run.header.workloads.iter().filter_map(|of| cut_off_note(run, of)));
     let changed = run.slices.iter().filter(|slice| slice.processes_changed).count();
     if changed > 0 {
         notes.push(format!(
@@ -53,6 +36,39 @@ pub(crate) fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Of the lowest percentile that slices are too short for: higher ones are not there either.
+fn cut_off_note(run: &Run, workload: &Workload) -> Option<String> {
+    let mut cut_off = metrics(workload).into_iter().filter(|of| is_cut_off(run, workload, *of));
+    let lowest = cut_off.next()?;
+    let (name, times) = (name(lowest), slice_over_quantile(lowest)?);
+    let higher = if cut_off.next().is_some() { " and higher ones" } else { "" };
+    Some(format!(
+        "{}: no {name}{higher}: it needs slices that are {times} times as long (--slice)",
+        workload.name
+    ))
+}
+
+/// Of a null arm that made the intervals of its row wider.
+fn null_note(of: &Comparison, comparisons: &[Comparison]) -> Option<String> {
+    let factor = of.null_factor.filter(|_| of.null)?;
+    let is_of_row = |other: &&Comparison| {
+        other.null && other.workload == of.workload && other.metric == of.metric
+    };
+    let off = |of: &Comparison| of.ratio.estimate.ln().abs() / of.half_width;
+    let mut row = comparisons.iter().filter(is_of_row);
+    let is_worst = row.all(|other| off(other) <= off(of));
+    is_worst.then(|| {
+        format!(
+            "{}: the null arm {} differed by {} % in {}: intervals of this row are {factor:.1} \
+             times as wide for it",
+            of.workload,
+            of.arm,
+            signed_percent(of.ratio.estimate, 1),
+            name(of.metric)
+        )
+    })
 }
 
 /// So improbable that among all comparisons of a run hardly one is noted by chance.

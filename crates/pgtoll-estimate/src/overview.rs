@@ -19,6 +19,7 @@ pub fn overview_experiment(of: &OverviewExperiment, result: &RunResult) -> Overv
     OverviewExperiment {
         question: result.header.question.clone(),
         baseline: result.header.baseline.clone(),
+        answer: result.answer.clone(),
         answers: result.answers.clone(),
         comparisons: comparisons
             .filter(|of| is_primary(&of.workload, of.metric))

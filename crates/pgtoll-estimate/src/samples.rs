@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use pgtoll_record::{Metric, Operation, RoundEnd, Run, Slice, Work, Workload};
+use pgtoll_record::{
+    ArmLatencies, Latencies, Metric, Operation, RoundEnd, Run, Slice, Work, Workload,
+};
 use pgtoll_stats::Sample;
 
 /// The lines from which samples are made: of a run's record, or of a run so far.
@@ -31,9 +33,7 @@ pub fn samples<'a>(lines: RecordLines<'a>, workload: &Workload, metric: Metric) 
             let in_turns = operations_of(lines, workload).any(|done| done.turns.is_some());
             samples_of_operations(lines, workload, metric, in_turns)
         }
-        (_, Metric::LatencyMedian | Metric::LatencyP99) => {
-            samples_of_latency(lines, workload, metric)
-        }
+        _ if Metric::OF_ROUNDS.contains(&metric) => samples_of_latency(lines, workload, metric),
         (Work::Command { .. }, _) => samples_of_command(lines, workload, metric),
         (Work::Script { .. }, _) => samples_of_slices(lines, workload, metric),
     }
@@ -115,8 +115,9 @@ fn operation_amounts(operation: &Operation, metric: Metric) -> Option<(f64, f64)
         Metric::ClientCpuPerOperation => (operation.client_cpu_ns? as f64, 1.0),
         Metric::CpuPerTransaction => (cpu_ns, transactions()?),
         Metric::TransactionsPerSecond => (transactions()?, seconds),
-        Metric::LatencyMedian => (latencies?.p50_ns as f64, 1.0),
-        Metric::LatencyP99 => (latencies?.p99_ns as f64, 1.0),
+        Metric::LatencyMedian | Metric::LatencyP90 | Metric::LatencyP95 | Metric::LatencyP99 => {
+            (quantile_ns(latencies?, metric)? as f64, 1.0)
+        }
         Metric::LatencyStddev => (latencies?.stddev_ns?, 1.0),
     })
 }
@@ -132,13 +133,24 @@ fn samples_of_latency<'a>(
     let latencies =
         rounds.flat_map(|round| round.latencies.iter().map(|latencies| (round.round, latencies)));
     latencies
-        .map(|(round, latencies)| {
-            let is_median = metric == Metric::LatencyMedian;
-            let quantile = if is_median { latencies.p50_ns } else { latencies.p99_ns };
-            let (arm, numerator) = (&latencies.arm, quantile as f64);
-            Sample { arm, round, block: 0, numerator, denominator: 1.0 }
+        .filter_map(|(round, latencies)| {
+            let (arm, numerator) = (&latencies.arm, quantile_ns(latencies, metric)? as f64);
+            Some(Sample { arm, round, block: 0, numerator, denominator: 1.0 })
         })
         .collect()
+}
+
+/// The latency that a metric is about; `None` where it takes a histogram that cannot be read.
+pub(crate) fn quantile_ns(of: &ArmLatencies, metric: Metric) -> Option<u64> {
+    match metric {
+        Metric::LatencyMedian => Some(of.p50_ns),
+        Metric::LatencyP90 => Some(of.p90_ns),
+        Metric::LatencyP95 => {
+            let latencies = Latencies::from_base64(&of.histogram).ok()?;
+            u64::try_from(latencies.quantile(0.95)?.as_nanos()).ok()
+        }
+        _ => Some(of.p99_ns),
+    }
 }
 
 /// What a program did is known for a round, not for its slices.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use pgtoll_record::{Comparison, MetricValue, NoiseShare, RESULT_SCHEMA, Run, RunResult};
 
+use crate::answer::answer;
 use crate::answers::answers;
-use crate::comparisons::{against_others, comparisons};
+use crate::comparisons::comparisons;
 use crate::expectations::expected;
 use crate::notes::notes;
 use crate::one_piece::{one_piece_checks, one_piece_notes};
@@ -13,10 +14,14 @@ use crate::values::values;
 
 /// Every estimate that the record allows, whether the run was completed or not.
 pub fn summarise(run: &Run) -> RunResult {
-    let comparisons: Vec<Comparison> =
-        run.header.workloads.iter().flat_map(|workload| comparisons(run, workload)).collect();
-    let against_others: Vec<Comparison> =
-        run.header.workloads.iter().flat_map(|workload| against_others(run, workload)).collect();
+    let (mut own, mut against_others) = (Vec::new(), Vec::new());
+    for (of_workload, of_others) in
+        run.header.workloads.iter().map(|workload| comparisons(run, workload))
+    {
+        own.extend(of_workload);
+        against_others.extend(of_others);
+    }
+    let comparisons: Vec<Comparison> = own;
     let values: Vec<MetricValue> =
         run.header.workloads.iter().flat_map(|workload| values(run, workload)).collect();
     let mut rounds = BTreeMap::new();
@@ -26,11 +31,13 @@ pub fn summarise(run: &Run) -> RunResult {
     let in_one_piece = one_piece_checks(run, &comparisons);
     let mut notes = notes(run, &comparisons);
     notes.extend(one_piece_notes(&in_one_piece));
+    let answer = answer(&run.header, &comparisons, &values, &run.profiles);
     RunResult {
         schema: RESULT_SCHEMA.to_owned(),
         header: run.header.clone(),
         complete: run.is_complete(),
-        answers: answers(&run.header, &comparisons, &values, &run.profiles),
+        answers: answers(&run.header, answer.as_ref()),
+        answer,
         rounds,
         expected: expected(&run.header, &comparisons, &against_others, &values),
         notes,

@@ -74,10 +74,12 @@ const COUNTED: [&str; 21] = [
 ];
 
 /// [`Metric::ALL`] by their names in records.
-const COMPARED: [&str; 8] = [
+const COMPARED: [&str; 10] = [
     "cpu_per_transaction",
     "transactions_per_second",
     "latency_median",
+    "latency_p90",
+    "latency_p95",
     "latency_p99",
     "latency_stddev",
     "cpu_per_operation",

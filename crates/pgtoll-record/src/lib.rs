@@ -11,10 +11,12 @@
 //! assert_eq!(error.to_string(), "the record is empty");
 //! ```
 
+mod answer;
 mod checksums;
 mod corrupt;
 mod examination;
 mod expectation;
+mod interval;
 mod latencies;
 mod metric;
 mod overview;
@@ -30,6 +32,7 @@ mod verification;
 mod wal;
 mod whatif;
 
+pub use answer::{AdvisedAction, AnswerLine, ArmAdvice, RunAnswer};
 pub use checksums::{
     BlockOfFile, CHECKSUMS_SCHEMA, ChecksumsOutcome, ChecksumsPages, ChecksumsRecord,
     ChecksumsSample, EarlierRun,
@@ -37,6 +40,7 @@ pub use checksums::{
 pub use corrupt::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
 pub use examination::{EXAMINATION_SCHEMA, Examination, Finding, Misses, NullRuns, State};
 pub use expectation::{Expectation, ExpectedFigure};
+pub use interval::{Interval, Verdict};
 pub use latencies::{Latencies, LatenciesError};
 pub use metric::Metric;
 pub use overview::{
@@ -51,8 +55,8 @@ pub use plan::{PLAN_SCHEMA, PlanRecord, PlannedRun};
 pub use provenance::Provenance;
 pub use read::{RecordError, Run};
 pub use result::{
-    Comparison, Expected, Interval, MetricValue, OnePieceCheck, Outcome, Outliers, RESULT_SCHEMA,
-    RunResult, Steadiness, Verdict,
+    Comparison, Expected, MetricValue, OnePieceCheck, Outcome, Outliers, RESULT_SCHEMA, RunResult,
+    Steadiness,
 };
 pub use run::{
     Arm, ArmLatencies, ArmRound, Calibration, Counted, CounterReading, Counters, Design, End,

@@ -15,6 +15,10 @@ pub enum Metric {
     TransactionsPerSecond,
     /// The latency that half of the transactions do not exceed, in ns.
     LatencyMedian,
+    /// The latency that 90 % of the transactions do not exceed, in ns.
+    LatencyP90,
+    /// The latency that 95 % of the transactions do not exceed, in ns.
+    LatencyP95,
     /// The latency that 99 % of the transactions do not exceed, in ns.
     LatencyP99,
     /// The standard deviation of the transactions' latencies, in ns.
@@ -31,12 +35,15 @@ impl Metric {
     /// Of slices, in the order in which they are shown.
     pub const OF_SLICES: [Self; 2] = [Self::CpuPerTransaction, Self::TransactionsPerSecond];
     /// Of rounds, in the order in which they are shown.
-    pub const OF_ROUNDS: [Self; 2] = [Self::LatencyMedian, Self::LatencyP99];
+    pub const OF_ROUNDS: [Self; 4] =
+        [Self::LatencyMedian, Self::LatencyP90, Self::LatencyP95, Self::LatencyP99];
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::CpuPerTransaction,
         Self::TransactionsPerSecond,
         Self::LatencyMedian,
+        Self::LatencyP90,
+        Self::LatencyP95,
         Self::LatencyP99,
         Self::LatencyStddev,
         Self::CpuPerOperation,

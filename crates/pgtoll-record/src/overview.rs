@@ -4,7 +4,7 @@ use pgtoll_format::ServerVersion;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Comparison, EndStatus, Expected, Host, MetricValue};
+use crate::{Comparison, EndStatus, Expected, Host, MetricValue, RunAnswer};
 
 /// The version of the overview's form.
 pub const OVERVIEW_SCHEMA: &str = "pgtoll.overview/1";
@@ -26,6 +26,9 @@ pub struct Overview {
     /// The server's version.
     #[schemars(with = "String")]
     pub version: ServerVersion,
+    /// What all of them together answer, in a sentence; `None` where nothing was compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headline: Option<String>,
     /// The experiments, in the order in which they ran.
     pub experiments: Vec<OverviewExperiment>,
 }
@@ -43,6 +46,9 @@ pub struct OverviewExperiment {
     pub status: EndStatus,
     /// Why it did not end well.
     pub reason: Option<String>,
+    /// What it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<RunAnswer>,
     /// A sentence for each workload that has an answer.
     pub answers: Vec<String>,
     /// Each arm against the baseline, in the metric that a workload's answer is about.

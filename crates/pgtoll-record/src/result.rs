@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Expectation, Header, Metric, NoiseShare};
+use crate::{Expectation, Header, Interval, Metric, NoiseShare, RunAnswer, Verdict};
 
 /// The version of the result's form.
 pub const RESULT_SCHEMA: &str = "pgtoll.result/2";
@@ -20,7 +20,10 @@ pub struct RunResult {
     pub header: Header,
     /// All that was planned was done.
     pub complete: bool,
-    /// The answer: a sentence for each workload that has one, in the workloads' order.
+    /// What it answers; `None` where nothing was compared or counted, and in older results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<RunAnswer>,
+    /// A sentence for each workload that has an answer, in the workloads' order.
     pub answers: Vec<String>,
     /// Rounds that were completed, by workload.
     pub rounds: BTreeMap<String, u32>,
@@ -98,6 +101,10 @@ pub struct Comparison {
     /// Factor by which intervals were widened for this machine; `None`: it was never calibrated.
     #[serde(rename = "kappa")]
     pub widening: Option<f64>,
+    /// Factor by which all intervals of this workload and metric were widened besides, since a null
+    /// arm differed from what it copies by so many half-widths; `None`: none differed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub null_factor: Option<f64>,
     /// How the comparison held over time; `None` where it has too few pairs.
     #[serde(default, rename = "receipt")]
     pub steadiness: Option<Steadiness>,
@@ -117,6 +124,14 @@ pub struct OnePieceCheck {
     pub in_one_piece: Interval,
     /// That interval and the one of the turns overlap.
     pub agrees: bool,
+}
+
+impl Comparison {
+    /// Half the interval's width, on the log scale, before it was widened for the machine or for a
+    /// null arm.
+    pub fn half_width_before_widening(&self) -> f64 {
+        self.half_width / self.widening.unwrap_or(1.0) / self.null_factor.unwrap_or(1.0)
+    }
 }
 
 /// Whether a comparison was the same all the time. No slice is ever left out because of it.
@@ -143,31 +158,6 @@ pub struct Outliers {
     pub slices: u32,
     /// The probability of numbers as different as these, or more, when the arms do not differ.
     pub p: f64,
-}
-
-/// An estimate with its 95 % confidence interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Interval {
-    /// The estimate.
-    pub estimate: f64,
-    /// The lower bound.
-    pub lower: f64,
-    /// The upper bound.
-    pub upper: f64,
-}
-
-/// What can be said of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// The whole interval lies on the side of a cost.
-    Costs,
-    /// The whole interval lies on the side of a gain.
-    Gains,
-    /// The interval covers 1 and is narrow enough to say so: a cost above its bound is unlikely.
-    NoCostAbove,
-    /// The interval covers 1 and is wide: nothing can be said yet.
-    NotResolved,
 }
 
 /// An expectation, and what came of it.

@@ -294,6 +294,14 @@ pub struct Design {
     /// so does pgtoll's client.
     #[serde(default)]
     pub one_cpu: bool,
+    /// Half-width of an interval that its user called precise enough, 0.01 for 1 %: rounds end at it,
+    /// and intervals within it are resolved; `None`: nothing was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<f64>,
+    /// Rows of the loaded data were frozen before the copies were made, so that reads set no hint
+    /// bits; false in records before this was kept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rows_frozen: bool,
 }
 
 /// The clusters are ready.

@@ -1,8 +1,10 @@
 //! A result's table: its columns, its rows, and how a figure is written in a cell.
 
-use pgtoll_estimate::{key, metrics, signed_percent, three_digits};
+use pgtoll_estimate::{key, metrics, signed_percent, thousands, three_digits};
 use pgtoll_format::ByteSize;
 use pgtoll_record::{Comparison, Metric, OperationOf, RunResult, Verdict, Work, Workload};
+
+use crate::text::Block;
 
 pub(crate) fn heading_of(result: &RunResult, workload: &Workload) -> String {
     let design = &result.header.design;
@@ -26,8 +28,28 @@ pub(crate) fn heading_of(result: &RunResult, workload: &Workload) -> String {
     format!("{}{rate}{}: {how}", workload.title, limit.unwrap_or_default())
 }
 
-/// The workload's rows; one that is unknown or would show zero in every arm is left out.
-pub(crate) fn rows_of(result: &RunResult, workload: &Workload) -> Vec<Vec<String>> {
+/// The workload's rows below its title, and what was counted below what it is of; empty where
+/// nothing is known.
+pub(crate) fn blocks_of(result: &RunResult, workload: &Workload) -> Vec<Block> {
+    let (timed, counted) = (timed_rows(result, workload), counted_rows(result, workload));
+    let title = heading_of(result, workload);
+    match counted_of(workload) {
+        _ if timed.is_empty() && counted.is_empty() => Vec::new(),
+        Some(of_what) if !counted.is_empty() => vec![(title, timed), (of_what, counted)],
+        _ => vec![(title, [timed, counted].concat())],
+    }
+}
+
+/// What the counters of a workload are of, where it is less than what is timed: after a checkpoint
+/// a transaction makes more WAL than later.
+fn counted_of(workload: &Workload) -> Option<String> {
+    let Work::Script { counted, .. } = &workload.work else { return None };
+    (*counted > 0)
+        .then(|| format!(" of the first {} transactions after a checkpoint:", thousands(*counted)))
+}
+
+/// What was timed, and shares of it. A row that would show zero in every arm is left out.
+fn timed_rows(result: &RunResult, workload: &Workload) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let arms: Vec<&str> = columns(result).map(|(arm, _)| arm).collect();
     // What was done once says nothing of times.
@@ -38,7 +60,28 @@ pub(crate) fn rows_of(result: &RunResult, workload: &Workload) -> Vec<Vec<String
             rows.push(std::iter::once(title(metric).to_owned()).chain(cells).collect());
         }
     }
-    for (metric, title) in COUNTED {
+    rows.extend(value_rows(result, workload, |metric| is_of_rounds(workload, metric)));
+    rows
+}
+
+fn counted_rows(result: &RunResult, workload: &Workload) -> Vec<Vec<String>> {
+    value_rows(result, workload, |metric| !is_of_rounds(workload, metric))
+}
+
+/// Values that come from the rounds and not from the counted pass.
+fn is_of_rounds(workload: &Workload, metric: &str) -> bool {
+    let is_limited = workload.memory_limit_bytes.is_some();
+    metric == "cpu_system_share" || is_limited && metric == "disk_read_per_transaction"
+}
+
+fn value_rows(
+    result: &RunResult,
+    workload: &Workload,
+    is_shown: impl Fn(&str) -> bool,
+) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    let arms: Vec<&str> = columns(result).map(|(arm, _)| arm).collect();
+    for (metric, title) in COUNTED.into_iter().filter(|(metric, _)| is_shown(metric)) {
         let values: Vec<Option<f64>> =
             arms.iter().map(|arm| value(result, workload, arm, metric)).collect();
         if values.iter().any(|value| value.is_some_and(|value| value >= SHOWN)) {
@@ -106,6 +149,8 @@ pub fn title(metric: Metric) -> &'static str {
         Metric::CpuPerTransaction => "server CPU us/tx",
         Metric::TransactionsPerSecond => "transactions/s",
         Metric::LatencyMedian => "latency p50 us",
+        Metric::LatencyP90 => "latency p90 us",
+        Metric::LatencyP95 => "latency p95 us",
         Metric::LatencyP99 => "latency p99 us",
         Metric::LatencyStddev => "latency stddev us",
         Metric::CpuPerOperation => "server CPU ms",

@@ -1,22 +1,41 @@
 //! What was expected, beside what came out, in words.
 
+use std::fmt::Write as _;
+
 use pgtoll_estimate::signed_percent;
 use pgtoll_record::{Expectation, Expected, ExpectedFigure, Interval, Outcome};
 
-/// In a sentence.
-pub(crate) fn sentence(of: &Expected) -> String {
+use crate::text::{aligned, wrapped};
+
+/// As a table for a terminal, each below the name of what it is about where that has one: the
+/// outcome, what was expected and what was found, then the claim and its source.
+pub(crate) fn claims_text<'a>(
+    claims: impl Iterator<Item = (Option<&'a str>, &'a Expected)> + Clone,
+) -> String {
+    let cells = claims.clone().map(|(_, of)| {
+        let found = found(of).unwrap_or_else(|| "-".to_owned());
+        vec![words(of.outcome).to_owned(), bounds(&of.expectation), found]
+    });
+    let head = ["claims", "expected", "found"].map(str::to_owned).to_vec();
+    let rows = aligned(vec![head], vec![(String::new(), cells.collect())]);
+    let mut lines = rows.lines();
+    let mut text = lines.next().map(|head| format!("{head}\n")).unwrap_or_default();
+    // The title of the only block is empty.
+    for (row, (name, of)) in lines.skip(1).zip(claims) {
+        let _ = writeln!(text, "{row}");
+        let name = name.map(|name| format!("{name}: ")).unwrap_or_default();
+        text.push_str(&wrapped("    ", &format!("{name}{}", about(of))));
+    }
+    text
+}
+
+/// The claim, where it was made, and why it came out otherwise.
+fn about(of: &Expected) -> String {
     let expectation = &of.expectation;
     let claim = expectation.claim.as_ref().map(|claim| format!("{claim}: ")).unwrap_or_default();
     let url = expectation.url.as_ref().map(|url| format!(", {url}")).unwrap_or_default();
-    let found = found(of).map(|found| format!("{found}: ")).unwrap_or_default();
     let explained = explained(of).map(|why| format!(". {why}")).unwrap_or_default();
-    format!(
-        "{claim}{}: expected {} ({}{url}): {found}{}{explained}",
-        figure(expectation),
-        bounds(expectation),
-        expectation.source,
-        words(of.outcome)
-    )
+    format!("{claim}{} ({}{url}){explained}", figure(expectation), expectation.source)
 }
 
 /// What is claimed, in words.
@@ -81,7 +100,7 @@ pub(crate) fn words(of: Outcome) -> &'static str {
     match of {
         Outcome::Holds => "holds",
         Outcome::DoesNotHold => "does not hold",
-        Outcome::NotResolved => "could not be resolved here",
+        Outcome::NotResolved => "not resolved here",
         Outcome::NotMeasured => "not measured",
     }
 }
@@ -110,50 +129,41 @@ mod tests {
         }
     }
 
-    #[track_caller]
-    fn check(expectation: Expectation, found: [f64; 3], outcome: Outcome, expected: &str) {
+    fn text(expectation: Expectation, found: [f64; 3], outcome: Outcome) -> String {
         let found = Interval { estimate: found[0], lower: found[1], upper: found[2] };
-        let text = sentence(&Expected { expectation, found: Some(found), exact: true, outcome });
-        assert_eq!(text, expected);
+        let expected = Expected { expectation, found: Some(found), exact: true, outcome };
+        claims_text(std::iter::once((None, &expected)))
+    }
+
+    #[track_caller]
+    fn check(expectation: Expectation, found: [f64; 3], outcome: Outcome, expected: [&str; 3]) {
+        let text = text(expectation, found, outcome);
+        let row = text.lines().nth(1).unwrap();
+        let cells: Vec<&str> = row.split("  ").map(str::trim).filter(|of| !of.is_empty()).collect();
+        assert_eq!(cells, expected, "{text}");
+        assert!(text.lines().nth(2).unwrap().starts_with("    work, on, "), "{text}");
     }
 
     #[test]
-    fn a_sentence_has_bounds_interval_and_outcome() {
+    fn a_row_has_outcome_bounds_and_interval() {
         let of = |bounds| expectation("cpu_per_transaction", true, bounds);
-        let head = "work, on, cpu_per_transaction: expected";
         let bounds = (Some(0.0), Some(0.08));
-        check(
-            of(bounds),
-            [0.059, 0.044, 0.074],
-            Outcome::Holds,
-            &format!("{head} 0.0 to +8.0 % (S): +5.9 % [+4.4, +7.4]: holds"),
-        );
-        check(
-            of(bounds),
-            [0.1, 0.09, 0.11],
-            Outcome::DoesNotHold,
-            &format!("{head} 0.0 to +8.0 % (S): +10.0 % [+9.0, +11.0]: does not hold"),
-        );
-        check(
-            of(bounds),
-            [0.07, 0.05, 0.09],
-            Outcome::NotResolved,
-            &format!("{head} 0.0 to +8.0 % (S): +7.0 % [+5.0, +9.0]: could not be resolved here"),
-        );
-        check(
-            of((None, Some(0.0))),
-            [-0.05, -0.06, -0.04],
-            Outcome::Holds,
-            &format!("{head} at most 0.0 % (S): -5.0 % [-6.0, -4.0]: holds"),
-        );
+        let expected = ["holds", "0.0 to +8.0 %", "+5.9 % [+4.4, +7.4]"];
+        check(of(bounds), [0.059, 0.044, 0.074], Outcome::Holds, expected);
+        let expected = ["does not hold", "0.0 to +8.0 %", "+10.0 % [+9.0, +11.0]"];
+        check(of(bounds), [0.1, 0.09, 0.11], Outcome::DoesNotHold, expected);
+        let expected = ["not resolved here", "0.0 to +8.0 %", "+7.0 % [+5.0, +9.0]"];
+        check(of(bounds), [0.07, 0.05, 0.09], Outcome::NotResolved, expected);
+        let expected = ["holds", "at most 0.0 %", "-5.0 % [-6.0, -4.0]"];
+        check(of((None, Some(0.0))), [-0.05, -0.06, -0.04], Outcome::Holds, expected);
     }
 
     #[test]
     fn what_was_counted_has_no_interval() {
         let of = || expectation("wal_per_page", false, (Some(0.9), None));
-        let head = "work, on, wal_per_page: expected at least 0.9 (S):";
-        check(of(), [0.98; 3], Outcome::Holds, &format!("{head} 0.98, exact: holds"));
-        check(of(), [0.5; 3], Outcome::DoesNotHold, &format!("{head} 0.5, exact: does not hold"));
+        check(of(), [0.98; 3], Outcome::Holds, ["holds", "at least 0.9", "0.98, exact"]);
+        let expected = ["does not hold", "at least 0.9", "0.5, exact"];
+        check(of(), [0.5; 3], Outcome::DoesNotHold, expected);
     }
 
     #[test]
@@ -165,15 +175,16 @@ mod tests {
             explained: Some("Pages come from the page cache.".into()),
             ..expectation("cpu_per_transaction", true, (None, Some(upper)))
         };
-        let text = |upper, rest| {
-            format!(
-                "No cost: work, on against hints, cpu_per_transaction: expected at most {upper} % \
-                 (S, https://example.org/): +5.0 % [+4.0, +6.0]: {rest}"
-            )
-        };
         let found = [0.05, 0.04, 0.06];
-        check(claim(0.1), found, Outcome::Holds, &text("+10.0", "holds"));
-        let explained = "does not hold. Pages come from the page cache.";
-        check(claim(0.01), found, Outcome::DoesNotHold, &text("+1.0", explained));
+        let said = |upper, outcome| {
+            let text = text(claim(upper), found, outcome);
+            let about: Vec<&str> = text.lines().skip(2).map(str::trim).collect();
+            about.join(" ")
+        };
+        let about =
+            "No cost: work, on against hints, cpu_per_transaction (S, https://example.org/)";
+        assert_eq!(said(0.1, Outcome::Holds), about);
+        let explained = format!("{about}. Pages come from the page cache.");
+        assert_eq!(said(0.01, Outcome::DoesNotHold), explained);
     }
 }

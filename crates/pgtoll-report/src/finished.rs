@@ -14,7 +14,7 @@ use pgtoll_record::{
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::{Format, json};
+use crate::{Format, Style, json};
 
 /// What a finished record is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,11 +157,13 @@ pub struct TableOptions {
     pub most: usize,
     /// WAL by type of record, not by resource manager.
     pub by_type: bool,
+    /// Whether there are colours.
+    pub style: Style,
 }
 
 impl Default for TableOptions {
     fn default() -> Self {
-        Self { most: 10, by_type: false }
+        Self { most: 10, by_type: false, style: Style::Plain }
     }
 }
 
@@ -309,7 +311,7 @@ impl FinishedRecord {
             Self::Examination(examination) => crate::examination_text(examination),
             Self::Experiments(list) => crate::experiments_text(list),
             Self::Plan(plan) => crate::plan_text(plan),
-            Self::Result(result) => crate::terminal_table(result),
+            Self::Result(result) => crate::terminal_table(result, options.style),
             Self::SideBySide(together) => crate::side_by_side_text(together),
             Self::Overview(overview) => crate::overview_text(overview, "."),
         }

@@ -91,6 +91,8 @@ fn unit(metric: Metric) -> (&'static str, f64) {
         Metric::CpuPerTransaction => ("cpu-ns/tx", 1.0),
         Metric::TransactionsPerSecond => ("tx/s", 1.0),
         Metric::LatencyMedian => ("p50-ns", 1.0),
+        Metric::LatencyP90 => ("p90-ns", 1.0),
+        Metric::LatencyP95 => ("p95-ns", 1.0),
         Metric::LatencyP99 => ("p99-ns", 1.0),
         Metric::LatencyStddev => ("stddev-ns", 1.0),
         Metric::CpuPerOperation => ("cpu-ns/op", 1.0),

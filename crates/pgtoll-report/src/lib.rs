@@ -6,13 +6,15 @@
 //! use pgtoll_record::Run;
 //!
 //! let run = Run::parse(include_str!("../../../records/2026-11-22-pg17/run.jsonl"))?;
-//! let table = pgtoll_report::terminal_table(&summarise(&run));
+//! let table = pgtoll_report::terminal_table(&summarise(&run), pgtoll_report::Style::Plain);
 //! assert!(table.starts_with("checksums: PostgreSQL 17."));
 //! # Ok::<(), pgtoll_record::RecordError>(())
 //! ```
 
+mod answer;
 mod cells;
 mod checksums;
+mod circumstances;
 mod corruption;
 mod csv;
 mod examination;
@@ -30,6 +32,7 @@ mod plan;
 mod plot;
 mod printable;
 mod side_by_side;
+mod style;
 mod terminal;
 mod text;
 mod verification;
@@ -57,6 +60,7 @@ pub use page::{page_checksums_text, page_difference_text, page_text};
 pub use plan::{experiments_text, plan_text};
 pub use printable::{is_unprintable, printable, printable_json, printable_lines};
 pub use side_by_side::{side_by_side_markdown, side_by_side_text};
+pub use style::Style;
 pub use terminal::terminal_table;
 pub use verification::{verification_markdown, verification_openmetrics, verification_text};
 pub use wal_statistics::wal_statistics_text;

@@ -5,11 +5,13 @@ use std::fmt::Write as _;
 use pgtoll_format::ByteSize;
 use pgtoll_record::{Expectation, Expected, Host, RunResult};
 
-use crate::cells::{columns, heading_of, interval, rows_of};
+use crate::answer::{advice, arms, place};
+use crate::cells::{blocks_of, columns, interval};
+use crate::circumstances::{noise, servers, subject};
 use crate::expectations::{bounds, claim, explained, figure, found, link, words};
 use crate::ladder::{TITLE, ladders};
 use crate::printable::{printable, printable_lines};
-use crate::terminal::{heading, legend};
+use crate::terminal::legend;
 
 /// The answers, the claims, a table for each workload, the notes and the command.
 pub fn markdown(result: &RunResult) -> String {
@@ -21,22 +23,17 @@ pub fn markdown(result: &RunResult) -> String {
 
 /// The same without how to read it and how to make it again: one of many in a chapter.
 pub fn markdown_section(result: &RunResult) -> String {
-    let heading = heading(result);
-    let (title, noise) = heading.trim_end().split_once('\n').unwrap_or((heading.trim_end(), ""));
-    let mut text = format!("### {}\n\n", escaped(title));
-    for answer in &result.answers {
-        let _ = writeln!(text, "- {}", escaped(answer));
-    }
+    let mut text = format!("### {}\n\n", escaped(&subject(result)));
+    text.push_str(&answer(result));
     for note in &result.notes {
         let _ = writeln!(text, "- **note:** {}", escaped(note));
     }
     text.push_str(&claims(&result.expected));
     let titles: Vec<String> = columns(result).map(|(_, title)| title).collect();
     for workload in &result.header.workloads {
-        let rows = rows_of(result, workload);
-        if !rows.is_empty() {
-            let _ = writeln!(text, "\n**{}**\n", escaped(&heading_of(result, workload)));
-            text.push_str(&table(&titles, &rows));
+        for (title, rows) in blocks_of(result, workload) {
+            let _ = writeln!(text, "\n**{}**\n", escaped(title.trim()));
+            text.push_str(&if rows.is_empty() { String::new() } else { table(&titles, &rows) });
         }
     }
     for (index, of) in ladders(result, interval).iter().enumerate() {
@@ -45,7 +42,37 @@ pub fn markdown_section(result: &RunResult) -> String {
         text.push_str(&table(&of.head, &of.rows));
     }
     let _ = writeln!(text, "\n{}", escaped(&machine(&result.header.host)));
-    let _ = writeln!(text, "\n{}", escaped(noise));
+    for line in [Some(servers(result)), noise(result)].into_iter().flatten() {
+        let _ = writeln!(text, "\n{}", escaped(&line));
+    }
+    text
+}
+
+/// The sentence, a line for each arm and workload, what decides and what would make it surer.
+fn answer(result: &RunResult) -> String {
+    let Some(answer) = &result.answer else { return String::new() };
+    let mut text = format!("**{}**", escaped(&answer.headline));
+    if let Some(advice) = advice(answer) {
+        let _ = write!(text, " **{}**", escaped(&advice));
+    }
+    text.push_str("\n\n");
+    for (title, lines) in arms(result, answer) {
+        let _ = writeln!(text, "- {}", escaped(&title));
+        for line in lines {
+            let said = format!("{}, {}", line.figure, place(answer, line));
+            let _ = writeln!(text, "  - {}", escaped(&said));
+        }
+    }
+    let reasons = [
+        ("decides", answer.decides.as_ref()),
+        ("rule", answer.advice.as_ref().map(|of| &of.rule)),
+        ("surer", answer.surer.as_ref()),
+    ];
+    for (name, reason) in reasons {
+        if let Some(reason) = reason {
+            let _ = writeln!(text, "- **{name}:** {}", escaped(reason));
+        }
+    }
     text
 }
 

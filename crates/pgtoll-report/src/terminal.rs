@@ -1,37 +1,42 @@
-//! A result as a table for a terminal, 80 columns wide.
+//! A result as an answer and a table for a terminal, 80 columns wide.
 
 use std::fmt::Write as _;
 
 use pgtoll_estimate::signed_percent;
-use pgtoll_record::{Calibration, Metric, Outliers, RunResult, Steadiness};
+use pgtoll_record::{Calibration, Metric, Outliers, RunResult, Steadiness, Verdict};
 
-use crate::cells::{columns, heading_of, interval, rows_of, title};
-use crate::expectations::sentence;
+use crate::answer::{advice, arms, place};
+use crate::cells::{blocks_of, columns, interval, title};
+use crate::circumstances::{noise, servers, subject};
+use crate::expectations::claims_text;
 use crate::ladder::{Ladder, TITLE, ladders};
 use crate::printable::printable;
-use crate::text::{BETWEEN, Block, WIDTH, aligned, wrapped};
+use crate::style::{Style, Tone};
+use crate::text::{BETWEEN, Block, WIDTH, aligned, painted, wrapped};
 
-/// The table, the answers and what belongs to them. Plain text.
-pub fn terminal_table(result: &RunResult) -> String {
-    let mut text = heading(result);
-    if let Some(steadiness) = steadiness(result) {
-        text.push_str(&wrapped("", &steadiness));
+/// The answer, then the table and what belongs to it.
+pub fn terminal_table(result: &RunResult, style: Style) -> String {
+    let header = &result.header;
+    let mut text = wrapped("", &format!("{}. {}", subject(result), header.question));
+    text.push_str(&answer(result, style));
+    text.push('\n');
+    let conditions = [Some(servers(result)), noise(result), steadiness(result)];
+    for line in conditions.into_iter().flatten() {
+        text.push_str(&wrapped("", &line));
     }
     text.push('\n');
-    text.push_str(&table(result));
+    text.push_str(&table(result, style));
     text.push_str(&rungs(result));
     text.push('\n');
-    for answer in &result.answers {
-        text.push_str(&wrapped("", answer));
-    }
-    for expected in &result.expected {
-        text.push_str(&wrapped("", &sentence(expected)));
+    if !result.expected.is_empty() {
+        text.push_str(&claims_text(result.expected.iter().map(|of| (None, of))));
+        text.push('\n');
     }
     for note in &result.notes {
         text.push_str(&wrapped("note: ", note));
     }
     text.push_str(&wrapped("", &legend(result)));
-    let _ = writeln!(text, "again: {}", printable(&result.header.command.join(" ")));
+    let _ = writeln!(text, "again: {}", printable(&header.command.join(" ")));
     text
 }
 
@@ -61,32 +66,45 @@ const LEGEND: &str = "± is half of a 95 % interval of the difference from the b
     inside them allow. Rows without ± are counted over equal work; CPU in \
     the kernel, disk reads and file writes are not exact.";
 
-pub(crate) fn heading(result: &RunResult) -> String {
-    let header = &result.header;
-    let mut text =
-        header.name.as_ref().map_or_else(String::new, |of| format!("{}, ", printable(of)));
-    let _ = write!(
-        text,
-        "{}: PostgreSQL {}, pgbench scale {}, seed {}",
-        printable(&header.experiment),
-        header.server.version,
-        header.design.scale,
-        header.seed
-    );
-    if let Some(noise) = result.noise {
-        let _ = write!(
-            text,
-            "\nnoise: steal {:.1} %, other programs {:.1} % of CPU",
-            noise.steal * 100.0,
-            noise.others * 100.0
-        );
-        if let Some(pressure) = noise.cpu_pressure {
-            let _ = write!(text, ", {:.0} % of time under CPU pressure", pressure * 100.0);
+/// The sentence, a line for each arm and workload, what decides and what would make it surer.
+fn answer(result: &RunResult, style: Style) -> String {
+    let Some(answer) = &result.answer else { return String::new() };
+    let mut text = "\n".to_owned();
+    let sentence = [Some(answer.headline.clone()), advice(answer)];
+    let sentence = sentence.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    for line in wrapped("", &sentence).lines() {
+        let _ = writeln!(text, "{}", style.paint(Some(Tone::Headline), line));
+    }
+    let widest = answer.lines.iter().map(|of| of.figure.chars().count()).max().unwrap_or(0);
+    let widest = widest.min(FIGURE);
+    for (title, lines) in arms(result, answer) {
+        let _ = writeln!(text, "\n{}", printable(&title));
+        for line in lines {
+            let figure = printable(&line.figure);
+            let prefix = format!(" {figure:widest$}  ");
+            let said = wrapped(&prefix, &place(answer, line));
+            let tone = line.verdict.map(|verdict| match verdict {
+                Verdict::Costs => Tone::Cost,
+                Verdict::Gains => Tone::Gain,
+                Verdict::NoCostAbove | Verdict::NotResolved => Tone::NoDifference,
+            });
+            text.push_str(&said.replacen(&*figure, &style.paint(tone, &figure), 1));
         }
     }
+    let reasons = [
+        ("decides: ", answer.decides.as_ref()),
+        ("rule: ", answer.advice.as_ref().map(|of| &of.rule)),
+        ("surer: ", answer.surer.as_ref()),
+    ];
     text.push('\n');
+    for (name, reason) in reasons {
+        text.extend(reason.map(|reason| wrapped(name, reason)));
+    }
     text
 }
+
+/// The width of figures in the answer, at most.
+const FIGURE: usize = 42;
 
 /// How steady the slices' comparisons were: the worst of each kind.
 pub(crate) fn steadiness(result: &RunResult) -> Option<String> {
@@ -121,19 +139,31 @@ pub(crate) fn steadiness(result: &RunResult) -> Option<String> {
 
 /// One table, so that the columns of all workloads are aligned; each workload's rows stand below
 /// its title. Arms that do not fit stand in a table of their own, beside the baseline again.
-fn table(result: &RunResult) -> String {
+fn table(result: &RunResult, style: Style) -> String {
     let head = std::iter::once(String::new()).chain(columns(result).map(|(_, title)| title));
     let head: Vec<String> = head.collect();
     let workloads = result.header.workloads.iter();
-    let blocks = workloads.map(|of| (heading_of(result, of), rows_of(result, of)));
-    let blocks: Vec<Block> = blocks.filter(|(_, rows)| !rows.is_empty()).collect();
+    let blocks: Vec<Block> = workloads.flat_map(|of| blocks_of(result, of)).collect();
     let tables = fitting(&head, &blocks).into_iter().map(|columns| {
         let only = |row: &Vec<String>| columns.iter().map(|column| row[*column].clone()).collect();
         let of_columns =
             blocks.iter().map(|(title, rows)| (title.clone(), rows.iter().map(only).collect()));
-        aligned(vec![only(&head)], of_columns.collect())
+        let paint = |first: &str, cell: &str| style.paint(tone(first, cell), cell);
+        painted(vec![only(&head)], of_columns.collect(), &paint)
     });
     tables.collect::<Vec<_>>().join("\n")
+}
+
+/// Of a cell in the row of this title: a difference that is no chance costs or gains.
+fn tone(title: &str, cell: &str) -> Option<Tone> {
+    let more_is_worse = !title.starts_with(crate::cells::title(Metric::TransactionsPerSecond));
+    match cell.chars().next() {
+        Some('~') => Some(Tone::NoDifference),
+        Some(sign @ ('+' | '-')) if cell.contains('%') => {
+            Some(if (sign == '+') == more_is_worse { Tone::Cost } else { Tone::Gain })
+        }
+        _ => None,
+    }
 }
 
 /// Each rung against the one below, with intervals; empty where no arm names another one.

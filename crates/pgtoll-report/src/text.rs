@@ -17,10 +17,19 @@ pub(crate) type Block = (String, Vec<Vec<String>>);
 /// All rows in the same columns, as wide as they have to be: the first to the left, the others to
 /// the right.
 pub(crate) fn aligned(head: Vec<Vec<String>>, blocks: Vec<Block>) -> String {
-    let mut titles: BTreeMap<usize, String> = BTreeMap::new();
+    painted(head, blocks, &|_, cell| cell.to_owned())
+}
+
+/// The same; `paint` gives a cell its colour, from the row's first cell and its own text.
+pub(crate) fn painted(
+    head: Vec<Vec<String>>,
+    blocks: Vec<Block>,
+    paint: &dyn Fn(&str, &str) -> String,
+) -> String {
+    let mut titles: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     let mut rows = head;
     for (title, of_title) in blocks {
-        titles.insert(rows.len(), printable(&title).into_owned());
+        titles.entry(rows.len()).or_default().push(printable(&title).into_owned());
         rows.extend(of_title);
     }
     for cell in rows.iter_mut().flatten() {
@@ -33,19 +42,21 @@ pub(crate) fn aligned(head: Vec<Vec<String>>, blocks: Vec<Block>) -> String {
         .collect();
     let mut text = String::new();
     for (number, row) in rows.iter().enumerate() {
-        if let Some(title) = titles.get(&number) {
+        for title in titles.get(&number).into_iter().flatten() {
             let _ = writeln!(text, "{title}");
         }
-        let _ = writeln!(text, "{}", line(row, &widths).trim_end());
+        let _ = writeln!(text, "{}", line(row, &widths, paint).trim_end());
     }
     text
 }
 
-fn line(row: &[String], widths: &[usize]) -> String {
+fn line(row: &[String], widths: &[usize], paint: &dyn Fn(&str, &str) -> String) -> String {
     let mut line = String::new();
+    let first = row.first().map_or("", String::as_str);
     for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
         let room = " ".repeat(width.saturating_sub(cell.width()));
         let (before, after) = if column == 0 { ("", room.as_str()) } else { (room.as_str(), "") };
+        let cell = paint(first, cell);
         let _ = write!(line, " {before}{cell}{after} ");
     }
     line

@@ -58,7 +58,7 @@ fn of_run(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
     let result = summarise(&run);
     let named = NamedRun { name: "a=\u{1b}[31m\n/record", run: &run, result: &result };
     let mut forms = vec![
-        ("table", pgtoll_report::terminal_table(&result)),
+        ("table", pgtoll_report::terminal_table(&result, pgtoll_report::Style::Plain)),
         ("Markdown", pgtoll_report::markdown(&result)),
         ("HTML", pgtoll_report::html_report(&run, &result)),
         ("gobench", pgtoll_report::gobench(&[named, named])),
@@ -78,6 +78,7 @@ fn of_run(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
         baseline: String::new(),
         status: EndStatus::Failed,
         reason: Some("\u{1b}]0;title\u{7}".into()),
+        answer: None,
         answers: Vec::new(),
         comparisons: Vec::new(),
         counted: Vec::new(),
@@ -90,6 +91,7 @@ fn of_run(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
         started: result.header.started.clone(),
         host: result.header.host.clone(),
         version: result.header.server.version.clone(),
+        headline: None,
         experiments: vec![pgtoll_estimate::overview_experiment(&experiment, &result)],
     };
     forms.extend([

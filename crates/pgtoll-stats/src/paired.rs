@@ -113,6 +113,19 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// The same with both half-widths multiplied by `factor`, on the log scale.
+    #[must_use]
+    pub fn widened(self, factor: f64) -> Self {
+        let around = |ratio: f64, half_width: f64| {
+            ((ratio.ln() - half_width).exp(), (ratio.ln() + half_width).exp())
+        };
+        let half_width = self.half_width * factor;
+        let total_half_width = self.total_half_width * factor;
+        let (lower, upper) = around(self.ratio, half_width);
+        let (total_lower, total_upper) = around(self.total_ratio, total_half_width);
+        Self { lower, upper, half_width, total_lower, total_upper, total_half_width, ..self }
+    }
+
     /// How many rounds like these there would have to be, these included, for
     /// `half_width` to come down to `target`, if their spread stays what it is.
     /// Both parts of it fall with the square root of their number, and t falls
@@ -289,6 +302,20 @@ mod tests {
         assert!((estimate.total_ratio - 1.25).abs() < 1e-12);
         assert!(estimate.half_width < 1e-12 && estimate.total_half_width < 1e-12);
         assert_eq!((estimate.rounds, estimate.pairs, estimate.dropped_pairs), (4, 120, 0));
+    }
+
+    #[test]
+    fn widening_afterwards_is_widening_before() {
+        let rounds = Experiment::default().rounds(3);
+        let plain = paired_ratio(&rounds, &options(1, 300)).unwrap();
+        let before = Options { widening: 1.4, ..options(1, 300) };
+        let before = paired_ratio(&rounds, &before).unwrap();
+        let after = plain.clone().widened(1.4);
+        let bounds = |of: &Estimate| [of.lower, of.upper, of.total_lower, of.total_upper];
+        for (one, other) in bounds(&before).into_iter().zip(bounds(&after)) {
+            assert!((one / other - 1.0).abs() < 1e-12, "{before:?} {after:?}");
+        }
+        assert_eq!(after.ratio.to_bits(), plain.ratio.to_bits());
     }
 
     #[test]

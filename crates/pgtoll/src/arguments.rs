@@ -238,6 +238,13 @@ Where they go:
   pgtoll completions elvish >> ~/.config/elvish/rc.elv
   pgtoll completions powershell >> $PROFILE";
 
+/// Which arms get a twin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum TwinnedArms {
+    /// Every arm that has none.
+    Each,
+}
+
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct MeasureArguments {
@@ -276,6 +283,9 @@ pub(crate) struct MeasureArguments {
     /// A setting of all arms, as in postgresql.conf.
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     pub(crate) set: Vec<(String, String)>,
+    /// A twin of every arm, not of the baseline alone: each is compared with the arm that it copies.
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) twins: Option<TwinnedArms>,
     /// pgbench's scale factor: 15 MB of data an arm for each unit. Default: the experiment's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) scale: Option<u32>,

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
-use pgtoll_report::{printable, printable_lines};
+use pgtoll_report::{Style, printable, printable_lines};
 
 use crate::commands::BadExperiment;
 use crate::hints::hint;
@@ -19,21 +19,29 @@ pub(crate) struct Printer {
     /// Only when stderr is a terminal.
     bar: Option<ProgressBar>,
     terminal: bool,
+    /// Of data.
+    style: Style,
     /// Why data were lost.
     unwritten: Option<io::Error>,
 }
 
 impl Printer {
     pub(crate) fn new(quiet: bool) -> Self {
-        Self { quiet, bar: None, terminal: io::stderr().is_terminal(), unwritten: None }
+        let terminal = io::stderr().is_terminal();
+        Self { quiet, bar: None, terminal, style: style_of_stdout(), unwritten: None }
+    }
+
+    /// Whether data may have colours.
+    pub(crate) fn style(&self) -> Style {
+        self.style
     }
 
     /// Data.
     pub(crate) fn data(&mut self, text: &str) {
         self.end_progress();
         let mut stdout = io::stdout().lock();
-        let written =
-            stdout.write_all(printable_lines(text).as_bytes()).and_then(|()| stdout.flush());
+        let text = self.style.printable(text);
+        let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
         let lost = written.err().filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
         self.unwritten = self.unwritten.take().or(lost);
     }
@@ -136,6 +144,14 @@ impl Printer {
             None => write(),
         }
     }
+}
+
+/// Colours are for terminals that have them and users who have not said no (no-color.org).
+fn style_of_stdout() -> Style {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_none_or(|value| value == "dumb");
+    let plain = is_set("NO_COLOR") || is_dumb || !io::stdout().is_terminal();
+    if plain { Style::Plain } else { Style::Coloured }
 }
 
 /// An estimate needs some work that is done.

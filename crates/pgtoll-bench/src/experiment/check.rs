@@ -146,10 +146,6 @@ impl Experiment {
                 };
                 let hint = Some(hint.to_owned());
                 found.push(Inconsistency { hint, ..Inconsistency::at(place, text) });
-            } else if *of != self.baseline && self.arm_names().any(|name| name == self.baseline) {
-                let text = format!("arm {:?} is no copy of the baseline", arm.name);
-                let hint = Some(format!("the baseline is {:?}", self.baseline));
-                found.push(Inconsistency { hint, ..Inconsistency::at(place, text) });
             }
         }
     }

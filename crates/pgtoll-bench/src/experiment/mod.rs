@@ -256,6 +256,24 @@ impl Experiment {
         if faults.is_empty() { Ok(experiment) } else { Err(ExperimentError::of(faults, text)) }
     }
 
+    /// Gives each arm that has none a twin: a copy of it, which is compared with it.
+    pub fn twin_each(&mut self) {
+        let has_twin = |of: &ArmSpec| {
+            of.twin_of.is_some()
+                || self.arms.iter().any(|arm| arm.twin_of.as_ref() == Some(&of.name))
+        };
+        let without = self.arms.iter().filter(|arm| !has_twin(arm));
+        let twins: Vec<ArmSpec> = without
+            .map(|arm| ArmSpec {
+                name: format!("{}-twin", arm.name),
+                twin_of: Some(arm.name.clone()),
+                against: None,
+                ..arm.clone()
+            })
+            .collect();
+        self.arms.extend(twins);
+    }
+
     /// The experiment after changes, if it still holds together.
     pub fn checked(self) -> Result<Self, ExperimentError> {
         match self.inconsistencies().into_iter().next() {
@@ -500,6 +518,18 @@ mod tests {
         );
         check(("first-select", "insert"), "\"insert\": two workloads are called \"insert\"");
         check(("question \u{3d}", "question"), "\": key with no value, expected `=`");
+    }
+
+    #[test]
+    fn each_arm_gets_the_twin_that_it_does_not_have() {
+        let mut experiment = Experiment::built_in("checksums").unwrap().unwrap();
+        experiment.twin_each();
+        let twins =
+            experiment.arms.iter().filter_map(|arm| Some((&*arm.name, arm.twin_of.as_deref()?)));
+        let twins: Vec<(&str, &str)> = twins.collect();
+        let expected = [("twin", "off"), ("hints-twin", "hints"), ("checksums-twin", "checksums")];
+        assert_eq!(twins, expected);
+        assert_eq!(experiment.checked().unwrap().arms.len(), 6);
     }
 
     #[test]

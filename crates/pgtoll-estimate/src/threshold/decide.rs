@@ -58,7 +58,7 @@ fn under(threshold: &Threshold, workload: &Workload, result: &RunResult) -> Deci
     let said = match outcome {
         ThresholdOutcome::Kept => "kept",
         ThresholdOutcome::NotResolved => "not resolved",
-        ThresholdOutcome::Broken => "broken",
+        ThresholdOutcome::Broken => "threshold exceeded",
     };
     let line = format!("{}: {}: {figure}: {said}", threshold.text, workload.name);
     Decision { line, outcome }

@@ -182,10 +182,12 @@ fn known(workloads: &[Workload]) -> String {
 }
 
 /// The names of metrics in thresholds, and the full names where they are short for others.
-const METRIC_NAMES: [(&str, &str); 23] = [
+const METRIC_NAMES: [(&str, &str); 25] = [
     ("cpu_per_tx", "cpu_per_transaction"),
     ("tps", "transactions_per_second"),
     ("latency_p50", "latency_p50"),
+    ("latency_p90", "latency_p90"),
+    ("latency_p95", "latency_p95"),
     ("latency_p99", "latency_p99"),
     ("latency_stddev", "latency_stddev"),
     ("cpu_per_operation", "cpu_per_operation"),

@@ -1,10 +1,11 @@
 //! What stands on top: what was asked, and what came out.
 
 use maud::{Markup, html};
-use pgtoll_estimate::{bound, clause, metrics};
-use pgtoll_record::{EndStatus, Run, RunResult, Verdict};
+use pgtoll_estimate::metric_name;
+use pgtoll_record::{AnswerLine, EndStatus, Run, RunAnswer, RunResult, Verdict};
 
-use crate::cells::interval;
+use crate::answer::{advice, arms};
+use crate::circumstances::servers;
 use crate::html::claims;
 
 /// The question, and what the answer holds for.
@@ -18,10 +19,10 @@ pub(crate) fn heading(run: &Run, result: &RunResult) -> Markup {
         h1 { (header.question) }
         p class="quiet" {
             "PostgreSQL " (header.server.version) ", " (day(&header.started)) ", "
-            (header.host.cpu) " with " (header.host.cores) " CPUs, pgbench scale "
-            (header.design.scale) ". "
+            (header.host.cpu) " with " (header.host.cores) " CPUs. "
             @if result.complete { "The run is complete." }
         }
+        p class="quiet small" { (servers(result)) }
         @if !result.complete {
             p class="warning" role="note" {
                 strong { "This run is incomplete" } " (" (why(run)) "). \
@@ -51,74 +52,54 @@ pub(crate) fn day(rfc3339: &str) -> String {
     }
 }
 
-/// Each arm in a sentence: what it costs under which work, and where that is not known.
-pub(crate) fn in_short(result: &RunResult) -> Markup {
-    let header = &result.header;
-    let arms = header.arms.iter().filter(|arm| arm.name != header.baseline);
-    let arms = arms.filter(|arm| arm.twin_of.is_none());
-    let sentences = arms.map(|arm| (&arm.name, findings(result, &arm.name)));
-    html! {
-        @for (arm, found) in sentences.filter(|(_, found)| !found.is_empty()) {
-            p class="lead" {
-                strong { (arm) } ", server CPU against " (header.baseline) ": "
-                @for (index, (figure, class, titles)) in found.iter().enumerate() {
-                    @if index > 0 { "; " }
-                    @if class.is_empty() { (figure) } @else { strong class=(class) { (figure) } }
-                    " in “" (titles.join("”, “")) "”"
-                }
-                "."
-            }
-        }
-    }
-}
-
-/// What is said of an arm, with its class, and the workloads that it is said of.
-fn findings<'a>(result: &'a RunResult, arm: &str) -> Vec<(String, &'static str, Vec<&'a str>)> {
-    let mut found = Vec::new();
-    let mut open = Vec::new();
-    for workload in &result.header.workloads {
-        let first = metrics(workload)[0];
-        let mut all = result.comparisons.iter().filter(|of| of.workload == workload.name);
-        let Some(of) = all.find(|of| of.arm == arm && of.metric == first) else { continue };
-        let title = workload.title.as_str();
-        let class = match of.verdict {
-            Verdict::Costs => "costs",
-            Verdict::Gains => "gains",
-            Verdict::NoCostAbove => "",
-            Verdict::NotResolved => {
-                open.push(title);
-                continue;
-            }
-        };
-        let figure = if class.is_empty() { bound(of) } else { interval(of) };
-        found.push((figure, class, vec![title]));
-    }
-    if !open.is_empty() {
-        found.push(("not resolved".to_owned(), "", open));
-    }
-    found
-}
-
-/// An answer for each workload; what is sure stands out.
-pub(crate) fn answers(result: &RunResult) -> Markup {
-    if result.answers.is_empty() {
+/// The sentence, a line for each arm and workload, what decides and what would make it surer.
+pub(crate) fn answer(result: &RunResult) -> Markup {
+    let Some(answer) = &result.answer else {
         return html! { p { "Nothing can be said yet: " (NEEDS) } };
-    }
+    };
     html! {
-        dl class="answers" {
-            @for answer in &result.answers {
-                @let (title, text) = parted(result, answer);
-                dt { (title) }
-                dd { ul { @for sentence in text.split(SENTENCE) {
-                    li { (marked(result, sentence.trim_end_matches('.'))) "." }
-                } } }
+        p class="lead" {
+            strong { (answer.headline) }
+            @if let Some(advice) = advice(answer) { " " (advice) }
+        }
+        @for (title, lines) in arms(result, answer) {
+            h3 { (title.trim_end_matches(':')) }
+            dl class="answers" {
+                @for lines in lines.chunk_by(|one, other| one.workload == other.workload) {
+                    dt { (lines[0].title) }
+                    dd { ul { @for line in lines { li { (figure(line)) } } } }
+                }
             }
         }
+        dl class="facts" {
+            @for (name, words) in reasons(answer) { dt { (name) } dd { (words) } }
+        }
     }
+}
+
+fn figure(line: &AnswerLine) -> Markup {
+    let class = match line.verdict {
+        Some(Verdict::Costs) => "costs",
+        Some(Verdict::Gains) => "gains",
+        _ => "",
+    };
+    html! {
+        @if class.is_empty() { (line.figure) } @else { strong class=(class) { (line.figure) } }
+        @if let Some(metric) = line.metric { " " (metric_name(metric)) }
+        @if let Some(cause) = &line.cause { ": " (cause) }
+    }
+}
+
+fn reasons(answer: &RunAnswer) -> Vec<(&'static str, &str)> {
+    let reasons = [
+        ("what decides", answer.decides.as_deref()),
+        ("the rule", answer.advice.as_ref().map(|of| of.rule.as_str())),
+        ("what would make it surer", answer.surer.as_deref()),
+    ];
+    reasons.into_iter().filter_map(|(name, words)| Some((name, words?))).collect()
 }
 
 const NEEDS: &str = "a comparison needs at least two completed rounds or repetitions.";
-const SENTENCE: &str = ". ";
 
 /// What was claimed or expected, and whether it came out.
 pub(crate) fn expectations(result: &RunResult) -> Markup {
@@ -128,32 +109,4 @@ pub(crate) fn expectations(result: &RunResult) -> Markup {
             (claims::table(&[(String::new(), &result.expected)]))
         }
     }
-}
-
-/// The workload's title, and what is said of it.
-fn parted<'a>(result: &'a RunResult, answer: &'a str) -> (&'a str, &'a str) {
-    let titles = result.header.workloads.iter().map(|of| of.title.as_str());
-    let parted =
-        titles.filter_map(|title| Some((title, answer.strip_prefix(title)?.strip_prefix(": ")?)));
-    // One title may begin another.
-    parted.max_by_key(|(title, _)| title.len()).unwrap_or(("", answer))
-}
-
-/// The sentence with its costs and gains marked.
-fn marked(result: &RunResult, sentence: &str) -> Markup {
-    let found = result.comparisons.iter().filter_map(|of| {
-        let class = match of.verdict {
-            Verdict::Costs => "costs",
-            Verdict::Gains => "gains",
-            Verdict::NoCostAbove | Verdict::NotResolved => return None,
-        };
-        let clause = clause(of);
-        Some((sentence.find(&clause)?, clause.len(), class))
-    });
-    let Some((at, length, class)) = found.min() else {
-        return html! { (sentence) };
-    };
-    let (before, rest) = sentence.split_at(at);
-    let (clause, after) = rest.split_at(length);
-    html! { (before) strong class=(class) { (clause) } (marked(result, after)) }
 }

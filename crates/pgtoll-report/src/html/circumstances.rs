@@ -238,12 +238,12 @@ pub(crate) fn reading(result: &RunResult) -> Markup {
                 truth." }
             dt { "~" }
             dd { "The interval covers zero: there may be a difference either way, as large as \
-                the interval’s ends. Narrow around zero it says “no cost above its end”, wide \
-                it says nothing yet, and the answer says how much longer to measure." }
+                the interval’s ends. The answer says “no difference seen, at most” its \
+                end, or “too noisy to tell” where that is more than 25 %; and how much longer to measure." }
             dt { "null, twin" }
             dd { "A copy of " (baseline) " without any difference, measured like every other arm. \
                 Whatever it shows is chance; a grey band in the pictures. If it stands beside \
-                zero, trust the other rows of its group less." }
+                zero, all intervals of its group are as many times as wide as it takes." }
             dt { "block, round" }
             dd { "In a block each arm has one short turn, in random order; only turns of one block \
                 are compared. A round is many blocks, and begins with a restart of all servers." }

@@ -5,7 +5,7 @@ use pgtoll_estimate::metrics;
 use pgtoll_record::{Comparison, Metric, RunResult, Verdict, Workload};
 
 use super::{Series, series};
-use crate::cells::{NOTHING_KNOWN, cell, columns, heading_of, interval, rows_of, title};
+use crate::cells::{NOTHING_KNOWN, blocks_of, cell, columns, heading_of, interval, title};
 use crate::ladder::ladders;
 use crate::plot::{ForestGroup, ForestRow, Look, Words, figure, forest, legend};
 use crate::terminal::legend as legend_text;
@@ -35,8 +35,8 @@ pub(crate) fn forests(result: &RunResult) -> Markup {
             "Each row is an arm’s difference from " strong { (baseline) } " with its 95 % interval. "
             "The tinted side is the worse one. "
             @if series.iter().any(|of| of.null) {
-                "The grey band is what a copy of " (baseline) " shows, where nothing differs: \
-                what does not leave it may be chance. "
+                "The grey band is what a copy of " (baseline) " shows, where nothing differs, as far \
+                to both sides as its farther bound: what does not leave it may be chance. "
             }
             "Each workload has an axis of its own."
         }
@@ -85,7 +85,10 @@ fn groups(result: &RunResult, workload: &Workload, series: &[Series<'_>]) -> Vec
             rows,
         })
     };
-    metrics(workload).into_iter().filter_map(of_metric).collect()
+    // Between the median and the 99th percentile the table has more.
+    let between = [Metric::LatencyP90, Metric::LatencyP95];
+    let drawn = metrics(workload).into_iter().filter(|metric| !between.contains(metric));
+    drawn.filter_map(of_metric).collect()
 }
 
 /// A comparison in a forest plot, under this name.
@@ -117,8 +120,7 @@ pub(crate) fn comparison<'a>(
 pub(crate) fn table(result: &RunResult) -> Markup {
     let columns: Vec<String> = columns(result).map(|(_, title)| title).collect();
     let workloads = result.header.workloads.iter();
-    let groups: Vec<Block> =
-        workloads.map(|of| (heading_of(result, of), rows_of(result, of))).collect();
+    let groups: Vec<Block> = workloads.flat_map(|of| blocks_of(result, of)).collect();
     html! {
         div class="scroll" role="region" aria-label="Table of all figures" tabindex="0" {
             table {
@@ -157,9 +159,10 @@ fn rungs(result: &RunResult) -> Markup {
 /// The rows of each group below its title; differences that are no chance stand out.
 pub(crate) fn rows_of_table(groups: &[Block], columns: usize) -> Markup {
     html! {
-        @for (title, rows) in groups.iter().filter(|(_, rows)| !rows.is_empty()) {
+        @for (title, rows) in groups {
             tbody {
-                tr { th scope="rowgroup" colspan=(columns + 1) { (title) } }
+                tr { th scope="rowgroup" class=[title.starts_with(' ').then_some("quiet")]
+                    colspan=(columns + 1) { (title.trim_start()) } }
                 @for row in rows { tr {
                     @for (index, cell) in row.iter().enumerate() {
                         @if index == 0 {

@@ -115,8 +115,14 @@ const MARKED: [(f64, &str); 4] =
 
 /// The quantiles as a table, for those who want them exactly.
 fn numbers(merged: &[(Series<'_>, Latencies)], title: &str) -> Markup {
-    const SHARES: [(f64, &str); 5] =
-        [(0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (1.0, "longest")];
+    const SHARES: [(f64, &str); 6] = [
+        (0.5, "50 %"),
+        (0.9, "90 %"),
+        (0.95, "95 %"),
+        (0.99, "99 %"),
+        (0.999, "99.9 %"),
+        (1.0, "longest"),
+    ];
     html! {
         details {
             summary { "In numbers" }

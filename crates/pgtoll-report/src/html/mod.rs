@@ -50,8 +50,7 @@ pub fn html_report(run: &Run, result: &RunResult) -> String {
     let main = html! {
         section id="answer" aria-labelledby="answer-heading" {
             h2 id="answer-heading" { "The answer" }
-            (answer::in_short(result))
-            (answer::answers(result))
+            (answer::answer(result))
             (answer::expectations(result))
             (contents(&sections))
         }

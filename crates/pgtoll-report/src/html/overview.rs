@@ -7,7 +7,7 @@ use pgtoll_record::{Comparison, Overview, OverviewExperiment};
 use super::comparison::row;
 use super::{Section, bodies, claims, contents, inert, page};
 use crate::cells::title;
-use crate::overview::{COUNTED, counted, ended, heading, workloads};
+use crate::overview::{COUNTED, counted, ended, heading, sentence, workloads};
 use crate::plot::{ForestGroup, ForestRow, Look, Words, figure, forest_up_to, legend};
 
 /// The overview as one HTML file, which lies beside the experiments' directories.
@@ -28,6 +28,7 @@ pub fn overview_html(of: &Overview) -> String {
         p class="quiet small" { "pgtoll measure" }
         h1 { (headline) }
         p class="quiet" { (heading(of)) ". " (disk(of)) ", " (of.host.kernel) ", pgtoll " (of.pgtoll) "." }
+        @if let Some(headline) = &of.headline { p class="lead" { strong { (headline) } } }
     };
     let main = html! { (contents(&sections)) (bodies(&sections)) };
     let words = "Made by pgtoll from the records of runs.";
@@ -122,7 +123,7 @@ fn all_claims(of: &Overview) -> Markup {
         } @else {
             p {
                 "A claim holds where the whole interval lies within what was claimed, and does not \
-                 hold where it lies outside. It could not be resolved here where a bound lies in the \
+                 hold where it lies outside. It is not resolved here where a bound lies in the \
                  interval."
             }
             (claims::table(&groups))
@@ -137,8 +138,8 @@ fn experiments(of: &Overview) -> Markup {
             h3 { (of.name) }
             p { strong { (of.question) } }
             @if let Some(ended) = ended(of) { p class="warning" role="note" { (ended) } }
-            @if !of.answers.is_empty() {
-                ul { @for answer in &of.answers { li { (answer) } } }
+            @if let Some(sentence) = sentence(of) {
+                p { (sentence) }
                 p { a href={ "./" (of.name) "/report.html" } { "The report of " (of.name) } }
             }
         }

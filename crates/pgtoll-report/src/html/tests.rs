@@ -42,7 +42,10 @@ fn the_command_is_the_one_that_the_table_prints() {
     // Its words are quoted for a shell already.
     result.header.command = ["pgtoll", "measure", "'my file.toml'"].map(str::to_owned).to_vec();
     assert!(html_report(&run, &result).contains("<code>pgtoll measure 'my file.toml'</code>"));
-    assert!(crate::terminal_table(&result).contains("again: pgtoll measure 'my file.toml'"));
+    assert!(
+        crate::terminal_table(&result, crate::Style::Plain)
+            .contains("again: pgtoll measure 'my file.toml'")
+    );
 }
 
 #[test]

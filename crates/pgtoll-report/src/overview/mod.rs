@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use pgtoll_estimate::{divisor_words, is_near, three_digits};
 use pgtoll_record::{EndStatus, MetricValue, Overview, OverviewExperiment};
 
+use crate::answer::advice;
 use crate::cells::{SHOWN, interval, title};
-use crate::expectations::sentence;
+use crate::expectations::claims_text;
 use crate::html::day;
 use crate::printable::printable;
 use crate::text::{Block, aligned, wrapped};
@@ -14,6 +15,9 @@ use crate::text::{Block, aligned, wrapped};
 /// The overview for a terminal, 80 columns wide. `directory` is where the results are.
 pub fn overview_text(of: &Overview, directory: &str) -> String {
     let mut text = wrapped("", &heading(of));
+    if let Some(headline) = &of.headline {
+        let _ = write!(text, "\n{}", wrapped("", headline));
+    }
     for experiment in &of.experiments {
         let _ = write!(text, "\n{}", about(experiment, directory));
     }
@@ -32,11 +36,9 @@ pub fn overview_text(of: &Overview, directory: &str) -> String {
     let claims = of
         .experiments
         .iter()
-        .flat_map(|of| of.claims.iter().map(|claim| format!("{}: {}", of.name, sentence(claim))));
-    let claims: Vec<String> = claims.collect();
-    if !claims.is_empty() {
-        text.push_str("\nclaims\n");
-        text.extend(claims.iter().map(|line| wrapped("", line)));
+        .flat_map(|of| of.claims.iter().map(|claim| (Some(of.name.as_str()), claim)));
+    if claims.clone().next().is_some() {
+        let _ = write!(text, "\n{}", claims_text(claims));
     }
     text
 }
@@ -68,16 +70,21 @@ fn about(of: &OverviewExperiment, directory: &str) -> String {
     if let Some(ended) = ended(of) {
         text.push_str(&wrapped("  ", &ended));
     }
-    if let Some(first) = of.answers.first() {
-        text.push_str(&wrapped("  ", first));
+    if let Some(sentence) = sentence(of) {
+        text.push_str(&wrapped("  ", &sentence));
     }
     if of.answers.len() > 1 {
-        let more = of.answers.len() - 1;
-        let plural = if more == 1 { "" } else { "s" };
-        let of = format!("{more} more answer{plural}: pgtoll report {directory}/{}", of.name);
+        let of = format!("more: pgtoll report {directory}/{}", of.name);
         let _ = writeln!(text, "  {}", printable(&of));
     }
     text
+}
+
+/// The experiment's answer, and what to do.
+pub(crate) fn sentence(of: &OverviewExperiment) -> Option<String> {
+    let answer = of.answer.as_ref()?;
+    let sentence = [Some(answer.headline.clone()), advice(answer)];
+    Some(sentence.into_iter().flatten().collect::<Vec<_>>().join(" "))
 }
 
 /// How an experiment ended that was not completed.

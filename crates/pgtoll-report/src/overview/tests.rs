@@ -1,9 +1,9 @@
-use pgtoll_estimate::{overview_experiment, summarise};
+use pgtoll_estimate::{overview_experiment, overview_headline, summarise};
 use pgtoll_record::{EndStatus, Expectation, Line, OVERVIEW_SCHEMA, Overview, Run};
 
 use super::*;
 use crate::html::tests::{assert_well_formed, text_of};
-use crate::{overview_html, terminal_table};
+use crate::{Style, overview_html, terminal_table};
 
 /// A record with every kind of line, a few of each.
 const SMALL: &str = include_str!("../html/small.jsonl");
@@ -46,25 +46,29 @@ fn overview() -> Overview {
         baseline: "off".into(),
         status,
         reason: reason.map(str::to_owned),
+        answer: None,
         answers: Vec::new(),
         comparisons: Vec::new(),
         counted: Vec::new(),
         claims: Vec::new(),
     };
     let complete = experiment("checksums", EndStatus::Complete, None);
-    Overview {
+    let mut overview = Overview {
         schema: OVERVIEW_SCHEMA.into(),
         pgtoll: "0.1.0".into(),
         name: None,
         started: run.header.started.clone(),
         host: run.header.host.clone(),
         version: run.header.server.version.clone(),
+        headline: None,
         experiments: vec![
             overview_experiment(&complete, &summarise(&run)),
             experiment("checksums-disk", EndStatus::Failed, Some("no <group> can be made here")),
             experiment("wal-compression", EndStatus::Interrupted, Some("not begun")),
         ],
-    }
+    };
+    overview.headline = overview_headline(&overview.experiments);
+    overview
 }
 
 #[test]
@@ -148,7 +152,7 @@ fn an_arm_is_compared_with_the_one_below() {
     // It is the claim's.
     let found = result.expected[0].found.unwrap();
     assert!((found.estimate + 1.0 - cpu.ratio.estimate).abs() < 1e-12);
-    let table = terminal_table(&result);
+    let table = terminal_table(&result, Style::Plain);
     let (_, ladder) = table.split_once("each against the one below\n").unwrap();
     assert!(ladder.contains(" checksums against hints "), "{ladder}");
     assert!(crate::markdown(&result).contains("| checksums against hints |"));

@@ -118,10 +118,9 @@ fn group_marks(group: &ForestGroup, scale: &Scale, layout: &Layout, top: f64) ->
     };
     let zero = scale.at(0.0);
     let (from, to) = if group.less_is_worse { (left, zero) } else { (zero, right) };
-    let band = group.rows.iter().find(|row| row.null).map(|null| {
-        // Chance may go either way: also where the null row, by chance, does not cover zero.
-        let (from, to) = (scale.at(null.lower.min(0.0)), scale.at(null.upper.max(0.0)));
-        (from, to - from, format!("null band: {}, {}", null.name, null.value))
+    let band = null_band(group).map(|([lower, upper], tooltip)| {
+        let (from, to) = (scale.at(lower), scale.at(upper));
+        (from, to - from, tooltip)
     });
     let side = if group.less_is_worse { "← less is worse" } else { "more is worse →" };
     html! {
@@ -140,6 +139,19 @@ fn group_marks(group: &ForestGroup, scale: &Scale, layout: &Layout, top: f64) ->
             (row_marks(of, scale, layout, first + row * f64::from(index)))
         }
     }
+}
+
+/// What copies of arms show, in per cent, and how that is called: as far to both sides, on the log
+/// scale, as the farthest bound of theirs, since chance may go either way.
+fn null_band(group: &ForestGroup) -> Option<([f64; 2], String)> {
+    let reach = |row: &ForestRow| {
+        let log = |bound: f64| (bound / 100.0).ln_1p().abs();
+        log(row.lower).max(log(row.upper))
+    };
+    let nulls = group.rows.iter().filter(|row| row.null);
+    let widest = nulls.max_by(|a, b| reach(a).total_cmp(&reach(b)))?;
+    let bounds = [-reach(widest), reach(widest)].map(|log| log.exp_m1() * 100.0);
+    Some((bounds, format!("null band: {}, {}", widest.name, widest.value)))
 }
 
 fn row_marks(row: &ForestRow, scale: &Scale, layout: &Layout, top: f64) -> Markup {

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use pgtoll_report::{FinishedRecord, Format, RecordKind, TableOptions, format_names};
+use pgtoll_report::{FinishedRecord, Format, RecordKind, Style, TableOptions, format_names};
 
 use crate::arguments::{FormatOptions, OutputOptions};
 use crate::commands::Usage;
@@ -72,7 +72,8 @@ pub(crate) fn show(
     printer: &mut Printer,
 ) -> anyhow::Result<()> {
     let format = offered(format, record.kind())?;
-    let text = record.shown(format, table).context("a format without a text")?;
+    let table = TableOptions { style: style(output, printer), ..*table };
+    let text = record.shown(format, &table).context("a format without a text")?;
     deliver(&text, output, printer)
 }
 
@@ -100,6 +101,11 @@ pub(crate) fn deliver(
 
 fn file(path: Option<&PathBuf>) -> Option<&Path> {
     path.map(PathBuf::as_path).filter(|path| *path != Path::new("-"))
+}
+
+/// Whether what [`deliver`] takes to `path` may have colours: files have none.
+pub(crate) fn style(path: Option<&PathBuf>, printer: &Printer) -> Style {
+    if file(path).is_some() { Style::Plain } else { printer.style() }
 }
 
 /// Writes a result to a file, complete or not at all, or to a pipe or device.

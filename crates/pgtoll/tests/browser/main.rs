@@ -226,6 +226,7 @@ fn overview(texts: &[(String, String)]) -> String {
         baseline: "off".to_owned(),
         status,
         reason: Some("no control group that limits memory can be made here".to_owned()),
+        answer: None,
         answers: Vec::new(),
         comparisons: Vec::new(),
         counted: Vec::new(),
@@ -253,6 +254,7 @@ fn overview(texts: &[(String, String)]) -> String {
         started: header.started.clone(),
         host: header.host.clone(),
         version: header.server.version.clone(),
+        headline: None,
         experiments,
     })
 }

@@ -340,13 +340,16 @@ fn apply_overrides(
         let text = std::fs::read_to_string(path);
         experiment.setup = Some(text.with_context(|| format!("read {}", path.display()))?);
     }
+    if arguments.twins.is_some() {
+        experiment.twin_each();
+    }
     let entries = &arguments.workload;
     if entries.is_empty() {
         return Ok(experiment.checked()?);
     }
     let workload = WorkloadSpec {
         name: arguments.name.clone().unwrap_or_else(|| "own".to_owned()),
-        title: entries.join(", "),
+        title: own_title(entries),
         rate: arguments.rate,
         ..WorkloadSpec::default()
     };
@@ -363,6 +366,19 @@ fn apply_overrides(
     // That was about other work.
     experiment.expect.clear();
     Ok(experiment.checked()?)
+}
+
+/// Scripts by their names without directories and endings; a command as it is.
+fn own_title(entries: &[String]) -> String {
+    if command_of(entries).is_some() {
+        return format!("own work: {}", entries.join(", "));
+    }
+    let names = entries.iter().map(|entry| {
+        let (file, weight) = entry.rsplit_once('@').unwrap_or((entry, "1"));
+        let stem = Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy());
+        if weight == "1" { stem.into_owned() } else { format!("{stem} (weight {weight})") }
+    });
+    format!("own work: {}", names.collect::<Vec<_>>().join(", "))
 }
 
 /// A program is a command, and so is what is more than a word and no file.
@@ -494,6 +510,9 @@ fn command(
     }
     for (name, value) in &arguments.set {
         option("--set", shell_quoted(&format!("{name}={value}")));
+    }
+    if arguments.twins.is_some() {
+        option("--twins", "each".to_owned());
     }
     option("--scale", plan.experiment.scale.to_string());
     if let Some(budget) = arguments.budget {

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use pgtoll_bench::{BenchError, RECORD_FILE};
-use pgtoll_estimate::overview_experiment;
+use pgtoll_estimate::{overview_experiment, overview_headline};
 use pgtoll_record::{EndStatus, OVERVIEW_SCHEMA, Overview, OverviewExperiment};
 use pgtoll_report::{Format, json, overview_html, overview_text};
 
@@ -38,6 +38,7 @@ pub(super) fn run(
         started: jiff::Timestamp::now().to_string(),
         host: pgtoll_bench::host(&workplace.guard.base)?,
         version: workplace.installation.version.clone(),
+        headline: None,
         experiments: asked.iter().map(not_begun).collect(),
     };
     let mut statuses = Vec::new();
@@ -45,6 +46,7 @@ pub(super) fn run(
         let entry = &mut overview.experiments[index];
         printer.say(&format!("experiment {} of {}: {}", index + 1, asked.len(), entry.name));
         statuses.push(one(of, workplace, &output.join(&entry.name), entry, printer)?);
+        overview.headline = overview_headline(&overview.experiments);
         // Whatever ends this program, what there is can be read.
         write(&output, &overview)?;
         if workplace.interrupt.check().is_err() {
@@ -105,6 +107,7 @@ fn not_begun(of: &PlannedExperiment) -> OverviewExperiment {
         baseline: experiment.baseline.clone(),
         status: EndStatus::Interrupted,
         reason: Some("not begun".to_owned()),
+        answer: None,
         answers: Vec::new(),
         comparisons: Vec::new(),
         counted: Vec::new(),

@@ -10,7 +10,7 @@ use pgtoll_record::{Run, RunResult};
 use pgtoll_report::{FinishedRecord, Format, RecordKind, TableOptions};
 
 use crate::arguments::ReportArguments;
-use crate::commands::output::{deliver, format_of_output, show};
+use crate::commands::output::{deliver, format_of_output, show, style};
 use crate::commands::{Usage, parse_run, read_run, record_text, thresholds};
 use crate::exit::Status;
 use crate::printer::Printer;
@@ -40,7 +40,8 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
             paths.iter().enumerate().map(read).collect::<Result<_, _>>()?
         }
     };
-    deliver(&shown(&records, format)?, output, printer)?;
+    let table = TableOptions { style: style(output, printer), ..TableOptions::default() };
+    deliver(&shown(&records, format, &table)?, output, printer)?;
     let statuses: Vec<Status> = records
         .iter()
         .map(|of| {
@@ -85,7 +86,7 @@ fn name(paths: &[PathBuf], index: usize) -> String {
     format!("{}{again}", path.display())
 }
 
-fn shown(records: &[Record], format: Format) -> anyhow::Result<String> {
+fn shown(records: &[Record], format: Format, table: &TableOptions) -> anyhow::Result<String> {
     let named: Vec<NamedRun<'_>> = records
         .iter()
         .map(|Record { name, run, result, .. }| NamedRun { name, run, result })
@@ -105,7 +106,7 @@ fn shown(records: &[Record], format: Format) -> anyhow::Result<String> {
         }
         (_, None) => FinishedRecord::Result(Box::new(named[0].result.clone())),
     };
-    finished.shown(format, &TableOptions::default()).context("a format without a text")
+    finished.shown(format, table).context("a format without a text")
 }
 
 fn not_alike(error: &NotComparable) -> anyhow::Error {

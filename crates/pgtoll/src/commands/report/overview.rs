@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use pgtoll_estimate::{overview_experiment, summarise};
+use pgtoll_estimate::{overview_experiment, overview_headline, summarise};
 use pgtoll_record::{OVERVIEW_SCHEMA, Overview, OverviewExperiment};
 use pgtoll_report::{Format, RecordKind, json, overview_html, overview_text};
 
@@ -55,6 +55,7 @@ fn read(directory: &Path) -> anyhow::Result<Overview> {
             *experiment = again;
         }
     }
+    overview.headline = overview_headline(&overview.experiments);
     Ok(overview)
 }
 

@@ -45,7 +45,8 @@ pub(crate) fn run(arguments: &WalStatsArguments, printer: &mut Printer) -> anyho
     let source_names = source_names(&arguments.paths, arguments.dsn.as_ref());
     let record = statistics_record(provenance, source_names, &summary, &end, &called);
     let record = FinishedRecord::WalStatistics(Box::new(record));
-    let table = TableOptions { most: arguments.top, by_type: arguments.by == WalBy::Type };
+    let by_type = arguments.by == WalBy::Type;
+    let table = TableOptions { most: arguments.top, by_type, ..TableOptions::default() };
     output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
     Ok(ended(&summary.gaps, &end, printer))
 }

@@ -19,7 +19,7 @@ fn check_incomplete(run: &Run, result: &RunResult) {
     let record = NamedRun { name: "cut", run, result };
     assert!(!result.complete);
     let says = |text: &str| assert!(text.contains("incomplete: "), "{text}");
-    says(&pgtoll_report::terminal_table(result));
+    says(&pgtoll_report::terminal_table(result, pgtoll_report::Style::Plain));
     says(&pgtoll_report::markdown(result));
     says(&pgtoll_report::html_report(run, result));
     says(&serde_json::to_string(result).unwrap());
@@ -75,7 +75,7 @@ proptest! {
         bytes[at] = byte;
         if let Some((run, result)) = summarised(&String::from_utf8_lossy(&bytes)) {
             check_all(&[NamedRun { name: "damaged", run: &run, result: &result }]);
-            let _ = (pgtoll_report::terminal_table(&result), pgtoll_report::html_report(&run, &result));
+            let _ = (pgtoll_report::terminal_table(&result, pgtoll_report::Style::Plain), pgtoll_report::html_report(&run, &result));
         }
     }
 }
@@ -86,7 +86,10 @@ fn a_large_record_cut_here_and_there() {
     let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     for end in ends.iter().step_by(ends.len() / 8).chain(&ends[ends.len() - 2..ends.len() - 1]) {
         let (run, result) = summarised(&text[..*end]).unwrap();
-        assert!(pgtoll_report::terminal_table(&result).contains("incomplete: "));
+        assert!(
+            pgtoll_report::terminal_table(&result, pgtoll_report::Style::Plain)
+                .contains("incomplete: ")
+        );
         check_all(&[NamedRun { name: "cut", run: &run, result: &result }]);
     }
 }

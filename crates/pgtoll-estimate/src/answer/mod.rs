@@ -1,0 +1,279 @@
+//! What a run answers: a sentence, a line for each arm and workload, what decides, and what would
+//! make it surer.
+
+mod advice;
+mod change;
+mod headline;
+mod words;
+
+use pgtoll_record::{
+    AdvisedAction, AnswerLine, Arm, ArmAdvice, Comparison, Header, Interval, MetricValue, Profile,
+    RunAnswer, Verdict, Work, Workload,
+};
+use pgtoll_stats::proportion_interval;
+
+pub use change::change_and_name;
+pub use headline::overview_headline;
+
+use crate::answers::is_near;
+use crate::comparisons::target;
+use crate::figures::{signed_percent, three_digits};
+use crate::metrics::{divisor_words, metrics, name};
+use change::change;
+use headline::{ArmFigures, headline};
+use words::{figure, harm, is_too_noisy, precise};
+
+/// The answer; `None` where nothing was compared, and nothing counted differs.
+pub(crate) fn answer(
+    header: &Header,
+    comparisons: &[Comparison],
+    values: &[MetricValue],
+    profiles: &[Profile],
+) -> Option<RunAnswer> {
+    let run = Figures { header, comparisons, values, profiles };
+    let arms: Vec<&Arm> = run.arms().collect();
+    let figures: Vec<ArmFigures<'_>> = arms.iter().map(|arm| run.of_arm(arm)).collect();
+    let mut lines: Vec<AnswerLine> = arms.iter().flat_map(|arm| run.lines(arm)).collect();
+    let (headline, subject) = headline(header, &figures, &lines)?;
+    // What the sentence is about stands first.
+    lines.sort_by_key(|line| subject.is_some_and(|of| of.arm.name != line.arm));
+    let advice = subject.and_then(|of| run.advice(of));
+    let decides = subject.and_then(|of| run.decides(of, advice.as_ref()));
+    Some(RunAnswer { headline, advice, lines, decides, surer: run.surer() })
+}
+
+/// What a run's answer is made from.
+struct Figures<'a> {
+    header: &'a Header,
+    comparisons: &'a [Comparison],
+    values: &'a [MetricValue],
+    profiles: &'a [Profile],
+}
+
+impl<'a> Figures<'a> {
+    /// Arms that the answer is about.
+    fn arms(&self) -> impl Iterator<Item = &'a Arm> {
+        let header = self.header;
+        header.arms.iter().filter(|arm| arm.name != header.baseline && arm.twin_of.is_none())
+    }
+
+    fn of_arm(&self, arm: &'a Arm) -> ArmFigures<'a> {
+        let primary = self.header.workloads.iter().filter_map(|of| self.primary(of, &arm.name));
+        let of_transactions = |of: &&Comparison| {
+            let mut workloads = self.header.workloads.iter();
+            workloads.any(|work| work.name == of.workload && work.work.is_of_transactions())
+        };
+        let (transactions, operations) = primary.partition(of_transactions);
+        ArmFigures { arm, transactions, operations }
+    }
+
+    /// The arm's comparison in the metric that the workload's answer is about.
+    fn primary(&self, workload: &Workload, arm: &str) -> Option<&'a Comparison> {
+        let metric = metrics(workload)[0];
+        let mut all = self.comparisons.iter().filter(|of| of.workload == workload.name);
+        all.find(|of| of.metric == metric && of.arm == arm)
+    }
+
+    fn lines(&self, arm: &'a Arm) -> Vec<AnswerLine> {
+        let lines = self.header.workloads.iter().flat_map(|workload| {
+            let compared = self.primary(workload, &arm.name);
+            let compared = compared.map(|of| AnswerLine {
+                metric: Some(of.metric),
+                ratio: Some(of.ratio),
+                verdict: Some(of.verdict),
+                too_noisy: is_too_noisy(of),
+                cause: self.cause(workload, of),
+                ..self.line(workload, arm, figure(of))
+            });
+            let other = |(figure, cause): (String, String)| AnswerLine {
+                cause: Some(cause),
+                ..self.line(workload, arm, figure)
+            };
+            let wal = self.wal(workload, arm).map(other);
+            let function = self.profiles.iter();
+            let function = function
+                .filter(|of| of.workload == workload.name && of.arm == arm.name)
+                .filter_map(|of| Some(other(function_share(of)?)));
+            compared.into_iter().chain(wal).chain(function).collect::<Vec<_>>()
+        });
+        lines.collect()
+    }
+
+    fn line(&self, workload: &Workload, arm: &Arm, figure: String) -> AnswerLine {
+        AnswerLine {
+            workload: workload.name.clone(),
+            title: workload.title.clone(),
+            arm: arm.name.clone(),
+            change: change(self.header, &arm.name),
+            metric: None,
+            ratio: None,
+            verdict: None,
+            too_noisy: false,
+            figure,
+            cause: None,
+        }
+    }
+
+    fn value(&self, workload: &str, arm: &str, metric: &str) -> Option<&'a MetricValue> {
+        let mut all = self.values.iter().filter(|of| of.workload == workload && of.arm == arm);
+        all.find(|of| of.metric == metric)
+    }
+
+    /// Images for hint bits that the arm wrote and the baseline did not.
+    fn cause(&self, workload: &Workload, of: &Comparison) -> Option<String> {
+        const NAME: &str = "hint_images_per_page";
+        let images = |arm: &str| Some(self.value(&workload.name, arm, NAME)?.value);
+        let more = images(&of.arm)? - images(&self.header.baseline)?;
+        let costs = of.verdict == Verdict::Costs && more > 0.01;
+        costs.then(|| {
+            if (more - 1.0).abs() < 0.05 {
+                "hint bits, an image of each page, once".to_owned()
+            } else {
+                format!("hint bits, images of {:.0} % of the pages", more * 100.0)
+            }
+        })
+    }
+
+    /// The arm's WAL and what it is of, when it differs from the baseline's.
+    fn wal(&self, workload: &Workload, arm: &Arm) -> Option<(String, String)> {
+        let mut all = self.values.iter().filter(|of| of.workload == workload.name);
+        let own = all.find(|of| of.arm == arm.name && of.metric.starts_with("wal_per_"))?;
+        let baseline = self.value(&workload.name, &self.header.baseline, &own.metric)?;
+        if is_near(own.value, baseline.value) {
+            return None;
+        }
+        let per = divisor_words(&own.metric);
+        if baseline.value < 1.0 {
+            let figure = format!("WAL {} bytes {per}", three_digits(own.value));
+            return Some((figure, "from none".to_owned()));
+        }
+        let of_what = if let Work::Script { counted, .. } = &workload.work {
+            format!("first {} transactions after a checkpoint", thousands(*counted))
+        } else {
+            let (from, to) = (three_digits(baseline.value), three_digits(own.value));
+            format!("from {from} to {to} bytes {per}")
+        };
+        let ratio = own.value / baseline.value;
+        let digits = usize::from((ratio - 1.0).abs() < 0.0995);
+        Some((format!("WAL {} %", signed_percent(ratio, digits)), of_what))
+    }
+
+    fn advice(&self, of: &ArmFigures<'_>) -> Option<ArmAdvice> {
+        let mut arms = self.header.arms.iter();
+        let baseline = arms.find(|arm| arm.name == self.header.baseline)?;
+        let rule = advice::rule(of.arm, baseline)?;
+        let ratios: Vec<Interval> = of.transactions.iter().map(|of| of.ratio).collect();
+        let action = rule.action(&ratios)?;
+        Some(ArmAdvice { arm: of.arm.name.clone(), action, rule: rule.words() })
+    }
+
+    /// The figure that the advice rests on, or that the sentence begins with.
+    fn decides(&self, of: &ArmFigures<'_>, advice: Option<&ArmAdvice>) -> Option<String> {
+        let by = |bound: fn(&Interval) -> f64| {
+            let all = of.transactions.iter();
+            all.max_by(|a, b| bound(&a.ratio).total_cmp(&bound(&b.ratio))).copied()
+        };
+        let figure = |of: &Comparison| {
+            format!("{} of {}", name(of.metric), short_title(self.title(&of.workload)))
+        };
+        let percent = |ratio: f64| signed_percent(ratio.min(1000.0), 1);
+        match advice.map(|of| of.action) {
+            Some(AdvisedAction::Leave) => {
+                let of = by(|ratio| ratio.lower)?;
+                Some(format!("{}: lower bound {} %", figure(of), percent(of.ratio.lower)))
+            }
+            Some(_) => {
+                let of = by(|ratio| ratio.upper)?;
+                Some(format!("{}: upper bound {} %", figure(of), percent(of.ratio.upper)))
+            }
+            None => {
+                let all = of.transactions.iter().chain(&of.operations);
+                all.max_by(|a, b| harm(a).total_cmp(&harm(b))).map(|of| figure(of))
+            }
+        }
+    }
+
+    fn title(&self, workload: &str) -> &'a str {
+        let mut all = self.header.workloads.iter();
+        all.find(|of| of.name == workload).map_or("", |of| of.title.as_str())
+    }
+
+    /// How much longer each workload would have to be measured, the shortest first.
+    fn surer(&self) -> Option<String> {
+        let precision = self.header.design.precision;
+        let mut open: Vec<(f64, String)> = Vec::new();
+        for workload in &self.header.workloads {
+            let of_arms = self.arms().filter_map(|arm| self.primary(workload, &arm.name));
+            let unresolved: Vec<&Comparison> =
+                of_arms.filter(|of| of.verdict == Verdict::NotResolved).collect();
+            let Some(first) = unresolved.first() else { continue };
+            let seconds = unresolved.iter().map(|of| of.more_seconds.unwrap_or(f64::INFINITY));
+            let seconds = seconds.fold(0.0, f64::max);
+            let target = precise(target(first.metric, precision));
+            let title = short_title(&workload.title);
+            open.push((seconds, format!("{title} to {target}")));
+        }
+        open.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let more = open.len().saturating_sub(OPEN_SHOWN);
+        let shown = open.iter().take(OPEN_SHOWN).enumerate().map(|(index, (seconds, of))| {
+            let would = if index == 0 { " would narrow" } else { "" };
+            format!("{}{would} {of}", longer(*seconds))
+        });
+        let mut said: Vec<String> = shown.collect();
+        let plural = if more == 1 { "workload takes" } else { "workloads take" };
+        said.extend((more > 0).then(|| format!("{more} other {plural} longer")));
+        (!said.is_empty()).then(|| said.join("; "))
+    }
+}
+
+/// Workloads that would take longer are only counted.
+const OPEN_SHOWN: usize = 3;
+
+/// Minutes and hours, rounded up.
+fn longer(seconds: f64) -> String {
+    const HOURS_MAX: f64 = 24.0;
+    let minutes = (seconds / 60.0).ceil();
+    if minutes <= 1.0 {
+        "1 more minute".to_owned()
+    } else if minutes <= 120.0 {
+        format!("{minutes:.0} more minutes")
+    } else if minutes <= HOURS_MAX * 60.0 {
+        format!("{:.0} more hours", (minutes / 60.0).ceil())
+    } else {
+        format!("more than {HOURS_MAX:.0} hours")
+    }
+}
+
+/// The share of a function in an arm's CPU time, and the function, where it was found at all.
+fn function_share(of: &Profile) -> Option<(String, String)> {
+    let (lower, upper) = proportion_interval(of.samples, of.of)?;
+    #[expect(clippy::cast_precision_loss, reason = "samples are far below 2^53")]
+    let share = of.samples as f64 / of.of as f64;
+    (of.samples > 0).then(|| {
+        let [share, lower, upper] = [share, lower, upper].map(|of| of * 100.0);
+        let figure = format!("{share:.1} % [{lower:.1}, {upper:.1}] of user CPU");
+        (figure, format!("function {}*", of.function))
+    })
+}
+
+/// The title without what stands in parentheses at its end.
+fn short_title(title: &str) -> &str {
+    let short = title.strip_suffix(')').and_then(|of| of.split_once(" (")).map(|(of, _)| of);
+    short.filter(|of| !of.is_empty()).unwrap_or(title)
+}
+
+/// `1,000`.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

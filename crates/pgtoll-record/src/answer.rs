@@ -1,0 +1,74 @@
+//! What a run answers, shortest first.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Interval, Metric, Verdict};
+
+/// The answer of a run: a sentence, a line for each workload and arm, what decides, and what would
+/// make it surer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunAnswer {
+    /// In a sentence.
+    pub headline: String,
+    /// What to do; only of data checksums against a baseline without them, timed under transactions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<ArmAdvice>,
+    /// Each arm under each workload, arm by arm.
+    pub lines: Vec<AnswerLine>,
+    /// The figure that the sentence rests on, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decides: Option<String>,
+    /// What would make it surer and how long that takes, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surer: Option<String>,
+}
+
+/// An arm under a workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AnswerLine {
+    /// Which workload.
+    pub workload: String,
+    /// Its title.
+    pub title: String,
+    /// Which arm.
+    pub arm: String,
+    /// What the arm changes, in the words of its settings.
+    pub change: String,
+    /// What is compared; `None` of what is counted or sampled.
+    pub metric: Option<Metric>,
+    /// Arm over baseline; `None` of what is counted or sampled.
+    pub ratio: Option<Interval>,
+    /// What can be said; `None` of what is counted or sampled.
+    pub verdict: Option<Verdict>,
+    /// The interval covers 1, and its bound is too far away to be of use.
+    pub too_noisy: bool,
+    /// The figure in words: `+5.9 % [+4.3, +7.4]`, or `no difference seen, at most 2.6 % more`.
+    pub figure: String,
+    /// Where it comes from, as far as counters show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+}
+
+/// What to do about what an arm changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ArmAdvice {
+    /// Which arm.
+    pub arm: String,
+    /// What to do.
+    pub action: AdvisedAction,
+    /// The rule that it follows from, in words.
+    pub rule: String,
+}
+
+/// What can be advised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AdvisedAction {
+    /// It costs little under every workload.
+    TurnOn,
+    /// It depends on the workload, or is not known well enough.
+    MeasureFirst,
+    /// It costs much under one of the workloads.
+    Leave,
+}

@@ -1,0 +1,64 @@
+//! What the figures of a run hold for, in a line each.
+
+use std::fmt::Write as _;
+
+use pgtoll_record::{Header, RunResult, Work};
+
+/// The run's name, where it has one, the experiment and the server.
+pub(crate) fn subject(result: &RunResult) -> String {
+    let header = &result.header;
+    let name = header.name.as_ref().map_or_else(String::new, |name| format!("{name}, "));
+    format!("{name}{}: PostgreSQL {}", header.experiment, header.server.version)
+}
+
+/// How the servers were set and loaded.
+pub(crate) fn servers(result: &RunResult) -> String {
+    let header = &result.header;
+    let mut facts = vec![format!("shared_buffers {}", shared_buffers(header))];
+    // What an arm sets is what is measured.
+    let shared = SETTINGS
+        .iter()
+        .filter(|name| header.arms.iter().all(|arm| !arm.settings.contains_key(**name)));
+    facts.extend(shared.map(|name| {
+        let value = header.server.settings.get(*name).map_or("default", String::as_str);
+        format!("{name} {value}")
+    }));
+    let scripts = header.workloads.iter().any(|of| matches!(of.work, Work::Script { .. }));
+    facts.extend(scripts.then(|| "one client".to_owned()));
+    facts.extend(header.design.rows_frozen.then(|| "rows frozen before".to_owned()));
+    facts.push(format!("pgbench scale {}, seed {}", header.design.scale, header.seed));
+    format!("every server: {}", facts.join(", "))
+}
+
+/// Settings that shape what is measured.
+const SETTINGS: [&str; 3] = ["autovacuum", "checkpoint_timeout", "max_wal_size"];
+
+/// Its values, in the workloads' order.
+fn shared_buffers(header: &Header) -> String {
+    const NAME: &str = "shared_buffers";
+    let common = header.server.settings.get(NAME);
+    let mut values: Vec<&str> = Vec::new();
+    for workload in &header.workloads {
+        let own = workload.settings.get(NAME).or(common).map_or("default", String::as_str);
+        values.extend(Some(own).filter(|own| !values.contains(own)));
+    }
+    match values.as_slice() {
+        [] => "default".to_owned(),
+        [one] => (*one).to_owned(),
+        [several @ .., last] => format!("{} or {last} by workload", several.join(", ")),
+    }
+}
+
+/// What else went on.
+pub(crate) fn noise(result: &RunResult) -> Option<String> {
+    let noise = result.noise?;
+    let mut text = format!(
+        "noise: steal {:.1} %, other programs {:.1} % of CPU",
+        noise.steal * 100.0,
+        noise.others * 100.0
+    );
+    if let Some(pressure) = noise.cpu_pressure {
+        let _ = write!(text, ", {:.0} % of time under CPU pressure", pressure * 100.0);
+    }
+    Some(text)
+}
