@@ -7,7 +7,7 @@ use pgtoll_record::{
 
 use crate::experiment::StepKind;
 use crate::host::host;
-use crate::turns::TURN;
+use crate::plan::TURN;
 use crate::units::nanoseconds;
 use crate::{ArmSpec, BenchError, ExpectSpec, Experiment, Plan, Site, StepSpec, WorkloadSpec};
 

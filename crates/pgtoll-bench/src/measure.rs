@@ -1,11 +1,13 @@
 //! Runs a plan and writes its record.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use pgtoll_cluster::{Cluster, ClusterError, Guard, MemoryGroup, StopMode};
+use pgtoll_cluster::{ClusterError, Guard, MemoryGroup, StopMode};
 use pgtoll_format::MajorFacts;
 use pgtoll_record::{End, EndStatus, Line, Prepared};
+use pgtoll_wire::Connection;
 
 use crate::counting::count_all;
 use crate::header::header;
@@ -114,16 +116,34 @@ fn own_program(site: &Site<'_>, run: &mut Run<'_>) -> Result<PathBuf, BenchError
 fn write_prepared(arms: &Arms, run: &mut Run<'_>) -> Result<(), BenchError> {
     let Some(first) = arms.loaded.first().or(arms.empty.first()) else { return Ok(()) };
     let data_bytes = first.bytes()?;
-    let version_text = version_text(first, run.guard)?;
-    run.write(&Line::Prepared(Prepared { version_text, data_bytes }))
+    first.configure(run.guard, &run.plan.experiment.settings)?;
+    first.start(run.guard)?;
+    let mut connection = first.connect(DATABASE)?;
+    let shown = version_text(&mut connection)
+        .and_then(|version| Ok((version, settings_shown(&mut connection)?)));
+    connection.close();
+    first.stop(run.guard, StopMode::Fast)?;
+    let (version_text, settings) = shown.map_err(|source| BenchError::query(first, source))?;
+    run.write(&Line::Prepared(Prepared { version_text, data_bytes, settings }))
 }
 
-fn version_text(cluster: &Cluster, guard: &mut Guard) -> Result<String, BenchError> {
-    cluster.start(guard)?;
-    let mut connection = cluster.connect(DATABASE)?;
-    let version =
-        connection.query_one("SELECT version() AS version").and_then(|row| row.parse("version"));
-    connection.close();
-    cluster.stop(guard, StopMode::Fast)?;
-    version.map_err(|source| BenchError::query(cluster, source))
+fn version_text(connection: &mut Connection) -> Result<String, pgtoll_wire::Error> {
+    connection.query_one("SELECT version() AS version")?.parse("version")
+}
+
+/// What differs from the defaults, and who does I/O (18 and later), with units. Where the server lies
+/// is no such setting.
+fn settings_shown(
+    connection: &mut Connection,
+) -> Result<BTreeMap<String, String>, pgtoll_wire::Error> {
+    let sql = "SELECT name, current_setting(name) FROM pg_settings \
+               WHERE (source NOT IN ('default', 'override') OR name IN ('io_method', 'io_workers')) \
+               AND category <> 'File Locations' AND name NOT LIKE 'unix_socket%' \
+               ORDER BY name";
+    let rows = connection.query(sql)?;
+    let pairs = rows.into_iter().filter_map(|row| match row.values() {
+        [Some(name), value] => Some((name.clone(), value.clone().unwrap_or_default())),
+        _ => None,
+    });
+    Ok(pairs.collect())
 }

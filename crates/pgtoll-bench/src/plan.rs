@@ -9,7 +9,6 @@ use pgtoll_format::{ByteSize, TimeSpan, conf};
 use pgtoll_record::{Design, Slicing};
 
 use crate::experiment::{SHORTEST_STEP, StepKind};
-use crate::turns::TURN;
 use crate::units::nanoseconds;
 use crate::{ArmSpec, BenchError, Experiment, StepSpec, WorkloadSpec};
 
@@ -64,6 +63,9 @@ pub struct Plan {
 pub const BUDGET: Duration = Duration::from_secs(300);
 /// Long enough for many transactions, short against a neighbour's job.
 const SLICE: Duration = Duration::from_millis(50);
+/// A turn of operations: long against what it takes to suspend a server, short against what disturbs
+/// a machine.
+pub(crate) const TURN: Duration = Duration::from_millis(5);
 /// A program that makes load has to be stopped and its sessions be waited for.
 const COMMAND_SLICE: Duration = Duration::from_millis(200);
 /// A queue that a stall leaves behind has to be worked off in the same slice.

@@ -16,12 +16,10 @@ use pgtoll_wire::Connection;
 
 use crate::arm_trial::{ArmTrial, SESSIONS_GONE};
 use crate::experiment::{StepKind, substituted};
+use crate::plan::TURN;
 use crate::programs::{Programs, StartedProgram};
 use crate::run::Run;
 use crate::{BenchError, StepSpec};
-
-/// Long against what it takes to suspend a server, short against what disturbs a machine.
-pub(crate) const TURN: Duration = Duration::from_millis(5);
 
 /// What a step took in an arm, the turns of others left out.
 pub(crate) struct TurnsOutcome {

@@ -38,6 +38,7 @@ pub fn summarise(run: &Run) -> RunResult {
         complete: run.is_complete(),
         answers: answers(&run.header, answer.as_ref()),
         answer,
+        settings: run.prepared.as_ref().map(|of| of.settings.clone()).unwrap_or_default(),
         rounds,
         expected: expected(&run.header, &comparisons, &against_others, &values),
         notes,

@@ -25,6 +25,10 @@ pub struct RunResult {
     pub answer: Option<RunAnswer>,
     /// A sentence for each workload that has an answer, in the workloads' order.
     pub answers: Vec<String>,
+    /// Settings of every server that are not the default, and how it does I/O; empty in records
+    /// before this was kept.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
     /// Rounds that were completed, by workload.
     pub rounds: BTreeMap<String, u32>,
     /// Values of each arm, without comparison.

@@ -311,6 +311,11 @@ pub struct Prepared {
     pub version_text: String,
     /// Bytes of each arm's data directory.
     pub data_bytes: u64,
+    /// Settings of every server that are not the default, and how it does I/O, as a server with the
+    /// experiment's settings shows them; arms and workloads have more. Empty in records before this
+    /// was kept.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
 }
 
 /// A round begins.

@@ -23,6 +23,7 @@ pub(crate) fn servers(result: &RunResult) -> String {
         let value = header.server.settings.get(*name).map_or("default", String::as_str);
         format!("{name} {value}")
     }));
+    facts.extend(result.settings.get("io_method").map(|method| format!("io_method {method}")));
     let scripts = header.workloads.iter().any(|of| matches!(of.work, Work::Script { .. }));
     facts.extend(scripts.then(|| "one client".to_owned()));
     facts.extend(header.design.rows_frozen.then(|| "rows frozen before".to_owned()));

@@ -264,43 +264,42 @@ pub(crate) struct MeasureArguments {
     /// command that makes load until it is ended.
     #[arg(long, value_name = "SCRIPT[@WEIGHT]|COMMAND")]
     pub(crate) workload: Vec<String>,
-    /// The run's name, in its record, its reports and the labels of its curves, and that of --workload:
-    /// tells the runs of several pipelines apart. 1 to 24 letters, digits, - and _.
+    /// The run's name in its record, its reports and the labels of its metrics, and that of --workload,
+    /// so that several pipelines do not collide. 1 to 24 letters, digits, - and _.
     #[arg(long, value_name = "NAME", value_parser = run_name)]
     pub(crate) name: Option<String>,
     /// SQL for psql, run once on the loaded data that all arms are copies of.
     #[arg(long, value_name = "FILE")]
     pub(crate) setup: Option<PathBuf>,
-    /// Transactions a second of --workload, at random times (open loop): shows latencies at a load
-    /// that does not give way.
+    /// Transactions a second of --workload, at random times (open loop): latencies at a fixed load.
     #[arg(long, value_name = "N", requires = "workload", value_parser = rate)]
     pub(crate) rate: Option<f64>,
-    /// Your own server, as libpq names it: all arms get of its settings those that shape the answer,
-    /// like shared buffers, WAL compression and checkpoints, as far as they differ from the defaults.
-    /// It is only asked. What is taken and what is not is said; --set overrides it.
+    /// Your own server (a libpq connection string): all arms get its settings that shape the answer,
+    /// such as shared_buffers, wal_compression and those of checkpoints, where they differ from the
+    /// defaults. Read-only. The run lists what it took and what it left out; --set overrides it.
     #[arg(long, value_name = "DSN", value_parser = DsnParser)]
     pub(crate) like: Option<Dsn>,
     /// A setting of all arms, as in postgresql.conf.
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     pub(crate) set: Vec<(String, String)>,
-    /// A twin of every arm, not of the baseline alone: each is compared with the arm that it copies.
+    /// Add a twin of every arm, not of the baseline alone: each is compared with the arm that it copies.
     #[arg(long, value_name = "WHICH")]
     pub(crate) twins: Option<TwinnedArms>,
     /// pgbench's scale factor: 15 MB of data an arm for each unit. Default: the experiment's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) scale: Option<u32>,
-    /// How long an experiment may take, roughly; of several, each. What does not fit is counted, and
-    /// not timed. Default: 5min.
+    /// About how long each experiment may take. Workloads that do not fit are counted and not timed.
+    /// Default: 5min.
     #[arg(long, value_name = "TIME", value_parser = budget, allow_hyphen_values = true)]
     pub(crate) budget: Option<TimeSpan>,
-    /// Time a workload until the half-width of its intervals of server CPU is this small (1%), or
-    /// the budget is spent.
+    /// Time a workload until its intervals of server CPU have this half-width (1%), or the budget is
+    /// spent. Intervals within it count as resolved.
     #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "rounds")]
     pub(crate) precision: Option<f64>,
     /// A quick look, about a minute for each experiment: intervals are wide.
     #[arg(long, conflicts_with_all = ["budget", "precision", "rounds"])]
     pub(crate) quick: bool,
-    /// Repetitions of single operations, each in both orders. Default: 5.
+    /// Repetitions of single operations, each done twice. Default: 5.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(crate) repetitions: Option<u32>,
     /// Rounds, each with restarts of all servers. Intervals need at least 2, better 6. Default: 6,
@@ -314,7 +313,7 @@ pub(crate) struct MeasureArguments {
     /// A slice's length. Default: the workload's, else 50ms; with --rate 2s, for a command 200ms.
     #[arg(long, value_name = "TIME", value_parser = slice_time, allow_hyphen_values = true)]
     pub(crate) slice: Option<TimeSpan>,
-    /// The seed of all random choices. Default: another one each time.
+    /// The seed of all random choices. Default: a new one for each run.
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Where the record goes; of several experiments, the directory that theirs are made in. Default:
@@ -327,10 +326,10 @@ pub(crate) struct MeasureArguments {
     /// Keep the clusters, however the run ends.
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Say what would run, and end.
+    /// Print what would run, and end.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Say what is wrong with the experiment, or what it would do, and end. Needs no server.
+    /// Check the experiment, print what it would do, and end. Needs no server.
     #[arg(long)]
     pub(crate) check: bool,
     /// List the built-in experiments with the time that each takes, and end.
@@ -338,8 +337,8 @@ pub(crate) struct MeasureArguments {
     pub(crate) list: bool,
     #[command(flatten)]
     pub(crate) format: FormatOptions,
-    /// End with status 1 if this is surely so, with 2 if it is not resolved: [WORKLOAD/]ARM.METRIC,
-    /// then > or < (or >= or <=), then a percentage.
+    /// End with status 1 if this holds for the whole interval, with 2 if for a part of it:
+    /// [WORKLOAD/]ARM.METRIC, then > or < (or >= or <=), then a percentage.
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) fail_if: Vec<String>,
 }
@@ -366,11 +365,11 @@ pub(crate) struct WalWhatIfArguments {
     /// Data directories, directories of an archive, or segments; compressed ones too.
     #[arg(required_unless_present = "dsn", value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// A running server, as libpq names it: it tells its settings. Without PATH its WAL is
+    /// A running server (a libpq connection string), for its settings. Without PATH its WAL is
     /// streamed, from its last checkpoint on.
     #[arg(long, value_name = "DSN", value_parser = DsnParser)]
     pub(crate) dsn: Option<Dsn>,
-    /// Stream for so long. Default: what is there now.
+    /// Stream for this long. Default: what is there now.
     #[arg(long, value_name = "TIME", value_parser = stream_time, requires = "dsn", conflicts_with = "paths", allow_hyphen_values = true)]
     pub(crate) r#for: Option<TimeSpan>,
     #[command(flatten)]
@@ -381,7 +380,7 @@ pub(crate) struct WalWhatIfArguments {
     /// Checkpoints begin after this time.
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = checkpoint_timeout)]
     pub(crate) checkpoint_timeout: Vec<TimeSpan>,
-    /// Over which part of the way to the next a checkpoint is spread.
+    /// The part of the interval between checkpoints over which writes are spread.
     #[arg(long, value_name = "RATIO", value_delimiter = ',', value_parser = completion_target)]
     pub(crate) checkpoint_completion_target: Vec<f64>,
     /// Full-page images are compressed.
@@ -393,14 +392,14 @@ pub(crate) struct WalWhatIfArguments {
     /// Pages are logged whole after a checkpoint.
     #[arg(long, value_enum, value_name = "on|off", value_delimiter = ',')]
     pub(crate) full_page_writes: Vec<OnOff>,
-    /// What the server that made the WAL was set to: one of the first three of these settings.
-    /// Default: what --dsn, the data directory's files or the WAL itself say.
+    /// A setting of the server that made the WAL, one of the first three above. Default: from --dsn,
+    /// the data directory's files, or the WAL itself.
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     pub(crate) today: Vec<(String, String)>,
-    /// Compress every image to find out, not one block's in 16.
+    /// Compress every image, not those of one block in 16.
     #[arg(long)]
     pub(crate) exact: bool,
-    /// Segments that are read at once. Default: the number of cores.
+    /// Segments that are read in parallel. Default: the number of cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
@@ -427,11 +426,11 @@ pub(crate) struct WalStatsArguments {
     /// Data directories, directories of an archive, or segments; compressed ones too.
     #[arg(required_unless_present = "dsn", value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// A running server, as libpq names it: a URI or key=value pairs. Without PATH its WAL is
-    /// streamed, from its last checkpoint on; with PATH it names the relations.
+    /// A running server: a libpq connection string, URI or key=value pairs. Without PATH its WAL is
+    /// streamed, from its last checkpoint on; with PATH it is asked for the relations' names.
     #[arg(long, value_name = "DSN", value_parser = DsnParser, conflicts_with = "names")]
     pub(crate) dsn: Option<Dsn>,
-    /// Stream for so long. Default: what is there now.
+    /// Stream for this long. Default: what is there now.
     #[arg(long, value_name = "TIME", value_parser = stream_time, requires = "dsn", conflicts_with = "paths", allow_hyphen_values = true)]
     pub(crate) r#for: Option<TimeSpan>,
     #[command(flatten)]
@@ -439,14 +438,13 @@ pub(crate) struct WalStatsArguments {
     /// A row of the table for each resource manager, or for each type of record.
     #[arg(long, value_enum, default_value = "manager")]
     pub(crate) by: WalBy,
-    /// Rows of the table for relations, databases and cycles. JSON has them all.
+    /// Rows of the tables of relations, databases and cycles. JSON has all.
     #[arg(long, value_name = "N", default_value = "10")]
     pub(crate) top: usize,
-    /// The data directory whose catalogs name relations. Default: the one that is read, if it is
-    /// one.
+    /// The data directory whose catalogs name the relations. Default: PATH, where it is one.
     #[arg(long, value_name = "PGDATA")]
     pub(crate) names: Option<PathBuf>,
-    /// Segments that are read at once. Default: the number of cores.
+    /// Segments that are read in parallel. Default: the number of cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
@@ -456,14 +454,14 @@ pub(crate) struct WalStatsArguments {
 /// Which part of the WAL in files is read.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct WalRangeArguments {
-    /// From here on: an LSN, or a time like 2026-11-22T10:00:00Z, which means the first commit or
-    /// checkpoint then or later.
+    /// Start here: an LSN, or a time like 2026-11-22T10:00:00Z, which stands for the first commit or
+    /// checkpoint at or after it.
     #[arg(long, value_name = "LSN|TIME", requires = "paths")]
     pub(crate) from: Option<WalBound>,
-    /// Up to here; what begins here is not read.
+    /// End before this LSN or time.
     #[arg(long, value_name = "LSN|TIME", requires = "paths")]
     pub(crate) to: Option<WalBound>,
-    /// This timeline and those that lead to it. Default: the newest.
+    /// Read this timeline and its ancestors. Default: the newest.
     #[arg(long, value_name = "N", requires = "paths", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) timeline: Option<u32>,
 }
@@ -480,40 +478,39 @@ pub(crate) enum WalBy {
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct VerifyArguments {
-    /// Data directories, plain base backups, or directories and files in one: of a file its whole
-    /// relation is read. Or base backups in tars, packed or not: their directories, or tars.
+    /// Data directories, base backups (plain or tar, compressed or not), or directories and files in
+    /// one: of a file the whole relation is read.
     #[arg(required_unless_present = "dsn", value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// The running server of a data directory on this machine, as libpq names it: a URI or
-    /// key=value pairs. Default for a directory that a server runs on: its socket.
+    /// The running server of a data directory on this machine: a libpq connection string. Default for
+    /// a directory that a server runs on: its socket.
     #[arg(long, value_name = "DSN", value_parser = DsnParser)]
     pub(crate) dsn: Option<Dsn>,
-    /// With a running server: how long a checkpoint is waited for, where a page needs one to be
-    /// judged.
+    /// With a running server: how long to wait for a checkpoint, where a page needs one to be judged.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = settle_time)]
     pub(crate) settle: TimeSpan,
-    /// Only this relation, with the indexes and long values of a table.
+    /// Only this relation, with a table's indexes and TOAST table.
     #[arg(long, value_name = "DATABASE.SCHEMA.TABLE")]
     pub(crate) only: Vec<String>,
-    /// The WAL that a base backup needs, where it has none itself: it tells which pages recovery
-    /// replaces. An archive's directory, a tar, or segments.
+    /// The WAL that a base backup needs, where it contains none: with it pages that recovery replaces
+    /// are recognised. An archive's directory, a tar, or segments.
     #[arg(long, value_name = "PATH")]
     pub(crate) wal: Vec<PathBuf>,
-    /// Files, and pieces of them, that are read at once. Default: the number of cores.
+    /// Files, and parts of files, that are read in parallel. Default: the number of cores.
     #[arg(long, short, value_name = "N", value_parser = jobs)]
     pub(crate) jobs: Option<NonZeroU8>,
-    /// Read no faster than this, over all jobs. Default: as fast as it goes.
+    /// Read no faster than this, all jobs together. Default: no limit.
     #[arg(long, value_name = "SIZE/s", value_parser = read_rate)]
     pub(crate) rate: Option<ByteSize>,
-    /// Map files into memory instead of copying what they hold: less CPU, for files that nobody
-    /// changes or cuts meanwhile.
+    /// Map files into memory instead of reading them: less CPU, for files that do not change
+    /// meanwhile.
     #[arg(long, conflicts_with = "direct")]
     pub(crate) mmap: bool,
-    /// Read past the system's cache, from the medium itself.
+    /// Bypass the page cache: read from the disk (O_DIRECT).
     #[arg(long)]
     pub(crate) direct: bool,
-    /// Keep in this file how far it came, and go on there when it was interrupted or killed. When
-    /// all was read the file is removed.
+    /// Keep the progress in this file, and continue from it after an interruption. It is removed when
+    /// all was read.
     #[arg(long, value_name = "FILE")]
     pub(crate) resume: Option<PathBuf>,
     /// Compare pages with the data directory's own WAL: none may be older. Reads the WAL, and the
@@ -528,7 +525,7 @@ pub(crate) struct VerifyArguments {
     /// Names and lengths are always compared.
     #[arg(long)]
     pub(crate) manifest_checksums: bool,
-    /// Findings that are shown of a relation. JSON has more.
+    /// Findings that are shown for each relation. JSON has more.
     #[arg(long, value_name = "N", default_value = "10")]
     pub(crate) top: usize,
     #[command(flatten)]
@@ -540,14 +537,14 @@ pub(crate) struct EnableArguments {
     /// The data directory. Its server was stopped in good order.
     #[arg(value_name = "PGDATA")]
     pub(crate) data: PathBuf,
-    /// Threads that read and write at once. Default: the number of cores.
+    /// Threads that read and write. Default: the number of cores.
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: Option<u16>,
-    /// Say how much there is to do and how long it would take, by a sample of the pages, and end.
-    /// Writes nothing; the server may run.
+    /// Estimate the work and its duration from a sample of the pages, and end. Writes nothing; the
+    /// server may run.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// When all is synced, read it again from the disk; only then checksums count as on.
+    /// After syncing read everything again from the disk before checksums count as on.
     #[arg(long)]
     pub(crate) verify_after: bool,
     /// Do not sync: for tests. A power cut may leave pages that the server refuses.
@@ -587,7 +584,7 @@ pub(crate) enum PageCommand {
         #[command(flatten)]
         format: FormatOptions,
     },
-    /// Compare the checksums that pages have with those that they should have.
+    /// Compare the pages' stored checksums with computed ones.
     #[command(after_help = PAGE_CHECKSUM_EXAMPLES, mut_arg("format", formats_of(RecordKind::PageChecksums)))]
     Checksum {
         /// A relation's file.
@@ -597,7 +594,7 @@ pub(crate) enum PageCommand {
         #[command(flatten)]
         format: FormatOptions,
     },
-    /// Say in what two pages differ: header, line pointers, rows, or only hint bits.
+    /// Show the differences of two pages: header, line pointers, rows, or hint bits alone.
     #[command(after_help = PAGE_DIFF_EXAMPLES, mut_arg("format", formats_of(RecordKind::PageDifference)))]
     Diff {
         /// A relation's file.
@@ -614,11 +611,10 @@ pub(crate) enum PageCommand {
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("target").required(true).args(["file", "relation", "undo"]))]
 pub(crate) struct CorruptArguments {
-    /// The data directory. No server runs on it, unless --online says so; while pgtoll works, none
-    /// can start.
+    /// The data directory. No server may run on it, except with --online; none can start meanwhile.
     #[arg(value_name = "PGDATA")]
     pub(crate) data: PathBuf,
-    /// The file, from PGDATA on.
+    /// The file, relative to PGDATA.
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// The relation: database.schema.name, or schema.name where all databases have it in common.
@@ -627,38 +623,38 @@ pub(crate) struct CorruptArguments {
     /// The relation's fork.
     #[arg(long, value_enum, default_value = "main")]
     pub(crate) fork: ForkName,
-    /// The block, from 0: of the file, or of the relation. Default: one by chance.
+    /// The block, from 0: of the file, or of the relation. Default: a random one.
     #[arg(long, value_name = "N")]
     pub(crate) block: Option<u64>,
-    /// What happens to it.
+    /// The kind of damage.
     #[arg(long, value_enum, required_unless_present = "undo")]
     pub(crate) kind: Option<DamageKind>,
-    /// The block of the same file that it changes places with.
+    /// The block of the same file that it is swapped with.
     #[arg(long, value_name = "N", required_if_eq("kind", "transposed"))]
     pub(crate) with: Option<u64>,
-    /// An older copy of the file, which the older bytes are taken from.
+    /// An older copy of the file, for the older bytes.
     #[arg(long, value_name = "FILE", required_if_eq_any([("kind", "torn"), ("kind", "stale")]))]
     pub(crate) older: Option<PathBuf>,
-    /// The seed of what happens by chance. The same seed makes the same damage.
+    /// The seed of random choices. The same seed makes the same damage.
     #[arg(long, value_name = "N", default_value = "0")]
     pub(crate) seed: u64,
-    /// The server runs: damage only what it does not have in memory, as it says itself.
+    /// The server runs: damage only a block that is not in its shared buffers.
     #[arg(long)]
     pub(crate) online: bool,
-    /// The running server, as libpq names it. Default: its socket.
+    /// The running server: a libpq connection string. Default: its socket.
     #[arg(long, value_name = "DSN", value_parser = DsnParser, requires = "online")]
     pub(crate) dsn: Option<Dsn>,
     /// The server crashed, and none runs on these data anywhere: not in another container, not on
     /// another host. Removes the postmaster.pid that it left.
     #[arg(long, conflicts_with = "online")]
     pub(crate) crashed: bool,
-    /// Yes, these data.
+    /// Confirm: damage these data.
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Where to write what undoes the damage; a new file.
+    /// The new file to write the undo information to.
     #[arg(long, value_name = "FILE", default_value = "pgtoll-undo.json")]
     pub(crate) undo_file: PathBuf,
-    /// Put right what this file is about, if nobody wrote there since.
+    /// Undo the damage described in this file, unless the block was written since.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "block"])]
     pub(crate) undo: Option<PathBuf>,
     #[command(flatten)]
@@ -681,19 +677,19 @@ pub(crate) enum ForkName {
 /// What happens to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DamageKind {
-    /// One bit is turned over.
+    /// One bit flipped.
     Bit,
-    /// Random bytes all over.
+    /// Random bytes.
     Garbage,
-    /// It changes places with another block: --with.
+    /// Swapped with another block: --with.
     Transposed,
-    /// Its first half is an older one, a write that a power cut tore: --older.
+    /// Its first half is older, as after a torn write: --older.
     Torn,
-    /// All of it is zero.
+    /// All zeros.
     Zero,
-    /// Its first half is zero, a sector that was lost.
+    /// Its first half is zeros, as after a lost sector.
     ZeroHalf,
-    /// All of it is older, a write that was lost: --older.
+    /// All of it is older, as after a lost write: --older.
     Stale,
     /// The file ends in the middle of it.
     Cut,
@@ -711,8 +707,8 @@ pub(crate) struct ReportArguments {
     pub(crate) records: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
-    /// End with status 1 if this is surely so, with 2 if it is not resolved: [WORKLOAD/]ARM.METRIC,
-    /// then > or < (or >= or <=), then a percentage.
+    /// End with status 1 if this holds for the whole interval, with 2 if for a part of it:
+    /// [WORKLOAD/]ARM.METRIC, then > or < (or >= or <=), then a percentage.
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) fail_if: Vec<String>,
 }
@@ -725,7 +721,7 @@ pub(crate) struct DoctorArguments {
     /// The server: a directory with bin/postgres, or a major version.
     #[arg(long, value_name = "DIR|MAJOR")]
     pub(crate) postgres: Option<String>,
-    /// For so long compare servers that do not differ: it calibrates the intervals of later runs.
+    /// Compare servers that do not differ for this long: it calibrates the intervals of later runs.
     #[arg(long, value_name = "TIME", value_parser = null_time, allow_hyphen_values = true)]
     pub(crate) null: Option<TimeSpan>,
     /// Where the records of --null go, with -1, -2, ... Default: in pgtoll-results.

@@ -20,7 +20,8 @@ pub(crate) fn section(run: &Run, result: &RunResult) -> Markup {
         h3 { "Noise" }
         (facts(noise(result)))
         h3 { "Settings of every arm" }
-        (settings(&result.header.server.settings))
+        // As the server shows them; records before that have what the experiment says.
+        (settings(if result.settings.is_empty() { &result.header.server.settings } else { &result.settings }))
         h3 { "Machine and server" }
         (facts(machine(run, result)))
     }
@@ -45,7 +46,7 @@ fn design(run: &Run, result: &RunResult) -> Vec<Fact> {
         ("rounds planned", format!("{} of each timed workload", design.rounds)),
         (
             "repetitions of operations",
-            format!("{}, each forwards and backwards", design.repetitions),
+            format!("{}, each twice", design.repetitions),
         ),
         ("clusters", clusters.to_owned()),
         ("scale of pgbench’s data", design.scale.to_string()),
