@@ -315,9 +315,9 @@ impl Plan {
     }
 
     /// How often arms that take turns do their steps in one piece, too: a check, which may have wide
-    /// intervals.
+    /// intervals. 3 times by default; a quick look, once.
     pub(crate) fn in_one_piece(&self) -> u32 {
-        self.design.repetitions.div_ceil(2)
+        (self.design.repetitions * 3 / 5).max(1)
     }
 
     /// One trial of one arm.
