@@ -158,7 +158,8 @@ pub struct MajorFacts {
 impl MajorFacts {
     /// Whether it has a setting of this name, as far as it is known which release brought it.
     pub fn has_setting(&self, name: &str) -> bool {
-        let mut later = MAJORS.iter().filter(|facts| facts.major > self.major);
+        // Newest first.
+        let mut later = MAJORS.iter().take_while(|facts| facts.major != self.major);
         !later.any(|facts| facts.new_settings.contains(&name))
     }
 }

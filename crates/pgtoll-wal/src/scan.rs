@@ -22,7 +22,7 @@ use crate::pieces::{Cycle, FinishedTimeline, Piece, WalTimeline};
 use crate::queue::{Closing, Queue};
 use crate::range::{WalBound, WalRange};
 use crate::segment_file::SegmentFile;
-use crate::segment_reader::{Memory, SegmentResult, Wal, end_by_error};
+use crate::segment_reader::{ReadBuffers, SegmentResult, Wal, end_by_error};
 use crate::statistics::WalStatistics;
 
 /// A stretch of WAL and what was collected from it.
@@ -124,7 +124,7 @@ pub fn locate_range(
     range: &WalRange,
 ) -> Result<Range<Lsn>, WalReadError> {
     let wal = Wal::open(segments, Lsn::INVALID..Lsn::MAX, true)?;
-    let mut memory = Memory::new();
+    let mut memory = ReadBuffers::new();
     let mut find = |time_us| {
         locate(segments.len(), time_us, |number, since_us| {
             wal.read(number, FirstEvent::since(since_us), &mut memory).collected.found
@@ -203,7 +203,7 @@ fn read<C: Collect>(
             let (sender, queue, new) = (sender.clone(), &queue, &new);
             move || {
                 let _closing = Closing(queue);
-                let mut memory = Memory::new();
+                let mut memory = ReadBuffers::new();
                 while let Some(number) = queue.next() {
                     // Nobody listens any more where the WAL has ended before.
                     if sender.send((number, wal.read(number, new(), &mut memory))).is_err() {
@@ -218,7 +218,7 @@ fn read<C: Collect>(
         let merged = if started > 0 {
             merge.run(receiver, watch)
         } else {
-            let mut memory = Memory::new();
+            let mut memory = ReadBuffers::new();
             let one = |number| (number, wal.read(number, new(), &mut memory));
             let here = std::iter::repeat_with(|| queue.next()).map_while(|next| next).map(one);
             merge.run(here, watch)

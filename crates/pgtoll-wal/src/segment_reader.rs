@@ -46,12 +46,12 @@ pub(crate) struct SegmentResult<C> {
 }
 
 /// What a thread keeps from segment to segment, so that memory is taken once.
-pub(crate) struct Memory {
+pub(crate) struct ReadBuffers {
     chunk: Vec<u8>,
     parts: Parts,
 }
 
-impl Memory {
+impl ReadBuffers {
     pub(crate) fn new() -> Self {
         Self { chunk: vec![0; CHUNK], parts: Parts::default() }
     }
@@ -153,14 +153,14 @@ impl<'a> Wal<'a> {
         &self,
         number: usize,
         collected: C,
-        memory: &mut Memory,
+        memory: &mut ReadBuffers,
     ) -> SegmentResult<C> {
         let timelines = [self.segments[number].name.timeline; 2];
         let (first, last, begin, end) = (None, None, None, None);
         let is_past = false;
         let mut of =
             SegmentResult { first, last, begin, end, is_past, collected, timelines, stop: None };
-        let Memory { chunk, parts } = memory;
+        let ReadBuffers { chunk, parts } = memory;
         let mut reading = Reading { wal: self, number, of: &mut of, parts, decoder: None };
         let stop = reading.run(chunk);
         of.stop = stop.err();
@@ -204,7 +204,7 @@ impl<'a> Wal<'a> {
     /// Whether the same is wrong when it is read again. A running server writes on in the order of
     /// the WAL: where something stands behind an error now, its place has been written too.
     fn stays(&self, number: usize, error: WalError) -> bool {
-        match self.read(number, Sums::default(), &mut Memory::new()).stop {
+        match self.read(number, Sums::default(), &mut ReadBuffers::new()).stop {
             Some(End::Own(again) | End::Damaged { error: again, .. }) => again.at() == error.at(),
             Some(_) => true,
             None => false,
