@@ -85,7 +85,9 @@ fn arms_take_turns(run: &Run, result: &RunResult) {
         assert_eq!(one.pages, whole.pages, "{one:?}");
         assert_eq!(one.client_cpu_ns.is_some(), whole.client_cpu_ns.is_some(), "{one:?}");
         let apart = |of: fn(&Counters) -> u64| of(&one.counters).abs_diff(of(&whole.counters));
-        assert!(apart(|of| of.blocks_read) < 100, "{one:?} {whole:?}");
+        // The table's 1640 pages are read as often; sessions of a dump find more or less of the
+        // catalogs in shared buffers.
+        assert!(apart(|of| of.blocks_read) < 800, "{one:?} {whole:?}");
         assert!(apart(|of| of.wal_bytes) < 1 << 20, "{one:?} {whole:?}");
         assert!(one.server_cpu_ns > 0 && one.duration_ns > 0, "{one:?}");
     }
