@@ -44,10 +44,7 @@ fn design(run: &Run, result: &RunResult) -> Vec<Fact> {
     };
     let mut facts = vec![
         ("rounds planned", format!("{} of each timed workload", design.rounds)),
-        (
-            "repetitions of operations",
-            format!("{}, each twice", design.repetitions),
-        ),
+        ("repetitions of operations", format!("{}, each twice", design.repetitions)),
         ("clusters", clusters.to_owned()),
         ("scale of pgbench’s data", design.scale.to_string()),
         ("seed", result.header.seed.to_string()),

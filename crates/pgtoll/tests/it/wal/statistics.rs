@@ -172,9 +172,11 @@ fn check_archives(
     assert!(matches!(end, End::Own(_)), "{name}: {end:?}");
     assert_eq!((counts(&again), again.from, again.to), (counts(summary), summary.from, summary.to));
     fs::remove_file(&packed[1].path).unwrap();
-    let (_, end) = scanned(&segments(&[archive]).unwrap());
+    let (broken, _) = scanned(&segments(&[archive]).unwrap());
     let expected = files[1].path.file_name().unwrap().to_str().unwrap();
-    assert!(matches!(&end, End::Missing { name, .. } if name == expected), "{end:?}");
+    let [gap] = broken.gaps.as_slice() else { panic!("{name}: {:?}", broken.gaps) };
+    assert!(matches!(&*gap.why, End::Missing { name, .. } if name == expected), "{gap:?}");
+    assert_eq!(broken.to, summary.to, "{name}: what is behind the gap is read");
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
