@@ -155,7 +155,13 @@ impl<'a> Figures<'a> {
         };
         let ratio = own.value / baseline.value;
         let digits = usize::from((ratio - 1.0).abs() < 0.0995);
-        Some((format!("WAL {} %", signed_percent(ratio, digits)), of_what))
+        // Thousands of percent are no figure that one reads.
+        let figure = if ratio >= 10.0 {
+            format!("WAL {ratio:.0} times as much")
+        } else {
+            format!("WAL {} %", signed_percent(ratio, digits))
+        };
+        Some((figure, of_what))
     }
 
     fn advice(&self, of: &ArmFigures<'_>) -> Option<ArmAdvice> {

@@ -47,7 +47,8 @@ fn committed_records_give_their_committed_results() {
             };
             let again = again.comparisons.iter().find(is_same).unwrap();
             assert!((again.ratio.estimate - then.ratio.estimate).abs() < 1e-9, "{again:?}");
-            let factor = again.null_factor.unwrap_or(1.0);
+            let widening = |of: &Comparison| of.null_factor.unwrap_or(1.0);
+            let factor = widening(again) / widening(then);
             assert!((again.half_width / then.half_width / factor - 1.0).abs() < 1e-9, "{again:?}");
             assert!(factor > 1.0 || again.verdict == then.verdict, "{again:?}");
         }
