@@ -275,7 +275,7 @@ pub(crate) struct MeasureArguments {
     #[arg(long, value_name = "N", requires = "workload", value_parser = rate)]
     pub(crate) rate: Option<f64>,
     /// Your own server (a libpq connection string): all arms get its settings that shape the answer,
-    /// such as shared_buffers, wal_compression and those of checkpoints, where they differ from the
+    /// such as those of shared buffers, WAL compression and checkpoints, where they differ from the
     /// defaults. Read-only. The run lists what it took and what it left out; --set overrides it.
     #[arg(long, value_name = "DSN", value_parser = DsnParser)]
     pub(crate) like: Option<Dsn>,
@@ -506,7 +506,7 @@ pub(crate) struct VerifyArguments {
     /// meanwhile.
     #[arg(long, conflicts_with = "direct")]
     pub(crate) mmap: bool,
-    /// Bypass the page cache: read from the disk (O_DIRECT).
+    /// Bypass the page cache: read from the disk (direct I/O).
     #[arg(long)]
     pub(crate) direct: bool,
     /// Keep the progress in this file, and continue from it after an interruption. It is removed when
