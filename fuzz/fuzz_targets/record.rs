@@ -36,7 +36,7 @@ fn of_run(text: &str) {
     let result = pgtoll_estimate::summarise(&run);
     let named =
         NamedRun { name: text.lines().next().unwrap_or_default(), run: &run, result: &result };
-    check(&pgtoll_report::terminal_table(&result));
+    check(&pgtoll_report::terminal_table(&result, pgtoll_report::Style::Plain));
     check(&pgtoll_report::markdown(&result));
     check(&pgtoll_report::html_report(&run, &result));
     check(&pgtoll_report::gobench(&[named, named]));
