@@ -60,6 +60,8 @@ impl ServerProcesses {
             let pause = Timespec { tv_sec: 0, tv_nsec: BETWEEN_LOOKS_NS };
             poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&pause))
                 .map_err(|errno| self.error(errno.into()))?;
+            // A child whose birth was under way when the postmaster got its signal.
+            self.signal_children(Signal::SIGSTOP)?;
         }
         Ok(())
     }
@@ -71,7 +73,8 @@ impl ServerProcesses {
             // One that is gone does not work, either.
             state.map_or(true, |state| matches!(state, 'T' | 't' | 'Z' | 'X'))
         };
-        Ok(self.children()?.into_iter().all(is_stopped))
+        // A postmaster that is stopped starts no child that is not in the list.
+        Ok(is_stopped(self.pid) && self.children()?.into_iter().all(is_stopped))
     }
 
     /// Continues all of them. An error when the server has ended.

@@ -274,3 +274,24 @@ fn the_guard_ends_suspended_servers() {
     assert!(processes.resume().is_err(), "it has ended");
     scratch.assert_empty();
 }
+
+#[test]
+fn a_server_is_suspended_whole_while_sessions_begin() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let (cluster, postmaster) = running(&mut guard, &server(), "one");
+    let pgbench = cluster.client("pgbench").unwrap();
+    let again = format!("echo 'SELECT 1;' | {} -n -C -t 20 -f /dev/stdin", pgbench.display());
+    let endless = format!("while :; do {again}; done");
+    guard.spawn("load", "sh".as_ref(), &["-c", &endless], &cluster.environment()).unwrap();
+    let processes = ServerProcesses::of(postmaster).unwrap();
+    for round in 0..200 {
+        processes.suspend().unwrap();
+        let states = states(postmaster);
+        assert!(states.iter().all(|state| "TZ".contains(*state)), "{round}: {states:?}");
+        processes.resume().unwrap();
+    }
+    drop(processes);
+    guard.finish().unwrap();
+    scratch.assert_empty();
+}
