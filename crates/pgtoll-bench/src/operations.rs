@@ -177,7 +177,7 @@ impl<'a> Operations<'a> {
         Ok(())
     }
 
-    /// Orders of the arms; `stream` tells those for different purposes apart.
+    /// Orders of the arms; `stream` numbers independent sequences.
     fn orders(&self, stream: u64) -> BalancedOrders {
         let arms = self.plan.experiment.arms.len();
         BalancedOrders::new(arms, self.plan.seed.wrapping_add(stream))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use pgtoll_cluster::{Cluster, Guard, Output, ProgramSignal, search_path};
+use pgtoll_cluster::{Cluster, ClusterError, Guard, Output, ProgramSignal, search_path};
 use pgtoll_format::single_quoted;
 
 use crate::experiment::{StepKind, substituted};
@@ -119,7 +119,6 @@ impl Programs<'_> {
         text: &str,
         guard: &mut Guard,
     ) -> Result<(u64, Option<String>), BenchError> {
-        use pgtoll_cluster::ClusterError;
         let name = format!("{}.{BESIDE}", self.cluster.name());
         let by_itself = match guard.has_ended(&name)? {
             Some(_) => true,

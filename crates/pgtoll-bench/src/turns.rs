@@ -276,7 +276,7 @@ impl<'t> ArmTurns<'t> {
 
 impl EndSignal {
     fn report(self, end: Result<(), BenchError>) {
-        // When nobody listens, another arm's step has failed.
+        // Without a receiver another arm's step has failed.
         let _ = self.sender.send((self.index, end));
     }
 }

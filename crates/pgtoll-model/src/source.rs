@@ -57,7 +57,7 @@ impl SourceSettings {
     }
 }
 
-/// Settings of the source that nobody knows: what stands for them is a guess, by its checkpoints.
+/// Unknown settings of the source, guessed from its checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GuessedSettings {
     /// `max_wal_size`.

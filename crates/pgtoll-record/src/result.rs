@@ -106,7 +106,7 @@ pub struct Comparison {
     #[serde(rename = "kappa")]
     pub widening: Option<f64>,
     /// Factor by which all intervals of this workload and metric were widened besides, since a null
-    /// arm differed from what it copies by so many half-widths; `None`: none differed.
+    /// arm differed from what it copies by that many half-widths; `None`: none differed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub null_factor: Option<f64>,
     /// How the comparison held over time; `None` where it has too few pairs.

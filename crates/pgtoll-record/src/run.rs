@@ -62,7 +62,7 @@ pub struct Header {
     pub host: Host,
     /// The server.
     pub server: Server,
-    /// The run's own name (`--name`), by which its curves and reports are told from others'.
+    /// The run's own name (`--name`), which distinguishes its metrics and reports from others'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The experiment's name.

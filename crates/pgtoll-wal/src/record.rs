@@ -107,7 +107,7 @@ pub(crate) fn time(us: i64) -> Option<String> {
     Some(jiff::Timestamp::from_microsecond(us).ok()?.to_string())
 }
 
-/// Why WAL was not read further. Whoever knows of no gaps has to take the first one for the end.
+/// Why WAL was not read further. Readers of records without gaps take the first gap for the end.
 pub(crate) fn wal_end(end: &End, gaps: &[Gap]) -> WalEnd {
     let Some(gap) = gaps.first().filter(|_| end.is_whole()) else {
         return WalEnd { kind: kind_of(end), at: end.at(), words: end.to_string() };

@@ -76,7 +76,7 @@ pub struct Contents {
     /// From one checkpoint's redo point to the next. The first begins where the WAL begins, the
     /// last is open.
     pub cycles: Vec<Cycle>,
-    /// By so many bytes sums of single cycles may be wrong, since a redo point lies in a piece that
+    /// The most by which totals of single cycles may be wrong, in bytes, since a redo point lies in a piece that
     /// could not be read again; 0: they are exact.
     pub cycle_error_bytes: u64,
     /// How long each of the gaps was, in microseconds, as far as commits tell.

@@ -1,4 +1,4 @@
-//! The sentence that a run, or several, are told in.
+//! The one-sentence summary of a run, or of several.
 
 use pgtoll_record::{AnswerLine, Arm, Comparison, Header, OverviewExperiment, Verdict};
 

@@ -192,7 +192,7 @@ pub struct FinishedTimeline {
     pub cycles: Vec<Cycle>,
     /// Not many.
     pub pieces: Vec<Piece>,
-    /// By so many bytes sums of single cycles may be wrong; 0: they are exact.
+    /// The most by which totals of single cycles may be wrong, in bytes; 0: they are exact.
     pub cycle_error_bytes: u64,
     /// How long each gap was, in microseconds, as far as commits tell.
     pub gaps_us: Vec<Option<i64>>,

@@ -49,7 +49,7 @@ fn between(stretch: &[Record], from: Lsn, to: Lsn) -> Sums {
     })
 }
 
-/// Pieces as whoever reads a segment makes them.
+/// Pieces as the reader of a segment makes them.
 fn pieces(stretch: &[Record], numbers: std::ops::Range<usize>) -> Pieces {
     let mut pieces = Pieces::new(SHORT);
     for number in numbers {
