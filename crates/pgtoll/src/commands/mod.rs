@@ -24,6 +24,7 @@ use pgtoll_bench::{ExperimentError, Mistake};
 use pgtoll_format::ByteSize;
 use pgtoll_record::Run;
 use pgtoll_report::{is_unprintable, printable};
+use pgtoll_wal::Packing;
 
 /// An error of how pgtoll was called.
 #[derive(Debug)]
@@ -116,10 +117,10 @@ fn parse_run(file: &Path, text: &str) -> anyhow::Result<Run> {
     Run::parse(text).with_context(|| format!("read {}", file.display()))
 }
 
-/// The text of a record: of a file, or of a pipe that a shell opened (`<(zstd -dc run.jsonl.zst)`).
+/// The text of a record: of a file or of a pipe that a shell opened, which may be compressed.
 fn record_text(file: &Path) -> anyhow::Result<String> {
     let read = || {
-        let mut reader = BufReader::new(File::open(file)?);
+        let mut reader = BufReader::new(Packing::Plain.open(Box::new(File::open(file)?))?);
         let mut bytes = Vec::new();
         loop {
             let piece = reader.fill_buf()?;
@@ -150,20 +151,26 @@ const RECORD_BYTES_MAX: u64 = 4 << 30;
 
 /// The record of a result directory.
 fn in_directory(directory: &Path) -> anyhow::Result<PathBuf> {
-    let file = directory.join(pgtoll_bench::RECORD_FILE);
     // Whatever else is wrong with it is told by who reads it.
-    if file.try_exists().unwrap_or(true) {
+    if let Some(file) = record_files(directory).find(|file| file.try_exists().unwrap_or(true)) {
         return Ok(file);
     }
     let below = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let results = below.map(|entry| entry.path());
-    let newest = results.filter(|path| path.join(pgtoll_bench::RECORD_FILE).exists()).max();
+    let newest = results.filter(|path| record_files(path).any(|file| file.exists())).max();
     let hint = newest.map_or_else(
         || "name a result directory of pgtoll measure, or a record itself".to_owned(),
         |path| format!("it holds result directories: name one, like {}", path.display()),
     );
     let (directory, name) = (directory.display(), pgtoll_bench::RECORD_FILE);
     Err(Usage::error(format!("{directory} holds no record: {name} is missing"), hint))
+}
+
+/// Where the record of a result directory may be: as it was written, or compressed to be kept.
+fn record_files(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    ["", ".zst"]
+        .map(|ending| directory.join(format!("{}{ending}", pgtoll_bench::RECORD_FILE)))
+        .into_iter()
 }
 
 /// The directory `path` as it can be given to servers that run elsewhere: absolute, links resolved.

@@ -55,6 +55,27 @@ fn committed_records_give_their_committed_results() {
     }
 }
 
+/// As `small.jsonl` is shown: compressed under another name, in a directory as records are kept, and
+/// cut off within the compressed data.
+#[test]
+fn compressed_records_are_read_as_they_are() {
+    let scratch = Scratch::new();
+    let plain = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/small.jsonl");
+    let shown = |path: &Path| run(pgtoll().args(["report", "--format", "md"]).arg(path));
+    let expected = shown(&plain);
+    let packed = zstd::encode_all(fs::read(&plain).unwrap().as_slice(), 0).unwrap();
+    let file = scratch.work().join("run.jsonl.zst");
+    fs::write(&file, &packed).unwrap();
+    for path in [file.as_path(), &scratch.work()] {
+        let ran = shown(path);
+        assert_eq!((ran.status, &ran.stdout), (expected.status, &expected.stdout), "{ran:?}");
+    }
+    fs::write(&file, &packed[..packed.len() / 2]).unwrap();
+    let ran = shown(&file);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("incomplete"), "{ran:?}");
+}
+
 #[test]
 fn a_record_cut_after_any_line_is_incomplete_and_no_worse() {
     let text = fs::read_to_string(of_checksums()[0].join("run.jsonl")).unwrap();
