@@ -53,7 +53,7 @@ pub use html::{
     html_report, html_side_by_side, overview_html, verification_html, wal_statistics_html,
     wal_whatif_html,
 };
-pub use markdown::{markdown, markdown_section};
+pub use markdown::{markdown, markdown_costs, markdown_section};
 pub use openmetrics::openmetrics;
 pub use overview::overview_text;
 pub use page::{page_checksums_text, page_difference_text, page_text};

@@ -48,6 +48,50 @@ pub fn markdown_section(result: &RunResult) -> String {
     text
 }
 
+/// A line for each result: what it found, with a link to its [section](markdown_section), beside
+/// what was published and whether that holds here.
+pub fn markdown_costs(results: &[RunResult]) -> String {
+    let mut text = "| experiment | what it cost here | what was published | here that |\n\
+                    |---|---|---|---|\n"
+        .to_owned();
+    for result in results {
+        let headline = result.answer.as_ref().map_or("nothing was compared", |of| &of.headline);
+        let (published, outcome) = published(&result.expected);
+        let subject = subject(result);
+        let _ = writeln!(
+            text,
+            "| [{}](#{}) | {} | {published} | {outcome} |",
+            escaped(&subject),
+            anchor(&subject),
+            escaped(headline),
+        );
+    }
+    text
+}
+
+/// The first claim that was published, with its source and how many more there are; and what came
+/// of it.
+fn published(claims: &[Expected]) -> (String, String) {
+    let mut published = claims.iter().filter(|of| of.expectation.claim.is_some());
+    let Some(first) = published.next() else { return ("–".to_owned(), "–".to_owned()) };
+    let expectation = &first.expectation;
+    let more = match published.count() {
+        0 => String::new(),
+        more => format!("; {more} more below"),
+    };
+    let found = found(first).map(|found| format!(": {}", escaped(&found))).unwrap_or_default();
+    (
+        format!("{} ({}){more}", escaped(&claim(expectation)), source(expectation)),
+        format!("**{}**{found}", words(first.outcome)),
+    )
+}
+
+/// Where a book has the heading with this text.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
 /// The sentence, a line for each arm and workload, what decides and what would make it surer.
 fn answer(result: &RunResult) -> String {
     let Some(answer) = &result.answer else { return String::new() };

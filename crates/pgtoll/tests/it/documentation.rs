@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pgtoll_bench::{ExpectSpec, Experiment};
-use pgtoll_record::{Expectation, Header, Run, trials};
+use pgtoll_record::{Expectation, Header, Run, RunResult, trials};
 
 use crate::support::{Scratch, pgtoll, run};
 
@@ -62,6 +62,7 @@ fn generated_schemas() {
     check(&reference.join("design-bench.schema.json"), &pretty(trials::bench_design_schema()));
     check(&reference.join("detection.schema.json"), &pretty(trials::detection_schema()));
     check(&reference.join("soak.schema.json"), &pretty(trials::soak_schema()));
+    check(&reference.join("twins-bench.schema.json"), &pretty(trials::bench_twins_schema()));
     check(&reference.join("whatif-trial.schema.json"), &pretty(trials::whatif_trial_schema()));
 }
 
@@ -112,15 +113,19 @@ fn generated_costs() {
     let mut runs = runs(&root().join("records"), "records");
     assert!(runs.len() > 2);
     runs.sort_by_key(|(_, run)| place(&run.header.experiment));
-    let mut made = String::new();
-    let mut question = None;
-    for (name, mut run) in runs {
+    for (_, run) in &mut runs {
         explain(&mut run.header);
+    }
+    let results: Vec<RunResult> =
+        runs.iter().map(|(_, run)| pgtoll_estimate::summarise(run)).collect();
+    let mut made = format!("\n{}", pgtoll_report::markdown_costs(&results));
+    let mut question = None;
+    for ((name, run), result) in runs.iter().zip(&results) {
         if question.as_ref() != Some(&run.header.question) {
             writeln!(made, "\n## {}", run.header.question).unwrap();
             question = Some(run.header.question.clone());
         }
-        let section = pgtoll_report::markdown_section(&pgtoll_estimate::summarise(&run));
+        let section = pgtoll_report::markdown_section(result);
         let again = run.header.command.join(" ");
         write!(made, "\n{section}\nRecord: `{name}`. Again: `{again}`\n").unwrap();
     }
@@ -129,8 +134,7 @@ fn generated_costs() {
 
 /// The records of runs below a directory, by their names, in order.
 fn runs(directory: &Path, name: &str) -> Vec<(String, Run)> {
-    let record = directory.join("run.jsonl");
-    if let Ok(text) = fs::read_to_string(record) {
+    if let Some(text) = run_text(directory) {
         return vec![(name.to_owned(), Run::parse(&text).unwrap())];
     }
     let entries = fs::read_dir(directory).unwrap().flatten().map(|entry| entry.path());
@@ -138,6 +142,15 @@ fn runs(directory: &Path, name: &str) -> Vec<(String, Run)> {
     below.sort();
     let name = |path: &Path| format!("{name}/{}", path.file_name().unwrap().display());
     below.iter().flat_map(|path| runs(path, &name(path))).collect()
+}
+
+/// The record of a run in this directory, where there is one; most are kept compressed.
+fn run_text(directory: &Path) -> Option<String> {
+    if let Ok(text) = fs::read_to_string(directory.join("run.jsonl")) {
+        return Some(text);
+    }
+    let packed = fs::read(directory.join("run.jsonl.zst")).ok()?;
+    Some(String::from_utf8(zstd::decode_all(packed.as_slice()).unwrap()).unwrap())
 }
 
 /// Built-in experiments in their order, others after them.
