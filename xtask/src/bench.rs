@@ -34,6 +34,12 @@ pub(crate) fn enable(arguments: &[&str]) -> anyhow::Result<()> {
     released("enable", arguments)
 }
 
+/// How often intervals of real runs miss what is known.
+pub(crate) fn twins(arguments: &[&str]) -> anyhow::Result<()> {
+    build(&["--release"])?;
+    released("twins", arguments)
+}
+
 /// How right predictions of WAL are, beside servers that really ran with those settings.
 pub(crate) fn whatif_trial(arguments: &[&str]) -> anyhow::Result<()> {
     released("whatif", arguments)

@@ -9,7 +9,6 @@ mod fuzz;
 mod layers;
 mod licences;
 mod setup;
-mod twins;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -53,9 +52,9 @@ usage: cargo xtask COMMAND
             makes (6 min)
   whatif-trial [--help | OPTIONS]
             predict WAL under other settings, and run servers with them (12 min)
-  bench twins [--runs N] [--output FILE]
-            how often printed intervals miss where nothing differs (a minute
-            a run)";
+  bench twins [--help | OPTIONS]
+            how often intervals miss what is known: arms that do not differ,
+            and one with a handicap of known size (3 min a run)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -76,7 +75,7 @@ fn main() -> ExitCode {
         ["bench", "enable", options @ ..] => bench::enable(options),
         ["bench", "wal", options @ ..] => bench::wal(options),
         ["whatif-trial", options @ ..] => bench::whatif_trial(options),
-        ["bench", "twins", options @ ..] => twins::twins(options),
+        ["bench", "twins", options @ ..] => bench::twins(options),
         _ => {
             say(USAGE);
             return ExitCode::from(2);

@@ -5,6 +5,7 @@ mod bench;
 mod design;
 mod detection;
 mod soak;
+mod twins;
 mod whatif;
 
 pub use bench::{
@@ -19,6 +20,9 @@ pub use design::{
 };
 pub use detection::{DETECTION_SCHEMA, DetectionOutcome, DetectionRecord, DetectionRow, Detector};
 pub use soak::{SOAK_SCHEMA, SoakOutcome, SoakRecord};
+pub use twins::{
+    BENCH_TWINS_SCHEMA, TwinsComparison, TwinsHeader, TwinsLine, TwinsRun, TwinsSummary,
+};
 pub use whatif::{
     WHATIF_TRIAL_SCHEMA, WhatIfTrialCompression, WhatIfTrialHeader, WhatIfTrialKind,
     WhatIfTrialLine, WhatIfTrialPrediction, WhatIfTrialSetting, WhatIfTrialWorkload,
@@ -33,6 +37,11 @@ pub fn bench_schema() -> serde_json::Value {
 /// The JSON Schema of a line of the record of `cargo xtask bench design`.
 pub fn bench_design_schema() -> serde_json::Value {
     schemars::schema_for!(DesignLine).to_value()
+}
+
+/// The JSON Schema of a line of the record of `cargo xtask bench twins`.
+pub fn bench_twins_schema() -> serde_json::Value {
+    schemars::schema_for!(TwinsLine).to_value()
 }
 
 /// The JSON Schema of the record of `cargo xtask detection`.
