@@ -377,6 +377,7 @@ impl<'a> Rounds<'a> {
             duration_ns: nanoseconds(tally.elapsed),
             transactions: tally.transactions,
             server_cpu_ns: used.nanoseconds,
+            io_workers_cpu_ns: used.io_workers_ns,
             client_cpu_ns: own_after.saturating_sub(own_before),
             processes_changed: used.processes_changed,
         })

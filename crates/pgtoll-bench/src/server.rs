@@ -127,6 +127,7 @@ impl<'a> Server<'a> {
             Load::Program { .. } | Load::Ended => self.end_program(run.guard)?,
         }
         (self.transactions, self.worked, self.programs_cpu_ns) = (0, Duration::ZERO, 0);
+        self.cpu.find_io_workers(&mut self.monitor)?;
         self.before = Counts::read(self.cluster, &mut self.monitor, &mut self.io, run.facts)?;
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{ClusterError, Guard, ProgramSignal, ServerProcesses, pin, wait_for_exit};
-use pgtoll_observe::{ClusterCpu, CpuSample};
+use pgtoll_observe::{ClusterCpu, CpuSample, CpuUsed};
 use pgtoll_stats::BalancedOrders;
 use pgtoll_wire::Connection;
 
@@ -28,7 +28,7 @@ pub(crate) struct TurnsOutcome {
     /// Of its turns together.
     pub(crate) elapsed: Duration,
     pub(crate) turns: u32,
-    pub(crate) server_cpu_ns: u64,
+    pub(crate) server_cpu: CpuUsed,
     /// Of the program that did the step; `None` of statements and pgbench's steps.
     pub(crate) client_cpu_ns: Option<u64>,
 }
@@ -187,6 +187,7 @@ impl<'t> ArmTurns<'t> {
         let ArmTrial { programs, sessions, .. } = trial;
         let programs = &*programs;
         let processes = ServerProcesses::of(sessions.postmaster)?;
+        sessions.cpu.find_io_workers(&mut sessions.monitor)?;
         let cpu_before = sessions.cpu.sample()?;
         processes.suspend()?;
         let program = programs.start(step, run.guard)?;
@@ -251,13 +252,13 @@ impl<'t> ArmTurns<'t> {
             // Sessions of programs are in the postmaster's account when they are gone.
             self.cpu.wait_until_back(&self.cpu_before, SESSIONS_GONE)?;
         }
-        let server_cpu_ns = self.cpu.sample()?.since(&self.cpu_before).nanoseconds;
+        let server_cpu = self.cpu.sample()?.since(&self.cpu_before);
         self.processes.suspend()?;
         self.outcome = Some(TurnsOutcome {
             start: self.start.unwrap_or_default(),
             elapsed: self.elapsed,
             turns: self.turns,
-            server_cpu_ns,
+            server_cpu,
             client_cpu_ns,
         });
         Ok(())
