@@ -19,6 +19,7 @@ use crate::experiment::{StepKind, substituted};
 use crate::plan::TURN;
 use crate::programs::{Programs, StartedProgram};
 use crate::run::Run;
+use crate::sessions::Sessions;
 use crate::{BenchError, StepSpec};
 
 /// What a step took in an arm, the turns of others left out.
@@ -53,7 +54,12 @@ pub(crate) fn in_turns(
     turns: &mut Turns,
     run: &mut Run<'_>,
 ) -> Result<Vec<TurnsOutcome>, BenchError> {
-    let pinned: Vec<i32> = trials.iter().filter_map(|trial| pinned_process(trial, step)).collect();
+    let mut pinned = Vec::new();
+    for trial in trials.iter_mut() {
+        let Sessions { cpu, monitor, .. } = &mut trial.sessions;
+        cpu.find_io_workers(monitor)?;
+        pinned.extend(pinned_processes(trial, step));
+    }
     for pid in &pinned {
         pin(*pid, &[turns.cpu])?;
     }
@@ -64,13 +70,17 @@ pub(crate) fn in_turns(
     Ok(outcomes)
 }
 
-/// The process that has to stay on one CPU: a statement's backend, and where a program brings
-/// sessions the postmaster, which starts them there. A statement's parallel workers are free.
-fn pinned_process(trial: &ArmTrial<'_>, step: &StepSpec) -> Option<i32> {
-    if let StepKind::Sql(_) = step.kind() {
-        return Some(trial.sessions.worker.backend_pid());
-    }
-    (!step.parallel).then_some(trial.sessions.postmaster)
+/// The processes that have to stay on one CPU: a statement's backend, and where a program brings
+/// sessions the postmaster, which starts them there; with either the I/O workers. A statement's parallel
+/// workers are free.
+fn pinned_processes(trial: &ArmTrial<'_>, step: &StepSpec) -> Vec<i32> {
+    let Sessions { worker, postmaster, cpu, .. } = &trial.sessions;
+    let caller = match step.kind() {
+        StepKind::Sql(_) => worker.backend_pid(),
+        _ if step.parallel => return Vec::new(),
+        _ => *postmaster,
+    };
+    [&[caller], cpu.io_workers()].concat()
 }
 
 fn act_in_turns(
@@ -187,7 +197,6 @@ impl<'t> ArmTurns<'t> {
         let ArmTrial { programs, sessions, .. } = trial;
         let programs = &*programs;
         let processes = ServerProcesses::of(sessions.postmaster)?;
-        sessions.cpu.find_io_workers(&mut sessions.monitor)?;
         let cpu_before = sessions.cpu.sample()?;
         processes.suspend()?;
         let program = programs.start(step, run.guard)?;

@@ -88,6 +88,11 @@ impl ClusterCpu {
         Ok(())
     }
 
+    /// Pids of the I/O workers, as [`find_io_workers`](Self::find_io_workers) found them.
+    pub fn io_workers(&self) -> &[i32] {
+        &self.io_workers
+    }
+
     /// The CPU time until now. A process that ends while this looks is looked up again.
     pub fn sample(&mut self) -> Result<CpuSample, ObserveError> {
         loop {
