@@ -32,20 +32,17 @@ pub(crate) fn without_skipped(origin: &Cluster, run: &mut Run<'_>) -> Result<Pla
     if experiment.arms.iter().any(|arm| has_settings(&arm)) {
         run.stage("ask the server for its settings");
         let answers = Answers::ask(origin, experiment, run)?;
-        let mut tried = BTreeMap::new();
-        for arm in experiment.arms.iter().filter(has_settings) {
-            if !tried.contains_key(&arm.settings) {
-                let reason = match version_reason(arm, origin.version()) {
-                    None => answers.refusal(arm, origin, run)?,
-                    reason => reason,
-                };
-                tried.insert(arm.settings.clone(), reason);
-            }
-            let reason = tried[&arm.settings].clone();
+        let is_original = |arm: &&ArmSpec| arm.twin_of.is_none();
+        for arm in experiment.arms.iter().filter(is_original).filter(has_settings) {
+            let reason = match version_reason(arm, origin.version()) {
+                None => answers.refusal(arm, origin, run)?,
+                reason => reason,
+            };
             skipped.extend(reason.map(|reason| SkippedArm { arm: arm.name.clone(), reason }));
         }
         origin.configure(run.guard, &BTreeMap::new())?;
     }
+    skipped.extend(twins_of_skipped(experiment, &skipped));
     for of in &skipped {
         (run.progress)(Progress::Skipped { arm: &of.arm, reason: &of.reason });
         run.write(&Line::Skipped(of.clone()))?;
@@ -53,6 +50,15 @@ pub(crate) fn without_skipped(origin: &Cluster, run: &mut Run<'_>) -> Result<Pla
     let rest = plan.without(&skipped);
     check_rest(&rest.experiment, &skipped)?;
     Ok(rest)
+}
+
+fn twins_of_skipped(experiment: &Experiment, skipped: &[SkippedArm]) -> Vec<SkippedArm> {
+    let twins = experiment.arms.iter().filter_map(|twin| {
+        let of = skipped.iter().find(|of| twin.twin_of.as_ref() == Some(&of.arm))?;
+        let reason = format!("it is a twin of {}", of.arm);
+        Some(SkippedArm { arm: twin.name.clone(), reason })
+    });
+    twins.collect()
 }
 
 /// The baseline and an arm that differs from it are left.
