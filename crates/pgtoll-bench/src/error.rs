@@ -101,6 +101,12 @@ pub enum BenchError {
         /// Which arm.
         arm: String,
     },
+    /// The server cannot be what the experiment compares.
+    #[error("skipped: {reason}")]
+    Skipped {
+        /// Why.
+        reason: String,
+    },
     /// The server is slower than its load.
     #[error("at {asked} transactions a second the load piles up: {achieved:.0} a second get done")]
     RateTooHigh {
@@ -208,6 +214,9 @@ impl BenchError {
                  timeout, no container), and its statements must end within a minute"
                     .into(),
             ),
+            Self::Skipped { .. } => Some(
+                "`pgtoll postgres list` names the servers here; --postgres chooses another one".into(),
+            ),
             Self::RateTooHigh { .. } => Some("use a lower --rate, or none".into()),
             Self::TooOldForCommands(_) => Some("use PostgreSQL 15 or later, or a script".into()),
             Self::NotReloadable { .. } => {
@@ -240,6 +249,14 @@ impl BenchError {
             return self;
         }
         Self::DiskFull { path: work_base.to_owned(), source: Box::new(self) }
+    }
+
+    /// Why the experiment was skipped; `None` of what went wrong.
+    pub fn skipped(&self) -> Option<&str> {
+        match self {
+            Self::Skipped { reason } => Some(reason),
+            _ => None,
+        }
     }
 
     /// A signal ended the run.

@@ -41,7 +41,7 @@ pub(crate) fn header(plan: &Plan, site: &Site<'_>) -> Result<Header, BenchError>
 }
 
 fn recorded_arm(arm: &ArmSpec) -> Arm {
-    let ArmSpec { name, checksums, settings, values, twin_of, against } = arm.clone();
+    let ArmSpec { name, since: _, checksums, settings, values, twin_of, against } = arm.clone();
     Arm { name, checksums, settings, values, twin_of, against }
 }
 

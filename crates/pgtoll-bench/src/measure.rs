@@ -13,11 +13,12 @@ use crate::counting::count_all;
 use crate::header::header;
 use crate::names::DATABASE;
 use crate::operations::Operations;
-use crate::prepare::{Arms, check_reloadable, prepare};
+use crate::prepare::{Arms, check_reloadable, make_origin, prepare};
 use crate::recorder::Recorder;
 use crate::run::Run;
+use crate::skipping::{reason_to_skip, without_skipped};
 use crate::timed::run_rounds;
-use crate::{BenchError, Plan, Progress, Site, StepSpec};
+use crate::{BenchError, Experiment, Plan, Progress, Site, StepSpec};
 
 /// Runs the plan. Whatever ends it, the record holds what was measured, and no process and no
 /// directory stays (but for the guard's `keep`).
@@ -53,7 +54,7 @@ fn run(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(), BenchError> {
     let facts = site.installation.version.facts().map_err(ClusterError::from)?;
-    let run = &mut Run {
+    let mut run = Run {
         plan,
         facts,
         interrupt: site.interrupt,
@@ -63,9 +64,13 @@ fn run(
         progress,
         began: Instant::now(),
     };
-    check_commands(site, facts, plan)?;
-    let pgtoll = own_program(site, run)?;
-    let arms = prepare(site.installation, run)?;
+    check_version(site, facts, plan)?;
+    let pgtoll = own_program(site, &mut run)?;
+    let origin = make_origin(site.installation, &mut run)?;
+    let mut plan = without_skipped(&origin, &mut run)?;
+    hold_io_workers(&mut plan.experiment, facts);
+    let run = &mut Run { plan: &plan, ..run };
+    let arms = prepare(origin, run)?;
     write_prepared(&arms, run)?;
     plan.warnings().into_iter().try_for_each(|text| run.note(text))?;
     check_reloadable(&arms, run)?;
@@ -73,6 +78,21 @@ fn run(
     Operations::new(&arms, &pgtoll, run).run(run)?;
     let timed = plan.experiment.sliced().filter(|workload| plan.timed.contains(&workload.name));
     timed.into_iter().try_for_each(|workload| run_rounds(workload, &arms.loaded, run))
+}
+
+/// Keeps the number of I/O workers constant where it would change with the load, unless the experiment
+/// sets it: a worker that comes or goes in a slice makes the slice's CPU time exact to a tick only.
+fn hold_io_workers(experiment: &mut Experiment, facts: &MajorFacts) {
+    let arms = experiment.arms.iter().map(|arm| &arm.settings);
+    let workloads = experiment.workloads.iter().map(|workload| &workload.settings);
+    let mut layers = arms.chain(workloads).chain([&experiment.settings]);
+    let held = facts.constant_io_workers;
+    let is_set = layers.any(|settings| held.iter().any(|(name, _)| settings.contains_key(*name)));
+    drop(layers);
+    if !is_set {
+        let held = held.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        experiment.settings.extend(held);
+    }
 }
 
 fn end(outcome: &Result<(), BenchError>, began: Instant) -> End {
@@ -87,12 +107,16 @@ fn end(outcome: &Result<(), BenchError>, began: Instant) -> End {
     }
 }
 
-/// A program's transactions are read from the server's counters at each slice's end.
-fn check_commands(
+/// The server's version has what the experiment compares. A program's transactions are read from the
+/// server's counters at each slice's end.
+fn check_version(
     site: &Site<'_>,
     facts: &'static MajorFacts,
     plan: &Plan,
 ) -> Result<(), BenchError> {
+    if let Some(reason) = reason_to_skip(&plan.experiment, &site.installation.version) {
+        return Err(BenchError::Skipped { reason });
+    }
     let has_command = plan.experiment.workloads.iter().any(|workload| workload.command.is_some());
     if has_command && !facts.has_force_next_flush {
         return Err(BenchError::TooOldForCommands(site.installation.version.to_string()));
@@ -137,7 +161,7 @@ fn settings_shown(
     connection: &mut Connection,
 ) -> Result<BTreeMap<String, String>, pgtoll_wire::Error> {
     let sql = "SELECT name, current_setting(name) FROM pg_settings \
-               WHERE (source NOT IN ('default', 'override') OR name IN ('io_method', 'io_workers')) \
+               WHERE (source NOT IN ('default', 'override') OR name IN ('io_method', 'io_workers', 'io_min_workers', 'io_max_workers')) \
                AND category <> 'File Locations' AND name NOT LIKE 'unix_socket%' \
                ORDER BY name";
     let rows = connection.query(sql)?;

@@ -94,6 +94,7 @@ struct Measurement {
     /// `None`: in one piece.
     turns: Option<u32>,
     server_cpu_ns: u64,
+    io_workers_cpu_ns: Option<u64>,
     beside_cpu_ns: Option<u64>,
     counters: Counters,
 }
@@ -255,7 +256,8 @@ impl<'a> Operations<'a> {
                 start: outcome.start,
                 outcome: StepOutcome { client_cpu_ns, ..StepOutcome::in_server(outcome.elapsed) },
                 turns: Some(outcome.turns),
-                server_cpu_ns: outcome.server_cpu_ns,
+                server_cpu_ns: outcome.server_cpu.nanoseconds,
+                io_workers_cpu_ns: outcome.server_cpu.io_workers_ns,
                 beside_cpu_ns: None,
                 counters,
             };
@@ -441,6 +443,7 @@ impl<'a> Operations<'a> {
         let sessions = &mut trial.sessions;
         let (monitor, worker) = (&mut sessions.monitor, &mut sessions.worker);
         let counting = Counting::begin(&cluster, run.facts, monitor, worker, &mut sessions.io)?;
+        sessions.cpu.find_io_workers(&mut sessions.monitor)?;
         let start = run.elapsed();
         let cpu_before = sessions.cpu.sample()?;
         let outcome = trial.act(step, crowd.as_mut(), run.guard)?;
@@ -453,8 +456,15 @@ impl<'a> Operations<'a> {
         let sessions = &mut trial.sessions;
         let (monitor, worker) = (&mut sessions.monitor, &mut sessions.worker);
         let counters = counting.end(run.guard, monitor, worker, &mut sessions.io)?;
-        let server_cpu_ns = cpu.nanoseconds;
-        Ok(Measurement { start, outcome, turns: None, server_cpu_ns, beside_cpu_ns, counters })
+        Ok(Measurement {
+            start,
+            outcome,
+            turns: None,
+            server_cpu_ns: cpu.nanoseconds,
+            io_workers_cpu_ns: cpu.io_workers_ns,
+            beside_cpu_ns,
+            counters,
+        })
     }
 
     /// The CPU time of what ran beside a step, in ns, if anything did. What went wrong with it is
@@ -486,6 +496,7 @@ fn crash<'t>(
         outcome: StepOutcome::in_server(recovery.elapsed),
         turns: None,
         server_cpu_ns: recovery.server_cpu_ns,
+        io_workers_cpu_ns: None,
         beside_cpu_ns: None,
         counters: recovery.counters,
     };
@@ -511,8 +522,15 @@ impl NextStep<'_> {
         trial: &mut ArmTrial<'_>,
     ) -> Result<Operation, BenchError> {
         let OrderSlot { repetition, half, position } = self.slot;
-        let Measurement { start, outcome, turns, server_cpu_ns, beside_cpu_ns, counters } =
-            measurement;
+        let Measurement {
+            start,
+            outcome,
+            turns,
+            server_cpu_ns,
+            io_workers_cpu_ns,
+            beside_cpu_ns,
+            counters,
+        } = measurement;
         let StepOutcome { elapsed, client_cpu_ns, tally, latencies, course } = outcome;
         let late = tally.map_or(0, |tally| tally.late);
         let latencies = latencies.and_then(|all| ArmLatencies::of(&trial.arm().name, late, &all));
@@ -526,6 +544,7 @@ impl NextStep<'_> {
             duration_ns: nanoseconds(elapsed),
             turns,
             server_cpu_ns,
+            io_workers_cpu_ns,
             client_cpu_ns,
             beside_cpu_ns,
             transactions: tally.map(|tally| tally.transactions),

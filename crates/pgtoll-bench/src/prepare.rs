@@ -18,10 +18,17 @@ pub(crate) struct Arms {
     pub(crate) empty: Vec<Cluster>,
 }
 
-/// Makes the arms' clusters.
-pub(crate) fn prepare(installation: &Installation, run: &mut Run<'_>) -> Result<Arms, BenchError> {
+/// Makes the cluster that all arms are copied from.
+pub(crate) fn make_origin(
+    installation: &Installation,
+    run: &mut Run<'_>,
+) -> Result<Cluster, BenchError> {
     run.stage("initdb");
-    let origin = Cluster::init(run.guard, installation, ORIGIN, false)?;
+    Ok(Cluster::init(run.guard, installation, ORIGIN, false)?)
+}
+
+/// Makes the arms' clusters, and removes the one that they are copies of.
+pub(crate) fn prepare(origin: Cluster, run: &mut Run<'_>) -> Result<Arms, BenchError> {
     let experiment = &run.plan.experiment;
     let mut empty = Vec::new();
     if experiment.workloads.iter().any(|work| !work.steps.is_empty() && !work.loaded) {

@@ -11,6 +11,13 @@ pub enum Progress<'a> {
     Directory(&'a Path),
     /// Something that takes a while.
     Stage(&'a str),
+    /// An arm that the server cannot be measured in.
+    Skipped {
+        /// Its name.
+        arm: &'a str,
+        /// Why.
+        reason: &'a str,
+    },
     /// A block of a round begins.
     Block {
         /// The workload's name.

@@ -377,6 +377,7 @@ impl<'a> Rounds<'a> {
             duration_ns: nanoseconds(tally.elapsed),
             transactions: tally.transactions,
             server_cpu_ns: used.nanoseconds,
+            io_workers_cpu_ns: used.io_workers_ns,
             client_cpu_ns: own_after.saturating_sub(own_before),
             processes_changed: used.processes_changed,
         })
@@ -425,18 +426,22 @@ impl<'a> Rounds<'a> {
 /// Lets the sessions of all arms, and the client, work on the same CPU, another one in the next round:
 /// CPUs differ by what runs beside them, and a session would stay on its own. A client and a server
 /// that wait for each other cost another amount of CPU on two CPUs than on one, and the kernel
-/// chooses now so and now so. A program's sessions are free.
+/// chooses now so and now so. The same holds for a session and the I/O workers that read for it. A
+/// program's sessions are free, and its I/O workers.
 fn hold_on_one_cpu(
     servers: &mut [Server<'_>],
     round: u32,
 ) -> Result<Option<PinnedThread>, BenchError> {
     let cpus = usable_cpus()?;
     let cpu = cpus[round as usize % cpus.len()];
-    let backends: Vec<i32> = servers.iter_mut().filter_map(Server::backend).collect();
-    for pid in &backends {
+    let mut pinned = Vec::new();
+    for server in servers {
+        pinned.extend(server.client_processes()?);
+    }
+    for pid in &pinned {
         pin(*pid, &[cpu])?;
     }
-    Ok((!backends.is_empty()).then(|| PinnedThread::on(cpu)).transpose()?)
+    Ok((!pinned.is_empty()).then(|| PinnedThread::on(cpu)).transpose()?)
 }
 
 /// The arms' totals, and the CPU time of the programs that made their load, in ns.

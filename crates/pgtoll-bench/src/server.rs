@@ -110,12 +110,16 @@ impl<'a> Server<'a> {
         })
     }
 
-    /// The process that serves pgtoll's own client; `None` where a program makes the load.
-    pub(crate) fn backend(&mut self) -> Option<i32> {
-        match &mut self.load {
-            Load::Client { client, .. } => Some(client.connection().backend_pid()),
-            Load::Program { .. } | Load::Ended => None,
-        }
+    /// The processes that work for pgtoll's own client, its backend and the I/O workers; none where a
+    /// program makes the load.
+    pub(crate) fn client_processes(&mut self) -> Result<Vec<i32>, BenchError> {
+        self.cpu.find_io_workers(&mut self.monitor)?;
+        Ok(match &mut self.load {
+            Load::Client { client, .. } => {
+                [&[client.connection().backend_pid()], self.cpu.io_workers()].concat()
+            }
+            Load::Program { .. } | Load::Ended => Vec::new(),
+        })
     }
 
     /// From now on everything counts.
@@ -127,6 +131,7 @@ impl<'a> Server<'a> {
             Load::Program { .. } | Load::Ended => self.end_program(run.guard)?,
         }
         (self.transactions, self.worked, self.programs_cpu_ns) = (0, Duration::ZERO, 0);
+        self.cpu.find_io_workers(&mut self.monitor)?;
         self.before = Counts::read(self.cluster, &mut self.monitor, &mut self.io, run.facts)?;
         Ok(())
     }

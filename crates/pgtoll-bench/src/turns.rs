@@ -10,7 +10,7 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{ClusterError, Guard, ProgramSignal, ServerProcesses, pin, wait_for_exit};
-use pgtoll_observe::{ClusterCpu, CpuSample};
+use pgtoll_observe::{ClusterCpu, CpuSample, CpuUsed};
 use pgtoll_stats::BalancedOrders;
 use pgtoll_wire::Connection;
 
@@ -19,6 +19,7 @@ use crate::experiment::{StepKind, substituted};
 use crate::plan::TURN;
 use crate::programs::{Programs, StartedProgram};
 use crate::run::Run;
+use crate::sessions::Sessions;
 use crate::{BenchError, StepSpec};
 
 /// What a step took in an arm, the turns of others left out.
@@ -28,7 +29,7 @@ pub(crate) struct TurnsOutcome {
     /// Of its turns together.
     pub(crate) elapsed: Duration,
     pub(crate) turns: u32,
-    pub(crate) server_cpu_ns: u64,
+    pub(crate) server_cpu: CpuUsed,
     /// Of the program that did the step; `None` of statements and pgbench's steps.
     pub(crate) client_cpu_ns: Option<u64>,
 }
@@ -53,7 +54,12 @@ pub(crate) fn in_turns(
     turns: &mut Turns,
     run: &mut Run<'_>,
 ) -> Result<Vec<TurnsOutcome>, BenchError> {
-    let pinned: Vec<i32> = trials.iter().filter_map(|trial| pinned_process(trial, step)).collect();
+    let mut pinned = Vec::new();
+    for trial in trials.iter_mut() {
+        let Sessions { cpu, monitor, .. } = &mut trial.sessions;
+        cpu.find_io_workers(monitor)?;
+        pinned.extend(pinned_processes(trial, step));
+    }
     for pid in &pinned {
         pin(*pid, &[turns.cpu])?;
     }
@@ -64,13 +70,17 @@ pub(crate) fn in_turns(
     Ok(outcomes)
 }
 
-/// The process that has to stay on one CPU: a statement's backend, and where a program brings
-/// sessions the postmaster, which starts them there. A statement's parallel workers are free.
-fn pinned_process(trial: &ArmTrial<'_>, step: &StepSpec) -> Option<i32> {
-    if let StepKind::Sql(_) = step.kind() {
-        return Some(trial.sessions.worker.backend_pid());
-    }
-    (!step.parallel).then_some(trial.sessions.postmaster)
+/// The processes that have to stay on one CPU: a statement's backend, and where a program brings
+/// sessions the postmaster, which starts them there; with either the I/O workers. A statement's parallel
+/// workers are free.
+fn pinned_processes(trial: &ArmTrial<'_>, step: &StepSpec) -> Vec<i32> {
+    let Sessions { worker, postmaster, cpu, .. } = &trial.sessions;
+    let caller = match step.kind() {
+        StepKind::Sql(_) => worker.backend_pid(),
+        _ if step.parallel => return Vec::new(),
+        _ => *postmaster,
+    };
+    [&[caller], cpu.io_workers()].concat()
 }
 
 fn act_in_turns(
@@ -251,13 +261,13 @@ impl<'t> ArmTurns<'t> {
             // Sessions of programs are in the postmaster's account when they are gone.
             self.cpu.wait_until_back(&self.cpu_before, SESSIONS_GONE)?;
         }
-        let server_cpu_ns = self.cpu.sample()?.since(&self.cpu_before).nanoseconds;
+        let server_cpu = self.cpu.sample()?.since(&self.cpu_before);
         self.processes.suspend()?;
         self.outcome = Some(TurnsOutcome {
             start: self.start.unwrap_or_default(),
             elapsed: self.elapsed,
             turns: self.turns,
-            server_cpu_ns,
+            server_cpu,
             client_cpu_ns,
         });
         Ok(())

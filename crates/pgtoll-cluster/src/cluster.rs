@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
-use pgtoll_format::Lsn;
+use pgtoll_format::{Lsn, ServerVersion};
 use pgtoll_wire::{Config, Connection, UnixEndpoint};
 
 use crate::difference;
@@ -83,6 +83,11 @@ impl Cluster {
     /// The cluster's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The version of its server.
+    pub fn version(&self) -> &ServerVersion {
+        &self.installation.version
     }
 
     /// What holds the data directory, the socket and the log, and goes with the cluster.

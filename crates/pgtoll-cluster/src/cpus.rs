@@ -12,10 +12,14 @@ pub fn usable_cpus() -> Result<Vec<usize>, ClusterError> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// Lets the process with this pid run on these CPUs alone, and what it starts from then on.
+/// Lets the process with this pid run on these CPUs alone, and what it starts from then on. A process
+/// that has ended needs no CPU.
 pub fn pin(pid: i32, cpus: &[usize]) -> Result<(), ClusterError> {
     let process = Pid::from_raw(pid).ok_or_else(|| error(pid, Errno::INVAL))?;
-    sched_setaffinity(Some(process), &set_of(cpus)).map_err(|errno| error(pid, errno))
+    match sched_setaffinity(Some(process), &set_of(cpus)) {
+        Err(Errno::SRCH) => Ok(()),
+        done => done.map_err(|errno| error(pid, errno)),
+    }
 }
 
 /// This thread, on one CPU until this is dropped.

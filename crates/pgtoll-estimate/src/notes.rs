@@ -8,6 +8,8 @@ use crate::metrics::{is_cut_off, metrics, name, slice_over_quantile};
 
 pub(crate) fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
     let mut notes = run.notes.clone();
+    let skipped = run.skipped.iter();
+    notes.extend(skipped.map(|of| format!("arm {} was skipped: {}", of.arm, of.reason)));
     if !run.is_complete() {
         notes.push(incomplete(run));
     }

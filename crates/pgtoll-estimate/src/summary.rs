@@ -39,6 +39,7 @@ pub fn summarise(run: &Run) -> RunResult {
         answers: answers(&run.header, answer.as_ref()),
         answer,
         settings: run.prepared.as_ref().map(|of| of.settings.clone()).unwrap_or_default(),
+        skipped: run.skipped.clone(),
         rounds,
         expected: expected(&run.header, &comparisons, &against_others, &values),
         notes,

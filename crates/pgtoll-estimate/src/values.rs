@@ -22,7 +22,7 @@ pub(crate) fn values(run: &Run, workload: &Workload) -> Vec<MetricValue> {
             let value = numerator / denominator * factor;
             values.push((arm, name.to_owned(), unit, value, false));
         }
-        let single = [system_share, disk_of_rounds, profiled_share, predicted];
+        let single = [system_share, io_workers_share, disk_of_rounds, profiled_share, predicted];
         let single = single.map(|value| value(run, workload, &arm.name)).into_iter().flatten();
         let others = single.chain(counted_values(run, workload, &arm.name));
         values.extend(others.map(|(name, unit, value, exact)| (arm, name, unit, value, exact)));
@@ -60,6 +60,21 @@ fn system_share(run: &Run, workload: &Workload, arm: &str) -> Option<NamedValue>
 /// Of a record's numbers, which may be anything: as much as a number can hold.
 fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
+}
+
+/// The share of the server's CPU time that its I/O workers used, in slices or in operations.
+#[expect(clippy::cast_precision_loss, reason = "a run's nanoseconds are far below 2^53")]
+fn io_workers_share(run: &Run, workload: &Workload, arm: &str) -> Option<NamedValue> {
+    let own = |name: &str, of: &str| name == workload.name && of == arm;
+    let slices = run.slices.iter().filter(|slice| own(&slice.workload, &slice.arm));
+    let slices = slices.map(|slice| (slice.io_workers_cpu_ns, slice.server_cpu_ns));
+    let operations = run.operations.iter().filter(|done| own(&done.workload, &done.arm));
+    let operations = operations.map(|done| (done.io_workers_cpu_ns, done.server_cpu_ns));
+    let with_workers = slices.chain(operations).filter_map(|(workers, all)| Some((workers?, all)));
+    let (workers, all): (Vec<u64>, Vec<u64>) = with_workers.unzip();
+    let (workers, all) = (sum(workers.into_iter()), sum(all.into_iter()));
+    let share = workers as f64 / all as f64 * 100.0;
+    (all > 0).then(|| ("io_workers_cpu_share".to_owned(), "%", share, false))
 }
 
 /// The share of the profiled function in the server's CPU time in user mode.

@@ -51,5 +51,5 @@ pub use text::{hex, is_unprintable, shell_quoted, single_quoted, unhex};
 pub use units::{ByteSize, TimeSpan, UnitError};
 pub use version::{
     BlocksWritten, ControlFacts, ImageCompressions, MAJORS, MajorFacts, ServerVersion,
-    UnsupportedMajor, VersionParseError, WalFacts, facts_of_major,
+    UnsupportedMajor, VersionParseError, WalFacts, facts_of_major, setting_since,
 };

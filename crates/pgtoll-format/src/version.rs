@@ -35,6 +35,11 @@ impl ServerVersion {
         self.major
     }
 
+    /// Whether it is older than the first release of this major version.
+    pub fn is_before(&self, major: u32) -> bool {
+        self.major.cmp(&major).is_lt()
+    }
+
     /// What pgtoll knows of this major version.
     pub fn facts(&self) -> Result<&'static MajorFacts, UnsupportedMajor> {
         facts_of_major(self.major).ok_or(UnsupportedMajor { major: self.major })
@@ -145,6 +150,11 @@ pub struct MajorFacts {
     /// Settings that it has and the release before does not: of those that shape what servers read
     /// and write. Source: release notes.
     pub new_settings: &'static [&'static str],
+    /// Settings that it no longer has, of those that the release before has. Source: release notes.
+    pub removed_settings: &'static [&'static str],
+    /// Settings that keep the number of I/O workers constant where it changes with the load: as many
+    /// as 18 has by default. Source: `guc_parameters.dat` of 19.
+    pub constant_io_workers: &'static [(&'static str, &'static str)],
     /// Where the number of data blocks written stands.
     pub blocks_written: BlocksWritten,
     /// How its WAL differs.
@@ -160,8 +170,16 @@ impl MajorFacts {
     pub fn has_setting(&self, name: &str) -> bool {
         // Newest first.
         let mut later = MAJORS.iter().take_while(|facts| facts.major != self.major);
+        let mut until_now = MAJORS.iter().skip_while(|facts| facts.major != self.major);
         !later.any(|facts| facts.new_settings.contains(&name))
+            && !until_now.any(|facts| facts.removed_settings.contains(&name))
     }
+}
+
+/// The major version that brought a setting of this name, as far as it is known.
+pub fn setting_since(name: &str) -> Option<u32> {
+    let mut majors = MAJORS.iter();
+    majors.find(|facts| facts.new_settings.contains(&name)).map(|facts| facts.major)
 }
 
 /// What differs between the WAL of major versions. Sources: `xlog_internal.h`, `xlogrecord.h` and
@@ -308,7 +326,14 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_wal: true,
         has_force_next_flush: true,
         has_tid_range_scans: true,
-        new_settings: &[],
+        new_settings: &[
+            "io_max_workers",
+            "io_min_workers",
+            "io_worker_idle_timeout",
+            "io_worker_launch_interval",
+        ],
+        removed_settings: &["io_workers"],
+        constant_io_workers: &[("io_max_workers", "3"), ("io_min_workers", "3")],
         blocks_written: BlocksWritten::StatIoBytes,
         wal: WalFacts {
             page_flags: 0x07,
@@ -334,6 +359,8 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_force_next_flush: true,
         has_tid_range_scans: true,
         new_settings: &["io_max_combine_limit", "io_max_concurrency", "io_method", "io_workers"],
+        removed_settings: &[],
+        constant_io_workers: &[],
         blocks_written: BlocksWritten::StatIoBytes,
         wal: wal_since_17(18, 0xD118),
         control: CONTROL_1800,
@@ -352,6 +379,8 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_force_next_flush: true,
         has_tid_range_scans: true,
         new_settings: &["io_combine_limit"],
+        removed_settings: &[],
+        constant_io_workers: &[],
         blocks_written: BlocksWritten::StatIoWrites,
         wal: wal_since_17(17, 0xD116),
         control: CONTROL_1700,
@@ -370,6 +399,8 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_force_next_flush: true,
         has_tid_range_scans: true,
         new_settings: &[],
+        removed_settings: &[],
+        constant_io_workers: &[],
         blocks_written: BlocksWritten::StatIoWrites,
         wal: wal_since_15(16, 0xD113),
         control: CONTROL_1300,
@@ -388,6 +419,8 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_force_next_flush: true,
         has_tid_range_scans: true,
         new_settings: &[],
+        removed_settings: &[],
+        constant_io_workers: &[],
         blocks_written: BlocksWritten::StatBgwriter,
         wal: wal_since_15(15, 0xD110),
         control: CONTROL_1300,
@@ -406,6 +439,8 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_force_next_flush: false,
         has_tid_range_scans: true,
         new_settings: &["track_wal_io_timing"],
+        removed_settings: &[],
+        constant_io_workers: &[],
         blocks_written: BlocksWritten::StatBgwriter,
         wal: wal_until_14(14, 0xD10D),
         control: CONTROL_1300,
@@ -424,6 +459,8 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_force_next_flush: false,
         has_tid_range_scans: false,
         new_settings: &[],
+        removed_settings: &[],
+        constant_io_workers: &[],
         blocks_written: BlocksWritten::StatBgwriter,
         wal: WalFacts { checkpoint_completion_target: 0.5, ..wal_until_14(13, 0xD106) },
         control: CONTROL_1300,
@@ -453,6 +490,15 @@ mod tests {
         let has = |major, name| facts_of_major(major).unwrap().has_setting(name);
         assert!(has(18, "io_method") && has(19, "io_method") && !has(17, "io_method"));
         assert!(has(13, "shared_buffers") && !has(13, "track_wal_io_timing"));
+        assert!(has(18, "io_workers") && !has(19, "io_workers") && has(19, "io_min_workers"));
+        assert_eq!(setting_since("io_method"), Some(18));
+        assert_eq!(setting_since("shared_buffers"), None);
+    }
+
+    #[test]
+    fn a_release_candidate_is_of_its_major() {
+        let is_before = |text: &str, major| text.parse::<ServerVersion>().unwrap().is_before(major);
+        assert!(is_before("18.6", 19) && !is_before("19rc1", 19) && !is_before("19.0", 18));
     }
 
     #[test]

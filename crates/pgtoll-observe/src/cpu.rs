@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
+use pgtoll_wire::Connection;
 use procfs::process::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -21,6 +22,8 @@ use crate::postmaster::PostmasterProcess;
 pub struct ClusterCpu {
     postmaster: PostmasterProcess,
     clocks: Vec<(i32, ClockId)>,
+    /// Pids of the I/O workers, as the server reported them.
+    io_workers: Vec<i32>,
 }
 
 /// A cluster's CPU time since its start.
@@ -28,6 +31,8 @@ pub struct ClusterCpu {
 pub struct CpuSample {
     /// Of the live processes, in ns.
     live_ns: u64,
+    /// Of the I/O workers among them, in ns; `None` where the server has none.
+    io_workers_ns: Option<u64>,
     /// Of the processes that ended, in ns; a multiple of the kernel's tick.
     ended_ns: u64,
     children: Vec<i32>,
@@ -38,6 +43,9 @@ pub struct CpuSample {
 pub struct CpuUsed {
     /// In ns.
     pub nanoseconds: u64,
+    /// By the server's I/O workers, in ns: a part of `nanoseconds`. `None` where it has none, or where
+    /// [`ClusterCpu::find_io_workers`] has not been called before both samples.
+    pub io_workers_ns: Option<u64>,
     /// Processes came or went, so it is only exact to the kernel's tick.
     pub processes_changed: bool,
 }
@@ -62,10 +70,27 @@ impl CpuTimes {
     }
 }
 
+/// Servers before 18 have no process of this type.
+const IO_WORKERS: &str = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'io worker'";
+
 impl ClusterCpu {
     /// Looks up the processes of the cluster whose postmaster has this pid.
     pub fn attach(pid: i32) -> Result<Self, ObserveError> {
-        Ok(Self { postmaster: PostmasterProcess::attach(pid)?, clocks: Vec::new() })
+        let (clocks, io_workers) = (Vec::new(), Vec::new());
+        Ok(Self { postmaster: PostmasterProcess::attach(pid)?, clocks, io_workers })
+    }
+
+    /// Asks the server which of its processes are I/O workers (`io_method = worker`, 18 and later).
+    /// Those that come later count as workers when this is called again.
+    pub fn find_io_workers(&mut self, connection: &mut Connection) -> Result<(), ObserveError> {
+        let rows = connection.query(IO_WORKERS)?;
+        self.io_workers = rows.iter().map(|row| row.parse("pid")).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    /// Pids of the I/O workers, as [`find_io_workers`](Self::find_io_workers) found them.
+    pub fn io_workers(&self) -> &[i32] {
+        &self.io_workers
     }
 
     /// The CPU time until now. A process that ends while this looks is looked up again.
@@ -75,10 +100,11 @@ impl ClusterCpu {
             self.follow(&before)?;
             // Children first, then the postmaster: a child that ends in between is counted by the
             // postmaster, and the list tells.
-            let Some(live_ns) = self.live_ns() else { continue };
+            let Some((live_ns, io_workers_ns)) = self.live_ns() else { continue };
             let ended_ns = self.ended_ns()?;
             if self.postmaster.children()? == before {
-                return Ok(CpuSample { live_ns, ended_ns, children: before });
+                let io_workers_ns = (!self.io_workers.is_empty()).then_some(io_workers_ns);
+                return Ok(CpuSample { live_ns, io_workers_ns, ended_ns, children: before });
             }
         }
     }
@@ -148,9 +174,17 @@ impl ClusterCpu {
         Err(self.postmaster.error(source))
     }
 
-    /// `None` when a process ended meanwhile.
-    fn live_ns(&self) -> Option<u64> {
-        self.clocks.iter().map(|(_, clock)| clock_ns(*clock).ok()).sum()
+    /// Of all live processes, and of the I/O workers among them; `None` when one ended meanwhile.
+    fn live_ns(&self) -> Option<(u64, u64)> {
+        let (mut all, mut io_workers) = (0, 0);
+        for (pid, clock) in &self.clocks {
+            let used = clock_ns(*clock).ok()?;
+            all += used;
+            if self.io_workers.contains(pid) {
+                io_workers += used;
+            }
+        }
+        Some((all, io_workers))
     }
 
     fn ended_ns(&self) -> Result<u64, ObserveError> {
@@ -170,6 +204,10 @@ impl CpuSample {
     pub fn since(&self, earlier: &Self) -> CpuUsed {
         CpuUsed {
             nanoseconds: self.total_ns().saturating_sub(earlier.total_ns()),
+            io_workers_ns: self
+                .io_workers_ns
+                .zip(earlier.io_workers_ns)
+                .map(|(now, then)| now.saturating_sub(then)),
             processes_changed: self.children != earlier.children,
         }
     }

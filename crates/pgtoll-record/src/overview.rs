@@ -46,6 +46,9 @@ pub struct OverviewExperiment {
     pub status: EndStatus,
     /// Why it did not end well.
     pub reason: Option<String>,
+    /// It was not begun, since the server cannot do what it compares: `reason` says why.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
     /// What it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<RunAnswer>,

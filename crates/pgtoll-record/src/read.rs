@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 
 use crate::{
     Counted, CounterReading, End, EndStatus, Header, Line, Operation, Predicted, Prepared, Profile,
-    RECORD_SCHEMA, RoundEnd, Slice,
+    RECORD_SCHEMA, RoundEnd, SkippedArm, Slice,
 };
 
 /// A run's record, read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// The first line.
+    /// The first line, without the arms that were skipped.
     pub header: Header,
+    /// Arms that were not measured.
+    pub skipped: Vec<SkippedArm>,
     /// What was measured on; `None` when the run ended before.
     pub prepared: Option<Prepared>,
     /// All slices of rounds that ended, in time order.
@@ -50,6 +52,7 @@ impl Run {
         }
         let mut run = Self {
             header: *header,
+            skipped: Vec::new(),
             prepared: None,
             slices: Vec::new(),
             samples: Vec::new(),
@@ -84,6 +87,7 @@ impl Run {
 
     fn take(&mut self, line: Line) {
         match line {
+            Line::Skipped(skipped) => self.skip(skipped),
             Line::Prepared(prepared) => self.prepared = Some(prepared),
             Line::Slice(slice) => self.slices.push(slice),
             Line::Sample(sample) => self.samples.push(sample),
@@ -99,10 +103,22 @@ impl Run {
     }
 }
 
+impl Run {
+    /// From here on the arm is none of the run's.
+    fn skip(&mut self, skipped: SkippedArm) {
+        self.header.arms.retain(|arm| arm.name != skipped.arm);
+        for arm in &mut self.header.arms {
+            arm.against.take_if(|other| *other == skipped.arm);
+        }
+        self.skipped.push(skipped);
+    }
+}
+
 /// Whole JSON with a tag that this version does not know.
 fn is_of_a_later_version(line: &str) -> bool {
-    const KNOWN: [&str; 12] = [
+    const KNOWN: [&str; 13] = [
         "header",
+        "skipped",
         "prepared",
         "counted",
         "predicted",

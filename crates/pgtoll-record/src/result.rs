@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Expectation, Header, Interval, Metric, NoiseShare, RunAnswer, Verdict};
+use crate::{Expectation, Header, Interval, Metric, NoiseShare, RunAnswer, SkippedArm, Verdict};
 
 /// The version of the result's form.
 pub const RESULT_SCHEMA: &str = "pgtoll.result/2";
@@ -29,6 +29,9 @@ pub struct RunResult {
     /// before this was kept.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
+    /// Arms that were not measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<SkippedArm>,
     /// Rounds that were completed, by workload.
     pub rounds: BTreeMap<String, u32>,
     /// Values of each arm, without comparison.

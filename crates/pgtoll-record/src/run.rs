@@ -19,6 +19,8 @@ pub const RECORD_SCHEMA: &str = "pgtoll.record/2";
 pub enum Line {
     /// The first line: what was run, where, with what.
     Header(Box<Header>),
+    /// An arm of the header that was not measured.
+    Skipped(SkippedArm),
     /// The clusters are ready.
     Prepared(Prepared),
     /// A round begins: every server was restarted.
@@ -304,6 +306,15 @@ pub struct Design {
     pub rows_frozen: bool,
 }
 
+/// An arm that was not measured, since the server cannot be configured so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SkippedArm {
+    /// Its name.
+    pub arm: String,
+    /// Why.
+    pub reason: String,
+}
+
 /// The clusters are ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Prepared {
@@ -350,6 +361,10 @@ pub struct Slice {
     pub transactions: u64,
     /// CPU time of all processes of the arm's server, in ns.
     pub server_cpu_ns: u64,
+    /// What of it its I/O workers used, in ns; `None` where it has none (before 18, or another
+    /// `io_method` than `worker`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_workers_cpu_ns: Option<u64>,
     /// CPU time of pgtoll itself, in ns.
     pub client_cpu_ns: u64,
     /// A server process came or went meanwhile, so the server's CPU time is only exact to the
@@ -571,6 +586,10 @@ pub struct Operation {
     pub turns: Option<u32>,
     /// CPU time of all processes of the arm's server, in ns.
     pub server_cpu_ns: u64,
+    /// What of it the server's I/O workers used, in ns; `None` where it has none (before 18, or
+    /// another `io_method` than `worker`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_workers_cpu_ns: Option<u64>,
     /// CPU time of what made the work outside of the server, in ns: a program with its children, or
     /// pgtoll's clients; `None` of statements and pgbench's steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -620,6 +639,7 @@ impl Operation {
                 .then(|| one.unwrap_or_default().saturating_add(other.unwrap_or_default()))
         };
         Self {
+            io_workers_cpu_ns: either(self.io_workers_cpu_ns, next.io_workers_cpu_ns),
             client_cpu_ns: either(self.client_cpu_ns, next.client_cpu_ns),
             beside_cpu_ns: either(self.beside_cpu_ns, next.beside_cpu_ns),
             transactions: either(self.transactions, next.transactions),

@@ -71,7 +71,8 @@ fn counted_rows(result: &RunResult, workload: &Workload) -> Vec<Vec<String>> {
 /// Values that come from the rounds and not from the counted pass.
 fn is_of_rounds(workload: &Workload, metric: &str) -> bool {
     let is_limited = workload.memory_limit_bytes.is_some();
-    metric == "cpu_system_share" || is_limited && metric == "disk_read_per_transaction"
+    ["cpu_system_share", "io_workers_cpu_share"].contains(&metric)
+        || is_limited && metric == "disk_read_per_transaction"
 }
 
 fn value_rows(
@@ -98,8 +99,9 @@ pub(crate) const NOTHING_KNOWN: &str = "-";
 pub(crate) const SHOWN: f64 = 0.005;
 
 /// Names of counted values, and how their rows are called.
-pub(crate) const COUNTED: [(&str, &str); 23] = [
+pub(crate) const COUNTED: [(&str, &str); 24] = [
     ("cpu_system_share", "CPU in kernel %"),
+    ("io_workers_cpu_share", "I/O workers CPU %"),
     ("wal_per_transaction", "WAL bytes/tx"),
     ("predicted_wal_per_transaction", "predicted WAL/tx"),
     ("wal_per_page", "WAL bytes/page"),

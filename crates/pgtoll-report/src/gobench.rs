@@ -138,6 +138,9 @@ fn unit_of(metric: &str) -> Option<String> {
     if metric == "cpu_system_share" {
         return Some("cpu-in-kernel-%".to_owned());
     }
+    if metric == "io_workers_cpu_share" {
+        return Some("io-workers-cpu-%".to_owned());
+    }
     let (counter, per) = metric.rsplit_once("_per_")?;
     let per = match per {
         "transaction" => "tx",

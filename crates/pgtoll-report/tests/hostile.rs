@@ -78,6 +78,7 @@ fn of_run(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
         baseline: String::new(),
         status: EndStatus::Failed,
         reason: Some("\u{1b}]0;title\u{7}".into()),
+        skipped: false,
         answer: None,
         answers: Vec::new(),
         comparisons: Vec::new(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use pgtoll_format::{MAJORS, facts_of_major};
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -79,6 +80,7 @@ impl Experiment {
         if self.scale == 0 {
             found.push(Inconsistency::at(root.key("scale"), "scale is 0"));
         }
+        self.check_since(&mut found);
         self.check_arms(&mut found);
         self.check_twins(&mut found);
         self.check_against(&mut found);
@@ -121,6 +123,22 @@ impl Experiment {
             let place = root.key("baseline");
             let of = Inconsistency::not_among(place, &message, &self.baseline, self.arm_names());
             found.push(of);
+        }
+    }
+
+    /// Versions that pgtoll supports.
+    fn check_since(&self, found: &mut Vec<Inconsistency>) {
+        let root = KeyPath::default();
+        let arms = self.arms.iter().enumerate();
+        let of_arms = arms.map(|(index, arm)| (root.key("arms").entry(index), arm.since));
+        for (place, since) in of_arms.chain([(root.clone(), self.since)]) {
+            let unknown = since.filter(|major| facts_of_major(*major).is_none());
+            found.extend(unknown.map(|major| {
+                let text = format!("since {major} is no major version that pgtoll supports");
+                let hint =
+                    Some(format!("{} to {}", MAJORS[MAJORS.len() - 1].major, MAJORS[0].major));
+                Inconsistency { hint, ..Inconsistency::at(place.key("since"), text) }
+            }));
         }
     }
 

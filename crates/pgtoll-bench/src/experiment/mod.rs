@@ -25,7 +25,7 @@ pub use self::step::StepSpec;
 pub(crate) use self::step::{SHORTEST_STEP, StepKind, substituted};
 
 /// The experiments that pgtoll brings along: name and text.
-pub static BUILT_IN: [(&str, &str); 20] = [
+pub static BUILT_IN: [(&str, &str); 22] = [
     ("checksums", include_str!("../../../../experiments/checksums.toml")),
     ("checksums-disk", include_str!("../../../../experiments/checksums-disk.toml")),
     ("init-matrix", include_str!("../../../../experiments/init-matrix.toml")),
@@ -43,6 +43,8 @@ pub static BUILT_IN: [(&str, &str); 20] = [
     ("durability-ladder", include_str!("../../../../experiments/durability-ladder.toml")),
     ("checkpoint-distance", include_str!("../../../../experiments/checkpoint-distance.toml")),
     ("wal-compression", include_str!("../../../../experiments/wal-compression.toml")),
+    ("torn-page-protection", include_str!("../../../../experiments/torn-page-protection.toml")),
+    ("aio-scan", include_str!("../../../../experiments/aio-scan.toml")),
     ("parallel-dump", include_str!("../../../../experiments/parallel-dump.toml")),
     ("verify-load", include_str!("../../../../experiments/verify-load.toml")),
     ("null", include_str!("../../../../experiments/null.toml")),
@@ -67,6 +69,8 @@ pub struct Experiment {
     pub question: String,
     /// The arm that the others are compared with.
     pub baseline: String,
+    /// The first major version of PostgreSQL that it is for: older servers skip it.
+    pub since: Option<u32>,
     /// pgbench's scale factor of the data that scripts work on.
     #[serde(default = "one")]
     pub scale: u32,
@@ -101,6 +105,8 @@ pub struct ArmSpec {
     /// Its name; also the name of its directory.
     #[schemars(regex(pattern = NAME))]
     pub name: String,
+    /// The first major version of PostgreSQL that it is for: older servers skip it.
+    pub since: Option<u32>,
     /// Data checksums are on.
     #[serde(default)]
     pub checksums: bool,

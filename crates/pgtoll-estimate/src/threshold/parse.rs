@@ -72,8 +72,13 @@ fn names() -> String {
 }
 
 fn unknown(name: &str) -> String {
-    const NOT_EXACT: [&str; 4] =
-        ["cpu_system_share", "profiled_share_of_user_cpu", "disk_read_per_", "file_writes_per_"];
+    const NOT_EXACT: [&str; 5] = [
+        "cpu_system_share",
+        "io_workers_cpu_share",
+        "profiled_share_of_user_cpu",
+        "disk_read_per_",
+        "file_writes_per_",
+    ];
     if NOT_EXACT.iter().any(|of| name.starts_with(of)) {
         return format!("names {name}, which has no interval and is not exact");
     }

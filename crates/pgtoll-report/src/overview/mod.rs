@@ -53,7 +53,11 @@ pub(crate) const COUNTED: &str = "WAL, counted over equal work";
 pub(crate) fn heading(of: &Overview) -> String {
     let count = of.experiments.len();
     let complete = of.experiments.iter().filter(|of| of.status == EndStatus::Complete).count();
-    let all = if complete == count { String::new() } else { format!(", {complete} complete") };
+    let skipped = of.experiments.iter().filter(|of| of.skipped).count();
+    let all =
+        if complete + skipped == count { None } else { Some(format!(", {complete} complete")) };
+    let skipped = (skipped > 0).then(|| format!(", {skipped} skipped"));
+    let all = all.into_iter().chain(skipped).collect::<String>();
     let name = of.name.as_ref().map_or(String::new(), |name| format!("{name}, "));
     format!(
         "{name}{count} experiments{all}: PostgreSQL {}, {} with {} CPUs, {}",
@@ -89,6 +93,9 @@ pub(crate) fn sentence(of: &OverviewExperiment) -> Option<String> {
 
 /// How an experiment ended that was not completed.
 pub(crate) fn ended(of: &OverviewExperiment) -> Option<String> {
+    if of.skipped {
+        return of.reason.clone();
+    }
     let how = match of.status {
         EndStatus::Complete => return None,
         EndStatus::Interrupted => "interrupted",

@@ -46,6 +46,7 @@ fn overview() -> Overview {
         baseline: "off".into(),
         status,
         reason: reason.map(str::to_owned),
+        skipped: false,
         answer: None,
         answers: Vec::new(),
         comparisons: Vec::new(),

@@ -226,6 +226,7 @@ fn overview(texts: &[(String, String)]) -> String {
         baseline: "off".to_owned(),
         status,
         reason: Some("no control group that limits memory can be made here".to_owned()),
+        skipped: false,
         answer: None,
         answers: Vec::new(),
         comparisons: Vec::new(),

@@ -46,6 +46,8 @@ fn the_built_in_experiments_are_listed() {
             "durability-ladder",
             "checkpoint-distance",
             "wal-compression",
+            "torn-page-protection",
+            "aio-scan",
             "parallel-dump",
             "verify-load",
             "null"

@@ -33,6 +33,7 @@ mod records;
 mod reports;
 mod resources;
 mod scripts;
+mod skipping;
 mod sources;
 mod steps;
 mod streaming;

@@ -90,8 +90,8 @@ fn wrong_experiments() {
          hint: built in: checksums, checksums-disk, init-matrix, first-select, \
          second-select, insert-update, big-insert, dump, cached-reads, web-oltp, append-log, \
          etl-scatter, unlogged-ingest, cpu-bound-checksum, durability-ladder, \
-         checkpoint-distance, wal-compression, parallel-dump, verify-load, null; or give the \
-         path of a TOML file",
+         checkpoint-distance, wal-compression, torn-page-protection, aio-scan, parallel-dump, \
+         verify-load, null; or give the path of a TOML file",
     );
     check(
         pgtoll().args(["measure", "./none.toml"]),

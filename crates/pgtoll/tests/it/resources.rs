@@ -4,7 +4,9 @@ use std::fs;
 use std::time::Duration;
 
 use nix::unistd::geteuid;
-use pgtoll_cluster::{Cluster, ClusterError, MemoryGroup, NoProfile, Profiler, StopMode};
+use pgtoll_cluster::{
+    Cluster, ClusterError, Installation, MemoryGroup, NoProfile, Profiler, StopMode,
+};
 use pgtoll_observe::{ClusterCpu, ClusterIo, CpuSplit, IoSample, Profile, cpu_split};
 use pgtoll_wire::Connection;
 
@@ -266,6 +268,38 @@ fn a_profile_shows_the_checksums_share() {
     cluster.stop(&mut guard, StopMode::Fast).unwrap();
     let _ = profiler.finish(&mut guard).unwrap();
     assert!(!guard.directory().join("profile.perf").exists());
+}
+
+/// An I/O worker that comes while perf records is the postmaster's child, and so is in the profile.
+#[test]
+fn a_profile_shows_io_workers_that_come_later() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let has_workers =
+        |of: &Installation| of.version.facts().is_ok_and(|facts| facts.has_setting("io_workers"));
+    let Some(server) = servers().into_iter().find(has_workers) else { return };
+    let cluster = Cluster::init(&mut guard, &server, "one", true).unwrap();
+    let pairs = [("shared_buffers", "4MB"), ("autovacuum", "off"), ("io_workers", "1")];
+    settings(&cluster, &mut guard, &pairs);
+    let postmaster = cluster.start(&mut guard).unwrap();
+    let mut connection = cluster.connect("postgres").unwrap();
+    make_table(&mut connection, 64);
+    // Neither the session nor the worker that is there: all samples are of those that come.
+    let profiler = match Profiler::begin(&mut guard, "profile", &[postmaster]).unwrap() {
+        Ok(profiler) => profiler,
+        Err(reason) => return assert_reason(&reason),
+    };
+    let pairs = [("shared_buffers", "4MB"), ("autovacuum", "off"), ("io_workers", "16")];
+    settings(&cluster, &mut guard, &pairs);
+    connection.execute("SELECT pg_reload_conf()").unwrap();
+    let workers = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'io worker'";
+    while connection.query(workers).unwrap().len() < 16 {}
+    for _ in 0..20 {
+        connection.execute(SCAN).unwrap();
+    }
+    let report = profiler.finish(&mut guard).unwrap().unwrap();
+    let profile = Profile::parse(&report);
+    assert!(profile.by_symbol.contains_key("pg_checksum_page"), "{report}");
 }
 
 #[expect(clippy::print_stdout, reason = "tells why there was little to look at")]

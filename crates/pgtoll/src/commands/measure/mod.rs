@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use pgtoll_bench::{
     BUILT_IN, BenchError, Choices, Experiment, InterimEstimate, OneOrMany, Plan, Progress,
-    RECORD_FILE, SettingsOfServer, Site, WorkloadSpec, null, over_budget,
+    RECORD_FILE, SettingsOfServer, Site, WorkloadSpec, null, over_budget, reason_to_skip,
 };
 use pgtoll_cluster::{Finder, GuardOptions, Installation, ServerUser, Wheel, leftovers};
 use pgtoll_estimate::Threshold;
@@ -58,6 +58,7 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
     if arguments.dry_run {
         let finder = Finder::of_this_program(&interrupt);
         let found = find(&finder, arguments.postgres.as_deref(), printer)?;
+        found.iter().for_each(|found| warn_of_skipped(&asked, found, printer));
         let server = found.as_ref().map_or_else(to_be_fetched, |found| Ok(server(found)))?;
         output::print(&plans::plan(&asked, &server, &user, &work_dir), format, printer)?;
         check_output(&asked, arguments)?;
@@ -74,6 +75,15 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
     match asked.as_slice() {
         [one] if !arguments.all => workplace.measure(one, printer),
         several => several::run(several, &workplace, printer),
+    }
+}
+
+/// Names the experiments that this server's version skips.
+fn warn_of_skipped(asked: &[PlannedExperiment], found: &Installation, printer: &mut Printer) {
+    for PlannedExperiment { name, plan, .. } in asked {
+        if let Some(reason) = reason_to_skip(&plan.experiment, &found.version) {
+            printer.warn(&format!("pgtoll: warning: {name} will be skipped: {reason}"));
+        }
     }
 }
 
@@ -113,6 +123,7 @@ struct Workplace<'a> {
 impl Workplace<'_> {
     /// Runs one experiment and shows its table.
     fn measure(&self, asked: &PlannedExperiment, printer: &mut Printer) -> anyhow::Result<Status> {
+        self.check_version(asked)?;
         asked.plan.check_room(&self.guard.base)?;
         let default = || results_directory(&asked.plan.experiment.name);
         let output = self.arguments.output.clone().unwrap_or_else(default);
@@ -120,6 +131,12 @@ impl Workplace<'_> {
         let outcome = self.record(asked, &output, printer)?;
         let result = finish(outcome, &output, self.format, printer)?;
         Ok(thresholds::judge(&asked.thresholds, &result, None, printer))
+    }
+
+    /// An error when the server's version skips the experiment.
+    fn check_version(&self, asked: &PlannedExperiment) -> Result<(), BenchError> {
+        let reason = reason_to_skip(&asked.plan.experiment, &self.installation.version);
+        reason.map_or(Ok(()), |reason| Err(BenchError::Skipped { reason }))
     }
 
     /// Writes the record into `output`, which exists; the inner result is how the run ended.
@@ -547,6 +564,9 @@ fn show(event: Progress<'_>, plan: &Plan, keep: bool, printer: &mut Printer) {
         }
         Progress::Directory(_) => {}
         Progress::Stage(name) => printer.stage(name),
+        Progress::Skipped { arm, reason } => {
+            printer.warn(&format!("pgtoll: arm {arm} is skipped: {reason}"));
+        }
         Progress::Repetition { title, repetition, repetitions, interim } => {
             printer
                 .stage(&with_interim(&format!("{title}: {repetition} of {repetitions}"), &interim));

@@ -66,13 +66,17 @@ fn one(
     entry: &mut OverviewExperiment,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let room = asked.plan.check_room(&workplace.guard.base).map_err(anyhow::Error::new);
+    let room = workplace
+        .check_version(asked)
+        .and_then(|()| asked.plan.check_room(&workplace.guard.base))
+        .map_err(anyhow::Error::new);
     let ready = room.and_then(|()| make_result(directory));
     // Another run's record is none of this one's.
     let is_ready = ready.is_ok();
     let outcome = ready
         .and_then(|()| workplace.record(asked, directory, printer)?.map_err(anyhow::Error::new));
     (entry.status, entry.reason) = ended(outcome.as_ref().err());
+    entry.skipped = skipped(outcome.as_ref().err()).is_some();
     let has_record = is_ready && directory.join(RECORD_FILE).exists();
     let result = has_record.then(|| write_result(directory)).transpose()?;
     if let Some(result) = &result {
@@ -82,6 +86,12 @@ fn one(
         (Ok(()), Some(result)) => {
             calibration::remember(&result);
             Ok(thresholds::judge(&asked.thresholds, &result, Some(&entry.name), printer))
+        }
+        (Err(error), _) if entry.skipped => {
+            printer.warn(&format!("pgtoll: {}: {error}", entry.name));
+            // A threshold of what was not measured is not kept.
+            let is_judged = !asked.thresholds.is_empty();
+            Ok(if is_judged { Status::CouldNotTell } else { Status::Done })
         }
         (Err(error), _) if entry.status == EndStatus::Failed => {
             printer.error(&error.context(entry.name.clone()));
@@ -107,6 +117,7 @@ fn not_begun(of: &PlannedExperiment) -> OverviewExperiment {
         baseline: experiment.baseline.clone(),
         status: EndStatus::Interrupted,
         reason: Some("not begun".to_owned()),
+        skipped: false,
         answer: None,
         answers: Vec::new(),
         comparisons: Vec::new(),
@@ -121,8 +132,13 @@ fn ended(error: Option<&anyhow::Error>) -> (EndStatus, Option<String>) {
     let message = format!("{error:#}");
     let reason = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let interrupted = error.downcast_ref().is_some_and(BenchError::is_interruption);
-    let status = if interrupted { EndStatus::Interrupted } else { EndStatus::Failed };
-    (status, Some(reason))
+    let is_open = interrupted || skipped(Some(error)).is_some();
+    (if is_open { EndStatus::Interrupted } else { EndStatus::Failed }, Some(reason))
+}
+
+/// Why it was skipped; `None`: it was not.
+fn skipped(error: Option<&anyhow::Error>) -> Option<&str> {
+    error?.downcast_ref().and_then(BenchError::skipped)
 }
 
 fn write(output: &Path, overview: &Overview) -> anyhow::Result<()> {
@@ -138,7 +154,7 @@ fn show(overview: &Overview, output: &Path, format: Format, printer: &mut Printe
     } else {
         printer.data(&overview_text(overview, &output.display().to_string()));
     }
-    let is_open = |of: &&OverviewExperiment| of.status != EndStatus::Complete;
+    let is_open = |of: &&OverviewExperiment| of.status != EndStatus::Complete && !of.skipped;
     let open: Vec<&str> =
         overview.experiments.iter().filter(is_open).map(|of| of.name.as_str()).collect();
     if !open.is_empty() {
