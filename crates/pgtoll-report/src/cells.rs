@@ -16,6 +16,10 @@ pub(crate) fn heading_of(result: &RunResult, workload: &Workload) -> String {
             rounds => format!("{} rounds", rounds.copied().unwrap_or(0)),
         },
     };
+    let clients = match &workload.work {
+        Work::Script { clients, .. } if *clients > 1 => format!(", {clients} clients"),
+        _ => String::new(),
+    };
     let rate = match &workload.work {
         Work::Script { rate: Some(rate), .. }
         | Work::Operation { of: Some(OperationOf::Script { rate: Some(rate), .. }), .. } => {
@@ -25,7 +29,7 @@ pub(crate) fn heading_of(result: &RunResult, workload: &Workload) -> String {
     };
     let limit = workload.memory_limit_bytes;
     let limit = limit.map(|bytes| format!(", {} of memory a server", ByteSize(bytes)));
-    format!("{}{rate}{}: {how}", workload.title, limit.unwrap_or_default())
+    format!("{}{clients}{rate}{}: {how}", workload.title, limit.unwrap_or_default())
 }
 
 /// The workload's rows below its title, and what was counted below what it is of; empty where
@@ -43,9 +47,11 @@ pub(crate) fn blocks_of(result: &RunResult, workload: &Workload) -> Vec<Block> {
 /// What the counters of a workload are of, where it is less than what is timed: after a checkpoint
 /// a transaction makes more WAL than later.
 fn counted_of(workload: &Workload) -> Option<String> {
-    let Work::Script { counted, .. } = &workload.work else { return None };
-    (*counted > 0)
-        .then(|| format!(" of the first {} transactions after a checkpoint:", thousands(*counted)))
+    let Work::Script { counted, clients, .. } = &workload.work else { return None };
+    let by = if *clients > 1 { ", by one client" } else { "" };
+    (*counted > 0).then(|| {
+        format!(" of the first {} transactions after a checkpoint{by}:", thousands(*counted))
+    })
 }
 
 /// What was timed, and shares of it. A row that would show zero in every arm is left out.

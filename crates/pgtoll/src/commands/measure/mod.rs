@@ -351,6 +351,7 @@ fn apply_overrides(
         name: arguments.name.clone().unwrap_or_else(|| "own".to_owned()),
         title: own_title(entries),
         rate: arguments.rate,
+        clients: arguments.clients,
         ..WorkloadSpec::default()
     };
     let workload = match command_of(entries) {
@@ -501,6 +502,9 @@ fn command(
     }
     if let Some(rate) = arguments.rate {
         option("--rate", rate.to_string());
+    }
+    if let Some(clients) = arguments.clients {
+        option("--clients", clients.to_string());
     }
     if let Some(name) = &arguments.name {
         option("--name", shell_quoted(name));
