@@ -35,9 +35,9 @@ mod values;
 
 use pgtoll_record::{Run, RunResult};
 
-pub use answer::{change_and_name, overview_headline, thousands};
+pub use answer::{DECIDED_WITHIN, change_and_name, overview_headline, thousands};
 pub use answers::is_near;
-pub use calibration::{COMPARISONS_NEEDED, Twins, twin_lines};
+pub use calibration::{COMPARISONS_NEEDED, ExpectedWidth, Twins, twin_lines};
 pub use figures::{signed_percent, three_digits};
 pub use intervals::{ArmPair, Intervals};
 pub use late_wal::{LATE_WAL, transactions_words};

@@ -12,6 +12,7 @@ use pgtoll_record::{
 };
 use pgtoll_stats::proportion_interval;
 
+pub use advice::DECIDED_WITHIN;
 pub use change::change_and_name;
 pub use headline::overview_headline;
 

@@ -12,10 +12,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use pgtoll_bench::{
     BUILT_IN, BenchError, Choices, Experiment, InterimEstimate, OneOrMany, Plan, Progress,
-    RECORD_FILE, SettingsOfServer, Site, WorkloadSpec, null, over_budget,
+    RECORD_FILE, SettingsOfServer, Site, WorkloadSpec, null, over_budget, too_coarse_for,
 };
 use pgtoll_cluster::{Finder, GuardOptions, Installation, ServerUser, Wheel, leftovers};
-use pgtoll_estimate::Threshold;
+use pgtoll_estimate::{Threshold, Twins};
 use pgtoll_format::{MajorFacts, TimeSpan, facts_of_major, shell_quoted};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::RunResult;
@@ -180,10 +180,12 @@ fn asked(
         }
     }
     let thresholds = thresholds::of_plans(&arguments.fail_if, plans.iter().map(|(_, plan)| plan))?;
+    let host = pgtoll_bench::host(&absolute(&arguments.work_dir)?);
+    let twins = host.map(|host| calibration::twins(&host)).unwrap_or_default();
     let asked = plans.into_iter().zip(thresholds);
     let asked = asked.map(|((name, plan), thresholds)| PlannedExperiment {
         name: name.to_owned(),
-        warnings: warnings(&plan, arguments),
+        warnings: warnings(&plan, arguments, &twins),
         plan,
         thresholds,
         run_name: arguments.name.clone(),
@@ -191,9 +193,12 @@ fn asked(
     Ok(asked.collect())
 }
 
-fn warnings(plan: &Plan, arguments: &MeasureArguments) -> Vec<String> {
+fn warnings(plan: &Plan, arguments: &MeasureArguments, twins: &Twins) -> Vec<String> {
     let over_budget = arguments.budget.and_then(|_| over_budget(plan));
-    plan.warnings().into_iter().chain(over_budget).collect()
+    let coarse = arguments.quick.then(|| too_coarse_for(plan, twins)).unwrap_or_default();
+    let coarse =
+        coarse.into_iter().map(|of| format!("{}: a quick look: {of}", plan.experiment.name));
+    plan.warnings().into_iter().chain(over_budget).chain(coarse).collect()
 }
 
 /// Whether the disk and the memory are large enough for each of them.
