@@ -13,7 +13,7 @@ pub fn too_coarse_for(plan: &Plan, twins: &Twins) -> Vec<String> {
         match twins.expected_width(&plan.experiment.name, name, rounds) {
             None => unknown.push(name),
             Some(width) if width.ratio > DECIDED_WITHIN => sentences.push(format!(
-                "too coarse for {name}: server CPU within about ±{:.0} %, as {} of twins here had it; a \
+                "a run this short is too coarse for {name}: server CPU within about ±{:.0} %, as {} of twins here had it; a \
                  small cost needs ±{:.0} %",
                 width.ratio * 100.0,
                 comparisons(width.comparisons),
@@ -24,12 +24,13 @@ pub fn too_coarse_for(plan: &Plan, twins: &Twins) -> Vec<String> {
     }
     if !unknown.is_empty() {
         sentences.push(format!(
-            "how coarse this run is for {} is unknown: no complete run here has timed that yet",
+            "how coarse a run this short is for {} is unknown: no complete run here has timed that yet",
             unknown.join(", ")
         ));
     }
     sentences.extend(open_expectations(plan));
-    sentences
+    let experiment = &plan.experiment.name;
+    sentences.into_iter().map(|sentence| format!("{experiment}: {sentence}")).collect()
 }
 
 fn comparisons(number: usize) -> String {
@@ -68,7 +69,7 @@ fn open_expectations(plan: &Plan) -> Option<String> {
     names.dedup();
     (!open.is_empty()).then(|| {
         format!(
-            "{} of {} expectations stay open: {} not timed",
+            "{} of {} expectations stay open, since this run does not time {}",
             open.len(),
             expected.len(),
             names.join(", ")
@@ -106,9 +107,14 @@ mod tests {
 
     #[test]
     fn earlier_twins_decide() {
-        assert!(said(None)[0].starts_with("how coarse this run is for read-only-misses"));
+        assert!(
+            said(None)[0]
+                .starts_with("checksums: how coarse a run this short is for read-only-misses")
+        );
         let wide = said(Some(0.2));
-        assert!(wide[0].starts_with("too coarse for read-only-misses: server CPU within about ±"));
+        assert!(wide[0].starts_with(
+            "checksums: a run this short is too coarse for read-only-misses: server CPU within "
+        ));
         assert!(!wide.iter().any(|of| of.contains("unknown")), "{wide:?}");
         assert!(!said(Some(0.001)).iter().any(|of| of.contains("coarse")));
     }
@@ -121,7 +127,8 @@ mod tests {
         assert!(!said(&plan).contains("expectations"), "{}", said(&plan));
         plan.timed.clear();
         assert!(
-            said(&plan).contains(" expectations stay open: first-select not timed"),
+            said(&plan)
+                .contains(" expectations stay open, since this run does not time first-select"),
             "{}",
             said(&plan)
         );

@@ -47,7 +47,7 @@ mod units;
 pub use coarse::too_coarse_for;
 pub use error::BenchError;
 pub use experiment::{
-    ArmSpec, BUILT_IN, Bound, ExpectSpec, Experiment, ExperimentError, Mistake, OneOrMany,
+    ArmSpec, BUILT_IN, Bound, ExpectSpec, Experiment, ExperimentError, Mistake, OneOrMany, OwnWork,
     StepSpec, WorkloadSpec, experiment_schema, is_name, mix,
 };
 pub use header::recorded_workloads;

@@ -11,10 +11,12 @@ pub const LATE_WAL: &str = "late_wal_per_transaction";
 const LEAST_BYTES: f64 = 1.0;
 
 /// An arm's WAL per transaction over the last quarter of its rounds, each of which begins with a
-/// checkpoint. `None` where nothing writes, and in crossovers, whose arms write the same WAL.
+/// checkpoint. `None` where nothing writes, in crossovers, whose arms write the same WAL, and where
+/// rounds are so short that the counted pass went further: it is later only beyond that one's middle.
 #[expect(clippy::cast_precision_loss, reason = "a run's bytes are far below 2^53")]
 pub(crate) fn late_wal(run: &Run, workload: &Workload, arm: &str) -> Option<MetricValue> {
-    if !matches!(workload.work, Work::Script { .. }) || run.header.design.crossover {
+    let Work::Script { counted, .. } = workload.work else { return None };
+    if run.header.design.crossover {
         return None;
     }
     let rounds = run.rounds.iter().filter(|round| round.workload == workload.name);
@@ -33,7 +35,8 @@ pub(crate) fn late_wal(run: &Run, workload: &Workload, arm: &str) -> Option<Metr
         from: quarters.iter().map(|quarter| quarter.range.from).min()?,
         to: quarters.iter().map(|quarter| quarter.range.to).max()?,
     };
-    (value.is_finite() && value >= LEAST_BYTES).then(|| MetricValue {
+    let is_later = range.from >= counted / 2;
+    (is_later && value.is_finite() && value >= LEAST_BYTES).then(|| MetricValue {
         workload: workload.name.clone(),
         arm: arm.to_owned(),
         metric: LATE_WAL.to_owned(),
@@ -44,13 +47,14 @@ pub(crate) fn late_wal(run: &Run, workload: &Workload, arm: &str) -> Option<Metr
     })
 }
 
-/// Which transactions, in two digits.
+/// Which transactions of each round, in two digits.
 pub fn transactions_words(range: TransactionRange) -> String {
     let rounded = |number: u64| {
         let unit = 10_u64.pow(number.max(1).ilog10().saturating_sub(1));
         thousands((number / unit).saturating_mul(unit))
     };
-    format!("transactions {} to {}", rounded(range.from), rounded(range.to))
+    let (from, to) = (rounded(range.from), rounded(range.to));
+    format!("transactions {from} to {to} after a round's checkpoint")
 }
 
 /// The last quarter of a round's transactions, as nearly as there are readings.
@@ -92,17 +96,20 @@ mod tests {
     #[test]
     fn ranges_have_two_digits() {
         let words = |from, to| transactions_words(TransactionRange { from, to });
-        assert_eq!(words(14_391, 19_999), "transactions 14,000 to 19,000");
-        assert_eq!(words(0, 7), "transactions 0 to 7");
-        assert_eq!(words(0, 1_000_000), "transactions 0 to 1,000,000");
+        let at = "after a round's checkpoint";
+        assert_eq!(words(14_391, 19_999), format!("transactions 14,000 to 19,000 {at}"));
+        assert_eq!(words(0, 7), format!("transactions 0 to 7 {at}"));
+        assert_eq!(words(0, 1_000_000), format!("transactions 0 to 1,000,000 {at}"));
     }
 
     #[test]
     fn rounds_with_readings_make_a_figure_and_others_none() {
         let text = include_str!("../../../records/2026-11-23-pg15/run.jsonl");
         let mut run = Run::parse(text).unwrap();
-        let workload = run.header.workloads[0].clone();
+        let mut workload = run.header.workloads[0].clone();
         assert_eq!(late_wal(&run, &workload, "off"), None, "it reads");
+        let Work::Script { counted, .. } = &mut workload.work else { panic!("{workload:?}") };
+        *counted = 6000;
         run.samples = run
             .rounds
             .iter()
@@ -125,6 +132,10 @@ mod tests {
         let range = TransactionRange { from: 3001, to: 4000 + rounds };
         assert_eq!(value.of_transactions, Some(range));
         assert_eq!(late_wal(&run, &workload, "hints"), None);
+        let mut longer = workload.clone();
+        let Work::Script { counted, .. } = &mut longer.work else { panic!("{longer:?}") };
+        *counted = 6004;
+        assert_eq!(late_wal(&run, &longer, "off"), None, "that is no later");
         run.header.design.crossover = true;
         assert_eq!(late_wal(&run, &workload, "off"), None, "all arms write the same WAL");
     }

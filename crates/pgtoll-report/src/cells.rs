@@ -60,7 +60,7 @@ fn late_wal(result: &RunResult, workload: &Workload) -> Option<Block> {
         to: ranges.iter().map(|of| of.to).max()?,
     };
     let rows = value_rows(result, workload, &[(LATE_WAL, "WAL bytes/tx")]);
-    Some((format!(" of {} after a checkpoint:", transactions_words(range)), rows))
+    Some((format!(" of {}:", transactions_words(range)), rows))
 }
 
 /// What the counters of a workload are of, where it is less than what is timed: after a checkpoint

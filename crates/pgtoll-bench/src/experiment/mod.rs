@@ -3,6 +3,7 @@
 mod check;
 mod expect;
 mod mistake;
+mod own;
 mod step;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ pub use self::check::is_name;
 pub use self::expect::{Bound, ExpectSpec};
 pub use self::mistake::Mistake;
 use self::mistake::{Fault, KeyPath, Structure, list, nearest};
+pub use self::own::OwnWork;
 pub use self::step::StepSpec;
 pub(crate) use self::step::{SHORTEST_STEP, StepKind, substituted};
 

@@ -175,7 +175,7 @@ impl<'a> Figures<'a> {
         if is_near(own.value, baseline.value) && self.wal(workload, arm).is_none() {
             return None;
         }
-        let of_what = format!("{} after a checkpoint", transactions_words(own.of_transactions?));
+        let of_what = transactions_words(own.of_transactions?);
         Some((wal_ratio(own.value / baseline.value), of_what))
     }
 
