@@ -72,7 +72,12 @@ fn figures(spec: &WorkloadSpec, plan: &Plan) -> Vec<Workload> {
         memory_limit_bytes: spec.memory.map(|limit| limit.0),
     };
     let script = spec.mix.iter().map(|mix| {
-        let work = Work::Script { scripts: texts(mix), rate: spec.rate, counted: spec.counted };
+        let work = Work::Script {
+            scripts: texts(mix),
+            rate: spec.rate,
+            counted: spec.counted,
+            clients: spec.clients(),
+        };
         workload(&spec.name, &spec.title, work)
     });
     let command = spec.command.iter().map(|command| {

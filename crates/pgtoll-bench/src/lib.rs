@@ -11,6 +11,7 @@
 //! ```
 
 mod arm_trial;
+mod coarse;
 mod counting;
 mod course;
 mod error;
@@ -44,9 +45,10 @@ mod timed;
 mod turns;
 mod units;
 
+pub use coarse::too_coarse_for;
 pub use error::BenchError;
 pub use experiment::{
-    ArmSpec, BUILT_IN, Bound, ExpectSpec, Experiment, ExperimentError, Mistake, OneOrMany,
+    ArmSpec, BUILT_IN, Bound, ExpectSpec, Experiment, ExperimentError, Mistake, OneOrMany, OwnWork,
     StepSpec, WorkloadSpec, experiment_schema, is_name, mix,
 };
 pub use header::recorded_workloads;

@@ -23,7 +23,7 @@ pub const EXPERIMENT: &str = "null";
 /// time is not timed: what differs between runs is looked for too.
 pub fn plan(time: Duration, seed: u64) -> Result<Plan, ExperimentError> {
     let built_in = Experiment::built_in(EXPERIMENT);
-    let missing = || ExperimentError::Inconsistent("it is not built in".to_owned());
+    let missing = || ExperimentError::inconsistent("it is not built in");
     let choices = Choices {
         budget: Some((time / 2).max(SHORTEST)),
         rounds: Some(ROUNDS),

@@ -226,6 +226,7 @@ impl Plan {
             lead_in_ns: nanoseconds(lead_in),
             blocks_per_round: times(round, block).max(1),
             warm_up_blocks: times(WARM_UP.min(round / 4), block).max(1),
+            one_cpu: Some(of.mix.is_some() && of.clients() == 1),
         }
     }
 

@@ -96,7 +96,8 @@ impl<'a> Rounds<'a> {
         run: &mut Run<'_>,
     ) -> Result<(), BenchError> {
         let mut servers = self.start_all(round, run)?;
-        let pinned = hold_on_one_cpu(&mut servers, round)?;
+        let is_held = self.slicing.one_cpu == Some(true);
+        let pinned = is_held.then(|| hold_on_one_cpu(&mut servers, round)).transpose()?;
         self.warm_up(&mut servers, run)?;
         for server in &mut servers {
             server.begin(run)?;
@@ -212,11 +213,8 @@ impl<'a> Rounds<'a> {
             let server = &mut servers[self.server_of(index)];
             self.become_arm(server, index, run)?;
             let Server { cluster, monitor, load, .. } = server;
-            // In a crossover the session that works has to have changed.
-            let connection = match load {
-                Load::Client { client, .. } => client.connection(),
-                Load::Program { .. } | Load::Ended => monitor,
-            };
+            // In a crossover the sessions that work have to have changed.
+            let connection = load.connections().next().unwrap_or(monitor);
             shown.push(Shown::by(arm, cluster, connection)?);
             if self.plan.design.crossover {
                 server.check_configuration()?;
@@ -260,7 +258,7 @@ impl<'a> Rounds<'a> {
             let slices = u64::from(blocks.max(1)) * self.plan.experiment.arms.len() as u64
                 / servers.len().max(1) as u64;
             let slowest = servers.iter().map(|server| server.transactions).min().unwrap_or(0);
-            self.slice_transactions = Some((slowest / slices).max(1));
+            self.slice_transactions = Some((slowest / slices).max(self.workload.clients().into()));
         }
         // After the warm-up, in which arms do unequally much: their distance from the checkpoint
         // is the same in every slice.
@@ -387,10 +385,10 @@ impl<'a> Rounds<'a> {
     /// that comes first would make the images of the pages, and the others find them made.
     fn reseed(&self, server: &mut Server<'_>, round: u32, block: u32, arm: usize) {
         let seed = self.plan.seed.wrapping_add(u64::from(round) << 32 | u64::from(block));
-        let Load::Client { client, .. } = &mut server.load else { return };
-        client.reseed(seed);
+        let Load::Clients { crowd, .. } = &mut server.load else { return };
+        crowd.reseed(seed);
         if self.plan.design.crossover && self.writes() {
-            client.reseed_draws(seed.wrapping_add((arm as u64 + 1) << 56));
+            crowd.reseed_draws(seed.wrapping_add((arm as u64 + 1) << 56));
         }
     }
 
@@ -426,22 +424,16 @@ impl<'a> Rounds<'a> {
 /// Lets the sessions of all arms, and the client, work on the same CPU, another one in the next round:
 /// CPUs differ by what runs beside them, and a session would stay on its own. A client and a server
 /// that wait for each other cost another amount of CPU on two CPUs than on one, and the kernel
-/// chooses now so and now so. The same holds for a session and the I/O workers that read for it. A
-/// program's sessions are free, and its I/O workers.
-fn hold_on_one_cpu(
-    servers: &mut [Server<'_>],
-    round: u32,
-) -> Result<Option<PinnedThread>, BenchError> {
+/// chooses now so and now so. The same holds for a session and the I/O workers that read for it.
+fn hold_on_one_cpu(servers: &mut [Server<'_>], round: u32) -> Result<PinnedThread, BenchError> {
     let cpus = usable_cpus()?;
     let cpu = cpus[round as usize % cpus.len()];
-    let mut pinned = Vec::new();
     for server in servers {
-        pinned.extend(server.client_processes()?);
+        for pid in server.client_processes()? {
+            pin(pid, &[cpu])?;
+        }
     }
-    for pid in &pinned {
-        pin(*pid, &[cpu])?;
-    }
-    Ok((!pinned.is_empty()).then(|| PinnedThread::on(cpu)).transpose()?)
+    Ok(PinnedThread::on(cpu)?)
 }
 
 /// The arms' totals, and the CPU time of the programs that made their load, in ns.

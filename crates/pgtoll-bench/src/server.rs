@@ -3,9 +3,9 @@
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use pgtoll_cluster::{Cluster, Guard, MemoryGroup, ProgramSignal, StopMode, Usage};
+use pgtoll_cluster::{Cluster, ClusterError, Guard, MemoryGroup, ProgramSignal, StopMode, Usage};
 use pgtoll_format::{MajorFacts, single_quoted};
-use pgtoll_load::{Client, Tally};
+use pgtoll_load::{Crowd, Tally, Until};
 use pgtoll_observe::{ClusterCpu, ClusterIo, IoSample, ServerCounters};
 use pgtoll_record::{ArmRound, CounterReading, Latencies};
 use pgtoll_wire::Connection;
@@ -43,8 +43,8 @@ struct Counts {
 
 /// What makes the load.
 pub(crate) enum Load {
-    /// A session of our own.
-    Client { client: Box<Client>, rate: Option<f64> },
+    /// Sessions of our own.
+    Clients { crowd: Crowd, rate: Option<f64> },
     /// A program, which is stopped between its slices.
     Program { command: String, runs: bool },
     /// Nothing any more.
@@ -110,25 +110,22 @@ impl<'a> Server<'a> {
         })
     }
 
-    /// The processes that work for pgtoll's own client, its backend and the I/O workers; none where a
-    /// program makes the load.
+    /// The processes that work for pgtoll's own clients, their backends and the I/O workers; none
+    /// where a program makes the load.
     pub(crate) fn client_processes(&mut self) -> Result<Vec<i32>, BenchError> {
         self.cpu.find_io_workers(&mut self.monitor)?;
-        Ok(match &mut self.load {
-            Load::Client { client, .. } => {
-                [&[client.connection().backend_pid()], self.cpu.io_workers()].concat()
-            }
-            Load::Program { .. } | Load::Ended => Vec::new(),
-        })
+        let mut pids: Vec<i32> = self.load.connections().map(|of| of.backend_pid()).collect();
+        if !pids.is_empty() {
+            pids.extend(self.cpu.io_workers());
+        }
+        Ok(pids)
     }
 
     /// From now on everything counts.
     pub(crate) fn begin(&mut self, run: &mut Run<'_>) -> Result<(), BenchError> {
-        match &mut self.load {
-            Load::Client { client, .. } => {
-                ServerCounters::publish(client.connection(), run.facts)?;
-            }
-            Load::Program { .. } | Load::Ended => self.end_program(run.guard)?,
+        self.end_program(run.guard)?;
+        for connection in self.load.connections() {
+            ServerCounters::publish(connection, run.facts)?;
         }
         (self.transactions, self.worked, self.programs_cpu_ns) = (0, Duration::ZERO, 0);
         self.cpu.find_io_workers(&mut self.monitor)?;
@@ -138,17 +135,14 @@ impl<'a> Server<'a> {
 
     /// Works for so long. What a program did meanwhile is known at the end only.
     pub(crate) fn work(&mut self, length: Length, run: &mut Run<'_>) -> Result<Tally, BenchError> {
-        let done = match (&mut self.load, length) {
-            (Load::Client { client, rate: Some(rate) }, Length::Time(time)) => {
-                client.run_open(time, *rate)
-            }
-            (Load::Client { client, .. }, Length::Time(time)) => client.run_for(time),
-            (Load::Client { client, .. }, Length::Transactions(count)) => client.run_count(count),
-            (Load::Program { .. } | Load::Ended, length) => {
-                let tally = self.run_program(length, run)?;
-                self.worked += tally.elapsed;
-                return Ok(tally);
-            }
+        let Load::Clients { crowd, rate } = &mut self.load else {
+            let tally = self.run_program(length, run)?;
+            self.worked += tally.elapsed;
+            return Ok(tally);
+        };
+        let done = match length {
+            Length::Time(time) => crowd.run(Until::Time(time), *rate),
+            Length::Transactions(count) => crowd.run(Until::TogetherTransactions(count), None),
         };
         let tally = done.map_err(|source| BenchError::load(self.cluster, source))?;
         self.transactions += tally.transactions;
@@ -156,20 +150,22 @@ impl<'a> Server<'a> {
         Ok(tally)
     }
 
-    /// Lets the server read its configuration again, and waits until the load's session has: it
+    /// Lets the server read its configuration again, and waits until the load's sessions have: each
     /// looks before each of its statements.
     pub(crate) fn reload(&mut self) -> Result<(), BenchError> {
-        let Load::Client { client, .. } = &mut self.load else { return Ok(()) };
         let query = |source| BenchError::query(self.cluster, source);
         let loaded = "SELECT pg_conf_load_time()::text AS loaded";
-        let mut when = || -> Result<String, BenchError> {
-            let row = client.connection().query_one(loaded).map_err(query)?;
-            row.parse("loaded").map_err(query)
+        let mut when = || -> Result<Vec<String>, BenchError> {
+            let times = self.load.connections().map(|connection| {
+                let row = connection.query_one(loaded).map_err(query)?;
+                row.parse("loaded").map_err(query)
+            });
+            times.collect()
         };
         let before = when()?;
         self.monitor.execute("SELECT pg_reload_conf()").map_err(query)?;
         let began = Instant::now();
-        while when()? == before {
+        while when()?.iter().zip(&before).any(|(now, before)| now == before) {
             if began.elapsed() > PATIENCE {
                 return self.check_configuration().and(Err(self.load_goes_on()));
             }
@@ -220,7 +216,7 @@ impl<'a> Server<'a> {
     /// Latencies since they were taken last.
     pub(crate) fn take_latencies(&mut self) -> Option<Latencies> {
         match &mut self.load {
-            Load::Client { client, .. } => Some(client.take_latencies()),
+            Load::Clients { crowd, .. } => Some(crowd.take_latencies()),
             Load::Program { .. } | Load::Ended => None,
         }
     }
@@ -265,11 +261,14 @@ impl<'a> Server<'a> {
     /// A session's counters and CPU time are in their final place when it is gone.
     fn end_load(&mut self, run: &mut Run<'_>) -> Result<(), BenchError> {
         self.end_program(run.guard)?;
-        if let Load::Client { mut client, .. } = std::mem::replace(&mut self.load, Load::Ended) {
-            ServerCounters::publish(client.connection(), run.facts)?;
-            let backend = client.connection().backend_pid();
-            client.close();
-            let present = format!("SELECT 1 FROM pg_stat_activity WHERE pid = {backend}");
+        let backends: Vec<String> = self.backends().iter().map(i32::to_string).collect();
+        if let Load::Clients { mut crowd, .. } = std::mem::replace(&mut self.load, Load::Ended) {
+            for connection in crowd.connections() {
+                ServerCounters::publish(connection, run.facts)?;
+            }
+            crowd.close();
+            let backends = backends.join(", ");
+            let present = format!("SELECT 1 FROM pg_stat_activity WHERE pid IN ({backends})");
             while !self.query(&present)?.is_empty() {}
         }
         Ok(())
@@ -396,9 +395,21 @@ impl Load {
             return Ok(Self::Program { command: command.clone(), runs: false });
         }
         let Some(mix) = &workload.mix else { return Ok(Self::Ended) };
-        let client = Client::new(cluster.connect(DATABASE)?, mix, scale);
-        let client = client.map_err(|source| BenchError::load(cluster, source))?;
-        Ok(Self::Client { client: Box::new(client), rate: workload.rate })
+        let clients = 0..workload.clients();
+        let connections: Result<Vec<Connection>, ClusterError> =
+            clients.map(|_| cluster.connect(DATABASE)).collect();
+        let crowd = Crowd::new(connections?, mix, scale);
+        let crowd = crowd.map_err(|source| BenchError::load(cluster, source))?;
+        Ok(Self::Clients { crowd, rate: workload.rate })
+    }
+
+    /// Of our own sessions.
+    pub(crate) fn connections(&mut self) -> impl Iterator<Item = &mut Connection> {
+        let crowd = match self {
+            Self::Clients { crowd, .. } => Some(crowd),
+            Self::Program { .. } | Self::Ended => None,
+        };
+        crowd.into_iter().flat_map(Crowd::connections)
     }
 }
 

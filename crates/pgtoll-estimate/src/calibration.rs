@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use pgtoll_record::{Calibration, Host, Metric, RunResult};
-use pgtoll_stats::{NullComparison, widening};
+use pgtoll_stats::{NullComparison, median, t_quantile, widening};
 use serde::{Deserialize, Serialize};
 
 /// Fewer say too little of a 95th percentile.
@@ -25,6 +25,20 @@ struct TwinComparison {
     log_ratio: f64,
     /// Before any widening.
     half_width: f64,
+    /// `None` in lines of earlier versions, as the rounds: at least 5 of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    experiment: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rounds: Option<u32>,
+}
+
+/// How wide an interval of server CPU will be, as far as earlier ones show it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExpectedWidth {
+    /// Half of it, as a part of the baseline: 0.05 is 5 %.
+    pub ratio: f64,
+    /// Earlier comparisons of twins that it comes from.
+    pub comparisons: usize,
 }
 
 /// What must be the same for a comparison to say something of another.
@@ -73,6 +87,27 @@ impl Twins {
         Metric::ALL.into_iter().filter_map(factor).collect()
     }
 
+    /// Half the width that an interval of a workload's server CPU will have after so many rounds or
+    /// starts: the median of what comparisons of twins under the same workload had here, as if they had
+    /// had so many. Their rounds may have been longer. `None` where there were none.
+    pub fn expected_width(
+        &self,
+        experiment: &str,
+        workload: &str,
+        rounds: u32,
+    ) -> Option<ExpectedWidth> {
+        let same = self.comparisons.iter().filter(|of| {
+            of.experiment.as_deref() == Some(experiment)
+                && of.workload == workload
+                && matches!(of.metric, Metric::CpuPerTransaction | Metric::CpuPerOperation)
+        });
+        let widths: Vec<f64> = same
+            .filter_map(|of| Some(of.half_width * mean_error(rounds)? / mean_error(of.rounds?)?))
+            .collect();
+        let ratio = median(&widths)?.exp_m1();
+        ratio.is_finite().then_some(ExpectedWidth { ratio, comparisons: widths.len() })
+    }
+
     /// Independent comparisons of the metric that has most.
     pub fn most_comparisons(&self) -> usize {
         let counts = Metric::ALL.into_iter().map(|metric| self.independent(metric));
@@ -80,7 +115,9 @@ impl Twins {
     }
 
     fn of_metric(&self, metric: Metric) -> impl Iterator<Item = &TwinComparison> {
-        self.comparisons.iter().filter(move |comparison| comparison.metric == metric)
+        let has_rounds = |of: &TwinComparison| of.rounds.is_none_or(|of| of >= ROUNDS_NEEDED);
+        let own = self.comparisons.iter().filter(move |of| has_rounds(of));
+        own.filter(move |comparison| comparison.metric == metric)
     }
 
     /// Twins of one run share their baseline: under one workload their comparisons count as one.
@@ -90,10 +127,16 @@ impl Twins {
     }
 }
 
+/// Half a 95 % interval of a mean of so many values, whose standard deviation is 1; `None` of one.
+fn mean_error(values: u32) -> Option<f64> {
+    let values = f64::from(values);
+    (values > 1.0).then(|| t_quantile(0.975, values - 1.0) / values.sqrt())
+}
+
 /// The lines that a complete run adds; none for other runs.
 pub fn twin_lines(result: &RunResult) -> String {
     let all = result.comparisons.iter().filter(|_| result.complete);
-    let nulls = all.filter(|of| of.null && of.rounds >= ROUNDS_NEEDED);
+    let nulls = all.filter(|of| of.null && of.rounds > 1);
     let lines = nulls.filter_map(|of| {
         let comparison = TwinComparison {
             machine: TwinMachine::from(&result.header.host),
@@ -102,6 +145,8 @@ pub fn twin_lines(result: &RunResult) -> String {
             metric: of.metric,
             log_ratio: of.ratio.estimate.ln(),
             half_width: of.half_width_before_widening(),
+            experiment: Some(result.header.experiment.clone()),
+            rounds: Some(of.rounds),
         };
         Some(serde_json::to_string(&comparison).ok()? + "\n")
     });
@@ -126,11 +171,53 @@ mod tests {
             metric: Metric::CpuPerTransaction,
             log_ratio: 0.0,
             half_width: 0.1,
+            experiment: Some("e".into()),
+            rounds: Some(6),
         };
         let all = [line("1", "read"), line("1", "read"), line("1", "write"), line("2", "read")];
         let twins = Twins { comparisons: all.into() };
         assert_eq!(twins.most_comparisons(), 3);
         assert!(twins.calibration().is_empty());
+    }
+
+    #[test]
+    fn earlier_twins_say_how_wide_an_interval_will_be() {
+        let line = |workload: &str, half_width, rounds| TwinComparison {
+            machine: TwinMachine { cpu: "one".into(), cores: 2, memory_bytes: 1 },
+            started: "1".into(),
+            workload: workload.into(),
+            metric: Metric::CpuPerTransaction,
+            log_ratio: 0.0,
+            half_width,
+            experiment: Some("e".into()),
+            rounds,
+        };
+        let all = [("read", 0.01, Some(6)), ("read", 0.03, Some(6)), ("read", 0.02, Some(6))];
+        let older = [("read", 0.5, None), ("write", 0.5, Some(6)), ("once", 0.5, Some(1))];
+        let lines = all.into_iter().chain(older).map(|(name, width, of)| line(name, width, of));
+        let twins = Twins { comparisons: lines.collect() };
+        let width = |name, rounds| twins.expected_width("e", name, rounds);
+        let same = width("read", 6).unwrap();
+        assert!((same.ratio - 0.0202).abs() < 1e-4, "{same:?}");
+        assert_eq!(same.comparisons, 3);
+        // t: 3.182 of 4 rounds, 2.571 of 6.
+        let fewer = width("read", 4).unwrap().ratio.ln_1p();
+        assert!((fewer - 0.02 * (3.182 / 2.0) / (2.571 / 6.0_f64.sqrt())).abs() < 1e-4, "{fewer}");
+        assert_eq!(width("read", 1), None);
+        assert_eq!(width("once", 4), None);
+        assert_eq!(twins.expected_width("other", "read", 6), None);
+    }
+
+    #[test]
+    fn a_quick_look_calibrates_nothing() {
+        let run = Run::parse(RECORD).unwrap();
+        let mut result = summarise(&run);
+        for comparison in &mut result.comparisons {
+            comparison.rounds = ROUNDS_NEEDED - 1;
+        }
+        let kept = twin_lines(&result);
+        assert!(kept.contains("\"rounds\":4"), "{kept}");
+        assert_eq!(Twins::parse(&kept, &run.header.host).most_comparisons(), 0);
     }
 
     #[test]

@@ -129,6 +129,7 @@ mod tests {
                 value,
                 unit: "bytes".into(),
                 exact: true,
+                of_transactions: None,
             };
             let of = expectation("wal_per_page", true, (Some(0.3), None));
             let values = [value("off", off), value("on", on)];

@@ -22,6 +22,7 @@ mod counters;
 mod expectations;
 mod figures;
 mod intervals;
+mod late_wal;
 mod metrics;
 mod notes;
 mod one_piece;
@@ -34,11 +35,12 @@ mod values;
 
 use pgtoll_record::{Run, RunResult};
 
-pub use answer::{change_and_name, overview_headline, thousands};
+pub use answer::{DECIDED_WITHIN, change_and_name, overview_headline, thousands};
 pub use answers::is_near;
-pub use calibration::{COMPARISONS_NEEDED, Twins, twin_lines};
+pub use calibration::{COMPARISONS_NEEDED, ExpectedWidth, Twins, twin_lines};
 pub use figures::{signed_percent, three_digits};
 pub use intervals::{ArmPair, Intervals};
+pub use late_wal::{LATE_WAL, transactions_words};
 pub use metrics::{divisor_words, is_cut_off, key, metrics, name as metric_name};
 pub use overview::overview_experiment;
 pub use samples::{RecordLines, by_round, samples};

@@ -82,10 +82,10 @@ fn obstacle(one: &Header, other: &Header) -> Option<String> {
 /// How many transactions were counted does not matter, and with another scale the numbers in an
 /// operation's text may follow it.
 fn is_same_work(one: &Work, other: &Work, scaled: bool) -> bool {
-    type Scripts<'a> = (&'a [ScriptText], Option<f64>);
+    type Scripts<'a> = (&'a [ScriptText], Option<f64>, u32);
     fn script(work: &Work) -> Option<Scripts<'_>> {
         match work {
-            Work::Script { scripts, rate, .. } => Some((scripts, *rate)),
+            Work::Script { scripts, rate, clients, .. } => Some((scripts, *rate, *clients)),
             Work::Command { .. } | Work::Operation { .. } => None,
         }
     }

@@ -3,6 +3,7 @@
 use pgtoll_record::{ArmRound, MetricValue, Run, Workload};
 
 use crate::counters::{NamedValue, counted_values};
+use crate::late_wal::late_wal;
 use crate::metrics::{is_cut_off, key, metrics};
 use crate::samples::samples;
 
@@ -36,7 +37,9 @@ pub(crate) fn values(run: &Run, workload: &Workload) -> Vec<MetricValue> {
             value,
             unit: unit.to_owned(),
             exact,
+            of_transactions: None,
         })
+        .chain(run.header.arms.iter().filter_map(|arm| late_wal(run, workload, &arm.name)))
         .collect()
 }
 

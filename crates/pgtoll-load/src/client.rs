@@ -1,7 +1,7 @@
 //! A client: a connection and the load that it generates.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::prctl;
@@ -54,8 +54,32 @@ pub struct Tally {
 pub enum Until {
     /// Every client has completed this many transactions.
     Transactions(u64),
+    /// All clients together have completed this many, and each at least one: none waits for another
+    /// one at the end.
+    TogetherTransactions(u64),
     /// This time is over, and what was running then is completed.
     Time(Duration),
+}
+
+/// What the clients of a crowd know of each other.
+#[derive(Debug)]
+pub(crate) struct SharedProgress {
+    /// One of them has failed.
+    pub(crate) failed: AtomicBool,
+    /// Transactions that all of them have begun.
+    begun: AtomicU64,
+}
+
+impl SharedProgress {
+    /// So many transactions begin without asking: the first of each client in a closed loop.
+    pub(crate) fn after(begun: usize) -> Self {
+        Self { failed: AtomicBool::new(false), begun: AtomicU64::new(begun as u64) }
+    }
+
+    /// Whether one more of `count` transactions is left, which the caller then begins.
+    fn begin_another(&self, count: u64) -> bool {
+        self.begun.fetch_add(1, Ordering::Relaxed) < count
+    }
 }
 
 impl Client {
@@ -142,24 +166,25 @@ impl Client {
         self.open_loop(rate_per_second, |_, scheduled| scheduled < length, length)
     }
 
-    /// Works in an open loop when there is a rate, else in a closed one; ends early when `failed` says
-    /// that another client of the same crowd has.
+    /// Works in an open loop when there is a rate, else in a closed one; ends early when another client
+    /// of the same crowd has failed.
     pub(crate) fn run_until(
         &mut self,
         until: Until,
         rate_per_second: Option<f64>,
-        failed: &AtomicBool,
+        shared: &SharedProgress,
     ) -> Result<Tally, LoadError> {
         let goes_on = |transactions, time| {
-            !failed.load(Ordering::Relaxed)
+            !shared.failed.load(Ordering::Relaxed)
                 && match until {
                     Until::Transactions(count) => transactions < count,
+                    Until::TogetherTransactions(count) => shared.begin_another(count),
                     Until::Time(length) => time < length,
                 }
         };
         match (rate_per_second, until) {
             (Some(rate), Until::Time(length)) => self.open_loop(rate, goes_on, length),
-            (Some(rate), Until::Transactions(_)) => self.open_loop(rate, goes_on, Duration::ZERO),
+            (Some(rate), _) => self.open_loop(rate, goes_on, Duration::ZERO),
             (None, _) => self.run_while(goes_on),
         }
     }

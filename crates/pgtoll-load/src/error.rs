@@ -62,6 +62,16 @@ pub enum LoadError {
         /// Which script.
         script: String,
     },
+    /// The system starts no thread for a client.
+    #[error("start a thread for client {client} of {clients}")]
+    Thread {
+        /// The client's number, from 1.
+        client: usize,
+        /// How many clients there are.
+        clients: usize,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// No rate of transactions.
     #[error("cannot start {0} transactions a second")]
     Rate(f64),

@@ -56,7 +56,7 @@ pub use provenance::Provenance;
 pub use read::{RecordError, Run};
 pub use result::{
     Comparison, Expected, MetricValue, OnePieceCheck, Outcome, Outliers, RESULT_SCHEMA, RunResult,
-    Steadiness,
+    Steadiness, TransactionRange,
 };
 pub use run::{
     Arm, ArmLatencies, ArmRound, Calibration, Counted, CounterReading, Counters, Design, End,

@@ -69,6 +69,18 @@ pub struct MetricValue {
     pub unit: String,
     /// It comes from counters over a fixed amount of work, and another run would give the same.
     pub exact: bool,
+    /// The transactions of each round that it is of, where it is not of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_transactions: Option<TransactionRange>,
+}
+
+/// Some of an arm's transactions in each round, counted from the checkpoint with which a round begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TransactionRange {
+    /// Transactions before them: in the round that has fewest.
+    pub from: u64,
+    /// The last one: in the round that has most.
+    pub to: u64,
 }
 
 /// An arm against the baseline, or against another arm.

@@ -188,6 +188,15 @@ pub struct Slicing {
     pub blocks_per_round: u32,
     /// Blocks at a round's start that are not counted.
     pub warm_up_blocks: u32,
+    /// Within a round the sessions of all arms, and pgtoll's client, are held on the same CPU; those of
+    /// several clients and of programs are free. `None`: in records before this was kept, where
+    /// [`Design::one_cpu`] says so for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one_cpu: Option<bool>,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl Slicing {
@@ -202,15 +211,18 @@ impl Slicing {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
-    /// Transactions of scripts, with one client.
+    /// Transactions of scripts.
     Script {
         /// The scripts, in pgbench's language; each transaction runs one of them.
         scripts: Vec<ScriptText>,
-        /// Transactions a second that were asked for, at random times (open loop); `None`: each
-        /// begins when the last one ended (closed loop).
+        /// Transactions a second that were asked for, of all clients together, at random times (open
+        /// loop); `None`: each begins when the client's last one ended (closed loop).
         rate: Option<f64>,
-        /// Transactions in the counted pass.
+        /// Transactions in the counted pass, by one client.
         counted: u64,
+        /// Clients that work at the same time.
+        #[serde(default = "one")]
+        clients: u32,
     },
     /// A program that makes the load, stopped and continued by signals.
     Command {
@@ -293,7 +305,7 @@ pub struct Design {
     #[serde(default)]
     pub crossover: bool,
     /// Within a round, or a start of operations, the sessions of all arms work on the same CPU, and
-    /// so does pgtoll's client.
+    /// so does pgtoll's client; see [`Slicing::one_cpu`] for those of several clients.
     #[serde(default)]
     pub one_cpu: bool,
     /// Half-width of an interval that its user called precise enough, 0.01 for 1 %: rounds end at it,

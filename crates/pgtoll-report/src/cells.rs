@@ -1,8 +1,12 @@
 //! A result's table: its columns, its rows, and how a figure is written in a cell.
 
-use pgtoll_estimate::{key, metrics, signed_percent, thousands, three_digits};
+use pgtoll_estimate::{
+    LATE_WAL, key, metrics, signed_percent, thousands, three_digits, transactions_words,
+};
 use pgtoll_format::ByteSize;
-use pgtoll_record::{Comparison, Metric, OperationOf, RunResult, Verdict, Work, Workload};
+use pgtoll_record::{
+    Comparison, Metric, OperationOf, RunResult, TransactionRange, Verdict, Work, Workload,
+};
 
 use crate::text::Block;
 
@@ -16,6 +20,10 @@ pub(crate) fn heading_of(result: &RunResult, workload: &Workload) -> String {
             rounds => format!("{} rounds", rounds.copied().unwrap_or(0)),
         },
     };
+    let clients = match &workload.work {
+        Work::Script { clients, .. } if *clients > 1 => format!(", {clients} clients"),
+        _ => String::new(),
+    };
     let rate = match &workload.work {
         Work::Script { rate: Some(rate), .. }
         | Work::Operation { of: Some(OperationOf::Script { rate: Some(rate), .. }), .. } => {
@@ -25,7 +33,7 @@ pub(crate) fn heading_of(result: &RunResult, workload: &Workload) -> String {
     };
     let limit = workload.memory_limit_bytes;
     let limit = limit.map(|bytes| format!(", {} of memory a server", ByteSize(bytes)));
-    format!("{}{rate}{}: {how}", workload.title, limit.unwrap_or_default())
+    format!("{}{clients}{rate}{}: {how}", workload.title, limit.unwrap_or_default())
 }
 
 /// The workload's rows below its title, and what was counted below what it is of; empty where
@@ -33,19 +41,36 @@ pub(crate) fn heading_of(result: &RunResult, workload: &Workload) -> String {
 pub(crate) fn blocks_of(result: &RunResult, workload: &Workload) -> Vec<Block> {
     let (timed, counted) = (timed_rows(result, workload), counted_rows(result, workload));
     let title = heading_of(result, workload);
-    match counted_of(workload) {
+    let mut blocks = match counted_of(workload) {
         _ if timed.is_empty() && counted.is_empty() => Vec::new(),
         Some(of_what) if !counted.is_empty() => vec![(title, timed), (of_what, counted)],
         _ => vec![(title, [timed, counted].concat())],
-    }
+    };
+    blocks.extend(late_wal(result, workload));
+    blocks
+}
+
+/// WAL long after a checkpoint, below the transactions that it is of.
+fn late_wal(result: &RunResult, workload: &Workload) -> Option<Block> {
+    let values = result.values.iter();
+    let values = values.filter(|of| of.workload == workload.name && of.metric == LATE_WAL);
+    let ranges: Vec<TransactionRange> = values.filter_map(|of| of.of_transactions).collect();
+    let range = TransactionRange {
+        from: ranges.iter().map(|of| of.from).min()?,
+        to: ranges.iter().map(|of| of.to).max()?,
+    };
+    let rows = value_rows(result, workload, &[(LATE_WAL, "WAL bytes/tx")]);
+    Some((format!(" of {}:", transactions_words(range)), rows))
 }
 
 /// What the counters of a workload are of, where it is less than what is timed: after a checkpoint
 /// a transaction makes more WAL than later.
 fn counted_of(workload: &Workload) -> Option<String> {
-    let Work::Script { counted, .. } = &workload.work else { return None };
-    (*counted > 0)
-        .then(|| format!(" of the first {} transactions after a checkpoint:", thousands(*counted)))
+    let Work::Script { counted, clients, .. } = &workload.work else { return None };
+    let by = if *clients > 1 { ", by one client" } else { "" };
+    (*counted > 0).then(|| {
+        format!(" of the first {} transactions after a checkpoint{by}:", thousands(*counted))
+    })
 }
 
 /// What was timed, and shares of it. A row that would show zero in every arm is left out.
@@ -60,12 +85,16 @@ fn timed_rows(result: &RunResult, workload: &Workload) -> Vec<Vec<String>> {
             rows.push(std::iter::once(title(metric).to_owned()).chain(cells).collect());
         }
     }
-    rows.extend(value_rows(result, workload, |metric| is_of_rounds(workload, metric)));
+    rows.extend(value_rows(result, workload, &counters(|metric| is_of_rounds(workload, metric))));
     rows
 }
 
 fn counted_rows(result: &RunResult, workload: &Workload) -> Vec<Vec<String>> {
-    value_rows(result, workload, |metric| !is_of_rounds(workload, metric))
+    value_rows(result, workload, &counters(|metric| !is_of_rounds(workload, metric)))
+}
+
+fn counters(is_shown: impl Fn(&str) -> bool) -> Vec<(&'static str, &'static str)> {
+    COUNTED.into_iter().filter(|(metric, _)| is_shown(metric)).collect()
 }
 
 /// Values that come from the rounds and not from the counted pass.
@@ -75,20 +104,21 @@ fn is_of_rounds(workload: &Workload, metric: &str) -> bool {
         || is_limited && metric == "disk_read_per_transaction"
 }
 
+/// Rows of these metrics, by their names and titles.
 fn value_rows(
     result: &RunResult,
     workload: &Workload,
-    is_shown: impl Fn(&str) -> bool,
+    metrics: &[(&str, &str)],
 ) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let arms: Vec<&str> = columns(result).map(|(arm, _)| arm).collect();
-    for (metric, title) in COUNTED.into_iter().filter(|(metric, _)| is_shown(metric)) {
+    for (metric, title) in metrics {
         let values: Vec<Option<f64>> =
             arms.iter().map(|arm| value(result, workload, arm, metric)).collect();
         if values.iter().any(|value| value.is_some_and(|value| value >= SHOWN)) {
             let shown = |value: Option<f64>| value.map_or(NOTHING_KNOWN.to_owned(), three_digits);
             let cells = values.into_iter().map(shown);
-            rows.push(std::iter::once(title.to_owned()).chain(cells).collect());
+            rows.push(std::iter::once((*title).to_owned()).chain(cells).collect());
         }
     }
     rows

@@ -24,8 +24,7 @@ pub(crate) fn servers(result: &RunResult) -> String {
         format!("{name} {value}")
     }));
     facts.extend(result.settings.get("io_method").map(|method| format!("io_method {method}")));
-    let scripts = header.workloads.iter().any(|of| matches!(of.work, Work::Script { .. }));
-    facts.extend(scripts.then(|| "one client".to_owned()));
+    facts.extend(clients(header));
     facts.extend(header.design.rows_frozen.then(|| "rows frozen before".to_owned()));
     facts.push(format!("pgbench scale {}, seed {}", header.design.scale, header.seed));
     format!("every server: {}", facts.join(", "))
@@ -38,15 +37,34 @@ const SETTINGS: [&str; 3] = ["autovacuum", "checkpoint_timeout", "max_wal_size"]
 fn shared_buffers(header: &Header) -> String {
     const NAME: &str = "shared_buffers";
     let common = header.server.settings.get(NAME);
-    let mut values: Vec<&str> = Vec::new();
-    for workload in &header.workloads {
-        let own = workload.settings.get(NAME).or(common).map_or("default", String::as_str);
-        values.extend(Some(own).filter(|own| !values.contains(own)));
+    let values = header.workloads.iter().map(|workload| {
+        workload.settings.get(NAME).or(common).map_or("default", String::as_str).to_owned()
+    });
+    by_workload(values).unwrap_or_else(|| "default".to_owned())
+}
+
+/// Those that run scripts; `None` where no workload has scripts.
+fn clients(header: &Header) -> Option<String> {
+    let of_scripts = header.workloads.iter().filter_map(|workload| match workload.work {
+        Work::Script { clients, .. } => Some(clients),
+        Work::Command { .. } | Work::Operation { .. } => None,
+    });
+    by_workload(of_scripts.map(|clients| match clients {
+        1 => "one client".to_owned(),
+        several => format!("{several} clients"),
+    }))
+}
+
+/// The different ones of the workloads' values, in their order.
+fn by_workload(values: impl Iterator<Item = String>) -> Option<String> {
+    let mut different: Vec<String> = Vec::new();
+    for value in values {
+        different.extend(Some(value).filter(|value| !different.contains(value)));
     }
-    match values.as_slice() {
-        [] => "default".to_owned(),
-        [one] => (*one).to_owned(),
-        [several @ .., last] => format!("{} or {last} by workload", several.join(", ")),
+    match different.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        [several @ .., last] => Some(format!("{} or {last} by workload", several.join(", "))),
     }
 }
 

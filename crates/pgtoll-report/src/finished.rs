@@ -313,7 +313,7 @@ impl FinishedRecord {
             Self::Plan(plan) => crate::plan_text(plan),
             Self::Result(result) => crate::terminal_table(result, options.style),
             Self::SideBySide(together) => crate::side_by_side_text(together),
-            Self::Overview(overview) => crate::overview_text(overview, "."),
+            Self::Overview(overview) => crate::overview_text(overview, ".", options.style),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::expectations::claims_text;
 use crate::ladder::{Ladder, TITLE, ladders};
 use crate::printable::printable;
 use crate::style::{Style, Tone};
-use crate::text::{BETWEEN, Block, WIDTH, aligned, painted, wrapped};
+use crate::text::{BETWEEN, Block, WIDTH, aligned, headline, painted, wrapped};
 
 /// The answer, then the table and what belongs to it.
 pub fn terminal_table(result: &RunResult, style: Style) -> String {
@@ -72,9 +72,7 @@ fn answer(result: &RunResult, style: Style) -> String {
     let mut text = "\n".to_owned();
     let sentence = [Some(answer.headline.clone()), advice(answer)];
     let sentence = sentence.into_iter().flatten().collect::<Vec<_>>().join(" ");
-    for line in wrapped("", &sentence).lines() {
-        let _ = writeln!(text, "{}", style.paint(Some(Tone::Headline), line));
-    }
+    text.push_str(&headline("", &sentence, style));
     let widest = answer.lines.iter().map(|of| of.figure.chars().count()).max().unwrap_or(0);
     let widest = widest.min(FIGURE);
     for (title, lines) in arms(result, answer) {
@@ -155,7 +153,7 @@ fn table(result: &RunResult, style: Style) -> String {
 }
 
 /// Of a cell in the row of this title: a difference that is no chance costs or gains.
-fn tone(title: &str, cell: &str) -> Option<Tone> {
+pub(crate) fn tone(title: &str, cell: &str) -> Option<Tone> {
     let more_is_worse = !title.starts_with(crate::cells::title(Metric::TransactionsPerSecond));
     match cell.chars().next() {
         Some('~') => Some(Tone::NoDifference),

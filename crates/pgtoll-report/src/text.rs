@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::printable::printable;
+use crate::style::{Style, Tone};
 
 pub(crate) const WIDTH: usize = 80;
 /// Spaces beside a column's cells.
@@ -82,6 +83,13 @@ pub(crate) fn wrapped(prefix: &str, text: &str) -> String {
     }
     let _ = writeln!(lines, "{line}");
     lines
+}
+
+/// The text in bold lines of at most 80 columns, behind `prefix`.
+pub(crate) fn headline(prefix: &str, text: &str, style: Style) -> String {
+    let lines = wrapped(prefix, text);
+    let bold = lines.lines().map(|line| style.paint(Some(Tone::Headline), line) + "\n");
+    bold.collect()
 }
 
 #[cfg(test)]

@@ -96,7 +96,14 @@ fn of_run(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
         experiments: vec![pgtoll_estimate::overview_experiment(&experiment, &result)],
     };
     forms.extend([
-        ("overview", pgtoll_report::overview_text(&overview, "a\u{202e}directory")),
+        (
+            "overview",
+            pgtoll_report::overview_text(
+                &overview,
+                "a\u{202e}directory",
+                pgtoll_report::Style::Plain,
+            ),
+        ),
         ("HTML overview", pgtoll_report::overview_html(&overview)),
     ]);
     Some(forms)

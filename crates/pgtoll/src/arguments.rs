@@ -274,6 +274,10 @@ pub(crate) struct MeasureArguments {
     /// Transactions a second of --workload, at random times (open loop): latencies at a fixed load.
     #[arg(long, value_name = "N", requires = "workload", value_parser = rate)]
     pub(crate) rate: Option<f64>,
+    /// Clients of --workload that work at the same time, each on a connection of its own; their sessions
+    /// are free to work on several CPUs. Default: 1.
+    #[arg(long, value_name = "N", requires = "workload", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) clients: Option<u32>,
     /// Your own server (a libpq connection string): all arms get its settings that shape the answer,
     /// such as those of shared buffers, WAL compression and checkpoints, where they differ from the
     /// defaults. Read-only. The run lists what it took and what it left out; --set overrides it.

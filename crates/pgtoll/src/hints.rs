@@ -31,6 +31,7 @@ errors_with_hints! {
     pgtoll_alter::CorruptError,
     pgtoll_alter::WriteError,
     pgtoll_bench::BenchError,
+    pgtoll_bench::ExperimentError,
     pgtoll_cluster::ClusterError,
     pgtoll_datadir::AttachError,
     pgtoll_datadir::DatadirError,

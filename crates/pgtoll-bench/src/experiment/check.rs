@@ -8,7 +8,8 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::mistake::{Fault, KeyPath, list, nearest};
-use super::{Experiment, WorkloadSpec};
+use super::step::CLIENTS_MAX;
+use super::{ArmSpec, Experiment, WorkloadSpec};
 use crate::names::{COUNTED, CROSSED, EMPTY, OPERATION, ORIGIN, PROFILER};
 
 /// Parts that do not fit.
@@ -70,6 +71,9 @@ const RESERVED: [&str; 11] = [
 /// one: a page that one arm has touched is no first touch for the next arm.
 const NOT_CROSSED: [&str; 4] =
     ["full_page_writes", "max_wal_size", "checkpoint_timeout", "checkpoint_completion_target"];
+
+/// Sessions that pgtoll has beside its clients, with what is left of those that have just ended.
+const SESSIONS_BESIDE: u32 = 3;
 
 impl Experiment {
     /// All that does not fit; scripts are not read for it.
@@ -263,6 +267,7 @@ impl Experiment {
             let place = root.key("workloads").entry(index);
             found.extend(check_name("workload", &workload.name, place.key("name")));
             found.extend(workload.inconsistency(&place));
+            found.extend(self.too_many_clients(workload, &place));
             for (name, place) in workload.named(&place) {
                 if name != workload.name {
                     found.extend(check_name("measured step's", name, place.clone()));
@@ -273,6 +278,38 @@ impl Experiment {
                 }
             }
         }
+    }
+}
+
+impl Experiment {
+    /// More clients than the server of some arm has room for.
+    fn too_many_clients(&self, workload: &WorkloadSpec, place: &KeyPath) -> Option<Inconsistency> {
+        let own = workload.clients.map(|clients| (place.key("clients"), clients));
+        let steps = workload.steps.iter().enumerate().filter_map(|(index, step)| {
+            Some((place.key("steps").entry(index).key("clients"), step.clients?))
+        });
+        let (place, clients) = own.into_iter().chain(steps).max_by_key(|(_, clients)| *clients)?;
+        let most = self.arms.iter().map(|arm| self.max_connections(workload, arm)).min()?;
+        let needed = clients.saturating_add(SESSIONS_BESIDE);
+        if clients > CLIENTS_MAX || needed <= most {
+            return None;
+        }
+        let name = &workload.name;
+        let message = format!(
+            "workload {name:?} has {clients} clients, and max_connections = {most} leaves room for {}",
+            most.saturating_sub(SESSIONS_BESIDE)
+        );
+        let hint =
+            Some(format!("--set max_connections={needed}, or so in the experiment's settings"));
+        Some(Inconsistency { hint, ..Inconsistency::at(place, message) })
+    }
+
+    fn max_connections(&self, workload: &WorkloadSpec, arm: &ArmSpec) -> u32 {
+        /// Of every version that pgtoll knows.
+        const DEFAULT: u32 = 100;
+        let all = [&arm.settings, &workload.settings, &self.settings];
+        let text = all.into_iter().find_map(|settings| settings.get("max_connections"));
+        text.and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT)
     }
 }
 
@@ -313,10 +350,17 @@ impl WorkloadSpec {
         if self.rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1e6)) {
             return wrong(key("rate"), "has a rate that is not between 0 and 1000000 a second");
         }
-        let of_scripts =
-            [("rate", self.rate.is_some()), ("counted", self.counted > 0), ("misses", self.misses)];
+        if !(1..=CLIENTS_MAX).contains(&self.clients()) {
+            return wrong(key("clients"), "has clients that are not 1 to 1000");
+        }
+        let of_scripts = [
+            ("rate", self.rate.is_some()),
+            ("clients", self.clients.is_some()),
+            ("counted", self.counted > 0),
+            ("misses", self.misses),
+        ];
         if let Some((name, _)) = of_scripts.iter().find(|(_, has)| *has && self.script.is_none()) {
-            return wrong(key(name), "has rate, counted or misses, which are of scripts");
+            return wrong(key(name), "has rate, clients, counted or misses, which are of scripts");
         }
         let has_slice = self.slice.is_some_and(|slice| {
             !(Duration::from_millis(5)..=Duration::from_secs(10)).contains(&slice.0)

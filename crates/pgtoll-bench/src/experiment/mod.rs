@@ -3,6 +3,7 @@
 mod check;
 mod expect;
 mod mistake;
+mod own;
 mod step;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ pub use self::check::is_name;
 pub use self::expect::{Bound, ExpectSpec};
 pub use self::mistake::Mistake;
 use self::mistake::{Fault, KeyPath, Structure, list, nearest};
+pub use self::own::OwnWork;
 pub use self::step::StepSpec;
 pub(crate) use self::step::{SHORTEST_STEP, StepKind, substituted};
 
@@ -141,9 +143,13 @@ pub struct WorkloadSpec {
     /// What `script` names, read.
     #[serde(skip)]
     pub mix: Option<Mix>,
-    /// Transactions a second, at random times (open loop).
+    /// Transactions a second of all clients together, at random times (open loop).
     pub rate: Option<f64>,
-    /// Transactions of the script in the counted pass; 0: none.
+    /// The script's clients, which work at the same time; 1 without it. Several are free to work on
+    /// several CPUs.
+    #[schemars(range(min = 1, max = 1000))]
+    pub clients: Option<u32>,
+    /// Transactions of the script in the counted pass, by one client; 0: none.
     #[serde(default)]
     pub counted: u64,
     /// It is meant to read from outside shared buffers: a warning says so when it will not.
@@ -196,6 +202,11 @@ impl WorkloadSpec {
             let name = step.measure.as_deref()?;
             step.script.is_some().then_some((place, name))
         })
+    }
+
+    /// The script's clients.
+    pub fn clients(&self) -> u32 {
+        self.clients.unwrap_or(1)
     }
 
     /// It runs in slices; else in repetitions.
@@ -283,7 +294,9 @@ impl Experiment {
     /// The experiment after changes, if it still holds together.
     pub fn checked(self) -> Result<Self, ExperimentError> {
         match self.inconsistencies().into_iter().next() {
-            Some(first) => Err(ExperimentError::Inconsistent(first.message)),
+            Some(Inconsistency { message, hint, .. }) => {
+                Err(ExperimentError::Inconsistent { message, hint })
+            }
             None => Ok(self),
         }
     }
@@ -364,7 +377,7 @@ impl OneOrMany {
         let single: Vec<Inconsistency> = entries
             .filter_map(|(index, entry)| {
                 let error = weighted(entry, directory).err()?;
-                let hint = error.hint(entry);
+                let hint = error.hint_of_entry(entry);
                 Some(Inconsistency { hint, ..Inconsistency::at(place_of(index), error.whole()) })
             })
             .collect();
@@ -381,9 +394,9 @@ pub fn mix(entries: &[String], directory: &Path) -> Result<Mix, ExperimentError>
     let scripts = entries.iter().map(|entry| weighted(entry, directory));
     let scripts: Vec<(Script, u32)> = scripts.collect::<Result<_, _>>()?;
     if scripts.iter().all(|(script, _)| script.sql().next().is_none()) {
-        return Err(ExperimentError::Inconsistent("a script without a statement".into()));
+        return Err(ExperimentError::inconsistent("a script without a statement"));
     }
-    Mix::new(scripts).map_err(|error| ExperimentError::Inconsistent(error.to_string()))
+    Mix::new(scripts).map_err(|error| ExperimentError::inconsistent(error.to_string()))
 }
 
 fn weighted(entry: &str, directory: &Path) -> Result<(Script, u32), ExperimentError> {
@@ -417,8 +430,13 @@ pub enum ExperimentError {
     #[error("{}", .0.first().map(ToString::to_string).unwrap_or_default())]
     Mistakes(Vec<Mistake>),
     /// Its parts do not fit.
-    #[error("{0}")]
-    Inconsistent(String),
+    #[error("{message}")]
+    Inconsistent {
+        /// Which, and how.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
     /// A script is neither built in nor a file.
     #[error(
         "no script {name:?} (there are: {}; or the path of a file in pgbench's language; a command \
@@ -455,6 +473,16 @@ impl ExperimentError {
         Self::Mistakes(faults.into_iter().map(|fault| fault.located(text)).collect())
     }
 
+    pub(crate) fn inconsistent(message: impl Into<String>) -> Self {
+        Self::Inconsistent { message: message.into(), hint: None }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let Self::Inconsistent { hint, .. } = self else { return None };
+        hint.clone()
+    }
+
     /// With its causes.
     fn whole(&self) -> String {
         let causes = std::iter::successors(std::error::Error::source(self), |of| of.source());
@@ -462,7 +490,7 @@ impl ExperimentError {
     }
 
     /// What to do about an entry of `script`.
-    fn hint(&self, entry: &str) -> Option<String> {
+    fn hint_of_entry(&self, entry: &str) -> Option<String> {
         let Self::NoScript { .. } = self else { return None };
         let near = nearest(entry, script_names())?;
         Some(format!("did you mean {near:?}?"))
@@ -602,6 +630,24 @@ mod tests {
             ("counted = 20000\nmisses", "slice = \"9 o'clock\"\nmisses"),
             "\"9 o'clock\": \"9 o'clock\" is not a time like 90s (units: us, ms, s, min, h, d)",
         );
+    }
+
+    #[test]
+    fn clients_have_to_find_room() {
+        let with = |clients: u32| format!("counted = 20000\nclients = {clients}\nmisses");
+        let wrong = |clients: u32, expected: &str| {
+            check(("counted = 20000\nmisses", &with(clients)), expected);
+        };
+        wrong(0, "0: \"clients\" is 0, and the least is 1");
+        wrong(1001, "1001: workload \"read-only-misses\" has clients that are not 1 to 1000");
+        wrong(
+            18,
+            "18: workload \"read-only-misses\" has 18 clients, and max_connections = 20 leaves room \
+             for 17 (--set max_connections=21, or so in the experiment's settings)",
+        );
+        let text = BUILT_IN[0].1.replace("counted = 20000\nmisses", &with(17));
+        let experiment = Experiment::parse(&text, Path::new("")).unwrap();
+        assert_eq!(experiment.workloads[0].clients(), 17);
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub(crate) enum StepKind<'a> {
 }
 
 /// More clients need a server with more connections than anybody has here.
-const CLIENTS_MAX: u32 = 1000;
+pub(super) const CLIENTS_MAX: u32 = 1000;
 /// No client gets anything done in less.
 pub(crate) const SHORTEST_STEP: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);

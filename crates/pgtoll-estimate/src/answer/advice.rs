@@ -16,6 +16,10 @@ pub(crate) struct AdviceRule {
 pub(crate) const CHECKSUMS_RULE: AdviceRule =
     AdviceRule { turn_on_at_most: 0.05, leave_above: 0.25 };
 
+/// An interval whose half-width is a larger part of the baseline than this never shows that a cost is
+/// small enough to turn checksums on.
+pub const DECIDED_WITHIN: f64 = CHECKSUMS_RULE.turn_on_at_most;
+
 impl AdviceRule {
     /// What follows from the ratios of server CPU of all timed workloads of transactions; `None`
     /// where there are none. What is too noisy has a bound that is too high.

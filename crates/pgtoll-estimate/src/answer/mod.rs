@@ -12,12 +12,14 @@ use pgtoll_record::{
 };
 use pgtoll_stats::proportion_interval;
 
+pub use advice::DECIDED_WITHIN;
 pub use change::change_and_name;
 pub use headline::overview_headline;
 
 use crate::answers::is_near;
 use crate::comparisons::target;
 use crate::figures::{signed_percent, three_digits};
+use crate::late_wal::{LATE_WAL, transactions_words};
 use crate::metrics::{divisor_words, metrics, name};
 use change::change;
 use headline::{ArmFigures, headline};
@@ -40,6 +42,14 @@ pub(crate) fn answer(
     let advice = subject.and_then(|of| run.advice(of));
     let decides = subject.and_then(|of| run.decides(of, advice.as_ref()));
     Some(RunAnswer { headline, advice, lines, decides, surer: run.surer() })
+}
+
+/// Thousands of percent are no figure that one reads.
+fn wal_ratio(ratio: f64) -> String {
+    if ratio >= 10.0 {
+        return format!("WAL {ratio:.0} times as much");
+    }
+    format!("WAL {} %", signed_percent(ratio, usize::from((ratio - 1.0).abs() < 0.0995)))
 }
 
 /// What a run's answer is made from.
@@ -89,7 +99,8 @@ impl<'a> Figures<'a> {
                 cause: Some(cause),
                 ..self.line(workload, arm, figure)
             };
-            let wal = self.wal(workload, arm).map(other);
+            let wal = self.wal(workload, arm).into_iter().chain(self.late_wal(workload, arm));
+            let wal = wal.map(other);
             let function = self.profiles.iter();
             let function = function
                 .filter(|of| of.workload == workload.name && of.arm == arm.name)
@@ -153,15 +164,19 @@ impl<'a> Figures<'a> {
             let (from, to) = (three_digits(baseline.value), three_digits(own.value));
             format!("from {from} to {to} bytes {per}")
         };
-        let ratio = own.value / baseline.value;
-        let digits = usize::from((ratio - 1.0).abs() < 0.0995);
-        // Thousands of percent are no figure that one reads.
-        let figure = if ratio >= 10.0 {
-            format!("WAL {ratio:.0} times as much")
-        } else {
-            format!("WAL {} %", signed_percent(ratio, digits))
-        };
-        Some((figure, of_what))
+        Some((wal_ratio(own.value / baseline.value), of_what))
+    }
+
+    /// The arm's WAL long after a checkpoint, where it differs from the baseline's there, or has
+    /// differed right after the checkpoint.
+    fn late_wal(&self, workload: &Workload, arm: &Arm) -> Option<(String, String)> {
+        let own = self.value(&workload.name, &arm.name, LATE_WAL)?;
+        let baseline = self.value(&workload.name, &self.header.baseline, LATE_WAL)?;
+        if is_near(own.value, baseline.value) && self.wal(workload, arm).is_none() {
+            return None;
+        }
+        let of_what = transactions_words(own.of_transactions?);
+        Some((wal_ratio(own.value / baseline.value), of_what))
     }
 
     fn advice(&self, of: &ArmFigures<'_>) -> Option<ArmAdvice> {

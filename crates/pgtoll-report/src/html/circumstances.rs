@@ -108,11 +108,12 @@ fn work(work: &Work) -> Markup {
         @match work {
             Work::Operation { action, .. } => code { (action) },
             Work::Command { command } => code { (command) },
-            Work::Script { scripts, rate, .. } => {
+            Work::Script { scripts, rate, clients, .. } => {
                 @for (index, script) in scripts.iter().enumerate() {
                     @if index > 0 { ", " }
                     "script " code { (script.name) } " (weight " (script.weight) ")"
                 }
+                @if *clients > 1 { ", " (clients) " clients" }
                 @if let Some(rate) = rate { ", " (rate) " transactions a second" }
                 @for text in scripts.iter().filter_map(|of| of.text.as_deref()) {
                     pre { code { (text) } }

@@ -10,20 +10,23 @@ use crate::cells::{SHOWN, interval, title};
 use crate::expectations::claims_text;
 use crate::html::day;
 use crate::printable::printable;
-use crate::text::{Block, aligned, wrapped};
+use crate::style::Style;
+use crate::terminal::tone;
+use crate::text::{Block, headline, painted, wrapped};
 
 /// The overview for a terminal, 80 columns wide. `directory` is where the results are.
-pub fn overview_text(of: &Overview, directory: &str) -> String {
+pub fn overview_text(of: &Overview, directory: &str, style: Style) -> String {
     let mut text = wrapped("", &heading(of));
-    if let Some(headline) = &of.headline {
-        let _ = write!(text, "\n{}", wrapped("", headline));
+    if let Some(sentence) = &of.headline {
+        let _ = write!(text, "\n{}", headline("", sentence, style));
     }
     for experiment in &of.experiments {
-        let _ = write!(text, "\n{}", about(experiment, directory));
+        let _ = write!(text, "\n{}", about(experiment, directory, style));
     }
     let differences: Vec<Block> = of.experiments.iter().flat_map(differences).collect();
     if !differences.is_empty() {
-        let _ = write!(text, "\n{DIFFERENCES}\n{}", aligned(Vec::new(), differences));
+        let paint = |_: &str, cell: &str| style.paint(tone("", cell), cell);
+        let _ = write!(text, "\n{DIFFERENCES}\n{}", painted(Vec::new(), differences, &paint));
     }
     let counted = of.experiments.iter().flat_map(|of| {
         counted(of).into_iter().map(|(workload, words)| format!("{}, {workload}: {words}", of.name))
@@ -69,13 +72,13 @@ pub(crate) fn heading(of: &Overview) -> String {
 }
 
 /// The experiment's answer in a sentence, or why there is none.
-fn about(of: &OverviewExperiment, directory: &str) -> String {
+fn about(of: &OverviewExperiment, directory: &str, style: Style) -> String {
     let mut text = wrapped("", &format!("{}: {}", of.name, of.question));
     if let Some(ended) = ended(of) {
         text.push_str(&wrapped("  ", &ended));
     }
     if let Some(sentence) = sentence(of) {
-        text.push_str(&wrapped("  ", &sentence));
+        text.push_str(&headline("  ", &sentence, style));
     }
     if of.answers.len() > 1 {
         let of = format!("more: pgtoll report {directory}/{}", of.name);

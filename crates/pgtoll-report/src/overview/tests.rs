@@ -74,9 +74,16 @@ fn overview() -> Overview {
 
 #[test]
 fn the_overview_says_what_each_found() {
-    let text = overview_text(&overview(), "results");
+    let text = overview_text(&overview(), "results", Style::Plain);
     insta::assert_snapshot!("terminal", text);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let coloured = overview_text(&overview(), "results", Style::Coloured);
+    assert!(coloured.contains("\u{1b}[1m") && coloured.contains("\u{1b}[31m+"), "{coloured}");
+    assert_eq!(Style::Coloured.printable(&coloured), coloured);
+    let uncoloured = ["0", "1", "2", "31", "32"]
+        .iter()
+        .fold(coloured, |text, code| text.replace(&format!("\u{1b}[{code}m"), ""));
+    assert_eq!(uncoloured, text, "colours take no room");
 }
 
 #[test]

@@ -119,6 +119,49 @@ fn a_program_makes_the_load() {
 }
 
 #[test]
+fn clients_work_at_the_same_time() {
+    let scratch = Scratch::new();
+    // Whoever comes without the others, or has no number of its own, divides by zero.
+    let text = "SELECT 1 / (count(*) >= 3)::int AS present FROM pg_stat_activity \
+                WHERE query LIKE '%present%';\nSELECT 1 / (:client_id IN (0, 1, 2))::int;\n";
+    fs::write(scratch.path("read.sql"), text).unwrap();
+    fs::write(scratch.path("write.sql"), "INSERT INTO sold VALUES (:client_id);\n").unwrap();
+    let workloads = "script = \"read.sql\"\nclients = 3\n[[workloads]]\nname = \"writes\"\n\
+                     title = \"writes\"\nscript = \"write.sql\"\nclients = 3\n";
+    let setup = "setup = \"CREATE TABLE sold (client int)\"";
+    let file = experiment(&scratch, setup, TWINS, workloads);
+    let result = result(&measure(&scratch, &with(&[&file], &SHORT)));
+    let workload = &result.header.workloads[0];
+    let Work::Script { clients, .. } = workload.work else { panic!("{workload:?}") };
+    assert_eq!((clients, workload.slicing.as_ref().unwrap().one_cpu), (3, Some(false)));
+    let run = recorded(&scratch);
+    // In a second three clients wait for their answers nearly three seconds.
+    for round in run.rounds.iter().filter(|of| of.workload == "work") {
+        for of in &round.latencies {
+            let slices = run.slices.iter().filter(|slice| {
+                (&*slice.workload, slice.round, &slice.arm) == ("work", round.round, &of.arm)
+            });
+            let (mut transactions, mut duration_ns) = (0, 0);
+            for slice in slices {
+                transactions += slice.transactions;
+                duration_ns += slice.duration_ns;
+            }
+            let waited_ns = of.mean_ns.unwrap() * transactions as f64;
+            assert!(waited_ns > 1.5 * duration_ns as f64, "{waited_ns} of {duration_ns}");
+        }
+    }
+    // Where they write, slices have equally many transactions of all clients together.
+    let mut counts: Vec<u64> = run
+        .slices
+        .iter()
+        .filter(|slice| slice.workload == "writes")
+        .map(|slice| slice.transactions)
+        .collect();
+    counts.dedup();
+    assert!(matches!(counts[..], [count] if count >= 3), "{counts:?}");
+}
+
+#[test]
 fn a_program_that_ends_too_early_is_told() {
     let scratch = Scratch::new();
     let file = experiment(&scratch, "", TWINS, "script = \"select-only\"");

@@ -4,18 +4,16 @@
 mod plans;
 mod several;
 
-use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use pgtoll_bench::{
-    BUILT_IN, BenchError, Choices, Experiment, InterimEstimate, OneOrMany, Plan, Progress,
-    RECORD_FILE, SettingsOfServer, Site, WorkloadSpec, null, over_budget, reason_to_skip,
+    BUILT_IN, BenchError, Choices, Experiment, InterimEstimate, OneOrMany, OwnWork, Plan, Progress,
+    RECORD_FILE, SettingsOfServer, Site, null, over_budget, reason_to_skip, too_coarse_for,
 };
 use pgtoll_cluster::{Finder, GuardOptions, Installation, ServerUser, Wheel, leftovers};
-use pgtoll_estimate::Threshold;
+use pgtoll_estimate::{Threshold, Twins};
 use pgtoll_format::{MajorFacts, TimeSpan, facts_of_major, shell_quoted};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::RunResult;
@@ -197,10 +195,12 @@ fn asked(
         }
     }
     let thresholds = thresholds::of_plans(&arguments.fail_if, plans.iter().map(|(_, plan)| plan))?;
+    let host = pgtoll_bench::host(&absolute(&arguments.work_dir)?);
+    let twins = host.map(|host| calibration::twins(&host)).unwrap_or_default();
     let asked = plans.into_iter().zip(thresholds);
     let asked = asked.map(|((name, plan), thresholds)| PlannedExperiment {
         name: name.to_owned(),
-        warnings: warnings(&plan, arguments),
+        warnings: warnings(&plan, arguments, &twins),
         plan,
         thresholds,
         run_name: arguments.name.clone(),
@@ -208,9 +208,10 @@ fn asked(
     Ok(asked.collect())
 }
 
-fn warnings(plan: &Plan, arguments: &MeasureArguments) -> Vec<String> {
+fn warnings(plan: &Plan, arguments: &MeasureArguments, twins: &Twins) -> Vec<String> {
     let over_budget = arguments.budget.and_then(|_| over_budget(plan));
-    plan.warnings().into_iter().chain(over_budget).collect()
+    let coarse = arguments.quick.then(|| too_coarse_for(plan, twins)).into_iter().flatten();
+    plan.warnings().into_iter().chain(over_budget).chain(coarse).collect()
 }
 
 /// Whether the disk and the memory are large enough for each of them.
@@ -297,9 +298,6 @@ fn experiment(name: &str) -> anyhow::Result<Experiment> {
     Experiment::parse(&text, directory).map_err(|error| BadExperiment::error(name, error))
 }
 
-/// Transactions of a script of one's own in the counted pass: nobody knows how long they take.
-const OWN_COUNTED: u64 = 1000;
-
 /// The user's own server, and the one that is measured.
 struct Like {
     settings: SettingsOfServer,
@@ -360,58 +358,15 @@ fn apply_overrides(
     if arguments.twins.is_some() {
         experiment.twin_each();
     }
-    let entries = &arguments.workload;
-    if entries.is_empty() {
-        return Ok(experiment.checked()?);
+    if !arguments.workload.is_empty() {
+        experiment.take_own_work(OwnWork {
+            name: arguments.name.clone(),
+            entries: arguments.workload.clone(),
+            rate: arguments.rate,
+            clients: arguments.clients,
+        })?;
     }
-    let workload = WorkloadSpec {
-        name: arguments.name.clone().unwrap_or_else(|| "own".to_owned()),
-        title: own_title(entries),
-        rate: arguments.rate,
-        ..WorkloadSpec::default()
-    };
-    let workload = match command_of(entries) {
-        Some(command) => WorkloadSpec { command: Some(command), ..workload },
-        None => WorkloadSpec {
-            mix: Some(pgtoll_bench::mix(entries, Path::new(""))?),
-            script: Some(OneOrMany::Many(entries.clone())),
-            counted: OWN_COUNTED,
-            ..workload
-        },
-    };
-    experiment.workloads = vec![workload];
-    // That was about other work.
-    experiment.expect.clear();
     Ok(experiment.checked()?)
-}
-
-/// Scripts by their names without directories and endings; a command as it is.
-fn own_title(entries: &[String]) -> String {
-    if command_of(entries).is_some() {
-        return format!("own work: {}", entries.join(", "));
-    }
-    let names = entries.iter().map(|entry| {
-        let (file, weight) = entry.rsplit_once('@').unwrap_or((entry, "1"));
-        let stem = Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy());
-        if weight == "1" { stem.into_owned() } else { format!("{stem} (weight {weight})") }
-    });
-    format!("own work: {}", names.collect::<Vec<_>>().join(", "))
-}
-
-/// A program is a command, and so is what is more than a word and no file.
-fn command_of(entries: &[String]) -> Option<String> {
-    let [entry] = entries else { return None };
-    let file = entry.rsplit_once('@').map_or(entry.as_str(), |(file, _)| file);
-    let metadata = [entry, file].into_iter().find_map(|path| std::fs::metadata(path).ok());
-    let Some(metadata) = metadata else {
-        return entry.trim().contains(char::is_whitespace).then(|| entry.clone());
-    };
-    let mut begin = [0; 4];
-    let read = std::fs::File::open(entry).and_then(|mut file| file.read_exact(&mut begin));
-    let is_program = begin.starts_with(b"#!") || begin == *b"\x7fELF";
-    let may_run = metadata.is_file() && metadata.permissions().mode() & 0o111 != 0;
-    let path = std::fs::canonicalize(entry).ok()?;
-    (read.is_ok() && is_program && may_run).then(|| shell_quoted(&path.to_string_lossy()))
 }
 
 /// What `--quick` stands for.
@@ -518,6 +473,9 @@ fn command(
     }
     if let Some(rate) = arguments.rate {
         option("--rate", rate.to_string());
+    }
+    if let Some(clients) = arguments.clients {
+        option("--clients", clients.to_string());
     }
     if let Some(name) = &arguments.name {
         option("--name", shell_quoted(name));

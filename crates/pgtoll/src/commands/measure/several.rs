@@ -152,7 +152,8 @@ fn show(overview: &Overview, output: &Path, format: Format, printer: &mut Printe
     if format == Format::Json {
         printer.data(&json(overview));
     } else {
-        printer.data(&overview_text(overview, &output.display().to_string()));
+        let directory = output.display().to_string();
+        printer.data(&overview_text(overview, &directory, printer.style()));
     }
     let is_open = |of: &&OverviewExperiment| of.status != EndStatus::Complete && !of.skipped;
     let open: Vec<&str> =

@@ -22,7 +22,8 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
         [path] if overview::directory(path).is_some() => {
             let directory = overview::directory(path).unwrap_or_default();
             refuse_thresholds(arguments, RecordKind::Overview)?;
-            deliver(&overview::shown(&directory, format)?, output, printer)?;
+            let shown = overview::shown(&directory, format, style(output, printer))?;
+            deliver(&shown, output, printer)?;
             return Ok(Status::Done);
         }
         [path] if !path.is_dir() => {

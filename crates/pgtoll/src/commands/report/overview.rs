@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use pgtoll_estimate::{overview_experiment, overview_headline, summarise};
 use pgtoll_record::{OVERVIEW_SCHEMA, Overview, OverviewExperiment};
-use pgtoll_report::{Format, RecordKind, json, overview_html, overview_text};
+use pgtoll_report::{Format, RecordKind, Style, json, overview_html, overview_text};
 
 use crate::commands::measure::OVERVIEW_FILE;
 use crate::commands::output::offered;
@@ -22,7 +22,7 @@ pub(super) fn directory(path: &Path) -> Option<PathBuf> {
 }
 
 /// The overview in this directory in the format that was asked for, every estimate made anew.
-pub(super) fn shown(directory: &Path, format: Format) -> anyhow::Result<String> {
+pub(super) fn shown(directory: &Path, format: Format, style: Style) -> anyhow::Result<String> {
     let format = offered(format, RecordKind::Overview)?;
     let overview = read(directory)?;
     Ok(match format {
@@ -30,7 +30,7 @@ pub(super) fn shown(directory: &Path, format: Format) -> anyhow::Result<String> 
         Format::Json => json(&overview),
         _ => {
             let directory = if directory == Path::new("") { Path::new(".") } else { directory };
-            overview_text(&overview, &directory.display().to_string())
+            overview_text(&overview, &directory.display().to_string(), style)
         }
     })
 }
