@@ -114,11 +114,16 @@ impl<'a> Server<'a> {
     /// where a program makes the load.
     pub(crate) fn client_processes(&mut self) -> Result<Vec<i32>, BenchError> {
         self.cpu.find_io_workers(&mut self.monitor)?;
-        let mut pids: Vec<i32> = self.load.connections().map(|of| of.backend_pid()).collect();
+        let mut pids = self.backends();
         if !pids.is_empty() {
             pids.extend(self.cpu.io_workers());
         }
         Ok(pids)
+    }
+
+    /// The backends of pgtoll's own clients; none where a program makes the load.
+    fn backends(&mut self) -> Vec<i32> {
+        self.load.connections().map(|of| of.backend_pid()).collect()
     }
 
     /// From now on everything counts.

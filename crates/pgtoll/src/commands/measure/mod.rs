@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use pgtoll_bench::{
-    BUILT_IN, BenchError, Choices, Experiment, InterimEstimate, OneOrMany, OwnWork, Plan, Progress,
+    BUILT_IN, BenchError, Choices, Experiment, InterimEstimate, OwnWork, Plan, Progress,
     RECORD_FILE, SettingsOfServer, Site, null, over_budget, reason_to_skip, too_coarse_for,
 };
 use pgtoll_cluster::{Finder, GuardOptions, Installation, ServerUser, Wheel, leftovers};
