@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn names_are_ones_that_some_server_has() {
-        let newest = facts_of_major(19).unwrap();
-        assert!(TAKEN.iter().all(|name| newest.has_setting(name)));
+        let some_has = |name: &str| pgtoll_format::MAJORS.iter().any(|of| of.has_setting(name));
+        assert!(TAKEN.iter().all(|name| some_has(name)));
     }
 }

@@ -179,7 +179,7 @@ impl Answer {
     }
 }
 
-/// The last word of the log of a server that does not start with these settings.
+/// What a server logs that does not start with these settings; `None`: it starts.
 fn start_failure(
     common: &BTreeMap<String, String>,
     own: &BTreeMap<String, String>,
@@ -188,12 +188,13 @@ fn start_failure(
 ) -> Result<Option<String>, BenchError> {
     let settings = common.iter().chain(own).map(|(name, value)| (name.clone(), value.clone()));
     origin.configure(run.guard, &settings.collect())?;
+    let log_bytes = origin.log_bytes();
     match origin.start(run.guard) {
         Ok(_) => {
             origin.stop(run.guard, StopMode::Fast)?;
             Ok(None)
         }
-        Err(ClusterError::StartFailed { .. }) => Ok(Some(origin.last_words())),
+        Err(ClusterError::StartFailed { .. }) => Ok(Some(origin.last_message_since(log_bytes))),
         Err(error) => Err(error.into()),
     }
 }

@@ -23,6 +23,8 @@ const LONGEST_SOCKET_PATH: usize = 107;
 /// Every cluster has a socket directory of its own, so all can have the same port.
 const PORT: u16 = 5432;
 const SUPERUSER: &str = "postgres";
+/// Of a log, at most: what a failed start writes is less.
+const LOG_TAIL: u64 = 8192;
 
 /// A cluster in the guard's working directory. Its server listens on a Unix socket only, in a
 /// directory that only the servers' user (and root) can enter.
@@ -243,7 +245,22 @@ impl Cluster {
 
     /// The line of the server's log that says most: its last error, else its last line.
     pub fn last_words(&self) -> String {
-        last_words(&tail(&self.log(), 8192)).to_owned()
+        last_words(&tail(&self.log(), LOG_TAIL)).to_owned()
+    }
+
+    /// Bytes of the server's log, which all starts of the cluster share.
+    pub fn log_bytes(&self) -> u64 {
+        fs::metadata(self.log()).map_or(0, |log| log.len())
+    }
+
+    /// The message that says most of those that were logged since the log was so long, without its time
+    /// and severity.
+    pub fn last_message_since(&self, log_bytes: u64) -> String {
+        let new = self.log_bytes().saturating_sub(log_bytes).min(LOG_TAIL);
+        let text = tail(&self.log(), new);
+        let line = last_words(&text);
+        // Two spaces stand behind the severity alone.
+        line.split_once(":  ").map_or(line, |(_, message)| message).to_owned()
     }
 
     /// Bytes of the files in the data directory.

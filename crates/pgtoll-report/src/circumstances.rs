@@ -16,14 +16,13 @@ pub(crate) fn servers(result: &RunResult) -> String {
     let header = &result.header;
     let mut facts = vec![format!("shared_buffers {}", shared_buffers(header))];
     // What an arm sets is what is measured.
-    let shared = SETTINGS
-        .iter()
-        .filter(|name| header.arms.iter().all(|arm| !arm.settings.contains_key(**name)));
-    facts.extend(shared.map(|name| {
+    let is_shared = |name: &str| header.arms.iter().all(|arm| !arm.settings.contains_key(name));
+    facts.extend(SETTINGS.iter().filter(|name| is_shared(name)).map(|name| {
         let value = header.server.settings.get(*name).map_or("default", String::as_str);
         format!("{name} {value}")
     }));
-    facts.extend(result.settings.get("io_method").map(|method| format!("io_method {method}")));
+    let method = result.settings.get("io_method").filter(|_| is_shared("io_method"));
+    facts.extend(method.map(|method| format!("io_method {method}")));
     facts.extend(clients(header));
     facts.extend(header.design.rows_frozen.then(|| "rows frozen before".to_owned()));
     facts.push(format!("pgbench scale {}, seed {}", header.design.scale, header.seed));

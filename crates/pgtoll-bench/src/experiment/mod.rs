@@ -614,7 +614,7 @@ mod tests {
         check(
             ("checksums = true", "weather = true"),
             "weather: unknown key \"weather\" (the keys here are against, checksums, name, settings, \
-             twin_of, values)",
+             since, twin_of, values)",
         );
         check(
             ("checksums = true", "checksums = \"on\""),
@@ -622,6 +622,10 @@ mod tests {
         );
         check(("scale = 25", "scale = -1"), "-1: \"scale\" is -1, and the least is 0");
         check(("scale = 25", "scale = 0"), "0: scale is 0");
+        check(
+            ("scale = 25", "since = 12"),
+            "12: since 12 is no major version that pgtoll supports (13 to 19)",
+        );
         check(
             ("\nbaseline = \"off\"", "\n"),
             "#: the key \"baseline\" is missing (baseline is the arm that the others are compared with)",

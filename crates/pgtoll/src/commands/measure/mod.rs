@@ -56,7 +56,9 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
     if arguments.dry_run {
         let finder = Finder::of_this_program(&interrupt);
         let found = find(&finder, arguments.postgres.as_deref(), printer)?;
-        found.iter().for_each(|found| warn_of_skipped(&asked, found, printer));
+        if let Some(found) = &found {
+            warn_of_skipped(&asked, found, printer);
+        }
         let server = found.as_ref().map_or_else(to_be_fetched, |found| Ok(server(found)))?;
         output::print(&plans::plan(&asked, &server, &user, &work_dir), format, printer)?;
         check_output(&asked, arguments)?;
