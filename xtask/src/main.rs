@@ -53,6 +53,9 @@ usage: cargo xtask COMMAND
             makes (6 min)
   whatif-trial [--help | OPTIONS]
             predict WAL under other settings, and run servers with them (12 min)
+  prediction-trial [--help | OPTIONS]
+            predict what checksums cost six workloads, then turn them on (an
+            hour a server)
   bench twins [--runs N] [--output FILE]
             how often printed intervals miss where nothing differs (a minute
             a run)";
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         ["bench", "enable", options @ ..] => bench::enable(options),
         ["bench", "wal", options @ ..] => bench::wal(options),
         ["whatif-trial", options @ ..] => bench::whatif_trial(options),
+        ["prediction-trial", options @ ..] => bench::prediction_trial(options),
         ["bench", "twins", options @ ..] => twins::twins(options),
         _ => {
             say(USAGE);

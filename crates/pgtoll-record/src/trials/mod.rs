@@ -4,6 +4,7 @@
 mod bench;
 mod design;
 mod detection;
+mod prediction;
 mod soak;
 mod whatif;
 
@@ -18,6 +19,11 @@ pub use design::{
     DesignSequential, DesignSliced, DesignSummary, DesignTrial,
 };
 pub use detection::{DETECTION_SCHEMA, DetectionOutcome, DetectionRecord, DetectionRow, Detector};
+pub use prediction::{
+    PREDICTION_TRIAL_SCHEMA, PredictionTrialAnswer, PredictionTrialArm, PredictionTrialCensus,
+    PredictionTrialCycle, PredictionTrialHeader, PredictionTrialLine, PredictionTrialRange,
+    PredictionTrialRun, PredictionTrialWorkload,
+};
 pub use soak::{SOAK_SCHEMA, SoakOutcome, SoakRecord};
 pub use whatif::{
     WHATIF_TRIAL_SCHEMA, WhatIfTrialCompression, WhatIfTrialHeader, WhatIfTrialKind,
@@ -38,6 +44,11 @@ pub fn bench_design_schema() -> serde_json::Value {
 /// The JSON Schema of the record of `cargo xtask detection`.
 pub fn detection_schema() -> serde_json::Value {
     schemars::schema_for!(DetectionRecord).to_value()
+}
+
+/// The JSON Schema of a line of the record of `cargo xtask prediction-trial`.
+pub fn prediction_trial_schema() -> serde_json::Value {
+    schemars::schema_for!(PredictionTrialLine).to_value()
 }
 
 /// The JSON Schema of a line of the record of `cargo xtask soak`.
