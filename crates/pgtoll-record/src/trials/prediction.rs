@@ -100,13 +100,15 @@ pub struct PredictionTrialCycle {
 pub struct PredictionTrialCensus {
     /// How many.
     pub dirty: u64,
+    /// How many of them were looked at, drawn at random; the figures below are of these.
+    pub sampled: u64,
     /// Those whose LSN is older than the redo point: no WAL record has set it in this cycle.
     pub hint_only: u64,
     /// What images of these would have, holes left out.
     pub hint_only_bytes: u64,
-    /// Dirty pages with a usage count of at most 1: those to be evicted next.
+    /// Those with a usage count of at most 1: those to be evicted next.
     pub low: u64,
-    /// Those whose LSN is older than the redo point.
+    /// Those of them whose LSN is older than the redo point.
     pub low_hint_only: u64,
 }
 
@@ -146,6 +148,8 @@ pub struct PredictionTrialRange {
 pub enum PredictionTrialArm {
     /// Neither checksums nor `wal_log_hints`.
     Off,
+    /// The same, with a census now and then.
+    Watched,
     /// `wal_log_hints` without checksums.
     Hints,
     /// Data checksums.
@@ -201,6 +205,7 @@ impl PredictionTrialArm {
     pub fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
+            Self::Watched => "watched",
             Self::Hints => "wal_log_hints",
             Self::On => "on",
         }

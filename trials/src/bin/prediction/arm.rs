@@ -13,7 +13,7 @@ use pgtoll_model::{Geometry, ImageCompression, Schedule, Settings};
 use pgtoll_observe::{ClusterCpu, ServerCounters};
 use pgtoll_record::ImageCause;
 use pgtoll_record::trials::{
-    PredictionTrialArm as Arm, PredictionTrialCycle, PredictionTrialRun,
+    PredictionTrialAnswer, PredictionTrialArm as Arm, PredictionTrialCycle, PredictionTrialRun,
     PredictionTrialWorkload as Workload,
 };
 use pgtoll_trials::settings;
@@ -24,6 +24,7 @@ use pgtoll_wal::{
 use pgtoll_wire::Connection;
 
 use crate::census::{Written, census, statements_dirtied, written};
+use crate::program::Program;
 use crate::work::{self, DATABASE};
 
 /// Data directories with the same data: without and with checksums.
@@ -56,7 +57,11 @@ impl Templates {
 
 fn all_settings(workload: Workload, arm: Arm) -> BTreeMap<String, String> {
     settings([
-        ("autovacuum_naptime", "5s"),
+        // The shortest there is: several times in a checkpoint cycle, as on production servers.
+        ("autovacuum_naptime", "1s"),
+        // As large tables need them. Vacuums are many and small, so that each run has about as much of them.
+        ("autovacuum_vacuum_insert_scale_factor", "0.02"),
+        ("autovacuum_vacuum_scale_factor", "0.02"),
         ("checkpoint_timeout", "1h"),
         ("max_wal_size", "100GB"),
         ("min_wal_size", "32MB"),
@@ -75,8 +80,38 @@ pub(crate) struct Extent {
     pub(crate) seconds: u32,
 }
 
-/// Each cycle's work is cut into so many parts, with a census after each.
-const PARTS: u32 = 3;
+/// The work of a cycle is cut into so many parts, with a census after each where the server is watched.
+const PARTS: u64 = 8;
+
+/// Does the work on a copy while `pgtoll predict` watches it, and removes it.
+pub(crate) fn answer(
+    workload: Workload,
+    arm: Arm,
+    repetition: u32,
+    extent: Extent,
+    templates: &Templates,
+    guard: &mut Guard,
+) -> anyhow::Result<PredictionTrialAnswer> {
+    let cluster = templates.of(arm).copy(guard, "run")?;
+    cluster.configure(guard, &all_settings(workload, arm))?;
+    let server = (&cluster, templates.version.clone());
+    let mut session = Session::begin(workload, arm, extent, server, guard)?;
+    session.cycle()?;
+    let mut program = Program::begin(&cluster, extent.cycles)?;
+    // It counts from a checkpoint on that it has seen, and misses some where it starts late.
+    for _ in 0..2 * extent.cycles + 2 {
+        if program.has_ended()? {
+            break;
+        }
+        session.cycle()?;
+    }
+    let (wal, cpu) = program.finish()?;
+    let server = session.server.clone();
+    session.close();
+    cluster.stop(guard, StopMode::Immediate)?;
+    cluster.remove(guard)?;
+    Ok(PredictionTrialAnswer { server, workload, arm, repetition, wal, cpu })
+}
 
 /// Does the work on a copy, and removes it.
 pub(crate) fn run(
@@ -133,7 +168,8 @@ impl Session {
             let connections = connections.collect::<Result<Vec<_>, _>>()?;
             let mut crowd = Crowd::new(connections, &group.mix, work::scale(workload))?;
             crowd.reseed(SEED + number);
-            anyhow::Ok((crowd, group.transactions * u64::from(extent.seconds)))
+            let transactions = group.transactions * u64::from(extent.seconds) / PARTS;
+            anyhow::Ok((crowd, transactions))
         };
         let groups = (0..).zip(work::groups(workload)?);
         Ok(Self {
@@ -168,9 +204,9 @@ impl Session {
         let from = wal_end(&mut self.monitor)?;
         let before = written(&mut self.monitor, self.facts)?;
         let mut censuses = Vec::new();
-        for _ in 0..PARTS {
-            self.work()?;
-            if self.arm == Arm::Off {
+        for part in 0..PARTS {
+            self.work(part == 0)?;
+            if self.arm == Arm::Watched {
                 censuses.push(census(&mut self.monitor)?);
             }
         }
@@ -190,15 +226,17 @@ impl Session {
     }
 
     /// A part of a cycle: all groups at once, each to its end.
-    fn work(&mut self) -> anyhow::Result<()> {
+    fn work(&mut self, is_first: bool) -> anyhow::Result<()> {
         let cpu = self.cpu.sample()?;
         let began = std::time::Instant::now();
         let tallies = std::thread::scope(|scope| {
             let threads: Vec<_> = self
                 .crowds
                 .iter_mut()
+                .map(|(crowd, count)| (crowd, if is_first { (*count).max(1) } else { *count }))
+                .filter(|(_, count)| *count > 0)
                 .map(|(crowd, count)| {
-                    scope.spawn(|| crowd.run(Until::Transactions(*count), None))
+                    scope.spawn(move || crowd.run(Until::Transactions(count), None))
                 })
                 .collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
@@ -232,10 +270,9 @@ impl Session {
         let (select_dirtied, statement_dirtied) = statements_dirtied(&mut self.monitor)?;
         let before = self.before.context("measuring has not begun")?;
         let after = ServerCounters::read(&mut self.monitor, self.facts, DATABASE)?;
-        self.crowds.into_iter().for_each(|(crowd, _)| crowd.close());
-        self.monitor.close();
-        Ok(PredictionTrialRun {
-            server: self.server,
+        let server = self.server.clone();
+        let finished = PredictionTrialRun {
+            server,
             workload: self.workload,
             arm: self.arm,
             repetition,
@@ -252,7 +289,14 @@ impl Session {
             statement_dirtied,
             without_hints_bytes: None,
             cycles,
-        })
+        };
+        self.close();
+        Ok(finished)
+    }
+
+    fn close(self) {
+        self.crowds.into_iter().for_each(|(crowd, _)| crowd.close());
+        self.monitor.close();
     }
 }
 
@@ -281,7 +325,7 @@ fn read_wal(
     let files: Vec<SegmentFile> = files.into_iter().filter(is_own).collect();
     let own = Settings {
         schedule: Schedule::Source,
-        hints: run.arm != Arm::Off,
+        hints: logs_hints(run.arm),
         full_page_writes: true,
         compression: ImageCompression::AsStored,
     };
@@ -302,11 +346,15 @@ fn read_wal(
             (run.hint_images, run.hint_image_bytes) = (images.images, images.bytes);
         }
     }
-    if run.arm != Arm::Off {
+    if logs_hints(run.arm) {
         let answer = whatif.finish();
         // What was written after the run is the same with and without hints.
         let saved = answer.outcomes[0].bytes.saturating_sub(answer.outcomes[1].bytes);
         run.without_hints_bytes = Some(run.wal_bytes.saturating_sub(saved));
     }
     Ok(())
+}
+
+fn logs_hints(arm: Arm) -> bool {
+    matches!(arm, Arm::Hints | Arm::On)
 }

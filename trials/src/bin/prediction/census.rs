@@ -5,7 +5,7 @@ use pgtoll_format::{BlocksWritten, MajorFacts};
 use pgtoll_record::trials::PredictionTrialCensus;
 use pgtoll_wire::Connection;
 
-/// Dirty pages of this database, all of them. An image of a page of a free space map has no hole
+/// Dirty pages of this database; of some of them the header. An image of a page of a free space map has no hole
 /// (`MarkBufferDirtyHint(buf, false)`).
 const CENSUS: &str = "
 WITH control AS MATERIALIZED (SELECT redo_lsn FROM pg_control_checkpoint()),
@@ -15,15 +15,17 @@ dirty AS MATERIALIZED (
   FROM pg_buffercache b JOIN pg_class c ON pg_relation_filenode(c.oid) = b.relfilenode
   WHERE isdirty AND relforknumber IN (0, 1) AND relpersistence = 'p'
     AND reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database())),
+sampled AS MATERIALIZED (SELECT * FROM dirty ORDER BY random() LIMIT 400),
 header AS MATERIALIZED (
   SELECT fork, usagecount, page_header(get_raw_page(relation,
-         CASE fork WHEN 0 THEN 'main' ELSE 'fsm' END, block)) AS h FROM dirty),
+         CASE fork WHEN 0 THEN 'main' ELSE 'fsm' END, block)) AS h FROM sampled),
 page AS (
   SELECT usagecount <= 1 AS low, (h).lsn < redo_lsn AS hint_only,
          CASE WHEN fork = 0 AND (h).upper > (h).lower
               THEN 8192 - ((h).upper - (h).lower) ELSE 8192 END AS image
   FROM header, control)
-SELECT count(*) AS dirty, count(*) FILTER (WHERE hint_only) AS hint_only,
+SELECT (SELECT count(*) FROM dirty) AS dirty, count(*) AS sampled,
+       count(*) FILTER (WHERE hint_only) AS hint_only,
        coalesce(sum(image) FILTER (WHERE hint_only), 0) AS hint_only_bytes,
        count(*) FILTER (WHERE low) AS low,
        count(*) FILTER (WHERE low AND hint_only) AS low_hint_only
@@ -33,6 +35,7 @@ pub(crate) fn census(connection: &mut Connection) -> anyhow::Result<PredictionTr
     let row = connection.query_one(CENSUS)?;
     Ok(PredictionTrialCensus {
         dirty: row.parse("dirty")?,
+        sampled: row.parse("sampled")?,
         hint_only: row.parse("hint_only")?,
         hint_only_bytes: row.parse("hint_only_bytes")?,
         low: row.parse("low")?,

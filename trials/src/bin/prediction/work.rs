@@ -10,7 +10,8 @@ pub(crate) const DATABASE: &str = "postgres";
 /// Clients that run the same scripts.
 pub(crate) struct ClientGroup {
     pub(crate) clients: usize,
-    /// Transactions of each client, for each part of a cycle and each of `--seconds`.
+    /// Transactions of each client in a cycle, for each of `--seconds`; 0: one transaction, at the
+    /// cycle's beginning.
     pub(crate) transactions: u64,
     pub(crate) mix: Mix,
 }
@@ -99,21 +100,21 @@ pub(crate) fn groups(workload: Workload) -> anyhow::Result<Vec<ClientGroup>> {
     match workload {
         Workload::TpcB => {
             let mix = Script::built_in("tpcb-like").context("find the script of TPC-B")?.into();
-            Ok(vec![ClientGroup { clients: 8, transactions: 30, mix }])
+            Ok(vec![ClientGroup { clients: 8, transactions: 160, mix }])
         }
         Workload::HintStorm => Ok(vec![
-            group(1, 8, &[(STORM_INSERT, 3), (STORM_UPDATE, 1)])?,
-            group(7, 40, &[(STORM_READ, 1)])?,
+            group(1, 32, &[(STORM_INSERT, 3), (STORM_UPDATE, 1)])?,
+            group(7, 160, &[(STORM_READ, 1)])?,
         ]),
         Workload::LoadVacuum => Ok(vec![
-            group(7, 2, &[(LOAD, 1)])?,
-            group(1, 1, &[("VACUUM load;", 1)])?,
+            group(7, 6, &[(LOAD, 1)])?,
+            group(1, 0, &[("VACUUM load;", 1)])?,
         ]),
         Workload::Eviction => {
-            Ok(vec![group(8, 40, &[(EVICTION_UPDATE, 1), (EVICTION_READ, 1)])?])
+            Ok(vec![group(8, 320, &[(EVICTION_UPDATE, 1), (EVICTION_READ, 1)])?])
         }
-        Workload::AppendOnly => Ok(vec![group(8, 30, &[(APPEND, 9), (APPEND_READ, 1)])?]),
-        Workload::Skewed => Ok(vec![group(8, 20, &[(SKEWED, 1)])?]),
+        Workload::AppendOnly => Ok(vec![group(8, 128, &[(APPEND, 9), (APPEND_READ, 1)])?]),
+        Workload::Skewed => Ok(vec![group(8, 80, &[(SKEWED, 1)])?]),
     }
 }
 
@@ -126,7 +127,7 @@ const STORM_INSERT: &str = "INSERT INTO item SELECT nextval('item_id'), 0, repea
 const STORM_UPDATE: &str = "\\set from random(1, 500000)
 UPDATE item SET v = v + 1 WHERE id BETWEEN :from AND :from + 1000;";
 /// Rows of about the last two cycles.
-const STORM_READ: &str = "\\set back random(1, 200000)
+const STORM_READ: &str = "\\set back random(1, 400000)
 SELECT sum(v) FROM item WHERE id BETWEEN (SELECT last_value FROM item_id) - :back \
     AND (SELECT last_value FROM item_id) - :back + 1000;";
 const LOAD: &str = "\\set seed random(1, 1000000)
