@@ -59,7 +59,7 @@ pub struct PredictionTrialRun {
     pub wal_bytes: u64,
     /// Full-page images in it.
     pub images: u64,
-    /// Those of records FPI_FOR_HINT.
+    /// Those of records `FPI_FOR_HINT`.
     pub hint_images: u64,
     /// Bytes of those.
     pub hint_image_bytes: u64,

@@ -124,7 +124,8 @@ pub(crate) fn run(
 ) -> anyhow::Result<PredictionTrialRun> {
     let cluster = templates.of(arm).copy(guard, "run")?;
     cluster.configure(guard, &all_settings(workload, arm))?;
-    let mut session = Session::begin(workload, arm, extent, (&cluster, templates.version.clone()), guard)?;
+    let mut session =
+        Session::begin(workload, arm, extent, (&cluster, templates.version.clone()), guard)?;
     session.cycle()?;
     let from = session.begin_measuring()?;
     let cycles: Vec<PredictionTrialCycle> =

@@ -50,10 +50,7 @@ pub(crate) struct Written {
     pub(crate) by_others_than_checkpoints: u64,
 }
 
-pub(crate) fn written(
-    connection: &mut Connection,
-    facts: &MajorFacts,
-) -> anyhow::Result<Written> {
+pub(crate) fn written(connection: &mut Connection, facts: &MajorFacts) -> anyhow::Result<Written> {
     let row = connection.query_one(match facts.blocks_written {
         BlocksWritten::StatIoBytes => {
             "SELECT coalesce(sum(write_bytes), 0)::bigint / 8192 AS written, \

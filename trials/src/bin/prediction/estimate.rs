@@ -9,7 +9,7 @@ use pgtoll_record::trials::{
 pub(crate) enum Estimator {
     /// Nothing changes.
     Zero,
-    /// Images of FPI_FOR_HINT in the WAL of a server that logs hints.
+    /// Images of `FPI_FOR_HINT` in the WAL of a server that logs hints.
     GrossHints,
     /// An image for every block that is written.
     BlocksWritten,

@@ -20,8 +20,8 @@ use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use pgtoll_cluster::{Guard, Installation};
 use pgtoll_record::trials::{
-    PREDICTION_TRIAL_SCHEMA, PredictionTrialArm as Arm, PredictionTrialHeader,
-    PredictionTrialLine, PredictionTrialRun, PredictionTrialWorkload as Workload,
+    PREDICTION_TRIAL_SCHEMA, PredictionTrialArm as Arm, PredictionTrialHeader, PredictionTrialLine,
+    PredictionTrialRun, PredictionTrialWorkload as Workload,
 };
 use pgtoll_stats::BalancedOrders;
 use pgtoll_trials::{Recorder, TrialSite, installation, print, say};
@@ -146,7 +146,8 @@ impl Trial<'_> {
     /// What the record does not have of a workload, in balanced orders.
     fn missing(&self, workload: Workload, installation: &Installation) -> Vec<Step> {
         let server = installation.version.to_string();
-        let mut steps = vec![Step::Run(Arm::Off, 0), Step::Run(Arm::On, 0), Step::Run(Arm::Watched, 0)];
+        let mut steps =
+            vec![Step::Run(Arm::Off, 0), Step::Run(Arm::On, 0), Step::Run(Arm::Watched, 0)];
         if self.arguments.hints {
             steps.push(Step::Run(Arm::Hints, 0));
         }
@@ -197,7 +198,13 @@ impl Trial<'_> {
                 }
                 Step::Ask(arm, repetition) => {
                     let answer = arm::answer(workload, arm, repetition, extent, &templates, guard)?;
-                    say(&format!("{} {} {}: {:?}", answer.server, workload.name(), arm.name(), answer.wal));
+                    say(&format!(
+                        "{} {} {}: {:?}",
+                        answer.server,
+                        workload.name(),
+                        arm.name(),
+                        answer.wal
+                    ));
                     PredictionTrialLine::Answer(Box::new(answer))
                 }
             };

@@ -40,7 +40,9 @@ impl Program {
     /// The relative changes of WAL and CPU time that it predicts.
     pub(crate) fn finish(mut self) -> anyhow::Result<(Range, Option<Range>)> {
         if !self.has_ended()? {
-            bail!("pgtoll predict goes on after twice as many checkpoint cycles as it was to watch");
+            bail!(
+                "pgtoll predict goes on after twice as many checkpoint cycles as it was to watch"
+            );
         }
         let read = |pipe: Option<&mut dyn std::io::Read>| {
             let mut text = String::new();
@@ -86,7 +88,8 @@ mod tests {
     fn an_answer_has_its_ranges() {
         let wal = json!({"estimate": 0.2, "lower": 0.1, "upper": 0.3});
         let record = |cpu: Value| {
-            let answer = json!({"setting": "data_checksums", "wal": {"extra_share": wal}, "cpu": cpu});
+            let answer =
+                json!({"setting": "data_checksums", "wal": {"extra_share": wal}, "cpu": cpu});
             json!({"answers": [{"setting": "max_wal_size"}, answer]})
         };
         let expected = Range { middle: 0.2, lower: 0.1, upper: 0.3 };

@@ -25,8 +25,7 @@ impl Scored {
     /// The interval's ends are within a factor of three, where the truth is large.
     pub(crate) fn is_narrow(&self) -> bool {
         let Range { lower, upper, .. } = self.prediction;
-        let (near, far) =
-            if upper <= 0.0 { (-upper, -lower) } else { (lower, upper) };
+        let (near, far) = if upper <= 0.0 { (-upper, -lower) } else { (lower, upper) };
         self.truth.abs() < LARGE || near > 0.0 && far / near <= WIDEST
     }
 

@@ -95,7 +95,8 @@ impl Trial {
             _ => pairs.iter().map(|(off, on)| (*on, *off)).unzip(),
         };
         let change = |figure: fn(&Run) -> u64| -> anyhow::Result<Range> {
-            let figures = |runs: &[&Run]| runs.iter().map(|run| float(figure(run))).collect::<Vec<_>>();
+            let figures =
+                |runs: &[&Run]| runs.iter().map(|run| float(figure(run))).collect::<Vec<_>>();
             let found = ratio(figures(&to).into_iter(), figures(&from).into_iter())?;
             Ok(Range {
                 middle: found.ratio - 1.0,
@@ -104,13 +105,12 @@ impl Trial {
             })
         };
         let wal = |run: &Run| run.wal_bytes;
-        let changes = to.iter().zip(&from).map(|(to, from)| float(wal(to)) / float(wal(from)) - 1.0);
+        let changes =
+            to.iter().zip(&from).map(|(to, from)| float(wal(to)) / float(wal(from)) - 1.0);
         let changes: Vec<f64> = changes.collect();
         let estimates = match source {
-            Arm::On => estimates(&Estimator::TO_OFF, on.values(), |estimator, run| {
-                estimator.to_off(run)
-            }),
-            _ => estimates(&Estimator::TO_ON, watched.values(), |estimator, run| {
+            Arm::On => estimates(&Estimator::TO_OFF, &on, Estimator::to_off),
+            _ => estimates(&Estimator::TO_ON, &watched, |estimator, run| {
                 estimator.to_on(run, on.get(&run.repetition)?)
             }),
         };
@@ -147,19 +147,20 @@ impl Trial {
     /// The program's answers about CPU time.
     fn scored_cpu(&self) -> impl Iterator<Item = Scored> {
         let truth = self.cpu.middle;
-        self.answers.iter().filter_map(move |answer| Some(Scored { prediction: answer.cpu?, truth }))
+        self.answers
+            .iter()
+            .filter_map(move |answer| Some(Scored { prediction: answer.cpu?, truth }))
     }
 }
 
 /// Each estimator's mean over the runs that it says something about.
-fn estimates<'a>(
+fn estimates(
     estimators: &[Estimator],
-    runs: impl Iterator<Item = &'a &'a Run> + Clone,
+    runs: &BTreeMap<u32, &Run>,
     predict: impl Fn(Estimator, &Run) -> Option<f64>,
 ) -> Vec<(Estimator, f64)> {
     let of = |estimator: Estimator| {
-        let values: Vec<f64> =
-            runs.clone().filter_map(|run| predict(estimator, run)).collect();
+        let values: Vec<f64> = runs.values().filter_map(|run| predict(estimator, run)).collect();
         Some((estimator, mean(values.into_iter())?))
     };
     estimators.iter().filter_map(|estimator| of(*estimator)).collect()
@@ -211,7 +212,8 @@ fn direction_table(text: &mut String, trials: &[&Trial], columns: &[Estimator]) 
     let errors: Vec<String> = columns
         .iter()
         .map(|estimator| {
-            mean_error(trials, *estimator).map_or_else(String::new, |error| format!("{:.1}", error * 100.0))
+            mean_error(trials, *estimator)
+                .map_or_else(String::new, |error| format!("{:.1}", error * 100.0))
         })
         .collect();
     let _ = writeln!(
@@ -245,9 +247,9 @@ fn cpu_table(text: &mut String, trials: &[Trial]) {
 
 /// Over the trials that the estimator says something about.
 fn mean_error(trials: &[&Trial], estimator: Estimator) -> Option<f64> {
-    let errors = trials.iter().filter_map(|trial| {
-        Some((trial.estimate(estimator)? - trial.wal.middle).abs())
-    });
+    let errors = trials
+        .iter()
+        .filter_map(|trial| Some((trial.estimate(estimator)? - trial.wal.middle).abs()));
     mean(errors.collect::<Vec<f64>>().into_iter())
 }
 
@@ -275,8 +277,18 @@ fn goals(text: &mut String, trials: &[Trial]) -> Option<bool> {
     let needed = covered_at_least(scored.len());
     text.push_str("| `pgtoll predict` | goal | found | |\n|---|---|---|---|\n");
     let goals = [
-        ("intervals that hold the truth", format!("{needed} of {}", scored.len()), covered.to_string(), covered >= needed),
-        ("intervals narrow enough", scored.len().to_string(), narrow.to_string(), narrow == scored.len()),
+        (
+            "intervals that hold the truth",
+            format!("{needed} of {}", scored.len()),
+            covered.to_string(),
+            covered >= needed,
+        ),
+        (
+            "intervals narrow enough",
+            scored.len().to_string(),
+            narrow.to_string(),
+            narrow == scored.len(),
+        ),
         (
             "mean absolute error, as a share of the best naive predictor's",
             format!("{SKILL:.2}"),

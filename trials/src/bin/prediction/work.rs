@@ -54,9 +54,11 @@ pub(crate) fn prepare(
 fn tables(workload: Workload) -> &'static [&'static str] {
     match workload {
         Workload::TpcB => &[],
+        // Vacuumed as seldom as a table of 25 million rows, so that it is readers who set hints.
         Workload::HintStorm => &[
-            "CREATE SEQUENCE item_id CACHE 1",
-            "CREATE TABLE item (id bigint PRIMARY KEY, v int, pad text)",
+            "CREATE SEQUENCE item_id",
+            "CREATE TABLE item (id bigint PRIMARY KEY, v int, pad text) WITH \
+             (autovacuum_vacuum_threshold = 5000000, autovacuum_vacuum_insert_threshold = 5000000)",
             "INSERT INTO item SELECT nextval('item_id'), 0, repeat('x', 100) \
              FROM generate_series(1, 500000)",
         ],
@@ -91,9 +93,8 @@ fn tables(workload: Workload) -> &'static [&'static str] {
 /// The clients, eight in all.
 pub(crate) fn groups(workload: Workload) -> anyhow::Result<Vec<ClientGroup>> {
     let group = |clients, transactions, scripts: &[(&str, u32)]| {
-        let parse = |(text, weight): &(&str, u32)| {
-            Ok((Script::parse(workload.name(), text)?, *weight))
-        };
+        let parse =
+            |(text, weight): &(&str, u32)| Ok((Script::parse(workload.name(), text)?, *weight));
         let scripts = scripts.iter().map(parse).collect::<anyhow::Result<Vec<_>>>()?;
         anyhow::Ok(ClientGroup { clients, transactions, mix: Mix::new(scripts)? })
     };
@@ -106,13 +107,10 @@ pub(crate) fn groups(workload: Workload) -> anyhow::Result<Vec<ClientGroup>> {
             group(1, 32, &[(STORM_INSERT, 3), (STORM_UPDATE, 1)])?,
             group(7, 160, &[(STORM_READ, 1)])?,
         ]),
-        Workload::LoadVacuum => Ok(vec![
-            group(7, 6, &[(LOAD, 1)])?,
-            group(1, 0, &[("VACUUM load;", 1)])?,
-        ]),
-        Workload::Eviction => {
-            Ok(vec![group(8, 320, &[(EVICTION_UPDATE, 1), (EVICTION_READ, 1)])?])
+        Workload::LoadVacuum => {
+            Ok(vec![group(7, 6, &[(LOAD, 1)])?, group(1, 0, &[("VACUUM load;", 1)])?])
         }
+        Workload::Eviction => Ok(vec![group(8, 320, &[(EVICTION_UPDATE, 1), (EVICTION_READ, 1)])?]),
         Workload::AppendOnly => Ok(vec![group(8, 128, &[(APPEND, 9), (APPEND_READ, 1)])?]),
         Workload::Skewed => Ok(vec![group(8, 80, &[(SKEWED, 1)])?]),
     }
@@ -126,8 +124,8 @@ const STORM_INSERT: &str = "INSERT INTO item SELECT nextval('item_id'), 0, repea
                             FROM generate_series(1, 2000);";
 const STORM_UPDATE: &str = "\\set from random(1, 500000)
 UPDATE item SET v = v + 1 WHERE id BETWEEN :from AND :from + 1000;";
-/// Rows of about the last two cycles.
-const STORM_READ: &str = "\\set back random(1, 400000)
+/// Rows that were written about a cycle ago.
+const STORM_READ: &str = "\\set back random(150000, 450000)
 SELECT sum(v) FROM item WHERE id BETWEEN (SELECT last_value FROM item_id) - :back \
     AND (SELECT last_value FROM item_id) - :back + 1000;";
 const LOAD: &str = "\\set seed random(1, 1000000)
