@@ -228,6 +228,9 @@ impl Session {
 
     /// A part of a cycle: all groups at once, each to its end.
     fn work(&mut self, is_first: bool) -> anyhow::Result<()> {
+        if let Some(statement) = work::before_part(self.workload) {
+            self.monitor.execute(statement)?;
+        }
         let cpu = self.cpu.sample()?;
         let began = std::time::Instant::now();
         let tallies = std::thread::scope(|scope| {

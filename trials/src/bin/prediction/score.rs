@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(skill(0.02, &[0.4, 0.1, 2.0]), Some(0.2));
         assert_eq!(skill(0.02, &[]), None);
         assert_eq!(skill(0.02, &[0.0]), None);
-        assert_eq!(mean([0.1, 0.3].into_iter()), Some(0.2));
+        assert_eq!(mean([1.0, 3.0].into_iter()), Some(2.0));
         assert_eq!(mean([].into_iter()), None);
         assert_eq!([24, 36, 6].map(covered_at_least), [22, 33, 6]);
     }

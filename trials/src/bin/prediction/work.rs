@@ -61,9 +61,12 @@ fn tables(workload: Workload) -> &'static [&'static str] {
              (autovacuum_vacuum_threshold = 5000000, autovacuum_vacuum_insert_threshold = 5000000)",
             "INSERT INTO item SELECT nextval('item_id'), 0, repeat('x', 100) \
              FROM generate_series(1, 500000)",
+            "CREATE TABLE progress AS SELECT 500000::bigint AS id",
         ],
+        // Vacuumed by a client.
         Workload::LoadVacuum => &[
-            "CREATE TABLE load (id int, k text, pad text)",
+            "CREATE TABLE load (id int, k text, pad text) \
+             WITH (autovacuum_vacuum_insert_threshold = 50000000)",
             "INSERT INTO load SELECT i, md5(i::text), repeat('x', 60) \
              FROM generate_series(1, 200000) i",
         ],
@@ -116,6 +119,14 @@ pub(crate) fn groups(workload: Workload) -> anyhow::Result<Vec<ClientGroup>> {
     }
 }
 
+/// What is done before each part of a cycle, while no client works.
+pub(crate) const fn before_part(workload: Workload) -> Option<&'static str> {
+    match workload {
+        Workload::HintStorm => Some("UPDATE progress SET id = (SELECT last_value FROM item_id)"),
+        _ => None,
+    }
+}
+
 pub(crate) const fn scale(workload: Workload) -> u32 {
     if matches!(workload, Workload::TpcB) { SCALE } else { 1 }
 }
@@ -124,10 +135,11 @@ const STORM_INSERT: &str = "INSERT INTO item SELECT nextval('item_id'), 0, repea
                             FROM generate_series(1, 2000);";
 const STORM_UPDATE: &str = "\\set from random(1, 500000)
 UPDATE item SET v = v + 1 WHERE id BETWEEN :from AND :from + 1000;";
-/// Rows that were written about a cycle ago.
+/// Rows that were written about a cycle ago. They depend on nothing but the seed: how fast readers
+/// are compared with the writer would otherwise decide how many pages they reach in a cycle.
 const STORM_READ: &str = "\\set back random(150000, 450000)
-SELECT sum(v) FROM item WHERE id BETWEEN (SELECT last_value FROM item_id) - :back \
-    AND (SELECT last_value FROM item_id) - :back + 1000;";
+SELECT sum(v) FROM item WHERE id BETWEEN (SELECT id FROM progress) - :back \
+    AND (SELECT id FROM progress) - :back + 1000;";
 const LOAD: &str = "\\set seed random(1, 1000000)
 INSERT INTO load SELECT i, md5((i + :seed)::text), repeat('x', 60) FROM generate_series(1, 4000) i;";
 const EVICTION_UPDATE: &str = "\\set id random(1, 800000)
