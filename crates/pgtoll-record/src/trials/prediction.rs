@@ -123,8 +123,10 @@ pub struct PredictionTrialAnswer {
     pub arm: PredictionTrialArm,
     /// From 1.
     pub repetition: u32,
-    /// Predicted relative change of WAL.
-    pub wal: PredictionTrialRange,
+    /// Predicted relative change of WAL; `None` where nothing was predicted.
+    pub wal: Option<PredictionTrialRange>,
+    /// What that rests on, as the program names it.
+    pub basis: Option<String>,
     /// Predicted relative change of CPU time; `None` where nothing was predicted.
     pub cpu: Option<PredictionTrialRange>,
 }

@@ -24,7 +24,7 @@ use pgtoll_wal::{
 use pgtoll_wire::Connection;
 
 use crate::census::{Written, census, statements_dirtied, written};
-use crate::program::Program;
+use crate::program::{Program, ProgramAnswer};
 use crate::work::{self, DATABASE};
 
 /// Data directories with the same data: without and with checksums.
@@ -105,12 +105,12 @@ pub(crate) fn answer(
         }
         session.cycle()?;
     }
-    let (wal, cpu) = program.finish()?;
+    let ProgramAnswer { wal, basis, cpu } = program.finish()?;
     let server = session.server.clone();
     session.close();
     cluster.stop(guard, StopMode::Immediate)?;
     cluster.remove(guard)?;
-    Ok(PredictionTrialAnswer { server, workload, arm, repetition, wal, cpu })
+    Ok(PredictionTrialAnswer { server, workload, arm, repetition, wal, basis, cpu })
 }
 
 /// Does the work on a copy, and removes it.

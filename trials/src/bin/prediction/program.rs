@@ -37,8 +37,8 @@ impl Program {
         Ok(self.0.try_wait().context("wait for pgtoll predict")?.is_some())
     }
 
-    /// The relative changes of WAL and CPU time that it predicts.
-    pub(crate) fn finish(mut self) -> anyhow::Result<(Range, Option<Range>)> {
+    /// What it answers about data checksums.
+    pub(crate) fn finish(mut self) -> anyhow::Result<ProgramAnswer> {
         if !self.has_ended()? {
             bail!(
                 "pgtoll predict goes on after twice as many checkpoint cycles as it was to watch"
@@ -52,7 +52,9 @@ impl Program {
         let output = read(self.0.stdout.as_mut().map(|pipe| pipe as _))?;
         let errors = read(self.0.stderr.as_mut().map(|pipe| pipe as _))?;
         let record = serde_json::from_str(&output);
-        ranges(&record.with_context(|| format!("read the answer of pgtoll predict: {errors}"))?)
+        checksums_answer(
+            &record.with_context(|| format!("read the answer of pgtoll predict: {errors}"))?,
+        )
     }
 }
 
@@ -64,13 +66,24 @@ impl Drop for Program {
     }
 }
 
-/// The answer about data checksums in a record of schema `pgtoll.prediction/1`.
-fn ranges(record: &Value) -> anyhow::Result<(Range, Option<Range>)> {
+/// The relative changes of WAL and CPU time that it predicts.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ProgramAnswer {
+    pub(crate) wal: Option<Range>,
+    pub(crate) basis: Option<String>,
+    pub(crate) cpu: Option<Range>,
+}
+
+/// Finds the answer about data checksums in a record of schema `pgtoll.prediction/1`.
+fn checksums_answer(record: &Value) -> anyhow::Result<ProgramAnswer> {
     let answers = record["answers"].as_array().context("the prediction has no answers")?;
-    let of_checksums = |answer: &&Value| answer["setting"] == "data_checksums";
-    let answer = answers.iter().find(of_checksums).context("no answer is about checksums")?;
-    let wal = range(&answer["wal"]["extra_share"]).context("WAL is not predicted")?;
-    Ok((wal, range(&answer["cpu"]["share_of_busy"])))
+    let is_own = |answer: &&Value| answer["setting"] == "data_checksums";
+    let answer = answers.iter().find(is_own).context("no answer is about checksums")?;
+    Ok(ProgramAnswer {
+        wal: range(&answer["wal"]["extra_share"]),
+        basis: answer["wal"]["basis"].as_str().map(str::to_owned),
+        cpu: range(&answer["cpu"]["share_of_busy"]),
+    })
 }
 
 fn range(interval: &Value) -> Option<Range> {
@@ -87,15 +100,19 @@ mod tests {
     #[test]
     fn an_answer_has_its_ranges() {
         let wal = json!({"estimate": 0.2, "lower": 0.1, "upper": 0.3});
-        let record = |cpu: Value| {
-            let answer =
-                json!({"setting": "data_checksums", "wal": {"extra_share": wal}, "cpu": cpu});
-            json!({"answers": [{"setting": "max_wal_size"}, answer]})
-        };
-        let expected = Range { middle: 0.2, lower: 0.1, upper: 0.3 };
-        assert_eq!(ranges(&record(Value::Null)).unwrap(), (expected, None));
-        let cpu = json!({"share_of_busy": wal});
-        assert_eq!(ranges(&record(cpu)).unwrap(), (expected, Some(expected)));
-        ranges(&json!({"answers": [{"setting": "data_checksums", "wal": null}]})).unwrap_err();
+        let answer = json!({
+            "setting": "data_checksums",
+            "wal": {"extra_share": wal, "basis": "census"},
+            "cpu": {"share_of_busy": wal},
+        });
+        let record = json!({"answers": [{"setting": "max_wal_size"}, answer]});
+        let range = Some(Range { middle: 0.2, lower: 0.1, upper: 0.3 });
+        let basis = Some("census".to_owned());
+        let expected = ProgramAnswer { wal: range, basis, cpu: range };
+        assert_eq!(checksums_answer(&record).unwrap(), expected);
+        let nothing = json!({"answers": [{"setting": "data_checksums", "wal": null}]});
+        let expected = ProgramAnswer { wal: None, basis: None, cpu: None };
+        assert_eq!(checksums_answer(&nothing).unwrap(), expected);
+        checksums_answer(&json!({"answers": []})).unwrap_err();
     }
 }

@@ -141,7 +141,9 @@ impl Trial {
     /// The program's answers about WAL.
     fn scored(&self) -> impl Iterator<Item = Scored> {
         let truth = self.wal.middle;
-        self.answers.iter().map(move |answer| Scored { prediction: answer.wal, truth })
+        self.answers
+            .iter()
+            .filter_map(move |answer| Some(Scored { prediction: answer.wal?, truth }))
     }
 
     /// The program's answers about CPU time.
@@ -195,7 +197,11 @@ fn direction_table(text: &mut String, trials: &[&Trial], columns: &[Estimator]) 
             .iter()
             .map(|estimator| trial.estimate(*estimator).map_or_else(|| "–".to_owned(), percent))
             .collect();
-        let program: Vec<String> = trial.answers.iter().map(|answer| range(&answer.wal)).collect();
+        let program: Vec<String> = trial
+            .answers
+            .iter()
+            .map(|answer| answer.wal.as_ref().map_or_else(|| "–".to_owned(), range))
+            .collect();
         let _ = writeln!(
             text,
             "| {} | {} | {:.0} | {} | {} to {} | {} | {} |",
@@ -266,7 +272,7 @@ fn goals(text: &mut String, trials: &[Trial]) -> Option<bool> {
     let scored: Vec<Scored> = trials.iter().flat_map(Trial::scored).collect();
     let error = mean(scored.iter().map(Scored::error))?;
     let score = mean(scored.iter().map(Scored::interval_score))?;
-    let all: Vec<&Trial> = trials.iter().filter(|trial| !trial.answers.is_empty()).collect();
+    let all: Vec<&Trial> = trials.iter().filter(|trial| trial.scored().next().is_some()).collect();
     let naive: Vec<f64> =
         Estimator::NAIVE.iter().filter_map(|estimator| mean_error(&all, *estimator)).collect();
     let skill = skill(error, &naive);

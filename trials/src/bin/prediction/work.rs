@@ -54,11 +54,13 @@ pub(crate) fn prepare(
 fn tables(workload: Workload) -> &'static [&'static str] {
     match workload {
         Workload::TpcB => &[],
-        // Vacuumed as seldom as a table of 25 million rows, so that it is readers who set hints.
+        // Vacuumed and analyzed as seldom as a table of 50 million rows, so that it is readers who
+        // set hints. ANALYZE reads the whole of a table as small as this one.
         Workload::HintStorm => &[
             "CREATE SEQUENCE item_id",
             "CREATE TABLE item (id bigint PRIMARY KEY, v int, pad text) WITH \
-             (autovacuum_vacuum_threshold = 5000000, autovacuum_vacuum_insert_threshold = 5000000)",
+             (autovacuum_vacuum_threshold = 5000000, autovacuum_analyze_threshold = 5000000, \
+              autovacuum_vacuum_insert_threshold = 5000000)",
             "INSERT INTO item SELECT nextval('item_id'), 0, repeat('x', 100) \
              FROM generate_series(1, 500000)",
             "CREATE TABLE progress AS SELECT 500000::bigint AS id",
@@ -66,7 +68,8 @@ fn tables(workload: Workload) -> &'static [&'static str] {
         // Vacuumed by a client.
         Workload::LoadVacuum => &[
             "CREATE TABLE load (id int, k text, pad text) \
-             WITH (autovacuum_vacuum_insert_threshold = 50000000)",
+             WITH (autovacuum_vacuum_insert_threshold = 50000000, \
+             autovacuum_analyze_threshold = 50000000)",
             "INSERT INTO load SELECT i, md5(i::text), repeat('x', 60) \
              FROM generate_series(1, 200000) i",
         ],
