@@ -82,6 +82,10 @@ pub(crate) struct Extent {
 
 /// The work of a cycle is cut into so many parts, with a census after each where the server is watched.
 const PARTS: u64 = 8;
+/// Pages that a census looks at.
+const SAMPLE: u32 = 400;
+/// The same, just before a checkpoint writes all of them anyway.
+const LAST_SAMPLE: u32 = 4000;
 
 /// Does the work on a copy while `pgtoll predict` watches it, and removes it.
 pub(crate) fn answer(
@@ -208,7 +212,8 @@ impl Session {
         for part in 0..PARTS {
             self.work(part == 0)?;
             if self.arm == Arm::Watched {
-                censuses.push(census(&mut self.monitor)?);
+                let sample = if part + 1 == PARTS { LAST_SAMPLE } else { SAMPLE };
+                censuses.push(census(&mut self.monitor, sample)?);
             }
         }
         let cpu = self.cpu.sample()?;

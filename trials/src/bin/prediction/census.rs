@@ -15,7 +15,7 @@ dirty AS MATERIALIZED (
   FROM pg_buffercache b JOIN pg_class c ON pg_relation_filenode(c.oid) = b.relfilenode
   WHERE isdirty AND relforknumber IN (0, 1) AND relpersistence = 'p'
     AND reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database())),
-sampled AS MATERIALIZED (SELECT * FROM dirty ORDER BY random() LIMIT 400),
+sampled AS MATERIALIZED (SELECT * FROM dirty ORDER BY random() LIMIT $SAMPLE),
 header AS MATERIALIZED (
   SELECT fork, usagecount, page_header(get_raw_page(relation,
          CASE fork WHEN 0 THEN 'main' ELSE 'fsm' END, block)) AS h FROM sampled),
@@ -31,8 +31,12 @@ SELECT (SELECT count(*) FROM dirty) AS dirty, count(*) AS sampled,
        count(*) FILTER (WHERE low AND hint_only) AS low_hint_only
 FROM page";
 
-pub(crate) fn census(connection: &mut Connection) -> anyhow::Result<PredictionTrialCensus> {
-    let row = connection.query_one(CENSUS)?;
+/// Looks at no more dirty pages than this: each one looked at stays in shared buffers for longer.
+pub(crate) fn census(
+    connection: &mut Connection,
+    sample: u32,
+) -> anyhow::Result<PredictionTrialCensus> {
+    let row = connection.query_one(&CENSUS.replace("$SAMPLE", &sample.to_string()))?;
     Ok(PredictionTrialCensus {
         dirty: row.parse("dirty")?,
         sampled: row.parse("sampled")?,

@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn skill_is_against_the_best_naive_predictor() {
-        assert_eq!(skill(0.02, &[0.4, 0.1, 2.0]), Some(0.2));
+        assert_eq!(skill(0.5, &[4.0, 2.0, 8.0]), Some(0.25));
         assert_eq!(skill(0.02, &[]), None);
         assert_eq!(skill(0.02, &[0.0]), None);
         assert_eq!(mean([1.0, 3.0].into_iter()), Some(2.0));

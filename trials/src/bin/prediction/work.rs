@@ -75,7 +75,8 @@ fn tables(workload: Workload) -> &'static [&'static str] {
         ],
         // Rows that were deleted once have left room in each page.
         Workload::Eviction => &[
-            "CREATE TABLE wide (id int PRIMARY KEY, v int, pad text) WITH (fillfactor = 60)",
+            "CREATE TABLE wide (id int PRIMARY KEY, v int, pad text) WITH (fillfactor = 60, \
+             autovacuum_vacuum_threshold = 5000000, autovacuum_analyze_threshold = 5000000)",
             "INSERT INTO wide SELECT i, 0, repeat('x', 200) FROM generate_series(1, 800000) i",
             "ALTER TABLE wide RESET (fillfactor)",
         ],
