@@ -282,7 +282,14 @@ fn goals(text: &mut String, trials: &[Trial]) -> Option<bool> {
     let near = cpu.iter().filter(|scored| scored.is_near()).count();
     let needed = covered_at_least(scored.len());
     text.push_str("| `pgtoll predict` | goal | found | |\n|---|---|---|---|\n");
+    let asked: usize = trials.iter().map(|trial| trial.answers.len()).sum();
     let goals = [
+        (
+            "changes of WAL predicted",
+            asked.to_string(),
+            scored.len().to_string(),
+            scored.len() == asked,
+        ),
         (
             "intervals that hold the truth",
             format!("{needed} of {}", scored.len()),
@@ -312,7 +319,9 @@ fn goals(text: &mut String, trials: &[Trial]) -> Option<bool> {
 }
 
 fn percent(value: f64) -> String {
-    format!("{:+.1}", value * 100.0)
+    let text = format!("{:+.1}", value * 100.0);
+    // There is no less than none.
+    if text == "-0.0" { "0.0".to_owned() } else { text.replace("+0.0", "0.0") }
 }
 
 fn range(range: &Range) -> String {
@@ -325,12 +334,15 @@ const END: &str = "<!-- /prediction-trial -->";
 /// Replaces the tables between the marks of a chapter by those of the record.
 pub(crate) fn into_book(contents: &Contents, book: &Path) -> anyhow::Result<()> {
     let header = contents.headers.first().context("the record has no header")?;
+    let mut commands: Vec<String> =
+        contents.headers.iter().map(|header| format!("`{}`", header.command)).collect();
+    commands.dedup();
     let chapter = std::fs::read_to_string(book).context("read the chapter")?;
     let (before, rest) = chapter.split_once(BEGIN).context("the chapter has no place for it")?;
     let (_, after) = rest.split_once(END).context("the chapter has no place for it")?;
     let made = format!(
-        "{BEGIN}`{}`, {}, {} cores of {}.\n\n{}{END}",
-        header.command,
+        "{BEGIN}{}, {}, {} cores of {}.\n\n{}{END}",
+        commands.join(", "),
         header.started.get(..10).unwrap_or_default(),
         header.host.cores,
         header.host.cpu,

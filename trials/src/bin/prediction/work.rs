@@ -82,8 +82,10 @@ fn tables(workload: Workload) -> &'static [&'static str] {
         ],
         Workload::AppendOnly => &[
             "CREATE TABLE event (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, \
-             happened timestamptz NOT NULL DEFAULT now(), kind int, payload text)",
+             happened timestamptz NOT NULL DEFAULT now(), kind int, payload text) WITH \
+             (autovacuum_vacuum_insert_threshold = 5000000, autovacuum_analyze_threshold = 5000000)",
             "CREATE INDEX ON event (kind, id)",
+            "CREATE TABLE progress AS SELECT 200000::bigint AS id",
             "INSERT INTO event (kind, payload) SELECT i % 50, repeat('x', 200) \
              FROM generate_series(1, 200000) i",
         ],
@@ -118,7 +120,7 @@ pub(crate) fn groups(workload: Workload) -> anyhow::Result<Vec<ClientGroup>> {
             Ok(vec![group(7, 6, &[(LOAD, 1)])?, group(1, 0, &[("VACUUM load;", 1)])?])
         }
         Workload::Eviction => Ok(vec![group(8, 320, &[(EVICTION_UPDATE, 1), (EVICTION_READ, 1)])?]),
-        Workload::AppendOnly => Ok(vec![group(8, 128, &[(APPEND, 9), (APPEND_READ, 1)])?]),
+        Workload::AppendOnly => Ok(vec![group(8, 64, &[(APPEND, 9), (APPEND_READ, 1)])?]),
         Workload::Skewed => Ok(vec![group(8, 80, &[(SKEWED, 1)])?]),
     }
 }
@@ -127,6 +129,7 @@ pub(crate) fn groups(workload: Workload) -> anyhow::Result<Vec<ClientGroup>> {
 pub(crate) const fn before_part(workload: Workload) -> Option<&'static str> {
     match workload {
         Workload::HintStorm => Some("UPDATE progress SET id = (SELECT last_value FROM item_id)"),
+        Workload::AppendOnly => Some("UPDATE progress SET id = (SELECT max(id) FROM event)"),
         _ => None,
     }
 }
@@ -151,9 +154,11 @@ UPDATE wide SET v = v + 1 WHERE id = :id;";
 const EVICTION_READ: &str = "\\set from random(1, 800000)
 SELECT sum(v) FROM wide WHERE id BETWEEN :from AND :from + 500;";
 const APPEND: &str = "\\set kind random(0, 49)
-INSERT INTO event (kind, payload) SELECT :kind, repeat('y', 200) FROM generate_series(1, 20);";
-const APPEND_READ: &str = "\\set back random(1, 20000)
-SELECT count(*) FROM event WHERE id > (SELECT max(id) FROM event) - :back;";
+INSERT INTO event (kind, payload) SELECT :kind, repeat('y', 200) FROM generate_series(1, 40);";
+/// Of the rows of the last two cycles.
+const APPEND_READ: &str = "\\set back random(1, 160000)
+SELECT count(payload) FROM event WHERE id BETWEEN (SELECT id FROM progress) - :back \
+    AND (SELECT id FROM progress) - :back + 4000;";
 const SKEWED: &str = "\\set id random_zipfian(1, 600000, 1.05)
 \\set a random(1, 600000)
 \\set b random(1, 600000)
