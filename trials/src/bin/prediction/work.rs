@@ -90,7 +90,9 @@ fn tables(workload: Workload) -> &'static [&'static str] {
              FROM generate_series(1, 200000) i",
         ],
         Workload::Skewed => &[
-            "CREATE TABLE kv (id int PRIMARY KEY, k text, v int, pad text)",
+            "CREATE TABLE kv (id int PRIMARY KEY, k text, v int, pad text) WITH \
+             (autovacuum_vacuum_threshold = 5000000, autovacuum_analyze_threshold = 5000000, \
+              autovacuum_vacuum_insert_threshold = 5000000)",
             "INSERT INTO kv SELECT i, md5(i::text), 0, repeat('x', 100) \
              FROM generate_series(1, 600000) i",
             "CREATE INDEX ON kv (k)",
