@@ -45,6 +45,12 @@ pub(crate) fn whatif_trial(arguments: &[&str]) -> anyhow::Result<()> {
     released("whatif", arguments)
 }
 
+/// How right predictions of what checksums cost are, beside servers that really turned them on.
+pub(crate) fn prediction_trial(arguments: &[&str]) -> anyhow::Result<()> {
+    build(&["--release"])?;
+    released("prediction", arguments)
+}
+
 /// Which damage is noticed by whom.
 pub(crate) fn detection(arguments: &[&str]) -> anyhow::Result<()> {
     build(&[])?;

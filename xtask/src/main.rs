@@ -54,7 +54,10 @@ usage: cargo xtask COMMAND
             predict WAL under other settings, and run servers with them (12 min)
   bench twins [--help | OPTIONS]
             how often intervals miss what is known: arms that do not differ,
-            and one with a handicap of known size (3 min a run)";
+            and one with a handicap of known size (3 min a run)
+  prediction-trial [--help | OPTIONS]
+            predict what checksums cost six workloads, then turn them on (an
+            hour a server)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         ["bench", "wal", options @ ..] => bench::wal(options),
         ["whatif-trial", options @ ..] => bench::whatif_trial(options),
         ["bench", "twins", options @ ..] => bench::twins(options),
+        ["prediction-trial", options @ ..] => bench::prediction_trial(options),
         _ => {
             say(USAGE);
             return ExitCode::from(2);

@@ -4,6 +4,7 @@
 mod bench;
 mod design;
 mod detection;
+mod prediction;
 mod soak;
 mod twins;
 mod whatif;
@@ -19,6 +20,11 @@ pub use design::{
     DesignSequential, DesignSliced, DesignSummary, DesignTrial,
 };
 pub use detection::{DETECTION_SCHEMA, DetectionOutcome, DetectionRecord, DetectionRow, Detector};
+pub use prediction::{
+    PREDICTION_TRIAL_SCHEMA, PredictionTrialAnswer, PredictionTrialArm, PredictionTrialCensus,
+    PredictionTrialCycle, PredictionTrialHeader, PredictionTrialLine, PredictionTrialRange,
+    PredictionTrialRun, PredictionTrialWorkload,
+};
 pub use soak::{SOAK_SCHEMA, SoakOutcome, SoakRecord};
 pub use twins::{
     BENCH_TWINS_SCHEMA, TwinsComparison, TwinsHeader, TwinsLine, TwinsRun, TwinsSummary,
@@ -47,6 +53,11 @@ pub fn bench_twins_schema() -> serde_json::Value {
 /// The JSON Schema of the record of `cargo xtask detection`.
 pub fn detection_schema() -> serde_json::Value {
     schemars::schema_for!(DetectionRecord).to_value()
+}
+
+/// The JSON Schema of a line of the record of `cargo xtask prediction-trial`.
+pub fn prediction_trial_schema() -> serde_json::Value {
+    schemars::schema_for!(PredictionTrialLine).to_value()
 }
 
 /// The JSON Schema of a line of the record of `cargo xtask soak`.
@@ -110,6 +121,7 @@ mod tests {
     const DESIGN: &str = "2026-11-22-design.jsonl";
     const SOAK: &str = "2026-11-22-soak.jsonl";
     const WHATIF: &str = "2026-11-22-whatif-trial.jsonl";
+    const PREDICTION: &str = "2026-11-23-prediction-trial.jsonl";
     const DETECTION: &str = "2026-11-22-detection.json";
     /// Lines of `cargo xtask bench twins`: comparisons of results, which name no schema.
     const TWINS: &str = "2026-11-22-twins.jsonl";
@@ -120,6 +132,7 @@ mod tests {
         check_lines::<DesignLine>(&[DESIGN], &[BENCH_DESIGN_SCHEMA]);
         check_lines::<SoakRecord>(&[SOAK], &[SOAK_SCHEMA]);
         check_lines::<WhatIfTrialLine>(&[WHATIF], &[WHATIF_TRIAL_SCHEMA]);
+        check_lines::<PredictionTrialLine>(&[PREDICTION], &[PREDICTION_TRIAL_SCHEMA]);
         let text = fs::read_to_string(records().join(DETECTION)).unwrap();
         check::<DetectionRecord>(&[&text], &[DETECTION_SCHEMA], DETECTION);
     }
@@ -127,7 +140,8 @@ mod tests {
     /// Records of runs are directories; every file beside them belongs to a trial.
     #[test]
     fn every_committed_record_of_a_trial_is_checked() {
-        let mut checked = [&BENCHES[..], &[DESIGN, SOAK, WHATIF, DETECTION, TWINS]].concat();
+        let mut checked =
+            [&BENCHES[..], &[DESIGN, SOAK, WHATIF, PREDICTION, DETECTION, TWINS]].concat();
         checked.sort_unstable();
         let entries = fs::read_dir(records()).unwrap().map(Result::unwrap);
         let names = entries.map(|entry| entry.file_name().into_string().unwrap());

@@ -63,6 +63,10 @@ fn generated_schemas() {
     check(&reference.join("detection.schema.json"), &pretty(trials::detection_schema()));
     check(&reference.join("soak.schema.json"), &pretty(trials::soak_schema()));
     check(&reference.join("twins-bench.schema.json"), &pretty(trials::bench_twins_schema()));
+    check(
+        &reference.join("prediction-trial.schema.json"),
+        &pretty(trials::prediction_trial_schema()),
+    );
     check(&reference.join("whatif-trial.schema.json"), &pretty(trials::whatif_trial_schema()));
 }
 
