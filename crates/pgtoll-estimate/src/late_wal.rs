@@ -2,7 +2,7 @@
 
 use pgtoll_record::{CounterReading, MetricValue, Run, TransactionRange, Work, Workload};
 
-use crate::answer::thousands;
+use crate::figures::thousands;
 
 /// The name of its figure.
 pub const LATE_WAL: &str = "late_wal_per_transaction";

@@ -8,7 +8,6 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::mistake::{Fault, KeyPath, list, nearest};
-use super::step::CLIENTS_MAX;
 use super::{ArmSpec, Experiment, WorkloadSpec};
 use crate::names::{COUNTED, CROSSED, EMPTY, OPERATION, ORIGIN, PROFILER};
 
@@ -72,6 +71,8 @@ const RESERVED: [&str; 11] = [
 const NOT_CROSSED: [&str; 4] =
     ["full_page_writes", "max_wal_size", "checkpoint_timeout", "checkpoint_completion_target"];
 
+/// More clients need a server with more connections than anybody has here.
+pub(super) const CLIENTS_MAX: u32 = 1000;
 /// Sessions that pgtoll has beside its clients, with what is left of those that have just ended.
 const SESSIONS_BESIDE: u32 = 3;
 

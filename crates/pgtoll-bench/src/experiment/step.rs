@@ -8,7 +8,7 @@ use pgtoll_load::Mix;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::check::Inconsistency;
+use super::check::{CLIENTS_MAX, Inconsistency};
 use super::mistake::{KeyPath, list};
 use super::{Experiment, OneOrMany, TIME};
 
@@ -74,8 +74,6 @@ pub(crate) enum StepKind<'a> {
     Crash,
 }
 
-/// More clients need a server with more connections than anybody has here.
-pub(super) const CLIENTS_MAX: u32 = 1000;
 /// No client gets anything done in less.
 pub(crate) const SHORTEST_STEP: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);

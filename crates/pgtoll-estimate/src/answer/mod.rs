@@ -18,7 +18,7 @@ pub use headline::overview_headline;
 
 use crate::answers::is_near;
 use crate::comparisons::target;
-use crate::figures::{signed_percent, three_digits};
+use crate::figures::{signed_percent, thousands, three_digits};
 use crate::late_wal::{LATE_WAL, transactions_words};
 use crate::metrics::{divisor_words, metrics, name};
 use change::change;
@@ -281,19 +281,6 @@ fn function_share(of: &Profile) -> Option<(String, String)> {
 fn short_title(title: &str) -> &str {
     let short = title.strip_suffix(')').and_then(|of| of.split_once(" (")).map(|(of, _)| of);
     short.filter(|of| !of.is_empty()).unwrap_or(title)
-}
-
-/// `1,000`.
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
