@@ -34,7 +34,7 @@ mod values;
 
 use pgtoll_record::{Run, RunResult};
 
-pub use answer::{change_and_name, overview_headline, thousands};
+pub use answer::{AdviceRule, CHECKSUMS_RULE, change_and_name, overview_headline, thousands};
 pub use answers::is_near;
 pub use calibration::{COMPARISONS_NEEDED, Twins, twin_lines};
 pub use figures::{signed_percent, three_digits};

@@ -147,6 +147,8 @@ pub struct MajorFacts {
     pub new_settings: &'static [&'static str],
     /// Where the number of data blocks written stands.
     pub blocks_written: BlocksWritten,
+    /// How its server sums pages.
+    pub summing: PageSumming,
     /// How its WAL differs.
     pub wal: WalFacts,
     /// How its control file differs.
@@ -163,6 +165,24 @@ impl MajorFacts {
         !later.any(|facts| facts.new_settings.contains(&name))
     }
 }
+
+/// How a server sums pages. Sources: `bufpage.c` and `checksum.c` of 15, 17 and 18, the symbols of
+/// 19rc1.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PageSumming {
+    /// Names of the kernels in `pgtoll-checksum` that compute as it does; it runs the first that its
+    /// processor has.
+    pub kernels: &'static [&'static str],
+    /// A page is copied before it is summed to be written (`PageSetChecksumCopy`, until 18).
+    pub copies: bool,
+}
+
+/// Compiled for every x86-64 processor.
+const SUMMING_UNTIL_18: PageSumming =
+    PageSumming { kernels: &["server-sse2", "server-neon"], copies: true };
+/// With AVX2 where the processor has it.
+const SUMMING_19: PageSumming =
+    PageSumming { kernels: &["server-avx2", "server-sse2", "server-neon"], copies: false };
 
 /// What differs between the WAL of major versions. Sources: `xlog_internal.h`, `xlogrecord.h` and
 /// `pg_control.h` of each.
@@ -310,6 +330,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_tid_range_scans: true,
         new_settings: &[],
         blocks_written: BlocksWritten::StatIoBytes,
+        summing: SUMMING_19,
         wal: WalFacts {
             page_flags: 0x07,
             overwrites_continuation: 0x04,
@@ -335,6 +356,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_tid_range_scans: true,
         new_settings: &["io_max_combine_limit", "io_max_concurrency", "io_method", "io_workers"],
         blocks_written: BlocksWritten::StatIoBytes,
+        summing: SUMMING_UNTIL_18,
         wal: wal_since_17(18, 0xD118),
         control: CONTROL_1800,
         catalog: CatalogFacts {
@@ -353,6 +375,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_tid_range_scans: true,
         new_settings: &["io_combine_limit"],
         blocks_written: BlocksWritten::StatIoWrites,
+        summing: SUMMING_UNTIL_18,
         wal: wal_since_17(17, 0xD116),
         control: CONTROL_1700,
         catalog: CatalogFacts {
@@ -371,6 +394,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_tid_range_scans: true,
         new_settings: &[],
         blocks_written: BlocksWritten::StatIoWrites,
+        summing: SUMMING_UNTIL_18,
         wal: wal_since_15(16, 0xD113),
         control: CONTROL_1300,
         catalog: CatalogFacts {
@@ -389,6 +413,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_tid_range_scans: true,
         new_settings: &[],
         blocks_written: BlocksWritten::StatBgwriter,
+        summing: SUMMING_UNTIL_18,
         wal: wal_since_15(15, 0xD110),
         control: CONTROL_1300,
         catalog: CatalogFacts {
@@ -407,6 +432,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_tid_range_scans: true,
         new_settings: &["track_wal_io_timing"],
         blocks_written: BlocksWritten::StatBgwriter,
+        summing: SUMMING_UNTIL_18,
         wal: wal_until_14(14, 0xD10D),
         control: CONTROL_1300,
         catalog: CatalogFacts {
@@ -425,6 +451,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_tid_range_scans: false,
         new_settings: &[],
         blocks_written: BlocksWritten::StatBgwriter,
+        summing: SUMMING_UNTIL_18,
         wal: WalFacts { checkpoint_completion_target: 0.5, ..wal_until_14(13, 0xD106) },
         control: CONTROL_1300,
         catalog: CatalogFacts {
