@@ -178,9 +178,9 @@ fn pages_sql(schema: &str, pages: &[SampledBuffer], redo: Lsn) -> String {
     };
     format!(
         "SELECT format('%I.%I', n.nspname, c.relname) AS relation, p.usage, \
-         coalesce((h.header).lsn < '{redo}'::pg_lsn AND (h.header).upper > 0, false) AS hint_only, \
-         CASE WHEN p.fork = 0 AND (h.header).lower >= 24 AND (h.header).upper >= (h.header).lower \
-         THEN b.bytes - ((h.header).upper - (h.header).lower) ELSE b.bytes END AS image_bytes \
+         coalesce(h.lsn < '{redo}'::pg_lsn AND h.upper > 0, false) AS hint_only, \
+         CASE WHEN p.fork = 0 AND h.lower >= 24 AND h.upper >= h.lower \
+         THEN b.bytes - (h.upper - h.lower) ELSE b.bytes END AS image_bytes \
          FROM (SELECT current_setting('block_size')::int AS bytes) b, \
          unnest(ARRAY[{}]::oid[], ARRAY[{}]::oid[], ARRAY[{}]::int[], ARRAY[{}]::bigint[], \
          ARRAY[{}]::int[]) AS p(tablespace, file, fork, block, usage) \
@@ -188,8 +188,9 @@ fn pages_sql(schema: &str, pages: &[SampledBuffer], redo: Lsn) -> String {
          JOIN pg_class c ON c.oid = r.oid JOIN pg_namespace n ON n.oid = c.relnamespace \
          CROSS JOIN LATERAL (SELECT CASE WHEN c.relpersistence = 'p' AND p.block < \
          pg_relation_size(c.oid, CASE p.fork WHEN 0 THEN 'main' ELSE 'fsm' END) / b.bytes \
-         THEN {schema}.page_header({schema}.get_raw_page(format('%I.%I', n.nspname, c.relname), \
-         CASE p.fork WHEN 0 THEN 'main' ELSE 'fsm' END, p.block::int)) END AS header OFFSET 0) h",
+         THEN {schema}.get_raw_page(format('%I.%I', n.nspname, c.relname), \
+         CASE p.fork WHEN 0 THEN 'main' ELSE 'fsm' END, p.block::int) END AS raw OFFSET 0) g \
+         LEFT JOIN LATERAL {schema}.page_header(g.raw) h ON true",
         list(&|page| page.tablespace.to_string()),
         list(&|page| page.file.to_string()),
         list(&|page| page.fork.to_string()),

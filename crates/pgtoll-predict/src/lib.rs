@@ -31,7 +31,7 @@ mod watch;
 use pgtoll_model::prediction::Bounded;
 use pgtoll_record::Interval;
 
-pub use answer::{Watched, prediction_record};
+pub use answer::{Watched, costs_of, prediction_record};
 pub use error::PredictError;
 pub use question::{AskedValue, SettingQuestion};
 pub use timing::page_costs;

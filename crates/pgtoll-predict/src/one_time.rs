@@ -26,7 +26,10 @@ pub(crate) fn one_time_bill(server: &WatchedServer, watch: &ServerWatch) -> OneT
 fn routes(seconds: Option<(f64, f64)>) -> Vec<EnableRoute> {
     let pass = seconds.map_or_else(
         || "as long as it takes to read and write all files".to_owned(),
-        |(least, most)| format!("{} to {}, by its disk", words(least), words(most)),
+        |(least, most)| match [least, most].map(words) {
+            [least, most] if least == most => most,
+            [least, most] => format!("{least} to {most}, by its disk"),
+        },
     );
     let route = |name: &str, away: String| EnableRoute { name: name.to_owned(), away };
     vec![

@@ -157,9 +157,12 @@ pub(crate) fn visibility(dsn: &Dsn, session: &mut WatchSession) -> (VisibilityCo
     for name in names.iter().take(DATABASES) {
         let Ok(mut other) = WatchSession::open(&dsn.with_database(name)) else { continue };
         let pages = other.query_one(
-            "SELECT coalesce(sum(greatest(relpages, 0)), 0)::bigint AS pages, \
-             coalesce(sum(greatest(relpages - relallvisible, 0)), 0)::bigint AS hidden \
-             FROM pg_class WHERE relkind IN ('r', 'm', 't') AND relpersistence = 'p'",
+            // Of tables that were never analysed relpages is 0.
+            "SELECT coalesce(sum(pages), 0)::bigint AS pages, \
+             coalesce(sum(greatest(pages - relallvisible, 0)), 0)::bigint AS hidden \
+             FROM (SELECT relallvisible, CASE WHEN relpages > 0 THEN relpages ELSE \
+             pg_relation_size(oid) / current_setting('block_size')::int END AS pages \
+             FROM pg_class WHERE relkind IN ('r', 'm', 't') AND relpersistence = 'p') c",
         );
         cost.add(other.close());
         let Ok(row) = pages else { continue };

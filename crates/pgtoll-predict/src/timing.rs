@@ -16,7 +16,7 @@ const RING_PAGES: usize = 4096;
 const PAGE_BYTES: usize = 8192;
 /// Each way is timed in turns, so that what else runs on the machine hits all alike.
 const TURNS: usize = 40;
-const PAGES_A_TURN: usize = 512;
+const PAGES_A_TURN: u32 = 512;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What was measured in real servers differed from such a timing by this much (−20 to +20 %): a
@@ -68,20 +68,20 @@ pub fn page_costs(
 /// ns to verify a page that was just copied from the system's cache, and to sum one before it is
 /// copied there: the medians over turns of the differences to the copies alone.
 fn timed(kernel: &Kernel, copies: bool) -> (f64, f64) {
-    let ring: Vec<u8> = (0..RING_PAGES * PAGE_BYTES).map(|at| (at / 7) as u8).collect();
+    let ring: Vec<u8> = (0..RING_PAGES * PAGE_BYTES).map(|at| (at / 7).to_le_bytes()[0]).collect();
     let (mut page, mut other) = (vec![0; PAGE_BYTES], vec![0; PAGE_BYTES]);
     let (mut reads, mut writes) = (Vec::new(), Vec::new());
     let began = Instant::now();
     let mut next = 0;
     for _ in 0..TURNS {
-        let mut turn = |work: &mut dyn FnMut(&[u8], &mut Vec<u8>, &mut Vec<u8>)| {
+        let mut turn = |work: &mut dyn FnMut(&[u8], &mut [u8], &mut [u8])| {
             let started = Instant::now();
             for _ in 0..PAGES_A_TURN {
                 next = (next + 1) % RING_PAGES;
-                let of_ring = &ring[next * PAGE_BYTES..(next + 1) * PAGE_BYTES];
-                work(of_ring, &mut page, &mut other);
+                let cold = &ring[next * PAGE_BYTES..(next + 1) * PAGE_BYTES];
+                work(cold, &mut page, &mut other);
             }
-            started.elapsed().as_secs_f64() * 1e9 / PAGES_A_TURN as f64
+            started.elapsed().as_secs_f64() * 1e9 / f64::from(PAGES_A_TURN)
         };
         let sum = |of: &[u8]| {
             let mut checksum = [0];

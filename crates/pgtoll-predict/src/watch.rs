@@ -56,8 +56,8 @@ pub fn watch(
         let (watch, elapsed) = (&watcher.watch, watcher.began.elapsed());
         on_progress(&WatchProgress { elapsed, watch, server: &server, window_ended });
         match step {
-            Ok(_) => {}
-            Err(PredictError::Wire(Error::Interrupted)) => {}
+            // The signal ends the pause below.
+            Ok(_) | Err(PredictError::Wire(Error::Interrupted)) => {}
             Err(PredictError::Wire(error)) => {
                 if let Err(error) = watcher.reconnect(&error, &server, interrupt) {
                     watcher.watch.ended = Some(error.to_string());
@@ -288,10 +288,11 @@ impl Watcher {
                 window.censuses.push((now.now_s, census));
                 self.census_failures = 0;
             }
-            Err(Error::Server(response)) if self.census_failures < CENSUS_FAILURES => {
+            Err(Error::Server(response)) => {
+                let at = &now.now;
+                self.watch.discarded.push(format!("{at}: a census failed: {}", response.message));
                 self.census_failures += 1;
                 if self.census_failures == CENSUS_FAILURES {
-                    self.watch.discarded.push(format!("no census any more: {}", response.message));
                     self.taker = None;
                 }
             }
@@ -317,7 +318,8 @@ impl Watcher {
         interrupt: &Interrupt,
     ) -> Result<(), PredictError> {
         let at = self.window.as_ref().map_or_else(String::new, |of| format!("{}: ", of.begin.now));
-        let until = Instant::now() + RECONNECT;
+        let left = self.plan.time.saturating_sub(self.began.elapsed());
+        let until = Instant::now() + RECONNECT.min(left);
         loop {
             if interrupt.wait(RETRY).is_err() {
                 return Err(Error::Interrupted.into());
@@ -358,7 +360,7 @@ impl Watcher {
         has_cycles || self.began.elapsed() >= self.plan.time
     }
 
-    /// What is left of a cycle counts where there is no whole one, or it is long.
+    /// A part of a cycle counts where there is no whole one.
     fn finish(mut self, was_interrupted: bool) -> ServerWatch {
         let wants_rest =
             self.plan.cycles.is_none() || !self.watch.windows.iter().any(|window| window.is_cycle);

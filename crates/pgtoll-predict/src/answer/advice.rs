@@ -40,27 +40,30 @@ pub(super) fn advice(
 fn judged_cpu(cpu: Option<&PredictedCpu>) -> (AdvisedAction, String) {
     let unknown = (AdvisedAction::MeasureFirst, "server CPU is not known".to_owned());
     let Some(cpu) = cpu else { return unknown };
-    match &cpu.share_of_busy {
-        Some(share) => {
-            let words = format!("server CPU: {}", bound_words(share));
-            (action(&CHECKSUMS_RULE, share), words)
-        }
-        None => {
-            // A server that is busy with a core or more pays a smaller share than this; one that is
-            // not pays little of a core.
-            let share = Interval { lower: 0.0, ..cpu.cores };
-            let words = format!("CPU: at most {:.1} % of one core", cpu.cores.upper * 100.0);
-            (action(&CHECKSUMS_RULE, &share), words)
-        }
+    if let Some(share) = &cpu.share_of_busy {
+        return (action(&CHECKSUMS_RULE, share), format!("server CPU: {}", bound_words(share)));
     }
+    // A server that is busy with a core or more pays a smaller share than this; one that is not pays
+    // little of a core.
+    let share = Interval { lower: 0.0, ..cpu.cores };
+    let words = format!("CPU: at most {:.1} % of one core", cpu.cores.upper * 100.0);
+    (action(&CHECKSUMS_RULE, &share), words)
 }
 
 fn judged_wal(wal: Option<&PredictedWal>) -> (AdvisedAction, String) {
     let unknown = |words: &str| (AdvisedAction::MeasureFirst, words.to_owned());
     let Some(wal) = wal else { return unknown("WAL is not known") };
-    let Some(share) = &wal.extra_share else { return unknown("there was no WAL to compare with") };
+    let share = wal.extra_share.filter(|_| wal.baseline_bytes_per_second >= IDLE_BYTES);
+    let is_zero = wal.extra_bytes_per_second.upper <= 0.0;
+    let Some(share) = &share.or(is_zero.then_some(NOTHING)) else {
+        return unknown("the server made hardly any WAL to compare with: watch it at work");
+    };
     (action(&WAL_RULE, share), format!("WAL: {}", bound_words(share)))
 }
+
+/// WAL a second of a server that does nothing.
+pub(super) const IDLE_BYTES: f64 = 10_000.0;
+const NOTHING: Interval = Interval { estimate: 0.0, lower: 0.0, upper: 0.0 };
 
 fn action(rule: &AdviceRule, share: &Interval) -> AdvisedAction {
     let ratio = Interval {
@@ -80,8 +83,11 @@ fn bound_words(share: &Interval) -> String {
 }
 
 fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    if percent.abs() >= 10.0 { format!("{percent:.0} %") } else { format!("{percent:.1} %") }
+    match share * 100.0 {
+        percent if percent.abs() >= 10.0 => format!("{percent:.0} %"),
+        percent if percent.abs() >= 0.05 => format!("{percent:.1} %"),
+        percent => format!("{percent:.2} %"),
+    }
 }
 
 /// The answer in a sentence.
@@ -108,8 +114,13 @@ pub(super) fn headline(answer: &PredictionAnswer) -> String {
         None => "not known".to_owned(),
     };
     let wal = match answer.wal.as_ref() {
-        Some(PredictedWal { extra_share: Some(share), .. }) => direction(share),
-        Some(_) => "no WAL to compare with".to_owned(),
+        Some(wal) if wal.extra_bytes_per_second == NOTHING => "no more".to_owned(),
+        Some(PredictedWal { extra_share: Some(share), baseline_bytes_per_second, .. })
+            if *baseline_bytes_per_second >= IDLE_BYTES =>
+        {
+            direction(share)
+        }
+        Some(_) => "in the table: today's is hardly any".to_owned(),
         None => "not known".to_owned(),
     };
     format!("{change}: server CPU {cpu}; WAL {wal}.")

@@ -84,6 +84,9 @@ pub(super) struct WatchDigest {
     pub(super) hint_images: Option<HintImages>,
 }
 
+/// Cores of a server that does hardly anything.
+const IDLE_CORES: f64 = 0.05;
+
 /// The estimator's own error beside that of the sample.
 const MODEL_ERROR: f64 = 0.1;
 
@@ -124,6 +127,11 @@ impl WatchDigest {
         Some(digest)
     }
 
+    /// Of a server that does something: what an idle one takes is mostly the watching.
+    pub(super) fn busy_cores(&self) -> Option<f64> {
+        self.rates.busy_cores.filter(|busy| *busy > IDLE_CORES)
+    }
+
     /// By the census where there is one in each window, else by the counters of whole cycles.
     fn hint_images(&self, windows: &[WatchWindow], block: f64) -> Option<HintImages> {
         let censuses: Option<Vec<(&WatchWindow, &DirtyCensus)>> =
@@ -135,7 +143,9 @@ impl WatchDigest {
         }
         let (images, basis): (Vec<Bounded>, _) = if let Some(censuses) = &censuses {
             let stock = |(window, census): &(&WatchWindow, &DirtyCensus)| {
-                counts(census, self.cycle_of(window, census)).stock()
+                let cycle = self.cycle_of(window, census);
+                let part = if window.is_cycle { 1.0 } else { window.seconds / cycle };
+                counts(census, cycle).stock() * part
             };
             let stock: f64 = censuses.iter().map(stock).sum();
             estimators.insert("E2".to_owned(), stock / self.seconds);

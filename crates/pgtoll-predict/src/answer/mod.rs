@@ -13,7 +13,7 @@ use pgtoll_record::{
     PredictionRecord, Provenance, ServerWatch, WatchedServer,
 };
 
-use crate::answer::advice::advice;
+use crate::answer::advice::{IDLE_BYTES, advice};
 use crate::answer::digest::{HintImages, WatchDigest, p95};
 use crate::one_time::one_time_bill;
 use crate::question::{AskedValue, SettingQuestion};
@@ -33,12 +33,7 @@ pub struct Watched {
 impl Watched {
     /// A server that was just watched. Its kernel is timed here if it runs here.
     pub fn now(server: WatchedServer, watch: ServerWatch) -> Self {
-        let version: Option<ServerVersion> = server.version.parse().ok();
-        let facts = version.and_then(|version| version.facts().ok());
-        let compression = digest::SeenSettings::of(&server).compression;
-        let newest = &pgtoll_format::MAJORS[0];
-        let page_costs = page_costs(facts.unwrap_or(newest), server.local, compression);
-        Self { server, watch, page_costs }
+        Self { page_costs: costs_of(&server), server, watch }
     }
 
     /// As an earlier record has it.
@@ -46,6 +41,14 @@ impl Watched {
         let PredictionRecord { server, watch, page_costs, .. } = record;
         Self { server, watch, page_costs }
     }
+}
+
+/// CPU for a page on this server: its kernel is timed here if it runs here.
+pub fn costs_of(server: &WatchedServer) -> PageCosts {
+    let version: Option<ServerVersion> = server.version.parse().ok();
+    let facts = version.and_then(|version| version.facts().ok());
+    let compression = digest::SeenSettings::of(server).compression;
+    page_costs(facts.unwrap_or(&pgtoll_format::MAJORS[0]), server.local, compression)
 }
 
 /// The record with an answer to each question; without questions the opposite of the server's
@@ -145,7 +148,7 @@ impl Asking<'_> {
             AskedValue::Checksums(is_on) => {
                 let sign = if is_on { 1.0 } else { -1.0 };
                 let change = hint_change(digest, is_on || settings.hints);
-                let images = self.hints(answer, digest, &change);
+                let images = hints(answer, digest, &change);
                 let pages = PageWork {
                     read: (digest.rates.reads_per_second, bounded(self.costs.read_ns).scaled(sign)),
                     write: (
@@ -157,7 +160,7 @@ impl Asking<'_> {
             }
             AskedValue::Hints(is_on) => {
                 let change = hint_change(digest, is_on || settings.checksums);
-                let images = self.hints(answer, digest, &change);
+                let images = hints(answer, digest, &change);
                 answer.cpu = Some(self.cpu(digest, &PageWork::default(), images));
             }
             AskedValue::Compression(kind) => self.compression(answer, digest, kind),
@@ -177,41 +180,11 @@ impl Asking<'_> {
         answer.cpu = Some(self.cpu(digest, &PageWork::default(), Bounded::ZERO));
     }
 
-    /// Fills in the WAL; images a second more.
-    fn hints(
-        &self,
-        answer: &mut PredictionAnswer,
-        digest: &WatchDigest,
-        change: &HintChange,
-    ) -> Bounded {
-        match change {
-            HintChange::None(why) => {
-                answer.reason = Some(why.clone());
-                answer.wal = Some(wal(digest, Bounded::ZERO, "already-logged"));
-                Bounded::ZERO
-            }
-            HintChange::Gone => {
-                answer.reason = Some(gone_words(digest));
-                Bounded::ZERO
-            }
-            HintChange::Added => match &digest.hint_images {
-                Some(images) => {
-                    answer.wal = Some(hint_wal(digest, images));
-                    images.per_second
-                }
-                None => {
-                    answer.reason = Some(UNKNOWN_HINTS.to_owned());
-                    Bounded::ZERO
-                }
-            },
-        }
-    }
-
     fn cpu(&self, digest: &WatchDigest, pages: &PageWork, images: Bounded) -> PredictedCpu {
         let work = ImageWork { images, cost_ns: bounded(self.costs.image_ns) };
         let cores = cpu_cores(pages, &work);
         let of = |(rate, cost): (f64, Bounded)| rate * cost.estimate / 1e9;
-        let busy = digest.rates.busy_cores.filter(|busy| *busy > 0.0);
+        let busy = digest.busy_cores();
         PredictedCpu {
             cores: interval(cores),
             share_of_busy: busy.map(|busy| interval(cores.scaled(1.0 / busy))),
@@ -252,7 +225,7 @@ impl Asking<'_> {
         answer.wal = Some(wal(digest, change, "closed-form"));
         let cost = Bounded::sum(&[image_cost_ns(kind), image_cost_ns(today).negated()]);
         let cores = cost.scaled(images / 1e9);
-        let busy = digest.rates.busy_cores.filter(|busy| *busy > 0.0);
+        let busy = digest.busy_cores();
         answer.cpu = Some(PredictedCpu {
             cores: interval(cores),
             share_of_busy: busy.map(|busy| interval(cores.scaled(1.0 / busy))),
@@ -269,9 +242,32 @@ impl Asking<'_> {
     }
 }
 
+/// Fills in the WAL; images a second more.
+fn hints(answer: &mut PredictionAnswer, digest: &WatchDigest, change: &HintChange) -> Bounded {
+    match change {
+        HintChange::None(why) => {
+            answer.reason = Some(why.clone());
+            answer.wal = Some(wal(digest, Bounded::ZERO, "already-logged"));
+            Bounded::ZERO
+        }
+        HintChange::Gone => {
+            answer.reason = Some(gone_words(digest));
+            Bounded::ZERO
+        }
+        HintChange::Added => {
+            let Some(images) = &digest.hint_images else {
+                answer.reason = Some(UNKNOWN_HINTS.to_owned());
+                return Bounded::ZERO;
+            };
+            answer.wal = Some(hint_wal(digest, images));
+            images.per_second
+        }
+    }
+}
+
 const UNKNOWN_HINTS: &str = "the pages that hints would log are not known: it takes whole \
      checkpoint cycles with the counters of 14 or later, or a superuser with pg_buffercache and \
-     pageinspect";
+     pageinspect; CPU is without their images";
 const UNCOUNTED_IMAGES: &str = "full-page images are counted since PostgreSQL 14";
 
 fn hint_change(digest: &WatchDigest, logs_after: bool) -> HintChange {
@@ -285,10 +281,7 @@ fn hint_change(digest: &WatchDigest, logs_after: bool) -> HintChange {
         }
         (true, true) => HintChange::None("hints are logged already with data checksums".to_owned()),
         (false, false) => HintChange::None("hints are not logged either way".to_owned()),
-        (false, true) if !settings.full_page_writes => {
-            HintChange::None("full_page_writes = off: hints log no images".to_owned())
-        }
-        (true, false) if !settings.full_page_writes => {
+        (false, true) | (true, false) if !settings.full_page_writes => {
             HintChange::None("full_page_writes = off: hints log no images".to_owned())
         }
         (false, true) => HintChange::Added,
@@ -305,7 +298,7 @@ fn gone_words(digest: &WatchDigest) -> String {
     });
     format!(
         "how much WAL that saves is not known from counters: {}`pgtoll wal whatif --hints off` works \
-         it out from the WAL itself",
+         it out from the WAL itself; CPU is without images",
         bound.unwrap_or_default()
     )
 }
@@ -366,6 +359,12 @@ fn distance(
     }
     let change = load.with_other_distance(timeout_s, trigger_bytes);
     answer.wal = Some(wal(digest, change, "closed-form"));
+    if change == Bounded::ZERO {
+        let begins = if load.is_wal_driven() { "volume" } else { "time" };
+        answer.reason =
+            Some(format!("{begins} begins checkpoints, with this value as with today's"));
+        return;
+    }
     answer.reason = Some(
         "bounds by counters: `pgtoll wal whatif` works it out from the WAL, within a few per cent"
             .to_owned(),
@@ -424,5 +423,170 @@ fn notes(
     notes
 }
 
-/// WAL a second of a server that does nothing.
-const IDLE_BYTES: f64 = 10_000.0;
+#[cfg(test)]
+mod tests {
+    use pgtoll_format::Lsn;
+    use pgtoll_record::{AdvisedAction, DirtyCensus, WatchWindow};
+
+    use super::*;
+
+    fn server(settings: &[(&str, &str)]) -> WatchedServer {
+        let all = [
+            ("data_checksums", "off"),
+            ("wal_log_hints", "off"),
+            ("full_page_writes", "on"),
+            ("wal_compression", "off"),
+            ("max_wal_size", "10GB"),
+            ("checkpoint_timeout", "5min"),
+            ("checkpoint_completion_target", "0.9"),
+        ];
+        let pairs = all.iter().chain(settings);
+        WatchedServer {
+            version: "17.10".to_owned(),
+            settings: pairs
+                .map(|(name, value)| (String::from(*name), String::from(*value)))
+                .collect(),
+            block_bytes: 8192,
+            segment_bytes: 16 << 20,
+            ..WatchedServer::default()
+        }
+    }
+
+    /// A cycle of 5 min with 1 MB of WAL, 100 blocks read and 20 written a second, and a census that
+    /// found 300 of 3,000 dirty pages changed by hints alone.
+    fn window() -> WatchWindow {
+        WatchWindow {
+            seconds: 300.0,
+            is_cycle: true,
+            wal_bytes: 300_000_000,
+            wal_records: Some(300_000),
+            wal_images: Some(20_000),
+            blocks_read: 30_000,
+            blocks_checkpointed: 6_000,
+            cpu_seconds: Some(150.0),
+            census: Some(DirtyCensus {
+                at: String::new(),
+                redo: Lsn(1),
+                age_s: 300.0,
+                cycle_s: Some(300.0),
+                buffers: 16_384,
+                dirty: 3_000,
+                covered: 3_000,
+                sampled: 3_000,
+                hint_only: 300,
+                low: 100,
+                low_hint_only: 10,
+                image_bytes: Some(8_000.0),
+                relations: Vec::new(),
+            }),
+            ..WatchWindow::default()
+        }
+    }
+
+    fn answered(
+        settings: &[(&str, &str)],
+        window: WatchWindow,
+        asked: &[&str],
+    ) -> PredictionRecord {
+        let watch = ServerWatch { windows: vec![window], complete: true, ..ServerWatch::default() };
+        let asked: Vec<SettingQuestion> =
+            asked.iter().map(|text| SettingQuestion::parse(text).unwrap()).collect();
+        let provenance =
+            Provenance { version: String::new(), command: Vec::new(), made: String::new() };
+        prediction_record(provenance, Watched::now(server(settings), watch), &asked)
+    }
+
+    #[test]
+    fn the_census_decides_what_hints_would_log() {
+        let record = answered(&[], window(), &[]);
+        let answer = &record.answers[0];
+        assert_eq!((&*answer.setting, &*answer.value), ("data_checksums", "on"));
+        let wal = answer.wal.as_ref().unwrap();
+        assert_eq!(wal.basis, "census+evictions");
+        // 300 images of 8,050 bytes in 300 s, of 1 MB/s.
+        let extra = wal.extra_bytes_per_second;
+        assert!((extra.estimate - 8_050.0).abs() < 1.0, "{extra:?}");
+        assert!(extra.lower > 6_000.0 && extra.upper < 10_500.0, "{extra:?}");
+        assert!(wal.extra_share.unwrap().upper < 0.011);
+        assert_eq!(answer.advice.as_ref().unwrap().action, AdvisedAction::TurnOn);
+        let cpu = answer.cpu.as_ref().unwrap();
+        // 100 reads at 0.668 µs, 20 writes at 1 µs, an image at 10.5 µs.
+        assert!((cpu.cores.estimate - 97.3e-6).abs() < 1e-8, "{cpu:?}");
+        assert!((cpu.share_of_busy.unwrap().estimate - 2.0 * 97.3e-6).abs() < 1e-7);
+        assert!(record.one_time.is_some());
+    }
+
+    #[test]
+    fn hints_that_are_logged_already_cost_no_wal_again() {
+        let record = answered(&[("wal_log_hints", "on")], window(), &["data_checksums=on"]);
+        let answer = &record.answers[0];
+        let wal = answer.wal.as_ref().unwrap();
+        assert_eq!((wal.extra_bytes_per_second.upper, &*wal.basis), (0.0, "already-logged"));
+        assert!(answer.reason.as_ref().unwrap().contains("wal_log_hints = on"));
+        let cpu = answer.cpu.as_ref().unwrap();
+        assert!(cpu.read_cores > 0.0 && cpu.image_cores == 0.0);
+    }
+
+    #[test]
+    fn without_full_page_writes_hints_log_no_images() {
+        let record = answered(&[("full_page_writes", "off")], window(), &["wal_log_hints=on"]);
+        let answer = &record.answers[0];
+        assert_eq!(answer.wal.as_ref().unwrap().extra_bytes_per_second.upper, 0.0);
+        assert!(answer.reason.as_ref().unwrap().contains("full_page_writes"));
+    }
+
+    #[test]
+    fn off_is_a_saving_of_cpu_and_of_wal_that_is_not_known() {
+        let record = answered(&[("data_checksums", "on")], window(), &[]);
+        let answer = &record.answers[0];
+        assert_eq!((&*answer.today, &*answer.value), ("on", "off"));
+        assert!(answer.wal.is_none() && answer.advice.is_none() && record.one_time.is_none());
+        let cores = answer.cpu.as_ref().unwrap().cores;
+        assert!(cores.lower < cores.estimate && cores.upper < 0.0, "{cores:?}");
+        // Hints stay logged with the other setting.
+        let both = [("data_checksums", "on"), ("wal_log_hints", "on")];
+        let record = answered(&both, window(), &[]);
+        assert_eq!(record.answers[0].wal.as_ref().unwrap().extra_bytes_per_second.lower, 0.0);
+    }
+
+    #[test]
+    fn a_server_without_work_is_measured_first() {
+        let idle = WatchWindow { wal_bytes: 3_000, ..window() };
+        let record = answered(&[], idle, &[]);
+        let advice = record.answers[0].advice.as_ref().unwrap();
+        assert_eq!(advice.action, AdvisedAction::MeasureFirst, "{advice:?}");
+        assert!(record.notes.iter().any(|note| note.contains("watch it at work")));
+    }
+
+    #[test]
+    fn without_a_census_whole_cycles_have_bounds_and_parts_have_none() {
+        let blind = WatchWindow { census: None, select_dirtied: Some(600), ..window() };
+        let wal = answered(&[], blind.clone(), &[]).answers[0].wal.clone().unwrap();
+        assert_eq!(wal.basis, "statements");
+        let part = WatchWindow { is_cycle: false, ..blind };
+        let answer = answered(&[], part, &[]).answers[0].clone();
+        assert!(answer.wal.is_none() && answer.reason.is_some());
+        assert_eq!(answer.advice.unwrap().action, AdvisedAction::MeasureFirst);
+    }
+
+    #[test]
+    fn new_blocks_are_not_evictions() {
+        let grown = WatchWindow { blocks_evicted: 5_000, blocks_extended: Some(5_000), ..window() };
+        let images = |window| {
+            let wal = answered(&[], window, &[]).answers[0].wal.clone().unwrap();
+            wal.images_per_second.unwrap().estimate
+        };
+        assert!((images(grown) - images(window())).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nothing_seen_is_nothing_known() {
+        let watch = ServerWatch::default();
+        let provenance =
+            Provenance { version: String::new(), command: Vec::new(), made: String::new() };
+        let record = prediction_record(provenance, Watched::now(server(&[]), watch), &[]);
+        let answer = &record.answers[0];
+        assert!(answer.wal.is_none() && answer.cpu.is_none());
+        assert_eq!(answer.advice.as_ref().unwrap().action, AdvisedAction::MeasureFirst);
+    }
+}
