@@ -130,7 +130,7 @@ pub(crate) fn rows(answer: &PredictionAnswer) -> Vec<[String; 5]> {
         }
     }
     if let Some(io) = &answer.io_bytes_per_second {
-        rows.push(row("WAL with all its copies", String::new(), io, rate, None));
+        rows.push(row("WAL, all copies", String::new(), io, rate, None));
     }
     if let Some(cpu) = &answer.cpu {
         rows.push(row("CPU in cores", String::new(), &cpu.cores, cores, None));
@@ -251,13 +251,13 @@ pub(crate) fn bill_lines(bill: &OneTimeBill) -> Vec<String> {
 /// Relations by their share of the pages that hints alone had changed, of all censuses.
 pub(crate) fn relations(of: &PredictionRecord) -> Vec<(String, String)> {
     let mut pages: Vec<(String, u64)> = Vec::new();
-    let mut all = 0;
+    let mut all = 0_u64;
     for census in of.watch.windows.iter().filter_map(|window| window.census.as_ref()) {
-        all += census.hint_only;
+        all = all.saturating_add(census.hint_only);
         for CensusRelation { database, relation, pages: found } in &census.relations {
             let name = format!("{database}: {relation}");
             match pages.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, sum)) => *sum += found,
+                Some((_, sum)) => *sum = sum.saturating_add(*found),
                 None => pages.push((name, *found)),
             }
         }

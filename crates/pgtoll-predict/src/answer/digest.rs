@@ -100,7 +100,7 @@ impl WatchDigest {
             return None;
         }
         let rate = |value: &dyn Fn(&WatchWindow) -> u64| {
-            float(windows.iter().map(value).sum::<u64>()) / seconds
+            float(windows.iter().map(value).fold(0, u64::saturating_add)) / seconds
         };
         let all = |value: &dyn Fn(&WatchWindow) -> Option<f64>| {
             windows.iter().map(value).sum::<Option<f64>>().map(|sum| sum / seconds)
@@ -109,7 +109,7 @@ impl WatchDigest {
             wal_bytes_per_second: rate(&|window| window.wal_bytes),
             images_per_second: all(&|window| window.wal_images.map(float)),
             reads_per_second: rate(&|window| window.blocks_read),
-            writes_per_second: rate(&|window| window.blocks_checkpointed + evicted(window)),
+            writes_per_second: rate(&written),
             busy_cores: all(&|window| window.cpu_seconds),
             wal_driven: None,
         };
@@ -137,7 +137,10 @@ impl WatchDigest {
         let censuses: Option<Vec<(&WatchWindow, &DirtyCensus)>> =
             windows.iter().map(|window| Some((window, window.census.as_ref()?))).collect();
         let mut estimators = BTreeMap::new();
-        let dirtied: Option<u64> = windows.iter().map(|window| window.select_dirtied).sum();
+        let dirtied = windows
+            .iter()
+            .map(|window| window.select_dirtied)
+            .try_fold(0_u64, |sum, dirtied| Some(sum.saturating_add(dirtied?)));
         if let Some(dirtied) = dirtied {
             estimators.insert("E1'".to_owned(), float(dirtied) / self.seconds);
         }
@@ -222,10 +225,15 @@ fn counts(census: &DirtyCensus, cycle_s: f64) -> CensusCounts {
 fn by_counters(window: &WatchWindow) -> Bounded {
     window_images(&StatementCounts {
         select_dirtied: window.select_dirtied,
-        written: window.blocks_checkpointed + evicted(window),
+        written: written(window),
         evicted: evicted(window),
         images: window.wal_images.unwrap_or(0),
     })
+}
+
+/// Blocks written by all, without new ones.
+fn written(window: &WatchWindow) -> u64 {
+    window.blocks_checkpointed.saturating_add(evicted(window))
 }
 
 /// Blocks evicted, without the new ones that until 15 count with them.
