@@ -89,7 +89,7 @@ mod tests {
         assert!((product.lower - 10.0).abs() < 1e-9 && (product.upper - 30.0).abs() < 1e-9);
         let none = Bounded { estimate: 0.0, lower: 0.0, upper: 5.0 };
         assert_eq!(none.times(b), Bounded { estimate: 0.0, lower: 0.0, upper: 14.0 });
-        assert_eq!(a.times(Bounded::exact(1.0)).lower, a.lower);
+        assert!((a.times(Bounded::exact(1.0)).lower - a.lower).abs() < 1e-9);
     }
 
     #[test]
