@@ -65,6 +65,9 @@ pub fn page_costs(
     }
 }
 
+/// Works on a cold page, with two pages of its own.
+type PageTurn<'a> = &'a mut dyn FnMut(&[u8], &mut [u8], &mut [u8]);
+
 /// ns to verify a page that was just copied from the system's cache, and to sum one before it is
 /// copied there: the medians over turns of the differences to the copies alone.
 fn timed(kernel: &Kernel, copies: bool) -> (f64, f64) {
@@ -74,7 +77,7 @@ fn timed(kernel: &Kernel, copies: bool) -> (f64, f64) {
     let began = Instant::now();
     let mut next = 0;
     for _ in 0..TURNS {
-        let mut turn = |work: &mut dyn FnMut(&[u8], &mut [u8], &mut [u8])| {
+        let mut turn = |work: PageTurn<'_>| {
             let started = Instant::now();
             for _ in 0..PAGES_A_TURN {
                 next = (next + 1) % RING_PAGES;
