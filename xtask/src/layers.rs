@@ -8,7 +8,7 @@ use crate::{command, output, say};
 
 /// Every crate of the workspace with the crates of the workspace that it may use. A new crate or
 /// edge is a decision: write one in `docs/decisions`.
-const LAYERS: [(&str, &[&str]); 23] = [
+const LAYERS: [(&str, &[&str]); 24] = [
     ("pgtoll-checksum", &[]),
     ("pgtoll-stats", &[]),
     ("pgtoll-files", &[]),
@@ -82,6 +82,20 @@ const LAYERS: [(&str, &[&str]); 23] = [
             "pgtoll-wire",
         ],
     ),
+    (
+        "pgtoll-predict",
+        &[
+            "pgtoll-checksum",
+            "pgtoll-estimate",
+            "pgtoll-format",
+            "pgtoll-interrupt",
+            "pgtoll-model",
+            "pgtoll-observe",
+            "pgtoll-record",
+            "pgtoll-stats",
+            "pgtoll-wire",
+        ],
+    ),
     ("pgtoll-report", &["pgtoll-estimate", "pgtoll-format", "pgtoll-record", "pgtoll-stats"]),
     (
         "pgtoll",
@@ -98,6 +112,7 @@ const LAYERS: [(&str, &[&str]); 23] = [
             "pgtoll-load",
             "pgtoll-model",
             "pgtoll-observe",
+            "pgtoll-predict",
             "pgtoll-record",
             "pgtoll-report",
             "pgtoll-stats",

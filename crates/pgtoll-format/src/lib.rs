@@ -50,6 +50,6 @@ pub use relation::{BlockNumber, ForkNumber, RelFileLocator, RelationFork};
 pub use text::{hex, is_unprintable, shell_quoted, single_quoted, unhex};
 pub use units::{ByteSize, TimeSpan, UnitError};
 pub use version::{
-    BlocksWritten, ControlFacts, ImageCompressions, MAJORS, MajorFacts, ServerVersion,
+    BlocksWritten, ControlFacts, ImageCompressions, MAJORS, MajorFacts, PageSumming, ServerVersion,
     UnsupportedMajor, VersionParseError, WalFacts, facts_of_major, setting_since,
 };

@@ -157,6 +157,8 @@ pub struct MajorFacts {
     pub constant_io_workers: &'static [(&'static str, &'static str)],
     /// Where the number of data blocks written stands.
     pub blocks_written: BlocksWritten,
+    /// How its server sums pages.
+    pub summing: PageSumming,
     /// How its WAL differs.
     pub wal: WalFacts,
     /// How its control file differs.
@@ -181,6 +183,24 @@ pub fn setting_since(name: &str) -> Option<u32> {
     let mut majors = MAJORS.iter();
     majors.find(|facts| facts.new_settings.contains(&name)).map(|facts| facts.major)
 }
+
+/// How a server sums pages. Sources: `bufpage.c` and `checksum.c` of 15, 17 and 18, the symbols of
+/// 19rc1.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PageSumming {
+    /// Names of the kernels in `pgtoll-checksum` that compute as it does; it runs the first that its
+    /// processor has.
+    pub kernels: &'static [&'static str],
+    /// A page is copied before it is summed to be written (`PageSetChecksumCopy`, until 18).
+    pub copies: bool,
+}
+
+/// Compiled for every x86-64 processor.
+const SUMMING_UNTIL_18: PageSumming =
+    PageSumming { kernels: &["server-sse2", "server-neon"], copies: true };
+/// With AVX2 where the processor has it.
+const SUMMING_19: PageSumming =
+    PageSumming { kernels: &["server-avx2", "server-sse2", "server-neon"], copies: false };
 
 /// What differs between the WAL of major versions. Sources: `xlog_internal.h`, `xlogrecord.h` and
 /// `pg_control.h` of each.
@@ -335,6 +355,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         removed_settings: &["io_workers"],
         constant_io_workers: &[("io_max_workers", "3"), ("io_min_workers", "3")],
         blocks_written: BlocksWritten::StatIoBytes,
+        summing: SUMMING_19,
         wal: WalFacts {
             page_flags: 0x07,
             overwrites_continuation: 0x04,
@@ -362,6 +383,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         removed_settings: &[],
         constant_io_workers: &[],
         blocks_written: BlocksWritten::StatIoBytes,
+        summing: SUMMING_UNTIL_18,
         wal: wal_since_17(18, 0xD118),
         control: CONTROL_1800,
         catalog: CatalogFacts {
@@ -382,6 +404,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         removed_settings: &[],
         constant_io_workers: &[],
         blocks_written: BlocksWritten::StatIoWrites,
+        summing: SUMMING_UNTIL_18,
         wal: wal_since_17(17, 0xD116),
         control: CONTROL_1700,
         catalog: CatalogFacts {
@@ -402,6 +425,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         removed_settings: &[],
         constant_io_workers: &[],
         blocks_written: BlocksWritten::StatIoWrites,
+        summing: SUMMING_UNTIL_18,
         wal: wal_since_15(16, 0xD113),
         control: CONTROL_1300,
         catalog: CatalogFacts {
@@ -422,6 +446,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         removed_settings: &[],
         constant_io_workers: &[],
         blocks_written: BlocksWritten::StatBgwriter,
+        summing: SUMMING_UNTIL_18,
         wal: wal_since_15(15, 0xD110),
         control: CONTROL_1300,
         catalog: CatalogFacts {
@@ -442,6 +467,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         removed_settings: &[],
         constant_io_workers: &[],
         blocks_written: BlocksWritten::StatBgwriter,
+        summing: SUMMING_UNTIL_18,
         wal: wal_until_14(14, 0xD10D),
         control: CONTROL_1300,
         catalog: CatalogFacts {
@@ -462,6 +488,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         removed_settings: &[],
         constant_io_workers: &[],
         blocks_written: BlocksWritten::StatBgwriter,
+        summing: SUMMING_UNTIL_18,
         wal: WalFacts { checkpoint_completion_target: 0.5, ..wal_until_14(13, 0xD106) },
         control: CONTROL_1300,
         catalog: CatalogFacts {

@@ -31,6 +31,7 @@
 mod advice;
 mod grid;
 mod judge;
+pub mod prediction;
 mod source;
 mod whatif;
 

@@ -267,7 +267,7 @@ fn ticks_ns(ticks: u64) -> u64 {
     ticks.saturating_mul(1_000_000_000) / procfs::ticks_per_second().max(1)
 }
 
-fn clock_ns(clock: ClockId) -> nix::Result<u64> {
+pub(crate) fn clock_ns(clock: ClockId) -> nix::Result<u64> {
     let time = clock_gettime(clock)?;
     let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
     let nanoseconds = u64::try_from(time.tv_nsec()).unwrap_or(0);

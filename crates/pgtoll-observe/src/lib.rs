@@ -16,6 +16,7 @@ mod counters;
 mod cpu;
 mod host;
 mod io;
+mod local;
 mod machine;
 mod noise;
 mod postmaster;
@@ -30,6 +31,7 @@ pub use host::{
     transparent_huge_pages,
 };
 pub use io::{ClusterIo, IoSample};
+pub use local::LocalSession;
 pub use machine::{
     Disk, FileSystem, Pressure, boost, clock_cost_ns, clock_source, cpu_quota, file_system_of,
     has_io_counters, load_average, memory_limit_bytes, memory_nodes, multithreading, online_cores,

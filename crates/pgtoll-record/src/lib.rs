@@ -22,6 +22,7 @@ mod metric;
 mod overview;
 mod page;
 mod plan;
+mod prediction;
 mod provenance;
 mod read;
 mod result;
@@ -52,6 +53,12 @@ pub use page::{
     PageChecksumRecord, PageChecksumsRecord, PageDifferenceRecord, PageHeaderRecord, PageRecord,
 };
 pub use plan::{PLAN_SCHEMA, PlanRecord, PlannedRun};
+pub use prediction::{
+    CensusRelation, DirtyCensus, EnableRoute, OneTimeBill, PREDICTION_SCHEMA, PageCosts,
+    PredictedCpu, PredictedWal, PredictionAdvice, PredictionAnswer, PredictionRecord, ServerWatch,
+    VisibilityCount, WatchCost, WatchSource, WatchWindow, WatchedRates, WatchedServer,
+    prediction_schema,
+};
 pub use provenance::Provenance;
 pub use read::{RecordError, Run};
 pub use result::{

@@ -6,10 +6,11 @@ use std::fmt;
 use pgtoll_record::{
     CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, ChecksumsRecord, CorruptRecord, EXAMINATION_SCHEMA,
     EXPERIMENTS_SCHEMA, Examination, ExperimentList, OVERVIEW_SCHEMA, Overview,
-    PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PageChecksumsRecord,
-    PageDifferenceRecord, PageRecord, PlanRecord, RECORD_SCHEMA, RESULT_SCHEMA, RunResult,
-    SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA, VerificationRecord,
-    WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord, WalWhatIfRecord,
+    PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA,
+    PageChecksumsRecord, PageDifferenceRecord, PageRecord, PlanRecord, PredictionRecord,
+    RECORD_SCHEMA, RESULT_SCHEMA, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA,
+    VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord,
+    WalWhatIfRecord,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -41,6 +42,8 @@ pub enum RecordKind {
     Experiments,
     /// What would be measured.
     Plan,
+    /// What a server that was watched would pay.
+    Prediction,
     /// The summary of a run.
     Result,
     /// Runs side by side.
@@ -50,7 +53,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
@@ -62,6 +65,7 @@ impl RecordKind {
         Self::Examination,
         Self::Experiments,
         Self::Plan,
+        Self::Prediction,
         Self::Result,
         Self::SideBySide,
         Self::Overview,
@@ -70,7 +74,7 @@ impl RecordKind {
     /// The formats that such a record has.
     pub const fn formats(self) -> &'static [Format] {
         match self {
-            Self::WalStatistics | Self::WalWhatIf | Self::Overview => {
+            Self::WalStatistics | Self::WalWhatIf | Self::Overview | Self::Prediction => {
                 &[Format::Table, Format::Json, Format::Html]
             }
             Self::Verification => {
@@ -103,6 +107,7 @@ impl RecordKind {
             Self::Examination => "a record of doctor",
             Self::Experiments => "the list of experiments",
             Self::Plan => "a plan",
+            Self::Prediction => "a record of predict",
             Self::Result => "a result",
             Self::SideBySide => "a record of results side by side",
             Self::Overview => "an overview",
@@ -122,6 +127,7 @@ impl RecordKind {
             Self::Examination => EXAMINATION_SCHEMA,
             Self::Experiments => EXPERIMENTS_SCHEMA,
             Self::Plan => PLAN_SCHEMA,
+            Self::Prediction => PREDICTION_SCHEMA,
             Self::Result => RESULT_SCHEMA,
             Self::SideBySide => SIDE_BY_SIDE_SCHEMA,
             Self::Overview => OVERVIEW_SCHEMA,
@@ -145,6 +151,7 @@ pub enum FinishedRecord {
     Examination(Box<Examination>),
     Experiments(Box<ExperimentList>),
     Plan(Box<PlanRecord>),
+    Prediction(Box<PredictionRecord>),
     Result(Box<RunResult>),
     SideBySide(Box<SideBySide>),
     Overview(Box<Overview>),
@@ -239,6 +246,7 @@ impl FinishedRecord {
             RecordKind::Examination => Self::Examination(read(text)?),
             RecordKind::Experiments => Self::Experiments(read(text)?),
             RecordKind::Plan => Self::Plan(read(text)?),
+            RecordKind::Prediction => Self::Prediction(read(text)?),
             RecordKind::Result => Self::Result(read(text)?),
             RecordKind::SideBySide => Self::SideBySide(read(text)?),
             RecordKind::Overview => Self::Overview(read(text)?),
@@ -260,6 +268,7 @@ impl FinishedRecord {
             Self::Examination(_) => RecordKind::Examination,
             Self::Experiments(_) => RecordKind::Experiments,
             Self::Plan(_) => RecordKind::Plan,
+            Self::Prediction(_) => RecordKind::Prediction,
             Self::Result(_) => RecordKind::Result,
             Self::SideBySide(_) => RecordKind::SideBySide,
             Self::Overview(_) => RecordKind::Overview,
@@ -283,6 +292,7 @@ impl FinishedRecord {
                 Self::Verifications(records) => Some(crate::verification_html(records)),
                 Self::SideBySide(together) => Some(crate::html_side_by_side(together)),
                 Self::Overview(overview) => Some(crate::overview_html(overview)),
+                Self::Prediction(record) => Some(crate::prediction_html(record)),
                 _ => None,
             },
             Format::OpenMetrics => match self {
@@ -311,6 +321,7 @@ impl FinishedRecord {
             Self::Examination(examination) => crate::examination_text(examination),
             Self::Experiments(list) => crate::experiments_text(list),
             Self::Plan(plan) => crate::plan_text(plan),
+            Self::Prediction(record) => crate::prediction_text(record),
             Self::Result(result) => crate::terminal_table(result, options.style),
             Self::SideBySide(together) => crate::side_by_side_text(together),
             Self::Overview(overview) => crate::overview_text(overview, ".", options.style),
@@ -334,6 +345,7 @@ impl FinishedRecord {
             Self::Examination(examination) => json(examination),
             Self::Experiments(list) => json(list),
             Self::Plan(plan) => json(plan),
+            Self::Prediction(record) => json(record),
             Self::Result(result) => json(result),
             Self::SideBySide(together) => json(together),
             Self::Overview(overview) => json(overview),

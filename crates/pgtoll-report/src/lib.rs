@@ -30,6 +30,7 @@ mod overview;
 mod page;
 mod plan;
 mod plot;
+mod prediction;
 mod printable;
 mod side_by_side;
 mod style;
@@ -50,14 +51,15 @@ pub use finished::{FinishedRecord, FinishedRecordError, RecordKind, TableOptions
 pub use format::{Format, format_names};
 pub use gobench::gobench;
 pub use html::{
-    html_report, html_side_by_side, overview_html, verification_html, wal_statistics_html,
-    wal_whatif_html,
+    html_report, html_side_by_side, overview_html, prediction_html, verification_html,
+    wal_statistics_html, wal_whatif_html,
 };
 pub use markdown::{markdown, markdown_costs, markdown_section};
 pub use openmetrics::openmetrics;
 pub use overview::overview_text;
 pub use page::{page_checksums_text, page_difference_text, page_text};
 pub use plan::{experiments_text, plan_text};
+pub use prediction::prediction_text;
 pub use printable::{is_unprintable, printable, printable_json, printable_lines};
 pub use side_by_side::{side_by_side_markdown, side_by_side_text};
 pub use style::Style;

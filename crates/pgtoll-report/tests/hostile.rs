@@ -27,6 +27,13 @@ fn kinds() -> Vec<(&'static str, Vec<Value>, Forms)> {
         ("verification", one(include_str!("fixtures/verification.json")), of_verification),
         ("WAL statistics", one(include_str!("fixtures/wal-statistics.json")), of_wal_statistics),
         ("WAL what-if", one(include_str!("fixtures/wal-whatif.json")), of_wal_whatif),
+        ("prediction", one(include_str!("fixtures/prediction.json")), |of| {
+            let record = read(of)?;
+            Some(vec![
+                ("text", pgtoll_report::prediction_text(&record)),
+                ("HTML", pgtoll_report::prediction_html(&record)),
+            ])
+        }),
         ("checksums", one(include_str!("fixtures/checksums.json")), |of| {
             Some(vec![("text", pgtoll_report::checksums_text(&read(of)?))])
         }),

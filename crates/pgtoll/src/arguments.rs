@@ -38,6 +38,9 @@ pub(crate) enum Command {
     /// What do data checksums cost here? Runs servers of its own and compares them.
     #[command(after_help = MEASURE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Result)), args_override_self = true)]
     Measure(Box<MeasureArguments>),
+    /// What would data checksums, or other settings, cost a server that is only watched?
+    #[command(after_help = PREDICT_EXAMPLES, mut_arg("format", formats_of(RecordKind::Prediction)))]
+    Predict(Box<PredictArguments>),
     /// What does WAL consist of, and who makes it?
     Wal(WalArguments),
     /// Are the pages of a server, stopped or running, or of a base backup, sound?
@@ -133,6 +136,20 @@ Examples:
                                             scripts in pgbench's language, 9 to 1
   pgtoll measure --workload 'pgbench -n -c 4 -T 99999'
                                             any program that makes load";
+
+const PREDICT_EXAMPLES: &str = "\
+Examples:
+  pgtoll predict --dsn 'host=db1 user=monitor dbname=shop'
+                                            two checkpoint cycles, or half an hour
+  pgtoll predict --dsn service=shop --for 1h -o shop.html
+                                            an hour, as a page
+  pgtoll predict --dsn service=shop --cycles 3 --record shop.json
+                                            keep what was seen
+  pgtoll predict --from shop.json --setting wal_log_hints=on,max_wal_size=20GB
+                                            ask again, elsewhere, without the server
+
+Watching is read-only. It takes a role with pg_monitor; a superuser with the extensions pg_buffercache
+and pageinspect gets narrower ranges.";
 
 const WAL_STATS_EXAMPLES: &str = "\
 Examples:
@@ -345,6 +362,36 @@ pub(crate) struct MeasureArguments {
     /// [WORKLOAD/]ARM.METRIC, then > or < (or >= or <=), then a percentage.
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) fail_if: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PredictArguments {
+    /// The running server: a libpq connection string. It is only read.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser, required_unless_present = "from")]
+    pub(crate) dsn: Option<Dsn>,
+    /// Watch for at most this long. Default: until the cycles were seen; without --cycles two cycles
+    /// or 30min.
+    #[arg(long, value_name = "TIME", value_parser = stream_time, conflicts_with = "from", allow_hyphen_values = true)]
+    pub(crate) r#for: Option<TimeSpan>,
+    /// Watch this many whole checkpoint cycles: from the end of one checkpoint to that of the next.
+    #[arg(long, value_name = "N", conflicts_with = "from", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) cycles: Option<u32>,
+    /// The settings to predict, each by itself: `data_checksums`, `wal_log_hints`, `wal_compression`,
+    /// `max_wal_size`, `checkpoint_timeout`. Default: the opposite of the server's `data_checksums`.
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',')]
+    pub(crate) setting: Vec<String>,
+    /// Look less often, at smaller samples.
+    #[arg(long, conflicts_with = "from")]
+    pub(crate) gentle: bool,
+    /// Keep what was seen in this file, from the first window on. It has relations' names, and neither
+    /// data, queries nor secrets.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Predict from such a file instead of watching.
+    #[arg(long, value_name = "FILE", conflicts_with = "dsn")]
+    pub(crate) from: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 #[derive(Args, Debug)]

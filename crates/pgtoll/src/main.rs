@@ -51,6 +51,7 @@ fn run() -> ExitCode {
     let outcome = match arguments.command {
         Command::Measure(arguments) => commands::measure::run(&arguments, &mut printer),
         Command::Report(arguments) => commands::report::run(&arguments, &mut printer),
+        Command::Predict(arguments) => commands::predict::run(&arguments, &mut printer),
         Command::Wal(arguments) => commands::wal::run(&arguments, &mut printer),
         Command::Verify(arguments) => commands::verify::run(&arguments, &mut printer),
         Command::Enable(arguments) => commands::enable::enable(&arguments, &mut printer),

@@ -5,16 +5,15 @@ use pgtoll_record::{AdvisedAction, Arm, Interval};
 /// A rule for what costs server CPU under transactions. Costs are parts of the baseline's: 0.05 is
 /// 5 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct AdviceRule {
+pub struct AdviceRule {
     /// Turn on when the upper bound is at most this in every timed workload of transactions.
-    pub(crate) turn_on_at_most: f64,
+    pub turn_on_at_most: f64,
     /// Leave when the lower bound is above this in one of them.
-    pub(crate) leave_above: f64,
+    pub leave_above: f64,
 }
 
 /// Of data checksums.
-pub(crate) const CHECKSUMS_RULE: AdviceRule =
-    AdviceRule { turn_on_at_most: 0.05, leave_above: 0.25 };
+pub const CHECKSUMS_RULE: AdviceRule = AdviceRule { turn_on_at_most: 0.05, leave_above: 0.25 };
 
 /// An interval whose half-width is a larger part of the baseline than this never shows that a cost is
 /// small enough to turn checksums on.
@@ -23,7 +22,7 @@ pub const DECIDED_WITHIN: f64 = CHECKSUMS_RULE.turn_on_at_most;
 impl AdviceRule {
     /// What follows from the ratios of server CPU of all timed workloads of transactions; `None`
     /// where there are none. What is too noisy has a bound that is too high.
-    pub(crate) fn action(&self, ratios: &[Interval]) -> Option<AdvisedAction> {
+    pub fn action(&self, ratios: &[Interval]) -> Option<AdvisedAction> {
         let is_much = |ratio: &Interval| ratio.lower > 1.0 + self.leave_above;
         let is_little = |ratio: &Interval| ratio.upper <= 1.0 + self.turn_on_at_most;
         if ratios.is_empty() {

@@ -6,6 +6,7 @@ mod change;
 mod headline;
 mod words;
 
+pub use advice::{AdviceRule, CHECKSUMS_RULE};
 use pgtoll_record::{
     AdvisedAction, AnswerLine, Arm, ArmAdvice, Comparison, Header, Interval, MetricValue, Profile,
     RunAnswer, Verdict, Work, Workload,

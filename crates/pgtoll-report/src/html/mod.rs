@@ -7,6 +7,7 @@ mod comparison;
 mod flow;
 mod latency;
 mod overview;
+mod prediction;
 mod several;
 mod steadiness;
 mod verification;
@@ -22,6 +23,7 @@ use serde::Serialize;
 
 pub(crate) use answer::day;
 pub use overview::overview_html;
+pub use prediction::prediction_html;
 pub use several::html_side_by_side;
 pub use verification::verification_html;
 pub use wal_statistics::wal_statistics_html;

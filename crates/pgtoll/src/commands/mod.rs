@@ -9,6 +9,7 @@ mod output;
 pub(crate) mod package;
 pub(crate) mod page;
 pub(crate) mod postgres;
+pub(crate) mod predict;
 pub(crate) mod report;
 pub(crate) mod server_waits;
 mod thresholds;

@@ -55,6 +55,7 @@ fn generated_schemas() {
         &reference.join("side-by-side.schema.json"),
         &pretty(pgtoll_record::side_by_side_schema()),
     );
+    check(&reference.join("prediction.schema.json"), &pretty(pgtoll_record::prediction_schema()));
     check(&reference.join("plan.schema.json"), &pretty(pgtoll_record::plan_schema()));
     check(&reference.join("overview.schema.json"), &pretty(pgtoll_record::overview_schema()));
     check(&reference.join("experiments.schema.json"), &pretty(pgtoll_record::experiments_schema()));

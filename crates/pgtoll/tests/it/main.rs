@@ -27,6 +27,7 @@ mod overview;
 mod packaging;
 mod page;
 mod plans;
+mod predict;
 mod predicted;
 mod programs;
 mod records;

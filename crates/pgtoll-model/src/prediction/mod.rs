@@ -1,0 +1,14 @@
+//! What a server that was watched would do with other settings: rates in, CPU and WAL out, each with
+//! a range. The sources of the constants are beside them; `docs/src/predict.md` has the derivations.
+
+mod bounded;
+mod checkpoints;
+mod images;
+mod page;
+
+pub use bounded::Bounded;
+pub use checkpoints::CheckpointLoad;
+pub use images::{CensusCounts, IMAGE_RECORD_BYTES, StatementCounts, window_images};
+pub use page::{
+    ImageWork, PageWork, compressed_share, cpu_cores, image_cost_ns, read_cost_ns, write_cost_ns,
+};

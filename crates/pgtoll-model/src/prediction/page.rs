@@ -1,0 +1,99 @@
+//! CPU for a page that is read, written or logged.
+
+use pgtoll_format::wal::Compression;
+
+use super::Bounded;
+
+/// Pages a second, by what is done with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PageWork {
+    /// Read from outside shared buffers: verified. In ns each.
+    pub read: (f64, Bounded),
+    /// Written: summed. In ns each.
+    pub write: (f64, Bounded),
+}
+
+/// Images a second, and ns each.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ImageWork {
+    /// Images a second.
+    pub images: Bounded,
+    /// CPU each, in ns.
+    pub cost_ns: Bounded,
+}
+
+/// Cores that verifying, summing and logging so many pages takes.
+pub fn cpu_cores(pages: &PageWork, images: &ImageWork) -> Bounded {
+    let cores = |(rate, cost): (f64, Bounded)| cost.scaled(rate / 1e9);
+    Bounded::sum(&[
+        cores(pages.read),
+        cores(pages.write),
+        images.images.times(images.cost_ns).scaled(1e-9),
+    ])
+}
+
+/// CPU to verify a page that was read, in ns, of the kernels that servers run: measured in
+/// sequential scans of PostgreSQL 15, 18 and 19rc1 on x86-64. `None`: another kernel.
+pub fn read_cost_ns(kernel: &str) -> Option<Bounded> {
+    match kernel {
+        "server-sse2" => Some(Bounded { estimate: 668.0, lower: 530.0, upper: 850.0 }),
+        "server-avx2" => Some(Bounded { estimate: 280.0, lower: 105.0, upper: 340.0 }),
+        _ => None,
+    }
+}
+
+/// CPU to sum a page that is written, in ns: until 18 with its copy, since 19 in place.
+pub fn write_cost_ns(kernel: &str) -> Option<Bounded> {
+    match kernel {
+        "server-sse2" => Some(Bounded { estimate: 1000.0, lower: 760.0, upper: 1260.0 }),
+        "server-avx2" => Some(Bounded { estimate: 460.0, lower: 350.0, upper: 580.0 }),
+        _ => None,
+    }
+}
+
+/// CPU to log an image, in ns: its CRC, copies and the write of the WAL (10 to 11 µs), and what
+/// compresses it. Measured in first scans, without fsync.
+pub fn image_cost_ns(compression: Option<Compression>) -> Bounded {
+    let more = match compression {
+        None => Bounded::ZERO,
+        Some(Compression::Lz4) => Bounded { estimate: 2_000.0, lower: 1_000.0, upper: 3_000.0 },
+        Some(Compression::Zstd) => Bounded { estimate: 26_500.0, lower: 20_000.0, upper: 33_000.0 },
+        Some(Compression::Pglz) => {
+            Bounded { estimate: 117_500.0, lower: 90_000.0, upper: 145_000.0 }
+        }
+    };
+    Bounded::sum(&[Bounded { estimate: 10_500.0, lower: 7_000.0, upper: 15_000.0 }, more])
+}
+
+/// What is left of an image. The estimate is that of pgbench's tables; other data may compress
+/// better, or not at all.
+pub fn compressed_share(compression: Option<Compression>) -> Bounded {
+    match compression {
+        None => Bounded::exact(1.0),
+        Some(Compression::Lz4) => Bounded { estimate: 0.49, lower: 0.1, upper: 1.0 },
+        Some(Compression::Pglz) => Bounded { estimate: 0.485, lower: 0.1, upper: 1.0 },
+        Some(Compression::Zstd) => Bounded { estimate: 0.285, lower: 0.05, upper: 1.0 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_thousand_pages_a_second_are_two_thirds_of_a_per_cent_of_a_core() {
+        let cost = read_cost_ns("server-sse2").unwrap();
+        let pages = PageWork { read: (10_000.0, cost), ..PageWork::default() };
+        let cores = cpu_cores(&pages, &ImageWork::default());
+        assert!((cores.estimate - 0.00668).abs() < 1e-9, "{cores:?}");
+    }
+
+    #[test]
+    fn a_thousand_images_a_second_are_a_per_cent_of_a_core() {
+        let images = ImageWork { images: Bounded::exact(1000.0), cost_ns: image_cost_ns(None) };
+        let cores = cpu_cores(&PageWork::default(), &images);
+        assert!((cores.estimate - 0.0105).abs() < 1e-9, "{cores:?}");
+        let pglz = image_cost_ns(Some(Compression::Pglz));
+        assert!(pglz.estimate > 10.0 * image_cost_ns(Some(Compression::Lz4)).estimate);
+    }
+}

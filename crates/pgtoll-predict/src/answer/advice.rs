@@ -1,0 +1,127 @@
+//! What to do, and in a sentence why.
+
+use pgtoll_estimate::{AdviceRule, CHECKSUMS_RULE};
+use pgtoll_record::{
+    AdvisedAction, Interval, PredictedCpu, PredictedWal, PredictionAdvice, PredictionAnswer,
+};
+
+use crate::question::{AskedValue, SettingQuestion};
+
+/// Of WAL: it goes to disk, to standbys and to an archive. A tenth is within a day's own swings;
+/// twice as much takes other disks and networks.
+const WAL_RULE: AdviceRule = AdviceRule { turn_on_at_most: 0.1, leave_above: 1.0 };
+
+/// About data checksums that are off today.
+pub(super) fn advice(
+    question: &SettingQuestion,
+    answer: &PredictionAnswer,
+) -> Option<PredictionAdvice> {
+    if question.value != AskedValue::Checksums(true) || answer.today == answer.value {
+        return None;
+    }
+    let rule = format!(
+        "turn on when the upper bounds are at most {:.0} % of server CPU and {:.0} % of WAL, leave \
+         when a lower bound is above {:.0} % or {:.0} %, else measure first",
+        CHECKSUMS_RULE.turn_on_at_most * 100.0,
+        WAL_RULE.turn_on_at_most * 100.0,
+        CHECKSUMS_RULE.leave_above * 100.0,
+        WAL_RULE.leave_above * 100.0
+    );
+    let judged = [judged_cpu(answer.cpu.as_ref()), judged_wal(answer.wal.as_ref())];
+    let worst = |of: &(AdvisedAction, String)| match of.0 {
+        AdvisedAction::TurnOn => 0,
+        AdvisedAction::MeasureFirst => 1,
+        AdvisedAction::Leave => 2,
+    };
+    let (action, decides) = judged.into_iter().max_by_key(worst)?;
+    Some(PredictionAdvice { action, decides, rule })
+}
+
+fn judged_cpu(cpu: Option<&PredictedCpu>) -> (AdvisedAction, String) {
+    let unknown = (AdvisedAction::MeasureFirst, "server CPU is not known".to_owned());
+    let Some(cpu) = cpu else { return unknown };
+    if let Some(share) = &cpu.share_of_busy {
+        return (action(&CHECKSUMS_RULE, share), format!("server CPU: {}", bound_words(share)));
+    }
+    // A server that is busy with a core or more pays a smaller share than this; one that is not pays
+    // little of a core.
+    let share = Interval { lower: 0.0, ..cpu.cores };
+    let words = format!("CPU: at most {:.1} % of one core", cpu.cores.upper * 100.0);
+    (action(&CHECKSUMS_RULE, &share), words)
+}
+
+fn judged_wal(wal: Option<&PredictedWal>) -> (AdvisedAction, String) {
+    let unknown = |words: &str| (AdvisedAction::MeasureFirst, words.to_owned());
+    let Some(wal) = wal else { return unknown("WAL is not known") };
+    let share = wal.extra_share.filter(|_| wal.baseline_bytes_per_second >= IDLE_BYTES);
+    let is_zero = wal.extra_bytes_per_second.upper <= 0.0;
+    let Some(share) = &share.or(is_zero.then_some(NOTHING)) else {
+        return unknown("the server made hardly any WAL to compare with: watch it at work");
+    };
+    (action(&WAL_RULE, share), format!("WAL: {}", bound_words(share)))
+}
+
+/// WAL a second of a server that does nothing.
+pub(super) const IDLE_BYTES: f64 = 10_000.0;
+const NOTHING: Interval = Interval { estimate: 0.0, lower: 0.0, upper: 0.0 };
+
+fn action(rule: &AdviceRule, share: &Interval) -> AdvisedAction {
+    let ratio = Interval {
+        estimate: 1.0 + share.estimate,
+        lower: 1.0 + share.lower,
+        upper: 1.0 + share.upper,
+    };
+    rule.action(&[ratio]).unwrap_or(AdvisedAction::MeasureFirst)
+}
+
+/// `8.1 % more, at most 12 %`.
+fn bound_words(share: &Interval) -> String {
+    if share.upper <= 0.0 && share.lower >= 0.0 {
+        return "no more".to_owned();
+    }
+    format!("{} more, at most {}", percent(share.estimate), percent(share.upper))
+}
+
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        percent if percent.abs() >= 10.0 => format!("{percent:.0} %"),
+        percent if percent.abs() >= 0.05 => format!("{percent:.1} %"),
+        percent => format!("{percent:.2} %"),
+    }
+}
+
+/// The answer in a sentence.
+pub(super) fn headline(answer: &PredictionAnswer) -> String {
+    let change = format!("{} = {}", answer.setting, answer.value);
+    if answer.today == answer.value {
+        return format!("{change}: so it is already.");
+    }
+    let direction = |share: &Interval| {
+        if share.lower >= 0.0 {
+            bound_words(share)
+        } else if share.upper <= 0.0 {
+            format!("{} less, at most {}", percent(-share.estimate), percent(-share.lower))
+        } else {
+            format!("between {} less and {} more", percent(-share.lower), percent(share.upper))
+        }
+    };
+    let cpu = match answer.cpu.as_ref() {
+        Some(PredictedCpu { share_of_busy: Some(share), .. }) => direction(share),
+        Some(cpu) => {
+            let Interval { estimate, lower, upper } = cpu.cores;
+            format!("{estimate:.3} cores [{lower:.3} to {upper:.3}]")
+        }
+        None => "not known".to_owned(),
+    };
+    let wal = match answer.wal.as_ref() {
+        Some(wal) if wal.extra_bytes_per_second == NOTHING => "no more".to_owned(),
+        Some(PredictedWal { extra_share: Some(share), baseline_bytes_per_second, .. })
+            if *baseline_bytes_per_second >= IDLE_BYTES =>
+        {
+            direction(share)
+        }
+        Some(_) => "in the table: today's is hardly any".to_owned(),
+        None => "not known".to_owned(),
+    };
+    format!("{change}: server CPU {cpu}; WAL {wal}.")
+}

@@ -1,0 +1,303 @@
+//! What was seen of a server, put together: rates, and the images that logging hints would add.
+
+use std::collections::BTreeMap;
+
+use pgtoll_format::conf;
+use pgtoll_format::wal::Compression;
+use pgtoll_model::checkpoint_segments;
+use pgtoll_model::prediction::{
+    Bounded, CensusCounts, CheckpointLoad, IMAGE_RECORD_BYTES, StatementCounts, compressed_share,
+    window_images,
+};
+use pgtoll_record::{DirtyCensus, ServerWatch, WatchWindow, WatchedRates, WatchedServer};
+use pgtoll_stats::{mean, quantile, sample_sd, t_quantile};
+
+/// The settings that answers depend on.
+#[derive(Clone, Debug)]
+pub(super) struct SeenSettings {
+    pub(super) checksums: bool,
+    pub(super) hints: bool,
+    pub(super) full_page_writes: bool,
+    pub(super) compression: Option<Compression>,
+    pub(super) timeout_s: f64,
+    /// WAL after which a checkpoint begins, in bytes.
+    pub(super) trigger_bytes: f64,
+    completion_target: f64,
+    segment_bytes: u64,
+}
+
+impl SeenSettings {
+    pub(super) fn of(server: &WatchedServer) -> Self {
+        let text = |name: &str| server.settings.get(name).map_or("", String::as_str);
+        let is_on = |name: &str| conf::boolean(text(name)).unwrap_or(false);
+        let size = conf::size("max_wal_size", text("max_wal_size")).map_or(1 << 30, |size| size.0);
+        let time = conf::time("checkpoint_timeout", text("checkpoint_timeout"));
+        let mut settings = Self {
+            checksums: is_on("data_checksums"),
+            hints: is_on("wal_log_hints"),
+            full_page_writes: is_on("full_page_writes"),
+            compression: conf::wal_compression(text("wal_compression")).flatten(),
+            timeout_s: time.map_or(300.0, |time| time.0.as_secs_f64()),
+            trigger_bytes: 0.0,
+            completion_target: conf::ratio(text("checkpoint_completion_target")).unwrap_or(0.9),
+            segment_bytes: server.segment_bytes.max(1 << 20),
+        };
+        settings.trigger_bytes = settings.trigger_of(size);
+        settings
+    }
+
+    pub(super) fn logs_hints(&self) -> bool {
+        self.checksums || self.hints
+    }
+
+    /// WAL after which a checkpoint begins with this `max_wal_size`, in bytes.
+    pub(super) fn trigger_of(&self, max_wal_size: u64) -> f64 {
+        let segments =
+            checkpoint_segments(max_wal_size, self.segment_bytes, self.completion_target);
+        float(segments.saturating_mul(self.segment_bytes))
+    }
+}
+
+/// Images that logging hints would add, a second.
+#[derive(Clone, Debug)]
+pub(super) struct HintImages {
+    pub(super) per_second: Bounded,
+    /// Images a second of each window, the estimates.
+    pub(super) of_windows: Vec<f64>,
+    /// Bytes of WAL each.
+    pub(super) bytes: Bounded,
+    pub(super) basis: &'static str,
+    pub(super) estimators: BTreeMap<String, f64>,
+}
+
+/// What was seen, put together.
+#[derive(Clone, Debug)]
+pub(super) struct WatchDigest {
+    pub(super) settings: SeenSettings,
+    pub(super) rates: WatchedRates,
+    pub(super) seconds: f64,
+    /// Today's WAL by what begins checkpoints; `None` where images are not counted.
+    pub(super) load: Option<CheckpointLoad>,
+    /// Checkpoints came sooner than settings explain: by hand, or by backups.
+    pub(super) forced: bool,
+    /// `None`: not known, or they are logged.
+    pub(super) hint_images: Option<HintImages>,
+}
+
+/// Cores of a server that does hardly anything.
+const IDLE_CORES: f64 = 0.05;
+
+/// The estimator's own error beside that of the sample.
+const MODEL_ERROR: f64 = 0.1;
+
+impl WatchDigest {
+    /// `None` without a window.
+    pub(super) fn of(server: &WatchedServer, watch: &ServerWatch) -> Option<Self> {
+        let settings = SeenSettings::of(server);
+        let windows = &watch.windows;
+        let seconds: f64 = windows.iter().map(|window| window.seconds).sum();
+        if seconds <= 0.0 {
+            return None;
+        }
+        let rate = |value: &dyn Fn(&WatchWindow) -> u64| {
+            float(windows.iter().map(value).fold(0, u64::saturating_add)) / seconds
+        };
+        let all = |value: &dyn Fn(&WatchWindow) -> Option<f64>| {
+            windows.iter().map(value).sum::<Option<f64>>().map(|sum| sum / seconds)
+        };
+        let mut rates = WatchedRates {
+            wal_bytes_per_second: rate(&|window| window.wal_bytes),
+            images_per_second: all(&|window| window.wal_images.map(float)),
+            reads_per_second: rate(&|window| window.blocks_read),
+            writes_per_second: rate(&written),
+            busy_cores: all(&|window| window.cpu_seconds),
+            wal_driven: None,
+        };
+        let block = float(server.block_bytes.max(1));
+        let load = today(&settings, &rates, all(&|window| window.wal_records.map(float)), block);
+        rates.wal_driven = load.map(|load| load.is_wal_driven());
+        let cycles: Vec<f64> =
+            windows.iter().filter(|of| of.is_cycle).map(|of| of.seconds).collect();
+        let expected = load.map_or(settings.timeout_s, |load| load.cycle_s());
+        let forced = mean(&cycles).is_some_and(|mean| mean < 0.8 * expected);
+        let mut digest = Self { settings, rates, seconds, load, forced, hint_images: None };
+        if !digest.settings.logs_hints() {
+            digest.hint_images = digest.hint_images(windows, block);
+        }
+        Some(digest)
+    }
+
+    /// Of a server that does something: what an idle one takes is mostly the watching.
+    pub(super) fn busy_cores(&self) -> Option<f64> {
+        self.rates.busy_cores.filter(|busy| *busy > IDLE_CORES)
+    }
+
+    /// By the census where there is one in each window, else by the counters of whole cycles.
+    fn hint_images(&self, windows: &[WatchWindow], block: f64) -> Option<HintImages> {
+        let censuses: Option<Vec<(&WatchWindow, &DirtyCensus)>> =
+            windows.iter().map(|window| Some((window, window.census.as_ref()?))).collect();
+        let mut estimators = BTreeMap::new();
+        let dirtied = windows
+            .iter()
+            .map(|window| window.select_dirtied)
+            .try_fold(0_u64, |sum, dirtied| Some(sum.saturating_add(dirtied?)));
+        if let Some(dirtied) = dirtied {
+            estimators.insert("E1'".to_owned(), float(dirtied) / self.seconds);
+        }
+        let (images, basis): (Vec<Bounded>, _) = if let Some(censuses) = &censuses {
+            let stock = |(window, census): &(&WatchWindow, &DirtyCensus)| {
+                let cycle = self.cycle_of(window, census);
+                let part = if window.is_cycle { 1.0 } else { window.seconds / cycle };
+                counts(census, cycle).stock() * part
+            };
+            let stock: f64 = censuses.iter().map(stock).sum();
+            estimators.insert("E2".to_owned(), stock / self.seconds);
+            let images = censuses.iter().map(|(window, census)| self.by_census(window, census));
+            (images.collect(), "census+evictions")
+        } else {
+            if !windows.iter().all(|window| window.is_cycle && window.wal_images.is_some()) {
+                return None;
+            }
+            let basis = if dirtied.is_some() { "statements" } else { "counters" };
+            (windows.iter().map(by_counters).collect(), basis)
+        };
+        let of_windows: Vec<f64> =
+            images.iter().zip(windows).map(|(of, window)| of.estimate / window.seconds).collect();
+        let mean = self.mean_of(&images, &of_windows);
+        if censuses.is_some() {
+            estimators.insert("E2+".to_owned(), mean.estimate);
+        }
+        let bytes = image_bytes(windows, block, self.settings.compression);
+        Some(HintImages { per_second: mean, of_windows, bytes, basis, estimators })
+    }
+
+    /// Images a second: errors of windows may have one cause, so they are added up; their number's
+    /// own scatter, that between windows and the estimator's error are independent of each other.
+    fn mean_of(&self, images: &[Bounded], of_windows: &[f64]) -> Bounded {
+        let sum = |value: fn(&Bounded) -> f64| images.iter().map(value).sum::<f64>() / self.seconds;
+        let mean = Bounded::new(sum(|of| of.estimate), sum(|of| of.lower), sum(|of| of.upper));
+        let scatter = 1.96 * (mean.estimate / self.seconds).sqrt();
+        let around = |half: f64| Bounded { estimate: 0.0, lower: -half, upper: half };
+        let errors = [
+            mean,
+            around(scatter),
+            around(between_windows(of_windows)),
+            around(mean.estimate * MODEL_ERROR),
+        ];
+        let all = Bounded::sum(&errors);
+        Bounded { lower: all.lower.max(0.0), ..all }
+    }
+
+    /// Of a whole cycle: in the window. Of a part of one: a second's share of what the cycle will
+    /// have, for the window.
+    fn by_census(&self, window: &WatchWindow, census: &DirtyCensus) -> Bounded {
+        let cycle = self.cycle_of(window, census);
+        let counts = counts(census, cycle);
+        let evicted = evicted(window);
+        if window.is_cycle {
+            return counts.images(float(evicted));
+        }
+        // What is evicted was counted in the window alone.
+        counts.images(float(evicted) * cycle / window.seconds).scaled(window.seconds / cycle)
+    }
+
+    /// Seconds of the cycle that a census is of.
+    fn cycle_of(&self, window: &WatchWindow, census: &DirtyCensus) -> f64 {
+        let expected = self.load.map_or(self.settings.timeout_s, |load| load.cycle_s());
+        let seen = census.cycle_s.filter(|_| window.is_cycle);
+        seen.unwrap_or(expected).max(census.age_s).max(1.0)
+    }
+}
+
+fn counts(census: &DirtyCensus, cycle_s: f64) -> CensusCounts {
+    CensusCounts {
+        dirty: census.dirty,
+        covered: census.covered,
+        sampled: census.sampled,
+        hint_only: census.hint_only,
+        low: census.low,
+        low_hint_only: census.low_hint_only,
+        age_s: census.age_s,
+        cycle_s,
+    }
+}
+
+fn by_counters(window: &WatchWindow) -> Bounded {
+    window_images(&StatementCounts {
+        select_dirtied: window.select_dirtied,
+        written: written(window),
+        evicted: evicted(window),
+        images: window.wal_images.unwrap_or(0),
+    })
+}
+
+/// Blocks written by all, without new ones.
+fn written(window: &WatchWindow) -> u64 {
+    window.blocks_checkpointed.saturating_add(evicted(window))
+}
+
+/// Blocks evicted, without the new ones that until 15 count with them.
+pub(super) fn evicted(window: &WatchWindow) -> u64 {
+    window.blocks_evicted.saturating_sub(window.blocks_extended.unwrap_or(0))
+}
+
+/// How far the mean of a few windows may be from that of many: half the distance of two, of more
+/// by Student's t.
+fn between_windows(of_windows: &[f64]) -> f64 {
+    match of_windows {
+        [] | [_] => 0.0,
+        [a, b] => (a - b).abs() / 2.0,
+        all => {
+            let count = float(all.len() as u64);
+            let half = sample_sd(all).map(|sd| t_quantile(0.95, count - 1.0) * sd / count.sqrt());
+            half.unwrap_or(0.0)
+        }
+    }
+}
+
+/// Bytes of WAL for an image: of the pages that the censuses saw, else of any page.
+fn image_bytes(windows: &[WatchWindow], block: f64, compression: Option<Compression>) -> Bounded {
+    let seen: Vec<f64> =
+        windows.iter().filter_map(|window| window.census.as_ref()?.image_bytes).collect();
+    let page = match mean(&seen) {
+        Some(mean) => Bounded::new(mean, mean * 0.95, (mean * 1.05).min(block)),
+        None => Bounded::new(block * 0.9, block * 0.4, block),
+    };
+    let stored = page.times(compressed_share(compression));
+    Bounded::sum(&[stored, Bounded::exact(IMAGE_RECORD_BYTES)])
+}
+
+/// WAL by what begins checkpoints: images at most as large as pages, and as what records leave.
+fn today(
+    settings: &SeenSettings,
+    rates: &WatchedRates,
+    records_per_second: Option<f64>,
+    block: f64,
+) -> Option<CheckpointLoad> {
+    let share = compressed_share(settings.compression).estimate;
+    let images = rates.images_per_second? * (block * IMAGE_SHARE * share + IMAGE_RECORD_BYTES);
+    let most = rates.wal_bytes_per_second - records_per_second? * RECORD_BYTES;
+    let images = images.min(most).max(0.0);
+    Some(CheckpointLoad {
+        other_bytes_per_second: (rates.wal_bytes_per_second - images).max(0.0),
+        image_bytes_per_second: images,
+        timeout_s: settings.timeout_s,
+        trigger_bytes: settings.trigger_bytes,
+    })
+}
+
+/// Pages are so full on average that holes take the rest: a guess, used for the part of images in
+/// today's WAL alone.
+const IMAGE_SHARE: f64 = 0.85;
+/// The shortest records (`sizeof(XLogRecord)`, with a block's header).
+const RECORD_BYTES: f64 = 44.0;
+
+/// The 95th percentile over windows; `None` with fewer than two.
+pub(super) fn p95(of_windows: &[f64]) -> Option<f64> {
+    (of_windows.len() > 1).then(|| quantile(of_windows, 0.95)).flatten()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts and bytes, far below 2^53")]
+pub(super) fn float(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,592 @@
+//! From what was seen of a server to answers.
+
+mod advice;
+mod digest;
+
+use pgtoll_format::ServerVersion;
+use pgtoll_format::wal::Compression;
+use pgtoll_model::prediction::{
+    Bounded, ImageWork, PageWork, compressed_share, cpu_cores, image_cost_ns,
+};
+use pgtoll_record::{
+    Interval, PREDICTION_SCHEMA, PageCosts, PredictedCpu, PredictedWal, PredictionAnswer,
+    PredictionRecord, Provenance, ServerWatch, WatchedServer,
+};
+
+use crate::answer::advice::{IDLE_BYTES, advice};
+use crate::answer::digest::{HintImages, WatchDigest, p95};
+use crate::one_time::one_time_bill;
+use crate::question::{AskedValue, SettingQuestion};
+use crate::{bounded, interval, page_costs};
+
+/// What was seen of a server, now or in an earlier record.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// Which.
+    pub server: WatchedServer,
+    /// What was seen of it.
+    pub watch: ServerWatch,
+    /// CPU for a page there.
+    pub page_costs: PageCosts,
+}
+
+impl Watched {
+    /// A server that was just watched. Its kernel is timed here if it runs here.
+    pub fn now(server: WatchedServer, watch: ServerWatch) -> Self {
+        Self { page_costs: costs_of(&server), server, watch }
+    }
+
+    /// As an earlier record has it.
+    pub fn of_record(record: PredictionRecord) -> Self {
+        let PredictionRecord { server, watch, page_costs, .. } = record;
+        Self { server, watch, page_costs }
+    }
+}
+
+/// CPU for a page on this server: its kernel is timed here if it runs here.
+pub fn costs_of(server: &WatchedServer) -> PageCosts {
+    let version: Option<ServerVersion> = server.version.parse().ok();
+    let facts = version.and_then(|version| version.facts().ok());
+    let compression = digest::SeenSettings::of(server).compression;
+    page_costs(facts.unwrap_or(&pgtoll_format::MAJORS[0]), server.local, compression)
+}
+
+/// The record with an answer to each question; without questions the opposite of the server's
+/// checksums is asked about.
+pub fn prediction_record(
+    provenance: Provenance,
+    watched: Watched,
+    questions: &[SettingQuestion],
+) -> PredictionRecord {
+    let Watched { server, watch, page_costs } = watched;
+    let default = [SettingQuestion::default_for(&server.settings)];
+    let questions = if questions.is_empty() { &default[..] } else { questions };
+    let digest = WatchDigest::of(&server, &watch);
+    let answers: Vec<PredictionAnswer> = questions
+        .iter()
+        .map(|question| {
+            let today = server.settings.get(question.name).cloned().unwrap_or_default();
+            let asking = Asking { server: &server, costs: &page_costs, question, today };
+            asking.answer(digest.as_ref())
+        })
+        .collect();
+    let turns_on = |question: &SettingQuestion| {
+        question.value == AskedValue::Checksums(true)
+            && server.settings.get("data_checksums").is_some_and(|value| value != "on")
+    };
+    let one_time = questions.iter().any(turns_on).then(|| one_time_bill(&server, &watch));
+    PredictionRecord {
+        schema: PREDICTION_SCHEMA.to_owned(),
+        pgtoll: provenance.version,
+        command: provenance.command,
+        made: provenance.made,
+        today: digest.as_ref().map(|digest| digest.rates).unwrap_or_default(),
+        notes: notes(&server, &watch, &page_costs, digest.as_ref()),
+        one_time,
+        answers,
+        page_costs,
+        watch,
+        server,
+    }
+}
+
+/// A question and what it is about.
+struct Asking<'a> {
+    server: &'a WatchedServer,
+    costs: &'a PageCosts,
+    question: &'a SettingQuestion,
+    today: String,
+}
+
+/// What changes with hints.
+enum HintChange {
+    /// Their images come on top.
+    Added,
+    /// Their images go.
+    Gone,
+    /// Nothing, and why.
+    None(String),
+}
+
+impl Asking<'_> {
+    fn answer(&self, digest: Option<&WatchDigest>) -> PredictionAnswer {
+        let mut answer = PredictionAnswer {
+            setting: self.question.name.to_owned(),
+            today: self.today.clone(),
+            value: self.question.value.words(),
+            headline: String::new(),
+            reason: None,
+            wal: None,
+            io_bytes_per_second: None,
+            cpu: None,
+            advice: None,
+        };
+        if let Some(digest) = digest {
+            self.fill(&mut answer, digest);
+        } else {
+            answer.reason = Some("no window of time was seen whole".to_owned());
+        }
+        answer.io_bytes_per_second = answer.wal.as_ref().map(|wal| {
+            let copies =
+                1.0 + f64::from(self.server.standbys) + f64::from(u8::from(self.server.archives));
+            interval(bounded(wal.extra_bytes_per_second).scaled(copies))
+        });
+        answer.advice = advice(self.question, &answer);
+        answer.headline = advice::headline(&answer);
+        answer
+    }
+
+    fn fill(&self, answer: &mut PredictionAnswer, digest: &WatchDigest) {
+        let settings = &digest.settings;
+        match self.question.value {
+            AskedValue::Checksums(is_on) if is_on == settings.checksums => {
+                self.nothing(answer, digest, format!("data_checksums is {} already", self.today));
+            }
+            AskedValue::Hints(is_on) if is_on == settings.hints => {
+                self.nothing(answer, digest, format!("wal_log_hints is {} already", self.today));
+            }
+            AskedValue::Checksums(is_on) => {
+                let sign = if is_on { 1.0 } else { -1.0 };
+                let change = hint_change(digest, is_on || settings.hints);
+                let images = hints(answer, digest, &change);
+                let pages = PageWork {
+                    read: (digest.rates.reads_per_second, bounded(self.costs.read_ns).scaled(sign)),
+                    write: (
+                        digest.rates.writes_per_second,
+                        bounded(self.costs.write_ns).scaled(sign),
+                    ),
+                };
+                answer.cpu = Some(self.cpu(digest, &pages, images));
+            }
+            AskedValue::Hints(is_on) => {
+                let change = hint_change(digest, is_on || settings.checksums);
+                let images = hints(answer, digest, &change);
+                answer.cpu = Some(self.cpu(digest, &PageWork::default(), images));
+            }
+            AskedValue::Compression(kind) => self.compression(answer, digest, kind),
+            AskedValue::MaxWalSize(size) => {
+                let trigger = settings.trigger_of(size.0);
+                distance(answer, digest, settings.timeout_s, trigger);
+            }
+            AskedValue::Timeout(time) => {
+                distance(answer, digest, time.0.as_secs_f64(), settings.trigger_bytes);
+            }
+        }
+    }
+
+    fn nothing(&self, answer: &mut PredictionAnswer, digest: &WatchDigest, why: String) {
+        answer.reason = Some(why);
+        answer.wal = Some(wal(digest, Bounded::ZERO, "already-so"));
+        answer.cpu = Some(self.cpu(digest, &PageWork::default(), Bounded::ZERO));
+    }
+
+    fn cpu(&self, digest: &WatchDigest, pages: &PageWork, images: Bounded) -> PredictedCpu {
+        let work = ImageWork { images, cost_ns: bounded(self.costs.image_ns) };
+        let cores = cpu_cores(pages, &work);
+        let of = |(rate, cost): (f64, Bounded)| rate * cost.estimate / 1e9;
+        let busy = digest.busy_cores();
+        PredictedCpu {
+            cores: interval(cores),
+            share_of_busy: busy.map(|busy| interval(cores.scaled(1.0 / busy))),
+            read_cores: of(pages.read),
+            write_cores: of(pages.write),
+            image_cores: images.estimate * work.cost_ns.estimate / 1e9,
+            payer: payer(self.server),
+        }
+    }
+
+    fn compression(
+        &self,
+        answer: &mut PredictionAnswer,
+        digest: &WatchDigest,
+        kind: Option<Compression>,
+    ) {
+        let today = digest.settings.compression;
+        if kind == today {
+            return self.nothing(
+                answer,
+                digest,
+                format!("wal_compression is {} already", self.today),
+            );
+        }
+        let (Some(load), Some(images)) = (&digest.load, digest.rates.images_per_second) else {
+            answer.reason = Some(UNCOUNTED_IMAGES.to_owned());
+            return;
+        };
+        let plain = load.image_bytes_per_second / compressed_share(today).estimate;
+        let share = compressed_share(kind);
+        let after = Bounded::new(plain * share.estimate, plain * share.lower, plain * share.upper);
+        let before = load.image_bytes_per_second;
+        let change = Bounded::new(
+            after.estimate - before,
+            after.lower - before,
+            (after.upper - before).max(0.0),
+        );
+        answer.wal = Some(wal(digest, change, "closed-form"));
+        let cost = Bounded::sum(&[image_cost_ns(kind), image_cost_ns(today).negated()]);
+        let cores = cost.scaled(images / 1e9);
+        let busy = digest.busy_cores();
+        answer.cpu = Some(PredictedCpu {
+            cores: interval(cores),
+            share_of_busy: busy.map(|busy| interval(cores.scaled(1.0 / busy))),
+            read_cores: 0.0,
+            write_cores: 0.0,
+            image_cores: cores.estimate,
+            payer: "the session that writes".to_owned(),
+        });
+        answer.reason = Some(
+            "how well these pages compress is not known: `pgtoll wal whatif` compresses the images \
+             that are in the WAL"
+                .to_owned(),
+        );
+    }
+}
+
+/// Fills in the WAL; images a second more.
+fn hints(answer: &mut PredictionAnswer, digest: &WatchDigest, change: &HintChange) -> Bounded {
+    match change {
+        HintChange::None(why) => {
+            answer.reason = Some(why.clone());
+            answer.wal = Some(wal(digest, Bounded::ZERO, "already-logged"));
+            Bounded::ZERO
+        }
+        HintChange::Gone => {
+            answer.reason = Some(gone_words(digest));
+            Bounded::ZERO
+        }
+        HintChange::Added => {
+            let Some(images) = &digest.hint_images else {
+                answer.reason = Some(UNKNOWN_HINTS.to_owned());
+                return Bounded::ZERO;
+            };
+            answer.wal = Some(hint_wal(digest, images));
+            images.per_second
+        }
+    }
+}
+
+const UNKNOWN_HINTS: &str = "the pages that hints would log are not known: it takes whole \
+     checkpoint cycles with the counters of 14 or later, or a superuser with pg_buffercache and \
+     pageinspect; CPU is without their images";
+const UNCOUNTED_IMAGES: &str = "full-page images are counted since PostgreSQL 14";
+
+fn hint_change(digest: &WatchDigest, logs_after: bool) -> HintChange {
+    let settings = &digest.settings;
+    match (settings.logs_hints(), logs_after) {
+        (true, true) if settings.hints && !settings.checksums => HintChange::None(
+            "hints are logged already (wal_log_hints = on), so that WAL is paid".to_owned(),
+        ),
+        (true, true) if settings.hints => {
+            HintChange::None("hints stay logged (wal_log_hints = on)".to_owned())
+        }
+        (true, true) => HintChange::None("hints are logged already with data checksums".to_owned()),
+        (false, false) => HintChange::None("hints are not logged either way".to_owned()),
+        (false, true) | (true, false) if !settings.full_page_writes => {
+            HintChange::None("full_page_writes = off: hints log no images".to_owned())
+        }
+        (false, true) => HintChange::Added,
+        (true, false) => HintChange::Gone,
+    }
+}
+
+/// The saving by hints that are not logged any more: their images hide which pages needed them
+/// anyway.
+fn gone_words(digest: &WatchDigest) -> String {
+    let bound = digest.load.map(|load| {
+        let size = pgtoll_format::ByteSize(whole(load.image_bytes_per_second)).rounded();
+        format!("at most {size}/s, as all images together; ")
+    });
+    format!(
+        "how much WAL that saves is not known from counters: {}`pgtoll wal whatif --hints off` works \
+         it out from the WAL itself; CPU is without images",
+        bound.unwrap_or_default()
+    )
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes, not negative")]
+fn whole(bytes: f64) -> u64 {
+    bytes.max(0.0) as u64
+}
+
+fn hint_wal(digest: &WatchDigest, images: &HintImages) -> PredictedWal {
+    let alone = images.per_second.times(images.bytes);
+    // What is forced comes when it comes, whatever the WAL.
+    let load = digest.load.filter(|_| !digest.forced);
+    let extra = load.map_or(alone, |load| load.with_more_images(alone));
+    let of_windows: Vec<f64> =
+        images.of_windows.iter().map(|of| of * images.bytes.estimate).collect();
+    PredictedWal {
+        extra_p95_bytes_per_second: p95(&of_windows),
+        images_per_second: Some(interval(images.per_second)),
+        image_bytes: Some(interval(images.bytes)),
+        estimators: images.estimators.clone(),
+        ..wal(digest, extra, images.basis)
+    }
+}
+
+fn wal(digest: &WatchDigest, extra: Bounded, basis: &str) -> PredictedWal {
+    let baseline = digest.rates.wal_bytes_per_second;
+    let share: Option<Interval> = (baseline > 0.0).then(|| interval(extra.scaled(1.0 / baseline)));
+    PredictedWal {
+        baseline_bytes_per_second: baseline,
+        extra_bytes_per_second: interval(extra),
+        extra_share: share,
+        extra_p95_bytes_per_second: None,
+        images_per_second: None,
+        image_bytes: None,
+        basis: basis.to_owned(),
+        estimators: std::collections::BTreeMap::new(),
+    }
+}
+
+fn distance(
+    answer: &mut PredictionAnswer,
+    digest: &WatchDigest,
+    timeout_s: f64,
+    trigger_bytes: f64,
+) {
+    let Some(load) = &digest.load else {
+        answer.reason = Some(UNCOUNTED_IMAGES.to_owned());
+        return;
+    };
+    if digest.forced {
+        answer.reason = Some(
+            "checkpoints came sooner than the settings begin them (CHECKPOINT, backups): what other \
+             settings would change is not known"
+                .to_owned(),
+        );
+        return;
+    }
+    let change = load.with_other_distance(timeout_s, trigger_bytes);
+    answer.wal = Some(wal(digest, change, "closed-form"));
+    if change == Bounded::ZERO {
+        let begins = if load.is_wal_driven() { "volume" } else { "time" };
+        answer.reason =
+            Some(format!("{begins} begins checkpoints, with this value as with today's"));
+        return;
+    }
+    answer.reason = Some(
+        "bounds by counters: `pgtoll wal whatif` works it out from the WAL, within a few per cent"
+            .to_owned(),
+    );
+}
+
+/// Who verifies pages that are read.
+fn payer(server: &WatchedServer) -> String {
+    match server.settings.get("io_method").map(String::as_str) {
+        Some("worker") => {
+            "I/O workers where reads run ahead (io_method = worker), else the session that reads"
+                .to_owned()
+        }
+        Some(method) => format!("the session that reads (io_method = {method})"),
+        None => "the session that reads".to_owned(),
+    }
+}
+
+fn notes(
+    server: &WatchedServer,
+    watch: &ServerWatch,
+    costs: &PageCosts,
+    digest: Option<&WatchDigest>,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !costs.timed {
+        notes.push(
+            "the server is remote, or its processes cannot be seen: CPU for a page is from pgtoll's \
+             table (x86-64), not timed there"
+                .to_owned(),
+        );
+    }
+    if server.settings.get("wal_level").is_some_and(|level| level == "minimal") {
+        notes.push(
+            "wal_level = minimal: pages of tables that are loaded without WAL count as if hints \
+             would log them"
+                .to_owned(),
+        );
+    }
+    if digest.is_some_and(|digest| digest.forced) {
+        notes.push(
+            "checkpoints came sooner than the settings begin them (CHECKPOINT, backups): figures are \
+             of cycles so short"
+                .to_owned(),
+        );
+    }
+    if digest.is_some_and(|of| of.rates.wal_bytes_per_second < IDLE_BYTES) {
+        notes.push("the server made hardly any WAL: watch it at work".to_owned());
+    }
+    if !watch.windows.is_empty() && !watch.windows.iter().any(|window| window.is_cycle) {
+        notes.push(
+            "no whole checkpoint cycle was seen: a part stands for the whole, with wider ranges"
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use pgtoll_format::Lsn;
+    use pgtoll_record::{AdvisedAction, DirtyCensus, WatchWindow};
+
+    use super::*;
+
+    fn server(settings: &[(&str, &str)]) -> WatchedServer {
+        let all = [
+            ("data_checksums", "off"),
+            ("wal_log_hints", "off"),
+            ("full_page_writes", "on"),
+            ("wal_compression", "off"),
+            ("max_wal_size", "10GB"),
+            ("checkpoint_timeout", "5min"),
+            ("checkpoint_completion_target", "0.9"),
+        ];
+        let pairs = all.iter().chain(settings);
+        WatchedServer {
+            version: "17.10".to_owned(),
+            settings: pairs
+                .map(|(name, value)| (String::from(*name), String::from(*value)))
+                .collect(),
+            block_bytes: 8192,
+            segment_bytes: 16 << 20,
+            ..WatchedServer::default()
+        }
+    }
+
+    /// A cycle of 5 min with 1 MB of WAL, 100 blocks read and 20 written a second, and a census that
+    /// found 300 of 3,000 dirty pages changed by hints alone.
+    fn window() -> WatchWindow {
+        WatchWindow {
+            seconds: 300.0,
+            is_cycle: true,
+            wal_bytes: 300_000_000,
+            wal_records: Some(300_000),
+            wal_images: Some(20_000),
+            blocks_read: 30_000,
+            blocks_checkpointed: 6_000,
+            cpu_seconds: Some(150.0),
+            census: Some(DirtyCensus {
+                at: String::new(),
+                redo: Lsn(1),
+                age_s: 300.0,
+                cycle_s: Some(300.0),
+                buffers: 16_384,
+                dirty: 3_000,
+                covered: 3_000,
+                sampled: 3_000,
+                hint_only: 300,
+                low: 100,
+                low_hint_only: 10,
+                image_bytes: Some(8_000.0),
+                relations: Vec::new(),
+            }),
+            ..WatchWindow::default()
+        }
+    }
+
+    fn answered(
+        settings: &[(&str, &str)],
+        window: WatchWindow,
+        asked: &[&str],
+    ) -> PredictionRecord {
+        let watch = ServerWatch { windows: vec![window], complete: true, ..ServerWatch::default() };
+        let asked: Vec<SettingQuestion> =
+            asked.iter().map(|text| SettingQuestion::parse(text).unwrap()).collect();
+        let provenance =
+            Provenance { version: String::new(), command: Vec::new(), made: String::new() };
+        prediction_record(provenance, Watched::now(server(settings), watch), &asked)
+    }
+
+    #[test]
+    fn the_census_decides_what_hints_would_log() {
+        let record = answered(&[], window(), &[]);
+        let answer = &record.answers[0];
+        assert_eq!((&*answer.setting, &*answer.value), ("data_checksums", "on"));
+        let wal = answer.wal.as_ref().unwrap();
+        assert_eq!(wal.basis, "census+evictions");
+        // 300 images of 8,050 bytes in 300 s, of 1 MB/s.
+        let extra = wal.extra_bytes_per_second;
+        assert!((extra.estimate - 8_050.0).abs() < 1.0, "{extra:?}");
+        assert!(extra.lower > 6_000.0 && extra.upper < 10_500.0, "{extra:?}");
+        assert!(wal.extra_share.unwrap().upper < 0.011);
+        assert_eq!(answer.advice.as_ref().unwrap().action, AdvisedAction::TurnOn);
+        let cpu = answer.cpu.as_ref().unwrap();
+        // 100 reads at 0.668 µs, 20 writes at 1 µs, an image at 10.5 µs.
+        assert!((cpu.cores.estimate - 97.3e-6).abs() < 1e-8, "{cpu:?}");
+        assert!((cpu.share_of_busy.unwrap().estimate - 2.0 * 97.3e-6).abs() < 1e-7);
+        assert!(record.one_time.is_some());
+    }
+
+    #[test]
+    fn hints_that_are_logged_already_cost_no_wal_again() {
+        let record = answered(&[("wal_log_hints", "on")], window(), &["data_checksums=on"]);
+        let answer = &record.answers[0];
+        let wal = answer.wal.as_ref().unwrap();
+        assert_eq!((wal.extra_bytes_per_second.upper, &*wal.basis), (0.0, "already-logged"));
+        assert!(answer.reason.as_ref().unwrap().contains("wal_log_hints = on"));
+        let cpu = answer.cpu.as_ref().unwrap();
+        assert!(cpu.read_cores > 0.0 && cpu.image_cores == 0.0);
+    }
+
+    #[test]
+    fn without_full_page_writes_hints_log_no_images() {
+        let record = answered(&[("full_page_writes", "off")], window(), &["wal_log_hints=on"]);
+        let answer = &record.answers[0];
+        assert_eq!(answer.wal.as_ref().unwrap().extra_bytes_per_second.upper, 0.0);
+        assert!(answer.reason.as_ref().unwrap().contains("full_page_writes"));
+    }
+
+    #[test]
+    fn off_is_a_saving_of_cpu_and_of_wal_that_is_not_known() {
+        let record = answered(&[("data_checksums", "on")], window(), &[]);
+        let answer = &record.answers[0];
+        assert_eq!((&*answer.today, &*answer.value), ("on", "off"));
+        assert!(answer.wal.is_none() && answer.advice.is_none() && record.one_time.is_none());
+        let cores = answer.cpu.as_ref().unwrap().cores;
+        assert!(cores.lower < cores.estimate && cores.upper < 0.0, "{cores:?}");
+        // Hints stay logged with the other setting.
+        let both = [("data_checksums", "on"), ("wal_log_hints", "on")];
+        let record = answered(&both, window(), &[]);
+        assert_eq!(record.answers[0].wal.as_ref().unwrap().extra_bytes_per_second.lower, 0.0);
+    }
+
+    #[test]
+    fn a_server_without_work_is_measured_first() {
+        let idle = WatchWindow { wal_bytes: 3_000, ..window() };
+        let record = answered(&[], idle, &[]);
+        let advice = record.answers[0].advice.as_ref().unwrap();
+        assert_eq!(advice.action, AdvisedAction::MeasureFirst, "{advice:?}");
+        assert!(record.notes.iter().any(|note| note.contains("watch it at work")));
+    }
+
+    #[test]
+    fn without_a_census_whole_cycles_have_bounds_and_parts_have_none() {
+        let blind = WatchWindow { census: None, select_dirtied: Some(600), ..window() };
+        let wal = answered(&[], blind.clone(), &[]).answers[0].wal.clone().unwrap();
+        assert_eq!(wal.basis, "statements");
+        let part = WatchWindow { is_cycle: false, ..blind };
+        let answer = answered(&[], part, &[]).answers[0].clone();
+        assert!(answer.wal.is_none() && answer.reason.is_some());
+        assert_eq!(answer.advice.unwrap().action, AdvisedAction::MeasureFirst);
+    }
+
+    #[test]
+    fn new_blocks_are_not_evictions() {
+        let grown = WatchWindow { blocks_evicted: 5_000, blocks_extended: Some(5_000), ..window() };
+        let images = |window| {
+            let wal = answered(&[], window, &[]).answers[0].wal.clone().unwrap();
+            wal.images_per_second.unwrap().estimate
+        };
+        assert!((images(grown) - images(window())).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nothing_seen_is_nothing_known() {
+        let watch = ServerWatch::default();
+        let provenance =
+            Provenance { version: String::new(), command: Vec::new(), made: String::new() };
+        let record = prediction_record(provenance, Watched::now(server(&[]), watch), &[]);
+        let answer = &record.answers[0];
+        assert!(answer.wal.is_none() && answer.cpu.is_none());
+        assert_eq!(answer.advice.as_ref().unwrap().action, AdvisedAction::MeasureFirst);
+    }
+}

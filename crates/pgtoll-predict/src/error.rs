@@ -1,0 +1,62 @@
+//! Why a server cannot be watched.
+
+use pgtoll_format::{UnsupportedMajor, VersionParseError};
+
+/// A server cannot be watched, or not be asked this.
+#[derive(Debug, thiserror::Error)]
+pub enum PredictError {
+    /// The server, or the way to it.
+    #[error(transparent)]
+    Wire(#[from] pgtoll_wire::Error),
+    /// It names no version.
+    #[error("read the server's version")]
+    Version(#[from] VersionParseError),
+    /// A version that pgtoll does not know.
+    #[error(transparent)]
+    Unsupported(#[from] UnsupportedMajor),
+    /// The role may not see what other sessions do.
+    #[error("role {role:?} may not read other sessions' statistics")]
+    NoMonitor {
+        /// The role, as SQL quotes it.
+        quoted: String,
+        /// The role.
+        role: String,
+    },
+    /// It writes no WAL of its own.
+    #[error("the server is a standby: it writes no WAL of its own and logs no hints")]
+    Standby,
+    /// Sessions are handed on: settings and counters may be of several server processes.
+    #[error(
+        "a connection pooler is in front of the server: it named process {named}, and process \
+         {found} answers"
+    )]
+    Pooler {
+        /// The process that the connection was promised.
+        named: i32,
+        /// The process that answers.
+        found: i32,
+    },
+    /// The question names no setting that can be predicted.
+    #[error("--setting does not accept \"{setting}\"")]
+    Question {
+        /// As it was given.
+        setting: String,
+    },
+}
+
+impl PredictError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Wire(error) => return error.hint(),
+            Self::NoMonitor { quoted, .. } => format!("GRANT pg_monitor TO {quoted};"),
+            Self::Standby => "name the primary in --dsn".to_owned(),
+            Self::Pooler { .. } => "connect to the server's own host and port".to_owned(),
+            Self::Question { .. } => "like data_checksums=on, wal_log_hints=on, \
+                                      wal_compression=lz4, max_wal_size=20GB or \
+                                      checkpoint_timeout=30min"
+                .to_owned(),
+            Self::Version(_) | Self::Unsupported(_) => return None,
+        })
+    }
+}

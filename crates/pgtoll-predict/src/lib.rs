@@ -1,0 +1,49 @@
+//! Watches a server, read-only, over checkpoint cycles, and predicts what other settings would cost
+//! it.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use pgtoll_interrupt::Interrupt;
+//! use pgtoll_predict::{WatchPlan, watch};
+//! use pgtoll_wire::Dsn;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dsn = Dsn::parse("host=/run/postgresql user=monitor dbname=shop")?;
+//! let plan = WatchPlan { time: Duration::from_secs(3600), cycles: Some(3), gentle: false };
+//! let (server, watched) = watch(&dsn, &plan, &Interrupt::new(), &mut |_| {})?;
+//! eprintln!("PostgreSQL {}: {} windows", server.version, watched.windows.len());
+//! # Ok(())
+//! # }
+//! ```
+
+mod answer;
+mod census;
+mod error;
+mod looks;
+mod one_time;
+mod question;
+mod server;
+mod session;
+mod timing;
+mod watch;
+
+use pgtoll_model::prediction::Bounded;
+use pgtoll_record::Interval;
+
+pub use answer::{Watched, costs_of, prediction_record};
+pub use error::PredictError;
+pub use question::{AskedValue, SettingQuestion};
+pub use timing::page_costs;
+pub use watch::{WatchPlan, WatchProgress, watch};
+
+/// As records have it.
+pub(crate) fn interval(of: Bounded) -> Interval {
+    let Bounded { estimate, lower, upper } = of;
+    Interval { estimate, lower, upper }
+}
+
+pub(crate) fn bounded(of: Interval) -> Bounded {
+    let Interval { estimate, lower, upper } = of;
+    Bounded { estimate, lower, upper }
+}

@@ -1,0 +1,178 @@
+//! Which server it is: its settings, and what the role may read.
+
+use std::collections::BTreeMap;
+
+use pgtoll_format::{MajorFacts, ServerVersion};
+use pgtoll_observe::{cores, cpu_model};
+use pgtoll_record::{VisibilityCount, WatchSource, WatchedServer};
+use pgtoll_wire::{Dsn, Error};
+
+use crate::PredictError;
+use crate::census::extension_schema;
+use crate::session::{SessionCost, WatchSession};
+
+/// Settings that answers depend on, of every version that has them.
+const SETTINGS: [&str; 13] = [
+    "archive_mode",
+    "checkpoint_completion_target",
+    "checkpoint_timeout",
+    "data_checksums",
+    "full_page_writes",
+    "io_method",
+    "io_workers",
+    "max_wal_size",
+    "shared_buffers",
+    "track_io_timing",
+    "wal_compression",
+    "wal_level",
+    "wal_log_hints",
+];
+
+/// What can be read of a server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Privileges {
+    /// The schema of each extension that is there and readable.
+    pub(crate) buffercache: Option<String>,
+    pub(crate) inspect: Option<String>,
+    pub(crate) statements: Option<String>,
+    pub(crate) sources: Vec<WatchSource>,
+}
+
+/// Looks at the server, and refuses those that cannot be watched.
+pub(crate) fn identify(
+    session: &mut WatchSession,
+) -> Result<(WatchedServer, &'static MajorFacts, Privileges), PredictError> {
+    let version = session.parameter("server_version").unwrap_or_default().to_owned();
+    let facts = version.parse::<ServerVersion>()?.facts()?;
+    let row = session.query_one(
+        "SELECT version() AS version, pg_is_in_recovery() AS standby, \
+         pg_postmaster_start_time()::text AS started, current_user AS role, \
+         quote_ident(current_user) AS quoted, current_setting('is_superuser') AS super, \
+         pg_has_role(current_user, 'pg_monitor', 'USAGE') AS monitor, \
+         current_setting('block_size') AS block, \
+         pg_size_bytes(current_setting('wal_segment_size')) AS segment, \
+         (SELECT system_identifier FROM pg_control_system()) AS system",
+    )?;
+    if row.text("monitor")? != "t" && row.text("super")? != "on" {
+        let (role, quoted) = (row.text("role")?.to_owned(), row.text("quoted")?.to_owned());
+        return Err(PredictError::NoMonitor { quoted, role });
+    }
+    if row.text("standby")? == "t" {
+        return Err(PredictError::Standby);
+    }
+    let names = SETTINGS.map(|name| format!("'{name}'")).join(",");
+    let settings: BTreeMap<String, String> = session
+        .query(&format!(
+            "SELECT name, current_setting(name) AS value FROM pg_settings WHERE name IN ({names})"
+        ))?
+        .iter()
+        .map(|row| Ok((row.text("name")?.to_owned(), row.text("value")?.to_owned())))
+        .collect::<Result<_, Error>>()?;
+    let is_super = row.text("super")? == "on";
+    let local = session.postmaster().is_some();
+    let server = WatchedServer {
+        version,
+        version_text: row.text("version")?.to_owned(),
+        system_identifier: row.text("system")?.to_owned(),
+        block_bytes: row.parse("block")?,
+        segment_bytes: row.parse("segment")?,
+        data_bytes: data_bytes(session),
+        standbys: session.query_one("SELECT count(*) AS n FROM pg_stat_replication")?.parse("n")?,
+        archives: settings.get("archive_mode").is_some_and(|mode| mode != "off"),
+        local,
+        cores: local.then(|| u32::try_from(cores()).unwrap_or(u32::MAX)),
+        cpu: local.then(cpu_model),
+        started: row.text("started")?.to_owned(),
+        settings,
+    };
+    let privileges = privileges(session, is_super, row.text("quoted")?)?;
+    Ok((server, facts, privileges))
+}
+
+/// A role may not be allowed to connect to all of them.
+fn data_bytes(session: &mut WatchSession) -> Option<u64> {
+    let sql = "SELECT sum(pg_database_size(oid))::bigint AS bytes FROM pg_database";
+    session.query_one(sql).ok()?.parse("bytes").ok()
+}
+
+fn privileges(session: &mut WatchSession, is_super: bool, role: &str) -> Result<Privileges, Error> {
+    let buffercache = extension_schema(session, "pg_buffercache")?;
+    let inspect = extension_schema(session, "pageinspect")?;
+    let statements = match extension_schema(session, "pg_stat_statements")? {
+        // It may be there without its library.
+        Some(schema) => session
+            .query(&format!("SELECT 1 FROM {schema}.pg_stat_statements LIMIT 1"))
+            .is_ok()
+            .then_some(schema),
+        None => None,
+    };
+    let create = |name: &str| Some(format!("CREATE EXTENSION {name};"));
+    let inspects = inspect.is_some() && is_super;
+    let sources = vec![
+        WatchSource {
+            name: "statistics views".to_owned(),
+            available: true,
+            gives: "WAL, blocks read and written: CPU, and today's WAL".to_owned(),
+            remedy: None,
+        },
+        WatchSource {
+            name: "pg_buffercache".to_owned(),
+            available: buffercache.is_some(),
+            gives: "which buffers are dirty".to_owned(),
+            remedy: create("pg_buffercache").filter(|_| buffercache.is_none()),
+        },
+        WatchSource {
+            name: "pageinspect".to_owned(),
+            available: inspects,
+            gives: "LSNs of dirty pages: the pages that checksums would log, counted (E2+)"
+                .to_owned(),
+            remedy: if is_super {
+                create("pageinspect").filter(|_| inspect.is_none())
+            } else {
+                Some(format!(
+                    "only superusers may read pages: CREATE EXTENSION pageinspect; ALTER ROLE \
+                     {role} SUPERUSER;"
+                ))
+            },
+        },
+        WatchSource {
+            name: "pg_stat_statements".to_owned(),
+            available: statements.is_some(),
+            gives: "pages that SELECTs dirty: an estimate without superuser (E1')".to_owned(),
+            remedy: create("pg_stat_statements").filter(|_| statements.is_none()),
+        },
+    ];
+    let buffercache = buffercache.filter(|_| inspects);
+    let inspect = inspect.filter(|_| inspects);
+    Ok(Privileges { buffercache, inspect, statements, sources })
+}
+
+/// Pages that are not all-visible, in the databases that can be connected to.
+pub(crate) fn visibility(dsn: &Dsn, session: &mut WatchSession) -> (VisibilityCount, SessionCost) {
+    let (mut count, mut cost) = (VisibilityCount::default(), SessionCost::default());
+    let sql = "SELECT datname FROM pg_database WHERE datallowconn AND datname <> 'template0' \
+               ORDER BY datname";
+    let rows = session.query(sql).unwrap_or_default();
+    let names: Vec<&str> = rows.iter().filter_map(|row| row.text("datname").ok()).collect();
+    for name in names.iter().take(DATABASES) {
+        let Ok(mut other) = WatchSession::open(&dsn.with_database(name)) else { continue };
+        let pages = other.query_one(
+            // Of tables that were never analysed relpages is 0.
+            "SELECT coalesce(sum(pages), 0)::bigint AS pages, \
+             coalesce(sum(greatest(pages - relallvisible, 0)), 0)::bigint AS hidden \
+             FROM (SELECT relallvisible, CASE WHEN relpages > 0 THEN relpages ELSE \
+             pg_relation_size(oid) / current_setting('block_size')::int END AS pages \
+             FROM pg_class WHERE relkind IN ('r', 'm', 't') AND relpersistence = 'p') c",
+        );
+        cost.add(other.close());
+        let Ok(row) = pages else { continue };
+        count.databases += 1;
+        count.pages += row.parse::<u64>("pages").unwrap_or(0);
+        count.not_all_visible += row.parse::<u64>("hidden").unwrap_or(0);
+    }
+    count.databases_left_out = names.len() as u64 - count.databases;
+    (count, cost)
+}
+
+/// Databases that are connected to.
+const DATABASES: usize = 50;

@@ -1,0 +1,442 @@
+//! Watching: windows from the end of one checkpoint to the end of the next.
+
+use std::time::{Duration, Instant};
+
+use pgtoll_format::MajorFacts;
+use pgtoll_interrupt::Interrupt;
+use pgtoll_observe::{ClusterCpu, CpuSample};
+use pgtoll_record::{DirtyCensus, ServerWatch, WatchCost, WatchWindow, WatchedServer};
+use pgtoll_wire::{Dsn, Error, Interruption};
+
+use crate::PredictError;
+use crate::census::CensusTaker;
+use crate::looks::{CounterLook, Glimpse};
+use crate::server::{Privileges, identify, visibility};
+use crate::session::{SessionCost, WatchSession};
+
+/// How long to watch, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchPlan {
+    /// At most this long.
+    pub time: Duration,
+    /// Until so many whole checkpoint cycles were seen; `None`: for the whole time.
+    pub cycles: Option<u32>,
+    /// Less often, smaller samples.
+    pub gentle: bool,
+}
+
+/// How far watching has come.
+#[derive(Debug)]
+pub struct WatchProgress<'a> {
+    /// Until now.
+    pub elapsed: Duration,
+    /// What was seen until now: windows are added as they end.
+    pub watch: &'a ServerWatch,
+    /// The server that is watched.
+    pub server: &'a WatchedServer,
+    /// A window has just ended.
+    pub window_ended: bool,
+}
+
+/// Watches a server, read-only, until the plan is fulfilled or a signal comes. `on_progress` is told
+/// at each look. What was seen until a connection was lost for good is returned, and why it ended.
+pub fn watch(
+    dsn: &Dsn,
+    plan: &WatchPlan,
+    interrupt: &Interrupt,
+    on_progress: &mut dyn FnMut(&WatchProgress<'_>),
+) -> Result<(WatchedServer, ServerWatch), PredictError> {
+    let mut session = WatchSession::open(dsn)?;
+    let (server, facts, privileges) = identify(&mut session)?;
+    let mut watcher = Watcher::new(dsn, plan, facts, session, &privileges)?;
+    watcher.watch.sources = privileges.sources;
+    loop {
+        let step = watcher.step();
+        let window_ended = matches!(step, Ok(true));
+        let (watch, elapsed) = (&watcher.watch, watcher.began.elapsed());
+        on_progress(&WatchProgress { elapsed, watch, server: &server, window_ended });
+        match step {
+            // The signal ends the pause below.
+            Ok(_) | Err(PredictError::Wire(Error::Interrupted)) => {}
+            Err(PredictError::Wire(error)) => {
+                if let Err(error) = watcher.reconnect(&error, &server, interrupt) {
+                    watcher.watch.ended = Some(error.to_string());
+                    break;
+                }
+            }
+            Err(error) => {
+                watcher.watch.ended = Some(error.to_string());
+                break;
+            }
+        }
+        if watcher.is_done() {
+            watcher.watch.complete = true;
+            break;
+        }
+        let pause = if plan.gentle { GENTLE_PAUSE } else { PAUSE };
+        let pause = pause.min(plan.time.saturating_sub(watcher.began.elapsed()));
+        if let Err(signal) = interrupt.wait(pause) {
+            watcher.watch.ended = Some(signal.to_string());
+            break;
+        }
+    }
+    let was_interrupted = interrupt.signal().is_some();
+    Ok((server, watcher.finish(was_interrupted)))
+}
+
+const PAUSE: Duration = Duration::from_millis(500);
+const GENTLE_PAUSE: Duration = Duration::from_secs(5);
+
+/// Shares of a core that censuses may take.
+const CENSUS_SHARE: f64 = 0.006;
+const GENTLE_CENSUS_SHARE: f64 = 0.001;
+/// The first census of a window, in seconds after its begin, and the shortest time between two.
+const CENSUS_PAUSE_S: f64 = 3.0;
+/// Pages of a sample.
+const SAMPLE: u32 = 2000;
+const GENTLE_SAMPLE: u32 = 500;
+
+struct Watcher {
+    dsn: Dsn,
+    plan: WatchPlan,
+    facts: &'static MajorFacts,
+    session: WatchSession,
+    statements: Option<String>,
+    taker: Option<CensusTaker>,
+    /// Seconds that the last census took the server.
+    census_cost_s: f64,
+    census_failures: u32,
+    cpu: Option<ClusterCpu>,
+    window: Option<OpenWindow>,
+    watch: ServerWatch,
+    /// Of sessions that are closed.
+    cost: SessionCost,
+    began: Instant,
+    checkpoint_timeout_s: f64,
+    trigger_bytes: f64,
+    block_bytes: u64,
+}
+
+/// A window that has not ended.
+struct OpenWindow {
+    begin: Glimpse,
+    look: CounterLook,
+    cpu: Option<CpuSample>,
+    /// It began with the end of a checkpoint.
+    is_cycle: bool,
+    /// Each with the server's clock.
+    censuses: Vec<(f64, DirtyCensus)>,
+    last_census: Instant,
+}
+
+impl Watcher {
+    fn new(
+        dsn: &Dsn,
+        plan: &WatchPlan,
+        facts: &'static MajorFacts,
+        mut session: WatchSession,
+        privileges: &Privileges,
+    ) -> Result<Self, PredictError> {
+        let most = if plan.gentle { GENTLE_SAMPLE } else { SAMPLE };
+        let taker = match (&privileges.buffercache, &privileges.inspect) {
+            (Some(schema), inspect @ Some(_)) => {
+                let (schema, inspect) = (schema.clone(), inspect.clone());
+                Some(CensusTaker::new(&mut session, dsn, schema, inspect, most)?)
+            }
+            _ => None,
+        };
+        let (count, cost) = visibility(dsn, &mut session);
+        let timing = session.query_one(
+            "SELECT (SELECT setting::float8 FROM pg_settings WHERE name = 'checkpoint_timeout') AS \
+             timeout, (SELECT setting::float8 FROM pg_settings WHERE name = 'max_wal_size') \
+             * 1048576 / (1 + current_setting('checkpoint_completion_target')::float8) AS bytes, \
+             current_setting('block_size') AS block",
+        )?;
+        let cpu = session.postmaster().and_then(|pid| ClusterCpu::attach(pid).ok());
+        Ok(Self {
+            dsn: dsn.clone(),
+            plan: *plan,
+            facts,
+            statements: privileges.statements.clone(),
+            taker,
+            census_cost_s: 0.0,
+            census_failures: 0,
+            cpu,
+            window: None,
+            watch: ServerWatch {
+                began: jiff::Timestamp::now().to_string(),
+                visibility: Some(count),
+                ..ServerWatch::default()
+            },
+            cost,
+            began: Instant::now(),
+            checkpoint_timeout_s: timing.parse("timeout")?,
+            trigger_bytes: timing.parse("bytes")?,
+            block_bytes: timing.parse::<u64>("block")?.max(1),
+            session,
+        })
+    }
+
+    /// Looks once; whether a window has ended.
+    fn step(&mut self) -> Result<bool, PredictError> {
+        let now = Glimpse::read(&mut self.session)?;
+        self.session.check_pid(now.pid)?;
+        if now.is_standby {
+            return Err(PredictError::Standby);
+        }
+        let Some(window) = &self.window else {
+            self.open(now, false)?;
+            return Ok(false);
+        };
+        if now.redo != window.begin.redo {
+            let has_ended = self.end(&now)?;
+            self.open(now, true)?;
+            return Ok(has_ended);
+        }
+        if self.is_census_due(&now) {
+            self.take_census(&now)?;
+        }
+        Ok(false)
+    }
+
+    fn open(&mut self, begin: Glimpse, is_cycle: bool) -> Result<(), PredictError> {
+        let look = CounterLook::read(&mut self.session, self.facts, self.statements.as_deref())?;
+        let cpu = self.cpu.as_mut().and_then(|cpu| cpu.sample().ok());
+        let (censuses, last_census) = (Vec::new(), Instant::now());
+        self.window = Some(OpenWindow { begin, look, cpu, is_cycle, censuses, last_census });
+        Ok(())
+    }
+
+    /// Ends the open window; `false` where it has to be thrown away.
+    fn end(&mut self, now: &Glimpse) -> Result<bool, PredictError> {
+        let look = CounterLook::read(&mut self.session, self.facts, self.statements.as_deref())?;
+        let cpu = self.cpu.as_mut().and_then(|cpu| cpu.sample().ok());
+        let Some(window) = self.window.take() else { return Ok(false) };
+        if look.was_reset_since(&window.look) {
+            self.discard(&format!("{}: statistics were reset", window.begin.now));
+            return Ok(false);
+        }
+        let before_end = now.redo != window.begin.redo;
+        // A part of a cycle before the first checkpoint that was seen is worth nothing beside whole
+        // ones, and all there is without.
+        let is_cycle = window.is_cycle && before_end;
+        let census = window.census(before_end.then_some(now.checkpoint_s));
+        let difference = |after: u64, before: u64| after.saturating_sub(before);
+        let optional =
+            |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
+        let forgot = look.forgotten != window.look.forgotten;
+        let grown = optional(look.data_bytes, window.look.data_bytes);
+        let cpu_used = cpu.zip(window.cpu.as_ref()).map(|(after, before)| after.since(before));
+        self.watch.windows.push(WatchWindow {
+            began: window.begin.now.clone(),
+            seconds: now.now_s - window.begin.now_s,
+            is_cycle,
+            wal_bytes: now.insert.bytes_since(window.begin.insert).unwrap_or(0),
+            wal_records: optional(look.wal_records, window.look.wal_records),
+            wal_images: optional(look.wal_images, window.look.wal_images),
+            blocks_read: difference(look.blocks_read, window.look.blocks_read),
+            blocks_checkpointed: difference(look.checkpointed, window.look.checkpointed),
+            blocks_evicted: difference(look.evicted, window.look.evicted),
+            blocks_extended: grown.map(|bytes| bytes / self.block_bytes),
+            cpu_seconds: cpu_used.map(|used| Duration::from_nanos(used.nanoseconds).as_secs_f64()),
+            // What was forgotten is not in the sum any more.
+            select_dirtied: optional(look.select_dirtied, window.look.select_dirtied)
+                .filter(|_| !forgot && look.select_dirtied >= window.look.select_dirtied),
+            census,
+        });
+        Ok(true)
+    }
+
+    fn discard(&mut self, why: &str) {
+        self.window = None;
+        if self.watch.discarded.len() < DISCARDED {
+            self.watch.discarded.push(why.to_owned());
+        }
+    }
+
+    /// Just before the next checkpoint, and before that as often as is cheap.
+    fn is_census_due(&self, now: &Glimpse) -> bool {
+        let (Some(_), Some(window)) = (&self.taker, &self.window) else { return false };
+        let share = if self.plan.gentle { GENTLE_CENSUS_SHARE } else { CENSUS_SHARE };
+        let since_last = window.last_census.elapsed().as_secs_f64();
+        let lead = 2.0 + 2.0 * self.census_cost_s;
+        let is_near = (0.0..=lead).contains(&self.seconds_to_checkpoint(now, window));
+        let pause = CENSUS_PAUSE_S.max(self.census_cost_s / share);
+        since_last >= pause || (is_near && since_last > lead)
+    }
+
+    fn seconds_to_checkpoint(&self, now: &Glimpse, window: &OpenWindow) -> f64 {
+        let by_time = now.checkpoint_s + self.checkpoint_timeout_s - now.now_s;
+        let rate = float(now.insert.bytes_since(window.begin.insert).unwrap_or(0))
+            / (now.now_s - window.begin.now_s).max(0.1);
+        let written = float(now.insert.bytes_since(now.redo).unwrap_or(0));
+        let by_volume = (self.trigger_bytes - written) / rate.max(1.0);
+        by_time.min(by_volume)
+    }
+
+    /// A census that fails (a relation is locked, or gone) is none.
+    fn take_census(&mut self, now: &Glimpse) -> Result<(), PredictError> {
+        let before = self.cost_until_now_s();
+        let Some(taker) = &mut self.taker else { return Ok(()) };
+        let taken = taker.take(&mut self.session, now);
+        let after = self.cost_until_now_s();
+        self.census_cost_s = after - before;
+        let Some(window) = &mut self.window else { return Ok(()) };
+        window.last_census = Instant::now();
+        match taken {
+            Ok(census) => {
+                window.censuses.push((now.now_s, census));
+                self.census_failures = 0;
+            }
+            Err(Error::Server(response)) => {
+                let at = &now.now;
+                self.watch.discarded.push(format!("{at}: a census failed: {}", response.message));
+                self.census_failures += 1;
+                if self.census_failures == CENSUS_FAILURES {
+                    self.taker = None;
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// CPU of the server where it can be seen, else the time until answers came.
+    fn cost_until_now_s(&self) -> f64 {
+        let mut cost = self.session.cost();
+        if let Some(taker) = &self.taker {
+            cost.add(taker.cost);
+        }
+        if self.cpu.is_some() { cost.cpu_s } else { cost.waited_s }
+    }
+
+    /// Waits until the server is there again: it may have been restarted.
+    fn reconnect(
+        &mut self,
+        error: &Error,
+        server: &WatchedServer,
+        interrupt: &Interrupt,
+    ) -> Result<(), PredictError> {
+        let at = self.window.as_ref().map_or_else(String::new, |of| format!("{}: ", of.begin.now));
+        let left = self.plan.time.saturating_sub(self.began.elapsed());
+        let until = Instant::now() + RECONNECT.min(left);
+        loop {
+            if interrupt.wait(RETRY).is_err() {
+                return Err(Error::Interrupted.into());
+            }
+            let opened = WatchSession::open(&self.dsn);
+            let opened = opened.and_then(|mut session| Ok((identify(&mut session)?, session)));
+            match opened {
+                Ok(((found, _, _), session)) => {
+                    let is_other = found.system_identifier != server.system_identifier;
+                    if is_other {
+                        self.discard(&format!("{at}another cluster answers"));
+                        return Err(Error::Closed { source: None }.into());
+                    }
+                    let why = if found.started == server.started {
+                        format!("{at}the connection was lost ({error})")
+                    } else {
+                        format!("{at}the server was restarted, or another took its place")
+                    };
+                    self.discard(&why);
+                    let closed = std::mem::replace(&mut self.session, session);
+                    self.cost.add(closed.close());
+                    self.cpu =
+                        self.session.postmaster().and_then(|pid| ClusterCpu::attach(pid).ok());
+                    return Ok(());
+                }
+                Err(PredictError::Wire(_)) if Instant::now() < until => {}
+                Err(error) => {
+                    self.discard(&format!("{at}the connection was lost"));
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        let cycles = self.watch.windows.iter().filter(|window| window.is_cycle).count();
+        let has_cycles = self.plan.cycles.is_some_and(|wanted| cycles >= wanted as usize);
+        has_cycles || self.began.elapsed() >= self.plan.time
+    }
+
+    /// A part of a cycle counts where there is no whole one.
+    fn finish(mut self, was_interrupted: bool) -> ServerWatch {
+        let wants_rest =
+            self.plan.cycles.is_none() || !self.watch.windows.iter().any(|window| window.is_cycle);
+        let is_open = self.window.as_ref().is_some_and(|of| of.begin.now_s > 0.0);
+        if was_interrupted && is_open {
+            self.open_last_session();
+        }
+        if wants_rest && is_open {
+            // A server that is gone leaves what was seen before.
+            let _ = self.last_look();
+        }
+        let has_cycles = self.watch.windows.iter().any(|window| window.is_cycle);
+        if has_cycles {
+            // Parts of cycles are in no proportion to whole ones.
+            self.watch.windows.retain(|window| window.is_cycle);
+        }
+        self.watch.seconds = self.began.elapsed().as_secs_f64();
+        let is_cpu = self.cpu.is_some();
+        let mut cost = self.cost;
+        cost.add(self.taker.as_ref().map_or_else(SessionCost::default, |taker| taker.cost));
+        cost.add(self.session.close());
+        let seconds = if is_cpu { cost.cpu_s } else { cost.waited_s };
+        self.watch.cost = WatchCost {
+            statements: cost.statements,
+            seconds,
+            is_cpu,
+            share_of_core: seconds / self.watch.seconds.max(0.001),
+        };
+        self.watch
+    }
+
+    /// A signal has ended all waiting of the session before.
+    fn open_last_session(&mut self) {
+        let Ok(patience) = Interruption::after(LAST_PATIENCE) else { return };
+        self.dsn = self.dsn.with_interruption(&patience);
+        if let Some(taker) = &mut self.taker {
+            taker.dsn = self.dsn.clone();
+        }
+        if let Ok(session) = WatchSession::open(&self.dsn) {
+            self.cost.add(std::mem::replace(&mut self.session, session).close());
+        }
+    }
+
+    fn last_look(&mut self) -> Result<(), PredictError> {
+        let now = Glimpse::read(&mut self.session)?;
+        let is_same = self.window.as_ref().is_some_and(|window| window.begin.redo == now.redo);
+        if is_same && self.taker.is_some() {
+            self.take_census(&now)?;
+        }
+        self.end(&now)?;
+        Ok(())
+    }
+}
+
+impl OpenWindow {
+    /// The census that tells most: the last one before the next checkpoint began, else the first one
+    /// after; while it has not begun, the last.
+    fn census(&self, next_s: Option<f64>) -> Option<DirtyCensus> {
+        let all = self.censuses.iter();
+        // Checkpoints begin at whole seconds, rounded down.
+        let is_before = |(at, _): &&(f64, DirtyCensus)| next_s.is_none_or(|next| *at <= next + 1.0);
+        let found = all.clone().rfind(is_before).or(self.censuses.first());
+        let mut census = found.map(|(_, census)| census.clone())?;
+        census.cycle_s = next_s.map(|next| next - self.begin.checkpoint_s);
+        Some(census)
+    }
+}
+
+const DISCARDED: usize = 100;
+/// How long a server is waited for after a signal.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
+const CENSUS_FAILURES: u32 = 5;
+const RETRY: Duration = Duration::from_secs(1);
+const RECONNECT: Duration = Duration::from_secs(60);
+
+#[expect(clippy::cast_precision_loss, reason = "bytes of WAL, far below 2^53")]
+fn float(bytes: u64) -> f64 {
+    bytes as f64
+}

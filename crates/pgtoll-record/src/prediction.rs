@@ -1,0 +1,352 @@
+//! What other settings would cost a server that was only watched.
+
+use std::collections::BTreeMap;
+
+use pgtoll_format::Lsn;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{AdvisedAction, Interval};
+
+/// The version of the form of a prediction.
+pub const PREDICTION_SCHEMA: &str = "pgtoll.prediction/1";
+
+/// What other settings would cost a server that was only watched: what was seen of it, and what
+/// follows. What follows can be worked out again from what was seen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PredictionRecord {
+    /// [`PREDICTION_SCHEMA`].
+    pub schema: String,
+    /// pgtoll's version.
+    pub pgtoll: String,
+    /// The command that watches again.
+    pub command: Vec<String>,
+    /// When the prediction was made (RFC 3339).
+    pub made: String,
+    /// The server and its settings.
+    pub server: WatchedServer,
+    /// What was seen of it.
+    pub watch: ServerWatch,
+    /// CPU that the server's own kernel takes for a page.
+    pub page_costs: PageCosts,
+    /// The means over all windows of what the server does today.
+    pub today: WatchedRates,
+    /// An answer for each setting that was asked about.
+    pub answers: Vec<PredictionAnswer>,
+    /// What turning checksums on costs once; `None` where they are on or were not asked about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one_time: Option<OneTimeBill>,
+    /// What a reader has to know.
+    pub notes: Vec<String>,
+}
+
+/// A server that was watched.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WatchedServer {
+    /// Its version, as `server_version` has it.
+    pub version: String,
+    /// `version()`: with the platform.
+    pub version_text: String,
+    /// Of its cluster; a text, since it is larger than other programs' integers.
+    pub system_identifier: String,
+    /// The settings on which the answers depend, as `SHOW` has them.
+    pub settings: BTreeMap<String, String>,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Bytes of a WAL segment.
+    pub segment_bytes: u64,
+    /// Bytes of all databases; `None` where the role may not see them.
+    pub data_bytes: Option<u64>,
+    /// Standbys that stream from it.
+    pub standbys: u32,
+    /// WAL is archived.
+    pub archives: bool,
+    /// It runs on the machine that watched it, and its processes could be seen there.
+    pub local: bool,
+    /// Logical CPUs of its machine; `None` where it is remote.
+    pub cores: Option<u32>,
+    /// The CPU's model; `None` where it is remote.
+    pub cpu: Option<String>,
+    /// When it was started (as the server writes it).
+    pub started: String,
+}
+
+/// What was seen of a server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerWatch {
+    /// When it began (RFC 3339).
+    pub began: String,
+    /// How long it lasted.
+    pub seconds: f64,
+    /// All that was wanted was seen.
+    pub complete: bool,
+    /// Why it ended before; `None` where it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// Windows in their order.
+    pub windows: Vec<WatchWindow>,
+    /// Windows that were thrown away, and why: a restart, a reset of the statistics.
+    pub discarded: Vec<String>,
+    /// What could be read, and what a privilege or an extension more would buy.
+    pub sources: Vec<WatchSource>,
+    /// Pages of tables that are not all-visible, of all databases that could be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visibility: Option<VisibilityCount>,
+    /// What the watching cost the server.
+    pub cost: WatchCost,
+}
+
+/// A stretch of time between two looks at the counters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WatchWindow {
+    /// When it began (as the server writes it).
+    pub began: String,
+    /// How long it lasted.
+    pub seconds: f64,
+    /// It is a checkpoint cycle: from the end of one checkpoint to that of the next.
+    pub is_cycle: bool,
+    /// Bytes of WAL.
+    pub wal_bytes: u64,
+    /// WAL records (14 and later).
+    pub wal_records: Option<u64>,
+    /// Full-page images (14 and later).
+    pub wal_images: Option<u64>,
+    /// Blocks read from outside shared buffers: each is verified with checksums.
+    pub blocks_read: u64,
+    /// Blocks written by the checkpointer.
+    pub blocks_checkpointed: u64,
+    /// Blocks written by all others: evicted from shared buffers, or written by the background
+    /// writer.
+    pub blocks_evicted: u64,
+    /// New blocks were counted as evicted (until 15), at most; `None` where they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks_extended: Option<u64>,
+    /// CPU of all the server's processes in seconds; `None` where it is remote.
+    pub cpu_seconds: Option<f64>,
+    /// Pages that SELECTs dirtied beyond the images that they logged (estimator E1');
+    /// `None` without `pg_stat_statements`.
+    pub select_dirtied: Option<u64>,
+    /// The dirty buffers shortly before the window's last checkpoint began; `None` where they
+    /// cannot be seen.
+    pub census: Option<DirtyCensus>,
+}
+
+/// A census of the dirty buffers, by a sample of their pages' headers (estimator E2).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DirtyCensus {
+    /// When, as the server writes it.
+    pub at: String,
+    /// Redo point of the last completed checkpoint.
+    #[schemars(with = "String")]
+    pub redo: Lsn,
+    /// Seconds since the begin of that checkpoint, whole ones.
+    pub age_s: f64,
+    /// Seconds from that checkpoint's begin to that of the next; `None` while there is none.
+    pub cycle_s: Option<f64>,
+    /// Buffers.
+    pub buffers: u64,
+    /// Dirty ones of the main fork and the free space map.
+    pub dirty: u64,
+    /// Of these, in databases whose pages could be read.
+    pub covered: u64,
+    /// Pages that were looked at.
+    pub sampled: u64,
+    /// Of these, permanent ones with an LSN before the redo point: checksums would log an image.
+    pub hint_only: u64,
+    /// Pages looked at that are soon evicted (a usage count of 0 or 1).
+    pub low: u64,
+    /// Of these, permanent ones with an LSN before the redo point.
+    pub low_hint_only: u64,
+    /// Bytes of an image of the pages that count, without their holes: the mean; `None` without
+    /// such pages.
+    pub image_bytes: Option<f64>,
+    /// Their relations, those with most pages first, with pages in the sample.
+    pub relations: Vec<CensusRelation>,
+}
+
+/// A relation in the sample of a census.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CensusRelation {
+    /// Its database.
+    pub database: String,
+    /// Schema and name.
+    pub relation: String,
+    /// Pages in the sample that checksums would log an image of.
+    pub pages: u64,
+}
+
+/// Something that can be read of a server, or could be with more privileges.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WatchSource {
+    /// For example `pg_buffercache`.
+    pub name: String,
+    /// It was read.
+    pub available: bool,
+    /// What it says.
+    pub gives: String,
+    /// What makes it available: a line of SQL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+/// Pages of tables by `pg_class`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VisibilityCount {
+    /// Databases that were asked.
+    pub databases: u64,
+    /// Databases that were not.
+    pub databases_left_out: u64,
+    /// Pages of permanent tables, materialised views and TOAST tables (`relpages`).
+    pub pages: u64,
+    /// Of these, not all-visible (`relallvisible`).
+    pub not_all_visible: u64,
+}
+
+/// What the watching cost the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WatchCost {
+    /// Statements.
+    pub statements: u64,
+    /// Seconds of its sessions: CPU where `is_cpu`, else the time until the answers came.
+    pub seconds: f64,
+    /// It is CPU of the sessions' processes.
+    pub is_cpu: bool,
+    /// Of a core.
+    pub share_of_core: f64,
+}
+
+/// CPU for a page, in ns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PageCosts {
+    /// The kernel that servers of this version run.
+    pub kernel: String,
+    /// It was timed on the server's machine; else it is from pgtoll's table.
+    pub timed: bool,
+    /// To verify a page that is read.
+    pub read_ns: Interval,
+    /// To sum a page that is written.
+    pub write_ns: Interval,
+    /// To log an image, with its compression.
+    pub image_ns: Interval,
+}
+
+/// Rates of the server as it is, in each case of all windows together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WatchedRates {
+    /// Bytes of WAL a second.
+    pub wal_bytes_per_second: f64,
+    /// Full-page images a second.
+    pub images_per_second: Option<f64>,
+    /// Blocks read a second.
+    pub reads_per_second: f64,
+    /// Blocks written a second.
+    pub writes_per_second: f64,
+    /// Cores that the server is busy with.
+    pub busy_cores: Option<f64>,
+    /// Whether WAL volume begins checkpoints, and not time; `None` where that is not known.
+    pub wal_driven: Option<bool>,
+}
+
+/// What a setting would cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PredictionAnswer {
+    /// For example `data_checksums`.
+    pub setting: String,
+    /// Its value today.
+    pub today: String,
+    /// The value that was asked about.
+    pub value: String,
+    /// In a sentence.
+    pub headline: String,
+    /// Why a figure is zero or not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// WAL; `None`: not known.
+    pub wal: Option<PredictedWal>,
+    /// WAL that is written, sent to standbys and archived, more than today: bytes a second, all
+    /// together; `None`: not known.
+    pub io_bytes_per_second: Option<Interval>,
+    /// CPU; `None`: not known.
+    pub cpu: Option<PredictedCpu>,
+    /// What to do; only about checksums.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<PredictionAdvice>,
+}
+
+/// WAL more than today; negative: less.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PredictedWal {
+    /// Today's, in bytes a second.
+    pub baseline_bytes_per_second: f64,
+    /// More than that, in bytes a second.
+    pub extra_bytes_per_second: Interval,
+    /// The same as a share of today's; `None` where today's is zero.
+    pub extra_share: Option<Interval>,
+    /// The same in the windows, bytes a second: 95 % of them have at most this; `None` with fewer
+    /// than two windows.
+    pub extra_p95_bytes_per_second: Option<f64>,
+    /// Net full-page images more, a second; `None` where they do not decide.
+    pub images_per_second: Option<Interval>,
+    /// Bytes of WAL for an image; `None` where they do not decide.
+    pub image_bytes: Option<Interval>,
+    /// What the estimate rests on: `already-logged`, `census+evictions` (E2+),
+    /// `statements` (E1'), `counters` (bounds by counters alone), `closed-form`.
+    pub basis: String,
+    /// What each estimator comes to, images a second.
+    pub estimators: BTreeMap<String, f64>,
+}
+
+/// CPU more than today; negative: less.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PredictedCpu {
+    /// Cores.
+    pub cores: Interval,
+    /// The same as a share of the cores that the server is busy with; `None` where it is remote.
+    pub share_of_busy: Option<Interval>,
+    /// Of these cores, for pages that are read.
+    pub read_cores: f64,
+    /// For pages that are written.
+    pub write_cores: f64,
+    /// For images.
+    pub image_cores: f64,
+    /// Who pays for verification of what is read.
+    pub payer: String,
+}
+
+/// What to do about checksums.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PredictionAdvice {
+    /// What to do.
+    pub action: AdvisedAction,
+    /// The figure that decides, and its bound, in words.
+    pub decides: String,
+    /// The rule, in words.
+    pub rule: String,
+}
+
+/// What turning checksums on costs once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OneTimeBill {
+    /// Bytes that have to be read, and pages of which have to be written, with the server stopped.
+    pub pass_bytes: Option<u64>,
+    /// How long that takes at least and at most, in seconds.
+    pub pass_seconds: Option<(f64, f64)>,
+    /// Bytes of WAL if every page that is not all-visible is logged once, at most.
+    pub first_touch_bytes: Option<u64>,
+    /// Ways to turn them on, each with the time that the server is away.
+    pub routes: Vec<EnableRoute>,
+}
+
+/// A way to turn checksums on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EnableRoute {
+    /// In short.
+    pub name: String,
+    /// How long the server is away, in words.
+    pub away: String,
+}
+
+/// The JSON Schema of a prediction.
+pub fn prediction_schema() -> serde_json::Value {
+    schemars::schema_for!(PredictionRecord).to_value()
+}

@@ -1,0 +1,144 @@
+//! A prediction as a page: the decision, the figures, what it costs once, what they rest on.
+
+use maud::{Markup, html};
+use pgtoll_record::{PredictionAnswer, PredictionRecord};
+
+use super::{Section, bodies, contents, download, inert, page};
+use crate::prediction::{
+    HEAD, SHOWN, action_words, basis_words, bill_lines, relations, rows, seen_lines, subject_words,
+};
+
+/// A prediction as one HTML file, with all that it needs inside. Whatever stands in the record is
+/// text in it, never markup.
+pub fn prediction_html(of: &PredictionRecord) -> String {
+    let mut sections: Vec<Section<'_>> = vec![("figures", "Figures", figures(of))];
+    if of.one_time.is_some() {
+        sections.push(("once", "What it costs once", once(of)));
+    }
+    if of.watch.windows.iter().any(|window| window.census.is_some()) {
+        sections.push(("relations", "Who would pay", payers(of)));
+    }
+    sections.push(("windows", "Windows", windows(of)));
+    sections.push(("seen", "What was seen", seen(of)));
+    sections.push(("again", "Again", again(of)));
+    let main = html! {
+        section id="answer" aria-labelledby="answer-heading" {
+            h2 id="answer-heading" { "In short" }
+            @for answer in &of.answers { (in_short(answer)) }
+            (contents(&sections))
+        }
+        (bodies(&sections))
+    };
+    let title = html! { "What safety would cost PostgreSQL " (of.server.version) ", pgtoll" };
+    let heading = html! {
+        p class="quiet small" { "pgtoll predict" }
+        h1 { "What would other settings cost this server?" }
+        p class="quiet" { (subject_words(of)) }
+    };
+    page(&title, &heading, &main, "Made by pgtoll from what was seen of a server.", &inert(of))
+}
+
+fn in_short(answer: &PredictionAnswer) -> Markup {
+    html! {
+        @if let Some(advice) = &answer.advice {
+            p class="lead" { strong { (action_words(advice.action)) } " " (answer.headline) }
+            dl class="answers" {
+                dt { "Decides" }
+                dd { (advice.decides) }
+                dt { "Rule" }
+                dd { (advice.rule) }
+                @if let Some(reason) = &answer.reason { dt { "Why" } dd { (reason) } }
+            }
+        } @else {
+            p class="lead" { (answer.headline) }
+            @if let Some(reason) = &answer.reason { p { (reason) } }
+        }
+    }
+}
+
+fn figures(of: &PredictionRecord) -> Markup {
+    html! {
+        @for answer in &of.answers {
+            h3 { code { (answer.setting) " = " (answer.value) } }
+            div class="scroll" role="region" tabindex="0"
+                aria-label={ "Figures for " (answer.setting) " = " (answer.value) } {
+                table class="names close" {
+                    thead { tr {
+                        th scope="col" { "figure" }
+                        @for title in &HEAD[1..] { th scope="col" { (title) } }
+                    } }
+                    tbody { @for row in rows(answer) { tr {
+                        th scope="row" { (row[0].trim()) }
+                        @for cell in &row[1..] { td { (cell) } }
+                    } } }
+                }
+            }
+            @if let Some(wal) = &answer.wal { p class="small" { "WAL by: " (basis_words(wal)) "." } }
+            @if let Some(cpu) = &answer.cpu {
+                p class="small" { "Verified by: " (cpu.payer) "." }
+            }
+        }
+    }
+}
+
+fn once(of: &PredictionRecord) -> Markup {
+    let Some(bill) = &of.one_time else { return html! {} };
+    html! {
+        @for line in bill_lines(bill) { p { (line) } }
+        h3 { "Ways, and how long the server is away" }
+        ul { @for route in &bill.routes { li { (route.name) ": " (route.away) } } }
+    }
+}
+
+fn payers(of: &PredictionRecord) -> Markup {
+    let relations = relations(of);
+    html! {
+        p { "Relations by their share of the dirty pages that hints alone had changed." }
+        @if relations.is_empty() { p { "No such page was seen." } }
+        ul { @for (name, share) in relations.iter().take(SHOWN) { li { (share) " " (name) } } }
+    }
+}
+
+fn windows(of: &PredictionRecord) -> Markup {
+    let number = |of: Option<u64>| of.map_or_else(|| "-".to_owned(), |of| of.to_string());
+    html! {
+        div class="scroll" role="region" aria-label="Windows" tabindex="0" {
+            table class="names close" {
+                thead { tr {
+                    @for title in ["began", "seconds", "whole cycle", "WAL bytes", "images",
+                        "blocks read", "by checkpoints", "evicted", "dirty", "by hints alone"] {
+                        th scope="col" { (title) }
+                    }
+                } }
+                tbody { @for window in &of.watch.windows { tr {
+                    th scope="row" { (window.began) }
+                    td { (format!("{:.1}", window.seconds)) }
+                    td { (if window.is_cycle { "yes" } else { "no" }) }
+                    td { (window.wal_bytes) }
+                    td { (number(window.wal_images)) }
+                    td { (window.blocks_read) }
+                    td { (window.blocks_checkpointed) }
+                    td { (window.blocks_evicted) }
+                    td { (number(window.census.as_ref().map(|census| census.dirty))) }
+                    td { (number(window.census.as_ref().map(|census| census.hint_only))) }
+                } } }
+            }
+        }
+    }
+}
+
+fn seen(of: &PredictionRecord) -> Markup {
+    html! {
+        ul { @for line in seen_lines(of) { li { (line) } } }
+        @if !of.notes.is_empty() { ul { @for note in &of.notes { li { (note) } } } }
+    }
+}
+
+fn again(of: &PredictionRecord) -> Markup {
+    let json = serde_json::to_string(of).unwrap_or_default();
+    html! {
+        p { "The command that watches again:" }
+        pre { code { (of.command.iter().take(100).cloned().collect::<Vec<_>>().join(" ")) } }
+        (download("All figures of this page", "prediction.json", &json))
+    }
+}

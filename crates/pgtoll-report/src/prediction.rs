@@ -1,0 +1,354 @@
+//! What a server that was watched would pay, as text: the decision first.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use pgtoll_format::TimeSpan;
+use pgtoll_record::{
+    AdvisedAction, CensusRelation, Interval, OneTimeBill, PredictedCpu, PredictedWal,
+    PredictionAnswer, PredictionRecord, ServerWatch,
+};
+
+use crate::printable::printable;
+use crate::text::{Block, aligned, wrapped};
+use crate::wal_numbers::{count, counted, size, size_of};
+
+/// What to do, the figures with their ranges, what it costs once, and what the figures rest on.
+pub fn prediction_text(of: &PredictionRecord) -> String {
+    let mut text = wrapped("", &subject_words(of));
+    for answer in &of.answers {
+        text.push('\n');
+        text.push_str(&answer_text(answer));
+    }
+    if let Some(bill) = &of.one_time {
+        text.push_str("\nonce\n");
+        for line in bill_lines(bill) {
+            text.push_str(&wrapped("  ", &line));
+        }
+        for route in &bill.routes {
+            text.push_str(&wrapped("  - ", &format!("{}: away {}", route.name, route.away)));
+        }
+    }
+    let relations = relations(of);
+    if !relations.is_empty() {
+        text.push_str("\nwho would pay, by pages that hints alone had changed\n");
+        for (name, share) in relations.iter().take(SHOWN) {
+            let _ = writeln!(text, "  {share:>5}  {}", printable(name));
+        }
+    }
+    text.push_str("\nseen\n");
+    for line in seen_lines(of) {
+        text.push_str(&wrapped("  ", &line));
+    }
+    for note in &of.notes {
+        text.push_str(&wrapped("note: ", note));
+    }
+    text
+}
+
+/// Relations that are listed.
+pub(crate) const SHOWN: usize = 10;
+
+/// Which server, and for how long.
+pub(crate) fn subject_words(of: &PredictionRecord) -> String {
+    let cycles = of.watch.windows.iter().filter(|window| window.is_cycle).count();
+    let what = if cycles > 0 {
+        counted(cycles as u64, "checkpoint cycle", "checkpoint cycles")
+    } else {
+        "no whole checkpoint cycle".to_owned()
+    };
+    let where_to = if of.server.local { "on this machine" } else { "remote" };
+    let mut words = format!(
+        "PostgreSQL {}, {where_to}, watched for {}: {what}.",
+        of.server.version,
+        span(of.watch.seconds)
+    );
+    if let Some(ended) = &of.watch.ended {
+        let _ = write!(words, " Watching ended early: {ended}.");
+    }
+    words
+}
+
+fn answer_text(answer: &PredictionAnswer) -> String {
+    let mut text = String::new();
+    if let Some(advice) = &answer.advice {
+        let _ = writeln!(text, "{}", action_words(advice.action));
+        text.push_str(&wrapped("  ", &answer.headline));
+        text.push_str(&wrapped("  decides: ", &advice.decides));
+        text.push_str(&wrapped("  rule:    ", &advice.rule));
+    } else {
+        text.push_str(&wrapped("", &answer.headline));
+    }
+    if let Some(reason) = &answer.reason {
+        text.push_str(&wrapped("  why:     ", reason));
+    }
+    let rows = rows(answer);
+    if !rows.is_empty() {
+        let head = HEAD.map(str::to_owned).to_vec();
+        let blocks: Vec<Block> = Vec::new();
+        let rows = std::iter::once(head).chain(rows.into_iter().map(Vec::from)).collect();
+        text.push('\n');
+        text.push_str(&aligned(rows, blocks));
+    }
+    if let Some(wal) = &answer.wal {
+        text.push_str(&wrapped("  WAL by: ", &basis_words(wal)));
+    }
+    if let Some(cpu) = answer.cpu.as_ref().filter(|cpu| cpu.read_cores != 0.0) {
+        text.push_str(&wrapped("  verified by: ", &cpu.payer));
+    }
+    text
+}
+
+/// What to do, in the imperative.
+pub(crate) fn action_words(action: AdvisedAction) -> &'static str {
+    match action {
+        AdvisedAction::TurnOn => "Turn data checksums on.",
+        AdvisedAction::MeasureFirst => "Measure first.",
+        AdvisedAction::Leave => "Leave data checksums off, or make room for them first.",
+    }
+}
+
+/// Titles of the table's columns.
+pub(crate) const HEAD: [&str; 5] = ["", "today", "more", "range", "p95"];
+
+/// Rows of the table.
+pub(crate) fn rows(answer: &PredictionAnswer) -> Vec<[String; 5]> {
+    let mut rows = Vec::new();
+    if let Some(wal) = &answer.wal {
+        rows.push(row(
+            "WAL",
+            rate(wal.baseline_bytes_per_second),
+            &wal.extra_bytes_per_second,
+            rate,
+            wal.extra_p95_bytes_per_second.map(rate),
+        ));
+        if let Some(share) = &wal.extra_share {
+            rows.push(row("of today's WAL", String::new(), share, percent, None));
+        }
+        if let Some(images) = &wal.images_per_second {
+            rows.push(row("page images", String::new(), images, per_second, None));
+        }
+    }
+    if let Some(io) = &answer.io_bytes_per_second {
+        rows.push(row("WAL, all copies", String::new(), io, rate, None));
+    }
+    if let Some(cpu) = &answer.cpu {
+        rows.push(row("CPU in cores", String::new(), &cpu.cores, cores, None));
+        if let Some(share) = &cpu.share_of_busy {
+            rows.push(row("of today's CPU", String::new(), share, percent, None));
+        }
+        rows.extend(cpu_parts(cpu));
+    }
+    rows
+}
+
+fn cpu_parts(cpu: &PredictedCpu) -> Vec<[String; 5]> {
+    let part = |name: &str, value: f64| {
+        [name.to_owned(), String::new(), cores(value), String::new(), String::new()]
+    };
+    let parts = [
+        ("  pages read", cpu.read_cores),
+        ("  pages written", cpu.write_cores),
+        ("  page images", cpu.image_cores),
+    ];
+    parts.into_iter().filter(|(_, of)| *of != 0.0).map(|(name, of)| part(name, of)).collect()
+}
+
+fn row(
+    name: &str,
+    today: String,
+    of: &Interval,
+    words: fn(f64) -> String,
+    p95: Option<String>,
+) -> [String; 5] {
+    let range = if of.lower.to_bits() == of.upper.to_bits() {
+        "exactly".to_owned()
+    } else {
+        format!("{} to {}", words(of.lower), words(of.upper))
+    };
+    [name.to_owned(), today, words(of.estimate), range, p95.unwrap_or_default()]
+}
+
+fn rate(bytes_per_second: f64) -> String {
+    let sign = if bytes_per_second < 0.0 { "-" } else { "" };
+    format!("{sign}{}/s", size_of(bytes_per_second.abs()))
+}
+
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        percent if percent.abs() >= 10.0 => format!("{percent:.0} %"),
+        percent if percent.abs() >= 0.05 => format!("{percent:.1} %"),
+        percent => format!("{percent:.2} %"),
+    }
+}
+
+fn per_second(rate: f64) -> String {
+    if rate < 10.0 { format!("{rate:.1}/s") } else { format!("{rate:.0}/s") }
+}
+
+fn cores(cores: f64) -> String {
+    if cores.abs() < 0.1 { format!("{cores:.5}") } else { format!("{cores:.3}") }
+}
+
+fn span(seconds: f64) -> String {
+    TimeSpan(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default()).rounded()
+}
+
+/// The estimator in words, and what others come to.
+pub(crate) fn basis_words(wal: &PredictedWal) -> String {
+    let mut words = match wal.basis.as_str() {
+        "census+evictions" => {
+            "dirty pages with an LSN before the checkpoint, counted, and their share of evicted \
+             ones (E2+)"
+        }
+        "statements" => {
+            "what SELECTs dirtied (E1'), up to all pages written that were not logged whole"
+        }
+        "counters" => {
+            "bounds alone: pages written that were not logged whole; the estimate is their middle"
+        }
+        "already-logged" => "settings: what hints log does not change",
+        "already-so" => "settings: nothing changes",
+        "closed-form" => "counters, and what checkpoints follow",
+        other => other,
+    }
+    .to_owned();
+    let estimators: Vec<String> = wal
+        .estimators
+        .iter()
+        .map(|(name, images)| format!("{name} {}", per_second(*images)))
+        .collect();
+    if !estimators.is_empty() {
+        let _ = write!(words, "; images by estimator: {}", estimators.join(", "));
+    }
+    words
+}
+
+/// The one-time bill, a sentence each.
+pub(crate) fn bill_lines(bill: &OneTimeBill) -> Vec<String> {
+    let mut lines = Vec::new();
+    match (bill.pass_bytes, bill.pass_seconds) {
+        (Some(bytes), Some((least, most))) => lines.push(format!(
+            "All {} are read and written once, offline: {} where memory has them, {} on a slow \
+             disk (100 MB/s). Then a new base backup.",
+            size(bytes),
+            span(least),
+            span(most)
+        )),
+        _ => lines.push("All files are read and written once; their size is not known.".to_owned()),
+    }
+    match bill.first_touch_bytes {
+        Some(bytes) => lines.push(format!(
+            "The first SELECT or VACUUM of pages that are not all-visible logs them: at most {} \
+             of WAL.",
+            size(bytes)
+        )),
+        None => lines.push("First touches log no more than today.".to_owned()),
+    }
+    lines
+}
+
+/// Relations by their share of the pages that hints alone had changed, of all censuses.
+pub(crate) fn relations(of: &PredictionRecord) -> Vec<(String, String)> {
+    let mut pages: Vec<(String, u64)> = Vec::new();
+    let mut all = 0_u64;
+    for census in of.watch.windows.iter().filter_map(|window| window.census.as_ref()) {
+        all = all.saturating_add(census.hint_only);
+        for CensusRelation { database, relation, pages: found } in &census.relations {
+            let name = format!("{database}: {relation}");
+            match pages.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum = sum.saturating_add(*found),
+                None => pages.push((name, *found)),
+            }
+        }
+    }
+    pages.sort_by_key(|(_, pages)| std::cmp::Reverse(*pages));
+    let share = |pages| crate::wal_numbers::percent(pages, all);
+    pages.into_iter().map(|(name, pages)| (name, share(pages))).collect()
+}
+
+/// What the figures rest on: today's rates, sources, what the watching cost.
+pub(crate) fn seen_lines(of: &PredictionRecord) -> Vec<String> {
+    let today = &of.today;
+    let mut lines = vec![format!(
+        "Today: {} of WAL, {:.0} blocks read and {:.0} written a second{}.",
+        rate(today.wal_bytes_per_second),
+        today.reads_per_second,
+        today.writes_per_second,
+        today.busy_cores.map_or_else(String::new, |busy| format!(", {busy:.3} cores busy"))
+    )];
+    let costs = &of.page_costs;
+    let by = if costs.timed { "timed here" } else { "by pgtoll's table" };
+    lines.push(format!(
+        "CPU for a page by the server's kernel ({}, {by}): {:.0} ns read, {:.0} ns written, \
+         {:.0} ns logged.",
+        costs.kernel, costs.read_ns.estimate, costs.write_ns.estimate, costs.image_ns.estimate
+    ));
+    lines.extend(census_lines(&of.watch));
+    for source in of.watch.sources.iter().filter(|source| !source.available) {
+        let remedy = source.remedy.as_ref().map_or_else(String::new, |of| format!(" ({of})"));
+        lines.push(format!("Not read: {}, which gives {}.{remedy}", source.name, source.gives));
+    }
+    for discarded in &of.watch.discarded {
+        lines.push(format!("Left out: {discarded}."));
+    }
+    let cost = &of.watch.cost;
+    let kind = if cost.is_cpu { "of server CPU" } else { "until answers came" };
+    lines.push(format!(
+        "Watching took {:.2} s {kind}, {:.2} % of a core, in {}.",
+        cost.seconds,
+        cost.share_of_core * 100.0,
+        counted(cost.statements, "statement", "statements")
+    ));
+    lines
+}
+
+fn census_lines(watch: &ServerWatch) -> Option<String> {
+    let censuses: Vec<_> = watch.windows.iter().filter_map(|of| of.census.as_ref()).collect();
+    let last = censuses.last()?;
+    Some(format!(
+        "{}; the last: {} dirty pages, {} looked at, {} of them changed by hints alone.",
+        counted(censuses.len() as u64, "census of dirty pages", "censuses of dirty pages"),
+        count(last.dirty),
+        count(last.sampled),
+        count(last.hint_only)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> PredictionRecord {
+        serde_json::from_str(include_str!("../tests/fixtures/prediction.json")).unwrap()
+    }
+
+    #[test]
+    fn the_decision_comes_first_and_all_is_in_80_columns() {
+        let text = prediction_text(&record());
+        assert_eq!(text.lines().find(|line| line.chars().count() > 80), None);
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn names_of_strangers_are_escaped() {
+        let mut of = record();
+        for census in of.watch.windows.iter_mut().filter_map(|window| window.census.as_mut()) {
+            census.relations[0].relation = "a\u{1b}[31m<b>".to_owned();
+        }
+        assert!(!prediction_text(&of).contains('\u{1b}'));
+        let page = crate::prediction_html(&of);
+        assert!(!page.contains("<b>") && page.contains("&lt;b&gt;"), "{page}");
+    }
+
+    #[test]
+    fn the_page_has_the_decision_and_every_figure() {
+        let of = record();
+        let page = crate::prediction_html(&of);
+        let advice = of.answers[0].advice.as_ref().unwrap();
+        assert!(page.contains(action_words(advice.action)));
+        for row in rows(&of.answers[0]) {
+            assert!(page.contains(row[2].as_str()), "{row:?}");
+        }
+    }
+}

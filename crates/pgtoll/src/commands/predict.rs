@@ -1,0 +1,154 @@
+//! `pgtoll predict`: what other settings would cost a server that is only watched.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use pgtoll_format::shell_quoted;
+use pgtoll_interrupt::Interrupt;
+use pgtoll_predict::{
+    SettingQuestion, WatchPlan, WatchProgress, Watched, costs_of, prediction_record, watch,
+};
+use pgtoll_record::{PredictionRecord, Provenance};
+use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_wire::Dsn;
+
+use crate::arguments::PredictArguments;
+use crate::commands::server_waits::ServerWaits;
+use crate::commands::{Usage, output, record_text};
+use crate::exit::Status;
+use crate::printer::Printer;
+
+pub(crate) fn run(arguments: &PredictArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+    let format = output::format_of_output(&arguments.output, RecordKind::Prediction.formats())?;
+    let questions = arguments.setting.iter().map(|text| SettingQuestion::parse(text));
+    let questions: Vec<SettingQuestion> = questions.collect::<Result<_, _>>()?;
+    let watched = match (&arguments.from, &arguments.dsn) {
+        (Some(path), _) => Watched::of_record(earlier(path)?),
+        (None, Some(dsn)) => watched(dsn, arguments, &questions, printer)?,
+        (None, None) => return Err(Usage::error("name a server", "like --dsn 'host=db1'")),
+    };
+    let record = prediction_record(provenance(arguments), watched, &questions);
+    if let Some(path) = &arguments.record {
+        output::write(path, &pgtoll_report::json(&record))?;
+    }
+    let status = if record.watch.complete && !record.watch.windows.is_empty() {
+        Status::Done
+    } else {
+        Status::CouldNotTell
+    };
+    if let Some(ended) = &record.watch.ended {
+        printer.warn(&format!("pgtoll: watching ended early: {ended}"));
+    }
+    let record = FinishedRecord::Prediction(Box::new(record));
+    let table = TableOptions::default();
+    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
+    Ok(status)
+}
+
+fn watched(
+    dsn: &Dsn,
+    arguments: &PredictArguments,
+    questions: &[SettingQuestion],
+    printer: &mut Printer,
+) -> anyhow::Result<Watched> {
+    let interrupt = Interrupt::new();
+    interrupt.catch_signals().context("catch signals")?;
+    let waits = ServerWaits::until(&interrupt)?;
+    let plan = plan(arguments);
+    let (mut unwritten, mut costs) = (None, None);
+    let (server, seen) = watch(&waits.of(dsn), &plan, &interrupt, &mut |progress| {
+        show_progress(progress, &plan, printer);
+        // What was seen until now outlives whatever ends this process.
+        if let Some(path) = arguments.record.as_ref().filter(|_| progress.window_ended) {
+            let (server, watch) = (progress.server.clone(), progress.watch.clone());
+            let page_costs = costs.get_or_insert_with(|| costs_of(&server)).clone();
+            let watched = Watched { server, watch, page_costs };
+            let record = prediction_record(provenance(arguments), watched, questions);
+            unwritten = output::write(path, &pgtoll_report::json(&record)).err();
+        }
+    })?;
+    if let Some(error) = unwritten {
+        printer.warn(&format!("pgtoll: warning: {error}"));
+    }
+    let page_costs = costs.unwrap_or_else(|| costs_of(&server));
+    Ok(Watched { server, watch: seen, page_costs })
+}
+
+/// Without a time, as long as it takes to see the cycles; without either, two cycles or half an hour.
+fn plan(arguments: &PredictArguments) -> WatchPlan {
+    let time = arguments.r#for.map(|span| span.0);
+    let (time, cycles) = match (time, arguments.cycles) {
+        (None, None) => (DEFAULT_TIME, Some(DEFAULT_CYCLES)),
+        (None, cycles) => (LONGEST, cycles),
+        (Some(time), cycles) => (time, cycles),
+    };
+    WatchPlan { time, cycles, gentle: arguments.gentle }
+}
+
+const DEFAULT_TIME: Duration = Duration::from_secs(1800);
+const DEFAULT_CYCLES: u32 = 2;
+const LONGEST: Duration = Duration::from_secs(7 * 86_400);
+
+fn show_progress(progress: &WatchProgress<'_>, plan: &WatchPlan, printer: &mut Printer) {
+    let windows = progress.watch.windows.iter().filter(|window| window.is_cycle).count();
+    let words = format!("watch, {windows} checkpoint cycles seen");
+    match plan.cycles {
+        Some(cycles) if plan.time == LONGEST => {
+            printer.progress(&words, windows as u64, u64::from(cycles));
+        }
+        _ => {
+            let all = plan.time.as_secs();
+            printer.progress(&words, progress.elapsed.as_secs().min(all), all);
+        }
+    }
+    if progress.window_ended {
+        printer.milestone(&words);
+    }
+}
+
+fn earlier(path: &Path) -> anyhow::Result<PredictionRecord> {
+    let read = || format!("read {}", path.display());
+    let found = FinishedRecord::parse(&record_text(path)?).with_context(read)?;
+    match found {
+        Some(FinishedRecord::Prediction(record)) => Ok(*record),
+        Some(other) => {
+            let message = format!("{} is {}", path.display(), other.kind().title());
+            Err(Usage::error(message, "name a file that pgtoll predict --record wrote"))
+        }
+        None => {
+            let message = format!("{} is no record of predict", path.display());
+            Err(Usage::error(message, "name a file that pgtoll predict --record wrote"))
+        }
+    }
+}
+
+fn provenance(arguments: &PredictArguments) -> Provenance {
+    let mut command = ["pgtoll", "predict"].map(str::to_owned).to_vec();
+    let mut option = |name: &str, value: &str| {
+        command.extend([name.to_owned(), shell_quoted(value)]);
+    };
+    if let Some(dsn) = &arguments.dsn {
+        option("--dsn", &dsn.redacted());
+    }
+    if let Some(path) = &arguments.from {
+        option("--from", &path.to_string_lossy());
+    }
+    if let Some(time) = arguments.r#for {
+        option("--for", &time.to_string());
+    }
+    if let Some(cycles) = arguments.cycles {
+        option("--cycles", &cycles.to_string());
+    }
+    if !arguments.setting.is_empty() {
+        option("--setting", &arguments.setting.join(","));
+    }
+    if arguments.gentle {
+        command.push("--gentle".to_owned());
+    }
+    Provenance {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command,
+        made: jiff::Timestamp::now().to_string(),
+    }
+}
