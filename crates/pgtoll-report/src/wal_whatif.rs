@@ -132,7 +132,7 @@ const MARKS: [(WhatIfClass, &str, &str); 6] = [
     (
         WhatIfClass::LowerBound,
         ">",
-        "at least this: hints would come to be logged, of which this WAL has none",
+        "at least this: this WAL lacks the hints, or does not show which freezes had to be (notes)",
     ),
     (
         WhatIfClass::Extrapolated,
