@@ -275,8 +275,12 @@ impl Touches {
             if last.rule != Rule::Hint || last.image == 0 || last.freeze_bytes > 0 {
                 return 0;
             }
-            last.freeze_bytes = u16::try_from(freeze).unwrap_or(u16::MAX);
-            before.bytes = before.bytes.next_multiple_of(8) + freeze;
+            // With their padding: what is left of a record is padded by itself.
+            let total = record.header.total_bytes;
+            let left = total.saturating_sub(freeze).next_multiple_of(8);
+            let padded = total.next_multiple_of(8) - left;
+            last.freeze_bytes = u16::try_from(padded).unwrap_or(u16::MAX);
+            before.bytes += padded;
             return freeze;
         }
         if self.records.len() < FREEZE_WITHIN {
