@@ -132,7 +132,7 @@ const MARKS: [(WhatIfClass, &str, &str); 6] = [
     (
         WhatIfClass::LowerBound,
         ">",
-        "at least this: this WAL lacks the hints, or does not show which freezes had to be (notes)",
+        "a lower bound: hints that this WAL does not log, or freezes of unknown cause (notes)",
     ),
     (
         WhatIfClass::Extrapolated,

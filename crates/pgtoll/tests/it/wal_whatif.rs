@@ -275,7 +275,13 @@ fn load_and_vacuum(
     let name = format!("pg{}-{checksums}-{word}", server.version.major());
     let cluster =
         Cluster::init_with(guard, server, &name, checksums, &["--wal-segsize=1"]).unwrap();
-    let settings = [("max_wal_size", "4GB"), ("checkpoint_timeout", "1h"), ("autovacuum", "off")];
+    let settings = [
+        ("max_wal_size", "4GB"),
+        ("checkpoint_timeout", "1h"),
+        ("wal_keep_size", "10GB"),
+        ("autovacuum", "off"),
+        ("fsync", "off"),
+    ];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
     cluster.configure(guard, &settings.into()).unwrap();
     cluster.start(guard).unwrap();
