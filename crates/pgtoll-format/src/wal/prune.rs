@@ -37,6 +37,9 @@ impl Record<'_> {
     /// Whether a prune record changes no row, and only sets bits of the visibility map (19): then its
     /// heap page needs an image only where hints are logged, as with `Heap2/VISIBLE` until 18.
     pub fn sets_visibility_alone(&self, parts: &Parts) -> bool {
+        if self.facts.prune_sets_page_lsn {
+            return false;
+        }
         let is_prune = matches!(
             RecordType::of(&self.header),
             XLOG_HEAP2_PRUNE_ON_ACCESS
@@ -44,8 +47,7 @@ impl Record<'_> {
                 | XLOG_HEAP2_PRUNE_VACUUM_CLEANUP
         );
         let flags = self.facts.prune_flags_at.and_then(|at| self.prune_flags(parts, at));
-        let changes_none = flags.is_some_and(|flags| flags & CHANGES_ROWS == 0);
-        is_prune && changes_none && !self.facts.prune_sets_page_lsn
+        is_prune && flags.is_some_and(|flags| flags & CHANGES_ROWS == 0)
     }
 
     fn prune_flags(&self, parts: &Parts, at: usize) -> Option<u8> {
@@ -76,8 +78,9 @@ mod tests {
             image: None,
             data: 0..if id == 0 { 174 } else { 0 },
         };
-        let blocks = (0..blocks).map(block).collect();
-        let parts = Parts { blocks, main_data: 0..main.len(), ..Parts::default() };
+        let mut parts = Parts::default();
+        parts.blocks = (0..blocks).map(block).collect();
+        parts.main_data = 0..main.len();
         (record.freeze_bytes(&parts), record.sets_visibility_alone(&parts))
     }
 
