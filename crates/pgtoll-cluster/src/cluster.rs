@@ -13,7 +13,7 @@ use pgtoll_format::{Lsn, ServerVersion};
 use pgtoll_wire::{Config, Connection, UnixEndpoint};
 
 use crate::difference;
-use crate::error::last_words;
+use crate::error::{last_words, since_last_start};
 use crate::leftover::live_postmaster;
 use crate::process::tail;
 use crate::{ClusterError, Difference, Guard, Installation, MemoryGroup, StopMode, Usage};
@@ -243,9 +243,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// The line of the server's log that says most: its last error, else its last line.
+    /// The line of the server's log that says most since its last start: its last error, else its last
+    /// line.
     pub fn last_words(&self) -> String {
-        last_words(&tail(&self.log(), LOG_TAIL)).to_owned()
+        last_words(since_last_start(&tail(&self.log(), LOG_TAIL))).to_owned()
     }
 
     /// Bytes of the server's log, which all starts of the cluster share.

@@ -359,6 +359,11 @@ pub(crate) fn last_words(text: &str) -> &str {
         .unwrap_or("it printed nothing")
 }
 
+/// What a server logged since it last started, by the first line that it logs then (`PostmasterMain`).
+pub(crate) fn since_last_start(log: &str) -> &str {
+    log.rfind("LOG:  starting PostgreSQL").map_or(log, |at| &log[at..])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -369,6 +374,14 @@ mod tests {
         assert_eq!(last_words(log), "FATAL:  could not bind");
         assert_eq!(last_words("one\ntwo\n\n"), "two");
         assert_eq!(last_words(""), "it printed nothing");
+    }
+
+    #[test]
+    fn an_earlier_start_has_no_last_words() {
+        let log = "LOG:  starting PostgreSQL 18.6\nFATAL:  old\nLOG:  starting PostgreSQL 18.6\n\
+                   LOG:  ready\n";
+        assert_eq!(last_words(since_last_start(log)), "LOG:  ready");
+        assert_eq!(since_last_start("ERROR:  a tail\n"), "ERROR:  a tail\n");
     }
 
     #[test]

@@ -228,6 +228,13 @@ pub struct WalFacts {
     /// A prune record always sets the LSN of its heap page. In 19 it may set bits of the visibility
     /// map alone. Source: `log_heap_prune_and_freeze` in `pruneheap.c`.
     pub prune_sets_page_lsn: bool,
+    /// Byte of a prune record's main data that holds its flags (`xl_heap_prune.flags`, 17 and later;
+    /// in 19 the low byte of two).
+    pub prune_flags_at: Option<usize>,
+    /// `VACUUM` also freezes a page's rows because it has just logged an image of that page for a hint
+    /// (16 and later). Sources: `lazy_scan_prune` in `vacuumlazy.c` of 16, then
+    /// `heap_page_prune_and_freeze` in `pruneheap.c`.
+    pub freezes_after_hint: bool,
     /// `checkpoint_completion_target`, unless it is set. Source: release notes of 14.
     pub checkpoint_completion_target: f64,
 }
@@ -313,13 +320,20 @@ const fn wal_since_15(major: u32, magic: u16) -> WalFacts {
         checkpoint_bytes: 88,
         marks_redo: false,
         prune_sets_page_lsn: true,
+        prune_flags_at: None,
+        freezes_after_hint: false,
         checkpoint_completion_target: 0.9,
     }
 }
 
+/// The WAL of a major version since 16.
+const fn wal_since_16(major: u32, magic: u16) -> WalFacts {
+    WalFacts { freezes_after_hint: true, ..wal_since_15(major, magic) }
+}
+
 /// The WAL of a major version since 17.
 const fn wal_since_17(major: u32, magic: u16) -> WalFacts {
-    WalFacts { marks_redo: true, ..wal_since_15(major, magic) }
+    WalFacts { marks_redo: true, prune_flags_at: Some(1), ..wal_since_16(major, magic) }
 }
 
 /// The WAL of a major version until 14.
@@ -362,6 +376,7 @@ pub static MAJORS: [MajorFacts; 7] = [
             checkpoint_time_at: 72,
             checkpoint_bytes: 96,
             prune_sets_page_lsn: false,
+            prune_flags_at: Some(0),
             ..wal_since_17(19, 0xD122)
         },
         control: CONTROL_1905,
@@ -426,7 +441,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         constant_io_workers: &[],
         blocks_written: BlocksWritten::StatIoWrites,
         summing: SUMMING_UNTIL_18,
-        wal: wal_since_15(16, 0xD113),
+        wal: wal_since_16(16, 0xD113),
         control: CONTROL_1300,
         catalog: CatalogFacts {
             version: 202_307_071,

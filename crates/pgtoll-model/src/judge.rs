@@ -39,7 +39,9 @@ pub enum EstimateClass {
     /// Nearer, and hints are logged: those that the source did not log are estimated from those that
     /// it did.
     ShorterWithHints,
-    /// Hints are asked for and the source logs none: it is more than this.
+    /// It is at least this: hints are asked for and the source logs none; or hints are not to be
+    /// logged, and the source does not show whether `VACUUM` had to freeze what it froze right after a
+    /// hint's image.
     LowerBound,
     /// The source has fewer than two redo points, or less WAL than twice the distance.
     Extrapolated,
@@ -98,18 +100,23 @@ impl SourceWal {
 
     /// An outcome with its range.
     pub fn estimate(&self, candidate: &Candidate, outcome: &WhatIfOutcome) -> JudgedOutcome {
-        let class = self.class(candidate, outcome);
+        let mut class = self.class(candidate, outcome);
         let (less, more) = match candidate.rule {
             Some(_) => range(class, candidate.compression.compresses()),
             // The source's own redo points make the source's own bytes.
             None => (0.001, Some(0.001)),
         };
+        let most = outcome.bytes.saturating_add(outcome.freeze_bytes);
+        let is_open = !candidate.hints && float(outcome.freeze_bytes) > float(outcome.bytes) * less;
+        if is_open && class != EstimateClass::Extrapolated {
+            class = EstimateClass::LowerBound;
+        }
         JudgedOutcome {
             candidate: *candidate,
             outcome: *outcome,
             class,
             low_bytes: scaled(outcome.bytes, 1.0 - less),
-            high_bytes: more.map(|more| scaled(outcome.bytes, 1.0 + more)),
+            high_bytes: more.map(|more| scaled(most, 1.0 + more)),
         }
     }
 
@@ -266,6 +273,26 @@ pub(crate) mod tests {
         let today = Candidate { rule: None, ..candidate(1) };
         let today = SOURCE.estimate(&today, &outcome(1000, 60));
         assert_eq!((today.low_bytes, today.high_bytes), (999 * MB, Some(1001 * MB - 1)));
+    }
+
+    #[test]
+    fn what_vacuum_may_have_had_to_freeze_is_in_the_range() {
+        let without_hints = Candidate { hints: false, ..candidate(100) };
+        let with = |candidate: &Candidate, freeze_mb: u64, cycle_mb| {
+            let outcome = WhatIfOutcome { freeze_bytes: freeze_mb * MB, ..outcome(100, cycle_mb) };
+            let of = SOURCE.estimate(candidate, &outcome);
+            (of.class, of.low_bytes, of.high_bytes)
+        };
+        let little = (EstimateClass::Exact, 96 * MB, Some(scaled(103 * MB, 1.04)));
+        assert_eq!(with(&without_hints, 3, 55), little);
+        let much = (EstimateClass::LowerBound, 96 * MB, Some(scaled(300 * MB, 1.04)));
+        assert_eq!(with(&without_hints, 200, 55), much);
+        assert_eq!(
+            with(&without_hints, 200, 900),
+            (EstimateClass::Extrapolated, 45 * MB - 1, None)
+        );
+        // Of freezes without their hint's image there is no more than a few bytes.
+        assert_eq!(with(&candidate(100), 5, 55).0, EstimateClass::Exact);
     }
 
     #[test]

@@ -19,7 +19,9 @@
 //! for number in 0..100_000 {
 //!     let block = BlockKey { fork: 0, block: number % 10_000 };
 //!     let image = Some([8000; ImageCompression::COUNT]);
-//!     let reference = Reference { block, rule: Rule::Regular, image, data_bytes: 0, grows_by: 0 };
+//!     let (data_bytes, grows_by, freeze_bytes) = (0, 0, 0);
+//!     let rule = Rule::Regular;
+//!     let reference = Reference { block, rule, image, data_bytes, grows_by, freeze_bytes };
 //!     whatif.record(100, &[reference]);
 //! }
 //! let outcomes = whatif.finish();
@@ -42,6 +44,6 @@ pub use grid::{
 pub use judge::{EstimateClass, JudgedOutcome, SourceWal};
 pub use source::{CheckpointRule, GuessedSettings, KnownSettings, SourceSettings};
 pub use whatif::{
-    BlockKey, Check, ForkPlace, Geometry, ImageCompression, ImageLengths, Reference, Rule,
-    Schedule, Settings, WhatIf, WhatIfOutcome, checkpoint_segments, max_wal_size_for,
+    BlockKey, Check, FREEZE_WITHIN, ForkPlace, Geometry, ImageCompression, ImageLengths, Reference,
+    Rule, Schedule, Settings, WhatIf, WhatIfOutcome, checkpoint_segments, max_wal_size_for,
 };

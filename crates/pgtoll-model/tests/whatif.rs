@@ -172,6 +172,7 @@ prop_compose! {
             image,
             data_bytes,
             grows_by,
+            freeze_bytes: 0,
         }
     }
 }
@@ -184,6 +185,7 @@ fn first_images() -> Step {
         image: Some([100; 5]),
         data_bytes: 0,
         grows_by: 0,
+        freeze_bytes: 0,
     };
     Step::Record { bytes: 100, references: vec![first(0), first(1)] }
 }
@@ -264,6 +266,7 @@ fn the_longest_records_are_counted_under_all_settings() {
         image: Some([100; 5]),
         data_bytes: 10,
         grows_by: 0,
+        freeze_bytes: 0,
     };
     let record = |bytes| Step::Record { bytes, references: vec![of(1)] };
     let checkpoint = || Step::Checkpoint { is_forced: true };

@@ -174,7 +174,9 @@ pub enum WhatIfClass {
     /// Nearer, and hints are logged: those that the source did not log are estimated from those that
     /// it did.
     ShorterWithHints,
-    /// Hints are asked for and the source logs none: it is more than this.
+    /// It is at least this: hints are asked for and the source logs none; or hints are not to be
+    /// logged, and the source does not show whether `VACUUM` had to freeze what it froze right after a
+    /// hint's image.
     LowerBound,
     /// The source has fewer than two redo points, or less WAL than twice the distance.
     Extrapolated,

@@ -132,7 +132,7 @@ const MARKS: [(WhatIfClass, &str, &str); 6] = [
     (
         WhatIfClass::LowerBound,
         ">",
-        "at least this: hints would come to be logged, of which this WAL has none",
+        "a lower bound: hints that this WAL does not log, or freezes of unknown cause (notes)",
     ),
     (
         WhatIfClass::Extrapolated,

@@ -67,6 +67,8 @@ struct Server {
     pid: i32,
     data: PathBuf,
     log: PathBuf,
+    /// Bytes of the log before this start: all starts of a cluster share it.
+    log_bytes_before: u64,
 }
 
 /// A program that was spawned and not yet asked for with [`Request::Reap`].
@@ -295,8 +297,9 @@ impl GuardProcess {
         let changes = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE;
         watch.add_watch(&data, changes)?;
         let output = File::options().create(true).append(true).open(&log)?;
+        let log_bytes_before = output.metadata()?.len();
         let pid = self.begin_process(command(postgres).arg("-D").arg(&data), &output)?;
-        self.servers.insert(name.clone(), Server { pid, data, log });
+        self.servers.insert(name.clone(), Server { pid, data, log, log_bytes_before });
         self.pending = Some(Pending::Start { name, watch });
         Ok(())
     }
@@ -410,7 +413,7 @@ impl GuardProcess {
             Some(Pending::Start { name, .. } | Pending::Stop { name })
                 if server.as_ref() == Some(&name) =>
             {
-                let log_tail = ended.map(|server| self.log_tail(&server.log)).unwrap_or_default();
+                let log_tail = ended.map(|server| self.log_tail(&server)).unwrap_or_default();
                 Some(Reply::Ended { status: in_words(status), usage, log_tail })
             }
             Some(Pending::Kill { name, mut pids, usage: before, shared_memory }) => {
@@ -475,9 +478,11 @@ impl GuardProcess {
         Ok(())
     }
 
-    /// The end of a server's log, which is empty when the disk was full before it could say so.
-    fn log_tail(&self, log: &Path) -> String {
-        let text = tail(log, LOG_TAIL);
+    /// The end of what a server logged since its start: nothing when the disk was full before it could
+    /// say so.
+    fn log_tail(&self, server: &Server) -> String {
+        let bytes = fs::metadata(&server.log).map_or(0, |log| log.len());
+        let text = tail(&server.log, bytes.saturating_sub(server.log_bytes_before).min(LOG_TAIL));
         let place = self.directory.as_deref().and_then(|place| statvfs(place).ok());
         if text.is_empty() && place.is_some_and(|place| place.blocks_available() == 0) {
             return Errno::ENOSPC.desc().to_owned();

@@ -10,6 +10,7 @@ mod decoder;
 mod error;
 mod events;
 mod page;
+mod prune;
 mod record;
 pub mod rmgr;
 

@@ -263,6 +263,8 @@ pub const XLOG_ASSIGN_LSN: RecordType = RecordType { manager: RM_XLOG_ID, info: 
 /// Not in 18: `XLOG/LOGICAL_DECODING_STATUS_CHANGE` of 19.
 pub const XLOG_LOGICAL_DECODING_STATUS_CHANGE: RecordType =
     RecordType { manager: RM_XLOG_ID, info: 0xF0 };
+/// Not in 18: `Heap2/FREEZE_PAGE` of 14 to 16.
+pub const XLOG_HEAP2_FREEZE_PAGE: RecordType = XLOG_HEAP2_PRUNE_VACUUM_CLEANUP;
 /// Not in 18: `CommitTs/SETTS` of 13.
 pub const COMMIT_TS_SETTS: RecordType = RecordType { manager: RM_COMMIT_TS_ID, info: 0x20 };
 

@@ -11,6 +11,7 @@
 
 mod blocks;
 mod check;
+mod freezes;
 mod gains;
 mod means;
 mod order;
@@ -29,6 +30,7 @@ pub use blocks::BlockKey;
 use blocks::{BlockState, Blocks};
 pub use check::Check;
 use check::SelfCheck;
+pub use freezes::FREEZE_WITHIN;
 use means::{ImageMeans, empty_page, grow};
 pub use order::ForkPlace;
 use readers::Readers;
@@ -65,6 +67,9 @@ pub struct Reference {
     pub data_bytes: u16,
     /// By how much it fills its page.
     pub grows_by: i16,
+    /// Of a hint: bytes, part of the record's here, by which `VACUUM` froze the page's rows right
+    /// after it ([`FREEZE_WITHIN`]).
+    pub freeze_bytes: u16,
 }
 
 /// The replay of one WAL under many settings. Records come in their order; nothing is counted
@@ -237,6 +242,10 @@ impl WhatIf {
             && let Some(is_predicted) = self.is_predicted(rule, before)
         {
             self.check.count(is_predicted, image.is_some());
+        }
+        if self.is_begun && reference.freeze_bytes > 0 {
+            let image = self.means.filled(block.fork, image.unwrap_or(before.image));
+            self.simulations.note_freeze(reference.freeze_bytes, before, &image);
         }
         let unlogged = self.readers.take_unlogged(block);
         let is_after_all = before.touched.min(before.changed) >= self.simulations.epoch();

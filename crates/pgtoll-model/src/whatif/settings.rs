@@ -98,4 +98,7 @@ pub struct WhatIfOutcome {
     /// The most that a recovery had to read: from the last redo point whose checkpoint was
     /// complete.
     pub replay_most: u64,
+    /// Bytes that come on top if `VACUUM` had to freeze all rows that it froze right after a hint's
+    /// image of their page: settings without that image are taken to freeze none of them.
+    pub freeze_bytes: u64,
 }

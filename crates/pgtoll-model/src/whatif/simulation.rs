@@ -205,6 +205,11 @@ impl CheckpointSimulation {
         self.outcome.image_bytes += bytes;
     }
 
+    /// So many bytes more if `VACUUM` had to freeze.
+    pub(super) fn freeze(&mut self, bytes: u64) {
+        self.outcome.freeze_bytes += bytes;
+    }
+
     pub(super) fn switch(&mut self) {
         self.position = self.position.next_multiple_of(self.usable);
     }

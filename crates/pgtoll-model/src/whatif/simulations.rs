@@ -382,6 +382,24 @@ impl Simulations {
         unlogged
     }
 
+    /// `VACUUM` froze rows of the page right after this hint: what that costs those without the hint,
+    /// had it had to.
+    pub(super) fn note_freeze(&mut self, bytes: u16, before: &BlockState, image: &ImageLengths) {
+        let bytes = u64::from(bytes).next_multiple_of(8);
+        for class in &self.classes {
+            let image = u64::from(image[class.compression.index()]);
+            for place in class.from..class.to {
+                let boundary = self.boundaries[place];
+                if !class.hints {
+                    let needs_image = class.full_page_writes && before.changed < boundary;
+                    self.members[place].freeze(bytes + if needs_image { image } else { 0 });
+                } else if before.touched >= boundary {
+                    self.members[place].freeze(bytes);
+                }
+            }
+        }
+    }
+
     /// A record was added that is at most so long.
     fn settle_after(&mut self, longest: u32, blocks: &Blocks) {
         if self.gains.is_full_after(longest) {

@@ -171,6 +171,8 @@ struct Replay {
     first_us: Option<i64>,
     last_us: Option<i64>,
     references: Vec<Reference>,
+    /// Pages that the last records were hints for.
+    late_hints: Vec<(RelationFork, u32)>,
 }
 
 /// A segment of which a part has been replayed.
@@ -225,11 +227,14 @@ impl Replay {
             first_us: None,
             last_us: None,
             references: Vec::new(),
+            late_hints: Vec::new(),
         }
     }
 
-    fn take(&mut self, touches: Touches) {
+    fn take(&mut self, mut touches: Touches) {
         let Some(from) = touches.from else { return };
+        let late_hints = touches.late_hints();
+        touches.freeze_after(&std::mem::replace(&mut self.late_hints, late_hints));
         if self.from.is_none() {
             self.from = Some(from);
             self.model.begin(from, None);
@@ -386,6 +391,7 @@ impl Replay {
             image: image.copied(),
             data_bytes,
             grows_by: touch.grows_by,
+            freeze_bytes: touch.freeze_bytes,
         };
         (reference, left_out)
     }

@@ -1,6 +1,6 @@
 //! The record of a what-if, from the model's estimates.
 
-use pgtoll_format::Lsn;
+use pgtoll_format::{ByteSize, Lsn};
 use pgtoll_model::{Grid, GuessedSettings, JudgedOutcome, SourceSettings, SourceWal, knee};
 use pgtoll_record::{
     Provenance, WAL_WHATIF_SCHEMA, WalSource, WalWhatIfRecord, WhatIfCheck, WhatIfRedoPoint,
@@ -84,7 +84,7 @@ pub fn whatif_record(
         compressed_one_in: compressing.one_in(),
         blocks: answer.blocks.0,
         block_memory_bytes: answer.blocks.1,
-        notes: notes(summary, asked.settings.hints, asked.notes),
+        notes: notes(summary, asked.settings.hints, &estimates, asked.notes),
     }
 }
 
@@ -106,7 +106,12 @@ fn guessed(of: GuessedSettings) -> Vec<String> {
     all.into_iter().filter(|(guessed, _)| *guessed).map(|(_, name)| name.to_owned()).collect()
 }
 
-fn notes(summary: &WalSummary<Answer>, hints: bool, of_settings: Vec<String>) -> Vec<String> {
+fn notes(
+    summary: &WalSummary<Answer>,
+    hints: bool,
+    estimates: &Estimates,
+    of_settings: Vec<String>,
+) -> Vec<String> {
     let answer = &summary.collected;
     let mut notes = of_settings;
     if let (Some(from), Some(to), false) = (answer.from, answer.to, summary.gaps.is_empty()) {
@@ -128,6 +133,7 @@ fn notes(summary: &WalSummary<Answer>, hints: bool, of_settings: Vec<String>) ->
                 .to_owned(),
         );
     }
+    notes.extend(freeze_note(&estimates.rows));
     if answer.late > 0 {
         notes.push(format!(
             "{} redo points came to light too late to be replayed where they were: too much WAL \
@@ -136,6 +142,19 @@ fn notes(summary: &WalSummary<Answer>, hints: bool, of_settings: Vec<String>) ->
         ));
     }
     notes
+}
+
+/// What figures without hints depend on where `VACUUM` froze rows after hints.
+fn freeze_note(rows: &[JudgedOutcome]) -> Option<String> {
+    let without_hints = rows.iter().filter(|row| !row.candidate.hints);
+    let most = without_hints.map(|row| row.outcome.freeze_bytes).max().filter(|most| *most > 0)?;
+    Some(format!(
+        "VACUUM froze rows right after it had logged their pages for a hint. The figures without \
+         hints assume that it did so because of that image, and would not have frozen them. Had it \
+         to freeze them (VACUUM FREEZE, or rows older than vacuum_freeze_min_age), which WAL does \
+         not show, they are up to {} higher.",
+        ByteSize(most).rounded()
+    ))
 }
 
 fn redo_point(redo: &RedoPoint) -> WhatIfRedoPoint {

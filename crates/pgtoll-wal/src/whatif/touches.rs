@@ -6,7 +6,7 @@ use pgtoll_format::wal::rmgr::{
 };
 use pgtoll_format::wal::{BlockReference, Event, Parts, Record, RecordType};
 use pgtoll_format::{Lsn, RelationFork};
-use pgtoll_model::{ImageLengths, Rule};
+use pgtoll_model::{FREEZE_WITHIN, ImageLengths, Rule};
 use pgtoll_record::ImageCause;
 use rustc_hash::FxHashMap;
 
@@ -29,6 +29,9 @@ pub(crate) struct Touches {
     pub(crate) means: Means,
     /// Records for hints, whether or not they have an image.
     pub(crate) hints: u64,
+    /// Places in `references` of pages that were frozen so near to the begin that a hint in the
+    /// segment before may be the reason.
+    early_freezes: Vec<usize>,
     places: FxHashMap<RelationFork, u32>,
     recent: (RelationFork, u32),
     /// The last record that has the running transactions: a checkpoint writes one.
@@ -75,6 +78,8 @@ pub(crate) struct Touch {
     pub(crate) grows_by: i16,
     pub(crate) rule: Rule,
     pub(crate) id: u8,
+    /// Bytes, part of the record's, by which the page was frozen right after this hint.
+    pub(crate) freeze_bytes: u16,
 }
 
 /// Its data were left out, and nothing tells how many they were.
@@ -149,8 +154,19 @@ impl Touches {
         }
         let class = Means::class(kind);
         let mut bytes = if is_own { 0 } else { record.header.total_bytes };
+        let freeze_bytes = self.add_freeze(record, parts);
+        bytes = bytes.saturating_sub(freeze_bytes);
+        if freeze_bytes > 0 && bytes == 0 {
+            return;
+        }
+        let first = self.references.len();
         for block in &parts.blocks {
             bytes = self.refer(record, parts, kind, class, block, bytes, images);
+        }
+        if freeze_bytes > 0 {
+            // What is left of it sets bits of the visibility map.
+            let page = &mut self.references[first];
+            (page.rule, page.data_bytes) = (Rule::WithHints, 0);
         }
         self.records.push(Touched {
             at: u32::try_from(record.at.0 - from.0).unwrap_or(u32::MAX),
@@ -193,6 +209,8 @@ impl Touches {
             XLOG_FPI_FOR_HINT => Rule::Hint,
             // Until 18. Its second block is the table's page, of which nothing but a hint changes.
             XLOG_HEAP2_VISIBLE if block.id == 1 => Rule::WithHints,
+            // Since 19.
+            _ if block.id == 0 && record.sets_visibility_alone(parts) => Rule::WithHints,
             _ if block.will_init => Rule::Init,
             _ => Rule::Regular,
         };
@@ -230,9 +248,65 @@ impl Touches {
             data::growth(record, parts, kind, block)
         };
         let (id, block, image) = (block.id, block.block, place);
-        let touch = Touch { fork, block, image, data_bytes, grows_by, rule, id };
+        let freeze_bytes = 0;
+        let touch = Touch { fork, block, image, data_bytes, grows_by, rule, id, freeze_bytes };
         self.references.push(touch);
         bytes
+    }
+
+    /// Where the record freezes rows of a page right after a hint's image of it, these bytes go to
+    /// the hint's record; how many they are.
+    fn add_freeze(&mut self, record: &Record<'_>, parts: &Parts) -> u32 {
+        let Some((freeze, page)) = record.freeze_bytes(parts).zip(parts.blocks.first()) else {
+            return 0;
+        };
+        // With an image of its own, the page was not logged right before.
+        if page.image.is_some() {
+            return 0;
+        }
+        let fork = self.fork(RelationFork { relation: page.relation, number: page.fork });
+        let mut end = self.references.len();
+        for before in self.records.iter_mut().rev().take(FREEZE_WITHIN) {
+            let begin = end - usize::from(before.references);
+            let references = &mut self.references[begin..end];
+            let last = references.iter_mut().find(|of| (of.fork, of.block) == (fork, page.block));
+            end = begin;
+            let Some(last) = last else { continue };
+            if last.rule != Rule::Hint || last.image == 0 || last.freeze_bytes > 0 {
+                return 0;
+            }
+            // With their padding: what is left of a record is padded by itself.
+            let total = record.header.total_bytes;
+            let left = total.saturating_sub(freeze).next_multiple_of(8);
+            let padded = total.next_multiple_of(8) - left;
+            last.freeze_bytes = u16::try_from(padded).unwrap_or(u16::MAX);
+            before.bytes += padded;
+            return freeze;
+        }
+        if self.records.len() < FREEZE_WITHIN {
+            self.early_freezes.push(self.references.len());
+        }
+        0
+    }
+
+    /// Pages of its last records that were logged for a hint.
+    pub(crate) fn late_hints(&self) -> Vec<(RelationFork, u32)> {
+        let records = self.records.iter().rev().take(FREEZE_WITHIN);
+        let references = records.map(|record| usize::from(record.references)).sum();
+        let late = self.references.iter().rev().take(references);
+        let hints = late.filter(|of| of.rule == Rule::Hint && of.image > 0);
+        hints.map(|of| (self.forks[of.fork as usize], of.block)).collect()
+    }
+
+    /// Pages that were frozen right after these hints, in the segment before, need no image where
+    /// hints are not logged.
+    pub(crate) fn freeze_after(&mut self, hints: &[(RelationFork, u32)]) {
+        for place in std::mem::take(&mut self.early_freezes) {
+            let page = &mut self.references[place];
+            if hints.contains(&(self.forks[page.fork as usize], page.block)) {
+                page.rule = Rule::WithHints;
+            }
+        }
     }
 
     #[inline]

@@ -1,12 +1,14 @@
 //! `pgtoll wal whatif`: the source explained by its own redo points, and what a user sees.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::process::Stdio;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
+use pgtoll_format::Lsn;
 use pgtoll_record::{WalEndKind, WalStatisticsRecord, WalWhatIfRecord, WhatIfClass, WhatIfRow};
 
 use crate::support::{Ran, Scratch, pgtoll, pid_of, run, server, servers};
@@ -260,4 +262,83 @@ fn what_cannot_be_answered_is_one_clear_line() {
     fs::write(&segment, vec![0; 1 << 20]).unwrap();
     let ran = refused(&[segment.to_str().unwrap()]);
     assert!(ran.stderr.contains("nothing but zeros"), "{ran:?}");
+}
+
+/// A table is loaded, and vacuumed after a checkpoint: where the `VACUUM`'s WAL begins and ends.
+fn load_and_vacuum(
+    guard: &mut Guard,
+    server: &Installation,
+    checksums: bool,
+    vacuum: &str,
+) -> (Cluster, Range<Lsn>) {
+    let word = vacuum.len();
+    let name = format!("pg{}-{checksums}-{word}", server.version.major());
+    let cluster =
+        Cluster::init_with(guard, server, &name, checksums, &["--wal-segsize=1"]).unwrap();
+    let settings = [
+        ("max_wal_size", "4GB"),
+        ("checkpoint_timeout", "1h"),
+        ("wal_keep_size", "10GB"),
+        ("autovacuum", "off"),
+        ("fsync", "off"),
+    ];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    cluster.configure(guard, &settings.into()).unwrap();
+    cluster.start(guard).unwrap();
+    let mut session = cluster.connect("postgres").unwrap();
+    session.execute("CREATE TABLE loaded (number int, filler text)").unwrap();
+    session
+        .execute("INSERT INTO loaded SELECT n, repeat('x', 60) FROM generate_series(1, 80000) n")
+        .unwrap();
+    session.execute("CHECKPOINT").unwrap();
+    let mut insert_lsn = || -> Lsn {
+        let row = session.query_one("SELECT pg_current_wal_insert_lsn() AS lsn").unwrap();
+        row.parse("lsn").unwrap()
+    };
+    let from = insert_lsn();
+    cluster.connect("postgres").unwrap().execute(vacuum).unwrap();
+    let to = insert_lsn();
+    cluster.stop(guard, StopMode::Fast).unwrap();
+    (cluster, from..to)
+}
+
+/// What the same work writes without checksums, as predicted and in truth.
+fn without_checksums(guard: &mut Guard, server: &Installation, vacuum: &str) -> (WhatIfRow, u64) {
+    let (cluster, on) = load_and_vacuum(guard, server, true, vacuum);
+    let data = cluster.data();
+    let (from, to) = (on.start.to_string(), on.end.to_string());
+    let of = whatif(&["--from", &from, "--to", &to, "--hints", "off", data.to_str().unwrap()]);
+    assert_eq!(of.check.absent, 0, "{of:?}");
+    let depends = of.notes.iter().any(|note| note.starts_with("VACUUM froze rows"));
+    let freezes_early = server.version.facts().unwrap().wal.freezes_after_hint;
+    assert_eq!(depends, freezes_early, "{:?}", of.notes);
+    let (twin, off) = load_and_vacuum(guard, server, false, vacuum);
+    cluster.remove(guard).unwrap();
+    twin.remove(guard).unwrap();
+    (of.rows[0].clone(), off.end.bytes_since(off.start).unwrap())
+}
+
+/// Since 16 `VACUUM` freezes pages because it has logged an image of them for a hint: without hints
+/// it would not.
+#[test]
+fn a_vacuum_without_hints_is_as_its_twin() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in servers() {
+        let (predicted, truth) = without_checksums(&mut guard, &server, "VACUUM loaded");
+        let off_by = predicted.bytes.abs_diff(truth);
+        assert!(off_by < truth / 20 + 4096, "{}: {predicted:?} {truth}", server.version);
+    }
+}
+
+/// WAL does not show whether it had to freeze them: the figure is the least that it may be.
+#[test]
+fn a_vacuum_that_had_to_freeze_is_in_the_range() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let newest = servers().pop().unwrap();
+    let (predicted, truth) = without_checksums(&mut guard, &newest, "VACUUM (FREEZE) loaded");
+    let high = predicted.high_bytes.unwrap_or(u64::MAX);
+    assert!((predicted.low_bytes..=high).contains(&truth), "{predicted:?} {truth}");
+    assert!([WhatIfClass::LowerBound, WhatIfClass::Extrapolated].contains(&predicted.class));
 }

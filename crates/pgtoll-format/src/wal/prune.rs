@@ -1,0 +1,112 @@
+//! What records of pruning and freezing do to their heap page. Source: `heapam_xlog.h`.
+
+use crate::wal::rmgr::{
+    XLOG_HEAP2_FREEZE_PAGE, XLOG_HEAP2_PRUNE_ON_ACCESS, XLOG_HEAP2_PRUNE_VACUUM_CLEANUP,
+    XLOG_HEAP2_PRUNE_VACUUM_SCAN,
+};
+use crate::wal::{Parts, Record, RecordType};
+
+/// `XLHP_HAS_FREEZE_PLANS`.
+const HAS_FREEZE_PLANS: u8 = 1 << 4;
+/// The same, `XLHP_HAS_REDIRECTIONS`, `XLHP_HAS_DEAD_ITEMS` and `XLHP_HAS_NOW_UNUSED_ITEMS`.
+const CHANGES_ROWS: u8 = 0xF0;
+
+impl Record<'_> {
+    /// Bytes by which `VACUUM` freezes rows of the record's first block, where it changes no row of
+    /// that block otherwise: the whole record, or since 19 its freeze plans where it also sets bits of
+    /// the visibility map. `None` of other records, and of versions whose `VACUUM` freezes only rows
+    /// that it must (`WalFacts::freezes_after_hint`).
+    pub fn freeze_bytes(&self, parts: &Parts) -> Option<u32> {
+        if !self.facts.freezes_after_hint {
+            return None;
+        }
+        let freezes = match (RecordType::of(&self.header), self.facts.prune_flags_at) {
+            (XLOG_HEAP2_FREEZE_PAGE, None) => true,
+            (XLOG_HEAP2_PRUNE_VACUUM_SCAN, Some(at)) => {
+                self.prune_flags(parts, at)? & CHANGES_ROWS == HAS_FREEZE_PLANS
+            }
+            _ => false,
+        };
+        match parts.blocks.as_slice() {
+            [_] if freezes => Some(self.header.total_bytes),
+            [page, _] if freezes => u32::try_from(page.data.len()).ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether a prune record changes no row, and only sets bits of the visibility map (19): then its
+    /// heap page needs an image only where hints are logged, as with `Heap2/VISIBLE` until 18.
+    pub fn sets_visibility_alone(&self, parts: &Parts) -> bool {
+        if self.facts.prune_sets_page_lsn {
+            return false;
+        }
+        let is_prune = matches!(
+            RecordType::of(&self.header),
+            XLOG_HEAP2_PRUNE_ON_ACCESS
+                | XLOG_HEAP2_PRUNE_VACUUM_SCAN
+                | XLOG_HEAP2_PRUNE_VACUUM_CLEANUP
+        );
+        let flags = self.facts.prune_flags_at.and_then(|at| self.prune_flags(parts, at));
+        is_prune && flags.is_some_and(|flags| flags & CHANGES_ROWS == 0)
+    }
+
+    fn prune_flags(&self, parts: &Parts, at: usize) -> Option<u8> {
+        self.bytes.get(parts.main_data.clone())?.get(at).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wal::{BlockReference, RecordHeader};
+    use crate::{ForkNumber, Lsn, RelFileLocator};
+
+    /// A record of Heap2 of 238 bytes with this main data, and blocks of which the first has 174 bytes
+    /// of data.
+    fn record(major: u32, info: u8, main: &[u8], blocks: u8) -> (Option<u32>, bool) {
+        let facts = crate::MAJORS.iter().find(|facts| facts.major == major).unwrap();
+        let header =
+            RecordHeader { total_bytes: 238, xid: 0, previous: Lsn(0), info, manager: 9, crc: 0 };
+        let record = Record { at: Lsn(8), end: Lsn(248), header, bytes: main, facts: &facts.wal };
+        let relation = RelFileLocator { tablespace: 1663, database: 5, rel_number: 16384 };
+        let block = |id| BlockReference {
+            id,
+            relation,
+            fork: ForkNumber::MAIN,
+            block: 1,
+            will_init: false,
+            image: None,
+            data: 0..if id == 0 { 174 } else { 0 },
+        };
+        let mut parts = Parts::default();
+        parts.blocks = (0..blocks).map(block).collect();
+        parts.main_data = 0..main.len();
+        (record.freeze_bytes(&parts), record.sets_visibility_alone(&parts))
+    }
+
+    #[test]
+    fn main_data_as_servers_wrote_them() {
+        // `VACUUM` of rows whose hints it had just set: no row is pruned.
+        assert_eq!(record(17, 0x20, &[0x78, 0x18, 0xE3, 2, 0, 0], 1), (Some(238), false));
+        assert_eq!(record(18, 0x20, &[0x78, 0x1C, 0xF1, 2, 0, 0], 1), (Some(238), false));
+        assert_eq!(record(19, 0x20, &[0x18, 0x03, 0x97, 2, 0, 0], 2), (Some(174), false));
+    }
+
+    #[test]
+    fn records_that_prune_too_do_not_freeze_alone() {
+        for flags in [0x30, 0x50, 0x90, 0x20, 0x08] {
+            assert_eq!(record(18, 0x20, &[0, flags, 0, 0, 0, 0], 1), (None, false), "{flags:x}");
+        }
+        assert_eq!(record(18, 0x10, &[0, 0x18, 0, 0, 0, 0], 1), (None, false), "a reader's");
+        assert_eq!(record(18, 0x20, &[0], 1), (None, false), "cut off");
+        assert_eq!(record(19, 0x20, &[0x08, 0x03], 2), (None, true), "bits of the map alone");
+        assert_eq!(record(19, 0x20, &[0x88, 0x03], 2), (None, false));
+    }
+
+    #[test]
+    fn freeze_page_is_a_record_until_16() {
+        assert_eq!(record(16, 0x30, &[0; 8], 1), (Some(238), false));
+        assert_eq!(record(16, 0x20, &[0; 8], 1), (None, false), "VACUUM");
+        assert_eq!(record(15, 0x30, &[0; 8], 1), (None, false), "it had to");
+    }
+}
