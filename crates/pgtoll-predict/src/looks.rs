@@ -46,6 +46,27 @@ impl Glimpse {
     }
 }
 
+impl Glimpse {
+    /// When the last completed checkpoint began, to half a second: it had by now.
+    pub(crate) fn begun_s(&self) -> f64 {
+        (self.checkpoint_s + 0.5).min(self.now_s)
+    }
+}
+
+/// Blocks evicted since counters were reset; `None` where backends' come in only with the next
+/// checkpoint, new blocks among them.
+pub(crate) fn evicted_now(
+    session: &mut WatchSession,
+    facts: &MajorFacts,
+) -> Result<Option<u64>, Error> {
+    let io = match facts.blocks_written {
+        BlocksWritten::StatIoBytes => io_sql("read_bytes", "write_bytes", "b.bytes"),
+        BlocksWritten::StatIoWrites => io_sql("reads", "writes", "1"),
+        BlocksWritten::StatBgwriter => return Ok(None),
+    };
+    session.query_one(&io)?.parse("evicted").map(Some)
+}
+
 /// All counters that windows are made of, since they were reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CounterLook {
