@@ -73,7 +73,7 @@ pub fn watch(
             watcher.watch.complete = true;
             break;
         }
-        let pause = if plan.gentle { GENTLE_PAUSE } else { PAUSE };
+        let pause = watcher.pause();
         let pause = pause.min(plan.time.saturating_sub(watcher.began.elapsed()));
         if let Err(signal) = interrupt.wait(pause) {
             watcher.watch.ended = Some(signal.to_string());
@@ -86,6 +86,8 @@ pub fn watch(
 
 const PAUSE: Duration = Duration::from_millis(500);
 const GENTLE_PAUSE: Duration = Duration::from_secs(5);
+/// Where cycles last only seconds.
+const SHORT_PAUSE_S: f64 = 0.1;
 
 /// What censuses may take of a core: at once, in seconds, and of the time that passes.
 const CENSUS_ALLOWANCE: (f64, f64) = (1.0, 0.006);
@@ -93,7 +95,7 @@ const GENTLE_CENSUS_ALLOWANCE: (f64, f64) = (0.3, 0.001);
 /// As many censuses in the part of a checkpoint cycle that can be seen.
 const CENSUSES: f64 = 8.0;
 /// The shortest time between two, in seconds.
-const CENSUS_PAUSE_S: f64 = 0.4;
+const CENSUS_PAUSE_S: f64 = 0.2;
 /// Pages of a sample during the cycle, and near its end.
 const SAMPLES: (u32, u32) = (400, 2000);
 const GENTLE_SAMPLES: (u32, u32) = (200, 500);
@@ -113,6 +115,8 @@ struct Watcher {
     census_failures: u32,
     /// How long the last checkpoint cycle was that was seen whole.
     cycle_s: Option<f64>,
+    /// The server's clock at the last look.
+    last_look_s: f64,
     cpu: Option<ClusterCpu>,
     window: Option<OpenWindow>,
     watch: ServerWatch,
@@ -127,6 +131,8 @@ struct Watcher {
 /// A window that has not ended.
 struct OpenWindow {
     begin: Glimpse,
+    /// When the checkpoint began that its cycle begins with.
+    begun_s: f64,
     look: CounterLook,
     cpu: Option<CpuSample>,
     /// It began with the end of a checkpoint.
@@ -170,6 +176,7 @@ impl Watcher {
             census_costs_s: 0.0,
             census_failures: 0,
             cycle_s: None,
+            last_look_s: 0.0,
             cpu,
             window: None,
             watch: ServerWatch {
@@ -186,20 +193,30 @@ impl Watcher {
         })
     }
 
+    /// Until the next look.
+    fn pause(&self) -> Duration {
+        if self.plan.gentle {
+            return GENTLE_PAUSE;
+        }
+        let part = self.cycle_s.map(|cycle| (cycle / CENSUSES / 2.0).max(SHORT_PAUSE_S));
+        part.map_or(PAUSE, |part| PAUSE.min(Duration::from_secs_f64(part)))
+    }
+
     /// Looks once; whether a window has ended.
     fn step(&mut self) -> Result<bool, PredictError> {
         let now = Glimpse::read(&mut self.session)?;
+        let before_s = std::mem::replace(&mut self.last_look_s, now.now_s);
         self.session.check_pid(now.pid)?;
         if now.is_standby {
             return Err(PredictError::Standby);
         }
         let Some(window) = &self.window else {
-            self.open(now, false)?;
+            self.open(now, 0.0, false)?;
             return Ok(false);
         };
         if now.redo != window.begin.redo {
-            let has_ended = self.end(&now)?;
-            self.open(now, true)?;
+            let has_ended = self.end(&now, before_s)?;
+            self.open(now, before_s, true)?;
             return Ok(has_ended);
         }
         if let Some(pages) = self.due_census(&now) {
@@ -208,16 +225,18 @@ impl Watcher {
         Ok(false)
     }
 
-    fn open(&mut self, begin: Glimpse, is_cycle: bool) -> Result<(), PredictError> {
+    fn open(&mut self, begin: Glimpse, before_s: f64, is_cycle: bool) -> Result<(), PredictError> {
+        let begun_s = begin.begun_s(before_s);
         let look = CounterLook::read(&mut self.session, self.facts, self.statements.as_deref())?;
         let cpu = self.cpu.as_mut().and_then(|cpu| cpu.sample().ok());
         let (censuses, last_census_s) = (Vec::new(), begin.now_s);
-        self.window = Some(OpenWindow { begin, look, cpu, is_cycle, censuses, last_census_s });
+        self.window =
+            Some(OpenWindow { begin, begun_s, look, cpu, is_cycle, censuses, last_census_s });
         Ok(())
     }
 
-    /// Ends the open window; `false` where it has to be thrown away.
-    fn end(&mut self, now: &Glimpse) -> Result<bool, PredictError> {
+    /// Ends the open window at a look; the last one was at `before_s`. `false` where it has to be thrown away.
+    fn end(&mut self, now: &Glimpse, before_s: f64) -> Result<bool, PredictError> {
         let look = CounterLook::read(&mut self.session, self.facts, self.statements.as_deref())?;
         let cpu = self.cpu.as_mut().and_then(|cpu| cpu.sample().ok());
         let Some(window) = self.window.take() else { return Ok(false) };
@@ -229,9 +248,10 @@ impl Watcher {
         // A part of a cycle before the first checkpoint that was seen is worth nothing beside whole
         // ones, and all there is without.
         let is_cycle = window.is_cycle && before_end;
-        let (earlier_censuses, census) = window.cycle_censuses(before_end.then(|| now.begun_s()));
+        let (earlier_censuses, census) =
+            window.cycle_censuses(before_end.then(|| now.begun_s(before_s)));
         if is_cycle {
-            self.cycle_s = Some(now.begun_s() - window.begin.begun_s());
+            self.cycle_s = Some((now.begun_s(before_s) - window.begun_s).max(0.0));
         }
         let difference = |after: u64, before: u64| after.saturating_sub(before);
         let optional =
@@ -284,7 +304,7 @@ impl Watcher {
             return None;
         }
         let since_last = now.now_s - window.last_census_s;
-        let age = now.now_s - window.begin.begun_s();
+        let age = now.now_s - window.begun_s;
         let lead = 2.0 + 2.0 * self.census_cost_s;
         let is_last = (0.0..=lead).contains(&left) && since_last > lead;
         let is_due = since_last >= self.census_pause_s(window, age + left);
@@ -297,7 +317,7 @@ impl Watcher {
     /// end of the checkpoint that begins it. As long as no cycle was seen it may end at any time, so
     /// that censuses begin often.
     fn census_pause_s(&self, window: &OpenWindow, expected_s: f64) -> f64 {
-        let unseen = window.begin.now_s - window.begin.begun_s();
+        let unseen = window.begin.now_s - window.begun_s;
         let part = (self.cycle_s.unwrap_or(expected_s) - unseen) / CENSUSES;
         let by_age = (window.last_census_s - window.begin.now_s) / 2.0;
         let pause = if self.cycle_s.is_some() { part } else { part.min(by_age) };
@@ -326,7 +346,7 @@ impl Watcher {
         window.last_census_s = now.now_s;
         match taken {
             Ok(mut census) => {
-                census.age_s = now.now_s - window.begin.begun_s();
+                census.age_s = now.now_s - window.begun_s;
                 census.evicted = evicted.map(|evicted| evicted.saturating_sub(window.look.evicted));
                 window.censuses.push((now.now_s, census));
                 self.census_failures = 0;
@@ -454,7 +474,7 @@ impl Watcher {
             let (_, many) = if self.plan.gentle { GENTLE_SAMPLES } else { SAMPLES };
             self.take_census(&now, many)?;
         }
-        self.end(&now)?;
+        self.end(&now, self.last_look_s)?;
         Ok(())
     }
 }
@@ -463,12 +483,11 @@ impl OpenWindow {
     /// The last census before the next checkpoint began, else the first one after; while it has not
     /// begun, the last. Before it, those that came earlier.
     fn cycle_censuses(&self, next_s: Option<f64>) -> (Vec<DirtyCensus>, Option<DirtyCensus>) {
-        let is_before = |at: f64| next_s.is_none_or(|next| at <= next + 0.5);
+        let is_before = |at: f64| next_s.is_none_or(|next| at <= next + 0.25);
         let count = self.censuses.iter().take_while(|(at, _)| is_before(*at)).count().max(1);
-        let begun_s = self.begin.begun_s();
         let own = self.censuses.iter().take(count).map(|(_, census)| census.clone());
         let mut censuses: Vec<DirtyCensus> = own
-            .map(|census| DirtyCensus { cycle_s: next_s.map(|next| next - begun_s), ..census })
+            .map(|census| DirtyCensus { cycle_s: next_s.map(|next| next - self.begun_s), ..census })
             .collect();
         let last = censuses.pop();
         // All but the last are for their shares.

@@ -30,12 +30,32 @@ const LONG_END: f64 = 0.15;
 /// `evicted` ones the mean share over the cycle. `censuses` are in their order. Without any, all that
 /// was evicted is the upper bound.
 pub fn cycle_images(censuses: &[PlacedCensus], evicted: f64) -> Bounded {
-    let Some(last) = censuses.last() else {
+    if censuses.is_empty() {
         return Bounded::new(evicted / 2.0, 0.0, evicted);
-    };
+    }
     let error = Bounded::new(1.0, 1.0 - EVICTION_ERROR, 1.0 + EVICTION_ERROR);
     let of_evicted = mean_share(censuses).times(error).scaled(evicted);
-    Bounded::sum(&[last.counts.stock_at_end(), of_evicted])
+    Bounded::sum(&[stock_at_end(censuses), of_evicted])
+}
+
+/// What shared buffers hold at the cycle's end. The last census came before, so pages come on top:
+/// between none and twice as many a second as between the first census and the last. With a single
+/// one between none and as many as until then.
+fn stock_at_end(censuses: &[PlacedCensus]) -> Bounded {
+    let (Some(first), Some(last)) = (censuses.first(), censuses.last()) else {
+        return Bounded::ZERO;
+    };
+    let (first, last) = (&first.counts, &last.counts);
+    let stock = last.bounded_stock();
+    let left = (last.cycle_s - last.age_s).max(0.0);
+    let growth = if last.age_s > first.age_s {
+        let more = (last.stock() - first.stock()).max(0.0) * left / (last.age_s - first.age_s);
+        Bounded::new(more, 0.0, 2.0 * more)
+    } else {
+        let more = stock.estimate * left / last.age_s.max(1.0);
+        Bounded::new(more / 2.0, 0.0, more)
+    };
+    Bounded::sum(&[stock, growth])
 }
 
 /// The mean over a cycle of the share of pages changed by hints alone among those that are evicted
@@ -215,6 +235,26 @@ mod tests {
             widths.push(mean.upper - mean.lower);
         }
         assert!(widths[0] < 0.1 && widths.is_sorted_by(|a, b| a <= b || *b > 0.4), "{widths:?}");
+    }
+
+    #[test]
+    fn a_stock_goes_on_growing_after_the_last_census() {
+        let counts = |age_s, found| CensusCounts {
+            dirty: found,
+            covered: found,
+            sampled: found,
+            hint_only: found,
+            age_s,
+            cycle_s: 100.0,
+            ..CensusCounts::default()
+        };
+        let place = |counts| PlacedCensus { counts, place: 0.0 };
+        let images = |first, last| {
+            cycle_images(&[place(counts(40.0, first)), place(counts(80.0, last))], 0.0)
+        };
+        let found = images(400, 800);
+        assert_eq!(found, Bounded { estimate: 1000.0, lower: 800.0, upper: 1200.0 });
+        assert_eq!(images(800, 800), Bounded::exact(800.0));
     }
 
     #[test]

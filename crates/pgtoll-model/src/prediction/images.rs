@@ -39,19 +39,16 @@ impl CensusCounts {
         share(self.hint_only, self.sampled) * float(self.dirty)
     }
 
-    /// A census before the cycle's end has not seen all pages. Between none more and as many a second
-    /// as until then.
-    pub(super) fn stock_at_end(&self) -> Bounded {
+    /// The same with the sample's error; pages that could not be read are in the upper bound.
+    pub(super) fn bounded_stock(&self) -> Bounded {
         let share = binomial(self.hint_only, self.sampled, self.covered);
         let (covered, left_out) =
             (float(self.covered), float(self.dirty.saturating_sub(self.covered)));
-        let stock = Bounded {
+        Bounded {
             estimate: self.stock(),
             lower: share.lower * covered,
             upper: share.upper * covered + left_out,
-        };
-        let growth = (self.cycle_s / self.age_s.max(1.0)).max(1.0);
-        stock.times(Bounded::new(f64::midpoint(1.0, growth), 1.0, growth))
+        }
     }
 
     /// The share of pages changed by hints alone among those that are evicted next (estimator E2+).
