@@ -489,6 +489,12 @@ impl OpenWindow {
         let mut censuses: Vec<DirtyCensus> = own
             .map(|census| DirtyCensus { cycle_s: next_s.map(|next| next - self.begun_s), ..census })
             .collect();
+        // A census of buffers that the next checkpoint has begun to write.
+        while let [.., before, last] = &censuses[..]
+            && last.dirty < before.dirty / 2
+        {
+            censuses.pop();
+        }
         let last = censuses.pop();
         // All but the last are for their shares.
         censuses.iter_mut().for_each(|census| census.relations.clear());
