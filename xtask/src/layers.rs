@@ -136,6 +136,7 @@ const LAYERS: [(&str, &[&str]); 24] = [
             "pgtoll-load",
             "pgtoll-model",
             "pgtoll-observe",
+            "pgtoll-predict",
             "pgtoll-record",
             "pgtoll-report",
             "pgtoll-stats",

@@ -16,8 +16,6 @@ pub(crate) struct CensusTaker {
     pub(crate) dsn: Dsn,
     /// The schema of `pg_buffercache` in the database of the session.
     buffercache: String,
-    /// Pages of a sample.
-    most: u32,
     buffers: u64,
     /// The schema of `pageinspect` in each database by its oid; `None` where it is not there, or the
     /// database cannot be connected to.
@@ -44,7 +42,6 @@ impl CensusTaker {
         dsn: &Dsn,
         buffercache: String,
         inspect: Option<String>,
-        most: u32,
     ) -> Result<Self, Error> {
         let row = session.query_one(
             "SELECT oid, (SELECT setting::bigint FROM pg_settings WHERE name = 'shared_buffers') \
@@ -59,16 +56,17 @@ impl CensusTaker {
             .collect::<Result<_, Error>>()?;
         let inspect = BTreeMap::from([(own, inspect)]);
         let cost = SessionCost::default();
-        Ok(Self { dsn: dsn.clone(), buffercache, most, buffers, inspect, own, names, cost })
+        Ok(Self { dsn: dsn.clone(), buffercache, buffers, inspect, own, names, cost })
     }
 
-    /// Looks at the dirty buffers now.
+    /// Looks at the dirty buffers now, and at the headers of at most so many of them.
     pub(crate) fn take(
         &mut self,
         session: &mut WatchSession,
         now: &Glimpse,
+        most: u32,
     ) -> Result<DirtyCensus, Error> {
-        let rows = session.query(&self.dirty_sql())?;
+        let rows = session.query(&self.dirty_sql(most))?;
         let mut dirty: BTreeMap<u32, u64> = BTreeMap::new();
         let mut sample: BTreeMap<u32, Vec<SampledBuffer>> = BTreeMap::new();
         for row in &rows {
@@ -89,7 +87,7 @@ impl CensusTaker {
     }
 
     /// One pass over the buffers: how many are dirty by database, and a sample of all.
-    fn dirty_sql(&self) -> String {
+    fn dirty_sql(&self, most: u32) -> String {
         format!(
             "WITH dirty AS MATERIALIZED (SELECT reldatabase, reltablespace, relfilenode, \
              relforknumber, relblocknumber, usagecount FROM {}.pg_buffercache \
@@ -98,8 +96,8 @@ impl CensusTaker {
              NULL::oid AS file, NULL::int AS fork, NULL::bigint AS block, NULL::int AS usage \
              FROM dirty GROUP BY reldatabase \
              UNION ALL (SELECT reldatabase, NULL, reltablespace, relfilenode, relforknumber, \
-             relblocknumber, usagecount FROM dirty ORDER BY random() LIMIT {})",
-            self.buffercache, self.most
+             relblocknumber, usagecount FROM dirty ORDER BY random() LIMIT {most})",
+            self.buffercache
         )
     }
 
@@ -242,6 +240,7 @@ impl Tally {
             redo: now.redo,
             age_s: now.now_s - now.checkpoint_s,
             cycle_s: None,
+            evicted: None,
             buffers,
             dirty,
             covered,

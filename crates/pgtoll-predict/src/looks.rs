@@ -46,6 +46,32 @@ impl Glimpse {
     }
 }
 
+impl Glimpse {
+    /// When the last completed checkpoint began, whose end was seen between `before_s` and this look:
+    /// to the second, and better if it was quick.
+    pub(crate) fn begun_s(&self, before_s: f64) -> f64 {
+        let latest = (self.checkpoint_s + 1.0).min(self.now_s);
+        if before_s >= latest {
+            return self.checkpoint_s.midpoint(latest);
+        }
+        self.checkpoint_s.max(before_s).midpoint(latest)
+    }
+}
+
+/// Blocks evicted since counters were reset; `None` where backends' come in only with the next
+/// checkpoint, new blocks among them.
+pub(crate) fn evicted_now(
+    session: &mut WatchSession,
+    facts: &MajorFacts,
+) -> Result<Option<u64>, Error> {
+    let io = match facts.blocks_written {
+        BlocksWritten::StatIoBytes => io_sql("read_bytes", "write_bytes", "b.bytes"),
+        BlocksWritten::StatIoWrites => io_sql("reads", "writes", "1"),
+        BlocksWritten::StatBgwriter => return Ok(None),
+    };
+    session.query_one(&io)?.parse("evicted").map(Some)
+}
+
 /// All counters that windows are made of, since they were reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CounterLook {
@@ -164,6 +190,29 @@ fn statements_sql(facts: &MajorFacts, schema: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn checkpoints_begin_at_whole_seconds_or_better() {
+        let check = |now_s: f64, before_s: f64, expected: f64| {
+            let look = Glimpse {
+                now_s,
+                checkpoint_s: 100.0,
+                now: String::new(),
+                insert: Lsn(0),
+                redo: Lsn(0),
+                started: String::new(),
+                is_standby: false,
+                pid: 0,
+            };
+            let found = look.begun_s(before_s);
+            assert!((found - expected).abs() < 1e-9, "{now_s} {before_s}: {found}");
+        };
+        check(130.0, 129.5, 100.5);
+        check(130.0, 0.0, 100.5);
+        check(100.25, 99.75, 100.125);
+        check(100.75, 100.25, 100.5);
+        check(101.25, 100.75, 100.875);
+    }
 
     #[test]
     fn a_reset_is_seen() {

@@ -10,7 +10,7 @@ use pgtoll_wire::{Dsn, Error, Interruption};
 
 use crate::PredictError;
 use crate::census::CensusTaker;
-use crate::looks::{CounterLook, Glimpse};
+use crate::looks::{CounterLook, Glimpse, evicted_now};
 use crate::server::{Privileges, identify, visibility};
 use crate::session::{SessionCost, WatchSession};
 
@@ -73,7 +73,7 @@ pub fn watch(
             watcher.watch.complete = true;
             break;
         }
-        let pause = if plan.gentle { GENTLE_PAUSE } else { PAUSE };
+        let pause = watcher.pause();
         let pause = pause.min(plan.time.saturating_sub(watcher.began.elapsed()));
         if let Err(signal) = interrupt.wait(pause) {
             watcher.watch.ended = Some(signal.to_string());
@@ -86,15 +86,21 @@ pub fn watch(
 
 const PAUSE: Duration = Duration::from_millis(500);
 const GENTLE_PAUSE: Duration = Duration::from_secs(5);
+/// Where cycles last only seconds.
+const SHORT_PAUSE_S: f64 = 0.1;
 
-/// Shares of a core that censuses may take.
-const CENSUS_SHARE: f64 = 0.006;
-const GENTLE_CENSUS_SHARE: f64 = 0.001;
-/// The first census of a window, in seconds after its begin, and the shortest time between two.
-const CENSUS_PAUSE_S: f64 = 3.0;
-/// Pages of a sample.
-const SAMPLE: u32 = 2000;
-const GENTLE_SAMPLE: u32 = 500;
+/// What censuses may take of a core: at once, in seconds, and of the time that passes.
+const CENSUS_ALLOWANCE: (f64, f64) = (1.0, 0.006);
+const GENTLE_CENSUS_ALLOWANCE: (f64, f64) = (0.3, 0.001);
+/// As many censuses in the part of a checkpoint cycle that can be seen.
+const CENSUSES: f64 = 8.0;
+/// The shortest time between two, in seconds.
+const CENSUS_PAUSE_S: f64 = 0.2;
+/// Pages of a sample during the cycle, and near its end.
+const SAMPLES: (u32, u32) = (400, 2000);
+const GENTLE_SAMPLES: (u32, u32) = (200, 500);
+/// The cycle's end is near after this part of it.
+const NEAR_END: f64 = 0.85;
 
 struct Watcher {
     dsn: Dsn,
@@ -103,9 +109,14 @@ struct Watcher {
     session: WatchSession,
     statements: Option<String>,
     taker: Option<CensusTaker>,
-    /// Seconds that the last census took the server.
+    /// Seconds that the last census took the server, and all.
     census_cost_s: f64,
+    census_costs_s: f64,
     census_failures: u32,
+    /// How long the last checkpoint cycle was that was seen whole.
+    cycle_s: Option<f64>,
+    /// The server's clock at the last look.
+    last_look_s: f64,
     cpu: Option<ClusterCpu>,
     window: Option<OpenWindow>,
     watch: ServerWatch,
@@ -120,13 +131,16 @@ struct Watcher {
 /// A window that has not ended.
 struct OpenWindow {
     begin: Glimpse,
+    /// When the checkpoint began that its cycle begins with.
+    begun_s: f64,
     look: CounterLook,
     cpu: Option<CpuSample>,
     /// It began with the end of a checkpoint.
     is_cycle: bool,
     /// Each with the server's clock.
     censuses: Vec<(f64, DirtyCensus)>,
-    last_census: Instant,
+    /// When the last one was taken, or failed; at first the window's begin.
+    last_census_s: f64,
 }
 
 impl Watcher {
@@ -137,11 +151,10 @@ impl Watcher {
         mut session: WatchSession,
         privileges: &Privileges,
     ) -> Result<Self, PredictError> {
-        let most = if plan.gentle { GENTLE_SAMPLE } else { SAMPLE };
         let taker = match (&privileges.buffercache, &privileges.inspect) {
             (Some(schema), inspect @ Some(_)) => {
                 let (schema, inspect) = (schema.clone(), inspect.clone());
-                Some(CensusTaker::new(&mut session, dsn, schema, inspect, most)?)
+                Some(CensusTaker::new(&mut session, dsn, schema, inspect)?)
             }
             _ => None,
         };
@@ -160,7 +173,10 @@ impl Watcher {
             statements: privileges.statements.clone(),
             taker,
             census_cost_s: 0.0,
+            census_costs_s: 0.0,
             census_failures: 0,
+            cycle_s: None,
+            last_look_s: 0.0,
             cpu,
             window: None,
             watch: ServerWatch {
@@ -177,38 +193,50 @@ impl Watcher {
         })
     }
 
+    /// Until the next look.
+    fn pause(&self) -> Duration {
+        if self.plan.gentle {
+            return GENTLE_PAUSE;
+        }
+        let part = self.cycle_s.map(|cycle| (cycle / CENSUSES / 2.0).max(SHORT_PAUSE_S));
+        part.map_or(PAUSE, |part| PAUSE.min(Duration::from_secs_f64(part)))
+    }
+
     /// Looks once; whether a window has ended.
     fn step(&mut self) -> Result<bool, PredictError> {
         let now = Glimpse::read(&mut self.session)?;
+        let before_s = std::mem::replace(&mut self.last_look_s, now.now_s);
         self.session.check_pid(now.pid)?;
         if now.is_standby {
             return Err(PredictError::Standby);
         }
         let Some(window) = &self.window else {
-            self.open(now, false)?;
+            self.open(now, 0.0, false)?;
             return Ok(false);
         };
         if now.redo != window.begin.redo {
-            let has_ended = self.end(&now)?;
-            self.open(now, true)?;
+            let has_ended = self.end(&now, before_s)?;
+            self.open(now, before_s, true)?;
             return Ok(has_ended);
         }
-        if self.is_census_due(&now) {
-            self.take_census(&now)?;
+        if let Some(pages) = self.due_census(&now) {
+            self.take_census(&now, pages)?;
         }
         Ok(false)
     }
 
-    fn open(&mut self, begin: Glimpse, is_cycle: bool) -> Result<(), PredictError> {
+    fn open(&mut self, begin: Glimpse, before_s: f64, is_cycle: bool) -> Result<(), PredictError> {
+        let begun_s = begin.begun_s(before_s);
         let look = CounterLook::read(&mut self.session, self.facts, self.statements.as_deref())?;
         let cpu = self.cpu.as_mut().and_then(|cpu| cpu.sample().ok());
-        let (censuses, last_census) = (Vec::new(), Instant::now());
-        self.window = Some(OpenWindow { begin, look, cpu, is_cycle, censuses, last_census });
+        let (censuses, last_census_s) = (Vec::new(), begin.now_s);
+        self.window =
+            Some(OpenWindow { begin, begun_s, look, cpu, is_cycle, censuses, last_census_s });
         Ok(())
     }
 
-    /// Ends the open window; `false` where it has to be thrown away.
-    fn end(&mut self, now: &Glimpse) -> Result<bool, PredictError> {
+    /// Ends the open window at a look; the last one was at `before_s`. `false` where it has to be thrown away.
+    fn end(&mut self, now: &Glimpse, before_s: f64) -> Result<bool, PredictError> {
         let look = CounterLook::read(&mut self.session, self.facts, self.statements.as_deref())?;
         let cpu = self.cpu.as_mut().and_then(|cpu| cpu.sample().ok());
         let Some(window) = self.window.take() else { return Ok(false) };
@@ -220,7 +248,11 @@ impl Watcher {
         // A part of a cycle before the first checkpoint that was seen is worth nothing beside whole
         // ones, and all there is without.
         let is_cycle = window.is_cycle && before_end;
-        let census = window.census(before_end.then_some(now.checkpoint_s));
+        let (earlier_censuses, census) =
+            window.cycle_censuses(before_end.then(|| now.begun_s(before_s)));
+        if is_cycle {
+            self.cycle_s = Some((now.begun_s(before_s) - window.begun_s).max(0.0));
+        }
         let difference = |after: u64, before: u64| after.saturating_sub(before);
         let optional =
             |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
@@ -243,6 +275,7 @@ impl Watcher {
             select_dirtied: optional(look.select_dirtied, window.look.select_dirtied)
                 .filter(|_| !forgot && look.select_dirtied >= window.look.select_dirtied),
             census,
+            earlier_censuses,
         });
         Ok(true)
     }
@@ -254,15 +287,41 @@ impl Watcher {
         }
     }
 
-    /// Just before the next checkpoint, and before that as often as is cheap.
-    fn is_census_due(&self, now: &Glimpse) -> bool {
-        let (Some(_), Some(window)) = (&self.taker, &self.window) else { return false };
-        let share = if self.plan.gentle { GENTLE_CENSUS_SHARE } else { CENSUS_SHARE };
-        let since_last = window.last_census.elapsed().as_secs_f64();
+    /// Spread over the cycle, and once more just before the next checkpoint, as long as it is cheap:
+    /// the pages that it should look at.
+    fn due_census(&self, now: &Glimpse) -> Option<u32> {
+        let (Some(_), Some(window)) = (&self.taker, &self.window) else { return None };
+        let gentle = self.plan.gentle;
+        let (at_once, share) = if gentle { GENTLE_CENSUS_ALLOWANCE } else { CENSUS_ALLOWANCE };
+        let allowed = at_once + share * self.began.elapsed().as_secs_f64();
+        let has_any = !window.censuses.is_empty();
+        if self.census_costs_s > 0.0 && self.census_costs_s + self.census_cost_s > allowed {
+            return None;
+        }
+        let left = self.seconds_to_checkpoint(now, window);
+        if left < 0.0 && has_any {
+            // It has begun: what is dirtied now belongs to its cycle, and cannot be told from before.
+            return None;
+        }
+        let since_last = now.now_s - window.last_census_s;
+        let age = now.now_s - window.begun_s;
         let lead = 2.0 + 2.0 * self.census_cost_s;
-        let is_near = (0.0..=lead).contains(&self.seconds_to_checkpoint(now, window));
-        let pause = CENSUS_PAUSE_S.max(self.census_cost_s / share);
-        since_last >= pause || (is_near && since_last > lead)
+        let is_last = (0.0..=lead).contains(&left) && since_last > lead;
+        let is_due = since_last >= self.census_pause_s(window, age + left);
+        let is_near = is_last || self.cycle_s.is_some_and(|cycle| age >= NEAR_END * cycle);
+        let (few, many) = if gentle { GENTLE_SAMPLES } else { SAMPLES };
+        (is_last || is_due).then_some(if is_near { many } else { few })
+    }
+
+    /// Seconds between the last census and the next: a part of what can be seen of the cycle, from the
+    /// end of the checkpoint that begins it. As long as no cycle was seen it may end at any time, so
+    /// that censuses begin often.
+    fn census_pause_s(&self, window: &OpenWindow, expected_s: f64) -> f64 {
+        let unseen = window.begin.now_s - window.begun_s;
+        let part = (self.cycle_s.unwrap_or(expected_s) - unseen) / CENSUSES;
+        let by_age = (window.last_census_s - window.begin.now_s) / 2.0;
+        let pause = if self.cycle_s.is_some() { part } else { part.min(by_age) };
+        pause.max(CENSUS_PAUSE_S)
     }
 
     fn seconds_to_checkpoint(&self, now: &Glimpse, window: &OpenWindow) -> f64 {
@@ -275,16 +334,20 @@ impl Watcher {
     }
 
     /// A census that fails (a relation is locked, or gone) is none.
-    fn take_census(&mut self, now: &Glimpse) -> Result<(), PredictError> {
+    fn take_census(&mut self, now: &Glimpse, pages: u32) -> Result<(), PredictError> {
         let before = self.cost_until_now_s();
         let Some(taker) = &mut self.taker else { return Ok(()) };
-        let taken = taker.take(&mut self.session, now);
+        let evicted = evicted_now(&mut self.session, self.facts)?;
+        let taken = taker.take(&mut self.session, now, pages);
         let after = self.cost_until_now_s();
         self.census_cost_s = after - before;
+        self.census_costs_s += self.census_cost_s;
         let Some(window) = &mut self.window else { return Ok(()) };
-        window.last_census = Instant::now();
+        window.last_census_s = now.now_s;
         match taken {
-            Ok(census) => {
+            Ok(mut census) => {
+                census.age_s = now.now_s - window.begun_s;
+                census.evicted = evicted.map(|evicted| evicted.saturating_sub(window.look.evicted));
                 window.censuses.push((now.now_s, census));
                 self.census_failures = 0;
             }
@@ -408,24 +471,34 @@ impl Watcher {
         let now = Glimpse::read(&mut self.session)?;
         let is_same = self.window.as_ref().is_some_and(|window| window.begin.redo == now.redo);
         if is_same && self.taker.is_some() {
-            self.take_census(&now)?;
+            let (_, many) = if self.plan.gentle { GENTLE_SAMPLES } else { SAMPLES };
+            self.take_census(&now, many)?;
         }
-        self.end(&now)?;
+        self.end(&now, self.last_look_s)?;
         Ok(())
     }
 }
 
 impl OpenWindow {
-    /// The census that tells most: the last one before the next checkpoint began, else the first one
-    /// after; while it has not begun, the last.
-    fn census(&self, next_s: Option<f64>) -> Option<DirtyCensus> {
-        let all = self.censuses.iter();
-        // Checkpoints begin at whole seconds, rounded down.
-        let is_before = |(at, _): &&(f64, DirtyCensus)| next_s.is_none_or(|next| *at <= next + 1.0);
-        let found = all.clone().rfind(is_before).or(self.censuses.first());
-        let mut census = found.map(|(_, census)| census.clone())?;
-        census.cycle_s = next_s.map(|next| next - self.begin.checkpoint_s);
-        Some(census)
+    /// The last census before the next checkpoint began, else the first one after; while it has not
+    /// begun, the last. Before it, those that came earlier.
+    fn cycle_censuses(&self, next_s: Option<f64>) -> (Vec<DirtyCensus>, Option<DirtyCensus>) {
+        let is_before = |at: f64| next_s.is_none_or(|next| at <= next + 0.25);
+        let count = self.censuses.iter().take_while(|(at, _)| is_before(*at)).count().max(1);
+        let own = self.censuses.iter().take(count).map(|(_, census)| census.clone());
+        let mut censuses: Vec<DirtyCensus> = own
+            .map(|census| DirtyCensus { cycle_s: next_s.map(|next| next - self.begun_s), ..census })
+            .collect();
+        // A census of buffers that the next checkpoint has begun to write.
+        while let [.., before, last] = &censuses[..]
+            && last.dirty < before.dirty / 2
+        {
+            censuses.pop();
+        }
+        let last = censuses.pop();
+        // All but the last are for their shares.
+        censuses.iter_mut().for_each(|census| census.relations.clear());
+        (censuses, last)
     }
 }
 

@@ -129,9 +129,20 @@ pub struct WatchWindow {
     /// The dirty buffers shortly before the window's last checkpoint began; `None` where they
     /// cannot be seen.
     pub census: Option<DirtyCensus>,
+    /// Censuses of the same checkpoint cycle before that one, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_censuses: Vec<DirtyCensus>,
 }
 
-/// A census of the dirty buffers, by a sample of their pages' headers (estimator E2).
+impl WatchWindow {
+    /// All censuses of its cycle, in their order.
+    pub fn censuses(&self) -> impl Iterator<Item = &DirtyCensus> {
+        self.earlier_censuses.iter().chain(&self.census)
+    }
+}
+
+/// A census of the dirty buffers, by a sample of their pages' headers (estimator E2). Relations are
+/// listed by a window's last census alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DirtyCensus {
     /// When, as the server writes it.
@@ -139,10 +150,14 @@ pub struct DirtyCensus {
     /// Redo point of the last completed checkpoint.
     #[schemars(with = "String")]
     pub redo: Lsn,
-    /// Seconds since the begin of that checkpoint, whole ones.
+    /// Seconds since the begin of that checkpoint, to half a second.
     pub age_s: f64,
     /// Seconds from that checkpoint's begin to that of the next; `None` while there is none.
     pub cycle_s: Option<f64>,
+    /// Blocks evicted since the window's begin; `None` where the server publishes that too late
+    /// (until 15).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evicted: Option<u64>,
     /// Buffers.
     pub buffers: u64,
     /// Dirty ones of the main fork and the free space map.
@@ -289,8 +304,9 @@ pub struct PredictedWal {
     pub images_per_second: Option<Interval>,
     /// Bytes of WAL for an image; `None` where they do not decide.
     pub image_bytes: Option<Interval>,
-    /// What the estimate rests on: `already-logged`, `census+evictions` (E2+),
-    /// `statements` (E1'), `counters` (bounds by counters alone), `closed-form`.
+    /// What the estimate rests on: `already-so` (the setting has that value), `already-logged`,
+    /// `census+evictions` (E2+), `statements` (E1'), `counters` (bounds by counters alone),
+    /// `closed-form`.
     pub basis: String,
     /// What each estimator comes to, images a second.
     pub estimators: BTreeMap<String, f64>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pgtoll_format::TimeSpan;
 use pgtoll_record::{
     AdvisedAction, CensusRelation, Interval, OneTimeBill, PredictedCpu, PredictedWal,
-    PredictionAnswer, PredictionRecord, ServerWatch,
+    PredictionAnswer, PredictionRecord, ServerWatch, WatchWindow,
 };
 
 use crate::printable::printable;
@@ -199,10 +199,12 @@ pub(crate) fn basis_words(wal: &PredictedWal) -> String {
     let mut words = match wal.basis.as_str() {
         "census+evictions" => {
             "dirty pages with an LSN before the checkpoint, counted, and their share of evicted \
-             ones (E2+)"
+             ones, by censuses over the checkpoint cycle (E2+)"
         }
         "statements" => {
-            "what SELECTs dirtied (E1'), up to all pages written that were not logged whole"
+            "what SELECTs dirtied (E1'), less the share that is evicted: right for readers that set \
+             hints, nothing of VACUUM's, wrong either way where many pages are evicted; so the range \
+             reaches from none to all pages written that were not logged whole"
         }
         "counters" => {
             "bounds alone: pages written that were not logged whole; the estimate is their middle"
@@ -304,8 +306,8 @@ pub(crate) fn seen_lines(of: &PredictionRecord) -> Vec<String> {
 }
 
 fn census_lines(watch: &ServerWatch) -> Option<String> {
-    let censuses: Vec<_> = watch.windows.iter().filter_map(|of| of.census.as_ref()).collect();
-    let last = censuses.last()?;
+    let censuses: Vec<_> = watch.windows.iter().flat_map(WatchWindow::censuses).collect();
+    let last = watch.windows.iter().filter_map(|of| of.census.as_ref()).next_back()?;
     Some(format!(
         "{}; the last: {} dirty pages, {} looked at, {} of them changed by hints alone.",
         counted(censuses.len() as u64, "census of dirty pages", "censuses of dirty pages"),

@@ -30,9 +30,8 @@ pub struct CensusCounts {
     pub cycle_s: f64,
 }
 
-/// How far the term for evictions was off at most in trials against twins with checksums (PG 15:
-/// −10 % to +12 %).
-const EVICTION_ERROR: f64 = 0.15;
+/// Fewer pages that are evicted next say little about those that are.
+const FEW: u64 = 30;
 
 impl CensusCounts {
     /// Pages in shared buffers that would have been logged (estimator E2).
@@ -40,36 +39,39 @@ impl CensusCounts {
         share(self.hint_only, self.sampled) * float(self.dirty)
     }
 
-    /// Images of the whole cycle: what is in shared buffers at its end, and of the `evicted` pages as
-    /// many as are among those that are evicted next (estimator E2+).
-    pub fn images(&self, evicted: f64) -> Bounded {
-        Bounded::sum(&[self.stock_at_end(), self.of_evicted(evicted)])
-    }
-
-    /// A census before the cycle's end has not seen all pages. Between none more and as many a second
-    /// as until then.
-    fn stock_at_end(&self) -> Bounded {
+    /// The same with the sample's error; pages that could not be read are in the upper bound.
+    pub(super) fn bounded_stock(&self) -> Bounded {
         let share = binomial(self.hint_only, self.sampled, self.covered);
         let (covered, left_out) =
             (float(self.covered), float(self.dirty.saturating_sub(self.covered)));
-        let stock = Bounded {
+        Bounded {
             estimate: self.stock(),
             lower: share.lower * covered,
             upper: share.upper * covered + left_out,
-        };
-        let growth = (self.cycle_s / self.age_s.max(1.0)).max(1.0);
-        stock.times(Bounded::new(f64::midpoint(1.0, growth), 1.0, growth))
+        }
     }
 
-    fn of_evicted(&self, evicted: f64) -> Bounded {
-        if self.low == 0 {
-            // None of the pages that were looked at is evicted next: as all others.
-            let share = share(self.hint_only, self.sampled);
-            return Bounded::new(share * evicted, 0.0, evicted);
+    /// The share of pages changed by hints alone among those that are evicted next (estimator E2+).
+    /// Too few of these: the share among all, and no bounds.
+    pub(super) fn evicted_share(&self) -> Bounded {
+        if !self.knows_low() {
+            return Bounded::new(share(self.hint_only, self.sampled), 0.0, 1.0);
         }
-        let share = binomial(self.low_hint_only, self.low, u64::MAX);
-        let error = Bounded::new(1.0, 1.0 - EVICTION_ERROR, 1.0 + EVICTION_ERROR);
-        share.times(error).scaled(evicted)
+        binomial(self.low_hint_only, self.low, u64::MAX)
+    }
+
+    pub(super) fn knows_low(&self) -> bool {
+        self.low >= FEW
+    }
+
+    /// The same share, not zero where a sample has none.
+    pub(super) fn least_known_share(&self) -> f64 {
+        let (hits, all) = if self.knows_low() {
+            (self.low_hint_only, self.low)
+        } else {
+            (self.hint_only, self.sampled)
+        };
+        (float(hits) + 0.5) / (float(all) + 1.0)
     }
 }
 
@@ -129,7 +131,12 @@ fn float(pages: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{PlacedCensus, cycle_images};
     use super::*;
+
+    fn images(counts: CensusCounts, evicted: f64) -> Bounded {
+        cycle_images(&[PlacedCensus { counts, place: 1.0 }], evicted)
+    }
 
     /// A trial: estimate without checksums, truth from a twin with checksums and the same work
     /// (PostgreSQL 15, one client). Pages of the stock, that were evicted, of these with hints alone.
@@ -201,7 +208,7 @@ mod tests {
                 age_s: 100.0,
                 cycle_s: 100.0,
             };
-            let images = census.images(twin.evicted);
+            let images = images(census, twin.evicted);
             let is_near = (images.estimate / twin.truth - 1.0).abs() <= 0.12;
             assert!(is_near, "{}: {images:?} for {}", twin.name, twin.truth);
             let holds = (images.lower..=images.upper).contains(&twin.truth);
@@ -220,9 +227,9 @@ mod tests {
             cycle_s: 60.0,
             ..CensusCounts::default()
         };
-        assert_eq!(full.images(0.0), Bounded::exact(500.0));
+        assert_eq!(images(full, 0.0), Bounded::exact(500.0));
         let sampled = CensusCounts { dirty: 200_000, covered: 200_000, ..full };
-        let images = sampled.images(0.0);
+        let images = images(sampled, 0.0);
         assert!((images.estimate - 50_000.0).abs() < 1e-6);
         // 1.96 · sqrt(0.25 · 0.75 / 2000) is 1.9 % of the pages.
         assert!((46_000.0..46_500.0).contains(&images.lower), "{images:?}");
@@ -240,7 +247,7 @@ mod tests {
             cycle_s: 60.0,
             ..CensusCounts::default()
         };
-        let images = census.images(0.0);
+        let images = images(census, 0.0);
         assert_eq!((images.lower, images.estimate, images.upper), (300.0, 500.0, 700.0));
     }
 
@@ -255,7 +262,7 @@ mod tests {
             cycle_s: 60.0,
             ..CensusCounts::default()
         };
-        assert_eq!(census.images(0.0), Bounded { estimate: 200.0, lower: 100.0, upper: 300.0 });
+        assert_eq!(images(census, 0.0), Bounded { estimate: 200.0, lower: 100.0, upper: 300.0 });
     }
 
     #[test]

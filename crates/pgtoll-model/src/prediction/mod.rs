@@ -3,11 +3,13 @@
 
 mod bounded;
 mod checkpoints;
+mod cycle;
 mod images;
 mod page;
 
 pub use bounded::Bounded;
 pub use checkpoints::CheckpointLoad;
+pub use cycle::{PlacedCensus, cycle_images, mean_share};
 pub use images::{CensusCounts, IMAGE_RECORD_BYTES, StatementCounts, window_images};
 pub use page::{
     ImageWork, PageWork, compressed_share, cpu_cores, image_cost_ns, read_cost_ns, write_cost_ns,

@@ -4,6 +4,8 @@ use pgtoll_record::trials::{
     PredictionTrialCensus as Census, PredictionTrialCycle as Cycle, PredictionTrialRun as Run,
 };
 
+use crate::product;
+
 /// A way to predict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Estimator {
@@ -21,7 +23,7 @@ pub(crate) enum Estimator {
     LastCensus,
     /// E2+ as of that census alone: their share among pages soon to be evicted, for those evicted.
     LastCensusEvictions,
-    /// E2+ with that share's mean over the cycle.
+    /// E2+ with that share's mean over the cycle: as `pgtoll predict` works it out.
     Censuses,
     /// The what-if, from WAL with images for hints to WAL without.
     WhatIf,
@@ -79,10 +81,7 @@ impl Estimator {
                 let last = cycle.censuses.last()?;
                 Some(hint_only(last) + evicted_share(last) * float(cycle.evicted))
             })?,
-            Self::Censuses => pages(|cycle| {
-                let last = cycle.censuses.last()?;
-                Some(hint_only(last) + mean_share(&cycle.censuses)? * float(cycle.evicted))
-            })?,
+            Self::Censuses => return product::change(source).map(|range| range.middle),
             Self::WhatIf => return None,
         };
         Some(bytes / float(source.wal_bytes))
@@ -139,19 +138,6 @@ fn evicted_share(census: &Census) -> f64 {
 
 const FEW: u64 = 30;
 
-/// The mean share over a cycle, from censuses after equal parts of it. It falls during a cycle, as
-/// more and more pages have been changed otherwise, so a census at a part's end is too low for it:
-/// each part has the mean of the shares at its ends. That at the cycle's beginning, where no page is
-/// dirty, is extrapolated.
-fn mean_share(censuses: &[Census]) -> Option<f64> {
-    let shares: Vec<f64> = censuses.iter().map(evicted_share).collect();
-    let first = *shares.first()?;
-    let beginning = shares.get(1).map_or(first, |second| 2.0 * first - second).clamp(0.0, 1.0);
-    let ends = std::iter::once(beginning).chain(shares.iter().copied());
-    let parts = ends.zip(&shares).map(|(begin, end)| begin.midpoint(*end));
-    Some(parts.sum::<f64>() / float(shares.len() as u64))
-}
-
 fn share(part: u64, all: u64) -> f64 {
     float(part) / float(all.max(1))
 }
@@ -174,21 +160,5 @@ mod tests {
     fn pages_are_extrapolated_from_the_sample() {
         assert!((hint_only(&census(100, 25)) - 50.0).abs() < 1e-9);
         assert!(hint_only(&Census::default()).abs() < 1e-9, "an empty census has none");
-    }
-
-    /// Where the share falls exponentially, the mean over the cycle comes out, and the last census
-    /// is far too low.
-    #[test]
-    fn a_falling_share_has_its_mean() {
-        let at = |part: f64| (-3.0 * part).exp();
-        let truth = (1.0 - at(1.0)) / 3.0;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share")]
-        let censuses: Vec<Census> = (1..=8)
-            .map(|part| census(100_000, (at(f64::from(part) / 8.0) * 100_000.0).round() as u64))
-            .collect();
-        let mean = mean_share(&censuses).unwrap();
-        assert!((mean / truth - 1.0).abs() < 0.05, "{mean} {truth}");
-        assert!(evicted_share(censuses.last().unwrap()) < 0.2 * truth);
-        assert_eq!(mean_share(&[]), None);
     }
 }

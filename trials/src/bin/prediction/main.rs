@@ -7,6 +7,7 @@
 mod arm;
 mod census;
 mod estimate;
+mod product;
 mod program;
 mod score;
 mod table;

@@ -13,6 +13,7 @@ use pgtoll_record::trials::{
 use pgtoll_trials::bench::ratio;
 
 use crate::estimate::{Estimator, float};
+use crate::product;
 use crate::score::{LARGE, SKILL, Scored, covered_at_least, mean, skill};
 
 /// What the record's lines hold.
@@ -75,6 +76,8 @@ struct Trial {
     spread: (f64, f64),
     /// The mean over the repetitions.
     estimates: Vec<(Estimator, f64)>,
+    /// What the program's formula makes of each repetition's censuses.
+    formula: Vec<Range>,
     answers: Vec<Answer>,
 }
 
@@ -126,6 +129,10 @@ impl Trial {
                 changes.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             ),
             estimates,
+            formula: match source {
+                Arm::On => Vec::new(),
+                _ => watched.values().filter_map(|run| product::change(run)).collect(),
+            },
             answers: answers
                 .iter()
                 .filter(|answer| answer.arm == source)
@@ -136,6 +143,26 @@ impl Trial {
 
     fn estimate(&self, estimator: Estimator) -> Option<f64> {
         self.estimates.iter().find(|(own, _)| *own == estimator).map(|(_, value)| *value)
+    }
+
+    /// The estimate, of the program's formula with the widest of its intervals.
+    fn cell(&self, estimator: Estimator) -> Option<String> {
+        let estimate = self.estimate(estimator)?;
+        if estimator != Estimator::Censuses {
+            return Some(percent(estimate));
+        }
+        let bound = |value: fn(&Range) -> f64| self.formula.iter().map(value);
+        Some(range(&Range {
+            middle: estimate,
+            lower: bound(|of| of.lower).fold(f64::INFINITY, f64::min),
+            upper: bound(|of| of.upper).fold(f64::NEG_INFINITY, f64::max),
+        }))
+    }
+
+    /// The program's formula on the trial's censuses.
+    fn scored_formula(&self) -> impl Iterator<Item = Scored> {
+        let truth = self.wal.middle;
+        self.formula.iter().map(move |prediction| Scored { prediction: *prediction, truth })
     }
 
     /// The program's answers about WAL.
@@ -195,7 +222,7 @@ fn direction_table(text: &mut String, trials: &[&Trial], columns: &[Estimator]) 
     for trial in trials {
         let cells: Vec<String> = columns
             .iter()
-            .map(|estimator| trial.estimate(*estimator).map_or_else(|| "–".to_owned(), percent))
+            .map(|estimator| trial.cell(*estimator).unwrap_or_else(|| "–".to_owned()))
             .collect();
         let program: Vec<String> = trial
             .answers
@@ -273,6 +300,16 @@ fn goals(text: &mut String, trials: &[Trial]) -> Option<bool> {
         "Checksums really cost 10 % of WAL or more in {large} of {} cases.\n",
         to_on.len()
     );
+    let formula: Vec<Scored> = trials.iter().flat_map(Trial::scored_formula).collect();
+    if !formula.is_empty() {
+        let _ = writeln!(
+            text,
+            "Of {} intervals by the program's formula, {} hold the truth, and {} are narrow enough.\n",
+            formula.len(),
+            formula.iter().filter(|scored| scored.is_covered()).count(),
+            formula.iter().filter(|scored| scored.is_narrow()).count()
+        );
+    }
     let scored: Vec<Scored> = trials.iter().flat_map(Trial::scored).collect();
     let error = mean(scored.iter().map(Scored::error))?;
     let score = mean(scored.iter().map(Scored::interval_score))?;
