@@ -489,19 +489,24 @@ impl OpenWindow {
         let mut censuses: Vec<DirtyCensus> = own
             .map(|census| DirtyCensus { cycle_s: next_s.map(|next| next - self.begun_s), ..census })
             .collect();
-        // A census of buffers that the next checkpoint has begun to write.
-        while let [.., before, last] = &censuses[..]
-            && last.dirty < before.dirty / 2
+        // Of buffers that the next checkpoint had begun to write: there are fewer than before.
+        if let [.., before, last] = &censuses[..]
+            && last.cycle_s.is_some_and(|cycle| cycle - last.age_s < CHECKPOINT_MAY_RUN_S)
+            && last.dirty < before.dirty / 10 * 9
         {
             censuses.pop();
         }
         let last = censuses.pop();
         // All but the last are for their shares.
-        censuses.iter_mut().for_each(|census| census.relations.clear());
+        for census in &mut censuses {
+            census.relations.clear();
+        }
         (censuses, last)
     }
 }
 
+/// When checkpoints begin is known to the second.
+const CHECKPOINT_MAY_RUN_S: f64 = 1.0;
 const DISCARDED: usize = 100;
 /// How long a server is waited for after a signal.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);

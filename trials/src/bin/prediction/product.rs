@@ -44,10 +44,12 @@ fn server(source: &Run) -> WatchedServer {
 fn window(source: &Run, cycle: &PredictionTrialCycle, seconds: f64) -> WatchWindow {
     let parts = float(cycle.censuses.len() as u64);
     let taken = (1..).map(float).zip(&cycle.censuses);
-    let mut censuses: Vec<DirtyCensus> =
-        taken.map(|(number, of)| census(of, seconds * number / parts, seconds)).collect();
     let image_bytes = image_bytes(source);
-    censuses.iter_mut().for_each(|census| census.image_bytes = image_bytes);
+    let census = |(number, of): (f64, &PredictionTrialCensus)| DirtyCensus {
+        image_bytes,
+        ..census(of, seconds * number / parts, seconds)
+    };
+    let mut censuses: Vec<DirtyCensus> = taken.map(census).collect();
     WatchWindow {
         seconds,
         is_cycle: true,
