@@ -190,10 +190,18 @@ fn check_times(archive: &str) {
 /// From a checkpoint on there is one redo point: no setting is recommended, and it is said how there
 /// is more.
 fn check_short_stream(cluster: &Cluster, dsn: &str) {
-    cluster.connect("postgres").unwrap().execute("CHECKPOINT").unwrap();
-    let ran = run(pgtoll().args(["wal", "whatif", "--dsn", dsn]));
-    assert_eq!(ran.status, Some(0), "{ran:?}");
-    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let streamed = || {
+        cluster.connect("postgres").unwrap().execute("CHECKPOINT").unwrap();
+        let ran = run(pgtoll().args(["wal", "whatif", "--dsn", dsn]));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        (ran, text)
+    };
+    let (mut ran, mut text) = streamed();
+    if text.contains("2 redo points") {
+        // The volume of WAL had begun a checkpoint, too, which was still on its way. No work follows.
+        (ran, text) = streamed();
+    }
     let not_enough = "Not enough WAL to recommend anything: 1 redo point seen, and it takes two.";
     assert!(text.contains(not_enough), "{}", ran.stdout);
     // Three times `checkpoint_timeout`.
