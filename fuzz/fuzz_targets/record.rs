@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
     of_one(&text, pgtoll_report::wal_whatif_html);
     of_one(&text, pgtoll_report::checksums_text);
     of_one(&text, pgtoll_report::examination_text);
-    of_one(&text, |of| pgtoll_report::overview_text(of, "directory"));
+    of_one(&text, |of| pgtoll_report::overview_text(of, "directory", pgtoll_report::Style::Plain));
     of_one(&text, pgtoll_report::overview_html);
     of_one(&text, pgtoll_report::page_text);
     of_one(&text, pgtoll_report::page_checksums_text);
