@@ -127,7 +127,7 @@ impl Twins {
     }
 }
 
-/// Half a 95 % interval of a mean of so many values, whose standard deviation is 1; `None` of one.
+/// Half a 95 % interval of the mean of this number of values with a standard deviation of 1; `None` of one.
 fn mean_error(values: u32) -> Option<f64> {
     let values = f64::from(values);
     (values > 1.0).then(|| t_quantile(0.95, values - 1.0) / values.sqrt())

@@ -19,6 +19,15 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
+/// A share as a percentage: 0.081 is `8.1 %`, 0.12 is `12 %`.
+pub fn percent_of_share(share: f64) -> String {
+    match share * 100.0 {
+        percent if percent.abs() >= 10.0 => format!("{percent:.0} %"),
+        percent if percent.abs() >= 0.05 => format!("{percent:.1} %"),
+        percent => format!("{percent:.2} %"),
+    }
+}
+
 /// `1,000`.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();

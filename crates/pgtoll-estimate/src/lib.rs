@@ -38,7 +38,7 @@ use pgtoll_record::{Run, RunResult};
 pub use answer::{AdviceRule, CHECKSUMS_RULE, DECIDED_WITHIN, change_and_name, overview_headline};
 pub use answers::is_near;
 pub use calibration::{COMPARISONS_NEEDED, ExpectedWidth, Twins, twin_lines};
-pub use figures::{signed_percent, thousands, three_digits};
+pub use figures::{percent_of_share, signed_percent, thousands, three_digits};
 pub use intervals::{ArmPair, Intervals};
 pub use late_wal::{LATE_WAL, transactions_words};
 pub use metrics::{divisor_words, is_cut_off, key, metrics, name as metric_name};

@@ -59,7 +59,7 @@ impl CensusTaker {
         Ok(Self { dsn: dsn.clone(), buffercache, buffers, inspect, own, names, cost })
     }
 
-    /// Looks at the dirty buffers now, and at the headers of at most so many of them.
+    /// Looks at the dirty buffers now, and at the headers of `most` of them at most.
     pub(crate) fn take(
         &mut self,
         session: &mut WatchSession,

@@ -85,7 +85,7 @@ pub(crate) fn identify(
         started: row.text("started")?.to_owned(),
         settings,
     };
-    let privileges = privileges(session, is_super, row.text("quoted")?)?;
+    let privileges = privileges(session, is_super)?;
     Ok((server, facts, privileges))
 }
 
@@ -95,7 +95,7 @@ fn data_bytes(session: &mut WatchSession) -> Option<u64> {
     session.query_one(sql).ok()?.parse("bytes").ok()
 }
 
-fn privileges(session: &mut WatchSession, is_super: bool, role: &str) -> Result<Privileges, Error> {
+fn privileges(session: &mut WatchSession, is_super: bool) -> Result<Privileges, Error> {
     let buffercache = extension_schema(session, "pg_buffercache")?;
     let inspect = extension_schema(session, "pageinspect")?;
     let statements = match extension_schema(session, "pg_stat_statements")? {
@@ -129,10 +129,10 @@ fn privileges(session: &mut WatchSession, is_super: bool, role: &str) -> Result<
             remedy: if is_super {
                 create("pageinspect").filter(|_| inspect.is_none())
             } else {
-                Some(format!(
-                    "only superusers may read pages: CREATE EXTENSION pageinspect; ALTER ROLE \
-                     {role} SUPERUSER;"
-                ))
+                Some(
+                    "only superusers may read pages: watch as one, with CREATE EXTENSION pageinspect;"
+                        .to_owned(),
+                )
             },
         },
         WatchSource {

@@ -9,6 +9,7 @@ use pgtoll_record::{DirtyCensus, ServerWatch, WatchCost, WatchWindow, WatchedSer
 use pgtoll_wire::{Dsn, Error, Interruption};
 
 use crate::PredictError;
+use crate::answer::SeenSettings;
 use crate::census::CensusTaker;
 use crate::looks::{CounterLook, Glimpse, evicted_now};
 use crate::server::{Privileges, identify, visibility};
@@ -19,7 +20,7 @@ use crate::session::{SessionCost, WatchSession};
 pub struct WatchPlan {
     /// At most this long.
     pub time: Duration,
-    /// Until so many whole checkpoint cycles were seen; `None`: for the whole time.
+    /// Until this number of whole checkpoint cycles was seen; `None`: for the whole time.
     pub cycles: Option<u32>,
     /// Less often, smaller samples.
     pub gentle: bool,
@@ -48,7 +49,7 @@ pub fn watch(
 ) -> Result<(WatchedServer, ServerWatch), PredictError> {
     let mut session = WatchSession::open(dsn)?;
     let (server, facts, privileges) = identify(&mut session)?;
-    let mut watcher = Watcher::new(dsn, plan, facts, session, &privileges)?;
+    let mut watcher = Watcher::new(dsn, plan, facts, session, (&server, &privileges))?;
     watcher.watch.sources = privileges.sources;
     loop {
         let step = watcher.step();
@@ -123,8 +124,7 @@ struct Watcher {
     /// Of sessions that are closed.
     cost: SessionCost,
     began: Instant,
-    checkpoint_timeout_s: f64,
-    trigger_bytes: f64,
+    settings: SeenSettings,
     block_bytes: u64,
 }
 
@@ -149,7 +149,7 @@ impl Watcher {
         plan: &WatchPlan,
         facts: &'static MajorFacts,
         mut session: WatchSession,
-        privileges: &Privileges,
+        (server, privileges): (&WatchedServer, &Privileges),
     ) -> Result<Self, PredictError> {
         let taker = match (&privileges.buffercache, &privileges.inspect) {
             (Some(schema), inspect @ Some(_)) => {
@@ -159,12 +159,6 @@ impl Watcher {
             _ => None,
         };
         let (count, cost) = visibility(dsn, &mut session);
-        let timing = session.query_one(
-            "SELECT (SELECT setting::float8 FROM pg_settings WHERE name = 'checkpoint_timeout') AS \
-             timeout, (SELECT setting::float8 FROM pg_settings WHERE name = 'max_wal_size') \
-             * 1048576 / (1 + current_setting('checkpoint_completion_target')::float8) AS bytes, \
-             current_setting('block_size') AS block",
-        )?;
         let cpu = session.postmaster().and_then(|pid| ClusterCpu::attach(pid).ok());
         Ok(Self {
             dsn: dsn.clone(),
@@ -186,9 +180,8 @@ impl Watcher {
             },
             cost,
             began: Instant::now(),
-            checkpoint_timeout_s: timing.parse("timeout")?,
-            trigger_bytes: timing.parse("bytes")?,
-            block_bytes: timing.parse::<u64>("block")?.max(1),
+            settings: SeenSettings::of(server),
+            block_bytes: server.block_bytes.max(1),
             session,
         })
     }
@@ -325,11 +318,11 @@ impl Watcher {
     }
 
     fn seconds_to_checkpoint(&self, now: &Glimpse, window: &OpenWindow) -> f64 {
-        let by_time = now.checkpoint_s + self.checkpoint_timeout_s - now.now_s;
+        let by_time = now.checkpoint_s + self.settings.timeout_s - now.now_s;
         let rate = float(now.insert.bytes_since(window.begin.insert).unwrap_or(0))
             / (now.now_s - window.begin.now_s).max(0.1);
         let written = float(now.insert.bytes_since(now.redo).unwrap_or(0));
-        let by_volume = (self.trigger_bytes - written) / rate.max(1.0);
+        let by_volume = (self.settings.trigger_bytes - written) / rate.max(1.0);
         by_time.min(by_volume)
     }
 

@@ -55,9 +55,9 @@ pub use page::{
 pub use plan::{PLAN_SCHEMA, PlanRecord, PlannedRun};
 pub use prediction::{
     CensusRelation, DirtyCensus, EnableRoute, OneTimeBill, PREDICTION_SCHEMA, PageCosts,
-    PredictedCpu, PredictedWal, PredictionAdvice, PredictionAnswer, PredictionRecord, ServerWatch,
-    VisibilityCount, WatchCost, WatchSource, WatchWindow, WatchedRates, WatchedServer,
-    prediction_schema,
+    PredictedCpu, PredictedWal, PredictionAdvice, PredictionAnswer, PredictionBasis,
+    PredictionRecord, ServerWatch, VisibilityCount, WatchCost, WatchSource, WatchWindow,
+    WatchedRates, WatchedServer, prediction_schema,
 };
 pub use provenance::Provenance;
 pub use read::{RecordError, Run};

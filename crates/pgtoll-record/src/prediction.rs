@@ -304,12 +304,29 @@ pub struct PredictedWal {
     pub images_per_second: Option<Interval>,
     /// Bytes of WAL for an image; `None` where they do not decide.
     pub image_bytes: Option<Interval>,
-    /// What the estimate rests on: `already-so` (the setting has that value), `already-logged`,
-    /// `census+evictions` (E2+), `statements` (E1'), `counters` (bounds by counters alone),
-    /// `closed-form`.
-    pub basis: String,
+    /// What the estimate rests on.
+    pub basis: PredictionBasis,
     /// What each estimator comes to, images a second.
     pub estimators: BTreeMap<String, f64>,
+}
+
+/// What a prediction of WAL rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PredictionBasis {
+    /// The setting has that value already.
+    AlreadySo,
+    /// Hints are logged before and after, or neither.
+    AlreadyLogged,
+    /// Censuses of dirty buffers over the cycle, and what was evicted (E2+).
+    #[serde(rename = "census+evictions")]
+    CensusAndEvictions,
+    /// What SELECTs dirtied (E1'), between the bounds of the counters.
+    Statements,
+    /// Bounds by counters alone: the estimate is their middle and says nothing.
+    Counters,
+    /// Counters, and what follows for checkpoints.
+    ClosedForm,
 }
 
 /// CPU more than today; negative: less.

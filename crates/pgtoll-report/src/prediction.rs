@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use pgtoll_estimate::percent_of_share;
 use pgtoll_format::TimeSpan;
 use pgtoll_record::{
     AdvisedAction, CensusRelation, Interval, OneTimeBill, PredictedCpu, PredictedWal,
-    PredictionAnswer, PredictionRecord, ServerWatch, WatchWindow,
+    PredictionAnswer, PredictionBasis, PredictionRecord, ServerWatch, WatchWindow,
 };
 
 use crate::printable::printable;
@@ -123,7 +124,7 @@ pub(crate) fn rows(answer: &PredictionAnswer) -> Vec<[String; 5]> {
             wal.extra_p95_bytes_per_second.map(rate),
         ));
         if let Some(share) = &wal.extra_share {
-            rows.push(row("of today's WAL", String::new(), share, percent, None));
+            rows.push(row("of today's WAL", String::new(), share, percent_of_share, None));
         }
         if let Some(images) = &wal.images_per_second {
             rows.push(row("page images", String::new(), images, per_second, None));
@@ -132,10 +133,17 @@ pub(crate) fn rows(answer: &PredictionAnswer) -> Vec<[String; 5]> {
     if let Some(io) = &answer.io_bytes_per_second {
         rows.push(row("WAL, all copies", String::new(), io, rate, None));
     }
+    if answer.wal.as_ref().is_some_and(|wal| wal.basis == PredictionBasis::Counters) {
+        // The middle of bounds is no estimate.
+        for [_, _, more, _, p95] in &mut rows {
+            "not known".clone_into(more);
+            p95.clear();
+        }
+    }
     if let Some(cpu) = &answer.cpu {
         rows.push(row("CPU in cores", String::new(), &cpu.cores, cores, None));
         if let Some(share) = &cpu.share_of_busy {
-            rows.push(row("of today's CPU", String::new(), share, percent, None));
+            rows.push(row("of today's CPU", String::new(), share, percent_of_share, None));
         }
         rows.extend(cpu_parts(cpu));
     }
@@ -174,14 +182,6 @@ fn rate(bytes_per_second: f64) -> String {
     format!("{sign}{}/s", size_of(bytes_per_second.abs()))
 }
 
-fn percent(share: f64) -> String {
-    match share * 100.0 {
-        percent if percent.abs() >= 10.0 => format!("{percent:.0} %"),
-        percent if percent.abs() >= 0.05 => format!("{percent:.1} %"),
-        percent => format!("{percent:.2} %"),
-    }
-}
-
 fn per_second(rate: f64) -> String {
     if rate < 10.0 { format!("{rate:.1}/s") } else { format!("{rate:.0}/s") }
 }
@@ -196,23 +196,22 @@ fn span(seconds: f64) -> String {
 
 /// The estimator in words, and what others come to.
 pub(crate) fn basis_words(wal: &PredictedWal) -> String {
-    let mut words = match wal.basis.as_str() {
-        "census+evictions" => {
+    let mut words = match wal.basis {
+        PredictionBasis::CensusAndEvictions => {
             "dirty pages with an LSN before the checkpoint, counted, and their share of evicted \
              ones, by censuses over the checkpoint cycle (E2+)"
         }
-        "statements" => {
+        PredictionBasis::Statements => {
             "what SELECTs dirtied (E1'), less the share that is evicted: right for readers that set \
              hints, nothing of VACUUM's, wrong either way where many pages are evicted; so the range \
              reaches from none to all pages written that were not logged whole"
         }
-        "counters" => {
-            "bounds alone: pages written that were not logged whole; the estimate is their middle"
+        PredictionBasis::Counters => {
+            "bounds alone: pages written that were not logged whole; within them nothing is known"
         }
-        "already-logged" => "settings: what hints log does not change",
-        "already-so" => "settings: nothing changes",
-        "closed-form" => "counters, and what checkpoints follow",
-        other => other,
+        PredictionBasis::AlreadyLogged => "settings: what hints log does not change",
+        PredictionBasis::AlreadySo => "settings: nothing changes",
+        PredictionBasis::ClosedForm => "counters, and what checkpoints follow",
     }
     .to_owned();
     let estimators: Vec<String> = wal

@@ -2,12 +2,15 @@
 //!
 //! * [`wal_writer`] writes WAL of any content, as a server would lay it out;
 //! * [`control_file`] makes a control file;
+//! * [`run_text`] reads the record of a run, compressed or not;
 //! * [`chromium`] shows pages in a browser without a window, and asks it about them.
 
 #![expect(clippy::unwrap_used, reason = "tests' helpers may panic like tests")]
 
 pub mod chromium;
 mod control;
+mod records;
 pub mod wal_writer;
 
 pub use control::control_file;
+pub use records::run_text;

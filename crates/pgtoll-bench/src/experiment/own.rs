@@ -21,7 +21,7 @@ pub struct OwnWork {
     pub clients: Option<u32>,
 }
 
-/// Transactions in the counted pass: nobody knows how long they take.
+/// Transactions in the counted pass; their time is not known beforehand.
 const COUNTED: u64 = 1000;
 
 impl Experiment {

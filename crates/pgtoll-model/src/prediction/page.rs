@@ -22,7 +22,7 @@ pub struct ImageWork {
     pub cost_ns: Bounded,
 }
 
-/// Cores that verifying, summing and logging so many pages takes.
+/// Cores that verifying, summing and logging these pages takes.
 pub fn cpu_cores(pages: &PageWork, images: &ImageWork) -> Bounded {
     let cores = |(rate, cost): (f64, Bounded)| cost.scaled(rate / 1e9);
     Bounded::sum(&[

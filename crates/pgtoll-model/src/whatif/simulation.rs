@@ -205,7 +205,7 @@ impl CheckpointSimulation {
         self.outcome.image_bytes += bytes;
     }
 
-    /// So many bytes more if `VACUUM` had to freeze.
+    /// Bytes more if `VACUUM` had to freeze.
     pub(super) fn freeze(&mut self, bytes: u64) {
         self.outcome.freeze_bytes += bytes;
     }

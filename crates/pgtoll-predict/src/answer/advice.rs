@@ -1,8 +1,9 @@
 //! What to do, and in a sentence why.
 
-use pgtoll_estimate::{AdviceRule, CHECKSUMS_RULE};
+use pgtoll_estimate::{AdviceRule, CHECKSUMS_RULE, percent_of_share as percent};
 use pgtoll_record::{
     AdvisedAction, Interval, PredictedCpu, PredictedWal, PredictionAdvice, PredictionAnswer,
+    PredictionBasis,
 };
 
 use crate::question::{AskedValue, SettingQuestion};
@@ -58,7 +59,7 @@ fn judged_wal(wal: Option<&PredictedWal>) -> (AdvisedAction, String) {
     let Some(share) = &share.or(is_zero.then_some(NOTHING)) else {
         return unknown("the server made hardly any WAL to compare with: watch it at work");
     };
-    (action(&WAL_RULE, share), format!("WAL: {}", bound_words(share)))
+    (action(&WAL_RULE, share), format!("WAL: {}", wal_words(wal, share)))
 }
 
 /// WAL a second of a server that does nothing.
@@ -82,11 +83,22 @@ fn bound_words(share: &Interval) -> String {
     format!("{} more, at most {}", percent(share.estimate), percent(share.upper))
 }
 
-fn percent(share: f64) -> String {
-    match share * 100.0 {
-        percent if percent.abs() >= 10.0 => format!("{percent:.0} %"),
-        percent if percent.abs() >= 0.05 => format!("{percent:.1} %"),
-        percent => format!("{percent:.2} %"),
+/// As [`bound_words`], without the middle of bounds alone.
+fn wal_words(wal: &PredictedWal, share: &Interval) -> String {
+    if wal.basis == PredictionBasis::Counters && share.upper > 0.0 {
+        return format!("at most {} more", percent(share.upper));
+    }
+    direction(share)
+}
+
+/// `8.1 % more, at most 12 %`, or less.
+fn direction(share: &Interval) -> String {
+    if share.lower >= 0.0 {
+        bound_words(share)
+    } else if share.upper <= 0.0 {
+        format!("{} less, at most {}", percent(-share.estimate), percent(-share.lower))
+    } else {
+        format!("between {} less and {} more", percent(-share.lower), percent(share.upper))
     }
 }
 
@@ -96,15 +108,6 @@ pub(super) fn headline(answer: &PredictionAnswer) -> String {
     if answer.today == answer.value {
         return format!("{change}: so it is already.");
     }
-    let direction = |share: &Interval| {
-        if share.lower >= 0.0 {
-            bound_words(share)
-        } else if share.upper <= 0.0 {
-            format!("{} less, at most {}", percent(-share.estimate), percent(-share.lower))
-        } else {
-            format!("between {} less and {} more", percent(-share.lower), percent(share.upper))
-        }
-    };
     let cpu = match answer.cpu.as_ref() {
         Some(PredictedCpu { share_of_busy: Some(share), .. }) => direction(share),
         Some(cpu) => {
@@ -113,15 +116,14 @@ pub(super) fn headline(answer: &PredictionAnswer) -> String {
         }
         None => "not known".to_owned(),
     };
-    let wal = match answer.wal.as_ref() {
-        Some(wal) if wal.extra_bytes_per_second == NOTHING => "no more".to_owned(),
-        Some(PredictedWal { extra_share: Some(share), baseline_bytes_per_second, .. })
-            if *baseline_bytes_per_second >= IDLE_BYTES =>
-        {
-            direction(share)
-        }
-        Some(_) => "in the table: today's is hardly any".to_owned(),
-        None => "not known".to_owned(),
-    };
+    let wal =
+        match answer.wal.as_ref() {
+            Some(wal) if wal.extra_bytes_per_second == NOTHING => "no more".to_owned(),
+            Some(
+                wal @ PredictedWal { extra_share: Some(share), baseline_bytes_per_second, .. },
+            ) if *baseline_bytes_per_second >= IDLE_BYTES => wal_words(wal, share),
+            Some(_) => "in the table: today's is hardly any".to_owned(),
+            None => "not known".to_owned(),
+        };
     format!("{change}: server CPU {cpu}; WAL {wal}.")
 }

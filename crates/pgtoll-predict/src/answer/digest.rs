@@ -9,25 +9,27 @@ use pgtoll_model::prediction::{
     Bounded, CensusCounts, CheckpointLoad, IMAGE_RECORD_BYTES, PlacedCensus, StatementCounts,
     compressed_share, cycle_images, window_images,
 };
-use pgtoll_record::{DirtyCensus, ServerWatch, WatchWindow, WatchedRates, WatchedServer};
+use pgtoll_record::{
+    DirtyCensus, PredictionBasis, ServerWatch, WatchWindow, WatchedRates, WatchedServer,
+};
 use pgtoll_stats::{mean, quantile, sample_sd, t_quantile};
 
 /// The settings that answers depend on.
 #[derive(Clone, Debug)]
-pub(super) struct SeenSettings {
-    pub(super) checksums: bool,
-    pub(super) hints: bool,
-    pub(super) full_page_writes: bool,
-    pub(super) compression: Option<Compression>,
-    pub(super) timeout_s: f64,
+pub(crate) struct SeenSettings {
+    pub(crate) checksums: bool,
+    pub(crate) hints: bool,
+    pub(crate) full_page_writes: bool,
+    pub(crate) compression: Option<Compression>,
+    pub(crate) timeout_s: f64,
     /// WAL after which a checkpoint begins, in bytes.
-    pub(super) trigger_bytes: f64,
+    pub(crate) trigger_bytes: f64,
     completion_target: f64,
     segment_bytes: u64,
 }
 
 impl SeenSettings {
-    pub(super) fn of(server: &WatchedServer) -> Self {
+    pub(crate) fn of(server: &WatchedServer) -> Self {
         let text = |name: &str| server.settings.get(name).map_or("", String::as_str);
         let is_on = |name: &str| conf::boolean(text(name)).unwrap_or(false);
         let size = conf::size("max_wal_size", text("max_wal_size")).map_or(1 << 30, |size| size.0);
@@ -46,12 +48,12 @@ impl SeenSettings {
         settings
     }
 
-    pub(super) fn logs_hints(&self) -> bool {
+    pub(crate) fn logs_hints(&self) -> bool {
         self.checksums || self.hints
     }
 
     /// WAL after which a checkpoint begins with this `max_wal_size`, in bytes.
-    pub(super) fn trigger_of(&self, max_wal_size: u64) -> f64 {
+    pub(crate) fn trigger_of(&self, max_wal_size: u64) -> f64 {
         let segments =
             checkpoint_segments(max_wal_size, self.segment_bytes, self.completion_target);
         float(segments.saturating_mul(self.segment_bytes))
@@ -66,7 +68,7 @@ pub(super) struct HintImages {
     pub(super) of_windows: Vec<f64>,
     /// Bytes of WAL each.
     pub(super) bytes: Bounded,
-    pub(super) basis: &'static str,
+    pub(super) basis: PredictionBasis,
     pub(super) estimators: BTreeMap<String, f64>,
 }
 
@@ -157,7 +159,12 @@ impl WatchDigest {
             if !windows.iter().all(|window| window.is_cycle && window.wal_images.is_some()) {
                 return None;
             }
-            let basis = if dirtied.is_some() { "statements" } else { "counters" };
+            let has_statements = dirtied.is_some();
+            let basis = if has_statements {
+                PredictionBasis::Statements
+            } else {
+                PredictionBasis::Counters
+            };
             let images: Vec<_> =
                 windows.iter().map(|window| (window.seconds, by_counters(window))).collect();
             let (per_second, of_windows) = mean_of(&images, Bounded::ZERO);
@@ -175,7 +182,7 @@ impl WatchDigest {
         let seconds: f64 = images.iter().map(|(seconds, _)| seconds).sum();
         estimators.insert("E2".to_owned(), stock / seconds);
         estimators.insert("E2+".to_owned(), per_second.estimate);
-        let basis = "census+evictions";
+        let basis = PredictionBasis::CensusAndEvictions;
         Some(HintImages { per_second, of_windows, bytes, basis, estimators })
     }
 

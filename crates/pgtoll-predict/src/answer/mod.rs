@@ -10,10 +10,11 @@ use pgtoll_model::prediction::{
 };
 use pgtoll_record::{
     Interval, PREDICTION_SCHEMA, PageCosts, PredictedCpu, PredictedWal, PredictionAnswer,
-    PredictionRecord, Provenance, ServerWatch, WatchedServer,
+    PredictionBasis, PredictionRecord, Provenance, ServerWatch, WatchedServer,
 };
 
 use crate::answer::advice::{IDLE_BYTES, advice};
+pub(crate) use crate::answer::digest::SeenSettings;
 use crate::answer::digest::{HintImages, WatchDigest, p95};
 use crate::one_time::one_time_bill;
 use crate::question::{AskedValue, SettingQuestion};
@@ -47,7 +48,7 @@ impl Watched {
 pub fn costs_of(server: &WatchedServer) -> PageCosts {
     let version: Option<ServerVersion> = server.version.parse().ok();
     let facts = version.and_then(|version| version.facts().ok());
-    let compression = digest::SeenSettings::of(server).compression;
+    let compression = SeenSettings::of(server).compression;
     page_costs(facts.unwrap_or(&pgtoll_format::MAJORS[0]), server.local, compression)
 }
 
@@ -176,7 +177,7 @@ impl Asking<'_> {
 
     fn nothing(&self, answer: &mut PredictionAnswer, digest: &WatchDigest, why: String) {
         answer.reason = Some(why);
-        answer.wal = Some(wal(digest, Bounded::ZERO, "already-so"));
+        answer.wal = Some(wal(digest, Bounded::ZERO, PredictionBasis::AlreadySo));
         answer.cpu = Some(self.cpu(digest, &PageWork::default(), Bounded::ZERO));
     }
 
@@ -222,7 +223,7 @@ impl Asking<'_> {
             after.lower - before,
             (after.upper - before).max(0.0),
         );
-        answer.wal = Some(wal(digest, change, "closed-form"));
+        answer.wal = Some(wal(digest, change, PredictionBasis::ClosedForm));
         let cost = Bounded::sum(&[image_cost_ns(kind), image_cost_ns(today).negated()]);
         let cores = cost.scaled(images / 1e9);
         let busy = digest.busy_cores();
@@ -247,7 +248,7 @@ fn hints(answer: &mut PredictionAnswer, digest: &WatchDigest, change: &HintChang
     match change {
         HintChange::None(why) => {
             answer.reason = Some(why.clone());
-            answer.wal = Some(wal(digest, Bounded::ZERO, "already-logged"));
+            answer.wal = Some(wal(digest, Bounded::ZERO, PredictionBasis::AlreadyLogged));
             Bounded::ZERO
         }
         HintChange::Gone => {
@@ -324,7 +325,7 @@ fn hint_wal(digest: &WatchDigest, images: &HintImages) -> PredictedWal {
     }
 }
 
-fn wal(digest: &WatchDigest, extra: Bounded, basis: &str) -> PredictedWal {
+fn wal(digest: &WatchDigest, extra: Bounded, basis: PredictionBasis) -> PredictedWal {
     let baseline = digest.rates.wal_bytes_per_second;
     let share: Option<Interval> = (baseline > 0.0).then(|| interval(extra.scaled(1.0 / baseline)));
     PredictedWal {
@@ -334,7 +335,7 @@ fn wal(digest: &WatchDigest, extra: Bounded, basis: &str) -> PredictedWal {
         extra_p95_bytes_per_second: None,
         images_per_second: None,
         image_bytes: None,
-        basis: basis.to_owned(),
+        basis,
         estimators: std::collections::BTreeMap::new(),
     }
 }
@@ -358,7 +359,7 @@ fn distance(
         return;
     }
     let change = load.with_other_distance(timeout_s, trigger_bytes);
-    answer.wal = Some(wal(digest, change, "closed-form"));
+    answer.wal = Some(wal(digest, change, PredictionBasis::ClosedForm));
     if change == Bounded::ZERO {
         let begins = if load.is_wal_driven() { "volume" } else { "time" };
         answer.reason =
@@ -503,7 +504,7 @@ mod tests {
         let answer = &record.answers[0];
         assert_eq!((&*answer.setting, &*answer.value), ("data_checksums", "on"));
         let wal = answer.wal.as_ref().unwrap();
-        assert_eq!(wal.basis, "census+evictions");
+        assert_eq!(wal.basis, PredictionBasis::CensusAndEvictions);
         // 300 images of 8,050 bytes in 300 s, of 1 MB/s.
         let extra = wal.extra_bytes_per_second;
         assert!((extra.estimate - 8_050.0).abs() < 1.0, "{extra:?}");
@@ -571,7 +572,10 @@ mod tests {
         let record = answered(&[("wal_log_hints", "on")], window(), &["data_checksums=on"]);
         let answer = &record.answers[0];
         let wal = answer.wal.as_ref().unwrap();
-        assert_eq!((wal.extra_bytes_per_second.upper, &*wal.basis), (0.0, "already-logged"));
+        assert_eq!(
+            (wal.extra_bytes_per_second.upper, wal.basis),
+            (0.0, PredictionBasis::AlreadyLogged)
+        );
         assert!(answer.reason.as_ref().unwrap().contains("wal_log_hints = on"));
         let cpu = answer.cpu.as_ref().unwrap();
         assert!(cpu.read_cores > 0.0 && cpu.image_cores == 0.0);
@@ -613,7 +617,7 @@ mod tests {
     fn without_a_census_whole_cycles_have_bounds_and_parts_have_none() {
         let blind = WatchWindow { census: None, select_dirtied: Some(600), ..window() };
         let wal = answered(&[], blind.clone(), &[]).answers[0].wal.clone().unwrap();
-        assert_eq!(wal.basis, "statements");
+        assert_eq!(wal.basis, PredictionBasis::Statements);
         // It could be nothing, and all that was written: neither bound is one to act on.
         let blind_bounds = wal.images_per_second.unwrap();
         assert!(blind_bounds.lower <= 0.0 && blind_bounds.upper >= 0.0, "{blind_bounds:?}");

@@ -15,6 +15,7 @@ use pgtoll_record::{
     WalStatisticsRecord,
 };
 use pgtoll_testing::chromium::{Browser, Page};
+use pgtoll_testing::run_text;
 use serde_json::Value;
 
 /// Where axe-core lies; it is not committed.
@@ -170,10 +171,9 @@ fn reports() -> Vec<(String, String)> {
     let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
     let directories = fs::read_dir(records).unwrap().flatten().map(|entry| entry.path());
     let mut texts: Vec<(String, String)> = directories
-        .filter(|path| path.join("run.jsonl").exists())
-        .map(|path| {
+        .filter_map(|path| {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            (name, fs::read_to_string(path.join("run.jsonl")).unwrap())
+            Some((name, run_text(&path)?))
         })
         .collect();
     texts.sort();

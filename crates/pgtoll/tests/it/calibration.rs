@@ -5,6 +5,7 @@ use std::fs;
 
 use pgtoll_record::{Metric, Run, Work};
 use pgtoll_stats::{Options, Pair, Round, minimum_block_length_for, pair_up, paired_ratio};
+use pgtoll_testing::run_text;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -19,7 +20,7 @@ const RESAMPLES: usize = 40;
 fn intervals_of_swapped_twins_miss_in_five_percent() {
     let (mut draws, mut misses, mut misses_of_totals) = (0, 0, 0);
     for record in committed() {
-        let run = Run::parse(&fs::read_to_string(record.join("run.jsonl")).unwrap()).unwrap();
+        let run = Run::parse(&run_text(&record).unwrap()).unwrap();
         let timed = run.header.workloads.iter();
         let has_rounds = |name: &str| run.rounds.iter().any(|round| round.workload == name);
         for workload in

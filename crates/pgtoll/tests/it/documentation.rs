@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use pgtoll_bench::{ExpectSpec, Experiment};
 use pgtoll_record::{Expectation, Header, Run, RunResult, trials};
+use pgtoll_testing::run_text;
 
 use crate::support::{Scratch, pgtoll, run};
 
@@ -147,15 +148,6 @@ fn runs(directory: &Path, name: &str) -> Vec<(String, Run)> {
     below.sort();
     let name = |path: &Path| format!("{name}/{}", path.file_name().unwrap().display());
     below.iter().flat_map(|path| runs(path, &name(path))).collect()
-}
-
-/// The record of a run in this directory, where there is one; most are kept compressed.
-fn run_text(directory: &Path) -> Option<String> {
-    if let Ok(text) = fs::read_to_string(directory.join("run.jsonl")) {
-        return Some(text);
-    }
-    let packed = fs::read(directory.join("run.jsonl.zst")).ok()?;
-    Some(String::from_utf8(zstd::decode_all(packed.as_slice()).unwrap()).unwrap())
 }
 
 /// Built-in experiments in their order, others after them.

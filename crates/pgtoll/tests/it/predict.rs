@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use pgtoll_cluster::{Cluster, Guard, StopMode};
-use pgtoll_record::PredictionRecord;
+use pgtoll_record::{PredictionBasis, PredictionRecord};
 
 use crate::support::{Ran, Scratch, pgtoll, run, servers};
 
@@ -66,7 +66,7 @@ fn pages_that_only_hints_changed_are_counted() {
         let answer = &of.answers[0];
         assert_eq!((&*answer.today, &*answer.value), ("off", "on"), "{name}");
         let wal = answer.wal.as_ref().unwrap();
-        assert_eq!(wal.basis, "census+evictions", "{name}");
+        assert_eq!(wal.basis, PredictionBasis::CensusAndEvictions, "{name}");
         // A part of a cycle of an hour: the stock is what the cycle has at least.
         let stock = f64::from(u32::try_from(census.hint_only).unwrap());
         assert!((wal.estimators["E2"] * 3600.0 - stock).abs() < 1.0, "{name}: {wal:?}");

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use pgtoll_record::{Comparison, Line, Run, RunResult};
+use pgtoll_testing::run_text;
 
 use crate::support::{Scratch, pgtoll, run};
 
@@ -13,7 +14,7 @@ pub(crate) fn committed() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
     let entries = fs::read_dir(&directory).unwrap().flatten();
     let mut found: Vec<PathBuf> =
-        entries.map(|entry| entry.path()).filter(|path| path.join("run.jsonl").exists()).collect();
+        entries.map(|entry| entry.path()).filter(|path| run_text(path).is_some()).collect();
     found.sort();
     assert!(!found.is_empty(), "no record in {}", directory.display());
     found
@@ -23,7 +24,7 @@ pub(crate) fn committed() -> Vec<PathBuf> {
 pub(crate) fn of_checksums() -> Vec<PathBuf> {
     let mut found = committed();
     found.retain(|path| {
-        let text = fs::read_to_string(path.join("run.jsonl")).unwrap();
+        let text = run_text(path).unwrap();
         Run::parse(&text).unwrap().header.experiment == "checksums"
     });
     assert!(found.len() > 2, "{found:?}");
@@ -78,7 +79,7 @@ fn compressed_records_are_read_as_they_are() {
 
 #[test]
 fn a_record_cut_after_any_line_is_incomplete_and_no_worse() {
-    let text = fs::read_to_string(of_checksums()[0].join("run.jsonl")).unwrap();
+    let text = run_text(&of_checksums()[0]).unwrap();
     let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
     for (index, &end) in ends.iter().enumerate() {
         // Every line near the beginning and the end, else every 50th: each cut is read whole.
@@ -107,7 +108,7 @@ fn pgtoll_report_table(run: &Run) -> String {
 
 #[test]
 fn lines_and_fields_of_later_versions_are_passed_over() {
-    let text = fs::read_to_string(of_checksums()[0].join("run.jsonl")).unwrap();
+    let text = run_text(&of_checksums()[0]).unwrap();
     let (first, rest) = text.split_once('\n').unwrap();
     let header = first.replacen('{', "{\"of_a_later_version\":[1],", 1);
     let later = format!("{header}\n{{\"t\":\"weather\",\"rain\":true}}\n{rest}");
@@ -120,7 +121,7 @@ fn lines_and_fields_of_later_versions_are_passed_over() {
 
 #[test]
 fn lines_are_written_as_they_are_read() {
-    let text = fs::read_to_string(of_checksums()[0].join("run.jsonl")).unwrap();
+    let text = run_text(&of_checksums()[0]).unwrap();
     for line in text.lines() {
         let read: Line = serde_json::from_str(line).unwrap();
         let again: Line = serde_json::from_str(&serde_json::to_string(&read).unwrap()).unwrap();

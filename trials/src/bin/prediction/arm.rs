@@ -80,7 +80,7 @@ pub(crate) struct Extent {
     pub(crate) seconds: u32,
 }
 
-/// The work of a cycle is cut into so many parts, with a census after each where the server is watched.
+/// The work of a cycle is cut into this number of parts, with a census after each where the server is watched.
 const PARTS: u64 = 8;
 /// Pages that a census looks at.
 const SAMPLE: u32 = 400;

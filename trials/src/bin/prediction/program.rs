@@ -14,7 +14,7 @@ use crate::work::DATABASE;
 pub(crate) struct Program(Child);
 
 impl Program {
-    /// Lets it watch so many checkpoint cycles.
+    /// Lets it watch this number of checkpoint cycles.
     pub(crate) fn begin(cluster: &Cluster, cycles: u32) -> anyhow::Result<Self> {
         let environment = cluster.environment();
         let value = |name: &str| environment.get(name).map_or("", String::as_str);

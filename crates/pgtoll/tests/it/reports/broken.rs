@@ -82,7 +82,7 @@ proptest! {
 
 #[test]
 fn a_large_record_cut_here_and_there() {
-    let text = fs::read_to_string(committed()[0].join("run.jsonl")).unwrap();
+    let text = pgtoll_testing::run_text(&committed()[0]).unwrap();
     let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     for end in ends.iter().step_by(ends.len() / 8).chain(&ends[ends.len() - 2..ends.len() - 1]) {
         let (run, result) = summarised(&text[..*end]).unwrap();

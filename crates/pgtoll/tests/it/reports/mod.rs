@@ -481,7 +481,7 @@ fn data_that_cannot_be_written_are_an_error() {
 fn arms_that_do_not_fit_stand_below() {
     let scratch = Scratch::new();
     let names = ["wal_log_hints_and_nothing_else", "data_checksums_and_nothing_else"];
-    let text = fs::read_to_string(of_checksums()[0].join("run.jsonl")).unwrap();
+    let text = pgtoll_testing::run_text(&of_checksums()[0]).unwrap();
     let text = text.replace("\"hints\"", &format!("\"{}\"", names[0]));
     let text = text.replace("\"checksums\",\"che", &format!("\"{}\",\"che", names[1]));
     let text = text.replace("\"arm\":\"checksums\"", &format!("\"arm\":\"{}\"", names[1]));
