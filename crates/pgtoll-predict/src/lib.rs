@@ -26,6 +26,7 @@ mod question;
 mod server;
 mod session;
 mod timing;
+mod wal;
 mod watch;
 
 use pgtoll_model::prediction::Bounded;
@@ -35,6 +36,7 @@ pub use answer::{Watched, costs_of, prediction_record};
 pub use error::PredictError;
 pub use question::{AskedValue, SettingQuestion};
 pub use timing::page_costs;
+pub use wal::watch_with_wal;
 pub use watch::{WatchPlan, WatchProgress, watch};
 
 /// As records have it.
