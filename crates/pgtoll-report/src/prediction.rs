@@ -368,10 +368,9 @@ pub(crate) fn check_lines(checks: &PredictionChecks) -> Vec<String> {
         lines.push(line + ".");
     }
     if let Some(error) = checks.own_settings_error {
-        lines.push(format!(
-            "Replay with today's settings: {} of the WAL that was read.",
-            signed_percent(error)
-        ));
+        let direction = if error < 0.0 { "less" } else { "more" };
+        let amount = percent_of_share(error.abs());
+        lines.push(format!("Today's settings, replayed: {amount} {direction} WAL than was read."));
     }
     if let Some(blind) = &checks.blind {
         lines.extend(blind_lines(blind));
@@ -403,10 +402,6 @@ fn blind_lines(blind: &BlindCheck) -> [String; 2] {
         count(blind.found_images)
     );
     [share, pages]
-}
-
-fn signed_percent(share: f64) -> String {
-    format!("{:+.1} %", share * 100.0)
 }
 
 fn census_lines(watch: &ServerWatch) -> Option<String> {

@@ -90,6 +90,9 @@ pub struct StreamProgress {
 pub struct Streamed<C> {
     /// What was read.
     pub summary: WalSummary<C>,
+    /// Where the last checkpoint began that was complete when it began: what is before it in the same
+    /// segment came along.
+    pub redo: Lsn,
     /// Why it ended; an error where the connection was lost, or what came is no WAL.
     pub end: Result<End, ServerError>,
 }
@@ -145,7 +148,7 @@ pub fn stream_watched<C: Collect>(
     };
     streaming.close();
     let summary = WalSummary { streamed: Some(began.elapsed()), ..wal.finish() };
-    Ok(Streamed { summary, end })
+    Ok(Streamed { summary, redo, end })
 }
 
 /// Where the server's last checkpoint began.

@@ -51,7 +51,7 @@ pub fn watch_with_wal(
         let _stops = stop.when_dropped();
         let running = reader.start(scope, &privileges.stream_remedy)?;
         let (server, seen) = watch(dsn, plan, interrupt, on_progress)?;
-        stop.at(&end_of_wal(dsn, interrupt));
+        stop.at(end_of_wal(dsn, interrupt));
         Ok::<_, PredictError>((server, seen, joined(running)?))
     })?;
     add(&server, &mut seen, &asked, read);

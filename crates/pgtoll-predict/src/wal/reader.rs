@@ -41,7 +41,7 @@ impl Default for Stop {
 
 impl Stop {
     /// Ends it when this has come; `None`: now.
-    pub(crate) fn at(&self, until: &Option<Lsn>) {
+    pub(crate) fn at(&self, until: Option<Lsn>) {
         self.0.store(until.map_or(0, |until| until.0), Ordering::Relaxed);
     }
 
@@ -62,7 +62,7 @@ pub(crate) struct StopsWhenDropped<'a>(&'a Stop);
 
 impl Drop for StopsWhenDropped<'_> {
     fn drop(&mut self) {
-        self.0.at(&None);
+        self.0.at(None);
     }
 }
 
@@ -123,14 +123,14 @@ impl<'a> WalReader<'a> {
             let _ = started.try_send(());
             watch.goes_on(progress)
         });
-        let Streamed { summary, end } = streamed.map_err(|error| refusal(error, remedy))?;
+        let Streamed { summary, redo, end } = streamed.map_err(|error| refusal(error, remedy))?;
         let ended = watch.ended.take().or_else(|| match &end {
             Ok(End::Interrupted | End::Asked(_)) => None,
             Ok(end) => Some(end.to_string()),
             Err(error) => Some(error.to_string()),
         });
         let sender_cpu_s = watch.cpu_s();
-        let streamed = Streamed { summary: summary.map(|of| of.whatif.finish()), end };
+        let streamed = Streamed { summary: summary.map(|of| of.whatif.finish()), redo, end };
         Ok(ReadWal { streamed, sender_cpu_s, ended })
     }
 }

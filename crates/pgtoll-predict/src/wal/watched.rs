@@ -8,7 +8,7 @@ use crate::wal::reader::ReadWal;
 
 /// `None` where not a record was read.
 pub(crate) fn watched_wal(asked: &WalQuestion, read: ReadWal) -> Option<WatchedWal> {
-    let ReadWal { streamed: Streamed { summary, end }, sender_cpu_s, ended } = read;
+    let ReadWal { streamed: Streamed { summary, redo, end }, sender_cpu_s, ended } = read;
     let answer = &summary.collected;
     let (from, to) = answer.from.zip(answer.to)?;
     let source = WhatIfSource {
@@ -21,6 +21,8 @@ pub(crate) fn watched_wal(asked: &WalQuestion, read: ReadWal) -> Option<WatchedW
     let provenance =
         Provenance { version: String::new(), command: Vec::new(), made: String::new() };
     let compressing = &asked.question.compressing;
+    // Others that are in the same segment may be long past.
+    let cycles = answer.cycles.iter().filter(|cycle| cycle.from >= redo);
     let end = end.unwrap_or(End::Interrupted);
     let whatif = whatif_record(provenance, source, &asked.grid, compressing, &summary, &end);
     Some(WatchedWal {
@@ -31,7 +33,7 @@ pub(crate) fn watched_wal(asked: &WalQuestion, read: ReadWal) -> Option<WatchedW
         sender_cpu_seconds: sender_cpu_s,
         ended,
         redo_points: answer.redo_points.len() as u64,
-        cycles: answer.cycles.iter().map(|of| cycle(of, asked.settings.hints)).collect(),
+        cycles: cycles.map(|of| cycle(of, asked.settings.hints)).collect(),
         check: whatif.check,
         today: whatif.today,
         rows: whatif.rows,

@@ -189,6 +189,9 @@ const BEGUN: &str = "DO $$ BEGIN FOR again IN 1 .. 2000 LOOP PERFORM pg_stat_cle
 const CYCLE: &str = "SELECT count(*) FROM storm; UPDATE changed SET i = i + 1; \
      INSERT INTO storm SELECT i, repeat('x', 500) FROM generate_series(1, 3000) i; CHECKPOINT;";
 const CYCLE_PAGES: f64 = 200.0;
+/// A checkpoint that is seen before its counters are published counts with the next window, and
+/// sessions publish what they wrote at their end.
+const LATE_BLOCKS: f64 = 600.0;
 const STORM: &str = "CREATE TABLE storm (i int, t text); CREATE TABLE changed AS SELECT i, \
      repeat('y', 500) AS t FROM generate_series(1, 600) i; \
      CREATE ROLE monitor LOGIN REPLICATION; GRANT pg_monitor TO monitor; CHECKPOINT;";
@@ -201,7 +204,7 @@ fn predict_storm(
     arguments: &[&str],
 ) -> PredictionRecord {
     let mut command = pgtoll();
-    command.args(["predict", "--dsn", &dsn(cluster, user), "--json", "--cycles", "3"]);
+    command.args(["predict", "--dsn", &dsn(cluster, user), "--json", "--cycles", "6"]);
     command.args(["--wal", "stream"]).args(arguments);
     let mut watching = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     while watching.try_wait().unwrap().is_none() {
@@ -226,7 +229,7 @@ fn wal_that_is_read_says_what_hints_take() {
         let of = predict_storm(&mut guard, &cluster, "monitor", &asked);
         let read = of.watch.wal.as_ref().unwrap();
         assert!(read.cycles.len() >= 3 && read.ended.is_none(), "{name}: {read:?}");
-        assert_eq!((read.check.absent, read.check.unpredicted), (0, 0), "{name}: {read:?}");
+        assert_eq!(read.check.absent, 0, "{name}: {read:?}");
         assert!(read.sender_cpu_seconds.is_some(), "{name}: {read:?}");
         assert_eq!(of.server.standbys, 0, "{name}: its own reading is no standby");
         let source = of.watch.sources.iter().find(|of| of.name == "WAL by replication").unwrap();
@@ -248,13 +251,17 @@ fn wal_that_is_read_says_what_hints_take() {
 /// Written and changed pages alone come near to what the WAL really has.
 fn check_blind(of: &PredictionRecord, name: &str) {
     let blind = of.checks.blind.as_ref().unwrap();
-    let cycles = f64::from(u32::try_from(blind.cycles).unwrap());
-    let found = f64::from(u32::try_from(blind.found_images).unwrap());
+    let windows = &of.watch.windows;
+    let (cycles, found) = (float(blind.cycles), float(blind.found_images));
+    assert!(cycles >= 6.0, "{name}: {blind:?}");
     assert!((found / cycles - CYCLE_PAGES).abs() < 20.0, "{name}: {blind:?}");
-    // The counters of a checkpoint may come in with the next window.
-    let error = blind.predicted_images.estimate / found - 1.0;
-    assert!(error.abs() < 0.5, "{name}: {blind:?}");
+    let error = blind.predicted_images.estimate - found;
+    assert!(error.abs() < LATE_BLOCKS, "{name}: {blind:?} {windows:?}");
     assert!(of.checks.next_cycle.is_some() && of.checks.own_settings_error.is_some(), "{name}");
+}
+
+fn float(count: u64) -> f64 {
+    f64::from(u32::try_from(count).unwrap())
 }
 
 /// `wal whatif` says the same of the same WAL.
@@ -282,12 +289,15 @@ fn wal_without_hints_bounds_what_they_would_add() {
         let of = predict_storm(&mut guard, &cluster, "monitor", &["--setting", "wal_log_hints=on"]);
         let wal = of.answers[0].wal.as_ref().unwrap();
         assert_eq!(wal.basis, PredictionBasis::PagesWritten, "{name}: {wal:?}");
-        let seconds: f64 = of.watch.windows.iter().map(|window| window.seconds).sum();
-        let cycles = of.watch.windows.len();
-        let expected = CYCLE_PAGES * f64::from(u32::try_from(cycles).unwrap());
-        let images = wal.images_per_second.unwrap();
-        let error = images.estimate * seconds / expected - 1.0;
-        assert!(error.abs() < 0.5, "{name}: {wal:?}");
+        let windows = &of.watch.windows;
+        let (from, to) = (windows[0].redo.unwrap().0, windows[windows.len() - 1].redo.unwrap().1);
+        let read = of.watch.wal.as_ref().unwrap();
+        let cycles = read.cycles.iter().filter(|cycle| cycle.from >= from && cycle.to <= to);
+        let expected = CYCLE_PAGES * float(cycles.count() as u64);
+        let seconds: f64 = windows.iter().map(|window| window.seconds).sum();
+        let error = wal.images_per_second.unwrap().estimate * seconds - expected;
+        assert!(expected >= 6.0 * CYCLE_PAGES, "{name}: {read:?}");
+        assert!(error.abs() < LATE_BLOCKS, "{name}: {error} {wal:?} {windows:?}");
         assert!(wal.estimators.contains_key("E3") && wal.estimators.contains_key("E4"), "{name}");
         assert!(of.checks.blind.is_none(), "{name}: hints are not logged");
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
