@@ -93,6 +93,7 @@ const LAYERS: [(&str, &[&str]); 24] = [
             "pgtoll-observe",
             "pgtoll-record",
             "pgtoll-stats",
+            "pgtoll-wal",
             "pgtoll-wire",
         ],
     ),

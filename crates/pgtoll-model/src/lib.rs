@@ -44,6 +44,7 @@ pub use grid::{
 pub use judge::{EstimateClass, JudgedOutcome, SourceWal};
 pub use source::{CheckpointRule, GuessedSettings, KnownSettings, SourceSettings};
 pub use whatif::{
-    BlockKey, Check, FREEZE_WITHIN, ForkPlace, Geometry, ImageCompression, ImageLengths, Reference,
-    Rule, Schedule, Settings, WhatIf, WhatIfOutcome, checkpoint_segments, max_wal_size_for,
+    BlockKey, Check, CyclePages, FREEZE_WITHIN, ForkPlace, Geometry, ImageCompression,
+    ImageLengths, Reference, Rule, Schedule, Settings, WhatIf, WhatIfOutcome, checkpoint_segments,
+    max_wal_size_for,
 };

@@ -1,6 +1,7 @@
 //! Why a server cannot be watched.
 
 use pgtoll_format::{UnsupportedMajor, VersionParseError};
+use pgtoll_wal::ServerError;
 
 /// A server cannot be watched, or not be asked this.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,28 @@ pub enum PredictError {
         /// The process that answers.
         found: i32,
     },
+    /// The role may not stream WAL.
+    #[error("role {role:?} may not stream WAL")]
+    NoReplication {
+        /// The role.
+        role: String,
+        /// What it takes.
+        remedy: String,
+    },
+    /// The server refuses to stream WAL.
+    #[error("{error}")]
+    Refused {
+        /// What it said.
+        error: ServerError,
+        /// What it takes.
+        remedy: String,
+    },
+    /// The server's WAL.
+    #[error(transparent)]
+    Wal(ServerError),
+    /// No thread could be started to read WAL.
+    #[error("start a thread that reads WAL")]
+    Thread(#[source] std::io::Error),
     /// The question names no setting that can be predicted.
     #[error("--setting does not accept \"{setting}\"")]
     Question {
@@ -50,6 +73,11 @@ impl PredictError {
         Some(match self {
             Self::Wire(error) => return error.hint(),
             Self::NoMonitor { quoted, .. } => format!("GRANT pg_monitor TO {quoted};"),
+            Self::NoReplication { remedy, .. } | Self::Refused { remedy, .. } => remedy.clone(),
+            Self::Wal(error) => return error.hint(),
+            Self::Thread(_) => {
+                "watch without --wal stream, or raise the limit of processes".to_owned()
+            }
             Self::Standby => "name the primary in --dsn".to_owned(),
             Self::Pooler { .. } => "connect to the server's own host and port".to_owned(),
             Self::Question { .. } => "like data_checksums=on, wal_log_hints=on, \

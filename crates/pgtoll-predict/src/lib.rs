@@ -27,6 +27,7 @@ mod running;
 mod server;
 mod session;
 mod timing;
+mod wal;
 mod watch;
 
 use pgtoll_model::prediction::Bounded;
@@ -36,6 +37,7 @@ pub use answer::{Watched, costs_of, prediction_record};
 pub use error::PredictError;
 pub use question::{AskedValue, SettingQuestion};
 pub use timing::page_costs;
+pub use wal::watch_with_wal;
 pub use watch::{WatchPlan, WatchProgress, watch};
 
 /// As records have it.

@@ -35,8 +35,15 @@ pub(crate) struct Privileges {
     pub(crate) buffercache: Option<String>,
     pub(crate) inspect: Option<String>,
     pub(crate) statements: Option<String>,
+    /// The role may stream WAL, as far as the server's catalogs say.
+    pub(crate) streams: bool,
+    /// What it takes otherwise.
+    pub(crate) stream_remedy: String,
     pub(crate) sources: Vec<WatchSource>,
 }
+
+/// The name of the source that is read with `--wal stream`.
+pub(crate) const WAL_SOURCE: &str = "WAL by replication";
 
 /// Looks at the server, and refuses those that cannot be watched.
 pub(crate) fn identify(
@@ -77,7 +84,7 @@ pub(crate) fn identify(
         block_bytes: row.parse("block")?,
         segment_bytes: row.parse("segment")?,
         data_bytes: data_bytes(session),
-        standbys: session.query_one("SELECT count(*) AS n FROM pg_stat_replication")?.parse("n")?,
+        standbys: session.query_one(STANDBYS)?.parse("n")?,
         archives: settings.get("archive_mode").is_some_and(|mode| mode != "off"),
         local,
         cores: local.then(|| u32::try_from(cores()).unwrap_or(u32::MAX)),
@@ -88,6 +95,9 @@ pub(crate) fn identify(
     let privileges = privileges(session, is_super)?;
     Ok((server, facts, privileges))
 }
+
+/// Whoever keeps what it is sent says up to where; base backups and readers like pgtoll do not.
+const STANDBYS: &str = "SELECT count(*) AS n FROM pg_stat_replication WHERE flush_lsn IS NOT NULL";
 
 /// A role may not be allowed to connect to all of them.
 fn data_bytes(session: &mut WatchSession) -> Option<u64> {
@@ -106,6 +116,7 @@ fn privileges(session: &mut WatchSession, is_super: bool) -> Result<Privileges, 
             .then_some(schema),
         None => None,
     };
+    let (streams, stream_remedy) = streaming(session, is_super)?;
     let create = |name: &str| Some(format!("CREATE EXTENSION {name};"));
     let inspects = inspect.is_some() && is_super;
     let sources = vec![
@@ -141,10 +152,41 @@ fn privileges(session: &mut WatchSession, is_super: bool) -> Result<Privileges, 
             gives: "pages that SELECTs dirty: an estimate without superuser (E1')".to_owned(),
             remedy: create("pg_stat_statements").filter(|_| statements.is_none()),
         },
+        WatchSource {
+            name: WAL_SOURCE.to_owned(),
+            available: false,
+            gives: "what would become of it under other settings: WAL without hints, other \
+                    checkpoints, compression"
+                .to_owned(),
+            remedy: Some(if streams {
+                "--wal stream".to_owned()
+            } else {
+                format!("{stream_remedy}; then --wal stream")
+            }),
+        },
     ];
     let buffercache = buffercache.filter(|_| inspects);
     let inspect = inspect.filter(|_| inspects);
-    Ok(Privileges { buffercache, inspect, statements, sources })
+    Ok(Privileges { buffercache, inspect, statements, streams, stream_remedy, sources })
+}
+
+/// Whether the role may stream WAL, and what it takes where the server refuses: the attribute, and a
+/// line of `pg_hba.conf`, where `all` does not include replication.
+fn streaming(session: &mut WatchSession, is_super: bool) -> Result<(bool, String), Error> {
+    let row = session.query_one(
+        "SELECT quote_ident(session_user) AS quoted, inet_client_addr()::text AS address, \
+         coalesce((SELECT rolreplication FROM pg_roles WHERE rolname = session_user), false) \
+         AS replication",
+    )?;
+    let quoted = row.text("quoted")?;
+    let line = match row.value("address")? {
+        Some(address) => format!("host replication {quoted} {address} scram-sha-256"),
+        None => format!("local replication {quoted} peer"),
+    };
+    let streams = is_super || row.text("replication")? == "t";
+    let line = format!("in pg_hba.conf the line {line}");
+    let alter = format!("ALTER ROLE {quoted} REPLICATION; and ");
+    Ok((streams, if streams { line } else { alter + &line }))
 }
 
 /// Pages that are not all-visible, in the databases that can be connected to.

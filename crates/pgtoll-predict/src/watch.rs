@@ -314,6 +314,7 @@ impl Watcher {
             began: window.begin.now.clone(),
             seconds: now.now_s - window.begin.now_s,
             is_cycle,
+            redo: Some((window.begin.redo, now.redo)),
             wal_bytes: now.insert.bytes_since(window.begin.insert).unwrap_or(0),
             wal_records: optional(look.wal_records, window.look.wal_records),
             wal_images: optional(look.wal_images, window.look.wal_images),

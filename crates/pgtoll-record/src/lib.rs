@@ -31,6 +31,7 @@ mod side_by_side;
 pub mod trials;
 mod verification;
 mod wal;
+mod watched_wal;
 mod whatif;
 
 pub use answer::{AdvisedAction, AnswerLine, ArmAdvice, RunAnswer};
@@ -81,6 +82,9 @@ pub use wal::{
     CycleBegin, ImageCause, WAL_STATISTICS_SCHEMA, WalAmount, WalCycle, WalEnd, WalEndKind, WalGap,
     WalImages, WalKind, WalOfDatabase, WalOfKind, WalOfRelation, WalPiece, WalRelationName,
     WalSource, WalStatisticsRecord,
+};
+pub use watched_wal::{
+    BlindCheck, CycleWithoutHints, NextCycleCheck, PredictionChecks, WatchedWal, WatchedWalCycle,
 };
 pub use whatif::{
     WAL_WHATIF_SCHEMA, WalWhatIfRecord, WhatIfCheck, WhatIfClass, WhatIfEvidence, WhatIfNeed,

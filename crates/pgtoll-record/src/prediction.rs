@@ -6,7 +6,7 @@ use pgtoll_format::Lsn;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{AdvisedAction, Interval};
+use crate::{AdvisedAction, Interval, PredictionChecks, WatchedWal};
 
 /// The version of the form of a prediction.
 pub const PREDICTION_SCHEMA: &str = "pgtoll.prediction/1";
@@ -36,6 +36,9 @@ pub struct PredictionRecord {
     /// What turning checksums on costs once; `None` where they are on or were not asked about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_time: Option<OneTimeBill>,
+    /// Predictions of what was seen of this server, compared with it.
+    #[serde(default)]
+    pub checks: PredictionChecks,
     /// What a reader has to know.
     pub notes: Vec<String>,
 }
@@ -92,6 +95,9 @@ pub struct ServerWatch {
     /// Pages of tables that are not all-visible, of all databases that could be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visibility: Option<VisibilityCount>,
+    /// WAL that was read meanwhile; `None`: none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wal: Option<WatchedWal>,
     /// What the watching cost the server.
     pub cost: WatchCost,
 }
@@ -105,6 +111,11 @@ pub struct WatchWindow {
     pub seconds: f64,
     /// It is a checkpoint cycle: from the end of one checkpoint to that of the next.
     pub is_cycle: bool,
+    /// Redo point of the last completed checkpoint when it began, and when it ended; `None` in older
+    /// records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<(String, String)>")]
+    pub redo: Option<(Lsn, Lsn)>,
     /// Bytes of WAL.
     pub wal_bytes: u64,
     /// WAL records (14 and later).
@@ -331,6 +342,12 @@ pub enum PredictionBasis {
     Counters,
     /// Counters, and what follows for checkpoints.
     ClosedForm,
+    /// The WAL itself, replayed under the other setting.
+    #[serde(rename = "what-if")]
+    WhatIf,
+    /// Pages written that no WAL record changed (E3), beside pages that records only mark all-visible
+    /// (E4).
+    PagesWritten,
 }
 
 /// CPU more than today; negative: less.

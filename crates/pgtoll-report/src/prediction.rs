@@ -6,8 +6,9 @@ use std::time::Duration;
 use pgtoll_estimate::percent_of_share;
 use pgtoll_format::TimeSpan;
 use pgtoll_record::{
-    AdvisedAction, CensusRelation, Interval, OneTimeBill, PredictedCpu, PredictedWal,
-    PredictionAnswer, PredictionBasis, PredictionRecord, ServerWatch, WatchWindow,
+    AdvisedAction, BlindCheck, CensusRelation, Interval, OneTimeBill, PredictedCpu, PredictedWal,
+    PredictionAnswer, PredictionBasis, PredictionChecks, PredictionRecord, ServerWatch,
+    WatchWindow, WatchedWal,
 };
 
 use crate::printable::printable;
@@ -35,6 +36,13 @@ pub fn prediction_text(of: &PredictionRecord) -> String {
         text.push_str("\nwho would pay, by pages that hints alone had changed\n");
         for (name, share) in relations.iter().take(SHOWN) {
             let _ = writeln!(text, "  {share:>5}  {}", printable(name));
+        }
+    }
+    let checked = check_lines(&of.checks);
+    if !checked.is_empty() {
+        text.push_str("\nchecked\n");
+        for line in checked {
+            text.push_str(&wrapped("  ", &line));
         }
     }
     text.push_str("\nseen\n");
@@ -212,6 +220,11 @@ pub(crate) fn basis_words(wal: &PredictedWal) -> String {
         PredictionBasis::AlreadyLogged => "settings: what hints log does not change",
         PredictionBasis::AlreadySo => "settings: nothing changes",
         PredictionBasis::ClosedForm => "counters, and what checkpoints follow",
+        PredictionBasis::WhatIf => "the server's own WAL, replayed with this value (what-if)",
+        PredictionBasis::PagesWritten => {
+            "pages written that no WAL record changed (E3), at least those that records only mark \
+             all-visible (E4): without evictions a count, else bounds"
+        }
     }
     .to_owned();
     let estimators: Vec<String> = wal
@@ -286,6 +299,7 @@ pub(crate) fn seen_lines(of: &PredictionRecord) -> Vec<String> {
         costs.kernel, costs.read_ns.estimate, costs.write_ns.estimate, costs.image_ns.estimate
     ));
     lines.extend(census_lines(&of.watch));
+    lines.extend(of.watch.wal.as_ref().map(wal_line));
     for source in of.watch.sources.iter().filter(|source| !source.available) {
         let remedy = source.remedy.as_ref().map_or_else(String::new, |of| format!(" ({of})"));
         lines.push(format!("Not read: {}, which gives {}.{remedy}", source.name, source.gives));
@@ -302,6 +316,92 @@ pub(crate) fn seen_lines(of: &PredictionRecord) -> Vec<String> {
         counted(cost.statements, "statement", "statements")
     ));
     lines
+}
+
+/// Which WAL was read, and what that cost the server.
+fn wal_line(wal: &WatchedWal) -> String {
+    let mut line = format!(
+        "WAL read: {} in {} from {} to {}, {}, {} whole",
+        size(wal.bytes),
+        span(wal.seconds),
+        wal.from,
+        wal.to,
+        counted(wal.redo_points, "redo point", "redo points"),
+        counted(wal.cycles.len() as u64, "cycle", "cycles")
+    );
+    let check = &wal.check;
+    let _ = write!(
+        line,
+        "; its redo points explain {} of {} images",
+        count(check.images.saturating_sub(check.unpredicted)),
+        count(check.images)
+    );
+    match wal.sender_cpu_seconds {
+        Some(seconds) => {
+            let share = 100.0 * seconds / wal.seconds.max(0.001);
+            let _ = write!(
+                line,
+                ". Sending it took {seconds:.2} s of server CPU, {share:.2} % of a core"
+            );
+        }
+        None => line.push_str(". What sending it took of server CPU is not known"),
+    }
+    line.push('.');
+    line
+}
+
+/// Predictions of what was seen, beside it.
+pub(crate) fn check_lines(checks: &PredictionChecks) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(next) = &checks.next_cycle {
+        let mut line = format!(
+            "Next cycle: WAL a second of {} predicted by those before, off by {} on average and {} at \
+             most",
+            counted(next.cycles, "checkpoint cycle", "checkpoint cycles"),
+            percent_of_share(next.wal_error),
+            percent_of_share(next.wal_error_most)
+        );
+        if let Some((mean, most)) = next.images_error.zip(next.images_error_most) {
+            let (mean, most) = (percent_of_share(mean), percent_of_share(most));
+            let _ = write!(line, "; images by {mean} and {most}");
+        }
+        lines.push(line + ".");
+    }
+    if let Some(error) = checks.own_settings_error {
+        let direction = if error < 0.0 { "less" } else { "more" };
+        let amount = percent_of_share(error.abs());
+        lines.push(format!("Today's settings, replayed: {amount} {direction} WAL than was read."));
+    }
+    if let Some(blind) = &checks.blind {
+        lines.extend(blind_lines(blind));
+    }
+    lines
+}
+
+fn blind_lines(blind: &BlindCheck) -> [String; 2] {
+    let Interval { estimate, lower, upper } = blind.predicted_share;
+    let (found, images) = (blind.found_share, &blind.predicted_images);
+    let [estimate_words, lower, upper] = [estimate, lower, upper].map(percent_of_share);
+    let holds = if blind.holds { "in the range" } else { "not in the range" };
+    let share = format!(
+        "Blind, as if hints were not logged: they would add {estimate_words} of WAL [{lower} to \
+         {upper}]. In the WAL it is {}: {:+.1} points, {holds}.",
+        percent_of_share(found),
+        (estimate - found) * 100.0
+    );
+    let pages = format!(
+        "That is by {} blocks written ({} of them evicted) less {} pages that WAL records changed, in \
+         {}: {:.0} images [{:.0} to {:.0}]; in the WAL {}.",
+        count(blind.written_blocks),
+        count(blind.evicted_blocks),
+        count(blind.changed_pages),
+        counted(blind.cycles, "checkpoint cycle", "checkpoint cycles"),
+        images.estimate,
+        images.lower,
+        images.upper,
+        count(blind.found_images)
+    );
+    [share, pages]
 }
 
 fn census_lines(watch: &ServerWatch) -> Option<String> {
@@ -329,6 +429,39 @@ mod tests {
         let text = prediction_text(&record());
         assert_eq!(text.lines().find(|line| line.chars().count() > 80), None);
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn predictions_stand_beside_what_was_seen() {
+        let range = |estimate, lower, upper| Interval { estimate, lower, upper };
+        let blind = BlindCheck {
+            cycles: 3,
+            written_blocks: 12_345,
+            evicted_blocks: 45,
+            changed_pages: 8_000,
+            predicted_images: range(4_322.5, 3_800.0, 4_900.0),
+            found_images: 4_400,
+            predicted_share: range(0.31, 0.28, 0.36),
+            found_share: 0.325,
+            holds: true,
+        };
+        let next_cycle = pgtoll_record::NextCycleCheck {
+            cycles: 2,
+            wal_error: 0.031,
+            wal_error_most: 0.052,
+            images_error: None,
+            images_error_most: None,
+        };
+        let mut of = record();
+        of.checks = PredictionChecks {
+            next_cycle: Some(next_cycle),
+            own_settings_error: Some(-0.002),
+            blind: Some(blind),
+        };
+        let text = prediction_text(&of);
+        let checked = text.split("\nchecked\n").nth(1).unwrap().split("\nseen\n").next().unwrap();
+        insta::assert_snapshot!(checked);
+        assert!(crate::prediction_html(&of).contains("Blind, as if hints were not logged"));
     }
 
     #[test]

@@ -45,11 +45,11 @@ pub use scan::{
 };
 pub use segment_file::SegmentFile;
 pub use segment_name::SegmentName;
-pub use server::{ServerError, stream, stream_with};
+pub use server::{ServerError, StreamProgress, Streamed, stream, stream_watched, stream_with};
 pub use statistics::WalStatistics;
 pub use stream::WalStream;
 pub use tar_stream::{TarError, TarMember, TarMemberKind, TarMemberReader, TarStream};
 pub use whatif::{
-    Answer, CheckpointSurvey, Compressing, Question, RedoPoint, WhatIfCollector, WhatIfSource,
-    whatif_record,
+    Answer, CheckpointSurvey, Compressing, CycleOutcome, Question, RedoPoint, SourceCycle,
+    WhatIfCollector, WhatIfSource, whatif_record,
 };

@@ -62,17 +62,54 @@ pub fn stream(
 }
 
 /// Reads a server's WAL, from the segment in which its last checkpoint began, into collectors that
-/// `new` makes.
-///
-/// It is streamed as to a standby, without a slot and without any confirmation, so that no commit
-/// waits for it and nothing is kept for it. Read is what was there when it began or, with `time`,
-/// what comes within that time. `watch` is told where reading is, and where it shall end.
+/// `new` makes; see [`stream_watched`]. An error ends it without what was read until then.
 pub fn stream_with<C: Collect>(
     dsn: &Dsn,
     time: Option<Duration>,
     new: impl Fn() -> C + 'static,
     watch: &mut dyn FnMut(Lsn, Option<Lsn>) -> ControlFlow<()>,
 ) -> Result<(WalSummary<C>, End), ServerError> {
+    let streamed =
+        stream_watched(dsn, time, new, &mut |progress| watch(progress.at, progress.until))?;
+    Ok((streamed.summary, streamed.end?))
+}
+
+/// How far streaming has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamProgress {
+    /// What is before this has come.
+    pub at: Lsn,
+    /// Where it shall end; `None`: as long as `time` says.
+    pub until: Option<Lsn>,
+    /// The server's process that sends it.
+    pub sender_pid: i32,
+}
+
+/// What came of a stream.
+#[derive(Debug)]
+pub struct Streamed<C> {
+    /// What was read.
+    pub summary: WalSummary<C>,
+    /// Where the last checkpoint began that was complete when it began: what is before it in the same
+    /// segment came along.
+    pub redo: Lsn,
+    /// Why it ended; an error where the connection was lost, or what came is no WAL.
+    pub end: Result<End, ServerError>,
+}
+
+/// Reads a server's WAL, from the segment in which its last checkpoint began, into collectors that
+/// `new` makes. What was read until a connection was lost is kept.
+///
+/// It is streamed as to a standby, without a slot and without any confirmation, so that no commit
+/// waits for it and nothing is kept for it. Read is what was there when it began or, with `time`,
+/// what comes within that time. `watch` is asked after each message, and several times a second while
+/// none comes.
+pub fn stream_watched<C: Collect>(
+    dsn: &Dsn,
+    time: Option<Duration>,
+    new: impl Fn() -> C + 'static,
+    watch: &mut dyn FnMut(&StreamProgress) -> ControlFlow<()>,
+) -> Result<Streamed<C>, ServerError> {
     let redo = redo_point(&mut dsn.connect()?)?;
     let refused = ServerError::Replication;
     let mut connection = dsn.connect_replication().map_err(refused)?;
@@ -81,6 +118,7 @@ pub fn stream_with<C: Collect>(
     let position = Lsn(server.position);
     let begin = redo.min(position).align_down(segment_bytes);
     let until = time.is_none().then_some(position);
+    let sender_pid = connection.backend_pid();
     let mut streaming = connection.start(begin.0, server.timeline).map_err(refused)?;
     let mut wal = WalStream::new(new, until);
     let began = Instant::now();
@@ -89,20 +127,28 @@ pub fn stream_with<C: Collect>(
         let at = Lsn(streaming.position());
         let is_over = limit.is_some_and(|limit| Instant::now() >= limit);
         if is_over || until.is_some_and(|until| at >= until) {
-            break End::Asked(at);
+            break Ok(End::Asked(at));
         }
-        if watch(at, until).is_break() {
-            break End::Interrupted;
+        if watch(&StreamProgress { at, until, sender_pid }).is_break() {
+            break Ok(End::Interrupted);
         }
-        match streaming.receive(Some(PATIENCE)).map_err(refused)? {
-            Some(WalMessage::Data(data)) => wal.feed(data.bytes)?,
-            Some(WalMessage::End(StreamEnd::Shutdown)) => break End::ServerStopped(at),
-            Some(WalMessage::End(StreamEnd::Timeline { .. })) => break End::TimelineEnd(at),
-            Some(WalMessage::Keepalive(_)) | None => {}
+        match streaming.receive(Some(PATIENCE)) {
+            Ok(Some(WalMessage::Data(data))) => {
+                if let Err(error) = wal.feed(data.bytes) {
+                    break Err(error.into());
+                }
+            }
+            Ok(Some(WalMessage::End(StreamEnd::Shutdown))) => break Ok(End::ServerStopped(at)),
+            Ok(Some(WalMessage::End(StreamEnd::Timeline { .. }))) => {
+                break Ok(End::TimelineEnd(at));
+            }
+            Ok(Some(WalMessage::Keepalive(_)) | None) => {}
+            Err(error) => break Err(refused(error)),
         }
     };
     streaming.close();
-    Ok((WalSummary { streamed: Some(began.elapsed()), ..wal.finish() }, end))
+    let summary = WalSummary { streamed: Some(began.elapsed()), ..wal.finish() };
+    Ok(Streamed { summary, redo, end })
 }
 
 /// Where the server's last checkpoint began.

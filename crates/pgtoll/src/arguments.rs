@@ -145,11 +145,13 @@ Examples:
                                             an hour, as a page
   pgtoll predict --dsn service=shop --cycles 3 --record shop.json
                                             keep what was seen
+  pgtoll predict --dsn service=shop --wal stream --setting data_checksums=off,max_wal_size=20GB
+                                            replay its own WAL with these
   pgtoll predict --from shop.json --setting wal_log_hints=on,max_wal_size=20GB
                                             ask again, elsewhere, without the server
 
 Watching is read-only. It takes a role with pg_monitor; a superuser with the extensions pg_buffercache
-and pageinspect gets narrower ranges.";
+and pageinspect gets narrower ranges, and so does a role with REPLICATION and --wal stream.";
 
 const WAL_STATS_EXAMPLES: &str = "\
 Examples:
@@ -380,6 +382,9 @@ pub(crate) struct PredictArguments {
     /// `max_wal_size`, `checkpoint_timeout`. Default: the opposite of the server's `data_checksums`.
     #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',')]
     pub(crate) setting: Vec<String>,
+    /// The WAL that is read meanwhile, and replayed with the settings that are predicted.
+    #[arg(long, value_enum, default_value = "none", conflicts_with = "from")]
+    pub(crate) wal: PredictWal,
     /// Look less often, at smaller samples.
     #[arg(long, conflicts_with = "from")]
     pub(crate) gentle: bool,
@@ -455,6 +460,16 @@ pub(crate) struct WalWhatIfArguments {
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+}
+
+/// Where the WAL comes from that `predict` reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PredictWal {
+    /// None is read.
+    #[default]
+    None,
+    /// The server sends it, from its last checkpoint on: takes a role with REPLICATION.
+    Stream,
 }
 
 /// A switch.

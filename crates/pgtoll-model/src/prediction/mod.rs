@@ -6,6 +6,8 @@ mod checkpoints;
 mod cycle;
 mod images;
 mod page;
+mod saving;
+mod written;
 
 pub use bounded::Bounded;
 pub use checkpoints::CheckpointLoad;
@@ -14,3 +16,5 @@ pub use images::{CensusCounts, IMAGE_RECORD_BYTES, StatementCounts, window_image
 pub use page::{
     ImageWork, PageWork, compressed_share, cpu_cores, image_cost_ns, read_cost_ns, write_cost_ns,
 };
+pub use saving::{HintSaving, HintlessCycle, hint_saving};
+pub use written::WrittenPages;

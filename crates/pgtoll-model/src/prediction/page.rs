@@ -16,7 +16,7 @@ pub struct PageWork {
 /// Images a second, and ns each.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ImageWork {
-    /// Images a second.
+    /// Images a second; negative: saved.
     pub images: Bounded,
     /// CPU each, in ns.
     pub cost_ns: Bounded,
@@ -25,11 +25,10 @@ pub struct ImageWork {
 /// Cores that verifying, summing and logging these pages takes.
 pub fn cpu_cores(pages: &PageWork, images: &ImageWork) -> Bounded {
     let cores = |(rate, cost): (f64, Bounded)| cost.scaled(rate / 1e9);
-    Bounded::sum(&[
-        cores(pages.read),
-        cores(pages.write),
-        images.images.times(images.cost_ns).scaled(1e-9),
-    ])
+    // Images that are saved are negative: their product has its bounds the other way round.
+    let sign = if images.images.estimate < 0.0 { -1.0 } else { 1.0 };
+    let of_images = images.images.scaled(sign).times(images.cost_ns).scaled(sign * 1e-9);
+    Bounded::sum(&[cores(pages.read), cores(pages.write), of_images])
 }
 
 /// CPU to verify a page that was read, in ns, of the kernels that servers run: measured in
@@ -93,6 +92,8 @@ mod tests {
         let images = ImageWork { images: Bounded::exact(1000.0), cost_ns: image_cost_ns(None) };
         let cores = cpu_cores(&PageWork::default(), &images);
         assert!((cores.estimate - 0.0105).abs() < 1e-9, "{cores:?}");
+        let saved = ImageWork { images: images.images.negated(), ..images };
+        assert_eq!(cpu_cores(&PageWork::default(), &saved), cores.negated());
         let pglz = image_cost_ns(Some(Compression::Pglz));
         assert!(pglz.estimate > 10.0 * image_cost_ns(Some(Compression::Lz4)).estimate);
     }

@@ -11,6 +11,7 @@
 
 mod blocks;
 mod check;
+mod cycle;
 mod freezes;
 mod gains;
 mod means;
@@ -30,6 +31,8 @@ pub use blocks::BlockKey;
 use blocks::{BlockState, Blocks};
 pub use check::Check;
 use check::SelfCheck;
+use cycle::CycleCounts;
+pub use cycle::CyclePages;
 pub use freezes::FREEZE_WITHIN;
 use means::{ImageMeans, empty_page, grow};
 pub use order::ForkPlace;
@@ -81,6 +84,7 @@ pub struct WhatIf {
     means: ImageMeans,
     readers: Readers,
     check: SelfCheck,
+    cycle: CycleCounts,
     is_begun: bool,
     /// Of the record that is being added.
     needs: Vec<Need>,
@@ -95,6 +99,7 @@ impl WhatIf {
             means: ImageMeans::default(),
             readers: Readers::default(),
             check: SelfCheck::default(),
+            cycle: CycleCounts::default(),
             is_begun: false,
             needs: Vec::new(),
         }
@@ -203,6 +208,8 @@ impl WhatIf {
             (state.touched, state.changed) = (epoch, epoch);
         }
         let before = *state;
+        let precedes = self.simulations.precedes_source_checkpoint(before.changed);
+        self.cycle.refer(block, rule, is_new || precedes == Some(true));
         state.image = image.unwrap_or(state.image);
         if rule == Rule::Init {
             state.image = empty_page();
@@ -304,11 +311,22 @@ impl WhatIf {
 
     /// Blocks that were named, and the bytes of memory for them.
     pub fn blocks(&self) -> (u64, u64) {
-        (self.blocks.touched(), self.blocks.memory() + self.readers.memory())
+        let memory = self.blocks.memory() + self.readers.memory() + self.cycle.memory();
+        (self.blocks.touched(), memory)
+    }
+
+    /// The pages of the source's checkpoint cycle that ends here; the next one begins.
+    pub fn take_cycle(&mut self) -> CyclePages {
+        self.cycle.take()
+    }
+
+    /// What became of each of the settings until now, in their order.
+    pub fn outcomes(&mut self) -> Vec<WhatIfOutcome> {
+        self.simulations.outcomes()
     }
 
     /// What became of each of the settings, in their order.
-    pub fn finish(self) -> Vec<WhatIfOutcome> {
-        self.simulations.finish()
+    pub fn finish(mut self) -> Vec<WhatIfOutcome> {
+        self.outcomes()
     }
 }

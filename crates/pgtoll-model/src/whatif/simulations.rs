@@ -128,8 +128,12 @@ impl Simulations {
         let mut order: Vec<usize> = (0..settings.len()).collect();
         order.sort_by_key(|index| class(&settings[*index]));
         let in_order = || order.iter().map(|index| &settings[*index]);
-        let place = in_order().position(|of| of.schedule == Schedule::Source);
-        let source = place.map(|place| Source { place, hints: settings[order[place]].hints });
+        // Of several the first that was given.
+        let first = settings.iter().position(|of| of.schedule == Schedule::Source);
+        let source = first.and_then(|first| {
+            let place = order.iter().position(|index| *index == first)?;
+            Some(Source { place, hints: settings[first].hints })
+        });
         Self {
             geometry,
             members: in_order().map(|of| CheckpointSimulation::new(of, geometry)).collect(),
@@ -475,8 +479,8 @@ impl Simulations {
         self.next_time = times.min().unwrap_or(i64::MAX);
     }
 
-    /// What became of each of the settings, in the order in which they were given.
-    pub(super) fn finish(mut self) -> Vec<WhatIfOutcome> {
+    /// What became of each of the settings until now, in the order in which they were given.
+    pub(super) fn outcomes(&mut self) -> Vec<WhatIfOutcome> {
         self.settle();
         let mut outcomes = vec![WhatIfOutcome::default(); self.order.len()];
         for (simulation, index) in self.members.iter().zip(&self.order) {

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use crate::answer::checks::pages_written;
 use pgtoll_format::conf;
 use pgtoll_format::wal::Compression;
 use pgtoll_model::checkpoint_segments;
 use pgtoll_model::prediction::{
     Bounded, CensusCounts, CheckpointLoad, IMAGE_RECORD_BYTES, PlacedCensus, StatementCounts,
-    compressed_share, cycle_images, window_images,
+    WrittenPages, compressed_share, cycle_images, window_images,
 };
 use pgtoll_record::{
-    DirtyCensus, PredictionBasis, ServerWatch, WatchWindow, WatchedRates, WatchedServer,
+    DirtyCensus, PredictionBasis, ServerWatch, WatchWindow, WatchedRates, WatchedServer, WatchedWal,
 };
 use pgtoll_stats::{mean, quantile, sample_sd, t_quantile};
 
@@ -91,15 +92,15 @@ const IDLE_CORES: f64 = 0.05;
 
 /// The estimator's own error beside that of the sample. Where hints log images, VACUUM freezes more
 /// since 16: 2 % of the images in the trial are in it.
-const MODEL_ERROR: f64 = 0.1;
+pub(super) const MODEL_ERROR: f64 = 0.1;
 /// How unlike the cycles of a server are, where too few were seen to say: VACUUM comes in one and not
 /// in the next. Of a single one; of more it is divided by their number's root.
-const UNLIKE_CYCLES: f64 = 0.3;
+pub(super) const UNLIKE_CYCLES: f64 = 0.3;
 /// A first census in this part of a cycle has seen its beginning.
 const EARLY: f64 = 0.4;
 /// Of today's WAL: below this the trial's estimates and truths have nothing to do with each other.
 /// There was up to 0.7 % that no census finds: images of hints that a later record does without.
-const FLOOR: Bounded = Bounded { estimate: 0.0, lower: -0.005, upper: 0.008 };
+pub(super) const FLOOR: Bounded = Bounded { estimate: 0.0, lower: -0.005, upper: 0.008 };
 
 impl WatchDigest {
     /// `None` without a window.
@@ -135,7 +136,7 @@ impl WatchDigest {
         let forced = mean(&cycles).is_some_and(|mean| mean < 0.8 * expected);
         let mut digest = Self { settings, rates, seconds, load, forced, hint_images: None };
         if !digest.settings.logs_hints() {
-            digest.hint_images = digest.hint_images(windows, block);
+            digest.hint_images = digest.hint_images(windows, watch.wal.as_ref(), block);
         }
         Some(digest)
     }
@@ -146,7 +147,12 @@ impl WatchDigest {
     }
 
     /// By censuses where there are any, else by the counters of whole cycles.
-    fn hint_images(&self, windows: &[WatchWindow], block: f64) -> Option<HintImages> {
+    fn hint_images(
+        &self,
+        windows: &[WatchWindow],
+        wal: Option<&WatchedWal>,
+        block: f64,
+    ) -> Option<HintImages> {
         let bytes = image_bytes(windows, block, self.settings.compression);
         let mut estimators = BTreeMap::new();
         let dirtied = windows
@@ -158,6 +164,23 @@ impl WatchDigest {
         }
         // Where censuses take long, not every window has one: the others are as these.
         let counted = self.counted(windows);
+        let written = wal.and_then(|wal| written_pages(windows, wal));
+        if let Some(written) = &written {
+            let sum = |value: fn(&WrittenPages) -> u64| {
+                float(written.iter().map(|(_, of)| value(of)).fold(0, u64::saturating_add))
+                    / self.seconds
+            };
+            let changed = |of: &WrittenPages| of.written().saturating_sub(of.changed);
+            estimators.insert("E3".to_owned(), sum(changed));
+            estimators.insert("E4".to_owned(), sum(|of| of.visible));
+        }
+        if let Some(written) = written.filter(|_| counted.is_empty()) {
+            let images: Vec<_> =
+                written.iter().map(|(seconds, of)| (*seconds, of.images())).collect();
+            let (per_second, of_windows) = mean_of(&images, self.floor(bytes));
+            let basis = PredictionBasis::PagesWritten;
+            return Some(HintImages { per_second, of_windows, bytes, basis, estimators });
+        }
         if counted.is_empty() {
             if !windows.iter().all(|window| window.is_cycle && window.wal_images.is_some()) {
                 return None;
@@ -180,8 +203,7 @@ impl WatchDigest {
             stock += counts(census, cycle).stock() * part;
             images.push((window.seconds, self.by_census(window, census)));
         }
-        let floor = FLOOR.scaled(self.rates.wal_bytes_per_second / bytes.estimate.max(1.0));
-        let (per_second, of_windows) = mean_of(&images, floor);
+        let (per_second, of_windows) = mean_of(&images, self.floor(bytes));
         let seconds: f64 = images.iter().map(|(seconds, _)| seconds).sum();
         estimators.insert("E2".to_owned(), stock / seconds);
         estimators.insert("E2+".to_owned(), per_second.estimate);
@@ -202,6 +224,12 @@ impl WatchDigest {
             counted.retain(is_early);
         }
         counted
+    }
+
+    /// The part of the range that has no relation to any estimate, in images of so many bytes a
+    /// second.
+    fn floor(&self, bytes: Bounded) -> Bounded {
+        FLOOR.scaled(self.rates.wal_bytes_per_second / bytes.estimate.max(1.0))
     }
 
     /// Of a whole cycle: in the window. Of a part of one: a second's share of what the cycle will
@@ -298,6 +326,11 @@ fn counts(census: &DirtyCensus, cycle_s: f64) -> CensusCounts {
     }
 }
 
+/// Pages of all windows, with their seconds; `None` where the WAL of one was not read whole.
+fn written_pages(windows: &[WatchWindow], wal: &WatchedWal) -> Option<Vec<(f64, WrittenPages)>> {
+    windows.iter().map(|window| Some((window.seconds, pages_written(window, wal)?))).collect()
+}
+
 fn by_counters(window: &WatchWindow) -> Bounded {
     window_images(&StatementCounts {
         select_dirtied: window.select_dirtied,
@@ -319,7 +352,7 @@ pub(super) fn evicted(window: &WatchWindow) -> u64 {
 
 /// How far the mean of a few windows may be from that of many: half the distance of two, of more
 /// by Student's t.
-fn between_windows(of_windows: &[f64]) -> f64 {
+pub(super) fn between_windows(of_windows: &[f64]) -> f64 {
     match of_windows {
         [] | [_] => 0.0,
         [a, b] => (a - b).abs() / 2.0,

@@ -1,7 +1,11 @@
 //! From what was seen of a server to answers.
 
 mod advice;
+mod checks;
 mod digest;
+#[cfg(test)]
+mod wal_tests;
+mod whatif;
 
 use pgtoll_format::ServerVersion;
 use pgtoll_format::wal::Compression;
@@ -10,10 +14,11 @@ use pgtoll_model::prediction::{
 };
 use pgtoll_record::{
     Interval, PREDICTION_SCHEMA, PageCosts, PredictedCpu, PredictedWal, PredictionAnswer,
-    PredictionBasis, PredictionRecord, Provenance, ServerWatch, WatchedServer,
+    PredictionBasis, PredictionRecord, Provenance, ServerWatch, WatchedServer, WatchedWal,
 };
 
 use crate::answer::advice::{IDLE_BYTES, advice};
+use crate::answer::checks::checks;
 pub(crate) use crate::answer::digest::SeenSettings;
 use crate::answer::digest::{HintImages, WatchDigest, p95};
 use crate::one_time::one_time_bill;
@@ -67,7 +72,8 @@ pub fn prediction_record(
         .iter()
         .map(|question| {
             let today = server.settings.get(question.name).cloned().unwrap_or_default();
-            let asking = Asking { server: &server, costs: &page_costs, question, today };
+            let (costs, wal) = (&page_costs, watch.wal.as_ref());
+            let asking = Asking { server: &server, costs, question, today, wal };
             asking.answer(digest.as_ref())
         })
         .collect();
@@ -85,6 +91,7 @@ pub fn prediction_record(
         notes: notes(&server, &watch, &page_costs, digest.as_ref()),
         one_time,
         answers,
+        checks: checks(&server, &watch),
         page_costs,
         watch,
         server,
@@ -97,6 +104,8 @@ struct Asking<'a> {
     costs: &'a PageCosts,
     question: &'a SettingQuestion,
     today: String,
+    /// `None`: not read, or it has no images to leave out.
+    wal: Option<&'a WatchedWal>,
 }
 
 /// What changes with hints.
@@ -149,7 +158,7 @@ impl Asking<'_> {
             AskedValue::Checksums(is_on) => {
                 let sign = if is_on { 1.0 } else { -1.0 };
                 let change = hint_change(digest, is_on || settings.hints);
-                let images = hints(answer, digest, &change);
+                let images = self.hints(answer, digest, &change);
                 let pages = PageWork {
                     read: (digest.rates.reads_per_second, bounded(self.costs.read_ns).scaled(sign)),
                     write: (
@@ -161,16 +170,17 @@ impl Asking<'_> {
             }
             AskedValue::Hints(is_on) => {
                 let change = hint_change(digest, is_on || settings.checksums);
-                let images = hints(answer, digest, &change);
+                let images = self.hints(answer, digest, &change);
                 answer.cpu = Some(self.cpu(digest, &PageWork::default(), images));
             }
             AskedValue::Compression(kind) => self.compression(answer, digest, kind),
             AskedValue::MaxWalSize(size) => {
                 let trigger = settings.trigger_of(size.0);
-                distance(answer, digest, settings.timeout_s, trigger);
+                self.distance(answer, digest, settings.timeout_s, trigger);
             }
             AskedValue::Timeout(time) => {
-                distance(answer, digest, time.0.as_secs_f64(), settings.trigger_bytes);
+                let seconds = time.0.as_secs_f64();
+                self.distance(answer, digest, seconds, settings.trigger_bytes);
             }
         }
     }
@@ -196,6 +206,89 @@ impl Asking<'_> {
         }
     }
 
+    /// Fills in the WAL; images a second more.
+    fn hints(
+        &self,
+        answer: &mut PredictionAnswer,
+        digest: &WatchDigest,
+        change: &HintChange,
+    ) -> Bounded {
+        match change {
+            HintChange::None(why) => {
+                answer.reason = Some(why.clone());
+                answer.wal = Some(wal(digest, Bounded::ZERO, PredictionBasis::AlreadyLogged));
+                Bounded::ZERO
+            }
+            HintChange::Gone => {
+                let Some(gone) = self.wal.and_then(|wal| whatif::hints_gone(digest, wal)) else {
+                    answer.reason = Some(gone_words(digest));
+                    return Bounded::ZERO;
+                };
+                (answer.wal, answer.reason) = (Some(gone.wal), gone.reason);
+                gone.images
+            }
+            HintChange::Added => {
+                let Some(images) = &digest.hint_images else {
+                    answer.reason = Some(UNKNOWN_HINTS.to_owned());
+                    return Bounded::ZERO;
+                };
+                answer.wal = Some(hint_wal(digest, images));
+                images.per_second
+            }
+        }
+    }
+
+    /// What the WAL comes to when it is replayed with the value that is asked about.
+    fn replayed(&self, digest: &WatchDigest) -> Option<PredictedWal> {
+        let read = self.wal.filter(|_| digest.settings.full_page_writes)?;
+        let change = whatif::changed(digest, read, self.question.value)?;
+        Some(wal(digest, change, PredictionBasis::WhatIf))
+    }
+
+    fn distance(
+        &self,
+        answer: &mut PredictionAnswer,
+        digest: &WatchDigest,
+        timeout_s: f64,
+        trigger_bytes: f64,
+    ) {
+        if let Some(replayed) = self.replayed(digest) {
+            answer.wal = Some(replayed);
+            return;
+        }
+        let Some(load) = &digest.load else {
+            answer.reason = Some(UNCOUNTED_IMAGES.to_owned());
+            return;
+        };
+        if digest.forced {
+            answer.reason = Some(
+                "checkpoints came sooner than the settings begin them (CHECKPOINT, backups): what \
+                 other settings would change is not known"
+                    .to_owned(),
+            );
+            return;
+        }
+        let change = load.with_other_distance(timeout_s, trigger_bytes);
+        answer.wal = Some(wal(digest, change, PredictionBasis::ClosedForm));
+        if change == Bounded::ZERO {
+            let begins = if load.is_wal_driven() { "volume" } else { "time" };
+            answer.reason =
+                Some(format!("{begins} begins checkpoints, with this value as with today's"));
+            return;
+        }
+        answer.reason = Some(self.distance_words().to_owned());
+    }
+
+    /// Why it rests on counters.
+    fn distance_words(&self) -> &'static str {
+        if self.wal.is_some() {
+            "bounds by counters: too little WAL was read to replay it with this value"
+        } else {
+            "bounds by counters: --wal stream, or `pgtoll wal whatif`, works it out from the WAL, \
+             within a few per cent"
+        }
+    }
+
     fn compression(
         &self,
         answer: &mut PredictionAnswer,
@@ -214,16 +307,18 @@ impl Asking<'_> {
             answer.reason = Some(UNCOUNTED_IMAGES.to_owned());
             return;
         };
-        let plain = load.image_bytes_per_second / compressed_share(today).estimate;
-        let share = compressed_share(kind);
-        let after = Bounded::new(plain * share.estimate, plain * share.lower, plain * share.upper);
-        let before = load.image_bytes_per_second;
-        let change = Bounded::new(
-            after.estimate - before,
-            after.lower - before,
-            (after.upper - before).max(0.0),
-        );
-        answer.wal = Some(wal(digest, change, PredictionBasis::ClosedForm));
+        let replayed = self.replayed(digest);
+        if replayed.is_none() {
+            answer.reason = Some(
+                "how well these pages compress is not known: --wal stream, or `pgtoll wal whatif`, \
+                 compresses the images that are in the WAL"
+                    .to_owned(),
+            );
+        }
+        answer.wal = replayed.or_else(|| {
+            let change = compressed(load.image_bytes_per_second, today, kind);
+            Some(wal(digest, change, PredictionBasis::ClosedForm))
+        });
         let cost = Bounded::sum(&[image_cost_ns(kind), image_cost_ns(today).negated()]);
         let cores = cost.scaled(images / 1e9);
         let busy = digest.busy_cores();
@@ -235,35 +330,15 @@ impl Asking<'_> {
             image_cores: cores.estimate,
             payer: "the session that writes".to_owned(),
         });
-        answer.reason = Some(
-            "how well these pages compress is not known: `pgtoll wal whatif` compresses the images \
-             that are in the WAL"
-                .to_owned(),
-        );
     }
 }
 
-/// Fills in the WAL; images a second more.
-fn hints(answer: &mut PredictionAnswer, digest: &WatchDigest, change: &HintChange) -> Bounded {
-    match change {
-        HintChange::None(why) => {
-            answer.reason = Some(why.clone());
-            answer.wal = Some(wal(digest, Bounded::ZERO, PredictionBasis::AlreadyLogged));
-            Bounded::ZERO
-        }
-        HintChange::Gone => {
-            answer.reason = Some(gone_words(digest));
-            Bounded::ZERO
-        }
-        HintChange::Added => {
-            let Some(images) = &digest.hint_images else {
-                answer.reason = Some(UNKNOWN_HINTS.to_owned());
-                return Bounded::ZERO;
-            };
-            answer.wal = Some(hint_wal(digest, images));
-            images.per_second
-        }
-    }
+/// Bytes a second more where images are compressed by another kind: as pgbench's pages are.
+fn compressed(before: f64, today: Option<Compression>, kind: Option<Compression>) -> Bounded {
+    let plain = before / compressed_share(today).estimate;
+    let share = compressed_share(kind);
+    let after = Bounded::new(plain * share.estimate, plain * share.lower, plain * share.upper);
+    Bounded::new(after.estimate - before, after.lower - before, (after.upper - before).max(0.0))
 }
 
 const UNKNOWN_HINTS: &str = "the pages that hints would log are not known: it takes whole \
@@ -298,8 +373,8 @@ fn gone_words(digest: &WatchDigest) -> String {
         format!("at most {size}/s, as all images together; ")
     });
     format!(
-        "how much WAL that saves is not known from counters: {}`pgtoll wal whatif --hints off` works \
-         it out from the WAL itself; CPU is without images",
+        "how much WAL that saves is not known from counters: {}--wal stream, or `pgtoll wal whatif \
+         --hints off`, works it out from the WAL itself; CPU is without images",
         bound.unwrap_or_default()
     )
 }
@@ -338,38 +413,6 @@ fn wal(digest: &WatchDigest, extra: Bounded, basis: PredictionBasis) -> Predicte
         basis,
         estimators: std::collections::BTreeMap::new(),
     }
-}
-
-fn distance(
-    answer: &mut PredictionAnswer,
-    digest: &WatchDigest,
-    timeout_s: f64,
-    trigger_bytes: f64,
-) {
-    let Some(load) = &digest.load else {
-        answer.reason = Some(UNCOUNTED_IMAGES.to_owned());
-        return;
-    };
-    if digest.forced {
-        answer.reason = Some(
-            "checkpoints came sooner than the settings begin them (CHECKPOINT, backups): what other \
-             settings would change is not known"
-                .to_owned(),
-        );
-        return;
-    }
-    let change = load.with_other_distance(timeout_s, trigger_bytes);
-    answer.wal = Some(wal(digest, change, PredictionBasis::ClosedForm));
-    if change == Bounded::ZERO {
-        let begins = if load.is_wal_driven() { "volume" } else { "time" };
-        answer.reason =
-            Some(format!("{begins} begins checkpoints, with this value as with today's"));
-        return;
-    }
-    answer.reason = Some(
-        "bounds by counters: `pgtoll wal whatif` works it out from the WAL, within a few per cent"
-            .to_owned(),
-    );
 }
 
 /// Who verifies pages that are read.
@@ -420,6 +463,12 @@ fn notes(
             "no whole checkpoint cycle was seen: a part stands for the whole, with wider ranges"
                 .to_owned(),
         );
+    }
+    if let Some(wal) = &watch.wal {
+        let ended =
+            wal.ended.as_ref().map(|why| format!("reading WAL ended before watching: {why}"));
+        notes.extend(ended);
+        notes.extend(wal.notes.iter().cloned());
     }
     notes
 }

@@ -5,7 +5,8 @@ use pgtoll_record::{PredictionAnswer, PredictionRecord};
 
 use super::{Section, bodies, contents, download, inert, page};
 use crate::prediction::{
-    HEAD, SHOWN, action_words, basis_words, bill_lines, relations, rows, seen_lines, subject_words,
+    HEAD, SHOWN, action_words, basis_words, bill_lines, check_lines, relations, rows, seen_lines,
+    subject_words,
 };
 
 /// A prediction as one HTML file, with all that it needs inside. Whatever stands in the record is
@@ -17,6 +18,9 @@ pub fn prediction_html(of: &PredictionRecord) -> String {
     }
     if of.watch.windows.iter().any(|window| window.census.is_some()) {
         sections.push(("relations", "Who would pay", payers(of)));
+    }
+    if !check_lines(&of.checks).is_empty() {
+        sections.push(("checked", "Checked against what was seen", checked(of)));
     }
     sections.push(("windows", "Windows", windows(of)));
     sections.push(("seen", "What was seen", seen(of)));
@@ -97,6 +101,10 @@ fn payers(of: &PredictionRecord) -> Markup {
         @if relations.is_empty() { p { "No such page was seen." } }
         ul { @for (name, share) in relations.iter().take(SHOWN) { li { (share) " " (name) } } }
     }
+}
+
+fn checked(of: &PredictionRecord) -> Markup {
+    html! { ul { @for line in check_lines(&of.checks) { li { (line) } } } }
 }
 
 fn windows(of: &PredictionRecord) -> Markup {

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use pgtoll_format::wal::{Parts, Record};
 use pgtoll_format::{Lsn, RelFileLocator, RelationFork, WalFacts};
 use pgtoll_model::{
-    BlockKey, Check, Geometry, Reference, Rule, Schedule, Settings, WhatIf, WhatIfOutcome,
-    checkpoint_segments,
+    BlockKey, Check, CyclePages, Geometry, Reference, Rule, Schedule, Settings, WhatIf,
+    WhatIfOutcome, checkpoint_segments,
 };
 use rustc_hash::FxHashMap;
 
@@ -70,6 +70,46 @@ pub struct Answer {
     pub waiting_most: u64,
     /// Redo points that came to light too late to be made use of.
     pub late: u64,
+    /// Whole checkpoint cycles of the source, in their order.
+    pub cycles: Vec<SourceCycle>,
+}
+
+/// A checkpoint cycle of the source, from one redo point to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceCycle {
+    /// The redo point that it begins with.
+    pub from: Lsn,
+    /// The redo point that it ends with.
+    pub to: Lsn,
+    /// Distinct pages that it changed.
+    pub pages: CyclePages,
+    /// What became of each of the settings in it, in their order: only bytes and images. Of those
+    /// that do not follow the source it is the part that did the same work.
+    pub outcomes: Vec<CycleOutcome>,
+}
+
+/// What a cycle's work comes to under settings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CycleOutcome {
+    /// Bytes of WAL.
+    pub bytes: u64,
+    /// Full-page images.
+    pub images: u64,
+    /// Bytes of them, with their headers.
+    pub image_bytes: u64,
+    /// Bytes that come on top if `VACUUM` had to freeze what it froze right after a hint's image.
+    pub freeze_bytes: u64,
+}
+
+impl CycleOutcome {
+    fn between(before: &WhatIfOutcome, after: &WhatIfOutcome) -> Self {
+        Self {
+            bytes: after.bytes.saturating_sub(before.bytes),
+            images: after.images.saturating_sub(before.images),
+            image_bytes: after.image_bytes.saturating_sub(before.image_bytes),
+            freeze_bytes: after.freeze_bytes.saturating_sub(before.freeze_bytes),
+        }
+    }
 }
 
 impl Answer {
@@ -109,6 +149,11 @@ impl WhatIfCollector {
     /// A collector for one segment, or for all.
     pub fn new(question: Arc<Question>) -> Self {
         Self { question, touches: Touches::default(), images: None, replay: None, longest: None }
+    }
+
+    /// Bytes of memory that grow with the WAL: of its blocks, and of what waits for a redo point.
+    pub fn memory(&self) -> u64 {
+        self.replay.as_ref().map_or(0, |of| of.model.blocks().1 + of.waiting_bytes as u64)
     }
 
     /// The answer: where the WAL has gaps, that of the longest stretch without one.
@@ -165,6 +210,9 @@ struct Replay {
     /// What began the last one, where the source's settings are known.
     last_cause: Option<Cause>,
     late: u64,
+    cycles: Vec<SourceCycle>,
+    /// What had become of the settings at the last redo point.
+    begun: Option<(Lsn, Vec<WhatIfOutcome>)>,
     hints: u64,
     from: Option<Lsn>,
     to: Option<Lsn>,
@@ -200,6 +248,8 @@ const REDO_RECORD: u64 = 32;
 const WAITING: usize = 1 << 29;
 /// Redo points that are kept.
 const REDO_POINTS: usize = 1 << 16;
+/// Cycles that are kept, each with what becomes of all settings.
+const CYCLES: usize = 1 << 12;
 
 impl Replay {
     fn new(question: Arc<Question>) -> Self {
@@ -221,6 +271,8 @@ impl Replay {
             completed: None,
             last_cause: None,
             late: 0,
+            cycles: Vec::new(),
+            begun: None,
             hints: 0,
             from: None,
             to: None,
@@ -448,6 +500,9 @@ impl Replay {
             // It began here or before: pages that were made anew since then are past it.
             self.model.stop_check();
         }
+        if !redo.is_inferred {
+            self.end_cycle(redo.at);
+        }
         let cause = self.cause(&redo);
         self.last_cause = cause;
         redo.is_forced |= cause == Some(Cause::Forced);
@@ -455,6 +510,20 @@ impl Replay {
         if self.redo_points.len() < REDO_POINTS {
             self.redo_points.push(redo);
         }
+    }
+
+    /// The source's cycle ends here, and the next one begins.
+    fn end_cycle(&mut self, at: Lsn) {
+        let pages = self.model.take_cycle();
+        let now = self.model.outcomes();
+        if let Some((from, before)) = &self.begun
+            && self.cycles.len() < CYCLES
+        {
+            let pairs = before.iter().zip(&now);
+            let outcomes = pairs.map(|(before, now)| CycleOutcome::between(before, now)).collect();
+            self.cycles.push(SourceCycle { from: *from, to: at, pages, outcomes });
+        }
+        self.begun = Some((at, now));
     }
 
     /// Where the source's settings ask for the next checkpoint.
@@ -521,6 +590,7 @@ impl Replay {
             blocks: self.model.blocks(),
             waiting_most: self.waiting_most as u64,
             late: self.late,
+            cycles: self.cycles,
             outcomes: self.model.finish(),
         }
     }

@@ -8,12 +8,13 @@ use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_predict::{
     SettingQuestion, WatchPlan, WatchProgress, Watched, costs_of, prediction_record, watch,
+    watch_with_wal,
 };
 use pgtoll_record::{PredictionRecord, Provenance};
 use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 use pgtoll_wire::Dsn;
 
-use crate::arguments::PredictArguments;
+use crate::arguments::{PredictArguments, PredictWal};
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::{Usage, output, record_text};
 use crate::exit::Status;
@@ -57,7 +58,7 @@ fn watched(
     let waits = ServerWaits::until(&interrupt)?;
     let plan = plan(arguments);
     let (mut unwritten, mut costs) = (None, None);
-    let (server, seen) = watch(&waits.of(dsn), &plan, &interrupt, &mut |progress| {
+    let mut on_progress = |progress: &WatchProgress<'_>| {
         show_progress(progress, &plan, printer);
         // What was seen until now outlives whatever ends this process.
         if let Some(path) = arguments.record.as_ref().filter(|_| progress.window_ended) {
@@ -67,7 +68,12 @@ fn watched(
             let record = prediction_record(provenance(arguments), watched, questions);
             unwritten = output::write(path, &pgtoll_report::json(&record)).err();
         }
-    })?;
+    };
+    let dsn = waits.of(dsn);
+    let (server, seen) = match arguments.wal {
+        PredictWal::None => watch(&dsn, &plan, &interrupt, &mut on_progress)?,
+        PredictWal::Stream => watch_with_wal(&dsn, &plan, questions, &interrupt, &mut on_progress)?,
+    };
     if let Some(error) = unwritten {
         printer.warn(&format!("pgtoll: warning: {error}"));
     }
@@ -142,6 +148,9 @@ fn provenance(arguments: &PredictArguments) -> Provenance {
     }
     if !arguments.setting.is_empty() {
         option("--setting", &arguments.setting.join(","));
+    }
+    if arguments.wal == PredictWal::Stream {
+        command.extend(["--wal", "stream"].map(str::to_owned));
     }
     if arguments.gentle {
         command.push("--gentle".to_owned());

@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::process::Stdio;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, StopMode};
-use pgtoll_record::{PredictionBasis, PredictionRecord};
+use pgtoll_record::{PredictionBasis, PredictionRecord, WalWhatIfRecord, WhatIfRow};
 
 use crate::support::{Ran, Scratch, pgtoll, run, servers};
 
@@ -205,6 +207,197 @@ fn pages_of_the_cycle_before_are_not_taken_for_hints_while_a_checkpoint_runs() {
         let hint_only: u64 = early.iter().map(|census| census.hint_only).sum();
         assert!(sampled > 200 && hint_only * 10 < sampled, "{name}: {early:?}");
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
+        cluster.remove(&mut guard).unwrap();
+    }
+}
+
+/// Until the session that watches has looked twice, the first time with what was there when this
+/// began, or is gone.
+const LOOKED: &str = "DO $$ DECLARE began timestamptz := clock_timestamp(); seen timestamptz; \
+     BEGIN FOR look IN 1 .. 2 LOOP FOR again IN 1 .. 1000 LOOP PERFORM pg_stat_clear_snapshot(); \
+     SELECT max(query_start) INTO seen FROM pg_stat_activity WHERE query LIKE \
+     '%FROM pg_control_checkpoint() c%' AND application_name = 'pgtoll predict'; \
+     EXIT WHEN seen IS NULL OR seen > began; PERFORM pg_sleep(0.01); END LOOP; \
+     began := coalesce(seen, began); END LOOP; END $$;";
+/// Until WAL is sent and the session that watches has looked.
+const BEGUN: &str = "DO $$ BEGIN FOR again IN 1 .. 2000 LOOP PERFORM pg_stat_clear_snapshot(); \
+     EXIT WHEN EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming') AND EXISTS \
+     (SELECT FROM pg_stat_activity WHERE query LIKE '%FROM pg_control_checkpoint() c%' AND \
+     application_name = 'pgtoll predict'); PERFORM pg_sleep(0.01); END LOOP; END $$;";
+/// Hints for what the cycle before inserted, changes, and 15 rows a page: 200 pages.
+const CYCLE: &str = "SELECT count(*) FROM storm; UPDATE changed SET i = i + 1; \
+     INSERT INTO storm SELECT i, repeat('x', 500) FROM generate_series(1, 3000) i; CHECKPOINT;";
+const CYCLE_PAGES: f64 = 200.0;
+/// A checkpoint that is seen before its counters are published counts with the next window, and
+/// sessions publish what they wrote at their end.
+const LATE_BLOCKS: f64 = 600.0;
+const STORM: &str = "CREATE TABLE storm (i int, t text); CREATE TABLE changed AS SELECT i, \
+     repeat('y', 500) AS t FROM generate_series(1, 600) i; \
+     CREATE ROLE monitor LOGIN REPLICATION; GRANT pg_monitor TO monitor; CHECKPOINT;";
+
+/// Predicts while cycles follow each other.
+fn predict_storm(
+    guard: &mut Guard,
+    cluster: &Cluster,
+    user: &str,
+    arguments: &[&str],
+) -> PredictionRecord {
+    let mut command = pgtoll();
+    command.args(["predict", "--dsn", &dsn(cluster, user), "--json", "--cycles", "6"]);
+    command.args(["--wal", "stream"]).args(arguments);
+    let mut watching = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    while watching.try_wait().unwrap().is_none() {
+        cluster.run_psql(guard, "postgres", CYCLE).unwrap();
+        cluster.run_psql(guard, "postgres", LOOKED).unwrap();
+    }
+    let output = watching.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn wal_that_is_read_says_what_hints_take() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in servers() {
+        let settings = [("wal_log_hints", "on"), ("wal_keep_size", "1GB")];
+        let cluster = started(&mut guard, &server, &settings);
+        let name = server.version.to_string();
+        cluster.run_psql(&mut guard, "postgres", STORM).unwrap();
+        let asked = ["--setting", "wal_log_hints=off,wal_log_hints=on"];
+        let of = predict_storm(&mut guard, &cluster, "monitor", &asked);
+        let read = of.watch.wal.as_ref().unwrap();
+        assert!(read.cycles.len() >= 3 && read.ended.is_none(), "{name}: {read:?}");
+        assert_eq!(read.check.absent, 0, "{name}: {read:?}");
+        assert!(read.sender_cpu_seconds.is_some(), "{name}: {read:?}");
+        assert_eq!(of.server.standbys, 0, "{name}: its own reading is no standby");
+        let source = of.watch.sources.iter().find(|of| of.name == "WAL by replication").unwrap();
+        assert!(source.available && source.remedy.is_none(), "{name}: {source:?}");
+        let wal = of.answers[0].wal.as_ref().unwrap();
+        let share = wal.extra_share.unwrap();
+        assert_eq!(wal.basis, PredictionBasis::WhatIf, "{name}");
+        assert!(share.lower < share.estimate && share.estimate < -0.2, "{name}: {wal:?}");
+        assert!(wal.images_per_second.unwrap().estimate < 0.0, "{name}: {wal:?}");
+        assert!(of.answers[0].cpu.as_ref().unwrap().image_cores < 0.0, "{name}");
+        assert!(of.answers[0].io_bytes_per_second.unwrap().estimate < 0.0, "{name}");
+        check_blind(&of, &name);
+        check_files(&cluster, &of, &name);
+        cluster.stop(&mut guard, StopMode::Fast).unwrap();
+        cluster.remove(&mut guard).unwrap();
+    }
+}
+
+/// Written and changed pages alone come near to what the WAL really has.
+fn check_blind(of: &PredictionRecord, name: &str) {
+    let blind = of.checks.blind.as_ref().unwrap();
+    let windows = &of.watch.windows;
+    let (cycles, found) = (float(blind.cycles), float(blind.found_images));
+    assert!(cycles >= 6.0, "{name}: {blind:?}");
+    assert!((found / cycles - CYCLE_PAGES).abs() < 20.0, "{name}: {blind:?}");
+    let error = blind.predicted_images.estimate - found;
+    assert!(error.abs() < LATE_BLOCKS, "{name}: {blind:?} {windows:?}");
+    assert!(of.checks.next_cycle.is_some() && of.checks.own_settings_error.is_some(), "{name}");
+}
+
+fn float(count: u64) -> f64 {
+    f64::from(u32::try_from(count).unwrap())
+}
+
+/// `wal whatif` says the same of the same WAL.
+fn check_files(cluster: &Cluster, of: &PredictionRecord, name: &str) {
+    let read = of.watch.wal.as_ref().unwrap();
+    let ran = run(pgtoll()
+        .args(["wal", "whatif", cluster.data().to_str().unwrap(), "--hints", "off", "--json"])
+        .args(["--from", &read.from.to_string(), "--to", &read.to.to_string()]));
+    assert_eq!(ran.status, Some(0), "{name}: {ran:?}");
+    let whatif: WalWhatIfRecord = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((whatif.source.from, whatif.source.to), (Some(read.from), Some(read.to)), "{name}");
+    let figures = |row: &WhatIfRow| (row.bytes, row.images, row.low_bytes, row.high_bytes);
+    assert_eq!(figures(&whatif.today), figures(&read.today), "{name}");
+    assert_eq!(figures(&whatif.rows[0]), figures(&read.rows[2]), "{name}");
+}
+
+#[test]
+fn wal_without_hints_bounds_what_they_would_add() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in servers() {
+        let cluster = started(&mut guard, &server, &[]);
+        let name = server.version.to_string();
+        cluster.run_psql(&mut guard, "postgres", STORM).unwrap();
+        let of = predict_storm(&mut guard, &cluster, "monitor", &["--setting", "wal_log_hints=on"]);
+        let wal = of.answers[0].wal.as_ref().unwrap();
+        assert_eq!(wal.basis, PredictionBasis::PagesWritten, "{name}: {wal:?}");
+        let windows = &of.watch.windows;
+        let (from, to) = (windows[0].redo.unwrap().0, windows[windows.len() - 1].redo.unwrap().1);
+        let read = of.watch.wal.as_ref().unwrap();
+        let cycles = read.cycles.iter().filter(|cycle| cycle.from >= from && cycle.to <= to);
+        let expected = CYCLE_PAGES * float(cycles.count() as u64);
+        let seconds: f64 = windows.iter().map(|window| window.seconds).sum();
+        let error = wal.images_per_second.unwrap().estimate * seconds - expected;
+        assert!(expected >= 6.0 * CYCLE_PAGES, "{name}: {read:?}");
+        assert!(error.abs() < LATE_BLOCKS, "{name}: {error} {wal:?} {windows:?}");
+        assert!(wal.estimators.contains_key("E3") && wal.estimators.contains_key("E4"), "{name}");
+        assert!(of.checks.blind.is_none(), "{name}: hints are not logged");
+        cluster.stop(&mut guard, StopMode::Fast).unwrap();
+        cluster.remove(&mut guard).unwrap();
+    }
+}
+
+#[test]
+fn roles_without_replication_are_told_what_it_takes() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in servers() {
+        let cluster = started(&mut guard, &server, &[]);
+        let grant = "CREATE ROLE \"Watch er\" LOGIN; GRANT pg_monitor TO \"Watch er\"";
+        cluster.run_psql(&mut guard, "postgres", grant).unwrap();
+        let stream = ["--wal", "stream", "--for", "1s", "--json"];
+        let ran = predict(&cluster, "'Watch er'", &stream);
+        assert_eq!((ran.status, &*ran.stdout), (Some(2), ""), "{ran:?}");
+        assert!(ran.stderr.contains("pgtoll: role \"Watch er\" may not stream WAL\n"), "{ran:?}");
+        let expected = "hint: ALTER ROLE \"Watch er\" REPLICATION; and in pg_hba.conf the line ";
+        assert!(ran.stderr.contains(expected), "{ran:?}");
+        let of = record(&predict(&cluster, "'Watch er'", &["--for", "1s", "--json"]));
+        let source = of.watch.sources.iter().find(|of| of.name == "WAL by replication").unwrap();
+        let remedy = source.remedy.as_ref().unwrap();
+        assert!(remedy.starts_with("ALTER ROLE \"Watch er\" REPLICATION; "), "{remedy}");
+        assert!(!source.available && remedy.ends_with("; then --wal stream"), "{remedy}");
+        let alter = "ALTER ROLE \"Watch er\" REPLICATION";
+        cluster.run_psql(&mut guard, "postgres", alter).unwrap();
+        let of = record(&predict(&cluster, "'Watch er'", &stream));
+        assert!(of.watch.wal.is_some(), "{of:?}");
+        cluster.stop(&mut guard, StopMode::Fast).unwrap();
+        cluster.remove(&mut guard).unwrap();
+    }
+}
+
+#[test]
+fn wal_that_was_read_until_a_signal_or_the_servers_end_is_kept() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in servers() {
+        let cluster = started(&mut guard, &server, &[]);
+        for is_signal in [true, false] {
+            let mut command = pgtoll();
+            command.args(["predict", "--dsn", &dsn(&cluster, ""), "--json", "--for", "5s"]);
+            command.args(["--wal", "stream"]);
+            let piped = command.stdout(Stdio::piped()).stderr(Stdio::null());
+            let watching = piped.spawn().unwrap();
+            cluster.run_psql(&mut guard, "postgres", BEGUN).unwrap();
+            cluster.run_psql(&mut guard, "postgres", LOOKED).unwrap();
+            if is_signal {
+                let pid = Pid::from_raw(watching.id().cast_signed());
+                kill(pid, Signal::SIGINT).unwrap();
+            } else {
+                cluster.stop(&mut guard, StopMode::Fast).unwrap();
+            }
+            let output = watching.wait_with_output().unwrap();
+            let of: PredictionRecord = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{of:?}");
+            let wal = of.watch.wal.as_ref().unwrap();
+            assert!(wal.bytes > 0 && wal.ended.is_some() != is_signal, "{of:?}");
+        }
         cluster.remove(&mut guard).unwrap();
     }
 }

@@ -1,0 +1,82 @@
+//! Which pages a checkpoint cycle of the source changed, by records that it also has where hints are
+//! not logged.
+
+use std::collections::HashSet;
+
+use super::{BlockKey, Rule};
+
+/// Pages that a checkpoint cycle changed. Each counts once, records for hints (`FPI_FOR_HINT`) do not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CyclePages {
+    /// Changed by records that need an image after a checkpoint, or make the page anew.
+    pub changed: u64,
+    /// First changed by a record that has its image in any case: it may have been written past shared
+    /// buffers.
+    pub forced: u64,
+    /// Only marked all-visible: logged whole where hints are logged.
+    pub visible: u64,
+}
+
+/// Counts the pages of a cycle as its records come.
+#[derive(Debug, Default)]
+pub(super) struct CycleCounts {
+    pages: CyclePages,
+    visible: HashSet<BlockKey>,
+}
+
+impl CycleCounts {
+    /// A reference to a block; `is_first`: no other record but hints' changed it in this cycle.
+    #[inline]
+    pub(super) fn refer(&mut self, block: BlockKey, rule: Rule, is_first: bool) {
+        if !is_first {
+            return;
+        }
+        match rule {
+            Rule::Hint => return,
+            Rule::WithHints => {
+                self.visible.insert(block);
+                return;
+            }
+            Rule::Regular | Rule::Init => self.pages.changed += 1,
+            Rule::Always => self.pages.forced += 1,
+        }
+        if !self.visible.is_empty() {
+            self.visible.remove(&block);
+        }
+    }
+
+    /// The pages of the cycle that ends; the next one begins.
+    pub(super) fn take(&mut self) -> CyclePages {
+        let visible = self.visible.len() as u64;
+        self.visible.clear();
+        CyclePages { visible, ..std::mem::take(&mut self.pages) }
+    }
+
+    /// Bytes of memory, about.
+    pub(super) fn memory(&self) -> u64 {
+        (self.visible.capacity() * size_of::<BlockKey>()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_count_once_and_hints_do_not() {
+        let block = |block| BlockKey { fork: 0, block };
+        let mut counts = CycleCounts::default();
+        counts.refer(block(0), Rule::Regular, true);
+        counts.refer(block(0), Rule::Regular, false);
+        counts.refer(block(1), Rule::Init, true);
+        counts.refer(block(2), Rule::Hint, true);
+        counts.refer(block(3), Rule::WithHints, true);
+        counts.refer(block(3), Rule::WithHints, true);
+        counts.refer(block(4), Rule::WithHints, true);
+        // Its image is the later change's.
+        counts.refer(block(4), Rule::Regular, true);
+        counts.refer(block(5), Rule::Always, true);
+        assert_eq!(counts.take(), CyclePages { changed: 3, forced: 1, visible: 1 });
+        assert_eq!(counts.take(), CyclePages::default());
+    }
+}

@@ -1,0 +1,159 @@
+//! Predictions of what was seen of the server itself, compared with it.
+
+use pgtoll_model::prediction::{Bounded, IMAGE_RECORD_BYTES, WrittenPages};
+use pgtoll_record::{
+    BlindCheck, NextCycleCheck, PredictionChecks, ServerWatch, WatchWindow, WatchedServer,
+    WatchedWal, WatchedWalCycle,
+};
+
+use crate::answer::digest::{FLOOR, MODEL_ERROR, SeenSettings, evicted, float};
+use crate::interval;
+
+/// All comparisons that what was seen allows.
+pub(super) fn checks(server: &WatchedServer, watch: &ServerWatch) -> PredictionChecks {
+    let settings = SeenSettings::of(server);
+    let wal = watch.wal.as_ref();
+    let logs = settings.logs_hints() && settings.full_page_writes;
+    PredictionChecks {
+        next_cycle: next_cycle(&watch.windows),
+        own_settings_error: wal.and_then(own_settings_error),
+        blind: wal
+            .filter(|_| logs)
+            .and_then(|wal| blind(&watch.windows, wal, float(server.block_bytes.max(1)))),
+    }
+}
+
+/// The rate of each whole cycle but the first, predicted by those before.
+fn next_cycle(windows: &[WatchWindow]) -> Option<NextCycleCheck> {
+    let cycles: Vec<&WatchWindow> = windows.iter().filter(|window| window.is_cycle).collect();
+    let bytes: Vec<_> = cycles.iter().map(|of| Some((of.seconds, of.wal_bytes))).collect();
+    let images: Vec<_> = cycles.iter().map(|of| Some((of.seconds, of.wal_images?))).collect();
+    let (wal_error, wal_error_most) = errors(&bytes)?;
+    let images = errors(&images);
+    Some(NextCycleCheck {
+        cycles: cycles.len().saturating_sub(1) as u64,
+        wal_error,
+        wal_error_most,
+        images_error: images.map(|of| of.0),
+        images_error_most: images.map(|of| of.1),
+    })
+}
+
+/// The mean and the largest error, as shares of what came; `None` where nothing did, or something is
+/// not known.
+fn errors(cycles: &[Option<(f64, u64)>]) -> Option<(f64, f64)> {
+    let (mut seconds, mut sum) = (0.0, 0.0);
+    let mut errors = Vec::new();
+    for cycle in cycles {
+        let (time, count) = (*cycle)?;
+        let rate = float(count) / time.max(0.001);
+        if seconds > 0.0 && rate > 0.0 {
+            errors.push((sum / seconds / rate - 1.0).abs());
+        }
+        seconds += time;
+        sum += float(count);
+    }
+    let most = errors.iter().copied().max_by(f64::total_cmp)?;
+    Some((pgtoll_stats::mean(&errors)?, most))
+}
+
+fn own_settings_error(wal: &WatchedWal) -> Option<f64> {
+    let own = wal.rows.first().filter(|_| wal.redo_points >= 2 && wal.today.bytes > 0)?;
+    Some(float(own.bytes) / float(wal.today.bytes) - 1.0)
+}
+
+/// The cycles of the WAL that are the window's; `None` where it was not read whole.
+fn cycles_of<'a>(window: &WatchWindow, wal: &'a WatchedWal) -> Option<&'a [WatchedWalCycle]> {
+    let (from, to) = window.redo.filter(|_| window.is_cycle)?;
+    let first = wal.cycles.iter().position(|cycle| cycle.from == from)?;
+    let last = wal.cycles.iter().position(|cycle| cycle.to == to)?;
+    wal.cycles.get(first..=last)
+}
+
+/// Pages of a window's checkpoint cycle; `None` where its WAL was not read whole.
+pub(super) fn pages_written(window: &WatchWindow, wal: &WatchedWal) -> Option<WrittenPages> {
+    let cycles = cycles_of(window, wal)?;
+    let sum =
+        |value: fn(&WatchedWalCycle) -> u64| cycles.iter().map(value).fold(0, u64::saturating_add);
+    Some(WrittenPages {
+        checkpointed: window.blocks_checkpointed,
+        evicted: evicted(window),
+        changed: sum(|of| of.changed_pages),
+        forced: sum(|of| of.forced_pages),
+        visible: sum(|of| of.visible_pages),
+        select_dirtied: window.select_dirtied,
+    })
+}
+
+/// What hints cost, by the pages that were written and the records that are there without hints, beside
+/// what is really in the WAL. Statements do not help: a SELECT's images are not told apart here. Nor
+/// do censuses: a hint's image has moved the page's LSN.
+fn blind(windows: &[WatchWindow], wal: &WatchedWal, block: f64) -> Option<BlindCheck> {
+    let (mut images, mut pages, mut count) = (Vec::new(), WrittenPages::default(), 0_u64);
+    let mut truth = WrittenTruth::default();
+    for window in windows {
+        let Some(of) = pages_written(window, wal) else { continue };
+        let of = WrittenPages { select_dirtied: None, ..of };
+        images.push(of.images());
+        pages.checkpointed = pages.checkpointed.saturating_add(of.checkpointed);
+        pages.evicted = pages.evicted.saturating_add(of.evicted);
+        pages.changed = pages.changed.saturating_add(of.changed);
+        let cycles = cycles_of(window, wal)?;
+        count += cycles.len() as u64;
+        cycles.iter().try_for_each(|cycle| truth.add(cycle))?;
+    }
+    if truth.bytes_without <= 0.0 {
+        return None;
+    }
+    let sum = |value: fn(&Bounded) -> f64| images.iter().map(value).sum::<f64>();
+    let mean = if truth.images_without > 0.0 {
+        truth.image_bytes_without / truth.images_without
+    } else {
+        block
+    };
+    let image_bytes = mean + IMAGE_RECORD_BYTES;
+    // As a prediction for a server without hints, less what is said of other cycles than these.
+    let slack = |floor: f64| floor * truth.bytes_without / image_bytes;
+    let lower = sum(|of| of.lower) * (1.0 - MODEL_ERROR) + slack(FLOOR.lower);
+    let upper = sum(|of| of.upper) * (1.0 + MODEL_ERROR) + slack(FLOOR.upper);
+    let predicted = Bounded::new(sum(|of| of.estimate), lower.max(0.0), upper);
+    let found = (truth.images - truth.images_without).max(0.0);
+    Some(BlindCheck {
+        cycles: count,
+        written_blocks: pages.written(),
+        evicted_blocks: pages.evicted,
+        changed_pages: pages.changed,
+        predicted_images: interval(predicted),
+        found_images: whole(found),
+        predicted_share: interval(predicted.scaled(image_bytes / truth.bytes_without)),
+        found_share: (truth.bytes / truth.bytes_without - 1.0).max(0.0),
+        holds: (predicted.lower..=predicted.upper).contains(&found),
+    })
+}
+
+/// What is in the WAL, and what would be without hints.
+#[derive(Default)]
+struct WrittenTruth {
+    bytes: f64,
+    images: f64,
+    bytes_without: f64,
+    images_without: f64,
+    image_bytes_without: f64,
+}
+
+impl WrittenTruth {
+    fn add(&mut self, cycle: &WatchedWalCycle) -> Option<()> {
+        let without = cycle.without_hints?;
+        self.bytes += float(cycle.bytes);
+        self.images += float(cycle.images);
+        self.bytes_without += float(without.bytes);
+        self.images_without += float(without.images);
+        self.image_bytes_without += float(without.image_bytes);
+        Some(())
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of images")]
+fn whole(images: f64) -> u64 {
+    images as u64
+}

@@ -1,0 +1,95 @@
+//! The server's WAL as one more source: streamed beside the watching into the what-if.
+//!
+//! One thread reads WAL by the replication protocol, without a slot and without confirming anything,
+//! and replays it under all settings that are asked about. The session that watches goes on as without
+//! it; when it ends, so does the reading.
+
+mod plan;
+mod reader;
+mod watched;
+
+use std::thread::{self, ScopedJoinHandle};
+
+use pgtoll_interrupt::Interrupt;
+use pgtoll_record::{ServerWatch, WatchedServer};
+use pgtoll_wire::Dsn;
+
+use plan::WalQuestion;
+use reader::{ReadWal, Stop, WalReader};
+use watched::watched_wal;
+
+use crate::server::{WAL_SOURCE, identify};
+use crate::session::WatchSession;
+use crate::{PredictError, SettingQuestion, WatchPlan, WatchProgress, watch};
+
+/// As [`watch`], and reads the server's WAL meanwhile, to replay it with the settings of the
+/// questions. Fails at once where the role may not stream WAL.
+pub fn watch_with_wal(
+    dsn: &Dsn,
+    plan: &WatchPlan,
+    questions: &[SettingQuestion],
+    interrupt: &Interrupt,
+    on_progress: &mut dyn FnMut(&WatchProgress<'_>),
+) -> Result<(WatchedServer, ServerWatch), PredictError> {
+    let mut session = WatchSession::open(dsn)?;
+    let (server, facts, privileges) = identify(&mut session)?;
+    if !privileges.streams {
+        return Err(PredictError::NoReplication {
+            role: dsn.user().to_owned(),
+            remedy: privileges.stream_remedy,
+        });
+    }
+    let page_bytes =
+        session.query_one("SELECT current_setting('wal_block_size') AS bytes")?.parse("bytes")?;
+    let postmaster = session.postmaster();
+    session.close();
+    let asked = WalQuestion::new(&server, &facts.wal, page_bytes, questions);
+    let stop = Stop::default();
+    let reader = WalReader { dsn, asked: &asked, postmaster, stop: &stop, interrupt };
+    let (server, mut seen, read) = thread::scope(|scope| {
+        // Whatever ends this function ends the other thread.
+        let _stops = stop.when_dropped();
+        let running = reader.start(scope, &privileges.stream_remedy)?;
+        let (server, seen) = watch(dsn, plan, interrupt, on_progress)?;
+        stop.at(end_of_wal(dsn, interrupt));
+        Ok::<_, PredictError>((server, seen, joined(running)?))
+    })?;
+    add(&server, &mut seen, &asked, read);
+    Ok((server, seen))
+}
+
+/// Where the server's WAL ends now; `None` where that cannot be asked, or nobody wants to wait.
+fn end_of_wal(dsn: &Dsn, interrupt: &Interrupt) -> Option<pgtoll_format::Lsn> {
+    if interrupt.signal().is_some() {
+        return None;
+    }
+    let mut session = WatchSession::open(dsn).ok()?;
+    let row = session.query_one("SELECT pg_current_wal_flush_lsn() AS at").ok()?;
+    session.close();
+    row.parse("at").ok()
+}
+
+fn joined(
+    running: ScopedJoinHandle<'_, Result<ReadWal, PredictError>>,
+) -> Result<ReadWal, PredictError> {
+    running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Adds what was read to what was seen.
+fn add(server: &WatchedServer, seen: &mut ServerWatch, asked: &WalQuestion, read: ReadWal) {
+    let identifier = read.streamed.summary.system_identifier.to_string();
+    let has_any = read.streamed.summary.from.is_some();
+    if has_any && identifier != server.system_identifier {
+        seen.discarded.push("the WAL that was sent is of another cluster".to_owned());
+        return;
+    }
+    if !has_any {
+        let why = read.ended.unwrap_or_else(|| "no record came".to_owned());
+        seen.discarded.push(format!("WAL: {why}"));
+        return;
+    }
+    seen.wal = watched_wal(asked, read);
+    for source in seen.sources.iter_mut().filter(|source| source.name == WAL_SOURCE) {
+        (source.available, source.remedy) = (true, None);
+    }
+}

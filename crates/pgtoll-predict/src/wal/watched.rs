@@ -1,0 +1,66 @@
+//! What was read, as the record has it.
+
+use pgtoll_record::{CycleWithoutHints, Provenance, WatchedWal, WatchedWalCycle};
+use pgtoll_wal::{CycleOutcome, End, SourceCycle, Streamed, WhatIfSource, whatif_record};
+
+use crate::wal::plan::WalQuestion;
+use crate::wal::reader::ReadWal;
+
+/// `None` where not a record was read.
+pub(crate) fn watched_wal(asked: &WalQuestion, read: ReadWal) -> Option<WatchedWal> {
+    let ReadWal { streamed: Streamed { summary, redo, end }, sender_cpu_s, ended } = read;
+    let answer = &summary.collected;
+    let (from, to) = answer.from.zip(answer.to)?;
+    let source = WhatIfSource {
+        names: Vec::new(),
+        settings: asked.settings,
+        guessed: WalQuestion::guessed(),
+        settings_by: String::new(),
+        notes: Vec::new(),
+    };
+    let provenance =
+        Provenance { version: String::new(), command: Vec::new(), made: String::new() };
+    let compressing = &asked.question.compressing;
+    // Others that are in the same segment may be long past.
+    let cycles = answer.cycles.iter().filter(|cycle| cycle.from >= redo);
+    let end = end.unwrap_or(End::Interrupted);
+    let whatif = whatif_record(provenance, source, &asked.grid, compressing, &summary, &end);
+    Some(WatchedWal {
+        from,
+        to,
+        bytes: answer.bytes(),
+        seconds: summary.streamed.unwrap_or_default().as_secs_f64(),
+        sender_cpu_seconds: sender_cpu_s,
+        ended,
+        redo_points: answer.redo_points.len() as u64,
+        cycles: cycles.map(|of| cycle(of, asked.settings.hints)).collect(),
+        check: whatif.check,
+        today: whatif.today,
+        rows: whatif.rows,
+        notes: whatif.notes,
+    })
+}
+
+/// Places of the outcomes: the own redo points come first, and hints the other way round at the same
+/// ones third (see [`WalQuestion::new`]).
+const TODAY: usize = 0;
+const TOGGLED: usize = 2;
+
+fn cycle(of: &SourceCycle, logs_hints: bool) -> WatchedWalCycle {
+    let outcome = |place: usize| of.outcomes.get(place).copied().unwrap_or_default();
+    let CycleOutcome { bytes, images, image_bytes, .. } = outcome(TODAY);
+    WatchedWalCycle {
+        from: of.from,
+        to: of.to,
+        bytes,
+        images,
+        image_bytes,
+        changed_pages: of.pages.changed,
+        forced_pages: of.pages.forced,
+        visible_pages: of.pages.visible,
+        without_hints: logs_hints.then(|| {
+            let CycleOutcome { bytes, images, image_bytes, freeze_bytes } = outcome(TOGGLED);
+            CycleWithoutHints { bytes, images, image_bytes, freeze_bytes }
+        }),
+    }
+}
