@@ -9,14 +9,16 @@ use pgtoll_record::{DirtyCensus, ServerWatch, WatchCost, WatchWindow, WatchedSer
 use pgtoll_wire::{Dsn, Error, Interruption};
 
 use crate::PredictError;
+use crate::allowance::CensusAllowance;
 use crate::answer::SeenSettings;
 use crate::census::CensusTaker;
 use crate::looks::{CounterLook, Glimpse, evicted_now};
 use crate::server::{Privileges, identify, visibility};
 use crate::session::{SessionCost, WatchSession};
+use crate::statements::StatementTally;
 
 /// How long to watch, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchPlan {
     /// At most this long.
     pub time: Duration,
@@ -24,6 +26,8 @@ pub struct WatchPlan {
     pub cycles: Option<u32>,
     /// Less often, smaller samples.
     pub gentle: bool,
+    /// Keep the normalised text of statements.
+    pub with_queries: bool,
 }
 
 /// How far watching has come.
@@ -90,9 +94,6 @@ const GENTLE_PAUSE: Duration = Duration::from_secs(5);
 /// Where cycles last only seconds.
 const SHORT_PAUSE_S: f64 = 0.1;
 
-/// What censuses may take of a core: at once, in seconds, and of the time that passes.
-const CENSUS_ALLOWANCE: (f64, f64) = (1.0, 0.006);
-const GENTLE_CENSUS_ALLOWANCE: (f64, f64) = (0.3, 0.001);
 /// As many censuses in the part of a checkpoint cycle that can be seen.
 const CENSUSES: f64 = 8.0;
 /// The shortest time between two, in seconds.
@@ -109,8 +110,9 @@ struct Watcher {
     facts: &'static MajorFacts,
     session: WatchSession,
     statements: Option<String>,
+    tally: Option<StatementTally>,
     taker: Option<CensusTaker>,
-    /// Seconds that the last census took the server, and all.
+    /// Seconds that the last census took the server (the first: will take), and all.
     census_cost_s: f64,
     census_costs_s: f64,
     census_failures: u32,
@@ -165,8 +167,14 @@ impl Watcher {
             plan: *plan,
             facts,
             statements: privileges.statements.clone(),
+            tally: privileges
+                .statements
+                .clone()
+                .map(|schema| StatementTally::new(schema, facts, plan.with_queries)),
+            census_cost_s: taker
+                .as_ref()
+                .map_or(0.0, |taker| CensusAllowance::first_s(taker.buffers)),
             taker,
-            census_cost_s: 0.0,
             census_costs_s: 0.0,
             census_failures: 0,
             cycle_s: None,
@@ -223,6 +231,7 @@ impl Watcher {
         let look = CounterLook::read(&mut self.session, self.facts, self.statements.as_deref())?;
         let cpu = self.cpu.as_mut().and_then(|cpu| cpu.sample().ok());
         let (censuses, last_census_s) = (Vec::new(), begin.now_s);
+        self.look_at_statements(false)?;
         self.window =
             Some(OpenWindow { begin, begun_s, look, cpu, is_cycle, censuses, last_census_s });
         Ok(())
@@ -273,6 +282,20 @@ impl Watcher {
         Ok(true)
     }
 
+    /// At the ends of windows, not more often than is cheap.
+    fn look_at_statements(&mut self, is_last: bool) -> Result<(), PredictError> {
+        let Some(tally) = &mut self.tally else { return Ok(()) };
+        match tally.look(&mut self.session, is_last) {
+            Ok(()) => self.watch.statements = Some(tally.watch()),
+            Err(Error::Server(response)) => {
+                self.watch.discarded.push(format!("pg_stat_statements: {}", response.message));
+                self.tally = None;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
     fn discard(&mut self, why: &str) {
         self.window = None;
         if self.watch.discarded.len() < DISCARDED {
@@ -285,10 +308,8 @@ impl Watcher {
     fn due_census(&self, now: &Glimpse) -> Option<u32> {
         let (Some(_), Some(window)) = (&self.taker, &self.window) else { return None };
         let gentle = self.plan.gentle;
-        let (at_once, share) = if gentle { GENTLE_CENSUS_ALLOWANCE } else { CENSUS_ALLOWANCE };
-        let allowed = at_once + share * self.began.elapsed().as_secs_f64();
         let has_any = !window.censuses.is_empty();
-        if self.census_costs_s > 0.0 && self.census_costs_s + self.census_cost_s > allowed {
+        if !self.may_take_census() {
             return None;
         }
         let left = self.seconds_to_checkpoint(now, window);
@@ -304,6 +325,11 @@ impl Watcher {
         let is_near = is_last || self.cycle_s.is_some_and(|cycle| age >= NEAR_END * cycle);
         let (few, many) = if gentle { GENTLE_SAMPLES } else { SAMPLES };
         (is_last || is_due).then_some(if is_near { many } else { few })
+    }
+
+    fn may_take_census(&self) -> bool {
+        let allowance = CensusAllowance::new(self.plan.gentle, self.plan.time);
+        allowance.permits(self.census_costs_s, self.census_cost_s, self.began.elapsed())
     }
 
     /// Seconds between the last census and the next: a part of what can be seen of the cycle, from the
@@ -428,6 +454,10 @@ impl Watcher {
             // A server that is gone leaves what was seen before.
             let _ = self.last_look();
         }
+        if is_open {
+            let _ = self.look_at_statements(true);
+        }
+        self.note_unaffordable_census();
         let has_cycles = self.watch.windows.iter().any(|window| window.is_cycle);
         if has_cycles {
             // Parts of cycles are in no proportion to whole ones.
@@ -448,6 +478,20 @@ impl Watcher {
         self.watch
     }
 
+    /// Where buffers are so many that the watch was too short for a census.
+    fn note_unaffordable_census(&mut self) {
+        let Some(taker) = self.taker.as_ref().filter(|_| !self.may_take_census()) else { return };
+        if self.census_costs_s > 0.0 {
+            return;
+        }
+        let allowance = CensusAllowance::new(self.plan.gentle, self.plan.time);
+        let minutes = allowance.watch_for(self.census_cost_s).as_secs().div_ceil(60);
+        self.watch.discarded.push(format!(
+            "censuses: one of {} buffers takes about {:.0} s of CPU: watch for {minutes} min or longer",
+            taker.buffers, self.census_cost_s
+        ));
+    }
+
     /// A signal has ended all waiting of the session before.
     fn open_last_session(&mut self) {
         let Ok(patience) = Interruption::after(LAST_PATIENCE) else { return };
@@ -463,7 +507,7 @@ impl Watcher {
     fn last_look(&mut self) -> Result<(), PredictError> {
         let now = Glimpse::read(&mut self.session)?;
         let is_same = self.window.as_ref().is_some_and(|window| window.begin.redo == now.redo);
-        if is_same && self.taker.is_some() {
+        if is_same && self.taker.is_some() && self.may_take_census() {
             let (_, many) = if self.plan.gentle { GENTLE_SAMPLES } else { SAMPLES };
             self.take_census(&now, many)?;
         }
