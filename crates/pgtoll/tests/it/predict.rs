@@ -9,7 +9,7 @@ use pgtoll_record::{PredictionBasis, PredictionRecord};
 use crate::support::{Ran, Scratch, pgtoll, run, servers};
 
 /// A cluster without checksums in which nothing happens by itself.
-fn started(
+pub(crate) fn started(
     guard: &mut Guard,
     server: &pgtoll_cluster::Installation,
     settings: &[(&str, &str)],
@@ -24,24 +24,25 @@ fn started(
     cluster
 }
 
-fn dsn(cluster: &Cluster, user: &str) -> String {
+pub(crate) fn dsn(cluster: &Cluster, user: &str) -> String {
     let of = cluster.environment();
     let (host, port) = (&of["PGHOST"], &of["PGPORT"]);
     let user = if user.is_empty() { of["PGUSER"].as_str() } else { user };
     format!("host={host} port={port} user={user} dbname=postgres")
 }
 
-fn predict(cluster: &Cluster, user: &str, arguments: &[&str]) -> Ran {
+pub(crate) fn predict(cluster: &Cluster, user: &str, arguments: &[&str]) -> Ran {
     run(pgtoll().args(["predict", "--dsn", &dsn(cluster, user)]).args(arguments))
 }
 
-fn record(ran: &Ran) -> PredictionRecord {
+pub(crate) fn record(ran: &Ran) -> PredictionRecord {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
-const EXTENSIONS: &str = "CREATE EXTENSION pageinspect; CREATE EXTENSION pg_buffercache;";
-const LOAD: &str = "CREATE TABLE loaded AS SELECT i, repeat('x', 500) AS t FROM \
+pub(crate) const EXTENSIONS: &str =
+    "CREATE EXTENSION pageinspect; CREATE EXTENSION pg_buffercache;";
+pub(crate) const LOAD: &str = "CREATE TABLE loaded AS SELECT i, repeat('x', 500) AS t FROM \
                     generate_series(1, 12000) i; CHECKPOINT; SELECT count(*) FROM loaded;";
 
 #[test]
