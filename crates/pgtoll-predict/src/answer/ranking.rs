@@ -250,6 +250,7 @@ mod tests {
             hint_only: relations.iter().map(|(_, pages)| pages).sum(),
             low: 0,
             low_hint_only: 0,
+            low_unsure: 0,
             image_bytes: Some(8000.0),
             relations: relations.iter().map(relation).collect(),
         }
