@@ -34,6 +34,11 @@ pub(crate) fn enable(arguments: &[&str]) -> anyhow::Result<()> {
     released("enable", arguments)
 }
 
+/// What `pgtoll predict` costs the server that it watches.
+pub(crate) fn watch(arguments: &[&str]) -> anyhow::Result<()> {
+    released("watch", arguments)
+}
+
 /// How often intervals of real runs miss what is known.
 pub(crate) fn twins(arguments: &[&str]) -> anyhow::Result<()> {
     build(&["--release"])?;

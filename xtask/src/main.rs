@@ -50,6 +50,9 @@ usage: cargo xtask COMMAND
   bench wal [--help | OPTIONS]
             compare pgtoll's reading of WAL with pg_waldump's, on WAL that it
             makes (6 min)
+  bench watch [--help | OPTIONS]
+            what pgtoll predict costs the server that it watches: slices of
+            pgbench's load with it and without (45 min)
   whatif-trial [--help | OPTIONS]
             predict WAL under other settings, and run servers with them (12 min)
   bench twins [--help | OPTIONS]
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         ["bench", "verify", options @ ..] => bench::verify(options),
         ["bench", "enable", options @ ..] => bench::enable(options),
         ["bench", "wal", options @ ..] => bench::wal(options),
+        ["bench", "watch", options @ ..] => bench::watch(options),
         ["whatif-trial", options @ ..] => bench::whatif_trial(options),
         ["bench", "twins", options @ ..] => bench::twins(options),
         ["prediction-trial", options @ ..] => bench::prediction_trial(options),

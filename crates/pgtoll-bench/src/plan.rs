@@ -294,10 +294,11 @@ impl Plan {
     fn fixed_duration(&self, first: usize) -> Duration {
         let arms = count(self.experiment.arms.len());
         let made = Duration::from_secs(3 + self.disk_bytes() / cost::BYTES_PER_SECOND);
-        let counted = self.experiment.scripts().filter(|(of, _)| of.counted > 0).map(|(of, mix)| {
-            let transactions = u32::try_from(of.counted).unwrap_or(u32::MAX);
-            (cost::START_AND_STOP + transaction_duration(mix) * transactions) * arms
-        });
+        let counted =
+            self.experiment.scripts().filter(|(of, _)| of.counted > 0).map(|(of, mix)| {
+                let transactions = u32::try_from(of.counted).unwrap_or(u32::MAX);
+                (cost::START_AND_STOP + transaction_duration(mix) * transactions) * arms
+            });
         let workloads = self.experiment.workloads.iter().enumerate();
         let others = workloads.map(|(index, of)| {
             let is_timed = index < first;

@@ -122,7 +122,8 @@ impl Cluster {
     pub fn promote(&self) -> Result<(), ClusterError> {
         let failed = |source| ClusterError::Connect { name: self.name.clone(), source };
         let mut connection = self.connect("postgres")?;
-        let row = connection.query_one("SELECT pg_promote(true, 60) AS promoted").map_err(failed)?;
+        let row =
+            connection.query_one("SELECT pg_promote(true, 60) AS promoted").map_err(failed)?;
         let is_primary = row.text("promoted").map_err(failed)? == "t";
         connection.close();
         if is_primary { Ok(()) } else { Err(ClusterError::Promotion { name: self.name.clone() }) }

@@ -46,7 +46,9 @@ pub use overview::overview_experiment;
 pub use samples::{RecordLines, by_round, samples};
 pub use side_by_side::{NotComparable, is_of, side_by_side};
 pub use summary::summarise;
-pub use threshold::{Decision, Threshold, ThresholdError, ThresholdOutcome, decide};
+pub use threshold::{
+    Decision, PredictionThreshold, Threshold, ThresholdError, ThresholdOutcome, decide,
+};
 
 /// A record among others.
 #[derive(Clone, Copy, Debug)]

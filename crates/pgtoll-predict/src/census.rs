@@ -17,7 +17,7 @@ pub(crate) struct CensusTaker {
     pub(crate) dsn: Dsn,
     /// The schema of `pg_buffercache` in the database of the session.
     buffercache: String,
-    buffers: u64,
+    pub(crate) buffers: u64,
     /// The schema of `pageinspect` in each database by its oid; `None` where it is not there, or the
     /// database cannot be connected to.
     inspect: BTreeMap<u32, Option<String>>,
@@ -99,7 +99,13 @@ impl CensusTaker {
         });
         let mut tally = Tally::default();
         let mut covered = 0;
-        for (database, count) in &dirty {
+        // A session each, those with most dirty pages first. Databases that are left out are in the upper
+        // bound.
+        let is_sampled = |database: &u32| sample.iter().any(|(of, _)| of.database == *database);
+        let mut databases: Vec<(&u32, &u64)> =
+            dirty.iter().filter(|(database, _)| is_sampled(database)).collect();
+        databases.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        for (database, count) in databases.into_iter().take(DATABASES) {
             let own = sample.extract_if(.., |(buffer, _)| buffer.database == *database);
             let (old, pages): (Vec<SampledBuffer>, Vec<SampledBuffer>) =
                 own.map(|(buffer, _)| buffer).partition(|buffer| {
@@ -335,5 +341,7 @@ impl Tally {
     }
 }
 
+/// Databases that a census looks at.
+const DATABASES: usize = 50;
 /// Relations that are kept of each census.
 const RELATIONS: usize = 20;

@@ -10,13 +10,14 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let dsn = Dsn::parse("host=/run/postgresql user=monitor dbname=shop")?;
-//! let plan = WatchPlan { time: Duration::from_secs(3600), cycles: Some(3), gentle: false };
+//! let plan = WatchPlan { time: Duration::from_secs(3600), cycles: Some(3), ..WatchPlan::default() };
 //! let (server, watched) = watch(&dsn, &plan, &Interrupt::new(), &mut |_| {})?;
 //! eprintln!("PostgreSQL {}: {} windows", server.version, watched.windows.len());
 //! # Ok(())
 //! # }
 //! ```
 
+mod allowance;
 mod answer;
 mod census;
 mod error;
@@ -26,6 +27,7 @@ mod question;
 mod running;
 mod server;
 mod session;
+mod statements;
 mod timing;
 mod wal;
 mod watch;

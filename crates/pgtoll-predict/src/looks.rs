@@ -226,6 +226,27 @@ mod tests {
         check(101.25, 100.75, 100.875);
     }
 
+    /// Of versions that no test has a server of, too.
+    #[test]
+    fn views_are_named_as_the_version_names_them() {
+        let check = |major: u32, has: &[&str], has_not: &[&str]| {
+            let facts = pgtoll_format::facts_of_major(major).unwrap();
+            let sql = counters_sql(facts) + &statements_sql(facts, "public");
+            for words in has {
+                assert!(sql.contains(words), "{major}: {words}: {sql}");
+            }
+            for words in has_not {
+                assert!(!sql.contains(words), "{major}: {words}: {sql}");
+            }
+        };
+        let until_15 = ["pg_stat_bgwriter", "buffers_backend", "pg_database_size"];
+        check(13, &until_15, &["pg_stat_wal", "pg_stat_io", "pg_stat_statements_info"]);
+        check(14, &until_15, &["pg_stat_io"]);
+        check(14, &["pg_stat_wal", "dealloc"], &[]);
+        check(16, &["sum(reads / 1)", "pg_stat_wal"], &["pg_stat_bgwriter"]);
+        check(18, &["sum(read_bytes / b.bytes)"], &["pg_stat_bgwriter"]);
+    }
+
     #[test]
     fn a_reset_is_seen() {
         let before = CounterLook { blocks_read: 7, resets: "a".into(), ..CounterLook::default() };

@@ -12,11 +12,12 @@ use crate::census::extension_schema;
 use crate::session::{SessionCost, WatchSession};
 
 /// Settings that answers depend on, of every version that has them.
-const SETTINGS: [&str; 13] = [
+const SETTINGS: [&str; 14] = [
     "archive_mode",
     "checkpoint_completion_target",
     "checkpoint_timeout",
     "data_checksums",
+    "data_directory",
     "full_page_writes",
     "io_method",
     "io_workers",

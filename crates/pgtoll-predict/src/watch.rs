@@ -9,15 +9,17 @@ use pgtoll_record::{DirtyCensus, ServerWatch, WatchCost, WatchWindow, WatchedSer
 use pgtoll_wire::{Dsn, Error, Interruption};
 
 use crate::PredictError;
+use crate::allowance::CensusAllowance;
 use crate::answer::SeenSettings;
 use crate::census::{CensusPlan, CensusTaker};
 use crate::looks::{CounterLook, Glimpse, evicted_now};
 use crate::running::RunningCheckpoint;
 use crate::server::{Privileges, identify, visibility};
 use crate::session::{SessionCost, WatchSession};
+use crate::statements::StatementTally;
 
 /// How long to watch, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchPlan {
     /// At most this long.
     pub time: Duration,
@@ -25,6 +27,8 @@ pub struct WatchPlan {
     pub cycles: Option<u32>,
     /// Less often, smaller samples.
     pub gentle: bool,
+    /// Keep the normalised text of statements.
+    pub with_queries: bool,
 }
 
 /// How far watching has come.
@@ -91,9 +95,6 @@ const GENTLE_PAUSE: Duration = Duration::from_secs(5);
 /// Where cycles last only seconds.
 const SHORT_PAUSE_S: f64 = 0.1;
 
-/// What censuses may take of a core: at once, in seconds, and of the time that passes.
-const CENSUS_ALLOWANCE: (f64, f64) = (1.0, 0.006);
-const GENTLE_CENSUS_ALLOWANCE: (f64, f64) = (0.3, 0.001);
 /// As many censuses in the part of a checkpoint cycle that can be seen.
 const CENSUSES: f64 = 8.0;
 /// The shortest time between two, in seconds.
@@ -110,8 +111,9 @@ struct Watcher {
     facts: &'static MajorFacts,
     session: WatchSession,
     statements: Option<String>,
+    tally: Option<StatementTally>,
     taker: Option<CensusTaker>,
-    /// Seconds that the last census took the server, and all.
+    /// Seconds that the last census took the server (the first: will take), and all.
     census_cost_s: f64,
     census_costs_s: f64,
     census_failures: u32,
@@ -173,8 +175,14 @@ impl Watcher {
             plan: *plan,
             facts,
             statements: privileges.statements.clone(),
+            tally: privileges
+                .statements
+                .clone()
+                .map(|schema| StatementTally::new(schema, facts, plan.with_queries)),
+            census_cost_s: taker
+                .as_ref()
+                .map_or(0.0, |taker| CensusAllowance::first_s(taker.buffers)),
             taker,
-            census_cost_s: 0.0,
             census_costs_s: 0.0,
             census_failures: 0,
             cycle_s: None,
@@ -267,6 +275,7 @@ impl Watcher {
         let begun_s = begin.begun_s(before_s);
         let look = CounterLook::read(&mut self.session, self.facts, self.statements.as_deref())?;
         let cpu = self.cpu.as_mut().and_then(|cpu| cpu.sample().ok());
+        self.look_at_statements(false)?;
         let running = self.running.take().filter(|running| running.is_of(begun_s, &begin));
         let mut window = OpenWindow {
             begun_s,
@@ -332,6 +341,20 @@ impl Watcher {
         Ok(true)
     }
 
+    /// At the ends of windows, not more often than is cheap.
+    fn look_at_statements(&mut self, is_last: bool) -> Result<(), PredictError> {
+        let Some(tally) = &mut self.tally else { return Ok(()) };
+        match tally.look(&mut self.session, is_last) {
+            Ok(()) => self.watch.statements = Some(tally.watch()),
+            Err(Error::Server(response)) => {
+                self.watch.discarded.push(format!("pg_stat_statements: {}", response.message));
+                self.tally = None;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
     fn discard(&mut self, why: &str) {
         self.window = None;
         self.running = None;
@@ -365,17 +388,16 @@ impl Watcher {
         let lead = 2.0 + 2.0 * self.census_cost_s;
         let is_last = (0.0..=lead).contains(&left) && since_last > lead;
         let unseen = window.seen_from_s - window.begun_s;
-        let is_due = since_last >= self.census_pause_s(window.seen_from_s, window.last_census_s, unseen);
+        let is_due =
+            since_last >= self.census_pause_s(window.seen_from_s, window.last_census_s, unseen);
         let is_near = is_last || self.cycle_s.is_some_and(|cycle| age >= NEAR_END * cycle);
         (is_last || is_due).then_some(if is_near { many } else { few })
     }
 
     /// Whether another census is cheap enough.
     fn may_count(&self) -> bool {
-        let (at_once, share) =
-            if self.plan.gentle { GENTLE_CENSUS_ALLOWANCE } else { CENSUS_ALLOWANCE };
-        let allowed = at_once + share * self.began.elapsed().as_secs_f64();
-        self.census_costs_s <= 0.0 || self.census_costs_s + self.census_cost_s <= allowed
+        let allowance = CensusAllowance::new(self.plan.gentle, self.plan.time);
+        allowance.permits(self.census_costs_s, self.census_cost_s, self.began.elapsed())
     }
 
     /// Seconds between the last census and the next: a part of what can be seen of the cycle. As long
@@ -411,15 +433,12 @@ impl Watcher {
         self.census_cost_s = after - before;
         self.census_costs_s += self.census_cost_s;
         let Some(window) = &mut self.window else { return Ok(()) };
-        let evicted_before = match &mut self.running {
-            Some(running) => {
-                running.last_census_s = now.now_s;
-                running.evicted.unwrap_or(0)
-            }
-            None => {
-                window.last_census_s = now.now_s;
-                window.evicted_before
-            }
+        let evicted_before = if let Some(running) = &mut self.running {
+            running.last_census_s = now.now_s;
+            running.evicted.unwrap_or(0)
+        } else {
+            window.last_census_s = now.now_s;
+            window.evicted_before
         };
         match taken {
             Ok(mut census) => {
@@ -514,6 +533,10 @@ impl Watcher {
             // A server that is gone leaves what was seen before.
             let _ = self.last_look();
         }
+        if is_open {
+            let _ = self.look_at_statements(true);
+        }
+        self.note_unaffordable_census();
         let has_cycles = self.watch.windows.iter().any(|window| window.is_cycle);
         if has_cycles {
             // Parts of cycles are in no proportion to whole ones.
@@ -534,6 +557,20 @@ impl Watcher {
         self.watch
     }
 
+    /// Where buffers are so many that the watch was too short for a census.
+    fn note_unaffordable_census(&mut self) {
+        let Some(taker) = self.taker.as_ref().filter(|_| !self.may_count()) else { return };
+        if self.census_costs_s > 0.0 {
+            return;
+        }
+        let allowance = CensusAllowance::new(self.plan.gentle, self.plan.time);
+        let minutes = allowance.watch_for(self.census_cost_s).as_secs().div_ceil(60);
+        self.watch.discarded.push(format!(
+            "censuses: one of {} buffers takes about {:.0} s of CPU: watch for {minutes} min or longer",
+            taker.buffers, self.census_cost_s
+        ));
+    }
+
     /// A signal has ended all waiting of the session before.
     fn open_last_session(&mut self) {
         let Ok(patience) = Interruption::after(LAST_PATIENCE) else { return };
@@ -549,7 +586,8 @@ impl Watcher {
     fn last_look(&mut self) -> Result<(), PredictError> {
         let now = Glimpse::read(&mut self.session, self.facts)?;
         let is_same = self.window.as_ref().is_some_and(|window| window.begin.redo == now.redo);
-        if is_same && self.taker.is_some() && self.running.is_none() {
+        let is_counted = is_same && self.taker.is_some() && self.running.is_none();
+        if is_counted && self.may_count() {
             let (_, many) = if self.plan.gentle { GENTLE_SAMPLES } else { SAMPLES };
             self.take_census(&now, many)?;
         }

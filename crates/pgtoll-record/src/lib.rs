@@ -21,6 +21,7 @@ mod latencies;
 mod metric;
 mod overview;
 mod page;
+mod payers;
 mod plan;
 mod prediction;
 mod provenance;
@@ -53,12 +54,15 @@ pub use page::{
     FieldDifference, LinePointerRecord, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA,
     PageChecksumRecord, PageChecksumsRecord, PageDifferenceRecord, PageHeaderRecord, PageRecord,
 };
+pub use payers::{
+    PayerRanking, RelationShare, StatementCost, StatementWatch, StatementWork, WatchedStatement,
+};
 pub use plan::{PLAN_SCHEMA, PlanRecord, PlannedRun};
 pub use prediction::{
-    CensusRelation, DirtyCensus, EnableRoute, OneTimeBill, PREDICTION_SCHEMA, PageCosts,
-    PredictedCpu, PredictedWal, PredictionAdvice, PredictionAnswer, PredictionBasis,
-    PredictionRecord, ServerWatch, VisibilityCount, WatchCost, WatchSource, WatchWindow,
-    WatchedRates, WatchedServer, prediction_schema,
+    CensusRelation, DirtyCensus, EnablePass, EnableRoute, OneTimeBill, PREDICTION_SCHEMA,
+    PageCosts, PredictedCpu, PredictedWal, PredictedWindow, PredictionAdvice, PredictionAnswer,
+    PredictionBasis, PredictionRecord, ServerWatch, VisibilityCount, WatchCost, WatchSource,
+    WatchWindow, WatchedRates, WatchedServer, prediction_schema,
 };
 pub use provenance::Provenance;
 pub use read::{RecordError, Run};

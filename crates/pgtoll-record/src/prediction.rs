@@ -6,7 +6,7 @@ use pgtoll_format::Lsn;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{AdvisedAction, Interval, PredictionChecks, WatchedWal};
+use crate::{AdvisedAction, Interval, PayerRanking, PredictionChecks, StatementWatch, WatchedWal};
 
 /// The version of the form of a prediction.
 pub const PREDICTION_SCHEMA: &str = "pgtoll.prediction/1";
@@ -33,6 +33,9 @@ pub struct PredictionRecord {
     pub today: WatchedRates,
     /// An answer for each setting that was asked about.
     pub answers: Vec<PredictionAnswer>,
+    /// Who would pay; `None` where neither checksums nor hints were asked about, or nothing tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payers: Option<PayerRanking>,
     /// What turning checksums on costs once; `None` where they are on or were not asked about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_time: Option<OneTimeBill>,
@@ -98,6 +101,12 @@ pub struct ServerWatch {
     /// WAL that was read meanwhile; `None`: none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wal: Option<WatchedWal>,
+    /// What statements did; `None` without `pg_stat_statements`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statements: Option<StatementWatch>,
+    /// How long turning checksums on takes here; `None` where the files cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pass: Option<EnablePass>,
     /// What the watching cost the server.
     pub cost: WatchCost,
 }
@@ -301,6 +310,24 @@ pub struct PredictionAnswer {
     /// What to do; only about checksums.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<PredictionAdvice>,
+    /// The same for each window, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<PredictedWindow>,
+}
+
+/// What a setting would have cost in a window, by what was seen in that window alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PredictedWindow {
+    /// When the window began (as the server writes it).
+    pub began: String,
+    /// How long it lasted.
+    pub seconds: f64,
+    /// WAL as it was, in bytes a second.
+    pub wal_bytes_per_second: f64,
+    /// More than that, in bytes a second; `None`: not known of this window.
+    pub extra_wal_bytes_per_second: Option<Interval>,
+    /// Cores; `None`: not known of this window.
+    pub cpu_cores: Option<Interval>,
 }
 
 /// WAL more than today; negative: less.
@@ -376,6 +403,9 @@ pub struct PredictionAdvice {
     pub decides: String,
     /// The rule, in words.
     pub rule: String,
+    /// The decision as one sentence for those who do not read tables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sentence: Option<String>,
 }
 
 /// What turning checksums on costs once.
@@ -385,10 +415,19 @@ pub struct OneTimeBill {
     pub pass_bytes: Option<u64>,
     /// How long that takes at least and at most, in seconds.
     pub pass_seconds: Option<(f64, f64)>,
+    /// Bytes of the sample of the files by which that time is; `None`: it is by built-in rates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pass_sample_bytes: Option<u64>,
     /// Bytes of WAL if every page that is not all-visible is logged once, at most.
     pub first_touch_bytes: Option<u64>,
     /// Ways to turn them on, each with the time that the server is away.
     pub routes: Vec<EnableRoute>,
+    /// What has to be done afterwards: the base backup, standbys.
+    #[serde(default)]
+    pub afterwards: Vec<String>,
+    /// What stays unnoticed without checksums, and with them.
+    #[serde(default)]
+    pub undetected: Vec<String>,
 }
 
 /// A way to turn checksums on.
@@ -398,6 +437,24 @@ pub struct EnableRoute {
     pub name: String,
     /// How long the server is away, in words.
     pub away: String,
+    /// What to do, one after the other.
+    #[serde(default)]
+    pub steps: Vec<String>,
+    /// Why this way is the one to take here; `None`: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recommended: Option<String>,
+}
+
+/// How long it takes to turn checksums on, by a sample of the files: they were read, nothing was
+/// written.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EnablePass {
+    /// Bytes of all relations.
+    pub bytes: u64,
+    /// Seconds for all of them with one thread, at least and at most.
+    pub seconds: (f64, f64),
+    /// Bytes of the sample.
+    pub sample_bytes: u64,
 }
 
 /// The JSON Schema of a prediction.

@@ -1,43 +1,29 @@
 //! What a server that was watched would pay, as text: the decision first.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use pgtoll_estimate::percent_of_share;
-use pgtoll_format::TimeSpan;
 use pgtoll_record::{
-    AdvisedAction, BlindCheck, CensusRelation, Interval, OneTimeBill, PredictedCpu, PredictedWal,
-    PredictionAnswer, PredictionBasis, PredictionChecks, PredictionRecord, ServerWatch,
-    WatchWindow, WatchedWal,
+    AdvisedAction, BlindCheck, Interval, OneTimeBill, PredictedCpu, PredictedWal, PredictionAnswer,
+    PredictionBasis, PredictionChecks, PredictionRecord, ServerWatch, WatchWindow, WatchedWal,
 };
 
-use crate::printable::printable;
+use crate::payers::payers_text;
+use crate::prediction_numbers::{cores, per_second, rate, span};
 use crate::text::{Block, aligned, wrapped};
-use crate::wal_numbers::{count, counted, size, size_of};
+use crate::wal_numbers::{count, counted, size};
 
 /// What to do, the figures with their ranges, what it costs once, and what the figures rest on.
 pub fn prediction_text(of: &PredictionRecord) -> String {
     let mut text = wrapped("", &subject_words(of));
     for answer in &of.answers {
         text.push('\n');
-        text.push_str(&answer_text(answer));
+        text.push_str(&answer_text(answer, of.one_time.as_ref()));
     }
     if let Some(bill) = &of.one_time {
-        text.push_str("\nonce\n");
-        for line in bill_lines(bill) {
-            text.push_str(&wrapped("  ", &line));
-        }
-        for route in &bill.routes {
-            text.push_str(&wrapped("  - ", &format!("{}: away {}", route.name, route.away)));
-        }
+        text.push_str(&bill_text(bill));
     }
-    let relations = relations(of);
-    if !relations.is_empty() {
-        text.push_str("\nwho would pay, by pages that hints alone had changed\n");
-        for (name, share) in relations.iter().take(SHOWN) {
-            let _ = writeln!(text, "  {share:>5}  {}", printable(name));
-        }
-    }
+    text.push_str(&payers_text(of));
     let checked = check_lines(&of.checks);
     if !checked.is_empty() {
         text.push_str("\nchecked\n");
@@ -54,9 +40,6 @@ pub fn prediction_text(of: &PredictionRecord) -> String {
     }
     text
 }
-
-/// Relations that are listed.
-pub(crate) const SHOWN: usize = 10;
 
 /// Which server, and for how long.
 pub(crate) fn subject_words(of: &PredictionRecord) -> String {
@@ -78,13 +61,36 @@ pub(crate) fn subject_words(of: &PredictionRecord) -> String {
     words
 }
 
-fn answer_text(answer: &PredictionAnswer) -> String {
+fn bill_text(bill: &OneTimeBill) -> String {
+    let mut text = "\nonce\n".to_owned();
+    for line in bill_lines(bill) {
+        text.push_str(&wrapped("  ", &line));
+    }
+    for route in &bill.routes {
+        let mark = if route.recommended.is_some() { "  * " } else { "  - " };
+        text.push_str(&wrapped(mark, &format!("{}: away {}", route.name, route.away)));
+    }
+    for (title, lines) in [("afterwards", &bill.afterwards), ("not noticed", &bill.undetected)] {
+        if !lines.is_empty() {
+            let _ = writeln!(text, "\n{title}");
+        }
+        for line in lines {
+            text.push_str(&wrapped("  - ", line));
+        }
+    }
+    text
+}
+
+fn answer_text(answer: &PredictionAnswer, bill: Option<&OneTimeBill>) -> String {
     let mut text = String::new();
     if let Some(advice) = &answer.advice {
         let _ = writeln!(text, "{}", action_words(advice.action));
         text.push_str(&wrapped("  ", &answer.headline));
         text.push_str(&wrapped("  decides: ", &advice.decides));
         text.push_str(&wrapped("  rule:    ", &advice.rule));
+        if let Some(words) = bill.and_then(route_words) {
+            text.push_str(&wrapped("  way:     ", &words));
+        }
     } else {
         text.push_str(&wrapped("", &answer.headline));
     }
@@ -115,6 +121,13 @@ pub(crate) fn action_words(action: AdvisedAction) -> &'static str {
         AdvisedAction::MeasureFirst => "Measure first.",
         AdvisedAction::Leave => "Leave data checksums off, or make room for them first.",
     }
+}
+
+/// The way to take, why, and how long the server is away.
+pub(crate) fn route_words(bill: &OneTimeBill) -> Option<String> {
+    let route = bill.routes.iter().find(|route| route.recommended.is_some())?;
+    let why = route.recommended.as_deref()?;
+    Some(format!("{} ({why}); away {}", route.name, route.away))
 }
 
 /// Titles of the table's columns.
@@ -185,23 +198,6 @@ fn row(
     [name.to_owned(), today, words(of.estimate), range, p95.unwrap_or_default()]
 }
 
-fn rate(bytes_per_second: f64) -> String {
-    let sign = if bytes_per_second < 0.0 { "-" } else { "" };
-    format!("{sign}{}/s", size_of(bytes_per_second.abs()))
-}
-
-fn per_second(rate: f64) -> String {
-    if rate < 10.0 { format!("{rate:.1}/s") } else { format!("{rate:.0}/s") }
-}
-
-fn cores(cores: f64) -> String {
-    if cores.abs() < 0.1 { format!("{cores:.5}") } else { format!("{cores:.3}") }
-}
-
-fn span(seconds: f64) -> String {
-    TimeSpan(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default()).rounded()
-}
-
 /// The estimator in words, and what others come to.
 pub(crate) fn basis_words(wal: &PredictedWal) -> String {
     let mut words = match wal.basis {
@@ -242,6 +238,16 @@ pub(crate) fn basis_words(wal: &PredictedWal) -> String {
 pub(crate) fn bill_lines(bill: &OneTimeBill) -> Vec<String> {
     let mut lines = Vec::new();
     match (bill.pass_bytes, bill.pass_seconds) {
+        (Some(bytes), Some((least, most))) if bill.pass_sample_bytes.is_some() => {
+            lines.push(format!(
+                "All {} of relations are read and written once, offline: {} to {} with one thread, by \
+                 a sample of {} of these files that was read here. Then a new base backup.",
+                size(bytes),
+                span(least),
+                span(most),
+                size(bill.pass_sample_bytes.unwrap_or(0))
+            ));
+        }
         (Some(bytes), Some((least, most))) => lines.push(format!(
             "All {} are read and written once, offline: {} where memory has them, {} on a slow \
              disk (100 MB/s). Then a new base backup.",
@@ -260,25 +266,6 @@ pub(crate) fn bill_lines(bill: &OneTimeBill) -> Vec<String> {
         None => lines.push("First touches log no more than today.".to_owned()),
     }
     lines
-}
-
-/// Relations by their share of the pages that hints alone had changed, of all censuses.
-pub(crate) fn relations(of: &PredictionRecord) -> Vec<(String, String)> {
-    let mut pages: Vec<(String, u64)> = Vec::new();
-    let mut all = 0_u64;
-    for census in of.watch.windows.iter().filter_map(|window| window.census.as_ref()) {
-        all = all.saturating_add(census.hint_only);
-        for CensusRelation { database, relation, pages: found } in &census.relations {
-            let name = format!("{database}: {relation}");
-            match pages.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, sum)) => *sum = sum.saturating_add(*found),
-                None => pages.push((name, *found)),
-            }
-        }
-    }
-    pages.sort_by_key(|(_, pages)| std::cmp::Reverse(*pages));
-    let share = |pages| crate::wal_numbers::percent(pages, all);
-    pages.into_iter().map(|(name, pages)| (name, share(pages))).collect()
 }
 
 /// What the figures rest on: today's rates, sources, what the watching cost.
@@ -467,9 +454,9 @@ mod tests {
     #[test]
     fn names_of_strangers_are_escaped() {
         let mut of = record();
-        for census in of.watch.windows.iter_mut().filter_map(|window| window.census.as_mut()) {
-            census.relations[0].relation = "a\u{1b}[31m<b>".to_owned();
-        }
+        let payers = of.payers.as_mut().unwrap();
+        payers.relations[0].relation = "a\u{1b}[31m<b>".to_owned();
+        payers.statements[0].text = Some("SELECT \u{1b}[31m<b>".to_owned());
         assert!(!prediction_text(&of).contains('\u{1b}'));
         let page = crate::prediction_html(&of);
         assert!(!page.contains("<b>") && page.contains("&lt;b&gt;"), "{page}");

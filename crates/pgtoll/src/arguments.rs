@@ -388,13 +388,21 @@ pub(crate) struct PredictArguments {
     /// Look less often, at smaller samples.
     #[arg(long, conflicts_with = "from")]
     pub(crate) gentle: bool,
-    /// Keep what was seen in this file, from the first window on. It has relations' names, and neither
-    /// data, queries nor secrets.
+    /// Keep the text of the statements that would pay most, as `pg_stat_statements` normalises it.
+    #[arg(long, conflicts_with = "from")]
+    pub(crate) with_queries: bool,
+    /// Keep what was seen in this file, from the first window on. It has names of relations and roles;
+    /// no data, no secrets, and without --with-queries no text of queries.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
     /// Predict from such a file instead of watching.
     #[arg(long, value_name = "FILE", conflicts_with = "dsn")]
     pub(crate) from: Option<PathBuf>,
+    /// End with status 1 if this holds for the whole range, with 2 if for a part of it:
+    /// [SETTING.]FIGURE, then > or < (or >= or <=), then a number: cpu in % or cores, wal in % or
+    /// bytes a second (MB), copies (of the WAL, all together) in bytes a second.
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(crate) fail_if: Vec<String>,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
 }

@@ -106,6 +106,7 @@ impl<'a> Bench<'a> {
                     arm: arm.key().to_owned(),
                     usage: Some(usage),
                     slices_ns: None,
+                    load: None,
                 }))?;
                 runs.push((arm, usage));
             }

@@ -25,6 +25,17 @@ pub enum ThresholdOutcome {
     Broken,
 }
 
+impl ThresholdOutcome {
+    /// As lines end.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::NotResolved => "not resolved",
+            Self::Broken => "threshold exceeded",
+        }
+    }
+}
+
 /// A decision for each workload that the threshold is about; at least one.
 pub fn decide(threshold: &Threshold, result: &RunResult) -> Vec<Decision> {
     let decision =
@@ -55,12 +66,7 @@ fn under(threshold: &Threshold, workload: &Workload, result: &RunResult) -> Deci
         }
         Figure::Counted(name) => counted(threshold, workload, name, result),
     };
-    let said = match outcome {
-        ThresholdOutcome::Kept => "kept",
-        ThresholdOutcome::NotResolved => "not resolved",
-        ThresholdOutcome::Broken => "threshold exceeded",
-    };
-    let line = format!("{}: {}: {figure}: {said}", threshold.text, workload.name);
+    let line = format!("{}: {}: {figure}: {}", threshold.text, workload.name, outcome.words());
     Decision { line, outcome }
 }
 
@@ -136,7 +142,7 @@ impl Relation {
     }
 
     /// It holds for all of the interval, for a part of it, or for nothing of it.
-    fn of_interval(self, lower: f64, upper: f64, limit: f64) -> ThresholdOutcome {
+    pub(super) fn of_interval(self, lower: f64, upper: f64, limit: f64) -> ThresholdOutcome {
         match (self.of_value(lower, limit), self.of_value(upper, limit)) {
             _ if lower.is_nan() || upper.is_nan() => ThresholdOutcome::NotResolved,
             (true, true) => ThresholdOutcome::Broken,

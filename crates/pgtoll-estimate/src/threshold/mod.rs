@@ -2,10 +2,12 @@
 
 mod decide;
 mod parse;
+mod prediction;
 
 use pgtoll_record::{Metric, RunResult, Work, Workload};
 
 pub use decide::{Decision, ThresholdOutcome, decide};
+pub use prediction::PredictionThreshold;
 
 use crate::metrics::{key, metrics};
 

@@ -47,7 +47,7 @@ impl FromStr for Threshold {
 
 const FORM: &str = "the form is [WORKLOAD/]ARM.METRIC > NUMBER[%], as 'checksums.cpu_per_tx > 5%'";
 
-fn at_relation(text: &str) -> Option<(&str, Relation, &str)> {
+pub(super) fn at_relation(text: &str) -> Option<(&str, Relation, &str)> {
     let at = text.find(['<', '>'])?;
     let (left, rest) = text.split_at(at);
     let relations = [

@@ -35,7 +35,7 @@ pub(super) fn advice(
         AdvisedAction::Leave => 2,
     };
     let (action, decides) = judged.into_iter().max_by_key(worst)?;
-    Some(PredictionAdvice { action, decides, rule })
+    Some(PredictionAdvice { action, decides, rule, sentence: None })
 }
 
 fn judged_cpu(cpu: Option<&PredictedCpu>) -> (AdvisedAction, String) {

@@ -3,9 +3,11 @@
 mod advice;
 mod checks;
 mod digest;
+mod ranking;
 #[cfg(test)]
 mod wal_tests;
 mod whatif;
+mod windows;
 
 use pgtoll_format::ServerVersion;
 use pgtoll_format::wal::Compression;
@@ -21,7 +23,8 @@ use crate::answer::advice::{IDLE_BYTES, advice};
 use crate::answer::checks::checks;
 pub(crate) use crate::answer::digest::SeenSettings;
 use crate::answer::digest::{HintImages, WatchDigest, p95};
-use crate::one_time::one_time_bill;
+use crate::answer::ranking::payers;
+use crate::one_time::{one_time_bill, sentence};
 use crate::question::{AskedValue, SettingQuestion};
 use crate::{bounded, interval, page_costs};
 
@@ -68,13 +71,15 @@ pub fn prediction_record(
     let default = [SettingQuestion::default_for(&server.settings)];
     let questions = if questions.is_empty() { &default[..] } else { questions };
     let digest = WatchDigest::of(&server, &watch);
-    let answers: Vec<PredictionAnswer> = questions
+    let mut answers: Vec<PredictionAnswer> = questions
         .iter()
         .map(|question| {
             let today = server.settings.get(question.name).cloned().unwrap_or_default();
             let (costs, wal) = (&page_costs, watch.wal.as_ref());
             let asking = Asking { server: &server, costs, question, today, wal };
-            asking.answer(digest.as_ref())
+            let mut answer = asking.answer(digest.as_ref());
+            answer.windows = windows::windows(&asking, &watch, &answer);
+            answer
         })
         .collect();
     let turns_on = |question: &SettingQuestion| {
@@ -82,6 +87,11 @@ pub fn prediction_record(
             && server.settings.get("data_checksums").is_some_and(|value| value != "on")
     };
     let one_time = questions.iter().any(turns_on).then(|| one_time_bill(&server, &watch));
+    for answer in &mut answers {
+        if let (Some(advice), Some(bill)) = (&mut answer.advice, &one_time) {
+            advice.sentence = Some(sentence(advice, &answer.headline, bill));
+        }
+    }
     PredictionRecord {
         schema: PREDICTION_SCHEMA.to_owned(),
         pgtoll: provenance.version,
@@ -89,6 +99,7 @@ pub fn prediction_record(
         made: provenance.made,
         today: digest.as_ref().map(|digest| digest.rates).unwrap_or_default(),
         notes: notes(&server, &watch, &page_costs, digest.as_ref()),
+        payers: payers(questions, &watch, &page_costs, digest.as_ref()),
         one_time,
         answers,
         checks: checks(&server, &watch),
@@ -119,8 +130,8 @@ enum HintChange {
 }
 
 impl Asking<'_> {
-    fn answer(&self, digest: Option<&WatchDigest>) -> PredictionAnswer {
-        let mut answer = PredictionAnswer {
+    fn unanswered(&self) -> PredictionAnswer {
+        PredictionAnswer {
             setting: self.question.name.to_owned(),
             today: self.today.clone(),
             value: self.question.value.words(),
@@ -130,7 +141,12 @@ impl Asking<'_> {
             io_bytes_per_second: None,
             cpu: None,
             advice: None,
-        };
+            windows: Vec::new(),
+        }
+    }
+
+    fn answer(&self, digest: Option<&WatchDigest>) -> PredictionAnswer {
+        let mut answer = self.unanswered();
         if let Some(digest) = digest {
             self.fill(&mut answer, digest);
         } else {

@@ -1,5 +1,5 @@
 //! The record of a bench: a line for its header, for each cluster or WAL that it made, for each run
-//! of each arm, for each comparison. Four benches share the form; a field that a bench does not need
+//! of each arm, for each comparison. Five benches share the form; a field that a bench does not need
 //! is absent.
 
 use schemars::JsonSchema;
@@ -15,6 +15,9 @@ pub const BENCH_ENABLE_SCHEMA: &str = "pgtoll.bench-enable/1";
 pub const BENCH_VERIFY_SCHEMA: &str = "pgtoll.bench-verify/1";
 /// The version of the form that `cargo xtask bench wal` writes.
 pub const BENCH_WAL_SCHEMA: &str = "pgtoll.bench-wal/1";
+
+/// The version of the form that `cargo xtask bench watch` writes.
+pub const BENCH_WATCH_SCHEMA: &str = "pgtoll.bench-watch/1";
 
 /// A line of the record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -38,7 +41,7 @@ pub enum BenchLine {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BenchHeader {
     /// The schema of this bench: [`BENCH_CHECKSUM_SCHEMA`], [`BENCH_ENABLE_SCHEMA`],
-    /// [`BENCH_VERIFY_SCHEMA`] or [`BENCH_WAL_SCHEMA`].
+    /// [`BENCH_VERIFY_SCHEMA`], [`BENCH_WAL_SCHEMA`] or [`BENCH_WATCH_SCHEMA`].
     pub schema: String,
     /// pgtoll's version.
     pub pgtoll: String,
@@ -46,7 +49,7 @@ pub struct BenchHeader {
     pub command: String,
     /// When it began (RFC 3339).
     pub started: String,
-    /// The server: version and origin; `wal`.
+    /// The server: version and origin; `wal` and `watch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// The servers: versions and origins; `verify`.
@@ -65,7 +68,7 @@ pub struct BenchHeader {
 /// none, as its only subject is the kernels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BenchSubject {
-    /// The server: version and origin; `enable`.
+    /// The server: version and origin; `enable` and `watch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// The server's major version; `verify`.
@@ -140,6 +143,31 @@ pub struct BenchRun {
     /// Nanoseconds of each slice; `checksum`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices_ns: Option<Vec<u64>>,
+    /// What the load did, and what watching it cost; `watch`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<BenchLoad>,
+}
+
+/// What a load did in a slice, and what `pgtoll predict` beside it cost.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BenchLoad {
+    /// Wall time.
+    pub seconds: f64,
+    /// Transactions of all clients.
+    pub transactions: u64,
+    /// Median latency.
+    pub median_ns: u64,
+    /// 99th percentile of the latencies.
+    pub p99_ns: u64,
+    /// CPU of the server's processes that watching took; `None`: nothing watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch_cpu_s: Option<f64>,
+    /// Statements of these sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch_statements: Option<u64>,
+    /// Censuses of dirty buffers among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch_censuses: Option<u64>,
 }
 
 /// Time that a program took.

@@ -1,11 +1,14 @@
 //! A prediction as a page: the decision, the figures, what it costs once, what they rest on.
 
 use maud::{Markup, html};
-use pgtoll_record::{PredictionAnswer, PredictionRecord};
+use pgtoll_record::{OneTimeBill, PredictionAnswer, PredictionRecord};
 
+use super::payers::payers;
+use super::prediction_picture::pictures;
 use super::{Section, bodies, contents, download, inert, page};
+use crate::payers::heading;
 use crate::prediction::{
-    HEAD, SHOWN, action_words, basis_words, bill_lines, check_lines, relations, rows, seen_lines,
+    HEAD, action_words, basis_words, bill_lines, check_lines, route_words, rows, seen_lines,
     subject_words,
 };
 
@@ -13,11 +16,16 @@ use crate::prediction::{
 /// text in it, never markup.
 pub fn prediction_html(of: &PredictionRecord) -> String {
     let mut sections: Vec<Section<'_>> = vec![("figures", "Figures", figures(of))];
+    let pictures = pictures(of);
+    if !pictures.is_empty() {
+        let all = html! { @for picture in &pictures { (picture) } };
+        sections.push(("over-time", "Over time", all));
+    }
     if of.one_time.is_some() {
         sections.push(("once", "What it costs once", once(of)));
     }
-    if of.watch.windows.iter().any(|window| window.census.is_some()) {
-        sections.push(("relations", "Who would pay", payers(of)));
+    if of.payers.is_some() {
+        sections.push(("payers", heading(of), payers(of)));
     }
     if !check_lines(&of.checks).is_empty() {
         sections.push(("checked", "Checked against what was seen", checked(of)));
@@ -28,7 +36,7 @@ pub fn prediction_html(of: &PredictionRecord) -> String {
     let main = html! {
         section id="answer" aria-labelledby="answer-heading" {
             h2 id="answer-heading" { "In short" }
-            @for answer in &of.answers { (in_short(answer)) }
+            @for answer in &of.answers { (in_short(answer, of.one_time.as_ref())) }
             (contents(&sections))
         }
         (bodies(&sections))
@@ -42,16 +50,18 @@ pub fn prediction_html(of: &PredictionRecord) -> String {
     page(&title, &heading, &main, "Made by pgtoll from what was seen of a server.", &inert(of))
 }
 
-fn in_short(answer: &PredictionAnswer) -> Markup {
+fn in_short(answer: &PredictionAnswer, bill: Option<&OneTimeBill>) -> Markup {
     html! {
         @if let Some(advice) = &answer.advice {
             p class="lead" { strong { (action_words(advice.action)) } " " (answer.headline) }
+            @if let Some(sentence) = &advice.sentence { p { (sentence) } }
             dl class="answers" {
                 dt { "Decides" }
                 dd { (advice.decides) }
                 dt { "Rule" }
                 dd { (advice.rule) }
                 @if let Some(reason) = &answer.reason { dt { "Why" } dd { (reason) } }
+                @if let Some(way) = bill.and_then(route_words) { dt { "Way" } dd { (way) } }
             }
         } @else {
             p class="lead" { (answer.headline) }
@@ -90,16 +100,24 @@ fn once(of: &PredictionRecord) -> Markup {
     html! {
         @for line in bill_lines(bill) { p { (line) } }
         h3 { "Ways, and how long the server is away" }
-        ul { @for route in &bill.routes { li { (route.name) ": " (route.away) } } }
+        ul { @for route in &bill.routes { li {
+            @if let Some(why) = &route.recommended { strong { "Recommended, as " (why) ": " } }
+            (route.name) ": " (route.away)
+            @if !route.steps.is_empty() {
+                ol { @for step in &route.steps { li { (step) } } }
+            }
+        } } }
+        (listed("Afterwards", &bill.afterwards))
+        (listed("What is not noticed without checksums, and with them", &bill.undetected))
     }
 }
 
-fn payers(of: &PredictionRecord) -> Markup {
-    let relations = relations(of);
+fn listed(title: &str, lines: &[String]) -> Markup {
     html! {
-        p { "Relations by their share of the dirty pages that hints alone had changed." }
-        @if relations.is_empty() { p { "No such page was seen." } }
-        ul { @for (name, share) in relations.iter().take(SHOWN) { li { (share) " " (name) } } }
+        @if !lines.is_empty() {
+            h3 { (title) }
+            ul { @for line in lines { li { (line) } } }
+        }
     }
 }
 

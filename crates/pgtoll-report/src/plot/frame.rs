@@ -83,6 +83,22 @@ impl Frame<'_> {
         }
     }
 
+    /// Ranges that hold for a while each: from, to, low, high. One path.
+    pub(crate) fn band(
+        &self,
+        look: Look,
+        ranges: &[(f64, f64, f64, f64)],
+        tooltip: &str,
+    ) -> Markup {
+        let mut path = String::new();
+        for (from, to, low, high) in ranges {
+            let (left, right) = (n(self.x.at(*from)), n(self.x.at(*to)));
+            let (bottom, top) = (n(self.y.at(*low)), n(self.y.at(*high)));
+            let _ = write!(path, "M{left} {bottom}V{top}H{right}V{bottom}Z");
+        }
+        html! { path class={ "ribbon " (look.class()) } d=(path) { title { (tooltip) } } }
+    }
+
     /// Many faint points, as one path.
     pub(crate) fn dust(&self, look: Look, points: &[(f64, f64)]) -> Markup {
         let few = if points.len() <= FEW { " few" } else { "" };

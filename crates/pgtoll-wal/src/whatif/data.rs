@@ -324,7 +324,10 @@ mod tests {
         // Since 17: a reason and flags.
         let redirected = 2 + 4;
         let freed = 2 + 2 * 2;
-        assert_eq!(pruned(&[0, REDIRECTED | FREED], Some(1), &whole(&page)), Some(redirected + freed));
+        assert_eq!(
+            pruned(&[0, REDIRECTED | FREED], Some(1), &whole(&page)),
+            Some(redirected + freed)
+        );
         assert_eq!(pruned(&[0, 1 << 3, 7, 7, 7, 7], Some(1), &whole(&page)), Some(0));
         // Since 19: flags alone.
         assert_eq!(pruned(&[FREED, 1], Some(0), &whole(&page)), Some(freed));

@@ -4,19 +4,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use pgtoll_alter::EnableOptions;
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_predict::{
     SettingQuestion, WatchPlan, WatchProgress, Watched, costs_of, prediction_record, watch,
     watch_with_wal,
 };
-use pgtoll_record::{PredictionRecord, Provenance};
+use pgtoll_record::{EnablePass, PredictionRecord, Provenance, ServerWatch, WatchedServer};
 use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 use pgtoll_wire::Dsn;
 
 use crate::arguments::{PredictArguments, PredictWal};
 use crate::commands::server_waits::ServerWaits;
-use crate::commands::{Usage, output, record_text};
+use crate::commands::{Usage, output, record_text, thresholds};
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -24,6 +25,7 @@ pub(crate) fn run(arguments: &PredictArguments, printer: &mut Printer) -> anyhow
     let format = output::format_of_output(&arguments.output, RecordKind::Prediction.formats())?;
     let questions = arguments.setting.iter().map(|text| SettingQuestion::parse(text));
     let questions: Vec<SettingQuestion> = questions.collect::<Result<_, _>>()?;
+    let thresholds = thresholds::of_prediction(&arguments.fail_if, &questions)?;
     let watched = match (&arguments.from, &arguments.dsn) {
         (Some(path), _) => Watched::of_record(earlier(path)?),
         (None, Some(dsn)) => watched(dsn, arguments, &questions, printer)?,
@@ -41,10 +43,10 @@ pub(crate) fn run(arguments: &PredictArguments, printer: &mut Printer) -> anyhow
     if let Some(ended) = &record.watch.ended {
         printer.warn(&format!("pgtoll: watching ended early: {ended}"));
     }
-    let record = FinishedRecord::Prediction(Box::new(record));
+    let shown = FinishedRecord::Prediction(Box::new(record.clone()));
     let table = TableOptions::default();
-    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
-    Ok(status)
+    output::show(&shown, format, &table, arguments.output.output.as_ref(), printer)?;
+    Ok(Status::worst([status, thresholds::judge_prediction(&thresholds, &record, printer)]))
 }
 
 fn watched(
@@ -78,7 +80,19 @@ fn watched(
         printer.warn(&format!("pgtoll: warning: {error}"));
     }
     let page_costs = costs.unwrap_or_else(|| costs_of(&server));
-    Ok(Watched { server, watch: seen, page_costs })
+    let pass = if arguments.gentle { None } else { enable_pass(&server) };
+    Ok(Watched { server, watch: ServerWatch { pass, ..seen }, page_costs })
+}
+
+/// How long turning checksums on takes here, where the server's files are here and can be read.
+fn enable_pass(server: &WatchedServer) -> Option<EnablePass> {
+    let data = server.settings.get("data_directory").filter(|_| server.local)?;
+    let options = EnableOptions { jobs: 1, sync: true, verify: false };
+    let found = pgtoll_alter::dry_run(Path::new(data), &options, "").ok()?;
+    // Another cluster may be at this place of another root directory.
+    let is_this = found.system_identifier == server.system_identifier;
+    let sample_bytes = found.sample.filter(|_| is_this)?.pages * server.block_bytes;
+    Some(EnablePass { bytes: found.bytes, seconds: found.predicted_seconds?, sample_bytes })
 }
 
 /// Without a time, as long as it takes to see the cycles; without either, two cycles or half an hour.
@@ -89,7 +103,7 @@ fn plan(arguments: &PredictArguments) -> WatchPlan {
         (None, cycles) => (LONGEST, cycles),
         (Some(time), cycles) => (time, cycles),
     };
-    WatchPlan { time, cycles, gentle: arguments.gentle }
+    WatchPlan { time, cycles, gentle: arguments.gentle, with_queries: arguments.with_queries }
 }
 
 const DEFAULT_TIME: Duration = Duration::from_secs(1800);
@@ -154,6 +168,9 @@ fn provenance(arguments: &PredictArguments) -> Provenance {
     }
     if arguments.gentle {
         command.push("--gentle".to_owned());
+    }
+    if arguments.with_queries {
+        command.push("--with-queries".to_owned());
     }
     Provenance {
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -1,8 +1,11 @@
 //! `--fail-if`: from expressions to an exit status.
 
 use pgtoll_bench::Plan;
-use pgtoll_estimate::{Threshold, ThresholdError, ThresholdOutcome, decide};
-use pgtoll_record::{Header, RunResult};
+use pgtoll_estimate::{
+    Decision, PredictionThreshold, Threshold, ThresholdError, ThresholdOutcome, decide,
+};
+use pgtoll_predict::SettingQuestion;
+use pgtoll_record::{Header, PredictionRecord, RunResult};
 
 use crate::commands::Usage;
 use crate::exit::Status;
@@ -65,8 +68,45 @@ pub(super) fn judge(
     record: Option<&str>,
     printer: &mut Printer,
 ) -> Status {
+    judge_decisions(thresholds.iter().flat_map(|of| decide(of, result)), record, printer)
+}
+
+/// The thresholds of a prediction, before anything is watched; without a question its answer is
+/// about checksums.
+pub(super) fn of_prediction(
+    expressions: &[String],
+    questions: &[SettingQuestion],
+) -> anyhow::Result<Vec<PredictionThreshold>> {
+    let names: Vec<&str> = match questions {
+        [] => vec!["data_checksums"],
+        asked => asked.iter().map(|of| of.name).collect(),
+    };
+    let thresholds = expressions.iter().map(|text| {
+        let threshold = text.parse().and_then(|of: PredictionThreshold| {
+            of.check(&names)?;
+            Ok(of)
+        });
+        threshold.map_err(|error| Usage::error(format!("--fail-if: {error}"), error.hint()))
+    });
+    thresholds.collect()
+}
+
+/// As [`judge`].
+pub(super) fn judge_prediction(
+    thresholds: &[PredictionThreshold],
+    record: &PredictionRecord,
+    printer: &mut Printer,
+) -> Status {
+    judge_decisions(thresholds.iter().flat_map(|of| of.decide(record)), None, printer)
+}
+
+fn judge_decisions(
+    decisions: impl Iterator<Item = Decision>,
+    record: Option<&str>,
+    printer: &mut Printer,
+) -> Status {
     let mut worst = ThresholdOutcome::Kept;
-    for decision in thresholds.iter().flat_map(|of| decide(of, result)) {
+    for decision in decisions {
         let record = record.map(|name| format!("{name}: ")).unwrap_or_default();
         let line = format!("fail-if: {record}{}", decision.line);
         match decision.outcome {

@@ -28,6 +28,7 @@ mod packaging;
 mod page;
 mod plans;
 mod predict;
+mod predict_reach;
 mod predicted;
 mod programs;
 mod records;

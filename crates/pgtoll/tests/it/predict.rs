@@ -11,7 +11,7 @@ use pgtoll_record::{PredictionBasis, PredictionRecord, WalWhatIfRecord, WhatIfRo
 use crate::support::{Ran, Scratch, pgtoll, run, servers};
 
 /// A cluster without checksums in which nothing happens by itself.
-fn started(
+pub(crate) fn started(
     guard: &mut Guard,
     server: &pgtoll_cluster::Installation,
     settings: &[(&str, &str)],
@@ -26,24 +26,25 @@ fn started(
     cluster
 }
 
-fn dsn(cluster: &Cluster, user: &str) -> String {
+pub(crate) fn dsn(cluster: &Cluster, user: &str) -> String {
     let of = cluster.environment();
     let (host, port) = (&of["PGHOST"], &of["PGPORT"]);
     let user = if user.is_empty() { of["PGUSER"].as_str() } else { user };
     format!("host={host} port={port} user={user} dbname=postgres")
 }
 
-fn predict(cluster: &Cluster, user: &str, arguments: &[&str]) -> Ran {
+pub(crate) fn predict(cluster: &Cluster, user: &str, arguments: &[&str]) -> Ran {
     run(pgtoll().args(["predict", "--dsn", &dsn(cluster, user)]).args(arguments))
 }
 
-fn record(ran: &Ran) -> PredictionRecord {
+pub(crate) fn record(ran: &Ran) -> PredictionRecord {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
-const EXTENSIONS: &str = "CREATE EXTENSION pageinspect; CREATE EXTENSION pg_buffercache;";
-const LOAD: &str = "CREATE TABLE loaded AS SELECT i, repeat('x', 500) AS t FROM \
+pub(crate) const EXTENSIONS: &str =
+    "CREATE EXTENSION pageinspect; CREATE EXTENSION pg_buffercache;";
+pub(crate) const LOAD: &str = "CREATE TABLE loaded AS SELECT i, repeat('x', 500) AS t FROM \
                     generate_series(1, 12000) i; CHECKPOINT; SELECT count(*) FROM loaded;";
 
 #[test]
@@ -200,8 +201,7 @@ fn pages_of_the_cycle_before_are_not_taken_for_hints_while_a_checkpoint_runs() {
         assert_eq!((output.status.code(), of.watch.complete), (Some(0), true), "{name}: {of:?}");
         let window = of.watch.windows.last().unwrap();
         let cycle = window.census.as_ref().unwrap().cycle_s.unwrap();
-        let early: Vec<_> =
-            window.censuses().filter(|census| census.age_s < 0.5 * cycle).collect();
+        let early: Vec<_> = window.censuses().filter(|census| census.age_s < 0.5 * cycle).collect();
         assert!(!early.is_empty(), "{name}: {window:?}");
         let sampled: u64 = early.iter().map(|census| census.sampled).sum();
         let hint_only: u64 = early.iter().map(|census| census.hint_only).sum();

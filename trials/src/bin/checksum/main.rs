@@ -146,6 +146,7 @@ fn measure(
                     arm: arm.name().to_owned(),
                     usage: None,
                     slices_ns: Some(slices_ns),
+                    load: None,
                 }))?;
                 runs.push(Run { place, arm: arm.name(), nanoseconds_a_byte });
             }
