@@ -124,17 +124,17 @@ impl CensusTaker {
         Ok(census)
     }
 
-    /// Lists pages that are dirty when a checkpoint begins.
+    /// Lists pages that are dirty when a checkpoint begins, and counts all.
     pub(crate) fn list_dirty(
         &mut self,
         session: &mut WatchSession,
         salt: i64,
-    ) -> Result<CarriedPages, Error> {
+    ) -> Result<(CarriedPages, u64), Error> {
         let mut carried = CarriedPages::new(salt);
         let rows = session.query(&format!(
             "SELECT reldatabase AS database, reltablespace AS tablespace, relfilenode AS file, \
-             relforknumber AS fork, relblocknumber AS block, usagecount AS usage, {hash} AS hash \
-             FROM {}.pg_buffercache WHERE isdirty AND relforknumber IN (0, 1) \
+             relforknumber AS fork, relblocknumber AS block, usagecount AS usage, {hash} AS hash, \
+             count(*) OVER () AS dirty FROM {}.pg_buffercache WHERE isdirty AND relforknumber IN (0, 1) \
              ORDER BY {hash} LIMIT {LISTED}",
             self.buffercache,
             hash = carried.hash_sql(),
@@ -144,7 +144,8 @@ impl CensusTaker {
             .map(|row| Ok((SampledBuffer::read(row)?.address(), row.parse("hash")?)))
             .collect::<Result<_, Error>>()?;
         carried.list(blocks.into_iter(), LISTED as usize);
-        Ok(carried)
+        let dirty = rows.first().map(|row| row.parse("dirty")).transpose()?;
+        Ok((carried, dirty.unwrap_or(0)))
     }
 
     /// One pass over the buffers: how many are dirty by database, and a sample of all.

@@ -23,6 +23,8 @@ pub(crate) struct RunningCheckpoint {
     /// Blocks evicted before, since counters were reset.
     pub(crate) evicted: Option<u64>,
     pub(crate) carried: CarriedPages,
+    /// Blocks that were dirty.
+    pub(crate) dirty: u64,
     /// Each with the server's clock.
     pub(crate) censuses: Vec<(f64, DirtyCensus)>,
     /// When the last one was taken, or failed; at first when pages were listed.

@@ -151,6 +151,8 @@ struct OpenWindow {
     seen_from_s: f64,
     /// Blocks evicted before the censuses' count of them begins.
     evicted_before: u64,
+    /// Blocks that were dirty when its checkpoint began, if that was seen.
+    dirty_before: Option<u64>,
 }
 
 impl Watcher {
@@ -252,7 +254,7 @@ impl Watcher {
         let cost = self.cost_until_now_s();
         let Some(taker) = &mut self.taker else { return Ok(()) };
         let evicted = evicted_now(&mut self.session, self.facts)?;
-        let carried = match taker.list_dirty(&mut self.session, salt(redo)) {
+        let (carried, dirty) = match taker.list_dirty(&mut self.session, salt(redo)) {
             // It took too long: the cycle has censuses when its checkpoint has completed.
             Err(Error::Server(_)) => return Ok(()),
             listed => listed?,
@@ -263,6 +265,7 @@ impl Watcher {
             redo,
             evicted,
             carried,
+            dirty,
             censuses: Vec::new(),
             last_census_s: now.now_s,
         });
@@ -285,6 +288,7 @@ impl Watcher {
             last_census_s: begin.now_s,
             seen_from_s: begin.now_s,
             evicted_before: look.evicted,
+            dirty_before: None,
             look,
             begin,
         };
@@ -335,6 +339,7 @@ impl Watcher {
             // What was forgotten is not in the sum any more.
             select_dirtied: optional(look.select_dirtied, window.look.select_dirtied)
                 .filter(|_| !forgot && look.select_dirtied >= window.look.select_dirtied),
+            blocks_carried: window.carried(difference(look.checkpointed, window.look.checkpointed)),
             census,
             earlier_censuses,
         });
@@ -601,11 +606,19 @@ impl OpenWindow {
     /// Goes on with the censuses of a checkpoint that has completed.
     fn take_over(&mut self, running: RunningCheckpoint) {
         self.seen_from_s = running.begun_s;
+        self.dirty_before = Some(running.dirty);
         self.last_census_s = running.last_census_s;
         self.evicted_before = running.evicted.unwrap_or(0);
         for (at, census) in running.censuses {
             self.add_census(at, census);
         }
+    }
+
+    /// Blocks that its checkpoint wrote while it ran; of one whose begin was not seen as many as the
+    /// next one wrote, `checkpointed`. A checkpoint that is quick leaves none.
+    fn carried(&self, checkpointed: u64) -> u64 {
+        let is_quick = self.begin.now_s - self.begun_s < QUICK_CHECKPOINT_S;
+        self.dirty_before.unwrap_or(if is_quick { 0 } else { checkpointed })
     }
 
     fn add_census(&mut self, at: f64, census: DirtyCensus) {
@@ -638,6 +651,8 @@ impl OpenWindow {
     }
 }
 
+/// A checkpoint that takes no longer is not spread over time.
+const QUICK_CHECKPOINT_S: f64 = 3.0;
 /// When checkpoints begin is known to the second.
 const CHECKPOINT_MAY_RUN_S: f64 = 1.0;
 const DISCARDED: usize = 100;

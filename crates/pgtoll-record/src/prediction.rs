@@ -141,6 +141,10 @@ pub struct WatchWindow {
     /// New blocks were counted as evicted (until 15), at most; `None` where they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks_extended: Option<u64>,
+    /// Blocks that were dirty when the checkpoint of its cycle began, and were written while that ran:
+    /// no census sees what `VACUUM` marked on them meanwhile.
+    #[serde(default)]
+    pub blocks_carried: u64,
     /// CPU of all the server's processes in seconds; `None` where it is remote.
     pub cpu_seconds: Option<f64>,
     /// Pages that SELECTs dirtied beyond the images that they logged (estimator E1');

@@ -16,7 +16,8 @@ use pgtoll_model::prediction::{
 };
 use pgtoll_record::{
     Interval, PREDICTION_SCHEMA, PageCosts, PredictedCpu, PredictedWal, PredictionAnswer,
-    PredictionBasis, PredictionRecord, Provenance, ServerWatch, WatchedServer, WatchedWal,
+    PredictionBasis, PredictionRecord, Provenance, ServerWatch, WatchWindow, WatchedServer,
+    WatchedWal,
 };
 
 use crate::answer::advice::{IDLE_BYTES, advice};
@@ -443,6 +444,10 @@ fn payer(server: &WatchedServer) -> String {
     }
 }
 
+fn logs_hints(server: &WatchedServer) -> bool {
+    SeenSettings::of(server).logs_hints()
+}
+
 fn notes(
     server: &WatchedServer,
     watch: &ServerWatch,
@@ -480,6 +485,14 @@ fn notes(
                 .to_owned(),
         );
     }
+    let is_blind = |window: &WatchWindow| window.census.is_some() && window.blocks_carried > 0;
+    if watch.wal.is_none() && !logs_hints(server) && watch.windows.iter().any(is_blind) {
+        notes.push(
+            "pages that VACUUM marks all-visible while a checkpoint has still to write them are seen \
+             by no census: the upper bound of WAL has all that could be. --wal stream counts them"
+                .to_owned(),
+        );
+    }
     if let Some(wal) = &watch.wal {
         let ended =
             wal.ended.as_ref().map(|why| format!("reading WAL ended before watching: {why}"));
@@ -492,7 +505,7 @@ fn notes(
 #[cfg(test)]
 mod tests {
     use pgtoll_format::Lsn;
-    use pgtoll_record::{AdvisedAction, DirtyCensus, WatchWindow};
+    use pgtoll_record::{AdvisedAction, DirtyCensus};
 
     use super::*;
 

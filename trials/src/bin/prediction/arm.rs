@@ -79,6 +79,8 @@ fn all_settings(workload: Workload, arm: Arm) -> BTreeMap<String, String> {
 pub(crate) struct Extent {
     pub(crate) cycles: u32,
     pub(crate) seconds: u32,
+    /// What the program watches has checkpoints by time, spread over it.
+    pub(crate) spread: bool,
 }
 
 /// The work of a cycle is cut into this number of parts, with a census after each where the server is watched.
@@ -93,9 +95,6 @@ const LAST_SAMPLE: u32 = 4000;
 const SPREAD: [(&str, &str); 2] =
     [("checkpoint_timeout", "30s"), ("checkpoint_completion_target", "0.9")];
 const SPREAD_WORK: Duration = Duration::from_secs(26);
-/// Cycles after which the program has seen two, of which it looks at each from one end of a checkpoint
-/// to the next.
-const ANSWERED_AFTER: u32 = 6;
 
 /// Does the work on a copy while `pgtoll predict` watches it, and removes it.
 pub(crate) fn answer(
@@ -108,17 +107,20 @@ pub(crate) fn answer(
 ) -> anyhow::Result<PredictionTrialAnswer> {
     let cluster = templates.of(arm).copy(guard, "run")?;
     let mut all = all_settings(workload, arm);
-    all.extend(settings(SPREAD));
+    if extent.spread {
+        all.extend(settings(SPREAD));
+    }
     cluster.configure(guard, &all)?;
     let server = (&cluster, templates.version.clone());
     let mut session = Session::begin(workload, arm, extent, server, guard)?;
-    session.spread_cycle()?;
-    let mut program = Program::begin(&cluster)?;
-    for _ in 0..ANSWERED_AFTER {
+    session.watched_cycle(extent)?;
+    let mut program = Program::begin(&cluster, extent.cycles)?;
+    // It counts from a checkpoint on that it has seen, and misses some where it starts late.
+    for _ in 0..2 * extent.cycles + 2 {
         if program.has_ended()? {
             break;
         }
-        session.spread_cycle()?;
+        session.watched_cycle(extent)?;
     }
     let ProgramAnswer { wal, basis, cpu } = program.finish()?;
     let server = session.server.clone();
@@ -240,6 +242,10 @@ impl Session {
             evicted: by_others_than_checkpoints,
             censuses,
         })
+    }
+
+    fn watched_cycle(&mut self, extent: Extent) -> anyhow::Result<()> {
+        if extent.spread { self.spread_cycle() } else { self.cycle().map(|_| ()) }
     }
 
     /// The work of a cycle, spread over the time between two checkpoints that come by themselves.

@@ -55,6 +55,10 @@ struct Arguments {
     /// Ask `pgtoll predict` too
     #[arg(long)]
     predict: bool,
+    /// With --predict: let checkpoints of the server that it watches come by time, and spread over
+    /// it, as production servers have them. The truths' checkpoints are forced, and quick
+    #[arg(long, requires = "predict")]
+    spread: bool,
     /// Where the clusters are made; 10 GB are needed
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     work_dir: PathBuf,
@@ -134,7 +138,11 @@ impl Trial<'_> {
                  --cycles {cycles} --seconds {seconds}{}{}",
                 self.arguments.major.join(","),
                 if self.arguments.hints { " --hints" } else { "" },
-                if self.arguments.predict { " --predict" } else { "" },
+                match (self.arguments.predict, self.arguments.spread) {
+                    (true, true) => " --predict --spread",
+                    (true, false) => " --predict",
+                    (false, _) => "",
+                },
             ),
             started: jiff::Timestamp::now().to_string(),
             host: site.host()?,
@@ -186,8 +194,8 @@ impl Trial<'_> {
         if steps.is_empty() {
             return Ok(());
         }
-        let Arguments { cycles, seconds, .. } = *self.arguments;
-        let extent = Extent { cycles, seconds };
+        let Arguments { cycles, seconds, spread, .. } = *self.arguments;
+        let extent = Extent { cycles, seconds, spread };
         let templates = Templates::make(workload, installation, guard)?;
         for step in steps {
             site.interrupt.check()?;
