@@ -314,6 +314,12 @@ pub(crate) fn node_lines(of: &JudgeRecord) -> Vec<String> {
 pub(crate) fn read_lines(of: &JudgeRecord) -> Vec<String> {
     let Some(reads) = &of.reads else { return Vec::new() };
     let place = if reads.dsn.is_some() { "at --read-dsn" } else { "where the clients write" };
+    let stalest = if reads.stale > 0 {
+        let most = counted(reads.stalest_transactions, "transaction", "transactions");
+        format!(", the stalest {most}")
+    } else {
+        String::new()
+    };
     let mut lines = vec![
         format!(
             "{} {place}, {} failed",
@@ -321,9 +327,8 @@ pub(crate) fn read_lines(of: &JudgeRecord) -> Vec<String> {
             count(reads.failed)
         ),
         format!(
-            "{} lacked what had been acknowledged before (read your writes), the stalest by {}",
-            count(reads.stale),
-            counted(reads.stalest_transactions, "transaction", "transactions")
+            "{} lacked what had been acknowledged before (read your writes){stalest}",
+            count(reads.stale)
         ),
         format!(
             "{} lacked what the same reader had seen (monotonic reads)",
@@ -332,7 +337,7 @@ pub(crate) fn read_lines(of: &JudgeRecord) -> Vec<String> {
     ];
     if let Some(probe) = &reads.long_fork {
         lines.push(format!(
-            "Long Fork: {} of {} seen in different orders on both sides, {} half seen on one",
+            "Long Fork: {} of {} seen in different orders here and there ({} half seen at all)",
             count(probe.forks),
             counted(probe.pairs, "pair", "pairs"),
             count(probe.half_seen)

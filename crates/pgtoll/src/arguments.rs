@@ -423,7 +423,7 @@ pub(crate) struct LabArguments {
 pub(crate) enum LabCommand {
     /// Write to a server, or a cluster of servers, while something happens to it: which acknowledged
     /// transactions are lost, and how long is there no service?
-    #[command(after_help = LAB_JUDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Judge)))]
+    #[command(after_help = LAB_JUDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Judge)), args_override_self = true)]
     Judge(Box<LabJudgeArguments>),
 }
 

@@ -100,7 +100,8 @@ pub(crate) fn read_header(directory: &Path) -> Result<JournalHeader, JudgeError>
     if header.schema != JOURNAL_SCHEMA {
         return Err(no_journals(format!("they are of schema {:?}", header.schema)));
     }
-    if !(header.design.rate_per_second > 0.0) || header.design.clients == 0 {
+    let rate = header.design.rate_per_second;
+    if !rate.is_normal() || rate.is_sign_negative() || header.design.clients == 0 {
         return Err(no_journals(format!("{HEADER_FILE}: no clients, or no rate")));
     }
     Ok(header)

@@ -44,8 +44,9 @@ pub(crate) struct Observations {
     pub(crate) nodes: Vec<JudgedNode>,
 }
 
-/// Bins of a client's line.
+/// Bins of a client's line at most; fewer where transactions are far apart, but not fewer than these.
 const BINS: u64 = 240;
+const BINS_MIN: u64 = 24;
 /// Kinds of errors that are listed.
 const ERRORS_MAX: usize = 20;
 
@@ -112,7 +113,10 @@ struct Observer<'a> {
 
 impl<'a> Observer<'a> {
     fn new(frame: &'a RunFrame) -> Self {
-        let bin_ns = (frame.ended_ns / BINS + 1).max(1);
+        // Wide enough for two transactions of a client, so that one that is served has no gaps.
+        let schedule = Schedule::of_client(0, frame.clients, frame.rate_per_second);
+        let for_two_ns = schedule.least_distance_ns().saturating_mul(4);
+        let bin_ns = (frame.ended_ns / BINS + 1).max(for_two_ns.min(frame.ended_ns / BINS_MIN));
         let clients = (0..frame.clients).map(|client| ClientObserver::new(frame, client));
         let node = |identity: &NodeIdentity| JudgedNode {
             identity: identity.clone(),
@@ -425,8 +429,9 @@ mod tests {
         assert_eq!((two.healed_s, two.hung), (None, true));
         let outage = two.outage.as_ref().unwrap();
         assert_eq!((outage.began_s, outage.seconds, outage.open), (0.6, 11.4, true));
-        assert!(one.line.starts_with(".s.") && one.line.contains("wwww"), "{}", one.line);
-        assert!(two.line.contains('e') && two.line.ends_with("ww"), "{}", two.line);
+        // Half a second a bin, as there are so few transactions.
+        assert_eq!((of.bin_s, one.line.as_str()), (0.5, "s.wwwwwwwwwww.......s"));
+        assert_eq!(two.line, format!(".s.e.{}", "w".repeat(20)));
         assert_eq!((of.errors[0].code.as_str(), of.errors[0].count), ("57P01", 1));
     }
 

@@ -18,12 +18,11 @@ pub(crate) fn of_commit(
             }
         }
         Ok(completion) if completion.tag == "ROLLBACK" => AttemptOutcome::Failed,
-        Ok(_) => AttemptOutcome::Unknown,
         Err(Error::ConnectTimeout) => AttemptOutcome::TimedOut,
         Err(Error::Server(error)) if is_abort(&error.severity, &error.sqlstate) => {
             AttemptOutcome::Failed
         }
-        Err(_) => AttemptOutcome::Unknown,
+        Ok(_) | Err(_) => AttemptOutcome::Unknown,
     }
 }
 

@@ -323,7 +323,7 @@ fn notes(record: &JudgeRecord, history: &RunHistory) -> Vec<String> {
     }
     if record.transactions.unreplicated > 0 {
         notes.push(format!(
-            "{} acknowledgements came with the warning that standbys were not awaited",
+            "acknowledgements with the warning that standbys were not awaited: {}",
             record.transactions.unreplicated
         ));
     }

@@ -114,8 +114,8 @@ fn readers<'a>(
     (0..plan.readers).map(reader).collect()
 }
 
-fn start<'scope, 'env>(
-    scope: &'scope Scope<'scope, 'env>,
+fn start<'scope>(
+    scope: &'scope Scope<'scope, '_>,
     writers: Vec<WriterClient<'scope>>,
     readers: Vec<ReaderClient<'scope>>,
     sender: &Sender<Told>,
@@ -144,8 +144,8 @@ fn start<'scope, 'env>(
 type Work<'a> = Box<dyn FnOnce() -> Told + Send + 'a>;
 
 /// Starts the probe for Long Fork where readers have a place of their own. Returns its threads.
-fn start_probe<'scope, 'env>(
-    scope: &'scope Scope<'scope, 'env>,
+fn start_probe<'scope>(
+    scope: &'scope Scope<'scope, '_>,
     (plan, run): (&JudgePlan, u64),
     state: &'scope RunState,
     waits: &Interruption,
