@@ -44,7 +44,7 @@ impl PairClient<'_> {
         loop {
             let now_ns = self.state.now_ns();
             let pair = now_ns / nanoseconds(DISTANCE) + 1;
-            self.state.wait_until(pair * nanoseconds(DISTANCE));
+            self.state.wait_until(pair * nanoseconds(DISTANCE), u64::MAX);
             if self.is_over(self.state.now_ns()) {
                 return written;
             }
@@ -81,7 +81,7 @@ impl PairClient<'_> {
                 }
                 Err(_) => connection = None,
             }
-            self.state.wait_until(now_ns.saturating_add(nanoseconds(LOOK)));
+            self.state.wait_until(now_ns.saturating_add(nanoseconds(LOOK)), u64::MAX);
         }
     }
 
@@ -94,7 +94,7 @@ impl PairClient<'_> {
                 Ok(session) => Some(session),
                 Err(error) => {
                     // Not in a circle while nobody answers.
-                    self.state.wait_until(self.state.now_ns() + nanoseconds(DISTANCE));
+                    self.state.wait_until(self.state.now_ns() + nanoseconds(DISTANCE), u64::MAX);
                     return Err(error);
                 }
             };

@@ -388,19 +388,20 @@ mod tests {
         }
     }
 
-    /// Transactions of a client by due time and end, in tenths of a second.
-    fn attempts(of: &[(u64, Option<(u64, AttemptOutcome, u16)>)]) -> std::vec::IntoIter<Attempt> {
+    /// When it fell due, and when it ended with which outcome by which server; in tenths of a second.
+    type Planned = (u64, Option<(u64, AttemptOutcome, u16)>);
+
+    fn attempts(of: &[Planned]) -> std::vec::IntoIter<Attempt> {
         let tenth = SECOND / 10;
-        let attempt =
-            |(sequence, &(due, end)): (u64, &(u64, Option<(u64, AttemptOutcome, u16)>))| {
-                let end = end.map(|(at, outcome, node)| AttemptEnd {
-                    at_ns: at * tenth,
-                    outcome,
-                    node: Some(node),
-                    code: *b"57P01",
-                });
-                Attempt { sequence, due_ns: due * tenth, begun_ns: due * tenth, end }
-            };
+        let attempt = |(sequence, &(due, end)): (u64, &Planned)| {
+            let end = end.map(|(at, outcome, node)| AttemptEnd {
+                at_ns: at * tenth,
+                outcome,
+                node: Some(node),
+                code: *b"57P01",
+            });
+            Attempt { sequence, due_ns: due * tenth, begun_ns: due * tenth, end }
+        };
         (0..).zip(of).map(attempt).collect::<Vec<_>>().into_iter()
     }
 
@@ -425,7 +426,7 @@ mod tests {
         assert_eq!((outage.began_s, outage.seconds, outage.open), (0.6, 5.4, false));
         let [one, two] = &of.clients[..] else { panic!("{of:?}") };
         assert_eq!((one.healed_s, one.hung), (Some(0.1), false));
-        assert_eq!(one.outage.as_ref().unwrap().seconds, 5.9);
+        assert_eq!(one.outage.as_ref().map(|gap| (gap.began_s, gap.seconds)), Some((0.1, 5.9)));
         assert_eq!((two.healed_s, two.hung), (None, true));
         let outage = two.outage.as_ref().unwrap();
         assert_eq!((outage.began_s, outage.seconds, outage.open), (0.6, 11.4, true));

@@ -59,13 +59,13 @@ pub(crate) fn code_name(code: [u8; 5]) -> String {
 mod tests {
     use super::*;
 
-    fn completion(tag: &str) -> Result<Completion, Error> {
-        Ok(Completion { tag: tag.to_owned(), value: None, warning: None })
+    fn completion(tag: &str) -> Completion {
+        Completion { tag: tag.to_owned(), value: None, warning: None }
     }
 
     #[test]
     fn only_commit_outside_a_transaction_is_an_acknowledgement() {
-        let of = |tag, in_transaction| of_commit(&completion(tag), in_transaction);
+        let of = |tag, in_transaction| of_commit(&Ok(completion(tag)), in_transaction);
         assert_eq!(of("COMMIT", false), AttemptOutcome::Acknowledged);
         assert_eq!(of("COMMIT", true), AttemptOutcome::Unknown);
         assert_eq!(of("ROLLBACK", false), AttemptOutcome::Failed);

@@ -61,7 +61,7 @@ impl ReaderClient<'_> {
             self.client
         );
         loop {
-            self.state.wait_until(self.schedule.due_ns(arrival));
+            self.state.wait_until(self.schedule.due_ns(arrival), u64::MAX);
             let now_ns = self.state.now_ns();
             if self.state.is_stopped() || now_ns >= self.state.heal_from_ns() {
                 return tally;

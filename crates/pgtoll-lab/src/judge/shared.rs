@@ -81,9 +81,9 @@ impl RunState {
         self.stop.is_set()
     }
 
-    /// Waits until a time of the run, or until healing begins or the run is stopped.
-    pub(crate) fn wait_until(&self, at_ns: u64) {
-        let heal_from_ns = self.heal_from_ns();
+    /// Waits until a time of the run, until healing begins at another time than this,
+    /// or until the run is stopped.
+    pub(crate) fn wait_until(&self, at_ns: u64, heal_from_ns: u64) {
         let at = self.begin() + Duration::from_nanos(at_ns);
         self.stop.wait_until(at, || self.heal_from_ns() != heal_from_ns);
     }

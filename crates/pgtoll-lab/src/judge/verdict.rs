@@ -234,7 +234,7 @@ mod tests {
         let end = planted.outcome.map(|outcome| AttemptEnd {
             at_ns: sequence * 1000,
             outcome,
-            node: Some(u16::from(sequence % 2 == 0)),
+            node: Some(u16::from(sequence.is_multiple_of(2))),
             code: [0; 5],
         });
         Attempt { sequence, due_ns: sequence * 1000, begun_ns: sequence * 1000, end }

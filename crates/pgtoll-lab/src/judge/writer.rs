@@ -30,6 +30,9 @@ pub(crate) struct WriterClient<'a> {
     node: (String, Option<u16>),
 }
 
+/// Clients that are to be served again try at least so often.
+const HEAL_DISTANCE_NS: u64 = 500_000_000;
+
 /// What an attempt came to: nothing, when the run ended while the client waited.
 type Answer = Option<(AttemptOutcome, Option<u16>, [u8; 5])>;
 
@@ -66,30 +69,31 @@ impl<'a> WriterClient<'a> {
 
     /// Works until it was served once after healing began, or until the run is stopped.
     pub(crate) fn work(&mut self) {
-        let (mut arrival, mut earliest_ns) = (0, 0);
+        let (mut arrival, mut begun_ns) = (0, None);
         loop {
-            let due_ns = self.schedule.due_ns(arrival);
-            self.state.wait_until(due_ns.max(earliest_ns));
+            let heal_from_ns = self.state.heal_from_ns();
+            let (is_healing, distance_ns) = match heal_from_ns {
+                u64::MAX => (false, self.schedule.least_distance_ns()),
+                _ => (true, self.schedule.least_distance_ns().min(HEAL_DISTANCE_NS)),
+            };
+            let earliest_ns = begun_ns.map_or(0, |begun: u64| begun.saturating_add(distance_ns));
+            let scheduled_ns = self.schedule.due_ns(arrival);
+            // Healing does not wait for the next transaction that is due, which may be far away.
+            let due_ns = if is_healing { heal_from_ns.max(earliest_ns) } else { scheduled_ns };
+            self.state.wait_until(due_ns.max(earliest_ns), heal_from_ns);
             if self.state.is_stopped() {
                 break;
             }
-            let heal_from_ns = self.state.heal_from_ns();
             let now_ns = self.state.now_ns();
-            if now_ns >= heal_from_ns && due_ns < heal_from_ns {
-                // What was due before is not begun any more.
-                arrival = self.schedule.due_before(now_ns);
-                continue;
-            }
-            if now_ns < due_ns.max(earliest_ns) {
-                // Healing began meanwhile.
+            if self.state.heal_from_ns() != heal_from_ns || now_ns < due_ns.max(earliest_ns) {
                 continue;
             }
             let outcome = self.transact(due_ns, now_ns);
             arrival += 1;
-            earliest_ns = now_ns.saturating_add(self.schedule.least_distance_ns());
+            begun_ns = Some(now_ns);
             match outcome {
                 None => break,
-                Some(outcome) if outcome.is_acknowledged() && now_ns >= heal_from_ns => break,
+                Some(outcome) if outcome.is_acknowledged() && is_healing => break,
                 Some(_) => {}
             }
         }

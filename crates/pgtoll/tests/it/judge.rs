@@ -5,10 +5,12 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_record::JudgeRecord;
 
-use crate::support::{PATIENCE, Ran, Scratch, ends_within, pgtoll, run, server, servers};
+use crate::support::{PATIENCE, Ran, Scratch, children, ends_within, pgtoll, run, server, servers};
 
 fn started(guard: &mut Guard, server: &Installation) -> (Cluster, i32) {
     let name = format!("pg{}", server.version.major());
@@ -338,5 +340,41 @@ fn a_server_that_stays_away_cannot_be_judged_yet() {
     let of = record(&ran);
     check_nothing_lost(&of);
     assert_eq!(schemas(&cluster), [""; 0]);
+    cluster.stop(&mut guard, StopMode::Fast).unwrap();
+}
+
+/// A server whose processes are frozen, and go on when this is dropped.
+struct Frozen(i32);
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        for pid in children(self.0).into_iter().chain([self.0]) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
+        }
+    }
+}
+
+#[test]
+fn clients_of_a_frozen_server_hang_and_are_not_awaited_for_ever() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let (cluster, postmaster) = started(&mut guard, &server());
+    let journal = scratch.path("journal");
+    let journal = journal.to_str().unwrap();
+    let freeze = format!("kill -STOP {postmaster} $(ps -o pid= --ppid {postmaster})");
+    let frozen = Frozen(postmaster);
+    let ran =
+        run(&mut judge(&cluster, &["--fault", &freeze, "--heal", "1s", "--journal", journal]));
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let of = record(&ran);
+    assert_eq!(of.findings, ["4 clients were not served again within 1 s"]);
+    // A client that connects again instead is refused after a time-out.
+    assert!(of.transactions.hung > 0, "{of:?}");
+    assert!(of.clients.iter().filter(|client| client.hung).all(|client| client.unknown > 0));
+    assert!(of.clients.iter().all(|client| client.outage.as_ref().unwrap().open), "{of:?}");
+    drop(frozen);
+    let ran =
+        run(pgtoll().args(["lab", "judge", "--dsn", &dsn(&cluster), "--from", journal, "--json"]));
+    check_nothing_lost(&record(&ran));
     cluster.stop(&mut guard, StopMode::Fast).unwrap();
 }

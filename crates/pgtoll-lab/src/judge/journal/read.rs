@@ -206,7 +206,7 @@ mod tests {
             let cut = ENTRY_BYTES + cut.index(bytes.len() - ENTRY_BYTES + 1);
             let (found, is_broken) = read(&bytes[..cut]);
             let entries = cut / ENTRY_BYTES - 1;
-            prop_assert_eq!(is_broken, cut % ENTRY_BYTES != 0);
+            prop_assert_eq!(is_broken, !cut.is_multiple_of(ENTRY_BYTES));
             prop_assert_eq!(found.len(), entries.div_ceil(2));
             for (index, of) in found.iter().enumerate() {
                 let mut expected = attempts[index];
