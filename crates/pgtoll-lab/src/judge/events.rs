@@ -68,8 +68,6 @@ pub(crate) enum RunEvent {
     Reads { reads: u64, failed: u64, stale: u64, stalest: u64, backwards: u64 },
     /// What the probe for Long Fork saw, in all.
     Pairs { pairs: u64, half_seen: u64, forks: u64 },
-    /// Anything else that a reader should know.
-    Note { text: String },
 }
 
 /// Makes a directory for a run, for its user only.

@@ -37,13 +37,13 @@ pub(crate) fn identity(text: &str) -> NodeIdentity {
     }
 }
 
-/// Whether the server that is primary in the end has taken this one's place.
+/// Whether the server that is primary in the end has taken this one's place: it writes a later
+/// timeline, or is at another place and not the same process under another address.
 pub(crate) fn is_deposed(node: &NodeIdentity, last: &NodeIdentity) -> bool {
-    let place = |of: &NodeIdentity| (of.address.clone(), of.port.clone());
-    // Without an address the port is all that there is.
-    let elsewhere = place(node) != place(last);
-    let earlier = node.timeline.zip(last.timeline).is_some_and(|(of, last)| of < last);
-    elsewhere || earlier
+    let is_elsewhere = (&node.address, &node.port) != (&last.address, &last.port);
+    let is_same_process = (&node.started, &node.port) == (&last.started, &last.port);
+    let is_earlier = node.timeline.zip(last.timeline).is_some_and(|(of, last)| of < last);
+    is_earlier || (is_elsewhere && !is_same_process)
 }
 
 /// The servers that answered, each with a number in the order in which they did first.
@@ -85,7 +85,10 @@ mod tests {
         let first = of("|5432|a|00000001|");
         assert!(!is_deposed(&first, &of("|5432|b|00000001|")));
         assert!(is_deposed(&first, &of("|5432|b|00000002|")));
-        assert!(is_deposed(&first, &of("|5433|a|00000001|")));
+        assert!(is_deposed(&first, &of("|5433|b|00000001|")));
+        // One server with two addresses.
+        assert!(!is_deposed(&of("::1|5432|a|00000001|"), &of("127.0.0.1|5432|a|00000001|")));
+        assert!(is_deposed(&of("::1|5432|a|00000001|"), &of("127.0.0.1|5432|b|00000001|")));
         assert!(!is_deposed(&of("|5432|a||"), &of("|5432|b||")));
     }
 

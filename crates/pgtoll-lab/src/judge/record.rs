@@ -54,7 +54,12 @@ impl RunHistory {
         let mut error_words = BTreeMap::new();
         for event in &self.events {
             match event {
-                RunEvent::Node { text, .. } => nodes.push(identity(text)),
+                RunEvent::Node { number, text } => {
+                    // Two threads may have told two of them in another order.
+                    let at = usize::from(*number);
+                    nodes.resize(nodes.len().max(at + 1), NodeIdentity::default());
+                    nodes[at] = identity(text);
+                }
                 RunEvent::Error { code, message } => {
                     error_words.entry(code.clone()).or_insert_with(|| message.clone());
                 }
@@ -223,7 +228,7 @@ pub(crate) fn judge_record(
         notes: Vec::new(),
     };
     record.findings = findings(&record);
-    record.notes = notes(&record, history);
+    record.notes = notes(&record);
     if conclusion.table_lost {
         record.notes.push(
             "the judge's own table was not there in the end: it was lost with all that \
@@ -303,15 +308,8 @@ fn findings(record: &JudgeRecord) -> Vec<String> {
     findings
 }
 
-fn notes(record: &JudgeRecord, history: &RunHistory) -> Vec<String> {
-    let mut notes: Vec<String> = history
-        .events
-        .iter()
-        .filter_map(|event| match event {
-            RunEvent::Note { text } => Some(text.clone()),
-            _ => None,
-        })
-        .collect();
+fn notes(record: &JudgeRecord) -> Vec<String> {
+    let mut notes = Vec::new();
     match &record.fault {
         Some(fault) if fault.status.is_none() => {
             notes.push("the fault had not ended when the run did, and was left alone".to_owned());

@@ -20,34 +20,12 @@ use super::history::HistoryFile;
 use super::journal::{JournalReader, journal_path};
 use super::observations::observe;
 use super::plan::JudgePlan;
+use super::progress::{JudgeProgress, OnProgress};
 use super::record::{Conclusion, RunHistory, judge_record};
-use super::schema::{LeftoverSchema, check_writable, create, leftovers, remove, schema_name};
+use super::schema::{check_writable, create, leftovers, remove, schema_name};
 use super::session::run_clients;
 use super::shared::RunState;
 use super::verdict::{LossSplit, SetComparison};
-
-/// How far a run has come.
-#[derive(Debug)]
-pub enum JudgeProgress<'a> {
-    /// A schema of another run is there.
-    Leftover(&'a LeftoverSchema),
-    /// Something happened.
-    Event(&'a str),
-    /// Clients work.
-    Load {
-        /// Time since the begin of the run.
-        elapsed: Duration,
-        /// Acknowledged transactions so far.
-        acknowledged: u64,
-        /// Failed and unknown ones.
-        failed: u64,
-        /// Time since the last acknowledgement to any client.
-        silent: Duration,
-    },
-}
-
-/// Takes what is told of a run's progress.
-pub(crate) type OnProgress<'a> = dyn FnMut(JudgeProgress<'_>) + 'a;
 
 /// Lets clients write to a server, does something to it, and judges what became of the
 /// transactions. The schema that is made for that is removed again; where the ids could not be

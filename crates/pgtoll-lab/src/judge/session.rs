@@ -15,8 +15,9 @@ use super::events::RunEvent;
 use super::fault::{JudgeFault, JudgeFaultEnd};
 use super::long_fork::{HalfSeen, PairClient, forks};
 use super::plan::JudgePlan;
+use super::progress::{JudgeProgress, OnProgress};
 use super::reader::{ReadTally, ReaderClient};
-use super::run::{JudgeProgress, OnProgress};
+
 use super::schedule::Schedule;
 use super::shared::{RunState, nanoseconds};
 use super::writer::WriterClient;
