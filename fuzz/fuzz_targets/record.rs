@@ -26,6 +26,8 @@ fuzz_target!(|bytes: &[u8]| {
     of_one(&text, pgtoll_report::examination_text);
     of_one(&text, |of| pgtoll_report::overview_text(of, "directory", pgtoll_report::Style::Plain));
     of_one(&text, pgtoll_report::overview_html);
+    of_one(&text, pgtoll_report::judge_text);
+    of_one(&text, pgtoll_report::judge_html);
     of_one(&text, pgtoll_report::page_text);
     of_one(&text, pgtoll_report::page_checksums_text);
     of_one(&text, pgtoll_report::page_difference_text);

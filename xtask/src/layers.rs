@@ -8,7 +8,7 @@ use crate::{command, output, say};
 
 /// Every crate of the workspace with the crates of the workspace that it may use. A new crate or
 /// edge is a decision: write one in `docs/decisions`.
-const LAYERS: [(&str, &[&str]); 24] = [
+const LAYERS: [(&str, &[&str]); 25] = [
     ("pgtoll-checksum", &[]),
     ("pgtoll-stats", &[]),
     ("pgtoll-files", &[]),
@@ -97,6 +97,7 @@ const LAYERS: [(&str, &[&str]); 24] = [
             "pgtoll-wire",
         ],
     ),
+    ("pgtoll-lab", &["pgtoll-interrupt", "pgtoll-record", "pgtoll-wire"]),
     ("pgtoll-report", &["pgtoll-estimate", "pgtoll-format", "pgtoll-record", "pgtoll-stats"]),
     (
         "pgtoll",
@@ -110,6 +111,7 @@ const LAYERS: [(&str, &[&str]); 24] = [
             "pgtoll-files",
             "pgtoll-format",
             "pgtoll-interrupt",
+            "pgtoll-lab",
             "pgtoll-load",
             "pgtoll-model",
             "pgtoll-observe",

@@ -143,6 +143,12 @@ pub enum ClusterError {
         /// The end of its log.
         log: String,
     },
+    /// A user's own command line could not be started, or its end not be awaited.
+    #[error("run the command in /bin/sh")]
+    UserCommand {
+        /// What the system said.
+        source: io::Error,
+    },
     /// A setting's name or value cannot stand in a configuration file.
     #[error("setting {name:?} = {value:?} cannot be written to a configuration file")]
     Setting {

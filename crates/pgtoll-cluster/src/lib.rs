@@ -37,6 +37,7 @@ mod profiler;
 mod suspend;
 mod trust;
 mod user;
+mod user_command;
 mod wheel;
 
 pub use cluster::Cluster;
@@ -51,4 +52,5 @@ pub use memory::{MemoryGroup, MemoryUse};
 pub use profiler::{NoProfile, Profiler};
 pub use suspend::{ServerProcesses, wait_for_exit};
 pub use user::ServerUser;
+pub use user_command::{UserCommand, UserCommandEnd};
 pub use wheel::{WHEELS, Wheel};

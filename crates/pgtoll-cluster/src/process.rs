@@ -14,11 +14,17 @@ use crate::environment;
 
 /// A command that reads nothing, gets of the environment only what [passes](environment::passed),
 /// and speaks English.
-#[expect(clippy::disallowed_methods, reason = "the one place that makes commands")]
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = command_in_own_environment(program.as_ref());
+    command.env_clear().envs(environment::passed()).env("LC_ALL", "C");
+    command
+}
+
+/// A command that reads nothing, as the caller, in the caller's environment.
+#[expect(clippy::disallowed_methods, reason = "the one place that makes commands")]
+pub(crate) fn command_in_own_environment(program: &OsStr) -> Command {
     let mut command = Command::new(program);
     command.stdin(std::process::Stdio::null());
-    command.env_clear().envs(environment::passed()).env("LC_ALL", "C");
     command
 }
 

@@ -17,6 +17,7 @@ mod corrupt;
 mod examination;
 mod expectation;
 mod interval;
+mod judge;
 mod latencies;
 mod metric;
 mod overview;
@@ -44,6 +45,11 @@ pub use corrupt::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
 pub use examination::{EXAMINATION_SCHEMA, Examination, Finding, Misses, NullRuns, State};
 pub use expectation::{Expectation, ExpectedFigure};
 pub use interval::{Interval, Verdict};
+pub use judge::{
+    AcknowledgementGap, IdSet, JUDGE_SCHEMA, JudgeDesign, JudgeRecord, JudgeVerdict, JudgedClient,
+    JudgedEvent, JudgedFault, JudgedNode, JudgedServer, LongForkProbe, LostTransactions,
+    NodeIdentity, ReadChecks, SeenError, TransactionCounts, TransactionExample, judge_schema,
+};
 pub use latencies::{Latencies, LatenciesError};
 pub use metric::Metric;
 pub use overview::{

@@ -5,12 +5,12 @@ use std::fmt;
 
 use pgtoll_record::{
     CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, ChecksumsRecord, CorruptRecord, EXAMINATION_SCHEMA,
-    EXPERIMENTS_SCHEMA, Examination, ExperimentList, OVERVIEW_SCHEMA, Overview,
-    PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA,
-    PageChecksumsRecord, PageDifferenceRecord, PageRecord, PlanRecord, PredictionRecord,
-    RECORD_SCHEMA, RESULT_SCHEMA, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA,
-    VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord,
-    WalWhatIfRecord,
+    EXPERIMENTS_SCHEMA, Examination, ExperimentList, JUDGE_SCHEMA, JudgeRecord, OVERVIEW_SCHEMA,
+    Overview, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA,
+    PREDICTION_SCHEMA, PageChecksumsRecord, PageDifferenceRecord, PageRecord, PlanRecord,
+    PredictionRecord, RECORD_SCHEMA, RESULT_SCHEMA, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide,
+    VERIFICATION_SCHEMA, VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA,
+    WalStatisticsRecord, WalWhatIfRecord,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -44,6 +44,8 @@ pub enum RecordKind {
     Plan,
     /// What a server that was watched would pay.
     Prediction,
+    /// What an application saw.
+    Judge,
     /// The summary of a run.
     Result,
     /// Runs side by side.
@@ -53,7 +55,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
@@ -66,6 +68,7 @@ impl RecordKind {
         Self::Experiments,
         Self::Plan,
         Self::Prediction,
+        Self::Judge,
         Self::Result,
         Self::SideBySide,
         Self::Overview,
@@ -74,9 +77,11 @@ impl RecordKind {
     /// The formats that such a record has.
     pub const fn formats(self) -> &'static [Format] {
         match self {
-            Self::WalStatistics | Self::WalWhatIf | Self::Overview | Self::Prediction => {
-                &[Format::Table, Format::Json, Format::Html]
-            }
+            Self::WalStatistics
+            | Self::WalWhatIf
+            | Self::Overview
+            | Self::Prediction
+            | Self::Judge => &[Format::Table, Format::Json, Format::Html],
             Self::Verification => {
                 &[Format::Table, Format::Markdown, Format::Json, Format::Html, Format::OpenMetrics]
             }
@@ -108,6 +113,7 @@ impl RecordKind {
             Self::Experiments => "the list of experiments",
             Self::Plan => "a plan",
             Self::Prediction => "a record of predict",
+            Self::Judge => "a record of lab judge",
             Self::Result => "a result",
             Self::SideBySide => "a record of results side by side",
             Self::Overview => "an overview",
@@ -128,6 +134,7 @@ impl RecordKind {
             Self::Experiments => EXPERIMENTS_SCHEMA,
             Self::Plan => PLAN_SCHEMA,
             Self::Prediction => PREDICTION_SCHEMA,
+            Self::Judge => JUDGE_SCHEMA,
             Self::Result => RESULT_SCHEMA,
             Self::SideBySide => SIDE_BY_SIDE_SCHEMA,
             Self::Overview => OVERVIEW_SCHEMA,
@@ -152,6 +159,7 @@ pub enum FinishedRecord {
     Experiments(Box<ExperimentList>),
     Plan(Box<PlanRecord>),
     Prediction(Box<PredictionRecord>),
+    Judge(Box<JudgeRecord>),
     Result(Box<RunResult>),
     SideBySide(Box<SideBySide>),
     Overview(Box<Overview>),
@@ -247,6 +255,7 @@ impl FinishedRecord {
             RecordKind::Experiments => Self::Experiments(read(text)?),
             RecordKind::Plan => Self::Plan(read(text)?),
             RecordKind::Prediction => Self::Prediction(read(text)?),
+            RecordKind::Judge => Self::Judge(read(text)?),
             RecordKind::Result => Self::Result(read(text)?),
             RecordKind::SideBySide => Self::SideBySide(read(text)?),
             RecordKind::Overview => Self::Overview(read(text)?),
@@ -269,6 +278,7 @@ impl FinishedRecord {
             Self::Experiments(_) => RecordKind::Experiments,
             Self::Plan(_) => RecordKind::Plan,
             Self::Prediction(_) => RecordKind::Prediction,
+            Self::Judge(_) => RecordKind::Judge,
             Self::Result(_) => RecordKind::Result,
             Self::SideBySide(_) => RecordKind::SideBySide,
             Self::Overview(_) => RecordKind::Overview,
@@ -293,6 +303,7 @@ impl FinishedRecord {
                 Self::SideBySide(together) => Some(crate::html_side_by_side(together)),
                 Self::Overview(overview) => Some(crate::overview_html(overview)),
                 Self::Prediction(record) => Some(crate::prediction_html(record)),
+                Self::Judge(record) => Some(crate::judge_html(record)),
                 _ => None,
             },
             Format::OpenMetrics => match self {
@@ -322,6 +333,7 @@ impl FinishedRecord {
             Self::Experiments(list) => crate::experiments_text(list),
             Self::Plan(plan) => crate::plan_text(plan),
             Self::Prediction(record) => crate::prediction_text(record),
+            Self::Judge(record) => crate::judge_text(record),
             Self::Result(result) => crate::terminal_table(result, options.style),
             Self::SideBySide(together) => crate::side_by_side_text(together),
             Self::Overview(overview) => crate::overview_text(overview, ".", options.style),
@@ -346,6 +358,7 @@ impl FinishedRecord {
             Self::Experiments(list) => json(list),
             Self::Plan(plan) => json(plan),
             Self::Prediction(record) => json(record),
+            Self::Judge(record) => json(record),
             Self::Result(result) => json(result),
             Self::SideBySide(together) => json(together),
             Self::Overview(overview) => json(overview),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::mem;
+use std::time::Instant;
 
 use postgres_protocol::message::backend::{
     BIND_COMPLETE_TAG, COMMAND_COMPLETE_TAG, COPY_DATA_TAG, COPY_DONE_TAG, COPY_IN_RESPONSE_TAG,
@@ -18,13 +19,27 @@ use crate::{Error, ErrorResponse, Parameter, PreparedStatement, Row};
 
 /// A session with a server.
 ///
-/// Calls block until the server has answered. Notices and notifications are ignored.
+/// Calls block until the server has answered. Notices and notifications are ignored, but for
+/// warnings in a [`Completion`].
 pub struct Connection {
     pub(crate) transport: Transport,
     pub(crate) backend_pid: i32,
     pub(crate) parameters: BTreeMap<String, String>,
     pub(crate) given_up: bool,
     pub(crate) in_transaction: bool,
+    /// The first warning in the answer to the last question.
+    pub(crate) warning: Option<Box<ErrorResponse>>,
+}
+
+/// How a statement ended that did not fail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completion {
+    /// The last statement's command tag, such as `COMMIT` or `INSERT 0 1`.
+    pub tag: String,
+    /// The first value of the first row, if there was one that is not null.
+    pub value: Option<String>,
+    /// The first message of severity `WARNING`.
+    pub warning: Option<Box<ErrorResponse>>,
 }
 
 impl Connection {
@@ -97,6 +112,41 @@ impl Connection {
             | EMPTY_QUERY_RESPONSE_TAG => Ok(()),
             _ => Err(unexpected(reply)),
         })
+    }
+
+    /// Runs one or more statements, and says how the last one ended: a `COMMIT` that did not commit
+    /// has the tag `ROLLBACK`, and one that did not wait for its standbys a warning.
+    pub fn complete(&mut self, sql: &str) -> Result<Completion, Error> {
+        let (mut tag, mut value) = (String::new(), None);
+        let mut columns: Option<Columns> = None;
+        self.ask(sql, |reply| {
+            match (reply.tag(), &columns) {
+                (ROW_DESCRIPTION_TAG, _) => {
+                    if let Message::RowDescription(body) = reply.decode()? {
+                        columns = Some(row::decode_columns(&body)?);
+                    }
+                }
+                (DATA_ROW_TAG, Some(columns)) if value.is_none() => {
+                    if let Message::DataRow(body) = reply.decode()? {
+                        value = Row::decode(&body, columns)?.values().first().cloned().flatten();
+                    }
+                }
+                (DATA_ROW_TAG | EMPTY_QUERY_RESPONSE_TAG, _) => {}
+                (COMMAND_COMPLETE_TAG, _) => {
+                    let text = reply.body().strip_suffix(&[0]).unwrap_or_default();
+                    tag = String::from_utf8_lossy(text).into_owned();
+                }
+                _ => return Err(unexpected(reply)),
+            }
+            Ok(())
+        })?;
+        Ok(Completion { tag, value, warning: self.warning.take() })
+    }
+
+    /// From now on no call waits for the server longer than until then: it fails with
+    /// [`Error::ConnectTimeout`], and the connection is given up. `None` waits as long as it takes.
+    pub fn wait_until(&mut self, deadline: Option<Instant>) {
+        self.transport.set_deadline(deadline);
     }
 
     /// Parses a statement, whose parameters are `$1`, `$2` and so on. The server keeps it until
@@ -238,6 +288,7 @@ impl Connection {
         dialogue: Dialogue,
         mut on_reply: impl FnMut(MessageFrame<'_>) -> Result<(), Error>,
     ) -> Result<Option<Box<ErrorResponse>>, Error> {
+        self.warning = None;
         self.transport.send()?;
         let mut refusal = None;
         loop {
@@ -259,8 +310,12 @@ impl Connection {
                     _ => return Err(unexpected(reply)),
                 },
                 COPY_IN_RESPONSE_TAG => refuse_copy(&mut self.transport, dialogue)?,
-                NOTICE_RESPONSE_TAG
-                | NOTIFICATION_RESPONSE_TAG
+                NOTICE_RESPONSE_TAG => {
+                    if self.warning.is_none() {
+                        self.warning = decode_warning(reply)?;
+                    }
+                }
+                NOTIFICATION_RESPONSE_TAG
                 | COPY_OUT_RESPONSE_TAG
                 | COPY_DATA_TAG
                 | COPY_DONE_TAG => {}
@@ -312,6 +367,17 @@ fn refuse_copy(transport: &mut Transport, dialogue: Dialogue) -> Result<(), Erro
 pub(crate) fn decode_error(reply: MessageFrame<'_>) -> Result<Box<ErrorResponse>, Error> {
     match reply.decode()? {
         Message::ErrorResponse(body) => ErrorResponse::decode(body.fields()),
+        _ => Err(unexpected(reply)),
+    }
+}
+
+/// A notice, if it is a warning.
+fn decode_warning(reply: MessageFrame<'_>) -> Result<Option<Box<ErrorResponse>>, Error> {
+    match reply.decode()? {
+        Message::NoticeResponse(body) => {
+            let notice = ErrorResponse::decode(body.fields())?;
+            Ok(Some(notice).filter(|notice| notice.severity == "WARNING"))
+        }
         _ => Err(unexpected(reply)),
     }
 }

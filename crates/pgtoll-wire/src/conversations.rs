@@ -61,6 +61,34 @@ fn queries_return_the_rows_of_all_result_sets() {
 }
 
 #[test]
+fn a_completion_has_the_last_tag_the_first_value_and_the_warning() {
+    let warning = b"SWARNUNG\0VWARNING\0C01000\0Mcanceled\0RSyncRepWaitForLSN\0\0";
+    let mut connection = greeted(&[
+        frame(b'C', b"BEGIN\0"),
+        row_description(&["node"]),
+        data_row(&[Some("a")]),
+        data_row(&[Some("b")]),
+        frame(b'C', b"INSERT 0 2\0"),
+        ready(),
+        frame(b'N', b"VNOTICE\0Mfirst\0\0"),
+        frame(b'N', warning),
+        frame(b'C', b"COMMIT\0"),
+        ready(),
+        frame(b'C', b"ROLLBACK\0"),
+        ready(),
+    ]);
+    let inserted = connection.complete("BEGIN; INSERT").unwrap();
+    assert_eq!((inserted.tag.as_str(), inserted.value.as_deref()), ("INSERT 0 2", Some("a")));
+    assert_eq!(inserted.warning, None);
+    let committed = connection.complete("COMMIT").unwrap();
+    assert_eq!((committed.tag.as_str(), committed.value), ("COMMIT", None));
+    assert_eq!(committed.warning.unwrap().routine.as_deref(), Some("SyncRepWaitForLSN"));
+    // A warning is not told twice.
+    let rolled_back = connection.complete("ROLLBACK").unwrap();
+    assert_eq!((rolled_back.tag.as_str(), rolled_back.warning), ("ROLLBACK", None));
+}
+
+#[test]
 fn one_row_is_exactly_one() {
     let answer = |count: usize| {
         let rows = data_row(&[Some("1")]).repeat(count);

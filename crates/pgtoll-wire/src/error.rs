@@ -312,6 +312,8 @@ pub struct ErrorResponse {
     pub detail: Option<String>,
     /// What to do about it.
     pub hint: Option<String>,
+    /// The function of the server's source that reported it, which is never translated.
+    pub routine: Option<String>,
     /// The statement that failed. Not displayed, because statements can hold secrets.
     pub statement: Option<String>,
     /// Where in the statement, in characters from 1.
@@ -328,6 +330,7 @@ impl ErrorResponse {
             message: String::new(),
             detail: None,
             hint: None,
+            routine: None,
             statement: None,
             position: None,
         });
@@ -343,6 +346,7 @@ impl ErrorResponse {
                 b'M' => error.message = text,
                 b'D' => error.detail = Some(text),
                 b'H' => error.hint = Some(text),
+                b'R' => error.routine = Some(text),
                 b'P' => error.position = text.parse().ok(),
                 _ => {}
             }

@@ -63,7 +63,14 @@ impl Connection {
         authenticate(&mut transport, startup)?;
         let (backend_pid, parameters) = await_session(&mut transport)?;
         transport.lift_deadline()?;
-        Ok(Self { transport, backend_pid, parameters, given_up: false, in_transaction: false })
+        Ok(Self {
+            transport,
+            backend_pid,
+            parameters,
+            given_up: false,
+            in_transaction: false,
+            warning: None,
+        })
     }
 }
 

@@ -63,7 +63,7 @@ mod transport;
 mod waiting;
 
 pub use config::{Config, Secret, UnixEndpoint};
-pub use connection::Connection;
+pub use connection::{Completion, Connection};
 pub use dsn::{Dsn, DsnError, Environment};
 pub use error::{Error, ErrorResponse};
 pub use masked::masked;

@@ -117,6 +117,11 @@ impl Transport {
         Ok(())
     }
 
+    /// From now on, calls wait until then at the longest.
+    pub(crate) fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
     fn wait_for_bytes(&mut self) -> Result<(), Error> {
         let patience = time_left(self.deadline)?;
         // Nothing: interrupted, or so late that the next look at the clock will tell.

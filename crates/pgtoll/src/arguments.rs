@@ -57,6 +57,8 @@ pub(crate) enum Command {
     /// Damage a page on purpose, to see who notices. Works on copies and stopped clusters.
     #[command(after_help = CORRUPT_EXAMPLES, mut_arg("format", formats_of(RecordKind::Corruption)))]
     Corrupt(Box<CorruptArguments>),
+    /// Does the safety work when it is needed? What an application sees while something fails.
+    Lab(LabArguments),
     /// Show a record again, or several side by side.
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArguments),
@@ -136,6 +138,23 @@ Examples:
                                             scripts in pgbench's language, 9 to 1
   pgtoll measure --workload 'pgbench -n -c 4 -T 99999'
                                             any program that makes load";
+
+const LAB_JUDGE_EXAMPLES: &str = "\
+Examples:
+  pgtoll lab judge --dsn 'host=db1,db2 user=app dbname=shop target_session_attrs=primary' --for 60s \\
+      --fault 'ssh db1 sudo systemctl kill -s KILL postgresql@17-main'
+                                            what an application sees of a failover
+  pgtoll lab judge --dsn 'host=pooler dbname=shop' --for 2min
+                                            pgtoll does nothing; do the fault by hand
+  pgtoll lab judge --dsn service=shop --read-dsn service=shop-replica --for 60s -o judge.html
+                                            also: do replicas show what was committed?
+  pgtoll lab judge --dsn service=shop --fault 'kubectl delete pod db-1' --yes --journal run1 \\
+      --history run1.edn                    keep the journals; a history for elle-cli
+  pgtoll lab judge --dsn service=shop --from run1
+                                            judge a run that died, from its journals
+
+It writes to a schema of its own, which it makes when you agree, and removes at the end.
+Exit status: 0 nothing found; 1 a finding (transactions lost, not served again); 2 could not tell.";
 
 const PREDICT_EXAMPLES: &str = "\
 Examples:
@@ -403,6 +422,79 @@ pub(crate) struct PredictArguments {
     /// bytes a second (MB), copies (of the WAL, all together) in bytes a second.
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) fail_if: Vec<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabArguments {
+    #[command(subcommand)]
+    pub(crate) command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// Write to a server, or a cluster of servers, while something happens to it: which acknowledged
+    /// transactions are lost, and how long is there no service?
+    #[command(after_help = LAB_JUDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Judge)), args_override_self = true)]
+    Judge(Box<LabJudgeArguments>),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabJudgeArguments {
+    /// Where to write: a libpq connection string, as the application has it. Several hosts with
+    /// `target_session_attrs=primary` follow a failover, as does a pooler or a virtual address.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser)]
+    pub(crate) dsn: Dsn,
+    /// Where readers read, such as a replica. Default: where is written.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser, conflicts_with = "from")]
+    pub(crate) read_dsn: Option<Dsn>,
+    /// How long transactions fall due.
+    #[arg(long, value_name = "TIME", value_parser = judge_time, default_value = "60s", conflicts_with = "from", allow_hyphen_values = true)]
+    pub(crate) r#for: TimeSpan,
+    /// A command line for /bin/sh that does something to the servers. It runs as you, in your
+    /// environment; what it starts stays.
+    #[arg(long, value_name = "COMMAND", conflicts_with = "from")]
+    pub(crate) fault: Option<String>,
+    /// When the fault begins. Default: after a third of the time.
+    #[arg(long, value_name = "TIME", value_parser = fault_time, requires = "fault", allow_hyphen_values = true)]
+    pub(crate) fault_at: Option<TimeSpan>,
+    /// Clients that write, a connection each.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256), conflicts_with = "from")]
+    pub(crate) clients: u32,
+    /// Transactions a second, of all clients together. After an outage clients catch up at twice
+    /// this rate at most.
+    #[arg(long, value_name = "N", default_value = "100", value_parser = judge_rate, conflicts_with = "from")]
+    pub(crate) rate: f64,
+    /// Clients that read, a connection each.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=64), conflicts_with = "from")]
+    pub(crate) readers: u32,
+    /// How long each client may take to be served again after load and fault; also how long reading
+    /// the result is tried.
+    #[arg(long, value_name = "TIME", value_parser = judge_time, default_value = "60s", allow_hyphen_values = true)]
+    pub(crate) heal: TimeSpan,
+    /// How long connecting may take for each host, unless the connection string says it.
+    #[arg(long, value_name = "TIME", value_parser = judge_time, default_value = "2s", conflicts_with = "from", allow_hyphen_values = true)]
+    pub(crate) connect_timeout: TimeSpan,
+    /// How long a client waits for a reply before it gives the connection up. Default: as long as
+    /// the run lasts, as most drivers do.
+    #[arg(long, value_name = "TIME", value_parser = reply_time, conflicts_with = "from", allow_hyphen_values = true)]
+    pub(crate) reply_timeout: Option<TimeSpan>,
+    /// A transaction that takes longer than this has waited.
+    #[arg(long, value_name = "TIME", value_parser = reply_time, default_value = "250ms", conflicts_with = "from", allow_hyphen_values = true)]
+    pub(crate) wait_limit: TimeSpan,
+    /// Make this directory for the clients' journals, and keep it.
+    #[arg(long, value_name = "DIR", conflicts_with = "from")]
+    pub(crate) journal: Option<PathBuf>,
+    /// Judge a run that ended before it was judged, from its journals and what is there now.
+    #[arg(long, value_name = "DIR", conflicts_with = "yes")]
+    pub(crate) from: Option<PathBuf>,
+    /// Write all that the clients did as a history of Jepsen's (EDN), for elle-cli's `set` model.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: Option<PathBuf>,
+    /// Do not ask before writing to the database.
+    #[arg(long)]
+    pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
 }
@@ -973,6 +1065,23 @@ fn with_sources(error: &dyn std::error::Error) -> String {
         next = source.source();
     }
     text
+}
+
+fn judge_time(text: &str) -> Result<TimeSpan, String> {
+    between(text, "1s", "1d")
+}
+
+fn fault_time(text: &str) -> Result<TimeSpan, String> {
+    between(text, "0s", "1d")
+}
+
+fn reply_time(text: &str) -> Result<TimeSpan, String> {
+    between(text, "1ms", "1d")
+}
+
+fn judge_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| (0.1..=10_000.0).contains(rate));
+    rate.ok_or_else(|| format!("\"{text}\" is not between 0.1 and 10000 transactions a second"))
 }
 
 fn settle_time(text: &str) -> Result<TimeSpan, String> {

@@ -35,6 +35,7 @@ errors_with_hints! {
     pgtoll_cluster::ClusterError,
     pgtoll_datadir::AttachError,
     pgtoll_datadir::DatadirError,
+    pgtoll_lab::JudgeError,
     pgtoll_predict::PredictError,
     pgtoll_record::RecordError,
     pgtoll_report::FinishedRecordError,

@@ -5,6 +5,7 @@ mod circumstances;
 mod claims;
 mod comparison;
 mod flow;
+mod judge;
 mod latency;
 mod overview;
 mod payers;
@@ -24,6 +25,7 @@ use pgtoll_record::{Run, RunResult, Workload};
 use serde::Serialize;
 
 pub(crate) use answer::day;
+pub use judge::judge_html;
 pub use overview::overview_html;
 pub use prediction::prediction_html;
 pub use several::html_side_by_side;

@@ -20,7 +20,7 @@ pub(crate) use forest::{ForestGroup, ForestRow, forest, forest_up_to};
 pub(crate) use frame::Frame;
 pub(crate) use look::{Look, legend};
 pub(crate) use scale::{Scale, Unit, latency};
-pub(crate) use stacked::{Layer, arrows, stacked};
+pub(crate) use stacked::{Layer, arrows, arrows_below, stacked};
 
 /// Which of the two drawings of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,15 @@ pub(crate) fn n(value: f64) -> String {
         Some("-0") => "0".to_owned(),
         Some(whole) => whole.to_owned(),
         None => text,
+    }
+}
+
+/// An axis of numbers below a picture, with its ticks.
+pub(crate) fn time_axis(scale: &Scale, width: Width, y: f64) -> Markup {
+    let (left, right) = scale.ends();
+    html! {
+        path class="axis" d={ "M" (n(left)) " " (n(y)) "H" (n(right)) } {}
+        (frame::x_ticks(scale, if width.is_narrow() { 4 } else { 8 }, y))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
-use crate::plot::{Frame, n};
+use crate::plot::{Frame, Scale, n};
 
 /// A layer of a stack: a value for each bin. All bins are equally wide, and fill the frame.
 #[derive(Debug)]
@@ -96,10 +96,20 @@ fn first(values: &[f64]) -> f64 {
 /// Small arrows on top of the frame that point at places on its x axis; where they are many, lines
 /// instead. Few of them also have a line down to the axis.
 pub(crate) fn arrows(frame: &Frame<'_>, at: &[(f64, String)]) -> Markup {
-    let ((bottom, top), (left, right)) = (frame.y.ends(), frame.x.ends());
+    let (bottom, top) = frame.y.ends();
+    arrows_below(&frame.x, (top, bottom), at)
+}
+
+/// The same over an axis alone, between two heights.
+pub(crate) fn arrows_below(
+    scale: &Scale,
+    (top, bottom): (f64, f64),
+    at: &[(f64, String)],
+) -> Markup {
+    let (left, right) = scale.ends();
     let mut places: Vec<(f64, &str)> = Vec::new();
-    for (value, tooltip) in at.iter().filter(|(value, _)| frame.x.has(*value)) {
-        let x = frame.x.at(*value);
+    for (value, tooltip) in at.iter().filter(|(value, _)| scale.has(*value)) {
+        let x = scale.at(*value);
         // One stands for those that would be drawn upon it.
         if places.last().is_none_or(|(last, _)| (x - last).abs() >= LEAST) {
             places.push((x, tooltip));
@@ -136,7 +146,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::plot::{Scale, Unit};
+    use crate::plot::Unit;
 
     fn frame() -> Frame<'static> {
         Frame {

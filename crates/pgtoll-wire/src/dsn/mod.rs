@@ -153,6 +153,12 @@ impl Dsn {
         Self { interruption: Some(interruption.clone()), ..self.clone() }
     }
 
+    /// Connecting takes at most this long for each host, unless the connection string says how long.
+    #[must_use]
+    pub fn with_default_connect_timeout(&self, timeout: Duration) -> Self {
+        Self { connect_timeout: self.connect_timeout.or(Some(timeout)), ..self.clone() }
+    }
+
     /// The connection string in one line for records and logs: hosts, ports, database and user as
     /// they will be used, what else was set, and `***` for each secret. `options` count as secret,
     /// since they can set anything.

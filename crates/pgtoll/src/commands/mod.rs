@@ -4,6 +4,7 @@ pub(crate) mod completions;
 pub(crate) mod corrupt;
 pub(crate) mod doctor;
 pub(crate) mod enable;
+pub(crate) mod lab;
 pub(crate) mod measure;
 mod output;
 pub(crate) mod package;

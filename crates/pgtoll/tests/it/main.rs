@@ -20,6 +20,7 @@ mod embedded;
 mod enable;
 mod endings;
 mod experiments;
+mod judge;
 mod measuring;
 mod mistakes;
 mod names;

@@ -1,0 +1,101 @@
+//! Which server answered.
+
+use std::collections::HashMap;
+
+use pgtoll_record::NodeIdentity;
+
+/// An SQL expression for the server that evaluates it, in one text. A session behind a pooler may
+/// be another server's with each transaction, so each row says it.
+pub(crate) const NODE_EXPRESSION: &str = "concat_ws('|', \
+    coalesce(pg_catalog.host(pg_catalog.inet_server_addr()), ''), \
+    pg_catalog.current_setting('port'), \
+    pg_catalog.to_char(pg_catalog.pg_postmaster_start_time() AT TIME ZONE 'UTC', \
+    'YYYY-MM-DD HH24:MI:SS.US'), \
+    pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8), \
+    pg_catalog.current_setting('cluster_name'))";
+
+/// The same without the timeline, for servers that have no WAL files to be named.
+pub(crate) const NODE_EXPRESSION_WITHOUT_TIMELINE: &str = "concat_ws('|', \
+    coalesce(pg_catalog.host(pg_catalog.inet_server_addr()), ''), \
+    pg_catalog.current_setting('port'), \
+    pg_catalog.to_char(pg_catalog.pg_postmaster_start_time() AT TIME ZONE 'UTC', \
+    'YYYY-MM-DD HH24:MI:SS.US'), \
+    '', \
+    pg_catalog.current_setting('cluster_name'))";
+
+/// What such an expression said. The name of the cluster is last, as it may be anything.
+pub(crate) fn identity(text: &str) -> NodeIdentity {
+    let mut parts = text.splitn(5, '|');
+    let mut part = || parts.next().unwrap_or_default().to_owned();
+    let (address, port, started, timeline) = (part(), part(), part(), part());
+    NodeIdentity {
+        address,
+        port,
+        cluster_name: part(),
+        started,
+        timeline: u32::from_str_radix(&timeline, 16).ok(),
+    }
+}
+
+/// Whether the server that is primary in the end has taken this one's place: it writes a later
+/// timeline, or is at another place and not the same process under another address.
+pub(crate) fn is_deposed(node: &NodeIdentity, last: &NodeIdentity) -> bool {
+    let is_elsewhere = (&node.address, &node.port) != (&last.address, &last.port);
+    let is_same_process = (&node.started, &node.port) == (&last.started, &last.port);
+    let is_earlier = node.timeline.zip(last.timeline).is_some_and(|(of, last)| of < last);
+    is_earlier || (is_elsewhere && !is_same_process)
+}
+
+/// The servers that answered, each with a number in the order in which they did first.
+#[derive(Debug, Default)]
+pub(crate) struct NodeTable {
+    numbers: HashMap<String, u16>,
+}
+
+impl NodeTable {
+    /// The server's number, and whether it is new. `None` when there are too many.
+    pub(crate) fn number(&mut self, text: &str) -> Option<(u16, bool)> {
+        if let Some(number) = self.numbers.get(text) {
+            return Some((*number, false));
+        }
+        let number = u16::try_from(self.numbers.len()).ok().filter(|number| *number < NODES_MAX)?;
+        self.numbers.insert(text.to_owned(), number);
+        Some((number, true))
+    }
+}
+
+/// Each is in memory, and in the record.
+pub(crate) const NODES_MAX: u16 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_of_itself() {
+        let of = identity("10.0.0.1|5432|2026-11-23 10:00:00.000001|0000000A|a|b");
+        assert_eq!((of.address.as_str(), of.port.as_str()), ("10.0.0.1", "5432"));
+        assert_eq!((of.timeline, of.cluster_name.as_str()), (Some(10), "a|b"));
+        assert_eq!(identity("").timeline, None);
+    }
+
+    #[test]
+    fn a_restart_does_not_depose() {
+        let of = |text| identity(text);
+        let first = of("|5432|a|00000001|");
+        assert!(!is_deposed(&first, &of("|5432|b|00000001|")));
+        assert!(is_deposed(&first, &of("|5432|b|00000002|")));
+        assert!(is_deposed(&first, &of("|5433|b|00000001|")));
+        // One server with two addresses.
+        assert!(!is_deposed(&of("::1|5432|a|00000001|"), &of("127.0.0.1|5432|a|00000001|")));
+        assert!(is_deposed(&of("::1|5432|a|00000001|"), &of("127.0.0.1|5432|b|00000001|")));
+        assert!(!is_deposed(&of("|5432|a||"), &of("|5432|b||")));
+    }
+
+    #[test]
+    fn numbers_are_in_the_order_of_the_first_answers() {
+        let mut table = NodeTable::default();
+        let numbers = ["a", "b", "a"].map(|text| table.number(text));
+        assert_eq!(numbers, [Some((0, true)), Some((1, true)), Some((0, false))]);
+    }
+}

@@ -1,0 +1,81 @@
+//! When transactions fall due: at even distances, whatever became of those before (an open loop).
+
+/// The due times of one client's transactions, in nanoseconds from the begin of the run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Schedule {
+    interval_ns: f64,
+    offset_ns: f64,
+}
+
+impl Schedule {
+    /// Clients take turns, so that transactions of all together are due at even distances.
+    pub(crate) fn of_client(client: u32, clients: u32, rate_per_second: f64) -> Self {
+        let interval_ns = f64::from(clients) / rate_per_second * 1e9;
+        let share = f64::from(client) / f64::from(clients.max(1));
+        Self { interval_ns, offset_ns: share * interval_ns }
+    }
+
+    pub(crate) fn due_ns(&self, arrival: u64) -> u64 {
+        whole_ns(float(arrival) * self.interval_ns + self.offset_ns)
+    }
+
+    /// How many are due before a time.
+    pub(crate) fn due_before(&self, ns: u64) -> u64 {
+        let mut count = whole_ns(((float(ns) - self.offset_ns) / self.interval_ns).ceil());
+        // Due times are rounded to nanoseconds.
+        while count > 0 && self.due_ns(count - 1) >= ns {
+            count -= 1;
+        }
+        while self.due_ns(count) < ns {
+            count += 1;
+        }
+        count
+    }
+
+    /// At least so far apart a client begins transactions while it catches up: twice its rate.
+    pub(crate) fn least_distance_ns(&self) -> u64 {
+        whole_ns(self.interval_ns / 2.0)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a run has far fewer than 2^53 nanoseconds")]
+fn float(number: u64) -> f64 {
+    number as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "casts of floats saturate"
+)]
+fn whole_ns(ns: f64) -> u64 {
+    ns.max(0.0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn clients_take_turns() {
+        let due = |client| Schedule::of_client(client, 4, 1000.0).due_ns(2);
+        assert_eq!(
+            [due(0), due(1), due(2), due(3)],
+            [8_000_000, 9_000_000, 10_000_000, 11_000_000]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn those_due_before_a_time_are_counted(
+            client in 0_u32..8, rate in 0.1_f64..20_000.0, ns in 0_u64..100_000_000_000,
+        ) {
+            let schedule = Schedule::of_client(client, 8, rate);
+            let count = schedule.due_before(ns);
+            prop_assert!(schedule.due_ns(count) >= ns);
+            prop_assert!(count == 0 || schedule.due_ns(count - 1) < ns);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! `pgtoll lab`: does the safety work when it is needed?
+
+mod judge;
+
+use crate::arguments::{LabArguments, LabCommand};
+use crate::exit::Status;
+use crate::printer::Printer;
+
+pub(crate) fn run(arguments: &LabArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+    match &arguments.command {
+        LabCommand::Judge(arguments) => judge::run(arguments, printer),
+    }
+}
