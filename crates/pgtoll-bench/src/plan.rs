@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pgtoll_cluster::MemoryGroup;
 use pgtoll_format::{ByteSize, TimeSpan, conf};
+use pgtoll_load::Mix;
 use pgtoll_record::{Design, Slicing};
 
 use crate::experiment::{SHORTEST_STEP, StepKind};
@@ -112,7 +113,9 @@ mod cost {
     pub(super) const PROFILE: Duration = Duration::from_secs(5);
     /// Sums of more would say no more.
     pub(super) const LONGEST_STEP: Duration = Duration::from_secs(1_000_000_000);
-    pub(super) const COUNTED_TRANSACTION: Duration = Duration::from_micros(100);
+    /// One that reads; one that is committed, flush included.
+    pub(super) const READ: Duration = Duration::from_micros(100);
+    pub(super) const COMMIT: Duration = Duration::from_millis(1);
     pub(super) const BYTES_PER_SECOND: u64 = 300_000_000;
 }
 
@@ -291,9 +294,9 @@ impl Plan {
     fn fixed_duration(&self, first: usize) -> Duration {
         let arms = count(self.experiment.arms.len());
         let made = Duration::from_secs(3 + self.disk_bytes() / cost::BYTES_PER_SECOND);
-        let counted = self.experiment.scripts().filter(|(of, _)| of.counted > 0).map(|(of, _)| {
+        let counted = self.experiment.scripts().filter(|(of, _)| of.counted > 0).map(|(of, mix)| {
             let transactions = u32::try_from(of.counted).unwrap_or(u32::MAX);
-            (cost::START_AND_STOP + cost::COUNTED_TRANSACTION * transactions) * arms
+            (cost::START_AND_STOP + transaction_duration(mix) * transactions) * arms
         });
         let workloads = self.experiment.workloads.iter().enumerate();
         let others = workloads.map(|(index, of)| {
@@ -516,15 +519,19 @@ fn step_duration(step: &StepSpec) -> Duration {
         StepKind::Pgbench(_) => cost::PGBENCH_STEP * step.pgbench_scale(),
         StepKind::Program(_) => cost::PROGRAM,
         StepKind::Restart | StepKind::Evict | StepKind::Crash => cost::START_AND_STOP,
-        StepKind::Script(_) => {
+        StepKind::Script(mix) => {
             let all = step.transactions.unwrap_or(0).saturating_mul(step.clients().into());
             let all = u32::try_from(all).unwrap_or(u32::MAX);
-            let of_one = step.rate.map_or(cost::COUNTED_TRANSACTION, |rate| {
+            let of_one = step.rate.map_or(transaction_duration(mix), |rate| {
                 Duration::try_from_secs_f64(rate.recip()).unwrap_or(Duration::ZERO)
             });
             step.time.map_or(of_one.saturating_mul(all), |time| time.0).min(cost::LONGEST_STEP)
         }
     }
+}
+
+fn transaction_duration(mix: &Mix) -> Duration {
+    if mix.writes() { cost::COMMIT } else { cost::READ }
 }
 
 /// What pgbench's rows take that a trial makes, and their WAL.

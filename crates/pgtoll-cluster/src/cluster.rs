@@ -82,6 +82,52 @@ impl Cluster {
         Ok(copy)
     }
 
+    /// A standby of this server, which runs: a base backup of it, with its settings. It streams from
+    /// the server whose Unix socket is in `upstream`: this one's [directory](Self::directory), or that
+    /// of a link in between. Its `application_name` is its name.
+    pub fn standby(
+        &self,
+        guard: &mut Guard,
+        name: &str,
+        upstream: &Path,
+    ) -> Result<Self, ClusterError> {
+        let standby = Self::place(guard, &self.installation, name)?;
+        let data = standby.data();
+        let target = data.to_string_lossy().into_owned();
+        let arguments = ["-D", &target, "--checkpoint=fast", "--wal-method=stream"];
+        self.run_client(guard, "pg_basebackup", &arguments)?;
+        guard.write(&data.join("standby.signal"), String::new())?;
+        standby.follow(guard, upstream)?;
+        Ok(standby)
+    }
+
+    /// Lets a standby stream from the server whose Unix socket is in `upstream`, from its next start or
+    /// reload on.
+    pub fn follow(&self, guard: &mut Guard, upstream: &Path) -> Result<(), ClusterError> {
+        let directory = upstream.to_string_lossy();
+        if directory.contains(['\'', '\\', '\n']) {
+            let (name, value) = ("primary_conninfo".to_owned(), directory.into_owned());
+            return Err(ClusterError::Setting { name, value });
+        }
+        let name = &self.name;
+        let conninfo = format!(
+            "host={directory} port={PORT} user={SUPERUSER} application_name={name} connect_timeout=5"
+        );
+        // The last line of the file that ALTER SYSTEM writes is in force.
+        let line = pgtoll_format::conf::line("primary_conninfo", &conninfo);
+        guard.append(&self.data().join("postgresql.auto.conf"), format!("{line}\n"))
+    }
+
+    /// Makes a primary of a standby, and waits until it is one.
+    pub fn promote(&self) -> Result<(), ClusterError> {
+        let failed = |source| ClusterError::Connect { name: self.name.clone(), source };
+        let mut connection = self.connect("postgres")?;
+        let row = connection.query_one("SELECT pg_promote(true, 60) AS promoted").map_err(failed)?;
+        let is_primary = row.text("promoted").map_err(failed)? == "t";
+        connection.close();
+        if is_primary { Ok(()) } else { Err(ClusterError::Promotion { name: self.name.clone() }) }
+    }
+
     /// The cluster's name.
     pub fn name(&self) -> &str {
         &self.name

@@ -173,6 +173,12 @@ pub enum ClusterError {
         /// The cluster's name.
         name: String,
     },
+    /// A standby did not become a primary within a minute.
+    #[error("cluster \"{name}\" was not promoted within a minute")]
+    Promotion {
+        /// The cluster's name.
+        name: String,
+    },
     /// Nothing on this machine can limit memory.
     #[error("no control group that limits memory can be made here: no memory controller")]
     NoMemoryController,

@@ -140,6 +140,9 @@ pub struct MajorFacts {
     /// The view `pg_stat_wal` exists, with `wal_records`, `wal_fpi` and `wal_bytes`. Source:
     /// release notes of 14.
     pub has_pg_stat_wal: bool,
+    /// The view `pg_stat_checkpointer` exists; before, `pg_stat_bgwriter` counts checkpoints. Source:
+    /// release notes of 17.
+    pub has_pg_stat_checkpointer: bool,
     /// `pg_stat_force_next_flush()` exists, so that a session can publish its own counters at
     /// once. Before, a session's counters are complete only when it has ended. Source: release
     /// notes of 15.
@@ -358,6 +361,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         major: 19,
         checksums_by_default: true,
         has_pg_stat_wal: true,
+        has_pg_stat_checkpointer: true,
         has_force_next_flush: true,
         has_tid_range_scans: true,
         new_settings: &[
@@ -392,6 +396,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         major: 18,
         checksums_by_default: true,
         has_pg_stat_wal: true,
+        has_pg_stat_checkpointer: true,
         has_force_next_flush: true,
         has_tid_range_scans: true,
         new_settings: &["io_max_combine_limit", "io_max_concurrency", "io_method", "io_workers"],
@@ -413,6 +418,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         major: 17,
         checksums_by_default: false,
         has_pg_stat_wal: true,
+        has_pg_stat_checkpointer: true,
         has_force_next_flush: true,
         has_tid_range_scans: true,
         new_settings: &["io_combine_limit"],
@@ -434,6 +440,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         major: 16,
         checksums_by_default: false,
         has_pg_stat_wal: true,
+        has_pg_stat_checkpointer: false,
         has_force_next_flush: true,
         has_tid_range_scans: true,
         new_settings: &[],
@@ -455,6 +462,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         major: 15,
         checksums_by_default: false,
         has_pg_stat_wal: true,
+        has_pg_stat_checkpointer: false,
         has_force_next_flush: true,
         has_tid_range_scans: true,
         new_settings: &[],
@@ -476,6 +484,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         major: 14,
         checksums_by_default: false,
         has_pg_stat_wal: true,
+        has_pg_stat_checkpointer: false,
         has_force_next_flush: false,
         has_tid_range_scans: true,
         new_settings: &["track_wal_io_timing"],
@@ -497,6 +506,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         major: 13,
         checksums_by_default: false,
         has_pg_stat_wal: false,
+        has_pg_stat_checkpointer: false,
         has_force_next_flush: false,
         has_tid_range_scans: false,
         new_settings: &[],

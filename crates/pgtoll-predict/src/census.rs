@@ -8,6 +8,7 @@ use pgtoll_record::{CensusRelation, DirtyCensus};
 use pgtoll_wire::{Dsn, Error, Row};
 
 use crate::looks::Glimpse;
+use crate::running::{BlockAddress, CarriedPages};
 use crate::session::{SessionCost, WatchSession};
 
 /// How censuses are taken.
@@ -27,8 +28,23 @@ pub(crate) struct CensusTaker {
     pub(crate) cost: SessionCost,
 }
 
+/// What a census is of.
+#[derive(Debug)]
+pub(crate) struct CensusPlan<'a> {
+    /// The redo point of the cycle's checkpoint.
+    pub(crate) redo: Lsn,
+    /// Pages to look at.
+    pub(crate) most: u32,
+    /// While that checkpoint runs: the pages that belong to the cycle before.
+    pub(crate) carried: Option<&'a mut CarriedPages>,
+}
+
+/// Dirty pages that are listed when a checkpoint begins: so many that later samples are among them.
+const LISTED: u32 = 8000;
+
 /// A dirty buffer of the sample.
 struct SampledBuffer {
+    database: u32,
     tablespace: u32,
     file: u32,
     fork: u8,
@@ -59,44 +75,88 @@ impl CensusTaker {
         Ok(Self { dsn: dsn.clone(), buffercache, buffers, inspect, own, names, cost })
     }
 
-    /// Looks at the dirty buffers now, and at the headers of `most` of them at most.
+    /// Looks at the dirty buffers now, and at the headers of a sample of them.
     pub(crate) fn take(
         &mut self,
         session: &mut WatchSession,
         now: &Glimpse,
-        most: u32,
+        plan: CensusPlan<'_>,
     ) -> Result<DirtyCensus, Error> {
-        let rows = session.query(&self.dirty_sql(most))?;
+        let CensusPlan { redo, most, carried } = plan;
+        let rows = session.query(&self.dirty_sql(most, carried.as_deref()))?;
         let mut dirty: BTreeMap<u32, u64> = BTreeMap::new();
-        let mut sample: BTreeMap<u32, Vec<SampledBuffer>> = BTreeMap::new();
+        let mut sample: Vec<(SampledBuffer, i32)> = Vec::new();
         for row in &rows {
-            let database = row.parse("database")?;
             match row.value("count")? {
-                Some(_) => drop(dirty.insert(database, row.parse("count")?)),
-                None => sample.entry(database).or_default().push(SampledBuffer::read(row)?),
+                Some(_) => drop(dirty.insert(row.parse("database")?, row.parse("count")?)),
+                None => sample.push((SampledBuffer::read(row)?, row.parse("hash")?)),
             }
         }
-        let (mut covered, mut tally) = (0, Tally::default());
+        let carried = carried.map(|carried| {
+            let blocks = sample.iter().map(|(buffer, hash)| (buffer.address(), *hash));
+            carried.meet(&blocks.collect::<Vec<_>>(), most as usize);
+            &*carried
+        });
+        let mut tally = Tally::default();
+        let mut covered = 0;
         for (database, count) in &dirty {
-            let pages = sample.remove(database).unwrap_or_default();
-            if self.look(session, *database, &pages, now.redo, &mut tally)? {
+            let own = sample.extract_if(.., |(buffer, _)| buffer.database == *database);
+            let (old, pages): (Vec<SampledBuffer>, Vec<SampledBuffer>) =
+                own.map(|(buffer, _)| buffer).partition(|buffer| {
+                    carried.is_some_and(|carried| carried.contains(&buffer.address()))
+                });
+            if self.look(session, *database, &pages, redo, &mut tally)? {
                 covered += count;
+                tally.add_carried(&old);
             }
         }
-        Ok(tally.census(now, self.buffers, dirty.values().sum(), covered))
+        if let Some(carried) = carried {
+            tally.low_unsure = carried.unsure(tally.low_carried);
+        }
+        let mut census = tally.census(now, self.buffers, dirty.values().sum(), covered);
+        census.redo = redo;
+        Ok(census)
+    }
+
+    /// Lists pages that are dirty when a checkpoint begins.
+    pub(crate) fn list_dirty(
+        &mut self,
+        session: &mut WatchSession,
+        salt: i64,
+    ) -> Result<CarriedPages, Error> {
+        let mut carried = CarriedPages::new(salt);
+        let rows = session.query(&format!(
+            "SELECT reldatabase AS database, reltablespace AS tablespace, relfilenode AS file, \
+             relforknumber AS fork, relblocknumber AS block, usagecount AS usage, {hash} AS hash \
+             FROM {}.pg_buffercache WHERE isdirty AND relforknumber IN (0, 1) \
+             ORDER BY {hash} LIMIT {LISTED}",
+            self.buffercache,
+            hash = carried.hash_sql(),
+        ))?;
+        let blocks: Vec<(BlockAddress, i32)> = rows
+            .iter()
+            .map(|row| Ok((SampledBuffer::read(row)?.address(), row.parse("hash")?)))
+            .collect::<Result<_, Error>>()?;
+        carried.list(blocks.into_iter(), LISTED as usize);
+        Ok(carried)
     }
 
     /// One pass over the buffers: how many are dirty by database, and a sample of all.
-    fn dirty_sql(&self, most: u32) -> String {
+    fn dirty_sql(&self, most: u32, carried: Option<&CarriedPages>) -> String {
+        let (hash, order, filter) = match carried {
+            None => ("0".to_owned(), "random()".to_owned(), "true".to_owned()),
+            Some(pages) => (pages.hash_sql(), pages.hash_sql(), pages.filter_sql()),
+        };
         format!(
             "WITH dirty AS MATERIALIZED (SELECT reldatabase, reltablespace, relfilenode, \
              relforknumber, relblocknumber, usagecount FROM {}.pg_buffercache \
              WHERE isdirty AND relforknumber IN (0, 1)) \
              SELECT reldatabase AS database, count(*) AS count, NULL::oid AS tablespace, \
-             NULL::oid AS file, NULL::int AS fork, NULL::bigint AS block, NULL::int AS usage \
-             FROM dirty GROUP BY reldatabase \
+             NULL::oid AS file, NULL::int AS fork, NULL::bigint AS block, NULL::int AS usage, \
+             NULL::int AS hash FROM dirty GROUP BY reldatabase \
              UNION ALL (SELECT reldatabase, NULL, reltablespace, relfilenode, relforknumber, \
-             relblocknumber, usagecount FROM dirty ORDER BY random() LIMIT {most})",
+             relblocknumber, usagecount, {hash} FROM dirty WHERE {filter} \
+             ORDER BY {order} LIMIT {most})",
             self.buffercache
         )
     }
@@ -147,12 +207,22 @@ impl CensusTaker {
 impl SampledBuffer {
     fn read(row: &Row) -> Result<Self, Error> {
         Ok(Self {
+            database: row.parse("database")?,
             tablespace: row.parse("tablespace")?,
             file: row.parse("file")?,
             fork: row.parse("fork")?,
             block: row.parse("block")?,
             usage: row.parse("usage")?,
         })
+    }
+
+    fn address(&self) -> BlockAddress {
+        (self.database, self.file, self.fork, self.block)
+    }
+
+    /// It is evicted soon.
+    fn is_low(&self) -> bool {
+        self.usage <= 1
     }
 }
 
@@ -204,11 +274,21 @@ struct Tally {
     hint_only: u64,
     low: u64,
     low_hint_only: u64,
+    low_carried: u64,
+    low_unsure: u64,
     image_bytes: f64,
     relations: BTreeMap<(String, String), u64>,
 }
 
 impl Tally {
+    /// Pages that belong to the cycle before.
+    fn add_carried(&mut self, pages: &[SampledBuffer]) {
+        self.sampled += pages.len() as u64;
+        let low = pages.iter().filter(|page| page.is_low()).count() as u64;
+        self.low += low;
+        self.low_carried += low;
+    }
+
     fn add(&mut self, database: &str, rows: &[Row]) -> Result<(), Error> {
         for row in rows {
             let is_hint_only = row.text("hint_only")? == "t";
@@ -248,6 +328,7 @@ impl Tally {
             hint_only: self.hint_only,
             low: self.low,
             low_hint_only: self.low_hint_only,
+            low_unsure: self.low_unsure,
             image_bytes: (self.hint_only > 0).then(|| self.image_bytes / self.hint_only as f64),
             relations,
         }

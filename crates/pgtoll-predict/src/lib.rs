@@ -23,6 +23,7 @@ mod error;
 mod looks;
 mod one_time;
 mod question;
+mod running;
 mod server;
 mod session;
 mod timing;

@@ -17,6 +17,9 @@ pub(crate) struct Glimpse {
     pub(crate) redo: Lsn,
     /// When that checkpoint began; whole seconds.
     pub(crate) checkpoint_s: f64,
+    /// Checkpoints begun since statistics were reset. The one that runs is counted when it first
+    /// pauses between writes: within moments, if it is spread over time.
+    pub(crate) checkpoints: u64,
     pub(crate) started: String,
     pub(crate) is_standby: bool,
     pub(crate) pid: i32,
@@ -28,17 +31,25 @@ const GLIMPSE: &str = "SELECT extract(epoch FROM clock_timestamp())::float8 AS n
      END AS insert, \
      c.redo_lsn, extract(epoch FROM c.checkpoint_time)::float8 AS checkpoint_s, \
      pg_postmaster_start_time()::text AS started, pg_is_in_recovery() AS standby, \
-     pg_backend_pid() AS pid FROM pg_control_checkpoint() c";
+     pg_backend_pid() AS pid";
+const CHECKPOINTER: &str = "v.num_timed + v.num_requested AS checkpoints \
+     FROM pg_control_checkpoint() c, pg_stat_checkpointer v";
+/// Until 16.
+const BGWRITER_CHECKPOINTS: &str = "v.checkpoints_timed + v.checkpoints_req AS checkpoints \
+     FROM pg_control_checkpoint() c, pg_stat_bgwriter v";
 
 impl Glimpse {
-    pub(crate) fn read(session: &mut WatchSession) -> Result<Self, Error> {
-        let row = session.query_one(GLIMPSE)?;
+    pub(crate) fn read(session: &mut WatchSession, facts: &MajorFacts) -> Result<Self, Error> {
+        let checkpoints =
+            if facts.has_pg_stat_checkpointer { CHECKPOINTER } else { BGWRITER_CHECKPOINTS };
+        let row = session.query_one(&format!("{GLIMPSE}, {checkpoints}"))?;
         Ok(Self {
             now_s: row.parse("now_s")?,
             now: row.text("now")?.to_owned(),
             insert: row.parse("insert")?,
             redo: row.parse("redo_lsn")?,
             checkpoint_s: row.parse("checkpoint_s")?,
+            checkpoints: row.parse("checkpoints")?,
             started: row.text("started")?.to_owned(),
             is_standby: row.text("standby")? == "t",
             pid: row.parse("pid")?,
@@ -200,6 +211,7 @@ mod tests {
                 now: String::new(),
                 insert: Lsn(0),
                 redo: Lsn(0),
+                checkpoints: 0,
                 started: String::new(),
                 is_standby: false,
                 pid: 0,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pgtoll_format::MajorFacts;
+use pgtoll_format::{Lsn, MajorFacts};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_observe::{ClusterCpu, CpuSample};
 use pgtoll_record::{DirtyCensus, ServerWatch, WatchCost, WatchWindow, WatchedServer};
@@ -10,8 +10,9 @@ use pgtoll_wire::{Dsn, Error, Interruption};
 
 use crate::PredictError;
 use crate::answer::SeenSettings;
-use crate::census::CensusTaker;
+use crate::census::{CensusPlan, CensusTaker};
 use crate::looks::{CounterLook, Glimpse, evicted_now};
+use crate::running::RunningCheckpoint;
 use crate::server::{Privileges, identify, visibility};
 use crate::session::{SessionCost, WatchSession};
 
@@ -116,8 +117,11 @@ struct Watcher {
     census_failures: u32,
     /// How long the last checkpoint cycle was that was seen whole.
     cycle_s: Option<f64>,
-    /// The server's clock at the last look.
-    last_look_s: f64,
+    last_look: Option<Glimpse>,
+    /// Where WAL ended at the look before.
+    insert_before: Lsn,
+    /// The checkpoint that runs, if its begin was seen.
+    running: Option<RunningCheckpoint>,
     cpu: Option<ClusterCpu>,
     window: Option<OpenWindow>,
     watch: ServerWatch,
@@ -141,6 +145,10 @@ struct OpenWindow {
     censuses: Vec<(f64, DirtyCensus)>,
     /// When the last one was taken, or failed; at first the window's begin.
     last_census_s: f64,
+    /// From when on censuses could be taken.
+    seen_from_s: f64,
+    /// Blocks evicted before the censuses' count of them begins.
+    evicted_before: u64,
 }
 
 impl Watcher {
@@ -170,7 +178,9 @@ impl Watcher {
             census_costs_s: 0.0,
             census_failures: 0,
             cycle_s: None,
-            last_look_s: 0.0,
+            last_look: None,
+            insert_before: Lsn(0),
+            running: None,
             cpu,
             window: None,
             watch: ServerWatch {
@@ -197,8 +207,9 @@ impl Watcher {
 
     /// Looks once; whether a window has ended.
     fn step(&mut self) -> Result<bool, PredictError> {
-        let now = Glimpse::read(&mut self.session)?;
-        let before_s = std::mem::replace(&mut self.last_look_s, now.now_s);
+        let now = Glimpse::read(&mut self.session, self.facts)?;
+        let before = self.last_look.replace(now.clone());
+        let before_s = before.as_ref().map_or(0.0, |before| before.now_s);
         self.session.check_pid(now.pid)?;
         if now.is_standby {
             return Err(PredictError::Standby);
@@ -212,19 +223,66 @@ impl Watcher {
             self.open(now, before_s, true)?;
             return Ok(has_ended);
         }
+        if let Some(before) = &before {
+            self.notice_checkpoint(before, &now)?;
+            self.insert_before = before.insert;
+        }
         if let Some(pages) = self.due_census(&now) {
             self.take_census(&now, pages)?;
         }
         Ok(false)
     }
 
+    /// Has a checkpoint begun since the last look? It may have, moments before that, so that its redo
+    /// point is after where WAL ended at the look before it.
+    fn notice_checkpoint(&mut self, before: &Glimpse, now: &Glimpse) -> Result<(), PredictError> {
+        let is_new = now.checkpoints > before.checkpoints && self.insert_before != Lsn(0);
+        if !is_new || !self.may_count() {
+            return Ok(());
+        }
+        let redo = self.insert_before;
+        let cost = self.cost_until_now_s();
+        let Some(taker) = &mut self.taker else { return Ok(()) };
+        let evicted = evicted_now(&mut self.session, self.facts)?;
+        let carried = match taker.list_dirty(&mut self.session, salt(redo)) {
+            // It took too long: the cycle has censuses when its checkpoint has completed.
+            Err(Error::Server(_)) => return Ok(()),
+            listed => listed?,
+        };
+        self.census_costs_s += self.cost_until_now_s() - cost;
+        self.running = Some(RunningCheckpoint {
+            begun_s: before.now_s.midpoint(now.now_s),
+            redo,
+            evicted,
+            carried,
+            censuses: Vec::new(),
+            last_census_s: now.now_s,
+        });
+        Ok(())
+    }
+
+    /// Opens a window at a look, and goes on with the censuses that were taken while its checkpoint
+    /// ran.
     fn open(&mut self, begin: Glimpse, before_s: f64, is_cycle: bool) -> Result<(), PredictError> {
         let begun_s = begin.begun_s(before_s);
         let look = CounterLook::read(&mut self.session, self.facts, self.statements.as_deref())?;
         let cpu = self.cpu.as_mut().and_then(|cpu| cpu.sample().ok());
-        let (censuses, last_census_s) = (Vec::new(), begin.now_s);
-        self.window =
-            Some(OpenWindow { begin, begun_s, look, cpu, is_cycle, censuses, last_census_s });
+        let running = self.running.take().filter(|running| running.is_of(begun_s, &begin));
+        let mut window = OpenWindow {
+            begun_s,
+            cpu,
+            is_cycle,
+            censuses: Vec::new(),
+            last_census_s: begin.now_s,
+            seen_from_s: begin.now_s,
+            evicted_before: look.evicted,
+            look,
+            begin,
+        };
+        if let Some(running) = running {
+            window.take_over(running);
+        }
+        self.window = Some(window);
         Ok(())
     }
 
@@ -275,6 +333,9 @@ impl Watcher {
 
     fn discard(&mut self, why: &str) {
         self.window = None;
+        self.running = None;
+        self.last_look = None;
+        self.insert_before = Lsn(0);
         if self.watch.discarded.len() < DISCARDED {
             self.watch.discarded.push(why.to_owned());
         }
@@ -284,12 +345,14 @@ impl Watcher {
     /// the pages that it should look at.
     fn due_census(&self, now: &Glimpse) -> Option<u32> {
         let (Some(_), Some(window)) = (&self.taker, &self.window) else { return None };
-        let gentle = self.plan.gentle;
-        let (at_once, share) = if gentle { GENTLE_CENSUS_ALLOWANCE } else { CENSUS_ALLOWANCE };
-        let allowed = at_once + share * self.began.elapsed().as_secs_f64();
         let has_any = !window.censuses.is_empty();
-        if self.census_costs_s > 0.0 && self.census_costs_s + self.census_cost_s > allowed {
+        if !self.may_count() {
             return None;
+        }
+        let (few, many) = if self.plan.gentle { GENTLE_SAMPLES } else { SAMPLES };
+        if let Some(running) = &self.running {
+            let pause = self.census_pause_s(running.begun_s, running.last_census_s, 0.0);
+            return (now.now_s - running.last_census_s >= pause).then_some(few);
         }
         let left = self.seconds_to_checkpoint(now, window);
         if left < 0.0 && has_any {
@@ -300,19 +363,25 @@ impl Watcher {
         let age = now.now_s - window.begun_s;
         let lead = 2.0 + 2.0 * self.census_cost_s;
         let is_last = (0.0..=lead).contains(&left) && since_last > lead;
-        let is_due = since_last >= self.census_pause_s(window, age + left);
+        let unseen = window.seen_from_s - window.begun_s;
+        let is_due = since_last >= self.census_pause_s(window.seen_from_s, window.last_census_s, unseen);
         let is_near = is_last || self.cycle_s.is_some_and(|cycle| age >= NEAR_END * cycle);
-        let (few, many) = if gentle { GENTLE_SAMPLES } else { SAMPLES };
         (is_last || is_due).then_some(if is_near { many } else { few })
     }
 
-    /// Seconds between the last census and the next: a part of what can be seen of the cycle, from the
-    /// end of the checkpoint that begins it. As long as no cycle was seen it may end at any time, so
-    /// that censuses begin often.
-    fn census_pause_s(&self, window: &OpenWindow, expected_s: f64) -> f64 {
-        let unseen = window.begin.now_s - window.begun_s;
-        let part = (self.cycle_s.unwrap_or(expected_s) - unseen) / CENSUSES;
-        let by_age = (window.last_census_s - window.begin.now_s) / 2.0;
+    /// Whether another census is cheap enough.
+    fn may_count(&self) -> bool {
+        let (at_once, share) =
+            if self.plan.gentle { GENTLE_CENSUS_ALLOWANCE } else { CENSUS_ALLOWANCE };
+        let allowed = at_once + share * self.began.elapsed().as_secs_f64();
+        self.census_costs_s <= 0.0 || self.census_costs_s + self.census_cost_s <= allowed
+    }
+
+    /// Seconds between the last census and the next: a part of what can be seen of the cycle. As long
+    /// as no cycle was seen it may end at any time, so that censuses begin often.
+    fn census_pause_s(&self, seen_from_s: f64, last_census_s: f64, unseen_s: f64) -> f64 {
+        let part = (self.cycle_s.unwrap_or(self.settings.timeout_s) - unseen_s) / CENSUSES;
+        let by_age = (last_census_s - seen_from_s) / 2.0;
         let pause = if self.cycle_s.is_some() { part } else { part.min(by_age) };
         pause.max(CENSUS_PAUSE_S)
     }
@@ -331,17 +400,33 @@ impl Watcher {
         let before = self.cost_until_now_s();
         let Some(taker) = &mut self.taker else { return Ok(()) };
         let evicted = evicted_now(&mut self.session, self.facts)?;
-        let taken = taker.take(&mut self.session, now, pages);
+        let (redo, carried) = match &mut self.running {
+            Some(running) => (running.redo, Some(&mut running.carried)),
+            None => (now.redo, None),
+        };
+        let plan = CensusPlan { redo, most: pages, carried };
+        let taken = taker.take(&mut self.session, now, plan);
         let after = self.cost_until_now_s();
         self.census_cost_s = after - before;
         self.census_costs_s += self.census_cost_s;
         let Some(window) = &mut self.window else { return Ok(()) };
-        window.last_census_s = now.now_s;
+        let evicted_before = match &mut self.running {
+            Some(running) => {
+                running.last_census_s = now.now_s;
+                running.evicted.unwrap_or(0)
+            }
+            None => {
+                window.last_census_s = now.now_s;
+                window.evicted_before
+            }
+        };
         match taken {
             Ok(mut census) => {
-                census.age_s = now.now_s - window.begun_s;
-                census.evicted = evicted.map(|evicted| evicted.saturating_sub(window.look.evicted));
-                window.censuses.push((now.now_s, census));
+                census.evicted = evicted.map(|evicted| evicted.saturating_sub(evicted_before));
+                match &mut self.running {
+                    Some(running) => running.censuses.push((now.now_s, census)),
+                    None => window.add_census(now.now_s, census),
+                }
                 self.census_failures = 0;
             }
             Err(Error::Server(response)) => {
@@ -461,18 +546,34 @@ impl Watcher {
     }
 
     fn last_look(&mut self) -> Result<(), PredictError> {
-        let now = Glimpse::read(&mut self.session)?;
+        let now = Glimpse::read(&mut self.session, self.facts)?;
         let is_same = self.window.as_ref().is_some_and(|window| window.begin.redo == now.redo);
-        if is_same && self.taker.is_some() {
+        if is_same && self.taker.is_some() && self.running.is_none() {
             let (_, many) = if self.plan.gentle { GENTLE_SAMPLES } else { SAMPLES };
             self.take_census(&now, many)?;
         }
-        self.end(&now, self.last_look_s)?;
+        let before_s = self.last_look.as_ref().map_or(0.0, |before| before.now_s);
+        self.end(&now, before_s)?;
         Ok(())
     }
 }
 
 impl OpenWindow {
+    /// Goes on with the censuses of a checkpoint that has completed.
+    fn take_over(&mut self, running: RunningCheckpoint) {
+        self.seen_from_s = running.begun_s;
+        self.last_census_s = running.last_census_s;
+        self.evicted_before = running.evicted.unwrap_or(0);
+        for (at, census) in running.censuses {
+            self.add_census(at, census);
+        }
+    }
+
+    fn add_census(&mut self, at: f64, census: DirtyCensus) {
+        let age_s = (at - self.begun_s).max(0.0);
+        self.censuses.push((at, DirtyCensus { age_s, ..census }));
+    }
+
     /// The last census before the next checkpoint began, else the first one after; while it has not
     /// begun, the last. Before it, those that came earlier.
     fn cycle_censuses(&self, next_s: Option<f64>) -> (Vec<DirtyCensus>, Option<DirtyCensus>) {
@@ -506,6 +607,11 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 const CENSUS_FAILURES: u32 = 5;
 const RETRY: Duration = Duration::from_secs(1);
 const RECONNECT: Duration = Duration::from_secs(60);
+
+/// Another one for each checkpoint.
+fn salt(redo: Lsn) -> i64 {
+    redo.0.cast_signed()
+}
 
 #[expect(clippy::cast_precision_loss, reason = "bytes of WAL, far below 2^53")]
 fn float(bytes: u64) -> f64 {

@@ -147,7 +147,7 @@ impl WatchWindow {
 pub struct DirtyCensus {
     /// When, as the server writes it.
     pub at: String,
-    /// Redo point of the last completed checkpoint.
+    /// Redo point of the last checkpoint; of one that still runs, where WAL ended just before it.
     #[schemars(with = "String")]
     pub redo: Lsn,
     /// Seconds since the begin of that checkpoint, to half a second.
@@ -172,6 +172,10 @@ pub struct DirtyCensus {
     pub low: u64,
     /// Of these, permanent ones with an LSN before the redo point.
     pub low_hint_only: u64,
+    /// Of these pages that are soon evicted, at most so many more may count: they were dirty when a
+    /// checkpoint began that still runs, and may have been written and dirtied again meanwhile.
+    #[serde(default)]
+    pub low_unsure: u64,
     /// Bytes of an image of the pages that count, without their holes: the mean; `None` without
     /// such pages.
     pub image_bytes: Option<f64>,

@@ -149,6 +149,7 @@ mod tests {
                 hint_only: *low_hint_only,
                 low: *low,
                 low_hint_only: *low_hint_only,
+                low_unsure: 0,
                 age_s: at,
                 cycle_s: 8.0,
             },

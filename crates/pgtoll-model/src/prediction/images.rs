@@ -24,6 +24,8 @@ pub struct CensusCounts {
     pub low: u64,
     /// Of these, permanent ones with an LSN before the redo point.
     pub low_hint_only: u64,
+    /// Of `low`, at most so many more: dirty since before a checkpoint that still runs, or again.
+    pub low_unsure: u64,
     /// Seconds from the cycle's begin to the census.
     pub age_s: f64,
     /// Seconds from the cycle's begin to its end.
@@ -57,7 +59,9 @@ impl CensusCounts {
         if !self.knows_low() {
             return Bounded::new(share(self.hint_only, self.sampled), 0.0, 1.0);
         }
-        binomial(self.low_hint_only, self.low, u64::MAX)
+        let known = binomial(self.low_hint_only, self.low, u64::MAX);
+        let most = (self.low_hint_only + self.low_unsure).min(self.low);
+        Bounded { upper: binomial(most, self.low, u64::MAX).upper, ..known }
     }
 
     pub(super) fn knows_low(&self) -> bool {
@@ -205,6 +209,7 @@ mod tests {
                 hint_only: twin.stock,
                 low,
                 low_hint_only: twin.low_share.0 * 1000,
+                low_unsure: 0,
                 age_s: 100.0,
                 cycle_s: 100.0,
             };

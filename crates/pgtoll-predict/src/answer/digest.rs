@@ -95,6 +95,8 @@ const MODEL_ERROR: f64 = 0.1;
 /// How unlike the cycles of a server are, where too few were seen to say: VACUUM comes in one and not
 /// in the next. Of a single one; of more it is divided by their number's root.
 const UNLIKE_CYCLES: f64 = 0.3;
+/// A first census in this part of a cycle has seen its beginning.
+const EARLY: f64 = 0.4;
 /// Of today's WAL: below this the trial's estimates and truths have nothing to do with each other.
 /// There was up to 0.7 % that no census finds: images of hints that a later record does without.
 const FLOOR: Bounded = Bounded { estimate: 0.0, lower: -0.005, upper: 0.008 };
@@ -114,12 +116,14 @@ impl WatchDigest {
         let all = |value: &dyn Fn(&WatchWindow) -> Option<f64>| {
             windows.iter().map(value).sum::<Option<f64>>().map(|sum| sum / seconds)
         };
+        // It is not the server's own work.
+        let watching = if watch.cost.is_cpu { watch.cost.share_of_core } else { 0.0 };
         let mut rates = WatchedRates {
             wal_bytes_per_second: rate(&|window| window.wal_bytes),
             images_per_second: all(&|window| window.wal_images.map(float)),
             reads_per_second: rate(&|window| window.blocks_read),
             writes_per_second: rate(&written),
-            busy_cores: all(&|window| window.cpu_seconds),
+            busy_cores: all(&|window| window.cpu_seconds).map(|busy| (busy - watching).max(0.0)),
             wal_driven: None,
         };
         let block = float(server.block_bytes.max(1));
@@ -153,8 +157,7 @@ impl WatchDigest {
             estimators.insert("E1'".to_owned(), float(dirtied) / self.seconds);
         }
         // Where censuses take long, not every window has one: the others are as these.
-        let counted: Vec<(&WatchWindow, &DirtyCensus)> =
-            windows.iter().filter_map(|window| Some((window, window.census.as_ref()?))).collect();
+        let counted = self.counted(windows);
         if counted.is_empty() {
             if !windows.iter().all(|window| window.is_cycle && window.wal_images.is_some()) {
                 return None;
@@ -184,6 +187,21 @@ impl WatchDigest {
         estimators.insert("E2+".to_owned(), per_second.estimate);
         let basis = PredictionBasis::CensusAndEvictions;
         Some(HintImages { per_second, of_windows, bytes, basis, estimators })
+    }
+
+    /// Windows with censuses. Where some were seen from early in their cycle, those that were not
+    /// are left out: the first one, as a rule, whose checkpoint ran already when watching began.
+    fn counted<'a>(&self, windows: &'a [WatchWindow]) -> Vec<(&'a WatchWindow, &'a DirtyCensus)> {
+        let mut counted: Vec<(&WatchWindow, &DirtyCensus)> =
+            windows.iter().filter_map(|window| Some((window, window.census.as_ref()?))).collect();
+        let is_early = |(window, census): &(&WatchWindow, &DirtyCensus)| {
+            let cycle = self.cycle_of(window, census);
+            window.censuses().next().is_some_and(|first| first.age_s < EARLY * cycle)
+        };
+        if counted.iter().any(is_early) {
+            counted.retain(is_early);
+        }
+        counted
     }
 
     /// Of a whole cycle: in the window. Of a part of one: a second's share of what the cycle will
@@ -274,6 +292,7 @@ fn counts(census: &DirtyCensus, cycle_s: f64) -> CensusCounts {
         hint_only: census.hint_only,
         low: census.low,
         low_hint_only: census.low_hint_only,
+        low_unsure: census.low_unsure,
         age_s: census.age_s,
         cycle_s,
     }

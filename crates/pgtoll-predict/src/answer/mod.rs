@@ -478,6 +478,7 @@ mod tests {
                 hint_only: 300,
                 low: 100,
                 low_hint_only: 10,
+                low_unsure: 0,
                 image_bytes: Some(8_000.0),
                 relations: Vec::new(),
             }),
@@ -529,6 +530,7 @@ mod tests {
             hint_only: 0,
             low: 1000,
             low_hint_only,
+            low_unsure: 0,
             ..window().census.unwrap()
         };
         let images = |evicted: [u64; 3]| {

@@ -123,8 +123,7 @@ mod tests {
     const WHATIF: &str = "2026-11-22-whatif-trial.jsonl";
     const PREDICTION: &str = "2026-11-23-prediction-trial.jsonl";
     const DETECTION: &str = "2026-11-22-detection.json";
-    /// Lines of `cargo xtask bench twins`: comparisons of results, which name no schema.
-    const TWINS: &str = "2026-11-22-twins.jsonl";
+    const TWINS: &str = "2026-11-23-twins.jsonl";
 
     #[test]
     fn committed_records_are_read_and_written_back_equal() {
@@ -132,6 +131,7 @@ mod tests {
         check_lines::<DesignLine>(&[DESIGN], &[BENCH_DESIGN_SCHEMA]);
         check_lines::<SoakRecord>(&[SOAK], &[SOAK_SCHEMA]);
         check_lines::<WhatIfTrialLine>(&[WHATIF], &[WHATIF_TRIAL_SCHEMA]);
+        check_lines::<TwinsLine>(&[TWINS], &[BENCH_TWINS_SCHEMA]);
         check_lines::<PredictionTrialLine>(&[PREDICTION], &[PREDICTION_TRIAL_SCHEMA]);
         let text = fs::read_to_string(records().join(DETECTION)).unwrap();
         check::<DetectionRecord>(&[&text], &[DETECTION_SCHEMA], DETECTION);

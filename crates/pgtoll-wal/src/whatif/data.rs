@@ -153,7 +153,7 @@ pub(crate) fn left_out(
             let old = u16_at(main, UPDATE_OLD_AT).filter(|_| parts.blocks.len() == 1);
             new.and_then(|new| updated(page, old, new))
         }
-        (HEAP2, _) if kind.info == PRUNE => pruned(main, page),
+        (HEAP2, _) if kind.info == PRUNE => pruned(main, record.facts.prune_flags_at, page),
         (BTREE, _) if kind.info == BTREE_INSERT_POST => None,
         (BTREE, _) => u16_at(main, 0).and_then(|place| index_row(page, place)),
         _ => None,
@@ -193,20 +193,18 @@ fn values(row: &[u8]) -> Option<&[u8]> {
 
 /// What a prune logs: line pointers that are redirected, dead, or free from now on. Those that the
 /// page has free are taken for these: they are soon used again.
-fn pruned(main: &[u8], page: &ImagePage<'_>) -> Option<u16> {
+fn pruned(main: &[u8], flags_at: Option<usize>, page: &ImagePage<'_>) -> Option<u16> {
     let free = u16::try_from(free_line_pointers(page)?).ok()?;
-    if main.len() >= PRUNE_WITH_NUMBERS {
+    let Some(at) = flags_at else {
         let (redirected, dead) = (u16_at(main, 4)?, u16_at(main, 6)?);
         return Some(4 * redirected.min(MOST_ROWS) + 2 * dead.min(MOST_ROWS) + 2 * free);
-    }
-    let flags = *main.get(1)?;
+    };
+    let flags = *main.get(at)?;
     let has = |flag: u8| u16::from(flags & flag != 0);
     // How many were redirected or died is not told: seldom more than one.
     Some(has(REDIRECTED) * 6 + has(DEAD) * 4 + has(FREED) * (2 + 2 * free.max(1)))
 }
 
-/// `xl_heap_prune` until 16.
-const PRUNE_WITH_NUMBERS: usize = 8;
 /// `MaxHeapTuplesPerPage`.
 const MOST_ROWS: u16 = 291;
 /// `XLHP_HAS_REDIRECTIONS`, `XLHP_HAS_DEAD_ITEMS`, `XLHP_HAS_NOW_UNUSED_ITEMS`.
@@ -322,12 +320,14 @@ mod tests {
         let page = page(&[None, Some(some), None, Some(some)]);
         // `xl_heap_prune` until 16: a transaction, redirected, dead.
         let numbers = [9, 0, 0, 0, 3, 0, 1, 0];
-        assert_eq!(pruned(&numbers, &whole(&page)), Some(3 * 4 + 2 + 2 * 2));
+        assert_eq!(pruned(&numbers, None, &whole(&page)), Some(3 * 4 + 2 + 2 * 2));
         // Since 17: a reason and flags.
         let redirected = 2 + 4;
         let freed = 2 + 2 * 2;
-        assert_eq!(pruned(&[0, REDIRECTED | FREED], &whole(&page)), Some(redirected + freed));
-        assert_eq!(pruned(&[0, 1 << 3, 7, 7, 7, 7], &whole(&page)), Some(0));
+        assert_eq!(pruned(&[0, REDIRECTED | FREED], Some(1), &whole(&page)), Some(redirected + freed));
+        assert_eq!(pruned(&[0, 1 << 3, 7, 7, 7, 7], Some(1), &whole(&page)), Some(0));
+        // Since 19: flags alone.
+        assert_eq!(pruned(&[FREED, 1], Some(0), &whole(&page)), Some(freed));
     }
 
     #[test]
@@ -340,13 +340,14 @@ mod tests {
         #[test]
         fn any_page_tells_something_or_nothing(
             main in prop::collection::vec(any::<u8>(), 0..20),
+            at in prop::option::of(0..2_usize),
             places in prop::array::uniform2(any::<u16>()),
             head in prop::collection::vec(any::<u8>(), 400),
         ) {
             let mut page = [0xA5; PAGE_BYTES];
             page[..400].copy_from_slice(&head);
             let _ = (inserted(&whole(&page), places[0]), index_row(&whole(&page), places[0]));
-            let _ = (updated(&whole(&page), Some(places[1]), places[0]), pruned(&main, &whole(&page)));
+            let _ = (updated(&whole(&page), Some(places[1]), places[0]), pruned(&main, at, &whole(&page)));
         }
     }
 }

@@ -295,3 +295,34 @@ fn a_server_is_suspended_whole_while_sessions_begin() {
     guard.finish().unwrap();
     scratch.assert_empty();
 }
+
+#[test]
+fn a_standby_follows_and_becomes_a_primary() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in servers() {
+        let major = server.version.major();
+        let (primary, _) = running(&mut guard, &server, &format!("primary{major}"));
+        let name = format!("standby{major}");
+        let standby = primary.standby(&mut guard, &name, primary.directory()).unwrap();
+        standby.start(&mut guard).unwrap();
+        assert_eq!(shown(&standby, "transaction_read_only"), "on", "{name}");
+        let mut connection = primary.connect("postgres").unwrap();
+        connection.execute("CREATE TABLE t AS SELECT generate_series(1, 1000) AS i").unwrap();
+        let is_there = format!(
+            "SELECT coalesce(bool_or(replay_lsn >= pg_current_wal_lsn()), false) AS is_there \
+             FROM pg_stat_replication WHERE application_name = '{name}'"
+        );
+        while connection.query_one(&is_there).unwrap().text("is_there").unwrap() != "t" {}
+        connection.close();
+        primary.kill(&mut guard).unwrap();
+        standby.promote().unwrap();
+        let mut connection = standby.connect("postgres").unwrap();
+        let row = connection.query_one("SELECT count(*) AS n FROM t").unwrap();
+        assert_eq!(row.parse::<u32>("n").unwrap(), 1000, "{name}");
+        connection.close();
+        standby.stop(&mut guard, StopMode::Immediate).unwrap();
+    }
+    guard.finish().unwrap();
+    scratch.assert_empty();
+}

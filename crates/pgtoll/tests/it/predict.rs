@@ -169,3 +169,42 @@ fn cycles_last_from_one_checkpoint_to_the_next() {
         cluster.remove(&mut guard).unwrap();
     }
 }
+
+/// Where volume begins checkpoints that are spread over the WAL to the next: they run nearly always.
+#[test]
+fn pages_of_the_cycle_before_are_not_taken_for_hints_while_a_checkpoint_runs() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in servers() {
+        let name = server.version.to_string();
+        let settings = [("max_wal_size", "64MB"), ("checkpoint_completion_target", "0.9")];
+        let cluster = started(&mut guard, &server, &settings);
+        cluster.run_psql(&mut guard, "postgres", EXTENSIONS).unwrap();
+        let load = "CREATE TABLE changed (i int PRIMARY KEY, n int, t text) WITH (fillfactor = 50); \
+                    INSERT INTO changed SELECT i, 0, repeat('x', 200) FROM generate_series(1, 100000) i; \
+                    VACUUM (FREEZE) changed; CHECKPOINT";
+        cluster.run_psql(&mut guard, "postgres", load).unwrap();
+        let mut command = pgtoll();
+        command.args(["predict", "--dsn", &dsn(&cluster, ""), "--cycles", "2", "--json"]);
+        let mut watching = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        // Each page is changed by what is logged, in random order.
+        let change = "UPDATE changed SET n = n + 1 WHERE i IN \
+                      (SELECT (random() * 100000)::int FROM generate_series(1, 1000))";
+        while watching.try_wait().unwrap().is_none() {
+            cluster.run_psql(&mut guard, "postgres", change).unwrap();
+        }
+        let output = watching.wait_with_output().unwrap();
+        let of: PredictionRecord = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((output.status.code(), of.watch.complete), (Some(0), true), "{name}: {of:?}");
+        let window = of.watch.windows.last().unwrap();
+        let cycle = window.census.as_ref().unwrap().cycle_s.unwrap();
+        let early: Vec<_> =
+            window.censuses().filter(|census| census.age_s < 0.5 * cycle).collect();
+        assert!(!early.is_empty(), "{name}: {window:?}");
+        let sampled: u64 = early.iter().map(|census| census.sampled).sum();
+        let hint_only: u64 = early.iter().map(|census| census.hint_only).sum();
+        assert!(sampled > 200 && hint_only * 10 < sampled, "{name}: {early:?}");
+        cluster.stop(&mut guard, StopMode::Fast).unwrap();
+        cluster.remove(&mut guard).unwrap();
+    }
+}

@@ -24,6 +24,7 @@ use pgtoll_wal::{
 use pgtoll_wire::Connection;
 
 use crate::census::{Written, census, statements_dirtied, written};
+use crate::estimate::float;
 use crate::program::{Program, ProgramAnswer};
 use crate::work::{self, DATABASE};
 
@@ -87,6 +88,15 @@ const SAMPLE: u32 = 400;
 /// The same, just before a checkpoint writes all of them anyway.
 const LAST_SAMPLE: u32 = 4000;
 
+/// Checkpoints as production servers have them, by time and spread over it: the shortest time that
+/// there is. The work of a cycle begins with a checkpoint and takes most of this time.
+const SPREAD: [(&str, &str); 2] =
+    [("checkpoint_timeout", "30s"), ("checkpoint_completion_target", "0.9")];
+const SPREAD_WORK: Duration = Duration::from_secs(26);
+/// Cycles after which the program has seen two, of which it looks at each from one end of a checkpoint
+/// to the next.
+const ANSWERED_AFTER: u32 = 6;
+
 /// Does the work on a copy while `pgtoll predict` watches it, and removes it.
 pub(crate) fn answer(
     workload: Workload,
@@ -97,17 +107,18 @@ pub(crate) fn answer(
     guard: &mut Guard,
 ) -> anyhow::Result<PredictionTrialAnswer> {
     let cluster = templates.of(arm).copy(guard, "run")?;
-    cluster.configure(guard, &all_settings(workload, arm))?;
+    let mut all = all_settings(workload, arm);
+    all.extend(settings(SPREAD));
+    cluster.configure(guard, &all)?;
     let server = (&cluster, templates.version.clone());
     let mut session = Session::begin(workload, arm, extent, server, guard)?;
-    session.cycle()?;
-    let mut program = Program::begin(&cluster, extent.cycles)?;
-    // It counts from a checkpoint on that it has seen, and misses some where it starts late.
-    for _ in 0..2 * extent.cycles + 2 {
+    session.spread_cycle()?;
+    let mut program = Program::begin(&cluster)?;
+    for _ in 0..ANSWERED_AFTER {
         if program.has_ended()? {
             break;
         }
-        session.cycle()?;
+        session.spread_cycle()?;
     }
     let ProgramAnswer { wal, basis, cpu } = program.finish()?;
     let server = session.server.clone();
@@ -229,6 +240,32 @@ impl Session {
             evicted: by_others_than_checkpoints,
             censuses,
         })
+    }
+
+    /// The work of a cycle, spread over the time between two checkpoints that come by themselves.
+    fn spread_cycle(&mut self) -> anyhow::Result<()> {
+        let before = self.checkpoints()?;
+        while self.checkpoints()? == before {
+            self.monitor.execute("SELECT pg_sleep(0.1)")?;
+        }
+        let began = std::time::Instant::now();
+        for part in 1..=PARTS {
+            self.work(part == 1)?;
+            let due = SPREAD_WORK.as_secs_f64() * float(part) / float(PARTS);
+            let left = (due - began.elapsed().as_secs_f64()).max(0.0);
+            self.monitor.execute(&format!("SELECT pg_sleep({left})"))?;
+        }
+        Ok(())
+    }
+
+    /// Checkpoints that have begun.
+    fn checkpoints(&mut self) -> anyhow::Result<u64> {
+        let sql = if self.facts.has_pg_stat_checkpointer {
+            "SELECT num_timed + num_requested AS count FROM pg_stat_checkpointer"
+        } else {
+            "SELECT checkpoints_timed + checkpoints_req AS count FROM pg_stat_bgwriter"
+        };
+        Ok(self.monitor.query_one(sql)?.parse("count")?)
     }
 
     /// A part of a cycle: all groups at once, each to its end.

@@ -76,6 +76,7 @@ fn census(of: &PredictionTrialCensus, age_s: f64, cycle_s: f64) -> DirtyCensus {
         hint_only: of.hint_only,
         low: of.low,
         low_hint_only: of.low_hint_only,
+        low_unsure: 0,
         image_bytes: None,
         relations: Vec::new(),
     }

@@ -14,8 +14,8 @@ use crate::work::DATABASE;
 pub(crate) struct Program(Child);
 
 impl Program {
-    /// Lets it watch this number of checkpoint cycles.
-    pub(crate) fn begin(cluster: &Cluster, cycles: u32) -> anyhow::Result<Self> {
+    /// Lets it watch as long as it does by itself: two checkpoint cycles.
+    pub(crate) fn begin(cluster: &Cluster) -> anyhow::Result<Self> {
         let environment = cluster.environment();
         let value = |name: &str| environment.get(name).map_or("", String::as_str);
         let dsn = format!(
@@ -26,7 +26,6 @@ impl Program {
         );
         let child = program(beside("pgtoll")?)
             .args(["--quiet", "predict", "--json", "--dsn", &dsn])
-            .args(["--cycles", &cycles.to_string()])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
@@ -41,7 +40,7 @@ impl Program {
     pub(crate) fn finish(mut self) -> anyhow::Result<ProgramAnswer> {
         if !self.has_ended()? {
             bail!(
-                "pgtoll predict goes on after twice as many checkpoint cycles as it was to watch"
+                "pgtoll predict goes on after three times as many checkpoint cycles as it was to watch"
             );
         }
         let read = |pipe: Option<&mut dyn std::io::Read>| {
