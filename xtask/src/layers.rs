@@ -97,7 +97,17 @@ const LAYERS: [(&str, &[&str]); 25] = [
             "pgtoll-wire",
         ],
     ),
-    ("pgtoll-lab", &["pgtoll-interrupt", "pgtoll-record", "pgtoll-wire"]),
+    (
+        "pgtoll-lab",
+        &[
+            "pgtoll-cluster",
+            "pgtoll-interrupt",
+            "pgtoll-load",
+            "pgtoll-record",
+            "pgtoll-stats",
+            "pgtoll-wire",
+        ],
+    ),
     ("pgtoll-report", &["pgtoll-estimate", "pgtoll-format", "pgtoll-record", "pgtoll-stats"]),
     (
         "pgtoll",

@@ -22,8 +22,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod exchange;
 mod judge;
+mod link;
 
+pub use exchange::{ExchangeError, ExchangePlan, ExchangeSite, exchange};
+pub use link::{Link, LinkDelay, LinkState};
 pub use judge::{
     Attempt, AttemptEnd, AttemptOutcome, ENTRY_BYTES, FileError, JournalReader, JudgeError,
     JudgeFault, JudgeFaultEnd, JudgePlan, JudgeProgress, LeftoverSchema, conclude, judge,

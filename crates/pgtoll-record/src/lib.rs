@@ -17,6 +17,7 @@ mod corrupt;
 mod examination;
 mod expectation;
 mod interval;
+mod exchange;
 mod judge;
 mod latencies;
 mod metric;
@@ -45,6 +46,9 @@ pub use corrupt::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
 pub use examination::{EXAMINATION_SCHEMA, Examination, Finding, Misses, NullRuns, State};
 pub use expectation::{Expectation, ExpectedFigure};
 pub use interval::{Interval, Verdict};
+pub use exchange::{
+    EXCHANGE_SCHEMA, ExchangeCase, ExchangeDesign, ExchangeRecord, SynchronousCommit, exchange_schema,
+};
 pub use judge::{
     AcknowledgementGap, IdSet, JUDGE_SCHEMA, JudgeDesign, JudgeRecord, JudgeVerdict, JudgedClient,
     JudgedEvent, JudgedFault, JudgedNode, JudgedServer, LongForkProbe, LostTransactions,

@@ -5,7 +5,7 @@ use std::fmt;
 
 use pgtoll_record::{
     CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, ChecksumsRecord, CorruptRecord, EXAMINATION_SCHEMA,
-    EXPERIMENTS_SCHEMA, Examination, ExperimentList, JUDGE_SCHEMA, JudgeRecord, OVERVIEW_SCHEMA,
+    EXCHANGE_SCHEMA, EXPERIMENTS_SCHEMA, Examination, ExchangeRecord, ExperimentList, JUDGE_SCHEMA, JudgeRecord, OVERVIEW_SCHEMA,
     Overview, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA,
     PREDICTION_SCHEMA, PageChecksumsRecord, PageDifferenceRecord, PageRecord, PlanRecord,
     PredictionRecord, RECORD_SCHEMA, RESULT_SCHEMA, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide,
@@ -46,6 +46,8 @@ pub enum RecordKind {
     Prediction,
     /// What an application saw.
     Judge,
+    /// What `pgtoll lab exchange` found.
+    Exchange,
     /// The summary of a run.
     Result,
     /// Runs side by side.
@@ -55,7 +57,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
@@ -69,6 +71,7 @@ impl RecordKind {
         Self::Plan,
         Self::Prediction,
         Self::Judge,
+        Self::Exchange,
         Self::Result,
         Self::SideBySide,
         Self::Overview,
@@ -81,7 +84,8 @@ impl RecordKind {
             | Self::WalWhatIf
             | Self::Overview
             | Self::Prediction
-            | Self::Judge => &[Format::Table, Format::Json, Format::Html],
+            | Self::Judge
+            | Self::Exchange => &[Format::Table, Format::Json, Format::Html],
             Self::Verification => {
                 &[Format::Table, Format::Markdown, Format::Json, Format::Html, Format::OpenMetrics]
             }
@@ -114,6 +118,7 @@ impl RecordKind {
             Self::Plan => "a plan",
             Self::Prediction => "a record of predict",
             Self::Judge => "a record of lab judge",
+            Self::Exchange => "a record of lab exchange",
             Self::Result => "a result",
             Self::SideBySide => "a record of results side by side",
             Self::Overview => "an overview",
@@ -135,6 +140,7 @@ impl RecordKind {
             Self::Plan => PLAN_SCHEMA,
             Self::Prediction => PREDICTION_SCHEMA,
             Self::Judge => JUDGE_SCHEMA,
+            Self::Exchange => EXCHANGE_SCHEMA,
             Self::Result => RESULT_SCHEMA,
             Self::SideBySide => SIDE_BY_SIDE_SCHEMA,
             Self::Overview => OVERVIEW_SCHEMA,
@@ -160,6 +166,8 @@ pub enum FinishedRecord {
     Plan(Box<PlanRecord>),
     Prediction(Box<PredictionRecord>),
     Judge(Box<JudgeRecord>),
+    /// Of `pgtoll lab exchange`.
+    Exchange(Box<ExchangeRecord>),
     Result(Box<RunResult>),
     SideBySide(Box<SideBySide>),
     Overview(Box<Overview>),
@@ -256,6 +264,7 @@ impl FinishedRecord {
             RecordKind::Plan => Self::Plan(read(text)?),
             RecordKind::Prediction => Self::Prediction(read(text)?),
             RecordKind::Judge => Self::Judge(read(text)?),
+            RecordKind::Exchange => Self::Exchange(read(text)?),
             RecordKind::Result => Self::Result(read(text)?),
             RecordKind::SideBySide => Self::SideBySide(read(text)?),
             RecordKind::Overview => Self::Overview(read(text)?),
@@ -279,6 +288,7 @@ impl FinishedRecord {
             Self::Plan(_) => RecordKind::Plan,
             Self::Prediction(_) => RecordKind::Prediction,
             Self::Judge(_) => RecordKind::Judge,
+            Self::Exchange(_) => RecordKind::Exchange,
             Self::Result(_) => RecordKind::Result,
             Self::SideBySide(_) => RecordKind::SideBySide,
             Self::Overview(_) => RecordKind::Overview,
@@ -304,6 +314,7 @@ impl FinishedRecord {
                 Self::Overview(overview) => Some(crate::overview_html(overview)),
                 Self::Prediction(record) => Some(crate::prediction_html(record)),
                 Self::Judge(record) => Some(crate::judge_html(record)),
+                Self::Exchange(record) => Some(crate::exchange_html(record)),
                 _ => None,
             },
             Format::OpenMetrics => match self {
@@ -334,6 +345,7 @@ impl FinishedRecord {
             Self::Plan(plan) => crate::plan_text(plan),
             Self::Prediction(record) => crate::prediction_text(record),
             Self::Judge(record) => crate::judge_text(record),
+            Self::Exchange(record) => crate::exchange_text(record),
             Self::Result(result) => crate::terminal_table(result, options.style),
             Self::SideBySide(together) => crate::side_by_side_text(together),
             Self::Overview(overview) => crate::overview_text(overview, ".", options.style),
@@ -359,6 +371,7 @@ impl FinishedRecord {
             Self::Plan(plan) => json(plan),
             Self::Prediction(record) => json(record),
             Self::Judge(record) => json(record),
+            Self::Exchange(record) => json(record),
             Self::Result(result) => json(result),
             Self::SideBySide(together) => json(together),
             Self::Overview(overview) => json(overview),

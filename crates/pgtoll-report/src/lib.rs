@@ -23,6 +23,7 @@ mod finished;
 mod format;
 mod gobench;
 mod html;
+mod exchange;
 mod judge;
 mod ladder;
 mod markdown;
@@ -54,9 +55,10 @@ pub use finished::{FinishedRecord, FinishedRecordError, RecordKind, TableOptions
 pub use format::{Format, format_names};
 pub use gobench::gobench;
 pub use html::{
-    html_report, html_side_by_side, judge_html, overview_html, prediction_html, verification_html,
+    html_report, html_side_by_side, exchange_html, judge_html, overview_html, prediction_html, verification_html,
     wal_statistics_html, wal_whatif_html,
 };
+pub use exchange::{exchange_findings, exchange_text};
 pub use judge::{judge_headline, judge_text};
 pub use markdown::{markdown, markdown_costs, markdown_section};
 pub use openmetrics::openmetrics;

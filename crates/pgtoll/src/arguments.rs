@@ -11,6 +11,7 @@ use clap_complete::Shell;
 use pgtoll_bench::BUILT_IN;
 use pgtoll_format::wal::Compression;
 use pgtoll_format::{ByteSize, TimeSpan};
+use pgtoll_record::SynchronousCommit;
 use pgtoll_report::{Format, RecordKind};
 use pgtoll_wal::WalBound;
 use pgtoll_wire::Dsn;
@@ -138,6 +139,15 @@ Examples:
                                             scripts in pgbench's language, 9 to 1
   pgtoll measure --workload 'pgbench -n -c 4 -T 99999'
                                             any program that makes load";
+
+const LAB_EXCHANGE_EXAMPLES: &str = "\
+Examples:
+  pgtoll lab exchange --quick               two delays, about 2 min
+  pgtoll lab exchange -o exchange.html      five delays, about 10 min, as a page
+  pgtoll lab exchange --delay 2ms,80ms --clients 32 --postgres 18
+                                            the distance between your own sites
+
+It makes servers of its own, and touches no other.";
 
 const LAB_JUDGE_EXAMPLES: &str = "\
 Examples:
@@ -438,6 +448,39 @@ pub(crate) enum LabCommand {
     /// transactions are lost, and how long is there no service?
     #[command(after_help = LAB_JUDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Judge)), args_override_self = true)]
     Judge(Box<LabJudgeArguments>),
+    /// What does waiting for a standby cost, and what does it save when the primary's host dies?
+    #[command(after_help = LAB_EXCHANGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Exchange)))]
+    Exchange(Box<LabExchangeArguments>),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabExchangeArguments {
+    /// Two delays, each case once: about two minutes.
+    #[arg(long, conflicts_with = "repetitions")]
+    pub(crate) quick: bool,
+    /// How long WAL is on its way to the standby. Default: 0, 5ms, 20ms, 50ms, 200ms.
+    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = link_delay, allow_hyphen_values = true)]
+    pub(crate) delay: Vec<TimeSpan>,
+    /// What commits wait for. Default: all.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = synchronous_commits())]
+    pub(crate) commit: Vec<SynchronousCommit>,
+    /// Clients that write, a connection each.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=150))]
+    pub(crate) clients: u32,
+    /// How often each case is run.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repetitions: u32,
+    /// The server: a major version, or the directory of its programs.
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) postgres: Option<String>,
+    /// Where the servers' data directories are made.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub(crate) work_dir: PathBuf,
+    /// Of the order of cases.
+    #[arg(long, value_name = "N", default_value_t = 20_261_123)]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
@@ -1065,6 +1108,19 @@ fn with_sources(error: &dyn std::error::Error) -> String {
         next = source.source();
     }
     text
+}
+
+/// The values of `synchronous_commit`.
+fn synchronous_commits() -> impl TypedValueParser<Value = SynchronousCommit> {
+    PossibleValuesParser::new(SynchronousCommit::ALL.map(SynchronousCommit::name)).try_map(|value| {
+        let found = SynchronousCommit::ALL.into_iter().find(|commit| commit.name() == value);
+        found.ok_or("no such value")
+    })
+}
+
+/// How long a link may hold bytes back.
+fn link_delay(text: &str) -> Result<TimeSpan, String> {
+    between(text, "0ms", "10s")
 }
 
 fn judge_time(text: &str) -> Result<TimeSpan, String> {

@@ -5,6 +5,7 @@ mod circumstances;
 mod claims;
 mod comparison;
 mod flow;
+mod exchange;
 mod judge;
 mod latency;
 mod overview;
@@ -25,6 +26,7 @@ use pgtoll_record::{Run, RunResult, Workload};
 use serde::Serialize;
 
 pub(crate) use answer::day;
+pub use exchange::exchange_html;
 pub use judge::judge_html;
 pub use overview::overview_html;
 pub use prediction::prediction_html;

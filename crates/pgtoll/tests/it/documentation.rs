@@ -59,6 +59,7 @@ fn generated_schemas() {
     );
     check(&reference.join("prediction.schema.json"), &pretty(pgtoll_record::prediction_schema()));
     check(&reference.join("judge.schema.json"), &pretty(pgtoll_record::judge_schema()));
+    check(&reference.join("exchange.schema.json"), &pretty(pgtoll_record::exchange_schema()));
     check(&reference.join("plan.schema.json"), &pretty(pgtoll_record::plan_schema()));
     check(&reference.join("overview.schema.json"), &pretty(pgtoll_record::overview_schema()));
     check(&reference.join("experiments.schema.json"), &pretty(pgtoll_record::experiments_schema()));

@@ -19,6 +19,7 @@ mod dsn;
 mod embedded;
 mod enable;
 mod endings;
+mod exchange;
 mod experiments;
 mod judge;
 mod measuring;

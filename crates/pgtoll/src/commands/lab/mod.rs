@@ -1,5 +1,6 @@
 //! `pgtoll lab`: does the safety work when it is needed?
 
+mod exchange;
 mod judge;
 
 use crate::arguments::{LabArguments, LabCommand};
@@ -9,5 +10,6 @@ use crate::printer::Printer;
 pub(crate) fn run(arguments: &LabArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     match &arguments.command {
         LabCommand::Judge(arguments) => judge::run(arguments, printer),
+        LabCommand::Exchange(arguments) => exchange::run(arguments, printer),
     }
 }

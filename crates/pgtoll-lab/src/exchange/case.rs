@@ -1,0 +1,275 @@
+//! A case: a primary and a standby behind a link, clients that commit, and the primary's death.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pgtoll_cluster::{Cluster, ClusterError, Guard, ServerProcesses, StopMode};
+use pgtoll_interrupt::Interrupt;
+use pgtoll_load::{Crowd, Mix, Script, Until};
+use pgtoll_record::{
+    ExchangeCase, Interval, JudgeRecord, Latencies, Provenance, SynchronousCommit,
+};
+use pgtoll_stats::{mean, sample_sd, t_quantile};
+use pgtoll_wire::Dsn;
+
+use super::{ExchangeError, ExchangePlan};
+use crate::link::{Link, LinkDelay, LinkState};
+use crate::{JudgeFault, JudgeFaultEnd, JudgePlan, judge};
+
+/// What cases have in common.
+pub(super) struct CaseContext<'a> {
+    pub(super) plan: &'a ExchangePlan,
+    pub(super) template: &'a Cluster,
+    pub(super) guard: &'a Arc<Mutex<Guard>>,
+    pub(super) interrupt: &'a Interrupt,
+    pub(super) provenance: &'a Provenance,
+    pub(super) settings: BTreeMap<String, String>,
+}
+
+pub(super) fn lock(guard: &Mutex<Guard>) -> MutexGuard<'_, Guard> {
+    guard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a case, and removes its servers.
+pub(super) fn run_case(
+    context: &CaseContext<'_>,
+    commit: SynchronousCommit,
+    delay: Duration,
+    repetition: u32,
+) -> Result<ExchangeCase, ExchangeError> {
+    let pair = Pair::start(context, delay)?;
+    let load = pair.load(context.plan, commit)?;
+    let rate = (load.transactions_per_second.estimate * JUDGED_SHARE).max(1.0);
+    let judged = pair.judge(context, commit, rate)?;
+    pair.remove(&mut lock(context.guard))?;
+    let verdict = judged.verdict.as_ref();
+    let impossible = verdict.map(|verdict| {
+        verdict.ghosts.count + verdict.phantoms.count + verdict.duplicates.count
+    });
+    Ok(ExchangeCase {
+        commit,
+        delay_ms: delay.as_secs_f64() * 1e3,
+        repetition,
+        transactions_per_second: load.transactions_per_second,
+        p50_ms: load.p50_ms,
+        p99_ms: load.p99_ms,
+        judged_rate: rate,
+        acknowledged: judged.transactions.acknowledged,
+        lost: verdict.map(|verdict| verdict.lost.count),
+        oldest_lost_s: verdict.and_then(|verdict| verdict.lost.oldest_before_s),
+        unknown: judged.transactions.unknown,
+        recovered: verdict.map(|verdict| verdict.recovered.count),
+        impossible,
+        outage_s: judged.outage.map(|gap| gap.seconds),
+        findings: judged.findings,
+    })
+}
+
+/// Of the rate that clients reach, what falls due for the judge: more would only queue.
+const JUDGED_SHARE: f64 = 0.5;
+/// The load's time is cut into this number of slices, whose rates give the interval.
+const SLICES: u32 = 8;
+const LOAD: &str = "INSERT INTO load (payload) VALUES (repeat('x', 100));\n";
+const STANDBY: &str = "standby";
+/// How long the standby may take until it streams.
+const STREAMING_LIMIT: Duration = Duration::from_secs(30);
+
+/// What the load showed.
+struct LoadResult {
+    transactions_per_second: Interval,
+    p50_ms: Option<f64>,
+    p99_ms: Option<f64>,
+}
+
+/// A primary and a standby.
+struct Pair {
+    primary: Arc<Cluster>,
+    /// The postmaster's pid.
+    postmaster: i32,
+    standby: Arc<Cluster>,
+    link: Arc<Link>,
+    link_directory: PathBuf,
+}
+
+impl Pair {
+    fn start(context: &CaseContext<'_>, delay: Duration) -> Result<Self, ExchangeError> {
+        let mut guard = lock(context.guard);
+        let primary = context.template.copy(&mut guard, "primary")?;
+        let names = ("synchronous_standby_names".to_owned(), STANDBY.to_owned());
+        let own = context.settings.iter().map(|(name, value)| (name.clone(), value.clone()));
+        primary.configure(&mut guard, &own.chain([names]).collect())?;
+        let postmaster = primary.start(&mut guard)?;
+        let link_directory = guard.directory().join("link");
+        guard.run(Path::new("mkdir"), &["-p", &link_directory.to_string_lossy()])?;
+        let delay = LinkDelay { to_client: delay, to_server: Duration::ZERO };
+        let link = Link::open(&socket(&link_directory), &socket(primary.directory()), delay)
+            .map_err(ExchangeError::Link)?;
+        let standby = primary.standby(&mut guard, STANDBY, &link_directory)?;
+        // When it is promoted nobody confirms its commits.
+        standby.configure(&mut guard, &context.settings)?;
+        standby.start(&mut guard)?;
+        let pair = Self {
+            primary: Arc::new(primary),
+            postmaster,
+            standby: Arc::new(standby),
+            link: Arc::new(link),
+            link_directory,
+        };
+        pair.wait_for_streaming(context.interrupt)?;
+        Ok(pair)
+    }
+
+    fn wait_for_streaming(&self, interrupt: &Interrupt) -> Result<(), ExchangeError> {
+        let mut connection = self.primary.connect("postgres")?;
+        let until = std::time::Instant::now() + STREAMING_LIMIT;
+        loop {
+            let row = connection.query_one(
+                "SELECT coalesce(string_agg(state || '/' || sync_state, ', '), 'not connected') \
+                 AS state FROM pg_stat_replication",
+            )?;
+            let state = row.text("state")?;
+            if state == "streaming/sync" {
+                connection.close();
+                return Ok(());
+            }
+            if std::time::Instant::now() > until {
+                return Err(ExchangeError::NotStreaming { state: state.to_owned() });
+            }
+            interrupt.wait(Duration::from_millis(20))?;
+        }
+    }
+
+    /// Clients that commit as fast as they can.
+    fn load(
+        &self,
+        plan: &ExchangePlan,
+        commit: SynchronousCommit,
+    ) -> Result<LoadResult, ExchangeError> {
+        let connections = (0..plan.clients).map(|_| {
+            let mut connection = self.primary.connect("postgres")?;
+            connection.execute(&format!("SET synchronous_commit = {}", commit.name()))?;
+            Ok(connection)
+        });
+        let connections = connections.collect::<Result<Vec<_>, ExchangeError>>()?;
+        let mut crowd = Crowd::new(connections, &Mix::from(Script::parse("load", LOAD)?), 1)?;
+        // Relation extension, caches.
+        crowd.run(Until::TogetherTransactions(u64::from(plan.clients)), None)?;
+        crowd.take_latencies();
+        let slice = plan.load / SLICES;
+        let rates = (0..SLICES).map(|_| {
+            let tally = crowd.run(Until::Time(slice), None)?;
+            Ok(float(tally.transactions) / tally.elapsed.as_secs_f64())
+        });
+        let rates = rates.collect::<Result<Vec<f64>, ExchangeError>>()?;
+        let latencies = crowd.take_latencies();
+        crowd.close();
+        Ok(LoadResult {
+            transactions_per_second: interval_of_mean(&rates),
+            p50_ms: quantile_ms(&latencies, 0.5),
+            p99_ms: quantile_ms(&latencies, 0.99),
+        })
+    }
+
+    /// Lets the primary's host die under load.
+    fn judge(
+        &self,
+        context: &CaseContext<'_>,
+        commit: SynchronousCommit,
+        rate: f64,
+    ) -> Result<JudgeRecord, ExchangeError> {
+        let (guard, link) = (context.guard.clone(), self.link.clone());
+        let (primary, standby) = (self.primary.clone(), self.standby.clone());
+        let postmaster = self.postmaster;
+        let fault = JudgeFault {
+            what: "death of the primary's host, promotion of the standby".to_owned(),
+            at: context.plan.judged / 2,
+            action: Box::new(move || {
+                match host_dies(&guard, postmaster, &link, &primary, &standby) {
+                    Ok(()) => JudgeFaultEnd::done("the standby was promoted"),
+                    Err(error) => JudgeFaultEnd {
+                        success: false,
+                        status: error.to_string(),
+                        output: String::new(),
+                    },
+                }
+            }),
+        };
+        let plan = JudgePlan {
+            clients: context.plan.clients,
+            readers: 0,
+            rate_per_second: rate,
+            duration: context.plan.judged,
+            ..JudgePlan::new(self.dsn(commit)?)
+        };
+        let provenance = context.provenance.clone();
+        Ok(judge(&plan, Some(fault), provenance, context.interrupt, &mut |_| {})?)
+    }
+
+    /// The way to whichever of both is the primary.
+    fn dsn(&self, commit: SynchronousCommit) -> Result<Dsn, ExchangeError> {
+        let environment = self.primary.environment();
+        let value = |name: &str| environment.get(name).map_or("", String::as_str);
+        Ok(format!(
+            "host='{},{}' port={} user={} dbname={} target_session_attrs=primary \
+             options='-c synchronous_commit={}'",
+            self.primary.directory().display(),
+            self.standby.directory().display(),
+            value("PGPORT"),
+            value("PGUSER"),
+            value("PGDATABASE"),
+            commit.name()
+        )
+        .parse()?)
+    }
+
+    fn remove(self, guard: &mut Guard) -> Result<(), ExchangeError> {
+        let Self { primary, standby, link, link_directory, .. } = self;
+        standby.stop(guard, StopMode::Immediate)?;
+        drop(link);
+        guard.run(Path::new("rm"), &["-rf", &link_directory.to_string_lossy()])?;
+        for cluster in [primary, standby] {
+            Cluster::clone(&cluster).remove(guard)?;
+        }
+        Ok(())
+    }
+}
+
+/// The primary's processes stop at once, what is under way to the standby is lost, and the standby is
+/// promoted.
+fn host_dies(
+    guard: &Mutex<Guard>,
+    postmaster: i32,
+    link: &Link,
+    primary: &Cluster,
+    standby: &Cluster,
+) -> Result<(), ClusterError> {
+    let processes = ServerProcesses::of(postmaster)?;
+    processes.suspend()?;
+    link.set_state(LinkState::Cut);
+    primary.kill(&mut lock(guard))?;
+    standby.promote()
+}
+
+/// A server's socket in its directory.
+fn socket(directory: &Path) -> PathBuf {
+    directory.join(".s.PGSQL.5432")
+}
+
+/// The mean with its 95 % interval, by Student's t.
+fn interval_of_mean(values: &[f64]) -> Interval {
+    let estimate = mean(values).unwrap_or(0.0);
+    let count = float(values.len() as u64);
+    let half = sample_sd(values).map_or(0.0, |sd| t_quantile(0.95, count - 1.0) * sd / count.sqrt());
+    Interval { estimate, lower: (estimate - half).max(0.0), upper: estimate + half }
+}
+
+fn quantile_ms(latencies: &Latencies, share: f64) -> Option<f64> {
+    latencies.quantile(share).map(|time| time.as_secs_f64() * 1e3)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "transactions, far below 2^53")]
+fn float(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,143 @@
+//! What the durability of a commit costs, and what it saves.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Host, Interval};
+
+/// The version of the form of an [`ExchangeRecord`].
+pub const EXCHANGE_SCHEMA: &str = "pgtoll.exchange/1";
+
+/// The exchange rate of durability: for each value of `synchronous_commit` and each delay of
+/// replication, what a commit costs while all is well, and what is lost when the primary's host dies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExchangeRecord {
+    /// [`EXCHANGE_SCHEMA`].
+    pub schema: String,
+    /// pgtoll's version.
+    pub pgtoll: String,
+    /// The command that makes it again.
+    pub command: Vec<String>,
+    /// When the record was made (RFC 3339).
+    pub made: String,
+    /// Version and origin of the servers.
+    pub server: String,
+    /// The machine.
+    pub host: Host,
+    /// What was to be done.
+    pub design: ExchangeDesign,
+    /// The servers' settings that are not defaults.
+    pub settings: BTreeMap<String, String>,
+    /// Each case, as they were run.
+    pub cases: Vec<ExchangeCase>,
+    /// All cases were run.
+    pub complete: bool,
+    /// Why it ended early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// What a reader has to know.
+    pub notes: Vec<String>,
+}
+
+/// What was to be done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExchangeDesign {
+    /// Clients that write, a connection each.
+    pub clients: u32,
+    /// How long clients commit as fast as they can, in each case.
+    pub load_s: f64,
+    /// How long transactions fall due before and after the primary's death, in each case.
+    pub judged_s: f64,
+    /// How long WAL is on its way to the standby.
+    pub delays_ms: Vec<f64>,
+    /// Values of `synchronous_commit`.
+    pub commits: Vec<SynchronousCommit>,
+    /// How often each case is run.
+    pub repetitions: u32,
+    /// Of the orders of cases.
+    pub seed: u64,
+}
+
+/// What a commit waits for (`synchronous_commit`).
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum SynchronousCommit {
+    /// Nothing: WAL is flushed soon after.
+    Off,
+    /// The primary's disk.
+    Local,
+    /// The standby's kernel has it, too.
+    RemoteWrite,
+    /// The standby's disk, too.
+    On,
+    /// The standby shows it to readers.
+    RemoteApply,
+}
+
+impl SynchronousCommit {
+    /// All of them, the weakest first.
+    pub const ALL: [Self; 5] =
+        [Self::Off, Self::Local, Self::RemoteWrite, Self::On, Self::RemoteApply];
+
+    /// As `postgresql.conf` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Local => "local",
+            Self::RemoteWrite => "remote_write",
+            Self::On => "on",
+            Self::RemoteApply => "remote_apply",
+        }
+    }
+
+    /// Whether a commit waits for the standby.
+    pub fn is_remote(self) -> bool {
+        !matches!(self, Self::Off | Self::Local)
+    }
+}
+
+/// A case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExchangeCase {
+    /// What commits waited for.
+    pub commit: SynchronousCommit,
+    /// How long WAL was on its way to the standby.
+    pub delay_ms: f64,
+    /// From 1.
+    pub repetition: u32,
+    /// Transactions a second of all clients, each beginning the next as soon as one is committed: the
+    /// mean over slices of the time, with a 95 % interval.
+    pub transactions_per_second: Interval,
+    /// Median time of a transaction, in ms.
+    pub p50_ms: Option<f64>,
+    /// Time that 99 % of them did not exceed, in ms.
+    pub p99_ms: Option<f64>,
+    /// Transactions a second that fell due when the primary died.
+    pub judged_rate: f64,
+    /// Transactions acknowledged in that part.
+    pub acknowledged: u64,
+    /// Of these, absent in the end; `None` where the final set could not be read.
+    pub lost: Option<u64>,
+    /// How long before the primary's death the earliest of them was acknowledged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_lost_s: Option<f64>,
+    /// Transactions of unknown outcome.
+    pub unknown: u64,
+    /// Of these, present in the end.
+    pub recovered: Option<u64>,
+    /// Present though failed for certain, never sent, or present twice: 0, or pgtoll is wrong.
+    pub impossible: Option<u64>,
+    /// The longest time without an acknowledgement: death, promotion and reconnecting.
+    pub outage_s: Option<f64>,
+    /// What the judge has against the servers.
+    pub findings: Vec<String>,
+}
+
+/// The JSON Schema of what `pgtoll lab exchange` prints.
+pub fn exchange_schema() -> serde_json::Value {
+    schemars::schema_for!(ExchangeRecord).to_value()
+}

@@ -1,0 +1,122 @@
+//! `pgtoll lab exchange`: what waiting for a standby costs, and what it saves.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use pgtoll_cluster::{Guard, GuardOptions, ServerUser};
+use pgtoll_format::shell_quoted;
+use pgtoll_interrupt::Interrupt;
+use pgtoll_lab::{ExchangePlan, ExchangeSite, exchange};
+use pgtoll_record::{ExchangeCase, Provenance, SynchronousCommit};
+use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+
+use crate::arguments::LabExchangeArguments;
+use crate::commands::measure::{installation, tell_leftovers};
+use crate::commands::{absolute, output};
+use crate::exit::Status;
+use crate::printer::Printer;
+
+pub(crate) fn run(arguments: &LabExchangeArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+    let format = output::format_of_output(&arguments.output, RecordKind::Exchange.formats())?;
+    let interrupt = Interrupt::new();
+    interrupt.catch_signals().context("catch signals")?;
+    let (work_dir, user) = (absolute(&arguments.work_dir)?, ServerUser::choose()?);
+    let installation = installation(arguments.postgres.as_deref(), &interrupt, printer)?;
+    tell_leftovers(&work_dir, &user, printer);
+    let plan = plan(arguments);
+    printer.say(&introduction(&plan));
+    let options = GuardOptions::of_this_program(work_dir.clone(), user);
+    let site = ExchangeSite {
+        installation: &installation,
+        guard: Guard::begin(&options, &interrupt)?,
+        host: pgtoll_bench::host(&work_dir)?,
+        interrupt: &interrupt,
+    };
+    let mut done = 0;
+    let record = exchange(&plan, site, &provenance(arguments), &mut |case, all| {
+        done += 1;
+        printer.progress(&words(case), done, all as u64);
+        printer.milestone(&words(case));
+    });
+    interrupt.check()?;
+    let is_found = !pgtoll_report::exchange_findings(&record).is_empty();
+    let status = match (record.complete, is_found) {
+        (false, _) => Status::CouldNotTell,
+        (true, true) => Status::Finding,
+        (true, false) => Status::Done,
+    };
+    if let Some(ended) = &record.ended {
+        printer.warn(&format!("pgtoll: ended early: {ended}"));
+    }
+    let record = FinishedRecord::Exchange(Box::new(record));
+    let table = TableOptions::default();
+    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
+    Ok(status)
+}
+
+fn plan(arguments: &LabExchangeArguments) -> ExchangePlan {
+    let delays: &[u64] = if arguments.quick { &[0, 20] } else { &[0, 5, 20, 50, 200] };
+    let given = arguments.delay.iter().map(|delay| delay.0);
+    let delays = if arguments.delay.is_empty() {
+        delays.iter().map(|delay| Duration::from_millis(*delay)).collect()
+    } else {
+        given.collect()
+    };
+    let (load, judged) = if arguments.quick { (2, 2) } else { (8, 6) };
+    ExchangePlan {
+        clients: arguments.clients,
+        load: Duration::from_secs(load),
+        judged: Duration::from_secs(judged),
+        delays,
+        commits: if arguments.commit.is_empty() {
+            SynchronousCommit::ALL.to_vec()
+        } else {
+            arguments.commit.clone()
+        },
+        repetitions: if arguments.quick { 1 } else { arguments.repetitions },
+        seed: arguments.seed,
+    }
+}
+
+/// What will be done, and about how long it takes.
+fn introduction(plan: &ExchangePlan) -> String {
+    let cases = plan.delays.len() * plan.commits.len() * plan.repetitions as usize;
+    let each = plan.load + plan.judged + OVERHEAD;
+    let minutes = each.as_secs_f64() * f64::from(u32::try_from(cases).unwrap_or(u32::MAX)) / 60.0;
+    format!(
+        "{cases} cases: a primary and a standby with a link between them, {} clients, the primary \
+         dies in each; about {minutes:.0} min, about 1 GB of disk",
+        plan.clients
+    )
+}
+
+/// Copying, starting and removing the servers of a case.
+const OVERHEAD: Duration = Duration::from_secs(6);
+
+fn words(case: &ExchangeCase) -> String {
+    format!("{} behind {} ms", case.commit.name(), case.delay_ms)
+}
+
+fn provenance(arguments: &LabExchangeArguments) -> Provenance {
+    let mut command = ["pgtoll", "lab", "exchange"].map(str::to_owned).to_vec();
+    if arguments.quick {
+        command.push("--quick".to_owned());
+    }
+    for delay in &arguments.delay {
+        command.extend(["--delay".to_owned(), delay.to_string()]);
+    }
+    for commit in &arguments.commit {
+        command.extend(["--commit", commit.name()].map(str::to_owned));
+    }
+    if let Some(postgres) = &arguments.postgres {
+        command.extend(["--postgres".to_owned(), shell_quoted(postgres)]);
+    }
+    command.extend(["--clients".to_owned(), arguments.clients.to_string()]);
+    command.extend(["--repetitions".to_owned(), arguments.repetitions.to_string()]);
+    command.extend(["--seed".to_owned(), arguments.seed.to_string()]);
+    Provenance {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command,
+        made: jiff::Timestamp::now().to_string(),
+    }
+}
