@@ -331,7 +331,7 @@ mod tests {
         client.write_all(b"lost").unwrap();
         link.set_state(LinkState::Cut);
         // An end, or a reset where something was not read.
-        let mut gets_nothing = |stream: &mut UnixStream| {
+        let gets_nothing = |stream: &mut UnixStream| {
             let read = stream.read(&mut [0; 8]);
             assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
         };
