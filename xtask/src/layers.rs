@@ -8,7 +8,7 @@ use crate::{command, output, say};
 
 /// Every crate of the workspace with the crates of the workspace that it may use. A new crate or
 /// edge is a decision: write one in `docs/decisions`.
-const LAYERS: [(&str, &[&str]); 24] = [
+const LAYERS: [(&str, &[&str]); 25] = [
     ("pgtoll-checksum", &[]),
     ("pgtoll-stats", &[]),
     ("pgtoll-files", &[]),
@@ -96,6 +96,7 @@ const LAYERS: [(&str, &[&str]); 24] = [
             "pgtoll-wire",
         ],
     ),
+    ("pgtoll-replay", &["pgtoll-format", "pgtoll-interrupt", "pgtoll-record", "pgtoll-wire"]),
     ("pgtoll-report", &["pgtoll-estimate", "pgtoll-format", "pgtoll-record", "pgtoll-stats"]),
     (
         "pgtoll",
@@ -114,6 +115,7 @@ const LAYERS: [(&str, &[&str]); 24] = [
             "pgtoll-observe",
             "pgtoll-predict",
             "pgtoll-record",
+            "pgtoll-replay",
             "pgtoll-report",
             "pgtoll-stats",
             "pgtoll-testing",

@@ -25,6 +25,7 @@ mod plan;
 mod prediction;
 mod provenance;
 mod read;
+mod replay;
 mod result;
 mod run;
 mod side_by_side;
@@ -61,6 +62,11 @@ pub use prediction::{
 };
 pub use provenance::Provenance;
 pub use read::{RecordError, Run};
+pub use replay::{
+    LOG_EXAMINATION_SCHEMA, LogCounts, LogExamination, LogFinding, LogFindingState, LogSource,
+    OrderBreak, REPLAY_SCHEMA, ReplayDivergence, ReplayDone, ReplayPlanned, ReplayQuantiles,
+    ReplayRecord, ReplayTarget,
+};
 pub use result::{
     Comparison, Expected, MetricValue, OnePieceCheck, Outcome, Outliers, RESULT_SCHEMA, RunResult,
     Steadiness, TransactionRange,
@@ -105,6 +111,16 @@ pub fn checksums_schema() -> serde_json::Value {
 /// The JSON Schema of what `pgtoll corrupt` prints.
 pub fn corrupt_schema() -> serde_json::Value {
     schemars::schema_for!(CorruptRecord).to_value()
+}
+
+/// The JSON Schema of what `pgtoll replay doctor` and `pgtoll replay plan` print.
+pub fn log_examination_schema() -> serde_json::Value {
+    schemars::schema_for!(LogExamination).to_value()
+}
+
+/// The JSON Schema of what `pgtoll replay run` prints.
+pub fn replay_schema() -> serde_json::Value {
+    schemars::schema_for!(ReplayRecord).to_value()
 }
 
 /// The JSON Schema of what `pgtoll page show` prints.

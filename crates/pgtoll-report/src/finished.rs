@@ -5,12 +5,12 @@ use std::fmt;
 
 use pgtoll_record::{
     CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, ChecksumsRecord, CorruptRecord, EXAMINATION_SCHEMA,
-    EXPERIMENTS_SCHEMA, Examination, ExperimentList, OVERVIEW_SCHEMA, Overview,
-    PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA,
-    PageChecksumsRecord, PageDifferenceRecord, PageRecord, PlanRecord, PredictionRecord,
-    RECORD_SCHEMA, RESULT_SCHEMA, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA,
-    VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord,
-    WalWhatIfRecord,
+    EXPERIMENTS_SCHEMA, Examination, ExperimentList, LOG_EXAMINATION_SCHEMA, LogExamination,
+    OVERVIEW_SCHEMA, Overview, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA,
+    PLAN_SCHEMA, PREDICTION_SCHEMA, PageChecksumsRecord, PageDifferenceRecord, PageRecord,
+    PlanRecord, PredictionRecord, RECORD_SCHEMA, REPLAY_SCHEMA, RESULT_SCHEMA, ReplayRecord,
+    RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA, VerificationRecord,
+    WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord, WalWhatIfRecord,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -44,6 +44,10 @@ pub enum RecordKind {
     Plan,
     /// What a server that was watched would pay.
     Prediction,
+    /// What a server's log allows.
+    LogExamination,
+    /// How a log's work went on another server.
+    Replay,
     /// The summary of a run.
     Result,
     /// Runs side by side.
@@ -53,7 +57,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 17] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
@@ -66,6 +70,8 @@ impl RecordKind {
         Self::Experiments,
         Self::Plan,
         Self::Prediction,
+        Self::LogExamination,
+        Self::Replay,
         Self::Result,
         Self::SideBySide,
         Self::Overview,
@@ -89,7 +95,9 @@ impl RecordKind {
             | Self::PageDifference
             | Self::Examination
             | Self::Experiments
-            | Self::Plan => &[Format::Table, Format::Json],
+            | Self::Plan
+            | Self::LogExamination
+            | Self::Replay => &[Format::Table, Format::Json],
         }
     }
 
@@ -108,6 +116,8 @@ impl RecordKind {
             Self::Experiments => "the list of experiments",
             Self::Plan => "a plan",
             Self::Prediction => "a record of predict",
+            Self::LogExamination => "a record of replay doctor",
+            Self::Replay => "a record of replay run",
             Self::Result => "a result",
             Self::SideBySide => "a record of results side by side",
             Self::Overview => "an overview",
@@ -128,6 +138,8 @@ impl RecordKind {
             Self::Experiments => EXPERIMENTS_SCHEMA,
             Self::Plan => PLAN_SCHEMA,
             Self::Prediction => PREDICTION_SCHEMA,
+            Self::LogExamination => LOG_EXAMINATION_SCHEMA,
+            Self::Replay => REPLAY_SCHEMA,
             Self::Result => RESULT_SCHEMA,
             Self::SideBySide => SIDE_BY_SIDE_SCHEMA,
             Self::Overview => OVERVIEW_SCHEMA,
@@ -152,6 +164,8 @@ pub enum FinishedRecord {
     Experiments(Box<ExperimentList>),
     Plan(Box<PlanRecord>),
     Prediction(Box<PredictionRecord>),
+    LogExamination(Box<LogExamination>),
+    Replay(Box<ReplayRecord>),
     Result(Box<RunResult>),
     SideBySide(Box<SideBySide>),
     Overview(Box<Overview>),
@@ -247,6 +261,8 @@ impl FinishedRecord {
             RecordKind::Experiments => Self::Experiments(read(text)?),
             RecordKind::Plan => Self::Plan(read(text)?),
             RecordKind::Prediction => Self::Prediction(read(text)?),
+            RecordKind::LogExamination => Self::LogExamination(read(text)?),
+            RecordKind::Replay => Self::Replay(read(text)?),
             RecordKind::Result => Self::Result(read(text)?),
             RecordKind::SideBySide => Self::SideBySide(read(text)?),
             RecordKind::Overview => Self::Overview(read(text)?),
@@ -269,6 +285,8 @@ impl FinishedRecord {
             Self::Experiments(_) => RecordKind::Experiments,
             Self::Plan(_) => RecordKind::Plan,
             Self::Prediction(_) => RecordKind::Prediction,
+            Self::LogExamination(_) => RecordKind::LogExamination,
+            Self::Replay(_) => RecordKind::Replay,
             Self::Result(_) => RecordKind::Result,
             Self::SideBySide(_) => RecordKind::SideBySide,
             Self::Overview(_) => RecordKind::Overview,
@@ -322,6 +340,8 @@ impl FinishedRecord {
             Self::Experiments(list) => crate::experiments_text(list),
             Self::Plan(plan) => crate::plan_text(plan),
             Self::Prediction(record) => crate::prediction_text(record),
+            Self::LogExamination(record) => crate::log_examination_text(record),
+            Self::Replay(record) => crate::replay_text(record),
             Self::Result(result) => crate::terminal_table(result, options.style),
             Self::SideBySide(together) => crate::side_by_side_text(together),
             Self::Overview(overview) => crate::overview_text(overview, ".", options.style),
@@ -346,6 +366,8 @@ impl FinishedRecord {
             Self::Experiments(list) => json(list),
             Self::Plan(plan) => json(plan),
             Self::Prediction(record) => json(record),
+            Self::LogExamination(record) => json(record),
+            Self::Replay(record) => json(record),
             Self::Result(result) => json(result),
             Self::SideBySide(together) => json(together),
             Self::Overview(overview) => json(overview),

@@ -57,6 +57,8 @@ fn generated_schemas() {
         &pretty(pgtoll_record::side_by_side_schema()),
     );
     check(&reference.join("prediction.schema.json"), &pretty(pgtoll_record::prediction_schema()));
+    check(&reference.join("log.schema.json"), &pretty(pgtoll_record::log_examination_schema()));
+    check(&reference.join("replay.schema.json"), &pretty(pgtoll_record::replay_schema()));
     check(&reference.join("plan.schema.json"), &pretty(pgtoll_record::plan_schema()));
     check(&reference.join("overview.schema.json"), &pretty(pgtoll_record::overview_schema()));
     check(&reference.join("experiments.schema.json"), &pretty(pgtoll_record::experiments_schema()));

@@ -31,6 +31,7 @@ mod predict;
 mod predicted;
 mod programs;
 mod records;
+mod replay;
 mod reports;
 mod resources;
 mod scripts;
