@@ -369,10 +369,10 @@ mod tests {
     proptest! {
         #[test]
         fn no_line_makes_a_prefix_panic(prefix in "[%a-zA-Z0-9 |-]{0,20}", line in "[ -~\t0-9:]{0,200}") {
-            if let Ok(prefix) = LinePrefix::parse(&prefix) {
-                if let Some(found) = prefix.matches(line.as_bytes(), |_| true) {
-                    prop_assert!(found.length <= line.len());
-                }
+            if let Ok(prefix) = LinePrefix::parse(&prefix)
+                && let Some(found) = prefix.matches(line.as_bytes(), |_| true)
+            {
+                prop_assert!(found.length <= line.len());
             }
         }
     }
