@@ -108,6 +108,7 @@ const LAYERS: [(&str, &[&str]); 25] = [
             "pgtoll-wire",
         ],
     ),
+    ("pgtoll-replay", &["pgtoll-format", "pgtoll-interrupt", "pgtoll-record", "pgtoll-wire"]),
     ("pgtoll-report", &["pgtoll-estimate", "pgtoll-format", "pgtoll-record", "pgtoll-stats"]),
     (
         "pgtoll",
@@ -127,6 +128,7 @@ const LAYERS: [(&str, &[&str]); 25] = [
             "pgtoll-observe",
             "pgtoll-predict",
             "pgtoll-record",
+            "pgtoll-replay",
             "pgtoll-report",
             "pgtoll-stats",
             "pgtoll-testing",

@@ -21,6 +21,7 @@ mod control;
 mod crc32c;
 pub mod heap;
 mod incremental;
+pub mod log;
 mod lsn;
 mod page;
 mod page_difference;

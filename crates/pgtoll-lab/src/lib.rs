@@ -27,8 +27,8 @@ mod judge;
 mod link;
 
 pub use exchange::{ExchangeError, ExchangePlan, ExchangeSite, exchange};
-pub use link::{Link, LinkDelay, LinkState};
 pub use judge::{
     Attempt, AttemptEnd, AttemptOutcome, ENTRY_BYTES, FileError, JournalReader, JudgeError,
     JudgeFault, JudgeFaultEnd, JudgePlan, JudgeProgress, LeftoverSchema, conclude, judge,
 };
+pub use link::{Link, LinkDelay, LinkState};

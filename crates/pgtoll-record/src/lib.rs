@@ -15,9 +15,9 @@ mod answer;
 mod checksums;
 mod corrupt;
 mod examination;
+mod exchange;
 mod expectation;
 mod interval;
-mod exchange;
 mod judge;
 mod latencies;
 mod metric;
@@ -28,6 +28,7 @@ mod plan;
 mod prediction;
 mod provenance;
 mod read;
+mod replay;
 mod result;
 mod run;
 mod side_by_side;
@@ -44,11 +45,12 @@ pub use checksums::{
 };
 pub use corrupt::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
 pub use examination::{EXAMINATION_SCHEMA, Examination, Finding, Misses, NullRuns, State};
+pub use exchange::{
+    EXCHANGE_SCHEMA, ExchangeCase, ExchangeDesign, ExchangeRecord, SynchronousCommit,
+    exchange_schema,
+};
 pub use expectation::{Expectation, ExpectedFigure};
 pub use interval::{Interval, Verdict};
-pub use exchange::{
-    EXCHANGE_SCHEMA, ExchangeCase, ExchangeDesign, ExchangeRecord, SynchronousCommit, exchange_schema,
-};
 pub use judge::{
     AcknowledgementGap, IdSet, JUDGE_SCHEMA, JudgeDesign, JudgeRecord, JudgeVerdict, JudgedClient,
     JudgedEvent, JudgedFault, JudgedNode, JudgedServer, LongForkProbe, LostTransactions,
@@ -76,6 +78,11 @@ pub use prediction::{
 };
 pub use provenance::Provenance;
 pub use read::{RecordError, Run};
+pub use replay::{
+    LOG_EXAMINATION_SCHEMA, LogCounts, LogExamination, LogFinding, LogFindingState, LogSource,
+    OrderBreak, REPLAY_SCHEMA, ReplayDivergence, ReplayDone, ReplayPlanned, ReplayQuantiles,
+    ReplayRecord, ReplayTarget,
+};
 pub use result::{
     Comparison, Expected, MetricValue, OnePieceCheck, Outcome, Outliers, RESULT_SCHEMA, RunResult,
     Steadiness, TransactionRange,
@@ -123,6 +130,16 @@ pub fn checksums_schema() -> serde_json::Value {
 /// The JSON Schema of what `pgtoll corrupt` prints.
 pub fn corrupt_schema() -> serde_json::Value {
     schemars::schema_for!(CorruptRecord).to_value()
+}
+
+/// The JSON Schema of what `pgtoll replay doctor` and `pgtoll replay plan` print.
+pub fn log_examination_schema() -> serde_json::Value {
+    schemars::schema_for!(LogExamination).to_value()
+}
+
+/// The JSON Schema of what `pgtoll replay run` prints.
+pub fn replay_schema() -> serde_json::Value {
+    schemars::schema_for!(ReplayRecord).to_value()
 }
 
 /// The JSON Schema of what `pgtoll page show` prints.

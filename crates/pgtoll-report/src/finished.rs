@@ -5,11 +5,12 @@ use std::fmt;
 
 use pgtoll_record::{
     CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, ChecksumsRecord, CorruptRecord, EXAMINATION_SCHEMA,
-    EXCHANGE_SCHEMA, EXPERIMENTS_SCHEMA, Examination, ExchangeRecord, ExperimentList, JUDGE_SCHEMA, JudgeRecord, OVERVIEW_SCHEMA,
-    Overview, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA,
-    PREDICTION_SCHEMA, PageChecksumsRecord, PageDifferenceRecord, PageRecord, PlanRecord,
-    PredictionRecord, RECORD_SCHEMA, RESULT_SCHEMA, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide,
-    VERIFICATION_SCHEMA, VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA,
+    EXCHANGE_SCHEMA, EXPERIMENTS_SCHEMA, Examination, ExchangeRecord, ExperimentList, JUDGE_SCHEMA,
+    JudgeRecord, LOG_EXAMINATION_SCHEMA, LogExamination, OVERVIEW_SCHEMA, Overview,
+    PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA,
+    PageChecksumsRecord, PageDifferenceRecord, PageRecord, PlanRecord, PredictionRecord,
+    RECORD_SCHEMA, REPLAY_SCHEMA, RESULT_SCHEMA, ReplayRecord, RunResult, SIDE_BY_SIDE_SCHEMA,
+    SideBySide, VERIFICATION_SCHEMA, VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA,
     WalStatisticsRecord, WalWhatIfRecord,
 };
 use serde::Deserialize;
@@ -48,6 +49,10 @@ pub enum RecordKind {
     Judge,
     /// What `pgtoll lab exchange` found.
     Exchange,
+    /// What a server's log allows.
+    LogExamination,
+    /// How a log's work went on another server.
+    Replay,
     /// The summary of a run.
     Result,
     /// Runs side by side.
@@ -57,7 +62,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 19] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
@@ -72,6 +77,8 @@ impl RecordKind {
         Self::Prediction,
         Self::Judge,
         Self::Exchange,
+        Self::LogExamination,
+        Self::Replay,
         Self::Result,
         Self::SideBySide,
         Self::Overview,
@@ -98,7 +105,9 @@ impl RecordKind {
             | Self::PageDifference
             | Self::Examination
             | Self::Experiments
-            | Self::Plan => &[Format::Table, Format::Json],
+            | Self::Plan
+            | Self::LogExamination
+            | Self::Replay => &[Format::Table, Format::Json],
         }
     }
 
@@ -119,6 +128,8 @@ impl RecordKind {
             Self::Prediction => "a record of predict",
             Self::Judge => "a record of lab judge",
             Self::Exchange => "a record of lab exchange",
+            Self::LogExamination => "a record of replay doctor",
+            Self::Replay => "a record of replay run",
             Self::Result => "a result",
             Self::SideBySide => "a record of results side by side",
             Self::Overview => "an overview",
@@ -141,6 +152,8 @@ impl RecordKind {
             Self::Prediction => PREDICTION_SCHEMA,
             Self::Judge => JUDGE_SCHEMA,
             Self::Exchange => EXCHANGE_SCHEMA,
+            Self::LogExamination => LOG_EXAMINATION_SCHEMA,
+            Self::Replay => REPLAY_SCHEMA,
             Self::Result => RESULT_SCHEMA,
             Self::SideBySide => SIDE_BY_SIDE_SCHEMA,
             Self::Overview => OVERVIEW_SCHEMA,
@@ -168,6 +181,8 @@ pub enum FinishedRecord {
     Judge(Box<JudgeRecord>),
     /// Of `pgtoll lab exchange`.
     Exchange(Box<ExchangeRecord>),
+    LogExamination(Box<LogExamination>),
+    Replay(Box<ReplayRecord>),
     Result(Box<RunResult>),
     SideBySide(Box<SideBySide>),
     Overview(Box<Overview>),
@@ -265,6 +280,8 @@ impl FinishedRecord {
             RecordKind::Prediction => Self::Prediction(read(text)?),
             RecordKind::Judge => Self::Judge(read(text)?),
             RecordKind::Exchange => Self::Exchange(read(text)?),
+            RecordKind::LogExamination => Self::LogExamination(read(text)?),
+            RecordKind::Replay => Self::Replay(read(text)?),
             RecordKind::Result => Self::Result(read(text)?),
             RecordKind::SideBySide => Self::SideBySide(read(text)?),
             RecordKind::Overview => Self::Overview(read(text)?),
@@ -289,6 +306,8 @@ impl FinishedRecord {
             Self::Prediction(_) => RecordKind::Prediction,
             Self::Judge(_) => RecordKind::Judge,
             Self::Exchange(_) => RecordKind::Exchange,
+            Self::LogExamination(_) => RecordKind::LogExamination,
+            Self::Replay(_) => RecordKind::Replay,
             Self::Result(_) => RecordKind::Result,
             Self::SideBySide(_) => RecordKind::SideBySide,
             Self::Overview(_) => RecordKind::Overview,
@@ -346,6 +365,8 @@ impl FinishedRecord {
             Self::Prediction(record) => crate::prediction_text(record),
             Self::Judge(record) => crate::judge_text(record),
             Self::Exchange(record) => crate::exchange_text(record),
+            Self::LogExamination(record) => crate::log_examination_text(record),
+            Self::Replay(record) => crate::replay_text(record),
             Self::Result(result) => crate::terminal_table(result, options.style),
             Self::SideBySide(together) => crate::side_by_side_text(together),
             Self::Overview(overview) => crate::overview_text(overview, ".", options.style),
@@ -372,6 +393,8 @@ impl FinishedRecord {
             Self::Prediction(record) => json(record),
             Self::Judge(record) => json(record),
             Self::Exchange(record) => json(record),
+            Self::LogExamination(record) => json(record),
+            Self::Replay(record) => json(record),
             Self::Result(result) => json(result),
             Self::SideBySide(together) => json(together),
             Self::Overview(overview) => json(overview),

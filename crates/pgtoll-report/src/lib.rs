@@ -18,12 +18,12 @@ mod circumstances;
 mod corruption;
 mod csv;
 mod examination;
+mod exchange;
 mod expectations;
 mod finished;
 mod format;
 mod gobench;
 mod html;
-mod exchange;
 mod judge;
 mod ladder;
 mod markdown;
@@ -36,6 +36,7 @@ mod plot;
 mod prediction;
 mod prediction_numbers;
 mod printable;
+mod replay;
 mod side_by_side;
 mod style;
 mod terminal;
@@ -51,14 +52,14 @@ pub use cells::title as metric_title;
 pub use checksums::checksums_text;
 pub use corruption::corruption_text;
 pub use examination::examination_text;
+pub use exchange::{exchange_findings, exchange_text};
 pub use finished::{FinishedRecord, FinishedRecordError, RecordKind, TableOptions};
 pub use format::{Format, format_names};
 pub use gobench::gobench;
 pub use html::{
-    html_report, html_side_by_side, exchange_html, judge_html, overview_html, prediction_html, verification_html,
-    wal_statistics_html, wal_whatif_html,
+    exchange_html, html_report, html_side_by_side, judge_html, overview_html, prediction_html,
+    verification_html, wal_statistics_html, wal_whatif_html,
 };
-pub use exchange::{exchange_findings, exchange_text};
 pub use judge::{judge_headline, judge_text};
 pub use markdown::{markdown, markdown_costs, markdown_section};
 pub use openmetrics::openmetrics;
@@ -67,6 +68,7 @@ pub use page::{page_checksums_text, page_difference_text, page_text};
 pub use plan::{experiments_text, plan_text};
 pub use prediction::prediction_text;
 pub use printable::{is_unprintable, printable, printable_json, printable_lines};
+pub use replay::{log_examination_text, replay_text};
 pub use side_by_side::{side_by_side_markdown, side_by_side_text};
 pub use style::Style;
 pub use terminal::terminal_table;

@@ -6,16 +6,17 @@ use std::mem;
 use std::time::Instant;
 
 use postgres_protocol::message::backend::{
-    BIND_COMPLETE_TAG, COMMAND_COMPLETE_TAG, COPY_DATA_TAG, COPY_DONE_TAG, COPY_IN_RESPONSE_TAG,
-    COPY_OUT_RESPONSE_TAG, DATA_ROW_TAG, EMPTY_QUERY_RESPONSE_TAG, ERROR_RESPONSE_TAG, Message,
-    NOTICE_RESPONSE_TAG, NOTIFICATION_RESPONSE_TAG, PARAMETER_STATUS_TAG, ParameterStatusBody,
-    READY_FOR_QUERY_TAG, ROW_DESCRIPTION_TAG,
+    BIND_COMPLETE_TAG, CLOSE_COMPLETE_TAG, COMMAND_COMPLETE_TAG, COPY_DATA_TAG, COPY_DONE_TAG,
+    COPY_IN_RESPONSE_TAG, COPY_OUT_RESPONSE_TAG, DATA_ROW_TAG, EMPTY_QUERY_RESPONSE_TAG,
+    ERROR_RESPONSE_TAG, Message, NOTICE_RESPONSE_TAG, NOTIFICATION_RESPONSE_TAG,
+    PARAMETER_STATUS_TAG, PARSE_COMPLETE_TAG, ParameterStatusBody, READY_FOR_QUERY_TAG,
+    ROW_DESCRIPTION_TAG,
 };
 use postgres_protocol::message::frontend;
 
 use crate::row::{self, Columns};
 use crate::transport::{MessageFrame, Transport};
-use crate::{Error, ErrorResponse, Parameter, PreparedStatement, Row};
+use crate::{Error, ErrorResponse, ExtendedExecution, Parameter, PreparedStatement, Row};
 
 /// A session with a server.
 ///
@@ -223,6 +224,26 @@ impl Connection {
             Ok(())
         })?;
         Ok(rows.rows)
+    }
+
+    /// Executes statements with text parameters in one round trip and with one Sync, so that outside of a
+    /// transaction block they are one transaction. Ignores the rows.
+    pub fn execute_extended(&mut self, executions: &[ExtendedExecution<'_>]) -> Result<(), Error> {
+        let outbox = self.usable()?.outbox();
+        for execution in executions {
+            execution.encode(outbox)?;
+        }
+        frontend::sync(outbox);
+        let sql = executions.first().map_or("", |execution| execution.sql);
+        self.exchange(Dialogue::Extended, sql, |reply| match reply.tag() {
+            PARSE_COMPLETE_TAG
+            | BIND_COMPLETE_TAG
+            | CLOSE_COMPLETE_TAG
+            | DATA_ROW_TAG
+            | COMMAND_COMPLETE_TAG
+            | EMPTY_QUERY_RESPONSE_TAG => Ok(()),
+            _ => Err(unexpected(reply)),
+        })
     }
 
     /// Whether a transaction was open when the server answered last, be it a failed one.

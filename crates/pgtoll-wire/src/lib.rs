@@ -67,7 +67,7 @@ pub use connection::{Completion, Connection};
 pub use dsn::{Dsn, DsnError, Environment};
 pub use error::{Error, ErrorResponse};
 pub use masked::masked;
-pub use prepared::{Parameter, PreparedStatement};
+pub use prepared::{ExtendedExecution, Parameter, PreparedStatement};
 pub use readiness::{Readiness, readiness};
 pub use replication::{
     Keepalive, ReplicationConnection, ReplicationStream, StreamEnd, SystemIdentity,

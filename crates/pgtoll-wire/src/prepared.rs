@@ -110,6 +110,51 @@ impl PreparedStatement {
     }
 }
 
+/// An execution as a client of the extended protocol asks for it, message by message.
+#[derive(Debug, Clone, Copy)]
+pub struct ExtendedExecution<'a> {
+    /// The prepared statement's name; empty for the unnamed one.
+    pub name: &'a str,
+    /// The statement.
+    pub sql: &'a str,
+    /// Whether it is parsed first, in place of any other statement of this name.
+    pub parse: bool,
+    /// The parameters' values as text; their types are left to the server.
+    pub parameters: &'a [Option<&'a str>],
+}
+
+impl ExtendedExecution<'_> {
+    pub(crate) fn encode(&self, outbox: &mut BytesMut) -> Result<(), Error> {
+        let unsendable = |source| Error::unsendable("statement", source);
+        if self.parse {
+            if !self.name.is_empty() {
+                frontend::close(b'S', self.name, outbox).map_err(unsendable)?;
+            }
+            frontend::parse(self.name, self.sql, iter::empty(), outbox).map_err(unsendable)?;
+        }
+        frontend::bind(
+            "",
+            self.name,
+            iter::empty(),
+            self.parameters,
+            |value, outbox| match value {
+                Some(text) => {
+                    outbox.put_slice(text.as_bytes());
+                    Ok(IsNull::No)
+                }
+                None => Ok(IsNull::Yes),
+            },
+            iter::empty(),
+            outbox,
+        )
+        .map_err(|error| match error {
+            BindError::Conversion(source) => Error::unsendable("parameter", source),
+            BindError::Serialization(source) => Error::unsendable("parameters", source),
+        })?;
+        frontend::execute("", 0, outbox).map_err(|source| Error::unsendable("execution", source))
+    }
+}
+
 /// A value for a parameter of a prepared statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parameter<'a> {

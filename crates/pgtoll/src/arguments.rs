@@ -9,9 +9,11 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use pgtoll_bench::BUILT_IN;
+use pgtoll_format::log::LinePrefix;
 use pgtoll_format::wal::Compression;
 use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_record::SynchronousCommit;
+use pgtoll_replay::OrderMode;
 use pgtoll_report::{Format, RecordKind};
 use pgtoll_wal::WalBound;
 use pgtoll_wire::Dsn;
@@ -42,6 +44,8 @@ pub(crate) enum Command {
     /// What would data checksums, or other settings, cost a server that is only watched?
     #[command(after_help = PREDICT_EXAMPLES, mut_arg("format", formats_of(RecordKind::Prediction)))]
     Predict(Box<PredictArguments>),
+    /// How does a server's logged work go on another server?
+    Replay(ReplayArguments),
     /// What does WAL consist of, and who makes it?
     Wal(WalArguments),
     /// Are the pages of a server, stopped or running, or of a base backup, sound?
@@ -181,6 +185,28 @@ Examples:
 
 Watching is read-only. It takes a role with pg_monitor; a superuser with the extensions pg_buffercache
 and pageinspect gets narrower ranges, and so does a role with REPLICATION and --wal stream.";
+
+const REPLAY_DOCTOR_EXAMPLES: &str = "\
+Examples:
+  pgtoll replay doctor postgresql-*.csv     what do these logs allow?
+  pgtoll replay doctor --prefix '%m [%p] %q%u@%d ' postgresql.log
+                                            stderr with the server's log_line_prefix";
+
+const REPLAY_PLAN_EXAMPLES: &str = "\
+Examples:
+  pgtoll replay plan postgresql-*.csv --plan shop.plan
+                                            the oldest log first; .gz, .zst and .lz4 too";
+
+const REPLAY_RUN_EXAMPLES: &str = "\
+Examples:
+  psql -d shop_copy -c 'ALTER DATABASE shop_copy SET pgtoll.disposable = on'
+                                            the copy may be changed and lost
+  pgtoll replay run shop.plan --order key --dsn 'host=test1' --map shop=shop_copy
+                                            at the recorded speed
+  pgtoll replay run shop.plan --order key --dsn 'host=test1' --speed max --user bench
+                                            as fast as possible, all sessions as one role
+  pgtoll replay run postgresql.csv --order key --dry-run
+                                            what would be sent, without a server";
 
 const WAL_STATS_EXAMPLES: &str = "\
 Examples:
@@ -540,6 +566,122 @@ pub(crate) struct LabJudgeArguments {
     pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReplayArguments {
+    #[command(subcommand)]
+    pub(crate) command: ReplayCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReplayCommand {
+    /// What does a log allow, and which setting would allow more?
+    #[command(after_help = REPLAY_DOCTOR_EXAMPLES, mut_arg("format", formats_of(RecordKind::LogExamination)))]
+    Doctor(ReplayDoctorArguments),
+    /// Read logs once into a plan, which can be replayed often. It is as confidential as the logs.
+    #[command(after_help = REPLAY_PLAN_EXAMPLES, mut_arg("format", formats_of(RecordKind::LogExamination)))]
+    Plan(ReplayPlanArguments),
+    /// Replay a plan, or logs, to a server whose data may be lost.
+    #[command(after_help = REPLAY_RUN_EXAMPLES, mut_arg("format", formats_of(RecordKind::Replay)))]
+    Run(Box<ReplayRunArguments>),
+}
+
+/// Logs, and how to read them.
+#[derive(Args, Debug)]
+pub(crate) struct LogOptions {
+    /// Log files of one server, the oldest first: stderr, csvlog or jsonlog, compressed or not.
+    #[arg(required = true, value_name = "LOG")]
+    pub(crate) logs: Vec<PathBuf>,
+    /// The server's `log_line_prefix`, of stderr. Default: one of those that are in use.
+    #[arg(long, value_name = "PREFIX", value_parser = line_prefix)]
+    pub(crate) prefix: Option<LinePrefix>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReplayDoctorArguments {
+    #[command(flatten)]
+    pub(crate) logs: LogOptions,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReplayPlanArguments {
+    #[command(flatten)]
+    pub(crate) logs: LogOptions,
+    /// The file to write, which only its owner can read.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plan: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReplayRunArguments {
+    /// A plan, or log files of one server, the oldest first.
+    #[command(flatten)]
+    pub(crate) logs: LogOptions,
+    /// The server: a libpq connection string. Sessions connect to the databases and as the roles of the
+    /// log. Each database has to be confirmed as disposable: ALTER DATABASE name SET pgtoll.disposable = on.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser, required_unless_present = "dry_run")]
+    pub(crate) dsn: Option<Dsn>,
+    /// By what statements of different sessions are ordered: by the rows that they touch (`key`), by
+    /// tables, or not at all.
+    #[arg(long, value_name = "ORDER", value_parser = order_mode())]
+    pub(crate) order: OrderMode,
+    /// The recorded speed's multiple, such as 0.5 or 10; max is as fast as possible.
+    #[arg(long, value_name = "SPEED", default_value = "1", value_parser = replay_speed)]
+    pub(crate) speed: ReplaySpeed,
+    /// Send the work of a database to another one.
+    #[arg(long, value_name = "NAME=OTHER", value_parser = name_pair)]
+    pub(crate) map: Vec<(String, String)>,
+    /// Let all sessions connect as this role. Default: each as its own.
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) user: Option<String>,
+    /// Say what would be sent, and end.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Keep the record in this file. It has statements without their values.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+/// The recorded speed's multiple; `None` is as fast as possible.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ReplaySpeed(pub(crate) Option<f64>);
+
+fn replay_speed(text: &str) -> Result<ReplaySpeed, String> {
+    if text == "max" {
+        return Ok(ReplaySpeed(None));
+    }
+    match text.parse::<f64>() {
+        Ok(speed) if (0.001..=1000.0).contains(&speed) => Ok(ReplaySpeed(Some(speed))),
+        _ => Err("a number from 0.001 to 1000, or max".to_owned()),
+    }
+}
+
+fn order_mode() -> impl TypedValueParser<Value = OrderMode> {
+    let names = OrderMode::ALL.map(OrderMode::name);
+    PossibleValuesParser::new(names).try_map(|name| {
+        let mode = OrderMode::ALL.into_iter().find(|mode| mode.name() == name);
+        mode.ok_or("no such order")
+    })
+}
+
+fn line_prefix(text: &str) -> Result<LinePrefix, String> {
+    LinePrefix::parse(text).map_err(|error| error.to_string())
+}
+
+fn name_pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, other)) if !name.is_empty() && !other.is_empty() => {
+            Ok((name.to_owned(), other.to_owned()))
+        }
+        _ => Err("expected NAME=OTHER".to_owned()),
+    }
 }
 
 #[derive(Args, Debug)]
@@ -1112,10 +1254,12 @@ fn with_sources(error: &dyn std::error::Error) -> String {
 
 /// The values of `synchronous_commit`.
 fn synchronous_commits() -> impl TypedValueParser<Value = SynchronousCommit> {
-    PossibleValuesParser::new(SynchronousCommit::ALL.map(SynchronousCommit::name)).try_map(|value| {
-        let found = SynchronousCommit::ALL.into_iter().find(|commit| commit.name() == value);
-        found.ok_or("no such value")
-    })
+    PossibleValuesParser::new(SynchronousCommit::ALL.map(SynchronousCommit::name)).try_map(
+        |value| {
+            let found = SynchronousCommit::ALL.into_iter().find(|commit| commit.name() == value);
+            found.ok_or("no such value")
+        },
+    )
 }
 
 /// How long a link may hold bytes back.

@@ -38,6 +38,7 @@ errors_with_hints! {
     pgtoll_lab::JudgeError,
     pgtoll_predict::PredictError,
     pgtoll_record::RecordError,
+    pgtoll_replay::ReplayError,
     pgtoll_report::FinishedRecordError,
     pgtoll_verify::PageFileError,
     pgtoll_verify::ResumeError,

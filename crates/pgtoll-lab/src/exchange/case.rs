@@ -45,9 +45,8 @@ pub(super) fn run_case(
     let judged = pair.judge(context, commit, rate)?;
     pair.remove(&mut lock(context.guard))?;
     let verdict = judged.verdict.as_ref();
-    let impossible = verdict.map(|verdict| {
-        verdict.ghosts.count + verdict.phantoms.count + verdict.duplicates.count
-    });
+    let impossible = verdict
+        .map(|verdict| verdict.ghosts.count + verdict.phantoms.count + verdict.duplicates.count);
     Ok(ExchangeCase {
         commit,
         delay_ms: delay.as_secs_f64() * 1e3,
@@ -261,7 +260,8 @@ fn socket(directory: &Path) -> PathBuf {
 fn interval_of_mean(values: &[f64]) -> Interval {
     let estimate = mean(values).unwrap_or(0.0);
     let count = float(values.len() as u64);
-    let half = sample_sd(values).map_or(0.0, |sd| t_quantile(0.95, count - 1.0) * sd / count.sqrt());
+    let half =
+        sample_sd(values).map_or(0.0, |sd| t_quantile(0.95, count - 1.0) * sd / count.sqrt());
     Interval { estimate, lower: (estimate - half).max(0.0), upper: estimate + half }
 }
 

@@ -182,6 +182,14 @@ impl Dsn {
         Self { database: name.to_owned(), ..self.clone() }
     }
 
+    /// The same server and database, another role. The connection string's own password is that of its
+    /// own role; another role's is looked for in the file of passwords.
+    #[must_use]
+    pub fn with_user(&self, name: &str) -> Self {
+        let password = self.password.clone().filter(|_| name == self.user);
+        Self { user: name.to_owned(), password, ..self.clone() }
+    }
+
     /// Connects to the first host that gives the session that is wanted.
     ///
     /// The next host is tried after one that cannot be reached, is not ready, or gives another kind

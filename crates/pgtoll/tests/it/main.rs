@@ -34,6 +34,7 @@ mod predict_reach;
 mod predicted;
 mod programs;
 mod records;
+mod replay;
 mod reports;
 mod resources;
 mod scripts;

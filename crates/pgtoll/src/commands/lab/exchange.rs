@@ -16,7 +16,10 @@ use crate::commands::{absolute, output};
 use crate::exit::Status;
 use crate::printer::Printer;
 
-pub(crate) fn run(arguments: &LabExchangeArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+pub(crate) fn run(
+    arguments: &LabExchangeArguments,
+    printer: &mut Printer,
+) -> anyhow::Result<Status> {
     let format = output::format_of_output(&arguments.output, RecordKind::Exchange.formats())?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;

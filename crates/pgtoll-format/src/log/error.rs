@@ -1,0 +1,73 @@
+//! What can be wrong with a log.
+
+/// A place of a log that cannot be read. The reader goes on behind it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// Text that is no entry.
+    #[error("line {line}: {reason}")]
+    Damaged {
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The file ends within an entry, as after a crash or while the server writes it.
+    #[error("line {line}: the log ends within an entry")]
+    Truncated {
+        /// The line where the entry begins.
+        line: u64,
+    },
+    /// Messages are in another language than English.
+    #[error("line {line}: the log's language is not English: \"{word}\"")]
+    Language {
+        /// The line, from 1.
+        line: u64,
+        /// The word that shows it.
+        word: String,
+    },
+    /// No format fits the begin of the text.
+    #[error("line {line}: this is no server log that pgtoll can read")]
+    Unknown {
+        /// The first line that fits nothing.
+        line: u64,
+    },
+    /// Bytes that no log has.
+    #[error("line {line}: binary data")]
+    Binary {
+        /// The line, from 1.
+        line: u64,
+    },
+}
+
+impl LogError {
+    /// The line that it is about.
+    pub fn line(&self) -> u64 {
+        match self {
+            Self::Damaged { line, .. }
+            | Self::Truncated { line }
+            | Self::Language { line, .. }
+            | Self::Unknown { line }
+            | Self::Binary { line } => *line,
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Damaged { .. } => {
+                "is the file complete, and of one format? A collector that was killed leaves such a line"
+            }
+            Self::Truncated { .. } => return None,
+            Self::Language { .. } => {
+                "set lc_messages = 'C' and log again: other languages are not read"
+            }
+            Self::Unknown { .. } => {
+                "csvlog, jsonlog and stderr are read; of stderr, name the server's log_line_prefix: \
+                 --prefix '%m [%p] '"
+            }
+            Self::Binary { .. } => "name log files; compressed ones end in .gz, .zst, .lz4 or .xz",
+        };
+        Some(hint.to_owned())
+    }
+}

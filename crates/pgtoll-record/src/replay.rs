@@ -1,0 +1,291 @@
+//! What a server's log allows, and how its work went on another server.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The version of the form of [`LogExamination`].
+pub const LOG_EXAMINATION_SCHEMA: &str = "pgtoll.log/1";
+
+/// The version of the form of [`ReplayRecord`].
+pub const REPLAY_SCHEMA: &str = "pgtoll.replay/1";
+
+/// What a server's log allows: printed by `pgtoll replay doctor` and `pgtoll replay plan`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LogExamination {
+    /// [`LOG_EXAMINATION_SCHEMA`].
+    pub schema: String,
+    /// pgtoll's version.
+    pub pgtoll: String,
+    /// The command that makes the record again, a shell's word each.
+    pub command: Vec<String>,
+    /// When it was made (RFC 3339).
+    pub made: String,
+    /// The logs, in the order in which they were read.
+    pub sources: Vec<LogSource>,
+    /// From the first entry to the last one, in seconds.
+    pub length_s: f64,
+    /// What was counted.
+    pub counts: LogCounts,
+    /// What the logs allow, one line each.
+    pub findings: Vec<LogFinding>,
+    /// The plan that was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+}
+
+/// A log that was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogSource {
+    /// The file's name.
+    pub name: String,
+    /// `stderr`, `csvlog` or `jsonlog`.
+    pub format: String,
+    /// `log_line_prefix`, of stderr.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// Bytes, unpacked.
+    pub bytes: u64,
+    /// Entries.
+    pub entries: u64,
+    /// Lines that belong to no entry.
+    #[serde(default)]
+    pub foreign_lines: u64,
+    /// The log ends within an entry.
+    #[serde(default)]
+    pub is_truncated: bool,
+}
+
+/// What was counted in logs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LogCounts {
+    /// Entries of all kinds.
+    pub entries: u64,
+    /// Sessions with at least one statement.
+    pub sessions: u64,
+    /// Sessions whose begin is logged.
+    pub sessions_begun: u64,
+    /// Sessions whose end is logged.
+    pub sessions_ended: u64,
+    /// Queries and executions that can be replayed.
+    pub statements: u64,
+    /// Of these, those of the simple protocol.
+    pub simple: u64,
+    /// Of these, those of the extended protocol.
+    pub extended: u64,
+    /// Statements whose begin is logged (`log_statement`).
+    pub begins: u64,
+    /// Statements whose end is logged with a duration.
+    pub durations: u64,
+    /// Statements that failed.
+    pub failed: u64,
+    /// Of these, those that were cancelled.
+    pub cancelled: u64,
+    /// Simple statements that write outside of transaction blocks: their commit position is not certain.
+    pub autocommit_simple: u64,
+    /// Of these, those whose commit position `log_executor_stats` gives.
+    pub autocommit_exact: u64,
+    /// Statements that mention parameters and have none logged.
+    pub without_parameters: u64,
+    /// Statements whose parameters seem to be cut by `log_parameter_max_length`.
+    pub cut_parameters: u64,
+    /// `COPY … FROM STDIN`, whose data no log has.
+    pub copy_in: u64,
+    /// Fetches of more rows from a portal, whose statement is executed once.
+    pub fetches: u64,
+    /// Fast-path calls, whose arguments no log has.
+    pub fast_path: u64,
+    /// Statements that are not UTF-8.
+    pub not_utf8: u64,
+    /// Errors that no statement is logged for.
+    pub errors_without_statement: u64,
+    /// Waits for locks longer than `deadlock_timeout`.
+    pub lock_waits: u64,
+    /// Entries with a virtual transaction id.
+    pub with_vxid: u64,
+    /// Entries with a transaction id, 0 included.
+    pub with_xid: u64,
+    /// Entries whose time has milliseconds.
+    pub with_milliseconds: u64,
+    /// Functions whose values are others in a replay, by name, with the statements that call them.
+    pub volatile_calls: BTreeMap<String, u64>,
+}
+
+/// What a log allows in one respect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogFinding {
+    /// Timing, order and so on.
+    pub topic: String,
+    /// How good it is.
+    pub state: LogFindingState,
+    /// In a sentence.
+    pub text: String,
+    /// The setting that would improve it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+/// How good a log is in one respect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFindingState {
+    /// Nothing is missing.
+    Complete,
+    /// Something is missing, and the replay differs in it.
+    Partial,
+    /// It cannot be done.
+    Missing,
+}
+
+/// How a log's work went on another server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayRecord {
+    /// [`REPLAY_SCHEMA`].
+    pub schema: String,
+    /// pgtoll's version.
+    pub pgtoll: String,
+    /// The command that makes the record again, a shell's word each.
+    pub command: Vec<String>,
+    /// When it was made (RFC 3339).
+    pub made: String,
+    /// The logs that the plan was made from.
+    pub sources: Vec<LogSource>,
+    /// The target: its connection string without secrets, and its version. `None` of a dry run.
+    pub target: Option<ReplayTarget>,
+    /// `key`, `table` or `none`.
+    pub order: String,
+    /// The recorded time's multiple; `None` is as fast as possible.
+    pub speed: Option<f64>,
+    /// Whether all of the plan was replayed.
+    pub complete: bool,
+    /// What ended it early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// The plan.
+    pub planned: ReplayPlanned,
+    /// What was done. `None` of a dry run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<ReplayDone>,
+}
+
+/// The server that was replayed to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayTarget {
+    /// Its connection string without secrets.
+    pub dsn: String,
+    /// `server_version`.
+    pub version: String,
+}
+
+/// What a plan has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayPlanned {
+    /// From the first entry to the last one, in seconds.
+    pub length_s: f64,
+    /// Sessions with at least one statement.
+    pub sessions: u64,
+    /// The most sessions that were open at the same time.
+    pub sessions_open_max: u64,
+    /// Statements, and groups of them with one Sync.
+    pub steps: u64,
+    /// Transactions.
+    pub transactions: u64,
+    /// Statements that are not executed, by reason.
+    pub skipped: BTreeMap<String, u64>,
+    /// Waits of a statement for another session's.
+    pub edges: u64,
+    /// Statements that wait for all transactions before theirs: DDL, functions of unknown effect.
+    pub barriers: u64,
+    /// Pairs of statements whose order the log leaves open.
+    pub uncertain_pairs: u64,
+    /// Statements that failed when they were logged, by code.
+    pub failed: BTreeMap<String, u64>,
+    /// How long statements took when they were logged, in milliseconds.
+    pub latency_ms: Option<ReplayQuantiles>,
+}
+
+/// What a replay did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayDone {
+    /// From the first connection to the last statement's end, in seconds.
+    pub run_s: f64,
+    /// Connections that were made.
+    pub connections: u64,
+    /// Sessions that ended early: connections that could not be made, or broke.
+    pub broken_sessions: u64,
+    /// Statements that were sent.
+    pub statements: u64,
+    /// Statements that were not executed, by reason.
+    pub skipped: BTreeMap<String, u64>,
+    /// Statements at the server at the same time: the mean over the run.
+    pub concurrency_mean: f64,
+    /// Statements at the server at the same time: the most.
+    pub concurrency_max: u64,
+    /// How long statements took, in milliseconds.
+    pub latency_ms: Option<ReplayQuantiles>,
+    /// How much later than due statements were sent, in milliseconds. `None` at full speed.
+    pub lateness_ms: Option<ReplayQuantiles>,
+    /// Seconds that all sessions together waited for others' statements, to keep the order.
+    pub order_wait_s: f64,
+    /// Waits that were given up, since they led in a circle.
+    pub order_breaks: u64,
+    /// The first of them.
+    pub breaks: Vec<OrderBreak>,
+    /// Statements that failed as they had failed when they were logged.
+    pub expected_errors: u64,
+    /// Statements that failed and had not failed, or had failed otherwise.
+    pub unexpected_errors: u64,
+    /// Statements that had failed and did not.
+    pub missing_errors: u64,
+    /// The first divergences.
+    pub divergences: Vec<ReplayDivergence>,
+    /// CPU time of the replaying process, in seconds.
+    pub client_cpu_s: f64,
+}
+
+/// Quantiles of times, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayQuantiles {
+    /// How many there are.
+    pub count: u64,
+    /// The mean.
+    pub mean: f64,
+    /// Half are not longer.
+    pub median: f64,
+    /// 95 % are not longer.
+    pub p95: f64,
+    /// 99 % are not longer.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// A wait that was given up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OrderBreak {
+    /// The number of the step that was let go.
+    pub step: u64,
+    /// The statement without its values.
+    pub statement: String,
+    /// The number of the step that it should have waited for.
+    pub waited_for: Option<u64>,
+    /// That statement without its values.
+    pub waited_for_statement: Option<String>,
+    /// Why.
+    pub reason: String,
+}
+
+/// A statement that ended otherwise than when it was logged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayDivergence {
+    /// The statement without its values.
+    pub statement: String,
+    /// The code that it failed with when it was logged.
+    pub logged: Option<String>,
+    /// The code that it failed with now.
+    pub now: Option<String>,
+    /// How often.
+    pub count: u64,
+}

@@ -1,0 +1,109 @@
+//! What can go wrong with logs, plans and targets.
+
+use pgtoll_format::log::LogError;
+
+/// What can go wrong with logs, plans and targets.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// A log cannot be read further.
+    #[error("read {name}")]
+    Log {
+        /// The file.
+        name: String,
+        /// Where, and why not.
+        source: LogError,
+    },
+    /// A file cannot be read.
+    #[error("read {name}")]
+    Read {
+        /// The file.
+        name: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file is empty.
+    #[error("{name} is empty")]
+    Empty {
+        /// The file.
+        name: String,
+    },
+    /// The logs have no statement that can be replayed.
+    #[error("there is no statement to replay in {entries} log entries")]
+    NoStatements {
+        /// How many entries there are.
+        entries: u64,
+    },
+    /// It is no plan, or it is damaged.
+    #[error("line {line} of the plan: {reason}")]
+    Plan {
+        /// The line of the unpacked plan, from 1; 0 is the file's first line.
+        line: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A server cannot be talked to.
+    #[error("{action}")]
+    Server {
+        /// What was to be done.
+        action: String,
+        /// What the server or the system said.
+        source: Box<pgtoll_wire::Error>,
+    },
+    /// A database that nobody has declared disposable.
+    #[error("database \"{database}\" is not confirmed as disposable")]
+    NotDisposable {
+        /// The database.
+        database: String,
+        /// Its name quoted for SQL.
+        quoted: String,
+    },
+    /// The target is a standby.
+    #[error("the target is in recovery, so it takes no writes")]
+    Standby,
+    /// The system starts no thread.
+    #[error("start a thread for session {session}")]
+    Thread {
+        /// The session's number, from 1.
+        session: u64,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl ReplayError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Log { source, .. } => return source.hint(),
+            Self::Server { source, .. } => {
+                if source.sqlstate() == Some("3D000") {
+                    return Some(
+                        "send a database's work to another one with --map NAME=OTHER".to_owned(),
+                    );
+                }
+                if source.sqlstate() == Some("28000") {
+                    return Some(
+                        "let all sessions connect as one role with --user NAME".to_owned(),
+                    );
+                }
+                return source.hint();
+            }
+            Self::Empty { .. } => "name the log files of the time that is to be replayed",
+            Self::NoStatements { .. } => {
+                "set log_statement = 'all' (or log_min_duration_statement = 0) and log again"
+            }
+            Self::Plan { .. } => "make the plan again: pgtoll replay plan LOG… --plan FILE",
+            Self::NotDisposable { quoted, .. } => {
+                return Some(format!(
+                    "a replay changes its data. If it is a copy that may be lost, say so in it: \
+                     ALTER DATABASE {quoted} SET pgtoll.disposable = on"
+                ));
+            }
+            Self::Standby => "promote a copy, or restore one",
+            Self::Thread { .. } => "raise the limit of processes (ulimit -u)",
+            Self::Read { .. } => return None,
+        };
+        Some(hint.to_owned())
+    }
+}

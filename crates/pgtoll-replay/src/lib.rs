@@ -1,0 +1,38 @@
+//! A server's log as a plan, and the plan on another server: the same statements, by the same sessions, in
+//! an order that ends in the same data, without stalls.
+//!
+//! ```
+//! use pgtoll_replay::{LogInput, check, read_logs};
+//!
+//! let log = b"2026-11-21 19:46:17.796 UTC [4711] LOG:  statement: select 1\n";
+//! let input = LogInput { name: "postgresql.log".to_owned(), content: Box::new(&log[..]) };
+//! let workload = read_logs([input], None, |_| {})?;
+//! assert_eq!(workload.steps.len(), 1);
+//! let findings = check(&workload)?;
+//! assert!(findings.iter().any(|finding| finding.topic == "timing"));
+//! # Ok::<(), pgtoll_replay::ReplayError>(())
+//! ```
+
+mod capture;
+mod catalog;
+mod describe;
+mod error;
+mod logs;
+mod order;
+mod plan_file;
+mod planned;
+mod run;
+mod sql;
+mod transactions;
+mod workload;
+
+pub use capture::LogCapture;
+pub use error::ReplayError;
+pub use logs::{LogInput, check, read_logs};
+pub use order::OrderMode;
+pub use planned::{examination, replay_record};
+pub use run::{ReplayProgress, ReplaySettings, Replayed, replay};
+pub use workload::{
+    CapturedSession, CapturedStep, CapturedWorkload, ExecutedStatement, IncompleteReason,
+    PlanHeader, StatementRequest,
+};

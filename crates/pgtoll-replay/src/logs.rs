@@ -1,0 +1,132 @@
+//! Reads log files, one after the other, into a workload.
+
+use std::io::Read;
+
+use pgtoll_format::log::{LinePrefix, LogError, LogReader, detect};
+use pgtoll_record::LogSource;
+
+use crate::capture::LogCapture;
+use crate::transactions::count_autocommits;
+use crate::workload::{CapturedWorkload, PlanHeader};
+use crate::{ReplayError, describe};
+
+/// A log file.
+pub struct LogInput<'a> {
+    /// Its name, for messages and the plan.
+    pub name: String,
+    /// Its content, unpacked.
+    pub content: Box<dyn Read + 'a>,
+}
+
+impl std::fmt::Debug for LogInput<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogInput").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Reads logs in the order in which they are given: a server's rotated files, the oldest first.
+///
+/// `progress` is called now and then with the bytes that were read.
+pub fn read_logs<'a>(
+    inputs: impl IntoIterator<Item = LogInput<'a>>,
+    prefix: Option<&LinePrefix>,
+    mut progress: impl FnMut(u64),
+) -> Result<CapturedWorkload, ReplayError> {
+    let mut capture = LogCapture::new();
+    let mut sources = Vec::new();
+    let mut bytes = 0;
+    for input in inputs {
+        let source = read_log(input, prefix, &mut capture, |more| {
+            bytes += more;
+            progress(bytes);
+        })?;
+        sources.push(source);
+    }
+    let (begin_us, length_us) = (capture.begin_us(), capture.length_us());
+    let (sessions, steps, counts) = capture.finish();
+    let header = PlanHeader { sources, begin_us, length_us, counts, ..PlanHeader::default() };
+    let mut workload = CapturedWorkload { header, sessions, steps };
+    count_autocommits(&mut workload);
+    Ok(workload)
+}
+
+/// What the logs of a workload allow; an error where there is nothing to replay.
+pub fn check(workload: &CapturedWorkload) -> Result<Vec<pgtoll_record::LogFinding>, ReplayError> {
+    let counts = &workload.header.counts;
+    if counts.statements == 0 {
+        return Err(ReplayError::NoStatements { entries: counts.entries });
+    }
+    Ok(describe::findings(counts))
+}
+
+fn read_log(
+    mut input: LogInput<'_>,
+    prefix: Option<&LinePrefix>,
+    capture: &mut LogCapture,
+    mut progress: impl FnMut(u64),
+) -> Result<LogSource, ReplayError> {
+    let name = input.name;
+    let failed = |source| ReplayError::Read { name: name.clone(), source };
+    let damaged = |source| ReplayError::Log { name: name.clone(), source };
+    let mut piece = vec![0; PIECE_BYTES];
+    let sample = fill(&mut *input.content, &mut piece).map_err(failed)?;
+    if sample == 0 {
+        return Err(ReplayError::Empty { name });
+    }
+    let format = detect(&piece[..sample], prefix).map_err(damaged)?;
+    let mut source = LogSource {
+        format: format.name().to_owned(),
+        prefix: match &format {
+            pgtoll_format::log::LogFormat::Stderr(prefix) => Some(prefix.text().to_owned()),
+            _ => None,
+        },
+        ..LogSource::default()
+    };
+    let mut reader = LogReader::new(format);
+    let mut length = sample;
+    while length > 0 {
+        source.bytes += length as u64;
+        progress(length as u64);
+        reader.push(&piece[..length]);
+        take_entries(&mut reader, capture, &mut source).map_err(damaged)?;
+        length = input.content.read(&mut piece).map_err(failed)?;
+    }
+    reader.finish();
+    take_entries(&mut reader, capture, &mut source).map_err(damaged)?;
+    source.foreign_lines = reader.foreign_lines();
+    source.name = name;
+    Ok(source)
+}
+
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Reads until the piece is full or the content ends.
+fn fill(content: &mut dyn Read, piece: &mut [u8]) -> std::io::Result<usize> {
+    let mut length = 0;
+    while length < piece.len() {
+        match content.read(&mut piece[length..])? {
+            0 => break,
+            more => length += more,
+        }
+    }
+    Ok(length)
+}
+
+fn take_entries(
+    reader: &mut LogReader,
+    capture: &mut LogCapture,
+    source: &mut LogSource,
+) -> Result<(), LogError> {
+    while let Some(entry) = reader.next_entry() {
+        match entry {
+            Ok(entry) => {
+                source.entries += 1;
+                capture.add(&entry);
+            }
+            // As a crash leaves it.
+            Err(LogError::Truncated { .. }) => source.is_truncated = true,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

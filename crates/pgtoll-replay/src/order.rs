@@ -1,0 +1,348 @@
+//! Which step waits for which: commit-ordered first touch.
+//!
+//! Transactions are taken in the order of their commit positions. Whoever touches a row first in a
+//! transaction waits until the transaction before it that touched the same row has done so; then the
+//! server's own row lock makes it wait for the rest. All waits, the server's and ours, then lead from
+//! later to earlier commits, so that no circle of waits comes about. A later transaction waits for an
+//! earlier one's end only where its statement would not see the rows otherwise: rows that were inserted,
+//! and conditions on more than the key.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rustc_hash::FxHashMap;
+
+use crate::catalog::TableFacts;
+use crate::sql::{KeyTerm, KeyValue, RowTouch, TouchKind};
+use crate::transactions::ReplayTransactions;
+use crate::workload::{CapturedStep, CapturedWorkload, StatementRequest};
+
+/// By what steps are ordered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OrderMode {
+    /// First touches of rows, where statements name them by a key; else of tables.
+    #[default]
+    Key,
+    /// Writes to tables.
+    Table,
+    /// Nothing but a session's own order.
+    None,
+}
+
+impl OrderMode {
+    /// All, the default first.
+    pub const ALL: [Self; 3] = [Self::Key, Self::Table, Self::None];
+
+    /// The mode's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Table => "table",
+            Self::None => "none",
+        }
+    }
+}
+
+/// What each step waits for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Order {
+    /// Steps that have to be done before.
+    pub(crate) predecessors: Vec<Vec<u32>>,
+    /// Sequences of transactions, and how many of each have to be over before.
+    pub(crate) waits: FxHashMap<u32, Vec<SequenceWait>>,
+    /// Each a list of transactions in commit order. The first one has all.
+    pub(crate) sequences: Vec<Vec<u32>>,
+    /// Edges between steps of two sessions.
+    pub(crate) edges: u64,
+    /// Steps that wait for all transactions before theirs.
+    pub(crate) barriers: u64,
+    /// Pairs whose order the log leaves open: simple statements outside of blocks, on the same rows, at the
+    /// same time.
+    pub(crate) uncertain_pairs: u64,
+}
+
+/// A step waits until this many of a sequence's transactions are over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SequenceWait {
+    pub(crate) sequence: u32,
+    pub(crate) count: u32,
+}
+
+/// All transactions.
+const EVERYTHING: u32 = 0;
+
+/// Orders the steps of a workload.
+pub(crate) fn order(
+    workload: &CapturedWorkload,
+    transactions: &ReplayTransactions,
+    facts: &TableFacts,
+    mode: OrderMode,
+) -> Order {
+    let all = (0_u32..).take(transactions.list.len()).collect();
+    let order = Order {
+        predecessors: vec![Vec::new(); workload.steps.len()],
+        sequences: vec![all],
+        ..Order::default()
+    };
+    if mode == OrderMode::None {
+        return order;
+    }
+    let keys =
+        if mode == OrderMode::Key { key_columns(transactions, facts) } else { HashMap::new() };
+    let mut builder = Builder {
+        steps: &workload.steps,
+        transactions,
+        facts,
+        mode,
+        keys,
+        domains: HashMap::new(),
+        order,
+        barrier: 0,
+    };
+    for rank in 0..transactions.list.len() {
+        builder.add(u32::try_from(rank).unwrap_or(u32::MAX));
+    }
+    builder.order
+}
+
+/// Of each table the column by which most statements name rows. Statements that name rows of a table by
+/// different columns cannot be told to be about different rows.
+fn key_columns(transactions: &ReplayTransactions, facts: &TableFacts) -> HashMap<String, String> {
+    let mut counts: HashMap<&str, BTreeMap<&str, u64>> = HashMap::new();
+    let touches = transactions.effects.iter().flat_map(|effect| &effect.touches);
+    for touch in touches.filter(|touch| touch.kind == TouchKind::Write) {
+        let columns = counts.entry(&touch.table).or_default();
+        for term in &touch.terms {
+            *columns.entry(&term.column).or_default() += 1;
+        }
+    }
+    let most = |columns: BTreeMap<&str, u64>| {
+        columns.into_iter().max_by_key(|(_, count)| *count).map(|(name, _)| name.to_owned())
+    };
+    let keyed = counts.into_iter().filter(|(table, _)| facts.group_of(table).is_none());
+    keyed.filter_map(|(table, columns)| Some((table.to_owned(), most(columns)?))).collect()
+}
+
+struct Builder<'a> {
+    steps: &'a [CapturedStep],
+    transactions: &'a ReplayTransactions,
+    facts: &'a TableFacts,
+    mode: OrderMode,
+    keys: HashMap<String, String>,
+    domains: HashMap<String, Domain>,
+    order: Order,
+    /// Transactions that have to be over before any later one begins.
+    barrier: u32,
+}
+
+/// A table, or several that are connected.
+#[derive(Default)]
+struct Domain {
+    keys: FxHashMap<String, LastTouch>,
+    /// The last transaction that touched rows without a key.
+    whole: Option<LastTouch>,
+    /// Transactions since that one: the last step of each on this domain.
+    since: Vec<LastTouch>,
+    /// The sequence of transactions that inserted rows without a key.
+    inserts: Option<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct LastTouch {
+    rank: u32,
+    /// For rows by key the first step that touched it, for others the last one on the domain.
+    step: u32,
+    /// The rows can be seen when the transaction is over, and not before.
+    is_insert: bool,
+}
+
+/// What a transaction touches of a domain.
+#[derive(Default)]
+struct DomainTouches {
+    keys: BTreeMap<String, KeyTouch>,
+    /// The first step without a key, if any.
+    whole: Option<u32>,
+    /// An insert without a key.
+    has_insert: bool,
+    /// Rows that are there are changed, so that inserted ones have to be seen.
+    has_write: bool,
+    first: Option<u32>,
+    last: u32,
+    is_conditional: bool,
+}
+
+struct KeyTouch {
+    step: u32,
+    is_insert: bool,
+    is_conditional: bool,
+}
+
+impl Builder<'_> {
+    fn add(&mut self, rank: u32) {
+        let transactions = self.transactions;
+        let transaction = &transactions.list[rank as usize];
+        if let Some(first) = transaction.steps.first().filter(|_| self.barrier > 0) {
+            let count = self.barrier;
+            self.wait_for_sequence(*first, SequenceWait { sequence: EVERYTHING, count });
+        }
+        let mut domains: BTreeMap<String, DomainTouches> = BTreeMap::new();
+        for step in &transaction.steps {
+            let effect = &transactions.effects[*step as usize];
+            let is_unknown = |touch: &RowTouch| self.facts.unknown.contains(&touch.table);
+            if effect.is_everything || effect.touches.iter().any(is_unknown) {
+                self.order.barriers += 1;
+                self.wait_for_sequence(*step, SequenceWait { sequence: EVERYTHING, count: rank });
+                self.barrier = rank + 1;
+            }
+            let failed = self.steps[*step as usize].failed.is_some();
+            for touch in &effect.touches {
+                let table = self.facts.group_of(&touch.table).unwrap_or(&touch.table);
+                let found = domains.entry(table.to_owned()).or_default();
+                let key = self.key_values(touch, &self.steps[*step as usize]);
+                found.add(*step, touch, key, self.mode, failed);
+            }
+        }
+        for (name, touches) in domains {
+            self.add_touches(rank, &name, &touches);
+        }
+    }
+
+    /// The values of the table's key column; `None` where the touch is not by that column alone.
+    fn key_values(&self, touch: &RowTouch, step: &CapturedStep) -> Option<Vec<String>> {
+        let column = self.keys.get(&touch.table)?;
+        if touch.assigned.contains(column) {
+            return None;
+        }
+        let term: &KeyTerm = touch.terms.iter().find(|term| term.column == *column)?;
+        let value = |value: &KeyValue| match value {
+            KeyValue::Literal(text) => Some(text.clone()),
+            KeyValue::Parameter(number) => match &step.request {
+                StatementRequest::Extended(executions) => {
+                    let parameters = &executions.first()?.parameters;
+                    parameters.get(number.checked_sub(1)?)?.clone()
+                }
+                _ => None,
+            },
+        };
+        let values: Option<Vec<String>> = term.values.iter().map(value).collect();
+        values.map(|values| values.iter().map(|value| normal(value)).collect())
+    }
+
+    fn add_touches(&mut self, rank: u32, name: &str, touches: &DomainTouches) {
+        let mut domain = self.domains.remove(name).unwrap_or_default();
+        for (key, touch) in &touches.keys {
+            if let Some(before) = domain.keys.get(key) {
+                let before = *before;
+                let until_end = touch.is_conditional || (before.is_insert && !touch.is_insert);
+                self.wait_for(rank, touch.step, before, until_end);
+            }
+            let step = touch.step;
+            domain.keys.insert(key.clone(), LastTouch { rank, step, is_insert: touch.is_insert });
+        }
+        let first = touches.whole.or(touches.first).unwrap_or(touches.last);
+        let ends = |of: LastTouch| touches.is_conditional || (of.is_insert && touches.has_write);
+        if touches.whole.is_some() {
+            for before in std::mem::take(&mut domain.since) {
+                self.wait_for(rank, first, before, ends(before));
+            }
+            domain.keys.clear();
+        }
+        if let Some(before) = domain.whole {
+            self.wait_for(rank, touches.first.unwrap_or(first), before, ends(before));
+        }
+        let changes_rows = touches.whole.is_some() || !touches.keys.is_empty();
+        if let Some(sequence) = domain.inserts.filter(|_| changes_rows && touches.first.is_some()) {
+            let count = u32::try_from(self.order.sequences[sequence as usize].len());
+            let wait = SequenceWait { sequence, count: count.unwrap_or(u32::MAX) };
+            self.wait_for_sequence(touches.first.unwrap_or(first), wait);
+        }
+        if touches.has_insert {
+            let sequence = domain.inserts.unwrap_or_else(|| {
+                self.order.sequences.push(Vec::new());
+                u32::try_from(self.order.sequences.len() - 1).unwrap_or(u32::MAX)
+            });
+            self.order.sequences[sequence as usize].push(rank);
+            domain.inserts = Some(sequence);
+        }
+        let last = LastTouch { rank, step: touches.last, is_insert: touches.has_insert };
+        if touches.whole.is_some() {
+            domain.whole = Some(last);
+        } else {
+            domain.since.push(last);
+        }
+        self.domains.insert(name.to_owned(), domain);
+    }
+
+    /// The step waits for the other transaction's touch, or for its end.
+    fn wait_for(&mut self, rank: u32, step: u32, before: LastTouch, until_end: bool) {
+        let (mine, other) =
+            (&self.transactions.list[rank as usize], &self.transactions.list[before.rank as usize]);
+        if mine.session == other.session {
+            return;
+        }
+        if mine.is_uncertain || other.is_uncertain {
+            let first = |of: &[u32]| of.first().map_or(0, |step| self.steps[*step as usize].begin);
+            self.order.uncertain_pairs += u64::from(first(&mine.steps) < other.position);
+        }
+        let last = other.steps.last().copied().filter(|_| until_end);
+        self.order.predecessors[step as usize].push(last.unwrap_or(before.step));
+        self.order.edges += 1;
+    }
+
+    fn wait_for_sequence(&mut self, step: u32, wait: SequenceWait) {
+        if wait.count > 0 {
+            self.order.waits.entry(step).or_default().push(wait);
+        }
+    }
+}
+
+impl DomainTouches {
+    fn add(
+        &mut self,
+        step: u32,
+        touch: &RowTouch,
+        key: Option<Vec<String>>,
+        mode: OrderMode,
+        failed: bool,
+    ) {
+        self.first.get_or_insert(step);
+        self.last = step;
+        let is_insert = touch.kind == TouchKind::Insert;
+        self.has_write |= !is_insert;
+        match key {
+            Some(values) if !failed => {
+                for value in values {
+                    let found = self.keys.entry(value).or_insert(KeyTouch {
+                        step,
+                        is_insert: false,
+                        is_conditional: false,
+                    });
+                    found.is_insert |= is_insert;
+                    found.is_conditional |= touch.is_conditional;
+                }
+            }
+            // What failed may have failed for another row: all that came before decides that.
+            _ if is_insert && !failed => {
+                self.has_insert = true;
+                if mode == OrderMode::Table {
+                    self.whole.get_or_insert(step);
+                }
+            }
+            _ => {
+                self.whole.get_or_insert(step);
+                self.is_conditional |= failed || mode == OrderMode::Key || touch.is_conditional;
+            }
+        }
+    }
+}
+
+/// `07`, `7` and `7.0` may be the same number.
+fn normal(value: &str) -> String {
+    match value.trim().parse::<i64>() {
+        Ok(number) => number.to_string(),
+        Err(_) => match value.trim().parse::<f64>() {
+            Ok(number) => number.to_string(),
+            // Of some types neither case nor spaces at the end tell values apart.
+            Err(_) => value.trim_end().to_lowercase(),
+        },
+    }
+}

@@ -1,0 +1,140 @@
+//! What a plan has, and the records of logs, plans and replays.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pgtoll_record::{
+    LOG_EXAMINATION_SCHEMA, Latencies, LogExamination, LogFinding, Provenance, REPLAY_SCHEMA,
+    ReplayPlanned, ReplayQuantiles, ReplayRecord,
+};
+
+use crate::catalog::TableFacts;
+use crate::order::{Order, order};
+use crate::run::{ReplaySettings, Replayed};
+use crate::transactions::{ReplayTransactions, Treatment};
+use crate::workload::CapturedWorkload;
+
+/// The record of what logs allow.
+pub fn examination(
+    provenance: Provenance,
+    workload: &CapturedWorkload,
+    findings: Vec<LogFinding>,
+) -> LogExamination {
+    let Provenance { version, command, made } = provenance;
+    LogExamination {
+        schema: LOG_EXAMINATION_SCHEMA.to_owned(),
+        pgtoll: version,
+        command,
+        made,
+        sources: workload.header.sources.clone(),
+        length_s: seconds(workload.header.length_us),
+        counts: workload.header.counts.clone(),
+        findings,
+        plan: None,
+    }
+}
+
+/// The record of a replay, or of a dry run.
+pub fn replay_record(
+    provenance: Provenance,
+    workload: &CapturedWorkload,
+    settings: &ReplaySettings,
+    replayed: Option<Replayed>,
+) -> ReplayRecord {
+    let Provenance { version, command, made } = provenance;
+    let transactions = ReplayTransactions::of(workload);
+    let own = || order(workload, &transactions, &TableFacts::default(), settings.order);
+    let planned = match &replayed {
+        Some(replayed) => planned(workload, &transactions, &replayed.order),
+        None => planned(workload, &transactions, &own()),
+    };
+    let ended = replayed.as_ref().and_then(|of| of.ended.clone());
+    let is_broken = replayed.as_ref().is_some_and(|of| of.done.broken_sessions > 0);
+    let (target, done) = replayed.map(|of| (of.target, of.done)).unzip();
+    ReplayRecord {
+        schema: REPLAY_SCHEMA.to_owned(),
+        pgtoll: version,
+        command,
+        made,
+        sources: workload.header.sources.clone(),
+        target,
+        order: settings.order.name().to_owned(),
+        speed: settings.speed,
+        complete: done.is_some() && ended.is_none() && !is_broken,
+        ended,
+        planned,
+        done,
+    }
+}
+
+fn planned(
+    workload: &CapturedWorkload,
+    transactions: &ReplayTransactions,
+    order: &Order,
+) -> ReplayPlanned {
+    let mut skipped: BTreeMap<String, u64> = BTreeMap::new();
+    for treatment in &transactions.treatment {
+        let reason = match treatment {
+            Treatment::Execute => continue,
+            Treatment::SkipIncomplete => "not all of it is in the log",
+            Treatment::SkipFailed | Treatment::Rollback => {
+                "failed for a lock, serialization or cancel"
+            }
+            Treatment::SkipEnded => "its transaction had failed",
+        };
+        *skipped.entry(reason.to_owned()).or_default() += 1;
+    }
+    let mut failed: BTreeMap<String, u64> = BTreeMap::new();
+    let mut latencies = Latencies::new();
+    for step in &workload.steps {
+        if let Some(code) = &step.failed {
+            *failed.entry(code.clone()).or_default() += 1;
+        }
+        if let Some(us) = step.duration_us {
+            latencies.record(Duration::from_micros(us));
+        }
+    }
+    ReplayPlanned {
+        length_s: seconds(workload.header.length_us),
+        sessions: workload.header.counts.sessions,
+        sessions_open_max: sessions_open_max(workload),
+        steps: workload.steps.len() as u64,
+        transactions: transactions.list.len() as u64,
+        skipped,
+        edges: order.edges,
+        barriers: order.barriers,
+        uncertain_pairs: order.uncertain_pairs,
+        failed,
+        latency_ms: quantiles(&latencies),
+    }
+}
+
+fn sessions_open_max(workload: &CapturedWorkload) -> u64 {
+    let ends = workload.sessions.iter().flat_map(|of| [(of.begin, 1_i64), (of.end + 1, -1)]);
+    let mut ends: Vec<(u64, i64)> = ends.collect();
+    ends.sort_unstable();
+    let open = ends.iter().scan(0_i64, |open, (_, change)| {
+        *open += change;
+        Some(*open)
+    });
+    u64::try_from(open.max().unwrap_or_default()).unwrap_or_default()
+}
+
+/// Their quantiles in milliseconds; `None` without any.
+pub(crate) fn quantiles(latencies: &Latencies) -> Option<ReplayQuantiles> {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let (mean_ns, _) = latencies.mean_and_stddev_ns()?;
+    Some(ReplayQuantiles {
+        count: latencies.count(),
+        mean: mean_ns / 1e6,
+        median: ms(latencies.quantile(0.5)?),
+        p95: ms(latencies.quantile(0.95)?),
+        p99: ms(latencies.quantile(0.99)?),
+        max: ms(latencies.max()?),
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "microseconds of less than a century")]
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}

@@ -1,0 +1,266 @@
+//! A session of a replay: what it was logged to ask for, one thing after the other.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use pgtoll_record::{Latencies, ReplayDivergence};
+use pgtoll_wire::{Connection, Dsn, Error, ExtendedExecution};
+
+use crate::run::coordinator::{Coordinator, Turn};
+use crate::sql::{self, Control};
+use crate::transactions::Treatment;
+use crate::workload::{CapturedStep, CapturedWorkload, ExecutedStatement, StatementRequest};
+
+/// What a session did.
+#[derive(Debug, Default)]
+pub(crate) struct SessionTally {
+    pub(crate) connected: bool,
+    pub(crate) statements: u64,
+    pub(crate) latencies: Latencies,
+    pub(crate) lateness: Latencies,
+    pub(crate) skipped: BTreeMap<&'static str, u64>,
+    pub(crate) expected_errors: u64,
+    pub(crate) unexpected_errors: u64,
+    pub(crate) missing_errors: u64,
+    pub(crate) divergences: Vec<ReplayDivergence>,
+    /// Why it ended early.
+    pub(crate) broken: Option<String>,
+}
+
+/// What a session is replayed with.
+pub(crate) struct SessionContext<'a> {
+    pub(crate) coordinator: &'a Coordinator<'a>,
+    pub(crate) workload: &'a CapturedWorkload,
+    pub(crate) begun: Instant,
+    /// The recorded time's multiple; as fast as possible without one.
+    pub(crate) speed: Option<f64>,
+}
+
+/// Divergences of one session that are described.
+const DIVERGENCES_MAX: usize = 100;
+
+impl SessionContext<'_> {
+    /// When something that was logged at this time is due.
+    pub(crate) fn due(&self, offset_us: u64) -> Option<Instant> {
+        let speed = self.speed?;
+        #[expect(clippy::cast_precision_loss, reason = "microseconds of less than a century")]
+        let offset = Duration::try_from_secs_f64(offset_us as f64 / 1e6 / speed).ok()?;
+        self.begun.checked_add(offset)
+    }
+
+    /// Connects and does the steps, whatever becomes of single ones.
+    pub(crate) fn play(&self, session: u32, dsn: &Dsn, steps: &[u32]) -> SessionTally {
+        let mut tally = SessionTally::default();
+        match dsn.connect() {
+            Ok(connection) => {
+                tally.connected = true;
+                let mut state = self.coordinator.state();
+                state.pids[session as usize] = connection.backend_pid();
+                drop(state);
+                let mut player = Player {
+                    context: self,
+                    session,
+                    connection,
+                    prepared: HashMap::new(),
+                    skips_transaction: None,
+                    tally: &mut tally,
+                };
+                player.play_all(steps);
+                player.connection.close();
+            }
+            Err(error) => tally.broken = Some(words(&error)),
+        }
+        let mut left_out = 0;
+        for step in steps {
+            let is_done = self.coordinator.state().done[*step as usize];
+            if !is_done {
+                left_out += 1;
+                self.coordinator.leave_out(*step);
+            }
+        }
+        if left_out > 0 {
+            *tally.skipped.entry("session ended early").or_default() += left_out;
+        }
+        self.coordinator.end_session(session);
+        tally
+    }
+}
+
+struct Player<'a> {
+    context: &'a SessionContext<'a>,
+    session: u32,
+    connection: Connection,
+    /// The statements of named prepared statements.
+    prepared: HashMap<String, String>,
+    /// The transaction whose other steps are left out, since it went otherwise than when it was logged.
+    skips_transaction: Option<u32>,
+    tally: &'a mut SessionTally,
+}
+
+impl Player<'_> {
+    fn play_all(&mut self, steps: &[u32]) {
+        let coordinator = self.context.coordinator;
+        for index in steps {
+            let step = &self.context.workload.steps[*index as usize];
+            let treatment = coordinator.transactions.treatment[*index as usize];
+            let rank = coordinator.transactions.of_step[*index as usize];
+            if self.skips_transaction == Some(rank) {
+                self.skip("its transaction went otherwise");
+                coordinator.leave_out(*index);
+                continue;
+            }
+            if treatment == Treatment::SkipEnded {
+                self.skip("its transaction had failed");
+                coordinator.leave_out(*index);
+                continue;
+            }
+            let due = self.context.due(step.start_us);
+            if coordinator.await_turn(self.session, *index, due) == Turn::Stop {
+                return;
+            }
+            let sent = Instant::now();
+            if let Some(due) = due {
+                self.tally.lateness.record(sent.saturating_duration_since(due));
+            }
+            let outcome = self.treat(step, treatment, rank, sent);
+            coordinator.complete(self.session, *index);
+            if let Err(error) = outcome {
+                // Ctrl-C ends all sessions.
+                if !matches!(error, Error::Interrupted) {
+                    self.tally.broken = Some(words(&error));
+                }
+                return;
+            }
+        }
+    }
+
+    /// An error is one after which the connection is of no use.
+    fn treat(
+        &mut self,
+        step: &CapturedStep,
+        treatment: Treatment,
+        rank: u32,
+        sent: Instant,
+    ) -> Result<(), Error> {
+        match treatment {
+            Treatment::Execute => {
+                let outcome = self.execute(step);
+                self.tally.statements += 1;
+                self.tally.latencies.record(sent.elapsed());
+                let code = match outcome {
+                    Ok(()) => None,
+                    Err(Error::Server(response)) if response.severity == "ERROR" => {
+                        Some(response.sqlstate.clone())
+                    }
+                    Err(error) => return Err(error),
+                };
+                self.compare(step, rank, code.as_deref())
+            }
+            Treatment::Rollback => {
+                self.skip("failed for a lock, serialization or cancel");
+                self.connection.execute("ROLLBACK")
+            }
+            Treatment::SkipFailed => {
+                self.skip("failed for a lock, serialization or cancel");
+                Ok(())
+            }
+            Treatment::SkipIncomplete => {
+                self.skip("not all of it is in the log");
+                Ok(())
+            }
+            Treatment::SkipEnded => Ok(()),
+        }
+    }
+
+    fn execute(&mut self, step: &CapturedStep) -> Result<(), Error> {
+        match &step.request {
+            StatementRequest::Simple(sql) => self.connection.execute(sql),
+            StatementRequest::Extended(executions) => {
+                let outcome = self.execute_extended(executions);
+                if outcome.is_err() {
+                    // Whether the server has it now is not known.
+                    for execution in executions {
+                        self.prepared.remove(&execution.name);
+                    }
+                }
+                outcome
+            }
+            StatementRequest::Incomplete { .. } => Ok(()),
+        }
+    }
+
+    fn execute_extended(&mut self, executions: &[ExecutedStatement]) -> Result<(), Error> {
+        let parameters: Vec<Vec<Option<&str>>> = executions
+            .iter()
+            .map(|execution| execution.parameters.iter().map(Option::as_deref).collect())
+            .collect();
+        let mut messages = Vec::with_capacity(executions.len());
+        for (execution, parameters) in executions.iter().zip(&parameters) {
+            let ExecutedStatement { name, sql, .. } = execution;
+            let is_known = !name.is_empty() && self.prepared.get(name) == Some(sql);
+            if !is_known && !name.is_empty() {
+                self.prepared.insert(name.clone(), sql.clone());
+            }
+            messages.push(ExtendedExecution { name, sql, parse: !is_known, parameters });
+        }
+        self.connection.execute_extended(&messages)
+    }
+
+    /// Compares a statement's end with the logged one.
+    fn compare(&mut self, step: &CapturedStep, rank: u32, code: Option<&str>) -> Result<(), Error> {
+        match (step.failed.as_deref(), code) {
+            (None, None) => return Ok(()),
+            (Some(logged), Some(now)) if logged == now || logged.is_empty() => {
+                self.tally.expected_errors += 1;
+                return Ok(());
+            }
+            (_, Some(_)) => self.tally.unexpected_errors += 1,
+            (Some(_), None) => self.tally.missing_errors += 1,
+        }
+        let texts: Vec<&str> = step.request.texts().collect();
+        let divergence = ReplayDivergence {
+            statement: sql::shape(&texts.join("; ")),
+            logged: step.failed.clone(),
+            now: code.map(str::to_owned),
+            count: 1,
+        };
+        add_divergence(&mut self.tally.divergences, divergence, DIVERGENCES_MAX);
+        if code.is_none() && self.connection.in_transaction() {
+            // When it was logged its transaction had ended here.
+            let controls = step.request.texts().flat_map(sql::controls).last();
+            if controls != Some(Control::RollbackTo) {
+                self.skips_transaction = Some(rank);
+                return self.connection.execute("ROLLBACK");
+            }
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, reason: &'static str) {
+        *self.tally.skipped.entry(reason).or_default() += 1;
+    }
+}
+
+/// Adds a divergence to the one that is alike.
+pub(crate) fn add_divergence(list: &mut Vec<ReplayDivergence>, one: ReplayDivergence, most: usize) {
+    let has_room = list.len() < most;
+    let alike = |of: &&mut ReplayDivergence| {
+        of.statement == one.statement && of.logged == one.logged && of.now == one.now
+    };
+    match list.iter_mut().find(alike) {
+        Some(found) => found.count += one.count,
+        None if has_room => list.push(one),
+        None => {}
+    }
+}
+
+/// An error with its causes, in a line.
+fn words(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(source) = next {
+        text = format!("{text}: {source}");
+        next = source.source();
+    }
+    text
+}

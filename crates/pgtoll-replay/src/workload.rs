@@ -1,0 +1,131 @@
+//! The work that a log has: sessions, and what each asked for, one thing after the other.
+
+use pgtoll_record::{LogCounts, LogSource};
+use serde::{Deserialize, Serialize};
+
+/// What was captured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CapturedWorkload {
+    /// What it was made from, and what was left out.
+    pub header: PlanHeader,
+    /// In the order of their first entries.
+    pub sessions: Vec<CapturedSession>,
+    /// In the order in which they began; of a session, one after the other.
+    pub steps: Vec<CapturedStep>,
+}
+
+/// What a plan was made from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlanHeader {
+    /// The program's version.
+    pub version: String,
+    /// When the plan was made.
+    pub made: String,
+    /// The logs, in the order in which they were read.
+    pub sources: Vec<LogSource>,
+    /// The first entry's time in microseconds since 1970, by the log's own clock.
+    pub begin_us: i64,
+    /// From the first entry to the last one, in microseconds.
+    pub length_us: u64,
+    /// What the logs have and lack.
+    pub counts: LogCounts,
+}
+
+/// A session of the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapturedSession {
+    /// Its role.
+    pub user: String,
+    /// Its database.
+    pub database: String,
+    /// Microseconds from the first entry to its first.
+    pub begin_us: u64,
+    /// Microseconds from the first entry to its last, if its end is logged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_us: Option<u64>,
+    /// The number of its first entry among all.
+    pub begin: u64,
+    /// The number of its last entry among all.
+    pub end: u64,
+}
+
+/// What a session asked for at one time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapturedStep {
+    /// The session's index.
+    pub session: u32,
+    /// Microseconds from the first entry to its begin.
+    pub start_us: u64,
+    /// How long it took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_us: Option<u64>,
+    /// The number of the entry of its begin among all.
+    pub begin: u64,
+    /// The number of the entry of its end among all; that of its begin where it is not logged.
+    pub end: u64,
+    /// The number of the entry that comes between its work and its commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_commit: Option<u64>,
+    /// What is asked for.
+    pub request: StatementRequest,
+    /// The error code that it failed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+    /// Whether the transaction had written by its end; `None` where the log does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub has_written: Option<bool>,
+    /// Whether it began in a transaction block; `None` where the log does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_block: Option<bool>,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StatementRequest {
+    /// A query of the simple protocol, of one or more statements.
+    Simple(String),
+    /// Executions of the extended protocol with one Sync.
+    Extended(Vec<ExecutedStatement>),
+    /// What the log does not have enough of.
+    Incomplete {
+        /// The statement.
+        sql: String,
+        /// What is missing.
+        reason: IncompleteReason,
+    },
+}
+
+impl StatementRequest {
+    /// The statements' texts.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        let (one, several) = match self {
+            Self::Simple(sql) | Self::Incomplete { sql, .. } => (Some(sql.as_str()), &[][..]),
+            Self::Extended(executions) => (None, executions.as_slice()),
+        };
+        one.into_iter().chain(several.iter().map(|of| of.sql.as_str()))
+    }
+}
+
+/// Why a statement cannot be replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IncompleteReason {
+    /// `COPY … FROM STDIN`.
+    CopyData,
+    /// The parameters are not logged, or cut.
+    Parameters,
+}
+
+/// An execution of the extended protocol.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecutedStatement {
+    /// The prepared statement's name; empty for the unnamed one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The statement.
+    pub sql: String,
+    /// The parameters as text, `None` for NULL.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<Option<String>>,
+}

@@ -1,0 +1,391 @@
+//! `pgtoll replay` of real logs: what a server logged of pgbench goes the same way on another database.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
+use pgtoll_record::{LogExamination, ReplayRecord};
+
+use crate::support::{PATIENCE, Ran, Scratch, pgtoll, run, servers};
+
+const PREFIX: &str = "%m|%u|%d|%c|%l|%i|%v|%x|%e|%Q|";
+const FORMATS: [&str; 3] = ["log", "csv", "json"];
+
+/// A server that logs what happens in its database `captured` in all formats.
+struct Captured {
+    cluster: Cluster,
+    /// Where the logs of the next work begin, by format.
+    begins: [usize; 3],
+    markers: u32,
+}
+
+impl Captured {
+    fn start(guard: &mut Guard, server: &Installation) -> Self {
+        Self::start_with(guard, server, PREFIX)
+    }
+
+    fn start_with(guard: &mut Guard, server: &Installation, prefix: &str) -> Self {
+        let name = format!("pg{}", server.version.major());
+        let cluster = Cluster::init(guard, server, &name, false).unwrap();
+        let settings = [
+            ("logging_collector", "on"),
+            ("log_destination", "stderr,csvlog,jsonlog"),
+            ("log_directory", "log"),
+            ("log_filename", "server.log"),
+            ("log_file_mode", "0644"),
+            ("log_rotation_age", "0"),
+            ("log_rotation_size", "0"),
+            ("log_line_prefix", prefix),
+            ("log_connections", "on"),
+            ("log_disconnections", "on"),
+            ("lc_messages", "C"),
+            ("autovacuum", "off"),
+            ("max_connections", "60"),
+        ];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        cluster.configure(guard, &settings.into()).unwrap();
+        cluster.start(guard).unwrap();
+        let mut captured = Self { cluster, begins: [0; 3], markers: 0 };
+        captured.psql(guard, "postgres", "CREATE DATABASE captured");
+        captured
+    }
+
+    fn psql(&mut self, guard: &mut Guard, database: &str, script: &str) {
+        self.cluster.run_psql(guard, database, script).unwrap();
+    }
+
+    /// Both databases as `setup` makes them, `captured` logged from now on by these settings.
+    fn prepare(&mut self, guard: &mut Guard, setup: &str, logging: &[&str]) {
+        for database in ["captured", "copied"] {
+            let again = format!("DROP DATABASE IF EXISTS {database}");
+            self.psql(guard, "postgres", &again);
+            self.psql(guard, "postgres", &format!("CREATE DATABASE {database}"));
+            match setup {
+                "pgbench" => self.pgbench(guard, &["-i", "-q", "-s", "1", database]),
+                script => self.psql(guard, database, script),
+            }
+        }
+        self.psql(guard, "postgres", "ALTER DATABASE copied SET pgtoll.disposable = on");
+        for setting in logging {
+            self.psql(guard, "postgres", &format!("ALTER DATABASE captured SET {setting}"));
+        }
+        self.begins = self.await_marker(guard);
+    }
+
+    fn pgbench(&mut self, guard: &mut Guard, arguments: &[&str]) {
+        self.cluster.run_client(guard, "pgbench", arguments).unwrap();
+    }
+
+    /// Waits until the collector has written what was logged until now; where the logs end then.
+    fn await_marker(&mut self, guard: &mut Guard) -> [usize; 3] {
+        self.markers += 1;
+        let marker = format!("marker {} is here", self.markers);
+        let script = format!("SET log_statement = 'all'; SELECT '{marker}'");
+        self.psql(guard, "captured", &script);
+        let since = Instant::now();
+        let mut ends = [0; 3];
+        for (format, end) in FORMATS.iter().zip(&mut ends) {
+            loop {
+                let text = self.log(format);
+                if let Some(at) = text.rfind(&marker) {
+                    let newline = text[at..].find('\n');
+                    if let Some(newline) = newline {
+                        *end = at + newline + 1;
+                        break;
+                    }
+                }
+                assert!(since.elapsed() < PATIENCE, "no {marker} in the {format} log");
+            }
+        }
+        ends
+    }
+
+    fn log(&self, format: &str) -> String {
+        let path = self.cluster.data().join("log").join(format!("server.{format}"));
+        let bytes = fs::read(path).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The logs since [`Self::prepare`], a file of each format.
+    fn logs(&mut self, guard: &mut Guard, scratch: &Scratch) -> [PathBuf; 3] {
+        let ends = self.await_marker(guard);
+        let mut paths = [const { PathBuf::new() }; 3];
+        for (index, format) in FORMATS.iter().enumerate() {
+            paths[index] = scratch.path(&format!("captured.{format}"));
+            fs::write(&paths[index], &self.log(format)[self.begins[index]..ends[index]]).unwrap();
+        }
+        paths
+    }
+
+    fn value(&self, database: &str, sql: &str) -> String {
+        let mut connection = self.cluster.connect(database).unwrap();
+        let row = connection.query_one(sql).unwrap();
+        let value = row.text("state").unwrap().to_owned();
+        connection.close();
+        value
+    }
+
+    fn dsn(&self) -> String {
+        let of = self.cluster.environment();
+        format!("host={} port={} user={} dbname=postgres", of["PGHOST"], of["PGPORT"], of["PGUSER"])
+    }
+
+    fn replay(&self, work: &str, more: &[&str]) -> (Ran, ReplayRecord) {
+        let order: &[&str] = if more.contains(&"--order") { &[] } else { &["--order", "key"] };
+        let ran = run(pgtoll()
+            .args([
+                "replay",
+                "run",
+                work,
+                "--dsn",
+                &self.dsn(),
+                "--map",
+                "captured=copied",
+                "--json",
+            ])
+            .args(order)
+            .args(more));
+        let record = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+        (ran, record)
+    }
+
+    fn end(self, guard: &mut Guard) {
+        self.cluster.stop(guard, StopMode::Fast).unwrap();
+        self.cluster.remove(guard).unwrap();
+    }
+}
+
+/// Servers with all three formats.
+fn logging_servers() -> Vec<Installation> {
+    let mut servers = servers();
+    servers.retain(|server| matches!(server.version.major(), 15 | 18));
+    servers
+}
+
+fn examine(log: &str) -> LogExamination {
+    let ran = run(pgtoll().args(["replay", "doctor", "--json", log]));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+/// All but the time of history's rows.
+const PGBENCH_STATE: &str = "SELECT md5(string_agg(t, '|' ORDER BY t)) AS state FROM (\
+    SELECT 'a' || aid || ' ' || abalance AS t FROM pgbench_accounts WHERE abalance <> 0 \
+    UNION ALL SELECT 't' || tid || ' ' || tbalance FROM pgbench_tellers \
+    UNION ALL SELECT 'b' || bid || ' ' || bbalance FROM pgbench_branches \
+    UNION ALL SELECT 'h' || tid || ' ' || bid || ' ' || aid || ' ' || delta FROM pgbench_history) s";
+
+const LOG_ALL: [&str; 2] = ["log_statement = 'all'", "log_duration = on"];
+
+fn check_clean(ran: &Ran, record: &ReplayRecord) {
+    let done = record.done.as_ref().unwrap();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(record.complete, "{ran:?}");
+    let wrong =
+        [done.order_breaks, done.unexpected_errors, done.missing_errors, done.broken_sessions];
+    assert_eq!(wrong, [0; 4], "{ran:?}");
+}
+
+#[test]
+fn pgbench_goes_the_same_way_again_in_every_protocol_and_from_every_format() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in logging_servers() {
+        let mut captured = Captured::start(&mut guard, &server);
+        for (index, protocol) in ["simple", "extended", "prepared"].into_iter().enumerate() {
+            captured.prepare(&mut guard, "pgbench", &LOG_ALL);
+            let work = ["-n", "-c", "16", "-j", "2", "-t", "60", "-M", protocol, "captured"];
+            captured.pgbench(&mut guard, &work);
+            let logs = captured.logs(&mut guard, &scratch);
+            let counts = logs.each_ref().map(|log| examine(log.to_str().unwrap()).counts);
+            assert_eq!(counts[0], counts[1], "stderr and csvlog of {protocol}");
+            assert_eq!(counts[1], counts[2], "csvlog and jsonlog of {protocol}");
+            assert!(counts[0].statements >= 16 * 60 * 7, "{:?}", counts[0]);
+            let extended = if protocol == "simple" { 0 } else { 16 * 60 * 7 };
+            assert_eq!(counts[0].extended, extended, "{protocol}");
+            let log = logs[index].to_str().unwrap();
+            let (ran, record) = captured.replay(log, &["--speed", "max"]);
+            check_clean(&ran, &record);
+            let states = ["captured", "copied"].map(|of| captured.value(of, PGBENCH_STATE));
+            assert_eq!(states[0], states[1], "{protocol}");
+        }
+        captured.end(&mut guard);
+    }
+}
+
+/// Updates whose order shows in the result, of rows in ascending order, so that no deadlock comes about.
+const CHAIN: &str = "\\set a random(1, 10)\n\\set b random(11, 20)\n\\set x random(1, 1000000)\nBEGIN;\n\
+    SELECT v FROM chain WHERE id = :a;\n\
+    UPDATE chain SET v = (v * 31 + :x) % 1000000007 WHERE id = :a;\n\
+    UPDATE chain SET v = (v * 37 + :x) % 1000000007 WHERE id = :b;\nEND;\n";
+const CHAIN_SETUP: &str = "CREATE TABLE chain AS SELECT i AS id, 0::bigint AS v FROM \
+    generate_series(1, 20) i; ALTER TABLE chain ADD PRIMARY KEY (id)";
+const CHAIN_STATE: &str = "SELECT string_agg(id || ' ' || v, '|' ORDER BY id) AS state FROM chain";
+
+#[test]
+fn work_whose_order_matters_ends_in_the_same_data() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let server = logging_servers().swap_remove(0);
+    let mut captured = Captured::start(&mut guard, &server);
+    captured.prepare(&mut guard, CHAIN_SETUP, &LOG_ALL);
+    let script = scratch.path("chain.sql");
+    fs::write(&script, CHAIN).unwrap();
+    let work = ["-n", "-c", "8", "-j", "2", "-t", "50", "-f", script.to_str().unwrap(), "captured"];
+    captured.pgbench(&mut guard, &work);
+    let [_, csv, _] = captured.logs(&mut guard, &scratch);
+    let plan = scratch.path("chain.plan");
+    let (csv, plan) = (csv.to_str().unwrap(), plan.to_str().unwrap());
+    let made = run(pgtoll().args(["replay", "plan", csv, "--plan", plan]));
+    assert_eq!(made.status, Some(0), "{made:?}");
+    let expected = captured.value("captured", CHAIN_STATE);
+    for more in [
+        ["--order", "key", "--speed", "max"],
+        ["--order", "table", "--speed", "max"],
+        ["--order", "key", "--speed", "10"],
+    ] {
+        captured.psql(&mut guard, "copied", "UPDATE chain SET v = 0");
+        let (ran, record) = captured.replay(plan, &more);
+        check_clean(&ran, &record);
+        assert_eq!(captured.value("copied", CHAIN_STATE), expected, "{more:?}");
+    }
+    let dry = run(pgtoll().args(["replay", "run", plan, "--order", "key", "--dry-run", "--json"]));
+    assert_eq!(dry.status, Some(0), "{dry:?}");
+    let planned = serde_json::from_str::<ReplayRecord>(&dry.stdout).unwrap().planned;
+    assert!(planned.transactions >= 400 && planned.edges > 400, "{planned:?}");
+    captured.end(&mut guard);
+}
+
+/// A function that locks a row of which no text says so: its name is that of a function that writes nothing.
+const HIDDEN_SETUP: &str = "CREATE TABLE hidden AS SELECT 0 AS v; \
+    CREATE FUNCTION public.log(i integer) RETURNS integer LANGUAGE sql AS \
+    'UPDATE public.hidden SET v = v + i RETURNING v'; \
+    CREATE TABLE chain AS SELECT i AS id, 0::bigint AS v FROM generate_series(1, 20) i; \
+    ALTER TABLE chain ADD PRIMARY KEY (id)";
+const HIDDEN: &str = "BEGIN;\nSELECT log(1);\n\
+    UPDATE chain SET v = v + 1 WHERE id = 1;\nEND;\n";
+
+#[test]
+fn a_circle_of_waits_that_no_text_foretells_is_broken_and_named() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let server = logging_servers().swap_remove(0);
+    // Without transaction ids, which would show that the function writes.
+    let mut captured = Captured::start_with(&mut guard, &server, "%m [%p] %q%u@%d ");
+    captured.prepare(&mut guard, HIDDEN_SETUP, &LOG_ALL);
+    let script = scratch.path("hidden.sql");
+    fs::write(&script, HIDDEN).unwrap();
+    let work = ["-n", "-c", "8", "-j", "2", "-t", "10", "-f", script.to_str().unwrap(), "captured"];
+    captured.pgbench(&mut guard, &work);
+    let [stderr, csv, _] = captured.logs(&mut guard, &scratch);
+    let (ran, record) = captured.replay(stderr.to_str().unwrap(), &["--speed", "max"]);
+    let done = record.done.as_ref().unwrap();
+    assert!(record.complete && done.order_breaks > 0, "{ran:?}");
+    assert_eq!((ran.status, done.unexpected_errors), (Some(1), 0), "{ran:?}");
+    let first = &done.breaks[0];
+    assert_eq!(first.statement, "update chain set v = v + ? where id = ? ;", "{ran:?}");
+    assert!(first.reason.starts_with("a circle of waits of the sessions"), "{ran:?}");
+    let state =
+        "SELECT (SELECT v FROM chain WHERE id = 1) || ' ' || (SELECT v FROM hidden) AS state";
+    assert_eq!(captured.value("copied", state), "80 80");
+    // With them nothing is hidden.
+    let (ran, record) = captured.replay(csv.to_str().unwrap(), &["--speed", "max"]);
+    check_clean(&ran, &record);
+    captured.end(&mut guard);
+}
+
+#[test]
+fn a_database_that_is_not_confirmed_is_not_touched() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let server = logging_servers().swap_remove(0);
+    let mut captured = Captured::start(&mut guard, &server);
+    captured.prepare(&mut guard, CHAIN_SETUP, &LOG_ALL);
+    captured.psql(&mut guard, "captured", "UPDATE chain SET v = 1 WHERE id = 1");
+    let [stderr, ..] = captured.logs(&mut guard, &scratch);
+    let stderr = stderr.to_str().unwrap();
+    let refused =
+        run(pgtoll().args(["replay", "run", stderr, "--order", "key", "--dsn", &captured.dsn()]));
+    assert_eq!((refused.status, &*refused.stdout), (Some(2), ""), "{refused:?}");
+    assert!(
+        refused.stderr.contains("database \"captured\" is not confirmed as disposable"),
+        "{refused:?}"
+    );
+    assert!(
+        refused.stderr.contains("ALTER DATABASE captured SET pgtoll.disposable = on"),
+        "{refused:?}"
+    );
+    let missing = run(pgtoll().args([
+        "replay",
+        "run",
+        stderr,
+        "--order",
+        "key",
+        "--dsn",
+        &captured.dsn(),
+        "--map",
+        "captured=nowhere",
+    ]));
+    assert_eq!(missing.status, Some(2), "{missing:?}");
+    assert!(missing.stderr.contains("hint: send a database's work"), "{missing:?}");
+    captured.end(&mut guard);
+}
+
+/// Errors, a cancel by timeout, and a savepoint.
+const ERRORS: &str = "\\set ON_ERROR_STOP off\nSELECT 1/0;\nSELEC 1;\nBEGIN;\nSAVEPOINT s;\n\
+    INSERT INTO chain VALUES (1, 1);\nROLLBACK TO s;\nUPDATE chain SET v = 7 WHERE id = 2;\nCOMMIT;\n\
+    SET statement_timeout = 1000;\nBEGIN;\nUPDATE chain SET v = 9 WHERE id = 3;\nSELECT pg_sleep(10);\n\
+    UPDATE chain SET v = 8 WHERE id = 3;\nCOMMIT;\nSET statement_timeout = 0;\n\
+    INSERT INTO chain VALUES (1, 2);\nCOPY chain FROM stdin;\n99\t1\n\\.\n";
+
+#[test]
+fn what_failed_fails_again_and_what_was_cancelled_is_left_out() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in logging_servers() {
+        let mut captured = Captured::start(&mut guard, &server);
+        captured.prepare(&mut guard, CHAIN_SETUP, &LOG_ALL);
+        captured.psql(&mut guard, "captured", ERRORS);
+        for log in captured.logs(&mut guard, &scratch) {
+            captured.psql(&mut guard, "copied", "UPDATE chain SET v = 0");
+            let log = log.to_str().unwrap();
+            let counts = examine(log).counts;
+            assert_eq!((counts.copy_in, counts.cancelled), (1, 1), "{counts:?}");
+            let (ran, record) = captured.replay(log, &["--speed", "max"]);
+            check_clean(&ran, &record);
+            let done = record.done.unwrap();
+            // Division by zero, syntax, and twice a duplicate key.
+            assert_eq!(done.expected_errors, 4, "{ran:?}");
+            assert_eq!(done.skipped["failed for a lock, serialization or cancel"], 1, "{ran:?}");
+            assert_eq!(done.skipped["its transaction had failed"], 2, "{ran:?}");
+            assert_eq!(done.skipped["not all of it is in the log"], 1, "{ran:?}");
+            let of_chain = "SELECT string_agg(v::text, ' ' ORDER BY id) AS state FROM chain \
+                            WHERE id < 4";
+            assert_eq!(captured.value("copied", of_chain), "0 7 0", "{ran:?}");
+        }
+        captured.end(&mut guard);
+    }
+}
+
+#[test]
+fn what_is_no_log_is_refused_with_its_line() {
+    let scratch = Scratch::new();
+    let check = |content: &[u8], message: &str, hint: &str| {
+        let path = scratch.path("wrong.log");
+        fs::write(&path, content).unwrap();
+        let ran = run(pgtoll().args(["replay", "doctor", path.to_str().unwrap()]));
+        assert_eq!((ran.status, &*ran.stdout), (Some(2), ""), "{ran:?}");
+        assert!(ran.stderr.contains(message), "{message}: {ran:?}");
+        assert!(ran.stderr.contains(hint), "{hint}: {ran:?}");
+    };
+    check(b"", "wrong.log is empty", "hint: name the log files");
+    check(b"hello\nworld\n", "line 1: this is no server log", "hint: csvlog, jsonlog and stderr");
+    check(b"a\nb\0c", "line 2: binary data", "hint: name log files");
+    let german = "2026-11-21 19:46:17.796 UTC [4711] LOG:  Anweisung: select 1\n";
+    check(german.as_bytes(), "line 1: the log's language is not English", "lc_messages = 'C'");
+    let silent = "2026-11-21 19:46:17.796 UTC [4711] LOG:  database system is ready\n";
+    check(silent.as_bytes(), "no statement to replay in 1 log entries", "log_statement = 'all'");
+    let csv = "2026-11-21 19:46:14.776 UTC,,,2,,6b01f506.5bc9,1,,2026-11-21 19:46:14 UTC,,0,LOG\n";
+    check(csv.as_bytes(), "line 1: fewer than 23 columns", "hint: is the file complete");
+}
