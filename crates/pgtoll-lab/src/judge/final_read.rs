@@ -17,9 +17,20 @@ pub(crate) enum FinalReadError {
     /// A standby may lack what the primary has.
     #[error("the server that answers is a standby, which may lack what the primary has")]
     Standby,
+    /// An old primary lacks what its successor has.
+    #[error("{}", two_primaries(*timeline, *latest))]
+    OldPrimary { timeline: u32, latest: u32 },
     /// The role, or the pooler, or a row of a stranger's.
     #[error("a row is not of the judge's table")]
     Row,
+}
+
+/// Somebody has to end one of them.
+pub(crate) fn two_primaries(timeline: u32, latest: u32) -> String {
+    format!(
+        "the server that answers in the end writes timeline {timeline}, though a primary of timeline \
+         {latest} has answered: there are two primaries, or the later one is gone"
+    )
 }
 
 /// Longer than reading takes where it makes headway.

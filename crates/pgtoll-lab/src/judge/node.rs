@@ -37,13 +37,19 @@ pub(crate) fn identity(text: &str) -> NodeIdentity {
     }
 }
 
-/// Whether the server that is primary in the end has taken this one's place: it writes a later
-/// timeline, or is at another place and not the same process under another address.
-pub(crate) fn is_deposed(node: &NodeIdentity, last: &NodeIdentity) -> bool {
-    let is_elsewhere = (&node.address, &node.port) != (&last.address, &last.port);
-    let is_same_process = (&node.started, &node.port) == (&last.started, &last.port);
-    let is_earlier = node.timeline.zip(last.timeline).is_some_and(|(of, last)| of < last);
-    is_earlier || (is_elsewhere && !is_same_process)
+/// Whether another primary has taken the server's place: `latest` is the latest timeline that any
+/// wrote, `last` the primary in the end, which may be the same process under another address.
+pub(crate) fn is_deposed(
+    node: &NodeIdentity,
+    last: Option<&NodeIdentity>,
+    latest: Option<u32>,
+) -> bool {
+    let is_replaced = last.is_some_and(|last| {
+        let is_elsewhere = (&node.address, &node.port) != (&last.address, &last.port);
+        let is_same_process = (&node.started, &node.port) == (&last.started, &last.port);
+        is_elsewhere && !is_same_process && node.timeline <= last.timeline
+    });
+    is_replaced || (node.timeline.is_some() && node.timeline < latest)
 }
 
 /// The servers that answered, each with a number in the order in which they did first.
@@ -81,15 +87,22 @@ mod tests {
 
     #[test]
     fn a_restart_does_not_depose() {
-        let of = |text| identity(text);
-        let first = of("|5432|a|00000001|");
-        assert!(!is_deposed(&first, &of("|5432|b|00000001|")));
-        assert!(is_deposed(&first, &of("|5432|b|00000002|")));
-        assert!(is_deposed(&first, &of("|5433|b|00000001|")));
+        let check = |node, last, expected| {
+            let (node, last) = (identity(node), identity(last));
+            let latest = node.timeline.max(last.timeline);
+            assert_eq!(is_deposed(&node, Some(&last), latest), expected, "{node:?} {last:?}");
+        };
+        let first = "|5432|a|00000001|";
+        check(first, "|5432|b|00000001|", false);
+        check(first, "|5432|b|00000002|", true);
+        check(first, "|5433|b|00000001|", true);
+        check("|5432|a||", "|5432|b||", false);
         // One server with two addresses.
-        assert!(!is_deposed(&of("::1|5432|a|00000001|"), &of("127.0.0.1|5432|a|00000001|")));
-        assert!(is_deposed(&of("::1|5432|a|00000001|"), &of("127.0.0.1|5432|b|00000001|")));
-        assert!(!is_deposed(&of("|5432|a||"), &of("|5432|b||")));
+        check("::1|5432|a|00000001|", "127.0.0.1|5432|a|00000001|", false);
+        check("::1|5432|a|00000001|", "127.0.0.1|5432|b|00000001|", true);
+        // An old primary that answers in the end has not deposed its successor.
+        check("|5433|b|00000002|", first, false);
+        assert!(is_deposed(&identity(first), None, Some(2)));
     }
 
     #[test]

@@ -118,9 +118,11 @@ impl<'a> Observer<'a> {
         let for_two_ns = schedule.least_distance_ns().saturating_mul(4);
         let bin_ns = (frame.ended_ns / BINS + 1).max(for_two_ns.min(frame.ended_ns / BINS_MIN));
         let clients = (0..frame.clients).map(|client| ClientObserver::new(frame, client));
+        let last = frame.last_node.as_ref();
+        let latest = frame.nodes.iter().chain(last).filter_map(|of| of.timeline).max();
         let node = |identity: &NodeIdentity| JudgedNode {
             identity: identity.clone(),
-            deposed: frame.last_node.as_ref().is_some_and(|last| is_deposed(identity, last)),
+            deposed: is_deposed(identity, last, latest),
             ..JudgedNode::default()
         };
         Self {

@@ -29,6 +29,8 @@ pub(crate) struct Conclusion {
     /// Why they could not.
     pub(crate) unread: Option<String>,
     pub(crate) read_on: Option<NodeIdentity>,
+    /// What is against the servers as such.
+    pub(crate) finding: Option<String>,
     /// The table itself was not there.
     pub(crate) table_lost: bool,
     /// Why the schema stays; `None` where it does not.
@@ -228,6 +230,7 @@ pub(crate) fn judge_record(
         notes: Vec::new(),
     };
     record.findings = findings(&record);
+    record.findings.extend(conclusion.finding);
     record.notes = notes(&record);
     if conclusion.table_lost {
         record.notes.push(

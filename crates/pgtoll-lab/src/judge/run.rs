@@ -15,7 +15,7 @@ use super::events::{
     EventLog, JournalHeader, make_directory, read_events, read_header, write_header,
 };
 use super::fault::JudgeFault;
-use super::final_read::{FinalReadError, FinalSnapshot};
+use super::final_read::{FinalReadError, FinalSnapshot, two_primaries};
 use super::history::HistoryFile;
 use super::journal::{JournalReader, journal_path};
 use super::observations::observe;
@@ -68,7 +68,8 @@ pub fn judge(
     }
     on_progress(JudgeProgress::Event("reading which transactions are there"));
     let limit = if interrupt.signal().is_some() { INTERRUPTED_LIMIT } else { plan.heal_limit };
-    let last = FinalStep { dsn: &dsn, directory: &directory, limit, interrupt };
+    let last =
+        FinalStep { dsn: &dsn, directory: &directory, limit, interrupt, takes_old_primary: false };
     last.finish(plan.journal.is_some(), history, provenance)
 }
 
@@ -94,7 +95,9 @@ pub fn conclude(
     }
     connection.close();
     let history = history.map(HistoryFile::create).transpose()?;
-    FinalStep { dsn: &dsn, directory, limit, interrupt }.finish(true, history, provenance)
+    // Whoever names a server then has chosen it.
+    FinalStep { dsn: &dsn, directory, limit, interrupt, takes_old_primary: true }
+        .finish(true, history, provenance)
 }
 
 /// Preparing takes some statements.
@@ -110,6 +113,8 @@ struct FinalStep<'a> {
     directory: &'a Path,
     limit: Duration,
     interrupt: &'a Interrupt,
+    /// The ids are read on a primary whose successor has answered, too.
+    takes_old_primary: bool,
 }
 
 type ReadOnce = Result<Result<Conclusion, FinalReadError>, JudgeError>;
@@ -163,8 +168,10 @@ impl FinalStep<'_> {
             };
             if Instant::now() + RETRY >= until || pause.wait(RETRY).is_err() {
                 let observations = observe(&history.frame(None), self.journals(history)?);
+                let is_old = matches!(failure, FinalReadError::OldPrimary { .. });
+                let finding = is_old.then(|| failure.to_string());
                 let unread = Some(failure.to_string());
-                return Ok(Conclusion { observations, unread, ..Conclusion::default() });
+                return Ok(Conclusion { observations, unread, finding, ..Conclusion::default() });
             }
         }
     }
@@ -181,6 +188,16 @@ impl FinalStep<'_> {
             Err(error) => return Ok(Err(error)),
         };
         let frame = history.frame(Some(snapshot.node.clone()));
+        let latest = frame.nodes.iter().filter_map(|node| node.timeline).max();
+        let mut finding = None;
+        if let (Some(timeline), Some(latest)) = (snapshot.node.timeline, latest)
+            && timeline < latest
+        {
+            if !self.takes_old_primary {
+                return Ok(Err(FinalReadError::OldPrimary { timeline, latest }));
+            }
+            finding = Some(two_primaries(timeline, latest));
+        }
         let observations = observe(&frame, self.journals(history)?);
         let split = LossSplit {
             fault_ns: history.split_ns(observations.outage.as_ref()),
@@ -211,7 +228,8 @@ impl FinalStep<'_> {
         }
         let sets = Some(comparison.finish()?);
         let table_lost = !is_there;
-        Ok(Ok(Conclusion { observations, sets, read_on, table_lost, ..Conclusion::default() }))
+        let found = Conclusion { observations, sets, read_on, table_lost, ..Conclusion::default() };
+        Ok(Ok(Conclusion { finding, ..found }))
     }
 
     fn journals(&self, history: &RunHistory) -> Result<Vec<Journal>, FileError> {
