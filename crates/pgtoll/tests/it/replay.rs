@@ -110,7 +110,7 @@ impl Captured {
     /// The logs since [`Self::prepare`], a file of each format.
     fn logs(&mut self, guard: &mut Guard, scratch: &Scratch) -> [PathBuf; 3] {
         let ends = self.await_marker(guard);
-        let mut paths = [const { PathBuf::new() }; 3];
+        let mut paths = [PathBuf::new(), PathBuf::new(), PathBuf::new()];
         for (index, format) in FORMATS.iter().enumerate() {
             paths[index] = scratch.path(&format!("captured.{format}"));
             fs::write(&paths[index], &self.log(format)[self.begins[index]..ends[index]]).unwrap();
