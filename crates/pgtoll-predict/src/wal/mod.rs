@@ -22,7 +22,7 @@ use crate::server::{WAL_SOURCE, identify};
 use crate::session::WatchSession;
 use crate::{PredictError, SettingQuestion, WatchPlan, WatchProgress, watch};
 
-/// As [`watch`], and reads the server's WAL meanwhile, to replay it with the settings of the
+/// As [`watch()`], and reads the server's WAL meanwhile, to replay it with the settings of the
 /// questions. Fails at once where the role may not stream WAL.
 pub fn watch_with_wal(
     dsn: &Dsn,
