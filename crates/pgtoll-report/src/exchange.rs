@@ -38,16 +38,8 @@ pub fn exchange_text(of: &ExchangeRecord) -> String {
 }
 
 /// The table's columns.
-pub(crate) const HEAD: [&str; 8] = [
-    "synchronous_commit",
-    "commits/s",
-    "95 %",
-    "p50 ms",
-    "p99 ms",
-    "lost",
-    "rate x delay",
-    "outage s",
-];
+pub(crate) const HEAD: [&str; 8] =
+    ["synchronous_commit", "commits/s", "±", "p50 ms", "p99 ms", "lost", "expected", "outage"];
 
 /// All repetitions of a case.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,8 +52,9 @@ pub(crate) struct ExchangeRow {
     p99_ms: Option<f64>,
     /// The most of a repetition, and the least.
     pub(crate) lost: Option<(u64, u64)>,
-    /// What follows from the rate of commits and the delay, where commits do not wait for the standby.
-    expected: f64,
+    /// What is under way: the rate of commits times the delay, and nothing where they wait for the
+    /// standby. `None` where commits do not wait for the primary's disk either.
+    expected: Option<f64>,
     /// The longest of a repetition.
     outage_s: Option<f64>,
 }
@@ -86,11 +79,13 @@ impl ExchangeRow {
             p50_ms: most(|case| case.p50_ms),
             p99_ms: most(|case| case.p99_ms),
             lost: lost.and_then(|lost| Some((*lost.iter().max()?, *lost.iter().min()?))),
-            expected: if first.commit.is_remote() {
-                0.0
-            } else {
-                let rates = cases.iter().map(|case| case.judged_rate).sum::<f64>() / number;
-                rates * first.delay_ms / 1e3
+            expected: match first.commit {
+                SynchronousCommit::Off => None,
+                SynchronousCommit::Local => {
+                    let rate = cases.iter().map(|case| case.judged_rate).sum::<f64>() / number;
+                    Some(rate * first.delay_ms / 1e3)
+                }
+                _ => Some(0.0),
             },
             outage_s: most(|case| case.outage_s),
         })
@@ -102,12 +97,12 @@ impl ExchangeRow {
         vec![
             self.commit.name().to_owned(),
             format!("{:.0}", rate.estimate),
-            format!("{:.0} to {:.0}", rate.lower, rate.upper),
+            format!("{:.0} %", (rate.upper - rate.lower) / 2.0 / rate.estimate * 100.0),
             milliseconds(self.p50_ms),
             milliseconds(self.p99_ms),
             self.lost_words(),
-            format!("{:.0}", self.expected),
-            self.outage_s.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.2}")),
+            self.expected.map_or_else(|| "-".to_owned(), |expected| format!("{expected:.0}")),
+            self.outage_s.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.2} s")),
         ]
     }
 
@@ -207,4 +202,32 @@ pub(crate) fn delay_words(delay_ms: f64) -> String {
 
 fn milliseconds(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `pgtoll lab exchange --quick --postgres 18`, as it was.
+    fn record() -> ExchangeRecord {
+        serde_json::from_str(include_str!("../../../records/2026-11-23-exchange.json")).unwrap()
+    }
+
+    #[test]
+    fn cost_and_loss_stand_side_by_side_in_80_columns() {
+        let text = exchange_text(&record());
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn a_loss_of_what_was_waited_for_is_a_finding() {
+        let mut record = record();
+        assert!(exchange_findings(&record).is_empty());
+        let case = record.cases.iter_mut().find(|case| case.commit == SynchronousCommit::On);
+        case.unwrap().lost = Some(2);
+        record.cases[0].impossible = Some(1);
+        let findings = exchange_findings(&record);
+        assert_eq!(findings.len(), 2, "{findings:?}");
+    }
 }

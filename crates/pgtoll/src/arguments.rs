@@ -147,7 +147,7 @@ Examples:
 const LAB_EXCHANGE_EXAMPLES: &str = "\
 Examples:
   pgtoll lab exchange --quick               two delays, about 2 min
-  pgtoll lab exchange -o exchange.html      five delays, about 10 min, as a page
+  pgtoll lab exchange -o exchange.html      five delays, about 8 min, as a page
   pgtoll lab exchange --delay 2ms,80ms --clients 32 --postgres 18
                                             the distance between your own sites
 

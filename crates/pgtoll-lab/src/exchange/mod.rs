@@ -204,12 +204,14 @@ fn words(error: &dyn std::error::Error) -> String {
     words
 }
 
-const NOTES: [&str; 3] = [
+const NOTES: [&str; 4] = [
     "process faults on one kernel: both servers share CPUs and a disk, and the link's delay is \
      pgtoll's own",
     "the primary's processes are stopped, the link is cut with what is under way, then they are \
      killed: but for the standby's kernel, which stays, as its host does; remote_write and on differ \
      only where both hosts lose power",
+    "expected is the rate of commits when the primary died times the delay; with off more is lost, as \
+     WAL is flushed up to three times wal_writer_delay later",
     "the outage begins with the death and ends with the first commit on the promoted standby; nobody \
      had to notice the death, so that it is a floor for every failover",
 ];

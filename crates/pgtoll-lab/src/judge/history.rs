@@ -20,7 +20,7 @@ pub(crate) struct HistoryFile {
 }
 
 impl HistoryFile {
-    pub(crate) fn create(path: &Path) -> Result<Self, FileError> {
+    pub(crate) fn open_new(path: &Path) -> Result<Self, FileError> {
         let made = File::options().write(true).create_new(true).open(path);
         let file =
             made.map_err(|source| FileError { action: "make", path: path.to_owned(), source })?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pgtoll_wire::{Connection, Dsn, Error};
 
 use super::schema::schema_name;
-use super::shared::{RunState, nanoseconds};
+use super::shared::{JudgeState, nanoseconds};
 
 /// Pairs fall due so far apart.
 const DISTANCE: Duration = Duration::from_millis(25);
@@ -25,7 +25,7 @@ pub(crate) type HalfSeen = BTreeMap<u64, u8>;
 pub(crate) struct PairClient<'a> {
     pub(crate) run: u64,
     pub(crate) dsn: Dsn,
-    pub(crate) state: &'a RunState,
+    pub(crate) state: &'a JudgeState,
 }
 
 impl PairClient<'_> {

@@ -13,7 +13,7 @@ use pgtoll_record::{
 use super::journal::{Attempt, AttemptEnd, AttemptOutcome};
 use super::node::is_deposed;
 use super::outcome::code_name;
-use super::schedule::Schedule;
+use super::schedule::DueSchedule;
 use super::verdict::seconds;
 
 /// What of a run has to be known beside the journals. Times are ns from its begin.
@@ -114,7 +114,7 @@ struct Observer<'a> {
 impl<'a> Observer<'a> {
     fn new(frame: &'a RunFrame) -> Self {
         // Wide enough for two transactions of a client, so that one that is served has no gaps.
-        let schedule = Schedule::of_client(0, frame.clients, frame.rate_per_second);
+        let schedule = DueSchedule::of_client(0, frame.clients, frame.rate_per_second);
         let for_two_ns = schedule.least_distance_ns().saturating_mul(4);
         let bin_ns = (frame.ended_ns / BINS + 1).max(for_two_ns.min(frame.ended_ns / BINS_MIN));
         let clients = (0..frame.clients).map(|client| ClientObserver::new(frame, client));
@@ -263,7 +263,7 @@ impl GapSearch {
 }
 
 struct ClientObserver {
-    schedule: Schedule,
+    schedule: DueSchedule,
     judged: JudgedClient,
     gaps: GapSearch,
     line: Vec<u8>,
@@ -276,7 +276,7 @@ struct ClientObserver {
 impl ClientObserver {
     fn new(frame: &RunFrame, client: u32) -> Self {
         Self {
-            schedule: Schedule::of_client(client, frame.clients, frame.rate_per_second),
+            schedule: DueSchedule::of_client(client, frame.clients, frame.rate_per_second),
             judged: JudgedClient::default(),
             gaps: GapSearch::default(),
             line: Vec::new(),

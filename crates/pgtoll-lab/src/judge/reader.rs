@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use pgtoll_wire::{Connection, Dsn, Error};
 
-use super::schedule::Schedule;
+use super::schedule::DueSchedule;
 use super::schema::schema_name;
-use super::shared::RunState;
+use super::shared::JudgeState;
 
 /// What a reader saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,8 +46,8 @@ pub(crate) struct ReaderClient<'a> {
     pub(crate) run: u64,
     pub(crate) dsn: Dsn,
     pub(crate) reply_timeout: Option<Duration>,
-    pub(crate) schedule: Schedule,
-    pub(crate) state: &'a RunState,
+    pub(crate) schedule: DueSchedule,
+    pub(crate) state: &'a JudgeState,
 }
 
 impl ReaderClient<'_> {

@@ -24,7 +24,7 @@ use super::progress::{JudgeProgress, OnProgress};
 use super::record::{Conclusion, RunHistory, judge_record};
 use super::schema::{check_writable, create, leftovers, remove, schema_name};
 use super::session::run_clients;
-use super::shared::RunState;
+use super::shared::JudgeState;
 use super::verdict::{LossSplit, SetComparison};
 
 /// Lets clients write to a server, does something to it, and judges what became of the
@@ -47,7 +47,7 @@ pub fn judge(
         on_progress(JudgeProgress::Leftover(&leftover));
     }
     let directory = plan.journal.clone().unwrap_or_else(|| default_directory(run));
-    let history = plan.history.as_deref().map(HistoryFile::create).transpose()?;
+    let history = plan.history.as_deref().map(HistoryFile::open_new).transpose()?;
     make_directory(&directory)?;
     let mut header =
         JournalHeader::new(run, server(&dsn, &mut connection)?, plan.design(&schema_name(run)));
@@ -55,7 +55,7 @@ pub fn judge(
     header.began.clone_from(&began);
     header.command.clone_from(&provenance.command);
     write_header(&directory, &header)?;
-    let state = RunState::new(plan.clients, EventLog::create(&directory)?);
+    let state = JudgeState::new(plan.clients, EventLog::create(&directory)?);
     create(&mut connection, run, &began)?;
     connection.close();
     let worked = Interruption::new().map_err(JudgeError::Sockets).and_then(|waits| {
@@ -94,7 +94,7 @@ pub fn conclude(
         return Err(JudgeError::NoSchema { name });
     }
     connection.close();
-    let history = history.map(HistoryFile::create).transpose()?;
+    let history = history.map(HistoryFile::open_new).transpose()?;
     // Whoever names a server then has chosen it.
     FinalStep { dsn: &dsn, directory, limit, interrupt, takes_old_primary: true }
         .finish(true, history, provenance)

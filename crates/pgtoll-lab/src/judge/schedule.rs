@@ -2,12 +2,12 @@
 
 /// The due times of one client's transactions, in nanoseconds from the begin of the run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Schedule {
+pub(crate) struct DueSchedule {
     interval_ns: f64,
     offset_ns: f64,
 }
 
-impl Schedule {
+impl DueSchedule {
     /// Clients take turns, so that transactions of all together are due at even distances.
     pub(crate) fn of_client(client: u32, clients: u32, rate_per_second: f64) -> Self {
         let interval_ns = f64::from(clients) / rate_per_second * 1e9;
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn clients_take_turns() {
-        let due = |client| Schedule::of_client(client, 4, 1000.0).due_ns(2);
+        let due = |client| DueSchedule::of_client(client, 4, 1000.0).due_ns(2);
         assert_eq!(
             [due(0), due(1), due(2), due(3)],
             [8_000_000, 9_000_000, 10_000_000, 11_000_000]
@@ -72,7 +72,7 @@ mod tests {
         fn those_due_before_a_time_are_counted(
             client in 0_u32..8, rate in 0.1_f64..20_000.0, ns in 0_u64..100_000_000_000,
         ) {
-            let schedule = Schedule::of_client(client, 8, rate);
+            let schedule = DueSchedule::of_client(client, 8, rate);
             let count = schedule.due_before(ns);
             prop_assert!(schedule.due_ns(count) >= ns);
             prop_assert!(count == 0 || schedule.due_ns(count - 1) < ns);

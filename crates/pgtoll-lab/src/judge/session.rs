@@ -18,8 +18,8 @@ use super::plan::JudgePlan;
 use super::progress::{JudgeProgress, OnProgress};
 use super::reader::{ReadTally, ReaderClient};
 
-use super::schedule::Schedule;
-use super::shared::{RunState, nanoseconds};
+use super::schedule::DueSchedule;
+use super::shared::{JudgeState, nanoseconds};
 use super::writer::WriterClient;
 
 /// What threads tell the main one.
@@ -40,7 +40,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// over, or a signal comes. `waits` ends what they still wait for then.
 pub(crate) fn run_clients(
     (plan, run): (&JudgePlan, u64),
-    state: &RunState,
+    state: &JudgeState,
     fault: Option<JudgeFault>,
     directory: &Path,
     waits: &Interruption,
@@ -81,13 +81,13 @@ pub(crate) fn run_clients(
 
 fn writers<'a>(
     (plan, run): (&JudgePlan, u64),
-    state: &'a RunState,
+    state: &'a JudgeState,
     directory: &Path,
     waits: &Interruption,
 ) -> Result<Vec<WriterClient<'a>>, JudgeError> {
     let dsn = plan.dsn.with_default_connect_timeout(plan.connect_timeout).with_interruption(waits);
     let writer = |client| {
-        let schedule = Schedule::of_client(client, plan.clients, plan.rate_per_second);
+        let schedule = DueSchedule::of_client(client, plan.clients, plan.rate_per_second);
         let identity = (client, run);
         WriterClient::new(identity, dsn.clone(), plan.reply_timeout, schedule, state, directory)
     };
@@ -96,7 +96,7 @@ fn writers<'a>(
 
 fn readers<'a>(
     (plan, run): (&JudgePlan, u64),
-    state: &'a RunState,
+    state: &'a JudgeState,
     waits: &Interruption,
 ) -> Vec<ReaderClient<'a>> {
     let dsn = plan.read_dsn.as_ref().unwrap_or(&plan.dsn);
@@ -108,7 +108,7 @@ fn readers<'a>(
             run,
             dsn: dsn.clone(),
             reply_timeout: plan.reply_timeout,
-            schedule: Schedule::of_client(client, plan.clients, plan.rate_per_second),
+            schedule: DueSchedule::of_client(client, plan.clients, plan.rate_per_second),
             state,
         }
     };
@@ -148,7 +148,7 @@ type Work<'a> = Box<dyn FnOnce() -> Told + Send + 'a>;
 fn start_probe<'scope>(
     scope: &'scope Scope<'scope, '_>,
     (plan, run): (&JudgePlan, u64),
-    state: &'scope RunState,
+    state: &'scope JudgeState,
     waits: &Interruption,
     sender: &Sender<Told>,
 ) -> Result<usize, JudgeError> {
@@ -205,7 +205,7 @@ impl FaultPhase {
 /// The main thread's part of a run.
 struct Session<'a> {
     plan: &'a JudgePlan,
-    state: &'a RunState,
+    state: &'a JudgeState,
     receiver: Receiver<Told>,
     sender: Sender<Told>,
     writers_left: usize,

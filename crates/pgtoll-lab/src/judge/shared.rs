@@ -14,7 +14,7 @@ use super::outcome::{code_name, code_of};
 
 /// What the threads of a run share.
 #[derive(Debug)]
-pub(crate) struct RunState {
+pub(crate) struct JudgeState {
     /// Set when the clients are connected.
     began: OnceLock<Instant>,
     /// When each client is to be served once again, and then to end; `u64::MAX`: not yet.
@@ -37,7 +37,7 @@ struct LoggedEvents {
     failure: Option<FileError>,
 }
 
-impl RunState {
+impl JudgeState {
     pub(crate) fn new(clients: u32, log: EventLog) -> Self {
         let log = LoggedEvents { log, error_codes: BTreeSet::new(), failure: None };
         Self {

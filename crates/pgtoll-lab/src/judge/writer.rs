@@ -10,9 +10,9 @@ use pgtoll_wire::{Connection, Dsn, Error};
 use super::error::FileError;
 use super::journal::{AttemptOutcome, JournalEntry, JournalWriter, journal_path};
 use super::outcome::of_commit;
-use super::schedule::Schedule;
+use super::schedule::DueSchedule;
 use super::schema::schema_name;
-use super::shared::RunState;
+use super::shared::JudgeState;
 use super::verdict::payload;
 
 /// A client that writes.
@@ -21,8 +21,8 @@ pub(crate) struct WriterClient<'a> {
     run: u64,
     dsn: Dsn,
     reply_timeout: Option<Duration>,
-    schedule: Schedule,
-    state: &'a RunState,
+    schedule: DueSchedule,
+    state: &'a JudgeState,
     journal: JournalWriter,
     connection: Option<Connection>,
     next_sequence: u64,
@@ -41,8 +41,8 @@ impl<'a> WriterClient<'a> {
         (client, run): (u32, u64),
         dsn: Dsn,
         reply_timeout: Option<Duration>,
-        schedule: Schedule,
-        state: &'a RunState,
+        schedule: DueSchedule,
+        state: &'a JudgeState,
         directory: &Path,
     ) -> Result<Self, FileError> {
         let path = journal_path(directory, u64::from(client));

@@ -80,6 +80,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::{EXCHANGE_SCHEMA, ExchangeRecord};
 
     fn records() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records")
@@ -123,6 +124,8 @@ mod tests {
     const WHATIF: &str = "2026-11-22-whatif-trial.jsonl";
     const PREDICTION: &str = "2026-11-23-prediction-trial.jsonl";
     const DETECTION: &str = "2026-11-22-detection.json";
+    /// Of `pgtoll lab exchange`, which is no trial.
+    const EXCHANGE: &str = "2026-11-23-exchange.json";
     const TWINS: &str = "2026-11-23-twins.jsonl";
 
     #[test]
@@ -135,13 +138,16 @@ mod tests {
         check_lines::<PredictionTrialLine>(&[PREDICTION], &[PREDICTION_TRIAL_SCHEMA]);
         let text = fs::read_to_string(records().join(DETECTION)).unwrap();
         check::<DetectionRecord>(&[&text], &[DETECTION_SCHEMA], DETECTION);
+        let text = fs::read_to_string(records().join(EXCHANGE)).unwrap();
+        check::<ExchangeRecord>(&[&text], &[EXCHANGE_SCHEMA], EXCHANGE);
     }
 
     /// Records of runs are directories; every file beside them belongs to a trial.
     #[test]
     fn every_committed_record_of_a_trial_is_checked() {
         let mut checked =
-            [&BENCHES[..], &[DESIGN, SOAK, WHATIF, PREDICTION, DETECTION, TWINS]].concat();
+            [&BENCHES[..], &[DESIGN, SOAK, WHATIF, PREDICTION, DETECTION, EXCHANGE, TWINS]]
+                .concat();
         checked.sort_unstable();
         let entries = fs::read_dir(records()).unwrap().map(Result::unwrap);
         let names = entries.map(|entry| entry.file_name().into_string().unwrap());
