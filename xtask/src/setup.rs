@@ -11,6 +11,9 @@ use crate::{command, output, root, run, say};
 /// Majors that come as wheels. The third server is the system's own.
 const FETCHED: [u32; 2] = [17, 18];
 
+/// Where pgbouncer is. The directory is not in everybody's path.
+const POOLERS: [&str; 2] = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"];
+
 /// What tests must find.
 pub(crate) struct Found {
     /// Servers, by major version.
@@ -30,6 +33,9 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     }
     if !is_there("chromium") {
         packages.push("chromium");
+    }
+    if !POOLERS.iter().any(|path| Path::new(path).is_file()) {
+        packages.push("pgbouncer");
     }
     // libFuzzer is C++.
     if !is_there("c++") {
