@@ -3,12 +3,13 @@
 use std::fs;
 use std::time::Duration;
 
-use nix::unistd::geteuid;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
 use pgtoll_cluster::{
     Cluster, ClusterError, Installation, MemoryGroup, NoProfile, Profiler, StopMode,
 };
 use pgtoll_observe::{ClusterCpu, ClusterIo, CpuSplit, IoSample, Profile, cpu_split};
-use pgtoll_wire::Connection;
+use pgtoll_wire::{Connection, Row};
 
 use crate::support::{PATIENCE, Scratch, children, running, server, servers};
 
@@ -284,16 +285,17 @@ fn a_profile_shows_io_workers_that_come_later() {
     let postmaster = cluster.start(&mut guard).unwrap();
     let mut connection = cluster.connect("postgres").unwrap();
     make_table(&mut connection, 64);
-    // Neither the session nor the worker that is there: all samples are of those that come.
+    // Neither the session nor the worker that is there: all samples are of the one that comes.
     let profiler = match Profiler::begin(&mut guard, "profile", &[postmaster]).unwrap() {
         Ok(profiler) => profiler,
         Err(reason) => return assert_reason(&reason),
     };
-    let pairs = [("shared_buffers", "4MB"), ("autovacuum", "off"), ("io_workers", "16")];
-    settings(&cluster, &mut guard, &pairs);
-    connection.execute("SELECT pg_reload_conf()").unwrap();
-    let workers = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'io worker'";
-    while connection.query(workers).unwrap().len() < 16 {}
+    // The postmaster begins another one in its place, to which all reads go.
+    let worker = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'io worker'";
+    let first: i32 = connection.query_one(worker).unwrap().parse("pid").unwrap();
+    kill(Pid::from_raw(first), Signal::SIGUSR2).unwrap();
+    let is_first = |row: &Row| row.parse::<i32>("pid").unwrap() == first;
+    while connection.query(worker).unwrap().iter().all(is_first) {}
     for _ in 0..20 {
         connection.execute(SCAN).unwrap();
     }
