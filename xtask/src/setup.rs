@@ -14,6 +14,9 @@ const FETCHED: [u32; 2] = [17, 18];
 /// Where pgbouncer is. The directory is not in everybody's path.
 const POOLERS: [&str; 2] = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"];
 
+/// Where Debian puts the servers that it packages, with repmgr beside them.
+const SYSTEM_SERVERS: &str = "/usr/lib/postgresql";
+
 /// What tests must find.
 pub(crate) struct Found {
     /// Servers, by major version.
@@ -51,11 +54,22 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     if majors.is_empty() {
         bail!("no PostgreSQL server of the system's own was found after installing one");
     }
+    install_repmgr(&majors)?;
     majors.extend(FETCHED);
     majors.sort_unstable();
     majors.dedup();
     say(&format!("xtask: servers to test with: {majors:?}"));
     Ok(Found { majors, axe: axe()? })
+}
+
+/// Of the system's own server, unless one of them has it.
+fn install_repmgr(majors: &[u32]) -> anyhow::Result<()> {
+    let has_it =
+        |major: &u32| Path::new(&format!("{SYSTEM_SERVERS}/{major}/bin/repmgrd")).is_file();
+    let Some(newest) = majors.iter().max().filter(|_| !majors.iter().any(has_it)) else {
+        return Ok(());
+    };
+    install(&["repmgr", &format!("postgresql-{newest}-repmgr")])
 }
 
 /// axe-core comes inside a Python package, and only for tests. The package is pinned by its hash.

@@ -21,8 +21,8 @@ use crate::{ClusterError, Difference, Guard, Installation, MemoryGroup, StopMode
 /// The longest path of a socket that Linux takes is 107 bytes.
 const LONGEST_SOCKET_PATH: usize = 107;
 /// Every cluster has a socket directory of its own, so all can have the same port.
-const PORT: u16 = 5432;
-const SUPERUSER: &str = "postgres";
+pub(crate) const PORT: u16 = 5432;
+pub(crate) const SUPERUSER: &str = "postgres";
 /// Of a log, at most: what a failed start writes is less.
 const LOG_TAIL: u64 = 8192;
 
@@ -211,6 +211,32 @@ impl Cluster {
         guard.kill(&self.name)
     }
 
+    /// Kills the postmaster alone, and waits until the server's other processes have ended. Until then
+    /// some of them go on serving clients.
+    pub fn kill_postmaster(&self, guard: &mut Guard) -> Result<Usage, ClusterError> {
+        guard.kill_postmaster(&self.name)
+    }
+
+    /// Makes a standby of a server that was the primary and has ended: `pg_rewind` undoes what `source`,
+    /// the primary now, does not have. Its settings become those of `source`.
+    pub fn rewind(&self, guard: &mut Guard, source: &Self) -> Result<(), ClusterError> {
+        // pg_rewind before 16 reads the source's timeline in pg_control, which a promotion writes late.
+        let failed = |error| ClusterError::Connect { name: source.name.clone(), source: error };
+        let mut connection = source.connect("postgres")?;
+        connection.execute("CHECKPOINT").map_err(failed)?;
+        connection.close();
+        let data = self.data();
+        let target = data.to_string_lossy().into_owned();
+        let from = format!(
+            "host={} port={PORT} user={SUPERUSER} dbname=postgres",
+            plain_path(&source.directory)?
+        );
+        let program = self.installation.program("pg_rewind")?;
+        guard.run(&program, &["--target-pgdata", &target, "--source-server", &from])?;
+        guard.write(&data.join("standby.signal"), String::new())?;
+        self.follow(guard, &source.directory)
+    }
+
     /// Where one of PostgreSQL's client programs of this server's version is.
     pub fn client(&self, program: &str) -> Result<PathBuf, ClusterError> {
         self.installation.program(program)
@@ -384,6 +410,13 @@ impl Cluster {
         guard.append(&path, lines)?;
         self.configure(guard, &BTreeMap::new())
     }
+}
+
+/// A path that means itself in a connection string, in a configuration file and to a shell.
+pub(crate) fn plain_path(path: &Path) -> Result<&str, ClusterError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    let plain = path.to_str().filter(|text| text.chars().all(is_plain));
+    plain.ok_or_else(|| ClusterError::PathNotPlain { path: path.to_owned() })
 }
 
 fn bytes_below(directory: &Path) -> Result<u64, ClusterError> {

@@ -68,6 +68,13 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     programs.filter(is_program).find(|program| is_trusted(program))
 }
 
+/// As [`find_program`]; also where daemons are, which is not in everybody's `PATH`.
+pub(crate) fn find_daemon(name: &str) -> Option<PathBuf> {
+    let others = ["/usr/sbin", "/usr/local/sbin"].map(|directory| Path::new(directory).join(name));
+    find_program(name)
+        .or_else(|| others.into_iter().find(|path| path.is_file() && is_trusted(path)))
+}
+
 /// The directories of `PATH` from which programs may be started wherever pgtoll was started.
 fn trusted_directories() -> Vec<PathBuf> {
     let path = path();

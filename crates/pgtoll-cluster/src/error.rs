@@ -109,6 +109,22 @@ pub enum ClusterError {
         /// The directory.
         path: PathBuf,
     },
+    /// A directory's name would have to be quoted in an engine's configuration.
+    #[error("{} has characters that an engine's configuration would need to quote", path.display())]
+    PathNotPlain {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// An engine is not installed: a failover manager, a pooler.
+    #[error("no {program} found {place}")]
+    NoEngine {
+        /// The program that was looked for.
+        program: &'static str,
+        /// Where it was looked for.
+        place: String,
+        /// Debian's packages with it, and with what is used beside it.
+        packages: String,
+    },
     /// The guard ended, or did not understand.
     #[error("lost the guard process")]
     GuardLost(#[source] io::Error),
@@ -302,6 +318,10 @@ impl ClusterError {
                 path.display()
             ),
             Self::PathTooLong { .. } => "name a shorter directory with --work-dir".to_owned(),
+            Self::PathNotPlain { .. } => {
+                "name a directory of letters, digits, - and _ with --work-dir".to_owned()
+            }
+            Self::NoEngine { packages, .. } => format!("apt install {packages}"),
             _ => return None,
         })
     }

@@ -25,6 +25,7 @@
 mod cluster;
 mod cpus;
 mod difference;
+mod engine;
 mod environment;
 mod error;
 mod find;
@@ -43,6 +44,7 @@ mod wheel;
 pub use cluster::Cluster;
 pub use cpus::{PinnedThread, pin, usable_cpus};
 pub use difference::{Difference, DifferenceKind};
+pub use engine::{Pgbouncer, Repmgr, RepmgrNode, RepmgrSettings, RunningPgbouncer};
 pub use environment::search_path;
 pub use error::{ClusterError, Untrusted};
 pub use find::{Finder, Found, Installation, Origin, Skipped};

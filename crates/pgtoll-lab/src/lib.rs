@@ -23,10 +23,12 @@
 //! ```
 
 mod exchange;
+mod failover;
 mod judge;
 mod link;
 
 pub use exchange::{ExchangeError, ExchangePlan, ExchangeSite, exchange};
+pub use failover::{FailoverError, FailoverPlan, FailoverSite, VerifyPages, failover};
 pub use judge::{
     Attempt, AttemptEnd, AttemptOutcome, ENTRY_BYTES, FileError, JournalReader, JudgeError,
     JudgeFault, JudgeFaultEnd, JudgePlan, JudgeProgress, LeftoverSchema, conclude, judge,

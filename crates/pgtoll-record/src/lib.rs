@@ -17,6 +17,7 @@ mod corrupt;
 mod examination;
 mod exchange;
 mod expectation;
+mod failover;
 mod interval;
 mod judge;
 mod latencies;
@@ -50,6 +51,10 @@ pub use exchange::{
     exchange_schema,
 };
 pub use expectation::{Expectation, ExpectedFigure};
+pub use failover::{
+    FAILOVER_SCHEMA, FailoverDesign, FailoverDetector, FailoverFault, FailoverRecord,
+    FailoverRejoin, FailoverRun, failover_schema,
+};
 pub use interval::{Interval, Verdict};
 pub use judge::{
     AcknowledgementGap, IdSet, JUDGE_SCHEMA, JudgeDesign, JudgeRecord, JudgeVerdict, JudgedClient,

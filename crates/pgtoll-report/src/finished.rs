@@ -5,13 +5,14 @@ use std::fmt;
 
 use pgtoll_record::{
     CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, ChecksumsRecord, CorruptRecord, EXAMINATION_SCHEMA,
-    EXCHANGE_SCHEMA, EXPERIMENTS_SCHEMA, Examination, ExchangeRecord, ExperimentList, JUDGE_SCHEMA,
-    JudgeRecord, LOG_EXAMINATION_SCHEMA, LogExamination, OVERVIEW_SCHEMA, Overview,
-    PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA,
-    PageChecksumsRecord, PageDifferenceRecord, PageRecord, PlanRecord, PredictionRecord,
-    RECORD_SCHEMA, REPLAY_SCHEMA, RESULT_SCHEMA, ReplayRecord, RunResult, SIDE_BY_SIDE_SCHEMA,
-    SideBySide, VERIFICATION_SCHEMA, VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA,
-    WalStatisticsRecord, WalWhatIfRecord,
+    EXCHANGE_SCHEMA, EXPERIMENTS_SCHEMA, Examination, ExchangeRecord, ExperimentList,
+    FAILOVER_SCHEMA, FailoverRecord, JUDGE_SCHEMA, JudgeRecord, LOG_EXAMINATION_SCHEMA,
+    LogExamination, OVERVIEW_SCHEMA, Overview, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA,
+    PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PageChecksumsRecord, PageDifferenceRecord,
+    PageRecord, PlanRecord, PredictionRecord, RECORD_SCHEMA, REPLAY_SCHEMA, RESULT_SCHEMA,
+    ReplayRecord, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA,
+    VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord,
+    WalWhatIfRecord,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -49,6 +50,8 @@ pub enum RecordKind {
     Judge,
     /// What `pgtoll lab exchange` found.
     Exchange,
+    /// What `pgtoll lab failover` found.
+    Failover,
     /// What a server's log allows.
     LogExamination,
     /// How a log's work went on another server.
@@ -62,7 +65,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
@@ -77,6 +80,7 @@ impl RecordKind {
         Self::Prediction,
         Self::Judge,
         Self::Exchange,
+        Self::Failover,
         Self::LogExamination,
         Self::Replay,
         Self::Result,
@@ -92,7 +96,8 @@ impl RecordKind {
             | Self::Overview
             | Self::Prediction
             | Self::Judge
-            | Self::Exchange => &[Format::Table, Format::Json, Format::Html],
+            | Self::Exchange
+            | Self::Failover => &[Format::Table, Format::Json, Format::Html],
             Self::Verification => {
                 &[Format::Table, Format::Markdown, Format::Json, Format::Html, Format::OpenMetrics]
             }
@@ -128,6 +133,7 @@ impl RecordKind {
             Self::Prediction => "a record of predict",
             Self::Judge => "a record of lab judge",
             Self::Exchange => "a record of lab exchange",
+            Self::Failover => "a record of lab failover",
             Self::LogExamination => "a record of replay doctor",
             Self::Replay => "a record of replay run",
             Self::Result => "a result",
@@ -152,6 +158,7 @@ impl RecordKind {
             Self::Prediction => PREDICTION_SCHEMA,
             Self::Judge => JUDGE_SCHEMA,
             Self::Exchange => EXCHANGE_SCHEMA,
+            Self::Failover => FAILOVER_SCHEMA,
             Self::LogExamination => LOG_EXAMINATION_SCHEMA,
             Self::Replay => REPLAY_SCHEMA,
             Self::Result => RESULT_SCHEMA,
@@ -181,6 +188,8 @@ pub enum FinishedRecord {
     Judge(Box<JudgeRecord>),
     /// Of `pgtoll lab exchange`.
     Exchange(Box<ExchangeRecord>),
+    /// Of `pgtoll lab failover`.
+    Failover(Box<FailoverRecord>),
     LogExamination(Box<LogExamination>),
     Replay(Box<ReplayRecord>),
     Result(Box<RunResult>),
@@ -280,6 +289,7 @@ impl FinishedRecord {
             RecordKind::Prediction => Self::Prediction(read(text)?),
             RecordKind::Judge => Self::Judge(read(text)?),
             RecordKind::Exchange => Self::Exchange(read(text)?),
+            RecordKind::Failover => Self::Failover(read(text)?),
             RecordKind::LogExamination => Self::LogExamination(read(text)?),
             RecordKind::Replay => Self::Replay(read(text)?),
             RecordKind::Result => Self::Result(read(text)?),
@@ -306,6 +316,7 @@ impl FinishedRecord {
             Self::Prediction(_) => RecordKind::Prediction,
             Self::Judge(_) => RecordKind::Judge,
             Self::Exchange(_) => RecordKind::Exchange,
+            Self::Failover(_) => RecordKind::Failover,
             Self::LogExamination(_) => RecordKind::LogExamination,
             Self::Replay(_) => RecordKind::Replay,
             Self::Result(_) => RecordKind::Result,
@@ -334,6 +345,7 @@ impl FinishedRecord {
                 Self::Prediction(record) => Some(crate::prediction_html(record)),
                 Self::Judge(record) => Some(crate::judge_html(record)),
                 Self::Exchange(record) => Some(crate::exchange_html(record)),
+                Self::Failover(record) => Some(crate::failover_html(record)),
                 _ => None,
             },
             Format::OpenMetrics => match self {
@@ -365,6 +377,7 @@ impl FinishedRecord {
             Self::Prediction(record) => crate::prediction_text(record),
             Self::Judge(record) => crate::judge_text(record),
             Self::Exchange(record) => crate::exchange_text(record),
+            Self::Failover(record) => crate::failover_text(record),
             Self::LogExamination(record) => crate::log_examination_text(record),
             Self::Replay(record) => crate::replay_text(record),
             Self::Result(result) => crate::terminal_table(result, options.style),
@@ -393,6 +406,7 @@ impl FinishedRecord {
             Self::Prediction(record) => json(record),
             Self::Judge(record) => json(record),
             Self::Exchange(record) => json(record),
+            Self::Failover(record) => json(record),
             Self::LogExamination(record) => json(record),
             Self::Replay(record) => json(record),
             Self::Result(result) => json(result),

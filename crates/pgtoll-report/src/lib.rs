@@ -20,6 +20,7 @@ mod csv;
 mod examination;
 mod exchange;
 mod expectations;
+mod failover;
 mod finished;
 mod format;
 mod gobench;
@@ -53,12 +54,13 @@ pub use checksums::checksums_text;
 pub use corruption::corruption_text;
 pub use examination::examination_text;
 pub use exchange::{exchange_findings, exchange_text};
+pub use failover::{failover_findings, failover_text};
 pub use finished::{FinishedRecord, FinishedRecordError, RecordKind, TableOptions};
 pub use format::{Format, format_names};
 pub use gobench::gobench;
 pub use html::{
-    exchange_html, html_report, html_side_by_side, judge_html, overview_html, prediction_html,
-    verification_html, wal_statistics_html, wal_whatif_html,
+    exchange_html, failover_html, html_report, html_side_by_side, judge_html, overview_html,
+    prediction_html, verification_html, wal_statistics_html, wal_whatif_html,
 };
 pub use judge::{judge_headline, judge_text};
 pub use markdown::{markdown, markdown_costs, markdown_section};

@@ -12,7 +12,7 @@ use pgtoll_bench::BUILT_IN;
 use pgtoll_format::log::LinePrefix;
 use pgtoll_format::wal::Compression;
 use pgtoll_format::{ByteSize, TimeSpan};
-use pgtoll_record::SynchronousCommit;
+use pgtoll_record::{FailoverDetector, FailoverFault, SynchronousCommit};
 use pgtoll_replay::OrderMode;
 use pgtoll_report::{Format, RecordKind};
 use pgtoll_wal::WalBound;
@@ -152,6 +152,18 @@ Examples:
                                             the distance between your own sites
 
 It makes servers of its own, and touches no other.";
+
+const LAB_FAILOVER_EXAMPLES: &str = "\
+Examples:
+  pgtoll lab failover --quick --sync        one death of the primary's host, in seconds
+  pgtoll lab failover -o failover.html      repmgr's defaults, its shortest times and the floor
+  pgtoll lab failover --fault host-death,postmaster,freeze,switchover --settings fast --runs 20
+                                            each fault twenty times
+  pgtoll lab failover --settings fast --sync --runs 100
+                                            how sure is it that nothing is lost?
+
+It needs repmgr and PgBouncer (Debian: apt install repmgr postgresql-15-repmgr pgbouncer), makes
+servers of its own, listens on no port, and touches no other server.";
 
 const LAB_JUDGE_EXAMPLES: &str = "\
 Examples:
@@ -477,6 +489,44 @@ pub(crate) enum LabCommand {
     /// What does waiting for a standby cost, and what does it save when the primary's host dies?
     #[command(after_help = LAB_EXCHANGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Exchange)))]
     Exchange(Box<LabExchangeArguments>),
+    /// How long are clients without service when a primary fails, and what do they lose? repmgr
+    /// promotes a standby, PgBouncer leads clients to it, run after run.
+    #[command(after_help = LAB_FAILOVER_EXAMPLES, mut_arg("format", formats_of(RecordKind::Failover)))]
+    Failover(Box<LabFailoverArguments>),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabFailoverArguments {
+    /// One run of each case, with repmgr's shortest times: well under a minute for a fault.
+    #[arg(long, conflicts_with = "settings")]
+    pub(crate) quick: bool,
+    /// What happens to the primary.
+    #[arg(long, value_name = "FAULT", value_delimiter = ',', default_value = "host-death", value_parser = failover_faults())]
+    pub(crate) fault: Vec<FailoverFault>,
+    /// repmgrd's times: `default`, `fast` (the shortest), `none` (no repmgrd: the floor).
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "default,fast,none", value_parser = failover_detectors())]
+    pub(crate) settings: Vec<FailoverDetector>,
+    /// Commits wait for the standby (`synchronous_standby_names`).
+    #[arg(long)]
+    pub(crate) sync: bool,
+    /// Runs of each case. Default: 3; 1 with --quick.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) runs: Option<u32>,
+    /// Clients that write, a connection each.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) clients: u32,
+    /// Transactions a second, of all clients together.
+    #[arg(long, value_name = "N", default_value = "200", value_parser = judge_rate)]
+    pub(crate) rate: f64,
+    /// The server, with repmgr: a major version, or the directory of its programs. Default: the newest
+    /// with repmgr.
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) postgres: Option<String>,
+    /// Where the servers' data directories are made.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub(crate) work_dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
@@ -1260,6 +1310,20 @@ fn synchronous_commits() -> impl TypedValueParser<Value = SynchronousCommit> {
             found.ok_or("no such value")
         },
     )
+}
+
+fn failover_faults() -> impl TypedValueParser<Value = FailoverFault> {
+    PossibleValuesParser::new(FailoverFault::ALL.map(FailoverFault::name)).try_map(|value| {
+        let found = FailoverFault::ALL.into_iter().find(|fault| fault.name() == value);
+        found.ok_or("no such fault")
+    })
+}
+
+fn failover_detectors() -> impl TypedValueParser<Value = FailoverDetector> {
+    PossibleValuesParser::new(FailoverDetector::ALL.map(FailoverDetector::name)).try_map(|value| {
+        let found = FailoverDetector::ALL.into_iter().find(|detector| detector.name() == value);
+        found.ok_or("no such settings")
+    })
 }
 
 /// How long a link may hold bytes back.

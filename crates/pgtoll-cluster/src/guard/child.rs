@@ -248,6 +248,7 @@ impl GuardProcess {
             }
             Request::Stop { name, mode } => self.stop(name, mode).map(|()| None),
             Request::Kill { name } => self.kill(name).map(|()| None),
+            Request::KillPostmaster { name } => self.kill_postmaster(name).map(|()| None),
             Request::Finish => Ok(None),
         };
         match reply {
@@ -315,6 +316,19 @@ impl GuardProcess {
         let pid = self.server(&name)?.pid;
         let shared_memory = mapped_shared_memory(pid);
         let pids = kill_tree(pid);
+        self.pending = Some(Pending::Kill { name, pids, usage: Usage::default(), shared_memory });
+        Ok(())
+    }
+
+    /// The processes that lose their postmaster end by themselves.
+    fn kill_postmaster(&mut self, name: String) -> io::Result<()> {
+        let root = self.server(&name)?.pid;
+        let shared_memory = mapped_shared_memory(root);
+        // Stopped, it starts no child and reaps none while they are listed.
+        kill(Pid::from_raw(root), Signal::SIGSTOP)?;
+        let mut pids: BTreeSet<i32> = descendants(root).into_iter().chain([root]).collect();
+        kill(Pid::from_raw(root), Signal::SIGKILL)?;
+        pids.retain(|pid| kill(Pid::from_raw(*pid), None) != Err(Errno::ESRCH));
         self.pending = Some(Pending::Kill { name, pids, usage: Usage::default(), shared_memory });
         Ok(())
     }
@@ -695,6 +709,7 @@ fn describe(request: &Request) -> String {
         Request::Start { name, .. } => format!("start cluster {name}"),
         Request::Stop { name, .. } => format!("stop cluster {name}"),
         Request::Kill { name } => format!("kill cluster {name}"),
+        Request::KillPostmaster { name } => format!("kill the postmaster of cluster {name}"),
         Request::Finish => "finish".into(),
     }
 }

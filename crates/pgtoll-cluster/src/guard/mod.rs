@@ -237,7 +237,7 @@ impl Guard {
     }
 
     /// Writes a file in the working directory, as the servers' user.
-    pub(crate) fn write(&mut self, path: &Path, contents: String) -> Result<(), ClusterError> {
+    pub fn write(&mut self, path: &Path, contents: String) -> Result<(), ClusterError> {
         self.done(&Request::Write { path: path.to_owned(), contents })
     }
 
@@ -277,6 +277,12 @@ impl Guard {
     /// Kills a server's whole process tree (SIGKILL) and waits for its end.
     pub(crate) fn kill(&mut self, name: &str) -> Result<Usage, ClusterError> {
         self.ended(&Request::Kill { name: name.to_owned() })
+    }
+
+    /// Kills a server's postmaster alone (SIGKILL), and waits until its other processes have noticed
+    /// and ended.
+    pub(crate) fn kill_postmaster(&mut self, name: &str) -> Result<Usage, ClusterError> {
+        self.ended(&Request::KillPostmaster { name: name.to_owned() })
     }
 
     /// Ends the guard and everything that it started.

@@ -70,6 +70,10 @@ pub(super) enum Request {
     Kill {
         name: String,
     },
+    /// SIGKILL to the postmaster alone, and wait for all of its processes.
+    KillPostmaster {
+        name: String,
+    },
     Finish,
 }
 

@@ -5,6 +5,7 @@ mod circumstances;
 mod claims;
 mod comparison;
 mod exchange;
+mod failover;
 mod flow;
 mod judge;
 mod latency;
@@ -27,6 +28,7 @@ use serde::Serialize;
 
 pub(crate) use answer::day;
 pub use exchange::exchange_html;
+pub use failover::failover_html;
 pub use judge::judge_html;
 pub use overview::overview_html;
 pub use prediction::prediction_html;

@@ -21,6 +21,7 @@ mod enable;
 mod endings;
 mod exchange;
 mod experiments;
+mod failover;
 mod judge;
 mod measuring;
 mod mistakes;

@@ -1,6 +1,7 @@
 //! `pgtoll lab`: does the safety work when it is needed?
 
 mod exchange;
+mod failover;
 mod judge;
 
 use crate::arguments::{LabArguments, LabCommand};
@@ -11,5 +12,6 @@ pub(crate) fn run(arguments: &LabArguments, printer: &mut Printer) -> anyhow::Re
     match &arguments.command {
         LabCommand::Judge(arguments) => judge::run(arguments, printer),
         LabCommand::Exchange(arguments) => exchange::run(arguments, printer),
+        LabCommand::Failover(arguments) => failover::run(arguments, printer),
     }
 }

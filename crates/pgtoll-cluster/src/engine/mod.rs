@@ -1,0 +1,18 @@
+//! Engines: programs of others that make a service of several servers. They listen on Unix sockets
+//! in directories of their own, like servers do, and the guard starts and ends them.
+
+mod pgbouncer;
+mod repmgr;
+
+pub use pgbouncer::{Pgbouncer, RunningPgbouncer};
+pub use repmgr::{Repmgr, RepmgrNode, RepmgrSettings};
+
+use std::path::Path;
+
+use crate::{ClusterError, Guard};
+
+/// The first line that a program prints for `--version`.
+fn version(guard: &mut Guard, program: &Path) -> Result<String, ClusterError> {
+    let printed = guard.run(program, &["--version"])?.tail;
+    Ok(printed.lines().next().unwrap_or_default().trim().to_owned())
+}

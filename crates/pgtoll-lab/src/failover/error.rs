@@ -1,0 +1,36 @@
+//! Why failovers could not be run.
+
+use pgtoll_cluster::ClusterError;
+
+use crate::JudgeError;
+
+/// Why a failover could not be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FailoverError {
+    /// Servers and engines.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The judge.
+    #[error(transparent)]
+    Judge(#[from] JudgeError),
+    /// A connection.
+    #[error(transparent)]
+    Wire(#[from] pgtoll_wire::Error),
+    /// The way to the servers, a mistake of pgtoll's.
+    #[error(transparent)]
+    Dsn(#[from] pgtoll_wire::DsnError),
+    /// What was waited for did not come.
+    #[error("{what} within {seconds} s: {state}")]
+    NotReached {
+        /// What was waited for.
+        what: &'static str,
+        /// For how long.
+        seconds: u64,
+        /// How it stood in the end.
+        state: String,
+    },
+    /// A signal came.
+    #[error(transparent)]
+    Interrupted(#[from] pgtoll_interrupt::Interrupted),
+}

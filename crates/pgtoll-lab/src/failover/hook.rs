@@ -1,0 +1,83 @@
+//! The scripts that repmgrd calls: the promotion hook, and the notification command.
+
+use std::path::Path;
+
+use pgtoll_cluster::{Cluster, Guard, Pgbouncer, Repmgr, RunningPgbouncer};
+
+use super::error::FailoverError;
+
+/// What the hook is told for the handover by plan: clients that wait are kept.
+pub(super) const HANDOVER: &str = "handover";
+
+/// Where both scripts report, a line each.
+pub(super) const EVENTS: &str = "events";
+
+/// Writes the script that promotes the standby and leads clients to it.
+pub(super) fn write_hook(
+    guard: &mut Guard,
+    (repmgr, configuration): (&Repmgr, &Path),
+    standby: &Cluster,
+    pooler: &RunningPgbouncer,
+) -> Result<(), FailoverError> {
+    let psql = standby.client("psql")?;
+    let directory = guard.directory().to_owned();
+    let text = format!(
+        "#!/bin/sh\n\
+         # Promotes the standby, then leads clients to it. $1: handover keeps waiting clients.\n\
+         report() {{ echo \"$(date +%s.%N) hook $1\" >> {directory}/{EVENTS}; }}\n\
+         report 'promotion begins'\n\
+         # Nobody is left to confirm commits.\n\
+         {psql} -X -q -h {standby} -p 5432 -U postgres -d postgres \\\n\
+         \x20   -c \"ALTER SYSTEM SET synchronous_standby_names = ''\" \\\n\
+         \x20   -c 'SELECT pg_reload_conf()'\n\
+         {repmgr} -f {configuration} standby promote || {{ report 'promotion failed'; exit 1; }}\n\
+         report promoted\n\
+         cat > {databases}.new <<'END'\n\
+         {entry}END\n\
+         mv -f {databases}.new {databases}\n\
+         if [ \"$1\" = {HANDOVER} ]; then set -- -c RELOAD\n\
+         else set -- -c RELOAD -c 'KILL {name}'; fi\n\
+         {psql} -X -q -h {bouncer} -p {port} -U postgres -d pgbouncer \"$@\" -c 'RESUME {name}' ||\n\
+         \x20   {{ report 'pooler failed'; exit 1; }}\n\
+         report routed\n",
+        directory = directory.display(),
+        psql = psql.display(),
+        standby = standby.directory().display(),
+        repmgr = repmgr.program().display(),
+        configuration = configuration.display(),
+        databases = pooler.databases_file().display(),
+        entry = pooler.databases(standby)?,
+        name = super::topology::DATABASE,
+        bouncer = pooler.directory().display(),
+        port = Pgbouncer::PORT,
+    );
+    guard.write(&directory.join(HOOK), text)?;
+    Ok(())
+}
+
+/// Writes the script that repmgrd tells of events.
+pub(super) fn write_notification(guard: &mut Guard) -> Result<(), FailoverError> {
+    let directory = guard.directory().to_owned();
+    let text = format!(
+        "#!/bin/sh\n\
+         # $1: node, $2: event, $3: success.\n\
+         echo \"$(date +%s.%N) node$1 $2 $3\" >> {}/{EVENTS}\n",
+        directory.display()
+    );
+    guard.write(&directory.join(NOTIFICATION), text)?;
+    guard.write(&directory.join(EVENTS), String::new())?;
+    Ok(())
+}
+
+/// The command line that repmgrd promotes with.
+pub(super) fn promote_command(guard: &Guard) -> String {
+    format!("/bin/sh {}", guard.directory().join(HOOK).display())
+}
+
+/// The command line that repmgrd tells of events.
+pub(super) fn notification_command(guard: &Guard) -> String {
+    format!("/bin/sh {} %n %e %s", guard.directory().join(NOTIFICATION).display())
+}
+
+pub(super) const HOOK: &str = "promote.sh";
+const NOTIFICATION: &str = "notify.sh";

@@ -1,0 +1,292 @@
+//! Failovers by repmgr behind PgBouncer: a primary and a standby of our own, faults under load, and
+//! what clients saw of them, repeated.
+
+mod error;
+mod fault;
+mod hook;
+mod run;
+mod steps;
+mod topology;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pgtoll_cluster::{Cluster, Guard, Installation, Pgbouncer, Repmgr, StopMode};
+use pgtoll_interrupt::Interrupt;
+use pgtoll_record::{
+    FAILOVER_SCHEMA, FailoverDesign, FailoverDetector, FailoverFault, FailoverRecord, FailoverRun,
+    Host, Provenance,
+};
+
+pub use self::error::FailoverError;
+use self::run::{RunContext, run_once};
+use self::topology::{DATABASE, NODES, lock};
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub struct FailoverPlan {
+    /// What happens to the primary.
+    pub faults: Vec<FailoverFault>,
+    /// How repmgrd is set up.
+    pub detectors: Vec<FailoverDetector>,
+    /// Commits wait for the standby.
+    pub synchronous: bool,
+    /// Runs of each fault with each of repmgr's settings.
+    pub runs: u32,
+    /// Clients that write.
+    pub clients: u32,
+    /// Transactions a second of all clients together.
+    pub rate_per_second: f64,
+    /// Under load before the fault.
+    pub lead: Duration,
+}
+
+/// Whether the pages of the data directory of a stopped server are sound: pages, and unsound ones of
+/// them, or why that is unknown.
+pub type VerifyPages = fn(&Path) -> Result<(u64, u64), String>;
+
+/// Where it is done, and with what.
+#[derive(Debug)]
+pub struct FailoverSite<'a> {
+    /// The servers.
+    pub installation: &'a Installation,
+    /// The failover manager of these servers.
+    pub repmgr: Repmgr,
+    /// The pooler.
+    pub pgbouncer: Pgbouncer,
+    /// What starts them.
+    pub guard: Guard,
+    /// The machine.
+    pub host: Host,
+    /// Signals.
+    pub interrupt: &'a Interrupt,
+    /// Of an old primary that has returned.
+    pub verify: VerifyPages,
+}
+
+impl FailoverPlan {
+    /// A fault with one of repmgr's settings, in the order in which they are run.
+    fn cases(&self) -> Vec<(FailoverFault, FailoverDetector)> {
+        let all = self
+            .faults
+            .iter()
+            .flat_map(|fault| self.detectors.iter().map(move |detector| (*fault, *detector)));
+        // By plan nobody has to notice anything: one way is enough.
+        let mut cases: Vec<_> = all
+            .map(|(fault, detector)| match fault {
+                FailoverFault::Switchover => (fault, FailoverDetector::None),
+                _ => (fault, detector),
+            })
+            .collect();
+        let mut seen = Vec::new();
+        cases.retain(|case| {
+            !seen.contains(case) && {
+                seen.push(*case);
+                true
+            }
+        });
+        cases
+    }
+
+    /// How many runs there will be.
+    pub fn all_runs(&self) -> usize {
+        self.cases().len() * self.runs as usize
+    }
+
+    /// About how long the runs take together.
+    pub fn time(&self) -> Duration {
+        let of_each = |(fault, detector): &(FailoverFault, FailoverDetector)| {
+            self.judged(*fault, *detector) + OVERHEAD
+        };
+        self.cases().iter().map(of_each).sum::<Duration>() * self.runs
+    }
+
+    /// How long transactions fall due.
+    fn judged(&self, fault: FailoverFault, detector: FailoverDetector) -> Duration {
+        let noticed = detector.timers().map_or(0, |[monitor, attempts, interval]| {
+            // A hang takes a connection's time-out at each look.
+            let hang = if fault == FailoverFault::Freeze { 2 * (attempts + 2) } else { 0 };
+            monitor + attempts * interval + hang
+        });
+        self.lead + Duration::from_secs(u64::from(noticed)) + AFTERWARDS
+    }
+}
+
+/// Starting, rewinding, verifying and removing the servers of a run.
+const OVERHEAD: Duration = Duration::from_secs(8);
+/// Under load after the outage.
+const AFTERWARDS: Duration = Duration::from_secs(2);
+
+/// Runs all failovers, round by round. `on_run` is told of each when it is done, with how many there
+/// are. What was done until an error or a signal is in the record.
+pub fn failover(
+    plan: &FailoverPlan,
+    site: FailoverSite<'_>,
+    provenance: &Provenance,
+    on_run: &mut dyn FnMut(&FailoverRun, usize),
+) -> FailoverRecord {
+    let FailoverSite { installation, repmgr, pgbouncer, guard, host, interrupt, verify } = site;
+    let mut record = FailoverRecord {
+        schema: FAILOVER_SCHEMA.to_owned(),
+        pgtoll: provenance.version.clone(),
+        command: provenance.command.clone(),
+        made: provenance.made.clone(),
+        server: format!("PostgreSQL {} ({})", installation.version, installation.origin),
+        engines: Vec::new(),
+        host,
+        design: FailoverDesign {
+            faults: plan.faults.clone(),
+            detectors: plan.detectors.clone(),
+            synchronous: plan.synchronous,
+            runs: plan.runs,
+            clients: plan.clients,
+            rate_per_second: plan.rate_per_second,
+        },
+        settings: settings(plan.synchronous),
+        runs: Vec::new(),
+        complete: false,
+        ended: None,
+        notes: NOTES.map(str::to_owned).to_vec(),
+    };
+    let guard = Arc::new(Mutex::new(guard));
+    let prepared = prepare(installation, &repmgr, &pgbouncer, &guard, &record.settings);
+    let outcome = prepared.and_then(|(template, engines)| {
+        record.engines = engines;
+        let context = RunContext {
+            plan,
+            template: &template,
+            repmgr: &repmgr,
+            pgbouncer: &pgbouncer,
+            guard: &guard,
+            interrupt,
+            provenance,
+            settings: record.settings.clone(),
+            verify,
+        };
+        run_all(&context, &mut |run| {
+            on_run(run, plan.all_runs());
+            record.runs.push(run.clone());
+        })
+    });
+    match outcome {
+        Ok(()) => record.complete = true,
+        Err(error) => record.ended = Some(words(&error)),
+    }
+    record
+}
+
+fn run_all(
+    context: &RunContext<'_>,
+    on_run: &mut dyn FnMut(&FailoverRun),
+) -> Result<(), FailoverError> {
+    for number in 1..=context.plan.runs {
+        for (fault, detector) in context.plan.cases() {
+            on_run(&run_once(context, fault, detector, number)?);
+        }
+    }
+    Ok(())
+}
+
+/// A data directory that each run begins with a copy of, and the engines' versions.
+fn prepare(
+    installation: &Installation,
+    repmgr: &Repmgr,
+    pgbouncer: &Pgbouncer,
+    guard: &Arc<Mutex<Guard>>,
+    settings: &BTreeMap<String, String>,
+) -> Result<(Cluster, Vec<String>), FailoverError> {
+    let mut guard = lock(guard);
+    let engines = vec![repmgr.version(&mut guard)?, pgbouncer.version(&mut guard)?];
+    let template = Cluster::init(&mut guard, installation, "template", true)?;
+    // Nothing confirms its commits.
+    let mut settings = settings.clone();
+    settings.remove(NAMES);
+    template.configure(&mut guard, &settings)?;
+    template.start(&mut guard)?;
+    let mut connection = template.connect("postgres")?;
+    for database in [Repmgr::DATABASE, DATABASE] {
+        connection.execute(&format!("CREATE DATABASE {database}"))?;
+    }
+    connection.close();
+    template.stop(&mut guard, StopMode::Fast)?;
+    Ok((template, engines))
+}
+
+const NAMES: &str = "synchronous_standby_names";
+
+/// Of both servers: a standby that is cloned has its primary's.
+fn settings(synchronous: bool) -> BTreeMap<String, String> {
+    let settings = [
+        ("shared_preload_libraries", "repmgr"),
+        // pg_rewind reads WAL back to the fork.
+        ("wal_keep_size", "256MB"),
+        // Before a standby that has just lost its primary is promoted it may wait for this long.
+        ("wal_retrieve_retry_interval", "100ms"),
+        ("max_connections", "200"),
+        ("shared_buffers", "64MB"),
+    ];
+    let names = format!("ANY 1 ({})", NODES.join(", "));
+    let waiting = synchronous.then(|| (NAMES.to_owned(), names));
+    settings
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into_iter()
+        .chain(waiting)
+        .collect()
+}
+
+fn words(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        words = format!("{words}: {cause}");
+        source = cause.source();
+    }
+    words
+}
+
+const NOTES: [&str; 4] = [
+    "process faults on one kernel: servers, repmgrd and PgBouncer share CPUs and a disk; a host of \
+     its own dies otherwise, and these are no recovery times of production",
+    "the promotion hook resets synchronous_standby_names, promotes, replaces PgBouncer's database \
+     file by rename, then RELOAD, KILL and RESUME: RELOAD alone leaves connections to a frozen \
+     primary",
+    "two servers and no witness: with two hosts a standby that is cut off from its primary would \
+     promote itself",
+    "none is the floor: no repmgrd, the promotion hook begins when the fault is done",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(faults: &[FailoverFault], detectors: &[FailoverDetector]) -> FailoverPlan {
+        FailoverPlan {
+            faults: faults.to_vec(),
+            detectors: detectors.to_vec(),
+            synchronous: true,
+            runs: 3,
+            clients: 4,
+            rate_per_second: 100.0,
+            lead: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn a_handover_by_plan_is_run_once_whatever_notices_faults() {
+        let both = [FailoverDetector::Default, FailoverDetector::Fast];
+        let plan = plan(&[FailoverFault::HostDeath, FailoverFault::Switchover], &both);
+        assert_eq!(plan.cases().len(), 3);
+        assert_eq!(plan.all_runs(), 9);
+        let fast = plan.judged(FailoverFault::HostDeath, FailoverDetector::Fast);
+        assert!(fast < plan.judged(FailoverFault::Freeze, FailoverDetector::Fast));
+        assert!(plan.judged(FailoverFault::HostDeath, FailoverDetector::Default) > fast * 5);
+    }
+
+    #[test]
+    fn both_servers_would_wait_for_the_other() {
+        assert_eq!(settings(true)[NAMES], "ANY 1 (node1, node2)");
+        assert!(!settings(false).contains_key(NAMES));
+    }
+}

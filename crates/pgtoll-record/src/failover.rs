@@ -1,0 +1,202 @@
+//! Failovers of a topology, repeated: how long clients had no service, and what they lost.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Host, JudgedEvent};
+
+/// The version of the form of a [`FailoverRecord`].
+pub const FAILOVER_SCHEMA: &str = "pgtoll.failover/1";
+
+/// Failovers of a primary and a standby behind a pooler: for each fault, and each of repmgr's
+/// settings, what clients saw, run by run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FailoverRecord {
+    /// [`FAILOVER_SCHEMA`].
+    pub schema: String,
+    /// pgtoll's version.
+    pub pgtoll: String,
+    /// The command that makes it again.
+    pub command: Vec<String>,
+    /// When the record was made (RFC 3339).
+    pub made: String,
+    /// Version and origin of the servers.
+    pub server: String,
+    /// Failover manager and pooler with their versions.
+    pub engines: Vec<String>,
+    /// The machine.
+    pub host: Host,
+    /// What was to be done.
+    pub design: FailoverDesign,
+    /// The servers' settings that are not defaults.
+    pub settings: BTreeMap<String, String>,
+    /// Each run, in the order in which they were done.
+    pub runs: Vec<FailoverRun>,
+    /// All runs were done.
+    pub complete: bool,
+    /// Why it ended early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// What a reader has to know.
+    pub notes: Vec<String>,
+}
+
+/// What was to be done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FailoverDesign {
+    /// What happens to the primary.
+    pub faults: Vec<FailoverFault>,
+    /// How repmgrd is set up.
+    pub detectors: Vec<FailoverDetector>,
+    /// Whether commits wait for the standby (`synchronous_standby_names`).
+    pub synchronous: bool,
+    /// Runs of each fault with each of repmgr's settings.
+    pub runs: u32,
+    /// Clients that write, a connection each.
+    pub clients: u32,
+    /// Transactions a second of all clients together.
+    pub rate_per_second: f64,
+}
+
+/// What happens to the primary.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum FailoverFault {
+    /// All processes of its host stop at once, then are killed: server and repmgrd.
+    HostDeath,
+    /// SIGKILL to the postmaster alone.
+    Postmaster,
+    /// All processes of its host are stopped, and go on after the standby was promoted.
+    Freeze,
+    /// A handover by plan: clients wait, the primary is shut down, the standby promoted.
+    Switchover,
+}
+
+impl FailoverFault {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::HostDeath, Self::Postmaster, Self::Freeze, Self::Switchover];
+
+    /// As the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HostDeath => "host-death",
+            Self::Postmaster => "postmaster",
+            Self::Freeze => "freeze",
+            Self::Switchover => "switchover",
+        }
+    }
+}
+
+/// How repmgrd is set up, which decides when it notices that the primary is gone.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum FailoverDetector {
+    /// repmgr's defaults.
+    Default,
+    /// The shortest times that repmgrd takes.
+    Fast,
+    /// No repmgrd: the promotion begins as the fault does. The floor of every failover manager.
+    None,
+}
+
+impl FailoverDetector {
+    /// All of them, the slowest first.
+    pub const ALL: [Self; 3] = [Self::Default, Self::Fast, Self::None];
+
+    /// As the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Fast => "fast",
+            Self::None => "none",
+        }
+    }
+
+    /// `monitor_interval_secs`, `reconnect_attempts` and `reconnect_interval` of `repmgr.conf`; `None`
+    /// without repmgrd.
+    pub fn timers(self) -> Option<[u32; 3]> {
+        match self {
+            Self::Default => Some([2, 6, 10]),
+            Self::Fast => Some([1, 1, 1]),
+            Self::None => None,
+        }
+    }
+}
+
+/// A run: new servers, a fault under load, and the old primary's return as a standby. Times in
+/// seconds (`_s`) count from the begin of the fault, unless said otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FailoverRun {
+    /// What happened to the primary.
+    pub fault: FailoverFault,
+    /// How repmgrd was set up.
+    pub detector: FailoverDetector,
+    /// Of this fault and these settings, from 1.
+    pub number: u32,
+    /// Transactions acknowledged.
+    pub acknowledged: u64,
+    /// Transactions that failed for certain.
+    pub failed: u64,
+    /// Transactions of unknown outcome.
+    pub unknown: u64,
+    /// Of the unknown: present in the end.
+    pub recovered: Option<u64>,
+    /// Acknowledged, and absent in the end; `None` where the final set could not be read.
+    pub lost: Option<u64>,
+    /// Of the lost: acknowledged before the fault.
+    pub lost_before: Option<u64>,
+    /// How long before the fault the earliest of the lost was acknowledged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_lost_s: Option<f64>,
+    /// Present though failed for certain, never sent, or present twice: 0, or pgtoll is wrong.
+    pub impossible: Option<u64>,
+    /// Acknowledged by the old primary after the new one had acknowledged: a split brain that clients
+    /// saw.
+    pub after_successor: u64,
+    /// Old and new primary both took writes at the end.
+    pub two_primaries: bool,
+    /// The longest time without an acknowledgement to any client (a duration).
+    pub outage_s: Option<f64>,
+    /// No acknowledgement ended the outage.
+    #[serde(default)]
+    pub outage_open: bool,
+    /// When repmgrd of the standby noticed.
+    pub noticed_s: Option<f64>,
+    /// When the standby was promoted.
+    pub promoted_s: Option<f64>,
+    /// When the pooler led to it.
+    pub routed_s: Option<f64>,
+    /// What repmgr and the promotion hook reported.
+    pub steps: Vec<JudgedEvent>,
+    /// The old primary's return; `None` where it was not tried.
+    pub rejoin: Option<FailoverRejoin>,
+    /// What is against the topology, a sentence each.
+    pub findings: Vec<String>,
+}
+
+/// The old primary's return as a standby of the new one, by `pg_rewind`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FailoverRejoin {
+    /// From the begin of `pg_rewind` until it streams (a duration); `None` where it did not return.
+    pub seconds: Option<f64>,
+    /// Why it did not return.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Pages that were verified afterwards; `None` where that was not tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<u64>,
+    /// Of these, unsound ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsound: Option<u64>,
+}
+
+/// The JSON Schema of what `pgtoll lab failover` prints.
+pub fn failover_schema() -> serde_json::Value {
+    schemars::schema_for!(FailoverRecord).to_value()
+}

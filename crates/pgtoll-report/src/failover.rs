@@ -1,0 +1,388 @@
+//! Failovers as text: outages and losses over the runs of each case.
+
+use std::fmt::Write as _;
+
+use pgtoll_record::{FailoverDetector, FailoverFault, FailoverRecord, FailoverRun};
+use pgtoll_stats::{median, quantile};
+
+use crate::text::{aligned, wrapped};
+use crate::wal_numbers::{count, counted};
+
+/// The answer, a row for each case, and how it was found.
+pub fn failover_text(of: &FailoverRecord) -> String {
+    let rows = rows(of);
+    let mut text = wrapped("", &subject_words(of));
+    text.push('\n');
+    for sentence in answer(&rows) {
+        text.push_str(&wrapped("", &sentence));
+    }
+    if !rows.is_empty() {
+        let head = vec![HEAD.map(str::to_owned).to_vec()];
+        let block = |cells: Vec<Vec<String>>| vec![(String::new(), cells)];
+        text.push('\n');
+        text.push_str("outages: the longest time without an acknowledgement to any client\n");
+        let cells = rows.iter().map(FailoverRow::cells).collect();
+        text.push_str(&table(head, block(cells)));
+        text.push('\n');
+        text.push_str("from the fault, medians over runs\n");
+        let head = vec![STEPS_HEAD.map(str::to_owned).to_vec()];
+        let cells = rows.iter().map(FailoverRow::step_cells).collect();
+        text.push_str(&table(head, block(cells)));
+    }
+    text.push('\n');
+    for finding in failover_findings(of) {
+        text.push_str(&wrapped("finding: ", &finding));
+    }
+    for note in &of.notes {
+        text.push_str(&wrapped("note: ", note));
+    }
+    text
+}
+
+/// Without the line that an empty title would be.
+fn table(head: Vec<Vec<String>>, blocks: Vec<crate::text::Block>) -> String {
+    aligned(head, blocks)
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+/// Columns of outages and losses.
+pub(crate) const HEAD: [&str; 9] =
+    ["fault", "repmgrd", "runs", "median", "95 %", "max", "lost", "of acked", "unknown"];
+/// Columns of the way to service, and back.
+pub(crate) const STEPS_HEAD: [&str; 7] =
+    ["fault", "repmgrd", "noticed", "promoted", "routed", "rejoin", "pages unsound"];
+
+/// All runs of a fault with one of repmgr's settings.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FailoverRow {
+    pub(crate) fault: FailoverFault,
+    pub(crate) detector: FailoverDetector,
+    /// In seconds, in the order of the runs.
+    pub(crate) outages: Vec<f64>,
+    runs: usize,
+    /// Of runs whose final set was read: acknowledged and lost.
+    judged: Vec<(u64, u64)>,
+    unknown: u64,
+    noticed: Option<f64>,
+    promoted: Option<f64>,
+    routed: Option<f64>,
+    rejoin: Option<f64>,
+    unsound: Option<u64>,
+}
+
+impl FailoverRow {
+    fn of(runs: &[&FailoverRun]) -> Option<Self> {
+        let first = runs.first()?;
+        let middle = |value: fn(&FailoverRun) -> Option<f64>| {
+            let values: Vec<f64> = runs.iter().filter_map(|run| value(run)).collect();
+            median(&values)
+        };
+        Some(Self {
+            fault: first.fault,
+            detector: first.detector,
+            outages: runs.iter().filter_map(|run| run.outage_s).collect(),
+            runs: runs.len(),
+            judged: runs.iter().filter_map(|run| Some((run.acknowledged, run.lost?))).collect(),
+            unknown: runs.iter().map(|run| run.unknown).fold(0, u64::saturating_add),
+            noticed: middle(|run| run.noticed_s),
+            promoted: middle(|run| run.promoted_s),
+            routed: middle(|run| run.routed_s),
+            rejoin: middle(|run| run.rejoin.as_ref().and_then(|rejoin| rejoin.seconds)),
+            unsound: runs
+                .iter()
+                .filter_map(|run| run.rejoin.as_ref()?.unsound)
+                .reduce(u64::saturating_add),
+        })
+    }
+
+    fn median(&self) -> Option<f64> {
+        median(&self.outages)
+    }
+
+    /// Of fewer runs it would be the longest.
+    fn p95(&self) -> Option<f64> {
+        if self.outages.len() < RUNS_FOR_P95 { None } else { quantile(&self.outages, 0.95) }
+    }
+
+    fn longest(&self) -> Option<f64> {
+        self.outages.iter().copied().reduce(f64::max)
+    }
+
+    fn acknowledged(&self) -> u64 {
+        self.judged.iter().map(|(acknowledged, _)| *acknowledged).fold(0, u64::saturating_add)
+    }
+
+    fn lost(&self) -> u64 {
+        self.judged.iter().map(|(_, lost)| *lost).fold(0, u64::saturating_add)
+    }
+
+    /// As in [`HEAD`].
+    pub(crate) fn cells(&self) -> Vec<String> {
+        let (lost, acknowledged) = if self.judged.is_empty() {
+            ("?".to_owned(), "?".to_owned())
+        } else {
+            (count(self.lost()), count(self.acknowledged()))
+        };
+        vec![
+            self.fault.name().to_owned(),
+            self.detector.name().to_owned(),
+            self.runs.to_string(),
+            seconds(self.median()),
+            seconds(self.p95()),
+            seconds(self.longest()),
+            lost,
+            acknowledged,
+            count(self.unknown),
+        ]
+    }
+
+    /// As in [`STEPS_HEAD`].
+    pub(crate) fn step_cells(&self) -> Vec<String> {
+        vec![
+            self.fault.name().to_owned(),
+            self.detector.name().to_owned(),
+            seconds(self.noticed),
+            seconds(self.promoted),
+            seconds(self.routed),
+            seconds(self.rejoin),
+            self.unsound.map_or_else(|| "-".to_owned(), count),
+        ]
+    }
+
+    /// What a manager reads.
+    fn sentence(&self) -> Option<String> {
+        let (median, longest) = (self.median()?, self.longest()?);
+        let p95 = self.p95().map(|p95| format!(", 95 % within {p95:.2} s")).unwrap_or_default();
+        let outage = if self.outages.len() == 1 {
+            format!("no service for {median:.2} s (1 run)")
+        } else {
+            format!(
+                "no service for {median:.2} s (median of {} runs{p95}, longest {longest:.2} s)",
+                self.outages.len()
+            )
+        };
+        let losing = self.judged.iter().filter(|(_, lost)| *lost > 0).count();
+        let runs = self.judged.len();
+        let loss = if runs == 0 {
+            "what was lost is unknown".to_owned()
+        } else if losing == 0 {
+            format!(
+                "0 of {} acknowledged transactions lost (none in {}: up to {:.0} % of runs may lose \
+                 some, at 95 %)",
+                count(self.acknowledged()),
+                counted(runs as u64, "run", "runs"),
+                100.0 * losing_share_bound(runs),
+            )
+        } else {
+            format!(
+                "{} of {} acknowledged transactions lost, in {losing} of {runs} runs",
+                count(self.lost()),
+                count(self.acknowledged()),
+            )
+        };
+        Some(format!("{}: {outage}; {loss}.", case_words(self.fault, self.detector)))
+    }
+}
+
+/// A 95 % quantile of fewer values is the largest of them.
+const RUNS_FOR_P95: usize = 20;
+
+/// The largest share of losing runs that would let this many runs all lose nothing with a probability
+/// of 5 %.
+fn losing_share_bound(runs: usize) -> f64 {
+    let runs = f64::from(u32::try_from(runs).unwrap_or(u32::MAX));
+    1.0 - 0.05_f64.powf(1.0 / runs)
+}
+
+pub(crate) fn case_words(fault: FailoverFault, detector: FailoverDetector) -> String {
+    let fault = match fault {
+        FailoverFault::HostDeath => "Death of the primary's host",
+        FailoverFault::Postmaster => "SIGKILL to the postmaster",
+        FailoverFault::Freeze => "Primary frozen, thawed after the promotion",
+        FailoverFault::Switchover => return "Handover by plan".to_owned(),
+    };
+    let detector = match detector {
+        FailoverDetector::Default => "repmgr's defaults",
+        FailoverDetector::Fast => "repmgr's shortest times",
+        FailoverDetector::None => "no time to notice (the floor)",
+    };
+    format!("{fault}, {detector}")
+}
+
+/// A row for each fault and each of repmgr's settings.
+pub(crate) fn rows(of: &FailoverRecord) -> Vec<FailoverRow> {
+    let case = |fault: FailoverFault, detector: FailoverDetector| {
+        let is_own = |run: &&FailoverRun| run.fault == fault && run.detector == detector;
+        FailoverRow::of(&of.runs.iter().filter(is_own).collect::<Vec<_>>())
+    };
+    let all = FailoverFault::ALL
+        .into_iter()
+        .flat_map(|fault| FailoverDetector::ALL.map(|detector| (fault, detector)));
+    all.filter_map(|(fault, detector)| case(fault, detector)).collect()
+}
+
+pub(crate) fn answer(rows: &[FailoverRow]) -> Vec<String> {
+    rows.iter().filter_map(FailoverRow::sentence).collect()
+}
+
+pub(crate) fn subject_words(of: &FailoverRecord) -> String {
+    let wait = if of.design.synchronous {
+        "commits wait for the standby"
+    } else {
+        "commits do not wait for the standby"
+    };
+    let mut words = format!(
+        "{}, {}: a primary and a standby, {wait}; {}, {} transactions a second; {}.",
+        of.server,
+        of.engines.join(", "),
+        counted(u64::from(of.design.clients), "client", "clients"),
+        of.design.rate_per_second,
+        counted(of.runs.len() as u64, "run", "runs"),
+    );
+    if let Some(ended) = &of.ended {
+        let _ = write!(words, " Ended early: {ended}.");
+    }
+    words
+}
+
+/// What is against the topology, or against pgtoll. Losses of commits that wait for nobody are what is
+/// measured, and no finding.
+pub fn failover_findings(of: &FailoverRecord) -> Vec<String> {
+    let mut findings = Vec::new();
+    for run in &of.runs {
+        let place = format!("{}, {}, run {}", run.fault.name(), run.detector.name(), run.number);
+        let is_expected = |finding: &&String| {
+            !of.design.synchronous && finding.contains("lost") && run.after_successor == 0
+        };
+        for finding in run.findings.iter().filter(|finding| !is_expected(finding)) {
+            findings.push(format!("{place}: {finding}"));
+        }
+        let Some(rejoin) = &run.rejoin else { continue };
+        if let Some(error) = &rejoin.error {
+            findings.push(format!("{place}: rejoin: {error}"));
+        }
+        if rejoin.unsound.is_some_and(|unsound| unsound > 0) {
+            let unsound = counted(rejoin.unsound.unwrap_or_default(), "page", "pages");
+            findings.push(format!("{place}: {unsound} of the old primary unsound after pg_rewind"));
+        }
+    }
+    findings
+}
+
+pub(crate) fn seconds(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2} s"))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use pgtoll_record::{ExchangeRecord, FAILOVER_SCHEMA, FailoverDesign, FailoverRejoin, Host};
+
+    use super::*;
+
+    fn run(number: u32, detector: FailoverDetector, outage_s: f64) -> FailoverRun {
+        FailoverRun {
+            fault: FailoverFault::HostDeath,
+            detector,
+            number,
+            acknowledged: 1000,
+            failed: 3,
+            unknown: 2,
+            recovered: Some(1),
+            lost: Some(0),
+            lost_before: Some(0),
+            oldest_lost_s: None,
+            impossible: Some(0),
+            after_successor: 0,
+            two_primaries: false,
+            outage_s: Some(outage_s),
+            outage_open: false,
+            noticed_s: Some(outage_s - 0.3),
+            promoted_s: Some(outage_s - 0.1),
+            routed_s: Some(outage_s - 0.05),
+            steps: Vec::new(),
+            rejoin: Some(FailoverRejoin {
+                seconds: Some(1.5),
+                error: None,
+                pages: Some(4000),
+                unsound: Some(0),
+            }),
+            findings: Vec::new(),
+        }
+    }
+
+    fn host() -> Host {
+        let text = include_str!("../../../records/2026-11-23-exchange.json");
+        serde_json::from_str::<ExchangeRecord>(text).unwrap().host
+    }
+
+    /// Figures of no machine.
+    pub(crate) fn record(runs: u32) -> FailoverRecord {
+        let all = (1..=runs).flat_map(|number| {
+            let later = f64::from(number) / 100.0;
+            [
+                run(number, FailoverDetector::Default, 52.0 + later),
+                run(number, FailoverDetector::Fast, 1.2 + later),
+                run(number, FailoverDetector::None, 0.2 + later),
+            ]
+        });
+        FailoverRecord {
+            schema: FAILOVER_SCHEMA.to_owned(),
+            pgtoll: "0.0.0".to_owned(),
+            command: ["pgtoll", "lab", "failover"].map(str::to_owned).to_vec(),
+            made: "2026-11-23T00:00:00Z".to_owned(),
+            server: "PostgreSQL 15.18 (installed)".to_owned(),
+            engines: ["repmgr 5.3.3", "PgBouncer 1.18.0"].map(str::to_owned).to_vec(),
+            host: host(),
+            design: FailoverDesign {
+                faults: vec![FailoverFault::HostDeath],
+                detectors: FailoverDetector::ALL.to_vec(),
+                synchronous: true,
+                runs,
+                clients: 8,
+                rate_per_second: 200.0,
+            },
+            settings: std::collections::BTreeMap::new(),
+            runs: all.collect(),
+            complete: true,
+            ended: None,
+            notes: vec!["process faults on one kernel".to_owned()],
+        }
+    }
+
+    #[test]
+    fn outages_are_a_distribution_in_80_columns() {
+        let text = failover_text(&record(20));
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn a_quantile_of_few_runs_is_not_claimed() {
+        let cells = rows(&record(19))[1].cells();
+        assert_eq!((cells[2].as_str(), cells[4].as_str()), ("19", "-"));
+    }
+
+    #[test]
+    fn no_loss_in_a_hundred_runs_allows_three_in_a_hundred() {
+        assert!((losing_share_bound(100) - 0.0295).abs() < 0.0001);
+        assert!((losing_share_bound(20) - 0.139).abs() < 0.001);
+    }
+
+    #[test]
+    fn an_asynchronous_loss_is_a_figure_and_a_split_brain_a_finding() {
+        let mut record = record(1);
+        record.design.synchronous = false;
+        record.runs[0].lost = Some(2);
+        record.runs[0].findings = vec!["2 acknowledged transactions are lost".to_owned()];
+        assert!(failover_findings(&record).is_empty());
+        record.design.synchronous = true;
+        assert_eq!(failover_findings(&record).len(), 1);
+        record.runs[1].findings = vec!["split brain".to_owned()];
+        record.runs[2].rejoin.as_mut().unwrap().unsound = Some(1);
+        assert_eq!(failover_findings(&record).len(), 3);
+        assert!(answer(&rows(&record))[0].contains("2 of 1,000 acknowledged transactions lost"));
+    }
+}

@@ -1,0 +1,176 @@
+//! `pgtoll lab failover`: what clients see when repmgr and PgBouncer replace a primary.
+
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use pgtoll_cluster::{Finder, Guard, GuardOptions, Installation, Pgbouncer, Repmgr, ServerUser};
+use pgtoll_datadir::DataDirectory;
+use pgtoll_format::shell_quoted;
+use pgtoll_interrupt::Interrupt;
+use pgtoll_lab::{FailoverPlan, FailoverSite, failover};
+use pgtoll_record::{FailoverDetector, FailoverRecord, FailoverRun, Provenance};
+use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_verify::{VerifySettings, verify};
+
+use crate::arguments::LabFailoverArguments;
+use crate::commands::measure::{installation, tell_leftovers};
+use crate::commands::{absolute, output};
+use crate::exit::Status;
+use crate::printer::Printer;
+
+pub(crate) fn run(
+    arguments: &LabFailoverArguments,
+    printer: &mut Printer,
+) -> anyhow::Result<Status> {
+    let format = output::format_of_output(&arguments.output, RecordKind::Failover.formats())?;
+    let interrupt = Interrupt::new();
+    interrupt.catch_signals().context("catch signals")?;
+    let (work_dir, user) = (absolute(&arguments.work_dir)?, ServerUser::choose()?);
+    let installation = with_repmgr(arguments, &interrupt, printer)?;
+    let repmgr = Repmgr::of(&installation)?;
+    let pgbouncer = Pgbouncer::find("pgbouncer")?;
+    tell_leftovers(&work_dir, &user, printer);
+    let plan = plan(arguments);
+    printer.say(&introduction(&plan));
+    let options = GuardOptions::of_this_program(work_dir.clone(), user);
+    let site = FailoverSite {
+        installation: &installation,
+        repmgr,
+        pgbouncer,
+        guard: Guard::begin(&options, &interrupt)?,
+        host: pgtoll_bench::host(&work_dir)?,
+        interrupt: &interrupt,
+        verify: verified,
+    };
+    let mut done = 0;
+    let record = failover(&plan, site, &provenance(arguments), &mut |run, all| {
+        done += 1;
+        printer.progress(&words(run), done, all as u64);
+        printer.milestone(&words(run));
+    });
+    if record.runs.is_empty() {
+        interrupt.check()?;
+    }
+    if let Some(ended) = &record.ended {
+        printer.warn(&format!("pgtoll: ended early: {ended}"));
+    }
+    let status = status(&record);
+    let record = FinishedRecord::Failover(Box::new(record));
+    let table = TableOptions::default();
+    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
+    Ok(status)
+}
+
+/// A finding is one, however the runs ended.
+fn status(record: &FailoverRecord) -> Status {
+    if !pgtoll_report::failover_findings(record).is_empty() {
+        Status::Finding
+    } else if !record.complete || record.runs.iter().any(|run| run.lost.is_none()) {
+        Status::CouldNotTell
+    } else {
+        Status::Done
+    }
+}
+
+/// The server that was asked for; else the newest with repmgr. Where none has it, the newest, which
+/// has an error with a hint.
+fn with_repmgr(
+    arguments: &LabFailoverArguments,
+    interrupt: &Interrupt,
+    printer: &mut Printer,
+) -> anyhow::Result<Installation> {
+    if arguments.postgres.is_none() {
+        let found = Finder::of_this_program(interrupt).installed()?.installations;
+        let is_fit = |of: &&Installation| of.version.facts().is_ok() && Repmgr::of(of).is_ok();
+        if let Some(found) = found.iter().find(is_fit) {
+            return Ok(found.clone());
+        }
+    }
+    installation(arguments.postgres.as_deref(), interrupt, printer)
+}
+
+fn plan(arguments: &LabFailoverArguments) -> FailoverPlan {
+    let runs = arguments.runs.unwrap_or(if arguments.quick { 1 } else { 3 });
+    let detectors =
+        if arguments.quick { vec![FailoverDetector::Fast] } else { arguments.settings.clone() };
+    FailoverPlan {
+        faults: arguments.fault.clone(),
+        detectors,
+        synchronous: arguments.sync,
+        runs,
+        clients: arguments.clients,
+        rate_per_second: arguments.rate,
+        lead: Duration::from_secs(if arguments.quick { 1 } else { 2 }),
+    }
+}
+
+/// What will be done, and about how long it takes.
+fn introduction(plan: &FailoverPlan) -> String {
+    format!(
+        "{} of a primary and a standby, repmgrd and PgBouncer, {} clients; about {:.0} min, about \
+         500 MB of disk",
+        if plan.all_runs() == 1 {
+            "1 failover".to_owned()
+        } else {
+            format!("{} failovers", plan.all_runs())
+        },
+        plan.clients,
+        (plan.time().as_secs_f64() / 60.0).ceil()
+    )
+}
+
+/// The pages of a stopped server: how many, and how many of them are unsound.
+fn verified(data: &Path) -> Result<(u64, u64), String> {
+    let data = DataDirectory::open(data).map_err(|error| error.to_string())?;
+    let jobs = NonZeroUsize::MIN;
+    let settings = VerifySettings { jobs, rate: None, only_below: Vec::new() };
+    let found = verify(&data, &settings, &|_| true, &mut |_| ControlFlow::Continue(()));
+    let total = found.total();
+    if total.unverified > 0 || !found.is_whole() {
+        return Err("not all of them could be read".to_owned());
+    }
+    Ok((found.pages.blocks, total.failures + total.suspicions))
+}
+
+fn words(run: &FailoverRun) -> String {
+    let outage = run.outage_s.map_or_else(|| "?".to_owned(), |outage| format!("{outage:.2} s"));
+    let lost = run.lost.map_or_else(|| "?".to_owned(), |lost| lost.to_string());
+    format!(
+        "{}, {}, run {}: no service for {outage}, {lost} lost",
+        run.fault.name(),
+        run.detector.name(),
+        run.number
+    )
+}
+
+fn provenance(arguments: &LabFailoverArguments) -> Provenance {
+    let mut command = ["pgtoll", "lab", "failover"].map(str::to_owned).to_vec();
+    let mut option = |name: &str, value: &str| {
+        command.extend([name.to_owned(), shell_quoted(value)]);
+    };
+    let faults: Vec<&str> = arguments.fault.iter().map(|fault| fault.name()).collect();
+    option("--fault", &faults.join(","));
+    if let Some(runs) = arguments.runs {
+        option("--runs", &runs.to_string());
+    }
+    option("--clients", &arguments.clients.to_string());
+    option("--rate", &arguments.rate.to_string());
+    if let Some(postgres) = &arguments.postgres {
+        option("--postgres", postgres);
+    }
+    if !arguments.quick {
+        let settings: Vec<&str> = arguments.settings.iter().map(|of| of.name()).collect();
+        option("--settings", &settings.join(","));
+    }
+    let flags = [("--quick", arguments.quick), ("--sync", arguments.sync)];
+    command
+        .extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.to_owned()));
+    Provenance {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command,
+        made: jiff::Timestamp::now().to_string(),
+    }
+}
