@@ -100,7 +100,10 @@ const LAYERS: [(&str, &[&str]); 26] = [
     (
         "pgtoll-lab",
         &[
+            "pgtoll-alter",
             "pgtoll-cluster",
+            "pgtoll-files",
+            "pgtoll-format",
             "pgtoll-interrupt",
             "pgtoll-load",
             "pgtoll-record",

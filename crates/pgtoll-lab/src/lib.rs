@@ -22,11 +22,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod corruption;
 mod exchange;
 mod failover;
 mod judge;
 mod link;
 
+pub use corruption::{CorruptionError, CorruptionPlan, CorruptionProgress, corruption};
 pub use exchange::{ExchangeError, ExchangePlan, ExchangeSite, exchange};
 pub use failover::{FailoverError, FailoverPlan, FailoverSite, VerifyPages, failover};
 pub use judge::{
@@ -34,3 +36,14 @@ pub use judge::{
     JudgeFault, JudgeFaultEnd, JudgePlan, JudgeProgress, LeftoverSchema, conclude, judge,
 };
 pub use link::{Link, LinkDelay, LinkState};
+
+/// An error with its causes.
+pub(crate) fn error_words(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        words = format!("{words}: {cause}");
+        source = cause.source();
+    }
+    words
+}

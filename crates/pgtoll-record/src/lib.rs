@@ -14,6 +14,7 @@
 mod answer;
 mod checksums;
 mod corrupt;
+mod corruption;
 mod examination;
 mod exchange;
 mod expectation;
@@ -45,6 +46,10 @@ pub use checksums::{
     ChecksumsSample, EarlierRun,
 };
 pub use corrupt::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
+pub use corruption::{
+    CORRUPTION_SCHEMA, CorruptionDesign, CorruptionFailover, CorruptionRecord, DamageSpread,
+    RowState, corruption_schema,
+};
 pub use examination::{EXAMINATION_SCHEMA, Examination, Finding, Misses, NullRuns, State};
 pub use exchange::{
     EXCHANGE_SCHEMA, ExchangeCase, ExchangeDesign, ExchangeRecord, SynchronousCommit,

@@ -4,13 +4,13 @@
 use std::fmt;
 
 use pgtoll_record::{
-    CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, ChecksumsRecord, CorruptRecord, EXAMINATION_SCHEMA,
-    EXCHANGE_SCHEMA, EXPERIMENTS_SCHEMA, Examination, ExchangeRecord, ExperimentList,
-    FAILOVER_SCHEMA, FailoverRecord, JUDGE_SCHEMA, JudgeRecord, LOG_EXAMINATION_SCHEMA,
-    LogExamination, OVERVIEW_SCHEMA, Overview, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA,
-    PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PageChecksumsRecord, PageDifferenceRecord,
-    PageRecord, PlanRecord, PredictionRecord, RECORD_SCHEMA, REPLAY_SCHEMA, RESULT_SCHEMA,
-    ReplayRecord, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA,
+    CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, CORRUPTION_SCHEMA, ChecksumsRecord, CorruptRecord,
+    CorruptionRecord, EXAMINATION_SCHEMA, EXCHANGE_SCHEMA, EXPERIMENTS_SCHEMA, Examination,
+    ExchangeRecord, ExperimentList, FAILOVER_SCHEMA, FailoverRecord, JUDGE_SCHEMA, JudgeRecord,
+    LOG_EXAMINATION_SCHEMA, LogExamination, OVERVIEW_SCHEMA, Overview, PAGE_CHECKSUMS_SCHEMA,
+    PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PageChecksumsRecord,
+    PageDifferenceRecord, PageRecord, PlanRecord, PredictionRecord, RECORD_SCHEMA, REPLAY_SCHEMA,
+    RESULT_SCHEMA, ReplayRecord, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA,
     VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord,
     WalWhatIfRecord,
 };
@@ -52,6 +52,8 @@ pub enum RecordKind {
     Exchange,
     /// What `pgtoll lab failover` found.
     Failover,
+    /// What `pgtoll lab corruption` found.
+    LabCorruption,
     /// What a server's log allows.
     LogExamination,
     /// How a log's work went on another server.
@@ -65,7 +67,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
@@ -81,6 +83,7 @@ impl RecordKind {
         Self::Judge,
         Self::Exchange,
         Self::Failover,
+        Self::LabCorruption,
         Self::LogExamination,
         Self::Replay,
         Self::Result,
@@ -97,7 +100,8 @@ impl RecordKind {
             | Self::Prediction
             | Self::Judge
             | Self::Exchange
-            | Self::Failover => &[Format::Table, Format::Json, Format::Html],
+            | Self::Failover
+            | Self::LabCorruption => &[Format::Table, Format::Json, Format::Html],
             Self::Verification => {
                 &[Format::Table, Format::Markdown, Format::Json, Format::Html, Format::OpenMetrics]
             }
@@ -134,6 +138,7 @@ impl RecordKind {
             Self::Judge => "a record of lab judge",
             Self::Exchange => "a record of lab exchange",
             Self::Failover => "a record of lab failover",
+            Self::LabCorruption => "a record of lab corruption",
             Self::LogExamination => "a record of replay doctor",
             Self::Replay => "a record of replay run",
             Self::Result => "a result",
@@ -159,6 +164,7 @@ impl RecordKind {
             Self::Judge => JUDGE_SCHEMA,
             Self::Exchange => EXCHANGE_SCHEMA,
             Self::Failover => FAILOVER_SCHEMA,
+            Self::LabCorruption => CORRUPTION_SCHEMA,
             Self::LogExamination => LOG_EXAMINATION_SCHEMA,
             Self::Replay => REPLAY_SCHEMA,
             Self::Result => RESULT_SCHEMA,
@@ -190,6 +196,8 @@ pub enum FinishedRecord {
     Exchange(Box<ExchangeRecord>),
     /// Of `pgtoll lab failover`.
     Failover(Box<FailoverRecord>),
+    /// Of `pgtoll lab corruption`.
+    LabCorruption(Box<CorruptionRecord>),
     LogExamination(Box<LogExamination>),
     Replay(Box<ReplayRecord>),
     Result(Box<RunResult>),
@@ -290,6 +298,7 @@ impl FinishedRecord {
             RecordKind::Judge => Self::Judge(read(text)?),
             RecordKind::Exchange => Self::Exchange(read(text)?),
             RecordKind::Failover => Self::Failover(read(text)?),
+            RecordKind::LabCorruption => Self::LabCorruption(read(text)?),
             RecordKind::LogExamination => Self::LogExamination(read(text)?),
             RecordKind::Replay => Self::Replay(read(text)?),
             RecordKind::Result => Self::Result(read(text)?),
@@ -317,6 +326,7 @@ impl FinishedRecord {
             Self::Judge(_) => RecordKind::Judge,
             Self::Exchange(_) => RecordKind::Exchange,
             Self::Failover(_) => RecordKind::Failover,
+            Self::LabCorruption(_) => RecordKind::LabCorruption,
             Self::LogExamination(_) => RecordKind::LogExamination,
             Self::Replay(_) => RecordKind::Replay,
             Self::Result(_) => RecordKind::Result,
@@ -346,6 +356,7 @@ impl FinishedRecord {
                 Self::Judge(record) => Some(crate::judge_html(record)),
                 Self::Exchange(record) => Some(crate::exchange_html(record)),
                 Self::Failover(record) => Some(crate::failover_html(record)),
+                Self::LabCorruption(record) => Some(crate::lab_corruption_html(record)),
                 _ => None,
             },
             Format::OpenMetrics => match self {
@@ -378,6 +389,7 @@ impl FinishedRecord {
             Self::Judge(record) => crate::judge_text(record),
             Self::Exchange(record) => crate::exchange_text(record),
             Self::Failover(record) => crate::failover_text(record),
+            Self::LabCorruption(record) => crate::lab_corruption_text(record),
             Self::LogExamination(record) => crate::log_examination_text(record),
             Self::Replay(record) => crate::replay_text(record),
             Self::Result(result) => crate::terminal_table(result, options.style),
@@ -407,6 +419,7 @@ impl FinishedRecord {
             Self::Judge(record) => json(record),
             Self::Exchange(record) => json(record),
             Self::Failover(record) => json(record),
+            Self::LabCorruption(record) => json(record),
             Self::LogExamination(record) => json(record),
             Self::Replay(record) => json(record),
             Self::Result(result) => json(result),

@@ -26,6 +26,7 @@ mod format;
 mod gobench;
 mod html;
 mod judge;
+mod lab_corruption;
 mod ladder;
 mod markdown;
 mod openmetrics;
@@ -59,10 +60,11 @@ pub use finished::{FinishedRecord, FinishedRecordError, RecordKind, TableOptions
 pub use format::{Format, format_names};
 pub use gobench::gobench;
 pub use html::{
-    exchange_html, failover_html, html_report, html_side_by_side, judge_html, overview_html,
-    prediction_html, verification_html, wal_statistics_html, wal_whatif_html,
+    exchange_html, failover_html, html_report, html_side_by_side, judge_html, lab_corruption_html,
+    overview_html, prediction_html, verification_html, wal_statistics_html, wal_whatif_html,
 };
 pub use judge::{judge_headline, judge_text};
+pub use lab_corruption::{lab_corruption_findings, lab_corruption_text};
 pub use markdown::{markdown, markdown_costs, markdown_section};
 pub use openmetrics::openmetrics;
 pub use overview::overview_text;

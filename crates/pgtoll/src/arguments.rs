@@ -144,6 +144,13 @@ Examples:
   pgtoll measure --workload 'pgbench -n -c 4 -T 99999'
                                             any program that makes load";
 
+const LAB_CORRUPTION_EXAMPLES: &str = "\
+Examples:
+  pgtoll lab corruption --quick             three failovers, about a minute
+  pgtoll lab corruption -o corruption.html  20 failovers, about 3 min, as a page
+
+It makes servers of its own, and touches no other.";
+
 const LAB_EXCHANGE_EXAMPLES: &str = "\
 Examples:
   pgtoll lab exchange --quick               two delays, about 2 min
@@ -486,6 +493,9 @@ pub(crate) enum LabCommand {
     /// transactions are lost, and how long is there no service?
     #[command(after_help = LAB_JUDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Judge)), args_override_self = true)]
     Judge(Box<LabJudgeArguments>),
+    /// What becomes of a damaged page under replication, and what does a failover away from it cost?
+    #[command(after_help = LAB_CORRUPTION_EXAMPLES, mut_arg("format", formats_of(RecordKind::LabCorruption)))]
+    Corruption(Box<LabCorruptionArguments>),
     /// What does waiting for a standby cost, and what does it save when the primary's host dies?
     #[command(after_help = LAB_EXCHANGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Exchange)))]
     Exchange(Box<LabExchangeArguments>),
@@ -520,6 +530,42 @@ pub(crate) struct LabFailoverArguments {
     pub(crate) rate: f64,
     /// The server, with repmgr: a major version, or the directory of its programs. Default: the newest
     /// with repmgr.
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) postgres: Option<String>,
+    /// Where the servers' data directories are made.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub(crate) work_dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+/// How clients reach whichever server is the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabEntry {
+    /// A pooler, which holds clients back during the failover.
+    Pgbouncer,
+    /// Both servers, of which clients choose the primary (`target_session_attrs=primary`).
+    Hosts,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabCorruptionArguments {
+    /// Three failovers: about a minute.
+    #[arg(long, conflicts_with = "runs")]
+    pub(crate) quick: bool,
+    /// Failovers.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) runs: u32,
+    /// Clients that write, a connection each.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=150))]
+    pub(crate) clients: u32,
+    /// How clients reach whichever server is the primary.
+    #[arg(long, value_name = "WAY", default_value = "pgbouncer")]
+    pub(crate) entry: LabEntry,
+    /// Transactions a second, of all clients together.
+    #[arg(long, value_name = "N", default_value = "500", value_parser = judge_rate)]
+    pub(crate) rate: f64,
+    /// The server: a major version, or the directory of its programs.
     #[arg(long, value_name = "WHICH")]
     pub(crate) postgres: Option<String>,
     /// Where the servers' data directories are made.

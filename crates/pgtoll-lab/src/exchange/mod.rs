@@ -117,7 +117,7 @@ pub fn exchange(
     });
     match outcome {
         Ok(()) => record.complete = true,
-        Err(error) => record.ended = Some(words(&error)),
+        Err(error) => record.ended = Some(crate::error_words(&error)),
     }
     record
 }
@@ -192,16 +192,6 @@ fn design(plan: &ExchangePlan) -> ExchangeDesign {
         repetitions: plan.repetitions,
         seed: plan.seed,
     }
-}
-
-fn words(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        words = format!("{words}: {cause}");
-        source = cause.source();
-    }
-    words
 }
 
 const NOTES: [&str; 4] = [

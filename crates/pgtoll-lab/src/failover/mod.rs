@@ -172,7 +172,7 @@ pub fn failover(
     });
     match outcome {
         Ok(()) => record.complete = true,
-        Err(error) => record.ended = Some(words(&error)),
+        Err(error) => record.ended = Some(crate::error_words(&error)),
     }
     record
 }
@@ -234,16 +234,6 @@ fn settings(synchronous: bool) -> BTreeMap<String, String> {
         .into_iter()
         .chain(waiting)
         .collect()
-}
-
-fn words(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        words = format!("{words}: {cause}");
-        source = cause.source();
-    }
-    words
 }
 
 const NOTES: [&str; 4] = [

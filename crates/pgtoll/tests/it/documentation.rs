@@ -59,6 +59,7 @@ fn generated_schemas() {
     );
     check(&reference.join("prediction.schema.json"), &pretty(pgtoll_record::prediction_schema()));
     check(&reference.join("judge.schema.json"), &pretty(pgtoll_record::judge_schema()));
+    check(&reference.join("corruption.schema.json"), &pretty(pgtoll_record::corruption_schema()));
     check(&reference.join("exchange.schema.json"), &pretty(pgtoll_record::exchange_schema()));
     check(&reference.join("failover.schema.json"), &pretty(pgtoll_record::failover_schema()));
     check(&reference.join("log.schema.json"), &pretty(pgtoll_record::log_examination_schema()));

@@ -11,6 +11,7 @@ mod checksums;
 mod circles;
 mod clusters;
 mod configuration;
+mod corruption_lab;
 mod counters;
 mod differences;
 mod doctor;

@@ -1,5 +1,6 @@
 //! `pgtoll lab`: does the safety work when it is needed?
 
+mod corruption;
 mod exchange;
 mod failover;
 mod judge;
@@ -11,6 +12,7 @@ use crate::printer::Printer;
 pub(crate) fn run(arguments: &LabArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     match &arguments.command {
         LabCommand::Judge(arguments) => judge::run(arguments, printer),
+        LabCommand::Corruption(arguments) => corruption::run(arguments, printer),
         LabCommand::Exchange(arguments) => exchange::run(arguments, printer),
         LabCommand::Failover(arguments) => failover::run(arguments, printer),
     }

@@ -1,0 +1,224 @@
+//! A failover away from a damaged page: a reader meets it, a watcher notices, the standby's table is
+//! verified, the old primary is stopped, the standby promoted.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pgtoll_cluster::{Cluster, Guard, RunningPgbouncer, StopMode};
+use pgtoll_record::{CorruptionFailover, JudgeRecord, RowState};
+use pgtoll_wire::Connection;
+
+use super::pair::{DamagedPair, lock, row_state};
+use super::{CorruptionError, LabContext};
+use crate::{JudgeFault, JudgeFaultEnd, JudgePlan, error_words, judge};
+
+/// Between two looks of the watcher.
+pub(super) const POLL: Duration = Duration::from_millis(100);
+/// The reader's error, until the watcher must have noticed.
+const NOTICE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Lets a reader meet the damage under load, and fails over.
+pub(super) fn fail_over(
+    context: &LabContext<'_>,
+    template: &Cluster,
+    run: u32,
+) -> Result<CorruptionFailover, CorruptionError> {
+    let pair = DamagedPair::start(context, template)?;
+    let switched = Arc::new(Mutex::new(None));
+    let plan = JudgePlan {
+        clients: context.plan.clients,
+        readers: 0,
+        rate_per_second: context.plan.rate_per_second,
+        duration: context.plan.duration,
+        ..JudgePlan::new(pair.dsn()?)
+    };
+    let fault = fault(context, &pair, &switched);
+    let provenance = context.provenance.clone();
+    let judged = judge(&plan, Some(fault), provenance, context.interrupt, &mut |_| {})?;
+    let taken = switched.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let switch = taken.ok_or_else(|| {
+        CorruptionError::Unexpected("the failover was not over in time".to_owned())
+    })??;
+    pair.remove(context, false)?;
+    Ok(failover_record(run, switch, &judged))
+}
+
+type Switched = Arc<Mutex<Option<Result<Switch, CorruptionError>>>>;
+
+fn fault(context: &LabContext<'_>, pair: &DamagedPair, switched: &Switched) -> JudgeFault {
+    let (guard, switched) = (context.guard.clone(), switched.clone());
+    let (primary, standby) = (pair.primary.clone(), pair.standby.clone());
+    let (pooler, text) = (pair.pooler.clone(), pair.text.clone());
+    JudgeFault {
+        what: "a damaged page is read, failover to the standby".to_owned(),
+        at: context.plan.duration / 3,
+        action: Box::new(move || {
+            let way = Way { guard: &guard, pooler: pooler.as_ref() };
+            let outcome = way.switch_over(&primary, &standby, &text);
+            let end = match &outcome {
+                Ok(_) => JudgeFaultEnd::done("the standby was promoted"),
+                Err(error) => JudgeFaultEnd {
+                    success: false,
+                    status: error_words(error),
+                    output: String::new(),
+                },
+            };
+            *switched.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+            end
+        }),
+    }
+}
+
+/// What the reader was told, and when each step was done since.
+struct Switch {
+    error: String,
+    noticed: Duration,
+    verified: Duration,
+    paused: Option<Duration>,
+    stopped: Duration,
+    promoted: Duration,
+    readable: Duration,
+}
+
+/// What moves servers and clients.
+struct Way<'a> {
+    guard: &'a Mutex<Guard>,
+    pooler: Option<&'a RunningPgbouncer>,
+}
+
+impl Way<'_> {
+    fn switch_over(
+        &self,
+        primary: &Cluster,
+        standby: &Cluster,
+        text: &str,
+    ) -> Result<Switch, CorruptionError> {
+        let (error, met, noticed) = meet_under_watch(primary)?;
+        let mut connection = standby.connect("postgres")?;
+        verify(&mut connection, text)?;
+        let verified = met.elapsed();
+        let paused = self.console("PAUSE postgres")?.map(|()| met.elapsed());
+        primary.stop(&mut lock(self.guard), StopMode::Fast)?;
+        let stopped = met.elapsed();
+        standby.promote()?;
+        if let Some(pooler) = self.pooler {
+            let databases = pooler.databases(standby)?;
+            lock(self.guard).write(&pooler.databases_file(), databases)?;
+        }
+        self.console("RELOAD")?;
+        self.console("RESUME postgres")?;
+        let promoted = met.elapsed();
+        verify(&mut connection, text)?;
+        let readable = met.elapsed();
+        connection.close();
+        let noticed = noticed - met;
+        Ok(Switch { error, noticed, verified, paused, stopped, promoted, readable })
+    }
+
+    /// Tells the pooler something; `None` without one.
+    fn console(&self, statement: &str) -> Result<Option<()>, CorruptionError> {
+        let Some(pooler) = self.pooler else { return Ok(None) };
+        let mut console = pooler.console()?;
+        console.execute(statement)?;
+        console.close();
+        Ok(Some(()))
+    }
+}
+
+/// Lets a reader meet the damage while a watcher looks: what the reader was told, and the times of both.
+fn meet_under_watch(primary: &Cluster) -> Result<(String, Instant, Instant), CorruptionError> {
+    let mut watcher = primary.connect("postgres")?;
+    let mut reader = primary.connect("postgres")?;
+    thread::scope(|scope| {
+        let (stop, stopped) = channel();
+        let (notice, notices) = channel();
+        scope.spawn(move || watch(&mut watcher, &stopped, &notice));
+        let outcome = meet(&mut reader, &notices);
+        drop(stop);
+        outcome
+    })
+}
+
+/// Reads the damaged page, and waits until the watcher has noticed: what the reader was told, and the
+/// times of both.
+fn meet(
+    reader: &mut Connection,
+    notices: &Receiver<Result<Instant, CorruptionError>>,
+) -> Result<(String, Instant, Instant), CorruptionError> {
+    let Err(error) = reader.query("SELECT count(text) FROM victim") else {
+        let message = "the primary read the damaged page without an error";
+        return Err(CorruptionError::Unexpected(message.to_owned()));
+    };
+    let met = Instant::now();
+    let noticed = notices.recv_timeout(NOTICE_LIMIT).map_err(|_| {
+        let seconds = NOTICE_LIMIT.as_secs();
+        let message = format!("no checksum failure was counted within {seconds} s of: {error}");
+        CorruptionError::Unexpected(message)
+    })??;
+    Ok((error.to_string(), met, noticed.max(met)))
+}
+
+/// Looks at the counters until they have risen, or nobody waits for that any more.
+fn watch(
+    connection: &mut Connection,
+    stopped: &Receiver<()>,
+    notice: &Sender<Result<Instant, CorruptionError>>,
+) {
+    loop {
+        let failures = connection
+            .query_one(
+                "SELECT coalesce(sum(checksum_failures), 0) > 0 AS risen FROM pg_stat_database",
+            )
+            .and_then(|row| Ok(row.text("risen")? == "t"));
+        let news = match failures {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(Instant::now())),
+            Err(error) => Some(Err(error.into())),
+        };
+        if let Some(news) = news {
+            // Nobody waits where the reader has failed.
+            let _ = notice.send(news);
+            return;
+        }
+        if stopped.recv_timeout(POLL) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
+}
+
+/// Whether this server reads the whole table, and the damaged row as it was written.
+fn verify(connection: &mut Connection, text: &str) -> Result<(), CorruptionError> {
+    connection.query("SELECT count(text) FROM victim")?;
+    match row_state(connection, text)? {
+        RowState::Right => Ok(()),
+        state => {
+            let message = format!("the standby shows the damaged row too ({state:?})");
+            Err(CorruptionError::Unexpected(message))
+        }
+    }
+}
+
+fn failover_record(run: u32, switch: Switch, judged: &JudgeRecord) -> CorruptionFailover {
+    let verdict = judged.verdict.as_ref();
+    let impossible = verdict
+        .map(|verdict| verdict.ghosts.count + verdict.phantoms.count + verdict.duplicates.count);
+    CorruptionFailover {
+        run,
+        error: switch.error,
+        noticed_s: switch.noticed.as_secs_f64(),
+        verified_s: switch.verified.as_secs_f64(),
+        paused_s: switch.paused.map(|time| time.as_secs_f64()),
+        stopped_s: switch.stopped.as_secs_f64(),
+        promoted_s: switch.promoted.as_secs_f64(),
+        readable_s: switch.readable.as_secs_f64(),
+        gap_s: judged.outage.as_ref().map(|gap| gap.seconds),
+        acknowledged: judged.transactions.acknowledged,
+        lost: verdict.map(|verdict| verdict.lost.count),
+        failed: judged.transactions.failed,
+        unknown: judged.transactions.unknown,
+        impossible,
+        findings: judged.findings.clone(),
+    }
+}

@@ -1,0 +1,188 @@
+//! What became of a damaged page under replication, and of a failover away from it, as text.
+
+use std::fmt::Write as _;
+
+use pgtoll_record::{CorruptionFailover, CorruptionRecord, DamageSpread, RowState};
+use pgtoll_stats::median;
+
+use crate::text::{aligned, wrapped};
+use crate::wal_numbers::{count, counted};
+
+/// The answer, what became of the rows, the times of the failovers, and how it was found.
+pub fn lab_corruption_text(of: &CorruptionRecord) -> String {
+    let mut text = wrapped("", &subject_words(of));
+    text.push('\n');
+    for sentence in answer(of) {
+        text.push_str(&wrapped("", &sentence));
+    }
+    push_table(&mut text, &SPREAD_HEAD, spread_rows(of));
+    push_table(&mut text, &STEP_HEAD, step_rows(of));
+    push_table(&mut text, &WRITER_HEAD, writer_rows(of));
+    text.push('\n');
+    for finding in lab_corruption_findings(of) {
+        text.push_str(&wrapped("finding: ", &finding));
+    }
+    for note in &of.notes {
+        text.push_str(&wrapped("note: ", note));
+    }
+    text
+}
+
+fn push_table(text: &mut String, head: &[&str], rows: Vec<Vec<String>>) {
+    if !rows.is_empty() {
+        let head = head.iter().map(|title| (*title).to_owned()).collect();
+        text.push('\n');
+        text.push_str(&aligned([vec![head], rows].concat(), Vec::new()));
+    }
+}
+
+pub(crate) const SPREAD_HEAD: [&str; 5] =
+    ["pages", "update beside", "primary's row", "standby before", "standby after"];
+pub(crate) const STEP_HEAD: [&str; 3] = ["seconds since the reader's error", "median", "longest"];
+pub(crate) const WRITER_HEAD: [&str; 3] = ["of each failover", "median", "most"];
+
+/// As in [`SPREAD_HEAD`].
+pub(crate) fn spread_rows(of: &CorruptionRecord) -> Vec<Vec<String>> {
+    let row = |spread: &DamageSpread| {
+        vec![
+            if spread.checksums { "with checksums" } else { "without checksums" }.to_owned(),
+            if spread.update_error.is_some() { "refused" } else { "done" }.to_owned(),
+            state_word(spread.primary_after).to_owned(),
+            state_word(spread.standby_before).to_owned(),
+            state_word(spread.standby_after).to_owned(),
+        ]
+    };
+    of.spread.iter().map(row).collect()
+}
+
+fn state_word(state: RowState) -> &'static str {
+    match state {
+        RowState::Right => "right",
+        RowState::Wrong => "wrong",
+        RowState::Error => "error",
+    }
+}
+
+type Step = (&'static str, fn(&CorruptionFailover) -> Option<f64>);
+const STEPS: [Step; 7] = [
+    ("the watcher noticed", |of| Some(of.noticed_s)),
+    ("the standby had read the table", |of| Some(of.verified_s)),
+    ("writers were held back", |of| of.paused_s),
+    ("the old primary had stopped", |of| Some(of.stopped_s)),
+    ("the standby was promoted", |of| Some(of.promoted_s)),
+    ("the row was readable again", |of| Some(of.readable_s)),
+    ("(longest gap of the writers)", |of| of.gap_s),
+];
+
+/// As in [`STEP_HEAD`].
+pub(crate) fn step_rows(of: &CorruptionRecord) -> Vec<Vec<String>> {
+    let row = |(name, value): Step| {
+        let values: Vec<f64> = of.failovers.iter().filter_map(value).collect();
+        let most = values.iter().copied().reduce(f64::max)?;
+        Some(vec![name.to_owned(), format!("{:.2}", median(&values)?), format!("{most:.2}")])
+    };
+    STEPS.into_iter().filter_map(row).collect()
+}
+
+type Count = (&'static str, fn(&CorruptionFailover) -> Option<u64>);
+const COUNTS: [Count; 4] = [
+    ("transactions acknowledged", |of| Some(of.acknowledged)),
+    ("acknowledged and lost", |of| of.lost),
+    ("failed", |of| Some(of.failed)),
+    ("of unknown outcome", |of| Some(of.unknown)),
+];
+
+/// As in [`WRITER_HEAD`].
+pub(crate) fn writer_rows(of: &CorruptionRecord) -> Vec<Vec<String>> {
+    let row = |(name, value): Count| {
+        let mut values: Vec<u64> = of.failovers.iter().filter_map(value).collect();
+        values.sort_unstable();
+        let (middle, most) = (values.get(values.len() / 2)?, values.last()?);
+        Some(vec![name.to_owned(), count(*middle), count(*most)])
+    };
+    COUNTS.into_iter().filter_map(row).collect()
+}
+
+/// What a manager reads.
+pub(crate) fn answer(of: &CorruptionRecord) -> Vec<String> {
+    let spread = of.spread.iter().map(spread_sentence);
+    spread.chain(failover_sentence(of)).collect()
+}
+
+fn spread_sentence(of: &DamageSpread) -> String {
+    let pages = if of.checksums { "With checksums" } else { "Without checksums" };
+    let update = if of.update_error.is_some() {
+        "the update of a row beside the damage was refused"
+    } else {
+        "an update of a row beside the damage logged the damaged page as a whole"
+    };
+    let standby = match of.standby_after {
+        RowState::Right => "the standby stayed right",
+        RowState::Wrong => "the standby is wrong too, and no server reported an error",
+        RowState::Error => "the standby cannot read the row",
+    };
+    format!("{pages} {update}: {standby}.")
+}
+
+fn failover_sentence(of: &CorruptionRecord) -> Option<String> {
+    let gaps: Vec<f64> = of.failovers.iter().filter_map(|of| of.gap_s).collect();
+    let longest = gaps.iter().copied().reduce(f64::max)?;
+    let lost: Option<u64> = of.failovers.iter().map(|of| of.lost).sum();
+    let lost = lost.map_or_else(
+        || "it is not known how many acknowledged transactions were lost".to_owned(),
+        |lost| {
+            format!(
+                "{} lost",
+                counted(lost, "acknowledged transaction", "acknowledged transactions")
+            )
+        },
+    );
+    Some(format!(
+        "{} away from the page: writers had no acknowledgement for {:.2} s (median; {longest:.2} s at \
+         most), {lost}{}.",
+        counted(of.failovers.len() as u64, "failover", "failovers"),
+        median(&gaps)?,
+        loss_bound(of)
+    ))
+}
+
+/// What no loss in these runs says of all: the upper bound of the share of runs with a loss, at 95 %.
+fn loss_bound(of: &CorruptionRecord) -> String {
+    let runs = f64::from(u32::try_from(of.failovers.len()).unwrap_or(u32::MAX));
+    let bound = 1.0 - 0.05_f64.powf(1.0 / runs);
+    // A few runs say nothing of the others.
+    if bound > 0.5 || of.failovers.iter().any(|of| of.lost != Some(0)) {
+        return String::new();
+    }
+    format!(" (at most {:.0} % of such failovers lose any, at 95 %)", bound * 100.0)
+}
+
+pub(crate) fn subject_words(of: &CorruptionRecord) -> String {
+    let (server, entry) = (&of.server, &of.design.entry);
+    let mut words = format!(
+        "{server}, a primary with a damaged page and its standby; writers connect to {entry}."
+    );
+    if let Some(ended) = &of.ended {
+        let _ = write!(words, " Ended early: {ended}.");
+    }
+    words
+}
+
+/// What is against servers, or against pgtoll.
+pub fn lab_corruption_findings(of: &CorruptionRecord) -> Vec<String> {
+    let mut findings = Vec::new();
+    if of.spread.iter().any(|of| of.checksums && of.standby_after != RowState::Right) {
+        findings.push("the damage reached the standby although pages have checksums".to_owned());
+    }
+    for failover in &of.failovers {
+        let run = failover.run;
+        if let Some(lost) = failover.lost.filter(|lost| *lost > 0) {
+            let lost = counted(lost, "acknowledged transaction", "acknowledged transactions");
+            findings.push(format!("failover {run}: {lost} lost"));
+        }
+        if let Some(impossible) = failover.impossible.filter(|impossible| *impossible > 0) {
+            findings.push(format!("failover {run}: {impossible} rows that no client committed"));
+        }
+    }
+    findings
+}

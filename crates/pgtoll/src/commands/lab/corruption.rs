@@ -1,0 +1,123 @@
+//! `pgtoll lab corruption`: what becomes of a damaged page, and what a failover away from it costs.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use pgtoll_cluster::{Guard, GuardOptions, Pgbouncer, ServerUser};
+use pgtoll_format::shell_quoted;
+use pgtoll_interrupt::Interrupt;
+use pgtoll_lab::{CorruptionPlan, CorruptionProgress, ExchangeSite, corruption};
+use pgtoll_record::Provenance;
+use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+
+use crate::arguments::{LabCorruptionArguments, LabEntry};
+use crate::commands::measure::{installation, tell_leftovers};
+use crate::commands::{absolute, output};
+use crate::exit::Status;
+use crate::printer::Printer;
+
+pub(crate) fn run(
+    arguments: &LabCorruptionArguments,
+    printer: &mut Printer,
+) -> anyhow::Result<Status> {
+    let format = output::format_of_output(&arguments.output, RecordKind::LabCorruption.formats())?;
+    let interrupt = Interrupt::new();
+    interrupt.catch_signals().context("catch signals")?;
+    let (work_dir, user) = (absolute(&arguments.work_dir)?, ServerUser::choose()?);
+    let installation = installation(arguments.postgres.as_deref(), &interrupt, printer)?;
+    tell_leftovers(&work_dir, &user, printer);
+    let plan = plan(arguments)?;
+    printer.say(&introduction(&plan));
+    let options = GuardOptions::of_this_program(work_dir.clone(), user);
+    let site = ExchangeSite {
+        installation: &installation,
+        guard: Guard::begin(&options, &interrupt)?,
+        host: pgtoll_bench::host(&work_dir)?,
+        interrupt: &interrupt,
+    };
+    let all = u64::from(plan.runs) + 2;
+    let mut done = 0;
+    let record = corruption(&plan, site, &provenance(arguments), &mut |progress| {
+        done += 1;
+        let words = words(progress);
+        printer.progress(&words, done, all);
+        printer.milestone(&words);
+    });
+    interrupt.check()?;
+    let is_found = !pgtoll_report::lab_corruption_findings(&record).is_empty();
+    let status = match (record.complete, is_found) {
+        (_, true) => Status::Finding,
+        (false, false) => Status::CouldNotTell,
+        (true, false) => Status::Done,
+    };
+    if let Some(ended) = &record.ended {
+        printer.warn(&format!("pgtoll: ended early: {ended}"));
+    }
+    let record = FinishedRecord::LabCorruption(Box::new(record));
+    let table = TableOptions::default();
+    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
+    Ok(status)
+}
+
+fn plan(arguments: &LabCorruptionArguments) -> anyhow::Result<CorruptionPlan> {
+    let pooler = match arguments.entry {
+        LabEntry::Pgbouncer => Some(Pgbouncer::find("pgbouncer")?),
+        LabEntry::Hosts => None,
+    };
+    Ok(CorruptionPlan {
+        runs: if arguments.quick { 3 } else { arguments.runs },
+        clients: arguments.clients,
+        rate_per_second: arguments.rate,
+        duration: LOAD,
+        pooler,
+    })
+}
+
+/// How long transactions fall due, in each run.
+const LOAD: Duration = Duration::from_secs(3);
+/// Copying, starting and removing the servers of a run.
+const OVERHEAD: Duration = Duration::from_secs(5);
+
+/// What will be done, and about how long it takes.
+fn introduction(plan: &CorruptionPlan) -> String {
+    let seconds = (plan.duration + OVERHEAD).as_secs_f64() * f64::from(plan.runs + 2);
+    format!(
+        "a page of a primary is damaged, without checksums and with them; failovers away from it: {}; \
+         clients: {}; about {:.0} min",
+        plan.runs,
+        plan.clients,
+        (seconds / 60.0).max(1.0)
+    )
+}
+
+fn words(progress: CorruptionProgress<'_>) -> String {
+    match progress {
+        CorruptionProgress::Spread(of) if of.checksums => "damage with checksums".to_owned(),
+        CorruptionProgress::Spread(_) => "damage without checksums".to_owned(),
+        CorruptionProgress::Failover(of) => {
+            format!("failover {}: readable after {:.2} s", of.run, of.readable_s)
+        }
+    }
+}
+
+fn provenance(arguments: &LabCorruptionArguments) -> Provenance {
+    let mut command = ["pgtoll", "lab", "corruption"].map(str::to_owned).to_vec();
+    if arguments.quick {
+        command.push("--quick".to_owned());
+    } else {
+        command.extend(["--runs".to_owned(), arguments.runs.to_string()]);
+    }
+    if let Some(postgres) = &arguments.postgres {
+        command.extend(["--postgres".to_owned(), shell_quoted(postgres)]);
+    }
+    if arguments.entry == LabEntry::Hosts {
+        command.extend(["--entry", "hosts"].map(str::to_owned));
+    }
+    command.extend(["--clients".to_owned(), arguments.clients.to_string()]);
+    command.extend(["--rate".to_owned(), arguments.rate.to_string()]);
+    Provenance {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command,
+        made: jiff::Timestamp::now().to_string(),
+    }
+}
