@@ -398,7 +398,7 @@ mod tests {
                 "" => "LOG:  duration: 0.100 ms".to_owned(),
                 message => format!("ERROR:  {message}"),
             };
-            log += &format!("{at}LOG:  statement: {sql}\n{at}{end}\n");
+            log.extend([format!("{at}LOG:  statement: {sql}\n{at}{end}\n")]);
         }
         log
     }

@@ -376,7 +376,7 @@ fn hand_written(scratch: &Scratch, statements: &[&str]) -> String {
     let mut log = String::new();
     for (number, sql) in statements.iter().enumerate() {
         let at = format!("2026-11-21 19:46:17.{number:03} UTC [7] captured@captured ");
-        log += &format!("{at}LOG:  statement: {sql}\n{at}LOG:  duration: 0.100 ms\n");
+        log.extend([format!("{at}LOG:  statement: {sql}\n{at}LOG:  duration: 0.100 ms\n")]);
     }
     let path = scratch.path("written.log");
     fs::write(&path, log).unwrap();
