@@ -91,7 +91,7 @@ pub use read::{RecordError, Run};
 pub use replay::{
     LOG_EXAMINATION_SCHEMA, LogCounts, LogExamination, LogFinding, LogFindingState, LogSource,
     OrderBreak, REPLAY_SCHEMA, ReplayDivergence, ReplayDone, ReplayPlanned, ReplayQuantiles,
-    ReplayRecord, ReplayTarget,
+    ReplayRecord, ReplayTable, ReplayTarget,
 };
 pub use result::{
     Comparison, Expected, MetricValue, OnePieceCheck, Outcome, Outliers, RESULT_SCHEMA, RunResult,

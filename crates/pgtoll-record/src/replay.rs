@@ -33,6 +33,9 @@ pub struct LogExamination {
     /// The plan that was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
+    /// The plan has timing, shapes and order alone: values were replaced.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub redacted: bool,
 }
 
 /// A log that was read.
@@ -243,6 +246,31 @@ pub struct ReplayDone {
     pub divergences: Vec<ReplayDivergence>,
     /// CPU time of the replaying process, in seconds.
     pub client_cpu_s: f64,
+    /// The tables that were to be compared, when all was replayed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<ReplayTable>,
+}
+
+/// The state of a table behind a replay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayTable {
+    /// Its name, as it was given.
+    pub name: String,
+    /// Columns that are left out.
+    pub without: Vec<String>,
+    /// Its rows.
+    pub rows: u64,
+    /// A hash of its rows in any order: equal states have equal hashes, on any server.
+    pub hash: String,
+    /// The rows that it should have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_rows: Option<u64>,
+    /// The hash that it should have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_hash: Option<String>,
+    /// Whether it is as it should be; `None` where there was nothing to compare with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same: Option<bool>,
 }
 
 /// Quantiles of times, in milliseconds.

@@ -9,30 +9,48 @@ use pgtoll_record::LogCounts;
 use rustc_hash::FxHashMap;
 
 use crate::sql;
+use crate::transactions::AutocommitCounter;
 use crate::workload::{
     CapturedSession, CapturedStep, ExecutedStatement, IncompleteReason, StatementRequest,
 };
 
-/// Collects the entries of logs, in their order.
+/// Collects the entries of logs, in their order: entries are added, what is complete is taken.
+///
+/// It holds the last step of each open session, and nothing of what was taken. A session is open until its
+/// disconnection is logged, or another one has its process id. So its memory is bounded by the sessions that
+/// are open at a time (without `log_disconnections`, by the process ids), and not by the length of the log.
 #[derive(Debug, Default)]
 pub struct LogCapture {
     counts: LogCounts,
-    sessions: Vec<SessionCapture>,
-    open: FxHashMap<LogSessionId, usize>,
-    steps: Vec<CapturedStep>,
+    /// By process id.
+    open: FxHashMap<u32, SessionCapture>,
+    sessions: u32,
+    complete: CapturedPart,
     begin_us: Option<i64>,
     last_us: i64,
 }
 
-#[derive(Debug, Default)]
+/// A part of a workload, in no order but that of each session's steps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CapturedPart {
+    /// Sessions that are over, each with its number from 0 in the order of their first entries.
+    pub sessions: Vec<(u32, CapturedSession)>,
+    /// Steps of which no entry follows.
+    pub steps: Vec<CapturedStep>,
+}
+
+#[derive(Debug)]
 struct SessionCapture {
+    id: LogSessionId,
+    number: u32,
     session: CapturedSession,
-    /// The step whose end is not logged yet.
-    pending: Option<usize>,
+    /// The end of the last step is not logged yet.
+    is_pending: bool,
     /// The transaction of the last extended step.
     last_vxid: Option<VirtualXid>,
     /// The session's last step.
-    last: Option<usize>,
+    last: Option<CapturedStep>,
+    autocommits: AutocommitCounter,
     /// Its last step began, belonged to, or ended a transaction block.
     touches_block: bool,
     /// A transaction block is open.
@@ -66,8 +84,7 @@ impl LogCapture {
         match entry.kind() {
             LogMessage::ConnectionReceived => self.connected(id, time_us),
             LogMessage::ConnectionAuthorized { user, database } => {
-                let session = self.session(id, time_us, entry);
-                let session = &mut self.sessions[session].session;
+                let session = &mut self.session(id, time_us, entry).session;
                 session.user = text(user).into_owned();
                 session.database = text(database).into_owned();
                 self.counts.sessions_begun += 1;
@@ -85,10 +102,9 @@ impl LogCapture {
             }
             LogMessage::ExecutorStatistics => {
                 let number = self.counts.entries;
-                let pending =
-                    self.open.get(&id).and_then(|session| self.sessions[*session].pending);
-                if let Some(step) = pending {
-                    self.steps[step].before_commit = Some(number);
+                let open = self.open.get_mut(&id.pid).filter(|of| of.id == id);
+                if let Some(step) = open.and_then(SessionCapture::pending) {
+                    step.before_commit = Some(number);
                 }
             }
             LogMessage::FastPathCall => self.counts.fast_path += 1,
@@ -113,137 +129,155 @@ impl LogCapture {
         self.offset(self.last_us)
     }
 
-    /// The sessions and steps, and the counts of all.
-    pub fn finish(mut self) -> (Vec<CapturedSession>, Vec<CapturedStep>, LogCounts) {
-        for step in &self.steps {
-            count(&mut self.counts, step);
+    /// What has become complete since it was last asked.
+    pub fn take_complete(&mut self) -> CapturedPart {
+        std::mem::take(&mut self.complete)
+    }
+
+    /// The logs have ended: the rest, and the counts of all.
+    pub fn finish(mut self) -> (CapturedPart, LogCounts) {
+        for (_, session) in std::mem::take(&mut self.open) {
+            self.close(session);
         }
-        let mut has_steps = vec![false; self.sessions.len()];
-        for step in &self.steps {
-            has_steps[step.session as usize] = true;
+        (self.complete, self.counts)
+    }
+
+    /// No entry of the session follows.
+    fn close(&mut self, mut session: SessionCapture) {
+        if let Some(step) = session.last.take() {
+            self.counts.sessions += 1;
+            self.add_complete(&mut session.autocommits, step);
         }
-        self.counts.sessions = has_steps.iter().filter(|has| **has).count() as u64;
-        let sessions = self.sessions.into_iter().map(|of| of.session).collect();
-        (sessions, self.steps, self.counts)
+        session.autocommits.finish(&mut self.counts);
+        self.complete.sessions.push((session.number, session.session));
+    }
+
+    fn add_complete(&mut self, autocommits: &mut AutocommitCounter, step: CapturedStep) {
+        count(&mut self.counts, &step);
+        autocommits.add(&step, &mut self.counts);
+        self.complete.steps.push(step);
     }
 
     fn offset(&self, time_us: i64) -> u64 {
         u64::try_from(time_us - self.begin_us.unwrap_or(time_us)).unwrap_or_default()
     }
 
-    /// A pid whose session is over, or was never seen to end, is used again.
+    /// A process id whose session is over, or was never seen to end, is used again.
     fn connected(&mut self, id: LogSessionId, time_us: i64) {
-        self.open.remove(&id);
-        self.open_session(id, time_us);
+        self.close_of(id.pid);
+        self.opened(id, time_us);
     }
 
-    fn open_session(&mut self, id: LogSessionId, time_us: i64) -> usize {
-        let begin_us = self.offset(time_us);
-        let begin = self.counts.entries;
-        let session = CapturedSession { begin_us, begin, end: begin, ..CapturedSession::default() };
-        self.sessions.push(SessionCapture { session, ..SessionCapture::default() });
-        self.open.insert(id, self.sessions.len() - 1);
-        self.sessions.len() - 1
+    fn close_of(&mut self, pid: u32) {
+        if let Some(session) = self.open.remove(&pid) {
+            self.close(session);
+        }
     }
 
     /// The entry's session, which began before the log if it is new.
-    fn session(&mut self, id: LogSessionId, time_us: i64, entry: &LogEntry<'_>) -> usize {
-        let index = match self.open.get(&id) {
-            Some(index) => *index,
-            None => self.open_session(id, time_us),
-        };
-        let session = &mut self.sessions[index].session;
-        session.end = self.counts.entries;
-        for (into, from) in
-            [(&mut session.user, &entry.user), (&mut session.database, &entry.database)]
-        {
+    fn session(
+        &mut self,
+        id: LogSessionId,
+        time_us: i64,
+        entry: &LogEntry<'_>,
+    ) -> &mut SessionCapture {
+        let capture = self.opened(id, time_us);
+        for (into, from) in [
+            (&mut capture.session.user, &entry.user),
+            (&mut capture.session.database, &entry.database),
+        ] {
             if let Some(name) = from.as_ref().filter(|name| into.is_empty() && ***name != *UNKNOWN)
             {
                 *into = text(name).into_owned();
             }
         }
-        index
+        capture
+    }
+
+    fn opened(&mut self, id: LogSessionId, time_us: i64) -> &mut SessionCapture {
+        if self.open.get(&id.pid).is_some_and(|of| of.id != id) {
+            self.close_of(id.pid);
+        }
+        let (begin, begin_us) = (self.counts.entries, self.offset(time_us));
+        let number = &mut self.sessions;
+        let capture = self.open.entry(id.pid).or_insert_with(|| {
+            *number += 1;
+            SessionCapture {
+                id,
+                number: *number - 1,
+                session: CapturedSession { begin_us, begin, ..CapturedSession::default() },
+                is_pending: false,
+                last_vxid: None,
+                last: None,
+                autocommits: AutocommitCounter::default(),
+                touches_block: false,
+                in_block: false,
+            }
+        });
+        capture.session.end = begin;
+        capture
     }
 
     fn disconnected(&mut self, id: LogSessionId, time_us: i64) {
-        let Some(index) = self.open.remove(&id) else { return };
-        let end_us = self.offset(time_us);
-        let session = &mut self.sessions[index];
-        session.session.end_us = Some(end_us);
+        if self.open.get(&id.pid).is_none_or(|of| of.id != id) {
+            return;
+        }
+        let Some(mut session) = self.open.remove(&id.pid) else { return };
+        session.session.end_us = Some(self.offset(time_us));
         session.session.end = self.counts.entries;
         self.counts.sessions_ended += 1;
+        self.close(session);
     }
 
     fn begin(&mut self, id: LogSessionId, time_us: i64, entry: &LogEntry<'_>, begun: &Begun<'_>) {
-        let index = self.session(id, time_us, entry);
         self.counts.begins += u64::from(begun.duration_us.is_none());
         let request = self.request(begun, entry);
-        if self.extends_pipeline(index, entry, begun.name.is_some())
-            && let StatementRequest::Extended(executions) = request
-        {
-            self.add_to_pipeline(index, executions, begun.duration_us);
-            return;
-        }
         let duration_us = begun.duration_us;
         let start_us = self.offset(time_us).saturating_sub(duration_us.unwrap_or_default());
-        let tag = entry.command_tag.as_deref().filter(|_| begun.name.is_none());
+        let number = self.counts.entries;
+        let is_extended = begun.name.is_some();
+        let session = self.session(id, time_us, entry);
+        let request = match request {
+            StatementRequest::Extended(executions) if session.extends_pipeline(entry) => {
+                session.add_to_pipeline(executions, duration_us, number);
+                return;
+            }
+            request => request,
+        };
+        let tag = entry.command_tag.as_deref().filter(|_| !is_extended);
         let in_block = tag.map(|tag| tag.starts_with(b"idle in transaction"));
-        self.steps.push(CapturedStep {
-            session: u32::try_from(index).unwrap_or(u32::MAX),
+        let mut step = CapturedStep {
+            session: session.number,
             start_us,
             duration_us,
-            begin: self.counts.entries,
-            end: self.counts.entries,
+            begin: number,
+            end: number,
             before_commit: None,
             request,
             failed: None,
             has_written: None,
             in_block: in_block.filter(|_| duration_us.is_none()),
-        });
-        let step = self.steps.len() - 1;
-        let is_extended = begun.name.is_some();
-        let controls = self.steps[step].request.texts().flat_map(sql::controls);
+        };
+        let controls = step.request.texts().flat_map(sql::controls);
         let after = controls.fold(None, |_, control| Some(control));
-        let session = &mut self.sessions[index];
         session.touches_block = session.in_block || after.is_some();
         session.in_block = match after {
             Some(sql::Control::Begin) => true,
             Some(sql::Control::Commit | sql::Control::Rollback) => false,
             Some(sql::Control::RollbackTo) | None => session.in_block,
         };
-        session.pending = duration_us.is_none().then_some(step);
-        session.last = Some(step);
+        session.is_pending = duration_us.is_none();
         session.last_vxid = entry.vxid.filter(|vxid| is_extended && vxid.local != 0);
         if duration_us.is_some() {
-            self.ended(step, entry, is_extended);
+            step.ended(entry, is_extended);
         }
-    }
-
-    /// Several executions of one virtual transaction outside of a block have one Sync.
-    fn extends_pipeline(&self, index: usize, entry: &LogEntry<'_>, is_extended: bool) -> bool {
-        let session = &self.sessions[index];
-        let same = session.last_vxid.is_some() && session.last_vxid == entry.vxid;
-        let Some(last) = session.last.filter(|_| is_extended && same) else { return false };
-        let last = &self.steps[last];
-        // Within a block all have the same transaction.
-        last.failed.is_none()
-            && matches!(last.request, StatementRequest::Extended(_))
-            && !session.touches_block
-    }
-
-    fn add_to_pipeline(
-        &mut self,
-        index: usize,
-        more: Vec<ExecutedStatement>,
-        duration_us: Option<u64>,
-    ) {
-        let session = &mut self.sessions[index];
-        let Some(last) = session.last else { return };
-        session.pending = duration_us.is_none().then_some(last);
-        let step = &mut self.steps[last];
-        step.end = self.counts.entries;
-        if let StatementRequest::Extended(executions) = &mut step.request {
-            executions.extend(more);
+        let before = session.last.replace(step);
+        if let Some(before) = before {
+            let mut autocommits = std::mem::take(&mut session.autocommits);
+            self.add_complete(&mut autocommits, before);
+            if let Some(session) = self.open.get_mut(&id.pid) {
+                session.autocommits = autocommits;
+            }
         }
     }
 
@@ -294,37 +328,32 @@ impl LogCapture {
                 self.begin(id, time_us, entry, &begun);
             }
             None => {
-                let index = self.session(id, time_us, entry);
-                let Some(step) = self.sessions[index].pending.take() else { return };
-                self.steps[step].end = self.counts.entries;
-                let before = self.steps[step].duration_us.unwrap_or_default();
-                self.steps[step].duration_us = Some(before + duration_us);
-                let is_extended = !matches!(self.steps[step].request, StatementRequest::Simple(_));
-                self.ended(step, entry, is_extended);
+                let number = self.counts.entries;
+                let session = self.session(id, time_us, entry);
+                let Some(step) = session.pending() else { return };
+                step.end = number;
+                step.duration_us = Some(step.duration_us.unwrap_or_default() + duration_us);
+                let is_extended = !matches!(step.request, StatementRequest::Simple(_));
+                step.ended(entry, is_extended);
+                session.is_pending = false;
             }
         }
-    }
-
-    /// What the entry at a step's end says of its transaction.
-    fn ended(&mut self, step: usize, entry: &LogEntry<'_>, is_extended: bool) {
-        let step = &mut self.steps[step];
-        // A simple statement outside of a block has no transaction any more at its end.
-        let is_open = is_extended || entry.vxid.is_some_and(|vxid| vxid.local != 0);
-        step.has_written = entry.xid.filter(|_| is_open).map(|xid| xid != 0);
     }
 
     fn error(&mut self, id: LogSessionId, time_us: i64, entry: &LogEntry<'_>) {
         let code = entry.sqlstate.filter(|code| *code != SqlState::SUCCESS);
         let code =
             code.map_or_else(|| code_of(&entry.message).to_owned(), |of| of.text().to_owned());
-        let Some(index) = self.open.get(&id).copied() else {
+        let number = self.counts.entries;
+        let Some(session) = self.open.get_mut(&id.pid).filter(|of| of.id == id) else {
             self.counts.errors_without_statement += 1;
             return;
         };
-        self.sessions[index].session.end = self.counts.entries;
-        if let Some(step) = self.sessions[index].pending.take() {
-            self.steps[step].end = self.counts.entries;
-            self.steps[step].failed = Some(code);
+        session.session.end = number;
+        if let Some(step) = session.pending() {
+            step.end = number;
+            step.failed = Some(code);
+            session.is_pending = false;
             return;
         }
         let Some(statement) = entry.statement.as_deref() else {
@@ -334,8 +363,8 @@ impl LogCapture {
         // Neither its begin nor its parameters are logged.
         let begun = Begun { sql: statement, name: None, duration_us: Some(0) };
         self.begin(id, time_us, entry, &begun);
-        if let Some(step) = self.sessions[index].last {
-            let step = &mut self.steps[step];
+        let last = self.open.get_mut(&id.pid).and_then(|session| session.last.as_mut());
+        if let Some(step) = last {
             step.failed = Some(code);
             step.duration_us = None;
             if let StatementRequest::Simple(sql) = &step.request
@@ -346,6 +375,46 @@ impl LogCapture {
                 self.counts.without_parameters += 1;
             }
         }
+    }
+}
+
+impl SessionCapture {
+    /// The last step, if its end is not logged yet.
+    fn pending(&mut self) -> Option<&mut CapturedStep> {
+        self.last.as_mut().filter(|_| self.is_pending)
+    }
+
+    /// Several executions of one virtual transaction outside of a block have one Sync.
+    fn extends_pipeline(&self, entry: &LogEntry<'_>) -> bool {
+        let same = self.last_vxid.is_some() && self.last_vxid == entry.vxid;
+        let Some(last) = self.last.as_ref().filter(|_| same) else { return false };
+        // Within a block all have the same transaction.
+        last.failed.is_none()
+            && matches!(last.request, StatementRequest::Extended(_))
+            && !self.touches_block
+    }
+
+    fn add_to_pipeline(
+        &mut self,
+        more: Vec<ExecutedStatement>,
+        duration_us: Option<u64>,
+        number: u64,
+    ) {
+        let Some(step) = &mut self.last else { return };
+        self.is_pending = duration_us.is_none();
+        step.end = number;
+        if let StatementRequest::Extended(executions) = &mut step.request {
+            executions.extend(more);
+        }
+    }
+}
+
+impl CapturedStep {
+    /// What the entry at the step's end says of its transaction.
+    fn ended(&mut self, entry: &LogEntry<'_>, is_extended: bool) {
+        // A simple statement outside of a block has no transaction any more at its end.
+        let is_open = is_extended || entry.vxid.is_some_and(|vxid| vxid.local != 0);
+        self.has_written = entry.xid.filter(|_| is_open).map(|xid| xid != 0);
     }
 }
 

@@ -42,6 +42,9 @@ pub enum ReplayError {
         /// What is wrong.
         reason: String,
     },
+    /// The plan cannot be written.
+    #[error("write the plan")]
+    Write(#[from] std::io::Error),
     /// A server cannot be talked to.
     #[error("{action}")]
     Server {
@@ -57,6 +60,22 @@ pub enum ReplayError {
         database: String,
         /// Its name quoted for SQL.
         quoted: String,
+    },
+    /// A table to compare has no such column.
+    #[error("table {table} of database \"{database}\" has no column \"{column}\"")]
+    NoColumn {
+        /// The table.
+        table: String,
+        /// The column that was to be left out.
+        column: String,
+        /// The database.
+        database: String,
+    },
+    /// The work goes to several databases, or to none.
+    #[error("tables of {databases} databases cannot be compared with those of one")]
+    SeveralDatabases {
+        /// How many there are.
+        databases: usize,
     },
     /// The target is a standby.
     #[error("the target is in recovery, so it takes no writes")]
@@ -100,9 +119,15 @@ impl ReplayError {
                      ALTER DATABASE {quoted} SET pgtoll.disposable = on"
                 ));
             }
+            Self::NoColumn { .. } => {
+                "name columns that are left out as in the catalog: TABLE(-COLUMN)"
+            }
+            Self::SeveralDatabases { .. } => {
+                "replay without --compare-tables, and compare the databases one by one"
+            }
             Self::Standby => "promote a copy, or restore one",
             Self::Thread { .. } => "raise the limit of processes (ulimit -u)",
-            Self::Read { .. } => return None,
+            Self::Read { .. } | Self::Write(_) => return None,
         };
         Some(hint.to_owned())
     }

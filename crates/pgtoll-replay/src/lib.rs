@@ -8,7 +8,7 @@
 //! let input = LogInput { name: "postgresql.log".to_owned(), content: Box::new(&log[..]) };
 //! let workload = read_logs([input], None, |_| {})?;
 //! assert_eq!(workload.steps.len(), 1);
-//! let findings = check(&workload)?;
+//! let findings = check(&workload.header)?;
 //! assert!(findings.iter().any(|finding| finding.topic == "timing"));
 //! # Ok::<(), pgtoll_replay::ReplayError>(())
 //! ```
@@ -21,17 +21,22 @@ mod logs;
 mod order;
 mod plan_file;
 mod planned;
+mod redaction;
 mod run;
 mod sql;
+mod tables;
 mod transactions;
 mod workload;
 
-pub use capture::LogCapture;
+pub use capture::{CapturedPart, LogCapture};
 pub use error::ReplayError;
-pub use logs::{LogInput, check, read_logs};
+pub use logs::{LogInput, check, read_logs, read_logs_in_parts};
 pub use order::OrderMode;
+pub use plan_file::PlanWriter;
 pub use planned::{examination, replay_record};
+pub use redaction::Redactor;
 pub use run::{ReplayProgress, ReplaySettings, Replayed, replay};
+pub use tables::ComparedTable;
 pub use workload::{
     CapturedSession, CapturedStep, CapturedWorkload, ExecutedStatement, IncompleteReason,
     PlanHeader, StatementRequest,

@@ -5,8 +5,7 @@ use std::io::Read;
 use pgtoll_format::log::{LinePrefix, LogError, LogReader, detect};
 use pgtoll_record::LogSource;
 
-use crate::capture::LogCapture;
-use crate::transactions::count_autocommits;
+use crate::capture::{CapturedPart, LogCapture};
 use crate::workload::{CapturedWorkload, PlanHeader};
 use crate::{ReplayError, describe};
 
@@ -30,29 +29,49 @@ impl std::fmt::Debug for LogInput<'_> {
 pub fn read_logs<'a>(
     inputs: impl IntoIterator<Item = LogInput<'a>>,
     prefix: Option<&LinePrefix>,
-    mut progress: impl FnMut(u64),
+    progress: impl FnMut(u64),
 ) -> Result<CapturedWorkload, ReplayError> {
+    let (mut sessions, mut steps) = (Vec::new(), Vec::new());
+    let take = |part: CapturedPart| {
+        sessions.extend(part.sessions);
+        steps.extend(part.steps);
+        Ok(())
+    };
+    let header = read_logs_in_parts(inputs, prefix, take, progress)?;
+    // A capture numbers its sessions and gives steps their numbers.
+    Ok(CapturedWorkload::of_parts(header, sessions, steps).unwrap_or_default())
+}
+
+/// As [`read_logs`], but hands over what is complete while it reads, and keeps nothing of it.
+///
+/// It holds the last step of each session that is open in the log ([`LogCapture`]), the longest entry
+/// (64 MB at most), and what 256 KB of log have: the memory does not grow with the length of the log.
+pub fn read_logs_in_parts<'a>(
+    inputs: impl IntoIterator<Item = LogInput<'a>>,
+    prefix: Option<&LinePrefix>,
+    mut take: impl FnMut(CapturedPart) -> Result<(), ReplayError>,
+    mut progress: impl FnMut(u64),
+) -> Result<PlanHeader, ReplayError> {
     let mut capture = LogCapture::new();
     let mut sources = Vec::new();
     let mut bytes = 0;
     for input in inputs {
-        let source = read_log(input, prefix, &mut capture, |more| {
+        let source = read_log(input, prefix, &mut capture, |more, part| {
             bytes += more;
             progress(bytes);
+            take(part)
         })?;
         sources.push(source);
     }
     let (begin_us, length_us) = (capture.begin_us(), capture.length_us());
-    let (sessions, steps, counts) = capture.finish();
-    let header = PlanHeader { sources, begin_us, length_us, counts, ..PlanHeader::default() };
-    let mut workload = CapturedWorkload { header, sessions, steps };
-    count_autocommits(&mut workload);
-    Ok(workload)
+    let (part, counts) = capture.finish();
+    take(part)?;
+    Ok(PlanHeader { sources, begin_us, length_us, counts, ..PlanHeader::default() })
 }
 
-/// What the logs of a workload allow; an error where there is nothing to replay.
-pub fn check(workload: &CapturedWorkload) -> Result<Vec<pgtoll_record::LogFinding>, ReplayError> {
-    let counts = &workload.header.counts;
+/// What the logs of a plan allow; an error where there is nothing to replay.
+pub fn check(header: &PlanHeader) -> Result<Vec<pgtoll_record::LogFinding>, ReplayError> {
+    let counts = &header.counts;
     if counts.statements == 0 {
         return Err(ReplayError::NoStatements { entries: counts.entries });
     }
@@ -63,7 +82,7 @@ fn read_log(
     mut input: LogInput<'_>,
     prefix: Option<&LinePrefix>,
     capture: &mut LogCapture,
-    mut progress: impl FnMut(u64),
+    mut take: impl FnMut(u64, CapturedPart) -> Result<(), ReplayError>,
 ) -> Result<LogSource, ReplayError> {
     let name = input.name;
     let failed = |source| ReplayError::Read { name: name.clone(), source };
@@ -86,9 +105,9 @@ fn read_log(
     let mut length = sample;
     while length > 0 {
         source.bytes += length as u64;
-        progress(length as u64);
         reader.push(&piece[..length]);
         take_entries(&mut reader, capture, &mut source).map_err(damaged)?;
+        take(length as u64, capture.take_complete())?;
         length = input.content.read(&mut piece).map_err(failed)?;
     }
     reader.finish();

@@ -336,7 +336,7 @@ impl DomainTouches {
 }
 
 /// `07`, `7` and `7.0` may be the same number.
-fn normal(value: &str) -> String {
+pub(crate) fn normal(value: &str) -> String {
     match value.trim().parse::<i64>() {
         Ok(number) => number.to_string(),
         Err(_) => match value.trim().parse::<f64>() {

@@ -1,23 +1,35 @@
 //! A plan as a file: a line that says what it is, then JSON lines, packed with zstd.
 //!
-//! It has the statements and values of the log, so it is as confidential as the log.
+//! It has the statements and values of the log, so it is as confidential as the log. With values replaced it
+//! still has statements, roles and databases, and says so.
+//!
+//! Lines are in any order but for the last one, so that a plan is written while a log is read.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
 use crate::ReplayError;
+use crate::capture::CapturedPart;
 use crate::workload::{CapturedSession, CapturedStep, CapturedWorkload, PlanHeader};
 
-/// The first line of every plan, up to its version.
+/// The first line of a plan, up to its version.
 const MAGIC: &str = "pgtoll-replay-plan/1 confidential: statements and values of a server's log\n";
+/// As before, of a plan without values.
+const MAGIC_REDACTED: &str =
+    "pgtoll-replay-plan/1 confidential: statements of a server's log, their values replaced\n";
 
 /// A line of a plan.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum PlanLine {
     Header(Box<PlanHeader>),
+    /// The number is that of the line among those of sessions.
     Session(CapturedSession),
+    NumberedSession {
+        number: u32,
+        session: CapturedSession,
+    },
     Step(CapturedStep),
     /// The last one: a plan without it is not whole.
     End {
@@ -26,40 +38,88 @@ enum PlanLine {
     },
 }
 
+/// Writes a plan while its parts come in; nothing of them is kept.
+pub struct PlanWriter<W: Write> {
+    packed: zstd::stream::write::Encoder<'static, W>,
+    redacted: bool,
+    sessions: u64,
+    steps: u64,
+}
+
+impl<W: Write> std::fmt::Debug for PlanWriter<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { sessions, steps, redacted, .. } = self;
+        let mut of = f.debug_struct("PlanWriter");
+        of.field("sessions", sessions).field("steps", steps).field("redacted", redacted);
+        of.finish_non_exhaustive()
+    }
+}
+
+impl<W: Write> PlanWriter<W> {
+    /// Begins a plan. `redacted` only marks it: the values are replaced by [`crate::Redactor`].
+    pub fn new(mut into: W, redacted: bool) -> io::Result<Self> {
+        into.write_all(if redacted { MAGIC_REDACTED } else { MAGIC }.as_bytes())?;
+        let packed = zstd::stream::write::Encoder::new(into, 3)?;
+        Ok(Self { packed, redacted, sessions: 0, steps: 0 })
+    }
+
+    /// Adds sessions and steps.
+    pub fn add(&mut self, part: CapturedPart) -> io::Result<()> {
+        for (number, session) in part.sessions {
+            self.line(&PlanLine::NumberedSession { number, session })?;
+            self.sessions += 1;
+        }
+        for step in part.steps {
+            self.line(&PlanLine::Step(step))?;
+            self.steps += 1;
+        }
+        Ok(())
+    }
+
+    /// Ends the plan: without that it cannot be read.
+    pub fn finish(mut self, header: &PlanHeader) -> io::Result<()> {
+        let redacted = self.redacted || header.redacted;
+        let header = PlanHeader { redacted, ..header.clone() };
+        self.line(&PlanLine::Header(Box::new(header)))?;
+        self.line(&PlanLine::End { sessions: self.sessions, steps: self.steps })?;
+        self.packed.finish()?.flush()
+    }
+
+    fn line(&mut self, line: &PlanLine) -> io::Result<()> {
+        serde_json::to_writer(&mut self.packed, line)?;
+        self.packed.write_all(b"\n")
+    }
+}
+
 impl CapturedWorkload {
     /// Writes the plan.
-    pub fn write(&self, mut into: impl Write) -> io::Result<()> {
-        into.write_all(MAGIC.as_bytes())?;
-        let mut packed = zstd::stream::write::Encoder::new(into, 3)?;
-        let mut line = |line: &PlanLine| -> io::Result<()> {
-            serde_json::to_writer(&mut packed, line)?;
-            packed.write_all(b"\n")
-        };
-        line(&PlanLine::Header(Box::new(self.header.clone())))?;
-        for session in &self.sessions {
-            line(&PlanLine::Session(session.clone()))?;
+    pub fn write(&self, into: impl Write) -> io::Result<()> {
+        let mut writer = PlanWriter::new(into, self.header.redacted)?;
+        for (number, session) in (0..).zip(&self.sessions) {
+            let sessions = vec![(number, session.clone())];
+            writer.add(CapturedPart { sessions, steps: Vec::new() })?;
         }
         for step in &self.steps {
-            line(&PlanLine::Step(step.clone()))?;
+            writer.add(CapturedPart { sessions: Vec::new(), steps: vec![step.clone()] })?;
         }
-        let (sessions, steps) = (self.sessions.len() as u64, self.steps.len() as u64);
-        line(&PlanLine::End { sessions, steps })?;
-        packed.finish()?.flush()
+        writer.finish(&self.header)
     }
 
     /// Reads a plan.
     pub fn read(from: impl Read) -> Result<Self, ReplayError> {
         let mut from = BufReader::new(from);
         let broken = |line, reason: String| ReplayError::Plan { line, reason };
-        let mut magic = vec![0; MAGIC.len()];
-        let is_plan = from.read_exact(&mut magic).is_ok() && magic == MAGIC.as_bytes();
-        if !is_plan {
+        let mut magic = Vec::new();
+        let longest = MAGIC.len().max(MAGIC_REDACTED.len()) as u64;
+        let read = (&mut from).take(longest).read_until(b'\n', &mut magic);
+        let is_plan = [MAGIC, MAGIC_REDACTED].iter().any(|of| of.as_bytes() == magic);
+        if read.is_err() || !is_plan {
             return Err(broken(0, "this is no plan of this version of pgtoll".to_owned()));
         }
         let unpacked = zstd::stream::read::Decoder::with_buffer(from)
             .map_err(|error| broken(1, error.to_string()))?;
         let mut lines = BufReader::new(unpacked);
-        let mut workload = Self::default();
+        let (mut header, mut sessions, mut steps) = (PlanHeader::default(), Vec::new(), Vec::new());
         let mut text = Vec::new();
         for number in 1.. {
             text.clear();
@@ -72,24 +132,26 @@ impl CapturedWorkload {
             let line: PlanLine =
                 serde_json::from_slice(&text).map_err(|error| broken(number, error.to_string()))?;
             match line {
-                PlanLine::Header(header) => workload.header = *header,
-                PlanLine::Session(session) => workload.sessions.push(session),
-                PlanLine::Step(step) => {
-                    if step.session as usize >= workload.sessions.len() {
-                        return Err(broken(number, "a step without a session".to_owned()));
-                    }
-                    workload.steps.push(step);
+                PlanLine::Header(read) => header = *read,
+                PlanLine::Session(session) => {
+                    let next = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
+                    sessions.push((next, session));
                 }
-                PlanLine::End { sessions, steps } => {
-                    let counts = (workload.sessions.len() as u64, workload.steps.len() as u64);
-                    if counts != (sessions, steps) {
+                PlanLine::NumberedSession { number, session } => sessions.push((number, session)),
+                PlanLine::Step(step) => steps.push(step),
+                PlanLine::End { sessions: sessions_written, steps: steps_written } => {
+                    let counts = (sessions.len() as u64, steps.len() as u64);
+                    if counts != (sessions_written, steps_written) {
                         return Err(broken(number, "lines are missing".to_owned()));
                     }
-                    break;
+                    // A plan that is marked as one without values is not executed as one with them.
+                    header.redacted |= magic == MAGIC_REDACTED.as_bytes();
+                    return Self::of_parts(header, sessions, steps)
+                        .ok_or_else(|| broken(number, "a step without a session".to_owned()));
                 }
             }
         }
-        Ok(workload)
+        Err(broken(0, "the plan has no end".to_owned()))
     }
 
     /// Whether a file that begins so is a plan, of whatever version.
@@ -143,6 +205,30 @@ mod tests {
         let bytes = written();
         assert!(CapturedWorkload::is_plan(&bytes));
         assert_eq!(CapturedWorkload::read(&bytes[..]).unwrap(), workload());
+    }
+
+    #[test]
+    fn lines_may_be_in_any_order_and_sessions_without_numbers() {
+        let CapturedWorkload { header, sessions, steps } = workload();
+        let mut bytes = MAGIC.as_bytes().to_vec();
+        let mut lines = vec![PlanLine::Step(steps[1].clone()), PlanLine::Step(steps[0].clone())];
+        lines.extend(sessions.into_iter().map(PlanLine::Session));
+        lines.push(PlanLine::Header(Box::new(header)));
+        lines.push(PlanLine::End { sessions: 1, steps: 2 });
+        let lines: Vec<String> =
+            lines.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
+        bytes.extend(zstd::encode_all(lines.concat().as_bytes(), 3).unwrap());
+        assert_eq!(CapturedWorkload::read(&bytes[..]).unwrap(), workload());
+    }
+
+    #[test]
+    fn a_step_without_its_session_is_refused() {
+        let mut workload = workload();
+        workload.steps[0].session = 7;
+        let mut bytes = Vec::new();
+        workload.write(&mut bytes).unwrap();
+        let error = CapturedWorkload::read(&bytes[..]).unwrap_err().to_string();
+        assert_eq!(error, "line 5 of the plan: a step without a session");
     }
 
     #[test]

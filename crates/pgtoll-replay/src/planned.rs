@@ -12,12 +12,12 @@ use crate::catalog::TableFacts;
 use crate::order::{Order, order};
 use crate::run::{ReplaySettings, Replayed};
 use crate::transactions::{ReplayTransactions, Treatment};
-use crate::workload::CapturedWorkload;
+use crate::workload::{CapturedWorkload, PlanHeader};
 
 /// The record of what logs allow.
 pub fn examination(
     provenance: Provenance,
-    workload: &CapturedWorkload,
+    header: &PlanHeader,
     findings: Vec<LogFinding>,
 ) -> LogExamination {
     let Provenance { version, command, made } = provenance;
@@ -26,11 +26,12 @@ pub fn examination(
         pgtoll: version,
         command,
         made,
-        sources: workload.header.sources.clone(),
-        length_s: seconds(workload.header.length_us),
-        counts: workload.header.counts.clone(),
+        sources: header.sources.clone(),
+        length_s: seconds(header.length_us),
+        counts: header.counts.clone(),
         findings,
         plan: None,
+        redacted: header.redacted,
     }
 }
 
@@ -49,7 +50,9 @@ pub fn replay_record(
         None => planned(workload, &transactions, &own()),
     };
     let ended = replayed.as_ref().and_then(|of| of.ended.clone());
-    let is_broken = replayed.as_ref().is_some_and(|of| of.done.broken_sessions > 0);
+    let is_broken = replayed
+        .as_ref()
+        .is_some_and(|of| of.done.broken_sessions > 0 || of.tables_failed.is_some());
     let (target, done) = replayed.map(|of| (of.target, of.done)).unzip();
     ReplayRecord {
         schema: REPLAY_SCHEMA.to_owned(),
@@ -77,6 +80,7 @@ fn planned(
         let reason = match treatment {
             Treatment::Execute => continue,
             Treatment::SkipIncomplete => "not all of it is in the log",
+            Treatment::SkipRedacted => "its values are not in the plan",
             Treatment::SkipFailed | Treatment::Rollback => {
                 "failed for a lock, serialization or cancel"
             }

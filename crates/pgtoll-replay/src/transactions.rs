@@ -1,7 +1,10 @@
 //! Transactions of a workload: which steps belong together, and where each was committed.
 
+use pgtoll_record::LogCounts;
+
+use crate::redaction;
 use crate::sql;
-use crate::workload::{CapturedStep, CapturedWorkload, StatementRequest};
+use crate::workload::{CapturedStep, CapturedWorkload, IncompleteReason, StatementRequest};
 
 /// The steps of a workload as transactions, and what is done with each step.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +40,8 @@ pub(crate) enum Treatment {
     Execute,
     /// It is not: the log does not have all of it.
     SkipIncomplete,
+    /// It is not: the plan does not have its values.
+    SkipRedacted,
     /// It is not: it failed for a lock, a serialization failure, or was cancelled.
     SkipFailed,
     /// As before, and the failure ended its transaction: `ROLLBACK` takes its place.
@@ -64,6 +69,9 @@ impl ReplayTransactions {
             all.add_session(session, steps, workload);
         }
         all.find_hidden_writes(workload);
+        if workload.header.redacted {
+            all.leave_out_redacted(workload);
+        }
         all.list.sort_by_key(|of| (of.position, of.steps.first().copied()));
         for (rank, transaction) in (0_u32..).zip(&all.list) {
             for step in &transaction.steps {
@@ -118,6 +126,16 @@ impl ReplayTransactions {
         }
     }
 
+    /// What had values is ordered as it was, and not executed.
+    fn leave_out_redacted(&mut self, workload: &CapturedWorkload) {
+        for (step, treatment) in workload.steps.iter().zip(&mut self.treatment) {
+            let is_left = matches!(treatment, Treatment::Execute | Treatment::SkipIncomplete);
+            if is_left && redaction::has_values(&step.request) {
+                *treatment = Treatment::SkipRedacted;
+            }
+        }
+    }
+
     /// A statement with which a transaction got its id wrote, whatever its text says: a function did it.
     fn find_hidden_writes(&mut self, workload: &CapturedWorkload) {
         for transaction in &self.list {
@@ -152,17 +170,21 @@ impl ReplayTransactions {
             return Some(0);
         }
         let is_control = |step: &&u32| !self.effects[**step as usize].control.is_empty();
-        let goes_back = rest.iter().find(is_control).is_some_and(|step| {
-            self.effects[*step as usize].control.first() == Some(&sql::Control::RollbackTo)
-        });
+        let own_end = self.effects[index as usize].control.iter().any(|of| of.ends_block());
+        let goes_back = !own_end
+            && rest.iter().find(is_control).is_some_and(|step| {
+                self.effects[*step as usize].control.first() == Some(&sql::Control::RollbackTo)
+            });
         if goes_back {
             return None;
         }
         self.treatment[index as usize] = Treatment::Rollback;
-        let ends = |step: &u32| {
-            let control = &self.effects[*step as usize].control;
-            control.iter().any(|of| matches!(of, sql::Control::Commit | sql::Control::Rollback))
-        };
+        let ends =
+            |step: &u32| self.effects[*step as usize].control.iter().any(|of| of.ends_block());
+        // A COMMIT that failed, as with a serialization failure: the next step is another transaction's.
+        if own_end {
+            return Some(0);
+        }
         let skipped = rest.iter().position(ends).map_or(rest.len(), |end| end + 1);
         for step in &rest[..skipped] {
             self.treatment[*step as usize] = Treatment::SkipEnded;
@@ -194,8 +216,13 @@ impl ReplayTransactions {
 /// What the steps' statements do, together. What is incomplete does nothing.
 fn effect(step: &CapturedStep) -> sql::Effect {
     let mut all = sql::Effect::default();
-    if matches!(step.request, StatementRequest::Incomplete { .. }) {
-        return all;
+    match &step.request {
+        StatementRequest::Incomplete { reason: IncompleteReason::Redacted, .. } => {
+            all.is_everything = step.failed.is_none() && step.has_written != Some(false);
+            return all;
+        }
+        StatementRequest::Incomplete { .. } => return all,
+        StatementRequest::Simple(_) | StatementRequest::Extended(_) => {}
     }
     for text in step.request.texts() {
         let one = sql::effect(text);
@@ -230,23 +257,178 @@ fn is_unrepeatable(step: &CapturedStep) -> bool {
     incomplete || code.is_some_and(|code| UNREPEATABLE.contains(&code))
 }
 
-/// Counts the simple statements that write outside of transaction blocks.
-pub(crate) fn count_autocommits(workload: &mut CapturedWorkload) {
-    let transactions = ReplayTransactions::of(workload);
-    let counts = &mut workload.header.counts;
-    for transaction in &transactions.list {
-        let [step] = transaction.steps.as_slice() else { continue };
-        let step = &workload.steps[*step as usize];
-        let writes = !transactions.effects[transaction.steps[0] as usize].touches.is_empty();
-        if writes
-            && matches!(step.request, StatementRequest::Simple(_))
-            && step.in_block != Some(true)
-        {
-            counts.autocommit_simple += 1;
-            counts.autocommit_exact += u64::from(step.before_commit.is_some());
+/// Counts the simple statements that write outside of transaction blocks, while the steps of a session come
+/// in: [`ReplayTransactions`] need all of them.
+#[derive(Debug, Default)]
+pub(crate) struct AutocommitCounter {
+    state: BlockState,
+    /// The step with which the open block began, until another one follows: its writes.
+    alone: Option<WritesOutside>,
+}
+
+/// What a session's next step belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum BlockState {
+    #[default]
+    Outside,
+    Open,
+    /// A block that failed in a way that is not repeated: the next transaction control says whether it goes
+    /// on.
+    Failed,
+    /// As before, and it does not.
+    Ended,
+}
+
+/// A simple statement that writes outside of a block.
+#[derive(Clone, Copy, Debug)]
+struct WritesOutside {
+    is_exact: bool,
+}
+
+impl WritesOutside {
+    fn of(step: &CapturedStep) -> Option<Self> {
+        let is_simple = matches!(step.request, StatementRequest::Simple(_));
+        let writes = is_simple && !effect(step).touches.is_empty();
+        writes.then_some(Self { is_exact: step.before_commit.is_some() })
+    }
+
+    fn count(self, counts: &mut LogCounts) {
+        counts.autocommit_simple += 1;
+        counts.autocommit_exact += u64::from(self.is_exact);
+    }
+}
+
+impl AutocommitCounter {
+    /// The session's next step.
+    pub(crate) fn add(&mut self, step: &CapturedStep, counts: &mut LogCounts) {
+        let is_incomplete = matches!(step.request, StatementRequest::Incomplete { .. });
+        let texts = step.request.texts().filter(|_| !is_incomplete);
+        let control: Vec<sql::Control> = texts.flat_map(sql::controls).collect();
+        let ends = control.iter().any(|of| of.ends_block());
+        self.alone = None;
+        if self.state == BlockState::Failed && !control.is_empty() {
+            let goes_on = control.first() == Some(&sql::Control::RollbackTo);
+            self.state = if goes_on { BlockState::Open } else { BlockState::Ended };
+        }
+        match self.state {
+            BlockState::Failed => return,
+            BlockState::Ended => {
+                self.state = if ends { BlockState::Outside } else { BlockState::Ended };
+                return;
+            }
+            BlockState::Outside | BlockState::Open => {}
+        }
+        let was_open = self.state == BlockState::Open || step.in_block == Some(true);
+        let is_over = step.failed.is_some() && is_unrepeatable(step);
+        let last = control.iter().rfind(|of| **of != sql::Control::RollbackTo);
+        self.state = match last {
+            _ if is_over && was_open && !ends => BlockState::Failed,
+            _ if is_over => BlockState::Outside,
+            Some(sql::Control::Begin) => BlockState::Open,
+            None if was_open => BlockState::Open,
+            _ => BlockState::Outside,
+        };
+        if was_open {
+            return;
+        }
+        match (WritesOutside::of(step), self.state) {
+            (Some(writes), BlockState::Outside) => writes.count(counts),
+            (writes, _) => self.alone = writes,
+        }
+    }
+
+    /// The session has no more steps.
+    pub(crate) fn finish(self, counts: &mut LogCounts) {
+        if let Some(writes) = self.alone {
+            writes.count(counts);
         }
     }
 }
 
 /// Deadlock, serialization failure, lock not available, cancel; the server's shutdown and crash.
 const UNREPEATABLE: [&str; 7] = ["40P01", "40001", "55P03", "57014", "57P01", "57P02", "57P03"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LogInput, read_logs};
+
+    /// What [`AutocommitCounter`] counts, by the transactions of the whole workload.
+    fn autocommits(workload: &CapturedWorkload) -> (u64, u64) {
+        let transactions = ReplayTransactions::of(workload);
+        let (mut simple, mut exact) = (0, 0);
+        for transaction in &transactions.list {
+            let [index] = transaction.steps.as_slice() else { continue };
+            let step = &workload.steps[*index as usize];
+            let writes = !transactions.effects[*index as usize].touches.is_empty();
+            let is_simple = matches!(step.request, StatementRequest::Simple(_));
+            if writes && is_simple && step.in_block != Some(true) {
+                simple += 1;
+                exact += u64::from(step.before_commit.is_some());
+            }
+        }
+        (simple, exact)
+    }
+
+    fn check(log: &str) -> CapturedWorkload {
+        let input = LogInput { name: "log".to_owned(), content: Box::new(log.as_bytes()) };
+        let workload = read_logs([input], None, |_| {}).unwrap();
+        let counts = &workload.header.counts;
+        let counted = (counts.autocommit_simple, counts.autocommit_exact);
+        assert_eq!(counted, autocommits(&workload), "{log}");
+        workload
+    }
+
+    #[test]
+    fn autocommits_are_counted_as_steps_come_in() {
+        for log in [
+            include_str!("../tests/server-logs/zoo15.csv"),
+            include_str!("../tests/server-logs/zoo18.json"),
+        ] {
+            assert!(check(log).header.counts.autocommit_simple > 0);
+        }
+    }
+
+    /// A session's statements, each with the code that it fails with.
+    fn log(statements: &[(&str, &str)]) -> String {
+        let mut log = String::new();
+        for (number, (sql, code)) in statements.iter().enumerate() {
+            let at = format!("2026-11-21 19:46:17.{number:03} UTC [7] ");
+            let end = match *code {
+                "" => "LOG:  duration: 0.100 ms".to_owned(),
+                message => format!("ERROR:  {message}"),
+            };
+            log.extend([format!("{at}LOG:  statement: {sql}\n{at}{end}\n")]);
+        }
+        log
+    }
+
+    const WRITES: &str = "update t set v = 1 where id = 1";
+    const CANCEL: &str = "canceling statement due to user request";
+    const SERIALIZE: &str = "could not serialize access due to concurrent update";
+
+    #[test]
+    fn blocks_that_fail_end_where_they_end() {
+        let count =
+            |statements: &[(&str, &str)]| check(&log(statements)).header.counts.autocommit_simple;
+        assert_eq!(count(&[(WRITES, ""), ("begin", ""), (WRITES, ""), ("commit", "")]), 1);
+        assert_eq!(count(&[(WRITES, CANCEL), (WRITES, "")]), 2);
+        let block = [("begin", ""), (WRITES, CANCEL), (WRITES, ""), ("rollback", ""), (WRITES, "")];
+        assert_eq!(count(&block), 1);
+        let saved =
+            [("begin", ""), (WRITES, CANCEL), ("rollback to s", ""), (WRITES, ""), ("end", "")];
+        assert_eq!(count(&saved), 0);
+        assert_eq!(count(&[("begin; update t set v = 1 where id = 1", "")]), 1);
+    }
+
+    #[test]
+    fn a_commit_that_fails_does_not_take_the_next_transaction_along() {
+        let one = [("begin", ""), (WRITES, ""), ("commit", SERIALIZE)];
+        let next = [("begin", ""), (WRITES, ""), ("commit", "")];
+        let transactions = ReplayTransactions::of(&check(&log(&[one, next].concat())));
+        assert_eq!(transactions.list.len(), 2);
+        let execute = Treatment::Execute;
+        let expected = [execute, execute, Treatment::Rollback, execute, execute, execute];
+        assert_eq!(transactions.treatment, expected);
+    }
+}

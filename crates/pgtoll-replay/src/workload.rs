@@ -14,6 +14,24 @@ pub struct CapturedWorkload {
     pub steps: Vec<CapturedStep>,
 }
 
+impl CapturedWorkload {
+    /// Puts sessions and steps into their order. `None` where sessions do not have the numbers from 0 on, or
+    /// a step has no session.
+    pub(crate) fn of_parts(
+        header: PlanHeader,
+        mut sessions: Vec<(u32, CapturedSession)>,
+        mut steps: Vec<CapturedStep>,
+    ) -> Option<Self> {
+        sessions.sort_by_key(|(number, _)| *number);
+        let mut numbers = sessions.iter().zip(0_u32..);
+        let is_whole = numbers.all(|((number, _), expected)| *number == expected)
+            && steps.iter().all(|step| (step.session as usize) < sessions.len());
+        steps.sort_by_key(|step| step.begin);
+        let sessions = sessions.into_iter().map(|(_, session)| session).collect();
+        is_whole.then_some(Self { header, sessions, steps })
+    }
+}
+
 /// What a plan was made from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlanHeader {
@@ -29,6 +47,9 @@ pub struct PlanHeader {
     pub length_us: u64,
     /// What the logs have and lack.
     pub counts: LogCounts,
+    /// Values were replaced: the plan has timing, shapes and order alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub redacted: bool,
 }
 
 /// A session of the log.
@@ -115,6 +136,8 @@ pub enum IncompleteReason {
     CopyData,
     /// The parameters are not logged, or cut.
     Parameters,
+    /// The statement was removed, since its values could not be told from its words.
+    Redacted,
 }
 
 /// An execution of the extended protocol.

@@ -49,7 +49,7 @@ fn parameters_and_pipelines_are_those_that_were_sent() {
         assert_eq!((counts.copy_in, counts.fetches, counts.cancelled), (1, 2, 2));
         let codes: Vec<_> = workload.steps.iter().filter_map(|of| of.failed.as_deref()).collect();
         assert!(["22012", "42P01", "42601", "57014", "40P01"].iter().all(|of| codes.contains(of)));
-        let findings = check(&workload).unwrap();
+        let findings = check(&workload.header).unwrap();
         let copy = findings.iter().find(|of| of.topic == "COPY").unwrap();
         assert_eq!(copy.state, LogFindingState::Missing);
     }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use pgtoll_record::{
     LogExamination, LogFindingState, ReplayDone, ReplayPlanned, ReplayQuantiles, ReplayRecord,
+    ReplayTable,
 };
 
 use crate::printable::printable;
@@ -53,8 +54,14 @@ pub fn log_examination_text(of: &LogExamination) -> String {
     }
     if let Some(plan) = &of.plan {
         text.push('\n');
-        let line =
-            format!("{plan} has the statements and their values: keep it as you keep the log");
+        let line = if of.redacted {
+            format!(
+                "{plan} has the statements without their values, and names of roles, databases, \
+                 tables and columns: look into it before you give it away"
+            )
+        } else {
+            format!("{plan} has the statements and their values: keep it as you keep the log")
+        };
         text.push_str(&wrapped("", &line));
     }
     text
@@ -157,11 +164,32 @@ fn push_done(text: &mut String, of: &ReplayRecord, done: &ReplayDone) {
         );
         row(text, "", &words);
     }
+    push_tables(text, &done.tables);
     row(text, "order breaks", &done.order_breaks.to_string());
     for of in &done.breaks {
         let waited = of.waited_for.map_or(String::new(), |step| format!(" before step {step}"));
         let words = format!("step {} went{waited}: {} ({})", of.step, of.reason, of.statement);
         row(text, "", &words);
+    }
+}
+
+/// Whether tables are as they should be; without anything to compare with, their hashes.
+fn push_tables(text: &mut String, tables: &[ReplayTable]) {
+    for (index, table) in tables.iter().enumerate() {
+        let without = match table.without.as_slice() {
+            [] => String::new(),
+            columns => format!(" without {}", columns.join(", ")),
+        };
+        let state = match (table.same, table.expected_rows) {
+            (Some(true), _) => format!("same {} rows", table.rows),
+            (_, Some(expected)) if expected != table.rows => {
+                format!("DIFFERENT: {} rows instead of {expected}", table.rows)
+            }
+            (Some(false), _) => format!("DIFFERENT: other values in {} rows", table.rows),
+            (None, _) => format!("{} rows, hash {}", table.rows, table.hash),
+        };
+        let words = format!("{}{without}: {state}", table.name);
+        row(text, if index == 0 { "tables" } else { "" }, &words);
     }
 }
 
@@ -189,6 +217,18 @@ mod tests {
     use pgtoll_record::{OrderBreak, REPLAY_SCHEMA, ReplayDivergence, ReplayTarget};
 
     use super::*;
+
+    fn table(name: &str, without: &[&str], same: Option<bool>) -> ReplayTable {
+        ReplayTable {
+            name: name.to_owned(),
+            without: without.iter().map(|column| (*column).to_owned()).collect(),
+            rows: 1000,
+            hash: "1 2".to_owned(),
+            expected_rows: same.map(|_| 1000),
+            expected_hash: same.map(|_| "1 3".to_owned()),
+            same,
+        }
+    }
 
     fn record() -> ReplayRecord {
         let quantiles =
@@ -246,6 +286,7 @@ mod tests {
                     count: 1,
                 }],
                 client_cpu_s: 0.5,
+                tables: vec![table("t", &[], Some(true)), table("u", &["made"], Some(false))],
                 ..ReplayDone::default()
             }),
         }

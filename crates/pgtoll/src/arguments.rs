@@ -13,7 +13,7 @@ use pgtoll_format::log::LinePrefix;
 use pgtoll_format::wal::Compression;
 use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_record::{FailoverDetector, FailoverFault, SynchronousCommit};
-use pgtoll_replay::OrderMode;
+use pgtoll_replay::{ComparedTable, OrderMode};
 use pgtoll_report::{Format, RecordKind};
 use pgtoll_wal::WalBound;
 use pgtoll_wire::Dsn;
@@ -214,7 +214,9 @@ Examples:
 const REPLAY_PLAN_EXAMPLES: &str = "\
 Examples:
   pgtoll replay plan postgresql-*.csv --plan shop.plan
-                                            the oldest log first; .gz, .zst and .lz4 too";
+                                            the oldest log first; .gz, .zst and .lz4 too
+  pgtoll replay plan shop.plan --redact --plan timing.plan
+                                            timing, shapes and order, without values";
 
 const REPLAY_RUN_EXAMPLES: &str = "\
 Examples:
@@ -709,6 +711,10 @@ pub(crate) struct ReplayPlanArguments {
     /// The file to write, which only its owner can read.
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: PathBuf,
+    /// Replace all values: literals, parameters, names of prepared statements, comments. Timing, shapes and
+    /// order stay; only statements without values can be executed.
+    #[arg(long)]
+    pub(crate) redact: bool,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
 }
@@ -735,6 +741,14 @@ pub(crate) struct ReplayRunArguments {
     /// Let all sessions connect as this role. Default: each as its own.
     #[arg(long, value_name = "ROLE")]
     pub(crate) user: Option<String>,
+    /// Look at these tables when all is replayed: hashes of their rows. Columns whose values cannot be the
+    /// same are left out: accounts,history(-mtime).
+    #[arg(long, value_name = "TABLES", value_parser = compared_tables)]
+    pub(crate) compare_tables: Option<ComparedTables>,
+    /// The database that has these tables as they should be then: a libpq connection string. Default: none,
+    /// hashes are reported.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser, requires = "compare_tables")]
+    pub(crate) compare_with: Option<Dsn>,
     /// Say what would be sent, and end.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -748,6 +762,15 @@ pub(crate) struct ReplayRunArguments {
 /// The recorded speed's multiple; `None` is as fast as possible.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ReplaySpeed(pub(crate) Option<f64>);
+
+/// Tables with the columns that are left out.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ComparedTables(pub(crate) Vec<ComparedTable>);
+
+fn compared_tables(text: &str) -> Result<ComparedTables, String> {
+    let tables = ComparedTable::parse_list(text).map(ComparedTables);
+    tables.ok_or_else(|| "expected TABLE or TABLE(-COLUMN,…), several with commas".to_owned())
+}
 
 fn replay_speed(text: &str) -> Result<ReplaySpeed, String> {
     if text == "max" {

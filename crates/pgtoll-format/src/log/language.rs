@@ -2,6 +2,10 @@
 
 /// The word by which a message shows that `lc_messages` is not English.
 pub(crate) fn foreign_message(message: &[u8]) -> Option<&'static str> {
+    // What nearly all messages of a workload begin with.
+    if ENGLISH.iter().any(|label| message.starts_with(label)) {
+        return None;
+    }
     LABELS.into_iter().find(|label| message.starts_with(label.as_bytes()))
 }
 
@@ -9,6 +13,8 @@ pub(crate) fn foreign_message(message: &[u8]) -> Option<&'static str> {
 pub(crate) fn is_foreign_severity(label: &[u8]) -> bool {
     SEVERITIES.iter().any(|word| word.as_bytes() == label)
 }
+
+const ENGLISH: [&[u8]; 3] = [b"duration: ", b"statement: ", b"execute "];
 
 /// What `duration: ` and `statement: ` are in PostgreSQL's translations (`src/backend/po`).
 const LABELS: [&str; 22] = [

@@ -211,10 +211,16 @@ impl<F: Fn(&[u8]) -> bool> Attempt<'_, F> {
             Some(PrefixPart::Literal(literal)) => Some(literal.as_slice()),
             _ => None,
         };
-        let ends = 0..=text.len();
-        for end in ends {
-            if literal.is_some_and(|literal| !text[end..].starts_with(literal)) {
-                continue;
+        let mut end = 0;
+        loop {
+            // Where the next literal begins; without one the field may end anywhere.
+            if let Some([first, others @ ..]) = literal {
+                let Some(more) = memchr::memchr(*first, &text[end..]) else { return false };
+                end += more;
+                if !text[end + 1..].starts_with(others) {
+                    end += 1;
+                    continue;
+                }
             }
             if self.follow(part + 1, at + end, found, left) {
                 let range = trimmed(self.line, at..at + end);
@@ -227,11 +233,11 @@ impl<F: Fn(&[u8]) -> bool> Attempt<'_, F> {
                 }
                 return true;
             }
-            if *left == 0 {
+            end += 1;
+            if *left == 0 || end > text.len() {
                 return false;
             }
         }
-        false
     }
 }
 

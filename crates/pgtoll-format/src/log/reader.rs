@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::log::stderr::{LineHead, StderrLine};
 use crate::log::{LinePrefix, LogEntry, LogError, LogFields, csv, json, stderr};
 
 /// The format of a log.
@@ -51,6 +52,11 @@ pub struct LogReader {
     foreign_lines: u64,
     /// Of the entry that was returned last.
     columns: Vec<csv::Column>,
+    /// stderr: the lines between `start` and `scanned`.
+    lines: Vec<StderrLine>,
+    /// stderr: of the line at `scanned`, where it has shown that the entry before it has ended. A prefix is
+    /// what takes time: each line is matched once.
+    next_head: Option<LineHead>,
 }
 
 impl LogReader {
@@ -66,6 +72,8 @@ impl LogReader {
             finished: false,
             foreign_lines: 0,
             columns: Vec::new(),
+            lines: Vec::new(),
+            next_head: None,
         }
     }
 
@@ -108,7 +116,7 @@ impl LogReader {
         let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         let entry = match &self.format {
-            LogFormat::Stderr(prefix) => stderr::parse(text, prefix, line, &mut self.foreign_lines),
+            LogFormat::Stderr(_) => stderr::parse(text, &self.lines, line, &mut self.foreign_lines),
             LogFormat::Csv => csv::parse(text, line, &mut self.columns),
             LogFormat::Json => json::parse(text, line),
         };
@@ -150,6 +158,7 @@ impl LogReader {
         self.start += length;
         self.scanned = self.start;
         self.in_quotes = false;
+        self.lines.clear();
         self.line += 1;
     }
 
@@ -177,6 +186,9 @@ impl LogReader {
     /// Before the line with the next entry's prefix, or at the end.
     fn end_of_stderr_record(&mut self) -> Option<usize> {
         let LogFormat::Stderr(prefix) = &self.format else { return None };
+        if self.scanned == self.start {
+            self.lines.clear();
+        }
         loop {
             let rest = &self.buffer[self.scanned..];
             let Some(newline) = memchr::memchr(b'\n', rest) else {
@@ -186,17 +198,32 @@ impl LogReader {
                 let ends_before = is_complete || (is_cut && !rest.starts_with(b"\t"));
                 return ends_before.then_some(self.scanned);
             };
-            let begins = !rest.starts_with(b"\t") && stderr::begins_entry(&rest[..newline], prefix);
-            let is_first = self.scanned == self.start;
-            if begins && !is_first {
+            let line = &rest[..newline];
+            let begin = self.scanned - self.start;
+            let continues = line.starts_with(b"\t");
+            let head = match self.next_head.take() {
+                Some(head) => Some(head),
+                None if continues => None,
+                None => stderr::head(line, prefix),
+            };
+            let begins = head.as_ref().is_some_and(LineHead::begins_entry);
+            if begins && begin > 0 {
+                self.next_head = head;
                 return Some(self.scanned);
             }
             self.scanned += newline + 1;
-            // A file may begin within an entry.
-            if is_first && !begins {
-                self.start = self.scanned;
-                self.line += 1;
-                self.foreign_lines += 1;
+            match self.lines.last_mut() {
+                Some(last) if continues => last.range.end = begin + newline,
+                Some(_) => self.lines.push(StderrLine { range: begin..begin + newline, head }),
+                None if begins => {
+                    self.lines.push(StderrLine { range: begin..begin + newline, head });
+                }
+                // A file may begin within an entry.
+                None => {
+                    self.start = self.scanned;
+                    self.line += 1;
+                    self.foreign_lines += 1;
+                }
             }
         }
     }
@@ -268,6 +295,17 @@ mod tests {
         assert_eq!((entry.line, entry.user), (8, None));
         assert!(reader.next_entry().is_none());
         assert_eq!(reader.foreign_lines(), 2);
+    }
+
+    #[test]
+    fn lines_of_stderr_may_end_in_a_carriage_return() {
+        let mut reader = LogReader::new(format("stderr"));
+        reader.push(STDERR.replace('\n', "\r\n").as_bytes());
+        reader.finish();
+        let entry = reader.next_entry().unwrap().unwrap();
+        assert_eq!(entry.detail.as_deref(), Some(&b"Parameters: $1 = '1'\r"[..]));
+        let entry = reader.next_entry().unwrap().unwrap();
+        assert_eq!(entry.statement.as_deref(), Some(&b"select 1/0"[..]));
     }
 
     #[test]

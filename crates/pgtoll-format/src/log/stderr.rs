@@ -8,7 +8,7 @@ use crate::log::prefix::PrefixMatch;
 use crate::log::{LinePrefix, LogEntry, LogError, LogSeverity};
 
 /// What follows a prefix.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Label {
     Entry(LogSeverity),
     Detail,
@@ -36,48 +36,80 @@ const LABEL_BYTES_MAX: usize = 16;
 
 /// A label in another language, up to its colon.
 fn foreign_label(text: &[u8]) -> Option<&[u8]> {
-    let colon = memchr::memmem::find(&text[..text.len().min(64)], b":  ")?;
-    is_foreign_severity(&text[..colon]).then_some(&text[..colon])
+    let colon = memchr::memchr(b':', &text[..text.len().min(64)])?;
+    (text[colon..].starts_with(b":  ") && is_foreign_severity(&text[..colon]))
+        .then_some(&text[..colon])
+}
+
+/// A line of a record with those that continue it.
+#[derive(Debug)]
+pub(crate) struct StderrLine {
+    /// Where it is in the record, without its newline.
+    pub(crate) range: Range<usize>,
+    /// `None` of a line without a prefix.
+    pub(crate) head: Option<LineHead>,
+}
+
+/// The prefix and the label of a line.
+#[derive(Debug)]
+pub(crate) struct LineHead {
+    prefix: PrefixMatch,
+    /// `None`: in another language.
+    label: Option<Label>,
+    /// Where the text begins behind the label, counted from the line's begin.
+    text: usize,
+}
+
+impl LineHead {
+    /// Whether an entry begins with this line.
+    pub(crate) fn begins_entry(&self) -> bool {
+        matches!(self.label, None | Some(Label::Entry(_)))
+    }
+}
+
+/// The prefix and the label at the begin of a line, if it has them.
+pub(crate) fn head(line: &[u8], prefix: &LinePrefix) -> Option<LineHead> {
+    let known = |rest: &[u8]| label(rest).is_some() || foreign_label(rest).is_some();
+    let prefix = prefix.matches(line, known)?;
+    let label = label(&line[prefix.length..]);
+    let text = prefix.length + label.map_or(0, |(_, length)| length);
+    Some(LineHead { prefix, label: label.map(|(label, _)| label), text })
 }
 
 /// Whether an entry begins with this line.
 pub(crate) fn begins_entry(line: &[u8], prefix: &LinePrefix) -> bool {
-    let accept = |rest: &[u8]| {
-        matches!(label(rest), Some((Label::Entry(_), _))) || foreign_label(rest).is_some()
-    };
-    prefix.matches(line, accept).is_some()
+    head(line, prefix).is_some_and(|head| head.begins_entry())
 }
 
-/// The entry of these lines. Lines without a prefix are counted.
+/// The entry of a record with these lines. Lines without a prefix are counted.
 pub(crate) fn parse<'a>(
     record: &'a [u8],
-    prefix: &LinePrefix,
+    lines: &[StderrLine],
     line: u64,
     foreign_lines: &mut u64,
 ) -> Result<LogEntry<'a>, LogError> {
-    let known = |rest: &[u8]| label(rest).is_some() || foreign_label(rest).is_some();
     let mut entry: Option<LogEntry<'a>> = None;
-    for part in parts(record) {
-        let found = prefix.matches(&record[part.clone()], known);
-        let Some(found) = found else {
+    for StderrLine { range, head } in lines {
+        let Some(head) = head else {
             *foreign_lines += 1;
             continue;
         };
-        let text = &record[part.start + found.length..part.end];
-        let Some((label, length)) = label(text) else {
+        // The record has no carriage return at its end, its last line may have.
+        let text = &record[range.start + head.text..range.end.min(record.len())];
+        let Some(label) = head.label else {
             let word = foreign_label(text).unwrap_or_default();
             return Err(LogError::Language {
                 line,
                 word: String::from_utf8_lossy(word).into_owned(),
             });
         };
-        let text = untabbed(&text[length..]);
+        let text = untabbed(text);
         match (label, &mut entry) {
             (Label::Entry(severity), None) => {
                 if let Some(word) = foreign_message(&text) {
                     return Err(LogError::Language { line, word: word.trim_end().to_owned() });
                 }
-                entry = Some(begun(record, &part, &found, severity, text, line));
+                entry = Some(begun(record, range, &head.prefix, severity, text, line));
             }
             (Label::Detail, Some(entry)) => entry.detail = Some(text),
             (Label::Context, Some(entry)) => entry.context = Some(text),
@@ -120,44 +152,18 @@ fn begun<'a>(
     }
 }
 
-/// The lines of a record, each with those that continue it.
-fn parts(record: &[u8]) -> impl Iterator<Item = Range<usize>> {
-    let mut start = 0;
-    std::iter::from_fn(move || {
-        if start >= record.len() {
-            return None;
-        }
-        let mut end = start;
-        loop {
-            let Some(newline) = memchr::memchr(b'\n', &record[end..]) else {
-                end = record.len();
-                let part = start..end;
-                start = end;
-                return Some(part);
-            };
-            end += newline + 1;
-            if record.get(end) != Some(&b'\t') {
-                let part = start..end - 1;
-                start = end;
-                return Some(part);
-            }
-        }
-    })
-}
-
 /// The text without the tab that the server puts behind each newline.
 fn untabbed(text: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(b'\n', text).is_none() {
         return Cow::Borrowed(text);
     }
     let mut plain = Vec::with_capacity(text.len());
-    for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
-        if index > 0 {
-            plain.push(b'\n');
-            plain.extend_from_slice(line.strip_prefix(b"\t").unwrap_or(line));
-        } else {
-            plain.extend_from_slice(line);
-        }
+    let mut rest = text;
+    while let Some(newline) = memchr::memchr(b'\n', rest) {
+        plain.extend_from_slice(&rest[..=newline]);
+        rest = &rest[newline + 1..];
+        rest = rest.strip_prefix(b"\t").unwrap_or(rest);
     }
+    plain.extend_from_slice(rest);
     Cow::Owned(plain)
 }

@@ -11,17 +11,18 @@ use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{Latencies, ReplayDone, ReplayTarget};
+use pgtoll_record::{Latencies, ReplayDone, ReplayTable, ReplayTarget};
 use pgtoll_wire::{Connection, Dsn};
 
 use crate::ReplayError;
 use crate::catalog::TableFacts;
 use crate::order::{Order, OrderMode, order};
 use crate::planned::quantiles;
+use crate::tables::{ComparedTable, TableState, compared, table_states};
 use crate::transactions::ReplayTransactions;
 use crate::workload::CapturedWorkload;
 use coordinator::Coordinator;
-use session::{SessionContext, SessionTally, add_divergence};
+use session::{SessionContext, SessionTally, add_divergence, words};
 use watchdog::{Breaks, watch};
 
 /// How a workload is replayed.
@@ -35,6 +36,10 @@ pub struct ReplaySettings {
     pub map: BTreeMap<String, String>,
     /// The role of all sessions; without one each has its own.
     pub user: Option<String>,
+    /// Tables whose state is looked at when all is replayed.
+    pub tables: Vec<ComparedTable>,
+    /// The database that has these tables as they should be then.
+    pub expected: Option<Dsn>,
 }
 
 /// What came of a replay.
@@ -50,6 +55,8 @@ pub struct Replayed {
     pub ended: Option<String>,
     /// Sessions that ended early, each with the reason.
     pub broken: Vec<String>,
+    /// Why tables were not looked at.
+    pub tables_failed: Option<String>,
 }
 
 /// How far a replay is.
@@ -75,6 +82,10 @@ pub fn replay(
     let steps = steps_of_sessions(workload);
     let in_use = targets.iter().zip(&steps).filter(|(_, steps)| !steps.is_empty());
     let (facts, version, monitor) = inspect(in_use.map(|(dsn, _)| dsn))?;
+    // What is wrong with them shows before anything is changed.
+    let in_use = targets.iter().zip(&steps).filter(|(_, steps)| !steps.is_empty());
+    let databases: BTreeSet<&str> = in_use.map(|(dsn, _)| dsn.database()).collect();
+    let tables = TablesToCompare::of(dsn, &databases, settings)?;
     let transactions = ReplayTransactions::of(workload);
     let order = order(workload, &transactions, &facts, settings.order);
     let coordinator = Coordinator::new(workload, &order, &transactions);
@@ -92,16 +103,58 @@ pub fn replay(
     done.concurrency_max = concurrency.max;
     done.order_wait_s = concurrency.order_wait.as_secs_f64();
     done.client_cpu_s = cpu.as_secs_f64();
+    let ended = interrupt.signal().map(str::to_owned);
+    let mut tables_failed = None;
+    if let Some(tables) = tables.filter(|_| ended.is_none()) {
+        match tables.compare() {
+            Ok(tables) => done.tables = tables,
+            Err(error) => tables_failed = Some(words(&error)),
+        }
+    }
     let broken = tallies.iter().enumerate().filter_map(|(session, tally)| {
         tally.broken.as_ref().map(|reason| format!("session {}: {reason}", session + 1))
     });
     Ok(Replayed {
         target: ReplayTarget { dsn: dsn.redacted(), version },
         done,
-        ended: interrupt.signal().map(str::to_owned),
+        ended,
         broken: broken.collect(),
+        tables_failed,
         order,
     })
+}
+
+/// The target's tables, and how they should be.
+struct TablesToCompare<'a> {
+    target: Dsn,
+    tables: &'a [ComparedTable],
+    expected: Option<Vec<TableState>>,
+}
+
+impl<'a> TablesToCompare<'a> {
+    /// `None` where no table is to be compared.
+    fn of(
+        dsn: &Dsn,
+        databases: &BTreeSet<&str>,
+        settings: &'a ReplaySettings,
+    ) -> Result<Option<Self>, ReplayError> {
+        let tables = settings.tables.as_slice();
+        if tables.is_empty() {
+            return Ok(None);
+        }
+        let mut databases_left = databases.iter();
+        let (Some(database), None) = (databases_left.next(), databases_left.next()) else {
+            return Err(ReplayError::SeveralDatabases { databases: databases.len() });
+        };
+        let expected =
+            settings.expected.as_ref().map(|dsn| table_states(dsn, tables)).transpose()?;
+        Ok(Some(Self { target: dsn.with_database(database), tables, expected }))
+    }
+
+    fn compare(&self) -> Result<Vec<ReplayTable>, ReplayError> {
+        let states = table_states(&self.target, self.tables)?;
+        Ok(compared(self.tables, states, self.expected.as_deref()))
+    }
 }
 
 impl ReplaySettings {

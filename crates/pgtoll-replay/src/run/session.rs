@@ -168,6 +168,10 @@ impl Player<'_> {
                 self.skip("not all of it is in the log");
                 Ok(())
             }
+            Treatment::SkipRedacted => {
+                self.skip("its values are not in the plan");
+                Ok(())
+            }
             Treatment::SkipEnded => Ok(()),
         }
     }
@@ -255,9 +259,9 @@ pub(crate) fn add_divergence(list: &mut Vec<ReplayDivergence>, one: ReplayDiverg
 }
 
 /// An error with its causes, in a line.
-fn words(error: &Error) -> String {
+pub(crate) fn words(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
-    let mut next = std::error::Error::source(error);
+    let mut next = error.source();
     while let Some(source) = next {
         text = format!("{text}: {source}");
         next = source.source();

@@ -30,6 +30,13 @@ pub(crate) enum Control {
     RollbackTo,
 }
 
+impl Control {
+    /// Whether no block is open behind it.
+    pub(crate) fn ends_block(self) -> bool {
+        matches!(self, Self::Commit | Self::Rollback)
+    }
+}
+
 /// Rows of a table that a statement writes or locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RowTouch {

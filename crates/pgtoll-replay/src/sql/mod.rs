@@ -8,8 +8,7 @@ mod lexer;
 pub(crate) use effect::{Control, Effect, RowTouch, TouchKind, effect, shape};
 pub(crate) use functions::volatile_calls;
 pub(crate) use keys::{KeyTerm, KeyValue};
-
-use lexer::{SqlToken, tokens};
+pub(crate) use lexer::{SqlToken, tokens};
 
 /// Transaction control in a query.
 pub(crate) fn controls(sql: &str) -> Vec<Control> {

@@ -8,9 +8,10 @@ use anyhow::Context as _;
 use pgtoll_files::Draft;
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{LogExamination, Provenance, ReplayRecord};
+use pgtoll_record::{Provenance, ReplayRecord};
 use pgtoll_replay::{
-    CapturedWorkload, LogInput, ReplayError, ReplaySettings, check, examination, read_logs, replay,
+    CapturedPart, CapturedWorkload, ComparedTable, LogInput, PlanHeader, PlanWriter, Redactor,
+    ReplayError, ReplaySettings, check, examination, read_logs, read_logs_in_parts, replay,
     replay_record,
 };
 use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
@@ -36,7 +37,9 @@ pub(crate) fn run(arguments: &ReplayArguments, printer: &mut Printer) -> anyhow:
 fn doctor(arguments: &ReplayDoctorArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     let formats = RecordKind::LogExamination.formats();
     let format = output::format_of_output(&arguments.output, formats)?;
-    let (_, record) = examined(&arguments.logs, "doctor", printer)?;
+    let header = read_parts(&arguments.logs, printer, |_| Ok(()))?;
+    let findings = check(&header)?;
+    let record = examination(provenance("doctor", &arguments.logs), &header, findings);
     let record = FinishedRecord::LogExamination(Box::new(record));
     let into = arguments.output.output.as_ref();
     output::show(&record, format, &TableOptions::default(), into, printer)?;
@@ -46,14 +49,28 @@ fn doctor(arguments: &ReplayDoctorArguments, printer: &mut Printer) -> anyhow::R
 fn plan(arguments: &ReplayPlanArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     let formats = RecordKind::LogExamination.formats();
     let format = output::format_of_output(&arguments.output, formats)?;
-    let (mut workload, mut record) = examined(&arguments.logs, "plan", printer)?;
-    workload.header.version.clone_from(&record.pgtoll);
-    workload.header.made.clone_from(&record.made);
+    let mut provenance = provenance("plan", &arguments.logs);
+    if arguments.redact {
+        provenance.command.push("--redact".to_owned());
+    }
     let path = &arguments.plan;
     let write = || format!("write {}", path.display());
     let mut draft = Draft::of(path).with_context(write)?;
-    workload.write(BufWriter::new(&mut draft)).with_context(write)?;
+    let redactor = arguments.redact.then(Redactor::new);
+    let mut writer = PlanWriter::new(BufWriter::new(&mut draft), redactor.is_some())?;
+    let mut header = read_parts(&arguments.logs, printer, |mut part| {
+        if let Some(redactor) = &redactor {
+            redactor.redact(&mut part);
+        }
+        Ok(writer.add(part)?)
+    })?;
+    let findings = check(&header)?;
+    header.redacted |= redactor.is_some();
+    header.version.clone_from(&provenance.version);
+    header.made.clone_from(&provenance.made);
+    writer.finish(&header).with_context(write)?;
     draft.replace().with_context(write)?;
+    let mut record = examination(provenance, &header, findings);
     record.plan = Some(path.to_string_lossy().into_owned());
     let record = FinishedRecord::LogExamination(Box::new(record));
     let into = arguments.output.output.as_ref();
@@ -64,18 +81,14 @@ fn plan(arguments: &ReplayPlanArguments, printer: &mut Printer) -> anyhow::Resul
 fn run_plan(arguments: &ReplayRunArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     let format = output::format_of_output(&arguments.output, RecordKind::Replay.formats())?;
     let workload = workload(&arguments.logs, printer)?;
-    check(&workload)?;
-    let settings = ReplaySettings {
-        order: arguments.order,
-        speed: arguments.speed.0,
-        map: arguments.map.iter().cloned().collect(),
-        user: arguments.user.clone(),
-    };
+    check(&workload.header)?;
+    let mut settings = settings(arguments);
     let replayed = match &arguments.dsn {
         Some(dsn) if !arguments.dry_run => {
             let interrupt = Interrupt::new();
             interrupt.catch_signals().context("catch signals")?;
             let waits = ServerWaits::until(&interrupt)?;
+            settings.expected = settings.expected.map(|dsn| waits.of(&dsn));
             let mut show = |done: pgtoll_replay::ReplayProgress| {
                 printer.progress("replay", done.done, done.all);
             };
@@ -85,6 +98,9 @@ fn run_plan(arguments: &ReplayRunArguments, printer: &mut Printer) -> anyhow::Re
     };
     for line in replayed.iter().flat_map(|of| &of.broken).take(BROKEN_MAX) {
         printer.warn(&format!("pgtoll: {line}"));
+    }
+    if let Some(reason) = replayed.as_ref().and_then(|of| of.tables_failed.as_ref()) {
+        printer.warn(&format!("pgtoll: tables were not compared: {reason}"));
     }
     let record = replay_record(provenance_of_run(arguments), &workload, &settings, replayed);
     if let Some(path) = &arguments.record {
@@ -97,6 +113,17 @@ fn run_plan(arguments: &ReplayRunArguments, printer: &mut Printer) -> anyhow::Re
     Ok(status)
 }
 
+fn settings(arguments: &ReplayRunArguments) -> ReplaySettings {
+    ReplaySettings {
+        order: arguments.order,
+        speed: arguments.speed.0,
+        map: arguments.map.iter().cloned().collect(),
+        user: arguments.user.clone(),
+        tables: arguments.compare_tables.iter().flat_map(|of| of.0.iter().cloned()).collect(),
+        expected: arguments.compare_with.clone(),
+    }
+}
+
 /// Broken sessions that are named.
 const BROKEN_MAX: usize = 10;
 
@@ -104,33 +131,56 @@ fn status(record: &ReplayRecord, is_dry_run: bool) -> Status {
     let Some(done) = &record.done else {
         return if is_dry_run { Status::Done } else { Status::CouldNotTell };
     };
-    let diverged = done.unexpected_errors + done.missing_errors + done.order_breaks > 0;
+    let diverged = done.unexpected_errors + done.missing_errors + done.order_breaks > 0
+        || done.tables.iter().any(|table| table.same == Some(false));
     let found = if diverged { Status::Finding } else { Status::Done };
     let end = if record.complete { Status::Done } else { Status::CouldNotTell };
     Status::worst([found, end])
 }
 
-fn examined(
-    logs: &LogOptions,
-    command: &str,
-    printer: &mut Printer,
-) -> anyhow::Result<(CapturedWorkload, LogExamination)> {
-    let workload = workload(logs, printer)?;
-    let findings = check(&workload)?;
-    let record = examination(provenance(command, logs), &workload, findings);
-    Ok((workload, record))
-}
-
 /// What a plan or logs have.
 fn workload(options: &LogOptions, printer: &mut Printer) -> anyhow::Result<CapturedWorkload> {
-    if let [only] = options.logs.as_slice() {
-        let mut begin = Vec::new();
-        open(only)?.take(64).read_to_end(&mut begin).with_context(|| reading(only))?;
-        if CapturedWorkload::is_plan(&begin) {
-            let file = File::open(only).with_context(|| reading(only))?;
-            return CapturedWorkload::read(file).with_context(|| reading(only));
-        }
+    if let Some(plan) = plan_of(options)? {
+        return Ok(plan);
     }
+    let (inputs, all) = log_inputs(options)?;
+    let read = read_logs(inputs, options.prefix.as_ref(), |bytes| {
+        printer.progress("read logs", bytes.min(all), all);
+    });
+    read.map_err(|error: ReplayError| error.into())
+}
+
+/// What a plan or logs have, in parts: of logs none is kept, so that the memory does not grow with them.
+fn read_parts(
+    options: &LogOptions,
+    printer: &mut Printer,
+    mut take: impl FnMut(CapturedPart) -> Result<(), ReplayError>,
+) -> anyhow::Result<PlanHeader> {
+    if let Some(CapturedWorkload { header, sessions, steps }) = plan_of(options)? {
+        take(CapturedPart { sessions: (0..).zip(sessions).collect(), steps })?;
+        return Ok(header);
+    }
+    let (inputs, all) = log_inputs(options)?;
+    let read = read_logs_in_parts(inputs, options.prefix.as_ref(), take, |bytes| {
+        printer.progress("read logs", bytes.min(all), all);
+    });
+    read.map_err(|error: ReplayError| error.into())
+}
+
+/// The plan, if the only file is one.
+fn plan_of(options: &LogOptions) -> anyhow::Result<Option<CapturedWorkload>> {
+    let [only] = options.logs.as_slice() else { return Ok(None) };
+    let mut begin = Vec::new();
+    open(only)?.take(64).read_to_end(&mut begin).with_context(|| reading(only))?;
+    if !CapturedWorkload::is_plan(&begin) {
+        return Ok(None);
+    }
+    let file = File::open(only).with_context(|| reading(only))?;
+    CapturedWorkload::read(file).map(Some).with_context(|| reading(only))
+}
+
+/// The logs, and how many bytes they have together.
+fn log_inputs(options: &LogOptions) -> anyhow::Result<(Vec<LogInput<'static>>, u64)> {
     let all: u64 =
         options.logs.iter().filter_map(|path| path.metadata().ok()).map(|of| of.len()).sum();
     let mut inputs = Vec::new();
@@ -138,10 +188,7 @@ fn workload(options: &LogOptions, printer: &mut Printer) -> anyhow::Result<Captu
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         inputs.push(LogInput { name, content: open(path)? });
     }
-    let read = read_logs(inputs, options.prefix.as_ref(), |bytes| {
-        printer.progress("read logs", bytes.min(all), all);
-    });
-    read.map_err(|error: ReplayError| error.into())
+    Ok((inputs, all))
 }
 
 fn reading(path: &Path) -> String {
@@ -189,6 +236,13 @@ fn provenance_of_run(arguments: &ReplayRunArguments) -> Provenance {
     }
     if let Some(user) = &arguments.user {
         option("--user", user);
+    }
+    if let Some(tables) = &arguments.compare_tables {
+        let tables: Vec<String> = tables.0.iter().map(ComparedTable::text).collect();
+        option("--compare-tables", &tables.join(","));
+    }
+    if let Some(dsn) = &arguments.compare_with {
+        option("--compare-with", &dsn.redacted());
     }
     provenance
 }

@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Instant;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_record::{LogExamination, ReplayRecord};
 
-use crate::support::{PATIENCE, Ran, Scratch, pgtoll, run, servers};
+use crate::support::{PATIENCE, Ran, Scratch, ends_within, pgtoll, pid_of, run, servers};
 
 const PREFIX: &str = "%m|%u|%d|%c|%l|%i|%v|%x|%e|%Q|";
 const FORMATS: [&str; 3] = ["log", "csv", "json"];
@@ -366,6 +369,161 @@ fn what_failed_fails_again_and_what_was_cancelled_is_left_out() {
         }
         captured.end(&mut guard);
     }
+}
+
+/// A log of one session in `captured`, as a server with this prefix would write it.
+fn hand_written(scratch: &Scratch, statements: &[&str]) -> String {
+    let mut log = String::new();
+    for (number, sql) in statements.iter().enumerate() {
+        let at = format!("2026-11-21 19:46:17.{number:03} UTC [7] captured@captured ");
+        log.extend([format!("{at}LOG:  statement: {sql}\n{at}LOG:  duration: 0.100 ms\n")]);
+    }
+    let path = scratch.path("written.log");
+    fs::write(&path, log).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_interrupted_replay_leaves_a_record_of_what_was_replayed() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let server = logging_servers().swap_remove(0);
+    let mut captured = Captured::start(&mut guard, &server);
+    captured.prepare(&mut guard, CHAIN_SETUP, &LOG_ALL);
+    let statements = [
+        "UPDATE chain SET v = 1 WHERE id = 1",
+        "SELECT pg_sleep(3600)",
+        "UPDATE chain SET v = 1 WHERE id = 2",
+    ];
+    let log = hand_written(&scratch, &statements);
+    let kept = scratch.path("kept.json");
+    let user = captured.cluster.environment()["PGUSER"].clone();
+    let mut command = pgtoll();
+    command.args(["replay", "run", &log, "--order", "key", "--speed", "max", "--json"]);
+    command.args(["--dsn", &captured.dsn(), "--map", "captured=copied", "--user", &user]);
+    command.args(["--compare-tables", "chain", "--record", kept.to_str().unwrap()]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut connection = captured.cluster.connect("copied").unwrap();
+    let sleeping = "SELECT FROM pg_stat_activity WHERE datname = 'copied' AND state = 'active' \
+                    AND query LIKE 'SELECT pg_sleep%' AND pid <> pg_backend_pid()";
+    let since = Instant::now();
+    while connection.query(sleeping).unwrap().is_empty() {
+        assert!(since.elapsed() < PATIENCE, "the replay does not come to the second statement");
+    }
+    connection.close();
+    kill(Pid::from_raw(pid_of(&child)), Signal::SIGINT).unwrap();
+    assert!(ends_within(pid_of(&child), PATIENCE), "the replay goes on");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let record: ReplayRecord = serde_json::from_slice(&output.stdout).unwrap();
+    let kept: ReplayRecord = serde_json::from_slice(&fs::read(&kept).unwrap()).unwrap();
+    assert_eq!(record, kept);
+    assert_eq!((record.ended.as_deref(), record.complete), (Some("SIGINT"), false), "{record:?}");
+    let done = record.done.unwrap();
+    // The first one was done, the second one was sent, and the third one never was.
+    assert_eq!((done.connections, done.broken_sessions), (1, 0), "{done:?}");
+    assert!((1..=2).contains(&done.statements), "{done:?}");
+    assert_eq!((done.unexpected_errors, done.tables.len()), (0, 0), "{done:?}");
+    let state = "SELECT string_agg(v::text, ' ' ORDER BY id) AS state FROM chain WHERE id < 3";
+    assert_eq!(captured.value("copied", state), "1 0");
+    captured.end(&mut guard);
+}
+
+/// A column that no replay repeats, and one that is the order's.
+const STAMPED_SETUP: &str = "CREATE TABLE stamped (id integer PRIMARY KEY, v numeric, made timestamptz, \
+    more text, big bytea); INSERT INTO stamped SELECT i, 0, now(), 'x' || i, '\\x00ff' FROM \
+    generate_series(1, 100) i; CREATE TABLE \"Other one\" (made timestamptz, id integer)";
+const STAMPED: [&str; 3] = [
+    "UPDATE stamped SET v = v + 1.50, made = clock_timestamp() WHERE id = 7",
+    "INSERT INTO stamped VALUES (101, 2, clock_timestamp(), NULL, NULL)",
+    "INSERT INTO \"Other one\" VALUES (clock_timestamp(), 1), (clock_timestamp(), 1)",
+];
+
+#[test]
+fn tables_of_two_servers_are_compared_but_for_columns_that_are_left_out() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let mut both = logging_servers().into_iter().map(|server| {
+        let mut captured = Captured::start(&mut guard, &server);
+        captured.prepare(&mut guard, STAMPED_SETUP, &[]);
+        captured
+    });
+    let (mut source, mut target) = (both.next().unwrap(), both.next().unwrap());
+    drop(both);
+    source.psql(&mut guard, "captured", &STAMPED.join("; "));
+    // The columns come in another order.
+    let moved = "ALTER TABLE stamped DROP more; ALTER TABLE stamped ADD more text; \
+                 UPDATE stamped SET more = 'x' || id";
+    target.psql(&mut guard, "copied", moved);
+    let log = hand_written(&scratch, &STAMPED[..2]);
+    let of = target.cluster.environment();
+    let user = of["PGUSER"].clone();
+    let expected = source.dsn().replace("dbname=postgres", "dbname=captured");
+    let compare = |target: &Captured, tables: &str, with: &[&str]| {
+        let more = ["--speed", "max", "--user", &user, "--compare-tables", tables];
+        target.replay(&log, &[&more[..], with].concat())
+    };
+    let refused = run(pgtoll()
+        .args(["replay", "run", &log, "--order", "key", "--map", "captured=copied"])
+        .args(["--dsn", &target.dsn(), "--user", &user, "--compare-with", &expected])
+        .args(["--compare-tables", "stamped(-mode)"]));
+    assert_eq!((refused.status, &*refused.stdout), (Some(2), ""), "{refused:?}");
+    assert!(refused.stderr.contains("has no column \"mode\""), "{refused:?}");
+    let tables = "stamped(-made),\"Other one\"(-made)";
+    let with = ["--compare-with", expected.as_str()];
+    let (ran, record) = compare(&target, tables, &with);
+    let done = record.done.unwrap();
+    // The insert of the row that the log lacks is missing.
+    assert_eq!((ran.status, done.unexpected_errors), (Some(1), 0), "{ran:?}");
+    let found: Vec<_> = done.tables.iter().map(|of| (of.rows, of.expected_rows, of.same)).collect();
+    let expected_tables = [(101, Some(101), Some(true)), (0, Some(2), Some(false))];
+    assert_eq!(found, expected_tables, "{ran:?}");
+    let again = "DELETE FROM stamped WHERE id = 101; UPDATE stamped SET v = v - 1.50 WHERE id = 7; \
+                 INSERT INTO \"Other one\" VALUES (now(), 1), (now(), 1)";
+    target.psql(&mut guard, "copied", again);
+    let (ran, record) = compare(&target, tables, &with);
+    check_clean(&ran, &record);
+    assert!(record.done.unwrap().tables.iter().all(|of| of.same == Some(true)), "{ran:?}");
+    // Times differ, and without a database to compare with nothing is different.
+    target.psql(&mut guard, "copied", &again[..again.find("; INSERT").unwrap()]);
+    let (ran, record) = compare(&target, "stamped", &[]);
+    check_clean(&ran, &record);
+    assert_eq!(record.done.unwrap().tables[0].same, None, "{ran:?}");
+    target.psql(&mut guard, "copied", &again[..again.find("; INSERT").unwrap()]);
+    let (ran, record) = compare(&target, "stamped", &with);
+    assert_eq!(
+        (ran.status, record.done.unwrap().tables[0].same),
+        (Some(1), Some(false)),
+        "{ran:?}"
+    );
+    source.end(&mut guard);
+    target.end(&mut guard);
+}
+
+#[test]
+fn a_plan_without_values_has_timing_and_order_and_executes_what_had_none() {
+    let scratch = Scratch::new();
+    let statements =
+        ["BEGIN", "UPDATE chain SET v = 424242 WHERE id = 1", "COMMIT", "SELECT now()"];
+    let log = hand_written(&scratch, &statements);
+    let (full, redacted) = (scratch.path("full.plan"), scratch.path("redacted.plan"));
+    let (full, redacted) = (full.to_str().unwrap(), redacted.to_str().unwrap());
+    let made = run(pgtoll().args(["replay", "plan", &log, "--plan", full]));
+    assert_eq!(made.status, Some(0), "{made:?}");
+    let made = run(pgtoll().args(["replay", "plan", full, "--redact", "--plan", redacted]));
+    assert_eq!(made.status, Some(0), "{made:?}");
+    assert!(made.stdout.contains("statements without their values"), "{made:?}");
+    let begin = fs::read(redacted).unwrap();
+    assert!(begin.starts_with(b"pgtoll-replay-plan/1 confidential: "), "it is not marked");
+    let planned = |plan: &str| {
+        let dry = ["replay", "run", plan, "--order", "key", "--dry-run", "--json"];
+        let ran = run(pgtoll().args(dry));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        serde_json::from_str::<ReplayRecord>(&ran.stdout).unwrap().planned
+    };
+    let (full, mut redacted) = (planned(full), planned(redacted));
+    assert_eq!(redacted.skipped.remove("its values are not in the plan"), Some(1), "{redacted:?}");
+    assert_eq!(redacted, full);
 }
 
 #[test]
