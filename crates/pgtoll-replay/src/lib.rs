@@ -24,6 +24,7 @@ mod planned;
 mod run;
 mod sql;
 mod transactions;
+mod wire_capture;
 mod workload;
 
 pub use capture::LogCapture;
@@ -32,7 +33,8 @@ pub use logs::{LogInput, check, read_logs};
 pub use order::OrderMode;
 pub use planned::{examination, replay_record};
 pub use run::{ReplayProgress, ReplaySettings, Replayed, replay};
+pub use wire_capture::{CaptureProgress, WireCapture, WireCaptured, examine_messages};
 pub use workload::{
     CapturedSession, CapturedStep, CapturedWorkload, ExecutedStatement, IncompleteReason,
-    PlanHeader, StatementRequest,
+    PlanHeader, StatementRequest, WireCounts,
 };

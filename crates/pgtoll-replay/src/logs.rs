@@ -56,6 +56,9 @@ pub fn check(workload: &CapturedWorkload) -> Result<Vec<pgtoll_record::LogFindin
     if counts.statements == 0 {
         return Err(ReplayError::NoStatements { entries: counts.entries });
     }
+    if let Some(wire) = &workload.header.wire {
+        return Ok(crate::wire_capture::findings(counts, wire));
+    }
     Ok(describe::findings(counts))
 }
 

@@ -15,10 +15,17 @@ const MAGIC: &str = "pgtoll-replay-plan/1 confidential: statements and values of
 /// A line of a plan.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum PlanLine {
+pub(crate) enum PlanLine {
+    /// The last one counts: a capture writes one at its begin and one at its end.
     Header(Box<PlanHeader>),
     Session(CapturedSession),
     Step(CapturedStep),
+    /// A session whose line was written before it was over.
+    SessionEnd {
+        session: u32,
+        end_us: u64,
+        end: u64,
+    },
     /// The last one: a plan without it is not whole.
     End {
         sessions: u64,
@@ -26,25 +33,52 @@ enum PlanLine {
     },
 }
 
+/// Writes a plan, line by line.
+pub(crate) struct PlanWriter<W: Write> {
+    packed: zstd::stream::write::Encoder<'static, W>,
+    sessions: u64,
+    steps: u64,
+}
+
+impl<W: Write> PlanWriter<W> {
+    pub(crate) fn begin(mut into: W) -> io::Result<Self> {
+        into.write_all(MAGIC.as_bytes())?;
+        let packed = zstd::stream::write::Encoder::new(into, 3)?;
+        Ok(Self { packed, sessions: 0, steps: 0 })
+    }
+
+    pub(crate) fn line(&mut self, line: &PlanLine) -> io::Result<()> {
+        self.sessions += u64::from(matches!(line, PlanLine::Session(_)));
+        self.steps += u64::from(matches!(line, PlanLine::Step(_)));
+        serde_json::to_writer(&mut self.packed, line)?;
+        self.packed.write_all(b"\n")
+    }
+
+    /// Packs what was written until now.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.packed.flush()
+    }
+
+    /// Writes the last line.
+    pub(crate) fn end(mut self) -> io::Result<()> {
+        let (sessions, steps) = (self.sessions, self.steps);
+        self.line(&PlanLine::End { sessions, steps })?;
+        self.packed.finish()?.flush()
+    }
+}
+
 impl CapturedWorkload {
     /// Writes the plan.
-    pub fn write(&self, mut into: impl Write) -> io::Result<()> {
-        into.write_all(MAGIC.as_bytes())?;
-        let mut packed = zstd::stream::write::Encoder::new(into, 3)?;
-        let mut line = |line: &PlanLine| -> io::Result<()> {
-            serde_json::to_writer(&mut packed, line)?;
-            packed.write_all(b"\n")
-        };
-        line(&PlanLine::Header(Box::new(self.header.clone())))?;
+    pub fn write(&self, into: impl Write) -> io::Result<()> {
+        let mut plan = PlanWriter::begin(into)?;
+        plan.line(&PlanLine::Header(Box::new(self.header.clone())))?;
         for session in &self.sessions {
-            line(&PlanLine::Session(session.clone()))?;
+            plan.line(&PlanLine::Session(session.clone()))?;
         }
         for step in &self.steps {
-            line(&PlanLine::Step(step.clone()))?;
+            plan.line(&PlanLine::Step(step.clone()))?;
         }
-        let (sessions, steps) = (self.sessions.len() as u64, self.steps.len() as u64);
-        line(&PlanLine::End { sessions, steps })?;
-        packed.finish()?.flush()
+        plan.end()
     }
 
     /// Reads a plan.
@@ -80,6 +114,13 @@ impl CapturedWorkload {
                     }
                     workload.steps.push(step);
                 }
+                PlanLine::SessionEnd { session, end_us, end } => {
+                    let found = workload.sessions.get_mut(session as usize);
+                    let missing = || broken(number, "the end of no session".to_owned());
+                    let session = found.ok_or_else(missing)?;
+                    session.end_us = Some(end_us);
+                    session.end = end;
+                }
                 PlanLine::End { sessions, steps } => {
                     let counts = (workload.sessions.len() as u64, workload.steps.len() as u64);
                     if counts != (sessions, steps) {
@@ -89,6 +130,8 @@ impl CapturedWorkload {
                 }
             }
         }
+        // A capture writes steps as they end.
+        workload.steps.sort_by_key(|step| step.begin);
         Ok(workload)
     }
 
@@ -118,6 +161,8 @@ mod tests {
             failed: None,
             has_written: Some(true),
             in_block: None,
+            rows: Some(3),
+            ends_late: true,
         };
         let parameters = vec![None, Some("it's".to_owned())];
         let execution =

@@ -35,6 +35,7 @@ mod predicted;
 mod programs;
 mod records;
 mod replay;
+mod replay_record;
 mod reports;
 mod resources;
 mod scripts;
