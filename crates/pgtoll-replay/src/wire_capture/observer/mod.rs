@@ -392,7 +392,9 @@ impl Follower {
     }
 
     fn forget_deallocated(&mut self, tag: &[u8]) {
-        if matches!(tag, b"DEALLOCATE ALL\0" | b"DISCARD ALL\0") && self.awaited.len() <= 2 {
+        let is_all = matches!(tag, b"DEALLOCATE ALL\0" | b"DISCARD ALL\0");
+        // What was parsed behind it is known.
+        if is_all && !self.awaited.iter().any(|of| matches!(of, Awaited::Renamed(..))) {
             self.statements.clear();
         }
     }
