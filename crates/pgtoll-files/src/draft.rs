@@ -115,6 +115,29 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     draft.replace().map(drop)
 }
 
+/// Makes a file that only its owner may read and that grows while it is written: a name that is taken is an
+/// error of kind [`io::ErrorKind::AlreadyExists`], unless it is a character device of root (`/dev/null`).
+pub fn create_private(path: &Path) -> io::Result<File> {
+    let place = FilePlace::of(path)?;
+    let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let new = flags | OFlag::O_CREAT | OFlag::O_EXCL;
+    let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+    match openat(&place.directory, place.name.as_os_str(), new, mode) {
+        Err(Errno::EEXIST) => {}
+        opened => return Ok(opened?.into()),
+    }
+    let is_device = |found: &FileStat| is_kind(found, SFlag::S_IFCHR) && found.st_uid == 0;
+    if !place.found()?.as_ref().is_some_and(is_device) {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    let file = openat(&place.directory, place.name.as_os_str(), flags, Mode::empty())?;
+    if is_device(&fstat(&file)?) {
+        Ok(file.into())
+    } else {
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+}
+
 /// Adds to the end of a file that only its owner may read, in one write. The file is made if it is
 /// not there; a link, a FIFO, a device or another user's file is an error.
 pub fn append_private(path: &Path, content: &[u8]) -> io::Result<()> {
@@ -334,5 +357,22 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         assert!(write_output(directory.path(), b"x").is_err());
         assert!(write_output(Path::new("/"), b"x").is_err());
+    }
+
+    #[test]
+    fn a_private_file_takes_no_name_that_is_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("plan");
+        create_private(&path).unwrap().write_all(b"x").unwrap();
+        assert_eq!(mode(&path) & 0o777, 0o600);
+        let link = directory.path().join("link");
+        symlink("/dev/null", &link).unwrap();
+        for taken in [path.as_path(), &link, directory.path()] {
+            let error = create_private(taken).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{}", taken.display());
+        }
+        create_private(Path::new("/dev/null")).unwrap().write_all(b"x").unwrap();
+        let mut full = create_private(Path::new("/dev/full")).unwrap();
+        assert_eq!(full.write_all(b"x").unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -71,6 +71,11 @@ impl Interrupt {
         Ok(())
     }
 
+    /// As if SIGTERM had come: ends what waits for a signal, from within the process.
+    pub fn trigger(&self) {
+        self.set(SIGTERM);
+    }
+
     fn set(&self, signal: i32) {
         self.0.signal.store(signal, Ordering::SeqCst);
         for (_, hook) in self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).iter() {

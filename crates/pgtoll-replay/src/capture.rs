@@ -257,6 +257,8 @@ impl LogCapture {
             failed: None,
             has_written: None,
             in_block: in_block.filter(|_| duration_us.is_none()),
+            rows: None,
+            ends_late: false,
         };
         let controls = step.request.texts().flat_map(sql::controls);
         let after = controls.fold(None, |_, control| Some(control));
@@ -443,7 +445,8 @@ fn code_of(message: &[u8]) -> &'static str {
     }
 }
 
-fn count(counts: &mut LogCounts, step: &CapturedStep) {
+/// Counts a step that is over.
+pub(crate) fn count(counts: &mut LogCounts, step: &CapturedStep) {
     counts.durations += u64::from(step.duration_us.is_some());
     counts.failed += u64::from(step.failed.is_some());
     counts.cancelled += u64::from(step.failed.as_deref() == Some("57014"));

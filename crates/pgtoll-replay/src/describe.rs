@@ -12,7 +12,7 @@ pub(crate) fn findings(counts: &LogCounts) -> Vec<LogFinding> {
     findings
 }
 
-fn finding(
+pub(crate) fn finding(
     topic: &str,
     state: LogFindingState,
     text: impl Into<String>,
@@ -130,7 +130,7 @@ fn left_out(counts: &LogCounts) -> Option<LogFinding> {
     (!parts.is_empty()).then(|| finding("left out", LogFindingState::Partial, text, None))
 }
 
-fn volatile(counts: &LogCounts) -> Option<LogFinding> {
+pub(crate) fn volatile(counts: &LogCounts) -> Option<LogFinding> {
     let calls: Vec<String> =
         counts.volatile_calls.iter().map(|(name, count)| format!("{name} ({count})")).collect();
     let text = format!("other values than when it was logged: {}", calls.join(", "));

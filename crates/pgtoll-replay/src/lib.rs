@@ -26,6 +26,7 @@ mod run;
 mod sql;
 mod tables;
 mod transactions;
+mod wire_capture;
 mod workload;
 
 pub use capture::{CapturedPart, LogCapture};
@@ -37,7 +38,8 @@ pub use planned::{examination, replay_record};
 pub use redaction::Redactor;
 pub use run::{ReplayProgress, ReplaySettings, Replayed, replay};
 pub use tables::ComparedTable;
+pub use wire_capture::{CaptureProgress, WireCapture, WireCaptured, examine_messages};
 pub use workload::{
     CapturedSession, CapturedStep, CapturedWorkload, ExecutedStatement, IncompleteReason,
-    PlanHeader, StatementRequest,
+    PlanHeader, StatementRequest, WireCounts,
 };

@@ -22,7 +22,8 @@ const MAGIC_REDACTED: &str =
 /// A line of a plan.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum PlanLine {
+pub(crate) enum PlanLine {
+    /// The last one counts: a capture writes one at its begin and one at its end.
     Header(Box<PlanHeader>),
     /// The number is that of the line among those of sessions.
     Session(CapturedSession),
@@ -31,6 +32,12 @@ enum PlanLine {
         session: CapturedSession,
     },
     Step(CapturedStep),
+    /// A session whose line was written before it was over.
+    SessionEnd {
+        session: u32,
+        end_us: u64,
+        end: u64,
+    },
     /// The last one: a plan without it is not whole.
     End {
         sessions: u64,
@@ -67,11 +74,9 @@ impl<W: Write> PlanWriter<W> {
     pub fn add(&mut self, part: CapturedPart) -> io::Result<()> {
         for (number, session) in part.sessions {
             self.line(&PlanLine::NumberedSession { number, session })?;
-            self.sessions += 1;
         }
         for step in part.steps {
             self.line(&PlanLine::Step(step))?;
-            self.steps += 1;
         }
         Ok(())
     }
@@ -81,13 +86,27 @@ impl<W: Write> PlanWriter<W> {
         let redacted = self.redacted || header.redacted;
         let header = PlanHeader { redacted, ..header.clone() };
         self.line(&PlanLine::Header(Box::new(header)))?;
-        self.line(&PlanLine::End { sessions: self.sessions, steps: self.steps })?;
-        self.packed.finish()?.flush()
+        self.end()
     }
 
-    fn line(&mut self, line: &PlanLine) -> io::Result<()> {
+    pub(crate) fn line(&mut self, line: &PlanLine) -> io::Result<()> {
+        let is_session = matches!(line, PlanLine::Session(_) | PlanLine::NumberedSession { .. });
+        self.sessions += u64::from(is_session);
+        self.steps += u64::from(matches!(line, PlanLine::Step(_)));
         serde_json::to_writer(&mut self.packed, line)?;
         self.packed.write_all(b"\n")
+    }
+
+    /// Packs what was written until now.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.packed.flush()
+    }
+
+    /// Writes the last line.
+    pub(crate) fn end(mut self) -> io::Result<()> {
+        let (sessions, steps) = (self.sessions, self.steps);
+        self.line(&PlanLine::End { sessions, steps })?;
+        self.packed.finish()?.flush()
     }
 }
 
@@ -120,6 +139,7 @@ impl CapturedWorkload {
             .map_err(|error| broken(1, error.to_string()))?;
         let mut lines = BufReader::new(unpacked);
         let (mut header, mut sessions, mut steps) = (PlanHeader::default(), Vec::new(), Vec::new());
+        let mut ends = Vec::new();
         let mut text = Vec::new();
         for number in 1.. {
             text.clear();
@@ -139,6 +159,9 @@ impl CapturedWorkload {
                 }
                 PlanLine::NumberedSession { number, session } => sessions.push((number, session)),
                 PlanLine::Step(step) => steps.push(step),
+                PlanLine::SessionEnd { session, end_us, end } => {
+                    ends.push((session, end_us, end, number));
+                }
                 PlanLine::End { sessions: sessions_written, steps: steps_written } => {
                     let counts = (sessions.len() as u64, steps.len() as u64);
                     if counts != (sessions_written, steps_written) {
@@ -146,8 +169,16 @@ impl CapturedWorkload {
                     }
                     // A plan that is marked as one without values is not executed as one with them.
                     header.redacted |= magic == MAGIC_REDACTED.as_bytes();
-                    return Self::of_parts(header, sessions, steps)
-                        .ok_or_else(|| broken(number, "a step without a session".to_owned()));
+                    let mut workload = Self::of_parts(header, sessions, steps)
+                        .ok_or_else(|| broken(number, "a step without a session".to_owned()))?;
+                    for (session, end_us, end, number) in ends {
+                        let found = workload.sessions.get_mut(session as usize);
+                        let missing = || broken(number, "the end of no session".to_owned());
+                        let session = found.ok_or_else(missing)?;
+                        session.end_us = Some(end_us);
+                        session.end = end;
+                    }
+                    return Ok(workload);
                 }
             }
         }
@@ -180,6 +211,8 @@ mod tests {
             failed: None,
             has_written: Some(true),
             in_block: None,
+            rows: Some(3),
+            ends_late: true,
         };
         let parameters = vec![None, Some("it's".to_owned())];
         let execution =

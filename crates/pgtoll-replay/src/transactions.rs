@@ -201,10 +201,11 @@ impl ReplayTransactions {
         match last {
             Some(sql::Control::Begin) => None,
             // Its begin comes before the commit, its end behind it.
-            Some(_) if is_block_end && was_open => Some((step.begin, false)),
+            Some(_) if is_block_end && was_open => Some((step.begin, step.ends_late)),
             None if was_open => None,
             _ => {
-                let is_simple = matches!(step.request, StatementRequest::Simple(_));
+                let is_simple =
+                    step.ends_late || matches!(step.request, StatementRequest::Simple(_));
                 let writes = !self.effects[index as usize].touches.is_empty();
                 let uncertain = is_simple && writes && step.before_commit.is_none();
                 Some((step.before_commit.unwrap_or(step.end), uncertain))

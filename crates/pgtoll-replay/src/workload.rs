@@ -50,6 +50,28 @@ pub struct PlanHeader {
     /// Values were replaced: the plan has timing, shapes and order alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub redacted: bool,
+    /// What else was seen of a capture from the protocol; `None` of logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire: Option<WireCounts>,
+}
+
+/// What else was counted in a capture from the protocol.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WireCounts {
+    /// Sessions that were passed on without being captured: of the replication protocol, or of one that is
+    /// not known.
+    pub sessions_not_captured: u64,
+    /// Sessions that were captured up to a message that the protocol does not have there.
+    pub sessions_untracked: u64,
+    /// Sessions that set parameters when they began (`options`, `TimeZone`), which a plan does not have.
+    pub sessions_with_settings: u64,
+    /// Clients that were let in by no password, and that were not of the capture's own user.
+    pub refused: u64,
+    /// Clients for whom the server was not reached.
+    pub unreached: u64,
+    /// Cancel requests that were passed on.
+    pub cancel_requests: u64,
 }
 
 /// A session of the log.
@@ -59,6 +81,9 @@ pub struct CapturedSession {
     pub user: String,
     /// Its database.
     pub database: String,
+    /// `application_name` as the client named itself; empty where it is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub application_name: String,
     /// Microseconds from the first entry to its first.
     pub begin_us: u64,
     /// Microseconds from the first entry to its last, if its end is logged.
@@ -98,6 +123,13 @@ pub struct CapturedStep {
     /// Whether it began in a transaction block; `None` where the log does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_block: Option<bool>,
+    /// How many rows it returned or changed; `None` where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
+    /// Its end was seen behind its commit, so that of two such steps on the same row at the same time it is
+    /// not known which came first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ends_late: bool,
 }
 
 /// What is asked for.

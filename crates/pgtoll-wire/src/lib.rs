@@ -52,9 +52,11 @@ mod dial;
 mod dsn;
 mod error;
 mod handshake;
+mod listen;
 mod masked;
 mod prepared;
 mod readiness;
+mod relay;
 mod replication;
 mod row;
 mod stream;
@@ -66,9 +68,11 @@ pub use config::{Config, Secret, UnixEndpoint};
 pub use connection::{Completion, Connection};
 pub use dsn::{Dsn, DsnError, Environment};
 pub use error::{Error, ErrorResponse};
+pub use listen::{ClientListener, ListenAddress};
 pub use masked::masked;
 pub use prepared::{ExtendedExecution, Parameter, PreparedStatement};
 pub use readiness::{Readiness, readiness};
+pub use relay::{RelayEnd, RelayPeer, RelayTraffic, await_traffic};
 pub use replication::{
     Keepalive, ReplicationConnection, ReplicationStream, StreamEnd, SystemIdentity,
     TimelineHistory, WalData, WalMessage,

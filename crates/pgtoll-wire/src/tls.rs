@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -251,6 +251,43 @@ impl TlsStream {
 
     pub(crate) fn end_point(&self) -> Option<&[u8]> {
         self.end_point.as_deref()
+    }
+
+    /// Reads from a socket that does not wait. Unlike [`Read`], a socket that takes nothing now does not
+    /// hide what was read.
+    pub(crate) fn receive_now(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if !self.has_decrypted {
+            self.session.read_tls(&mut self.socket)?;
+            let broken =
+                |error| io::Error::new(ErrorKind::InvalidData, certificate::explain(error));
+            self.session.process_new_packets().map_err(broken)?;
+        }
+        let length = self.session.reader().read(into);
+        self.has_decrypted = matches!(length, Ok(length) if length > 0);
+        length
+    }
+
+    /// Takes bytes for a socket that does not wait: as many as there is room for. What it has not sent yet
+    /// goes with [`flush`](Write::flush), or the next bytes.
+    pub(crate) fn send_now(&mut self, from: &[u8]) -> io::Result<usize> {
+        let flushed = self.flush();
+        let length = self.session.writer().write(from)?;
+        match flushed.and_then(|()| self.flush()) {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+            Ok(()) | Err(_) => Ok(length),
+        }
+    }
+
+    pub(crate) fn wants_write(&self) -> bool {
+        self.session.wants_write()
+    }
+
+    /// Says that nothing more comes, as TLS has it, and as TCP has it.
+    pub(crate) fn end_sending(&mut self) {
+        self.session.send_close_notify();
+        // The peer may be gone.
+        let _ = self.flush();
+        let _ = self.socket.shutdown(Shutdown::Write);
     }
 }
 

@@ -43,7 +43,7 @@ impl Interruption {
         self.at.is_some_and(|at| Instant::now() >= at)
     }
 
-    fn socket(&self) -> BorrowedFd<'_> {
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.sockets.0.as_fd()
     }
 }

@@ -16,7 +16,7 @@ use pgtoll_record::{FailoverDetector, FailoverFault, SynchronousCommit};
 use pgtoll_replay::{ComparedTable, OrderMode};
 use pgtoll_report::{Format, RecordKind};
 use pgtoll_wal::WalBound;
-use pgtoll_wire::Dsn;
+use pgtoll_wire::{Dsn, ListenAddress};
 
 /// What does PostgreSQL's safety cost, is the data sound, and does the safety work when it is
 /// needed? (Linux only.)
@@ -217,6 +217,16 @@ Examples:
                                             the oldest log first; .gz, .zst and .lz4 too
   pgtoll replay plan shop.plan --redact --plan timing.plan
                                             timing, shapes and order, without values";
+
+const REPLAY_RECORD_EXAMPLES: &str = "\
+Examples:
+  pgtoll replay record --listen /run/capture --to 'host=/var/run/postgresql' -o shop.plan
+                                            clients connect with host=/run/capture
+  pgtoll replay record --listen :6432 --to 'host=db1 sslmode=verify-full' -o shop.plan
+                                            clients connect with host=127.0.0.1 port=6432
+
+Clients bring their own roles, databases and passwords. Ctrl-C ends the capture and their connections.
+Exit status: 0 the plan is complete; 2 it is not, since it could not be written or a session was not understood.";
 
 const REPLAY_RUN_EXAMPLES: &str = "\
 Examples:
@@ -680,6 +690,10 @@ pub(crate) enum ReplayCommand {
     /// Read logs once into a plan, which can be replayed often. It is as confidential as the logs.
     #[command(after_help = REPLAY_PLAN_EXAMPLES, mut_arg("format", formats_of(RecordKind::LogExamination)))]
     Plan(ReplayPlanArguments),
+    /// Capture work while it goes on: pass connections on to a server, and write what they do into a plan,
+    /// which is as confidential as the data.
+    #[command(after_help = REPLAY_RECORD_EXAMPLES, mut_arg("format", formats_of(RecordKind::LogExamination)))]
+    Record(ReplayRecordArguments),
     /// Replay a plan, or logs, to a server whose data may be lost.
     #[command(after_help = REPLAY_RUN_EXAMPLES, mut_arg("format", formats_of(RecordKind::Replay)))]
     Run(Box<ReplayRunArguments>),
@@ -717,6 +731,23 @@ pub(crate) struct ReplayPlanArguments {
     pub(crate) redact: bool,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReplayRecordArguments {
+    /// Where clients connect to instead of the server: the directory of a Unix socket, with or without
+    /// :PORT (5432); HOST:PORT; or :PORT on loopback. Clients are not offered TLS.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: ListenAddress,
+    /// The server: a libpq connection string. Its hosts, ports and TLS settings count; roles, databases
+    /// and passwords are the clients'.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser)]
+    pub(crate) to: Dsn,
+    /// The plan to write: a new file, which only its owner can read.
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub(crate) plan: PathBuf,
+    #[command(flatten)]
+    pub(crate) format: FormatOptions,
 }
 
 #[derive(Args, Debug)]

@@ -16,7 +16,8 @@ use super::fault::FaultAction;
 use super::hook::EVENTS;
 use super::steps::Steps;
 use super::topology::{Topology, lock, named, wait_for_streaming};
-use super::{FailoverPlan, VerifyPages, words};
+use super::{FailoverPlan, VerifyPages};
+use crate::error_words;
 use crate::{JudgeFault, JudgeFaultEnd, JudgePlan, judge};
 
 /// What runs have in common.
@@ -80,7 +81,7 @@ fn judge_fault(
         action: Box::new(move || match action.act() {
             Ok(status) => JudgeFaultEnd::done(status),
             Err(error) => {
-                JudgeFaultEnd { success: false, status: words(&error), output: String::new() }
+                JudgeFaultEnd { success: false, status: error_words(&error), output: String::new() }
             }
         }),
     };
@@ -161,7 +162,7 @@ fn rejoin(context: &RunContext<'_>, topology: &Topology) -> FailoverRejoin {
     let returned = come_back(context, topology);
     let seconds = began.elapsed().as_secs_f64();
     if let Err(error) = returned {
-        return FailoverRejoin { error: Some(words(&error)), ..FailoverRejoin::default() };
+        return FailoverRejoin { error: Some(error_words(&error)), ..FailoverRejoin::default() };
     }
     let stopped = topology.primary.stop(&mut lock(&topology.guard), StopMode::Fast);
     let verified = stopped

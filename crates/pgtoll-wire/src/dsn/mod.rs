@@ -3,6 +3,7 @@
 mod error;
 mod files;
 mod keywords;
+mod relayed;
 mod text;
 
 use std::collections::BTreeMap;

@@ -173,7 +173,7 @@ fn examine(log: &str) -> LogExamination {
 }
 
 /// All but the time of history's rows.
-const PGBENCH_STATE: &str = "SELECT md5(string_agg(t, '|' ORDER BY t)) AS state FROM (\
+pub(crate) const PGBENCH_STATE: &str = "SELECT md5(string_agg(t, '|' ORDER BY t)) AS state FROM (\
     SELECT 'a' || aid || ' ' || abalance AS t FROM pgbench_accounts WHERE abalance <> 0 \
     UNION ALL SELECT 't' || tid || ' ' || tbalance FROM pgbench_tellers \
     UNION ALL SELECT 'b' || bid || ' ' || bbalance FROM pgbench_branches \
@@ -181,7 +181,7 @@ const PGBENCH_STATE: &str = "SELECT md5(string_agg(t, '|' ORDER BY t)) AS state 
 
 const LOG_ALL: [&str; 2] = ["log_statement = 'all'", "log_duration = on"];
 
-fn check_clean(ran: &Ran, record: &ReplayRecord) {
+pub(crate) fn check_clean(ran: &Ran, record: &ReplayRecord) {
     let done = record.done.as_ref().unwrap();
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(record.complete, "{ran:?}");

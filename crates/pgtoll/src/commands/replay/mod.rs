@@ -1,5 +1,7 @@
 //! `pgtoll replay`: a server's logged work on another server.
 
+mod record;
+
 use std::fs::File;
 use std::io::{BufWriter, Read};
 use std::path::Path;
@@ -30,6 +32,7 @@ pub(crate) fn run(arguments: &ReplayArguments, printer: &mut Printer) -> anyhow:
     match &arguments.command {
         ReplayCommand::Doctor(arguments) => doctor(arguments, printer),
         ReplayCommand::Plan(arguments) => plan(arguments, printer),
+        ReplayCommand::Record(arguments) => record::run(arguments, printer),
         ReplayCommand::Run(arguments) => run_plan(arguments, printer),
     }
 }

@@ -1,0 +1,132 @@
+//! `pgtoll replay record`: work captured from the protocol while it goes on.
+
+use std::fs::File;
+use std::io::{BufWriter, ErrorKind};
+
+use anyhow::Context as _;
+use pgtoll_files::create_private;
+use pgtoll_format::shell_quoted;
+use pgtoll_interrupt::Interrupt;
+use pgtoll_record::Provenance;
+use pgtoll_replay::{
+    CaptureProgress, CapturedWorkload, ReplayError, WireCapture, WireCaptured, check, examination,
+};
+use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_wire::ClientListener;
+
+use crate::arguments::{OutputOptions, ReplayRecordArguments};
+use crate::commands::{Usage, output};
+use crate::exit::Status;
+use crate::printer::Printer;
+
+pub(crate) fn run(
+    arguments: &ReplayRecordArguments,
+    printer: &mut Printer,
+) -> anyhow::Result<Status> {
+    let on_stdout = OutputOptions { format: arguments.format, output: None };
+    let format = output::format_of_output(&on_stdout, RecordKind::LogExamination.formats())?;
+    let wanted = arguments.to.target_session_attrs();
+    if wanted != "any" {
+        let message = format!("--to does not accept target_session_attrs={wanted}");
+        return Err(Usage::error(message, "name the one server that clients work on"));
+    }
+    let interrupt = Interrupt::new();
+    interrupt.catch_signals().context("catch signals")?;
+    let listening = || format!("listen at {}", arguments.listen);
+    let listener = ClientListener::bind(&arguments.listen).with_context(listening)?;
+    let file = plan_file(arguments)?;
+    let provenance = provenance(arguments);
+    let captured = capture(arguments, &listener, &file, &provenance, &interrupt, printer)?;
+    drop(listener);
+    // A device has nothing to be synced.
+    let synced =
+        if file.metadata().is_ok_and(|of| of.is_file()) { file.sync_data() } else { Ok(()) };
+    let plan = arguments.plan.to_string_lossy().into_owned();
+    let lost = captured.lost.or(synced.err().map(|error| error.to_string()));
+    if let Some(reason) = &lost {
+        printer.warn(&format!("pgtoll: {plan} is not complete, and cannot be replayed: {reason}"));
+    }
+    let untracked = captured.header.wire.as_ref().map_or(0, |wire| wire.sessions_untracked);
+    let workload = CapturedWorkload { header: captured.header, ..CapturedWorkload::default() };
+    let findings = match check(&workload) {
+        Err(ReplayError::NoStatements { .. }) => {
+            printer.warn("pgtoll: no statement was captured");
+            Vec::new()
+        }
+        found => found?,
+    };
+    let mut record = examination(provenance, &workload, findings);
+    record.plan = lost.is_none().then_some(plan);
+    let record = FinishedRecord::LogExamination(Box::new(record));
+    output::show(&record, format, &TableOptions::default(), None, printer)?;
+    let is_whole = lost.is_none() && untracked == 0;
+    Ok(if is_whole { Status::Done } else { Status::CouldNotTell })
+}
+
+fn plan_file(arguments: &ReplayRecordArguments) -> anyhow::Result<File> {
+    let path = arguments.plan.display();
+    match create_private(&arguments.plan) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let hint = "a capture writes to a new file: name another one, or remove this one";
+            Err(Usage::error(format!("{path} exists already"), hint))
+        }
+        made => made.with_context(|| format!("make {path}")),
+    }
+}
+
+/// Captures until a signal comes. A plan that cannot be written any more is told at once.
+fn capture(
+    arguments: &ReplayRecordArguments,
+    listener: &ClientListener,
+    file: &File,
+    provenance: &Provenance,
+    interrupt: &Interrupt,
+    printer: &Printer,
+) -> anyhow::Result<WireCaptured> {
+    let address = listener.address();
+    if !address.is_local() {
+        printer.warn(&format!(
+            "pgtoll: other hosts can connect to {address}, and what they send, passwords too, comes \
+             unencrypted"
+        ));
+    }
+    let (mut is_begun, mut is_told) = (false, false);
+    let mut watch = |progress: CaptureProgress<'_>| {
+        if !is_begun {
+            is_begun = true;
+            printer.say(&format!("pgtoll: listening at {address}; Ctrl-C ends the capture"));
+        }
+        if let Some(reason) = progress.lost.filter(|_| !is_told) {
+            is_told = true;
+            printer.warn(&format!(
+                "pgtoll: nothing is captured any more: {reason}. Connections go on until Ctrl-C"
+            ));
+        }
+    };
+    let capture = WireCapture { listener, dsn: &arguments.to, provenance };
+    let captured = capture.run(BufWriter::new(file), interrupt, &mut watch);
+    if captured.is_err() && file.metadata().is_ok_and(|of| of.is_file()) {
+        // Nothing is in it.
+        let _ = std::fs::remove_file(&arguments.plan);
+    }
+    Ok(captured?)
+}
+
+fn provenance(arguments: &ReplayRecordArguments) -> Provenance {
+    let words = [
+        "pgtoll",
+        "replay",
+        "record",
+        "--listen",
+        &shell_quoted(&arguments.listen.to_string()),
+        "--to",
+        &shell_quoted(&arguments.to.redacted()),
+        "--plan",
+        &shell_quoted(&arguments.plan.to_string_lossy()),
+    ];
+    Provenance {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: words.map(str::to_owned).to_vec(),
+        made: jiff::Timestamp::now().to_string(),
+    }
+}

@@ -1,0 +1,158 @@
+//! `pgtoll replay record`: pgbench through the capture, and what its plan does on a copy.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pgtoll_cluster::{Cluster, Guard, StopMode};
+use pgtoll_record::{LogExamination, ReplayRecord};
+
+use crate::replay::{PGBENCH_STATE, check_clean};
+use crate::support::{Ran, Scratch, pgtoll, pid_of, run, running, servers};
+
+/// A capture that goes on.
+struct Recording {
+    child: Child,
+    stderr: BufReader<std::process::ChildStderr>,
+    listens_in: PathBuf,
+}
+
+impl Recording {
+    fn start(scratch: &Scratch, cluster: &Cluster, plan: &Path) -> Self {
+        let listens_in = scratch.path("capture");
+        fs::create_dir_all(&listens_in).unwrap();
+        let mut child = pgtoll()
+            .args(["replay", "record", "--json", "--to", &dsn(cluster), "--listen"])
+            .arg(&listens_in)
+            .arg("-o")
+            .arg(plan)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        assert!(line.starts_with("pgtoll: listening at "), "{line}");
+        Self { child, stderr, listens_in }
+    }
+
+    /// pgbench with 8 clients, 25 transactions each.
+    fn pgbench(&self, guard: &mut Guard, cluster: &Cluster, protocol: &str) {
+        let socket = self.listens_in.to_str().unwrap();
+        let work = ["-n", "-c", "8", "-j", "2", "-t", "25", "-M", protocol];
+        let arguments = [&work[..], &["-h", socket, "-p", "5432", "captured"]].concat();
+        cluster.run_client(guard, "pgbench", &arguments).unwrap();
+    }
+
+    fn end(mut self) -> Ran {
+        kill(Pid::from_raw(pid_of(&self.child)), Signal::SIGINT).unwrap();
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+        self.stderr.read_to_string(&mut stderr).unwrap();
+        let status = self.child.wait().unwrap().code();
+        assert!(!self.listens_in.join(".s.PGSQL.5432").exists());
+        Ran { status, stdout, stderr }
+    }
+}
+
+fn dsn(cluster: &Cluster) -> String {
+    let of = cluster.environment();
+    format!("host={} port={} user={} dbname=postgres", of["PGHOST"], of["PGPORT"], of["PGUSER"])
+}
+
+fn state(cluster: &Cluster, database: &str) -> String {
+    let mut connection = cluster.connect(database).unwrap();
+    let row = connection.query_one(PGBENCH_STATE).unwrap();
+    row.text("state").unwrap().to_owned()
+}
+
+/// A server with `captured` and a copy of it.
+fn prepare(guard: &mut Guard, server: &pgtoll_cluster::Installation) -> Cluster {
+    let name = format!("pg{}", server.version.major());
+    let (cluster, _) = running(guard, server, &name);
+    for database in ["captured", "copied"] {
+        let create = format!("CREATE DATABASE {database}");
+        cluster.run_psql(guard, "postgres", &create).unwrap();
+        cluster.run_client(guard, "pgbench", &["-i", "-q", "-s", "1", database]).unwrap();
+    }
+    let confirm = "ALTER DATABASE copied SET pgtoll.disposable = on";
+    cluster.run_psql(guard, "postgres", confirm).unwrap();
+    cluster
+}
+
+#[test]
+fn pgbench_through_a_capture_goes_the_same_way_again() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in servers() {
+        let cluster = prepare(&mut guard, &server);
+        let plan = scratch.path(&format!("pg{}.plan", server.version.major()));
+        let recording = Recording::start(&scratch, &cluster, &plan);
+        for protocol in ["simple", "extended", "prepared"] {
+            recording.pgbench(&mut guard, &cluster, protocol);
+        }
+        let recorded = recording.end();
+        assert_eq!(recorded.status, Some(0), "{recorded:?}");
+        let counts = serde_json::from_str::<LogExamination>(&recorded.stdout).unwrap().counts;
+        let of_a_protocol = 8 * 25 * 7;
+        assert!(counts.simple >= of_a_protocol, "{counts:?}");
+        assert_eq!((counts.extended, counts.failed), (2 * of_a_protocol, 0), "{counts:?}");
+        assert_eq!(fs::metadata(&plan).unwrap().permissions().mode() & 0o777, 0o600);
+
+        let plan = plan.to_str().unwrap();
+        let doctor = run(pgtoll().args(["replay", "doctor", plan]));
+        assert_eq!(doctor.status, Some(0), "{doctor:?}");
+        assert!(doctor.stdout.contains("each commit has its place"), "{doctor:?}");
+        let ran = run(pgtoll()
+            .args(["replay", "run", plan, "--order", "key", "--speed", "max", "--json"])
+            .args(["--dsn", &dsn(&cluster), "--map", "captured=copied"]));
+        let record: ReplayRecord =
+            serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+        check_clean(&ran, &record);
+        assert_eq!(state(&cluster, "captured"), state(&cluster, "copied"));
+        cluster.stop(&mut guard, StopMode::Fast).unwrap();
+        cluster.remove(&mut guard).unwrap();
+    }
+}
+
+#[test]
+fn a_capture_that_cannot_be_written_leaves_connections_alone() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let cluster = prepare(&mut guard, &servers().swap_remove(0));
+    let recording = Recording::start(&scratch, &cluster, Path::new("/dev/full"));
+    for protocol in ["simple", "prepared"] {
+        recording.pgbench(&mut guard, &cluster, protocol);
+    }
+    let recorded = recording.end();
+    assert_eq!(recorded.status, Some(2), "{recorded:?}");
+    assert!(recorded.stderr.contains("/dev/full is not complete"), "{recorded:?}");
+    assert!(recorded.stderr.contains("No space left on device"), "{recorded:?}");
+    let history = "SELECT count(*)::text AS state FROM pgbench_history";
+    let mut connection = cluster.connect("captured").unwrap();
+    let row = connection.query_one(history).unwrap();
+    assert_eq!(row.text("state").unwrap(), "400");
+    // The plan of an earlier capture is not overwritten, and a server that is not there is told at once.
+    let taken = scratch.path("taken.plan");
+    fs::write(&taken, "").unwrap();
+    let check = |to: &str, plan: &Path, message: &str| {
+        let listen = scratch.path("capture");
+        let ran = run(pgtoll()
+            .args(["replay", "record", "--to", to, "--listen"])
+            .arg(listen)
+            .arg("-o")
+            .arg(plan));
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains(message), "{message}: {ran:?}");
+    };
+    check(&dsn(&cluster), &taken, "taken.plan exists already");
+    check("host=/nonexistent", &scratch.path("new.plan"), "could not connect to /nonexistent");
+    assert!(!scratch.path("new.plan").exists());
+    cluster.stop(&mut guard, StopMode::Fast).unwrap();
+    cluster.remove(&mut guard).unwrap();
+}
