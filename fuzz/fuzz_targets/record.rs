@@ -28,6 +28,8 @@ fuzz_target!(|bytes: &[u8]| {
     of_one(&text, pgtoll_report::overview_html);
     of_one(&text, pgtoll_report::judge_text);
     of_one(&text, pgtoll_report::judge_html);
+    of_one(&text, pgtoll_report::failover_text);
+    of_one(&text, pgtoll_report::failover_html);
     of_one(&text, pgtoll_report::page_text);
     of_one(&text, pgtoll_report::page_checksums_text);
     of_one(&text, pgtoll_report::page_difference_text);

@@ -41,11 +41,11 @@ pub fn failover_text(of: &FailoverRecord) -> String {
 
 /// Without the line that an empty title would be.
 fn table(head: Vec<Vec<String>>, blocks: Vec<crate::text::Block>) -> String {
-    aligned(head, blocks)
-        .lines()
-        .filter(|line| !line.is_empty())
-        .map(|line| format!("{line}\n"))
-        .collect()
+    let mut table = String::new();
+    for line in aligned(head, blocks).lines().filter(|line| !line.is_empty()) {
+        let _ = writeln!(table, "{line}");
+    }
+    table
 }
 
 /// Columns of outages and losses.
@@ -255,7 +255,7 @@ pub fn failover_findings(of: &FailoverRecord) -> Vec<String> {
     for run in &of.runs {
         let place = format!("{}, {}, run {}", run.fault.name(), run.detector.name(), run.number);
         let is_expected = |finding: &&String| {
-            !of.design.synchronous && finding.contains("lost") && run.after_successor == 0
+            !of.design.synchronous && run.after_successor == 0 && finding.ends_with("lost")
         };
         for finding in run.findings.iter().filter(|finding| !is_expected(finding)) {
             findings.push(format!("{place}: {finding}"));

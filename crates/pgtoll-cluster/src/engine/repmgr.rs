@@ -102,8 +102,10 @@ impl Repmgr {
             ("event_notification_command", settings.event_notification_command.clone()),
             ("log_level", "INFO".to_owned()),
         ];
-        let mut text: String =
-            lines.iter().map(|(name, value)| format!("{name}='{value}'\n")).collect();
+        let mut text = String::new();
+        for (name, value) in lines {
+            let _ = writeln!(text, "{name}='{value}'");
+        }
         if settings.promotes_by_pg_ctl {
             let (bin, data) = (self.bin.display(), data.display());
             let _ = writeln!(text, "service_promote_command='{bin}/pg_ctl -D {data} -w promote'");
