@@ -75,7 +75,7 @@ pub fn check(header: &PlanHeader) -> Result<Vec<pgtoll_record::LogFinding>, Repl
     if counts.statements == 0 {
         return Err(ReplayError::NoStatements { entries: counts.entries });
     }
-    if let Some(wire) = &workload.header.wire {
+    if let Some(wire) = &header.wire {
         return Ok(crate::wire_capture::findings(counts, wire));
     }
     Ok(describe::findings(counts))

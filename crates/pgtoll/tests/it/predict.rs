@@ -6,7 +6,9 @@ use std::process::Stdio;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, StopMode};
-use pgtoll_record::{PredictionBasis, PredictionRecord, WalWhatIfRecord, WhatIfRow};
+use pgtoll_record::{
+    PredictionBasis, PredictionRecord, WalWhatIfRecord, WatchWindow, WhatIfRow,
+};
 
 use crate::support::{Ran, Scratch, pgtoll, run, servers};
 
@@ -201,7 +203,7 @@ fn pages_of_the_cycle_before_are_not_taken_for_hints_while_a_checkpoint_runs() {
         assert_eq!((output.status.code(), of.watch.complete), (Some(0), true), "{name}: {of:?}");
         let last = of.watch.windows.last().unwrap();
         let cycle = last.census.as_ref().unwrap().cycle_s.unwrap();
-        let censuses = of.watch.windows.iter().flat_map(|window| window.censuses());
+        let censuses = of.watch.windows.iter().flat_map(WatchWindow::censuses);
         let early: Vec<_> = censuses.filter(|census| census.age_s < 0.6 * cycle).collect();
         assert!(!early.is_empty(), "{name}: {of:?}");
         let sampled: u64 = early.iter().map(|census| census.sampled).sum();

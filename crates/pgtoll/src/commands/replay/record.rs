@@ -48,14 +48,14 @@ pub(crate) fn run(
     }
     let untracked = captured.header.wire.as_ref().map_or(0, |wire| wire.sessions_untracked);
     let workload = CapturedWorkload { header: captured.header, ..CapturedWorkload::default() };
-    let findings = match check(&workload) {
+    let findings = match check(&workload.header) {
         Err(ReplayError::NoStatements { .. }) => {
             printer.warn("pgtoll: no statement was captured");
             Vec::new()
         }
         found => found?,
     };
-    let mut record = examination(provenance, &workload, findings);
+    let mut record = examination(provenance, &workload.header, findings);
     record.plan = lost.is_none().then_some(plan);
     let record = FinishedRecord::LogExamination(Box::new(record));
     output::show(&record, format, &TableOptions::default(), None, printer)?;
