@@ -5,6 +5,7 @@ use pgtoll_record::{FailoverFault, FailoverRecord};
 use crate::support::{Scratch, installed, pgtoll, run};
 
 /// Whether the engines are there. Where the tests were set up they must be.
+#[expect(clippy::print_stderr, reason = "tells why nothing was tested")]
 fn engines() -> bool {
     let has_repmgr = installed().iter().any(|server| server.bin.join("repmgrd").is_file());
     let has_pooler = std::path::Path::new("/usr/sbin/pgbouncer").is_file();
