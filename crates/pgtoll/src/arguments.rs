@@ -595,7 +595,7 @@ pub(crate) enum ReplayCommand {
     /// Capture work while it goes on: pass connections on to a server, and write what they do into a plan,
     /// which is as confidential as the data.
     #[command(after_help = REPLAY_RECORD_EXAMPLES, mut_arg("format", formats_of(RecordKind::LogExamination)))]
-    Record(ReplayRecordArguments),
+    Record(Box<ReplayRecordArguments>),
     /// Replay a plan, or logs, to a server whose data may be lost.
     #[command(after_help = REPLAY_RUN_EXAMPLES, mut_arg("format", formats_of(RecordKind::Replay)))]
     Run(Box<ReplayRunArguments>),
