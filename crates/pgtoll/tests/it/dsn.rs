@@ -8,9 +8,11 @@ use std::os::unix::fs::chown;
 
 use nix::unistd::User;
 use pgtoll_cluster::{Cluster, Guard, StopMode};
+use pgtoll_replay::CapturedWorkload;
 use pgtoll_wire::{Connection, Dsn, Environment, Error};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 
+use crate::replay_record::Recording;
 use crate::support::{Scratch, program, run, running, server, set_mode};
 
 /// A server with TLS and rules for each way of authentication.
@@ -114,6 +116,42 @@ fn proofs_are_bound_to_the_channel() {
     let missing = "server does not offer channel binding";
     served.check(&format!("{who} channel_binding=require sslmode=disable"), Err(missing));
     served.check("user=old password=old channel_binding=require", Err(missing));
+}
+
+/// Between the capture and the server there is TLS, between the client and the capture none.
+#[test]
+fn a_capture_reaches_the_server_by_tls_and_keeps_no_password() {
+    let served = Served::new();
+    let plan = served.scratch.path("tls.plan");
+    let root = served.scratch.path("root.crt");
+    let to = format!(
+        "host=db.test hostaddr={} sslmode=verify-full sslrootcert='{}'",
+        served.address,
+        root.display()
+    );
+    let recording = Recording::begin(":0", &to, &plan);
+    let (host, port) = recording.address.split_once(':').unwrap();
+    let who = format!("hostaddr={host} port={port} password='x y'");
+    served.check(&format!("{who} user=guest"), Ok("tls"));
+    served.check(&format!("{who} user=old password=old"), Ok("tls"));
+    served.check(&format!("{who} user=guest password=sesame"), Err("28P01"));
+    served.check(&format!("{who} user=guest sslmode=require"), Err("does not support TLS"));
+    served.check(&format!("{who} user=guest channel_binding=require"), Err("channel binding"));
+    // More than sockets and TLS take at once, in both directions.
+    let mut connection = served.connect(&format!("{who} user=guest")).unwrap();
+    let bytes = 3_000_000;
+    let text = "x".repeat(bytes);
+    let row = connection.query_one(&format!("SELECT length('{text}') AS sent")).unwrap();
+    assert_eq!(row.parse::<usize>("sent").unwrap(), bytes);
+    let row = connection.query_one(&format!("SELECT repeat('y', {bytes}) AS text")).unwrap();
+    assert_eq!(row.text("text").unwrap().len(), bytes);
+    connection.close();
+    let recorded = recording.end();
+    assert_eq!(recorded.status, Some(0), "{recorded:?}");
+    let plan = CapturedWorkload::read(fs::File::open(plan).unwrap()).unwrap();
+    assert_eq!((plan.sessions.len(), plan.steps.len()), (3, 4));
+    let shown = format!("{plan:?}");
+    assert!(!shown.contains("x y") && !shown.contains("sesame"));
 }
 
 #[test]

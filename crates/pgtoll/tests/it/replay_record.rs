@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Stdio};
 
 use nix::sys::signal::{Signal, kill};
@@ -15,20 +15,24 @@ use crate::replay::{PGBENCH_STATE, check_clean};
 use crate::support::{Ran, Scratch, pgtoll, pid_of, run, running, servers};
 
 /// A capture that goes on.
-struct Recording {
+pub(crate) struct Recording {
     child: Child,
     stderr: BufReader<std::process::ChildStderr>,
-    listens_in: PathBuf,
+    /// Where it listens: a socket's file, or address and port.
+    pub(crate) address: String,
 }
 
 impl Recording {
+    /// Listens in the directory `capture`.
     fn start(scratch: &Scratch, cluster: &Cluster, plan: &Path) -> Self {
-        let listens_in = scratch.path("capture");
-        fs::create_dir_all(&listens_in).unwrap();
+        let directory = scratch.path("capture");
+        fs::create_dir_all(&directory).unwrap();
+        Self::begin(directory.to_str().unwrap(), &dsn(cluster), plan)
+    }
+
+    pub(crate) fn begin(listen: &str, to: &str, plan: &Path) -> Self {
         let mut child = pgtoll()
-            .args(["replay", "record", "--json", "--to", &dsn(cluster), "--listen"])
-            .arg(&listens_in)
-            .arg("-o")
+            .args(["replay", "record", "--json", "--to", to, "--listen", listen, "-o"])
             .arg(plan)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -37,25 +41,26 @@ impl Recording {
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         stderr.read_line(&mut line).unwrap();
-        assert!(line.starts_with("pgtoll: listening at "), "{line}");
-        Self { child, stderr, listens_in }
+        let address = line.strip_prefix("pgtoll: listening at ").and_then(|of| of.split_once(';'));
+        let Some((address, _)) = address else { panic!("{line}") };
+        Self { child, stderr, address: address.to_owned() }
     }
 
     /// pgbench with 8 clients, 25 transactions each.
     fn pgbench(&self, guard: &mut Guard, cluster: &Cluster, protocol: &str) {
-        let socket = self.listens_in.to_str().unwrap();
+        let (socket, _) = self.address.rsplit_once('/').unwrap();
         let work = ["-n", "-c", "8", "-j", "2", "-t", "25", "-M", protocol];
         let arguments = [&work[..], &["-h", socket, "-p", "5432", "captured"]].concat();
         cluster.run_client(guard, "pgbench", &arguments).unwrap();
     }
 
-    fn end(mut self) -> Ran {
+    pub(crate) fn end(mut self) -> Ran {
         kill(Pid::from_raw(pid_of(&self.child)), Signal::SIGINT).unwrap();
         let (mut stdout, mut stderr) = (String::new(), String::new());
         self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
         self.stderr.read_to_string(&mut stderr).unwrap();
         let status = self.child.wait().unwrap().code();
-        assert!(!self.listens_in.join(".s.PGSQL.5432").exists());
+        assert!(!Path::new(&self.address).exists());
         Ran { status, stdout, stderr }
     }
 }
