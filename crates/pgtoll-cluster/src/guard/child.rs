@@ -314,7 +314,7 @@ impl GuardProcess {
 
     fn kill(&mut self, name: String) -> io::Result<()> {
         let pid = self.server(&name)?.pid;
-        let shared_memory = mapped_shared_memory(pid);
+        let shared_memory = shared_memory_of_tree(pid);
         let pids = kill_tree(pid);
         self.pending = Some(Pending::Kill { name, pids, usage: Usage::default(), shared_memory });
         Ok(())
@@ -323,7 +323,7 @@ impl GuardProcess {
     /// The processes that lose their postmaster end by themselves.
     fn kill_postmaster(&mut self, name: String) -> io::Result<()> {
         let root = self.server(&name)?.pid;
-        let shared_memory = mapped_shared_memory(root);
+        let shared_memory = shared_memory_of_tree(root);
         // Stopped, it starts no child and reaps none while they are listed.
         kill(Pid::from_raw(root), Signal::SIGSTOP)?;
         let mut pids: BTreeSet<i32> = descendants(root).into_iter().chain([root]).collect();
@@ -649,6 +649,13 @@ fn mapped_shared_memory(pid: i32) -> Vec<PathBuf> {
         .filter(|path| path.starts_with("/dev/shm/PostgreSQL."))
         .map(PathBuf::from)
         .collect();
+    files.into_iter().collect()
+}
+
+/// What a server's processes map: segments that backends made are not mapped by the postmaster.
+fn shared_memory_of_tree(root: i32) -> Vec<PathBuf> {
+    let tree = descendants(root).into_iter().chain([root]);
+    let files: BTreeSet<PathBuf> = tree.flat_map(mapped_shared_memory).collect();
     files.into_iter().collect()
 }
 

@@ -10,9 +10,10 @@ use pgtoll_cluster::{
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{FailoverDetector, FailoverFault};
 
+use super::context::{DATABASE, lock};
 use super::error::FailoverError;
 use super::hook::{HANDOVER, HOOK};
-use super::topology::{Topology, lock, until};
+use super::topology::{Topology, until};
 
 /// All that a fault needs, on a thread of its own.
 pub(super) struct FaultAction {
@@ -123,7 +124,7 @@ impl FaultAction {
     /// Clients wait at the pooler meanwhile.
     fn hand_over(&self) -> Result<&'static str, FailoverError> {
         let mut console = self.pooler.console()?;
-        console.execute(&format!("PAUSE {}", super::topology::DATABASE))?;
+        console.execute(&format!("PAUSE {DATABASE}"))?;
         self.primary.stop(&mut lock(&self.guard), StopMode::Fast)?;
         self.call_hook(&[HANDOVER])?;
         Ok("handed over")

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use pgtoll_cluster::{Cluster, Guard, Pgbouncer, Repmgr, RunningPgbouncer};
 
+use super::context::DATABASE;
 use super::error::FailoverError;
 
 /// What the hook is told for the handover by plan: clients that wait are kept.
@@ -47,7 +48,7 @@ pub(super) fn write_hook(
         configuration = configuration.display(),
         databases = pooler.databases_file().display(),
         entry = pooler.databases(standby)?,
-        name = super::topology::DATABASE,
+        name = DATABASE,
         bouncer = pooler.directory().display(),
         port = Pgbouncer::PORT,
     );

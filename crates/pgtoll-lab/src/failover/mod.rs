@@ -1,6 +1,7 @@
 //! Failovers by repmgr behind PgBouncer: a primary and a standby of our own, faults under load, and
 //! what clients saw of them, repeated.
 
+mod context;
 mod error;
 mod fault;
 mod hook;
@@ -20,9 +21,9 @@ use pgtoll_record::{
     Host, Provenance,
 };
 
+use self::context::{DATABASE, NODES, RunContext, lock};
 pub use self::error::FailoverError;
-use self::run::{RunContext, run_once};
-use self::topology::{DATABASE, NODES, lock};
+use self::run::run_once;
 
 /// What is to be done.
 #[derive(Clone, Debug)]

@@ -1,37 +1,19 @@
 //! A run: a topology, a fault under load, the old primary's return.
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use pgtoll_cluster::{Cluster, Guard, Pgbouncer, Repmgr, StopMode};
-use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{
-    FailoverDetector, FailoverFault, FailoverRejoin, FailoverRun, JudgeRecord, Provenance,
-};
+use pgtoll_cluster::{Cluster, StopMode};
+use pgtoll_record::{FailoverDetector, FailoverFault, FailoverRejoin, FailoverRun, JudgeRecord};
 
+use super::context::{RunContext, lock};
 use super::error::FailoverError;
 use super::fault::FaultAction;
 use super::hook::EVENTS;
 use super::steps::Steps;
-use super::topology::{Topology, lock, named, wait_for_streaming};
-use super::{FailoverPlan, VerifyPages};
+use super::topology::{Topology, named, wait_for_streaming};
 use crate::error_words;
 use crate::{JudgeFault, JudgeFaultEnd, JudgePlan, judge};
-
-/// What runs have in common.
-pub(super) struct RunContext<'a> {
-    pub(super) plan: &'a FailoverPlan,
-    pub(super) template: &'a Cluster,
-    pub(super) repmgr: &'a Repmgr,
-    pub(super) pgbouncer: &'a Pgbouncer,
-    pub(super) guard: &'a Arc<Mutex<Guard>>,
-    pub(super) interrupt: &'a Interrupt,
-    pub(super) provenance: &'a Provenance,
-    pub(super) settings: BTreeMap<String, String>,
-    pub(super) verify: VerifyPages,
-}
 
 /// Runs a failover, and removes its servers.
 pub(super) fn run_once(

@@ -1,7 +1,7 @@
 //! A primary, a standby, repmgrd beside each, and a pooler as the only way in.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{
@@ -11,23 +11,15 @@ use pgtoll_interrupt::Interrupt;
 use pgtoll_record::FailoverDetector;
 use pgtoll_wire::Dsn;
 
+use super::context::{DATABASE, NODES, RunContext, lock};
 use super::error::FailoverError;
 use super::hook::{notification_command, promote_command, write_hook, write_notification};
-use super::run::RunContext;
 
-/// The clients' database.
-pub(super) const DATABASE: &str = "app";
-/// Names of the servers, with repmgr and as standbys; the first begins as the primary.
-pub(super) const NODES: [&str; 2] = ["node1", "node2"];
 const POOLER: &str = "pooler";
 /// How long a step of the preparation may take.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
-
-pub(super) fn lock(guard: &Mutex<Guard>) -> MutexGuard<'_, Guard> {
-    guard.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A topology that serves clients.
 pub(super) struct Topology {

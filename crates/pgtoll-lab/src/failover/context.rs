@@ -1,0 +1,32 @@
+//! What all runs share.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pgtoll_cluster::{Cluster, Guard, Pgbouncer, Repmgr};
+use pgtoll_interrupt::Interrupt;
+use pgtoll_record::Provenance;
+
+use super::{FailoverPlan, VerifyPages};
+
+/// The clients' database.
+pub(super) const DATABASE: &str = "app";
+/// Names of the servers, with repmgr and as standbys; the first begins as the primary.
+pub(super) const NODES: [&str; 2] = ["node1", "node2"];
+
+/// What runs have in common.
+pub(super) struct RunContext<'a> {
+    pub(super) plan: &'a FailoverPlan,
+    pub(super) template: &'a Cluster,
+    pub(super) repmgr: &'a Repmgr,
+    pub(super) pgbouncer: &'a Pgbouncer,
+    pub(super) guard: &'a Arc<Mutex<Guard>>,
+    pub(super) interrupt: &'a Interrupt,
+    pub(super) provenance: &'a Provenance,
+    pub(super) settings: BTreeMap<String, String>,
+    pub(super) verify: VerifyPages,
+}
+
+pub(super) fn lock(guard: &Mutex<Guard>) -> MutexGuard<'_, Guard> {
+    guard.lock().unwrap_or_else(PoisonError::into_inner)
+}
