@@ -60,7 +60,7 @@ usage: cargo xtask COMMAND
             and one with a handicap of known size (3 min a run)
   prediction-trial [--help | OPTIONS]
             predict what checksums cost six workloads, then turn them on (an
-            hour a server)";
+            hour a server; with --predict --spread a quarter of one)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
