@@ -32,7 +32,7 @@ pub struct WatchPlan {
 }
 
 /// How far watching has come.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct WatchProgress<'a> {
     /// Until now.
     pub elapsed: Duration,
@@ -45,6 +45,8 @@ pub struct WatchProgress<'a> {
 }
 
 /// Watches a server, read-only, until the plan is fulfilled or a signal comes. `on_progress` is told
+    /// Something is new that a record has: a window, or WAL that was read.
+    pub has_news: bool,
 /// at each look. What was seen until a connection was lost for good is returned, and why it ended.
 pub fn watch(
     dsn: &Dsn,
@@ -60,7 +62,8 @@ pub fn watch(
         let step = watcher.step();
         let window_ended = matches!(step, Ok(true));
         let (watch, elapsed) = (&watcher.watch, watcher.began.elapsed());
-        on_progress(&WatchProgress { elapsed, watch, server: &server, window_ended });
+        let has_news = window_ended;
+        on_progress(&WatchProgress { elapsed, watch, server: &server, window_ended, has_news });
         match step {
             // The signal ends the pause below.
             Ok(_) | Err(PredictError::Wire(Error::Interrupted)) => {}

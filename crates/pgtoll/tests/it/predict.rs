@@ -1,12 +1,15 @@
 //! `pgtoll predict` of running servers of each version: what is counted is what is there.
 
+use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, StopMode};
-use pgtoll_record::{PredictionBasis, PredictionRecord, WalWhatIfRecord, WhatIfRow};
+use pgtoll_record::{
+    PredictionBasis, PredictionRecord, WalWhatIfRecord, WatchWindow, WatchedWal, WhatIfRow,
+};
 
 use crate::support::{Ran, Scratch, pgtoll, run, servers};
 
@@ -99,7 +102,7 @@ fn hints_logged_already_cost_no_wal_again() {
         check_record(&kept);
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
-        std::fs::remove_file(kept).unwrap();
+        fs::remove_file(kept).unwrap();
     }
 }
 
@@ -201,7 +204,7 @@ fn pages_of_the_cycle_before_are_not_taken_for_hints_while_a_checkpoint_runs() {
         assert_eq!((output.status.code(), of.watch.complete), (Some(0), true), "{name}: {of:?}");
         let last = of.watch.windows.last().unwrap();
         let cycle = last.census.as_ref().unwrap().cycle_s.unwrap();
-        let censuses = of.watch.windows.iter().flat_map(|window| window.censuses());
+        let censuses = of.watch.windows.iter().flat_map(WatchWindow::censuses);
         let early: Vec<_> = censuses.filter(|census| census.age_s < 0.6 * cycle).collect();
         assert!(!early.is_empty(), "{name}: {of:?}");
         let sampled: u64 = early.iter().map(|census| census.sampled).sum();
@@ -401,6 +404,55 @@ fn wal_that_was_read_until_a_signal_or_the_servers_end_is_kept() {
             let wal = of.watch.wal.as_ref().unwrap();
             assert!(wal.bytes > 0 && wal.ended.is_some() != is_signal, "{of:?}");
         }
+        cluster.remove(&mut guard).unwrap();
+    }
+}
+
+/// The record of a watch that goes on, once there is one.
+fn record_so_far(path: &Path) -> Option<PredictionRecord> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+#[test]
+fn a_watch_that_is_killed_leaves_the_wal_it_read_through_a_lost_connection() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in servers() {
+        let cluster = started(&mut guard, &server, &[("wal_log_hints", "on")]);
+        let name = server.version.to_string();
+        cluster.run_psql(&mut guard, "postgres", STORM).unwrap();
+        let path = scratch.path(&format!("{name}.json"));
+        let mut command = pgtoll();
+        command.args(["predict", "--dsn", &dsn(&cluster, ""), "--for", "60s", "--wal", "stream"]);
+        command.args(["--record", path.to_str().unwrap()]);
+        let mut watching = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut until = |is_so: &dyn Fn(&WatchedWal) -> bool| loop {
+            cluster.run_psql(&mut guard, "postgres", CYCLE).unwrap();
+            cluster.run_psql(&mut guard, "postgres", LOOKED).unwrap();
+            let wal = record_so_far(&path).and_then(|of| of.watch.wal);
+            if let Some(wal) = wal.filter(|wal| is_so(wal)) {
+                return wal;
+            }
+            assert!(watching.try_wait().unwrap().is_none(), "{name}: it ended before");
+        };
+        let before = until(&|wal| !wal.cycles.is_empty());
+        let lose = "SELECT pg_terminate_backend(pid) FROM pg_stat_replication";
+        cluster.connect("postgres").unwrap().execute(lose).unwrap();
+        let after = until(&|wal| wal.resumed == 1 && wal.cycles.len() > before.cycles.len() + 2);
+        watching.kill().unwrap();
+        watching.wait().unwrap();
+        assert_eq!((after.from, after.ended.as_ref()), (before.from, None), "{name}: {after:?}");
+        assert_eq!(after.check.absent, 0, "{name}: a piece is missing: {after:?}");
+        let together = after.cycles.windows(2).all(|pair| pair[0].to == pair[1].from);
+        assert!(together && after.cycles.starts_with(&before.cycles), "{name}: {after:?}");
+        let from = ["predict", "--json", "--from", path.to_str().unwrap()];
+        let again = run(pgtoll().args(from).args(["--setting", "wal_log_hints=off"]));
+        // Watching did not come to its end.
+        assert_eq!(again.status, Some(2), "{name}: {again:?}");
+        let of: PredictionRecord = serde_json::from_str(&again.stdout).unwrap();
+        let wal = of.answers[0].wal.as_ref().unwrap();
+        assert_eq!(wal.basis, PredictionBasis::WhatIf, "{name}: {wal:?}");
+        cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
     }
 }
