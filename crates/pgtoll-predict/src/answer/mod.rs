@@ -509,7 +509,9 @@ fn notes(
                 .to_owned(),
         );
     }
-    let is_blind = |window: &WatchWindow| window.census.is_some() && window.blocks_carried > 0;
+    let is_blind = |window: &WatchWindow| {
+        window.census.is_some() && window.blocks_carried > 0 && window.carried_marks.is_none()
+    };
     if watch.wal.is_none() && !logs_hints(server) && watch.windows.iter().any(is_blind) {
         notes.push(
             "pages that VACUUM marks all-visible while a checkpoint has still to write them are seen \

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
+use std::thread::{self, JoinHandle};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -210,6 +211,91 @@ fn pages_of_the_cycle_before_are_not_taken_for_hints_while_a_checkpoint_runs() {
         let sampled: u64 = early.iter().map(|census| census.sampled).sum();
         let hint_only: u64 = early.iter().map(|census| census.hint_only).sum();
         assert!(sampled > 200 && hint_only * 10 < sampled, "{name}: {early:?}");
+        cluster.stop(&mut guard, StopMode::Fast).unwrap();
+        cluster.remove(&mut guard).unwrap();
+    }
+}
+
+/// A checkpoint that is spread over nearly an hour, unless it is told not to wait.
+fn begin_spread_checkpoint(cluster: &Cluster) -> JoinHandle<()> {
+    let mut connection = cluster.connect("postgres").unwrap();
+    let function = if cluster.version().major() < 15 {
+        "pg_start_backup('spread', false, false)"
+    } else {
+        "pg_backup_start('spread', false)"
+    };
+    // It returns at the checkpoint's end, and the session's end ends the backup.
+    let statement = format!("SELECT {function}");
+    thread::spawn(move || connection.execute(&statement).unwrap())
+}
+
+/// Until more checkpoints have begun than `before`.
+fn checkpoint_begun(cluster: &Cluster, before: u64) -> String {
+    format!(
+        "DO $$ BEGIN FOR again IN 1 .. 2000 LOOP PERFORM pg_stat_clear_snapshot(); \
+         EXIT WHEN ({}) > {before}; PERFORM pg_sleep(0.01); END LOOP; END $$;",
+        checkpoints_sql(cluster)
+    )
+}
+
+fn checkpoints_sql(cluster: &Cluster) -> &'static str {
+    if cluster.version().major() < 17 {
+        "SELECT checkpoints_req AS count FROM pg_stat_bgwriter"
+    } else {
+        "SELECT num_requested AS count FROM pg_stat_checkpointer"
+    }
+}
+
+/// Until a session watches, and has looked.
+const WATCHED: &str = "DO $$ BEGIN FOR again IN 1 .. 2000 LOOP PERFORM pg_stat_clear_snapshot(); \
+     EXIT WHEN EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'pgtoll predict' \
+     AND query LIKE '%FROM pg_control_checkpoint() c%'); PERFORM pg_sleep(0.01); END LOOP; END $$;";
+
+#[test]
+fn marks_on_pages_that_a_running_checkpoint_has_to_write_are_counted() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in servers() {
+        let settings = [("checkpoint_completion_target", "0.9"), ("bgwriter_lru_maxpages", "0")];
+        let cluster = started(&mut guard, &server, &settings);
+        let name = server.version.to_string();
+        cluster.run_psql(&mut guard, "postgres", EXTENSIONS).unwrap();
+        let mut command = pgtoll();
+        command.args(["predict", "--dsn", &dsn(&cluster, ""), "--json", "--cycles", "2"]);
+        let watching = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut sql = |statements: &str| {
+            cluster.run_psql(&mut guard, "postgres", statements).unwrap();
+            cluster.run_psql(&mut guard, "postgres", LOOKED).unwrap();
+        };
+        sql(WATCHED);
+        sql("CHECKPOINT");
+        // 200 pages, of which nobody has set the hints.
+        sql(
+            "CREATE TABLE marked AS SELECT i, repeat('x', 500) AS t FROM generate_series(1, 3000) i",
+        );
+        let mut asking = cluster.connect("postgres").unwrap();
+        let before = asking.query_one(checkpoints_sql(&cluster)).unwrap().parse("count").unwrap();
+        let spread = begin_spread_checkpoint(&cluster);
+        sql(&checkpoint_begun(&cluster, before));
+        sql("VACUUM marked");
+        // It need not wait any more.
+        sql("ALTER SYSTEM SET checkpoint_completion_target = 0");
+        sql("SELECT pg_reload_conf()");
+        spread.join().unwrap();
+        sql("SELECT 1");
+        sql("CHECKPOINT");
+        let output = watching.wait_with_output().unwrap();
+        let of: PredictionRecord = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{name}: {of:?}");
+        let marks = of.watch.windows.iter().find_map(|window| window.carried_marks);
+        let marks = marks.unwrap_or_else(|| panic!("{name}: {:?}", of.watch));
+        // It had begun to write when they were listed.
+        assert!((150..=200).contains(&marks.marked), "{name}: {marks:?}");
+        assert!(marks.sampled >= marks.marked && marks.unknown == 0, "{name}: {marks:?}");
+        let windows: f64 = of.watch.windows.iter().map(|window| window.seconds).sum();
+        let images = of.answers[0].wal.as_ref().unwrap().images_per_second.unwrap();
+        assert!(images.estimate * windows >= 150.0, "{name}: {images:?} {:?}", of.watch);
+        assert!(!of.notes.iter().any(|note| note.contains("seen by no census")), "{name}: {of:?}");
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
     }
