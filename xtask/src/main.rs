@@ -22,7 +22,7 @@ usage: cargo xtask COMMAND
   ci        format, lints, layers, dependencies, documentation, tests with the servers that are there
   layers    compare the crates' edges with the table of the architecture
   generate  write the files that are made from code and records (schemas, README's figures, the
-            chapter of costs)
+            chapters of costs, detection and predictions)
   deny      check the dependencies with cargo-deny: licences, sources, duplicates, advisories
   dist [--check] [--target TRIPLE]
             make tarball, Debian package and wheel in target/dist; with --check
