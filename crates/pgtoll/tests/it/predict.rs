@@ -504,7 +504,9 @@ fn a_watch_that_is_killed_leaves_the_wal_it_read_through_a_lost_connection() {
     let scratch = Scratch::new();
     let mut guard = scratch.guard();
     for server in servers() {
-        let cluster = started(&mut guard, &server, &[("wal_log_hints", "on")]);
+        // What is missed while the connection is down has to be there still.
+        let settings = [("wal_log_hints", "on"), ("wal_keep_size", "1GB")];
+        let cluster = started(&mut guard, &server, &settings);
         let name = server.version.to_string();
         cluster.run_psql(&mut guard, "postgres", STORM).unwrap();
         let path = scratch.path(&format!("{name}.json"));
