@@ -22,7 +22,7 @@ usage: cargo xtask COMMAND
   ci        format, lints, layers, dependencies, documentation, tests with the servers that are there
   layers    compare the crates' edges with the table of the architecture
   generate  write the files that are made from code and records (schemas, README's figures, the
-            chapter of costs)
+            chapters of costs, detection and predictions)
   deny      check the dependencies with cargo-deny: licences, sources, duplicates, advisories
   dist [--check] [--target TRIPLE]
             make tarball, Debian package and wheel in target/dist; with --check
@@ -60,7 +60,7 @@ usage: cargo xtask COMMAND
             and one with a handicap of known size (3 min a run)
   prediction-trial [--help | OPTIONS]
             predict what checksums cost six workloads, then turn them on (an
-            hour a server)";
+            hour a server; with --predict --spread a quarter of one)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -43,13 +43,24 @@ pub(crate) struct CensusPlan<'a> {
 const LISTED: u32 = 8000;
 
 /// A dirty buffer of the sample.
-struct SampledBuffer {
-    database: u32,
-    tablespace: u32,
-    file: u32,
-    fork: u8,
-    block: u32,
+#[derive(Debug)]
+pub(crate) struct SampledBuffer {
+    pub(crate) database: u32,
+    pub(crate) tablespace: u32,
+    pub(crate) file: u32,
+    pub(crate) fork: u8,
+    pub(crate) block: u32,
     usage: u16,
+}
+
+/// What is dirty when a checkpoint begins.
+#[derive(Debug)]
+pub(crate) struct DirtyList {
+    pub(crate) carried: CarriedPages,
+    /// The pages of the sample, in the order of their hashes.
+    pub(crate) pages: Vec<SampledBuffer>,
+    /// Dirty blocks, in the sample or not.
+    pub(crate) dirty: u64,
 }
 
 impl CensusTaker {
@@ -129,7 +140,7 @@ impl CensusTaker {
         &mut self,
         session: &mut WatchSession,
         salt: i64,
-    ) -> Result<(CarriedPages, u64), Error> {
+    ) -> Result<DirtyList, Error> {
         let mut carried = CarriedPages::new(salt);
         let rows = session.query(&format!(
             "SELECT reldatabase AS database, reltablespace AS tablespace, relfilenode AS file, \
@@ -139,13 +150,15 @@ impl CensusTaker {
             self.buffercache,
             hash = carried.hash_sql(),
         ))?;
-        let blocks: Vec<(BlockAddress, i32)> = rows
-            .iter()
-            .map(|row| Ok((SampledBuffer::read(row)?.address(), row.parse("hash")?)))
-            .collect::<Result<_, Error>>()?;
-        carried.list(blocks.into_iter(), LISTED as usize);
+        let (mut pages, mut hashes) = (Vec::new(), Vec::new());
+        for row in &rows {
+            pages.push(SampledBuffer::read(row)?);
+            hashes.push(row.parse::<i32>("hash")?);
+        }
+        let blocks = pages.iter().map(SampledBuffer::address).zip(hashes);
+        carried.list(blocks, LISTED as usize);
         let dirty = rows.first().map(|row| row.parse("dirty")).transpose()?;
-        Ok((carried, dirty.unwrap_or(0)))
+        Ok(DirtyList { carried, pages, dirty: dirty.unwrap_or(0) })
     }
 
     /// One pass over the buffers: how many are dirty by database, and a sample of all.
@@ -177,24 +190,39 @@ impl CensusTaker {
         redo: Lsn,
         tally: &mut Tally,
     ) -> Result<bool, Error> {
-        // Shared catalogs belong to all databases.
-        let place = if database == 0 { self.own } else { database };
         let name = match (database, self.names.get(&database)) {
             (0, _) => "(shared)".to_owned(),
             (_, Some(name)) => name.clone(),
             (_, None) => return Ok(false),
         };
-        if place == self.own {
-            let Some(Some(schema)) = self.inspect.get(&place) else { return Ok(false) };
-            tally.add(&name, &session.query(&pages_sql(schema, pages, redo))?)?;
-            return Ok(true);
+        let rows = self.query_in(session, database, &|schema| pages_sql(schema, pages, redo))?;
+        match rows {
+            Some(rows) => tally.add(&name, &rows).map(|()| true),
+            None => Ok(false),
         }
+    }
+
+    /// Asks in a database that has `pageinspect`, whose schema the statement is made with; `None`
+    /// where it has not, or cannot be connected to.
+    pub(crate) fn query_in(
+        &mut self,
+        session: &mut WatchSession,
+        database: u32,
+        sql: &dyn Fn(&str) -> String,
+    ) -> Result<Option<Vec<Row>>, Error> {
+        // Shared catalogs belong to all databases.
+        let place = if database == 0 { self.own } else { database };
+        if place == self.own {
+            let Some(Some(schema)) = self.inspect.get(&place) else { return Ok(None) };
+            return session.query(&sql(schema)).map(Some);
+        }
+        let Some(name) = self.names.get(&place).cloned() else { return Ok(None) };
         if self.inspect.get(&place) == Some(&None) {
-            return Ok(false);
+            return Ok(None);
         }
         let Ok(mut other) = WatchSession::open(&self.dsn.with_database(&name)) else {
             self.inspect.insert(place, None);
-            return Ok(false);
+            return Ok(None);
         };
         let schema = match self.inspect.entry(place) {
             Entry::Occupied(known) => known.get().clone(),
@@ -202,12 +230,9 @@ impl CensusTaker {
                 unknown.insert(extension_schema(&mut other, "pageinspect")?).clone()
             }
         };
-        let looked = schema.map(|schema| other.query(&pages_sql(&schema, pages, redo)));
+        let found = schema.map(|schema| other.query(&sql(&schema)));
         self.cost.add(other.close());
-        match looked {
-            Some(rows) => tally.add(&name, &rows?).map(|()| true),
-            None => Ok(false),
-        }
+        found.transpose()
     }
 }
 
@@ -223,7 +248,7 @@ impl SampledBuffer {
         })
     }
 
-    fn address(&self) -> BlockAddress {
+    pub(crate) fn address(&self) -> BlockAddress {
         (self.database, self.file, self.fork, self.block)
     }
 

@@ -22,6 +22,7 @@ mod answer;
 mod census;
 mod error;
 mod looks;
+mod marks;
 mod one_time;
 mod question;
 mod running;

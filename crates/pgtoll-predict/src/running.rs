@@ -12,6 +12,7 @@ use pgtoll_format::Lsn;
 use pgtoll_record::DirtyCensus;
 
 use crate::looks::Glimpse;
+use crate::marks::FollowedPages;
 
 /// A checkpoint that runs.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct RunningCheckpoint {
     /// Blocks evicted before, since counters were reset.
     pub(crate) evicted: Option<u64>,
     pub(crate) carried: CarriedPages,
+    /// Where the visibility map is followed.
+    pub(crate) followed: Option<FollowedPages>,
     /// Blocks that were dirty.
     pub(crate) dirty: u64,
     /// Each with the server's clock.

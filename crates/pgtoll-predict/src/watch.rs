@@ -5,14 +5,17 @@ use std::time::{Duration, Instant};
 use pgtoll_format::{Lsn, MajorFacts};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_observe::{ClusterCpu, CpuSample};
-use pgtoll_record::{DirtyCensus, ServerWatch, WatchCost, WatchWindow, WatchedServer};
+use pgtoll_record::{
+    CarriedMarks, DirtyCensus, ServerWatch, WatchCost, WatchWindow, WatchedServer,
+};
 use pgtoll_wire::{Dsn, Error, Interruption};
 
 use crate::PredictError;
 use crate::allowance::CensusAllowance;
 use crate::answer::SeenSettings;
-use crate::census::{CensusPlan, CensusTaker};
+use crate::census::{CensusPlan, CensusTaker, DirtyList};
 use crate::looks::{CounterLook, Glimpse, evicted_now};
+use crate::marks::FollowedPages;
 use crate::running::RunningCheckpoint;
 use crate::server::{Privileges, identify, visibility};
 use crate::session::{SessionCost, WatchSession};
@@ -32,7 +35,7 @@ pub struct WatchPlan {
 }
 
 /// How far watching has come.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct WatchProgress<'a> {
     /// Until now.
     pub elapsed: Duration,
@@ -42,6 +45,8 @@ pub struct WatchProgress<'a> {
     pub server: &'a WatchedServer,
     /// A window has just ended.
     pub window_ended: bool,
+    /// Something is new that a record has: a window, or WAL that was read.
+    pub has_news: bool,
 }
 
 /// Watches a server, read-only, until the plan is fulfilled or a signal comes. `on_progress` is told
@@ -60,7 +65,8 @@ pub fn watch(
         let step = watcher.step();
         let window_ended = matches!(step, Ok(true));
         let (watch, elapsed) = (&watcher.watch, watcher.began.elapsed());
-        on_progress(&WatchProgress { elapsed, watch, server: &server, window_ended });
+        let has_news = window_ended;
+        on_progress(&WatchProgress { elapsed, watch, server: &server, window_ended, has_news });
         match step {
             // The signal ends the pause below.
             Ok(_) | Err(PredictError::Wire(Error::Interrupted)) => {}
@@ -153,6 +159,8 @@ struct OpenWindow {
     evicted_before: u64,
     /// Blocks that were dirty when its checkpoint began, if that was seen.
     dirty_before: Option<u64>,
+    /// Of these, what VACUUM marked meanwhile.
+    marks: Option<CarriedMarks>,
 }
 
 impl Watcher {
@@ -254,17 +262,20 @@ impl Watcher {
         let cost = self.cost_until_now_s();
         let Some(taker) = &mut self.taker else { return Ok(()) };
         let evicted = evicted_now(&mut self.session, self.facts)?;
-        let (carried, dirty) = match taker.list_dirty(&mut self.session, salt(redo)) {
+        let listed = taker.list_dirty(&mut self.session, salt(redo));
+        let DirtyList { carried, pages, dirty } = match listed {
             // It took too long: the cycle has censuses when its checkpoint has completed.
             Err(Error::Server(_)) => return Ok(()),
             listed => listed?,
         };
+        let followed = or_refused(taker.follow_marks(&mut self.session, pages, redo))?;
         self.census_costs_s += self.cost_until_now_s() - cost;
         self.running = Some(RunningCheckpoint {
             begun_s: before.now_s.midpoint(now.now_s),
             redo,
             evicted,
             carried,
+            followed,
             dirty,
             censuses: Vec::new(),
             last_census_s: now.now_s,
@@ -289,14 +300,29 @@ impl Watcher {
             seen_from_s: begin.now_s,
             evicted_before: look.evicted,
             dirty_before: None,
+            marks: None,
             look,
             begin,
         };
-        if let Some(running) = running {
+        if let Some(mut running) = running {
+            window.marks = self.count_marks(running.followed.take(), window.begin.redo)?;
             window.take_over(running);
         }
         self.window = Some(window);
         Ok(())
+    }
+
+    /// Of a checkpoint that has completed.
+    fn count_marks(
+        &mut self,
+        followed: Option<FollowedPages>,
+        redo: Lsn,
+    ) -> Result<Option<CarriedMarks>, PredictError> {
+        let cost = self.cost_until_now_s();
+        let (Some(taker), Some(followed)) = (&mut self.taker, followed) else { return Ok(None) };
+        let marks = or_refused(taker.count_marks(&mut self.session, followed, redo))?;
+        self.census_costs_s += self.cost_until_now_s() - cost;
+        Ok(marks)
     }
 
     /// Ends the open window at a look; the last one was at `before_s`. `false` where it has to be thrown away.
@@ -340,6 +366,7 @@ impl Watcher {
             select_dirtied: optional(look.select_dirtied, window.look.select_dirtied)
                 .filter(|_| !forgot && look.select_dirtied >= window.look.select_dirtied),
             blocks_carried: window.carried(difference(look.checkpointed, window.look.checkpointed)),
+            carried_marks: window.marks,
             census,
             earlier_censuses,
         });
@@ -661,6 +688,14 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 const CENSUS_FAILURES: u32 = 5;
 const RETRY: Duration = Duration::from_secs(1);
 const RECONNECT: Duration = Duration::from_secs(60);
+
+/// `None` where the server refused it: a relation is locked, or gone.
+fn or_refused<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
+    match found {
+        Err(Error::Server(_)) => Ok(None),
+        found => found.map(Some),
+    }
+}
 
 /// Another one for each checkpoint.
 fn salt(redo: Lsn) -> i64 {

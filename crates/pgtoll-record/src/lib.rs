@@ -81,10 +81,10 @@ pub use payers::{
 };
 pub use plan::{PLAN_SCHEMA, PlanRecord, PlannedRun};
 pub use prediction::{
-    CensusRelation, DirtyCensus, EnablePass, EnableRoute, OneTimeBill, PREDICTION_SCHEMA,
-    PageCosts, PredictedCpu, PredictedWal, PredictedWindow, PredictionAdvice, PredictionAnswer,
-    PredictionBasis, PredictionRecord, ServerWatch, VisibilityCount, WatchCost, WatchSource,
-    WatchWindow, WatchedRates, WatchedServer, prediction_schema,
+    CarriedMarks, CensusRelation, DirtyCensus, EnablePass, EnableRoute, OneTimeBill,
+    PREDICTION_SCHEMA, PageCosts, PredictedCpu, PredictedWal, PredictedWindow, PredictionAdvice,
+    PredictionAnswer, PredictionBasis, PredictionRecord, ServerWatch, VisibilityCount, WatchCost,
+    WatchSource, WatchWindow, WatchedRates, WatchedServer, prediction_schema,
 };
 pub use provenance::Provenance;
 pub use read::{RecordError, Run};

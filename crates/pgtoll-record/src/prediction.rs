@@ -145,6 +145,9 @@ pub struct WatchWindow {
     /// no census sees what `VACUUM` marked on them meanwhile.
     #[serde(default)]
     pub blocks_carried: u64,
+    /// What `VACUUM` marked on these while that checkpoint ran; `None` where it was not followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried_marks: Option<CarriedMarks>,
     /// CPU of all the server's processes in seconds; `None` where it is remote.
     pub cpu_seconds: Option<f64>,
     /// Pages that SELECTs dirtied beyond the images that they logged (estimator E1');
@@ -163,6 +166,18 @@ impl WatchWindow {
     pub fn censuses(&self) -> impl Iterator<Item = &DirtyCensus> {
         self.earlier_censuses.iter().chain(&self.census)
     }
+}
+
+/// A sample of the blocks that were dirty when a checkpoint began, followed until it had completed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CarriedMarks {
+    /// Blocks in the sample.
+    pub sampled: u64,
+    /// Of these, marked all-visible or all-frozen meanwhile, and changed by no record after the redo
+    /// point: checksums would log an image.
+    pub marked: u64,
+    /// Of these, blocks of which that is not known.
+    pub unknown: u64,
 }
 
 /// A census of the dirty buffers, by a sample of their pages' headers (estimator E2). Relations are

@@ -25,6 +25,9 @@ pub struct WatchedWal {
     /// Why reading ended before watching did; `None` where it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
+    /// How often the connection was lost, and reading resumed where it was.
+    #[serde(default, skip_serializing_if = "never_resumed")]
+    pub resumed: u32,
     /// Redo points in it.
     pub redo_points: u64,
     /// Whole checkpoint cycles, in their order.
@@ -38,6 +41,11 @@ pub struct WatchedWal {
     pub rows: Vec<WhatIfRow>,
     /// What a reader of these figures has to know.
     pub notes: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn never_resumed(resumed: &u32) -> bool {
+    *resumed == 0
 }
 
 /// A checkpoint cycle of the WAL, from one redo point to the next.

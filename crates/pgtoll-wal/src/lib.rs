@@ -45,7 +45,9 @@ pub use scan::{
 };
 pub use segment_file::SegmentFile;
 pub use segment_name::SegmentName;
-pub use server::{ServerError, StreamProgress, Streamed, stream, stream_watched, stream_with};
+pub use server::{
+    ServerError, StreamProgress, StreamWatch, Streamed, stream, stream_watched, stream_with,
+};
 pub use statistics::WalStatistics;
 pub use stream::WalStream;
 pub use tar_stream::{TarError, TarMember, TarMemberKind, TarMemberReader, TarStream};

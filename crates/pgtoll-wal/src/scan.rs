@@ -66,6 +66,22 @@ impl<C> WalSummary<C> {
             collected: make(self.collected),
         }
     }
+
+    /// A copy of the stretch, with something made of what has been collected until now.
+    pub fn interim<D>(&mut self, make: impl FnOnce(&mut C) -> D) -> WalSummary<D> {
+        WalSummary {
+            major: self.major,
+            system_identifier: self.system_identifier,
+            segment_bytes: self.segment_bytes,
+            timelines: self.timelines.clone(),
+            from: self.from,
+            to: self.to,
+            segments: self.segments,
+            streamed: self.streamed,
+            gaps: self.gaps.clone(),
+            collected: make(&mut self.collected),
+        }
+    }
 }
 
 /// What WAL consists of.

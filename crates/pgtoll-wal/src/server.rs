@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use pgtoll_format::Lsn;
 use pgtoll_format::wal::WalError;
-use pgtoll_wire::{Connection, Dsn, Error, StreamEnd, WalMessage};
+use pgtoll_wire::{
+    Connection, Dsn, Error, ReplicationStream, StreamEnd, SystemIdentity, WalMessage,
+};
 
 use crate::collect::Collect;
 use crate::end::End;
@@ -69,8 +71,7 @@ pub fn stream_with<C: Collect>(
     new: impl Fn() -> C + 'static,
     watch: &mut dyn FnMut(Lsn, Option<Lsn>) -> ControlFlow<()>,
 ) -> Result<(WalSummary<C>, End), ServerError> {
-    let streamed =
-        stream_watched(dsn, time, new, &mut |progress| watch(progress.at, progress.until))?;
+    let streamed = stream_watched(dsn, time, new, &mut Asked(watch))?;
     Ok((streamed.summary, streamed.end?))
 }
 
@@ -83,6 +84,40 @@ pub struct StreamProgress {
     pub until: Option<Lsn>,
     /// The server's process that sends it.
     pub sender_pid: i32,
+    /// How often the connection was lost, and reading resumed where it was.
+    pub resumed: u32,
+}
+
+/// Follows a stream, and decides when it ends.
+pub trait StreamWatch<C> {
+    /// Whether it goes on: asked after each message, and several times a second while none comes.
+    fn goes_on(&mut self, progress: &StreamProgress) -> ControlFlow<()>;
+
+    /// Whether [`look`](Self::look) should be shown what was read until now.
+    fn wants_look(&self) -> bool {
+        false
+    }
+
+    /// Sees what was read until now, and the redo point that it began with.
+    fn look(&mut self, read: &mut WalSummary<C>, redo: Lsn) {
+        let (_, _) = (read, redo);
+    }
+
+    /// The connection was lost, or the server was stopped. Waits until another try, from where reading was,
+    /// or ends it.
+    fn retry(&mut self, why: &str) -> ControlFlow<()> {
+        let _ = why;
+        ControlFlow::Break(())
+    }
+}
+
+/// A stream whose end a function decides, and that is not resumed.
+struct Asked<'a>(&'a mut dyn FnMut(Lsn, Option<Lsn>) -> ControlFlow<()>);
+
+impl<C> StreamWatch<C> for Asked<'_> {
+    fn goes_on(&mut self, progress: &StreamProgress) -> ControlFlow<()> {
+        (self.0)(progress.at, progress.until)
+    }
 }
 
 /// What came of a stream.
@@ -93,22 +128,24 @@ pub struct Streamed<C> {
     /// Where the last checkpoint began that was complete when it began: what is before it in the same
     /// segment came along.
     pub redo: Lsn,
-    /// Why it ended; an error where the connection was lost, or what came is no WAL.
+    /// How often the connection was lost, and reading resumed where it was.
+    pub resumed: u32,
+    /// Why it ended; an error where the connection was lost for good, or what came is no WAL.
     pub end: Result<End, ServerError>,
 }
 
 /// Reads a server's WAL, from the segment in which its last checkpoint began, into collectors that
-/// `new` makes. What was read until a connection was lost is kept.
+/// `new` makes. What was read until a connection was lost is kept, and reading resumes where it was
+/// as long as `watch` retries.
 ///
 /// It is streamed as to a standby, without a slot and without any confirmation, so that no commit
 /// waits for it and nothing is kept for it. Read is what was there when it began or, with `time`,
-/// what comes within that time. `watch` is asked after each message, and several times a second while
-/// none comes.
+/// what comes within that time.
 pub fn stream_watched<C: Collect>(
     dsn: &Dsn,
     time: Option<Duration>,
     new: impl Fn() -> C + 'static,
-    watch: &mut dyn FnMut(&StreamProgress) -> ControlFlow<()>,
+    watch: &mut dyn StreamWatch<C>,
 ) -> Result<Streamed<C>, ServerError> {
     let redo = redo_point(&mut dsn.connect()?)?;
     let refused = ServerError::Replication;
@@ -119,36 +156,106 @@ pub fn stream_watched<C: Collect>(
     let begin = redo.min(position).align_down(segment_bytes);
     let until = time.is_none().then_some(position);
     let sender_pid = connection.backend_pid();
-    let mut streaming = connection.start(begin.0, server.timeline).map_err(refused)?;
-    let mut wal = WalStream::new(new, until);
+    let streaming = connection.start(begin.0, server.timeline).map_err(refused)?;
     let began = Instant::now();
     let limit = time.and_then(|time| began.checked_add(time));
-    let end = loop {
-        let at = Lsn(streaming.position());
-        let is_over = limit.is_some_and(|limit| Instant::now() >= limit);
-        if is_over || until.is_some_and(|until| at >= until) {
-            break Ok(End::Asked(at));
+    let wal = WalStream::new(new, until);
+    let mut reading = Reading { dsn, server, redo, until, limit, wal, watch };
+    let (end, resumed) = reading.read(Sender { streaming, pid: sender_pid, resumed: 0 });
+    let summary = WalSummary { streamed: Some(began.elapsed()), ..reading.wal.finish() };
+    Ok(Streamed { summary, redo, resumed, end })
+}
+
+/// The connection that WAL comes from.
+struct Sender {
+    streaming: ReplicationStream,
+    /// The server's process.
+    pid: i32,
+    /// Connections before this one.
+    resumed: u32,
+}
+
+/// A stream that is read.
+struct Reading<'a, C> {
+    dsn: &'a Dsn,
+    /// As it was at the beginning: another cluster or timeline does not continue it.
+    server: SystemIdentity,
+    redo: Lsn,
+    until: Option<Lsn>,
+    limit: Option<Instant>,
+    wal: WalStream<C>,
+    watch: &'a mut dyn StreamWatch<C>,
+}
+
+impl<C: Collect> Reading<'_, C> {
+    /// To its end; how often it was resumed.
+    fn read(&mut self, mut sender: Sender) -> (Result<End, ServerError>, u32) {
+        loop {
+            let end = self.receive(&mut sender);
+            let (at, resumed) = (Lsn(sender.streaming.position()), sender.resumed);
+            sender.streaming.close();
+            let why = match &end {
+                Ok(stopped @ End::ServerStopped(_)) => stopped.to_string(),
+                // It is gone whoever asks.
+                Err(ServerError::Replication(Error::WalRemoved { .. })) => return (end, resumed),
+                Err(ServerError::Replication(error)) => error.to_string(),
+                _ => return (end, resumed),
+            };
+            let Some(next) = self.resume(at, &why) else { return (end, resumed) };
+            sender = Sender { resumed: resumed + 1, ..next };
         }
-        if watch(&StreamProgress { at, until, sender_pid }).is_break() {
-            break Ok(End::Interrupted);
-        }
-        match streaming.receive(Some(PATIENCE)) {
-            Ok(Some(WalMessage::Data(data))) => {
-                if let Err(error) = wal.feed(data.bytes) {
-                    break Err(error.into());
+    }
+
+    /// Until the connection ends, or what is wanted has come.
+    fn receive(&mut self, sender: &mut Sender) -> Result<End, ServerError> {
+        loop {
+            let at = Lsn(sender.streaming.position());
+            let is_over = self.limit.is_some_and(|limit| Instant::now() >= limit);
+            if is_over || self.until.is_some_and(|until| at >= until) {
+                return Ok(End::Asked(at));
+            }
+            let Sender { pid: sender_pid, resumed, .. } = *sender;
+            let progress = StreamProgress { at, until: self.until, sender_pid, resumed };
+            if self.watch.goes_on(&progress).is_break() {
+                return Ok(End::Interrupted);
+            }
+            if self.watch.wants_look() {
+                self.watch.look(self.wal.so_far(), self.redo);
+            }
+            let message = sender.streaming.receive(Some(PATIENCE));
+            match message.map_err(ServerError::Replication)? {
+                Some(WalMessage::Data(data)) => self.wal.feed(data.bytes)?,
+                Some(WalMessage::End(StreamEnd::Shutdown)) => return Ok(End::ServerStopped(at)),
+                Some(WalMessage::End(StreamEnd::Timeline { .. })) => {
+                    return Ok(End::TimelineEnd(at));
                 }
+                Some(WalMessage::Keepalive(_)) | None => {}
             }
-            Ok(Some(WalMessage::End(StreamEnd::Shutdown))) => break Ok(End::ServerStopped(at)),
-            Ok(Some(WalMessage::End(StreamEnd::Timeline { .. }))) => {
-                break Ok(End::TimelineEnd(at));
-            }
-            Ok(Some(WalMessage::Keepalive(_)) | None) => {}
-            Err(error) => break Err(refused(error)),
         }
-    };
-    streaming.close();
-    let summary = WalSummary { streamed: Some(began.elapsed()), ..wal.finish() };
-    Ok(Streamed { summary, redo, end })
+    }
+
+    /// The same WAL from where it was; `None` where that is not to be had.
+    fn resume(&mut self, at: Lsn, why: &str) -> Option<Sender> {
+        while self.watch.retry(why).is_continue() {
+            // A server that does not answer may be starting.
+            if let Ok(found) = self.connect(at) {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// `None`: what follows there is of another cluster or timeline, or was lost.
+    fn connect(&self, at: Lsn) -> Result<Option<Sender>, Error> {
+        let mut connection = self.dsn.connect_replication()?;
+        let SystemIdentity { system_id, timeline, position } = connection.identify_system()?;
+        let is_same = (system_id, timeline) == (self.server.system_id, self.server.timeline);
+        if !is_same || position < at.0 {
+            return Ok(None);
+        }
+        let pid = connection.backend_pid();
+        Ok(Some(Sender { streaming: connection.start(at.0, timeline)?, pid, resumed: 0 }))
+    }
 }
 
 /// Where the server's last checkpoint began.

@@ -115,6 +115,12 @@ impl<C: Collect> WalStream<C> {
         self.latest_bytes = 0;
     }
 
+    /// What came until now. A record whose rest has not come is not in it.
+    pub fn so_far(&mut self) -> &mut WalSummary<C> {
+        self.append();
+        &mut self.summary
+    }
+
     /// What came. A record whose rest has not come is not in it.
     pub fn finish(mut self) -> WalSummary<C> {
         if let Some(decoder) = &self.decoder {

@@ -11,9 +11,10 @@ use pgtoll_model::prediction::{
     WrittenPages, compressed_share, cycle_images, window_images,
 };
 use pgtoll_record::{
-    DirtyCensus, PredictionBasis, ServerWatch, WatchWindow, WatchedRates, WatchedServer, WatchedWal,
+    CarriedMarks, DirtyCensus, PredictionBasis, ServerWatch, WatchWindow, WatchedRates,
+    WatchedServer, WatchedWal,
 };
-use pgtoll_stats::{mean, quantile, sample_sd, t_quantile};
+use pgtoll_stats::{mean, proportion_interval, quantile, sample_sd, t_quantile};
 
 /// The settings that answers depend on.
 #[derive(Clone, Debug)]
@@ -203,7 +204,12 @@ impl WatchDigest {
             stock += counts(census, cycle).stock() * part;
             let found = self.by_census(window, census);
             let visible = wal.and_then(|wal| pages_written(window, wal)).map(|of| of.visible);
-            images.push((window.seconds, with_carried(found, window.blocks_carried, visible)));
+            let carried = match (visible, window.carried_marks) {
+                (Some(visible), _) => CarriedVisible::Counted(visible),
+                (None, Some(marks)) => CarriedVisible::Sampled(marks),
+                (None, None) => CarriedVisible::Unknown,
+            };
+            images.push((window.seconds, with_carried(found, window.blocks_carried, carried)));
         }
         let (per_second, of_windows) = mean_of(&images, self.floor(bytes));
         let seconds: f64 = images.iter().map(|(seconds, _)| seconds).sum();
@@ -255,19 +261,52 @@ impl WatchDigest {
     }
 }
 
+/// What is known of the pages that `VACUUM` marked all-visible while a checkpoint had still to write
+/// them.
+#[derive(Clone, Copy, Debug)]
+enum CarriedVisible {
+    /// By the WAL so many pages were only marked in the cycle, these among them.
+    Counted(u64),
+    /// By the visibility map, of a sample.
+    Sampled(CarriedMarks),
+    Unknown,
+}
+
 /// Beside what censuses found, what `VACUUM` marked all-visible on pages that were written while a
-/// checkpoint ran: hints alone change such a page, and when it is looked at it is clean. By the WAL
-/// `visible` pages were marked, those that censuses found among them; without it, all that were
-/// carried over may have been.
-fn with_carried(found: Bounded, carried: u64, visible: Option<u64>) -> Bounded {
-    let Some(visible) = visible.map(float) else {
-        return Bounded { upper: found.upper + float(carried), ..found };
-    };
-    Bounded {
-        estimate: found.estimate.max(visible),
-        lower: found.lower.max(visible),
-        upper: if carried > 0 { found.upper + visible } else { found.upper.max(visible) },
+/// checkpoint ran: hints alone change such a page, and when it is looked at it is clean. Of those
+/// that were marked, some may have been written before, so that censuses found them. Where nothing
+/// is known of it, all that were carried over may have been marked.
+fn with_carried(found: Bounded, carried: u64, visible: CarriedVisible) -> Bounded {
+    match visible {
+        CarriedVisible::Counted(visible) => {
+            let visible = float(visible);
+            Bounded {
+                estimate: found.estimate.max(visible),
+                lower: found.lower.max(visible),
+                upper: if carried > 0 { found.upper + visible } else { found.upper.max(visible) },
+            }
+        }
+        CarriedVisible::Sampled(marks) => {
+            let marked = marked_share(&marks).scaled(float(carried));
+            Bounded {
+                estimate: found.estimate.max(marked.estimate),
+                lower: found.lower.max(marked.lower),
+                upper: found.upper + marked.upper,
+            }
+        }
+        CarriedVisible::Unknown => Bounded { upper: found.upper + float(carried), ..found },
     }
+}
+
+/// With the error of the sample; what is not known may be marked.
+fn marked_share(marks: &CarriedMarks) -> Bounded {
+    let CarriedMarks { sampled, marked, unknown } = *marks;
+    let interval = |hits: u64| proportion_interval(hits.min(sampled), sampled);
+    let (Some((lower, _)), Some((_, upper))) = (interval(marked), interval(marked + unknown))
+    else {
+        return Bounded::new(0.0, 0.0, 1.0);
+    };
+    Bounded::new(float(marked) / float(sampled), lower, upper)
 }
 
 /// Images a second of all windows, given with their seconds, and the estimate of each. Errors of
@@ -438,11 +477,35 @@ mod tests {
     #[test]
     fn what_waits_for_a_checkpoint_is_in_the_upper_bound_or_counted_by_the_wal() {
         let found = Bounded::new(100.0, 80.0, 120.0);
-        assert_eq!(with_carried(found, 0, None), found);
-        assert_eq!(with_carried(found, 500, None), Bounded::new(100.0, 80.0, 620.0));
-        assert_eq!(with_carried(found, 500, Some(0)), found);
-        assert_eq!(with_carried(found, 500, Some(300)), Bounded::new(300.0, 300.0, 420.0));
+        let unknown = CarriedVisible::Unknown;
+        assert_eq!(with_carried(found, 0, unknown), found);
+        assert_eq!(with_carried(found, 500, unknown), Bounded::new(100.0, 80.0, 620.0));
+        let counted = CarriedVisible::Counted;
+        assert_eq!(with_carried(found, 500, counted(0)), found);
+        assert_eq!(with_carried(found, 500, counted(300)), Bounded::new(300.0, 300.0, 420.0));
         // Without such pages, censuses saw what was marked.
-        assert_eq!(with_carried(found, 0, Some(90)), Bounded::new(100.0, 90.0, 120.0));
+        assert_eq!(with_carried(found, 0, counted(90)), Bounded::new(100.0, 90.0, 120.0));
+    }
+
+    /// The range of what a sample found, and of what it left open.
+    #[test]
+    fn marks_of_a_sample_narrow_what_was_carried_over() {
+        let found = Bounded::new(100.0, 80.0, 120.0);
+        let with = |marked, unknown| {
+            let marks = CarriedMarks { sampled: 2000, marked, unknown };
+            with_carried(found, 10_000, CarriedVisible::Sampled(marks))
+        };
+        let none = with(0, 0);
+        assert_eq!((none.estimate, none.lower), (100.0, 80.0));
+        assert!(none.upper > 120.0 && none.upper < 150.0, "{none:?}");
+        let some = with(200, 0);
+        assert!((some.estimate - 1000.0).abs() < 1e-9, "{some:?}");
+        assert!(some.lower > 850.0 && some.lower < 950.0, "{some:?}");
+        assert!(some.upper > 1170.0 && some.upper < 1270.0, "{some:?}");
+        let unsure = with(200, 400);
+        assert_eq!((unsure.estimate, unsure.lower), (some.estimate, some.lower));
+        assert!(unsure.upper > 3100.0, "{unsure:?}");
+        let nothing = CarriedVisible::Sampled(CarriedMarks::default());
+        assert_eq!(with_carried(found, 10_000, nothing).upper, 10_120.0);
     }
 }

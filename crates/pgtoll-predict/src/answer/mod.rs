@@ -448,6 +448,30 @@ fn logs_hints(server: &WatchedServer) -> bool {
     SeenSettings::of(server).logs_hints()
 }
 
+/// Checkpoint cycles that were watched.
+fn cycles(watch: &ServerWatch) -> usize {
+    watch.windows.iter().filter(|window| window.is_cycle).count()
+}
+
+/// Where reading WAL was disturbed.
+fn reading_notes(wal: &WatchedWal, watched: usize) -> Vec<String> {
+    let read = wal.cycles.len();
+    let resumed = (wal.resumed > 0).then(|| {
+        format!(
+            "the connection that sends WAL was lost {} times; reading resumed where it was, so that \
+             nothing is missing",
+            wal.resumed
+        )
+    });
+    let ended = wal.ended.as_ref().map(|why| {
+        format!(
+            "reading WAL ended before watching: {why}. What rests on WAL rests on {read} checkpoint \
+             cycles, the rest on {watched}"
+        )
+    });
+    resumed.into_iter().chain(ended).collect()
+}
+
 fn notes(
     server: &WatchedServer,
     watch: &ServerWatch,
@@ -485,7 +509,9 @@ fn notes(
                 .to_owned(),
         );
     }
-    let is_blind = |window: &WatchWindow| window.census.is_some() && window.blocks_carried > 0;
+    let is_blind = |window: &WatchWindow| {
+        window.census.is_some() && window.blocks_carried > 0 && window.carried_marks.is_none()
+    };
     if watch.wal.is_none() && !logs_hints(server) && watch.windows.iter().any(is_blind) {
         notes.push(
             "pages that VACUUM marks all-visible while a checkpoint has still to write them are seen \
@@ -494,9 +520,7 @@ fn notes(
         );
     }
     if let Some(wal) = &watch.wal {
-        let ended =
-            wal.ended.as_ref().map(|why| format!("reading WAL ended before watching: {why}"));
-        notes.extend(ended);
+        notes.extend(reading_notes(wal, cycles(watch)));
         notes.extend(wal.notes.iter().cloned());
     }
     notes

@@ -97,6 +97,7 @@ fn wal(logs_hints: bool) -> WatchedWal {
         seconds: 600.0,
         sender_cpu_seconds: Some(0.6),
         ended: None,
+        resumed: 0,
         redo_points: 3,
         cycles: vec![cycle(1, logs_hints), cycle(2, logs_hints)],
         check: WhatIfCheck {
@@ -169,6 +170,19 @@ fn where_volume_begins_checkpoints_the_rule_is_replayed() {
     let share = record.answers[0].wal.as_ref().unwrap().extra_share.unwrap();
     assert!(near(share.estimate, 480.0 / 606.0 - 1.0), "{share:?}");
     assert!(share.lower < share.estimate - 0.03 && share.upper > share.estimate + 0.03);
+}
+
+#[test]
+fn reading_that_was_disturbed_is_noted() {
+    let notes = |wal| answered(&HINTS, wal, "wal_log_hints=off").notes;
+    let lost = |notes: &[String]| notes.iter().any(|note| note.contains("resumed where it was"));
+    let undisturbed = notes(wal(true));
+    assert!(!lost(&undisturbed), "{undisturbed:?}");
+    let resumed = notes(WatchedWal { resumed: 2, ..wal(true) });
+    assert!(lost(&resumed) && !resumed.iter().any(|note| note.contains("ended")), "{resumed:?}");
+    let ended = notes(WatchedWal { ended: Some("the server left".to_owned()), ..wal(true) });
+    let expected = "the server left. What rests on WAL rests on 2 checkpoint cycles";
+    assert!(ended.iter().any(|note| note.contains(expected)), "{ended:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! and replays it under all settings that are asked about. The session that watches goes on as without
 //! it; when it ends, so does the reading.
 
+mod interim;
 mod plan;
 mod reader;
 mod watched;
@@ -11,9 +12,10 @@ mod watched;
 use std::thread::{self, ScopedJoinHandle};
 
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{ServerWatch, WatchedServer};
+use pgtoll_record::{ServerWatch, WatchedServer, WatchedWal};
 use pgtoll_wire::Dsn;
 
+use interim::Interim;
 use plan::WalQuestion;
 use reader::{ReadWal, Stop, WalReader};
 use watched::watched_wal;
@@ -23,7 +25,9 @@ use crate::session::WatchSession;
 use crate::{PredictError, SettingQuestion, WatchPlan, WatchProgress, watch};
 
 /// As [`watch()`], and reads the server's WAL meanwhile, to replay it with the settings of the
-/// questions. Fails at once where the role may not stream WAL.
+/// questions. Fails at once where the role may not stream WAL. Progress has the WAL that was read
+/// until then, of each window a moment after its end. A connection that is lost is opened again, and
+/// reading resumes where it was.
 pub fn watch_with_wal(
     dsn: &Dsn,
     plan: &WatchPlan,
@@ -44,18 +48,57 @@ pub fn watch_with_wal(
     let postmaster = session.postmaster();
     session.close();
     let asked = WalQuestion::new(&server, &facts.wal, page_bytes, questions);
-    let stop = Stop::default();
-    let reader = WalReader { dsn, asked: &asked, postmaster, stop: &stop, interrupt };
+    let (stop, interim) = (Stop::default(), Interim::default());
+    let reader =
+        WalReader { dsn, asked: &asked, postmaster, stop: &stop, interrupt, interim: &interim };
+    let mut passed_on = PassedOn { asked: &asked, interim: &interim, read: None };
     let (server, mut seen, read) = thread::scope(|scope| {
         // Whatever ends this function ends the other thread.
         let _stops = stop.when_dropped();
         let running = reader.start(scope, &privileges.stream_remedy)?;
-        let (server, seen) = watch(dsn, plan, interrupt, on_progress)?;
+        let mut on_look = |progress: &WatchProgress<'_>| passed_on.pass(progress, on_progress);
+        let (server, seen) = watch(dsn, plan, interrupt, &mut on_look)?;
         stop.at(end_of_wal(dsn, interrupt));
         Ok::<_, PredictError>((server, seen, joined(running)?))
     })?;
     add(&server, &mut seen, &asked, read);
     Ok((server, seen))
+}
+
+/// Progress with the WAL that was read until then: it is asked for at the end of each window, and comes
+/// a moment later.
+struct PassedOn<'a> {
+    asked: &'a WalQuestion,
+    interim: &'a Interim,
+    /// What came last.
+    read: Option<WatchedWal>,
+}
+
+impl PassedOn<'_> {
+    fn pass(
+        &mut self,
+        progress: &WatchProgress<'_>,
+        on_progress: &mut dyn FnMut(&WatchProgress<'_>),
+    ) {
+        if progress.window_ended {
+            self.interim.ask();
+        }
+        let is_of_server = |read: &ReadWal| {
+            read.streamed.summary.system_identifier.to_string() == progress.server.system_identifier
+        };
+        let newer = self.interim.take().filter(is_of_server);
+        let newer = newer.and_then(|read| watched_wal(self.asked, read));
+        let has_news = progress.has_news || newer.is_some();
+        self.read = newer.or(self.read.take());
+        match self.read.clone().filter(|_| has_news) {
+            None => on_progress(progress),
+            Some(read) => {
+                let mut seen = progress.watch.clone();
+                add_wal(&mut seen, Some(read));
+                on_progress(&WatchProgress { watch: &seen, has_news, ..*progress });
+            }
+        }
+    }
 }
 
 /// Where the server's WAL ends now; `None` where that cannot be asked, or nobody wants to wait.
@@ -88,7 +131,11 @@ fn add(server: &WatchedServer, seen: &mut ServerWatch, asked: &WalQuestion, read
         seen.discarded.push(format!("WAL: {why}"));
         return;
     }
-    seen.wal = watched_wal(asked, read);
+    add_wal(seen, watched_wal(asked, read));
+}
+
+fn add_wal(seen: &mut ServerWatch, wal: Option<WatchedWal>) {
+    seen.wal = wal;
     for source in seen.sources.iter_mut().filter(|source| source.name == WAL_SOURCE) {
         (source.available, source.remedy) = (true, None);
     }

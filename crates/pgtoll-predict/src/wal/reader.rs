@@ -12,11 +12,13 @@ use pgtoll_format::{ByteSize, Lsn};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_observe::LocalSession;
 use pgtoll_wal::{
-    Answer, Collect, End, ServerError, StreamProgress, Streamed, WhatIfCollector, stream_watched,
+    Answer, Collect, End, ServerError, StreamProgress, StreamWatch, Streamed, WalSummary,
+    WhatIfCollector, stream_watched,
 };
 use pgtoll_wire::Dsn;
 
 use crate::PredictError;
+use crate::wal::interim::Interim;
 use crate::wal::plan::WalQuestion;
 
 /// What was read.
@@ -74,6 +76,8 @@ pub(crate) struct WalReader<'a> {
     pub(crate) postmaster: Option<i32>,
     pub(crate) stop: &'a Stop,
     pub(crate) interrupt: &'a Interrupt,
+    /// Where what was read until now is left when it is asked for.
+    pub(crate) interim: &'a Interim,
 }
 
 /// What the blocks of the WAL may take of memory here; beside them at most half as much waits for a
@@ -83,6 +87,9 @@ const MEMORY: u64 = 1 << 30;
 const REST: Duration = Duration::from_secs(30);
 /// How often the walsender's CPU is read: the last reading counts when it has ended.
 const CPU_PAUSE: Duration = Duration::from_secs(1);
+/// Between two tries to connect again, and how many of them there are until WAL has to come.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRIES: u32 = 60;
 /// Longer than any watch.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
@@ -117,20 +124,18 @@ impl<'a> WalReader<'a> {
             whatif: WhatIfCollector::new(question.clone()),
             memory: measured.clone(),
         };
-        let mut watch = ReadingWatch::new(&self, &memory);
-        let streamed = stream_watched(self.dsn, Some(LONGEST), new, &mut |progress| {
-            // Nobody may wait for it any more.
-            let _ = started.try_send(());
-            watch.goes_on(progress)
-        });
-        let Streamed { summary, redo, end } = streamed.map_err(|error| refusal(error, remedy))?;
+        let mut watch = ReadingWatch::new(&self, &memory, started);
+        let streamed = stream_watched(self.dsn, Some(LONGEST), new, &mut watch);
+        let streamed = streamed.map_err(|error| refusal(error, remedy))?;
+        let Streamed { summary, redo, resumed, end } = streamed;
         let ended = watch.ended.take().or_else(|| match &end {
             Ok(End::Interrupted | End::Asked(_)) => None,
             Ok(end) => Some(end.to_string()),
             Err(error) => Some(error.to_string()),
         });
         let sender_cpu_s = watch.cpu_s();
-        let streamed = Streamed { summary: summary.map(|of| of.whatif.finish()), redo, end };
+        let summary = summary.map(|of| of.whatif.finish());
+        let streamed = Streamed { summary, redo, resumed, end };
         Ok(ReadWal { streamed, sender_cpu_s, ended })
     }
 }
@@ -151,31 +156,52 @@ fn refusal(error: ServerError, remedy: String) -> PredictError {
 struct ReadingWatch<'a> {
     stop: &'a Stop,
     interrupt: &'a Interrupt,
+    interim: &'a Interim,
     memory: &'a AtomicU64,
+    started: &'a SyncSender<()>,
+    began: Instant,
     postmaster: Option<i32>,
-    sender: Option<LocalSession>,
+    sender: Option<(i32, LocalSession)>,
+    /// Of the sender, and of those before it.
     cpu_ns: Option<u64>,
+    earlier_cpu_ns: u64,
     cpu_read: Option<Instant>,
     stopped: Option<Instant>,
+    /// Tries to connect since WAL came the last time, up to where.
+    tries: u32,
+    at: Lsn,
+    resumed: u32,
     ended: Option<String>,
 }
 
 impl<'a> ReadingWatch<'a> {
-    fn new(reader: &WalReader<'a>, memory: &'a AtomicU64) -> Self {
+    fn new(reader: &WalReader<'a>, memory: &'a AtomicU64, started: &'a SyncSender<()>) -> Self {
         Self {
             stop: reader.stop,
             interrupt: reader.interrupt,
+            interim: reader.interim,
             memory,
+            started,
+            began: Instant::now(),
             postmaster: reader.postmaster,
             sender: None,
             cpu_ns: None,
+            earlier_cpu_ns: 0,
             cpu_read: None,
             stopped: None,
+            tries: 0,
+            at: Lsn(0),
+            resumed: 0,
             ended: None,
         }
     }
 
-    fn goes_on(&mut self, progress: &StreamProgress) -> ControlFlow<()> {
+    /// Whether it ends here.
+    fn follow(&mut self, progress: &StreamProgress) -> ControlFlow<()> {
+        self.resumed = progress.resumed;
+        if progress.at > self.at {
+            (self.at, self.tries) = (progress.at, 0);
+        }
         let until = self.stop.until();
         let is_over = until.is_some_and(|until| progress.at >= until) || self.is_given_up(until);
         let memory = self.memory.load(Ordering::Relaxed);
@@ -201,15 +227,48 @@ impl<'a> ReadingWatch<'a> {
     fn read_cpu(&mut self, pid: i32) {
         self.cpu_read = Some(Instant::now());
         let Some(postmaster) = self.postmaster else { return };
-        if self.sender.is_none() {
+        if self.sender.is_none_or(|(known, _)| known != pid) {
             let found = LocalSession::find(pid, "walsender ");
-            self.sender = found.filter(|found| found.postmaster == postmaster);
+            let found = found.filter(|found| found.postmaster == postmaster);
+            self.earlier_cpu_ns = self.cpu_ns.unwrap_or(0);
+            self.sender = found.map(|found| (pid, found));
         }
-        self.cpu_ns = self.sender.and_then(|sender| sender.cpu_ns()).or(self.cpu_ns);
+        let used = self.sender.and_then(|(_, sender)| sender.cpu_ns());
+        self.cpu_ns = used.map(|used| used + self.earlier_cpu_ns).or(self.cpu_ns);
     }
 
     fn cpu_s(&self) -> Option<f64> {
         self.cpu_ns.map(|ns| Duration::from_nanos(ns).as_secs_f64())
+    }
+}
+
+impl StreamWatch<MeasuredWhatIf> for ReadingWatch<'_> {
+    fn goes_on(&mut self, progress: &StreamProgress) -> ControlFlow<()> {
+        // Nobody may wait for it any more.
+        let _ = self.started.try_send(());
+        self.follow(progress)
+    }
+
+    fn wants_look(&self) -> bool {
+        self.interim.is_wanted()
+    }
+
+    fn look(&mut self, read: &mut WalSummary<MeasuredWhatIf>, redo: Lsn) {
+        let mut summary = read.interim(|of| of.whatif.interim());
+        summary.streamed = Some(self.began.elapsed());
+        let (resumed, end) = (self.resumed, Ok(End::Interrupted));
+        let streamed = Streamed { summary, redo, resumed, end };
+        self.interim.leave(ReadWal { streamed, sender_cpu_s: self.cpu_s(), ended: None });
+    }
+
+    /// A server that is restarted takes a while, and WAL that came is worth waiting for.
+    fn retry(&mut self, _: &str) -> ControlFlow<()> {
+        let is_over = self.stop.until().is_some() || self.tries >= RETRIES;
+        if is_over || self.interrupt.wait(RETRY).is_err() || self.stop.until().is_some() {
+            return ControlFlow::Break(());
+        }
+        self.tries += 1;
+        ControlFlow::Continue(())
     }
 }
 

@@ -8,7 +8,7 @@ use crate::wal::reader::ReadWal;
 
 /// `None` where not a record was read.
 pub(crate) fn watched_wal(asked: &WalQuestion, read: ReadWal) -> Option<WatchedWal> {
-    let ReadWal { streamed: Streamed { summary, redo, end }, sender_cpu_s, ended } = read;
+    let ReadWal { streamed: Streamed { summary, redo, resumed, end }, sender_cpu_s, ended } = read;
     let answer = &summary.collected;
     let (from, to) = answer.from.zip(answer.to)?;
     let source = WhatIfSource {
@@ -32,6 +32,7 @@ pub(crate) fn watched_wal(asked: &WalQuestion, read: ReadWal) -> Option<WatchedW
         seconds: summary.streamed.unwrap_or_default().as_secs_f64(),
         sender_cpu_seconds: sender_cpu_s,
         ended,
+        resumed,
         redo_points: answer.redo_points.len() as u64,
         cycles: cycles.map(|of| cycle(of, asked.settings.hints)).collect(),
         check: whatif.check,

@@ -21,9 +21,9 @@ pub use design::{
 };
 pub use detection::{DETECTION_SCHEMA, DetectionOutcome, DetectionRecord, DetectionRow, Detector};
 pub use prediction::{
-    PREDICTION_TRIAL_SCHEMA, PredictionTrialAnswer, PredictionTrialArm, PredictionTrialCensus,
-    PredictionTrialCycle, PredictionTrialHeader, PredictionTrialLine, PredictionTrialRange,
-    PredictionTrialRun, PredictionTrialWorkload,
+    PREDICTION_TRIAL_SCHEMA, PredictionTrialAnswer, PredictionTrialArm, PredictionTrialBlind,
+    PredictionTrialCensus, PredictionTrialCycle, PredictionTrialHeader, PredictionTrialLine,
+    PredictionTrialRange, PredictionTrialRegime, PredictionTrialRun, PredictionTrialWorkload,
 };
 pub use soak::{SOAK_SCHEMA, SoakOutcome, SoakRecord};
 pub use twins::{

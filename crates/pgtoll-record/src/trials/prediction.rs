@@ -38,6 +38,9 @@ pub struct PredictionTrialHeader {
     pub cycles: u32,
     /// Amount of work, in units of about a second of a run.
     pub seconds: u32,
+    /// How checkpoints come in the runs that it asks for.
+    #[serde(default, skip_serializing_if = "PredictionTrialRegime::is_forced")]
+    pub regime: PredictionTrialRegime,
 }
 
 /// A workload on a fresh copy of a data directory.
@@ -49,6 +52,9 @@ pub struct PredictionTrialRun {
     pub workload: PredictionTrialWorkload,
     /// What the server pays for.
     pub arm: PredictionTrialArm,
+    /// How its checkpoints come.
+    #[serde(default, skip_serializing_if = "PredictionTrialRegime::is_forced")]
+    pub regime: PredictionTrialRegime,
     /// From 1. Runs of the same repetition are a pair.
     pub repetition: u32,
     /// Transactions after the warm-up.
@@ -67,7 +73,8 @@ pub struct PredictionTrialRun {
     pub blocks_read: u64,
     /// Blocks written, by all processes.
     pub blocks_written: u64,
-    /// CPU time of all of the server's processes, without that of the censuses.
+    /// CPU time of all of the server's processes, without that of the censuses and of other sessions
+    /// that watch it.
     pub cpu_ns: u64,
     /// Blocks that SELECTs dirtied and that are in no image that they logged: the sum over
     /// statements of `shared_blks_dirtied - wal_fpi`.
@@ -121,6 +128,9 @@ pub struct PredictionTrialAnswer {
     pub workload: PredictionTrialWorkload,
     /// What the watched server paid for; the prediction is for the other one.
     pub arm: PredictionTrialArm,
+    /// How its checkpoints came.
+    #[serde(default, skip_serializing_if = "PredictionTrialRegime::is_forced")]
+    pub regime: PredictionTrialRegime,
     /// From 1.
     pub repetition: u32,
     /// Predicted relative change of WAL; `None` where nothing was predicted.
@@ -129,6 +139,22 @@ pub struct PredictionTrialAnswer {
     pub basis: Option<String>,
     /// Predicted relative change of CPU time; `None` where nothing was predicted.
     pub cpu: Option<PredictionTrialRange>,
+    /// The program's own test of itself; `None` where hints are not logged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blind: Option<PredictionTrialBlind>,
+    /// Why it answered nothing; `None` where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+/// The blind self-test: what logging hints costs a server that logs them, predicted as for one that
+/// does not, and as the what-if finds it in the same WAL. Both are relative to the WAL without hints.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PredictionTrialBlind {
+    /// Predicted.
+    pub predicted: PredictionTrialRange,
+    /// By the what-if.
+    pub found: f64,
 }
 
 /// A relative change (0.1: ten percent more) with its 95 % interval.
@@ -156,6 +182,19 @@ pub enum PredictionTrialArm {
     Hints,
     /// Data checksums.
     On,
+}
+
+/// How checkpoints come.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum PredictionTrialRegime {
+    /// By `CHECKPOINT`, at once, after a fixed amount of work.
+    #[default]
+    Forced,
+    /// By `checkpoint_timeout`, spread by `checkpoint_completion_target = 0.9`.
+    Timed,
 }
 
 /// The work of a run: always the same number of transactions, by eight clients.
@@ -198,6 +237,25 @@ impl PredictionTrialWorkload {
             Self::Eviction => "eviction",
             Self::AppendOnly => "append-only",
             Self::Skewed => "skewed",
+        }
+    }
+}
+
+impl PredictionTrialRegime {
+    /// In the order in which results are shown.
+    pub const ALL: [Self; 2] = [Self::Forced, Self::Timed];
+
+    /// The one that records have without naming it.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    fn is_forced(&self) -> bool {
+        *self == Self::Forced
+    }
+
+    /// In tables and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forced => "forced checkpoints",
+            Self::Timed => "timed, spread checkpoints",
         }
     }
 }

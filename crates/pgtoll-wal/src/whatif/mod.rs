@@ -163,6 +163,16 @@ impl WhatIfCollector {
         self.longest.map_or_else(nothing, |answer| *answer)
     }
 
+    /// The answer about what was appended until now, and collecting goes on. Until 17 it does not
+    /// include what waits for a redo point.
+    pub fn interim(&mut self) -> Answer {
+        if let Some(replay) = &mut self.replay {
+            return replay.interim();
+        }
+        let nothing = || Replay::new(self.question.clone()).finish();
+        self.longest.as_deref().cloned().unwrap_or_else(nothing)
+    }
+
     /// What comes next does not follow: which of its pages were changed since the last checkpoint is
     /// not known.
     fn end_stretch(&mut self) {
@@ -575,24 +585,35 @@ impl Replay {
         });
     }
 
-    fn finish(mut self) -> Answer {
-        if !self.question.facts.marks_redo {
-            self.end();
-        }
-        self.replay(Lsn(u64::MAX));
+    /// Where the first record begins that waits for a redo point.
+    fn waits_at(&self) -> Option<Lsn> {
+        let first = self.waiting.front()?;
+        let record = first.touches.records.get(first.record)?;
+        Some(Lsn(first.touches.from?.0 + u64::from(record.at)))
+    }
+
+    fn interim(&mut self) -> Answer {
         Answer {
             check: self.model.check(),
             from: self.from,
-            to: self.to,
-            redo_points: self.redo_points,
+            to: self.waits_at().or(self.to),
+            redo_points: self.redo_points.clone(),
             times_us: self.first_us.zip(self.last_us),
             hints: self.hints,
             blocks: self.model.blocks(),
             waiting_most: self.waiting_most as u64,
             late: self.late,
-            cycles: self.cycles,
-            outcomes: self.model.finish(),
+            cycles: self.cycles.clone(),
+            outcomes: self.model.outcomes(),
         }
+    }
+
+    fn finish(mut self) -> Answer {
+        if !self.question.facts.marks_redo {
+            self.end();
+        }
+        self.replay(Lsn(u64::MAX));
+        self.interim()
     }
 }
 

@@ -63,7 +63,7 @@ fn watched(
     let mut on_progress = |progress: &WatchProgress<'_>| {
         show_progress(progress, &plan, printer);
         // What was seen until now outlives whatever ends this process.
-        if let Some(path) = arguments.record.as_ref().filter(|_| progress.window_ended) {
+        if let Some(path) = arguments.record.as_ref().filter(|_| progress.has_news) {
             let (server, watch) = (progress.server.clone(), progress.watch.clone());
             let page_costs = costs.get_or_insert_with(|| costs_of(&server)).clone();
             let watched = Watched { server, watch, page_costs };

@@ -1,13 +1,15 @@
 //! `pgtoll predict` of running servers of each version: what is counted is what is there.
 
+use std::fs;
 use std::path::Path;
 use std::process::Stdio;
+use std::thread::{self, JoinHandle};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, StopMode};
 use pgtoll_record::{
-    PredictionBasis, PredictionRecord, WalWhatIfRecord, WatchWindow, WhatIfRow,
+    PredictionBasis, PredictionRecord, WalWhatIfRecord, WatchWindow, WatchedWal, WhatIfRow,
 };
 
 use crate::support::{Ran, Scratch, pgtoll, run, servers};
@@ -101,7 +103,7 @@ fn hints_logged_already_cost_no_wal_again() {
         check_record(&kept);
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
-        std::fs::remove_file(kept).unwrap();
+        fs::remove_file(kept).unwrap();
     }
 }
 
@@ -209,6 +211,91 @@ fn pages_of_the_cycle_before_are_not_taken_for_hints_while_a_checkpoint_runs() {
         let sampled: u64 = early.iter().map(|census| census.sampled).sum();
         let hint_only: u64 = early.iter().map(|census| census.hint_only).sum();
         assert!(sampled > 200 && hint_only * 10 < sampled, "{name}: {early:?}");
+        cluster.stop(&mut guard, StopMode::Fast).unwrap();
+        cluster.remove(&mut guard).unwrap();
+    }
+}
+
+/// A checkpoint that is spread over nearly an hour, unless it is told not to wait.
+fn begin_spread_checkpoint(cluster: &Cluster) -> JoinHandle<()> {
+    let mut connection = cluster.connect("postgres").unwrap();
+    let function = if cluster.version().major() < 15 {
+        "pg_start_backup('spread', false, false)"
+    } else {
+        "pg_backup_start('spread', false)"
+    };
+    // It returns at the checkpoint's end, and the session's end ends the backup.
+    let statement = format!("SELECT {function}");
+    thread::spawn(move || connection.execute(&statement).unwrap())
+}
+
+/// Until more checkpoints have begun than `before`.
+fn checkpoint_begun(cluster: &Cluster, before: u64) -> String {
+    format!(
+        "DO $$ BEGIN FOR again IN 1 .. 2000 LOOP PERFORM pg_stat_clear_snapshot(); \
+         EXIT WHEN ({}) > {before}; PERFORM pg_sleep(0.01); END LOOP; END $$;",
+        checkpoints_sql(cluster)
+    )
+}
+
+fn checkpoints_sql(cluster: &Cluster) -> &'static str {
+    if cluster.version().major() < 17 {
+        "SELECT checkpoints_req AS count FROM pg_stat_bgwriter"
+    } else {
+        "SELECT num_requested AS count FROM pg_stat_checkpointer"
+    }
+}
+
+/// Until a session watches, and has looked.
+const WATCHED: &str = "DO $$ BEGIN FOR again IN 1 .. 2000 LOOP PERFORM pg_stat_clear_snapshot(); \
+     EXIT WHEN EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'pgtoll predict' \
+     AND query LIKE '%FROM pg_control_checkpoint() c%'); PERFORM pg_sleep(0.01); END LOOP; END $$;";
+
+#[test]
+fn marks_on_pages_that_a_running_checkpoint_has_to_write_are_counted() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in servers() {
+        let settings = [("checkpoint_completion_target", "0.9"), ("bgwriter_lru_maxpages", "0")];
+        let cluster = started(&mut guard, &server, &settings);
+        let name = server.version.to_string();
+        cluster.run_psql(&mut guard, "postgres", EXTENSIONS).unwrap();
+        let mut command = pgtoll();
+        command.args(["predict", "--dsn", &dsn(&cluster, ""), "--json", "--cycles", "2"]);
+        let watching = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut sql = |statements: &str| {
+            cluster.run_psql(&mut guard, "postgres", statements).unwrap();
+            cluster.run_psql(&mut guard, "postgres", LOOKED).unwrap();
+        };
+        sql(WATCHED);
+        sql("CHECKPOINT");
+        // 200 pages, of which nobody has set the hints.
+        sql(
+            "CREATE TABLE marked AS SELECT i, repeat('x', 500) AS t FROM generate_series(1, 3000) i",
+        );
+        let mut asking = cluster.connect("postgres").unwrap();
+        let before = asking.query_one(checkpoints_sql(&cluster)).unwrap().parse("count").unwrap();
+        let spread = begin_spread_checkpoint(&cluster);
+        sql(&checkpoint_begun(&cluster, before));
+        sql("VACUUM marked");
+        // It need not wait any more.
+        sql("ALTER SYSTEM SET checkpoint_completion_target = 0");
+        sql("SELECT pg_reload_conf()");
+        spread.join().unwrap();
+        sql("SELECT 1");
+        sql("CHECKPOINT");
+        let output = watching.wait_with_output().unwrap();
+        let of: PredictionRecord = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{name}: {of:?}");
+        let marks = of.watch.windows.iter().find_map(|window| window.carried_marks);
+        let marks = marks.unwrap_or_else(|| panic!("{name}: {:?}", of.watch));
+        // It had begun to write when they were listed.
+        assert!((150..=200).contains(&marks.marked), "{name}: {marks:?}");
+        assert!(marks.sampled >= marks.marked && marks.unknown == 0, "{name}: {marks:?}");
+        let windows: f64 = of.watch.windows.iter().map(|window| window.seconds).sum();
+        let images = of.answers[0].wal.as_ref().unwrap().images_per_second.unwrap();
+        assert!(images.estimate * windows >= 150.0, "{name}: {images:?} {:?}", of.watch);
+        assert!(!of.notes.iter().any(|note| note.contains("seen by no census")), "{name}: {of:?}");
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
     }
@@ -403,6 +490,57 @@ fn wal_that_was_read_until_a_signal_or_the_servers_end_is_kept() {
             let wal = of.watch.wal.as_ref().unwrap();
             assert!(wal.bytes > 0 && wal.ended.is_some() != is_signal, "{of:?}");
         }
+        cluster.remove(&mut guard).unwrap();
+    }
+}
+
+/// The record of a watch that goes on, once there is one.
+fn record_so_far(path: &Path) -> Option<PredictionRecord> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+#[test]
+fn a_watch_that_is_killed_leaves_the_wal_it_read_through_a_lost_connection() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in servers() {
+        // What is missed while the connection is down has to be there still.
+        let settings = [("wal_log_hints", "on"), ("wal_keep_size", "1GB")];
+        let cluster = started(&mut guard, &server, &settings);
+        let name = server.version.to_string();
+        cluster.run_psql(&mut guard, "postgres", STORM).unwrap();
+        let path = scratch.path(&format!("{name}.json"));
+        let mut command = pgtoll();
+        command.args(["predict", "--dsn", &dsn(&cluster, ""), "--for", "60s", "--wal", "stream"]);
+        command.args(["--record", path.to_str().unwrap()]);
+        let mut watching = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut until = |is_so: &dyn Fn(&WatchedWal) -> bool| loop {
+            cluster.run_psql(&mut guard, "postgres", CYCLE).unwrap();
+            cluster.run_psql(&mut guard, "postgres", LOOKED).unwrap();
+            let wal = record_so_far(&path).and_then(|of| of.watch.wal);
+            if let Some(wal) = wal.filter(|wal| is_so(wal)) {
+                return wal;
+            }
+            assert!(watching.try_wait().unwrap().is_none(), "{name}: it ended before");
+        };
+        let before = until(&|wal| !wal.cycles.is_empty());
+        let lose = "SELECT pg_terminate_backend(pid) FROM pg_stat_replication";
+        cluster.connect("postgres").unwrap().execute(lose).unwrap();
+        let after = until(&|wal| wal.resumed == 1 && wal.cycles.len() > before.cycles.len() + 2);
+        watching.kill().unwrap();
+        watching.wait().unwrap();
+        assert_eq!((after.from, after.ended.as_ref()), (before.from, None), "{name}: {after:?}");
+        assert_eq!(after.check.absent, 0, "{name}: a piece is missing: {after:?}");
+        let together = after.cycles.windows(2).all(|pair| pair[0].to == pair[1].from);
+        assert!(together && after.cycles.starts_with(&before.cycles), "{name}: {after:?}");
+        let from = ["predict", "--json", "--from", path.to_str().unwrap()];
+        let again = run(pgtoll().args(from).args(["--setting", "wal_log_hints=off"]));
+        // Watching did not come to its end.
+        assert_eq!(again.status, Some(2), "{name}: {again:?}");
+        let of: PredictionRecord = serde_json::from_str(&again.stdout).unwrap();
+        let wal = of.answers[0].wal.as_ref().unwrap();
+        assert_eq!(wal.basis, PredictionBasis::WhatIf, "{name}: {wal:?}");
+        cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
     }
 }

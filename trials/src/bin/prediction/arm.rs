@@ -8,13 +8,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_format::{Lsn, MajorFacts, ServerVersion};
+use pgtoll_interrupt::Interrupt;
 use pgtoll_load::{Crowd, Until};
 use pgtoll_model::{Geometry, ImageCompression, Schedule, Settings};
 use pgtoll_observe::{ClusterCpu, ServerCounters};
 use pgtoll_record::ImageCause;
 use pgtoll_record::trials::{
-    PredictionTrialAnswer, PredictionTrialArm as Arm, PredictionTrialCycle, PredictionTrialRun,
-    PredictionTrialWorkload as Workload,
+    PredictionTrialAnswer, PredictionTrialArm as Arm, PredictionTrialCycle,
+    PredictionTrialRegime as Regime, PredictionTrialRun, PredictionTrialWorkload as Workload,
 };
 use pgtoll_trials::settings;
 use pgtoll_wal::{
@@ -24,7 +25,6 @@ use pgtoll_wal::{
 use pgtoll_wire::Connection;
 
 use crate::census::{Written, census, statements_dirtied, written};
-use crate::estimate::float;
 use crate::program::{Program, ProgramAnswer};
 use crate::work::{self, DATABASE};
 
@@ -51,12 +51,12 @@ impl Templates {
         Ok(Self { version: installation.version.clone(), off, on })
     }
 
-    fn of(&self, arm: Arm) -> &Cluster {
+    pub(crate) fn of(&self, arm: Arm) -> &Cluster {
         if arm == Arm::On { &self.on } else { &self.off }
     }
 }
 
-fn all_settings(workload: Workload, arm: Arm) -> BTreeMap<String, String> {
+pub(crate) fn all_settings(workload: Workload, arm: Arm) -> BTreeMap<String, String> {
     settings([
         // The shortest there is: several times in a checkpoint cycle, as on production servers.
         ("autovacuum_naptime", "1s"),
@@ -79,22 +79,14 @@ fn all_settings(workload: Workload, arm: Arm) -> BTreeMap<String, String> {
 pub(crate) struct Extent {
     pub(crate) cycles: u32,
     pub(crate) seconds: u32,
-    /// What the program watches has checkpoints by time, spread over it.
-    pub(crate) spread: bool,
 }
 
 /// The work of a cycle is cut into this number of parts, with a census after each where the server is watched.
-const PARTS: u64 = 8;
+pub(crate) const PARTS: u64 = 8;
 /// Pages that a census looks at.
 const SAMPLE: u32 = 400;
 /// The same, just before a checkpoint writes all of them anyway.
 const LAST_SAMPLE: u32 = 4000;
-
-/// Checkpoints as production servers have them, by time and spread over it: the shortest time that
-/// there is. The work of a cycle begins with a checkpoint and takes most of this time.
-const SPREAD: [(&str, &str); 2] =
-    [("checkpoint_timeout", "30s"), ("checkpoint_completion_target", "0.9")];
-const SPREAD_WORK: Duration = Duration::from_secs(26);
 
 /// Does the work on a copy while `pgtoll predict` watches it, and removes it.
 pub(crate) fn answer(
@@ -102,32 +94,29 @@ pub(crate) fn answer(
     arm: Arm,
     repetition: u32,
     extent: Extent,
-    templates: &Templates,
+    (templates, interrupt): (&Templates, &Interrupt),
     guard: &mut Guard,
 ) -> anyhow::Result<PredictionTrialAnswer> {
     let cluster = templates.of(arm).copy(guard, "run")?;
-    let mut all = all_settings(workload, arm);
-    if extent.spread {
-        all.extend(settings(SPREAD));
-    }
-    cluster.configure(guard, &all)?;
-    let server = (&cluster, templates.version.clone());
-    let mut session = Session::begin(workload, arm, extent, server, guard)?;
-    session.watched_cycle(extent)?;
+    cluster.configure(guard, &all_settings(workload, arm))?;
+    let mut session = Session::begin(workload, arm, extent, (&cluster, templates), guard)?;
+    session.cycle()?;
     let mut program = Program::begin(&cluster, extent.cycles)?;
     // It counts from a checkpoint on that it has seen, and misses some where it starts late.
     for _ in 0..2 * extent.cycles + 2 {
         if program.has_ended()? {
             break;
         }
-        session.watched_cycle(extent)?;
+        interrupt.check()?;
+        session.cycle()?;
     }
-    let ProgramAnswer { wal, basis, cpu } = program.finish()?;
-    let server = session.server.clone();
+    // A signal ends the program, too.
+    interrupt.check()?;
+    let answer = session.answer(repetition, Regime::Forced, program.finish());
     session.close();
     cluster.stop(guard, StopMode::Immediate)?;
     cluster.remove(guard)?;
-    Ok(PredictionTrialAnswer { server, workload, arm, repetition, wal, basis, cpu })
+    Ok(answer)
 }
 
 /// Does the work on a copy, and removes it.
@@ -136,19 +125,22 @@ pub(crate) fn run(
     arm: Arm,
     repetition: u32,
     extent: Extent,
-    templates: &Templates,
+    (templates, interrupt): (&Templates, &Interrupt),
     guard: &mut Guard,
 ) -> anyhow::Result<PredictionTrialRun> {
     let cluster = templates.of(arm).copy(guard, "run")?;
     cluster.configure(guard, &all_settings(workload, arm))?;
-    let mut session =
-        Session::begin(workload, arm, extent, (&cluster, templates.version.clone()), guard)?;
+    let mut session = Session::begin(workload, arm, extent, (&cluster, templates), guard)?;
     session.cycle()?;
     let from = session.begin_measuring()?;
-    let cycles: Vec<PredictionTrialCycle> =
-        (0..extent.cycles).map(|_| session.cycle()).collect::<anyhow::Result<_>>()?;
+    let mut cycles = Vec::new();
+    for _ in 0..extent.cycles {
+        interrupt.check()?;
+        cycles.push(session.cycle()?);
+    }
     let to = wal_end(&mut session.monitor)?;
-    let mut finished = session.finish(repetition, from, to, cycles)?;
+    let mut finished = session.measured(repetition, Regime::Forced, (from, to), cycles)?;
+    session.close();
     cluster.stop(guard, StopMode::Fast)?;
     read_wal(&cluster, from, to, &mut finished)?;
     cluster.remove(guard)?;
@@ -157,18 +149,20 @@ pub(crate) fn run(
 
 /// A server at work.
 pub(crate) struct Session {
-    facts: &'static MajorFacts,
+    pub(crate) facts: &'static MajorFacts,
     workload: Workload,
     arm: Arm,
     server: String,
     crowds: Vec<(Crowd, u64)>,
     pub(crate) monitor: Connection,
-    cpu: ClusterCpu,
+    pub(crate) cpu: ClusterCpu,
     /// Since the end of the warm-up.
-    cpu_ns: u64,
+    pub(crate) cpu_ns: u64,
     elapsed: Duration,
     transactions: u64,
     before: Option<ServerCounters>,
+    /// What statements had dirtied then.
+    dirtied_before: (u64, u64),
 }
 
 impl Session {
@@ -176,9 +170,10 @@ impl Session {
         workload: Workload,
         arm: Arm,
         extent: Extent,
-        (cluster, version): (&Cluster, ServerVersion),
+        (cluster, templates): (&Cluster, &Templates),
         guard: &mut Guard,
     ) -> anyhow::Result<Self> {
+        let version = &templates.version;
         let postmaster = cluster.start(guard)?;
         let monitor = cluster.connect(DATABASE)?;
         let crowd = |(number, group): (u64, work::ClientGroup)| {
@@ -202,19 +197,32 @@ impl Session {
             elapsed: Duration::ZERO,
             transactions: 0,
             before: None,
+            dirtied_before: (0, 0),
         })
     }
 
     /// Begins a segment and a checkpoint cycle; from here on everything counts.
     fn begin_measuring(&mut self) -> anyhow::Result<Lsn> {
-        self.monitor.execute("SELECT pg_switch_wal()")?;
-        let from = wal_end(&mut self.monitor)?;
+        let from = self.begin_segment()?;
         self.monitor.execute("CHECKPOINT")?;
         self.monitor.execute("SELECT pg_stat_statements_reset()")?;
+        self.begin_counting()?;
+        Ok(from)
+    }
+
+    /// Where it begins.
+    pub(crate) fn begin_segment(&mut self) -> anyhow::Result<Lsn> {
+        self.monitor.execute("SELECT pg_switch_wal()")?;
+        wal_end(&mut self.monitor)
+    }
+
+    /// From here on work, counters and what statements dirty count.
+    pub(crate) fn begin_counting(&mut self) -> anyhow::Result<()> {
         self.publish()?;
         self.before = Some(ServerCounters::read(&mut self.monitor, self.facts, DATABASE)?);
+        self.dirtied_before = statements_dirtied(&mut self.monitor)?;
         (self.cpu_ns, self.elapsed, self.transactions) = (0, Duration::ZERO, 0);
-        Ok(from)
+        Ok(())
     }
 
     /// A checkpoint cycle: the same work as every other one, then the checkpoint.
@@ -244,28 +252,8 @@ impl Session {
         })
     }
 
-    fn watched_cycle(&mut self, extent: Extent) -> anyhow::Result<()> {
-        if extent.spread { self.spread_cycle() } else { self.cycle().map(|_| ()) }
-    }
-
-    /// The work of a cycle, spread over the time between two checkpoints that come by themselves.
-    fn spread_cycle(&mut self) -> anyhow::Result<()> {
-        let before = self.checkpoints()?;
-        while self.checkpoints()? == before {
-            self.monitor.execute("SELECT pg_sleep(0.1)")?;
-        }
-        let began = std::time::Instant::now();
-        for part in 1..=PARTS {
-            self.work(part == 1)?;
-            let due = SPREAD_WORK.as_secs_f64() * float(part) / float(PARTS);
-            let left = (due - began.elapsed().as_secs_f64()).max(0.0);
-            self.monitor.execute(&format!("SELECT pg_sleep({left})"))?;
-        }
-        Ok(())
-    }
-
     /// Checkpoints that have begun.
-    fn checkpoints(&mut self) -> anyhow::Result<u64> {
+    pub(crate) fn checkpoints(&mut self) -> anyhow::Result<u64> {
         let sql = if self.facts.has_pg_stat_checkpointer {
             "SELECT num_timed + num_requested AS count FROM pg_stat_checkpointer"
         } else {
@@ -275,7 +263,7 @@ impl Session {
     }
 
     /// A part of a cycle: all groups at once, each to its end.
-    fn work(&mut self, is_first: bool) -> anyhow::Result<()> {
+    pub(crate) fn work(&mut self, is_first: bool) -> anyhow::Result<()> {
         if let Some(statement) = work::before_part(self.workload) {
             self.monitor.execute(statement)?;
         }
@@ -303,7 +291,7 @@ impl Session {
     }
 
     /// Lets every session publish its counters.
-    fn publish(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn publish(&mut self) -> anyhow::Result<()> {
         let Self { crowds, monitor, facts, .. } = self;
         let clients = crowds.iter_mut().flat_map(|(crowd, _)| crowd.connections());
         for connection in clients.chain([monitor]) {
@@ -312,21 +300,22 @@ impl Session {
         Ok(())
     }
 
-    fn finish(
-        mut self,
+    /// What was counted since [`begin_counting`](Self::begin_counting).
+    pub(crate) fn measured(
+        &mut self,
         repetition: u32,
-        from: Lsn,
-        to: Lsn,
+        regime: Regime,
+        (from, to): (Lsn, Lsn),
         cycles: Vec<PredictionTrialCycle>,
     ) -> anyhow::Result<PredictionTrialRun> {
-        let (select_dirtied, statement_dirtied) = statements_dirtied(&mut self.monitor)?;
+        let (selects, statements) = statements_dirtied(&mut self.monitor)?;
         let before = self.before.context("measuring has not begun")?;
         let after = ServerCounters::read(&mut self.monitor, self.facts, DATABASE)?;
-        let server = self.server.clone();
-        let finished = PredictionTrialRun {
-            server,
+        Ok(PredictionTrialRun {
+            server: self.server.clone(),
             workload: self.workload,
             arm: self.arm,
+            regime,
             repetition,
             transactions: self.transactions,
             elapsed_s: self.elapsed.as_secs_f64(),
@@ -337,16 +326,40 @@ impl Session {
             blocks_read: after.blocks_read.saturating_sub(before.blocks_read),
             blocks_written: cycles.iter().map(|cycle| cycle.written).sum(),
             cpu_ns: self.cpu_ns,
-            select_dirtied,
-            statement_dirtied,
+            select_dirtied: selects.saturating_sub(self.dirtied_before.0),
+            statement_dirtied: statements.saturating_sub(self.dirtied_before.1),
             without_hints_bytes: None,
             cycles,
-        };
-        self.close();
-        Ok(finished)
+        })
     }
 
-    fn close(self) {
+    /// What the program answered, or why it did not.
+    pub(crate) fn answer(
+        &self,
+        repetition: u32,
+        regime: Regime,
+        answered: anyhow::Result<ProgramAnswer>,
+    ) -> PredictionTrialAnswer {
+        let (answered, failure) = match answered {
+            Ok(answered) => (answered, None),
+            Err(error) => (ProgramAnswer::default(), Some(format!("{error:#}"))),
+        };
+        let ProgramAnswer { wal, basis, cpu, blind } = answered;
+        PredictionTrialAnswer {
+            server: self.server.clone(),
+            workload: self.workload,
+            arm: self.arm,
+            regime,
+            repetition,
+            wal,
+            basis,
+            cpu,
+            blind,
+            failure,
+        }
+    }
+
+    pub(crate) fn close(self) {
         self.crowds.into_iter().for_each(|(crowd, _)| crowd.close());
         self.monitor.close();
     }
@@ -354,15 +367,16 @@ impl Session {
 
 const SEED: u64 = 20_261_123;
 
-fn wal_end(connection: &mut Connection) -> anyhow::Result<Lsn> {
+pub(crate) fn wal_end(connection: &mut Connection) -> anyhow::Result<Lsn> {
     // Its commit brings all before it to disk.
     connection.execute("SELECT pg_logical_emit_message(true, 'pgtoll', 'end')")?;
     let row = connection.query_one("SELECT pg_current_wal_flush_lsn() AS at")?;
     Ok(row.parse("at")?)
 }
 
-/// Counts the images, and lets the what-if leave out those for hints.
-fn read_wal(
+/// Counts the images, and lets the what-if leave out those for hints. WAL after `to`, where work
+/// ended, says where redo points were.
+pub(crate) fn read_wal(
     cluster: &Cluster,
     from: Lsn,
     to: Lsn,

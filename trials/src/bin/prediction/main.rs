@@ -6,11 +6,15 @@
 
 mod arm;
 mod census;
+mod contents;
 mod estimate;
+mod goals;
+mod pair;
 mod product;
 mod program;
 mod score;
 mod table;
+mod trial;
 mod work;
 
 use std::path::PathBuf;
@@ -22,13 +26,14 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use pgtoll_cluster::{Guard, Installation};
 use pgtoll_record::trials::{
     PREDICTION_TRIAL_SCHEMA, PredictionTrialArm as Arm, PredictionTrialHeader, PredictionTrialLine,
-    PredictionTrialRun, PredictionTrialWorkload as Workload,
+    PredictionTrialRegime as Regime, PredictionTrialWorkload as Workload,
 };
 use pgtoll_stats::BalancedOrders;
 use pgtoll_trials::{Recorder, TrialSite, installation, print, say};
 
 use crate::arm::{Extent, Templates};
-use crate::table::Contents;
+use crate::contents::{Contents, Subject};
+use crate::pair::PairPlan;
 
 /// How right are predictions of what checksums cost?
 #[derive(Debug, Parser)]
@@ -40,24 +45,25 @@ struct Arguments {
     /// What they do; all if it is not said
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = workloads())]
     workload: Vec<Workload>,
-    /// How often each workload runs with each setting
+    /// How often each workload runs with each setting; with --spread, one of all takes three quarters of an hour
     #[arg(long, value_name = "N", default_value_t = 3)]
     repetitions: u32,
-    /// Checkpoint cycles of a run, after its warm-up
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
-    cycles: u32,
+    /// Checkpoint cycles of a run, after its warm-up: 4, and 2 with --spread
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    cycles: Option<u32>,
     /// Amount of work: about so many seconds a cycle, half of that on a fast machine
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
     /// Run with `wal_log_hints` instead of checksums too
-    #[arg(long)]
+    #[arg(long, conflicts_with = "spread")]
     hints: bool,
-    /// Ask `pgtoll predict` too
+    /// Ask `pgtoll predict` too, about turning checksums on and about turning them off
     #[arg(long)]
     predict: bool,
-    /// With --predict: let checkpoints of the server that it watches come by time, and spread over
-    /// it, as production servers have them. The truths' checkpoints are forced, and quick
-    #[arg(long, requires = "predict")]
+    /// Let checkpoints come by time (30 s) and spread over it, as production servers have them,
+    /// instead of forcing them. Truth and prediction then are of the same run: a server with
+    /// checksums and one without work at the same time
+    #[arg(long)]
     spread: bool,
     /// Where the clusters are made; 10 GB are needed
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
@@ -65,9 +71,6 @@ struct Arguments {
     /// Keep every run in this file; runs that it has are not run again
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Put the tables of a record (--record) into this chapter, and run nothing
-    #[arg(long, value_name = "FILE", requires = "record")]
-    book: Option<PathBuf>,
 }
 
 /// The values of `--workload`.
@@ -82,29 +85,48 @@ fn main() -> ExitCode {
     pgtoll_trials::run("prediction-trial", || trial(&Arguments::parse()))
 }
 
-fn trial(arguments: &Arguments) -> anyhow::Result<bool> {
-    let contents = Contents::read(arguments.record.as_deref())?;
-    if let Some(book) = &arguments.book {
-        table::into_book(&contents, book)?;
-        return Ok(true);
+impl Arguments {
+    fn regime(&self) -> Regime {
+        if self.spread { Regime::Timed } else { Regime::Forced }
     }
+
+    fn extent(&self) -> Extent {
+        let usual = if self.spread { 2 } else { 4 };
+        Extent { cycles: self.cycles.unwrap_or(usual), seconds: self.seconds }
+    }
+
+    /// The command that repeats it.
+    fn command(&self) -> String {
+        let Extent { cycles, seconds } = self.extent();
+        let mut command = format!(
+            "cargo xtask prediction-trial --major {} --repetitions {} --cycles {cycles} \
+             --seconds {seconds}",
+            self.major.join(","),
+            self.repetitions,
+        );
+        let options =
+            [(self.hints, "--hints"), (self.predict, "--predict"), (self.spread, "--spread")];
+        for (_, name) in options.into_iter().filter(|(is_given, _)| *is_given) {
+            command.push(' ');
+            command.push_str(name);
+        }
+        command
+    }
+}
+
+fn trial(arguments: &Arguments) -> anyhow::Result<bool> {
+    if let Some(record) = &arguments.record {
+        contents::cut_unfinished_line(record)?;
+    }
+    let contents = Contents::read(arguments.record.as_ref())?;
     let site = TrialSite::prepare(&arguments.work_dir)?;
     let recorder = Recorder::append(&arguments.record)?;
-    let mut trial = Trial { arguments, contents, recorder };
-    trial.begin(&site)?;
-    for which in &arguments.major {
-        let installation = installation(which)?;
-        for workload in Workload::ALL {
-            if arguments.workload.is_empty() || arguments.workload.contains(&workload) {
-                let missing = trial.missing(workload, &installation);
-                let mut guard = site.begin_guard()?;
-                trial.run_all(workload, &missing, &installation, &mut guard, &site)?;
-                guard.finish()?;
-            }
-        }
-    }
+    let mut trial = Trial { arguments, contents, recorder, site };
+    let outcome = trial.run();
+    // What was found until then, whatever ended it.
     let (text, reached) = table::markdown(&trial.contents)?;
     print(&text);
+    outcome?;
     Ok(reached.unwrap_or(true))
 }
 
@@ -115,39 +137,61 @@ enum Step {
     Run(Arm, u32),
     /// Ask `pgtoll predict` about it.
     Ask(Arm, u32),
+    /// Run it with timed checkpoints, with and without checksums, and ask about both.
+    Pair(u32),
 }
 
 struct Trial<'a> {
     arguments: &'a Arguments,
     contents: Contents,
     recorder: Recorder,
+    site: TrialSite,
 }
 
 impl Trial<'_> {
+    /// All that the record does not have. What fails is reported, and the next workload begins.
+    fn run(&mut self) -> anyhow::Result<()> {
+        self.begin()?;
+        let mut failed = 0_usize;
+        for which in &self.arguments.major {
+            let installation = installation(which)?;
+            for workload in Workload::ALL {
+                let asked = &self.arguments.workload;
+                if !asked.is_empty() && !asked.contains(&workload) {
+                    continue;
+                }
+                let outcome = self.run_all(workload, &installation);
+                // The error of whatever the signal ended says less.
+                self.site.interrupt.check()?;
+                if let Err(error) = outcome {
+                    say(&format!("{} {}: {error:#}", installation.version, workload.name()));
+                    failed += 1;
+                }
+            }
+        }
+        if failed > 0 {
+            bail!("{failed} workloads ended early; the same command with --record resumes");
+        }
+        Ok(())
+    }
+
     /// Writes a header, which must ask for as much work as those that the record has.
-    fn begin(&mut self, site: &TrialSite) -> anyhow::Result<()> {
-        let Arguments { repetitions, cycles, seconds, .. } = *self.arguments;
-        if self.contents.headers.iter().any(|own| (own.cycles, own.seconds) != (cycles, seconds)) {
+    fn begin(&mut self) -> anyhow::Result<()> {
+        let (Extent { cycles, seconds }, regime) =
+            (self.arguments.extent(), self.arguments.regime());
+        let mut headers = self.contents.headers.iter().filter(|header| header.regime == regime);
+        if headers.any(|own| (own.cycles, own.seconds) != (cycles, seconds)) {
             bail!("the record has runs of other --cycles or --seconds");
         }
         let header = PredictionTrialHeader {
             schema: PREDICTION_TRIAL_SCHEMA.to_owned(),
             pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
-            command: format!(
-                "cargo xtask prediction-trial --major {} --repetitions {repetitions} \
-                 --cycles {cycles} --seconds {seconds}{}{}",
-                self.arguments.major.join(","),
-                if self.arguments.hints { " --hints" } else { "" },
-                match (self.arguments.predict, self.arguments.spread) {
-                    (true, true) => " --predict --spread",
-                    (true, false) => " --predict",
-                    (false, _) => "",
-                },
-            ),
+            command: self.arguments.command(),
             started: jiff::Timestamp::now().to_string(),
-            host: site.host()?,
+            host: self.site.host()?,
             cycles,
             seconds,
+            regime,
         };
         self.write(PredictionTrialLine::Header(Box::new(header)))
     }
@@ -155,12 +199,15 @@ impl Trial<'_> {
     /// What the record does not have of a workload, in balanced orders.
     fn missing(&self, workload: Workload, installation: &Installation) -> Vec<Step> {
         let server = installation.version.to_string();
-        let mut steps =
-            vec![Step::Run(Arm::Off, 0), Step::Run(Arm::On, 0), Step::Run(Arm::Watched, 0)];
+        let mut steps = if self.arguments.spread {
+            vec![Step::Pair(0)]
+        } else {
+            vec![Step::Run(Arm::Off, 0), Step::Run(Arm::On, 0), Step::Run(Arm::Watched, 0)]
+        };
         if self.arguments.hints {
             steps.push(Step::Run(Arm::Hints, 0));
         }
-        if self.arguments.predict {
+        if self.arguments.predict && !self.arguments.spread {
             steps.extend([Step::Ask(Arm::Off, 0), Step::Ask(Arm::On, 0)]);
         }
         let orders = BalancedOrders::new(steps.len(), ORDER_SEED);
@@ -171,55 +218,70 @@ impl Trial<'_> {
     }
 
     fn has(&self, step: Step, workload: Workload, server: &str) -> bool {
+        let subject = |arm, repetition| {
+            let regime = self.arguments.regime();
+            Subject { server: server.to_owned(), workload, regime, arm, repetition }
+        };
+        let has_run = |arm, repetition| self.contents.has_run(&subject(arm, repetition));
+        let has_answer = |arm, repetition| self.contents.has_answer(&subject(arm, repetition));
+        let arms = [Arm::Off, Arm::On];
         match step {
-            Step::Run(arm, repetition) => self.contents.runs.iter().any(|run| {
-                (run.arm, run.repetition, run.workload) == (arm, repetition, workload)
-                    && run.server == server
-            }),
-            Step::Ask(arm, repetition) => self.contents.answers.iter().any(|answer| {
-                (answer.arm, answer.repetition, answer.workload) == (arm, repetition, workload)
-                    && answer.server == server
-            }),
+            Step::Run(arm, repetition) => has_run(arm, repetition),
+            Step::Ask(arm, repetition) => has_answer(arm, repetition),
+            Step::Pair(repetition) => {
+                let is_answered = |arm| !self.arguments.predict || has_answer(arm, repetition);
+                arms.into_iter().all(|arm| has_run(arm, repetition) && is_answered(arm))
+            }
         }
     }
 
-    fn run_all(
-        &mut self,
-        workload: Workload,
-        steps: &[Step],
-        installation: &Installation,
-        guard: &mut Guard,
-        site: &TrialSite,
-    ) -> anyhow::Result<()> {
+    fn run_all(&mut self, workload: Workload, installation: &Installation) -> anyhow::Result<()> {
+        let steps = self.missing(workload, installation);
         if steps.is_empty() {
             return Ok(());
         }
-        let Arguments { cycles, seconds, spread, .. } = *self.arguments;
-        let extent = Extent { cycles, seconds, spread };
-        let templates = Templates::make(workload, installation, guard)?;
+        let mut guard = self.site.begin_guard()?;
+        let templates = Templates::make(workload, installation, &mut guard)?;
         for step in steps {
-            site.interrupt.check()?;
-            let line = match *step {
-                Step::Run(arm, repetition) => {
-                    let run = arm::run(workload, arm, repetition, extent, &templates, guard)?;
-                    say(&words(&run));
-                    PredictionTrialLine::Run(Box::new(run))
-                }
-                Step::Ask(arm, repetition) => {
-                    let answer = arm::answer(workload, arm, repetition, extent, &templates, guard)?;
-                    say(&format!(
-                        "{} {} {}: {:?}",
-                        answer.server,
-                        workload.name(),
-                        arm.name(),
-                        answer.wal
-                    ));
-                    PredictionTrialLine::Answer(Box::new(answer))
-                }
-            };
-            self.write(line)?;
+            self.site.interrupt.check()?;
+            for line in self.take(step, workload, &templates, &mut guard)? {
+                say(&words(&line));
+                self.write(line)?;
+            }
         }
+        guard.finish()?;
         Ok(())
+    }
+
+    /// The lines of a step.
+    fn take(
+        &self,
+        step: Step,
+        workload: Workload,
+        templates: &Templates,
+        guard: &mut Guard,
+    ) -> anyhow::Result<Vec<PredictionTrialLine>> {
+        let (extent, place) = (self.arguments.extent(), (templates, &self.site.interrupt));
+        Ok(match step {
+            Step::Run(arm, repetition) => {
+                let run = arm::run(workload, arm, repetition, extent, place, guard)?;
+                vec![PredictionTrialLine::Run(Box::new(run))]
+            }
+            Step::Ask(arm, repetition) => {
+                let answer = arm::answer(workload, arm, repetition, extent, place, guard)?;
+                vec![PredictionTrialLine::Answer(Box::new(answer))]
+            }
+            Step::Pair(repetition) => {
+                let predict = self.arguments.predict;
+                let plan = PairPlan { workload, repetition, extent, predict };
+                let outcomes = pair::run(plan, templates, guard, &self.site.interrupt)?;
+                let lines = |outcome: pair::Outcome| {
+                    let answer = outcome.answer.map(Box::new).map(PredictionTrialLine::Answer);
+                    [PredictionTrialLine::Run(Box::new(outcome.run))].into_iter().chain(answer)
+                };
+                outcomes.into_iter().flat_map(lines).collect()
+            }
+        })
     }
 
     fn write(&mut self, line: PredictionTrialLine) -> anyhow::Result<()> {
@@ -236,20 +298,33 @@ impl Step {
         match self {
             Self::Run(arm, _) => Self::Run(arm, repetition),
             Self::Ask(arm, _) => Self::Ask(arm, repetition),
+            Self::Pair(_) => Self::Pair(repetition),
         }
     }
 }
 
-/// A run in one line.
-fn words(run: &PredictionTrialRun) -> String {
-    format!(
-        "{} {} {} {}: {:.1} s, {:.1} MB of WAL, {} images",
-        run.server,
-        run.workload.name(),
-        run.arm.name(),
-        run.repetition,
-        run.elapsed_s,
-        estimate::float(run.wal_bytes) / 1e6,
-        run.images
-    )
+/// A line of the record in one line of text.
+fn words(line: &PredictionTrialLine) -> String {
+    match line {
+        PredictionTrialLine::Header(header) => header.command.clone(),
+        PredictionTrialLine::Run(run) => format!(
+            "{} {} {} {}: {:.1} s, {:.1} MB of WAL, {} images",
+            run.server,
+            run.workload.name(),
+            run.arm.name(),
+            run.repetition,
+            run.elapsed_s,
+            estimate::float(run.wal_bytes) / 1e6,
+            run.images
+        ),
+        PredictionTrialLine::Answer(answer) => {
+            let (server, workload) = (&answer.server, answer.workload.name());
+            let found = match (&answer.wal, &answer.failure) {
+                (Some(wal), _) => table::range(wal),
+                (None, Some(failure)) => failure.clone(),
+                (None, None) => "no prediction of WAL".to_owned(),
+            };
+            format!("{server} {workload} {}: pgtoll predict: {found}", answer.arm.name())
+        }
+    }
 }

@@ -97,8 +97,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::contents::Contents;
     use crate::score::{LARGE, Scored, mean};
-    use crate::table::Contents;
     use pgtoll_record::trials::PredictionTrialArm as Arm;
 
     /// Of every run of the record that was watched, beside the truth of its repetition.
@@ -106,7 +106,7 @@ mod tests {
     fn the_formula_holds_what_was_paid() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let record = root.join("records/2026-11-23-prediction-trial.jsonl");
-        let runs = Contents::read(Some(&record)).unwrap().runs;
+        let runs = Contents::read([&record]).unwrap().runs;
         let wal = |of: &Run, arm: Arm| {
             let is_own = |run: &&Run| {
                 run.arm == arm

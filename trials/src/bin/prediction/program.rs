@@ -1,17 +1,24 @@
 //! `pgtoll predict`, started on a server that works, and its answer.
 
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
 use std::process::{Child, Stdio};
 
 use anyhow::{Context as _, bail};
 use pgtoll_cluster::Cluster;
-use pgtoll_record::trials::PredictionTrialRange as Range;
+use pgtoll_record::trials::{PredictionTrialBlind as Blind, PredictionTrialRange as Range};
 use pgtoll_trials::{beside, program};
 use serde_json::Value;
 
 use crate::work::DATABASE;
 
 /// The program while it watches a server. It is killed when this is dropped before its end.
-pub(crate) struct Program(Child);
+pub(crate) struct Program {
+    child: Child,
+    /// Files, since a pipe that nobody reads holds it up when it is full.
+    output: File,
+    errors: File,
+}
 
 impl Program {
     /// Lets it watch this number of checkpoint cycles, and read WAL.
@@ -24,17 +31,19 @@ impl Program {
             value("PGPORT"),
             value("PGUSER")
         );
+        let file = || tempfile::tempfile().context("make a file for the answer of pgtoll predict");
+        let (output, errors) = (file()?, file()?);
         let child = program(beside("pgtoll")?)
             .args(["--quiet", "predict", "--json", "--dsn", &dsn, "--wal", "stream"])
             .args(["--cycles", &cycles.to_string()])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stdout(Stdio::from(output.try_clone()?))
+            .stderr(Stdio::from(errors.try_clone()?))
             .spawn();
-        Ok(Self(child.context("start pgtoll predict")?))
+        Ok(Self { child: child.context("start pgtoll predict")?, output, errors })
     }
 
     pub(crate) fn has_ended(&mut self) -> anyhow::Result<bool> {
-        Ok(self.0.try_wait().context("wait for pgtoll predict")?.is_some())
+        Ok(self.child.try_wait().context("wait for pgtoll predict")?.is_some())
     }
 
     /// What it answers about data checksums.
@@ -44,13 +53,13 @@ impl Program {
                 "pgtoll predict goes on after twice as many checkpoint cycles as it was to watch"
             );
         }
-        let read = |pipe: Option<&mut dyn std::io::Read>| {
+        let read = |file: &mut File| -> anyhow::Result<String> {
             let mut text = String::new();
-            pipe.context("read from pgtoll predict")?.read_to_string(&mut text)?;
-            anyhow::Ok(text)
+            file.rewind()?;
+            file.read_to_string(&mut text)?;
+            Ok(text)
         };
-        let output = read(self.0.stdout.as_mut().map(|pipe| pipe as _))?;
-        let errors = read(self.0.stderr.as_mut().map(|pipe| pipe as _))?;
+        let (output, errors) = (read(&mut self.output)?, read(&mut self.errors)?);
         let record = serde_json::from_str(&output);
         checksums_answer(
             &record.with_context(|| format!("read the answer of pgtoll predict: {errors}"))?,
@@ -61,17 +70,18 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
-/// The relative changes of WAL and CPU time that it predicts.
-#[derive(Clone, Debug, PartialEq)]
+/// The relative changes of WAL and CPU time that it predicts, and its blind self-test.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ProgramAnswer {
     pub(crate) wal: Option<Range>,
     pub(crate) basis: Option<String>,
     pub(crate) cpu: Option<Range>,
+    pub(crate) blind: Option<Blind>,
 }
 
 /// Finds the answer about data checksums in a record of schema `pgtoll.prediction/1`.
@@ -83,7 +93,13 @@ fn checksums_answer(record: &Value) -> anyhow::Result<ProgramAnswer> {
         wal: range(&answer["wal"]["extra_share"]),
         basis: answer["wal"]["basis"].as_str().map(str::to_owned),
         cpu: range(&answer["cpu"]["share_of_busy"]),
+        blind: blind(&record["checks"]["blind"]),
     })
+}
+
+fn blind(check: &Value) -> Option<Blind> {
+    let predicted = range(&check["predicted_share"])?;
+    Some(Blind { predicted, found: check["found_share"].as_f64()? })
 }
 
 fn range(interval: &Value) -> Option<Range> {
@@ -105,14 +121,21 @@ mod tests {
             "wal": {"extra_share": wal, "basis": "census"},
             "cpu": {"share_of_busy": wal},
         });
-        let record = json!({"answers": [{"setting": "max_wal_size"}, answer]});
-        let range = Some(Range { middle: 0.2, lower: 0.1, upper: 0.3 });
-        let basis = Some("census".to_owned());
-        let expected = ProgramAnswer { wal: range, basis, cpu: range };
+        let blind = json!({"predicted_share": wal, "found_share": 0.25});
+        let record = json!({
+            "answers": [{"setting": "max_wal_size"}, answer],
+            "checks": {"blind": blind},
+        });
+        let range = Range { middle: 0.2, lower: 0.1, upper: 0.3 };
+        let expected = ProgramAnswer {
+            wal: Some(range),
+            basis: Some("census".to_owned()),
+            cpu: Some(range),
+            blind: Some(Blind { predicted: range, found: 0.25 }),
+        };
         assert_eq!(checksums_answer(&record).unwrap(), expected);
         let nothing = json!({"answers": [{"setting": "data_checksums", "wal": null}]});
-        let expected = ProgramAnswer { wal: None, basis: None, cpu: None };
-        assert_eq!(checksums_answer(&nothing).unwrap(), expected);
+        assert_eq!(checksums_answer(&nothing).unwrap(), ProgramAnswer::default());
         checksums_answer(&json!({"answers": []})).unwrap_err();
     }
 }
