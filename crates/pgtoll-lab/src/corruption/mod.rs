@@ -186,7 +186,7 @@ fn settings() -> BTreeMap<String, String> {
     .into()
 }
 
-const NOTES: [&str; 4] = [
+const NOTES: [&str; 5] = [
     "process faults on one kernel: both servers share CPUs, memory and a disk",
     "the page was changed in its file while the primary was stopped and is read from there: 16 bytes \
      of a row's text, which no server notices without checksums",
@@ -194,6 +194,8 @@ const NOTES: [&str; 4] = [
      verified, and the damaged row as it was written; its other files were not read",
     "the old primary is stopped (fast, with all WAL sent) before the standby is promoted: there is no \
      time with two primaries, and replication need not be synchronous",
+    "the reader meets the page soon after a look of the watcher begins, at no random moment: the time \
+     until it is noticed, and all times after it, may be up to one interval of the watcher longer",
 ];
 
 /// How writers reach the primary.
