@@ -39,6 +39,12 @@ pub(crate) fn watch(arguments: &[&str]) -> anyhow::Result<()> {
     released("watch", arguments)
 }
 
+/// Whether pgtoll replays pgbench's log to the same data, and what pgreplay does with it.
+pub(crate) fn replay(arguments: &[&str]) -> anyhow::Result<()> {
+    build(&["--release"])?;
+    released("replay", arguments)
+}
+
 /// How often intervals of real runs miss what is known.
 pub(crate) fn twins(arguments: &[&str]) -> anyhow::Result<()> {
     build(&["--release"])?;

@@ -53,6 +53,9 @@ usage: cargo xtask COMMAND
   bench watch [--help | OPTIONS]
             what pgtoll predict costs the server that it watches: slices of
             pgbench's load with it and without (45 min)
+  bench replay [--help | OPTIONS]
+            replay pgbench's log with pgtoll and with pgreplay, and compare the
+            tables (up to 15 min: pgreplay is killed after a minute)
   whatif-trial [--help | OPTIONS]
             predict WAL under other settings, and run servers with them (12 min)
   bench twins [--help | OPTIONS]
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         ["bench", "enable", options @ ..] => bench::enable(options),
         ["bench", "wal", options @ ..] => bench::wal(options),
         ["bench", "watch", options @ ..] => bench::watch(options),
+        ["bench", "replay", options @ ..] => bench::replay(options),
         ["whatif-trial", options @ ..] => bench::whatif_trial(options),
         ["bench", "twins", options @ ..] => bench::twins(options),
         ["prediction-trial", options @ ..] => bench::prediction_trial(options),

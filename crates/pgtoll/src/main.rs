@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 
 fn run() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == "__guard") {
-        // Nobody reads what a guard says, and its failure is seen by the end of its socket.
+        // A guard's messages have no reader; its failure is seen by the end of its socket.
         return pgtoll_cluster::guard_main().map_or(Status::CouldNotTell, |()| Status::Done).into();
     }
     if let [_, hidden, directory] = std::env::args_os().collect::<Vec<_>>().as_slice()

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Reports the first panic, in whichever thread. Those that follow from it would only repeat it.
+/// Reports the first panic of any thread. Those that follow from it would only repeat it.
 pub(crate) fn report() {
     let was_reported = AtomicBool::new(false);
     std::panic::set_hook(Box::new(move |panic| {

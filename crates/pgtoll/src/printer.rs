@@ -9,7 +9,7 @@ use crate::commands::BadExperiment;
 use crate::hints::hint;
 use pgtoll_wire::masked;
 
-/// Prints. Whoever listens may have gone (a closed pipe): that is no reason to fail.
+/// Prints. The reader may have gone (a closed pipe): that is no reason to fail.
 ///
 /// Names, paths and servers' messages are in what is printed. Commands and reports escape them where
 /// they compose lines; what they missed is escaped here, line breaks and tabs apart.
@@ -51,14 +51,14 @@ impl Printer {
         self.unwritten.take().map_or(Ok(()), Err)
     }
 
-    /// What a user should know.
+    /// Prints a line on stderr, unless quiet.
     pub(crate) fn say(&self, line: &str) {
         if !self.quiet {
             self.line(line);
         }
     }
 
-    /// What a user must know, quiet or not.
+    /// Prints a line on stderr, quiet or not.
     pub(crate) fn warn(&self, line: &str) {
         self.line(line);
     }

@@ -34,7 +34,9 @@ pub(super) fn fail_over(
         duration: context.plan.duration,
         ..JudgePlan::new(pair.dsn()?)
     };
-    let fault = fault(context, &pair, &switched);
+    // The middles of equal parts of the watcher's interval, one a run: their mean is that of all moments.
+    let after_look = POLL * (2 * run - 1) / (2 * context.plan.runs.max(1));
+    let fault = fault(context, &pair, &switched, after_look);
     let provenance = context.provenance.clone();
     let judged = judge(&plan, Some(fault), provenance, context.interrupt, &mut |_| {})?;
     let taken = switched.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -47,7 +49,12 @@ pub(super) fn fail_over(
 
 type Switched = Arc<Mutex<Option<Result<Switch, CorruptionError>>>>;
 
-fn fault(context: &LabContext<'_>, pair: &DamagedPair, switched: &Switched) -> JudgeFault {
+fn fault(
+    context: &LabContext<'_>,
+    pair: &DamagedPair,
+    switched: &Switched,
+    after_look: Duration,
+) -> JudgeFault {
     let (guard, switched) = (context.guard.clone(), switched.clone());
     let (primary, standby) = (pair.primary.clone(), pair.standby.clone());
     let (pooler, text) = (pair.pooler.clone(), pair.text.clone());
@@ -55,7 +62,7 @@ fn fault(context: &LabContext<'_>, pair: &DamagedPair, switched: &Switched) -> J
         what: "a damaged page is read, failover to the standby".to_owned(),
         at: context.plan.duration / 3,
         action: Box::new(move || {
-            let way = Way { guard: &guard, pooler: pooler.as_ref() };
+            let way = Way { guard: &guard, pooler: pooler.as_ref(), after_look };
             let outcome = way.switch_over(&primary, &standby, &text);
             let end = match &outcome {
                 Ok(_) => JudgeFaultEnd::done("the standby was promoted"),
@@ -86,6 +93,8 @@ struct Switch {
 struct Way<'a> {
     guard: &'a Mutex<Guard>,
     pooler: Option<&'a RunningPgbouncer>,
+    /// When the reader meets the page, after a look of the watcher.
+    after_look: Duration,
 }
 
 impl Way<'_> {
@@ -95,7 +104,7 @@ impl Way<'_> {
         standby: &Cluster,
         text: &str,
     ) -> Result<Switch, CorruptionError> {
-        let (error, met, noticed) = meet_under_watch(primary)?;
+        let (error, met, noticed) = meet_under_watch(primary, self.after_look)?;
         let mut connection = standby.connect("postgres")?;
         verify(&mut connection, text)?;
         let verified = met.elapsed();
@@ -127,45 +136,82 @@ impl Way<'_> {
     }
 }
 
-/// Lets a reader meet the damage while a watcher looks: what the reader was told, and the times of both.
-fn meet_under_watch(primary: &Cluster) -> Result<(String, Instant, Instant), CorruptionError> {
+/// Lets a reader meet the damage this long after a look of the watcher: the server's error, and the times of
+/// both.
+fn meet_under_watch(
+    primary: &Cluster,
+    after_look: Duration,
+) -> Result<(String, Instant, Instant), CorruptionError> {
     let mut watcher = primary.connect("postgres")?;
     let mut reader = primary.connect("postgres")?;
     thread::scope(|scope| {
         let (stop, stopped) = channel();
         let (notice, notices) = channel();
         scope.spawn(move || watch(&mut watcher, &stopped, &notice));
-        let outcome = meet(&mut reader, &notices);
+        let outcome = await_moment(&notices, after_look).and_then(|()| meet(&mut reader, &notices));
         drop(stop);
         outcome
     })
 }
 
-/// Reads the damaged page, and waits until the watcher has noticed: what the reader was told, and the
-/// times of both.
+/// Waits for the watcher's first look, and `after_look` more.
+fn await_moment(notices: &Receiver<Notice>, after_look: Duration) -> Result<(), CorruptionError> {
+    match notices.recv_timeout(NOTICE_LIMIT) {
+        Ok(Notice::Nothing) => {}
+        Ok(Notice::Failure(_)) => return Err(early_failure()),
+        Ok(Notice::Broken(error)) => return Err(error),
+        Err(_) => {
+            let message = "the watcher does not get an answer from the primary";
+            return Err(CorruptionError::Unexpected(message.to_owned()));
+        }
+    }
+    match notices.recv_timeout(after_look) {
+        Ok(Notice::Failure(_)) => Err(early_failure()),
+        Ok(Notice::Broken(error)) => Err(error),
+        Ok(Notice::Nothing) | Err(_) => Ok(()),
+    }
+}
+
+fn early_failure() -> CorruptionError {
+    let message = "a checksum failure was counted before the damaged page was read";
+    CorruptionError::Unexpected(message.to_owned())
+}
+
+/// Reads the damaged page, and waits until the watcher has noticed: the server's error, and the times of
+/// both.
 fn meet(
     reader: &mut Connection,
-    notices: &Receiver<Result<Instant, CorruptionError>>,
+    notices: &Receiver<Notice>,
 ) -> Result<(String, Instant, Instant), CorruptionError> {
     let Err(error) = reader.query("SELECT count(text) FROM victim") else {
         let message = "the primary read the damaged page without an error";
         return Err(CorruptionError::Unexpected(message.to_owned()));
     };
     let met = Instant::now();
-    let noticed = notices.recv_timeout(NOTICE_LIMIT).map_err(|_| {
-        let seconds = NOTICE_LIMIT.as_secs();
-        let message = format!("no checksum failure was counted within {seconds} s of: {error}");
-        CorruptionError::Unexpected(message)
-    })??;
-    Ok((error.to_string(), met, noticed.max(met)))
+    match notices.recv_timeout(NOTICE_LIMIT) {
+        Ok(Notice::Failure(noticed)) => Ok((error.to_string(), met, noticed.max(met))),
+        Ok(Notice::Broken(error)) => Err(error),
+        Ok(Notice::Nothing) | Err(_) => {
+            let seconds = NOTICE_LIMIT.as_secs();
+            let message = format!("no checksum failure was counted within {seconds} s of: {error}");
+            Err(CorruptionError::Unexpected(message))
+        }
+    }
 }
 
-/// Looks at the counters until they have risen, or nobody waits for that any more.
-fn watch(
-    connection: &mut Connection,
-    stopped: &Receiver<()>,
-    notice: &Sender<Result<Instant, CorruptionError>>,
-) {
+/// What the watcher reports: its first look, then the end of watching.
+enum Notice {
+    /// No checksum failure was counted.
+    Nothing,
+    /// One was counted at this time.
+    Failure(Instant),
+    /// The server could not be asked.
+    Broken(CorruptionError),
+}
+
+/// Looks at the counters until they have risen, or the other end of `stopped` is gone.
+fn watch(connection: &mut Connection, stopped: &Receiver<()>, notice: &Sender<Notice>) {
+    let mut is_first = true;
     loop {
         let failures = connection
             .query_one(
@@ -173,15 +219,19 @@ fn watch(
             )
             .and_then(|row| Ok(row.text("risen")? == "t"));
         let news = match failures {
-            Ok(false) => None,
-            Ok(true) => Some(Ok(Instant::now())),
-            Err(error) => Some(Err(error.into())),
+            Ok(false) => Notice::Nothing,
+            Ok(true) => Notice::Failure(Instant::now()),
+            Err(error) => Notice::Broken(error.into()),
         };
-        if let Some(news) = news {
-            // Nobody waits where the reader has failed.
+        let is_last = !matches!(news, Notice::Nothing);
+        if is_last || is_first {
+            // The other end is gone where the reader has failed.
             let _ = notice.send(news);
+        }
+        if is_last {
             return;
         }
+        is_first = false;
         if stopped.recv_timeout(POLL) != Err(RecvTimeoutError::Timeout) {
             return;
         }

@@ -194,8 +194,8 @@ const NOTES: [&str; 5] = [
      verified, and the damaged row as it was written; its other files were not read",
     "the old primary is stopped (fast, with all WAL sent) before the standby is promoted: there is no \
      time with two primaries, and replication need not be synchronous",
-    "the reader meets the page soon after a look of the watcher begins, at no random moment: the time \
-     until it is noticed, and all times after it, may be up to one interval of the watcher longer",
+    "the reader meets the page in each run at another moment between two looks of the watcher, at equal \
+     distances: the mean time until it is noticed is that of a reader at any moment",
 ];
 
 /// How writers reach the primary.

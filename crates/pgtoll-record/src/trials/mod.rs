@@ -5,6 +5,7 @@ mod bench;
 mod design;
 mod detection;
 mod prediction;
+mod replay;
 mod soak;
 mod twins;
 mod whatif;
@@ -25,6 +26,9 @@ pub use prediction::{
     PredictionTrialCensus, PredictionTrialCycle, PredictionTrialHeader, PredictionTrialLine,
     PredictionTrialRange, PredictionTrialRegime, PredictionTrialRun, PredictionTrialWorkload,
 };
+pub use replay::{
+    BENCH_REPLAY_SCHEMA, ReplayBenchCapture, ReplayBenchHeader, ReplayBenchLine, ReplayBenchRun,
+};
 pub use soak::{SOAK_SCHEMA, SoakOutcome, SoakRecord};
 pub use twins::{
     BENCH_TWINS_SCHEMA, TwinsComparison, TwinsHeader, TwinsLine, TwinsRun, TwinsSummary,
@@ -43,6 +47,11 @@ pub fn bench_schema() -> serde_json::Value {
 /// The JSON Schema of a line of the record of `cargo xtask bench design`.
 pub fn bench_design_schema() -> serde_json::Value {
     schemars::schema_for!(DesignLine).to_value()
+}
+
+/// The JSON Schema of a line of the record of `cargo xtask bench replay`.
+pub fn bench_replay_schema() -> serde_json::Value {
+    schemars::schema_for!(ReplayBenchLine).to_value()
 }
 
 /// The JSON Schema of a line of the record of `cargo xtask bench twins`.
@@ -122,7 +131,8 @@ mod tests {
     const DESIGN: &str = "2026-11-22-design.jsonl";
     const SOAK: &str = "2026-11-22-soak.jsonl";
     const WHATIF: &str = "2026-11-22-whatif-trial.jsonl";
-    const PREDICTION: &str = "2026-11-23-prediction-trial.jsonl";
+    const PREDICTIONS: [&str; 2] =
+        ["2026-11-23-prediction-trial.jsonl", "2026-11-24-prediction-spread.jsonl"];
     const DETECTION: &str = "2026-11-22-detection.json";
     /// Of `pgtoll lab exchange`, which is no trial.
     const EXCHANGE: &str = "2026-11-23-exchange.json";
@@ -135,7 +145,7 @@ mod tests {
         check_lines::<SoakRecord>(&[SOAK], &[SOAK_SCHEMA]);
         check_lines::<WhatIfTrialLine>(&[WHATIF], &[WHATIF_TRIAL_SCHEMA]);
         check_lines::<TwinsLine>(&[TWINS], &[BENCH_TWINS_SCHEMA]);
-        check_lines::<PredictionTrialLine>(&[PREDICTION], &[PREDICTION_TRIAL_SCHEMA]);
+        check_lines::<PredictionTrialLine>(&PREDICTIONS, &[PREDICTION_TRIAL_SCHEMA]);
         let text = fs::read_to_string(records().join(DETECTION)).unwrap();
         check::<DetectionRecord>(&[&text], &[DETECTION_SCHEMA], DETECTION);
         let text = fs::read_to_string(records().join(EXCHANGE)).unwrap();
@@ -146,7 +156,7 @@ mod tests {
     #[test]
     fn every_committed_record_of_a_trial_is_checked() {
         let mut checked =
-            [&BENCHES[..], &[DESIGN, SOAK, WHATIF, PREDICTION, DETECTION, EXCHANGE, TWINS]]
+            [&BENCHES[..], &PREDICTIONS, &[DESIGN, SOAK, WHATIF, DETECTION, EXCHANGE, TWINS]]
                 .concat();
         checked.sort_unstable();
         let entries = fs::read_dir(records()).unwrap().map(Result::unwrap);

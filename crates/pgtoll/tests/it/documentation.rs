@@ -71,6 +71,7 @@ fn generated_schemas() {
     check(&reference.join("design-bench.schema.json"), &pretty(trials::bench_design_schema()));
     check(&reference.join("detection.schema.json"), &pretty(trials::detection_schema()));
     check(&reference.join("soak.schema.json"), &pretty(trials::soak_schema()));
+    check(&reference.join("replay-bench.schema.json"), &pretty(trials::bench_replay_schema()));
     check(&reference.join("twins-bench.schema.json"), &pretty(trials::bench_twins_schema()));
     check(
         &reference.join("prediction-trial.schema.json"),

@@ -99,7 +99,8 @@ pub(crate) fn answer(
 ) -> anyhow::Result<PredictionTrialAnswer> {
     let cluster = templates.of(arm).copy(guard, "run")?;
     cluster.configure(guard, &all_settings(workload, arm))?;
-    let mut session = Session::begin(workload, arm, extent, (&cluster, templates), guard)?;
+    let subject = (workload, arm, Regime::Forced);
+    let mut session = Session::begin(subject, extent, (&cluster, templates), guard)?;
     session.cycle()?;
     let mut program = Program::begin(&cluster, extent.cycles)?;
     // It counts from a checkpoint on that it has seen, and misses some where it starts late.
@@ -130,7 +131,8 @@ pub(crate) fn run(
 ) -> anyhow::Result<PredictionTrialRun> {
     let cluster = templates.of(arm).copy(guard, "run")?;
     cluster.configure(guard, &all_settings(workload, arm))?;
-    let mut session = Session::begin(workload, arm, extent, (&cluster, templates), guard)?;
+    let subject = (workload, arm, Regime::Forced);
+    let mut session = Session::begin(subject, extent, (&cluster, templates), guard)?;
     session.cycle()?;
     let from = session.begin_measuring()?;
     let mut cycles = Vec::new();
@@ -167,8 +169,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn begin(
-        workload: Workload,
-        arm: Arm,
+        (workload, arm, regime): (Workload, Arm, Regime),
         extent: Extent,
         (cluster, templates): (&Cluster, &Templates),
         guard: &mut Guard,
@@ -184,7 +185,7 @@ impl Session {
             let transactions = group.transactions * u64::from(extent.seconds) / PARTS;
             anyhow::Ok((crowd, transactions))
         };
-        let groups = (0..).zip(work::groups(workload)?);
+        let groups = (0..).zip(work::groups(workload, regime, extent.seconds)?);
         Ok(Self {
             facts: version.facts()?,
             workload,

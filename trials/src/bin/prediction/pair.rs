@@ -63,8 +63,8 @@ pub(crate) fn run(
         let mut all = all_settings(plan.workload, arm);
         all.extend(settings(TIMED));
         cluster.configure(guard, &all)?;
-        let session =
-            Session::begin(plan.workload, arm, plan.extent, (&cluster, templates), guard)?;
+        let subject = (plan.workload, arm, Regime::Timed);
+        let session = Session::begin(subject, plan.extent, (&cluster, templates), guard)?;
         servers.push((cluster, session));
     }
     let watched = thread::scope(|scope| {
@@ -118,10 +118,15 @@ impl TimedRun<'_> {
         }
         let mut begun = self.checkpoint_now()?;
         self.session.monitor.execute("SELECT pg_stat_statements_reset()")?;
+        // A cycle that begins with pages that were all written at once is unlike those that follow. The
+        // program reads WAL from the last redo point on, so it begins in the cycle after the next.
+        self.cycle_work()?;
+        let spread_begin = wal_end(&mut self.session.monitor)?;
+        begun = self.next_checkpoint(begun)?;
+        self.cycle_work()?;
+        self.await_completion(spread_begin)?;
         let program = self.plan.predict.then(|| Program::begin(cluster, self.plan.extent.cycles));
         let mut program = program.transpose()?;
-        // The pages of a cycle like the others, which the first spread checkpoint writes.
-        self.cycle_work()?;
         let from = self.session.begin_segment()?;
         self.session.begin_counting()?;
         let cpu = self.cpu()?;
@@ -208,8 +213,17 @@ impl TimedRun<'_> {
 
     fn await_begin(&mut self, begun: u64) -> anyhow::Result<()> {
         while self.session.checkpoints()? <= begun {
-            self.interrupt.wait(PAUSE)?;
+            self.pause()?;
         }
+        Ok(())
+    }
+
+    /// Writes a record meanwhile. A checkpoint that comes by time is counted, but skipped, where WAL has
+    /// nothing after the checkpoint before: the work may be over when that one completes.
+    fn pause(&mut self) -> anyhow::Result<()> {
+        let record = "SELECT pg_logical_emit_message(false, 'pgtoll', 'busy')";
+        self.session.monitor.execute(record)?;
+        self.interrupt.wait(PAUSE)?;
         Ok(())
     }
 
@@ -235,7 +249,7 @@ impl TimedRun<'_> {
             if program.has_ended()? {
                 return Ok(begun);
             }
-            self.interrupt.wait(PAUSE)?;
+            self.pause()?;
         }
         if !program.has_ended()? {
             self.cycle_work()?;

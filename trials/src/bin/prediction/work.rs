@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use pgtoll_cluster::{Cluster, Guard};
 use pgtoll_load::{Mix, Script};
-use pgtoll_record::trials::PredictionTrialWorkload as Workload;
+use pgtoll_record::trials::{PredictionTrialRegime as Regime, PredictionTrialWorkload as Workload};
 
 pub(crate) const DATABASE: &str = "postgres";
 
@@ -101,8 +101,12 @@ fn tables(workload: Workload) -> &'static [&'static str] {
     }
 }
 
-/// The clients, eight in all.
-pub(crate) fn groups(workload: Workload) -> anyhow::Result<Vec<ClientGroup>> {
+/// The clients, eight in all. `seconds` is the amount of work of a cycle.
+pub(crate) fn groups(
+    workload: Workload,
+    regime: Regime,
+    seconds: u32,
+) -> anyhow::Result<Vec<ClientGroup>> {
     let group = |clients, transactions, scripts: &[(&str, u32)]| {
         let parse =
             |(text, weight): &(&str, u32)| Ok((Script::parse(workload.name(), text)?, *weight));
@@ -116,13 +120,15 @@ pub(crate) fn groups(workload: Workload) -> anyhow::Result<Vec<ClientGroup>> {
         }
         Workload::HintStorm => Ok(vec![
             group(1, 32, &[(STORM_INSERT, 3), (STORM_UPDATE, 1)])?,
-            group(7, 160, &[(STORM_READ, 1)])?,
+            group(7, 160, &[(&storm_read(regime, seconds), 1)])?,
         ]),
         Workload::LoadVacuum => {
             Ok(vec![group(7, 6, &[(LOAD, 1)])?, group(1, 0, &[("VACUUM load;", 1)])?])
         }
         Workload::Eviction => Ok(vec![group(8, 320, &[(EVICTION_UPDATE, 1), (EVICTION_READ, 1)])?]),
-        Workload::AppendOnly => Ok(vec![group(8, 64, &[(APPEND, 9), (APPEND_READ, 1)])?]),
+        Workload::AppendOnly => {
+            Ok(vec![group(8, 64, &[(APPEND, 9), (&append_read(regime, seconds), 1)])?])
+        }
         Workload::Skewed => Ok(vec![group(8, 80, &[(SKEWED, 1)])?]),
     }
 }
@@ -144,11 +150,32 @@ const STORM_INSERT: &str = "INSERT INTO item SELECT nextval('item_id'), 0, repea
                             FROM generate_series(1, 2000);";
 const STORM_UPDATE: &str = "\\set from random(1, 500000)
 UPDATE item SET v = v + 1 WHERE id BETWEEN :from AND :from + 1000;";
-/// Rows that were written about a cycle ago. They depend on nothing but the seed: how fast readers
+/// Rows that are inserted in a cycle, for each of `--seconds`: three quarters of 32 transactions, of 2,000
+/// rows each.
+const STORM_ROWS: u32 = 48_000;
+
+/// Reads rows that were written about a cycle ago. They depend on nothing but the seed: how fast readers
 /// are compared with the writer would otherwise decide how many pages they reach in a cycle.
-const STORM_READ: &str = "\\set back random(150000, 450000)
+///
+/// A checkpoint that is spread writes pages in the order of their blocks, so that each is written about as
+/// late in its cycle as it was filled in the cycle before. Readers of rows that are a cycle old would
+/// come to a page just when it is written, and chance would decide whether the hint costs an image. There
+/// rows are older: between 1.2 and 1.8 cycles.
+fn storm_read(regime: Regime, seconds: u32) -> String {
+    let (newest, oldest) = match regime {
+        Regime::Forced => (150_000, 450_000),
+        Regime::Timed => {
+            let cycle = STORM_ROWS * seconds;
+            (cycle / 5 * 6, cycle / 5 * 9)
+        }
+    };
+    format!(
+        "\\set back random({newest}, {oldest})
 SELECT sum(v) FROM item WHERE id BETWEEN (SELECT id FROM progress) - :back \
-    AND (SELECT id FROM progress) - :back + 1000;";
+    AND (SELECT id FROM progress) - :back + 1000;"
+    )
+}
+
 const LOAD: &str = "\\set seed random(1, 1000000)
 INSERT INTO load SELECT i, md5((i + :seed)::text), repeat('x', 60) FROM generate_series(1, 4000) i;";
 const EVICTION_UPDATE: &str = "\\set id random(1, 800000)
@@ -157,10 +184,19 @@ const EVICTION_READ: &str = "\\set from random(1, 800000)
 SELECT sum(v) FROM wide WHERE id BETWEEN :from AND :from + 500;";
 const APPEND: &str = "\\set kind random(0, 49)
 INSERT INTO event (kind, payload) SELECT :kind, repeat('y', 200) FROM generate_series(1, 40);";
-/// Of the rows of the last two cycles.
-const APPEND_READ: &str = "\\set back random(1, 160000)
+/// Reads some of the rows of the last two cycles.
+fn append_read(regime: Regime, seconds: u32) -> String {
+    let oldest = match regime {
+        Regime::Forced => 160_000,
+        Regime::Timed => 40_000 * seconds,
+    };
+    format!(
+        "\\set back random(1, {oldest})
 SELECT count(payload) FROM event WHERE id BETWEEN (SELECT id FROM progress) - :back \
-    AND (SELECT id FROM progress) - :back + 4000;";
+    AND (SELECT id FROM progress) - :back + 4000;"
+    )
+}
+
 const SKEWED: &str = "\\set id random_zipfian(1, 600000, 1.05)
 \\set a random(1, 600000)
 \\set b random(1, 600000)

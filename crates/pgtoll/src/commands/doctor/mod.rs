@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &DoctorArguments, printer: &mut Printer) -> anyhow:
         asked => finder.find(asked)?,
     };
     let guard = GuardOptions::of_this_program(work_dir.clone(), user);
-    // Whether servers could be made there at all: what cannot work is told as `measure` tells it.
+    // Whether servers could be made there at all: what cannot work is reported as by `measure`.
     Guard::begin(&guard, &interrupt)?.finish()?;
     let watch = Watch::new(&work_dir, &interrupt, &mut |name| printer.stage(name))?;
     let host = pgtoll_bench::host(&work_dir)?;

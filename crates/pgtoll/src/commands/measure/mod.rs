@@ -105,7 +105,7 @@ struct PlannedExperiment {
     name: String,
     plan: Plan,
     thresholds: Vec<Threshold>,
-    /// What its user has to know before it runs.
+    /// Warnings that are printed before it runs.
     warnings: Vec<String>,
     /// The run's own name.
     run_name: Option<String>,
@@ -414,7 +414,7 @@ pub(crate) fn tell_leftovers(work_dir: &Path, user: &ServerUser, printer: &Print
     }
 }
 
-/// Where the record of an experiment goes when nobody says otherwise.
+/// The default directory of an experiment's record.
 pub(crate) fn results_directory(experiment: &str) -> PathBuf {
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H-%M-%SZ");
     Path::new("pgtoll-results").join(format!("{now}-{experiment}"))

@@ -112,7 +112,7 @@ fn verified_running(
     Ok(verify_running(&Files, data, settings, &mut server, &pauses, is_wanted, progress))
 }
 
-/// What needs files that nobody changes meanwhile.
+/// Refuses options that need files which do not change meanwhile.
 fn refuse_when_running(arguments: &VerifyArguments) -> anyhow::Result<()> {
     let asked = [
         ("--mmap", arguments.mmap),
@@ -131,7 +131,7 @@ fn refuse_when_running(arguments: &VerifyArguments) -> anyhow::Result<()> {
     }
 }
 
-/// A server knows them better than its files.
+/// Names of relations: a running server's catalogs, else those in its files.
 fn names_of(data: &DataDirectory, running: Option<&mut Attached>) -> Result<Names, DatadirError> {
     match running {
         Some(attached) => attached.names(data),

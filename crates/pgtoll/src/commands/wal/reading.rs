@@ -138,7 +138,7 @@ pub(super) fn above(path: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(path).ok()?.parent().map(Path::to_owned)
 }
 
-/// So many segments at once: as many as are asked for, else a core's each.
+/// Segments that are read in parallel: the number given, else one for each core.
 pub(super) fn threads(asked: Option<u16>) -> usize {
     asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
 }

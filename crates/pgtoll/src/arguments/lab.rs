@@ -1,0 +1,287 @@
+//! Arguments of `pgtoll lab` and the commands below it.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand, ValueEnum};
+use pgtoll_format::TimeSpan;
+use pgtoll_record::{FailoverDetector, FailoverFault, SynchronousCommit};
+use pgtoll_report::RecordKind;
+use pgtoll_wire::Dsn;
+
+use super::output::{OutputOptions, formats_of};
+use super::values::{DsnParser, between};
+
+#[derive(Args, Debug)]
+pub(crate) struct LabArguments {
+    #[command(subcommand)]
+    pub(crate) command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// Write to a server, or a cluster of servers, while something happens to it: which acknowledged
+    /// transactions are lost, and how long is there no service?
+    #[command(after_help = LAB_JUDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Judge)), args_override_self = true)]
+    Judge(Box<LabJudgeArguments>),
+    /// What becomes of a damaged page under replication, and what does a failover away from it cost?
+    #[command(after_help = LAB_CORRUPTION_EXAMPLES, mut_arg("format", formats_of(RecordKind::LabCorruption)))]
+    Corruption(Box<LabCorruptionArguments>),
+    /// What does waiting for a standby cost, and what does it save when the primary's host dies?
+    #[command(after_help = LAB_EXCHANGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Exchange)))]
+    Exchange(Box<LabExchangeArguments>),
+    /// How long are clients without service when a primary fails, and what do they lose? repmgr
+    /// promotes a standby, PgBouncer leads clients to it, run after run.
+    #[command(after_help = LAB_FAILOVER_EXAMPLES, mut_arg("format", formats_of(RecordKind::Failover)))]
+    Failover(Box<LabFailoverArguments>),
+}
+
+const LAB_JUDGE_EXAMPLES: &str = "\
+Examples:
+  pgtoll lab judge --dsn 'host=db1,db2 user=app dbname=shop target_session_attrs=primary' --for 60s \\
+      --fault 'ssh db1 sudo systemctl kill -s KILL postgresql@17-main'
+                                            what an application sees of a failover
+  pgtoll lab judge --dsn 'host=pooler dbname=shop' --for 2min
+                                            pgtoll does nothing; do the fault by hand
+  pgtoll lab judge --dsn service=shop --read-dsn service=shop-replica --for 60s -o judge.html
+                                            also: do replicas show what was committed?
+  pgtoll lab judge --dsn service=shop --fault 'kubectl delete pod db-1' --yes --journal run1 \\
+      --history run1.edn                    keep the journals; a history for elle-cli
+  pgtoll lab judge --dsn service=shop --from run1
+                                            judge a run that died, from its journals
+
+It writes to a schema of its own, which it makes when you agree, and removes at the end.
+Exit status: 0 nothing found; 1 a finding (transactions lost, not served again); 2 could not tell.";
+
+const LAB_CORRUPTION_EXAMPLES: &str = "\
+Examples:
+  pgtoll lab corruption --quick             three failovers, about a minute
+  pgtoll lab corruption -o corruption.html  20 failovers, about 3 min, as a page
+
+It makes servers of its own, and touches no other.";
+
+const LAB_EXCHANGE_EXAMPLES: &str = "\
+Examples:
+  pgtoll lab exchange --quick               two delays, about 2 min
+  pgtoll lab exchange -o exchange.html      five delays, about 8 min, as a page
+  pgtoll lab exchange --delay 2ms,80ms --clients 32 --postgres 18
+                                            the distance between your own sites
+
+It makes servers of its own, and touches no other.";
+
+const LAB_FAILOVER_EXAMPLES: &str = "\
+Examples:
+  pgtoll lab failover --quick --sync        one death of the primary's host, in seconds
+  pgtoll lab failover -o failover.html      repmgr's defaults, its shortest times and the floor
+  pgtoll lab failover --fault host-death,postmaster,freeze,switchover --settings fast --runs 20
+                                            each fault twenty times
+  pgtoll lab failover --settings fast --sync --runs 100
+                                            how sure is it that nothing is lost?
+
+It needs repmgr and PgBouncer (Debian: apt install repmgr postgresql-15-repmgr pgbouncer), makes
+servers of its own, listens on no port, and touches no other server.";
+
+#[derive(Args, Debug)]
+pub(crate) struct LabJudgeArguments {
+    /// Where to write: a libpq connection string, as the application has it. Several hosts with
+    /// `target_session_attrs=primary` follow a failover, as does a pooler or a virtual address.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser)]
+    pub(crate) dsn: Dsn,
+    /// Where readers read, such as a replica. Default: where is written.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser, conflicts_with = "from")]
+    pub(crate) read_dsn: Option<Dsn>,
+    /// How long transactions fall due.
+    #[arg(long, value_name = "TIME", value_parser = judge_time, default_value = "60s", conflicts_with = "from", allow_hyphen_values = true)]
+    pub(crate) r#for: TimeSpan,
+    /// A command line for /bin/sh that does something to the servers. It runs as you, in your
+    /// environment; what it starts stays.
+    #[arg(long, value_name = "COMMAND", conflicts_with = "from")]
+    pub(crate) fault: Option<String>,
+    /// When the fault begins. Default: after a third of the time.
+    #[arg(long, value_name = "TIME", value_parser = fault_time, requires = "fault", allow_hyphen_values = true)]
+    pub(crate) fault_at: Option<TimeSpan>,
+    /// Clients that write, a connection each.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256), conflicts_with = "from")]
+    pub(crate) clients: u32,
+    /// Transactions a second, of all clients together. After an outage clients catch up at twice
+    /// this rate at most.
+    #[arg(long, value_name = "N", default_value = "100", value_parser = judge_rate, conflicts_with = "from")]
+    pub(crate) rate: f64,
+    /// Clients that read, a connection each.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=64), conflicts_with = "from")]
+    pub(crate) readers: u32,
+    /// How long each client may take to be served again after load and fault; also how long reading
+    /// the result is tried.
+    #[arg(long, value_name = "TIME", value_parser = judge_time, default_value = "60s", allow_hyphen_values = true)]
+    pub(crate) heal: TimeSpan,
+    /// How long connecting may take for each host, unless the connection string says it.
+    #[arg(long, value_name = "TIME", value_parser = judge_time, default_value = "2s", conflicts_with = "from", allow_hyphen_values = true)]
+    pub(crate) connect_timeout: TimeSpan,
+    /// How long a client waits for a reply before it gives the connection up. Default: as long as
+    /// the run lasts, as most drivers do.
+    #[arg(long, value_name = "TIME", value_parser = reply_time, conflicts_with = "from", allow_hyphen_values = true)]
+    pub(crate) reply_timeout: Option<TimeSpan>,
+    /// A transaction that takes longer than this has waited.
+    #[arg(long, value_name = "TIME", value_parser = reply_time, default_value = "250ms", conflicts_with = "from", allow_hyphen_values = true)]
+    pub(crate) wait_limit: TimeSpan,
+    /// Make this directory for the clients' journals, and keep it.
+    #[arg(long, value_name = "DIR", conflicts_with = "from")]
+    pub(crate) journal: Option<PathBuf>,
+    /// Judge a run that ended before it was judged, from its journals and what is there now.
+    #[arg(long, value_name = "DIR", conflicts_with = "yes")]
+    pub(crate) from: Option<PathBuf>,
+    /// Write all that the clients did as a history of Jepsen's (EDN), for elle-cli's `set` model.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: Option<PathBuf>,
+    /// Do not ask before writing to the database.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabCorruptionArguments {
+    /// Three failovers: about a minute.
+    #[arg(long, conflicts_with = "runs")]
+    pub(crate) quick: bool,
+    /// Failovers.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) runs: u32,
+    /// Clients that write, a connection each.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=150))]
+    pub(crate) clients: u32,
+    /// How clients reach whichever server is the primary.
+    #[arg(long, value_name = "WAY", default_value = "pgbouncer")]
+    pub(crate) entry: LabEntry,
+    /// Transactions a second, of all clients together.
+    #[arg(long, value_name = "N", default_value = "500", value_parser = judge_rate)]
+    pub(crate) rate: f64,
+    /// The server: a major version, or the directory of its programs.
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) postgres: Option<String>,
+    /// Where the servers' data directories are made.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub(crate) work_dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+/// How clients reach whichever server is the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabEntry {
+    /// A pooler, which holds clients back during the failover.
+    Pgbouncer,
+    /// Both servers, of which clients choose the primary (`target_session_attrs=primary`).
+    Hosts,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabExchangeArguments {
+    /// Two delays, each case once: about two minutes.
+    #[arg(long, conflicts_with = "repetitions")]
+    pub(crate) quick: bool,
+    /// How long WAL is on its way to the standby. Default: 0, 5ms, 20ms, 50ms, 200ms.
+    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = link_delay, allow_hyphen_values = true)]
+    pub(crate) delay: Vec<TimeSpan>,
+    /// What commits wait for. Default: all.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = synchronous_commits())]
+    pub(crate) commit: Vec<SynchronousCommit>,
+    /// Clients that write, a connection each.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=150))]
+    pub(crate) clients: u32,
+    /// How often each case is run.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repetitions: u32,
+    /// The server: a major version, or the directory of its programs.
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) postgres: Option<String>,
+    /// Where the servers' data directories are made.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub(crate) work_dir: PathBuf,
+    /// Of the order of cases.
+    #[arg(long, value_name = "N", default_value_t = 20_261_123)]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabFailoverArguments {
+    /// One run of each case, with repmgr's shortest times: well under a minute for a fault.
+    #[arg(long, conflicts_with = "settings")]
+    pub(crate) quick: bool,
+    /// What happens to the primary.
+    #[arg(long, value_name = "FAULT", value_delimiter = ',', default_value = "host-death", value_parser = failover_faults())]
+    pub(crate) fault: Vec<FailoverFault>,
+    /// repmgrd's times: `default`, `fast` (the shortest), `none` (no repmgrd: the floor).
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "default,fast,none", value_parser = failover_detectors())]
+    pub(crate) settings: Vec<FailoverDetector>,
+    /// Commits wait for the standby (`synchronous_standby_names`).
+    #[arg(long)]
+    pub(crate) sync: bool,
+    /// Runs of each case. Default: 3; 1 with --quick.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) runs: Option<u32>,
+    /// Clients that write, a connection each.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) clients: u32,
+    /// Transactions a second, of all clients together.
+    #[arg(long, value_name = "N", default_value = "200", value_parser = judge_rate)]
+    pub(crate) rate: f64,
+    /// The server, with repmgr: a major version, or the directory of its programs. Default: the newest
+    /// with repmgr.
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) postgres: Option<String>,
+    /// Where the servers' data directories are made.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub(crate) work_dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+fn judge_time(text: &str) -> Result<TimeSpan, String> {
+    between(text, "1s", "1d")
+}
+
+fn fault_time(text: &str) -> Result<TimeSpan, String> {
+    between(text, "0s", "1d")
+}
+
+fn reply_time(text: &str) -> Result<TimeSpan, String> {
+    between(text, "1ms", "1d")
+}
+
+fn judge_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| (0.1..=10_000.0).contains(rate));
+    rate.ok_or_else(|| format!("\"{text}\" is not between 0.1 and 10000 transactions a second"))
+}
+
+/// How long a link may hold bytes back.
+fn link_delay(text: &str) -> Result<TimeSpan, String> {
+    between(text, "0ms", "10s")
+}
+
+/// The values of `synchronous_commit`.
+fn synchronous_commits() -> impl TypedValueParser<Value = SynchronousCommit> {
+    PossibleValuesParser::new(SynchronousCommit::ALL.map(SynchronousCommit::name)).try_map(
+        |value| {
+            let found = SynchronousCommit::ALL.into_iter().find(|commit| commit.name() == value);
+            found.ok_or("no such value")
+        },
+    )
+}
+
+fn failover_faults() -> impl TypedValueParser<Value = FailoverFault> {
+    PossibleValuesParser::new(FailoverFault::ALL.map(FailoverFault::name)).try_map(|value| {
+        let found = FailoverFault::ALL.into_iter().find(|fault| fault.name() == value);
+        found.ok_or("no such fault")
+    })
+}
+
+fn failover_detectors() -> impl TypedValueParser<Value = FailoverDetector> {
+    PossibleValuesParser::new(FailoverDetector::ALL.map(FailoverDetector::name)).try_map(|value| {
+        let found = FailoverDetector::ALL.into_iter().find(|detector| detector.name() == value);
+        found.ok_or("no such settings")
+    })
+}

@@ -1,0 +1,127 @@
+//! The command line: pgtoll's commands, and what all of them have in common. Each command's arguments
+//! are in a file of their own, beside those of the commands below it.
+
+mod completions;
+mod corrupt;
+mod doctor;
+mod enable;
+mod lab;
+mod measure;
+mod output;
+mod page;
+mod postgres;
+mod predict;
+mod replay;
+mod report;
+mod values;
+mod verify;
+mod wal;
+
+use clap::{Parser, Subcommand};
+use output::formats_of;
+use pgtoll_report::RecordKind;
+
+pub(crate) use completions::CompletionsArguments;
+pub(crate) use corrupt::{CorruptArguments, DamageKind};
+pub(crate) use doctor::DoctorArguments;
+pub(crate) use enable::{DisableArguments, EnableArguments};
+pub(crate) use lab::{
+    LabArguments, LabCommand, LabCorruptionArguments, LabEntry, LabExchangeArguments,
+    LabFailoverArguments, LabJudgeArguments,
+};
+pub(crate) use measure::MeasureArguments;
+pub(crate) use output::{FormatOptions, OutputOptions};
+pub(crate) use page::{PageArguments, PageCommand};
+pub(crate) use postgres::{PostgresArguments, PostgresCommand};
+pub(crate) use predict::{PredictArguments, PredictWal};
+pub(crate) use replay::{
+    LogOptions, ReplayArguments, ReplayCommand, ReplayDoctorArguments, ReplayPlanArguments,
+    ReplayRecordArguments, ReplayRunArguments,
+};
+pub(crate) use report::ReportArguments;
+pub(crate) use verify::VerifyArguments;
+pub(crate) use wal::{
+    OnOff, WalArguments, WalBy, WalCommand, WalRangeArguments, WalStatsArguments,
+    WalWhatIfArguments,
+};
+
+/// What does PostgreSQL's safety cost, is the data sound, and does the safety work when it is
+/// needed? (Linux only.)
+#[derive(Debug, Parser)]
+#[command(name = "pgtoll", version, propagate_version = true, after_help = EXIT_STATUS)]
+pub(crate) struct Arguments {
+    /// Print only results, warnings and errors.
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// On most machines a disk, unlike /tmp.
+pub(crate) const WORK_DIR: &str = "/var/tmp";
+
+const EXIT_STATUS: &str = "Exit status: 0 done; 1 a finding; 2 could not tell (bad usage, \
+    unreadable input, interrupted).";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// What do data checksums cost here? Runs servers of its own and compares them.
+    #[command(after_help = measure::EXAMPLES, mut_arg("format", formats_of(RecordKind::Result)), args_override_self = true)]
+    Measure(Box<MeasureArguments>),
+    /// What would data checksums, or other settings, cost a server that is only watched?
+    #[command(after_help = predict::EXAMPLES, mut_arg("format", formats_of(RecordKind::Prediction)))]
+    Predict(Box<PredictArguments>),
+    /// How does a server's logged work go on another server?
+    Replay(ReplayArguments),
+    /// What does WAL consist of, and who makes it?
+    Wal(WalArguments),
+    /// Are the pages of a server, stopped or running, or of a base backup, sound?
+    #[command(after_help = verify::EXAMPLES, mut_arg("format", formats_of(RecordKind::Verification)))]
+    Verify(Box<VerifyArguments>),
+    /// Turn data checksums on, in a cluster that was shut down.
+    #[command(after_help = enable::ENABLE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Checksums)))]
+    Enable(EnableArguments),
+    /// Turn data checksums off, in a cluster that was shut down.
+    #[command(after_help = enable::DISABLE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Checksums)))]
+    Disable(DisableArguments),
+    /// Look at a page: its parts, its checksum, in what it differs from another.
+    Page(PageArguments),
+    /// Damage a page on purpose, to see who notices. Works on copies and stopped clusters.
+    #[command(after_help = corrupt::EXAMPLES, mut_arg("format", formats_of(RecordKind::Corruption)))]
+    Corrupt(Box<CorruptArguments>),
+    /// Does the safety work when it is needed? What an application sees while something fails.
+    Lab(LabArguments),
+    /// Show a record again, or several side by side.
+    #[command(after_help = report::EXAMPLES)]
+    Report(ReportArguments),
+    /// Is this machine fit to be measured on, and how noisy is it?
+    #[command(after_help = doctor::EXAMPLES, mut_arg("format", formats_of(RecordKind::Examination)))]
+    Doctor(DoctorArguments),
+    /// Which servers can pgtoll use? Fetch one.
+    #[command(after_help = postgres::EXAMPLES)]
+    Postgres(PostgresArguments),
+    /// Print the completions of a shell.
+    #[command(after_help = completions::EXAMPLES)]
+    Completions(CompletionsArguments),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_negative_time_is_no_option() {
+        for words in ["measure --budget -5m", "measure --slice -1s", "doctor --null -1h"] {
+            let words = ["pgtoll"].into_iter().chain(words.split(' '));
+            let mistake = Arguments::try_parse_from(words).unwrap_err().to_string();
+            assert!(mistake.contains("is not a time like 90s"), "{mistake}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Arguments of `pgtoll replay` and the commands below it.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use pgtoll_format::log::LinePrefix;
+use pgtoll_replay::{ComparedTable, OrderMode};
+use pgtoll_report::RecordKind;
+use pgtoll_wire::{Dsn, ListenAddress};
+
+use super::output::{FormatOptions, OutputOptions, formats_of};
+use super::values::DsnParser;
+
+#[derive(Args, Debug)]
+pub(crate) struct ReplayArguments {
+    #[command(subcommand)]
+    pub(crate) command: ReplayCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReplayCommand {
+    /// What does a log allow, and which setting would allow more?
+    #[command(after_help = REPLAY_DOCTOR_EXAMPLES, mut_arg("format", formats_of(RecordKind::LogExamination)))]
+    Doctor(ReplayDoctorArguments),
+    /// Read logs once into a plan, which can be replayed often. It is as confidential as the logs.
+    #[command(after_help = REPLAY_PLAN_EXAMPLES, mut_arg("format", formats_of(RecordKind::LogExamination)))]
+    Plan(ReplayPlanArguments),
+    /// Capture work while it goes on: pass connections on to a server, and write what they do into a plan,
+    /// which is as confidential as the data.
+    #[command(after_help = REPLAY_RECORD_EXAMPLES, mut_arg("format", formats_of(RecordKind::LogExamination)))]
+    Record(Box<ReplayRecordArguments>),
+    /// Replay a plan, or logs, to a server whose data may be lost.
+    #[command(after_help = REPLAY_RUN_EXAMPLES, mut_arg("format", formats_of(RecordKind::Replay)))]
+    Run(Box<ReplayRunArguments>),
+}
+
+const REPLAY_DOCTOR_EXAMPLES: &str = "\
+Examples:
+  pgtoll replay doctor postgresql-*.csv     what do these logs allow?
+  pgtoll replay doctor --prefix '%m [%p] %q%u@%d ' postgresql.log
+                                            stderr with the server's log_line_prefix";
+
+const REPLAY_PLAN_EXAMPLES: &str = "\
+Examples:
+  pgtoll replay plan postgresql-*.csv --plan shop.plan
+                                            the oldest log first; .gz, .zst and .lz4 too
+  pgtoll replay plan shop.plan --redact --plan timing.plan
+                                            timing, shapes and order, without values";
+
+const REPLAY_RECORD_EXAMPLES: &str = "\
+Examples:
+  pgtoll replay record --listen /run/capture --to 'host=/var/run/postgresql' -o shop.plan
+                                            clients connect with host=/run/capture
+  pgtoll replay record --listen :6432 --to 'host=db1 sslmode=verify-full' -o shop.plan
+                                            clients connect with host=127.0.0.1 port=6432
+
+Clients bring their own roles, databases and passwords. Ctrl-C ends the capture and their connections.
+Exit status: 0 the plan is complete; 2 it is not, since it could not be written or a session was not understood.";
+
+const REPLAY_RUN_EXAMPLES: &str = "\
+Examples:
+  psql -d shop_copy -c 'ALTER DATABASE shop_copy SET pgtoll.disposable = on'
+                                            the copy may be changed and lost
+  pgtoll replay run shop.plan --order key --dsn 'host=test1' --map shop=shop_copy
+                                            at the recorded speed
+  pgtoll replay run shop.plan --order key --dsn 'host=test1' --speed max --user bench
+                                            as fast as possible, all sessions as one role
+  pgtoll replay run postgresql.csv --order key --dry-run
+                                            what would be sent, without a server";
+
+/// Logs, and how to read them.
+#[derive(Args, Debug)]
+pub(crate) struct LogOptions {
+    /// Log files of one server, the oldest first: stderr, csvlog or jsonlog, compressed or not.
+    #[arg(required = true, value_name = "LOG")]
+    pub(crate) logs: Vec<PathBuf>,
+    /// The server's `log_line_prefix`, of stderr. Default: one of those that are in use.
+    #[arg(long, value_name = "PREFIX", value_parser = line_prefix)]
+    pub(crate) prefix: Option<LinePrefix>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReplayDoctorArguments {
+    #[command(flatten)]
+    pub(crate) logs: LogOptions,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReplayPlanArguments {
+    #[command(flatten)]
+    pub(crate) logs: LogOptions,
+    /// The file to write, which only its owner can read.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plan: PathBuf,
+    /// Replace all values: literals, parameters, names of prepared statements, comments. Timing, shapes and
+    /// order stay; only statements without values can be executed.
+    #[arg(long)]
+    pub(crate) redact: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReplayRecordArguments {
+    /// Where clients connect to instead of the server: the directory of a Unix socket, with or without
+    /// :PORT (5432); HOST:PORT; or :PORT on loopback. Clients are not offered TLS.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: ListenAddress,
+    /// The server: a libpq connection string. Its hosts, ports and TLS settings count; roles, databases
+    /// and passwords are the clients'.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser)]
+    pub(crate) to: Dsn,
+    /// The plan to write: a new file, which only its owner can read.
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub(crate) plan: PathBuf,
+    #[command(flatten)]
+    pub(crate) format: FormatOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReplayRunArguments {
+    /// A plan, or log files of one server, the oldest first.
+    #[command(flatten)]
+    pub(crate) logs: LogOptions,
+    /// The server: a libpq connection string. Sessions connect to the databases and as the roles of the
+    /// log. Each database has to be confirmed as disposable: ALTER DATABASE name SET pgtoll.disposable = on.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser, required_unless_present = "dry_run")]
+    pub(crate) dsn: Option<Dsn>,
+    /// By what statements of different sessions are ordered: by the rows that they touch (`key`), by
+    /// tables, or not at all.
+    #[arg(long, value_name = "ORDER", value_parser = order_mode())]
+    pub(crate) order: OrderMode,
+    /// The recorded speed's multiple, such as 0.5 or 10; max is as fast as possible.
+    #[arg(long, value_name = "SPEED", default_value = "1", value_parser = replay_speed)]
+    pub(crate) speed: ReplaySpeed,
+    /// Send the work of a database to another one.
+    #[arg(long, value_name = "NAME=OTHER", value_parser = name_pair)]
+    pub(crate) map: Vec<(String, String)>,
+    /// Let all sessions connect as this role. Default: each as its own.
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) user: Option<String>,
+    /// Look at these tables when all is replayed: hashes of their rows. Columns whose values cannot be the
+    /// same are left out: accounts,history(-mtime).
+    #[arg(long, value_name = "TABLES", value_parser = compared_tables)]
+    pub(crate) compare_tables: Option<ComparedTables>,
+    /// The database that has these tables as they should be then: a libpq connection string. Default: none,
+    /// hashes are reported.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser, requires = "compare_tables")]
+    pub(crate) compare_with: Option<Dsn>,
+    /// Say what would be sent, and end.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Keep the record in this file. It has statements without their values.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+/// The recorded speed's multiple; `None` is as fast as possible.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ReplaySpeed(pub(crate) Option<f64>);
+
+/// Tables with the columns that are left out.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ComparedTables(pub(crate) Vec<ComparedTable>);
+
+fn compared_tables(text: &str) -> Result<ComparedTables, String> {
+    let tables = ComparedTable::parse_list(text).map(ComparedTables);
+    tables.ok_or_else(|| "expected TABLE or TABLE(-COLUMN,…), several with commas".to_owned())
+}
+
+fn replay_speed(text: &str) -> Result<ReplaySpeed, String> {
+    if text == "max" {
+        return Ok(ReplaySpeed(None));
+    }
+    match text.parse::<f64>() {
+        Ok(speed) if (0.001..=1000.0).contains(&speed) => Ok(ReplaySpeed(Some(speed))),
+        _ => Err("a number from 0.001 to 1000, or max".to_owned()),
+    }
+}
+
+fn order_mode() -> impl TypedValueParser<Value = OrderMode> {
+    let names = OrderMode::ALL.map(OrderMode::name);
+    PossibleValuesParser::new(names).try_map(|name| {
+        let mode = OrderMode::ALL.into_iter().find(|mode| mode.name() == name);
+        mode.ok_or("no such order")
+    })
+}
+
+fn line_prefix(text: &str) -> Result<LinePrefix, String> {
+    LinePrefix::parse(text).map_err(|error| error.to_string())
+}
+
+fn name_pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, other)) if !name.is_empty() && !other.is_empty() => {
+            Ok((name.to_owned(), other.to_owned()))
+        }
+        _ => Err("expected NAME=OTHER".to_owned()),
+    }
+}

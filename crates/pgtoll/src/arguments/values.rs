@@ -1,0 +1,69 @@
+//! Values that options of several commands take: times, settings, connection strings.
+
+use std::ffi::OsStr;
+
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
+use pgtoll_format::TimeSpan;
+use pgtoll_wire::Dsn;
+
+pub(super) fn stream_time(text: &str) -> Result<TimeSpan, String> {
+    between(text, "1s", "7d")
+}
+
+pub(super) fn between(text: &str, least: &str, most: &str) -> Result<TimeSpan, String> {
+    let read = |text: &str| text.parse::<TimeSpan>().map_err(|error| error.to_string());
+    let span = read(text)?;
+    if span < read(least)? || span > read(most)? {
+        return Err(format!("\"{text}\" is not between {least} and {most}"));
+    }
+    Ok(span)
+}
+
+pub(super) fn setting(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
+    let (name, value) = parts
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| format!("\"{text}\" is not NAME=VALUE"))?;
+    Ok((name.to_ascii_lowercase(), value.trim_matches('\'').to_owned()))
+}
+
+/// Reads connection strings. Other parsers of arguments have their errors shown with the argument;
+/// here it may hold a password.
+#[derive(Clone)]
+pub(super) struct DsnParser;
+
+impl TypedValueParser for DsnParser {
+    type Value = Dsn;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Dsn, clap::Error> {
+        let mistake = match value.to_str() {
+            None => "not UTF-8\n".to_owned(),
+            Some(text) => match Dsn::parse(text) {
+                Ok(dsn) => return Ok(dsn),
+                Err(error) => {
+                    let hint = error.hint().map(|hint| format!("hint: {hint}\n"));
+                    format!("{}\n{}", with_sources(&error), hint.unwrap_or_default())
+                }
+            },
+        };
+        let name = argument.map_or_else(|| "--dsn".to_owned(), ToString::to_string);
+        let message = format!("invalid value for '{name}': {mistake}");
+        Err(clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command))
+    }
+}
+
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text = format!("{text}: {source}");
+        next = source.source();
+    }
+    text
+}

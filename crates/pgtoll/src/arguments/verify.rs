@@ -1,0 +1,105 @@
+//! Arguments of `pgtoll verify`.
+
+use std::num::NonZeroU8;
+use std::path::PathBuf;
+
+use clap::Args;
+use pgtoll_format::{ByteSize, TimeSpan};
+use pgtoll_wire::Dsn;
+
+use super::output::OutputOptions;
+use super::values::{DsnParser, between};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  pgtoll verify /var/lib/postgresql/15/main all pages of a stopped server
+  pgtoll verify backup/ --jobs 8 --rate 200MB/s
+                                            a base backup, gently
+  pgtoll verify backup/base.tar.zst         a backup in tars, packed or not
+  pgtoll verify PGDATA --only shop.public.orders
+                                            a table with its indexes and long values
+  pgtoll verify PGDATA/base/5 --json        a database, for programs
+  pgtoll verify backup/ -o verified.html    as a page
+  pgtoll verify --dsn 'host=/run/postgresql user=postgres' --rate 100MB/s
+                                            a running server, on its own machine
+  pgtoll verify PGDATA --lost-writes --indexes lost writes and zeroed pages too
+  pgtoll verify PGDATA --resume /var/tmp/verified
+                                            goes on where it was interrupted
+
+Exit status: 0 sound; 1 failures or suspicions; 2 could not tell.";
+
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub(crate) struct VerifyArguments {
+    /// Data directories, base backups (plain or tar, compressed or not), or directories and files in
+    /// one: of a file the whole relation is read.
+    #[arg(required_unless_present = "dsn", value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// The running server of a data directory on this machine: a libpq connection string. Default for
+    /// a directory that a server runs on: its socket.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser)]
+    pub(crate) dsn: Option<Dsn>,
+    /// With a running server: how long to wait for a checkpoint, where a page needs one to be judged.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = settle_time)]
+    pub(crate) settle: TimeSpan,
+    /// Only this relation, with a table's indexes and TOAST table.
+    #[arg(long, value_name = "DATABASE.SCHEMA.TABLE")]
+    pub(crate) only: Vec<String>,
+    /// The WAL that a base backup needs, where it contains none: with it pages that recovery replaces
+    /// are recognised. An archive's directory, a tar, or segments.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) wal: Vec<PathBuf>,
+    /// Files, and parts of files, that are read in parallel. Default: the number of cores.
+    #[arg(long, short, value_name = "N", value_parser = jobs)]
+    pub(crate) jobs: Option<NonZeroU8>,
+    /// Read no faster than this, all jobs together. Default: no limit.
+    #[arg(long, value_name = "SIZE/s", value_parser = read_rate)]
+    pub(crate) rate: Option<ByteSize>,
+    /// Map files into memory instead of reading them: less CPU, for files that do not change
+    /// meanwhile.
+    #[arg(long, conflicts_with = "direct")]
+    pub(crate) mmap: bool,
+    /// Bypass the page cache: read from the disk (direct I/O).
+    #[arg(long)]
+    pub(crate) direct: bool,
+    /// Keep the progress in this file, and continue from it after an interruption. It is removed when
+    /// all was read.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) resume: Option<PathBuf>,
+    /// Compare pages with the data directory's own WAL: none may be older. Reads the WAL, and the
+    /// pages that it changed again.
+    #[arg(long)]
+    pub(crate) lost_writes: bool,
+    /// Compare indexes with their tables: no page that a B-tree leads to may be zero or missing.
+    /// Reads them again.
+    #[arg(long)]
+    pub(crate) indexes: bool,
+    /// Compare the files of a base backup with the checksums in its manifest too. Reads them again.
+    /// Names and lengths are always compared.
+    #[arg(long)]
+    pub(crate) manifest_checksums: bool,
+    /// Findings that are shown for each relation. JSON has more.
+    #[arg(long, value_name = "N", default_value = "10")]
+    pub(crate) top: usize,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+fn jobs(text: &str) -> Result<NonZeroU8, String> {
+    text.parse().map_err(|_| format!("\"{text}\" is not a number from 1 to 255"))
+}
+
+/// `200MB/s`, with or without the seconds.
+fn read_rate(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize =
+        text.strip_suffix("/s").unwrap_or(text).parse().map_err(|_| not_a_rate(text))?;
+    if size.0 < 1 << 20 { Err(not_a_rate(text)) } else { Ok(size) }
+}
+
+fn not_a_rate(text: &str) -> String {
+    format!("\"{text}\" is not a rate like 200MB/s, of at least 1MB/s")
+}
+
+fn settle_time(text: &str) -> Result<TimeSpan, String> {
+    between(text, "0s", "7d")
+}
