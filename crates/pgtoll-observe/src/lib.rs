@@ -42,6 +42,9 @@ pub use profile::Profile;
 pub use split::{CpuSplit, cpu_split};
 pub use sync::sync_times;
 
+use nix::libc;
+use procfs::ProcError;
+
 /// A counter that could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
@@ -51,7 +54,7 @@ pub enum ObserveError {
         /// Its pid.
         pid: i32,
         /// What the system said.
-        source: procfs::ProcError,
+        source: ProcError,
     },
     /// A file of /proc could not be read.
     #[error("read {what}")]
@@ -59,7 +62,7 @@ pub enum ObserveError {
         /// Which.
         what: &'static str,
         /// What the system said.
-        source: procfs::ProcError,
+        source: ProcError,
     },
     /// A system call failed.
     #[error("{what}")]
@@ -72,4 +75,51 @@ pub enum ObserveError {
     /// The server did not answer.
     #[error("read the server's statistics")]
     Server(#[from] pgtoll_wire::Error),
+}
+
+impl ObserveError {
+    /// What a user can do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            // ESRCH is what a read of an open file in /proc gives after the process has ended.
+            Self::Process { source: ProcError::NotFound(_), .. } => Some(SERVER_ENDED.into()),
+            Self::Process { source: ProcError::Io(source, _), .. }
+                if source.raw_os_error() == Some(libc::ESRCH) =>
+            {
+                Some(SERVER_ENDED.into())
+            }
+            Self::Process { .. } | Self::Proc { .. } | Self::System { .. } | Self::Server(_) => {
+                None
+            }
+        }
+    }
+}
+
+/// The hint where the process is gone whose counters were to be read.
+const SERVER_ENDED: &str = "a server ended while it was measured, or was ended; `measure` with \
+                            --keep leaves its log";
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    /// Larger than `pid_max` can be.
+    const NO_PROCESS: i32 = i32::MAX;
+
+    #[test]
+    fn an_ended_server_is_an_error_with_a_hint() {
+        let Err(error) = ClusterCpu::attach(NO_PROCESS) else { panic!("no process has this pid") };
+        assert_eq!(error.hint().as_deref(), Some(SERVER_ENDED), "{error:?}");
+    }
+
+    #[test]
+    fn a_server_that_ends_while_it_is_read_is_an_error_with_a_hint() {
+        let source = |errno| ProcError::Io(io::Error::from_raw_os_error(errno), None);
+        let error = |errno| ObserveError::Process { pid: NO_PROCESS, source: source(errno) };
+        assert_eq!(error(libc::ESRCH).hint().as_deref(), Some(SERVER_ENDED));
+        assert_eq!(error(libc::EIO).hint(), None);
+    }
 }
