@@ -133,6 +133,7 @@ mod tests {
     const WHATIF: &str = "2026-11-22-whatif-trial.jsonl";
     const PREDICTIONS: [&str; 2] =
         ["2026-11-23-prediction-trial.jsonl", "2026-11-24-prediction-spread.jsonl"];
+    const REPLAY: &str = "2026-11-24-bench-replay.jsonl";
     const DETECTION: &str = "2026-11-22-detection.json";
     /// Of `pgtoll lab exchange`, which is no trial.
     const EXCHANGE: &str = "2026-11-23-exchange.json";
@@ -146,6 +147,7 @@ mod tests {
         check_lines::<WhatIfTrialLine>(&[WHATIF], &[WHATIF_TRIAL_SCHEMA]);
         check_lines::<TwinsLine>(&[TWINS], &[BENCH_TWINS_SCHEMA]);
         check_lines::<PredictionTrialLine>(&PREDICTIONS, &[PREDICTION_TRIAL_SCHEMA]);
+        check_lines::<ReplayBenchLine>(&[REPLAY], &[BENCH_REPLAY_SCHEMA]);
         let text = fs::read_to_string(records().join(DETECTION)).unwrap();
         check::<DetectionRecord>(&[&text], &[DETECTION_SCHEMA], DETECTION);
         let text = fs::read_to_string(records().join(EXCHANGE)).unwrap();
@@ -155,9 +157,12 @@ mod tests {
     /// Records of runs are directories; every file beside them belongs to a trial.
     #[test]
     fn every_committed_record_of_a_trial_is_checked() {
-        let mut checked =
-            [&BENCHES[..], &PREDICTIONS, &[DESIGN, SOAK, WHATIF, DETECTION, EXCHANGE, TWINS]]
-                .concat();
+        let mut checked = [
+            &BENCHES[..],
+            &PREDICTIONS,
+            &[DESIGN, SOAK, WHATIF, DETECTION, EXCHANGE, REPLAY, TWINS],
+        ]
+        .concat();
         checked.sort_unstable();
         let entries = fs::read_dir(records()).unwrap().map(Result::unwrap);
         let names = entries.map(|entry| entry.file_name().into_string().unwrap());
