@@ -17,6 +17,8 @@ pub(crate) struct Glimpse {
     pub(crate) redo: Lsn,
     /// When that checkpoint began; whole seconds.
     pub(crate) checkpoint_s: f64,
+    /// Where its record begins.
+    pub(crate) checkpoint: Lsn,
     /// Checkpoints begun since statistics were reset. The one that runs is counted when it first
     /// pauses between writes: within moments, if it is spread over time.
     pub(crate) checkpoints: u64,
@@ -29,7 +31,7 @@ const GLIMPSE: &str = "SELECT extract(epoch FROM clock_timestamp())::float8 AS n
      clock_timestamp()::text AS now, \
      CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() \
      END AS insert, \
-     c.redo_lsn, extract(epoch FROM c.checkpoint_time)::float8 AS checkpoint_s, \
+     c.redo_lsn, c.checkpoint_lsn, extract(epoch FROM c.checkpoint_time)::float8 AS checkpoint_s, \
      pg_postmaster_start_time()::text AS started, pg_is_in_recovery() AS standby, \
      pg_backend_pid() AS pid";
 const CHECKPOINTER: &str = "v.num_timed + v.num_requested AS checkpoints \
@@ -49,6 +51,7 @@ impl Glimpse {
             insert: row.parse("insert")?,
             redo: row.parse("redo_lsn")?,
             checkpoint_s: row.parse("checkpoint_s")?,
+            checkpoint: row.parse("checkpoint_lsn")?,
             checkpoints: row.parse("checkpoints")?,
             started: row.text("started")?.to_owned(),
             is_standby: row.text("standby")? == "t",
@@ -57,7 +60,16 @@ impl Glimpse {
     }
 }
 
+/// The record of a checkpoint, and what the background writer logs after it though nobody works.
+const IDLE_BYTES: u64 = 512;
+
 impl Glimpse {
+    /// Whether a checkpoint that comes by time has nothing to do here: it is counted, but skipped, if
+    /// nothing of importance was logged since the one before (`CreateCheckPoint` in `xlog.c`).
+    pub(crate) fn skips_checkpoints(&self) -> bool {
+        self.insert.bytes_since(self.checkpoint).is_some_and(|bytes| bytes <= IDLE_BYTES)
+    }
+
     /// When the last completed checkpoint began, whose end was seen between `before_s` and this look:
     /// to the second, and better if it was quick.
     pub(crate) fn begun_s(&self, before_s: f64) -> f64 {
@@ -202,21 +214,25 @@ fn statements_sql(facts: &MajorFacts, schema: &str) -> String {
 mod tests {
     use super::*;
 
+    fn look(now_s: f64) -> Glimpse {
+        Glimpse {
+            now_s,
+            checkpoint_s: 100.0,
+            checkpoint: Lsn(0),
+            now: String::new(),
+            insert: Lsn(0),
+            redo: Lsn(0),
+            checkpoints: 0,
+            started: String::new(),
+            is_standby: false,
+            pid: 0,
+        }
+    }
+
     #[test]
     fn checkpoints_begin_at_whole_seconds_or_better() {
         let check = |now_s: f64, before_s: f64, expected: f64| {
-            let look = Glimpse {
-                now_s,
-                checkpoint_s: 100.0,
-                now: String::new(),
-                insert: Lsn(0),
-                redo: Lsn(0),
-                checkpoints: 0,
-                started: String::new(),
-                is_standby: false,
-                pid: 0,
-            };
-            let found = look.begun_s(before_s);
+            let found = look(now_s).begun_s(before_s);
             assert!((found - expected).abs() < 1e-9, "{now_s} {before_s}: {found}");
         };
         check(130.0, 129.5, 100.5);
@@ -224,6 +240,16 @@ mod tests {
         check(100.25, 99.75, 100.125);
         check(100.75, 100.25, 100.5);
         check(101.25, 100.75, 100.875);
+    }
+
+    #[test]
+    fn a_checkpoint_is_skipped_where_nothing_was_logged() {
+        let check = |insert, expected| {
+            let look = Glimpse { insert: Lsn(insert), checkpoint: Lsn(0x100), ..look(130.0) };
+            assert_eq!(look.skips_checkpoints(), expected, "{insert}");
+        };
+        check(0x178, true);
+        check(0x2000, false);
     }
 
     /// Of versions that no test has a server of, too.

@@ -128,6 +128,8 @@ struct Watcher {
     last_look: Option<Glimpse>,
     /// Where WAL ended at the look before.
     insert_before: Lsn,
+    /// When the last checkpoint was due that was skipped, by the server's clock.
+    skipped_s: f64,
     /// The checkpoint that runs, if its begin was seen.
     running: Option<RunningCheckpoint>,
     cpu: Option<ClusterCpu>,
@@ -198,6 +200,7 @@ impl Watcher {
             cycle_s: None,
             last_look: None,
             insert_before: Lsn(0),
+            skipped_s: 0.0,
             running: None,
             cpu,
             window: None,
@@ -255,6 +258,10 @@ impl Watcher {
     /// point is after where WAL ended at the look before it.
     fn notice_checkpoint(&mut self, before: &Glimpse, now: &Glimpse) -> Result<(), PredictError> {
         let is_new = now.checkpoints > before.checkpoints && self.insert_before != Lsn(0);
+        if is_new && before.skips_checkpoints() {
+            self.skipped_s = now.now_s;
+            return Ok(());
+        }
         if !is_new || !self.may_count() {
             return Ok(());
         }
@@ -442,7 +449,8 @@ impl Watcher {
     }
 
     fn seconds_to_checkpoint(&self, now: &Glimpse, window: &OpenWindow) -> f64 {
-        let by_time = now.checkpoint_s + self.settings.timeout_s - now.now_s;
+        let last_s = now.checkpoint_s.max(self.skipped_s);
+        let by_time = last_s + self.settings.timeout_s - now.now_s;
         let rate = float(now.insert.bytes_since(window.begin.insert).unwrap_or(0))
             / (now.now_s - window.begin.now_s).max(0.1);
         let written = float(now.insert.bytes_since(now.redo).unwrap_or(0));

@@ -1,12 +1,12 @@
 //! Predictions of what was seen of the server itself, compared with it.
 
-use pgtoll_model::prediction::{Bounded, IMAGE_RECORD_BYTES, WrittenPages};
+use pgtoll_model::prediction::{Bounded, WrittenPages};
 use pgtoll_record::{
     BlindCheck, NextCycleCheck, PredictionChecks, ServerWatch, WatchWindow, WatchedServer,
     WatchedWal, WatchedWalCycle,
 };
 
-use crate::answer::digest::{FLOOR, MODEL_ERROR, SeenSettings, evicted, float};
+use crate::answer::digest::{FLOOR, MODEL_ERROR, SeenSettings, evicted, float, image_bytes};
 use crate::interval;
 
 /// All comparisons that what was seen allows.
@@ -17,9 +17,10 @@ pub(super) fn checks(server: &WatchedServer, watch: &ServerWatch) -> PredictionC
     PredictionChecks {
         next_cycle: next_cycle(&watch.windows),
         own_settings_error: wal.and_then(own_settings_error),
-        blind: wal
-            .filter(|_| logs)
-            .and_then(|wal| blind(&watch.windows, wal, float(server.block_bytes.max(1)))),
+        blind: wal.filter(|_| logs).and_then(|wal| {
+            let block = float(server.block_bytes.max(1));
+            blind(&watch.windows, wal, image_bytes(&watch.windows, block, settings.compression))
+        }),
     }
 }
 
@@ -78,6 +79,7 @@ pub(super) fn pages_written(window: &WatchWindow, wal: &WatchedWal) -> Option<Wr
     Some(WrittenPages {
         checkpointed: window.blocks_checkpointed,
         evicted: evicted(window),
+        carried: window.blocks_carried,
         changed: sum(|of| of.changed_pages),
         forced: sum(|of| of.forced_pages),
         visible: sum(|of| of.visible_pages),
@@ -87,8 +89,9 @@ pub(super) fn pages_written(window: &WatchWindow, wal: &WatchedWal) -> Option<Wr
 
 /// What hints cost, by the pages that were written and the records that are there without hints, beside
 /// what is really in the WAL. Statements do not help: a SELECT's images are not told apart here. Nor
-/// do censuses: a hint's image has moved the page's LSN.
-fn blind(windows: &[WatchWindow], wal: &WatchedWal, block: f64) -> Option<BlindCheck> {
+/// do censuses: a hint's image has moved the page's LSN. An image takes `image_bytes`, as in the
+/// prediction for a server without hints: those that are there without hints may be of other pages.
+fn blind(windows: &[WatchWindow], wal: &WatchedWal, image_bytes: Bounded) -> Option<BlindCheck> {
     let (mut images, mut pages, mut count) = (Vec::new(), WrittenPages::default(), 0_u64);
     let mut truth = WrittenTruth::default();
     for window in windows {
@@ -106,14 +109,8 @@ fn blind(windows: &[WatchWindow], wal: &WatchedWal, block: f64) -> Option<BlindC
         return None;
     }
     let sum = |value: fn(&Bounded) -> f64| images.iter().map(value).sum::<f64>();
-    let mean = if truth.images_without > 0.0 {
-        truth.image_bytes_without / truth.images_without
-    } else {
-        block
-    };
-    let image_bytes = mean + IMAGE_RECORD_BYTES;
     // As a prediction for a server without hints, less what is said of other cycles than these.
-    let slack = |floor: f64| floor * truth.bytes_without / image_bytes;
+    let slack = |floor: f64| floor * truth.bytes_without / image_bytes.estimate;
     let lower = sum(|of| of.lower) * (1.0 - MODEL_ERROR) + slack(FLOOR.lower);
     let upper = sum(|of| of.upper) * (1.0 + MODEL_ERROR) + slack(FLOOR.upper);
     let predicted = Bounded::new(sum(|of| of.estimate), lower.max(0.0), upper);
@@ -125,7 +122,7 @@ fn blind(windows: &[WatchWindow], wal: &WatchedWal, block: f64) -> Option<BlindC
         changed_pages: pages.changed,
         predicted_images: interval(predicted),
         found_images: whole(found),
-        predicted_share: interval(predicted.scaled(image_bytes / truth.bytes_without)),
+        predicted_share: interval(predicted.times(image_bytes).scaled(1.0 / truth.bytes_without)),
         found_share: (truth.bytes / truth.bytes_without - 1.0).max(0.0),
         holds: (predicted.lower..=predicted.upper).contains(&found),
     })
@@ -138,7 +135,6 @@ struct WrittenTruth {
     images: f64,
     bytes_without: f64,
     images_without: f64,
-    image_bytes_without: f64,
 }
 
 impl WrittenTruth {
@@ -148,7 +144,6 @@ impl WrittenTruth {
         self.images += float(cycle.images);
         self.bytes_without += float(without.bytes);
         self.images_without += float(without.images);
-        self.image_bytes_without += float(without.image_bytes);
         Some(())
     }
 }

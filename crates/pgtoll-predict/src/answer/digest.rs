@@ -421,19 +421,30 @@ pub(super) fn between_windows(of_windows: &[f64]) -> f64 {
 }
 
 /// Bytes of WAL for an image: of the pages that the censuses saw, else of any page.
-fn image_bytes(windows: &[WatchWindow], block: f64, compression: Option<Compression>) -> Bounded {
+pub(super) fn image_bytes(
+    windows: &[WatchWindow],
+    block: f64,
+    compression: Option<Compression>,
+) -> Bounded {
     let (mut pages, mut bytes) = (0.0, 0.0);
     for census in windows.iter().flat_map(WatchWindow::censuses) {
         pages += float(census.hint_only);
         bytes += float(census.hint_only) * census.image_bytes.unwrap_or(block);
     }
+    let any = Bounded::new(block * 0.9, block * 0.4, block);
     let page = match (pages > 0.0).then(|| bytes / pages) {
-        Some(mean) => Bounded::new(mean, mean * 0.95, (mean * 1.05).min(block)),
-        None => Bounded::new(block * 0.9, block * 0.4, block),
+        Some(mean) if pages >= FEW_PAGES => {
+            Bounded::new(mean, mean * 0.95, (mean * 1.05).min(block))
+        }
+        Some(mean) => Bounded::new(mean, mean.min(any.lower), any.upper),
+        None => any,
     };
     let stored = page.times(compressed_share(compression));
     Bounded::sum(&[stored, Bounded::exact(IMAGE_RECORD_BYTES)])
 }
+
+/// Fewer pages that hints alone changed say little about the size of others.
+const FEW_PAGES: f64 = 30.0;
 
 /// WAL by what begins checkpoints: images at most as large as pages, and as what records leave.
 fn today(

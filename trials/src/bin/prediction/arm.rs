@@ -19,8 +19,8 @@ use pgtoll_record::trials::{
 };
 use pgtoll_trials::settings;
 use pgtoll_wal::{
-    Compressing, Question, SegmentFile, WalStatistics, WhatIfCollector, first_header, scan_with,
-    segments,
+    Compressing, Question, SegmentFile, WalStatistics, WhatIfCollector, first_header,
+    scan_range_with, segments,
 };
 use pgtoll_wire::Connection;
 
@@ -212,7 +212,7 @@ impl Session {
     }
 
     /// Where it begins.
-    pub(crate) fn begin_segment(&mut self) -> anyhow::Result<Lsn> {
+    fn begin_segment(&mut self) -> anyhow::Result<Lsn> {
         self.monitor.execute("SELECT pg_switch_wal()")?;
         wal_end(&mut self.monitor)
     }
@@ -386,7 +386,7 @@ pub(crate) fn read_wal(
     let files = segments(&[cluster.data()])?;
     let (header, facts) = first_header(&files)?;
     let segment_bytes = u64::from(header.segment_bytes);
-    // It begins with a segment of its own; the last one has little besides.
+    // The last segment has little besides.
     let span = from.align_down(segment_bytes)..=to;
     let is_own = |file: &SegmentFile| span.contains(&file.name.begin(segment_bytes));
     let files: Vec<SegmentFile> = files.into_iter().filter(is_own).collect();
@@ -405,7 +405,8 @@ pub(crate) fn read_wal(
         today: None,
     });
     let new = || (WalStatistics::default(), WhatIfCollector::new(question.clone()));
-    let (summary, _) = scan_with(&files, 2, new, &mut |_| ControlFlow::Continue(()))?;
+    let (summary, _) =
+        scan_range_with(&files, &(from..Lsn::MAX), 2, new, &mut |_| ControlFlow::Continue(()))?;
     let (statistics, whatif) = summary.collected;
     for (cause, images) in statistics.causes() {
         run.images += images.images;

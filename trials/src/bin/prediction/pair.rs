@@ -127,7 +127,8 @@ impl TimedRun<'_> {
         self.await_completion(spread_begin)?;
         let program = self.plan.predict.then(|| Program::begin(cluster, self.plan.extent.cycles));
         let mut program = program.transpose()?;
-        let from = self.session.begin_segment()?;
+        // No new segment: the rest of this one would be WAL of the first cycle that the program reads.
+        let from = wal_end(&mut self.session.monitor)?;
         self.session.begin_counting()?;
         let cpu = self.cpu()?;
         let mut cycles = Vec::new();
