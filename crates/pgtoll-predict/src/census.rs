@@ -1,7 +1,7 @@
 //! A census of the dirty buffers: which pages of a sample have an LSN before the redo point.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
 use pgtoll_format::Lsn;
 use pgtoll_record::{CensusRelation, DirtyCensus};
@@ -24,6 +24,9 @@ pub(crate) struct CensusTaker {
     /// The database of the session.
     own: u32,
     names: BTreeMap<u32, String>,
+    /// Pages that the last census looked at, with the number of censuses in a row that did. Each look
+    /// raises a page's usage count by one.
+    looked_at: HashMap<BlockAddress, u16>,
     /// Of sessions with other databases.
     pub(crate) cost: SessionCost,
 }
@@ -83,7 +86,8 @@ impl CensusTaker {
             .collect::<Result<_, Error>>()?;
         let inspect = BTreeMap::from([(own, inspect)]);
         let cost = SessionCost::default();
-        Ok(Self { dsn: dsn.clone(), buffercache, buffers, inspect, own, names, cost })
+        let looked_at = HashMap::new();
+        Ok(Self { dsn: dsn.clone(), buffercache, buffers, inspect, own, names, looked_at, cost })
     }
 
     /// Looks at the dirty buffers now, and at the headers of a sample of them.
@@ -108,6 +112,11 @@ impl CensusTaker {
             carried.meet(&blocks.collect::<Vec<_>>(), most as usize);
             &*carried
         });
+        let looked_at = std::mem::take(&mut self.looked_at);
+        for (buffer, _) in &mut sample {
+            let looks = looked_at.get(&buffer.address()).copied().unwrap_or(0);
+            buffer.forget_looks(looks);
+        }
         let mut tally = Tally::default();
         let mut covered = 0;
         // A session each, those with most dirty pages first. Databases that are left out are in the upper
@@ -122,6 +131,11 @@ impl CensusTaker {
                 own.map(|(buffer, _)| buffer).partition(|buffer| {
                     carried.is_some_and(|carried| carried.contains(&buffer.address()))
                 });
+            for page in &pages {
+                let address = page.address();
+                let looks = looked_at.get(&address).copied().unwrap_or(0);
+                self.looked_at.insert(address, looks.saturating_add(1));
+            }
             if self.look(session, *database, &pages, redo, &mut tally)? {
                 covered += count;
                 tally.add_carried(&old);
@@ -252,6 +266,13 @@ impl SampledBuffer {
         (self.database, self.file, self.fork, self.block)
     }
 
+    /// Without so many looks of ours. At the highest count it is not known how many there were of others.
+    fn forget_looks(&mut self, looks: u16) {
+        if self.usage < MOST_USED {
+            self.usage = self.usage.saturating_sub(looks);
+        }
+    }
+
     /// It is evicted soon.
     fn is_low(&self) -> bool {
         self.usage <= 1
@@ -367,7 +388,30 @@ impl Tally {
     }
 }
 
+/// `BM_MAX_USAGE_COUNT` of `buf_internals.h`.
+const MOST_USED: u16 = 5;
 /// Databases that a census looks at.
 const DATABASES: usize = 50;
 /// Relations that are kept of each census.
 const RELATIONS: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In small shared buffers every census looks at the same pages, which would be in use by that alone.
+    #[test]
+    fn looks_of_earlier_censuses_are_no_use() {
+        let check = |usage, looks, expected| {
+            let mut buffer =
+                SampledBuffer { database: 1, tablespace: 2, file: 3, fork: 0, block: 4, usage };
+            buffer.forget_looks(looks);
+            assert_eq!(buffer.is_low(), expected, "{usage} {looks}");
+        };
+        check(1, 0, true);
+        check(2, 0, false);
+        check(3, 2, true);
+        check(4, 2, false);
+        check(5, 4, false);
+    }
+}

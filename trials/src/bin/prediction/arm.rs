@@ -82,7 +82,19 @@ pub(crate) struct Extent {
 }
 
 /// The work of a cycle is cut into this number of parts, with a census after each where the server is watched.
-pub(crate) const PARTS: u64 = 8;
+const PARTS: u64 = 8;
+/// As many where they are spread over a cycle's time: about one a second, since work on production
+/// servers comes evenly. In a few bursts, what is evicted in each would be the answer of one census.
+const TIMED_PARTS: u64 = 24;
+
+/// The parts of a cycle's work.
+pub(crate) const fn parts(regime: Regime) -> u64 {
+    match regime {
+        Regime::Forced => PARTS,
+        Regime::Timed => TIMED_PARTS,
+    }
+}
+
 /// Pages that a census looks at.
 const SAMPLE: u32 = 400;
 /// The same, just before a checkpoint writes all of them anyway.
@@ -155,7 +167,9 @@ pub(crate) struct Session {
     workload: Workload,
     arm: Arm,
     server: String,
+    /// Each with the transactions of a client in a cycle.
     crowds: Vec<(Crowd, u64)>,
+    parts: u64,
     pub(crate) monitor: Connection,
     pub(crate) cpu: ClusterCpu,
     /// Since the end of the warm-up.
@@ -182,8 +196,7 @@ impl Session {
             let connections = connections.collect::<Result<Vec<_>, _>>()?;
             let mut crowd = Crowd::new(connections, &group.mix, work::scale(workload))?;
             crowd.reseed(SEED + number);
-            let transactions = group.transactions * u64::from(extent.seconds) / PARTS;
-            anyhow::Ok((crowd, transactions))
+            anyhow::Ok((crowd, group.transactions * u64::from(extent.seconds)))
         };
         let groups = (0..).zip(work::groups(workload, regime, extent.seconds)?);
         Ok(Self {
@@ -192,6 +205,7 @@ impl Session {
             arm,
             server: version.to_string(),
             crowds: groups.map(crowd).collect::<anyhow::Result<_>>()?,
+            parts: parts(regime),
             monitor,
             cpu: ClusterCpu::attach(postmaster)?,
             cpu_ns: 0,
@@ -232,7 +246,7 @@ impl Session {
         let before = written(&mut self.monitor, self.facts)?;
         let mut censuses = Vec::new();
         for part in 0..PARTS {
-            self.work(part == 0)?;
+            self.work(part)?;
             if self.arm == Arm::Watched {
                 let sample = if part + 1 == PARTS { LAST_SAMPLE } else { SAMPLE };
                 censuses.push(census(&mut self.monitor, sample)?);
@@ -264,17 +278,22 @@ impl Session {
     }
 
     /// A part of a cycle: all groups at once, each to its end.
-    pub(crate) fn work(&mut self, is_first: bool) -> anyhow::Result<()> {
+    pub(crate) fn work(&mut self, part: u64) -> anyhow::Result<()> {
         if let Some(statement) = work::before_part(self.workload) {
             self.monitor.execute(statement)?;
         }
         let cpu = self.cpu.sample()?;
         let began = std::time::Instant::now();
+        let parts = self.parts;
+        let of_part = |count: u64| match (part, count) {
+            (0, 0) => 1,
+            _ => count * (part + 1) / parts - count * part / parts,
+        };
         let tallies = std::thread::scope(|scope| {
             let threads: Vec<_> = self
                 .crowds
                 .iter_mut()
-                .map(|(crowd, count)| (crowd, if is_first { (*count).max(1) } else { *count }))
+                .map(|(crowd, count)| (crowd, of_part(*count)))
                 .filter(|(_, count)| *count > 0)
                 .map(|(crowd, count)| {
                     scope.spawn(move || crowd.run(Until::Transactions(count), None))

@@ -21,7 +21,7 @@ use pgtoll_record::trials::{
 };
 use pgtoll_trials::settings;
 
-use crate::arm::{Extent, PARTS, Session, Templates, all_settings, read_wal, wal_end};
+use crate::arm::{Extent, Session, Templates, all_settings, parts, read_wal, wal_end};
 use crate::census::written;
 use crate::program::Program;
 
@@ -112,9 +112,9 @@ struct TimedRun<'a> {
 
 impl TimedRun<'_> {
     fn run(mut self, cluster: &Cluster) -> anyhow::Result<(Outcome, Span)> {
-        for part in 0..PARTS {
+        for part in 0..parts(Regime::Timed) {
             self.interrupt.check()?;
-            self.session.work(part == 0)?;
+            self.session.work(part)?;
         }
         let mut begun = self.checkpoint_now()?;
         self.session.monitor.execute("SELECT pg_stat_statements_reset()")?;
@@ -182,9 +182,10 @@ impl TimedRun<'_> {
     /// Work in equal parts, at equal distances.
     fn cycle_work(&mut self) -> anyhow::Result<()> {
         let began = Instant::now();
-        for part in (1..).take(usize::try_from(PARTS)?) {
-            self.session.work(part == 1)?;
-            let due = WORK_TIME * part / u32::try_from(PARTS)?;
+        let parts = u32::try_from(parts(Regime::Timed))?;
+        for part in 0..parts {
+            self.session.work(part.into())?;
+            let due = WORK_TIME * (part + 1) / parts;
             self.interrupt.wait(due.saturating_sub(began.elapsed()))?;
         }
         Ok(())
