@@ -514,14 +514,21 @@ mod tests {
     #[test]
     fn a_census_that_takes_new_pages_for_old_ones_does_not_count() {
         let census = |age_s, low_hint_only, low_unsure| DirtyCensus {
+            at: String::new(),
+            redo: pgtoll_format::Lsn(1),
             age_s,
+            cycle_s: None,
+            evicted: None,
+            buffers: 3000,
             dirty: 100,
             covered: 100,
             sampled: 100,
+            hint_only: low_hint_only,
             low: 100,
             low_hint_only,
             low_unsure,
-            ..DirtyCensus::default()
+            image_bytes: None,
+            relations: Vec::new(),
         };
         let window = |first: DirtyCensus| WatchWindow {
             earlier_censuses: vec![first, census(10.0, 40, 5)],
