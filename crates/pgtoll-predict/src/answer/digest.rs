@@ -445,18 +445,20 @@ pub(super) fn image_bytes(
     }
     let any = Bounded::new(block * 0.9, block * 0.4, block);
     let page = match (pages > 0.0).then(|| bytes / pages) {
-        Some(mean) if pages >= FEW_PAGES => {
-            Bounded::new(mean, mean * 0.95, (mean * 1.05).min(block))
+        Some(mean) => {
+            let error = MEAN_SIZE_ERROR.max(1.0 / pages.sqrt());
+            let upper = (mean * (1.0 + error)).min(any.upper);
+            Bounded::new(mean, (mean * (1.0 - error)).max(any.lower).min(mean), upper)
         }
-        Some(mean) => Bounded::new(mean, mean.min(any.lower), any.upper),
         None => any,
     };
     let stored = page.times(compressed_share(compression));
     Bounded::sum(&[stored, Bounded::exact(IMAGE_RECORD_BYTES)])
 }
 
-/// Fewer pages that hints alone changed say little about the size of others.
-const FEW_PAGES: f64 = 30.0;
+/// How far the mean size of many pages that hints alone changed is from that of all. Of few pages it is
+/// farther: the error falls with their number's root.
+const MEAN_SIZE_ERROR: f64 = 0.05;
 
 /// WAL by what begins checkpoints: images at most as large as pages, and as what records leave.
 fn today(
