@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pgtoll_format::wal::rmgr::{
     XLOG_CHECKPOINT_SHUTDOWN, XLOG_HEAP2_VISIBLE, XLOG_PARAMETER_CHANGE,
 };
-use pgtoll_format::wal::{FileChange, Parts, Record, RecordType};
+use pgtoll_format::wal::{Event, FileChange, Parts, Record, RecordType};
 use pgtoll_format::{BlockNumber, ForkNumber, Lsn, RelationFork, WalLevel};
 
 use crate::Collect;
@@ -50,6 +50,8 @@ pub struct BlockReferences {
     checkpoint_end: Option<Lsn>,
     first: Option<Lsn>,
     minimal: Option<Lsn>,
+    /// Where each checkpoint's record begins, its redo point, and when it was made.
+    checkpoints: BTreeMap<Lsn, (Lsn, i64)>,
 }
 
 impl BlockReferences {
@@ -63,7 +65,8 @@ impl BlockReferences {
             wanted.entry(fork).or_default().insert(block, BlockHistory::default());
         }
         let (checkpoint_end, first, minimal) = (None, None, None);
-        Self { blocks: wanted, checkpoint, checkpoint_end, first, minimal }
+        let checkpoints = BTreeMap::new();
+        Self { blocks: wanted, checkpoint, checkpoint_end, first, minimal, checkpoints }
     }
 
     /// What the WAL says of a block; `None`: it was not asked for.
@@ -79,6 +82,12 @@ impl BlockReferences {
     /// Where the checkpoint of the shutdown ends; `None`: the WAL does not lead there.
     pub fn checkpoint_end(&self) -> Option<Lsn> {
         self.checkpoint_end
+    }
+
+    /// The redo point of the checkpoint whose record begins here, and when it was made, in seconds
+    /// since 1970; `None`: no such record begins here.
+    pub fn checkpoint_at(&self, at: Lsn) -> Option<(Lsn, i64)> {
+        self.checkpoints.get(&at).copied()
     }
 
     /// Where the last record ends that says that `wal_level` is `minimal` from there on.
@@ -113,6 +122,9 @@ impl Collect for BlockReferences {
     fn add(&mut self, record: &Record<'_>, parts: &Parts) {
         self.first.get_or_insert(record.at);
         let record_type = RecordType::of(&record.header);
+        if let Some(Event::Checkpoint { redo, time_s, .. }) = record.event(parts) {
+            self.checkpoints.insert(record.at, (redo, time_s));
+        }
         if record.at >= self.checkpoint {
             if record.at == self.checkpoint && record_type == XLOG_CHECKPOINT_SHUTDOWN {
                 self.checkpoint_end = Some(record.end);
@@ -149,6 +161,7 @@ impl Collect for BlockReferences {
         self.first = self.first.or(later.first);
         self.checkpoint_end = later.checkpoint_end.or(self.checkpoint_end);
         self.minimal = later.minimal.or(self.minimal);
+        self.checkpoints.extend(later.checkpoints);
     }
 
     /// What was before may have been changed by what was not read.
@@ -157,6 +170,7 @@ impl Collect for BlockReferences {
             *history = BlockHistory::default();
         }
         (self.first, self.minimal, self.checkpoint_end) = (None, None, None);
+        self.checkpoints.clear();
     }
 }
 
