@@ -19,8 +19,8 @@ pub use enable::{
 };
 pub use hold::{Hold, HoldPolicy, become_owner_of, data_directory_control};
 pub use repair::{
-    DamagedBlock, RepairError, RepairOptions, RepairPlan, RepairStep, RepairUndo, UndoPage,
-    plan_repair,
+    DamagedBlock, REPAIR_BLOCKS_MAX, RepairError, RepairOptions, RepairPlan, RepairStep,
+    RepairUndo, UndoPage, plan_repair,
 };
 pub use write_error::{MaybeOverwritten, WriteError};
 

@@ -268,7 +268,7 @@ impl RepairUndo {
     }
 }
 
-/// Some 16,000 pages.
+/// Three times the largest plan.
 const UNDO_BYTES_MAX: u64 = 1 << 30;
 
 impl RepairPlan {
@@ -281,5 +281,98 @@ impl RepairPlan {
             }
         }
         self.record.remaining = super::count_remaining(&self.record.blocks);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pgtoll_format::{PAGE_BYTES, PAGE_CHECKSUM};
+
+    use super::*;
+
+    const BLOCK: u32 = 2;
+
+    /// A sound page.
+    fn sound() -> Vec<u8> {
+        let mut page = vec![7; PAGE_BYTES];
+        for (at, value) in [(10, 0_u16), (12, 24), (14, 8000), (16, 8192), (18, 0x2004)] {
+            page[at..at + 2].copy_from_slice(&value.to_le_bytes());
+        }
+        let checksum = pgtoll_checksum::page_checksum(&page, BLOCK);
+        page[PAGE_CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+        page
+    }
+
+    fn proof() -> RepairBlock {
+        RepairBlock {
+            tablespace: 1663,
+            database: 5,
+            filenode: 16384,
+            fork: "main".to_owned(),
+            block: BLOCK,
+            path: Some("base/5/16384".to_owned()),
+            name: None,
+            damage: String::new(),
+            lsn: None,
+            last_record: None,
+            class: EvidenceClass::Proved,
+            reason: String::new(),
+            candidates: Vec::new(),
+            chosen: None,
+            changed_bytes: 0,
+            changed: Vec::new(),
+            installed: false,
+            advice: Vec::new(),
+        }
+    }
+
+    fn undo() -> RepairUndo {
+        let mut damaged = sound();
+        damaged[..1000].fill(1);
+        let at = u64::from(BLOCK) * PAGE_BYTES as u64;
+        let page = UndoPage::new(Path::new("/tmp/16384"), at, BLOCK, &damaged, &sound(), proof());
+        RepairUndo {
+            schema: REPAIR_UNDO_SCHEMA.to_owned(),
+            system_identifier: "7".to_owned(),
+            checkpoint: Lsn(8),
+            pages: vec![page],
+        }
+    }
+
+    #[test]
+    fn an_undo_file_that_no_repair_made_is_refused() {
+        let read = |undo: &RepairUndo| RepairUndo::read(&serde_json::to_vec(undo).unwrap());
+        assert_eq!(read(&undo()), Some(undo()));
+        let check = |forge: &dyn Fn(&mut RepairUndo)| {
+            let mut undo = undo();
+            forge(&mut undo);
+            assert_eq!(read(&undo), None);
+        };
+        check(&|of| of.schema = "pgtoll.undo/1".to_owned());
+        check(&|of| of.pages[0].at += 1);
+        check(&|of| of.pages[0].at = u64::MAX - 8191);
+        check(&|of| of.pages[0].block += 1);
+        check(&|of| of.pages[0].before.truncate(2));
+        check(&|of| of.pages[0].before.clear());
+        check(&|of| {
+            let before = of.pages[0].before.clone();
+            of.pages[0].after = before;
+        });
+        assert_eq!(RepairUndo::read(b"{}"), None);
+    }
+
+    #[test]
+    fn a_page_is_the_old_one_the_new_one_or_sectors_of_both() {
+        let page = undo().pages.swap_remove(0);
+        let (before, after) = (unhex(&page.before).unwrap(), unhex(&page.after).unwrap());
+        let mut mixed = after.clone();
+        mixed[..512].copy_from_slice(&before[..512]);
+        let mut other = after.clone();
+        other[600] ^= 4;
+        let check = |now: &[u8], expected| assert_eq!(page.state(now), expected);
+        check(&before, Some(PageState::Before));
+        check(&after, Some(PageState::After));
+        check(&mixed, Some(PageState::Mixed));
+        check(&other, None);
     }
 }

@@ -9,6 +9,7 @@ mod install;
 mod proof;
 mod source;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -56,6 +57,9 @@ pub struct RepairOptions {
     pub threads: usize,
 }
 
+/// Blocks of one plan at most: those behind are left for another one, so that an undo file is read again.
+pub const REPAIR_BLOCKS_MAX: usize = 10_000;
+
 /// What would be written.
 #[derive(Clone, Debug)]
 pub struct RepairPlan {
@@ -100,7 +104,10 @@ pub fn plan_repair(
         accept_plausible: options.accept_plausible,
     };
     let mut pages = Vec::new();
-    let blocks = damaged.iter().map(|of| planner.block(of, &mut pages)).collect();
+    // Of one block there may be several findings; the first one counts.
+    let mut seen = BTreeSet::new();
+    let each = damaged.iter().filter(|of| seen.insert((of.fork, of.block)));
+    let blocks = each.take(REPAIR_BLOCKS_MAX).map(|of| planner.block(of, &mut pages)).collect();
     Ok(RepairPlan { record: planner.record(blocks, options, provenance), pages })
 }
 
@@ -238,11 +245,9 @@ impl Planner<'_> {
         found.lsn = PageHeader::read(&page).map(|header| header.lsn);
         match page_verdict(&page, damaged.block) {
             Verdict::Invalid(fault) => found.damage = fault_words(fault),
-            // Only zeros can be told from what a server left there.
-            Verdict::New if damaged.suspicion.is_some() => {
-                "the page is all zeros".clone_into(&mut found.damage)
-            }
-            Verdict::Valid | Verdict::New => return found.accepted(damaged),
+            // Other pages that servers accept cannot be told from what they left there.
+            Verdict::New => "the page is all zeros".clone_into(&mut found.damage),
+            Verdict::Valid => return found.accepted(damaged),
         }
         if let Some(reason) = self.unfit(damaged.fork) {
             return found.without(&reason);
@@ -306,7 +311,7 @@ impl Planner<'_> {
             changed_bytes: 0,
             changed: Vec::new(),
             installed: false,
-            advice: damaged.advice.clone(),
+            advice: before_vacuum(number).into_iter().chain(damaged.advice.clone()).collect(),
         }
     }
 
@@ -366,6 +371,19 @@ impl Planner<'_> {
             history: self.history(damaged).unwrap_or_default(),
         }
     }
+}
+
+/// What has to be done of a visibility map before it is filled again.
+fn before_vacuum(fork: ForkNumber) -> Option<Advice> {
+    let what = "where standbys follow, first on the primary SELECT pg_truncate_visibility_map of the table \
+                (extension pg_visibility): VACUUM alone fills the map here, but may leave theirs \
+                different; do not remove the file, of which they are not told";
+    (fork == ForkNumber::VM).then(|| Advice {
+        what: what.to_owned(),
+        command: None,
+        kind: None,
+        database: None,
+    })
 }
 
 /// Blocks that are not as they should be.

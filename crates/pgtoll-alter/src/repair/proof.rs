@@ -103,7 +103,8 @@ pub(super) fn judge(
         let minimal = if minimal == Lsn::MAX { "now".to_owned() } else { format!("at {minimal}") };
         return refused(format!("wal_level was minimal {minimal}: not all changes were logged"));
     }
-    if now.is_new() && wal.history.last.is_some_and(|last| last.end > source.contains) {
+    let is_zeros = damaged.iter().all(|byte| *byte == 0);
+    if is_zeros && wal.history.last.is_some_and(|last| last.end > source.contains) {
         return refused(
             "the page is all zeros, which servers accept, and WAL names the block since the source \
              was taken: its records may have been made on zeros",
@@ -383,5 +384,9 @@ mod tests {
         check(&zeros, &page(5000, 0, 1), &wal(inserted(5000)), &SOURCE, Refused, "made on zeros");
         let gap = BlockWal { from: Lsn(3001), ..SILENT };
         check(&zeros, &page(0, 0, 1), &gap, &SOURCE, Refused, "no WAL");
+        // A page whose begin alone is zero is refused by servers: nothing was made on it.
+        let mut half = page(5000, 0, 1);
+        half[..4096].fill(0);
+        check(&half, &page(5000, 0, 1), &wal(inserted(5000)), &SOURCE, Proved, "the end");
     }
 }

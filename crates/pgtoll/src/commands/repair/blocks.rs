@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::Context as _;
-use pgtoll_alter::DamagedBlock;
+use pgtoll_alter::{DamagedBlock, REPAIR_BLOCKS_MAX};
 use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_format::{ForkNumber, RelFileLocator, RelationFork};
 use pgtoll_interrupt::Interrupt;
@@ -102,6 +102,9 @@ impl FoundDamage {
                 });
             }
         }
+        // Of one block a server's refusal first.
+        blocks.sort_by_key(|of: &DamagedBlock| (of.fork, of.block, of.suspicion.is_some()));
+        blocks.dedup_by_key(|of| (of.fork, of.block));
         let all = record.failures.saturating_add(record.suspicions);
         let mut notes = record.incomplete.clone();
         if let Some(more) = all.checked_sub(listed).filter(|more| *more > 0) {
@@ -114,9 +117,15 @@ impl FoundDamage {
                 record.wrong_files
             ));
         }
+        let is_cut = blocks.len() > REPAIR_BLOCKS_MAX;
+        if is_cut {
+            notes
+                .push(format!("these are the first {REPAIR_BLOCKS_MAX} damaged blocks: run again"));
+            blocks.truncate(REPAIR_BLOCKS_MAX);
+        }
         Self {
             blocks,
-            has_other_findings: record.wrong_files > 0 || all > listed,
+            has_other_findings: record.wrong_files > 0 || all > listed || is_cut,
             is_whole: record.outcome != VerificationOutcome::Unverified,
             notes,
         }

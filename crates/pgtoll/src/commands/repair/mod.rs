@@ -99,11 +99,14 @@ fn write(
     plan.record.undo_file = Some(undo_path.display().to_string());
     plan.record.outcome = RepairOutcome::Begun;
     ledger.add(&plan.record)?;
-    let mut written = Vec::new();
+    let (mut written, mut is_checked) = (Vec::new(), false);
     let applied = Hold::take(&data.path).map_err(RepairError::from).and_then(|hold| {
         pause_if_told("repair-held");
         undo.apply(&hold, &mut |step| match step {
-            RepairStep::Checked => pause_if_told("repair-checked"),
+            RepairStep::Checked => {
+                is_checked = true;
+                pause_if_told("repair-checked");
+            }
             RepairStep::Written(number) => {
                 written.push(number);
                 pause_if_told(&format!("repair-written-{number}"));
@@ -117,12 +120,19 @@ fn write(
     };
     ledger.add(&plan.record)?;
     applied.map_err(|error| {
+        let error = anyhow::Error::new(error);
         let undo = undo_path.display();
-        anyhow::Error::new(error).context(format!(
-            "{} of {} pages were written; undo it with --undo {undo}",
-            written.len(),
-            plan.pages.len()
-        ))
+        if is_checked {
+            let (done, all) = (written.len(), plan.pages.len());
+            error.context(format!(
+                "{done} of {all} pages were written; --undo {undo} takes them back"
+            ))
+        } else if fs::remove_file(&undo_path).is_ok() {
+            error.context("no page was written")
+        } else {
+            // Made by root, who is the directory's owner by now.
+            error.context(format!("no page was written; {undo} stays and undoes nothing"))
+        }
     })
 }
 
