@@ -17,8 +17,8 @@ pub fn repairs_text(records: &[RepairRecord]) -> String {
 
 fn repair_text(of: &RepairRecord) -> String {
     let data = printable(&of.data);
-    let mut text = wrapped("", &format!("{data}: PostgreSQL {}, {}", of.major, outcome(of)));
-    let _ = writeln!(text, "made {}", printable(&of.made));
+    let mut text = wrapped("", &format!("{data}: PostgreSQL {}", of.major));
+    let _ = writeln!(text, "{} ({})", outcome(of.outcome), printable(&of.made));
     if let Some(wal) = &of.wal {
         let line = format!("WAL from {} to {}, timeline {}", wal.from, wal.to, wal.timeline);
         text.push_str(&wrapped("", &line));
@@ -36,15 +36,14 @@ fn repair_text(of: &RepairRecord) -> String {
     text
 }
 
-fn outcome(of: &RepairRecord) -> String {
-    let words = match of.outcome {
+fn outcome(of: RepairOutcome) -> &'static str {
+    match of {
         RepairOutcome::Planned => "plan of a repair; nothing was written",
         RepairOutcome::Begun => "repair begun",
         RepairOutcome::Finished => "repair finished",
         RepairOutcome::Failed => "repair ended with an error",
         RepairOutcome::Undone => "repair undone",
-    };
-    words.to_owned()
+    }
 }
 
 fn source_text(of: &RepairSource) -> String {
@@ -101,7 +100,7 @@ fn block_text(of: &RepairBlock, sources: &[RepairSource]) -> String {
             .map(|(from, to)| format!("{from}-{}", to.saturating_sub(1)))
             .collect();
         let line =
-            format!("{} bytes of the page, within {}", of.changed_bytes, stretches.join(", "));
+            format!("{} of the page's bytes, within {}", of.changed_bytes, stretches.join(", "));
         text.push_str(&wrapped("  change: ", &line));
     }
     if !of.installed && matches!(of.class, EvidenceClass::Refused | EvidenceClass::Derivable) {

@@ -6,8 +6,9 @@
 //! LSN is the end of the last record that names the block; and where no record does since a time before
 //! which the source has everything.
 
+use pgtoll_format::heap::heap_tuples;
 use pgtoll_format::wal::rmgr::XLOG_HEAP2_VISIBLE;
-use pgtoll_format::{Fault, Lsn, PageHeader, Verdict, verdict};
+use pgtoll_format::{Fault, Lsn, PageHeader, PageKind, Verdict, verdict};
 use pgtoll_record::EvidenceClass;
 use pgtoll_wal::{BlockHistory, NamingRecord};
 
@@ -97,7 +98,7 @@ pub(super) fn judge(
     }
     let basis = match compare(header, now, wal, source) {
         Ok(basis) => basis,
-        Err(judgement) => return judgement,
+        Err(judgement) => return without_values(judgement, candidate),
     };
     if let Some(minimal) = wal.minimal.filter(|minimal| *minimal > basis.since) {
         let minimal = if minimal == Lsn::MAX { "now".to_owned() } else { format!("at {minimal}") };
@@ -113,9 +114,16 @@ pub(super) fn judge(
     if !source.is_anchored {
         let reason =
             "the WAL does not have the source's last checkpoint: it may be of another past";
-        return plausible(header, now, reason);
+        return without_values(plausible(header, now, reason), candidate);
     }
+    // What was handed out of a logged stretch of values since, no record has.
+    let is_behind = lsn > source.contains && has_unlogged_values(candidate);
     let is_exact = now.lsn == lsn && now.checksum == header.checksum && !now.is_new();
+    if is_behind && !is_exact {
+        return refused(
+            "the sequence may have handed out values since without a record: they would come again",
+        );
+    }
     let class = if is_exact { EvidenceClass::Exact } else { EvidenceClass::Proved };
     let exact = "; the damaged page's own LSN and checksum are the same";
     Judgement { class, reason: format!("{}{}", basis.words, if is_exact { exact } else { "" }) }
@@ -193,6 +201,26 @@ fn without_record(
     }
     let words = format!("no record of WAL from {contains} on names the block");
     Ok(Basis { since: contains, words })
+}
+
+/// A sequence's page is not plausible either where values may be missing on it.
+fn without_values(judgement: Judgement, candidate: &[u8]) -> Judgement {
+    if judgement.class == EvidenceClass::Plausible && has_unlogged_values(candidate) {
+        return refused(format!("{}; it is a sequence's", judgement.reason));
+    }
+    judgement
+}
+
+/// Whether it is a sequence's page that does not have all values that its last record allows: replay
+/// leaves one that has.
+fn has_unlogged_values(page: &[u8]) -> bool {
+    let rows = || heap_tuples(page).ok();
+    // `last_value`, `log_cnt`, `is_called`.
+    let unlogged = || {
+        let count = rows()?.first()?.data.get(8..16)?.try_into().ok()?;
+        Some(i64::from_le_bytes(count))
+    };
+    PageKind::of(page) == PageKind::Sequence && unlogged() != Some(0)
 }
 
 /// What is left where WAL decides nothing: the damaged page's own LSN.
@@ -373,6 +401,45 @@ mod tests {
         check(&torn, &page(4992, ALL_VISIBLE, 1), &after_insert, &SOURCE, Refused, "older");
         check(&torn, &page(900, ALL_VISIBLE, 1), &visible(None), &SOURCE, Proved, "no record");
         check(&torn, &page(900, 0, 1), &visible(None), &SOURCE, Refused, "older");
+    }
+
+    /// A sequence's page with so many values that are logged and not handed out.
+    fn sequence(lsn: u64, unlogged: i64) -> Vec<u8> {
+        let mut page = page(lsn, 0, 0);
+        let special = 8184_u16;
+        let places = [(12, 28), (14, 8128), (16, special), (24, 8128 | 0x8000), (26, 41 << 1)];
+        for (at, value) in places {
+            page[at..at + 2].copy_from_slice(&u16::to_le_bytes(value));
+        }
+        page[8128 + 22] = 24;
+        page[8128 + 24..8128 + 32].copy_from_slice(&5_i64.to_le_bytes());
+        page[8128 + 32..8128 + 40].copy_from_slice(&unlogged.to_le_bytes());
+        page[8184..8188].copy_from_slice(&0x1717_u32.to_le_bytes());
+        let checksum = pgtoll_checksum::page_checksum(&page, BLOCK);
+        page[PAGE_CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(PageKind::of(&page), PageKind::Sequence);
+        page
+    }
+
+    #[test]
+    fn a_sequence_hands_no_value_out_twice() {
+        use EvidenceClass::{Exact, Plausible, Proved, Refused};
+        let torn = vec![7; PAGE_BYTES];
+        let logged = wal(inserted(5000));
+        check(&torn, &sequence(5000, 0), &logged, &SOURCE, Proved, "the end");
+        check(&torn, &sequence(5000, 28), &logged, &SOURCE, Refused, "come again");
+        let mut flipped = sequence(5000, 28);
+        flipped[8000] ^= 1;
+        check(&flipped, &sequence(5000, 28), &logged, &SOURCE, Exact, "checksum");
+        // The first value after a checkpoint has a record.
+        check(&torn, &sequence(900, 28), &SILENT, &SOURCE, Proved, "no record");
+        let gap = BlockWal { from: Lsn(3001), ..SILENT };
+        let mut flipped = sequence(900, 28);
+        flipped[8000] ^= 1;
+        check(&flipped, &sequence(900, 28), &gap, &SOURCE, Refused, "a sequence's");
+        let mut flipped = sequence(900, 0);
+        flipped[8000] ^= 1;
+        check(&flipped, &sequence(900, 0), &gap, &SOURCE, Plausible, "no WAL");
     }
 
     #[test]
