@@ -26,7 +26,7 @@ use pgtoll_wal::{
 };
 
 use proof::{BlockWal, SourceHistory, fault_words, judge, page_verdict};
-use source::{PageSource, RelationPages};
+use source::{PageSource, RelationBlocks};
 
 pub use error::RepairError;
 pub use install::{RepairStep, RepairUndo, UndoPage};
@@ -94,11 +94,11 @@ pub fn plan_repair(
         .collect::<Result<Vec<_>, _>>()?;
     let references = read_wal(data, &lineage, &opened, damaged, options, interrupt)?;
     let sources =
-        opened.into_iter().map(|opened| Source::of(opened, references.as_ref())).collect();
+        opened.into_iter().map(|opened| JudgedSource::of(opened, references.as_ref())).collect();
     let planner = Planner {
         data,
         names,
-        target: RelationPages::of(data),
+        target: RelationBlocks::of(data),
         sources,
         references: references.as_ref(),
         accept_plausible: options.accept_plausible,
@@ -158,11 +158,11 @@ fn read_wal(
 }
 
 /// A source, or why nothing is taken from it.
-struct Source {
+struct JudgedSource {
     opened: Result<(PageSource, SourceHistory), String>,
 }
 
-impl Source {
+impl JudgedSource {
     fn of(opened: Result<PageSource, String>, wal: Option<&BlockReferences>) -> Self {
         let with_history = |source: PageSource| {
             let history = source.history(wal)?;
@@ -175,8 +175,8 @@ impl Source {
 struct Planner<'a> {
     data: &'a DataDirectory,
     names: &'a Names,
-    target: RelationPages,
-    sources: Vec<Source>,
+    target: RelationBlocks,
+    sources: Vec<JudgedSource>,
     references: Option<&'a BlockReferences>,
     accept_plausible: bool,
 }
@@ -197,7 +197,7 @@ impl Planner<'_> {
             contains: source.opened.as_ref().ok().map(|(of, _)| of.contains()),
             refused: source.opened.as_ref().err().cloned(),
         });
-        let wal = self.references.and_then(|of| of.first()).map(|from| RepairWal {
+        let wal = self.references.and_then(BlockReferences::first).map(|from| RepairWal {
             from,
             to: control.checkpoint,
             timeline: control.last_checkpoint.timeline,
@@ -236,7 +236,8 @@ impl Planner<'_> {
         let place = self.target.place(damaged.fork, damaged.block);
         let path = place.as_ref().map(|(path, _)| path.as_path());
         let below = |path: &Path| path.strip_prefix(&self.data.path).map(Path::to_owned);
-        found.path = path.map(|path| below(path).unwrap_or(path.to_owned()).display().to_string());
+        found.path =
+            path.map(|path| below(path).unwrap_or_else(|_| path.to_owned()).display().to_string());
         let (file, page) = match self.target.read(damaged.fork, damaged.block) {
             Ok(Some(read)) => read,
             Ok(None) => return found.without("the file ends before the block"),

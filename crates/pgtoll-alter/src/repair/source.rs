@@ -18,13 +18,13 @@ use super::proof::SourceHistory;
 
 /// The relations' files of a data directory, found by their places and names.
 #[derive(Debug)]
-pub(super) struct RelationPages {
+pub(super) struct RelationBlocks {
     directories: HashMap<(u32, u32), PathBuf>,
     block_bytes: usize,
     file_blocks: u32,
 }
 
-impl RelationPages {
+impl RelationBlocks {
     pub(super) fn of(data: &DataDirectory) -> Self {
         let control = &data.control;
         let places = relation_directories(&data.path, control, &mut RelationFileList::default());
@@ -72,7 +72,7 @@ impl RelationPages {
 /// Files that pages are taken from.
 #[derive(Debug)]
 pub(super) struct PageSource {
-    pub(super) pages: RelationPages,
+    pub(super) pages: RelationBlocks,
     /// Where its WAL is.
     pub(super) wal: PathBuf,
     contains: Lsn,
@@ -120,7 +120,7 @@ impl PageSource {
         }
         let last = control.last_checkpoint;
         Ok(Ok(Self {
-            pages: RelationPages::of(&data),
+            pages: RelationBlocks::of(&data),
             wal: path.join("pg_wal"),
             contains: contains.min(timeline_end),
             timeline_end,

@@ -142,12 +142,10 @@ pub(super) fn jobs(arguments: &RepairArguments) -> NonZeroUsize {
 fn read_findings(path: &Path, data: &DataDirectory) -> anyhow::Result<VerificationRecord> {
     let text = record_text(path)?;
     let read = || format!("read {}", path.display());
-    let records = match FinishedRecord::parse(&text).with_context(read)? {
-        Some(FinishedRecord::Verifications(records)) => records,
-        _ => {
-            let message = format!("{} is no record of verify", path.display());
-            return Err(Usage::error(message, "name what pgtoll verify printed with --json"));
-        }
+    let parsed = FinishedRecord::parse(&text).with_context(read)?;
+    let Some(FinishedRecord::Verifications(records)) = parsed else {
+        let message = format!("{} is no record of verify", path.display());
+        return Err(Usage::error(message, "name what pgtoll verify printed with --json"));
     };
     let is_own = |of: &VerificationRecord| {
         !of.source.backup && of.source.system_identifier == data.control.system_identifier
