@@ -407,7 +407,7 @@ mod tests {
     fn sequence(lsn: u64, unlogged: i64) -> Vec<u8> {
         let mut page = page(lsn, 0, 0);
         let special = 8184_u16;
-        let places = [(12, 28), (14, 8128), (16, special), (24, 8128 | 0x8000), (26, 41 << 1)];
+        let places = [(12, 28), (14, 8128), (16, special), (24, 0x1FC0 | 0x8000), (26, 41 << 1)];
         for (at, value) in places {
             page[at..at + 2].copy_from_slice(&u16::to_le_bytes(value));
         }
