@@ -62,6 +62,7 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "pgtoll-record",
             "pgtoll-testing",
             "pgtoll-threads",
+            "pgtoll-wal",
         ],
     ),
     (

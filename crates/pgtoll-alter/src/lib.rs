@@ -1,10 +1,12 @@
 //! The only crate that opens files of a user's data directory for writing: it holds the directory
-//! ([`Hold`]), turns its checksums on and off ([`enable`](enable()), [`disable`]), and damages and restores
-//! blocks ([`plan_damage`], [`DamagePlan`]).
+//! ([`Hold`]), turns its checksums on and off ([`enable`](enable()), [`disable`]), damages and restores
+//! blocks ([`plan_damage`], [`DamagePlan`]), and repairs damaged ones from other copies ([`plan_repair`],
+//! [`RepairUndo`]).
 
 mod corrupt;
 mod enable;
 mod hold;
+mod repair;
 mod write_error;
 
 pub use corrupt::{
@@ -16,6 +18,10 @@ pub use enable::{
     EnabledPages, Prediction, RefusedPage, disable, dry_run, enable, predict,
 };
 pub use hold::{Hold, HoldPolicy, become_owner_of, data_directory_control};
+pub use repair::{
+    DamagedBlock, REPAIR_BLOCKS_MAX, RepairError, RepairOptions, RepairPlan, RepairStep,
+    RepairUndo, UndoPage, plan_repair,
+};
 pub use write_error::{MaybeOverwritten, WriteError};
 
 #[doc(hidden)]
@@ -25,5 +31,10 @@ pub mod fuzzed {
     /// Whether these bytes are the undo file of a damage.
     pub fn undo_file(bytes: &[u8]) -> bool {
         crate::DamagePlan::read(bytes).is_some()
+    }
+
+    /// Whether these bytes are the undo file of a repair.
+    pub fn repair_undo_file(bytes: &[u8]) -> bool {
+        crate::RepairUndo::read(bytes).is_some()
     }
 }

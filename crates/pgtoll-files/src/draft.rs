@@ -141,6 +141,11 @@ pub fn create_private(path: &Path) -> io::Result<File> {
 /// Adds to the end of a file that only its owner may read, in one write. The file is made if it is
 /// not there; a link, a FIFO, a device or another user's file is an error.
 pub fn append_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    open_append_private(path)?.write_all(content)
+}
+
+/// Opens a file as [`append_private`] does, for a process that becomes another user before it writes.
+pub fn open_append_private(path: &Path) -> io::Result<File> {
     let place = FilePlace::of(path)?;
     let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT | OFlag::O_NONBLOCK;
     let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
@@ -151,7 +156,7 @@ pub fn append_private(path: &Path, content: &[u8]) -> io::Result<()> {
         let message = "not a regular file of root or the caller";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
-    File::from(file).write_all(content)
+    Ok(file.into())
 }
 
 /// Writes a result to the path that a user named for it.

@@ -24,5 +24,7 @@ mod directory;
 mod draft;
 mod read;
 
-pub use draft::{Draft, append_private, create_private, write_output, write_private};
+pub use draft::{
+    Draft, append_private, create_private, open_append_private, write_output, write_private,
+};
 pub use read::{open, open_unlinked, read, read_to_string};

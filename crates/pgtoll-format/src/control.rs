@@ -190,7 +190,7 @@ pub enum WalLevel {
 }
 
 impl WalLevel {
-    fn of(number: u32) -> Self {
+    pub(crate) fn of(number: u32) -> Self {
         match number {
             0 => Self::Minimal,
             1 => Self::Replica,

@@ -30,6 +30,7 @@ mod plan;
 mod prediction;
 mod provenance;
 mod read;
+mod repair;
 mod replay;
 mod result;
 mod run;
@@ -88,6 +89,10 @@ pub use prediction::{
 };
 pub use provenance::Provenance;
 pub use read::{RecordError, Run};
+pub use repair::{
+    EvidenceClass, REPAIR_SCHEMA, RepairBlock, RepairCandidate, RepairOutcome, RepairRecord,
+    RepairSource, RepairSourceKind, RepairWal, RepairWalRecord, repair_schema,
+};
 pub use replay::{
     LOG_EXAMINATION_SCHEMA, LogCounts, LogExamination, LogFinding, LogFindingState, LogSource,
     OrderBreak, REPLAY_SCHEMA, ReplayDivergence, ReplayDone, ReplayPlanned, ReplayQuantiles,

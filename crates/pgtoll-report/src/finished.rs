@@ -9,10 +9,10 @@ use pgtoll_record::{
     ExchangeRecord, ExperimentList, FAILOVER_SCHEMA, FailoverRecord, JUDGE_SCHEMA, JudgeRecord,
     LOG_EXAMINATION_SCHEMA, LogExamination, OVERVIEW_SCHEMA, Overview, PAGE_CHECKSUMS_SCHEMA,
     PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PageChecksumsRecord,
-    PageDifferenceRecord, PageRecord, PlanRecord, PredictionRecord, RECORD_SCHEMA, REPLAY_SCHEMA,
-    RESULT_SCHEMA, ReplayRecord, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA,
-    VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord,
-    WalWhatIfRecord,
+    PageDifferenceRecord, PageRecord, PlanRecord, PredictionRecord, RECORD_SCHEMA, REPAIR_SCHEMA,
+    REPLAY_SCHEMA, RESULT_SCHEMA, RepairRecord, ReplayRecord, RunResult, SIDE_BY_SIDE_SCHEMA,
+    SideBySide, VERIFICATION_SCHEMA, VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA,
+    WalStatisticsRecord, WalWhatIfRecord,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -32,6 +32,8 @@ pub enum RecordKind {
     Checksums,
     /// A page that was damaged on purpose.
     Corruption,
+    /// Damaged pages, and what they are replaced by.
+    Repair,
     /// A page in all its parts.
     Page,
     /// Checksums of pages.
@@ -67,12 +69,13 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 22] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
         Self::Checksums,
         Self::Corruption,
+        Self::Repair,
         Self::Page,
         Self::PageChecksums,
         Self::PageDifference,
@@ -109,6 +112,7 @@ impl RecordKind {
             Self::SideBySide => &[Format::Table, Format::Markdown, Format::Json, Format::Html],
             Self::Checksums
             | Self::Corruption
+            | Self::Repair
             | Self::Page
             | Self::PageChecksums
             | Self::PageDifference
@@ -128,6 +132,7 @@ impl RecordKind {
             Self::Verification => "a record of verify",
             Self::Checksums => "a record of enable or disable",
             Self::Corruption => "a record of corrupt",
+            Self::Repair => "a record of repair",
             Self::Page => "a record of page show",
             Self::PageChecksums => "a record of page checksum",
             Self::PageDifference => "a record of page diff",
@@ -154,6 +159,7 @@ impl RecordKind {
             Self::Verification => VERIFICATION_SCHEMA,
             Self::Checksums => CHECKSUMS_SCHEMA,
             Self::Corruption => CORRUPT_SCHEMA,
+            Self::Repair => REPAIR_SCHEMA,
             Self::Page => PAGE_SCHEMA,
             Self::PageChecksums => PAGE_CHECKSUMS_SCHEMA,
             Self::PageDifference => PAGE_DIFFERENCE_SCHEMA,
@@ -184,6 +190,8 @@ pub enum FinishedRecord {
     Verifications(Vec<VerificationRecord>),
     Checksums(Box<ChecksumsRecord>),
     Corruption(Box<CorruptRecord>),
+    /// Of a ledger there are several.
+    Repairs(Vec<RepairRecord>),
     Page(Box<PageRecord>),
     PageChecksums(Box<PageChecksumsRecord>),
     PageDifference(Box<PageDifferenceRecord>),
@@ -288,6 +296,7 @@ impl FinishedRecord {
             }),
             RecordKind::Checksums => Self::Checksums(read(text)?),
             RecordKind::Corruption => Self::Corruption(read(text)?),
+            RecordKind::Repair => Self::Repairs(repairs(text)?),
             RecordKind::Page => Self::Page(read(text)?),
             RecordKind::PageChecksums => Self::PageChecksums(read(text)?),
             RecordKind::PageDifference => Self::PageDifference(read(text)?),
@@ -316,6 +325,7 @@ impl FinishedRecord {
             Self::Verifications(_) => RecordKind::Verification,
             Self::Checksums(_) => RecordKind::Checksums,
             Self::Corruption(_) => RecordKind::Corruption,
+            Self::Repairs(_) => RecordKind::Repair,
             Self::Page(_) => RecordKind::Page,
             Self::PageChecksums(_) => RecordKind::PageChecksums,
             Self::PageDifference(_) => RecordKind::PageDifference,
@@ -379,6 +389,7 @@ impl FinishedRecord {
             }
             Self::Checksums(record) => crate::checksums_text(record),
             Self::Corruption(record) => crate::corruption_text(record),
+            Self::Repairs(records) => crate::repairs_text(records),
             Self::Page(record) => crate::page_text(record),
             Self::PageChecksums(record) => crate::page_checksums_text(record),
             Self::PageDifference(record) => crate::page_difference_text(record),
@@ -409,6 +420,10 @@ impl FinishedRecord {
             },
             Self::Checksums(record) => json(record),
             Self::Corruption(record) => json(record),
+            Self::Repairs(records) => match records.as_slice() {
+                [only] => json(only),
+                several => json(&several),
+            },
             Self::Page(record) => json(record),
             Self::PageChecksums(record) => json(record),
             Self::PageDifference(record) => json(record),
@@ -427,6 +442,23 @@ impl FinishedRecord {
             Self::Overview(overview) => json(overview),
         }
     }
+}
+
+/// The repairs of a ledger, which may break off, or of what was printed.
+fn repairs(text: &str) -> Result<Vec<RepairRecord>, serde_json::Error> {
+    if is_list(text) {
+        return serde_json::from_str(text);
+    }
+    let all = serde_json::Deserializer::from_str(text).into_iter::<RepairRecord>();
+    let mut records: Vec<RepairRecord> = Vec::new();
+    for record in all {
+        match record {
+            Ok(record) => records.push(record),
+            Err(error) if error.is_eof() && !records.is_empty() => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(records)
 }
 
 fn is_list(text: &str) -> bool {

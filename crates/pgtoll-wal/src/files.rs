@@ -95,7 +95,8 @@ fn is_backups_wal(path: &Path) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("pg_wal."))
 }
 
-fn files(path: &Path) -> Result<Vec<SegmentFile>, WalReadError> {
+/// The segments of one path, in no order.
+pub(crate) fn files(path: &Path) -> Result<Vec<SegmentFile>, WalReadError> {
     let read = |source| WalReadError::Read { path: path.to_owned(), source };
     if !std::fs::metadata(path).map_err(read)?.is_dir() {
         if let Some(packing) = Packing::of_tar(path) {

@@ -2,8 +2,8 @@
 //! compressed, a server's stream) into collectors, in parallel.
 //!
 //! Entry points: [`segments`] lists what is there, [`scan_with`] reads it into any [`Collect`] up
-//! to the first gap, [`scan_range_with`] past all gaps, [`stream_with`] does so from a server. [`WalStatistics`] and the what-if's [`WhatIfCollector`] are
-//! collectors.
+//! to the first gap, [`scan_range_with`] past all gaps, [`stream_with`] does so from a server. [`WalStatistics`], [`BlockReferences`] and the what-if's [`WhatIfCollector`] are
+//! collectors. [`checkpoint_segments`] lists the WAL that leads to a server's last checkpoint.
 
 mod collect;
 mod end;
@@ -12,6 +12,7 @@ mod files;
 mod forks;
 #[doc(hidden)]
 pub mod fuzzed;
+mod lineage;
 mod locate;
 mod packing;
 mod pieces;
@@ -19,6 +20,7 @@ mod queue;
 mod range;
 mod record;
 mod recorded_name;
+mod references;
 mod scan;
 mod segment_file;
 mod segment_name;
@@ -35,11 +37,13 @@ pub use end::{End, Gap};
 pub use error::WalReadError;
 pub use files::{Archive, segments};
 pub use forks::ForkTotals;
+pub use lineage::{Lineage, checkpoint_segments, checkpoint_segments_with};
 pub use packing::Packing;
 pub use pieces::{Cycle, FinishedTimeline, Piece, Sums, WalTimeline};
 pub use range::{WalBound, WalBoundParseError, WalRange};
 pub use record::{RelationNames, statistics_record};
 pub use recorded_name::recorded_name;
+pub use references::{BlockHistory, BlockReferences, NamingRecord};
 pub use scan::{
     Contents, WalSummary, first_header, locate_range, scan, scan_range_with, scan_with,
 };

@@ -29,6 +29,7 @@ macro_rules! errors_with_hints {
 errors_with_hints! {
     Usage,
     pgtoll_alter::CorruptError,
+    pgtoll_alter::RepairError,
     pgtoll_alter::WriteError,
     pgtoll_bench::BenchError,
     pgtoll_bench::ExperimentError,

@@ -57,6 +57,7 @@ fn run() -> ExitCode {
         Command::Verify(arguments) => commands::verify::run(&arguments, &mut printer),
         Command::Enable(arguments) => commands::enable::enable(&arguments, &mut printer),
         Command::Disable(arguments) => commands::enable::disable(&arguments, &mut printer),
+        Command::Repair(arguments) => commands::repair::run(&arguments, &mut printer),
         Command::Corrupt(arguments) => commands::corrupt::run(&arguments, &mut printer),
         Command::Lab(arguments) => commands::lab::run(&arguments, &mut printer),
         Command::Page(arguments) => commands::page::run(&arguments, &mut printer),

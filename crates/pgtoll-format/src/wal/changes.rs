@@ -8,10 +8,10 @@ use crate::wal::rmgr::{
     XLOG_BTREE_UNLINK_PAGE, XLOG_BTREE_UNLINK_PAGE_META, XLOG_FPI, XLOG_FPI_FOR_HINT,
     XLOG_HASH_DELETE, XLOG_HASH_MOVE_PAGE_CONTENTS, XLOG_HASH_SQUEEZE_PAGE,
     XLOG_HEAP2_PRUNE_ON_ACCESS, XLOG_HEAP2_PRUNE_VACUUM_CLEANUP, XLOG_HEAP2_PRUNE_VACUUM_SCAN,
-    XLOG_HEAP2_VISIBLE, XLOG_SMGR_CREATE, XLOG_SMGR_TRUNCATE,
+    XLOG_HEAP2_VISIBLE, XLOG_PARAMETER_CHANGE, XLOG_SMGR_CREATE, XLOG_SMGR_TRUNCATE,
 };
 use crate::wal::{BlockReference, Image, Parts, Record, RecordType};
-use crate::{BlockNumber, ForkNumber, RelFileLocator};
+use crate::{BlockNumber, ForkNumber, RelFileLocator, WalLevel};
 
 /// What a record says of files as a whole: what earlier records did to their blocks holds no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,14 @@ impl Record<'_> {
             }
             _ => None,
         }
+    }
+
+    /// The `wal_level` from here on; `None` of all records but `XLOG/PARAMETER_CHANGE`. Source:
+    /// `xl_parameter_change`.
+    pub fn wal_level(&self, parts: &Parts) -> Option<WalLevel> {
+        let data = self.bytes.get(parts.main_data.clone())?;
+        let is_of_parameters = RecordType::of(&self.header) == XLOG_PARAMETER_CHANGE;
+        is_of_parameters.then(|| u32_at(data, WAL_LEVEL_AT)).flatten().map(WalLevel::of)
     }
 
     /// Whether the page of this block has the record's end as its LSN from then on, at the server
@@ -113,6 +121,8 @@ impl Record<'_> {
     }
 }
 
+/// Five limits of connections and processes stand before it.
+const WAL_LEVEL_AT: usize = 20;
 /// `pd_upper`.
 const UPPER_AT: usize = 14;
 /// A page of zeros takes less than this by every kind of compression.
@@ -167,6 +177,20 @@ mod tests {
         check(4, 0x20, &[5, 1, 1663], Some(FileChange::Database { oid: 5 }));
         check(2, 0x20, &[7, 1663, 5], None);
         check(10, 0x20, &[7, 1663, 5, 16384, 7], None);
+    }
+
+    #[test]
+    fn the_wal_level_is_read() {
+        let check = |manager, info, words: &[u32], expected| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let mut parts = Parts::default();
+            parts.main_data = 0..bytes.len();
+            assert_eq!(record(manager, info, &bytes, 15).wal_level(&parts), expected);
+        };
+        check(0, 0x60, &[100, 8, 10, 0, 64, 0, 0], Some(WalLevel::Minimal));
+        check(0, 0x60, &[100, 8, 10, 0, 64, 1, 0], Some(WalLevel::Replica));
+        check(0, 0x60, &[100, 8, 10, 0, 64], None);
+        check(0, 0x70, &[100, 8, 10, 0, 64, 0, 0], None);
     }
 
     #[test]

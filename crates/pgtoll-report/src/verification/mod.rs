@@ -163,10 +163,15 @@ fn to_do(of: &VerifiedRelation) -> String {
     if of.advice.is_empty() {
         return wrapped("  to do: ", &of.remedy);
     }
+    steps("to do:", &of.advice)
+}
+
+/// Steps with their commands, the first with this label.
+pub(crate) fn steps(first: &str, advice: &[Advice]) -> String {
     let mut text = String::new();
-    for (number, Advice { what, command, kind, database }) in (1..).zip(&of.advice) {
-        let label = if number == 1 { "to do:" } else { "" };
-        let number = if of.advice.len() > 1 { format!("{number}. ") } else { String::new() };
+    for (number, Advice { what, command, kind, database }) in (1..).zip(advice) {
+        let label = if number == 1 { first } else { "" };
+        let number = if advice.len() > 1 { format!("{number}. ") } else { String::new() };
         let prefix = format!("  {label:<6} {number}");
         let place = database.as_ref().filter(|_| *kind == Some(CommandKind::Sql));
         let place = place.map(|of| format!(" (in database {})", printable(of))).unwrap_or_default();

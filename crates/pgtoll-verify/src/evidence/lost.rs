@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::blocks::{Blocks, Forks};
 use super::changes::{Change, Changes, Wanted};
-use super::{NotCompared, WalEnds, check_is_consistent, timeline};
+use super::{NotCompared, WalEnds, check_is_consistent};
 use crate::defect::Evidence;
 use crate::defect::{BlockFinding, Defect};
 use crate::found::Verified;
@@ -16,7 +16,7 @@ use crate::page::page_verdict;
 use crate::settings::{VerifyProgress, VerifySettings};
 use pgtoll_datadir::DataDirectory;
 use pgtoll_datadir::Names;
-use pgtoll_wal::{End, SegmentFile, scan_with};
+use pgtoll_wal::{End, SegmentFile, checkpoint_segments, scan_with};
 
 /// What was compared with WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,10 @@ pub fn compare_with_wal(
     check_is_consistent(data, names)?;
     let forks = Forks::of(data, settings, wanted);
     let logged = logged_forks(&forks, names);
-    let segments = timeline::segments(data)?;
+    let segments = checkpoint_segments(data)?;
+    if segments.is_empty() {
+        return Err(NotCompared::Ends(WalEnds::Missing));
+    }
     let wanted = Wanted { forks: &logged, checkpoint: data.control.checkpoint, most: BLOCKS_MAX };
     let (changes, from, to) = changes(&segments, data, settings, wanted, progress)?;
     let rules = Rules {

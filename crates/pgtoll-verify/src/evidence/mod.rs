@@ -6,7 +6,6 @@ mod changes;
 mod compare;
 mod indexes;
 mod lost;
-mod timeline;
 
 use std::fmt;
 

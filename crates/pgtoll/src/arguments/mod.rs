@@ -11,6 +11,7 @@ mod output;
 mod page;
 mod postgres;
 mod predict;
+mod repair;
 mod replay;
 mod report;
 mod values;
@@ -34,6 +35,7 @@ pub(crate) use output::{FormatOptions, OutputOptions};
 pub(crate) use page::{PageArguments, PageCommand};
 pub(crate) use postgres::{PostgresArguments, PostgresCommand};
 pub(crate) use predict::{PredictArguments, PredictWal};
+pub(crate) use repair::RepairArguments;
 pub(crate) use replay::{
     LogOptions, ReplayArguments, ReplayCommand, ReplayDoctorArguments, ReplayPlanArguments,
     ReplayRecordArguments, ReplayRunArguments,
@@ -89,6 +91,9 @@ pub(crate) enum Command {
     /// Damage a page on purpose, to see who notices. Works on copies and stopped clusters.
     #[command(after_help = corrupt::EXAMPLES, mut_arg("format", formats_of(RecordKind::Corruption)))]
     Corrupt(Box<CorruptArguments>),
+    /// Replace damaged pages of a stopped cluster by those of a backup, where WAL proves them.
+    #[command(after_help = repair::EXAMPLES, mut_arg("format", formats_of(RecordKind::Repair)))]
+    Repair(Box<RepairArguments>),
     /// Does the safety work when it is needed? What an application sees while something fails.
     Lab(LabArguments),
     /// Show a record again, or several side by side.

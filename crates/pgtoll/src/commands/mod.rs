@@ -11,6 +11,7 @@ pub(crate) mod package;
 pub(crate) mod page;
 pub(crate) mod postgres;
 pub(crate) mod predict;
+pub(crate) mod repair;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod server_waits;

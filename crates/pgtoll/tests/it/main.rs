@@ -36,6 +36,7 @@ mod predict_reach;
 mod predicted;
 mod programs;
 mod records;
+mod repair;
 mod replay;
 mod replay_record;
 mod reports;

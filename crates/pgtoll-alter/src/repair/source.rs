@@ -1,0 +1,235 @@
+//! Where pages are taken from: directories with files of the same cluster.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use pgtoll_datadir::{
+    DataDirectory, RelationFileList, RelationFileName, backup_label_start, relation_directories,
+};
+use pgtoll_format::{ClusterState, Lsn, RelationFork};
+use pgtoll_record::RepairSourceKind;
+use pgtoll_wal::{BlockReferences, Lineage};
+
+use super::RepairError;
+use super::proof::SourceHistory;
+
+/// The relations' files of a data directory, found by their places and names.
+#[derive(Debug)]
+pub(super) struct RelationBlocks {
+    directories: HashMap<(u32, u32), PathBuf>,
+    block_bytes: usize,
+    file_blocks: u32,
+}
+
+impl RelationBlocks {
+    pub(super) fn of(data: &DataDirectory) -> Self {
+        let control = &data.control;
+        let places = relation_directories(&data.path, control, &mut RelationFileList::default());
+        let directories =
+            places.into_iter().map(|of| ((of.tablespace, of.database), of.path)).collect();
+        let (block_bytes, file_blocks) = (control.block_bytes as usize, control.file_blocks.max(1));
+        Self { directories, block_bytes, file_blocks }
+    }
+
+    /// The file that has this block, and where in it; `None`: there is no such directory.
+    pub(super) fn place(&self, fork: RelationFork, block: u32) -> Option<(PathBuf, u64)> {
+        let RelationFork { relation, number } = fork;
+        let directory = self.directories.get(&(relation.tablespace, relation.database))?;
+        let name = RelationFileName {
+            number: relation.rel_number,
+            fork: number,
+            segment: block / self.file_blocks,
+            backend: None,
+        };
+        let at = u64::from(block % self.file_blocks) * self.block_bytes as u64;
+        Some((directory.join(name.to_string()), at))
+    }
+
+    /// A block's page, and the file that it is in; `None`: there is no such block.
+    pub(super) fn read(
+        &self,
+        fork: RelationFork,
+        block: u32,
+    ) -> io::Result<Option<(File, Vec<u8>)>> {
+        let Some((path, at)) = self.place(fork, block) else { return Ok(None) };
+        let file = match pgtoll_files::open_unlinked(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut page = vec![0; self.block_bytes];
+        match file.read_exact_at(&mut page, at) {
+            Ok(()) => Ok(Some((file, page))),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Files that pages are taken from.
+#[derive(Debug)]
+pub(super) struct PageSource {
+    pub(super) pages: RelationBlocks,
+    /// Where its WAL is.
+    pub(super) wal: PathBuf,
+    contains: Lsn,
+    timeline_end: Lsn,
+    /// The record of its last checkpoint: where it begins, its redo point, and when it was made.
+    checkpoint: (Lsn, Lsn, i64),
+}
+
+impl PageSource {
+    /// Opens a source. The error within is why nothing may be taken from it.
+    pub(super) fn open(
+        kind: RepairSourceKind,
+        path: &Path,
+        target: &DataDirectory,
+        lineage: &Lineage,
+    ) -> Result<Result<Self, String>, RepairError> {
+        let data = DataDirectory::open(path)?;
+        if let Some(reason) = foreign(&data, target) {
+            return Ok(Err(reason));
+        }
+        if let Some(process) = data.server()? {
+            return Ok(Err(format!("a server runs on it: process {process}")));
+        }
+        let left = match kind {
+            RepairSourceKind::Backup => backup(&data),
+            RepairSourceKind::Stopped => stopped(&data),
+        };
+        let (contains, timeline) = match left {
+            Ok(left) => left,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let Some(timeline_end) = lineage.end_of(timeline) else {
+            let own = target.control.last_checkpoint.timeline;
+            return Ok(Err(format!(
+                "it is on timeline {timeline}, which is not known to lead to timeline {own} of the \
+                 cluster"
+            )));
+        };
+        let control = &data.control;
+        if control.checkpoint > target.control.checkpoint {
+            return Ok(Err(format!(
+                "its last checkpoint, at {}, is behind the cluster's, at {}",
+                control.checkpoint, target.control.checkpoint
+            )));
+        }
+        let last = control.last_checkpoint;
+        Ok(Ok(Self {
+            pages: RelationBlocks::of(&data),
+            wal: path.join("pg_wal"),
+            contains: contains.min(timeline_end),
+            timeline_end,
+            checkpoint: (control.checkpoint, last.redo, last.time),
+        }))
+    }
+
+    /// Its pages contain all changes by WAL before this.
+    pub(super) fn contains(&self) -> Lsn {
+        self.contains
+    }
+
+    /// Its past, seen beside the cluster's WAL; an error: they are not of one past.
+    pub(super) fn history(&self, wal: Option<&BlockReferences>) -> Result<SourceHistory, String> {
+        let (at, redo, time) = self.checkpoint;
+        let is_read = |of: &&BlockReferences| of.first().is_some_and(|first| first <= at);
+        let is_anchored = match wal.filter(is_read) {
+            None => false,
+            Some(wal) if wal.checkpoint_at(at) == Some((redo, time)) => true,
+            Some(_) => {
+                return Err(format!(
+                    "its last checkpoint, at {at}, is not in the cluster's WAL: it is of another past"
+                ));
+            }
+        };
+        let (contains, timeline_end) = (self.contains, self.timeline_end);
+        Ok(SourceHistory { contains, timeline_end, is_anchored })
+    }
+
+    /// A block's page. The error within is why there is none.
+    pub(super) fn page(
+        &self,
+        fork: RelationFork,
+        block: u32,
+        target: &File,
+    ) -> Result<Vec<u8>, String> {
+        let read =
+            self.pages.read(fork, block).map_err(|error| format!("read the page: {error}"))?;
+        let (file, page) = read.ok_or("the source has no such block")?;
+        let identity = |file: &File| file.metadata().map(|of| (of.dev(), of.ino())).ok();
+        if identity(&file).is_none() || identity(&file) == identity(target) {
+            return Err("the source's file is the damaged one itself".to_owned());
+        }
+        Ok(page)
+    }
+}
+
+/// Why a directory's pages are not comparable with the cluster's.
+fn foreign(data: &DataDirectory, target: &DataDirectory) -> Option<String> {
+    let (own, other) = (&target.control, &data.control);
+    let real = |of: &DataDirectory| fs::canonicalize(&of.path).ok();
+    if real(data).is_none() || real(data) == real(target) {
+        return Some("it is the damaged cluster itself".to_owned());
+    }
+    if own.system_identifier != other.system_identifier {
+        return Some(format!(
+            "it is of another cluster: its system identifier is {}, not {}",
+            other.system_identifier, own.system_identifier
+        ));
+    }
+    let layout = |of: &DataDirectory| {
+        (of.control.block_bytes, of.control.file_blocks, of.control.catalog_version, of.major)
+    };
+    if layout(data) != layout(target) {
+        return Some("its files are of another version or layout".to_owned());
+    }
+    if !data.has_checksums() {
+        return Some(
+            "it has no data checksums, so that nothing shows its pages to be sound".to_owned(),
+        );
+    }
+    None
+}
+
+/// Up to where a base backup has all changes, and its timeline.
+fn backup(data: &DataDirectory) -> Result<(Lsn, u32), String> {
+    let path = data.path.join("backup_label");
+    let label = pgtoll_files::read_to_string(&path, LABEL_BYTES_MAX).map_err(|error| {
+        format!(
+            "no backup_label ({error}): it is no base backup, or a server was started on it; stopped \
+             servers' files are taken with --from-stopped"
+        )
+    })?;
+    let start = backup_label_start(&label).filter(|start| *start > Lsn(0));
+    let start = start.ok_or("its backup_label does not say where the backup began")?;
+    let timeline = label.lines().find_map(|line| line.strip_prefix("START TIMELINE: "));
+    let timeline = timeline.and_then(|text| text.trim().parse().ok());
+    // The checkpoint of the begin is done when the copying begins: all before its redo point is in
+    // the files.
+    Ok((start, timeline.unwrap_or(data.control.last_checkpoint.timeline)))
+}
+
+const LABEL_BYTES_MAX: u64 = 1 << 16;
+
+/// Up to where the files of a stopped server have all changes, and its timeline.
+fn stopped(data: &DataDirectory) -> Result<(Lsn, u32), String> {
+    let control = &data.control;
+    if data.backup_start.is_some() {
+        return Err("it is a base backup: take it with --from-backup".to_owned());
+    }
+    let last = control.last_checkpoint;
+    match control.state {
+        ClusterState::ShutDown => Ok((last.redo, last.timeline)),
+        // What is newer than the restartpoint may be in memory only when a standby stops.
+        ClusterState::ShutDownInRecovery
+            if control.backup_start == Lsn(0) && control.backup_end == Lsn(0) =>
+        {
+            Ok((last.redo, last.timeline.max(control.minimum_recovery_timeline)))
+        }
+        state => Err(format!("it was not stopped in good order: its state is \"{state}\"")),
+    }
+}

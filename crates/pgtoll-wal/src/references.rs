@@ -1,0 +1,264 @@
+//! The last records that name blocks: what a page must have been changed by last.
+
+use std::collections::BTreeMap;
+
+use pgtoll_format::wal::rmgr::{
+    XLOG_CHECKPOINT_SHUTDOWN, XLOG_HEAP2_VISIBLE, XLOG_PARAMETER_CHANGE,
+};
+use pgtoll_format::wal::{Event, FileChange, Parts, Record, RecordType};
+use pgtoll_format::{BlockNumber, ForkNumber, Lsn, RelationFork, WalLevel};
+
+use crate::Collect;
+
+/// A record that names a block: with an image of it, with data, or to make it anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamingRecord {
+    /// Where it begins.
+    pub at: Lsn,
+    /// Where it ends: the LSN of the page from then on, if the record changed it.
+    pub end: Lsn,
+    /// What it is.
+    pub record_type: RecordType,
+}
+
+/// What a stretch of WAL says of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockHistory {
+    /// The last record that names it.
+    pub last: Option<NamingRecord>,
+    /// The last one that is no `Heap2/VISIBLE`, which leaves the LSN of a table's page as it is where
+    /// hints are not logged.
+    pub last_but_visible: Option<NamingRecord>,
+    /// Where the last record ends that made the file anew, cut it before this block, or made, copied
+    /// or removed its database.
+    pub file_change: Option<Lsn>,
+}
+
+impl BlockHistory {
+    fn extend(&mut self, later: Self) {
+        self.last = later.last.or(self.last);
+        self.last_but_visible = later.last_but_visible.or(self.last_but_visible);
+        self.file_change = later.file_change.or(self.file_change);
+    }
+}
+
+/// Collects of some blocks the last records that name them, from the last gap on.
+#[derive(Clone, Debug)]
+pub struct BlockReferences {
+    blocks: BTreeMap<RelationFork, BTreeMap<BlockNumber, BlockHistory>>,
+    checkpoint: Lsn,
+    checkpoint_end: Option<Lsn>,
+    first: Option<Lsn>,
+    minimal: Option<Lsn>,
+    /// Where each checkpoint's record begins, its redo point, and when it was made.
+    checkpoints: BTreeMap<Lsn, (Lsn, i64)>,
+}
+
+impl BlockReferences {
+    /// Of these blocks, in the WAL up to the checkpoint of a shutdown that begins here.
+    pub fn new(
+        blocks: impl IntoIterator<Item = (RelationFork, BlockNumber)>,
+        checkpoint: Lsn,
+    ) -> Self {
+        let mut wanted = BTreeMap::<_, BTreeMap<_, _>>::new();
+        for (fork, block) in blocks {
+            wanted.entry(fork).or_default().insert(block, BlockHistory::default());
+        }
+        let (checkpoint_end, first, minimal) = (None, None, None);
+        let checkpoints = BTreeMap::new();
+        Self { blocks: wanted, checkpoint, checkpoint_end, first, minimal, checkpoints }
+    }
+
+    /// What the WAL says of a block; `None`: it was not asked for.
+    pub fn history(&self, fork: RelationFork, block: BlockNumber) -> Option<BlockHistory> {
+        self.blocks.get(&fork)?.get(&block).copied()
+    }
+
+    /// Where the first record begins that was read behind the last gap.
+    pub fn first(&self) -> Option<Lsn> {
+        self.first
+    }
+
+    /// Where the checkpoint of the shutdown ends; `None`: the WAL does not lead there.
+    pub fn checkpoint_end(&self) -> Option<Lsn> {
+        self.checkpoint_end
+    }
+
+    /// The redo point of the checkpoint whose record begins here, and when it was made, in seconds
+    /// since 1970; `None`: no such record begins here.
+    pub fn checkpoint_at(&self, at: Lsn) -> Option<(Lsn, i64)> {
+        self.checkpoints.get(&at).copied()
+    }
+
+    /// Where the last record ends that says that `wal_level` is `minimal` from there on.
+    pub fn minimal(&self) -> Option<Lsn> {
+        self.minimal
+    }
+
+    fn change_files(&mut self, change: FileChange, end: Lsn) {
+        for (fork, blocks) in &mut self.blocks {
+            let from = match change {
+                FileChange::Made { relation, fork: number }
+                    if (RelationFork { relation, number }) == *fork =>
+                {
+                    0
+                }
+                FileChange::Cut { relation, blocks }
+                    if (RelationFork { relation, number: ForkNumber::MAIN }) == *fork =>
+                {
+                    blocks
+                }
+                FileChange::Database { oid } if oid == fork.relation.database => 0,
+                _ => continue,
+            };
+            for (_, history) in blocks.range_mut(from..) {
+                history.file_change = Some(end);
+            }
+        }
+    }
+}
+
+impl Collect for BlockReferences {
+    fn add(&mut self, record: &Record<'_>, parts: &Parts) {
+        self.first.get_or_insert(record.at);
+        let record_type = RecordType::of(&record.header);
+        if let Some(Event::Checkpoint { redo, time_s, .. }) = record.event(parts) {
+            self.checkpoints.insert(record.at, (redo, time_s));
+        }
+        if record.at >= self.checkpoint {
+            if record.at == self.checkpoint && record_type == XLOG_CHECKPOINT_SHUTDOWN {
+                self.checkpoint_end = Some(record.end);
+            }
+            return;
+        }
+        if let Some(change) = record.file_change(parts) {
+            self.change_files(change, record.end);
+        }
+        if record_type == XLOG_PARAMETER_CHANGE
+            && record.wal_level(parts) == Some(WalLevel::Minimal)
+        {
+            self.minimal = Some(record.end);
+        }
+        for block in &parts.blocks {
+            let fork = RelationFork { relation: block.relation, number: block.fork };
+            let found = self.blocks.get_mut(&fork).and_then(|of| of.get_mut(&block.block));
+            let Some(history) = found else { continue };
+            let naming = Some(NamingRecord { at: record.at, end: record.end, record_type });
+            history.last = naming;
+            if record_type != XLOG_HEAP2_VISIBLE {
+                history.last_but_visible = naming;
+            }
+        }
+    }
+
+    fn append(&mut self, later: Self) {
+        for (fork, blocks) in later.blocks {
+            let own = self.blocks.entry(fork).or_default();
+            for (block, history) in blocks {
+                own.entry(block).or_default().extend(history);
+            }
+        }
+        self.first = self.first.or(later.first);
+        self.checkpoint_end = later.checkpoint_end.or(self.checkpoint_end);
+        self.minimal = later.minimal.or(self.minimal);
+        self.checkpoints.extend(later.checkpoints);
+    }
+
+    /// What was before may have been changed by what was not read.
+    fn gap(&mut self, _: Lsn, _: Lsn) {
+        for history in self.blocks.values_mut().flat_map(BTreeMap::values_mut) {
+            *history = BlockHistory::default();
+        }
+        (self.first, self.minimal, self.checkpoint_end) = (None, None, None);
+        self.checkpoints.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pgtoll_format::wal::rmgr::{XLOG_HEAP_INSERT, XLOG_SMGR_TRUNCATE};
+    use pgtoll_format::wal::{BlockReference, RecordHeader};
+    use pgtoll_format::{MAJORS, RelFileLocator};
+
+    use super::*;
+
+    const RELATION: RelFileLocator =
+        RelFileLocator { tablespace: 1663, database: 5, rel_number: 16384 };
+    const FORK: RelationFork = RelationFork { relation: RELATION, number: ForkNumber::MAIN };
+    const CHECKPOINT: Lsn = Lsn(800);
+
+    fn collector() -> BlockReferences {
+        BlockReferences::new([(FORK, 3), (FORK, 4)], CHECKPOINT)
+    }
+
+    /// A record of 8 bytes that names this block of the relation.
+    fn add(to: &mut BlockReferences, at: u64, record_type: RecordType, block: u32, data: &[u32]) {
+        let bytes: Vec<u8> = data.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let (manager, info) = (record_type.manager, record_type.info);
+        let (total_bytes, xid, previous, crc) = (24, 0, Lsn(0), 0);
+        let header = RecordHeader { total_bytes, xid, previous, info, manager, crc };
+        let facts = &MAJORS[0].wal;
+        let record = Record { at: Lsn(at), end: Lsn(at + 8), header, bytes: &bytes, facts };
+        let mut parts = Parts::default();
+        parts.main_data = 0..bytes.len();
+        if data.is_empty() {
+            parts.blocks.push(BlockReference {
+                id: 0,
+                relation: RELATION,
+                fork: ForkNumber::MAIN,
+                block,
+                will_init: false,
+                image: None,
+                data: 0..0,
+            });
+        }
+        to.add(&record, &parts);
+    }
+
+    fn ends(of: &BlockReferences, block: u32) -> (Option<u64>, Option<u64>, Option<u64>) {
+        let history = of.history(FORK, block).unwrap();
+        let end = |of: Option<NamingRecord>| of.map(|of| of.end.0);
+        (end(history.last), end(history.last_but_visible), history.file_change.map(|at| at.0))
+    }
+
+    #[test]
+    fn the_last_record_that_names_a_block_is_kept() {
+        let mut all = collector();
+        add(&mut all, 80, XLOG_HEAP_INSERT, 3, &[]);
+        add(&mut all, 88, XLOG_HEAP_INSERT, 5, &[]);
+        add(&mut all, 96, XLOG_HEAP2_VISIBLE, 3, &[]);
+        assert_eq!(ends(&all, 3), (Some(104), Some(88), None));
+        assert_eq!(ends(&all, 4), (None, None, None));
+        assert_eq!(all.history(FORK, 5), None);
+        let mut later = collector();
+        add(&mut later, 104, XLOG_HEAP_INSERT, 4, &[]);
+        add(&mut later, 800, XLOG_CHECKPOINT_SHUTDOWN, 9, &[]);
+        add(&mut later, 808, XLOG_HEAP_INSERT, 3, &[]);
+        all.append(later);
+        assert_eq!(ends(&all, 3), (Some(104), Some(88), None));
+        assert_eq!(ends(&all, 4), (Some(112), Some(112), None));
+        assert_eq!((all.first(), all.checkpoint_end()), (Some(Lsn(80)), Some(Lsn(808))));
+    }
+
+    #[test]
+    fn a_file_that_is_cut_is_told_of_the_blocks_behind() {
+        let mut all = collector();
+        add(&mut all, 80, XLOG_SMGR_TRUNCATE, 0, &[4, 1663, 5, 16384, 7]);
+        assert_eq!(ends(&all, 3), (None, None, None));
+        assert_eq!(ends(&all, 4), (None, None, Some(88)));
+    }
+
+    #[test]
+    fn nothing_is_known_from_before_a_gap() {
+        let mut all = collector();
+        add(&mut all, 80, XLOG_HEAP_INSERT, 3, &[]);
+        add(&mut all, 88, XLOG_PARAMETER_CHANGE, 9, &[100, 8, 10, 0, 64, 0, 0]);
+        assert_eq!(all.minimal(), Some(Lsn(96)));
+        all.gap(Lsn(96), Lsn(200));
+        let mut later = collector();
+        add(&mut later, 200, XLOG_HEAP_INSERT, 4, &[]);
+        all.append(later);
+        assert_eq!((ends(&all, 3), all.first()), ((None, None, None), Some(Lsn(200))));
+        assert_eq!(all.minimal(), None);
+    }
+}

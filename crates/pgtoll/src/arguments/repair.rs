@@ -1,0 +1,78 @@
+//! Arguments of `pgtoll repair`.
+
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::output::FormatOptions;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  pgtoll repair /srv/pg                     what is damaged, and what else can be done
+  pgtoll repair /srv/pg --from-backup /srv/backup --wal /srv/archive
+                                            the plan: nothing is written
+  pgtoll repair /srv/pg --from-backup /srv/backup --wal /srv/archive --yes
+                                            writes the pages that are proved
+  pgtoll repair /srv/pg --from-stopped /srv/standby --block shop.public.orders:7
+  pgtoll repair /srv/pg --undo pgtoll-repair.undo.json
+                                            the pages as they were before
+
+Exit status: 0 all pages are sound; 1 some are damaged still; 2 could not tell.";
+
+#[derive(Args, Debug)]
+pub(crate) struct RepairArguments {
+    /// The data directory of a primary that was stopped in good order.
+    #[arg(value_name = "PGDATA")]
+    pub(crate) data: PathBuf,
+    /// A plain base backup of this cluster that no server was started on.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) from_backup: Vec<PathBuf>,
+    /// The data directory of a standby that was stopped in good order, or a copy of this cluster that
+    /// was made while it was stopped.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) from_stopped: Vec<PathBuf>,
+    /// More WAL than there is in PGDATA and in the sources: an archive, a directory, segments,
+    /// compressed or not.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) wal: Vec<PathBuf>,
+    /// Only this block of a relation (database.schema.name:N, from 0). Default: all damaged blocks.
+    #[arg(long, value_name = "REL:N", conflicts_with = "findings")]
+    pub(crate) block: Vec<String>,
+    /// The findings of pgtoll verify --json. Default: verify first.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) findings: Option<PathBuf>,
+    /// Write pages of this class too.
+    #[arg(long, value_enum, value_name = "CLASS")]
+    pub(crate) accept: Option<AcceptedClass>,
+    /// Threads. Default: all cores.
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroU16>,
+    /// Confirm: write the pages of the plan.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// The new file to write the undo information to. Default: a name with the time in it, in the
+    /// current directory.
+    #[arg(long, value_name = "FILE", requires = "yes")]
+    pub(crate) undo_file: Option<PathBuf>,
+    /// Put the pages back that were there before this repair, unless they were written since.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["from_backup", "from_stopped", "wal", "block", "findings", "accept", "yes"]
+    )]
+    pub(crate) undo: Option<PathBuf>,
+    /// The file that each attempt to write is added to. Default: pgtoll-repair-ledger.jsonl beside
+    /// the undo file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ledger: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) format: FormatOptions,
+}
+
+/// A class of evidence that is written only where a user accepts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AcceptedClass {
+    /// Nothing contradicts the page, but WAL has a gap in which it may have changed.
+    Plausible,
+}
