@@ -9,10 +9,10 @@ use pgtoll_record::{
     ExchangeRecord, ExperimentList, FAILOVER_SCHEMA, FailoverRecord, JUDGE_SCHEMA, JudgeRecord,
     LOG_EXAMINATION_SCHEMA, LogExamination, OVERVIEW_SCHEMA, Overview, PAGE_CHECKSUMS_SCHEMA,
     PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PageChecksumsRecord,
-    PageDifferenceRecord, PageRecord, PlanRecord, PredictionRecord, RECORD_SCHEMA, REPLAY_SCHEMA,
-    RESULT_SCHEMA, ReplayRecord, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA,
-    VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord,
-    WalWhatIfRecord,
+    PageDifferenceRecord, PageRecord, PlanRecord, PredictionRecord, RECORD_SCHEMA,
+    REPLAY_COMPARISON_SCHEMA, REPLAY_SCHEMA, RESULT_SCHEMA, ReplayComparison, ReplayRecord,
+    RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA, VerificationRecord,
+    WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord, WalWhatIfRecord,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -58,6 +58,8 @@ pub enum RecordKind {
     LogExamination,
     /// How a log's work went on another server.
     Replay,
+    /// Which statements are slower or faster on copies that differ.
+    ReplayComparison,
     /// The summary of a run.
     Result,
     /// Runs side by side.
@@ -67,7 +69,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 22] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
@@ -86,6 +88,7 @@ impl RecordKind {
         Self::LabCorruption,
         Self::LogExamination,
         Self::Replay,
+        Self::ReplayComparison,
         Self::Result,
         Self::SideBySide,
         Self::Overview,
@@ -101,7 +104,8 @@ impl RecordKind {
             | Self::Judge
             | Self::Exchange
             | Self::Failover
-            | Self::LabCorruption => &[Format::Table, Format::Json, Format::Html],
+            | Self::LabCorruption
+            | Self::ReplayComparison => &[Format::Table, Format::Json, Format::Html],
             Self::Verification => {
                 &[Format::Table, Format::Markdown, Format::Json, Format::Html, Format::OpenMetrics]
             }
@@ -141,6 +145,7 @@ impl RecordKind {
             Self::LabCorruption => "a record of lab corruption",
             Self::LogExamination => "a record of replay doctor",
             Self::Replay => "a record of replay run",
+            Self::ReplayComparison => "a record of replay compare",
             Self::Result => "a result",
             Self::SideBySide => "a record of results side by side",
             Self::Overview => "an overview",
@@ -167,6 +172,7 @@ impl RecordKind {
             Self::LabCorruption => CORRUPTION_SCHEMA,
             Self::LogExamination => LOG_EXAMINATION_SCHEMA,
             Self::Replay => REPLAY_SCHEMA,
+            Self::ReplayComparison => REPLAY_COMPARISON_SCHEMA,
             Self::Result => RESULT_SCHEMA,
             Self::SideBySide => SIDE_BY_SIDE_SCHEMA,
             Self::Overview => OVERVIEW_SCHEMA,
@@ -200,6 +206,8 @@ pub enum FinishedRecord {
     LabCorruption(Box<CorruptionRecord>),
     LogExamination(Box<LogExamination>),
     Replay(Box<ReplayRecord>),
+    /// Of `pgtoll replay compare`.
+    ReplayComparison(Box<ReplayComparison>),
     Result(Box<RunResult>),
     SideBySide(Box<SideBySide>),
     Overview(Box<Overview>),
@@ -301,6 +309,7 @@ impl FinishedRecord {
             RecordKind::LabCorruption => Self::LabCorruption(read(text)?),
             RecordKind::LogExamination => Self::LogExamination(read(text)?),
             RecordKind::Replay => Self::Replay(read(text)?),
+            RecordKind::ReplayComparison => Self::ReplayComparison(read(text)?),
             RecordKind::Result => Self::Result(read(text)?),
             RecordKind::SideBySide => Self::SideBySide(read(text)?),
             RecordKind::Overview => Self::Overview(read(text)?),
@@ -329,6 +338,7 @@ impl FinishedRecord {
             Self::LabCorruption(_) => RecordKind::LabCorruption,
             Self::LogExamination(_) => RecordKind::LogExamination,
             Self::Replay(_) => RecordKind::Replay,
+            Self::ReplayComparison(_) => RecordKind::ReplayComparison,
             Self::Result(_) => RecordKind::Result,
             Self::SideBySide(_) => RecordKind::SideBySide,
             Self::Overview(_) => RecordKind::Overview,
@@ -357,6 +367,7 @@ impl FinishedRecord {
                 Self::Exchange(record) => Some(crate::exchange_html(record)),
                 Self::Failover(record) => Some(crate::failover_html(record)),
                 Self::LabCorruption(record) => Some(crate::lab_corruption_html(record)),
+                Self::ReplayComparison(record) => Some(crate::replay_comparison_html(record)),
                 _ => None,
             },
             Format::OpenMetrics => match self {
@@ -392,6 +403,7 @@ impl FinishedRecord {
             Self::LabCorruption(record) => crate::lab_corruption_text(record),
             Self::LogExamination(record) => crate::log_examination_text(record),
             Self::Replay(record) => crate::replay_text(record),
+            Self::ReplayComparison(record) => crate::replay_comparison_text(record),
             Self::Result(result) => crate::terminal_table(result, options.style),
             Self::SideBySide(together) => crate::side_by_side_text(together),
             Self::Overview(overview) => crate::overview_text(overview, ".", options.style),
@@ -422,6 +434,7 @@ impl FinishedRecord {
             Self::LabCorruption(record) => json(record),
             Self::LogExamination(record) => json(record),
             Self::Replay(record) => json(record),
+            Self::ReplayComparison(record) => json(record),
             Self::Result(result) => json(result),
             Self::SideBySide(together) => json(together),
             Self::Overview(overview) => json(overview),

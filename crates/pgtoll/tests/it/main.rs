@@ -37,6 +37,7 @@ mod predicted;
 mod programs;
 mod records;
 mod replay;
+mod replay_compare;
 mod replay_record;
 mod reports;
 mod resources;
