@@ -129,9 +129,12 @@ impl Player<'_> {
             let outcome = self.treat(*index, treatment, rank, sent);
             coordinator.complete(self.session, *index);
             if let Err(error) = outcome {
-                // Ctrl-C ends all sessions.
+                // Ctrl-C ends all sessions. The server would go on with their statements.
                 if !matches!(error, Error::Interrupted) {
                     self.tally.broken = Some(words(&error));
+                } else if let Some(handle) = self.connection.cancel_handle() {
+                    // A statement that goes on is not worth a report's loss.
+                    let _ = handle.cancel();
                 }
                 return;
             }
