@@ -38,6 +38,7 @@ mod programs;
 mod records;
 mod replay;
 mod replay_compare;
+mod replay_random;
 mod replay_record;
 mod reports;
 mod resources;
