@@ -17,6 +17,12 @@ pub(crate) fn wal(arguments: &[&str]) -> anyhow::Result<()> {
     released("wal", arguments)
 }
 
+/// What capturing costs clients.
+pub(crate) fn capture(arguments: &[&str]) -> anyhow::Result<()> {
+    build(&["--release"])?;
+    released("capture", arguments)
+}
+
 /// How fast page checksums are computed, beside the servers' own kernels.
 pub(crate) fn checksum(arguments: &[&str]) -> anyhow::Result<()> {
     released("checksum", arguments)

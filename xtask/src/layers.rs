@@ -112,7 +112,18 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "pgtoll-wire",
         ],
     ),
-    ("pgtoll-replay", &["pgtoll-format", "pgtoll-interrupt", "pgtoll-record", "pgtoll-wire"]),
+    (
+        "pgtoll-replay",
+        &[
+            "pgtoll-cluster",
+            "pgtoll-format",
+            "pgtoll-interrupt",
+            "pgtoll-observe",
+            "pgtoll-record",
+            "pgtoll-stats",
+            "pgtoll-wire",
+        ],
+    ),
     ("pgtoll-report", &["pgtoll-estimate", "pgtoll-format", "pgtoll-record", "pgtoll-stats"]),
     (
         "pgtoll",

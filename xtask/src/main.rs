@@ -53,6 +53,9 @@ usage: cargo xtask COMMAND
   bench watch [--help | OPTIONS]
             what pgtoll predict costs the server that it watches: slices of
             pgbench's load with it and without (45 min)
+  bench capture [--help | OPTIONS]
+            what pgtoll replay record costs clients: slices of pgbench's load
+            on direct connections, twice, and through it (14 min)
   bench replay [--help | OPTIONS]
             replay pgbench's log with pgtoll and with pgreplay, and compare the
             tables (up to 15 min: pgreplay is killed after a minute)
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         ["bench", "verify", options @ ..] => bench::verify(options),
         ["bench", "enable", options @ ..] => bench::enable(options),
         ["bench", "wal", options @ ..] => bench::wal(options),
+        ["bench", "capture", options @ ..] => bench::capture(options),
         ["bench", "watch", options @ ..] => bench::watch(options),
         ["bench", "replay", options @ ..] => bench::replay(options),
         ["whatif-trial", options @ ..] => bench::whatif_trial(options),

@@ -186,6 +186,14 @@ impl Cluster {
         Ok(())
     }
 
+    /// Turns data checksums off, with `pg_checksums`; the server must be stopped.
+    pub fn disable_checksums(&self, guard: &mut Guard) -> Result<(), ClusterError> {
+        let program = self.installation.program("pg_checksums")?;
+        let data = self.data();
+        guard.run(&program, &["--disable", "-D", &data.to_string_lossy()])?;
+        Ok(())
+    }
+
     /// Starts the server and waits until it takes connections. Returns the postmaster's pid.
     pub fn start(&self, guard: &mut Guard) -> Result<i32, ClusterError> {
         let postgres = self.installation.program("postgres")?;
@@ -381,7 +389,7 @@ impl Cluster {
         Ok(files)
     }
 
-    fn place(
+    pub(crate) fn place(
         guard: &mut Guard,
         installation: &Installation,
         name: &str,
@@ -397,7 +405,7 @@ impl Cluster {
 
     /// Lets the configuration include our file. What pgtoll depends on is told relative to the
     /// data directory, so that it holds for a copy too.
-    fn include_settings(&self, guard: &mut Guard) -> Result<(), ClusterError> {
+    pub(crate) fn include_settings(&self, guard: &mut Guard) -> Result<(), ClusterError> {
         let path = self.data().join("postgresql.conf");
         // As its user, not as ours: a link in that user's directory must not lead root elsewhere.
         let lines = format!(

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use pgtoll_format::{UnsupportedMajor, VersionParseError};
 use pgtoll_interrupt::Interrupted;
 
+use crate::import::NotImported;
+
 /// An error of finding, installing or running servers. [`hint`](Self::hint) says what to try.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
@@ -183,6 +185,15 @@ pub enum ClusterError {
         /// What the system said.
         source: io::Error,
     },
+    /// A data directory cannot be copied.
+    #[error("copy {}", directory.display())]
+    NotImported {
+        /// The data directory.
+        directory: PathBuf,
+        /// Why not.
+        #[source]
+        reason: NotImported,
+    },
     /// What was to be done needs a stopped server.
     #[error("the server of cluster \"{name}\" is running")]
     Running {
@@ -321,6 +332,7 @@ impl ClusterError {
             Self::PathNotPlain { .. } => {
                 "name a directory of letters, digits, - and _ with --work-dir".to_owned()
             }
+            Self::NotImported { reason, .. } => reason.hint().to_owned(),
             Self::NoEngine { packages, .. } => format!("apt install {packages}"),
             _ => return None,
         })

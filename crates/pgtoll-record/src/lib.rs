@@ -32,6 +32,7 @@ mod provenance;
 mod read;
 mod repair;
 mod replay;
+mod replay_comparison;
 mod result;
 mod run;
 mod side_by_side;
@@ -98,6 +99,10 @@ pub use replay::{
     OrderBreak, REPLAY_SCHEMA, ReplayDivergence, ReplayDone, ReplayPlanned, ReplayQuantiles,
     ReplayRecord, ReplayTable, ReplayTarget,
 };
+pub use replay_comparison::{
+    ArmReplay, REPLAY_COMPARISON_SCHEMA, RatioRange, ReplayArm, ReplayArmRole, ReplayComparison,
+    ReplayQuantity, ReplayTotal, ShapeComparison, ShapeDifference, ShapePlans, ShapeVerdict,
+};
 pub use result::{
     Comparison, Expected, MetricValue, OnePieceCheck, Outcome, Outliers, RESULT_SCHEMA, RunResult,
     Steadiness, TransactionRange,
@@ -155,6 +160,11 @@ pub fn log_examination_schema() -> serde_json::Value {
 /// The JSON Schema of what `pgtoll replay run` prints.
 pub fn replay_schema() -> serde_json::Value {
     schemars::schema_for!(ReplayRecord).to_value()
+}
+
+/// The JSON Schema of a [`ReplayComparison`].
+pub fn replay_comparison_schema() -> serde_json::Value {
+    schemars::schema_for!(ReplayComparison).to_value()
 }
 
 /// The JSON Schema of what `pgtoll page show` prints.

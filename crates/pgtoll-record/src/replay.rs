@@ -201,7 +201,8 @@ pub struct ReplayPlanned {
     pub edges: u64,
     /// Statements that wait for all transactions before theirs: DDL, functions of unknown effect.
     pub barriers: u64,
-    /// Pairs of statements whose order the log leaves open.
+    /// Pairs of statements on the same rows of which the log leaves open which came first, or whether the
+    /// later one saw the other's rows.
     pub uncertain_pairs: u64,
     /// Statements that failed when they were logged, by code.
     pub failed: BTreeMap<String, u64>,

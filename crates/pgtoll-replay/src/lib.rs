@@ -15,6 +15,7 @@
 
 mod capture;
 mod catalog;
+mod compare;
 mod describe;
 mod error;
 mod logs;
@@ -30,6 +31,10 @@ mod wire_capture;
 mod workload;
 
 pub use capture::{CapturedPart, LogCapture};
+pub use compare::{
+    ArmSetup, ComparedArmPlan, ComparisonError, ComparisonPlan, ComparisonProgress, ComparisonSite,
+    TWIN, compare,
+};
 pub use error::ReplayError;
 pub use logs::{LogInput, check, read_logs, read_logs_in_parts};
 pub use order::OrderMode;

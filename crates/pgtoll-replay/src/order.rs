@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use rustc_hash::FxHashMap;
 
 use crate::catalog::TableFacts;
-use crate::sql::{KeyTerm, KeyValue, RowTouch, TouchKind};
+use crate::sql::{self, KeyTerm, KeyValue, RowTouch, TouchKind};
 use crate::transactions::ReplayTransactions;
 use crate::workload::{CapturedStep, CapturedWorkload, StatementRequest};
 
@@ -56,7 +56,8 @@ pub(crate) struct Order {
     /// Steps that wait for all transactions before theirs.
     pub(crate) barriers: u64,
     /// Pairs whose order the log leaves open: simple statements outside of blocks, on the same rows, at the
-    /// same time.
+    /// same time; and statements with a condition, or on an inserted row, that had begun when the other
+    /// transaction was committed, so that the log does not say whether they saw its rows.
     pub(crate) uncertain_pairs: u64,
 }
 
@@ -66,6 +67,9 @@ pub(crate) struct SequenceWait {
     pub(crate) sequence: u32,
     pub(crate) count: u32,
 }
+
+/// A transaction's isolation level is said in one of its first statements.
+const LEVEL_WITHIN: usize = 3;
 
 /// All transactions.
 const EVERYTHING: u32 = 0;
@@ -253,7 +257,14 @@ impl Builder<'_> {
         if let Some(sequence) = domain.inserts.filter(|_| changes_rows && touches.first.is_some()) {
             let count = u32::try_from(self.order.sequences[sequence as usize].len());
             let wait = SequenceWait { sequence, count: count.unwrap_or(u32::MAX) };
-            self.wait_for_sequence(touches.first.unwrap_or(first), wait);
+            let step = touches.first.unwrap_or(first);
+            if let Some(last) = self.order.sequences[sequence as usize].last() {
+                let last = &self.transactions.list[*last as usize];
+                let other_session = last.session != self.transactions.list[rank as usize].session;
+                let is_open = other_session && self.snapshot(rank, step) < last.position;
+                self.order.uncertain_pairs += u64::from(is_open);
+            }
+            self.wait_for_sequence(step, wait);
         }
         if touches.has_insert {
             let sequence = domain.inserts.unwrap_or_else(|| {
@@ -282,10 +293,27 @@ impl Builder<'_> {
         if mine.is_uncertain || other.is_uncertain {
             let first = |of: &[u32]| of.first().map_or(0, |step| self.steps[*step as usize].begin);
             self.order.uncertain_pairs += u64::from(first(&mine.steps) < other.position);
+        } else if until_end && self.snapshot(rank, step) < other.position {
+            self.order.uncertain_pairs += 1;
         }
         let last = other.steps.last().copied().filter(|_| until_end);
         self.order.predecessors[step as usize].push(last.unwrap_or(before.step));
         self.order.edges += 1;
+    }
+
+    /// The number of the entry before which a step took its snapshot: that of its begin, or of the
+    /// transaction's first one where all of it has the same.
+    fn snapshot(&self, rank: u32, step: u32) -> u64 {
+        let steps = &self.transactions.list[rank as usize].steps;
+        let begin = |step: &u32| self.steps[*step as usize].begin;
+        let has_level = |step: &&u32| {
+            let mut texts = self.steps[**step as usize].request.texts();
+            texts.any(sql::is_level_of_one_snapshot)
+        };
+        match steps.iter().take(LEVEL_WITHIN).find(has_level).and(steps.first()) {
+            Some(first) => begin(first),
+            None => begin(&step),
+        }
     }
 
     fn wait_for_sequence(&mut self, step: u32, wait: SequenceWait) {
@@ -344,5 +372,50 @@ pub(crate) fn normal(value: &str) -> String {
             // Of some types neither case nor spaces at the end tell values apart.
             Err(_) => value.trim_end().to_lowercase(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LogInput, read_logs};
+
+    /// The uncertain pairs of two sessions' statements: each line is a session and what it logs.
+    fn check(lines: &[&str], expected: u64) {
+        let mut log = String::new();
+        for (number, line) in lines.iter().enumerate() {
+            let (session, message) = line.split_once(' ').unwrap();
+            log.extend([format!(
+                "2026-11-21 19:46:17.{number:03} UTC [{session}] app@shop LOG:  {message}\n"
+            )]);
+        }
+        let content = Box::new(std::io::Cursor::new(log.into_bytes()));
+        let input = LogInput { name: "written.log".to_owned(), content };
+        let workload = read_logs([input], None, |_| {}).unwrap();
+        let transactions = ReplayTransactions::of(&workload);
+        let order = order(&workload, &transactions, &TableFacts::default(), OrderMode::Key);
+        assert_eq!(order.uncertain_pairs, expected, "{lines:#?}");
+    }
+
+    const DONE: &str = "duration: 0.100 ms";
+
+    #[test]
+    fn a_condition_that_was_asked_before_another_commit_is_uncertain() {
+        let done = [format!("1 {DONE}"), format!("2 {DONE}")];
+        let [one, two] = done.each_ref().map(String::as_str);
+        let keyed = "2 statement: UPDATE t SET v = 1 WHERE id = 1";
+        let conditional = "1 statement: UPDATE t SET w = 2 WHERE id > 7";
+        let begun = ["1 statement: BEGIN", one, "2 statement: BEGIN", two, keyed, two];
+        let commit = ["2 statement: COMMIT", two];
+        let end = [one, "1 statement: COMMIT", one];
+        check(&[&begun[..], &[conditional], &commit, &end].concat(), 1);
+        check(&[&begun[..], &commit, &[conditional], &end].concat(), 0);
+        // All statements of such a transaction see what was committed before its first one.
+        let level = "1 statement: BEGIN ISOLATION LEVEL REPEATABLE READ";
+        let begun = [&[level][..], &begun[1..]].concat();
+        check(&[&begun[..], &commit, &[conditional], &end].concat(), 1);
+        // Rows by key are locked in the order of commits, whoever asked first.
+        let by_key = "1 statement: UPDATE t SET w = 2 WHERE id = 1";
+        check(&[&begun[..], &[by_key], &commit, &end].concat(), 0);
     }
 }

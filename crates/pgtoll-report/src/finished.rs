@@ -10,9 +10,10 @@ use pgtoll_record::{
     LOG_EXAMINATION_SCHEMA, LogExamination, OVERVIEW_SCHEMA, Overview, PAGE_CHECKSUMS_SCHEMA,
     PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PageChecksumsRecord,
     PageDifferenceRecord, PageRecord, PlanRecord, PredictionRecord, RECORD_SCHEMA, REPAIR_SCHEMA,
-    REPLAY_SCHEMA, RESULT_SCHEMA, RepairRecord, ReplayRecord, RunResult, SIDE_BY_SIDE_SCHEMA,
-    SideBySide, VERIFICATION_SCHEMA, VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA,
-    WalStatisticsRecord, WalWhatIfRecord,
+    REPLAY_COMPARISON_SCHEMA, REPLAY_SCHEMA, RESULT_SCHEMA, RepairRecord, ReplayComparison,
+    ReplayRecord, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA,
+    VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord,
+    WalWhatIfRecord,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -60,6 +61,8 @@ pub enum RecordKind {
     LogExamination,
     /// How a log's work went on another server.
     Replay,
+    /// Which statements are slower or faster on copies that differ.
+    ReplayComparison,
     /// The summary of a run.
     Result,
     /// Runs side by side.
@@ -89,6 +92,7 @@ impl RecordKind {
         Self::LabCorruption,
         Self::LogExamination,
         Self::Replay,
+        Self::ReplayComparison,
         Self::Result,
         Self::SideBySide,
         Self::Overview,
@@ -104,7 +108,8 @@ impl RecordKind {
             | Self::Judge
             | Self::Exchange
             | Self::Failover
-            | Self::LabCorruption => &[Format::Table, Format::Json, Format::Html],
+            | Self::LabCorruption
+            | Self::ReplayComparison => &[Format::Table, Format::Json, Format::Html],
             Self::Verification => {
                 &[Format::Table, Format::Markdown, Format::Json, Format::Html, Format::OpenMetrics]
             }
@@ -146,6 +151,7 @@ impl RecordKind {
             Self::LabCorruption => "a record of lab corruption",
             Self::LogExamination => "a record of replay doctor",
             Self::Replay => "a record of replay run",
+            Self::ReplayComparison => "a record of replay compare",
             Self::Result => "a result",
             Self::SideBySide => "a record of results side by side",
             Self::Overview => "an overview",
@@ -173,6 +179,7 @@ impl RecordKind {
             Self::LabCorruption => CORRUPTION_SCHEMA,
             Self::LogExamination => LOG_EXAMINATION_SCHEMA,
             Self::Replay => REPLAY_SCHEMA,
+            Self::ReplayComparison => REPLAY_COMPARISON_SCHEMA,
             Self::Result => RESULT_SCHEMA,
             Self::SideBySide => SIDE_BY_SIDE_SCHEMA,
             Self::Overview => OVERVIEW_SCHEMA,
@@ -208,6 +215,8 @@ pub enum FinishedRecord {
     LabCorruption(Box<CorruptionRecord>),
     LogExamination(Box<LogExamination>),
     Replay(Box<ReplayRecord>),
+    /// Of `pgtoll replay compare`.
+    ReplayComparison(Box<ReplayComparison>),
     Result(Box<RunResult>),
     SideBySide(Box<SideBySide>),
     Overview(Box<Overview>),
@@ -310,6 +319,7 @@ impl FinishedRecord {
             RecordKind::LabCorruption => Self::LabCorruption(read(text)?),
             RecordKind::LogExamination => Self::LogExamination(read(text)?),
             RecordKind::Replay => Self::Replay(read(text)?),
+            RecordKind::ReplayComparison => Self::ReplayComparison(read(text)?),
             RecordKind::Result => Self::Result(read(text)?),
             RecordKind::SideBySide => Self::SideBySide(read(text)?),
             RecordKind::Overview => Self::Overview(read(text)?),
@@ -339,6 +349,7 @@ impl FinishedRecord {
             Self::LabCorruption(_) => RecordKind::LabCorruption,
             Self::LogExamination(_) => RecordKind::LogExamination,
             Self::Replay(_) => RecordKind::Replay,
+            Self::ReplayComparison(_) => RecordKind::ReplayComparison,
             Self::Result(_) => RecordKind::Result,
             Self::SideBySide(_) => RecordKind::SideBySide,
             Self::Overview(_) => RecordKind::Overview,
@@ -367,6 +378,7 @@ impl FinishedRecord {
                 Self::Exchange(record) => Some(crate::exchange_html(record)),
                 Self::Failover(record) => Some(crate::failover_html(record)),
                 Self::LabCorruption(record) => Some(crate::lab_corruption_html(record)),
+                Self::ReplayComparison(record) => Some(crate::replay_comparison_html(record)),
                 _ => None,
             },
             Format::OpenMetrics => match self {
@@ -403,6 +415,7 @@ impl FinishedRecord {
             Self::LabCorruption(record) => crate::lab_corruption_text(record),
             Self::LogExamination(record) => crate::log_examination_text(record),
             Self::Replay(record) => crate::replay_text(record),
+            Self::ReplayComparison(record) => crate::replay_comparison_text(record),
             Self::Result(result) => crate::terminal_table(result, options.style),
             Self::SideBySide(together) => crate::side_by_side_text(together),
             Self::Overview(overview) => crate::overview_text(overview, ".", options.style),
@@ -437,6 +450,7 @@ impl FinishedRecord {
             Self::LabCorruption(record) => json(record),
             Self::LogExamination(record) => json(record),
             Self::Replay(record) => json(record),
+            Self::ReplayComparison(record) => json(record),
             Self::Result(result) => json(result),
             Self::SideBySide(together) => json(together),
             Self::Overview(overview) => json(overview),

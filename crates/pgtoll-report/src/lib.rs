@@ -40,6 +40,7 @@ mod prediction_numbers;
 mod printable;
 mod repair;
 mod replay;
+mod replay_comparison;
 mod side_by_side;
 mod style;
 mod terminal;
@@ -62,7 +63,8 @@ pub use format::{Format, format_names};
 pub use gobench::gobench;
 pub use html::{
     exchange_html, failover_html, html_report, html_side_by_side, judge_html, lab_corruption_html,
-    overview_html, prediction_html, verification_html, wal_statistics_html, wal_whatif_html,
+    overview_html, prediction_html, replay_comparison_html, verification_html, wal_statistics_html,
+    wal_whatif_html,
 };
 pub use judge::{judge_headline, judge_text};
 pub use lab_corruption::{lab_corruption_findings, lab_corruption_text};
@@ -75,6 +77,7 @@ pub use prediction::prediction_text;
 pub use printable::{is_unprintable, printable, printable_json, printable_lines};
 pub use repair::repairs_text;
 pub use replay::{log_examination_text, replay_text};
+pub use replay_comparison::{replay_comparison_findings, replay_comparison_text};
 pub use side_by_side::{side_by_side_markdown, side_by_side_text};
 pub use style::Style;
 pub use terminal::terminal_table;

@@ -79,8 +79,8 @@ pub fn replay_text(of: &ReplayRecord) -> String {
     row(&mut text, "order", &order_words(of));
     if planned.uncertain_pairs > 0 {
         let words = format!(
-            "the log leaves open the order of {} pairs of statements on the same rows: the data may \
-             end otherwise than when they were logged",
+            "the log leaves open the order of {} pairs of statements on the same rows, or what one saw \
+             of the other: the data may end otherwise than when they were logged",
             planned.uncertain_pairs
         );
         row(&mut text, "", &words);

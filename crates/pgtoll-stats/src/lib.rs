@@ -42,6 +42,7 @@
 mod bootstrap;
 mod calibration;
 mod correlation;
+mod discovery;
 mod error;
 mod location;
 mod moments;
@@ -54,9 +55,11 @@ mod samples;
 #[cfg(test)]
 mod simulation;
 mod steadiness;
+mod twin;
 
 pub use calibration::{NullComparison, widening};
 pub use correlation::spearman;
+pub use discovery::adjusted_p_values;
 pub use error::{EstimateError, RESAMPLES_MAX};
 pub use location::hodges_lehmann;
 pub use moments::{mean, sample_sd};
@@ -67,3 +70,4 @@ pub use proportion::proportion_interval;
 pub use quantiles::{median, quantile, t_p_value, t_quantile};
 pub use samples::{Sample, pair_up};
 pub use steadiness::{Drift, Halves, OutlierShares, Trend, outlier_shares, trend};
+pub use twin::{TwinComparison, ratio_beside_twin};

@@ -179,7 +179,7 @@ pub(crate) fn pair_of_rates(treatment: f64, baseline: f64, denominator: f64) -> 
 }
 
 /// Box and Muller's transformation.
-fn normal(random: &mut Pcg64) -> f64 {
+pub(crate) fn normal(random: &mut Pcg64) -> f64 {
     let (radius, angle): (f64, f64) = (random.random(), random.random());
     (-2.0 * (1.0 - radius).ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
 }

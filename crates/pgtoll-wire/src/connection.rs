@@ -14,6 +14,7 @@ use postgres_protocol::message::backend::{
 };
 use postgres_protocol::message::frontend;
 
+use crate::cancel::CancelHandle;
 use crate::row::{self, Columns};
 use crate::transport::{MessageFrame, Transport};
 use crate::{Error, ErrorResponse, ExtendedExecution, Parameter, PreparedStatement, Row};
@@ -25,9 +26,12 @@ use crate::{Error, ErrorResponse, ExtendedExecution, Parameter, PreparedStatemen
 pub struct Connection {
     pub(crate) transport: Transport,
     pub(crate) backend_pid: i32,
+    /// What the server knows the session's owner by.
+    pub(crate) secret: i32,
     pub(crate) parameters: BTreeMap<String, String>,
     pub(crate) given_up: bool,
     pub(crate) in_transaction: bool,
+    pub(crate) cancel: Option<CancelHandle>,
     /// The first warning in the answer to the last question.
     pub(crate) warning: Option<Box<ErrorResponse>>,
 }
@@ -47,6 +51,12 @@ impl Connection {
     /// The process that serves this connection.
     pub fn backend_pid(&self) -> i32 {
         self.backend_pid
+    }
+
+    /// What cancels this session's statements, also when the connection is of no use any more. `None`
+    /// where the way to the server is not known.
+    pub fn cancel_handle(&self) -> Option<&CancelHandle> {
+        self.cancel.as_ref()
     }
 
     /// The current value of a setting that the server reports without being asked, such as

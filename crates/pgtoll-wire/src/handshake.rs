@@ -12,11 +12,12 @@ use postgres_protocol::message::backend::{
 };
 use postgres_protocol::message::frontend;
 
+use crate::cancel::{CancelAddress, CancelHandle};
 use crate::connection::{decode_error, remember};
 use crate::dial::dial_unix;
 use crate::stream::Stream;
 use crate::transport::Transport;
-use crate::{Config, Connection, Error, Interruption, Secret};
+use crate::{Config, Connection, Error, Interruption, Secret, UnixEndpoint};
 
 impl Connection {
     /// Connects to a server, and waits until it is ready for the first question.
@@ -24,7 +25,7 @@ impl Connection {
         let deadline =
             config.connect_timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let stream = dial_unix(&config.endpoint, deadline, None)?;
-        Self::handshake(stream, deadline, config)
+        Ok(Self::handshake(stream, deadline, config)?.reached_at(config.endpoint.clone()))
     }
 
     /// A session over a socket that is connected already: for the fuzzer's scripts.
@@ -61,16 +62,33 @@ impl Connection {
         let mut transport = Transport::new(stream, deadline, startup.interruption.cloned());
         request_session(&mut transport, startup)?;
         authenticate(&mut transport, startup)?;
-        let (backend_pid, parameters) = await_session(&mut transport)?;
+        let (backend_pid, secret, parameters) = await_session(&mut transport)?;
         transport.lift_deadline()?;
+        // A Unix socket's own name is as its server gave it, relative to somewhere else perhaps.
+        let server = transport.stream().tcp_peer().map(CancelAddress::Tcp);
+        let cancel = server.map(|server| CancelHandle { server, backend_pid, secret });
         Ok(Self {
             transport,
             backend_pid,
+            secret,
             parameters,
             given_up: false,
             in_transaction: false,
+            cancel,
             warning: None,
         })
+    }
+}
+
+impl Connection {
+    /// The same session, whose server takes requests at this socket.
+    pub(crate) fn reached_at(mut self, endpoint: UnixEndpoint) -> Self {
+        self.cancel = Some(CancelHandle {
+            server: CancelAddress::Unix(endpoint),
+            backend_pid: self.backend_pid,
+            secret: self.secret,
+        });
+        self
     }
 }
 
@@ -221,19 +239,19 @@ fn unsupported(message: &Message) -> Error {
 }
 
 /// What the server tells of itself before its first readiness: process and settings.
-fn await_session(transport: &mut Transport) -> Result<(i32, BTreeMap<String, String>), Error> {
-    let mut backend_pid = None;
+fn await_session(transport: &mut Transport) -> Result<(i32, i32, BTreeMap<String, String>), Error> {
+    let mut key = None;
     let mut parameters = BTreeMap::new();
     loop {
         match next_message(transport)? {
-            Message::BackendKeyData(body) => backend_pid = Some(body.process_id()),
+            Message::BackendKeyData(body) => key = Some((body.process_id(), body.secret_key())),
             Message::ParameterStatus(body) => remember(&mut parameters, &body)?,
             Message::ReadyForQuery(_) => break,
             _ => return Err(Error::protocol("unexpected message before the first query")),
         }
     }
-    match backend_pid {
-        Some(backend_pid) => Ok((backend_pid, parameters)),
+    match key {
+        Some((backend_pid, secret)) => Ok((backend_pid, secret, parameters)),
         None => Err(Error::protocol("server did not name its process")),
     }
 }

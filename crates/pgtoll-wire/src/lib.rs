@@ -43,6 +43,7 @@
 //! Whatever the server sends, the answer is a value or an [`Error`]: bytes that break the protocol
 //! never panic, and a length that a message claims allocates nothing before its bytes arrive.
 
+mod cancel;
 mod certificate;
 mod config;
 mod connection;
@@ -64,6 +65,7 @@ mod tls;
 mod transport;
 mod waiting;
 
+pub use cancel::CancelHandle;
 pub use config::{Config, Secret, UnixEndpoint};
 pub use connection::{Completion, Connection};
 pub use dsn::{Dsn, DsnError, Environment};

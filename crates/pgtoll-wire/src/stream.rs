@@ -1,7 +1,7 @@
 //! What a connection reads from and writes to.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -40,6 +40,15 @@ impl Stream {
         match self {
             Self::Unix(_) | Self::Tcp(_) => None,
             Self::Tls(stream) => stream.end_point(),
+        }
+    }
+
+    /// The server's address; `None` of a Unix socket.
+    pub(crate) fn tcp_peer(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Unix(_) => None,
+            Self::Tcp(stream) => stream.peer_addr().ok(),
+            Self::Tls(stream) => stream.socket().peer_addr().ok(),
         }
     }
 

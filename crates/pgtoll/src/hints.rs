@@ -40,6 +40,7 @@ errors_with_hints! {
     pgtoll_observe::ObserveError,
     pgtoll_predict::PredictError,
     pgtoll_record::RecordError,
+    pgtoll_replay::ComparisonError,
     pgtoll_replay::ReplayError,
     pgtoll_report::FinishedRecordError,
     pgtoll_verify::PageFileError,

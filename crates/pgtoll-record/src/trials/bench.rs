@@ -1,5 +1,5 @@
 //! The record of a bench: a line for its header, for each cluster or WAL that it made, for each run
-//! of each arm, for each comparison. Five benches share the form; a field that a bench does not need
+//! of each arm, for each comparison. Six benches share the form; a field that a bench does not need
 //! is absent.
 
 use schemars::JsonSchema;
@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Host;
 
+/// The version of the form that `cargo xtask bench capture` writes.
+pub const BENCH_CAPTURE_SCHEMA: &str = "pgtoll.bench-capture/1";
 /// The version of the form that `cargo xtask bench checksum` writes.
 pub const BENCH_CHECKSUM_SCHEMA: &str = "pgtoll.bench-checksum/1";
 /// The version of the form that `cargo xtask bench enable` writes.
@@ -40,8 +42,9 @@ pub enum BenchLine {
 /// How, where and with which servers a bench was run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BenchHeader {
-    /// The schema of this bench: [`BENCH_CHECKSUM_SCHEMA`], [`BENCH_ENABLE_SCHEMA`],
-    /// [`BENCH_VERIFY_SCHEMA`], [`BENCH_WAL_SCHEMA`] or [`BENCH_WATCH_SCHEMA`].
+    /// The schema of this bench: [`BENCH_CAPTURE_SCHEMA`], [`BENCH_CHECKSUM_SCHEMA`],
+    /// [`BENCH_ENABLE_SCHEMA`], [`BENCH_VERIFY_SCHEMA`], [`BENCH_WAL_SCHEMA`] or
+    /// [`BENCH_WATCH_SCHEMA`].
     pub schema: String,
     /// pgtoll's version.
     pub pgtoll: String,
@@ -49,7 +52,7 @@ pub struct BenchHeader {
     pub command: String,
     /// When it began (RFC 3339).
     pub started: String,
-    /// The server: version and origin; `wal` and `watch`.
+    /// The server: version and origin; `capture`, `wal` and `watch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// The servers: versions and origins; `verify`.
@@ -68,7 +71,7 @@ pub struct BenchHeader {
 /// none, as its only subject is the kernels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BenchSubject {
-    /// The server: version and origin; `enable` and `watch`.
+    /// The server: version and origin; `capture`, `enable` and `watch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// The server's major version; `verify`.
@@ -143,7 +146,7 @@ pub struct BenchRun {
     /// Nanoseconds of each slice; `checksum`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices_ns: Option<Vec<u64>>,
-    /// What the load did, and what watching it cost; `watch`.
+    /// What the load did, and what watching it cost; `capture` and `watch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<BenchLoad>,
 }

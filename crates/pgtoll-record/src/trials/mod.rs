@@ -11,10 +11,10 @@ mod twins;
 mod whatif;
 
 pub use bench::{
-    BENCH_CHECKSUM_SCHEMA, BENCH_ENABLE_SCHEMA, BENCH_VERIFY_SCHEMA, BENCH_WAL_SCHEMA,
-    BENCH_WATCH_SCHEMA, BenchCluster, BenchEstimate, BenchGoal, BenchHeader, BenchLine, BenchLoad,
-    BenchMemory, BenchOutcome, BenchPeak, BenchPlace, BenchRun, BenchSubject, BenchUsage, BenchWal,
-    BenchWalKind, BenchWalTotal,
+    BENCH_CAPTURE_SCHEMA, BENCH_CHECKSUM_SCHEMA, BENCH_ENABLE_SCHEMA, BENCH_VERIFY_SCHEMA,
+    BENCH_WAL_SCHEMA, BENCH_WATCH_SCHEMA, BenchCluster, BenchEstimate, BenchGoal, BenchHeader,
+    BenchLine, BenchLoad, BenchMemory, BenchOutcome, BenchPeak, BenchPlace, BenchRun, BenchSubject,
+    BenchUsage, BenchWal, BenchWalKind, BenchWalTotal,
 };
 pub use design::{
     BENCH_DESIGN_SCHEMA, DesignEstimate, DesignHeader, DesignLine, DesignNeighbours,
@@ -38,8 +38,8 @@ pub use whatif::{
     WhatIfTrialLine, WhatIfTrialPrediction, WhatIfTrialSetting, WhatIfTrialWorkload,
 };
 
-/// The JSON Schema of a line of the records of `cargo xtask bench checksum`, `enable`, `verify`,
-/// `wal` and `watch`.
+/// The JSON Schema of a line of the records of `cargo xtask bench capture`, `checksum`, `enable`,
+/// `verify`, `wal` and `watch`.
 pub fn bench_schema() -> serde_json::Value {
     schemars::schema_for!(BenchLine).to_value()
 }

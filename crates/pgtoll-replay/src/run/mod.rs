@@ -40,6 +40,8 @@ pub struct ReplaySettings {
     pub tables: Vec<ComparedTable>,
     /// The database that has these tables as they should be then.
     pub expected: Option<Dsn>,
+    /// Keep the time of each step, for [`Replayed::step_ns`].
+    pub keeps_times: bool,
 }
 
 /// What came of a replay.
@@ -57,6 +59,9 @@ pub struct Replayed {
     pub broken: Vec<String>,
     /// Why tables were not looked at.
     pub tables_failed: Option<String>,
+    /// The time of each step at the server in ns, 0 of those that were not executed, or failed. Empty
+    /// unless [`ReplaySettings::keeps_times`].
+    pub step_ns: Vec<u64>,
 }
 
 /// How far a replay is.
@@ -91,8 +96,13 @@ pub fn replay(
     let coordinator = Coordinator::new(workload, &order, &transactions);
     let cpu_before = cpu_time();
     let begun = Instant::now();
-    let context =
-        SessionContext { coordinator: &coordinator, workload, begun, speed: settings.speed };
+    let context = SessionContext {
+        coordinator: &coordinator,
+        workload,
+        begun,
+        speed: settings.speed,
+        keeps_times: settings.keeps_times,
+    };
     let (tallies, breaks) = run_sessions(&context, &targets, &steps, monitor, interrupt, progress)?;
     let run = begun.elapsed();
     let cpu = cpu_time().saturating_sub(cpu_before);
@@ -120,8 +130,22 @@ pub fn replay(
         ended,
         broken: broken.collect(),
         tables_failed,
+        step_ns: step_times(workload, &tallies, settings),
         order,
     })
+}
+
+fn step_times(
+    workload: &CapturedWorkload,
+    tallies: &[SessionTally],
+    settings: &ReplaySettings,
+) -> Vec<u64> {
+    let steps = if settings.keeps_times { workload.steps.len() } else { 0 };
+    let mut times = vec![0; steps];
+    for (step, ns) in tallies.iter().flat_map(|of| &of.times) {
+        times[*step as usize] = *ns;
+    }
+    times
 }
 
 /// The target's tables, and how they should be.
@@ -158,7 +182,7 @@ impl<'a> TablesToCompare<'a> {
 }
 
 impl ReplaySettings {
-    fn target(&self, dsn: &Dsn, user: &str, database: &str) -> Dsn {
+    pub(crate) fn target(&self, dsn: &Dsn, user: &str, database: &str) -> Dsn {
         let database = self.map.get(database).map_or(database, String::as_str);
         let dsn = if database.is_empty() { dsn.clone() } else { dsn.with_database(database) };
         match &self.user {

@@ -17,6 +17,8 @@ pub(crate) struct SessionTally {
     pub(crate) connected: bool,
     pub(crate) statements: u64,
     pub(crate) latencies: Latencies,
+    /// Of the steps that were executed without an error, where they are kept: the time at the server, ns.
+    pub(crate) times: Vec<(u32, u64)>,
     pub(crate) lateness: Latencies,
     pub(crate) skipped: BTreeMap<&'static str, u64>,
     pub(crate) expected_errors: u64,
@@ -34,6 +36,8 @@ pub(crate) struct SessionContext<'a> {
     pub(crate) begun: Instant,
     /// The recorded time's multiple; as fast as possible without one.
     pub(crate) speed: Option<f64>,
+    /// Keep the time of each step.
+    pub(crate) keeps_times: bool,
 }
 
 /// Divergences of one session that are described.
@@ -122,12 +126,15 @@ impl Player<'_> {
             if let Some(due) = due {
                 self.tally.lateness.record(sent.saturating_duration_since(due));
             }
-            let outcome = self.treat(step, treatment, rank, sent);
+            let outcome = self.treat(*index, treatment, rank, sent);
             coordinator.complete(self.session, *index);
             if let Err(error) = outcome {
-                // Ctrl-C ends all sessions.
+                // Ctrl-C ends all sessions. The server would go on with their statements.
                 if !matches!(error, Error::Interrupted) {
                     self.tally.broken = Some(words(&error));
+                } else if let Some(handle) = self.connection.cancel_handle() {
+                    // A statement that goes on is not worth a report's loss.
+                    let _ = handle.cancel();
                 }
                 return;
             }
@@ -137,16 +144,22 @@ impl Player<'_> {
     /// An error is one after which the connection is of no use.
     fn treat(
         &mut self,
-        step: &CapturedStep,
+        index: u32,
         treatment: Treatment,
         rank: u32,
         sent: Instant,
     ) -> Result<(), Error> {
+        let step = &self.context.workload.steps[index as usize];
         match treatment {
             Treatment::Execute => {
                 let outcome = self.execute(step);
                 self.tally.statements += 1;
-                self.tally.latencies.record(sent.elapsed());
+                let time = sent.elapsed();
+                self.tally.latencies.record(time);
+                if self.context.keeps_times && outcome.is_ok() {
+                    let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+                    self.tally.times.push((index, ns.max(1)));
+                }
                 let code = match outcome {
                     Ok(()) => None,
                     Err(Error::Server(response)) if response.severity == "ERROR" => {

@@ -16,6 +16,15 @@ pub(crate) fn controls(sql: &str) -> Vec<Control> {
     if may_begin_with(sql, &FIRST) { effect(sql).control } else { Vec::new() }
 }
 
+/// Whether a statement says that its transaction has one snapshot for all statements.
+pub(crate) fn is_level_of_one_snapshot(sql: &str) -> bool {
+    const FIRST: [&str; 3] = ["begin", "start", "set"];
+    may_begin_with(sql, &FIRST)
+        && tokens(sql)
+            .iter()
+            .any(|token| token.is_word("repeatable") || token.is_word("serializable"))
+}
+
 /// Whether a query has `COPY … FROM STDIN`.
 pub(crate) fn is_copy_in(sql: &str) -> bool {
     may_begin_with(sql, &["copy"]) && effect(sql).is_copy_in

@@ -244,7 +244,8 @@ impl Dsn {
                 if let Some(owner) = self.peer {
                     check_peer(&stream, &endpoint, owner)?;
                 }
-                Connection::begin(stream.into(), deadline, &startup)
+                let begun = Connection::begin(stream.into(), deadline, &startup);
+                begun.map(|connection| connection.reached_at(endpoint))
             }
             Place::Tcp(addresses) => {
                 let mut outcome = Err(Error::ConnectTimeout);

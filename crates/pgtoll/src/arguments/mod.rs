@@ -37,8 +37,8 @@ pub(crate) use postgres::{PostgresArguments, PostgresCommand};
 pub(crate) use predict::{PredictArguments, PredictWal};
 pub(crate) use repair::RepairArguments;
 pub(crate) use replay::{
-    LogOptions, ReplayArguments, ReplayCommand, ReplayDoctorArguments, ReplayPlanArguments,
-    ReplayRecordArguments, ReplayRunArguments,
+    LogOptions, ReplayArguments, ReplayCommand, ReplayCompareArguments, ReplayDoctorArguments,
+    ReplayPlanArguments, ReplayRecordArguments, ReplayRunArguments,
 };
 pub(crate) use report::ReportArguments;
 pub(crate) use verify::VerifyArguments;

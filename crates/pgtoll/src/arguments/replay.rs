@@ -9,6 +9,7 @@ use pgtoll_replay::{ComparedTable, OrderMode};
 use pgtoll_report::RecordKind;
 use pgtoll_wire::{Dsn, ListenAddress};
 
+use super::WORK_DIR;
 use super::output::{FormatOptions, OutputOptions, formats_of};
 use super::values::DsnParser;
 
@@ -20,6 +21,10 @@ pub(crate) struct ReplayArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReplayCommand {
+    /// Which statements are slower or faster? Replay a plan on copies of one data directory that differ,
+    /// and on a twin of the baseline, round after round.
+    #[command(after_help = REPLAY_COMPARE_EXAMPLES, mut_arg("format", formats_of(RecordKind::ReplayComparison)))]
+    Compare(Box<ReplayCompareArguments>),
     /// What does a log allow, and which setting would allow more?
     #[command(after_help = REPLAY_DOCTOR_EXAMPLES, mut_arg("format", formats_of(RecordKind::LogExamination)))]
     Doctor(ReplayDoctorArguments),
@@ -34,6 +39,19 @@ pub(crate) enum ReplayCommand {
     #[command(after_help = REPLAY_RUN_EXAMPLES, mut_arg("format", formats_of(RecordKind::Replay)))]
     Run(Box<ReplayRunArguments>),
 }
+
+const REPLAY_COMPARE_EXAMPLES: &str = "\
+Examples:
+  pgtoll replay compare shop.plan --data /backup/shop --arms off,checksums --order key
+                                            what do checksums cost which statement?
+  pgtoll replay compare shop.plan --data /backup/shop --arms now,more --set more:work_mem=64MB \\
+      --order key --speed 1                 a setting, at the recorded speed
+  pgtoll replay compare shop.plan --data /backup/shop --arms now,index --setup index:index.sql \\
+      --order key -o compared.html          a script (CREATE INDEX …) changes one arm
+
+The data directory is as it was when the capture began: a base backup, or a snapshot. No server runs on
+it, and it is only read. Each arm needs as much disk as it, and one copy more.
+Exit status: 0 nothing is slower; 1 a statement is, or ended otherwise than recorded; 2 could not tell.";
 
 const REPLAY_DOCTOR_EXAMPLES: &str = "\
 Examples:
@@ -160,6 +178,62 @@ pub(crate) struct ReplayRunArguments {
     pub(crate) output: OutputOptions,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct ReplayCompareArguments {
+    /// A plan, or log files of one server, the oldest first.
+    #[command(flatten)]
+    pub(crate) logs: LogOptions,
+    /// The data directory as it was when the capture began. It is copied, and only read.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// The arms, the baseline first; a twin of it is added. `off` and `checksums` are the data directory
+    /// without and with checksums; any other name is the data directory as it is, but for --set and
+    /// --setup.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true, value_parser = arm_name)]
+    pub(crate) arms: Vec<String>,
+    /// A setting of an arm.
+    #[arg(long, value_name = "ARM:NAME=VALUE", value_parser = arm_setting)]
+    pub(crate) set: Vec<(String, String, String)>,
+    /// A script that psql runs on an arm's copy before the first round, in the database of most
+    /// statements.
+    #[arg(long, value_name = "ARM:FILE", value_parser = arm_file)]
+    pub(crate) setup: Vec<(String, PathBuf)>,
+    /// By what statements of different sessions are ordered: by the rows that they touch (`key`), by
+    /// tables, or not at all.
+    #[arg(long, value_name = "ORDER", value_parser = order_mode())]
+    pub(crate) order: OrderMode,
+    /// The recorded speed's multiple, such as 0.5 or 10; max is as fast as possible.
+    #[arg(long, value_name = "SPEED", default_value = "max", value_parser = replay_speed)]
+    pub(crate) speed: ReplaySpeed,
+    /// In each round every arm replays the work once, in random order.
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub(crate) rounds: u32,
+    /// Differences up to this many percent count as none.
+    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]
+    pub(crate) margin: f64,
+    /// Send the work of a database to another one.
+    #[arg(long, value_name = "NAME=OTHER", value_parser = name_pair)]
+    pub(crate) map: Vec<(String, String)>,
+    /// Let all sessions connect as this role. Default: each as its own.
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) user: Option<String>,
+    /// The server: a major version, or the directory of its programs. Default: one of the data directory's
+    /// version.
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) postgres: Option<String>,
+    /// Where the copies are made.
+    #[arg(long, value_name = "DIR", default_value = WORK_DIR)]
+    pub(crate) work_dir: PathBuf,
+    /// Of the order of arms.
+    #[arg(long, value_name = "N", default_value_t = 20_261_125)]
+    pub(crate) seed: u64,
+    /// Keep the record in this file. It has statements without their values.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
 /// The recorded speed's multiple; `None` is as fast as possible.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ReplaySpeed(pub(crate) Option<f64>);
@@ -189,6 +263,37 @@ fn order_mode() -> impl TypedValueParser<Value = OrderMode> {
         let mode = OrderMode::ALL.into_iter().find(|mode| mode.name() == name);
         mode.ok_or("no such order")
     })
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let value = text.trim_end_matches('%').parse::<f64>().ok();
+    value.filter(|of| (0.0..=50.0).contains(of)).ok_or_else(|| "a number from 0 to 50".to_owned())
+}
+
+fn arm_name(text: &str) -> Result<String, String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || c == '.';
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return Ok(text.to_owned());
+    }
+    Err("a name is letters, digits, _, - and .".to_owned())
+}
+
+fn arm_setting(text: &str) -> Result<(String, String, String), String> {
+    let found = text.split_once(':').and_then(|(arm, setting)| {
+        let (name, value) = setting.split_once('=')?;
+        let whole = !arm.is_empty() && !name.is_empty();
+        whole.then(|| (arm.to_owned(), name.to_owned(), value.to_owned()))
+    });
+    found.ok_or_else(|| "expected ARM:NAME=VALUE".to_owned())
+}
+
+fn arm_file(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once(':') {
+        Some((arm, file)) if !arm.is_empty() && !file.is_empty() => {
+            Ok((arm.to_owned(), file.into()))
+        }
+        _ => Err("expected ARM:FILE".to_owned()),
+    }
 }
 
 fn line_prefix(text: &str) -> Result<LinePrefix, String> {

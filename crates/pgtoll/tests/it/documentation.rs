@@ -65,6 +65,10 @@ fn generated_schemas() {
     check(&reference.join("failover.schema.json"), &pretty(pgtoll_record::failover_schema()));
     check(&reference.join("log.schema.json"), &pretty(pgtoll_record::log_examination_schema()));
     check(&reference.join("replay.schema.json"), &pretty(pgtoll_record::replay_schema()));
+    check(
+        &reference.join("replay-comparison.schema.json"),
+        &pretty(pgtoll_record::replay_comparison_schema()),
+    );
     check(&reference.join("plan.schema.json"), &pretty(pgtoll_record::plan_schema()));
     check(&reference.join("overview.schema.json"), &pretty(pgtoll_record::overview_schema()));
     check(&reference.join("experiments.schema.json"), &pretty(pgtoll_record::experiments_schema()));

@@ -38,6 +38,8 @@ mod programs;
 mod records;
 mod repair;
 mod replay;
+mod replay_compare;
+mod replay_random;
 mod replay_record;
 mod reports;
 mod resources;

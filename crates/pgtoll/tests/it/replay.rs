@@ -16,19 +16,19 @@ const PREFIX: &str = "%m|%u|%d|%c|%l|%i|%v|%x|%e|%Q|";
 const FORMATS: [&str; 3] = ["log", "csv", "json"];
 
 /// A server that logs what happens in its database `captured` in all formats.
-struct Captured {
-    cluster: Cluster,
+pub(crate) struct Captured {
+    pub(crate) cluster: Cluster,
     /// Where the logs of the next work begin, by format.
     begins: [usize; 3],
     markers: u32,
 }
 
 impl Captured {
-    fn start(guard: &mut Guard, server: &Installation) -> Self {
+    pub(crate) fn start(guard: &mut Guard, server: &Installation) -> Self {
         Self::start_with(guard, server, PREFIX)
     }
 
-    fn start_with(guard: &mut Guard, server: &Installation, prefix: &str) -> Self {
+    pub(crate) fn start_with(guard: &mut Guard, server: &Installation, prefix: &str) -> Self {
         let name = format!("pg{}", server.version.major());
         let cluster = Cluster::init(guard, server, &name, false).unwrap();
         let settings = [
@@ -54,12 +54,12 @@ impl Captured {
         captured
     }
 
-    fn psql(&mut self, guard: &mut Guard, database: &str, script: &str) {
+    pub(crate) fn psql(&mut self, guard: &mut Guard, database: &str, script: &str) {
         self.cluster.run_psql(guard, database, script).unwrap();
     }
 
     /// Both databases as `setup` makes them, `captured` logged from now on by these settings.
-    fn prepare(&mut self, guard: &mut Guard, setup: &str, logging: &[&str]) {
+    pub(crate) fn prepare(&mut self, guard: &mut Guard, setup: &str, logging: &[&str]) {
         for database in ["captured", "copied"] {
             let again = format!("DROP DATABASE IF EXISTS {database}");
             self.psql(guard, "postgres", &again);
@@ -76,7 +76,7 @@ impl Captured {
         self.begins = self.await_marker(guard);
     }
 
-    fn pgbench(&mut self, guard: &mut Guard, arguments: &[&str]) {
+    pub(crate) fn pgbench(&mut self, guard: &mut Guard, arguments: &[&str]) {
         self.cluster.run_client(guard, "pgbench", arguments).unwrap();
     }
 
@@ -111,7 +111,7 @@ impl Captured {
     }
 
     /// The logs since [`Self::prepare`], a file of each format.
-    fn logs(&mut self, guard: &mut Guard, scratch: &Scratch) -> [PathBuf; 3] {
+    pub(crate) fn logs(&mut self, guard: &mut Guard, scratch: &Scratch) -> [PathBuf; 3] {
         let ends = self.await_marker(guard);
         let mut paths = [PathBuf::new(), PathBuf::new(), PathBuf::new()];
         for (index, format) in FORMATS.iter().enumerate() {
@@ -121,7 +121,7 @@ impl Captured {
         paths
     }
 
-    fn value(&self, database: &str, sql: &str) -> String {
+    pub(crate) fn value(&self, database: &str, sql: &str) -> String {
         let mut connection = self.cluster.connect(database).unwrap();
         let row = connection.query_one(sql).unwrap();
         let value = row.text("state").unwrap().to_owned();
@@ -129,12 +129,12 @@ impl Captured {
         value
     }
 
-    fn dsn(&self) -> String {
+    pub(crate) fn dsn(&self) -> String {
         let of = self.cluster.environment();
         format!("host={} port={} user={} dbname=postgres", of["PGHOST"], of["PGPORT"], of["PGUSER"])
     }
 
-    fn replay(&self, work: &str, more: &[&str]) -> (Ran, ReplayRecord) {
+    pub(crate) fn replay(&self, work: &str, more: &[&str]) -> (Ran, ReplayRecord) {
         let order: &[&str] = if more.contains(&"--order") { &[] } else { &["--order", "key"] };
         let ran = run(pgtoll()
             .args([
@@ -153,14 +153,14 @@ impl Captured {
         (ran, record)
     }
 
-    fn end(self, guard: &mut Guard) {
+    pub(crate) fn end(self, guard: &mut Guard) {
         self.cluster.stop(guard, StopMode::Fast).unwrap();
         self.cluster.remove(guard).unwrap();
     }
 }
 
 /// Servers with all three formats.
-fn logging_servers() -> Vec<Installation> {
+pub(crate) fn logging_servers() -> Vec<Installation> {
     let mut servers = servers();
     servers.retain(|server| matches!(server.version.major(), 15 | 18));
     servers
@@ -410,9 +410,14 @@ fn an_interrupted_replay_leaves_a_record_of_what_was_replayed() {
     while connection.query(sleeping).unwrap().is_empty() {
         assert!(since.elapsed() < PATIENCE, "the replay does not come to the second statement");
     }
-    connection.close();
     kill(Pid::from_raw(pid_of(&child)), Signal::SIGINT).unwrap();
     assert!(ends_within(pid_of(&child), PATIENCE), "the replay goes on");
+    // The statement was cancelled: its server would not notice that nobody waits for it any more.
+    let since = Instant::now();
+    while !connection.query(sleeping).unwrap().is_empty() {
+        assert!(since.elapsed() < PATIENCE, "the statement goes on");
+    }
+    connection.close();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let record: ReplayRecord = serde_json::from_slice(&output.stdout).unwrap();

@@ -1,5 +1,6 @@
 //! `pgtoll replay`: a server's logged work on another server.
 
+mod compare;
 mod record;
 
 use std::fs::File;
@@ -30,6 +31,7 @@ use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &ReplayArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     match &arguments.command {
+        ReplayCommand::Compare(arguments) => compare::run(arguments, printer),
         ReplayCommand::Doctor(arguments) => doctor(arguments, printer),
         ReplayCommand::Plan(arguments) => plan(arguments, printer),
         ReplayCommand::Record(arguments) => record::run(arguments, printer),
@@ -124,6 +126,7 @@ fn settings(arguments: &ReplayRunArguments) -> ReplaySettings {
         user: arguments.user.clone(),
         tables: arguments.compare_tables.iter().flat_map(|of| of.0.iter().cloned()).collect(),
         expected: arguments.compare_with.clone(),
+        keeps_times: false,
     }
 }
 

@@ -1,0 +1,286 @@
+//! The copies that work is replayed on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
+use pgtoll_format::MajorFacts;
+use pgtoll_interrupt::Interrupt;
+use pgtoll_observe::{ClusterCpu, ServerCounters};
+use pgtoll_record::{ArmReplay, ReplayArm, ReplayArmRole};
+use pgtoll_wire::{Connection, Dsn, Interruption};
+
+use super::{ComparisonError, TWIN};
+use crate::run::{ReplaySettings, Replayed, replay};
+use crate::workload::CapturedWorkload;
+
+/// How an arm differs from the data directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ComparedArmPlan {
+    /// Its name.
+    pub name: String,
+    /// Whether its pages are to have checksums. `None`: as in the data directory.
+    pub checksums: Option<bool>,
+    /// Settings.
+    pub settings: BTreeMap<String, String>,
+    /// What changes its copy before the first round.
+    pub setup: Option<ArmSetup>,
+}
+
+/// A script of `psql`, which runs in the database of most statements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArmSetup {
+    /// Its file's name.
+    pub name: String,
+    /// Its text.
+    pub sql: String,
+}
+
+/// What all arms share.
+pub(super) struct ArmSite<'a> {
+    pub(super) installation: &'a Installation,
+    pub(super) guard: Guard,
+    pub(super) workload: &'a CapturedWorkload,
+    pub(super) settings: ReplaySettings,
+    pub(super) interrupt: &'a Interrupt,
+    pub(super) interruption: &'a Interruption,
+}
+
+/// An arm as it is before each replay.
+pub(super) struct PreparedArm {
+    /// Stopped; the twin has the baseline's.
+    template: Cluster,
+    pub(super) arm: ReplayArm,
+}
+
+/// All arms: the baseline, what is compared with it, the twin.
+pub(super) struct PreparedArms {
+    pub(super) arms: Vec<PreparedArm>,
+    /// `server_version`.
+    pub(super) server: String,
+    /// What of the data directory's configuration does not hold for copies.
+    pub(super) left_out: Vec<String>,
+    facts: &'static MajorFacts,
+}
+
+/// How long sessions' processes may take to end, once their connections have.
+const PROCESSES_END: Duration = Duration::from_secs(2);
+
+impl ArmSite<'_> {
+    pub(super) fn dsn(&self, cluster: &Cluster) -> Result<Dsn, ComparisonError> {
+        let environment = cluster.environment();
+        let value = |name: &str| environment.get(name).map_or("", String::as_str);
+        let text = format!(
+            "host='{}' port={} user={} dbname={}",
+            value("PGHOST"),
+            value("PGPORT"),
+            value("PGUSER"),
+            value("PGDATABASE")
+        );
+        let dsn: Dsn = text.parse()?;
+        Ok(dsn.with_interruption(self.interruption))
+    }
+
+    fn databases(&self) -> BTreeSet<&str> {
+        let used: BTreeSet<u32> = self.workload.steps.iter().map(|step| step.session).collect();
+        let name = |session: &u32| {
+            let name = self.workload.sessions[*session as usize].database.as_str();
+            self.settings.map.get(name).map_or(name, String::as_str)
+        };
+        used.iter().map(name).map(|name| if name.is_empty() { "postgres" } else { name }).collect()
+    }
+
+    /// The database of most statements.
+    fn main_database(&self) -> &str {
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for step in &self.workload.steps {
+            let name = self.workload.sessions[step.session as usize].database.as_str();
+            let name = self.settings.map.get(name).map_or(name, String::as_str);
+            *counts.entry(name).or_default() += 1;
+        }
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        most.map(|(name, _)| name).filter(|name| !name.is_empty()).unwrap_or("postgres")
+    }
+}
+
+pub(super) fn server_error(
+    action: &str,
+    arm: &str,
+) -> impl FnOnce(pgtoll_wire::Error) -> ComparisonError {
+    let (action, arm) = (action.to_owned(), arm.to_owned());
+    move |source| ComparisonError::Server { action, arm, source: Box::new(source) }
+}
+
+impl PreparedArms {
+    /// Copies the data directory, lets a server recover the copy, and makes each arm's template of it.
+    pub(super) fn make(
+        site: &mut ArmSite<'_>,
+        data: &Path,
+        plans: &[ComparedArmPlan],
+        begun: &mut dyn FnMut(&str),
+    ) -> Result<Self, ComparisonError> {
+        let (source, left_out) =
+            Cluster::import(&mut site.guard, site.installation, "source", data)?;
+        source.start(&mut site.guard)?;
+        let mut connection = source.connect("postgres")?;
+        let failed = || server_error("prepare the copy", "source");
+        let row = connection
+            .query_one(
+                "SELECT current_setting('data_checksums') AS checksums, \
+                 current_setting('server_version') AS version",
+            )
+            .map_err(failed())?;
+        let has_checksums = row.text("checksums").map_err(failed())? == "on";
+        let server = row.text("version").map_err(failed())?.to_owned();
+        for database in site.databases() {
+            confirm(&mut connection, database)?;
+        }
+        connection.close();
+        source.stop(&mut site.guard, StopMode::Fast)?;
+        let mut arms = Vec::new();
+        for (place, plan) in plans.iter().enumerate() {
+            begun(&plan.name);
+            let name = format!("template{place}");
+            let template = template(site, &source, &name, plan, has_checksums)?;
+            let role = if place == 0 { ReplayArmRole::Baseline } else { ReplayArmRole::Treatment };
+            let arm = ReplayArm {
+                name: plan.name.clone(),
+                role,
+                checksums: plan.checksums.unwrap_or(has_checksums),
+                settings: plan.settings.clone(),
+                setup: plan.setup.as_ref().map(|setup| setup.name.clone()),
+                runs: Vec::new(),
+            };
+            arms.push(PreparedArm { template, arm });
+        }
+        source.remove(&mut site.guard)?;
+        if let Some(baseline) = arms.first() {
+            let (name, role) = (TWIN.to_owned(), ReplayArmRole::Twin);
+            let arm = ReplayArm { name, role, ..baseline.arm.clone() };
+            arms.push(PreparedArm { template: baseline.template.clone(), arm });
+        }
+        let facts =
+            site.installation.version.facts().map_err(pgtoll_cluster::ClusterError::from)?;
+        Ok(Self { arms, server, left_out, facts })
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.arms.iter().map(|of| of.arm.name.clone()).collect()
+    }
+
+    /// Replays the work once on each arm, in this order; the times of all steps by arm. `None`: a signal
+    /// ended it, and the round does not count.
+    pub(super) fn run_round(
+        &mut self,
+        site: &mut ArmSite<'_>,
+        round: u32,
+        order: &[usize],
+        begun: &mut dyn FnMut(&str),
+    ) -> Result<Option<Vec<Vec<u64>>>, ComparisonError> {
+        let mut step_ns = vec![Vec::new(); self.arms.len()];
+        let mut runs = Vec::new();
+        for (place, index) in (1..).zip(order) {
+            let arm = &self.arms[*index];
+            begun(&arm.arm.name);
+            let (mut run, replayed) = arm.replay(site, self.facts)?;
+            if replayed.ended.is_some() {
+                return Ok(None);
+            }
+            (run.round, run.place) = (round, place);
+            step_ns[*index] = replayed.step_ns;
+            runs.push((*index, run));
+        }
+        for (index, run) in runs {
+            self.arms[index].arm.runs.push(run);
+        }
+        Ok(Some(step_ns))
+    }
+}
+
+impl PreparedArm {
+    /// A server on a fresh copy; its postmaster's pid.
+    pub(super) fn start(
+        &self,
+        site: &mut ArmSite<'_>,
+        name: &str,
+    ) -> Result<(Cluster, i32), ComparisonError> {
+        let copy = self.template.copy(&mut site.guard, name)?;
+        let pid = copy.start(&mut site.guard)?;
+        Ok((copy, pid))
+    }
+
+    fn replay(
+        &self,
+        site: &mut ArmSite<'_>,
+        facts: &MajorFacts,
+    ) -> Result<(ArmReplay, Replayed), ComparisonError> {
+        let name = &self.arm.name;
+        let observe = |source| ComparisonError::Observe { arm: name.clone(), source };
+        let (copy, pid) = self.start(site, "copy")?;
+        let dsn = site.dsn(&copy)?;
+        let mut connection = copy.connect("postgres")?;
+        let counters = ServerCounters::read(&mut connection, facts, "postgres").map_err(observe)?;
+        let mut cpu = ClusterCpu::attach(pid).map_err(observe)?;
+        let before = cpu.sample().map_err(observe)?;
+        let replayed = replay(site.workload, &dsn, &site.settings, site.interrupt, &mut |_| {});
+        let replayed =
+            replayed.map_err(|source| ComparisonError::Replay { arm: name.clone(), source })?;
+        // What sessions counted is complete when their processes have ended.
+        cpu.wait_until_back(&before, PROCESSES_END).map_err(observe)?;
+        let used = cpu.sample().map_err(observe)?.since(&before);
+        let now = ServerCounters::read(&mut connection, facts, "postgres").map_err(observe)?;
+        connection.close();
+        copy.stop(&mut site.guard, StopMode::Immediate)?;
+        copy.remove(&mut site.guard)?;
+        let done = &replayed.done;
+        let images = now.wal_full_page_images.zip(counters.wal_full_page_images);
+        let run = ArmReplay {
+            round: 0,
+            place: 0,
+            run_s: done.run_s,
+            statements: done.statements,
+            unexpected_errors: done.unexpected_errors,
+            missing_errors: done.missing_errors,
+            order_breaks: done.order_breaks,
+            broken_sessions: done.broken_sessions,
+            cpu_s: Duration::from_nanos(used.nanoseconds).as_secs_f64(),
+            wal_bytes: now.wal_insert - counters.wal_insert,
+            wal_images: images.map(|(now, before)| now.saturating_sub(before)),
+            client_cpu_s: done.client_cpu_s,
+            lateness_p99_ms: done.lateness_ms.map(|of| of.p99),
+        };
+        Ok((run, replayed))
+    }
+}
+
+/// Declares a database of our own copy as disposable.
+fn confirm(connection: &mut Connection, database: &str) -> Result<(), ComparisonError> {
+    let quoted = database.replace('"', "\"\"");
+    let sql = format!("ALTER DATABASE \"{quoted}\" SET pgtoll.disposable = on");
+    let action = format!("confirm database \"{database}\" as disposable");
+    connection.execute(&sql).map_err(server_error(&action, "source"))
+}
+
+fn template(
+    site: &mut ArmSite<'_>,
+    source: &Cluster,
+    name: &str,
+    plan: &ComparedArmPlan,
+    has_checksums: bool,
+) -> Result<Cluster, ComparisonError> {
+    let database = site.main_database().to_owned();
+    let template = source.copy(&mut site.guard, name)?;
+    template.configure(&mut site.guard, &plan.settings)?;
+    match plan.checksums {
+        Some(true) if !has_checksums => template.enable_checksums(&mut site.guard)?,
+        Some(false) if has_checksums => template.disable_checksums(&mut site.guard)?,
+        _ => {}
+    }
+    if let Some(setup) = &plan.setup {
+        template.start(&mut site.guard)?;
+        template.run_psql(&mut site.guard, &database, &setup.sql)?;
+        template.stop(&mut site.guard, StopMode::Fast)?;
+    }
+    Ok(template)
+}

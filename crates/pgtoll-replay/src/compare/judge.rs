@@ -1,0 +1,302 @@
+//! From the times of statements to what can be said of them.
+
+use std::collections::BTreeMap;
+
+use pgtoll_record::{
+    RatioRange, ReplayArmRole, ReplayComparison, ReplayQuantity, ReplayTotal, ShapeComparison,
+    ShapeDifference, ShapeVerdict,
+};
+use pgtoll_stats::{
+    Options, Pair, Round, TwinComparison, adjusted_p_values, mean, ratio_beside_twin, sample_sd,
+    t_p_value,
+};
+
+use super::baseline_place;
+use crate::sql;
+use crate::transactions::{ReplayTransactions, Treatment};
+use crate::workload::CapturedWorkload;
+
+/// Slices that a shape's executions in a replay are divided into: as many statements in each, in the order
+/// of the plan.
+const SLICES: usize = 16;
+/// Shapes that are compared: those that take most of the baseline's time.
+const SHAPES_MAX: usize = 500;
+const RESAMPLES: usize = 200;
+
+/// The times of statements by shape, in all rounds.
+pub(super) struct ShapeTimes {
+    arms: Vec<String>,
+    shapes: Vec<Shape>,
+    /// Time at the server by round and arm, of statements that were executed on every arm, ns.
+    totals: Vec<Vec<f64>>,
+}
+
+/// A statement without its values.
+struct Shape {
+    statement: String,
+    steps: Vec<u32>,
+    /// Of each round: of each slice the time of each arm, ns.
+    rounds: Vec<Vec<Vec<f64>>>,
+    executions: u64,
+    /// One that was executed on every arm.
+    example: Option<u32>,
+}
+
+impl ShapeTimes {
+    pub(super) fn of(workload: &CapturedWorkload, arms: Vec<String>) -> Self {
+        let transactions = ReplayTransactions::of(workload);
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        let mut shapes: Vec<Shape> = Vec::new();
+        for ((index, step), treatment) in
+            (0_u32..).zip(&workload.steps).zip(&transactions.treatment)
+        {
+            if *treatment != Treatment::Execute {
+                continue;
+            }
+            let texts: Vec<&str> = step.request.texts().collect();
+            let statement = sql::shape(&texts.join("; "));
+            let place = *places.entry(statement.clone()).or_insert_with(|| {
+                let (steps, rounds) = (Vec::new(), Vec::new());
+                shapes.push(Shape { statement, steps, rounds, executions: 0, example: None });
+                shapes.len() - 1
+            });
+            shapes[place].steps.push(index);
+        }
+        Self { arms, shapes, totals: Vec::new() }
+    }
+
+    /// Takes a round's times of all steps by arm, ns; 0: not executed, or failed.
+    pub(super) fn add_round(&mut self, step_ns: &[Vec<u64>]) {
+        let mut totals = vec![0.0; step_ns.len()];
+        for shape in &mut self.shapes {
+            let on_all = |step: &&u32| step_ns.iter().all(|of| of[**step as usize] > 0);
+            let steps: Vec<u32> = shape.steps.iter().filter(on_all).copied().collect();
+            let slices = steps.chunks(steps.len().div_ceil(SLICES).max(1));
+            let sum = |slice: &[u32]| -> Vec<f64> {
+                let of_arm = |times: &Vec<u64>| {
+                    slice.iter().map(|step| as_float(times[*step as usize])).sum()
+                };
+                step_ns.iter().map(of_arm).collect()
+            };
+            let slices: Vec<Vec<f64>> = slices.map(sum).collect();
+            for slice in &slices {
+                for (total, time) in totals.iter_mut().zip(slice) {
+                    *total += time;
+                }
+            }
+            shape.executions += steps.len() as u64;
+            shape.example = steps.get(steps.len() / 2).copied().or(shape.example);
+            shape.rounds.push(slices);
+        }
+        self.totals.push(totals);
+    }
+
+    /// A step with this statement that was executed on every arm.
+    pub(super) fn example(&self, statement: &str) -> Option<u32> {
+        self.shapes.iter().find(|shape| shape.statement == statement)?.example
+    }
+
+    /// Fills in what the times say.
+    pub(super) fn judge(&self, record: &mut ReplayComparison) {
+        let rounds = self.totals.len();
+        if rounds == 0 {
+            return;
+        }
+        let Some(baseline) = baseline_place(&record.arms) else { return };
+        let of_role = |role| {
+            let arms = record.arms.iter().enumerate();
+            arms.filter(move |(_, arm)| arm.role == role).map(|(place, _)| place)
+        };
+        let Some(twin) = of_role(ReplayArmRole::Twin).next() else { return };
+        let treatments: Vec<usize> = of_role(ReplayArmRole::Treatment).collect();
+        let all: f64 = self.totals.iter().map(|of| of[baseline]).sum();
+        let shapes = self.largest(baseline, all, record);
+        let options = Options { resamples: RESAMPLES, seed: record.seed, ..Options::default() };
+        for shape in &shapes {
+            let time = shape.time(baseline);
+            let share = if all > 0.0 { time / all } else { 0.0 };
+            let paired_twin = shape.paired(twin, baseline);
+            let differences = treatments.iter().map(|arm| {
+                let paired = shape.paired(*arm, baseline);
+                let found = ratio_beside_twin(&paired, &paired_twin, &options).ok();
+                difference(&self.arms[*arm], share, found)
+            });
+            let differences: Vec<ShapeDifference> = differences.collect();
+            let floor = ratio_beside_twin(&paired_twin, &paired_twin, &options).ok();
+            record.shapes.push(ShapeComparison {
+                statement: shape.statement.clone(),
+                executions: shape.executions / rounds as u64,
+                share,
+                baseline_ms: time / as_float(shape.executions) / 1e6,
+                floor: floor.map(|of| of.floor.exp() - 1.0),
+                arms: differences,
+            });
+        }
+        decide(record);
+        check_twin(record, &shapes, (twin, baseline));
+        self.push_totals(record, baseline, twin);
+    }
+
+    /// The shapes that take most of the baseline's time, all of which is `all`.
+    fn largest(&self, baseline: usize, all: f64, record: &mut ReplayComparison) -> Vec<&Shape> {
+        let mut shapes: Vec<&Shape> =
+            self.shapes.iter().filter(|shape| shape.executions > 0).collect();
+        shapes.sort_by(|one, other| other.time(baseline).total_cmp(&one.time(baseline)));
+        if shapes.len() > SHAPES_MAX {
+            let rest = shapes.split_off(SHAPES_MAX);
+            let time: f64 = rest.iter().map(|shape| shape.time(baseline)).sum();
+            record.notes.push(format!(
+                "{} shapes with {:.1} % of the baseline's time are not compared: those with the most \
+                 are",
+                rest.len(),
+                100.0 * time / all
+            ));
+        }
+        shapes
+    }
+
+    fn push_totals(&self, record: &mut ReplayComparison, baseline: usize, twin: usize) {
+        for quantity in QUANTITIES {
+            let values = |arm: usize| -> Option<Vec<f64>> {
+                let runs = record.arms[arm].runs.iter().zip(&self.totals);
+                runs.map(|(run, totals)| match quantity {
+                    ReplayQuantity::StatementTime => Some(totals[arm] / 1e9),
+                    ReplayQuantity::RunTime => Some(run.run_s),
+                    ReplayQuantity::Cpu => Some(run.cpu_s),
+                    ReplayQuantity::Wal => Some(as_float(run.wal_bytes)),
+                    ReplayQuantity::WalImages => run.wal_images.map(as_float),
+                })
+                .collect()
+            };
+            let (Some(of_baseline), Some(of_twin)) = (values(baseline), values(twin)) else {
+                continue;
+            };
+            let mut totals = Vec::new();
+            for arm in (0..record.arms.len()).filter(|arm| *arm != baseline) {
+                let Some(of_arm) = values(arm) else { continue };
+                let (treated, null) = (whole(&of_arm, &of_baseline), whole(&of_twin, &of_baseline));
+                let found = ratio_beside_twin(&treated, &null, &Options::default()).ok();
+                totals.push(ReplayTotal {
+                    quantity,
+                    arm: record.arms[arm].name.clone(),
+                    baseline: mean(&of_baseline).unwrap_or_default(),
+                    value: mean(&of_arm).unwrap_or_default(),
+                    ratio: found.as_ref().map(range),
+                });
+            }
+            record.totals.extend(totals);
+        }
+    }
+}
+
+/// The twin should differ in nothing. Where it does, the machine or the order of arms is to blame.
+fn check_twin(record: &mut ReplayComparison, shapes: &[&Shape], (twin, baseline): (usize, usize)) {
+    let p_value = |shape: &&Shape| {
+        let rounds = shape.paired(twin, baseline);
+        let locations: Vec<f64> = rounds.iter().filter_map(round_log_ratio).collect();
+        let count = as_float(locations.len() as u64);
+        let error = sample_sd(&locations).map(|sd| sd / count.sqrt());
+        match (mean(&locations), error) {
+            (Some(mean), Some(error)) if error > 0.0 => t_p_value(mean / error, count - 1.0),
+            _ => 1.0,
+        }
+    };
+    let p_values: Vec<f64> = shapes.iter().map(p_value).collect();
+    let adjusted = adjusted_p_values(&p_values);
+    let differing = adjusted.iter().filter(|p| **p <= record.false_discovery_rate).count();
+    if differing > 0 {
+        record.notes.push(format!(
+            "the twin, which is the same as the baseline, differs from it in {differing} of {} \
+             shapes: something else was going on while arms took turns",
+            shapes.len()
+        ));
+    }
+}
+
+const QUANTITIES: [ReplayQuantity; 5] = [
+    ReplayQuantity::StatementTime,
+    ReplayQuantity::RunTime,
+    ReplayQuantity::Cpu,
+    ReplayQuantity::Wal,
+    ReplayQuantity::WalImages,
+];
+
+impl Shape {
+    /// Of all rounds on an arm, ns.
+    fn time(&self, arm: usize) -> f64 {
+        self.rounds.iter().flatten().map(|slice| slice[arm]).sum()
+    }
+
+    /// The rounds in which it was executed, an arm beside the baseline.
+    fn paired(&self, arm: usize, baseline: usize) -> Vec<Round> {
+        let pair = |slice: &Vec<f64>| single(slice[arm], slice[baseline]);
+        let rounds = self.rounds.iter().filter(|slices| !slices.is_empty());
+        rounds.map(|slices| Round { pairs: slices.iter().map(pair).collect() }).collect()
+    }
+}
+
+fn single(treatment: f64, baseline: f64) -> Pair {
+    Pair {
+        numerator_treatment: treatment,
+        denominator_treatment: 1.0,
+        numerator_baseline: baseline,
+        denominator_baseline: 1.0,
+    }
+}
+
+/// A pair for each round.
+fn whole(treatment: &[f64], baseline: &[f64]) -> Vec<Round> {
+    let pairs = treatment.iter().zip(baseline).map(|(one, other)| single(*one, *other));
+    pairs.map(|pair| Round { pairs: vec![pair] }).collect()
+}
+
+/// The mean of the slices' log ratios.
+fn round_log_ratio(round: &Round) -> Option<f64> {
+    let ratios: Vec<f64> = round.pairs.iter().filter_map(Pair::log_ratio).collect();
+    mean(&ratios)
+}
+
+fn range(of: &TwinComparison) -> RatioRange {
+    RatioRange { ratio: of.ratio, lower: of.lower, upper: of.upper }
+}
+
+fn difference(arm: &str, share: f64, found: Option<TwinComparison>) -> ShapeDifference {
+    let found = found.filter(|of| of.p_value.is_finite());
+    ShapeDifference {
+        arm: arm.to_owned(),
+        verdict: ShapeVerdict::NotResolved,
+        range: found.as_ref().map(range),
+        p_value: found.as_ref().map(|of| of.p_value),
+        adjusted_p_value: None,
+        impact: found.as_ref().map(|of| share * (of.ratio - 1.0)),
+        round_ratios: found.map_or_else(Vec::new, |of| {
+            of.round_log_ratios.iter().map(|ratio| ratio.exp()).collect()
+        }),
+        plans: None,
+    }
+}
+
+/// Adjusts the p-values for the number of comparisons, and says what follows.
+pub(super) fn decide(record: &mut ReplayComparison) {
+    let (rate, margin) = (record.false_discovery_rate, record.margin);
+    let mut all: Vec<&mut ShapeDifference> =
+        record.shapes.iter_mut().flat_map(|shape| &mut shape.arms).collect();
+    all.retain(|of| of.p_value.is_some());
+    let p_values: Vec<f64> = all.iter().filter_map(|of| of.p_value).collect();
+    for (of, adjusted) in all.into_iter().zip(adjusted_p_values(&p_values)) {
+        of.adjusted_p_value = Some(adjusted);
+        let Some(range) = of.range else { continue };
+        of.verdict = if adjusted <= rate {
+            if range.ratio > 1.0 { ShapeVerdict::Slower } else { ShapeVerdict::Faster }
+        } else if range.lower >= 1.0 - margin && range.upper <= 1.0 + margin {
+            ShapeVerdict::Unchanged
+        } else {
+            ShapeVerdict::NotResolved
+        };
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds of weeks, bytes, counts")]
+fn as_float(of: u64) -> f64 {
+    of as f64
+}

@@ -1,0 +1,369 @@
+//! Which statements are slower or faster on an arm, as text of 80 columns.
+
+use std::fmt::Write as _;
+
+use pgtoll_record::{
+    RatioRange, ReplayArm, ReplayArmRole, ReplayComparison, ReplayQuantity, ShapeComparison,
+    ShapeDifference, ShapeVerdict,
+};
+
+use crate::printable::printable;
+use crate::text::{aligned, wrapped};
+
+/// Shapes of a verdict that are listed; all are in the record.
+const LISTED: usize = 20;
+
+/// The answer for each arm, the statements behind it, what whole replays took, and what arms are.
+pub fn replay_comparison_text(of: &ReplayComparison) -> String {
+    let mut text = wrapped("", &headline(of));
+    text.push('\n');
+    for sentence in replay_comparison_answer(of) {
+        text.push_str(&wrapped("", &sentence));
+    }
+    for verdict in VERDICTS {
+        push_verdict(&mut text, of, verdict);
+    }
+    push_table(&mut text, &ARM_HEAD, arm_rows(of));
+    push_table(&mut text, &TOTAL_HEAD, total_rows(of));
+    let findings = replay_comparison_findings(of);
+    if !findings.is_empty() || !of.notes.is_empty() {
+        text.push('\n');
+    }
+    for finding in findings {
+        text.push_str(&wrapped("finding: ", &finding));
+    }
+    for note in &of.notes {
+        text.push_str(&wrapped("note: ", &printable(note)));
+    }
+    text
+}
+
+const VERDICTS: [ShapeVerdict; 4] = [
+    ShapeVerdict::Slower,
+    ShapeVerdict::Faster,
+    ShapeVerdict::Unchanged,
+    ShapeVerdict::NotResolved,
+];
+
+pub(crate) fn headline(of: &ReplayComparison) -> String {
+    let speed = match of.speed {
+        Some(speed) => format!("at {speed} times the recorded speed"),
+        None => "as fast as possible".to_owned(),
+    };
+    let rounds = of.arms.iter().map(|arm| arm.runs.len()).max().unwrap_or_default();
+    let end = match (&of.ended, of.complete) {
+        (Some(signal), _) => format!(", ended early by {signal}"),
+        (None, true) => String::new(),
+        (None, false) => ", not complete".to_owned(),
+    };
+    format!(
+        "{} arms on copies of one data directory, PostgreSQL {}, {rounds} of {} rounds {speed}, order \
+         by {}{end}",
+        of.arms.len(),
+        of.server,
+        of.rounds,
+        of.order
+    )
+}
+
+/// A sentence for each arm that is compared.
+pub(crate) fn replay_comparison_answer(of: &ReplayComparison) -> Vec<String> {
+    let treatments = of.arms.iter().filter(|arm| arm.role == ReplayArmRole::Treatment);
+    let baseline = baseline_name(of);
+    let sentence = |arm: &ReplayArm| {
+        let counts = VERDICTS.map(|verdict| {
+            let found = of.by_verdict(verdict);
+            found.iter().filter(|(_, of)| of.arm == arm.name).count()
+        });
+        let [slower, faster, unchanged, open] = counts;
+        let total = of
+            .totals
+            .iter()
+            .find(|total| total.quantity == ReplayQuantity::StatementTime && total.arm == arm.name);
+        let total = total.and_then(|total| total.ratio).map_or(String::new(), |range| {
+            format!("; all statements together {}", change_words(&range))
+        });
+        format!(
+            "{} beside {baseline}: {slower} statements slower, {faster} faster, {unchanged} unchanged \
+             (within {:.0} %), {open} not resolved{total}",
+            arm.name,
+            of.margin * 100.0
+        )
+    };
+    treatments.map(sentence).collect()
+}
+
+fn baseline_name(of: &ReplayComparison) -> &str {
+    let baseline = of.arms.iter().find(|arm| arm.role == ReplayArmRole::Baseline);
+    baseline.map_or("the baseline", |arm| arm.name.as_str())
+}
+
+/// What is wrong: it makes exit status 1.
+pub fn replay_comparison_findings(of: &ReplayComparison) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (shape, difference) in of.by_verdict(ShapeVerdict::Slower) {
+        let range = difference.range.map_or(String::new(), |range| change_words(&range));
+        findings.push(format!(
+            "slower on {}, {range}: {}",
+            difference.arm,
+            printable(&shape.statement)
+        ));
+    }
+    for arm in &of.arms {
+        let sum = |value: fn(&pgtoll_record::ArmReplay) -> u64| arm.runs.iter().map(value).sum();
+        let unexpected: u64 = sum(|run| run.unexpected_errors + run.missing_errors);
+        let breaks: u64 = sum(|run| run.order_breaks);
+        if unexpected > 0 {
+            findings.push(format!(
+                "{unexpected} statements ended otherwise than recorded on {}",
+                arm.name
+            ));
+        }
+        if breaks > 0 {
+            findings.push(format!("the order was broken {breaks} times on {}", arm.name));
+        }
+    }
+    findings
+}
+
+fn push_verdict(text: &mut String, of: &ReplayComparison, verdict: ShapeVerdict) {
+    let found = of.by_verdict(verdict);
+    if found.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n{}", verdict_word(verdict));
+    for (shape, difference) in found.iter().take(LISTED) {
+        text.push_str(&wrapped("  ", &difference_words(shape, difference)));
+        text.push_str(&wrapped("      ", &printable(&shape.statement)));
+        if let Some(plans) = &difference.plans
+            && plans.baseline != plans.arm
+        {
+            push_plan(text, baseline_name(of), &plans.baseline);
+            push_plan(text, &difference.arm, &plans.arm);
+        }
+    }
+    if found.len() > LISTED {
+        let _ = writeln!(text, "  and {} more, in the record", found.len() - LISTED);
+    }
+}
+
+fn push_plan(text: &mut String, arm: &str, lines: &[String]) {
+    let _ = writeln!(text, "      plan on {}:", printable(arm));
+    for line in lines {
+        let line: String = printable(line).chars().take(70).collect();
+        let _ = writeln!(text, "        {line}");
+    }
+}
+
+/// As a title.
+fn verdict_word(verdict: ShapeVerdict) -> &'static str {
+    match verdict {
+        ShapeVerdict::Slower => "slower",
+        ShapeVerdict::Faster => "faster",
+        ShapeVerdict::Unchanged => "unchanged",
+        ShapeVerdict::NotResolved => "not resolved",
+    }
+}
+
+fn difference_words(shape: &ShapeComparison, of: &ShapeDifference) -> String {
+    let range = of.range.map_or("not compared".to_owned(), |range| change_words(&range));
+    let floor = shape.floor.map_or(String::new(), |floor| {
+        format!("; two replays of the same are {:.1} % apart", floor * 100.0)
+    });
+    format!(
+        "{}: {range}, {:.1} % of the time, {} executions of {} ms{floor}",
+        of.arm,
+        shape.share * 100.0,
+        shape.executions,
+        milliseconds(shape.baseline_ms)
+    )
+}
+
+pub(crate) fn milliseconds(ms: f64) -> String {
+    if ms < 1.0 { format!("{ms:.3}") } else { format!("{ms:.1}") }
+}
+
+/// `+21.3 % (+15.0 to +28.1 %)`, or as a factor.
+pub(crate) fn change_words(range: &RatioRange) -> String {
+    let RatioRange { ratio, lower, upper } = *range;
+    if !(1.0 / 3.0..=3.0).contains(&ratio) {
+        return format!("{ratio:.2} times ({lower:.2} to {upper:.2})");
+    }
+    let percent = |of: f64| (of - 1.0) * 100.0;
+    format!("{:+.1} % ({:+.1} to {:+.1} %)", percent(ratio), percent(lower), percent(upper))
+}
+
+pub(crate) const ARM_HEAD: [&str; 5] = ["arm", "is", "checksums", "changed by", "replays"];
+
+pub(crate) fn arm_rows(of: &ReplayComparison) -> Vec<Vec<String>> {
+    let row = |arm: &ReplayArm| {
+        let role = match arm.role {
+            ReplayArmRole::Baseline => "baseline",
+            ReplayArmRole::Twin => "its twin",
+            ReplayArmRole::Treatment => "compared",
+        };
+        let settings = arm.settings.iter().map(|(name, value)| format!("{name}={value}"));
+        let changes: Vec<String> = settings.chain(arm.setup.clone()).collect();
+        vec![
+            arm.name.clone(),
+            role.to_owned(),
+            if arm.checksums { "on" } else { "off" }.to_owned(),
+            if changes.is_empty() { "–".to_owned() } else { changes.join(" ") },
+            arm.runs.len().to_string(),
+        ]
+    };
+    of.arms.iter().map(row).collect()
+}
+
+pub(crate) const TOTAL_HEAD: [&str; 5] = ["a replay", "arm", "baseline", "arm's", "change"];
+
+pub(crate) fn total_rows(of: &ReplayComparison) -> Vec<Vec<String>> {
+    let row = |total: &pgtoll_record::ReplayTotal| {
+        let (name, scale) = match total.quantity {
+            ReplayQuantity::StatementTime => ("statements, s", 1.0),
+            ReplayQuantity::RunTime => ("length, s", 1.0),
+            ReplayQuantity::Cpu => ("server's CPU, s", 1.0),
+            ReplayQuantity::Wal => ("WAL, MB", 1e-6),
+            ReplayQuantity::WalImages => ("full-page images", 1.0),
+        };
+        let digits = usize::from(total.quantity != ReplayQuantity::WalImages) * 2;
+        vec![
+            name.to_owned(),
+            total.arm.clone(),
+            format!("{:.digits$}", total.baseline * scale),
+            format!("{:.digits$}", total.value * scale),
+            total.ratio.map_or("–".to_owned(), |range| change_words(&range)),
+        ]
+    };
+    of.totals.iter().map(row).collect()
+}
+
+fn push_table(text: &mut String, head: &[&str], rows: Vec<Vec<String>>) {
+    if !rows.is_empty() {
+        let head = head.iter().map(|title| (*title).to_owned()).collect();
+        text.push('\n');
+        text.push_str(&aligned([vec![head], rows].concat(), Vec::new()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pgtoll_record::{ArmReplay, Host, REPLAY_COMPARISON_SCHEMA, ReplayTotal, ShapePlans};
+
+    use super::*;
+
+    fn host() -> Host {
+        Host {
+            kernel: "Linux 6.1".to_owned(),
+            cpu: "EPYC".to_owned(),
+            cores: 2,
+            memory_bytes: 8 << 30,
+            file_system: "ext4".to_owned(),
+            hypervisor: true,
+            transparent_huge_pages: None,
+            governor: None,
+            cpu_split: "exact".to_owned(),
+        }
+    }
+
+    fn arm(name: &str, role: ReplayArmRole) -> ReplayArm {
+        ReplayArm {
+            name: name.to_owned(),
+            role,
+            checksums: false,
+            settings: [("work_mem".to_owned(), "4MB".to_owned())].into(),
+            setup: (role == ReplayArmRole::Treatment).then(|| "drop.sql".to_owned()),
+            runs: vec![ArmReplay { round: 1, place: 1, order_breaks: 1, ..ArmReplay::default() }],
+        }
+    }
+
+    fn shape(statement: &str, verdict: ShapeVerdict, ratio: f64) -> ShapeComparison {
+        let range = RatioRange { ratio, lower: ratio * 0.9, upper: ratio * 1.1 };
+        let plan = |scan: &str| vec!["Update on t".to_owned(), format!("  ->  {scan} on t")];
+        ShapeComparison {
+            statement: statement.to_owned(),
+            executions: 1000,
+            share: 0.25,
+            baseline_ms: 0.1234,
+            floor: Some(0.031),
+            arms: vec![ShapeDifference {
+                arm: "noindex".to_owned(),
+                verdict,
+                range: Some(range),
+                p_value: Some(0.001),
+                adjusted_p_value: Some(0.002),
+                impact: Some(0.25 * (ratio - 1.0)),
+                round_ratios: vec![ratio; 2],
+                plans: (verdict == ShapeVerdict::Slower).then(|| ShapePlans {
+                    baseline: plan("Index Scan using t_pkey"),
+                    arm: plan("Seq Scan"),
+                }),
+            }],
+        }
+    }
+
+    fn record() -> ReplayComparison {
+        let total = |quantity, baseline, value| ReplayTotal {
+            quantity,
+            arm: "noindex".to_owned(),
+            baseline,
+            value,
+            ratio: Some(RatioRange { ratio: value / baseline, lower: 0.9, upper: 1.3 }),
+        };
+        ReplayComparison {
+            schema: REPLAY_COMPARISON_SCHEMA.to_owned(),
+            pgtoll: "0.1.0".to_owned(),
+            command: Vec::new(),
+            made: String::new(),
+            host: host(),
+            sources: Vec::new(),
+            server: "18.6".to_owned(),
+            order: "key".to_owned(),
+            speed: None,
+            rounds: 6,
+            seed: 1,
+            false_discovery_rate: 0.05,
+            confidence: 0.95,
+            margin: 0.05,
+            complete: false,
+            ended: Some("SIGINT".to_owned()),
+            arms: vec![
+                arm("base", ReplayArmRole::Baseline),
+                arm("noindex", ReplayArmRole::Treatment),
+                arm("twin", ReplayArmRole::Twin),
+            ],
+            totals: vec![
+                total(ReplayQuantity::StatementTime, 2.0, 2.2),
+                total(ReplayQuantity::Wal, 4e6, 5e6),
+                total(ReplayQuantity::WalImages, 100.0, 110.0),
+            ],
+            shapes: vec![
+                shape("update t set v = v + ? where id = ? ;", ShapeVerdict::Slower, 18.0),
+                shape("select v from t where id = ? ;", ShapeVerdict::Faster, 0.8),
+                shape("commit", ShapeVerdict::Unchanged, 1.0),
+                shape("insert into t values ( ? )", ShapeVerdict::NotResolved, 1.04),
+            ],
+            notes: vec!["of the data directory's configuration the copies go without port".into()],
+        }
+    }
+
+    #[test]
+    fn a_comparison_is_shown_in_80_columns() {
+        let text = replay_comparison_text(&record());
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn a_page_has_statements_as_text_and_both_plans() {
+        let mut record = record();
+        record.shapes[1].statement = "select '<script>'".to_owned();
+        let page = crate::replay_comparison_html(&record);
+        for part in
+            ["update t set v = v + ?", "Index Scan using t_pkey", "Seq Scan on t", "18.00 times"]
+        {
+            assert!(page.contains(part), "{part}");
+        }
+        assert!(!page.contains("select '<script>'"));
+    }
+}

@@ -1,0 +1,165 @@
+//! `pgtoll replay compare`: the same work on copies of one data directory that differ.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use pgtoll_cluster::{Guard, GuardOptions, ServerUser};
+use pgtoll_format::shell_quoted;
+use pgtoll_interrupt::Interrupt;
+use pgtoll_record::{Provenance, ReplayComparison};
+use pgtoll_replay::{
+    ArmSetup, ComparedArmPlan, ComparisonPlan, ComparisonProgress, ComparisonSite, ReplaySettings,
+    TWIN, check, compare,
+};
+use pgtoll_report::{FinishedRecord, RecordKind, TableOptions, replay_comparison_findings};
+
+use super::{provenance, workload};
+use crate::arguments::ReplayCompareArguments;
+use crate::commands::measure::{installation, tell_leftovers};
+use crate::commands::server_waits::ServerWaits;
+use crate::commands::{Usage, absolute, output};
+use crate::exit::Status;
+use crate::printer::Printer;
+
+pub(super) fn run(
+    arguments: &ReplayCompareArguments,
+    printer: &mut Printer,
+) -> anyhow::Result<Status> {
+    let formats = RecordKind::ReplayComparison.formats();
+    let format = output::format_of_output(&arguments.output, formats)?;
+    let plan = plan(arguments)?;
+    let workload = workload(&arguments.logs, printer)?;
+    check(&workload.header)?;
+    let interrupt = Interrupt::new();
+    interrupt.catch_signals().context("catch signals")?;
+    let (work_dir, user) = (absolute(&arguments.work_dir)?, ServerUser::choose()?);
+    let data = absolute(&arguments.data)?;
+    let which = arguments.postgres.clone().or_else(|| version_of(&data));
+    let installation = installation(which.as_deref(), &interrupt, printer)?;
+    tell_leftovers(&work_dir, &user, printer);
+    printer.say(&introduction(&plan, &data));
+    let waits = ServerWaits::until(&interrupt)?;
+    let options = GuardOptions::of_this_program(work_dir.clone(), user);
+    let site = ComparisonSite {
+        installation: &installation,
+        guard: Guard::begin(&options, &interrupt)?,
+        data: &data,
+        host: pgtoll_bench::host(&work_dir)?,
+        interrupt: &interrupt,
+        interruption: waits.interruption(),
+    };
+    let provenance = provenance_of_comparison(arguments);
+    let record = compare(&workload, &plan, site, provenance, &mut |progress| {
+        let words = words(progress);
+        printer.progress(&words, progress.done, progress.all);
+        printer.milestone(&words);
+    })?;
+    if let Some(path) = &arguments.record {
+        output::write(path, &pgtoll_report::json(&record))?;
+    }
+    let status = status(&record);
+    let record = FinishedRecord::ReplayComparison(Box::new(record));
+    let into = arguments.output.output.as_ref();
+    output::show(&record, format, &TableOptions::default(), into, printer)?;
+    Ok(status)
+}
+
+fn status(record: &ReplayComparison) -> Status {
+    let findings = replay_comparison_findings(record);
+    let found = if findings.is_empty() { Status::Done } else { Status::Finding };
+    let end = if record.complete { Status::Done } else { Status::CouldNotTell };
+    Status::worst([found, end])
+}
+
+/// The major version of a data directory, if it is one.
+fn version_of(data: &Path) -> Option<String> {
+    let version = pgtoll_files::read(&data.join("PG_VERSION"), 64).ok()?;
+    Some(String::from_utf8_lossy(&version).trim().to_owned())
+}
+
+fn plan(arguments: &ReplayCompareArguments) -> anyhow::Result<ComparisonPlan> {
+    let mut arms: Vec<ComparedArmPlan> = arguments.arms.iter().map(|name| arm(name)).collect();
+    let unknown = |name: &str| {
+        let known = arguments.arms.join(", ");
+        Usage::error(format!("no arm is called \"{name}\""), format!("--arms has {known}"))
+    };
+    for (name, setting, value) in &arguments.set {
+        let arm = arms.iter_mut().find(|arm| arm.name == *name).ok_or_else(|| unknown(name))?;
+        arm.settings.insert(setting.clone(), value.clone());
+    }
+    for (name, path) in &arguments.setup {
+        let arm = arms.iter_mut().find(|arm| arm.name == *name).ok_or_else(|| unknown(name))?;
+        let reading = || format!("read {}", path.display());
+        let sql = std::fs::read_to_string(path).with_context(reading)?;
+        let file = path.file_name().unwrap_or(path.as_os_str());
+        arm.setup = Some(ArmSetup { name: file.to_string_lossy().into_owned(), sql });
+    }
+    let replay = ReplaySettings {
+        order: arguments.order,
+        speed: arguments.speed.0,
+        map: arguments.map.iter().cloned().collect(),
+        user: arguments.user.clone(),
+        ..ReplaySettings::default()
+    };
+    let margin = arguments.margin / 100.0;
+    Ok(ComparisonPlan { arms, rounds: arguments.rounds, seed: arguments.seed, margin, replay })
+}
+
+fn arm(name: &str) -> ComparedArmPlan {
+    let checksums = match name {
+        "off" => Some(false),
+        "checksums" => Some(true),
+        _ => None,
+    };
+    ComparedArmPlan { name: name.to_owned(), checksums, ..ComparedArmPlan::default() }
+}
+
+/// What will be done.
+fn introduction(plan: &ComparisonPlan, data: &Path) -> String {
+    let names: Vec<&str> = plan.arms.iter().map(|arm| arm.name.as_str()).collect();
+    format!(
+        "{} copies of {} at a time; arms: {}, {TWIN}; {} replays in {} rounds",
+        plan.arms.len() + 1,
+        data.display(),
+        names.join(", "),
+        (plan.arms.len() as u64 + 1) * u64::from(plan.rounds),
+        plan.rounds
+    )
+}
+
+fn words(progress: ComparisonProgress<'_>) -> String {
+    match progress.round {
+        0 => format!("prepare {}", progress.arm),
+        round => format!("round {round}: {}", progress.arm),
+    }
+}
+
+fn provenance_of_comparison(arguments: &ReplayCompareArguments) -> Provenance {
+    let mut provenance = provenance("compare", &arguments.logs);
+    let mut option = |name: &str, value: &str| {
+        provenance.command.extend([name.to_owned(), shell_quoted(value)]);
+    };
+    option("--data", &arguments.data.to_string_lossy());
+    option("--arms", &arguments.arms.join(","));
+    for (arm, name, value) in &arguments.set {
+        option("--set", &format!("{arm}:{name}={value}"));
+    }
+    for (arm, file) in &arguments.setup {
+        option("--setup", &format!("{arm}:{}", file.display()));
+    }
+    option("--order", arguments.order.name());
+    option("--speed", &arguments.speed.0.map_or("max".to_owned(), |speed| speed.to_string()));
+    option("--rounds", &arguments.rounds.to_string());
+    option("--margin", &arguments.margin.to_string());
+    for (name, other) in &arguments.map {
+        option("--map", &format!("{name}={other}"));
+    }
+    if let Some(user) = &arguments.user {
+        option("--user", user);
+    }
+    if let Some(postgres) = &arguments.postgres {
+        option("--postgres", postgres);
+    }
+    option("--seed", &arguments.seed.to_string());
+    provenance
+}

@@ -1,0 +1,122 @@
+//! `pgtoll replay compare` with real servers: what was made slower on one arm is named.
+
+use std::fs;
+use std::path::Path;
+
+use pgtoll_cluster::{Cluster, Guard, StopMode};
+use pgtoll_record::{ReplayArmRole, ReplayComparison, ShapeVerdict};
+
+use crate::support::{Ran, Scratch, pgtoll, run, server};
+
+/// A stopped cluster with a database of two tables.
+fn source(guard: &mut Guard) -> Cluster {
+    let cluster = Cluster::init(guard, &server(), "shop", false).unwrap();
+    let settings = [("archive_mode", "on"), ("archive_command", "false"), ("work_mem", "5MB")];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    cluster.configure(guard, &settings.into()).unwrap();
+    cluster.start(guard).unwrap();
+    cluster.run_psql(guard, "postgres", "CREATE DATABASE shop").unwrap();
+    let setup = "CREATE TABLE items AS SELECT i AS id, i AS v FROM generate_series(1, 50000) i; \
+        ALTER TABLE items ADD PRIMARY KEY (id); CREATE TABLE notes (id integer, text text); \
+        VACUUM ANALYZE";
+    cluster.run_psql(guard, "shop", &setup.replace("; ", ";\n")).unwrap();
+    cluster
+}
+
+/// A log of reads and writes, one after the other.
+fn log(path: &Path, times: u32) {
+    let mut log = String::new();
+    for number in 1..=times {
+        for sql in [
+            format!("SELECT v FROM items WHERE id = {}", number * 100),
+            format!("INSERT INTO notes VALUES ({number}, 'text of {number}')"),
+        ] {
+            let at = format!(
+                "2026-11-21 19:46:{:02}.{:03} UTC [7] app@shop ",
+                number / 1000,
+                number % 1000
+            );
+            log.extend([format!("{at}LOG:  statement: {sql}\n{at}LOG:  duration: 0.100 ms\n")]);
+        }
+    }
+    fs::write(path, log).unwrap();
+}
+
+fn compare(scratch: &Scratch, cluster: &Cluster, more: &[&str]) -> Ran {
+    let log = scratch.path("shop.log");
+    let mut command = pgtoll();
+    command.args(["replay", "compare", log.to_str().unwrap(), "--order", "key", "--json"]);
+    command.arg("--data").arg(cluster.data()).arg("--work-dir").arg(scratch.work());
+    run(command.args(["--user", "postgres"]).args(more))
+}
+
+#[test]
+fn a_statement_that_lost_its_index_is_named_with_both_plans() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let cluster = source(&mut guard);
+    log(&scratch.path("shop.log"), 60);
+    let script = scratch.path("drop.sql");
+    fs::write(&script, "ALTER TABLE items DROP CONSTRAINT items_pkey;\n").unwrap();
+    let setup = format!("noindex:{}", script.display());
+    let more = ["--arms", "base,noindex", "--setup", &setup, "--rounds", "3"];
+
+    let running = compare(&scratch, &cluster, &more);
+    assert_eq!((running.status, &*running.stdout), (Some(2), ""), "{running:?}");
+    assert!(running.stderr.contains("a server runs on it"), "{running:?}");
+    cluster.stop(&mut guard, StopMode::Fast).unwrap();
+
+    let ran = compare(&scratch, &cluster, &more);
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let record: ReplayComparison = serde_json::from_str(&ran.stdout).unwrap();
+    assert!(record.complete, "{record:?}");
+    let arms: Vec<(&str, ReplayArmRole, usize)> =
+        record.arms.iter().map(|arm| (&*arm.name, arm.role, arm.runs.len())).collect();
+    let (base, twin) = (ReplayArmRole::Baseline, ReplayArmRole::Twin);
+    let expected = [("base", base, 3), ("noindex", ReplayArmRole::Treatment, 3), ("twin", twin, 3)];
+    assert_eq!(arms, expected);
+    let runs = || record.arms.iter().flat_map(|arm| &arm.runs);
+    assert!(runs().all(|run| run.statements == 120 && run.unexpected_errors == 0), "{record:?}");
+    assert!(runs().all(|run| run.wal_bytes > 0 && run.cpu_s > 0.0), "{record:?}");
+
+    let slower = record.by_verdict(ShapeVerdict::Slower);
+    let (shape, difference) = slower[0];
+    assert_eq!(shape.statement, "select v from items where id = ?");
+    assert_eq!((shape.executions, &*difference.arm), (60, "noindex"));
+    let plans = difference.plans.as_ref().unwrap();
+    assert!(plans.baseline[0].contains("items_pkey"), "{plans:?}");
+    assert!(plans.arm[0].contains("Seq Scan on items"), "{plans:?}");
+    assert!(plans.arm.iter().any(|line| line.ends_with("(id = ?)")), "{plans:?}");
+    // The copies archive nothing.
+    let notes = record.notes.join("\n");
+    assert!(notes.contains("include 'pgtoll-settings.conf'"), "{notes}");
+    cluster.remove(&mut guard).unwrap();
+}
+
+#[test]
+fn checksums_are_an_arm_and_the_data_directory_stays_as_it_was() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let cluster = source(&mut guard);
+    cluster.stop(&mut guard, StopMode::Fast).unwrap();
+    let before = cluster.copy(&mut guard, "before").unwrap();
+    log(&scratch.path("shop.log"), 20);
+    let more = ["--arms", "off,checksums", "--rounds", "2", "--set", "checksums:work_mem=6MB"];
+    let ran = compare(&scratch, &cluster, &more);
+    let record: ReplayComparison = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| {
+        panic!("{ran:?}");
+    });
+    assert!(record.complete, "{record:?}");
+    let checksums: Vec<(&str, bool)> =
+        record.arms.iter().map(|arm| (&*arm.name, arm.checksums)).collect();
+    assert_eq!(checksums, [("off", false), ("checksums", true), ("twin", false)]);
+    assert_eq!(record.arms[1].settings["work_mem"], "6MB");
+    assert_eq!(record.shapes.len(), 2, "{record:?}");
+    assert_eq!(cluster.differing_file(&before, false).unwrap(), None);
+    let unknown = compare(&scratch, &cluster, &["--arms", "a,b", "--set", "c:work_mem=6MB"]);
+    assert_eq!(unknown.status, Some(2), "{unknown:?}");
+    assert!(unknown.stderr.contains("no arm is called \"c\""), "{unknown:?}");
+    for cluster in [before, cluster] {
+        cluster.remove(&mut guard).unwrap();
+    }
+}

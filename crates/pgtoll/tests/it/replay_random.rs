@@ -1,0 +1,174 @@
+//! Random workloads, each of a seed: a replay ends in the same data or says what went otherwise, and it
+//! always ends.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use pgtoll_record::{OrderBreak, ReplayRecord};
+
+use crate::replay::{Captured, logging_servers};
+use crate::support::{PATIENCE, Scratch, ends_within, pgtoll, pid_of};
+
+/// How many workloads there are, where it is not the suite's few.
+const WORKLOADS: &str = "PGTOLL_TEST_WORKLOADS";
+const FEW: u64 = 4;
+
+/// Rows of few keys, foreign keys, a trigger that writes another table, and one that counts.
+const SETUP: &str = "\
+CREATE TABLE accounts AS SELECT i AS id, 0::bigint AS v FROM generate_series(1, 12) i;
+ALTER TABLE accounts ADD PRIMARY KEY (id);
+CREATE TABLE parents AS SELECT i AS id, 0::bigint AS n FROM generate_series(1, 6) i;
+ALTER TABLE parents ADD PRIMARY KEY (id);
+CREATE TABLE children (id bigint PRIMARY KEY, parent integer REFERENCES parents, v bigint);
+CREATE TABLE audit (account integer, v bigint);
+CREATE TABLE notes (id bigint, v bigint);
+CREATE FUNCTION audited() RETURNS trigger LANGUAGE plpgsql AS
+  'BEGIN INSERT INTO audit VALUES (NEW.id, NEW.v); RETURN NEW; END';
+CREATE TRIGGER audited AFTER UPDATE ON accounts FOR EACH ROW EXECUTE FUNCTION audited();
+CREATE FUNCTION counted() RETURNS trigger LANGUAGE plpgsql AS
+  'BEGIN UPDATE parents SET n = (n * 7 + NEW.v) % 1000000007 WHERE id = NEW.parent; RETURN NEW; END';
+CREATE TRIGGER counted AFTER INSERT ON children FOR EACH ROW EXECUTE FUNCTION counted();
+";
+
+const STATE: &str = "SELECT md5(string_agg(t, '|' ORDER BY t)) AS state FROM (\
+    SELECT 'a' || id || ' ' || v AS t FROM accounts UNION ALL SELECT 'p' || id || ' ' || n FROM parents \
+    UNION ALL SELECT 'c' || id || ' ' || parent || ' ' || v FROM children \
+    UNION ALL SELECT 'u' || account || ' ' || v FROM audit \
+    UNION ALL SELECT 'n' || id || ' ' || v FROM notes) s";
+
+/// Parts of transactions, as pgbench's scripts have them.
+const PARTS: [&str; 11] = [
+    "UPDATE accounts SET v = (v * 31 + :x) % 1000000007 WHERE id = :a;\n",
+    "UPDATE accounts SET v = (v * 37 + :x) % 1000000007 WHERE id = :b;\n",
+    "SELECT v FROM accounts WHERE id = :b FOR UPDATE;\n",
+    // A key of its own each time, since a transaction may do this twice.
+    "\\set k random(1, 1000000000)\nINSERT INTO children VALUES (:k, :p, :x);\n",
+    "DELETE FROM children WHERE parent = :p AND v < :x;\n",
+    "UPDATE parents SET n = (n * 3 + :x) % 1000000007 WHERE id = :p;\n",
+    "SAVEPOINT s;\nUPDATE accounts SET v = (v * 41 + :x) % 1000000007 WHERE id = :a;\nROLLBACK TO s;\n",
+    "LOCK TABLE notes IN SHARE ROW EXCLUSIVE MODE;\nINSERT INTO notes VALUES (:k, :x);\n",
+    "SELECT pg_advisory_xact_lock(:p);\n",
+    "SELECT sum(v) FROM accounts;\n",
+    "UPDATE accounts SET v = (v + :x) % 1000000007 WHERE v > :x;\n",
+];
+const LEVELS: [&str; 4] = ["READ COMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
+const LOGGING: [&str; 3] =
+    ["log_statement = 'all'", "log_duration = on", "deadlock_timeout = '20ms'"];
+
+/// The generator `SplitMix64`.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ (z >> 31)) % limit as u64).unwrap()
+    }
+}
+
+/// A script of a transaction.
+fn script(random: &mut Random) -> String {
+    let mut script = String::from(
+        "\\set a random(1, 12)\n\\set b random(1, 12)\n\\set p random(1, 6)\n\
+         \\set k random(1, 1000000000)\n\\set x random(1, 1000000)\n",
+    );
+    let _ = writeln!(script, "BEGIN ISOLATION LEVEL {};", LEVELS[random.below(LEVELS.len())]);
+    for _ in 0..=random.below(4) {
+        script.push_str(PARTS[random.below(PARTS.len())]);
+    }
+    script.push_str(if random.below(8) == 0 { "ROLLBACK;\n" } else { "COMMIT;\n" });
+    script
+}
+
+/// What became of a workload's replay.
+#[derive(Debug, PartialEq)]
+enum Outcome {
+    Same,
+    /// What the report names.
+    Named {
+        breaks: u64,
+        errors: u64,
+        uncertain: u64,
+        same: bool,
+    },
+}
+
+#[test]
+fn random_workloads_end_in_the_same_data_or_say_why_not() {
+    let workloads = std::env::var(WORKLOADS).map_or(FEW, |text| text.parse().unwrap());
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let server = logging_servers().pop().unwrap();
+    let mut captured = Captured::start(&mut guard, &server);
+    let mut outcomes = Vec::new();
+    let mut longest = Duration::ZERO;
+    for seed in 0..workloads {
+        let mut random = Random(seed);
+        captured.prepare(&mut guard, SETUP, &LOGGING);
+        let mut files = Vec::new();
+        for number in 0..=random.below(4) {
+            let path = scratch.path(&format!("random{number}.sql"));
+            fs::write(&path, script(&mut random)).unwrap();
+            files.push(path.to_str().unwrap().to_owned());
+        }
+        let clients = (2 + random.below(7)).to_string();
+        let protocol = ["simple", "extended", "prepared"][random.below(3)];
+        let seed_text = format!("--random-seed={seed}");
+        let mut work = vec!["-n", "-c", &clients, "-t", "15", "-M", protocol, "--max-tries=3"];
+        work.push(&seed_text);
+        for file in &files {
+            work.extend(["-f", file]);
+        }
+        work.push("captured");
+        captured.pgbench(&mut guard, &work);
+        let [_, csv, _] = captured.logs(&mut guard, &scratch);
+        let (record, time) = replay(&scratch, &captured, csv.to_str().unwrap());
+        longest = longest.max(time);
+        let done = record.done.as_ref().unwrap();
+        assert!(record.complete && done.broken_sessions == 0, "seed {seed}: {record:?}");
+        let same = captured.value("captured", STATE) == captured.value("copied", STATE);
+        let errors = done.unexpected_errors + done.missing_errors;
+        let uncertain = record.planned.uncertain_pairs;
+        let is_named = |of: &OrderBreak| !of.statement.is_empty() && !of.reason.is_empty();
+        assert!(done.breaks.iter().all(is_named), "seed {seed}: {done:?}");
+        let breaks = done.order_breaks;
+        assert!(
+            same || breaks + errors + uncertain > 0,
+            "seed {seed}: other data, and nothing says so: {record:?}"
+        );
+        outcomes.push(if same && breaks + errors == 0 {
+            Outcome::Same
+        } else {
+            Outcome::Named { breaks, errors, uncertain, same }
+        });
+    }
+    let same = outcomes.iter().filter(|of| **of == Outcome::Same).count();
+    eprintln!("{same} of {workloads} the same; longest replay {longest:?}");
+    for (seed, outcome) in outcomes.iter().enumerate().filter(|(_, of)| **of != Outcome::Same) {
+        eprintln!("seed {seed}: {outcome:?}");
+    }
+    captured.end(&mut guard);
+}
+
+/// The replay at full speed, which has to end.
+fn replay(scratch: &Scratch, captured: &Captured, log: &str) -> (ReplayRecord, Duration) {
+    let output = scratch.path("random.json");
+    let began = Instant::now();
+    let mut command = pgtoll();
+    command.args(["replay", "run", log, "--order", "key", "--speed", "max", "--json", "--quiet"]);
+    command.args(["--dsn", &captured.dsn(), "--map", "captured=copied"]);
+    command.stdout(File::create(&output).unwrap()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let ended = ends_within(pid_of(&child), PATIENCE);
+    if !ended {
+        child.kill().unwrap();
+    }
+    child.wait().unwrap();
+    assert!(ended, "the replay of {log} hangs");
+    let text = fs::read_to_string(&output).unwrap();
+    (serde_json::from_str(&text).unwrap(), began.elapsed())
+}
