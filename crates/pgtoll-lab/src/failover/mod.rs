@@ -5,8 +5,10 @@ mod context;
 mod error;
 mod fault;
 mod hook;
+mod rejoin;
 mod run;
 mod steps;
+mod supervisor;
 mod topology;
 
 use std::collections::BTreeMap;
@@ -42,6 +44,10 @@ pub struct FailoverPlan {
     pub rate_per_second: f64,
     /// Under load before the fault.
     pub lead: Duration,
+    /// The same fault happens to the new primary, when the old one has returned.
+    pub fail_back: bool,
+    /// Poolers, all of which clients know.
+    pub bouncers: u32,
 }
 
 /// Whether the pages of the data directory of a stopped server are sound: pages, and unsound ones of
@@ -99,7 +105,7 @@ impl FailoverPlan {
     /// About how long the runs take together.
     pub fn time(&self) -> Duration {
         let of_each = |(fault, detector): &(FailoverFault, FailoverDetector)| {
-            self.judged(*fault, *detector) + OVERHEAD
+            (self.judged(*fault, *detector) + OVERHEAD) * (1 + u32::from(self.fail_back))
         };
         self.cases().iter().map(of_each).sum::<Duration>() * self.runs
     }
@@ -120,37 +126,25 @@ const OVERHEAD: Duration = Duration::from_secs(8);
 /// Under load after the outage.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 
-/// Runs all failovers, round by round. `on_run` is told of each when it is done, with how many there
-/// are. What was done until an error or a signal is in the record.
+/// Runs all failovers that are not in `earlier`, round by round: a record of the same design that ended
+/// before all were done. `on_run` gets the record each time that a run was added. What was done until an
+/// error or a signal is in the record.
+///
+/// # Errors
+///
+/// Where `earlier` is of another design, machine or server. Nothing was run then.
 pub fn failover(
     plan: &FailoverPlan,
     site: FailoverSite<'_>,
     provenance: &Provenance,
-    on_run: &mut dyn FnMut(&FailoverRun, usize),
-) -> FailoverRecord {
+    earlier: Option<FailoverRecord>,
+    on_run: &mut dyn FnMut(&FailoverRecord),
+) -> Result<FailoverRecord, FailoverError> {
     let FailoverSite { installation, repmgr, pgbouncer, guard, host, interrupt, verify } = site;
-    let mut record = FailoverRecord {
-        schema: FAILOVER_SCHEMA.to_owned(),
-        pgtoll: provenance.version.clone(),
-        command: provenance.command.clone(),
-        made: provenance.made.clone(),
-        server: format!("PostgreSQL {} ({})", installation.version, installation.origin),
-        engines: Vec::new(),
-        host,
-        design: FailoverDesign {
-            faults: plan.faults.clone(),
-            detectors: plan.detectors.clone(),
-            synchronous: plan.synchronous,
-            runs: plan.runs,
-            clients: plan.clients,
-            rate_per_second: plan.rate_per_second,
-        },
-        settings: settings(plan.synchronous),
-        runs: Vec::new(),
-        complete: false,
-        ended: None,
-        notes: NOTES.map(str::to_owned).to_vec(),
-    };
+    let mut record = empty_record(plan, installation, host, provenance);
+    if let Some(earlier) = earlier {
+        record = continued(earlier, &record)?;
+    }
     let guard = Arc::new(Mutex::new(guard));
     let prepared = prepare(installation, &repmgr, &pgbouncer, &guard, &record.settings);
     let outcome = prepared.and_then(|(template, engines)| {
@@ -166,25 +160,79 @@ pub fn failover(
             settings: record.settings.clone(),
             verify,
         };
-        run_all(&context, &mut |run| {
-            on_run(run, plan.all_runs());
-            record.runs.push(run.clone());
-        })
+        run_all(&context, &mut record, on_run)
     });
     match outcome {
         Ok(()) => record.complete = true,
         Err(error) => record.ended = Some(crate::error_words(&error)),
     }
-    record
+    Ok(record)
+}
+
+/// The earlier record, to be added to.
+fn continued(
+    earlier: FailoverRecord,
+    own: &FailoverRecord,
+) -> Result<FailoverRecord, FailoverError> {
+    let differences = [
+        ("pgtoll", earlier.pgtoll == own.pgtoll),
+        ("server", earlier.server == own.server),
+        ("machine", earlier.host == own.host),
+        ("design", earlier.design == own.design),
+        ("settings", earlier.settings == own.settings),
+    ];
+    if let Some((what, _)) = differences.into_iter().find(|(_, is_same)| !is_same) {
+        return Err(FailoverError::AnotherRecord { what });
+    }
+    Ok(FailoverRecord { ended: None, complete: false, ..earlier })
+}
+
+fn empty_record(
+    plan: &FailoverPlan,
+    installation: &Installation,
+    host: Host,
+    provenance: &Provenance,
+) -> FailoverRecord {
+    FailoverRecord {
+        schema: FAILOVER_SCHEMA.to_owned(),
+        pgtoll: provenance.version.clone(),
+        command: provenance.command.clone(),
+        made: provenance.made.clone(),
+        server: format!("PostgreSQL {} ({})", installation.version, installation.origin),
+        engines: Vec::new(),
+        host,
+        design: FailoverDesign {
+            faults: plan.faults.clone(),
+            detectors: plan.detectors.clone(),
+            synchronous: plan.synchronous,
+            runs: plan.runs,
+            clients: plan.clients,
+            rate_per_second: plan.rate_per_second,
+            fail_back: plan.fail_back,
+            bouncers: plan.bouncers,
+        },
+        settings: settings(plan.synchronous),
+        runs: Vec::new(),
+        complete: false,
+        ended: None,
+        notes: NOTES.map(str::to_owned).to_vec(),
+    }
 }
 
 fn run_all(
     context: &RunContext<'_>,
-    on_run: &mut dyn FnMut(&FailoverRun),
+    record: &mut FailoverRecord,
+    on_run: &mut dyn FnMut(&FailoverRecord),
 ) -> Result<(), FailoverError> {
     for number in 1..=context.plan.runs {
         for (fault, detector) in context.plan.cases() {
-            on_run(&run_once(context, fault, detector, number)?);
+            let is_done = |run: &FailoverRun| {
+                (run.fault, run.detector, run.number) == (fault, detector, number)
+            };
+            if !record.runs.iter().any(is_done) {
+                record.runs.push(run_once(context, fault, detector, number)?);
+                on_run(record);
+            }
         }
     }
     Ok(())
@@ -243,8 +291,8 @@ const NOTES: [&str; 4] = [
     "the promotion hook resets synchronous_standby_names, promotes, replaces PgBouncer's database \
      file by rename, then RELOAD, KILL and RESUME: RELOAD alone leaves connections to a frozen \
      primary",
-    "two servers and no witness: with two hosts a standby that is cut off from its primary would \
-     promote itself",
+    "two servers and no witness: a standby that is cut off from its primary promotes itself, and \
+     there are two primaries (fault link-cut)",
     "none is the floor: no repmgrd, the promotion hook begins when the fault is done",
 ];
 
@@ -261,6 +309,8 @@ mod tests {
             clients: 4,
             rate_per_second: 100.0,
             lead: Duration::from_secs(1),
+            fail_back: false,
+            bouncers: 1,
         }
     }
 

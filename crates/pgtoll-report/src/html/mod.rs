@@ -16,6 +16,7 @@ mod prediction;
 mod prediction_picture;
 mod several;
 mod steadiness;
+mod timeline;
 mod verification;
 mod wal;
 mod wal_statistics;
