@@ -146,9 +146,8 @@ pub fn failover(
         record = continued(earlier, &record)?;
     }
     let guard = Arc::new(Mutex::new(guard));
-    let prepared = prepare(installation, &repmgr, &pgbouncer, &guard, &record.settings);
-    let outcome = prepared.and_then(|(template, engines)| {
-        record.engines = engines;
+    let prepared = prepare(installation, &repmgr, &pgbouncer, &guard, &mut record);
+    let outcome = prepared.and_then(|template| {
         let context = RunContext {
             plan,
             template: &template,
@@ -179,7 +178,6 @@ fn continued(
         ("server", earlier.server == own.server),
         ("machine", earlier.host == own.host),
         ("design", earlier.design == own.design),
-        ("settings", earlier.settings == own.settings),
     ];
     if let Some((what, _)) = differences.into_iter().find(|(_, is_same)| !is_same) {
         return Err(FailoverError::AnotherRecord { what });
@@ -238,32 +236,38 @@ fn run_all(
     Ok(())
 }
 
-/// A data directory that each run begins with a copy of, and the engines' versions.
+/// A data directory that each run begins with a copy of. The engines' versions and all of the servers'
+/// settings are in the record then.
 fn prepare(
     installation: &Installation,
     repmgr: &Repmgr,
     pgbouncer: &Pgbouncer,
     guard: &Arc<Mutex<Guard>>,
-    settings: &BTreeMap<String, String>,
-) -> Result<(Cluster, Vec<String>), FailoverError> {
+    record: &mut FailoverRecord,
+) -> Result<Cluster, FailoverError> {
     let mut guard = lock(guard);
-    let engines = vec![repmgr.version(&mut guard)?, pgbouncer.version(&mut guard)?];
+    record.engines = vec![repmgr.version(&mut guard)?, pgbouncer.version(&mut guard)?];
     let template = Cluster::init(&mut guard, installation, "template", true)?;
     // Nothing confirms its commits.
-    let mut settings = settings.clone();
-    settings.remove(NAMES);
+    let settings = settings(false);
     template.configure(&mut guard, &settings)?;
     template.start(&mut guard)?;
     let mut connection = template.connect("postgres")?;
     for database in [Repmgr::DATABASE, DATABASE] {
         connection.execute(&format!("CREATE DATABASE {database}"))?;
     }
+    let sql = format!("SELECT count(*) AS count FROM pg_settings WHERE name = '{SYNC_METHOD}'");
+    if connection.query_one(&sql)?.text("count")? != "0" {
+        // As pg_rewind, a server that was not shut down syncs every file before it starts.
+        record.settings.insert(SYNC_METHOD.to_owned(), "syncfs".to_owned());
+    }
     connection.close();
     template.stop(&mut guard, StopMode::Fast)?;
-    Ok((template, engines))
+    Ok(template)
 }
 
 const NAMES: &str = "synchronous_standby_names";
+const SYNC_METHOD: &str = "recovery_init_sync_method";
 
 /// Of both servers: a standby that is cloned has its primary's.
 fn settings(synchronous: bool) -> BTreeMap<String, String> {
@@ -285,12 +289,15 @@ fn settings(synchronous: bool) -> BTreeMap<String, String> {
         .collect()
 }
 
-const NOTES: [&str; 4] = [
+const NOTES: [&str; 5] = [
     "process faults on one kernel: servers, repmgrd and PgBouncer share CPUs and a disk; a host of \
      its own dies otherwise, and these are no recovery times of production",
     "the promotion hook resets synchronous_standby_names, promotes, replaces PgBouncer's database \
      file by rename, then RELOAD, KILL and RESUME: RELOAD alone leaves connections to a frozen \
      primary",
+    "the old primary's files are synced at once by pgtoll (pg_rewind --no-sync, then syncfs) and by the \
+     server (recovery_init_sync_method = syncfs): one by one, as by default, some 1500 files take \
+     up to seconds on a busy disk, and are synced twice",
     "two servers and no witness: a standby that is cut off from its primary promotes itself, and \
      there are two primaries (fault link-cut)",
     "none is the floor: no repmgrd, the promotion hook begins when the fault is done",

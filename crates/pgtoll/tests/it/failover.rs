@@ -40,6 +40,8 @@ fn a_dead_primary_is_replaced_and_what_waited_for_the_standby_is_there() {
     assert!(record.complete && record.runs.len() == 1, "{record:?}");
     let failover = &record.runs[0];
     assert_eq!(failover.fault, FailoverFault::HostDeath);
+    // Else every file is synced by itself before the old primary starts.
+    assert_eq!(record.settings["recovery_init_sync_method"], "syncfs");
     check_failover(failover);
     check_failover(failover.back.as_ref().unwrap());
     let file = scratch.path("failover.json");
