@@ -189,7 +189,7 @@ impl Topology {
 
     /// The pooler on the primary's host, if each host has one.
     pub(super) fn pooler_of_primary(&self) -> Option<&RunningPgbouncer> {
-        let number = if self.primary.name() == NODES[0] { 0 } else { 1 };
+        let number = usize::from(self.primary.name() != NODES[0]);
         self.poolers.get(number).filter(|_| self.poolers.len() == NODES.len())
     }
 
