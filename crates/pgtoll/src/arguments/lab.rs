@@ -226,7 +226,7 @@ pub(crate) struct LabFailoverArguments {
     /// The same fault happens to the new primary, when the old one has returned: a failover back.
     #[arg(long)]
     pub(crate) fail_back: bool,
-    /// PgBouncers: one that outlives every fault, or one on each server's host; clients know all.
+    /// Number of PgBouncer processes: 1, which no fault touches, or 2, one on each server's host.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
     pub(crate) bouncers: u32,
     /// Write the record (JSON) after each run; where FILE has a part of the same runs, do the rest.
