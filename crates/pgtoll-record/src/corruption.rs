@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Host;
+use crate::{ClientTimeline, Host};
 
 /// The version of the form of a [`CorruptionRecord`].
 pub const CORRUPTION_SCHEMA: &str = "pgtoll.corruption/1";
@@ -122,6 +122,9 @@ pub struct CorruptionFailover {
     pub unknown: u64,
     /// Present though failed for certain, never sent, or present twice: 0, or pgtoll is wrong.
     pub impossible: Option<u64>,
+    /// Each writer over time, with the steps; `None` in records from before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<ClientTimeline>,
     /// What the judge has against the servers.
     pub findings: Vec<String>,
 }

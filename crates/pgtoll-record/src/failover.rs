@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Host, JudgedEvent};
+use crate::{ClientTimeline, Host, JudgedEvent};
 
 /// The version of the form of a [`FailoverRecord`].
 pub const FAILOVER_SCHEMA: &str = "pgtoll.failover/1";
@@ -58,6 +58,17 @@ pub struct FailoverDesign {
     pub clients: u32,
     /// Transactions a second of all clients together.
     pub rate_per_second: f64,
+    /// Whether the same fault happens to the new primary afterwards, when the old one has returned.
+    #[serde(default)]
+    pub fail_back: bool,
+    /// Poolers between clients and servers; clients know all of them.
+    #[serde(default = "one")]
+    pub bouncers: u32,
+}
+
+/// Of records from before there could be more.
+fn one() -> u32 {
+    1
 }
 
 /// What happens to the primary.
@@ -72,13 +83,17 @@ pub enum FailoverFault {
     Postmaster,
     /// All processes of its host are stopped, and go on after the standby was promoted.
     Freeze,
+    /// The link between both servers is cut: replication, and what repmgrd of the standby sees. The
+    /// primary lives and clients reach it.
+    LinkCut,
     /// A handover by plan: clients wait, the primary is shut down, the standby promoted.
     Switchover,
 }
 
 impl FailoverFault {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::HostDeath, Self::Postmaster, Self::Freeze, Self::Switchover];
+    pub const ALL: [Self; 5] =
+        [Self::HostDeath, Self::Postmaster, Self::Freeze, Self::LinkCut, Self::Switchover];
 
     /// As the command line has it.
     pub fn name(self) -> &'static str {
@@ -86,6 +101,7 @@ impl FailoverFault {
             Self::HostDeath => "host-death",
             Self::Postmaster => "postmaster",
             Self::Freeze => "freeze",
+            Self::LinkCut => "link-cut",
             Self::Switchover => "switchover",
         }
     }
@@ -176,6 +192,23 @@ pub struct FailoverRun {
     pub steps: Vec<JudgedEvent>,
     /// The old primary's return; `None` where it was not tried.
     pub rejoin: Option<FailoverRejoin>,
+    /// `synchronous_standby_names` on the promoted server, at the end of the load; `None` where no
+    /// standby was promoted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standby_names: Option<String>,
+    /// How often a repmgrd had ended by itself and was started again.
+    #[serde(default)]
+    pub daemon_restarts: u32,
+    /// The machine's load average over the minute before the run; `None` where it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_average: Option<f64>,
+    /// Each client over time; `None` in records from before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<ClientTimeline>,
+    /// The second failover, back to the server that had been the primary; `None` where it was not asked
+    /// for, or could not be tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back: Option<Box<FailoverRun>>,
     /// What is against the topology, a sentence each.
     pub findings: Vec<String>,
 }
@@ -183,7 +216,7 @@ pub struct FailoverRun {
 /// The old primary's return as a standby of the new one, by `pg_rewind`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailoverRejoin {
-    /// From the begin of `pg_rewind` until it streams (a duration); `None` where it did not return.
+    /// From the decision to bring it back until it streams (a duration); `None` where it did not return.
     pub seconds: Option<f64>,
     /// Why it did not return.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -194,6 +227,9 @@ pub struct FailoverRejoin {
     /// Of these, unsound ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsound: Option<u64>,
+    /// When each step was done, from the begin of the return.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<JudgedEvent>,
 }
 
 /// The JSON Schema of what `pgtoll lab failover` prints.

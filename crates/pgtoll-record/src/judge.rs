@@ -263,6 +263,20 @@ pub struct JudgedClient {
     pub line: String,
 }
 
+/// Each client over the time of a run, for a picture. Times in seconds (`_s`) count from the begin of
+/// the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClientTimeline {
+    /// From the begin of the run to the last client's end.
+    pub seconds: f64,
+    /// Length of a bin of [`ClientTimeline::clients`].
+    pub bin_s: f64,
+    /// A line for each client, as in [`JudgedClient::line`].
+    pub clients: Vec<String>,
+    /// What happened, in time order.
+    pub events: Vec<JudgedEvent>,
+}
+
 /// A kind of error that clients saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SeenError {

@@ -64,9 +64,10 @@ pub use failover::{
 };
 pub use interval::{Interval, Verdict};
 pub use judge::{
-    AcknowledgementGap, IdSet, JUDGE_SCHEMA, JudgeDesign, JudgeRecord, JudgeVerdict, JudgedClient,
-    JudgedEvent, JudgedFault, JudgedNode, JudgedServer, LongForkProbe, LostTransactions,
-    NodeIdentity, ReadChecks, SeenError, TransactionCounts, TransactionExample, judge_schema,
+    AcknowledgementGap, ClientTimeline, IdSet, JUDGE_SCHEMA, JudgeDesign, JudgeRecord,
+    JudgeVerdict, JudgedClient, JudgedEvent, JudgedFault, JudgedNode, JudgedServer, LongForkProbe,
+    LostTransactions, NodeIdentity, ReadChecks, SeenError, TransactionCounts, TransactionExample,
+    judge_schema,
 };
 pub use latencies::{Latencies, LatenciesError};
 pub use metric::Metric;

@@ -28,6 +28,13 @@ pub fn failover_text(of: &FailoverRecord) -> String {
         let head = vec![STEPS_HEAD.map(str::to_owned).to_vec()];
         let cells = rows.iter().map(FailoverRow::step_cells).collect();
         text.push_str(&table(head, block(cells)));
+        if rows.iter().any(FailoverRow::has_rejoin_steps) {
+            text.push('\n');
+            text.push_str("the old primary's return, medians over runs\n");
+            let head = vec![REJOIN_HEAD.map(str::to_owned).to_vec()];
+            let cells = rows.iter().map(FailoverRow::rejoin_cells).collect();
+            text.push_str(&table(head, block(cells)));
+        }
     }
     text.push('\n');
     for finding in failover_findings(of) {
@@ -55,11 +62,17 @@ pub(crate) const HEAD: [&str; 9] =
 pub(crate) const STEPS_HEAD: [&str; 7] =
     ["fault", "repmgrd", "noticed", "promoted", "routed", "rejoin", "pages unsound"];
 
+/// Columns of the old primary's return.
+pub(crate) const REJOIN_HEAD: [&str; 7] =
+    ["fault", "repmgrd", "stopped", "checkpoint", "pg_rewind", "start", "streaming"];
+
 /// All runs of a fault with one of repmgr's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FailoverRow {
     pub(crate) fault: FailoverFault,
     pub(crate) detector: FailoverDetector,
+    /// They are failovers back to the server that had been the primary.
+    pub(crate) is_back: bool,
     /// In seconds, in the order of the runs.
     pub(crate) outages: Vec<f64>,
     runs: usize,
@@ -71,10 +84,12 @@ pub(crate) struct FailoverRow {
     routed: Option<f64>,
     rejoin: Option<f64>,
     unsound: Option<u64>,
+    /// Medians, as in [`REJOIN_HEAD`].
+    rejoin_steps: Vec<Option<f64>>,
 }
 
 impl FailoverRow {
-    fn of(runs: &[&FailoverRun]) -> Option<Self> {
+    fn of(runs: &[&FailoverRun], is_back: bool) -> Option<Self> {
         let first = runs.first()?;
         let middle = |value: fn(&FailoverRun) -> Option<f64>| {
             let values: Vec<f64> = runs.iter().filter_map(|run| value(run)).collect();
@@ -83,6 +98,7 @@ impl FailoverRow {
         Some(Self {
             fault: first.fault,
             detector: first.detector,
+            is_back,
             outages: runs.iter().filter_map(|run| run.outage_s).collect(),
             runs: runs.len(),
             judged: runs.iter().filter_map(|run| Some((run.acknowledged, run.lost?))).collect(),
@@ -95,7 +111,29 @@ impl FailoverRow {
                 .iter()
                 .filter_map(|run| run.rejoin.as_ref()?.unsound)
                 .reduce(u64::saturating_add),
+            rejoin_steps: REJOIN_HEAD[2..].iter().map(|name| rejoin_step(runs, name)).collect(),
         })
+    }
+
+    /// What the row is of, in words.
+    pub(crate) fn words(&self) -> String {
+        let words = case_words(self.fault, self.detector);
+        if self.is_back { format!("{words}, back again") } else { words }
+    }
+
+    fn fault_cell(&self) -> String {
+        let name = self.fault.name();
+        if self.is_back { format!("{name}, back") } else { name.to_owned() }
+    }
+
+    pub(crate) fn has_rejoin_steps(&self) -> bool {
+        self.rejoin_steps.iter().any(Option::is_some)
+    }
+
+    /// As in [`REJOIN_HEAD`].
+    pub(crate) fn rejoin_cells(&self) -> Vec<String> {
+        let own = [self.fault_cell(), self.detector.name().to_owned()];
+        own.into_iter().chain(self.rejoin_steps.iter().map(|step| seconds(*step))).collect()
     }
 
     fn median(&self) -> Option<f64> {
@@ -127,7 +165,7 @@ impl FailoverRow {
             (count(self.lost()), count(self.acknowledged()))
         };
         vec![
-            self.fault.name().to_owned(),
+            self.fault_cell(),
             self.detector.name().to_owned(),
             self.runs.to_string(),
             seconds(self.median()),
@@ -142,7 +180,7 @@ impl FailoverRow {
     /// As in [`STEPS_HEAD`].
     pub(crate) fn step_cells(&self) -> Vec<String> {
         vec![
-            self.fault.name().to_owned(),
+            self.fault_cell(),
             self.detector.name().to_owned(),
             seconds(self.noticed),
             seconds(self.promoted),
@@ -183,8 +221,17 @@ impl FailoverRow {
                 count(self.acknowledged()),
             )
         };
-        Some(format!("{}: {outage}; {loss}.", case_words(self.fault, self.detector)))
+        Some(format!("{}: {outage}; {loss}.", self.words()))
     }
+}
+
+/// The median time until a step of the old primary's return was done.
+fn rejoin_step(runs: &[&FailoverRun], name: &str) -> Option<f64> {
+    let of_run = |run: &&FailoverRun| {
+        let steps = &run.rejoin.as_ref()?.steps;
+        steps.iter().find(|step| step.what == name).map(|step| step.at_s)
+    };
+    median(&runs.iter().filter_map(of_run).collect::<Vec<_>>())
 }
 
 /// A 95 % quantile of fewer values is the largest of them.
@@ -202,6 +249,7 @@ pub(crate) fn case_words(fault: FailoverFault, detector: FailoverDetector) -> St
         FailoverFault::HostDeath => "Death of the primary's host",
         FailoverFault::Postmaster => "SIGKILL to the postmaster",
         FailoverFault::Freeze => "Primary frozen, thawed after the promotion",
+        FailoverFault::LinkCut => "Link between the servers cut",
         FailoverFault::Switchover => return "Handover by plan".to_owned(),
     };
     let detector = match detector {
@@ -214,14 +262,29 @@ pub(crate) fn case_words(fault: FailoverFault, detector: FailoverDetector) -> St
 
 /// A row for each fault and each of repmgr's settings.
 pub(crate) fn rows(of: &FailoverRecord) -> Vec<FailoverRow> {
-    let case = |fault: FailoverFault, detector: FailoverDetector| {
-        let is_own = |run: &&FailoverRun| run.fault == fault && run.detector == detector;
-        FailoverRow::of(&of.runs.iter().filter(is_own).collect::<Vec<_>>())
-    };
     let all = FailoverFault::ALL
         .into_iter()
         .flat_map(|fault| FailoverDetector::ALL.map(|detector| (fault, detector)));
-    all.filter_map(|(fault, detector)| case(fault, detector)).collect()
+    all.flat_map(|case| {
+        [false, true].map(|is_back| FailoverRow::of(&case_runs(of, case, is_back), is_back))
+    })
+    .flatten()
+    .collect()
+}
+
+/// Runs of a fault with one of repmgr's settings, or the failovers back in them.
+fn case_runs(
+    of: &FailoverRecord,
+    case: (FailoverFault, FailoverDetector),
+    is_back: bool,
+) -> Vec<&FailoverRun> {
+    let own = of.runs.iter().filter(|run| (run.fault, run.detector) == case);
+    own.filter_map(|run| if is_back { run.back.as_deref() } else { Some(run) }).collect()
+}
+
+/// The first run that a row is of.
+pub(crate) fn first_run<'a>(of: &'a FailoverRecord, row: &FailoverRow) -> Option<&'a FailoverRun> {
+    case_runs(of, (row.fault, row.detector), row.is_back).into_iter().next()
 }
 
 pub(crate) fn answer(rows: &[FailoverRow]) -> Vec<String> {
@@ -242,8 +305,19 @@ pub(crate) fn subject_words(of: &FailoverRecord) -> String {
         of.design.rate_per_second,
         counted(of.runs.len() as u64, "run", "runs"),
     );
-    if let Some(ended) = &of.ended {
-        let _ = write!(words, " Ended early: {ended}.");
+    let loads: Vec<f64> = of.runs.iter().filter_map(|run| run.load_average).collect();
+    if let (Some(middle), Some(most)) = (median(&loads), loads.iter().copied().reduce(f64::max)) {
+        let _ = write!(
+            words,
+            " The machine's load average before each run: median {middle:.1}, most {most:.1}."
+        );
+    }
+    match &of.ended {
+        Some(ended) => {
+            let _ = write!(words, " Ended early: {ended}.");
+        }
+        None if !of.complete => words.push_str(" It was killed before all runs were done."),
+        None => {}
     }
     words
 }
@@ -252,8 +326,11 @@ pub(crate) fn subject_words(of: &FailoverRecord) -> String {
 /// measured, and no finding.
 pub fn failover_findings(of: &FailoverRecord) -> Vec<String> {
     let mut findings = Vec::new();
-    for run in &of.runs {
-        let place = format!("{}, {}, run {}", run.fault.name(), run.detector.name(), run.number);
+    let backs = of.runs.iter().filter_map(|run| run.back.as_deref());
+    let places = of.runs.iter().map(|run| (run, "")).chain(backs.map(|run| (run, ", back")));
+    for (run, back) in places {
+        let (fault, detector, number) = (run.fault.name(), run.detector.name(), run.number);
+        let place = format!("{fault}{back}, {detector}, run {number}");
         let is_expected = |finding: &&String| {
             !of.design.synchronous && run.after_successor == 0 && finding.ends_with("lost")
         };
@@ -308,7 +385,13 @@ pub(crate) mod tests {
                 error: None,
                 pages: Some(4000),
                 unsound: Some(0),
+                steps: Vec::new(),
             }),
+            standby_names: Some(String::new()),
+            daemon_restarts: 0,
+            load_average: Some(0.5),
+            timeline: None,
+            back: None,
             findings: Vec::new(),
         }
     }
@@ -343,6 +426,8 @@ pub(crate) mod tests {
                 runs,
                 clients: 8,
                 rate_per_second: 200.0,
+                fail_back: false,
+                bouncers: 1,
             },
             settings: std::collections::BTreeMap::new(),
             runs: all.collect(),

@@ -162,8 +162,12 @@ pub(crate) fn subject_words(of: &CorruptionRecord) -> String {
     let mut words = format!(
         "{server}, a primary with a damaged page and its standby; writers connect to {entry}."
     );
-    if let Some(ended) = &of.ended {
-        let _ = write!(words, " Ended early: {ended}.");
+    match &of.ended {
+        Some(ended) => {
+            let _ = write!(words, " Ended early: {ended}.");
+        }
+        None if !of.complete => words.push_str(" It was killed before all runs were done."),
+        None => {}
     }
     words
 }

@@ -77,9 +77,28 @@ impl Pgbouncer {
             Self::PORT
         );
         guard.write(&configuration, text)?;
-        let arguments = ["-q", &*configuration.to_string_lossy()];
-        guard.spawn(name, &self.program, &arguments, &BTreeMap::new())?;
+        self.spawn(guard, &pooler)?;
         Ok(pooler)
+    }
+
+    /// Starts one again if it has ended, as it was configured.
+    pub fn restart_ended(
+        &self,
+        guard: &mut Guard,
+        pooler: &RunningPgbouncer,
+    ) -> Result<(), ClusterError> {
+        if guard.has_ended(&pooler.name)?.is_some() {
+            guard.reap(&pooler.name, Duration::ZERO)?;
+            self.spawn(guard, pooler)?;
+        }
+        Ok(())
+    }
+
+    fn spawn(&self, guard: &mut Guard, pooler: &RunningPgbouncer) -> Result<(), ClusterError> {
+        let configuration = pooler.directory.join("pgbouncer.ini");
+        let arguments = ["-q", &*configuration.to_string_lossy()];
+        guard.spawn(&pooler.name, &self.program, &arguments, &BTreeMap::new())?;
+        Ok(())
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Repmgr {
 pub struct RepmgrSettings {
     /// The node's number, from 1.
     pub node_id: u32,
+    /// Where others find the server's socket: that of a link in between; `None`: in its directory.
+    pub host: Option<PathBuf>,
     /// `monitor_interval_secs`: seconds between two looks at the primary.
     pub monitor_interval_s: u32,
     /// `reconnect_attempts`: looks at a primary that did not answer.
@@ -78,7 +80,8 @@ impl Repmgr {
         settings: &RepmgrSettings,
     ) -> Result<RepmgrNode, ClusterError> {
         let configuration = guard.directory().join(format!("{}.conf", cluster.name()));
-        let (data, directory) = (cluster.data(), plain_path(cluster.directory())?);
+        let host = settings.host.as_deref().unwrap_or(cluster.directory());
+        let (data, directory) = (cluster.data(), plain_path(host)?);
         let lines = [
             ("node_id", settings.node_id.to_string()),
             ("node_name", cluster.name().to_owned()),

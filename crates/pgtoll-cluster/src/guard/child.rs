@@ -529,17 +529,24 @@ impl GuardProcess {
             .chain([own])
             .map(Pid::from_raw)
             .collect();
+        let is_program = |pid: i32| {
+            let group = nix::unistd::getpgid(Some(Pid::from_raw(pid)));
+            !postmasters.contains(&pid) && group.is_ok_and(|group| groups.contains(&group))
+        };
+        // Stopped, a program begins nothing and maps no more memory. initdb's servers leave theirs behind.
+        for pid in descendants(own).into_iter().filter(|pid| is_program(*pid)) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGSTOP);
+        }
+        let shared_memory = shared_memory_of_tree(own);
         for pid in descendants(own) {
             let pid = Pid::from_raw(pid);
             let _ = kill(pid, Signal::SIGCONT);
             if postmasters.contains(&pid.as_raw()) {
                 let _ = kill(pid, Signal::SIGQUIT);
-            } else if nix::unistd::getpgid(Some(pid)).is_ok_and(|group| groups.contains(&group)) {
+            } else if is_program(pid.as_raw()) {
                 let _ = kill(pid, Signal::SIGTERM);
             }
         }
-        let shared_memory: Vec<_> =
-            postmasters.iter().flat_map(|pid| mapped_shared_memory(*pid)).collect();
         if !self.wait_for_children(PATIENCE) {
             self.kill_children();
         }

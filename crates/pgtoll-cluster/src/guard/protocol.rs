@@ -155,6 +155,8 @@ pub enum ProgramSignal {
     Interrupt,
     /// Asks it to end (SIGTERM).
     Terminate,
+    /// Ends it at once, frozen or not (SIGKILL).
+    Kill,
 }
 
 impl ProgramSignal {
@@ -164,6 +166,7 @@ impl ProgramSignal {
             Self::Continue => Signal::SIGCONT,
             Self::Interrupt => Signal::SIGINT,
             Self::Terminate => Signal::SIGTERM,
+            Self::Kill => Signal::SIGKILL,
         }
     }
 

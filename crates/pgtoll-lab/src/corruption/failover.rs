@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{Cluster, Guard, RunningPgbouncer, StopMode};
-use pgtoll_record::{CorruptionFailover, JudgeRecord, RowState};
+use pgtoll_record::{ClientTimeline, CorruptionFailover, JudgeRecord, JudgedEvent, RowState};
 use pgtoll_wire::Connection;
 
 use super::pair::{DamagedPair, lock, row_state};
@@ -81,6 +81,8 @@ fn fault(
 /// What the reader was told, and when each step was done since.
 struct Switch {
     error: String,
+    /// From the begin of the fault to the reader's error.
+    met: Duration,
     noticed: Duration,
     verified: Duration,
     paused: Option<Duration>,
@@ -104,6 +106,7 @@ impl Way<'_> {
         standby: &Cluster,
         text: &str,
     ) -> Result<Switch, CorruptionError> {
+        let began = Instant::now();
         let (error, met, noticed) = meet_under_watch(primary, self.after_look)?;
         let mut connection = standby.connect("postgres")?;
         verify(&mut connection, text)?;
@@ -123,7 +126,17 @@ impl Way<'_> {
         let readable = met.elapsed();
         connection.close();
         let noticed = noticed - met;
-        Ok(Switch { error, noticed, verified, paused, stopped, promoted, readable })
+        let after_begin = met - began;
+        Ok(Switch {
+            error,
+            met: after_begin,
+            noticed,
+            verified,
+            paused,
+            stopped,
+            promoted,
+            readable,
+        })
     }
 
     /// Tells the pooler something; `None` without one.
@@ -250,8 +263,32 @@ fn verify(connection: &mut Connection, text: &str) -> Result<(), CorruptionError
     }
 }
 
+/// Each writer over time, with the steps.
+fn timeline(switch: &Switch, judged: &JudgeRecord) -> ClientTimeline {
+    let began_s = judged.fault.as_ref().map_or(0.0, |fault| fault.began_s);
+    let steps = [
+        ("the reader got the error", Some(Duration::ZERO)),
+        ("the watcher noticed", Some(switch.noticed)),
+        ("the standby was verified", Some(switch.verified)),
+        ("writers are held back", switch.paused),
+        ("the old primary has stopped", Some(switch.stopped)),
+        ("the standby is promoted", Some(switch.promoted)),
+    ];
+    let event = |(what, since_error): (&str, Option<Duration>)| {
+        let at_s = began_s + (switch.met + since_error?).as_secs_f64();
+        Some(JudgedEvent { at_s, what: what.to_owned() })
+    };
+    ClientTimeline {
+        seconds: judged.seconds,
+        bin_s: judged.bin_s,
+        clients: judged.clients.iter().map(|client| client.line.clone()).collect(),
+        events: steps.into_iter().filter_map(event).collect(),
+    }
+}
+
 fn failover_record(run: u32, switch: Switch, judged: &JudgeRecord) -> CorruptionFailover {
     let verdict = judged.verdict.as_ref();
+    let timeline = timeline(&switch, judged);
     let impossible = verdict
         .map(|verdict| verdict.ghosts.count + verdict.phantoms.count + verdict.duplicates.count);
     CorruptionFailover {
@@ -269,6 +306,7 @@ fn failover_record(run: u32, switch: Switch, judged: &JudgeRecord) -> Corruption
         failed: judged.transactions.failed,
         unknown: judged.transactions.unknown,
         impossible,
+        timeline: Some(timeline),
         findings: judged.findings.clone(),
     }
 }

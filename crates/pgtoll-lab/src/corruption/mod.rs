@@ -89,12 +89,13 @@ struct LabContext<'a> {
 }
 
 /// Shows whether the damage reaches the standby, without checksums and with them, then fails over
-/// away from it. What was done until an error or a signal is in the record.
+/// away from it. What was done until an error or a signal is in the record. `on_progress` gets what was
+/// done just now, and the record so far.
 pub fn corruption(
     plan: &CorruptionPlan,
     site: ExchangeSite<'_>,
     provenance: &Provenance,
-    on_progress: &mut dyn FnMut(CorruptionProgress<'_>),
+    on_progress: &mut dyn FnMut(CorruptionProgress<'_>, &CorruptionRecord),
 ) -> CorruptionRecord {
     let ExchangeSite { installation, guard, host, interrupt } = site;
     let mut record = CorruptionRecord {
@@ -132,18 +133,18 @@ fn run_all(
     context: &LabContext<'_>,
     installation: &Installation,
     record: &mut CorruptionRecord,
-    on_progress: &mut dyn FnMut(CorruptionProgress<'_>),
+    on_progress: &mut dyn FnMut(CorruptionProgress<'_>, &CorruptionRecord),
 ) -> Result<(), CorruptionError> {
     for checksums in [false, true] {
         let template = template(installation, &mut lock(context.guard), checksums)?;
         let spread = damage_spread(context, &template, checksums)?;
-        on_progress(CorruptionProgress::Spread(&spread));
-        record.spread.push(spread);
+        record.spread.push(spread.clone());
+        on_progress(CorruptionProgress::Spread(&spread), record);
         for run in (1..=context.plan.runs).filter(|_| checksums) {
             context.interrupt.check()?;
             let failover = fail_over(context, &template, run)?;
-            on_progress(CorruptionProgress::Failover(&failover));
-            record.failovers.push(failover);
+            record.failovers.push(failover.clone());
+            on_progress(CorruptionProgress::Failover(&failover), record);
         }
         template.remove(&mut lock(context.guard))?;
     }

@@ -20,6 +20,9 @@ pub enum FailoverError {
     /// The way to the servers, a mistake of pgtoll's.
     #[error(transparent)]
     Dsn(#[from] pgtoll_wire::DsnError),
+    /// The link between both servers.
+    #[error("make a link between servers")]
+    Link(#[source] std::io::Error),
     /// What was waited for did not come.
     #[error("{what} within {seconds} s: {state}")]
     NotReached {
@@ -29,6 +32,12 @@ pub enum FailoverError {
         seconds: u64,
         /// How it stood in the end.
         state: String,
+    },
+    /// A record that was to be continued is of something else.
+    #[error("the record to be continued has another {what}")]
+    AnotherRecord {
+        /// What differs: `machine`, `server`, `design`.
+        what: &'static str,
     },
     /// A signal came.
     #[error(transparent)]

@@ -8,23 +8,30 @@ use pgtoll_cluster::{
     Cluster, Guard, ProgramSignal, RepmgrNode, RunningPgbouncer, ServerProcesses, StopMode,
 };
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{FailoverDetector, FailoverFault};
+use pgtoll_record::FailoverFault;
 
 use super::context::{DATABASE, lock};
 use super::error::FailoverError;
-use super::hook::{HANDOVER, HOOK};
+use super::hook::{HANDOVER, hook_name};
+use super::supervisor::{Abandoned, Supervisor};
 use super::topology::{Topology, until};
+use crate::link::{Link, LinkState};
 
 /// All that a fault needs, on a thread of its own.
 pub(super) struct FaultAction {
     fault: FailoverFault,
-    detector: FailoverDetector,
+    is_watched: bool,
+    abandoned: Option<Abandoned>,
     guard: Arc<Mutex<Guard>>,
     primary: Cluster,
     postmaster: i32,
     standby: Cluster,
     node: RepmgrNode,
-    pooler: RunningPgbouncer,
+    poolers: Vec<RunningPgbouncer>,
+    /// On the primary's host, if it has one.
+    own_pooler: Option<RunningPgbouncer>,
+    /// Between both servers.
+    link: Option<Arc<Link>>,
     interrupt: Interrupt,
     /// When it began.
     pub(super) began: Arc<Mutex<Option<SystemTime>>>,
@@ -34,21 +41,19 @@ pub(super) struct FaultAction {
 const THAW_AFTER: Duration = Duration::from_secs(1);
 
 impl FaultAction {
-    pub(super) fn of(
-        topology: &Topology,
-        fault: FailoverFault,
-        detector: FailoverDetector,
-        interrupt: &Interrupt,
-    ) -> Self {
+    pub(super) fn of(topology: &Topology, fault: FailoverFault, interrupt: &Interrupt) -> Self {
         Self {
             fault,
-            detector,
+            is_watched: topology.is_watched(),
+            abandoned: topology.supervisor().map(Supervisor::abandoned),
             guard: topology.guard.clone(),
             primary: topology.primary.clone(),
             postmaster: topology.postmaster,
             standby: topology.standby.clone(),
             node: topology.nodes[0].clone(),
-            pooler: topology.pooler.clone(),
+            poolers: topology.poolers.clone(),
+            own_pooler: topology.pooler_of_primary().cloned(),
+            link: topology.link(),
             interrupt: interrupt.clone(),
             began: Arc::default(),
         }
@@ -60,6 +65,7 @@ impl FaultAction {
             FailoverFault::HostDeath => "death of the primary's host",
             FailoverFault::Postmaster => "SIGKILL to the primary's postmaster",
             FailoverFault::Freeze => "freeze of the primary's host, thaw after the promotion",
+            FailoverFault::LinkCut => "cut of the link between primary and standby",
             FailoverFault::Switchover => "handover by plan",
         }
     }
@@ -74,26 +80,33 @@ impl FaultAction {
                 self.primary.kill_postmaster(&mut lock(&self.guard))?;
             }
             FailoverFault::Freeze => return self.freeze(),
+            FailoverFault::LinkCut => {
+                if let Some(link) = &self.link {
+                    link.set_state(LinkState::Cut);
+                }
+            }
             FailoverFault::Switchover => return self.hand_over(),
         }
-        if !self.is_watched() {
+        if !self.is_watched {
             self.call_hook(&[])?;
         }
         Ok("done")
     }
 
-    fn is_watched(&self) -> bool {
-        self.detector != FailoverDetector::None
-    }
-
     /// Stop all, then kill all: signals one by one would let some work without the others.
     fn host_dies(&self) -> Result<(), FailoverError> {
         let processes = ServerProcesses::of(self.postmaster)?;
+        if let Some(abandoned) = &self.abandoned {
+            abandoned.add(self.node.daemon());
+        }
         let mut guard = lock(&self.guard);
-        self.signal_daemon(&mut guard, ProgramSignal::Stop)?;
+        self.signal_programs(&mut guard, ProgramSignal::Stop)?;
         processes.suspend()?;
         self.primary.kill(&mut guard)?;
-        if self.is_watched() {
+        if let Some(pooler) = &self.own_pooler {
+            guard.signal(pooler.name(), ProgramSignal::Kill)?;
+        }
+        if self.is_watched {
             guard.reap(self.node.daemon(), Duration::ZERO)?;
         }
         Ok(())
@@ -101,9 +114,9 @@ impl FaultAction {
 
     fn freeze(&self) -> Result<&'static str, FailoverError> {
         let processes = ServerProcesses::of(self.postmaster)?;
-        self.signal_daemon(&mut lock(&self.guard), ProgramSignal::Stop)?;
+        self.signal_programs(&mut lock(&self.guard), ProgramSignal::Stop)?;
         processes.suspend()?;
-        if !self.is_watched() {
+        if !self.is_watched {
             self.call_hook(&[])?;
         }
         let mut connection = self.standby.connect("postgres")?;
@@ -117,14 +130,17 @@ impl FaultAction {
             self.interrupt.wait(THAW_AFTER)?;
         }
         processes.resume()?;
-        self.signal_daemon(&mut lock(&self.guard), ProgramSignal::Continue)?;
+        self.signal_programs(&mut lock(&self.guard), ProgramSignal::Continue)?;
         promoted.map(|()| "thawed after the promotion")
     }
 
     /// Clients wait at the pooler meanwhile.
     fn hand_over(&self) -> Result<&'static str, FailoverError> {
-        let mut console = self.pooler.console()?;
-        console.execute(&format!("PAUSE {DATABASE}"))?;
+        for pooler in &self.poolers {
+            let mut console = pooler.console()?;
+            console.execute(&format!("PAUSE {DATABASE}"))?;
+            console.close();
+        }
         self.primary.stop(&mut lock(&self.guard), StopMode::Fast)?;
         self.call_hook(&[HANDOVER])?;
         Ok("handed over")
@@ -133,13 +149,22 @@ impl FaultAction {
     /// What repmgrd does when it has noticed.
     fn call_hook(&self, arguments: &[&str]) -> Result<(), FailoverError> {
         let mut guard = lock(&self.guard);
-        let hook = guard.directory().join(HOOK).to_string_lossy().into_owned();
+        let hook =
+            guard.directory().join(hook_name(self.standby.name())).to_string_lossy().into_owned();
         guard.run(Path::new("/bin/sh"), &[&[&*hook], arguments].concat())?;
         Ok(())
     }
 
-    fn signal_daemon(&self, guard: &mut Guard, signal: ProgramSignal) -> Result<(), FailoverError> {
-        if self.is_watched() {
+    /// Programs on the primary's host beside its server.
+    fn signal_programs(
+        &self,
+        guard: &mut Guard,
+        signal: ProgramSignal,
+    ) -> Result<(), FailoverError> {
+        if let Some(pooler) = &self.own_pooler {
+            guard.signal(pooler.name(), signal)?;
+        }
+        if self.is_watched {
             guard.signal(self.node.daemon(), signal)?;
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! The scripts that repmgrd calls: the promotion hook, and the notification command.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use pgtoll_cluster::{Cluster, Guard, Pgbouncer, Repmgr, RunningPgbouncer};
@@ -18,11 +19,11 @@ pub(super) fn write_hook(
     guard: &mut Guard,
     (repmgr, configuration): (&Repmgr, &Path),
     standby: &Cluster,
-    pooler: &RunningPgbouncer,
+    poolers: &[RunningPgbouncer],
 ) -> Result<(), FailoverError> {
     let psql = standby.client("psql")?;
     let directory = guard.directory().to_owned();
-    let text = format!(
+    let mut text = format!(
         "#!/bin/sh\n\
          # Promotes the standby, then leads clients to it. $1: handover keeps waiting clients.\n\
          report() {{ echo \"$(date +%s.%N) hook $1\" >> {directory}/{EVENTS}; }}\n\
@@ -33,27 +34,42 @@ pub(super) fn write_hook(
          \x20   -c 'SELECT pg_reload_conf()'\n\
          {repmgr} -f {configuration} standby promote || {{ report 'promotion failed'; exit 1; }}\n\
          report promoted\n\
-         cat > {databases}.new <<'END'\n\
-         {entry}END\n\
-         mv -f {databases}.new {databases}\n\
          if [ \"$1\" = {HANDOVER} ]; then set -- -c RELOAD\n\
-         else set -- -c RELOAD -c 'KILL {name}'; fi\n\
-         {psql} -X -q -h {bouncer} -p {port} -U postgres -d pgbouncer \"$@\" -c 'RESUME {name}' ||\n\
-         \x20   {{ report 'pooler failed'; exit 1; }}\n\
-         report routed\n",
+         else set -- -c RELOAD -c 'KILL {DATABASE}'; fi\n",
         directory = directory.display(),
         psql = psql.display(),
         standby = standby.directory().display(),
         repmgr = repmgr.program().display(),
         configuration = configuration.display(),
-        databases = pooler.databases_file().display(),
-        entry = pooler.databases(standby)?,
-        name = DATABASE,
-        bouncer = pooler.directory().display(),
-        port = Pgbouncer::PORT,
     );
-    guard.write(&directory.join(HOOK), text)?;
+    for pooler in poolers {
+        let _ = write!(
+            text,
+            "cat > {databases}.new <<'END'\n\
+             {entry}END\n\
+             mv -f {databases}.new {databases}\n\
+             if timeout {CONSOLE_S} {psql} -X -q -h {bouncer} -p {port} -U postgres \\\n\
+             \x20   -d pgbouncer \"$@\" -c 'RESUME {DATABASE}'\n\
+             then reached=yes; else report '{name} not reached'; fi\n",
+            name = pooler.name(),
+            databases = pooler.databases_file().display(),
+            entry = pooler.databases(standby)?,
+            psql = psql.display(),
+            bouncer = pooler.directory().display(),
+            port = Pgbouncer::PORT,
+        );
+    }
+    text.push_str("[ \"$reached\" = yes ] || { report 'pooler failed'; exit 1; }\nreport routed\n");
+    guard.write(&directory.join(hook_name(standby.name())), text)?;
     Ok(())
+}
+
+/// Seconds that a pooler may take to answer: one on a frozen host does not.
+const CONSOLE_S: u32 = 5;
+
+/// The file of the script that promotes the server of this name.
+pub(super) fn hook_name(server: &str) -> String {
+    format!("promote-{server}.sh")
 }
 
 /// Writes the script that repmgrd tells of events.
@@ -70,9 +86,9 @@ pub(super) fn write_notification(guard: &mut Guard) -> Result<(), FailoverError>
     Ok(())
 }
 
-/// The command line that repmgrd promotes with.
-pub(super) fn promote_command(guard: &Guard) -> String {
-    format!("/bin/sh {}", guard.directory().join(HOOK).display())
+/// The command line that repmgrd promotes the server of this name with.
+pub(super) fn promote_command(guard: &Guard, server: &str) -> String {
+    format!("/bin/sh {}", guard.directory().join(hook_name(server)).display())
 }
 
 /// The command line that repmgrd tells of events.
@@ -80,5 +96,4 @@ pub(super) fn notification_command(guard: &Guard) -> String {
     format!("/bin/sh {} %n %e %s", guard.directory().join(NOTIFICATION).display())
 }
 
-pub(super) const HOOK: &str = "promote.sh";
 const NOTIFICATION: &str = "notify.sh";

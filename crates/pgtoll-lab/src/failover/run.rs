@@ -1,17 +1,20 @@
 //! A run: a topology, a fault under load, the old primary's return.
 
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use pgtoll_cluster::{Cluster, StopMode};
-use pgtoll_record::{FailoverDetector, FailoverFault, FailoverRejoin, FailoverRun, JudgeRecord};
+use pgtoll_cluster::Cluster;
+use pgtoll_record::{
+    ClientTimeline, FailoverDetector, FailoverFault, FailoverRun, JudgeRecord, JudgedEvent,
+};
 
 use super::context::{RunContext, lock};
 use super::error::FailoverError;
 use super::fault::FaultAction;
 use super::hook::EVENTS;
+use super::rejoin::rejoin;
 use super::steps::Steps;
-use super::topology::{Topology, named, wait_for_streaming};
+use super::topology::Topology;
 use crate::error_words;
 use crate::{JudgeFault, JudgeFaultEnd, JudgePlan, judge};
 
@@ -22,16 +25,46 @@ pub(super) fn run_once(
     detector: FailoverDetector,
     number: u32,
 ) -> Result<FailoverRun, FailoverError> {
-    let topology = Topology::start(context, detector)?;
-    let action = FaultAction::of(&topology, fault, detector, context.interrupt);
+    let load_average = load_average();
+    let mut topology = Topology::start(context, fault, detector)?;
+    let mut run = fail_over(context, &mut topology, fault, number)?;
+    run.load_average = load_average;
+    let has_returned = run.rejoin.as_ref().is_some_and(|rejoin| rejoin.error.is_none());
+    // After a cut both had been primaries: there is no link in the other direction.
+    let is_back_possible = has_returned && fault != FailoverFault::LinkCut;
+    if context.plan.fail_back && is_back_possible {
+        topology.exchange_roles(context)?;
+        run.back = Some(Box::new(fail_over(context, &mut topology, fault, number)?));
+    }
+    context.interrupt.check()?;
+    topology.remove()?;
+    Ok(run)
+}
+
+/// Linux's, over the last minute.
+fn load_average() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    text.split(' ').next()?.parse().ok()
+}
+
+/// A fault under load, until the old primary has returned and was verified.
+fn fail_over(
+    context: &RunContext<'_>,
+    topology: &mut Topology,
+    fault: FailoverFault,
+    number: u32,
+) -> Result<FailoverRun, FailoverError> {
+    let detector = topology.detector;
+    let action = FaultAction::of(topology, fault, context.interrupt);
     let began = action.began.clone();
-    let judged = judge_fault(context, &topology, action, context.plan.judged(fault, detector))?;
+    let judged = judge_fault(context, topology, action, context.plan.judged(fault, detector))?;
     let mut run = observed(&judged, (fault, detector, number));
     // Without a fault there is nothing to count from.
     if let Some(began) = began.lock().ok().and_then(|began| *began) {
-        report_steps(&mut run, &topology, began);
+        report_steps(&mut run, topology, began);
     }
-    topology.end_daemons();
+    run.timeline = Some(timeline(&judged, &run.steps));
+    run.daemon_restarts = topology.end_daemons();
     run.two_primaries = is_primary(&topology.primary) && is_primary(&topology.standby);
     if run.two_primaries {
         run.findings.push(
@@ -41,13 +74,45 @@ pub(super) fn run_once(
         );
     }
     if is_primary(&topology.standby) {
-        run.rejoin = Some(rejoin(context, &topology));
+        run.standby_names = Some(standby_names(&topology.standby)?);
+        if run.standby_names.as_ref().is_some_and(|names| !names.is_empty()) {
+            run.findings.push(
+                "synchronous_standby_names was not reset on the promoted server: commits wait for \
+                 a server that is gone"
+                    .to_owned(),
+            );
+        }
+        run.rejoin = Some(rejoin(context, topology));
     } else {
         run.findings.push("the standby was not promoted".to_owned());
     }
     context.interrupt.check()?;
-    topology.remove()?;
     Ok(run)
+}
+
+fn standby_names(cluster: &Cluster) -> Result<String, FailoverError> {
+    let mut connection = cluster.connect("postgres")?;
+    let row =
+        connection.query_one("SELECT current_setting('synchronous_standby_names') AS names")?;
+    let names = row.text("names")?.to_owned();
+    connection.close();
+    Ok(names)
+}
+
+/// Each client over time, with the fault and what was reported since.
+fn timeline(judged: &JudgeRecord, steps: &[JudgedEvent]) -> ClientTimeline {
+    let fault_s = judged.fault.as_ref().map(|fault| fault.began_s);
+    let later = steps.iter().filter_map(|step| {
+        Some(JudgedEvent { at_s: fault_s? + step.at_s, what: step.what.clone() })
+    });
+    let mut events: Vec<JudgedEvent> = judged.events.iter().cloned().chain(later).collect();
+    events.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+    ClientTimeline {
+        seconds: judged.seconds,
+        bin_s: judged.bin_s,
+        clients: judged.clients.iter().map(|client| client.line.clone()).collect(),
+        events,
+    }
 }
 
 /// Lets clients write through the pooler while the fault happens.
@@ -112,6 +177,11 @@ fn observed(
         routed_s: None,
         steps: Vec::new(),
         rejoin: None,
+        standby_names: None,
+        daemon_restarts: 0,
+        load_average: None,
+        timeline: None,
+        back: None,
         findings,
     }
 }
@@ -123,7 +193,8 @@ fn report_steps(run: &mut FailoverRun, topology: &Topology, began: SystemTime) {
     let printed = guard.run(Path::new("cat"), &[&path.to_string_lossy()]);
     let text = printed.map(|output| output.tail).unwrap_or_default();
     let steps = Steps::parse(&text, began);
-    run.noticed_s = steps.first("node2 repmgrd_upstream_disconnect");
+    run.noticed_s =
+        steps.first(&format!("{} repmgrd_upstream_disconnect", topology.standby.name()));
     run.promoted_s = steps.first("hook promoted");
     run.routed_s = steps.first("hook routed");
     run.steps = steps.events;
@@ -136,44 +207,4 @@ fn is_primary(cluster: &Cluster) -> bool {
     let is_primary = row.is_ok_and(|row| row.text("standby").is_ok_and(|text| text == "f"));
     connection.close();
     is_primary
-}
-
-/// Makes a standby of the old primary, and verifies its pages.
-fn rejoin(context: &RunContext<'_>, topology: &Topology) -> FailoverRejoin {
-    let began = Instant::now();
-    let returned = come_back(context, topology);
-    let seconds = began.elapsed().as_secs_f64();
-    if let Err(error) = returned {
-        return FailoverRejoin { error: Some(error_words(&error)), ..FailoverRejoin::default() };
-    }
-    let stopped = topology.primary.stop(&mut lock(&topology.guard), StopMode::Fast);
-    let verified = stopped
-        .map_err(|error| error.to_string())
-        .and_then(|_| (context.verify)(&topology.primary.data()));
-    match verified {
-        Ok((pages, unsound)) => FailoverRejoin {
-            seconds: Some(seconds),
-            error: None,
-            pages: Some(pages),
-            unsound: Some(unsound),
-        },
-        Err(error) => FailoverRejoin {
-            seconds: Some(seconds),
-            error: Some(format!("its pages were not verified: {error}")),
-            ..FailoverRejoin::default()
-        },
-    }
-}
-
-fn come_back(context: &RunContext<'_>, topology: &Topology) -> Result<(), FailoverError> {
-    let (old, new) = (&topology.primary, &topology.standby);
-    {
-        let mut guard = lock(&topology.guard);
-        // One that was frozen still runs; others have ended.
-        let _ = old.stop(&mut guard, StopMode::Fast);
-        old.rewind(&mut guard, new)?;
-        old.configure(&mut guard, &named(context, old.name()))?;
-        old.start(&mut guard)?;
-    }
-    wait_for_streaming(new, old, context.interrupt)
 }

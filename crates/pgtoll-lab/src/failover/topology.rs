@@ -1,21 +1,24 @@
-//! A primary, a standby, repmgrd beside each, and a pooler as the only way in.
+//! A primary, a standby, repmgrd beside each, and poolers as the only way in.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{
-    Cluster, Guard, Pgbouncer, RepmgrNode, RepmgrSettings, RunningPgbouncer, StopMode,
+    Cluster, Guard, Pgbouncer, Repmgr, RepmgrNode, RepmgrSettings, RunningPgbouncer, StopMode,
 };
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::FailoverDetector;
+use pgtoll_record::{FailoverDetector, FailoverFault};
 use pgtoll_wire::Dsn;
 
 use super::context::{DATABASE, NODES, RunContext, lock};
 use super::error::FailoverError;
-use super::hook::{notification_command, promote_command, write_hook, write_notification};
+use super::hook::{
+    EVENTS, hook_name, notification_command, promote_command, write_hook, write_notification,
+};
+use super::supervisor::Supervisor;
+use crate::link::{Link, LinkDelay};
 
-const POOLER: &str = "pooler";
 /// How long a step of the preparation may take.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Between two looks.
@@ -28,13 +31,20 @@ pub(super) struct Topology {
     /// The primary's postmaster.
     pub(super) postmaster: i32,
     pub(super) standby: Cluster,
+    /// The primary's, then the standby's.
     pub(super) nodes: [RepmgrNode; 2],
-    pub(super) pooler: RunningPgbouncer,
+    pub(super) poolers: Vec<RunningPgbouncer>,
+    pub(super) detector: FailoverDetector,
+    /// Starts a repmgrd again that ends by itself; `None` while none runs.
+    supervisor: Option<Supervisor>,
+    /// Through which the standby sees the first primary; `None` where that is not to be cut.
+    link: Option<Arc<Link>>,
 }
 
 impl Topology {
     pub(super) fn start(
         context: &RunContext<'_>,
+        fault: FailoverFault,
         detector: FailoverDetector,
     ) -> Result<Self, FailoverError> {
         let mut guard = lock(context.guard);
@@ -42,57 +52,161 @@ impl Topology {
         primary.configure(&mut guard, &named(context, NODES[0]))?;
         let postmaster = primary.start(&mut guard)?;
         write_notification(&mut guard)?;
-        let (of_first, of_second) = (settings(&guard, 1, detector), settings(&guard, 2, detector));
-        let first = context.repmgr.node(&mut guard, &primary, &of_first)?;
+        let [of_first, of_second] = NODES.map(|name| settings(&guard, name, detector));
+        let link = (fault == FailoverFault::LinkCut).then(|| open_link(&mut guard, &primary));
+        let link = link.transpose()?.map(Arc::new);
+        let seen_in = link.as_ref().map(|_| link_directory(&guard));
+        let seen = RepmgrSettings { host: seen_in.clone(), ..of_first.clone() };
+        let first = context.repmgr.node(&mut guard, &primary, &seen)?;
         first.run(&mut guard, &["primary", "register"])?;
-        let standby = primary.standby(&mut guard, NODES[1], primary.directory())?;
+        // repmgrd beside it does not need the link.
+        let first = context.repmgr.node(&mut guard, &primary, &of_first)?;
+        let upstream = seen_in.as_deref().unwrap_or(primary.directory());
+        let standby = primary.standby(&mut guard, NODES[1], upstream)?;
         standby.configure(&mut guard, &named(context, NODES[1]))?;
         standby.start(&mut guard)?;
         let second = context.repmgr.node(&mut guard, &standby, &of_second)?;
         wait_for_streaming(&primary, &standby, context.interrupt)?;
         second.run(&mut guard, &["standby", "register", "--upstream-node-id=1"])?;
-        let pooler = context.pgbouncer.start(&mut guard, POOLER, DATABASE, &primary)?;
-        let hook = (context.repmgr, second.configuration().as_path());
-        write_hook(&mut guard, hook, &standby, &pooler)?;
-        wait_for_pooler(&pooler, context.interrupt)?;
-        let nodes = [first, second];
-        if detector != FailoverDetector::None {
-            for node in &nodes {
-                node.start_daemon(&mut guard)?;
-            }
-            wait_for_daemons(&primary, context.interrupt)?;
+        // A copy that is still dirty would be synced by pg_rewind, file by file.
+        primary.sync(&mut guard)?;
+        let mut poolers = Vec::new();
+        for number in 1..=context.plan.bouncers {
+            let name = format!("pooler{number}");
+            poolers.push(context.pgbouncer.start(&mut guard, &name, DATABASE, &primary)?);
         }
-        let guard = context.guard.clone();
-        Ok(Self { guard, primary, postmaster, standby, nodes, pooler })
+        for (node, server) in [(&first, &primary), (&second, &standby)] {
+            write_hook(&mut guard, (context.repmgr, node.configuration()), server, &poolers)?;
+        }
+        drop(guard);
+        let mut topology = Self {
+            guard: context.guard.clone(),
+            primary,
+            postmaster,
+            standby,
+            nodes: [first, second],
+            poolers,
+            detector,
+            supervisor: None,
+            link,
+        };
+        for pooler in &topology.poolers {
+            wait_for_pooler(pooler, context.interrupt)?;
+        }
+        topology.start_daemons(context.interrupt)?;
+        Ok(topology)
     }
 
     /// The clients' way in.
     pub(super) fn dsn(&self) -> Result<Dsn, FailoverError> {
-        let directory = self.pooler.directory().display();
-        let port = Pgbouncer::PORT;
-        Ok(format!("host='{directory}' port={port} user=postgres dbname={DATABASE}").parse()?)
+        let hosts: Vec<String> =
+            self.poolers.iter().map(|of| of.directory().display().to_string()).collect();
+        let (hosts, port) = (hosts.join(","), Pgbouncer::PORT);
+        Ok(format!("host='{hosts}' port={port} user=postgres dbname={DATABASE}").parse()?)
     }
 
-    /// Ends repmgrd beside both servers; what had ended before is no error.
-    pub(super) fn end_daemons(&self) {
+    /// Whether repmgrd runs beside the servers.
+    pub(super) fn is_watched(&self) -> bool {
+        self.detector != FailoverDetector::None
+    }
+
+    /// Starts repmgrd beside both servers, and waits until both watch.
+    fn start_daemons(&mut self, interrupt: &Interrupt) -> Result<(), FailoverError> {
+        if !self.is_watched() {
+            return Ok(());
+        }
+        let mut connection = self.primary.connect(Repmgr::DATABASE)?;
+        let began = connection.query_one("SELECT clock_timestamp()::text AS now")?;
+        let began = began.text("now")?.to_owned();
+        for node in &self.nodes {
+            node.start_daemon(&mut lock(&self.guard))?;
+        }
+        self.supervisor = Some(Supervisor::begin(&self.guard, &self.nodes));
+        // Each says in the primary's table that it watches.
+        let sql = format!(
+            "SELECT count(DISTINCT node_id) AS started FROM repmgr.events \
+             WHERE event = 'repmgrd_start' AND event_timestamp >= '{began}'"
+        );
+        until("repmgrd did not start", interrupt, || {
+            let started = connection.query_one(&sql)?.text("started")?.to_owned();
+            Ok(if started == "2" { None } else { Some(format!("{started} of 2 started")) })
+        })?;
+        connection.close();
+        Ok(())
+    }
+
+    /// Between both servers, if there is one.
+    pub(super) fn link(&self) -> Option<Arc<Link>> {
+        self.link.clone()
+    }
+
+    /// What the fault needs, so that a repmgrd that it ends is not started again.
+    pub(super) fn supervisor(&self) -> Option<&Supervisor> {
+        self.supervisor.as_ref()
+    }
+
+    /// Ends repmgrd beside both servers; what had ended before is no error. Returns how often one had
+    /// ended by itself.
+    pub(super) fn end_daemons(&mut self) -> u32 {
+        let restarts = self.supervisor.take().map_or(0, Supervisor::end);
         let mut guard = lock(&self.guard);
         for node in &self.nodes {
             let _ = guard.reap(node.daemon(), Duration::ZERO);
         }
+        restarts
+    }
+
+    /// Tells repmgr that the old primary is a standby of the new one.
+    pub(super) fn register_old_primary(&self) -> Result<(), FailoverError> {
+        let upstream = format!("--upstream-node-id={}", node_id(self.standby.name()));
+        let arguments = ["standby", "register", "--force", &upstream];
+        self.nodes[0].run(&mut lock(&self.guard), &arguments)?;
+        Ok(())
+    }
+
+    /// The promoted standby is the primary from now on, and the old primary, which has returned and was
+    /// stopped, its standby.
+    pub(super) fn exchange_roles(&mut self, context: &RunContext<'_>) -> Result<(), FailoverError> {
+        std::mem::swap(&mut self.primary, &mut self.standby);
+        self.nodes.reverse();
+        self.standby.start(&mut lock(&self.guard))?;
+        wait_for_streaming(&self.primary, &self.standby, context.interrupt)?;
+        // The hook had set it to nothing; there is a standby again.
+        let mut connection = self.primary.connect("postgres")?;
+        connection.execute("ALTER SYSTEM RESET synchronous_standby_names")?;
+        connection.execute("SELECT pg_reload_conf()")?;
+        let pid = connection.query_one(
+            "SELECT (regexp_match(pg_read_file('postmaster.pid'), '^[0-9]+'))[1] AS pid",
+        )?;
+        self.postmaster = pid.parse("pid")?;
+        connection.close();
+        for pooler in &self.poolers {
+            context.pgbouncer.restart_ended(&mut lock(&self.guard), pooler)?;
+            wait_for_pooler(pooler, context.interrupt)?;
+        }
+        self.start_daemons(context.interrupt)
+    }
+
+    /// The pooler on the primary's host, if each host has one.
+    pub(super) fn pooler_of_primary(&self) -> Option<&RunningPgbouncer> {
+        let number = usize::from(self.primary.name() != NODES[0]);
+        self.poolers.get(number).filter(|_| self.poolers.len() == NODES.len())
     }
 
     /// Ends all that still runs, and removes it.
-    pub(super) fn remove(self) -> Result<(), FailoverError> {
+    pub(super) fn remove(mut self) -> Result<(), FailoverError> {
         self.end_daemons();
         let mut guard = lock(&self.guard);
-        self.pooler.remove(&mut guard)?;
+        for pooler in &self.poolers {
+            pooler.remove(&mut guard)?;
+        }
         for cluster in [self.standby, self.primary] {
             // It may have ended long ago.
             let _ = cluster.stop(&mut guard, StopMode::Immediate);
             cluster.remove(&mut guard)?;
         }
-        let files = NODES.map(|name| format!("{name}.conf"));
-        for file in files.iter().map(String::as_str).chain([super::hook::EVENTS]) {
+        let files = NODES.into_iter().flat_map(|name| [format!("{name}.conf"), hook_name(name)]);
+        for file in files.chain([EVENTS.to_owned()]) {
             let path = guard.directory().join(file);
             guard.run(Path::new("rm"), &["-f", &path.to_string_lossy()])?;
         }
@@ -110,16 +224,35 @@ pub(super) fn named(
     settings
 }
 
-fn settings(guard: &Guard, node_id: u32, detector: FailoverDetector) -> RepmgrSettings {
+/// repmgr's number of a server.
+fn node_id(name: &str) -> u32 {
+    if name == NODES[0] { 1 } else { 2 }
+}
+
+/// Where the standby finds the primary's socket if a link is in between.
+fn link_directory(guard: &Guard) -> PathBuf {
+    guard.directory().join("link")
+}
+
+fn open_link(guard: &mut Guard, primary: &Cluster) -> Result<Link, FailoverError> {
+    let directory = link_directory(guard);
+    guard.run(Path::new("mkdir"), &["-p", &directory.to_string_lossy()])?;
+    let socket = |directory: &Path| directory.join(".s.PGSQL.5432");
+    Link::open(&socket(&directory), &socket(primary.directory()), LinkDelay::default())
+        .map_err(FailoverError::Link)
+}
+
+fn settings(guard: &Guard, name: &str, detector: FailoverDetector) -> RepmgrSettings {
     let timers = detector.timers().unwrap_or([1, 1, 1]);
     let [monitor_interval_s, reconnect_attempts, reconnect_interval_s] = timers;
     RepmgrSettings {
-        node_id,
+        node_id: node_id(name),
+        host: None,
         monitor_interval_s,
         reconnect_attempts,
         reconnect_interval_s,
         promotes_by_pg_ctl: detector != FailoverDetector::Default,
-        promote_command: promote_command(guard),
+        promote_command: promote_command(guard, name),
         event_notification_command: notification_command(guard),
     }
 }
@@ -139,19 +272,6 @@ pub(super) fn wait_for_streaming(
     until("the standby did not stream", interrupt, || {
         let state = connection.query_one(&sql)?.text("state")?.to_owned();
         Ok(if state == "streaming" { None } else { Some(state) })
-    })
-}
-
-/// Until each repmgrd has said that it watches.
-fn wait_for_daemons(primary: &Cluster, interrupt: &Interrupt) -> Result<(), FailoverError> {
-    let mut connection = primary.connect(pgtoll_cluster::Repmgr::DATABASE)?;
-    until("repmgrd did not start", interrupt, || {
-        let row = connection.query_one(
-            "SELECT count(DISTINCT node_id) AS started FROM repmgr.events \
-             WHERE event = 'repmgrd_start'",
-        )?;
-        let started = row.text("started")?.to_owned();
-        Ok(if started == "2" { None } else { Some(format!("{started} of 2 started")) })
     })
 }
 

@@ -89,7 +89,10 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::{EXCHANGE_SCHEMA, ExchangeRecord};
+    use crate::{
+        CORRUPTION_SCHEMA, CorruptionRecord, EXCHANGE_SCHEMA, ExchangeRecord, FAILOVER_SCHEMA,
+        FailoverRecord,
+    };
 
     fn records() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records")
@@ -135,8 +138,10 @@ mod tests {
         ["2026-11-23-prediction-trial.jsonl", "2026-11-24-prediction-spread.jsonl"];
     const REPLAY: &str = "2026-11-24-bench-replay.jsonl";
     const DETECTION: &str = "2026-11-22-detection.json";
-    /// Of `pgtoll lab exchange`, which is no trial.
+    /// Of `pgtoll lab`, which is no trial.
     const EXCHANGE: &str = "2026-11-23-exchange.json";
+    const FAILOVER: &str = "2026-11-25-failover.json";
+    const CORRUPTION: &str = "2026-11-25-corruption.json";
     const TWINS: &str = "2026-11-23-twins.jsonl";
 
     #[test]
@@ -152,6 +157,10 @@ mod tests {
         check::<DetectionRecord>(&[&text], &[DETECTION_SCHEMA], DETECTION);
         let text = fs::read_to_string(records().join(EXCHANGE)).unwrap();
         check::<ExchangeRecord>(&[&text], &[EXCHANGE_SCHEMA], EXCHANGE);
+        let text = fs::read_to_string(records().join(FAILOVER)).unwrap();
+        check::<FailoverRecord>(&[&text], &[FAILOVER_SCHEMA], FAILOVER);
+        let text = fs::read_to_string(records().join(CORRUPTION)).unwrap();
+        check::<CorruptionRecord>(&[&text], &[CORRUPTION_SCHEMA], CORRUPTION);
     }
 
     /// Records of runs are directories; every file beside them belongs to a trial.
@@ -160,7 +169,7 @@ mod tests {
         let mut checked = [
             &BENCHES[..],
             &PREDICTIONS,
-            &[DESIGN, SOAK, WHATIF, DETECTION, EXCHANGE, REPLAY, TWINS],
+            &[DESIGN, SOAK, WHATIF, DETECTION, EXCHANGE, FAILOVER, CORRUPTION, REPLAY, TWINS],
         ]
         .concat();
         checked.sort_unstable();

@@ -3,10 +3,11 @@
 use maud::{Markup, html};
 use pgtoll_record::FailoverRecord;
 
+use super::timeline::timeline;
 use super::{Section, bodies, contents, download, inert, page};
 use crate::failover::{
-    FailoverRow, HEAD, STEPS_HEAD, answer, case_words, failover_findings, rows, seconds,
-    subject_words,
+    FailoverRow, HEAD, REJOIN_HEAD, STEPS_HEAD, answer, failover_findings, first_run, rows,
+    seconds, subject_words,
 };
 use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend};
 
@@ -16,6 +17,7 @@ pub fn failover_html(of: &FailoverRecord) -> String {
     let rows = rows(of);
     let sections: Vec<Section<'_>> = vec![
         ("outages", "Outage of each run", outages(&rows)),
+        ("clients", "Clients over time, in each case’s first run", clients(of, &rows)),
         ("cases", "All cases", table("All cases", &HEAD, &rows, FailoverRow::cells)),
         ("way", "From the fault, medians over runs", way(&rows)),
         ("steps", "Steps of each case’s first run", steps(of, &rows)),
@@ -41,11 +43,8 @@ pub fn failover_html(of: &FailoverRecord) -> String {
 }
 
 fn outages(rows: &[FailoverRow]) -> Markup {
-    let looks: Vec<(String, Look)> = rows
-        .iter()
-        .enumerate()
-        .map(|(at, row)| (case_words(row.fault, row.detector), Look::of(at)))
-        .collect();
+    let looks: Vec<(String, Look)> =
+        rows.iter().enumerate().map(|(at, row)| (row.words(), Look::of(at))).collect();
     let described = rows.iter().zip(&looks).map(|(row, (name, _))| {
         let values: Vec<String> =
             row.outages.iter().map(|outage| format!("{outage:.2} s")).collect();
@@ -119,15 +118,32 @@ fn way(rows: &[FailoverRow]) -> Markup {
             how many of its pages were unsound."
         }
         (table("From the fault", &STEPS_HEAD, rows, FailoverRow::step_cells))
+        @if rows.iter().any(FailoverRow::has_rejoin_steps) {
+            p { "The old primary’s return, step by step, medians of the time since its begin:" }
+            (table("Return of the old primary", &REJOIN_HEAD, rows, FailoverRow::rejoin_cells))
+        }
+    }
+}
+
+fn clients(of: &FailoverRecord, rows: &[FailoverRow]) -> Markup {
+    html! {
+        @for (number, row) in rows.iter().enumerate() {
+            @if let Some(shown) = first_run(of, row).and_then(|run| run.timeline.as_ref()) {
+                h3 { (row.words()) }
+                (timeline(&format!("clients-{number}"), shown))
+            }
+        }
+        @if of.runs.iter().all(|run| run.timeline.is_none()) {
+            p { "The record has none: it is of a version that did not keep them." }
+        }
     }
 }
 
 fn steps(of: &FailoverRecord, rows: &[FailoverRow]) -> Markup {
     html! {
         @for row in rows {
-            @if let Some(run) = of.runs.iter()
-                .find(|run| run.fault == row.fault && run.detector == row.detector) {
-                h3 { (case_words(row.fault, row.detector)) }
+            @if let Some(run) = first_run(of, row) {
+                h3 { (row.words()) }
                 ul { @for step in run.steps.iter().take(STEPS_SHOWN) {
                     li { (seconds(Some(step.at_s))) ": " (step.what) }
                 } }

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use pgtoll_record::CorruptionRecord;
 
+use super::timeline::timeline;
 use super::{Section, bodies, contents, download, inert, page};
 use crate::lab_corruption::{
     SPREAD_HEAD, STEP_HEAD, WRITER_HEAD, answer, lab_corruption_findings, spread_rows, step_rows,
@@ -20,6 +21,7 @@ pub fn lab_corruption_html(of: &CorruptionRecord) -> String {
     let sections: Vec<Section<'_>> = vec![
         ("spread", "Does the damage reach the standby?", spread),
         ("failovers", "Failover away from the damage", failovers),
+        ("writers", "Writers over time, in the first failover", writers(of)),
         ("how", "How it was found", how(of)),
         ("again", "Again", again(of)),
     ];
@@ -52,6 +54,15 @@ fn table(label: &str, head: &[&str], rows: &[Vec<String>]) -> Markup {
                     }
                 } } }
             }
+        }
+    }
+}
+
+fn writers(of: &CorruptionRecord) -> Markup {
+    html! {
+        @match of.failovers.iter().find_map(|failover| failover.timeline.as_ref()) {
+            Some(shown) => (timeline("writers-over-time", shown)),
+            None => p { "No failover of the record has them." },
         }
     }
 }

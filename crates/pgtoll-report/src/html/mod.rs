@@ -17,6 +17,7 @@ mod prediction_picture;
 mod replay_comparison;
 mod several;
 mod steadiness;
+mod timeline;
 mod verification;
 mod wal;
 mod wal_statistics;

@@ -73,7 +73,7 @@ const LAB_FAILOVER_EXAMPLES: &str = "\
 Examples:
   pgtoll lab failover --quick --sync        one death of the primary's host, in seconds
   pgtoll lab failover -o failover.html      repmgr's defaults, its shortest times and the floor
-  pgtoll lab failover --fault host-death,postmaster,freeze,switchover --settings fast --runs 20
+  pgtoll lab failover --fault host-death,postmaster,freeze,link-cut,switchover --settings fast --runs 20
                                             each fault twenty times
   pgtoll lab failover --settings fast --sync --runs 100
                                             how sure is it that nothing is lost?
@@ -157,6 +157,9 @@ pub(crate) struct LabCorruptionArguments {
     /// Transactions a second, of all clients together.
     #[arg(long, value_name = "N", default_value = "500", value_parser = judge_rate)]
     pub(crate) rate: f64,
+    /// Write the record (JSON) to a new file, after each failover.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
     /// The server: a major version, or the directory of its programs.
     #[arg(long, value_name = "WHICH")]
     pub(crate) postgres: Option<String>,
@@ -220,6 +223,15 @@ pub(crate) struct LabFailoverArguments {
     /// Commits wait for the standby (`synchronous_standby_names`).
     #[arg(long)]
     pub(crate) sync: bool,
+    /// The same fault happens to the new primary, when the old one has returned: a failover back.
+    #[arg(long)]
+    pub(crate) fail_back: bool,
+    /// Number of PgBouncer processes: 1, which no fault touches, or 2, one on each server's host.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
+    pub(crate) bouncers: u32,
+    /// Write the record (JSON) after each run; where FILE has a part of the same runs, do the rest.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
     /// Runs of each case. Default: 3; 1 with --quick.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: Option<u32>,

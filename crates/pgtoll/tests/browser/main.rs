@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use pgtoll_estimate::NamedRun;
 use pgtoll_record::{
-    EndStatus, Expectation, OVERVIEW_SCHEMA, Overview, OverviewExperiment, Run, WalEndKind,
-    WalStatisticsRecord,
+    CorruptionRecord, EndStatus, Expectation, FailoverRecord, OVERVIEW_SCHEMA, Overview,
+    OverviewExperiment, Run, WalEndKind, WalStatisticsRecord,
 };
 use pgtoll_testing::chromium::{Browser, Page};
 use pgtoll_testing::run_text;
@@ -197,7 +197,21 @@ fn reports() -> Vec<(String, String)> {
     let together = ("side by side".to_owned(), side_by_side(&texts));
     let overview = ("overview".to_owned(), overview(&texts));
     let runs = texts.into_iter().map(|(name, text)| (name, report(&text)));
-    runs.chain([together, overview]).chain(wal_statistics()).collect()
+    runs.chain([together, overview]).chain(wal_statistics()).chain(labs()).collect()
+}
+
+/// Pages with clients over time.
+fn labs() -> [(String, String); 2] {
+    let failover: FailoverRecord =
+        serde_json::from_str(include_str!("../../../../records/2026-11-25-failover.json")).unwrap();
+    let corruption: CorruptionRecord =
+        serde_json::from_str(include_str!("../../../../records/2026-11-25-corruption.json"))
+            .unwrap();
+    assert!(failover.runs[0].timeline.is_some() && corruption.failovers[0].timeline.is_some());
+    [
+        ("failover".to_owned(), pgtoll_report::failover_html(&failover)),
+        ("corruption".to_owned(), pgtoll_report::lab_corruption_html(&corruption)),
+    ]
 }
 
 /// The page of a server's WAL, and that of WAL that broke off, without times, with long names and

@@ -1,12 +1,18 @@
 //! `pgtoll lab failover`, with repmgr and PgBouncer.
 
-use pgtoll_record::{FailoverFault, FailoverRecord};
+use std::io::Read as _;
+use std::process::Stdio;
+use std::time::Duration;
 
-use crate::support::{Scratch, installed, pgtoll, run};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pgtoll_record::{FailoverFault, FailoverRecord, FailoverRun};
+
+use crate::support::{Scratch, ends_within, installed, pgtoll, pid_of, processes_in, run};
 
 /// Whether the engines are there. Where the tests were set up they must be.
 #[expect(clippy::print_stderr, reason = "tells why nothing was tested")]
-fn engines() -> bool {
+pub(crate) fn engines() -> bool {
     let has_repmgr = installed().iter().any(|server| server.bin.join("repmgrd").is_file());
     let has_pooler = std::path::Path::new("/usr/sbin/pgbouncer").is_file();
     if has_repmgr && has_pooler {
@@ -26,28 +32,111 @@ fn a_dead_primary_is_replaced_and_what_waited_for_the_standby_is_there() {
     }
     let scratch = Scratch::new();
     let ran = run(pgtoll()
-        .args(["lab", "failover", "--quick", "--sync", "--json", "--clients", "4", "--work-dir"])
+        .args(["lab", "failover", "--quick", "--sync", "--json", "--clients", "4"])
+        .args(["--fail-back", "--bouncers", "2", "--work-dir"])
         .arg(scratch.work()));
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let record: FailoverRecord = serde_json::from_str(&ran.stdout).unwrap();
     assert!(record.complete && record.runs.len() == 1, "{record:?}");
     let failover = &record.runs[0];
     assert_eq!(failover.fault, FailoverFault::HostDeath);
-    assert_eq!((failover.lost, failover.impossible), (Some(0), Some(0)), "{failover:?}");
-    assert_eq!((failover.after_successor, failover.two_primaries), (0, false), "{failover:?}");
-    let (noticed, promoted) = (failover.noticed_s.unwrap(), failover.promoted_s.unwrap());
-    assert!(noticed <= promoted && promoted <= failover.routed_s.unwrap(), "{failover:?}");
-    let rejoin = failover.rejoin.as_ref().unwrap();
-    assert!(rejoin.seconds.is_some() && rejoin.pages.unwrap() > 0, "{rejoin:?}");
-    assert_eq!((rejoin.unsound, &rejoin.error), (Some(0), &None), "{rejoin:?}");
+    // Else every file is synced by itself before the old primary starts.
+    assert_eq!(record.settings["recovery_init_sync_method"], "syncfs");
+    check_failover(failover);
+    check_failover(failover.back.as_ref().unwrap());
     let file = scratch.path("failover.json");
     std::fs::write(&file, &ran.stdout).unwrap();
     let shown = run(pgtoll().arg("report").arg(&file));
     assert!(shown.stdout.contains("Death of the primary's host"), "{shown:?}");
+    assert!(shown.stdout.contains("host-death, back"), "{shown:?}");
     assert!(shown.stdout.contains("process faults on one kernel"), "{shown:?}");
     let page = run(pgtoll().args(["report", "--format", "html"]).arg(&file));
     assert!(page.stdout.starts_with("<!DOCTYPE html>"), "{page:?}");
+    // Of both failovers a wide and a narrow picture.
+    assert_eq!(page.stdout.matches("A line for each of 4 clients").count(), 4);
     scratch.assert_empty();
+}
+
+/// With synchronous replication, from the fault to the old primary's return.
+fn check_failover(of: &FailoverRun) {
+    assert_eq!((of.lost, of.impossible), (Some(0), Some(0)), "{of:?}");
+    assert_eq!((of.after_successor, of.two_primaries), (0, false), "{of:?}");
+    // Nobody is left to confirm commits.
+    assert_eq!(of.standby_names.as_deref(), Some(""), "{of:?}");
+    let (noticed, promoted) = (of.noticed_s.unwrap(), of.promoted_s.unwrap());
+    assert!(noticed <= promoted && promoted <= of.routed_s.unwrap(), "{of:?}");
+    let rejoin = of.rejoin.as_ref().unwrap();
+    assert!(rejoin.seconds.is_some() && rejoin.pages.unwrap() > 0, "{rejoin:?}");
+    assert_eq!((rejoin.unsound, &rejoin.error), (Some(0), &None), "{rejoin:?}");
+    let steps: Vec<&str> = rejoin.steps.iter().map(|step| step.what.as_str()).collect();
+    assert_eq!(
+        steps,
+        ["stopped", "checkpoint", "pg_rewind", "start", "streaming", "registered"],
+        "{rejoin:?}"
+    );
+    let timeline = of.timeline.as_ref().unwrap();
+    assert!(timeline.clients.iter().all(|line| line.contains('s')), "{timeline:?}");
+    assert!(timeline.events.iter().any(|event| event.what == "hook routed"), "{timeline:?}");
+}
+
+#[test]
+fn a_standby_that_is_cut_off_promotes_itself_and_the_split_brain_is_named() {
+    if !engines() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let ran = run(pgtoll()
+        .args(["lab", "failover", "--quick", "--sync", "--fault", "link-cut", "--json"])
+        .args(["--clients", "4", "--work-dir"])
+        .arg(scratch.work()));
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let record: FailoverRecord = serde_json::from_str(&ran.stdout).unwrap();
+    let failover = &record.runs[0];
+    assert_eq!(failover.fault, FailoverFault::LinkCut);
+    assert!(failover.two_primaries, "{failover:?}");
+    assert!(failover.findings.iter().any(|of| of.starts_with("split brain")), "{failover:?}");
+    // Nobody confirmed what the old primary committed, so clients were told of none of it.
+    assert_eq!((failover.lost, failover.impossible), (Some(0), Some(0)), "{failover:?}");
+    let rejoin = failover.rejoin.as_ref().unwrap();
+    assert_eq!((rejoin.unsound, &rejoin.error), (Some(0), &None), "{rejoin:?}");
+    scratch.assert_empty();
+}
+
+#[test]
+fn a_repmgrd_that_ends_is_started_again() {
+    if !engines() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut child = pgtoll()
+        .args(["lab", "failover", "--settings", "fast", "--runs", "1", "--json", "--work-dir"])
+        .arg(scratch.work())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = loop {
+        if let Some(pid) = repmgrd_of(&scratch, "node2.conf") {
+            break pid;
+        }
+        assert!(!ends_within(pid_of(&child), Duration::from_millis(20)), "no repmgrd was started");
+    };
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{text}");
+    let record: FailoverRecord = serde_json::from_str(&text).unwrap();
+    assert_eq!(record.runs[0].daemon_restarts, 1, "{record:?}");
+    assert!(record.runs[0].promoted_s.is_some(), "{record:?}");
+    scratch.assert_empty();
+}
+
+fn repmgrd_of(scratch: &Scratch, configuration: &str) -> Option<i32> {
+    processes_in(&scratch.work()).into_iter().find(|pid| {
+        let words = procfs::process::Process::new(*pid).and_then(|process| process.cmdline());
+        let Ok([program, rest @ ..]) = words.as_deref() else { return false };
+        program.ends_with("/repmgrd") && rest.iter().any(|word| word.ends_with(configuration))
+    })
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod exchange;
 mod experiments;
 mod failover;
 mod judge;
+mod lab_endings;
 mod measuring;
 mod mistakes;
 mod names;

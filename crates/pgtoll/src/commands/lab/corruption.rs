@@ -1,5 +1,6 @@
 //! `pgtoll lab corruption`: what becomes of a damaged page, and what a failover away from it costs.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -7,12 +8,12 @@ use pgtoll_cluster::{Guard, GuardOptions, Pgbouncer, ServerUser};
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_lab::{CorruptionPlan, CorruptionProgress, ExchangeSite, corruption};
-use pgtoll_record::Provenance;
+use pgtoll_record::{CorruptionRecord, Provenance};
 use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 
 use crate::arguments::{LabCorruptionArguments, LabEntry};
 use crate::commands::measure::{installation, tell_leftovers};
-use crate::commands::{absolute, output};
+use crate::commands::{Usage, absolute, output};
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -27,6 +28,10 @@ pub(crate) fn run(
     let installation = installation(arguments.postgres.as_deref(), &interrupt, printer)?;
     tell_leftovers(&work_dir, &user, printer);
     let plan = plan(arguments)?;
+    if let Some(file) = arguments.record.as_ref().filter(|file| file.exists()) {
+        let message = format!("{} exists already", file.display());
+        return Err(Usage::error(message, "name a new file"));
+    }
     printer.say(&introduction(&plan));
     let options = GuardOptions::of_this_program(work_dir.clone(), user);
     let site = ExchangeSite {
@@ -36,14 +41,23 @@ pub(crate) fn run(
         interrupt: &interrupt,
     };
     let all = u64::from(plan.runs) + 2;
-    let mut done = 0;
-    let record = corruption(&plan, site, &provenance(arguments), &mut |progress| {
+    let (mut done, mut written) = (0, Ok(()));
+    let record = corruption(&plan, site, &provenance(arguments), &mut |progress, record| {
         done += 1;
         let words = words(progress);
         printer.progress(&words, done, all);
         printer.milestone(&words);
+        if let (Some(file), Ok(())) = (&arguments.record, &written) {
+            written = write_record(file, record);
+        }
     });
-    interrupt.check()?;
+    written?;
+    if record.spread.is_empty() {
+        interrupt.check()?;
+    }
+    if let Some(file) = &arguments.record {
+        write_record(file, &record)?;
+    }
     let is_found = !pgtoll_report::lab_corruption_findings(&record).is_empty();
     let status = match (record.complete, is_found) {
         (_, true) => Status::Finding,
@@ -57,6 +71,12 @@ pub(crate) fn run(
     let table = TableOptions::default();
     output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
     Ok(status)
+}
+
+fn write_record(file: &Path, record: &CorruptionRecord) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string_pretty(record).context("write the record")?;
+    text.push('\n');
+    output::write(file, &text)
 }
 
 fn plan(arguments: &LabCorruptionArguments) -> anyhow::Result<CorruptionPlan> {

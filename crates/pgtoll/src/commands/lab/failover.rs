@@ -10,14 +10,14 @@ use pgtoll_cluster::{Finder, Guard, GuardOptions, Installation, Pgbouncer, Repmg
 use pgtoll_datadir::DataDirectory;
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_lab::{FailoverPlan, FailoverSite, failover};
+use pgtoll_lab::{FailoverError, FailoverPlan, FailoverSite, failover};
 use pgtoll_record::{FailoverDetector, FailoverRecord, FailoverRun, Provenance};
 use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 use pgtoll_verify::{VerifySettings, verify};
 
 use crate::arguments::LabFailoverArguments;
 use crate::commands::measure::{installation, tell_leftovers};
-use crate::commands::{absolute, output};
+use crate::commands::{Usage, absolute, output};
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -34,6 +34,8 @@ pub(crate) fn run(
     let pgbouncer = Pgbouncer::find("pgbouncer")?;
     tell_leftovers(&work_dir, &user, printer);
     let plan = plan(arguments);
+    let earlier = earlier_record(arguments.record.as_deref())?;
+    let continues = earlier.is_some();
     printer.say(&introduction(&plan));
     let options = GuardOptions::of_this_program(work_dir.clone(), user);
     let site = FailoverSite {
@@ -45,14 +47,28 @@ pub(crate) fn run(
         interrupt: &interrupt,
         verify: verified,
     };
-    let mut done = 0;
-    let record = failover(&plan, site, &provenance(arguments), &mut |run, all| {
-        done += 1;
-        printer.progress(&words(run), done, all as u64);
-        printer.milestone(&words(run));
+    let mut written = Ok(());
+    let outcome = failover(&plan, site, &provenance(arguments), earlier, &mut |record| {
+        if let Some(run) = record.runs.last() {
+            printer.progress(&words(run), record.runs.len() as u64, plan.all_runs() as u64);
+            printer.milestone(&words(run));
+        }
+        if let (Some(file), Ok(())) = (&arguments.record, &written) {
+            written = write_record(file, record);
+        }
     });
+    let record = outcome.map_err(|error| match error {
+        FailoverError::AnotherRecord { .. } if continues => {
+            Usage::error(error.to_string(), "name a new file, or repeat the options of that record")
+        }
+        error => error.into(),
+    })?;
+    written?;
     if record.runs.is_empty() {
         interrupt.check()?;
+    }
+    if let Some(file) = &arguments.record {
+        write_record(file, &record)?;
     }
     if let Some(ended) = &record.ended {
         printer.warn(&format!("pgtoll: ended early: {ended}"));
@@ -62,6 +78,32 @@ pub(crate) fn run(
     let table = TableOptions::default();
     output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
     Ok(status)
+}
+
+/// The record in the file that `--record` names, which is to be continued; `None` where there is no
+/// such file.
+fn earlier_record(file: Option<&Path>) -> anyhow::Result<Option<FailoverRecord>> {
+    let Some(file) = file.filter(|file| file.exists()) else { return Ok(None) };
+    let context = || format!("read {}", file.display());
+    let text = pgtoll_files::read_to_string(file, RECORD_BYTES_MAX).with_context(context)?;
+    let record: FailoverRecord = serde_json::from_str(&text).map_err(|_| {
+        let message = format!("{} is not a record of lab failover", file.display());
+        Usage::error(message, "name a new file")
+    })?;
+    if record.complete {
+        let message = format!("{} has all of its runs", file.display());
+        return Err(Usage::error(message, "name a new file"));
+    }
+    Ok(Some(record))
+}
+
+/// A thousand runs have some megabytes.
+const RECORD_BYTES_MAX: u64 = 1 << 28;
+
+fn write_record(file: &Path, record: &FailoverRecord) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string_pretty(record).context("write the record")?;
+    text.push('\n');
+    output::write(file, &text)
 }
 
 /// A finding is one, however the runs ended.
@@ -104,6 +146,8 @@ fn plan(arguments: &LabFailoverArguments) -> FailoverPlan {
         clients: arguments.clients,
         rate_per_second: arguments.rate,
         lead: Duration::from_secs(if arguments.quick { 1 } else { 2 }),
+        fail_back: arguments.fail_back,
+        bouncers: arguments.bouncers,
     }
 }
 
@@ -165,7 +209,14 @@ fn provenance(arguments: &LabFailoverArguments) -> Provenance {
         let settings: Vec<&str> = arguments.settings.iter().map(|of| of.name()).collect();
         option("--settings", &settings.join(","));
     }
-    let flags = [("--quick", arguments.quick), ("--sync", arguments.sync)];
+    if arguments.bouncers > 1 {
+        option("--bouncers", &arguments.bouncers.to_string());
+    }
+    let flags = [
+        ("--quick", arguments.quick),
+        ("--sync", arguments.sync),
+        ("--fail-back", arguments.fail_back),
+    ];
     command
         .extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.to_owned()));
     Provenance {
