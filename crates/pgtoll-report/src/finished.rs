@@ -72,7 +72,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 22] = [
+    const ALL: [Self; 23] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,

@@ -34,6 +34,16 @@ impl Record<'_> {
         }
     }
 
+    /// Whether `VACUUM` sets bits of the visibility map, freezes the page's rows and changes no row
+    /// otherwise, in a record that has the page's image (19). The map's bits need that image only where
+    /// hints are logged, and `VACUUM` freezes rows that it need not freeze yet because the image is
+    /// paid for.
+    pub fn freezes_beside_visibility(&self, parts: &Parts) -> bool {
+        let [page, _] = parts.blocks.as_slice() else { return false };
+        let has_image = page.image.as_ref().is_some_and(|image| image.applies);
+        has_image && !self.facts.prune_sets_page_lsn && self.freeze_bytes(parts).is_some()
+    }
+
     /// Whether a prune record changes no row, and only sets bits of the visibility map (19): then its
     /// heap page needs an image only where hints are logged, as with `Heap2/VISIBLE` until 18.
     pub fn sets_visibility_alone(&self, parts: &Parts) -> bool {
@@ -58,7 +68,7 @@ impl Record<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wal::{BlockReference, RecordHeader};
+    use crate::wal::{BlockReference, Image, RecordHeader};
     use crate::{ForkNumber, Lsn, RelFileLocator};
 
     /// A record of Heap2 of 238 bytes with this main data, and blocks of which the first has 174 bytes
@@ -101,6 +111,51 @@ mod tests {
         assert_eq!(record(18, 0x20, &[0], 1), (None, false), "cut off");
         assert_eq!(record(19, 0x20, &[0x08, 0x03], 2), (None, true), "bits of the map alone");
         assert_eq!(record(19, 0x20, &[0x88, 0x03], 2), (None, false));
+    }
+
+    #[test]
+    fn an_image_pays_for_freezes_where_the_visibility_map_needs_it() {
+        let check = |major: u32, main: &[u8], applies: Option<bool>, expected: bool| {
+            let facts = crate::MAJORS.iter().find(|facts| facts.major == major).unwrap();
+            let header = RecordHeader {
+                total_bytes: 8238,
+                xid: 0,
+                previous: Lsn(0),
+                info: 0x20,
+                manager: 9,
+                crc: 0,
+            };
+            let record =
+                Record { at: Lsn(8), end: Lsn(8248), header, bytes: main, facts: &facts.wal };
+            let image = applies.map(|applies| Image {
+                hole_offset: 0,
+                hole_bytes: 0,
+                applies,
+                compression: None,
+                range: 0..0,
+            });
+            let relation = RelFileLocator { tablespace: 1663, database: 5, rel_number: 16384 };
+            let block = |id: u8, fork, image| BlockReference {
+                id,
+                relation,
+                fork,
+                block: 1,
+                will_init: false,
+                image,
+                data: 0..0,
+            };
+            let mut parts = Parts::default();
+            parts.blocks = vec![block(0, ForkNumber::MAIN, image), block(1, ForkNumber::VM, None)];
+            parts.main_data = 0..main.len();
+            assert_eq!(record.freezes_beside_visibility(&parts), expected, "{major} {main:x?}");
+        };
+        check(19, &[0x18, 0x03, 0, 0], Some(true), true);
+        check(19, &[0x18, 0x03, 0, 0], Some(false), false);
+        check(19, &[0x18, 0x03, 0, 0], None, false);
+        // It prunes as well, or freezes nothing.
+        check(19, &[0x98, 0x03, 0, 0], Some(true), false);
+        check(19, &[0x08, 0x03, 0, 0], Some(true), false);
+        check(18, &[0, 0x18, 0, 0], Some(true), false);
     }
 
     #[test]

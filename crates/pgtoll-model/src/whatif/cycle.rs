@@ -13,7 +13,7 @@ pub struct CyclePages {
     /// First changed by a record that has its image in any case: it may have been written past shared
     /// buffers.
     pub forced: u64,
-    /// Only marked all-visible: logged whole where hints are logged.
+    /// Only marked all-visible, by `VACUUM`: logged whole where hints are logged.
     pub visible: u64,
 }
 
@@ -32,7 +32,7 @@ impl CycleCounts {
             return;
         }
         match rule {
-            Rule::Hint => return,
+            Rule::Hint | Rule::MarkedByReader => return,
             Rule::WithHints => {
                 self.visible.insert(block);
                 return;
@@ -76,6 +76,7 @@ mod tests {
         // Its image is the later change's.
         counts.refer(block(4), Rule::Regular, true);
         counts.refer(block(5), Rule::Always, true);
+        counts.refer(block(6), Rule::MarkedByReader, true);
         assert_eq!(counts.take(), CyclePages { changed: 3, forced: 1, visible: 1 });
         assert_eq!(counts.take(), CyclePages::default());
     }

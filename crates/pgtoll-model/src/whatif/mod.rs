@@ -51,6 +51,9 @@ pub enum Rule {
     Hint,
     /// The same, where hints are logged; else the page's LSN is not even set (`Heap2/VISIBLE`).
     WithHints,
+    /// The same by a reader (since 19). It does not add images where hints are logged: in the prediction
+    /// trial servers that log them have images for the hints on such pages, and none for the marks.
+    MarkedByReader,
     /// The page is made anew: it never needs one.
     Init,
     /// It has an image whatever the settings.
@@ -218,7 +221,7 @@ impl WhatIf {
             grow(state, reference.grows_by);
         }
         state.touched = epoch;
-        if !matches!(rule, Rule::Hint | Rule::WithHints) {
+        if !matches!(rule, Rule::Hint | Rule::WithHints | Rule::MarkedByReader) {
             state.changed = epoch;
         }
         if is_new {
@@ -234,7 +237,7 @@ impl WhatIf {
         match rule {
             Rule::Always => image.map(|image| self.means.filled(block.fork, image)),
             Rule::Init => None,
-            Rule::Regular | Rule::Hint | Rule::WithHints => {
+            Rule::Regular | Rule::Hint | Rule::WithHints | Rule::MarkedByReader => {
                 self.need(reference, &before);
                 None
             }

@@ -135,7 +135,7 @@ mod tests {
     const SOAK: &str = "2026-11-22-soak.jsonl";
     const WHATIF: &str = "2026-11-22-whatif-trial.jsonl";
     const PREDICTIONS: [&str; 2] =
-        ["2026-11-23-prediction-trial.jsonl", "2026-11-24-prediction-spread.jsonl"];
+        ["2026-11-23-prediction-trial.jsonl", "2026-11-25-prediction-spread.jsonl"];
     const REPLAY: &str = "2026-11-24-bench-replay.jsonl";
     const DETECTION: &str = "2026-11-22-detection.json";
     /// Of `pgtoll lab`, which is no trial.

@@ -408,7 +408,8 @@ impl Replay {
             for record in waiting.touches.records.get(waiting.record..)? {
                 let at = Lsn(from.0 + u64::from(record.at));
                 for touch in touches.by_ref().take(record.references.into()) {
-                    let is_hint = matches!(touch.rule, Rule::Hint | Rule::WithHints);
+                    let is_hint =
+                        matches!(touch.rule, Rule::Hint | Rule::WithHints | Rule::MarkedByReader);
                     if is_hint && !self.model.logs_hints() {
                         continue;
                     }

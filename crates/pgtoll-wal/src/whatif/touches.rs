@@ -2,7 +2,8 @@
 //! images that depend on checkpoints.
 
 use pgtoll_format::wal::rmgr::{
-    RM_XACT_ID, RM_XLOG_ID, XLOG_FPI_FOR_HINT, XLOG_HEAP2_VISIBLE, XLOG_RUNNING_XACTS, XLOG_SWITCH,
+    RM_XACT_ID, RM_XLOG_ID, XLOG_FPI_FOR_HINT, XLOG_HEAP2_PRUNE_ON_ACCESS, XLOG_HEAP2_VISIBLE,
+    XLOG_RUNNING_XACTS, XLOG_SWITCH,
 };
 use pgtoll_format::wal::{BlockReference, Event, Parts, Record, RecordType};
 use pgtoll_format::{Lsn, RelationFork};
@@ -93,6 +94,9 @@ pub(crate) struct Means(Vec<(u64, u64)>);
 const BLOCKS: usize = 4;
 /// Resource managers that are; extensions' share the last.
 const MANAGERS: usize = 32;
+/// What a record says of the rows of a page that it freezes, about: a plan, and two bytes a row of
+/// sixty. With the page's image it is left out.
+const FREEZE_PLANS_BYTES: u16 = 136;
 
 impl Default for Means {
     fn default() -> Self {
@@ -210,13 +214,16 @@ impl Touches {
             // Until 18. Its second block is the table's page, of which nothing but a hint changes.
             XLOG_HEAP2_VISIBLE if block.id == 1 => Rule::WithHints,
             // Since 19.
-            _ if block.id == 0 && record.sets_visibility_alone(parts) => Rule::WithHints,
+            _ if block.id == 0 && record.sets_visibility_alone(parts) => match kind {
+                XLOG_HEAP2_PRUNE_ON_ACCESS => Rule::MarkedByReader,
+                _ => Rule::WithHints,
+            },
             _ if block.will_init => Rule::Init,
             _ => Rule::Regular,
         };
         self.hints += u64::from(rule == Rule::Hint);
         let length = u16::try_from(block.data.len()).unwrap_or(UNKNOWN - 1);
-        let (mut place, mut data_bytes) = (0, length);
+        let (mut place, mut data_bytes, mut freeze_bytes) = (0, length, 0);
         if let Some(image) = &block.image {
             let cause = cause_of(kind, block.id, image.applies);
             if block.will_init || matches!(cause, ImageCause::Forced | ImageCause::Check) {
@@ -225,6 +232,9 @@ impl Touches {
             let header: u32 =
                 if image.compression.is_some() && image.hole_bytes > 0 { 7 } else { 5 };
             bytes = bytes.saturating_sub(u32::try_from(image.range.len()).unwrap_or(0) + header);
+            if block.id == 0 && rule == Rule::Regular && record.freezes_beside_visibility(parts) {
+                (rule, freeze_bytes) = (Rule::WithHints, FREEZE_PLANS_BYTES);
+            }
             let missing = block.data.is_empty() && rule == Rule::Regular;
             let (lengths, data) = images.of(record, parts, block, missing);
             self.images.push(lengths);
@@ -248,7 +258,6 @@ impl Touches {
             data::growth(record, parts, kind, block)
         };
         let (id, block, image) = (block.id, block.block, place);
-        let freeze_bytes = 0;
         let touch = Touch { fork, block, image, data_bytes, grows_by, rule, id, freeze_bytes };
         self.references.push(touch);
         bytes
