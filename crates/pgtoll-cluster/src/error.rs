@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pgtoll_format::{UnsupportedMajor, VersionParseError};
 use pgtoll_interrupt::Interrupted;
 
-use crate::import::NotImported;
+use crate::not_imported::NotImported;
 
 /// An error of finding, installing or running servers. [`hint`](Self::hint) says what to try.
 #[derive(Debug, thiserror::Error)]

@@ -18,7 +18,11 @@ pub fn failover_html(of: &FailoverRecord) -> String {
     let sections: Vec<Section<'_>> = vec![
         ("outages", "Outage of each run", outages(&rows)),
         ("clients", "Clients over time, in each case’s first run", clients(of, &rows)),
-        ("cases", "All cases", table("All cases", &HEAD, &rows, FailoverRow::cells)),
+        (
+            "cases",
+            "All cases",
+            table("What clients saw, a row a case", &HEAD, &rows, FailoverRow::cells),
+        ),
         ("way", "From the fault, medians over runs", way(&rows)),
         ("steps", "Steps of each case’s first run", steps(of, &rows)),
         ("how", "How it was found", how(of)),
