@@ -50,8 +50,9 @@ pub fn write_cost_ns(kernel: &str) -> Option<Bounded> {
     }
 }
 
-/// CPU to log an image, in ns: its CRC, copies and the write of the WAL (10 to 11 µs), and what
-/// compresses it. Measured in first scans, without fsync.
+/// CPU to log an image, in ns: its CRC, copies and the write of the WAL, and what compresses it. 10 to
+/// 11 µs in first scans without fsync; with fsync, in the prediction trial, 3 to 15 µs where readers
+/// set hints and 11 to 18 µs in `VACUUM`, by the number of images 13 µs.
 pub fn image_cost_ns(compression: Option<Compression>) -> Bounded {
     let more = match compression {
         None => Bounded::ZERO,
@@ -61,7 +62,7 @@ pub fn image_cost_ns(compression: Option<Compression>) -> Bounded {
             Bounded { estimate: 117_500.0, lower: 90_000.0, upper: 145_000.0 }
         }
     };
-    Bounded::sum(&[Bounded { estimate: 10_500.0, lower: 7_000.0, upper: 15_000.0 }, more])
+    Bounded::sum(&[Bounded { estimate: 13_000.0, lower: 6_000.0, upper: 20_000.0 }, more])
 }
 
 /// What is left of an image. The estimate is that of pgbench's tables; other data may compress
@@ -88,10 +89,10 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_images_a_second_are_a_per_cent_of_a_core() {
+    fn a_thousand_images_a_second_are_about_a_per_cent_of_a_core() {
         let images = ImageWork { images: Bounded::exact(1000.0), cost_ns: image_cost_ns(None) };
         let cores = cpu_cores(&PageWork::default(), &images);
-        assert!((cores.estimate - 0.0105).abs() < 1e-9, "{cores:?}");
+        assert!((cores.estimate - 0.013).abs() < 1e-9, "{cores:?}");
         let saved = ImageWork { images: images.images.negated(), ..images };
         assert_eq!(cpu_cores(&PageWork::default(), &saved), cores.negated());
         let pglz = image_cost_ns(Some(Compression::Pglz));
