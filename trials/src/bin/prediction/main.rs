@@ -10,6 +10,7 @@ mod contents;
 mod estimate;
 mod goals;
 mod pair;
+mod pooled;
 mod product;
 mod program;
 mod score;

@@ -44,7 +44,12 @@ impl Scored {
 
     /// Off by at most a point or a quarter of the truth.
     pub(crate) fn is_near(&self) -> bool {
-        self.error() <= (self.truth.abs() / 4.0).max(0.01)
+        self.error() <= self.tolerance()
+    }
+
+    /// A point, or a quarter of the truth.
+    pub(crate) fn tolerance(&self) -> f64 {
+        (self.truth.abs() / 4.0).max(0.01)
     }
 }
 

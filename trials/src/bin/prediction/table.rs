@@ -10,6 +10,7 @@ use pgtoll_record::trials::{
 use crate::contents::Contents;
 use crate::estimate::Estimator;
 use crate::goals::{goals, mean_error, summary};
+use crate::pooled;
 use crate::score::{Scored, mean};
 use crate::trial::{Trial, Truth, trials};
 
@@ -30,6 +31,7 @@ pub(crate) fn markdown(contents: &Contents) -> anyhow::Result<(String, Option<bo
         }
         let _ = writeln!(text, "**CPU time of the server**, {name}: change, %\n");
         cpu_table(&mut text, &trials);
+        pooled::table(&mut text, &trials)?;
         summary(&mut text, &trials);
         if let Some(own) = goals(&mut text, &trials) {
             reached = Some(reached.unwrap_or(true) && own);
@@ -82,7 +84,7 @@ fn direction_table(text: &mut String, trials: &[&Trial], source: Arm) {
     text.push('\n');
 }
 
-fn row<S: AsRef<str>>(text: &mut String, cells: &[S]) {
+pub(crate) fn row<S: AsRef<str>>(text: &mut String, cells: &[S]) {
     for cell in cells {
         let _ = write!(text, "| {} ", cell.as_ref());
     }
@@ -168,7 +170,7 @@ pub(crate) fn range(range: &Range) -> String {
     format!("{} [{}, {}]", percent(range.middle), percent(range.lower), percent(range.upper))
 }
 
-fn truth(truth: &Truth) -> String {
+pub(crate) fn truth(truth: &Truth) -> String {
     let change = percent(truth.change);
     match truth.interval {
         Some((lower, upper)) => format!("{change} [{}, {}]", percent(lower), percent(upper)),

@@ -31,6 +31,8 @@ pub(crate) struct Trial {
     pub(crate) megabytes: f64,
     pub(crate) wal: Truth,
     pub(crate) cpu: Truth,
+    /// CPU time of each repetition, with the other setting and with the one that is watched.
+    pub(crate) cpu_pairs: Vec<(f64, f64)>,
     /// The smallest and largest change of WAL of a repetition.
     pub(crate) spread: (f64, f64),
     /// The mean over the repetitions.
@@ -52,17 +54,14 @@ pub(crate) fn trials(contents: &Contents, regime: Regime) -> anyhow::Result<Vec<
 }
 
 impl Truth {
-    fn of(pairs: &[(&Run, &Run)], figure: fn(&Run) -> u64) -> anyhow::Result<Option<Self>> {
-        let to = pairs.iter().map(|(to, _)| float(figure(to)));
-        let from = pairs.iter().map(|(_, from)| float(figure(from)));
+    /// Of pairs of a figure: with the other setting, and with the one that is watched.
+    pub(crate) fn of_figures(pairs: &[(f64, f64)]) -> anyhow::Result<Option<Self>> {
         match pairs {
             [] => Ok(None),
-            [(to, from)] => {
-                let change = float(figure(to)) / float(figure(from)) - 1.0;
-                Ok(Some(Self { change, interval: None }))
-            }
+            [(to, from)] => Ok(Some(Self { change: to / from - 1.0, interval: None })),
             _ => {
-                let found = ratio(to, from)?;
+                let found =
+                    ratio(pairs.iter().map(|(to, _)| *to), pairs.iter().map(|(_, from)| *from))?;
                 let interval = Some((found.lower - 1.0, found.upper - 1.0));
                 Ok(Some(Self { change: found.ratio - 1.0, interval }))
             }
@@ -86,8 +85,12 @@ impl Trial {
                 Some(if source == Arm::On { (*off, on) } else { (on, *off) })
             })
             .collect();
+        let figures = |figure: fn(&Run) -> u64| -> Vec<(f64, f64)> {
+            pairs.iter().map(|(to, from)| (float(figure(to)), float(figure(from)))).collect()
+        };
+        let cpu_pairs = figures(|run| run.cpu_ns);
         let (Some(wal), Some(cpu)) =
-            (Truth::of(&pairs, |run| run.wal_bytes)?, Truth::of(&pairs, |run| run.cpu_ns)?)
+            (Truth::of_figures(&figures(|run| run.wal_bytes))?, Truth::of_figures(&cpu_pairs)?)
         else {
             return Ok(None);
         };
@@ -113,6 +116,7 @@ impl Trial {
                 .unwrap_or(0.0),
             wal,
             cpu,
+            cpu_pairs,
             spread: (
                 changes.iter().copied().fold(f64::INFINITY, f64::min),
                 changes.iter().copied().fold(f64::NEG_INFINITY, f64::max),
