@@ -52,7 +52,7 @@ fn a_damaged_page_becomes_a_relation_with_advice() {
     damaged[5000] ^= 1;
     let (_place, data) = directory(&[("16384", damaged)]);
     let jobs = NonZeroUsize::MIN;
-    let settings = VerifySettings { jobs, rate: None, only_below: Vec::new() };
+    let settings = VerifySettings { jobs, rate: None, only_below: Vec::new(), rows: true };
     let verified = crate::verify(&data, &settings, &|_| true, &mut |_| ControlFlow::Continue(()));
     let names = Names::new([(relation_files(16_384), name(RelationKind::Table, "orders"))]);
     let record = verified.record(&data, Some(&names), WalAtHand::NotAsked, provenance());

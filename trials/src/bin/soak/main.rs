@@ -188,7 +188,8 @@ fn verified(cluster: &Cluster) -> anyhow::Result<Verified> {
     let postmaster = Postmaster::read(&data.path).context("the server has ended")?;
     let connection = (dsn(cluster)?, connection(cluster)?);
     let mut server = RunningServer::new(&data, postmaster, 1, Some(connection))?;
-    let verify = VerifySettings { jobs: 2.try_into()?, rate: None, only_below: Vec::new() };
+    let verify =
+        VerifySettings { jobs: 2.try_into()?, rate: None, only_below: Vec::new(), rows: true };
     let settings = RunningSettings { verify, patience: Duration::from_secs(60) };
     let mut progress = |_| ControlFlow::Continue(());
     let pauses = RealPauses::default();

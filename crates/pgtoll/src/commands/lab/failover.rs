@@ -170,7 +170,7 @@ fn introduction(plan: &FailoverPlan) -> String {
 fn verified(data: &Path) -> Result<(u64, u64), String> {
     let data = DataDirectory::open(data).map_err(|error| error.to_string())?;
     let jobs = NonZeroUsize::MIN;
-    let settings = VerifySettings { jobs, rate: None, only_below: Vec::new() };
+    let settings = VerifySettings { jobs, rate: None, only_below: Vec::new(), rows: true };
     let found = verify(&data, &settings, &|_| true, &mut |_| ControlFlow::Continue(()));
     let total = found.total();
     if total.unverified > 0 || !found.is_whole() {

@@ -47,7 +47,12 @@ impl FoundDamage {
         let is_wanted = |relation: RelFileLocator| {
             named.is_empty() || named.iter().any(|(fork, _)| fork.relation == relation)
         };
-        let settings = VerifySettings { jobs: jobs(arguments), rate: None, only_below: Vec::new() };
+        let settings = VerifySettings {
+            jobs: jobs(arguments),
+            rate: None,
+            only_below: Vec::new(),
+            rows: true,
+        };
         let mut progress = |now: pgtoll_verify::VerifyProgress| {
             printer.progress("verify", now.bytes, now.all_bytes);
             match interrupt.signal() {
