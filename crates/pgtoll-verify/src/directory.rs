@@ -254,8 +254,8 @@ pub(crate) mod tests {
             pgtoll_format::ControlFile::read(&pgtoll_testing::control_file()).unwrap();
         control.file_blocks = 4;
         control.checksum_version = 1;
-        control.state = pgtoll_format::ClusterState::ShutDown;
-        control.checkpoint = pgtoll_format::Lsn(1 << 20);
+        control.state = ClusterState::ShutDown;
+        control.checkpoint = Lsn(1 << 20);
         let path = place.path().to_owned();
         (place, DataDirectory { path, control, major: 15, backup_start: None })
     }
@@ -426,7 +426,7 @@ pub(crate) mod tests {
             data.control.file_blocks = blocks;
             data.control.checksum_version = u32::from(sums);
             // Then nothing is a suspicion.
-            data.control.state = pgtoll_format::ClusterState::InProduction;
+            data.control.state = ClusterState::InProduction;
             let (mapped, direct) = (MappedFiles::default(), DirectFiles::default());
             for disk in [&Files as &dyn Storage, &mapped, &direct] {
                 let found = verify_on(disk, &data, &settings(), &|_| true, &mut |_| ControlFlow::Continue(()));
