@@ -86,8 +86,9 @@ pub fn verify_running(
         let mut take = |verified: &mut Verified, finding| sieve.take(verified, finding);
         scan.read(disk, &mut verified, None, &mut take, &mut watch);
         verified.running.suspects = sieve.count;
+        let Sieve { maps, sender, .. } = sieve;
         // Without a sender the watching ends.
-        let Sieve { maps, .. } = sieve;
+        drop(sender);
         let watched = match watching {
             Ok(watching) => watching.join().unwrap_or_else(|_| Watched::default()),
             Err(_) => watch_them(),
