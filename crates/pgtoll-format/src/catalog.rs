@@ -120,6 +120,7 @@ pub struct ClassColumns {
     relfilenode: ColumnOffset,
     relam: ColumnOffset,
     reltablespace: ColumnOffset,
+    relpages: ColumnOffset,
     reltoastrelid: ColumnOffset,
     relisshared: ColumnOffset,
     relpersistence: ColumnOffset,
@@ -135,6 +136,7 @@ impl ClassColumns {
             relfilenode: column_offset(columns, "relfilenode"),
             relam: column_offset(columns, "relam"),
             reltablespace: column_offset(columns, "reltablespace"),
+            relpages: column_offset(columns, "relpages"),
             reltoastrelid: column_offset(columns, "reltoastrelid"),
             relisshared: column_offset(columns, "relisshared"),
             relpersistence: column_offset(columns, "relpersistence"),
@@ -325,6 +327,8 @@ pub struct ClassRow {
     pub access_method: u32,
     /// Its tablespace; 0: its database's.
     pub tablespace: u32,
+    /// Blocks that it had when `VACUUM` or `ANALYZE` counted them last; 0: none, or never counted.
+    pub blocks: u32,
     /// Its TOAST table; 0: none.
     pub toast: u32,
     /// All databases have it in common.
@@ -347,6 +351,7 @@ impl ClassRow {
             files: row.oid(columns.relfilenode)?,
             access_method: row.oid(columns.relam)?,
             tablespace: row.oid(columns.reltablespace)?,
+            blocks: row.oid(columns.relpages)?,
             toast: row.oid(columns.reltoastrelid)?,
             is_shared: row.byte(columns.relisshared)? != 0,
             persistence: Persistence::of(row.byte(columns.relpersistence)?),

@@ -32,6 +32,7 @@ mod relation;
 mod text;
 mod units;
 mod version;
+mod visibility;
 pub mod wal;
 
 pub use control::{
@@ -54,3 +55,4 @@ pub use version::{
     BlocksWritten, ControlFacts, ImageCompressions, MAJORS, MajorFacts, PageSumming, ServerVersion,
     UnsupportedMajor, VersionParseError, WalFacts, facts_of_major, setting_since,
 };
+pub use visibility::{RowVisibility, is_all_visible};

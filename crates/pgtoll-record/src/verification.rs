@@ -253,7 +253,7 @@ pub enum Severity {
     Catalog,
     /// It can be made again from its table.
     Index,
-    /// The server makes it again by itself.
+    /// A free space map or visibility map is damaged: no row is lost.
     Map,
     /// Of an unlogged relation, which a crash empties anyway.
     Unlogged,
@@ -326,6 +326,11 @@ pub enum FindingKind {
     AheadOfWal,
     /// The page is zero, though the visibility map knows rows on it.
     ZeroButVisible,
+    /// The visibility map says that the rows of these blocks are all visible, or all frozen, and the
+    /// pages contradict it; or it has bits of blocks that the table has not.
+    MapStale,
+    /// The pages say that all of their rows are visible to everybody, and some are not.
+    PageVisible,
     /// The first page of an index or a sequence is zero.
     ZeroFirst,
     /// The file ends within a block.

@@ -44,6 +44,21 @@ pub enum Defect {
     },
     /// The page is zero, though the visibility map says that all of its rows are visible.
     ZeroButVisible,
+    /// The visibility map says of these blocks what their pages contradict.
+    MapStale {
+        /// How many blocks, this one and those behind it.
+        blocks: u32,
+        /// What it says.
+        claim: StaleClaim,
+        /// Neither page was changed since this place of WAL, up to which all had been written; `None`:
+        /// the server was stopped in good order, or the map contradicts itself.
+        since: Option<Lsn>,
+    },
+    /// The pages say that all of their rows are visible to everybody, and some are not.
+    PageVisible {
+        /// How many blocks, this one and those behind it.
+        blocks: u32,
+    },
     /// The first page of an index or of a sequence is zero, which none ever is.
     ZeroFirst,
     /// The files are not as long, or not there, as a server would have left them.
@@ -68,6 +83,20 @@ pub enum Defect {
         /// Why it is unknown.
         why: Unsettled,
     },
+}
+
+/// What a visibility map wrongly says of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StaleClaim {
+    /// All rows are visible; the page does not say so.
+    Visible,
+    /// All rows are frozen; some are not.
+    Frozen,
+    /// Both.
+    VisibleAndFrozen,
+    /// All rows are frozen, and yet not all are visible: no server writes that.
+    FrozenAlone,
 }
 
 /// What is wrong with the files of a fork.
@@ -100,6 +129,14 @@ pub enum LayoutDefect {
     VisibleBeyondEnd {
         /// The last block of which a page of the map says so.
         last: u32,
+    },
+    /// The file ends before this block, as the catalogs have it, and the visibility map has bits of
+    /// blocks behind.
+    StaleBeyondEnd {
+        /// The last block of which a page of the map has bits.
+        last: u32,
+        /// Blocks that `VACUUM` or `ANALYZE` counted last.
+        counted: u32,
     },
     /// The catalogs name the relation, and it has no file.
     NoFile,
@@ -204,15 +241,63 @@ impl Defect {
             | Self::Changed
             | Self::MayBeTorn { .. }
             | Self::Unsettled { .. } => FindingClass::Unverified,
-            Self::AheadOfWal { .. } | Self::ZeroButVisible | Self::ZeroFirst | Self::Layout(_) => {
-                FindingClass::Suspicion
-            }
-            Self::Evidence(_) => FindingClass::Suspicion,
+            Self::AheadOfWal { .. }
+            | Self::ZeroButVisible
+            | Self::MapStale { .. }
+            | Self::PageVisible { .. }
+            | Self::ZeroFirst
+            | Self::Layout(_)
+            | Self::Evidence(_) => FindingClass::Suspicion,
         }
     }
 }
 
+impl Defect {
+    /// How many blocks it counts for.
+    pub(crate) fn blocks(&self) -> u32 {
+        match self {
+            Self::Unreadable { blocks, .. }
+            | Self::MapStale { blocks, .. }
+            | Self::PageVisible { blocks } => *blocks,
+            _ => 1,
+        }
+    }
+
+    /// Whether it is about what a page of a table, or the map, says of the rows' visibility.
+    pub(crate) fn is_of_visibility(&self) -> bool {
+        matches!(
+            self,
+            Self::MapStale { .. }
+                | Self::PageVisible { .. }
+                | Self::Layout(LayoutDefect::StaleBeyondEnd { .. })
+        )
+    }
+
+    /// Takes the same defect of the blocks behind into this one; false: it is another one.
+    pub(crate) fn extend(&mut self, next: &Self) -> bool {
+        let is_same = match (&*self, next) {
+            (
+                Self::MapStale { claim, since, .. },
+                Self::MapStale { claim: of_next, since: since_next, .. },
+            ) => (claim, since) == (of_next, since_next),
+            (Self::PageVisible { .. }, Self::PageVisible { .. }) => true,
+            _ => false,
+        };
+        if let (true, Self::MapStale { blocks, .. } | Self::PageVisible { blocks }) =
+            (is_same, &mut *self)
+        {
+            *blocks = blocks.saturating_add(next.blocks());
+        }
+        is_same
+    }
+}
+
 impl BlockFinding {
+    /// The block behind it.
+    pub(crate) fn next_block(&self) -> Option<u32> {
+        self.block.checked_add(self.defect.blocks())
+    }
+
     /// Of the missing end of a file, the last block that is known to have been there; `None`: no
     /// end is missing.
     pub(crate) fn last_missing(&self) -> Option<u32> {
@@ -230,13 +315,11 @@ impl BlockFinding {
 
 impl DefectCounts {
     pub(crate) fn count(&mut self, defect: &Defect) {
-        match defect {
-            Defect::Unreadable { blocks, .. } => self.unverified += u64::from(*blocks),
-            other => match other.class() {
-                FindingClass::Failure => self.failures += 1,
-                FindingClass::Suspicion => self.suspicions += 1,
-                FindingClass::Unverified => self.unverified += 1,
-            },
+        let blocks = u64::from(defect.blocks());
+        match defect.class() {
+            FindingClass::Failure => self.failures += blocks,
+            FindingClass::Suspicion => self.suspicions += blocks,
+            FindingClass::Unverified => self.unverified += blocks,
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::defect::BlockFinding;
 use crate::found::Verified;
 use crate::layout;
 use crate::listing::{Beside, Listing, Position};
+use crate::maps::MapRule;
 use crate::resume::{ResumeError, ResumeJournal};
 use crate::settings::{PROGRESS, VerifyProgress, VerifySettings};
 use crate::storage::{Files, Storage};
@@ -68,6 +69,8 @@ pub(crate) struct DirectoryVerification<'a> {
     from: Position,
     /// How many small files a thread takes at once.
     unit_files: usize,
+    /// When pages and maps may be compared.
+    pub(crate) maps: MapRule,
     pub(crate) verified: Verified,
 }
 
@@ -106,7 +109,8 @@ impl<'a> DirectoryVerification<'a> {
         let mut verified = Verified { temporary, foreign, unlisted, ..Verified::default() };
         verified.files = files.len() as u64;
         let (from, unit_files) = (Position::default(), settings.rate.map_or(UNIT_FILES, |_| 16));
-        Self { data, settings, files, incremental, fingerprint, from, unit_files, verified }
+        let maps = MapRule::of(data);
+        Self { data, settings, files, incremental, fingerprint, from, unit_files, maps, verified }
     }
 
     fn run(
@@ -136,8 +140,8 @@ impl<'a> DirectoryVerification<'a> {
         take: Take<'_>,
         progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) {
-        let Self { data, settings, files, from, unit_files, .. } = self;
-        let work = Work::new(disk, data, files, (*from, *unit_files), settings.rate);
+        let Self { data, settings, files, from, unit_files, maps, .. } = self;
+        let work = Work::new(disk, data, files, (*from, *unit_files), settings, *maps);
         let (jobs, all_bytes) = (settings.jobs.get(), files.bytes());
         let mut collector = Collector::new(verified, *from, journal, take);
         let worker = || {
@@ -215,6 +219,7 @@ impl<'a> Collector<'a> {
         pages.blocks += portion.pages.blocks;
         pages.new += portion.pages.new;
         self.verified.firsts.extend(portion.firsts);
+        self.verified.unmapped.extend(portion.unmapped);
         for finding in portion.findings {
             (self.take)(self.verified, finding);
         }
@@ -230,11 +235,11 @@ pub(crate) mod tests {
     use std::num::NonZeroUsize;
     use std::time::Duration;
 
-    use pgtoll_format::{Fault, Verdict};
+    use pgtoll_format::{ClusterState, Fault, Lsn, Verdict};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Defect, DirectFiles, LayoutDefect, MappedFiles, page_verdict};
+    use crate::{Defect, DirectFiles, LayoutDefect, MappedFiles, StaleClaim, page_verdict};
 
     /// A directory with these files of relation 16384 in database 5, whose files have 4 blocks.
     pub(crate) fn directory(files: &[(&str, Vec<u8>)]) -> (tempfile::TempDir, DataDirectory) {
@@ -249,8 +254,8 @@ pub(crate) mod tests {
             pgtoll_format::ControlFile::read(&pgtoll_testing::control_file()).unwrap();
         control.file_blocks = 4;
         control.checksum_version = 1;
-        control.state = pgtoll_format::ClusterState::ShutDown;
-        control.checkpoint = pgtoll_format::Lsn(1 << 20);
+        control.state = ClusterState::ShutDown;
+        control.checkpoint = Lsn(1 << 20);
         let path = place.path().to_owned();
         (place, DataDirectory { path, control, major: 15, backup_start: None })
     }
@@ -260,7 +265,12 @@ pub(crate) mod tests {
     }
 
     fn settings() -> VerifySettings {
-        VerifySettings { jobs: 2.try_into().unwrap(), rate: None, only_below: Vec::new() }
+        VerifySettings {
+            jobs: 2.try_into().unwrap(),
+            rate: None,
+            only_below: Vec::new(),
+            rows: true,
+        }
     }
 
     /// A valid empty page at this block.
@@ -322,8 +332,12 @@ pub(crate) mod tests {
     #[test]
     fn who_interrupts_gets_what_was_found() {
         let (_place, data) = directory(&[("16384", pages(1..4))]);
-        let settings =
-            VerifySettings { jobs: 1.try_into().unwrap(), rate: None, only_below: Vec::new() };
+        let settings = VerifySettings {
+            jobs: 1.try_into().unwrap(),
+            rate: None,
+            only_below: Vec::new(),
+            rows: true,
+        };
         let found = verify(&data, &settings, &|_| true, &mut |now| match now.bytes {
             0 => ControlFlow::Continue(()),
             _ => ControlFlow::Break(()),
@@ -338,7 +352,8 @@ pub(crate) mod tests {
             directory(&[("16384", pages(0..4)), ("16384.1", pages(4..5)), ("16385", pages(0..1))]);
         let below = |path: &Path| {
             let only_below = vec![path.to_owned()];
-            let settings = VerifySettings { jobs: 1.try_into().unwrap(), rate: None, only_below };
+            let settings =
+                VerifySettings { jobs: 1.try_into().unwrap(), rate: None, only_below, rows: true };
             verify(&data, &settings, &|_| true, &mut |_| ControlFlow::Continue(())).pages.blocks
         };
         assert_eq!(below(&data.path.join("base/5/16384.1")), 5);
@@ -411,7 +426,7 @@ pub(crate) mod tests {
             data.control.file_blocks = blocks;
             data.control.checksum_version = u32::from(sums);
             // Then nothing is a suspicion.
-            data.control.state = pgtoll_format::ClusterState::InProduction;
+            data.control.state = ClusterState::InProduction;
             let (mapped, direct) = (MappedFiles::default(), DirectFiles::default());
             for disk in [&Files as &dyn Storage, &mapped, &direct] {
                 let found = verify_on(disk, &data, &settings(), &|_| true, &mut |_| ControlFlow::Continue(()));
@@ -547,6 +562,97 @@ pub(crate) mod tests {
         check(&DataDirectory { path: data.path.join("global"), ..data }, "changed since");
         let nowhere = ResumeJournal::open(Path::new("/dev/null/none")).map(drop);
         assert!(matches!(nowhere, Err(ResumeError::Read { .. })));
+    }
+
+    /// A page with one row that is frozen, with this LSN and flag.
+    pub(crate) fn heap_page(block: u32, lsn: u32, is_visible: bool) -> Vec<u8> {
+        let mut page = page(block);
+        page[4..8].copy_from_slice(&lsn.to_le_bytes());
+        page[10] = if is_visible { 4 } else { 0 };
+        for (at, value) in [(12, 28_u16), (14, 8128), (18, 0x2004)] {
+            page[at..at + 2].copy_from_slice(&value.to_le_bytes());
+        }
+        page[24..28].copy_from_slice(&(8128_u32 | 1 << 15 | 64 << 17).to_le_bytes());
+        page[8128..8132].copy_from_slice(&700_u32.to_le_bytes());
+        page[8148..8150].copy_from_slice(&0x0B00_u16.to_le_bytes());
+        summed(page, block)
+    }
+
+    /// The first page of a map with these bytes of bits.
+    pub(crate) fn map_page(lsn: u32, bits: &[u8]) -> Vec<u8> {
+        let mut page = page(0);
+        page[4..8].copy_from_slice(&lsn.to_le_bytes());
+        page[24..24 + bits.len()].copy_from_slice(bits);
+        summed(page, 0)
+    }
+
+    fn summed(mut page: Vec<u8>, block: u32) -> Vec<u8> {
+        let checksum = pgtoll_checksum::page_checksum(&page, block);
+        page[8..10].copy_from_slice(&checksum.to_le_bytes());
+        page
+    }
+
+    #[test]
+    fn maps_are_compared_where_that_is_safe() {
+        let stale =
+            |first, blocks, claim, since| (first, Defect::MapStale { blocks, claim, since });
+        let (redo, old, new) = (Lsn(0x0300_0000), 0x0200_0000, 0x0400_0000);
+        let table = |newest| {
+            let pages = [(0, old, true), (1, old, false), (2, old, false), (3, newest, false)];
+            pages.map(|(block, lsn, is_visible)| heap_page(block, lsn, is_visible)).concat()
+        };
+        let found = |state, backup, map: Vec<u8>, newest| {
+            let (_place, mut data) = directory(&[("16384", table(newest)), ("16384_vm", map)]);
+            data.control.state = state;
+            data.control.checkpoint = Lsn(0x0500_0000);
+            data.control.last_checkpoint.redo = redo;
+            data.backup_start = backup;
+            let of = verified(&data);
+            let suspicions = of.total().suspicions;
+            let all: Vec<_> = of.findings.into_iter().map(|of| (of.block, of.defect)).collect();
+            assert_eq!(suspicions, all.iter().map(|(_, of)| u64::from(of.blocks())).sum::<u64>());
+            all
+        };
+        let (visible, alone) = (StaleClaim::Visible, StaleClaim::FrozenAlone);
+        let (stopped, crashed) = (ClusterState::ShutDown, ClusterState::InProduction);
+        let all = || map_page(old, &[0b1111_1111]);
+        assert_eq!(found(stopped, None, all(), new), [stale(1, 3, visible, None)]);
+        let since = Some(redo);
+        let both = [stale(1, 2, visible, since)];
+        assert_eq!(found(crashed, None, all(), new), both);
+        assert_eq!(found(stopped, Some(redo), all(), new), both);
+        // A stop of a standby is no stop in good order.
+        assert_eq!(found(ClusterState::ShutDownInRecovery, None, all(), new), both);
+        assert_eq!(found(crashed, None, map_page(new, &[0b1111_1111]), new), []);
+        assert_eq!(found(stopped, None, map_page(old, &[0b0000_0011]), new), []);
+        assert_eq!(
+            found(stopped, None, map_page(old, &[0b1000_0011]), new),
+            [stale(3, 1, alone, None)]
+        );
+        // A damaged page of the map is no witness.
+        let mut damaged = all();
+        damaged[5000] ^= 1;
+        let [(0, Defect::Invalid { .. })] = found(stopped, None, damaged, new)[..] else {
+            panic!()
+        };
+    }
+
+    #[test]
+    fn what_a_table_s_map_and_catalogs_say_together() {
+        let redo = 0x0200_0000;
+        let pages = (0..2).flat_map(|block| heap_page(block, redo, true)).collect();
+        let map = map_page(redo, &[0b0000_1111, 0b1100_0000]);
+        let (_place, data) = directory(&[("16384", pages), ("16384_vm", map)]);
+        let mut data = data;
+        data.control.checkpoint = Lsn(0x0500_0000);
+        let mut found = verified(&data);
+        let beyond = Defect::Layout(LayoutDefect::VisibleBeyondEnd { last: 7 });
+        let fork = found.findings[0].fork;
+        assert_eq!(found.findings, [BlockFinding { fork, block: 2, defect: beyond.clone() }]);
+        // Without a name it stays; the catalogs settle it.
+        found.settle_maps(None);
+        assert_eq!(found.findings[0].defect, beyond);
+        assert_eq!(found.total().suspicions, 1);
     }
 
     proptest! {

@@ -14,6 +14,7 @@ use crate::defect::{BlockFinding, Defect, DefectCounts, LayoutDefect};
 use crate::layout;
 use crate::listing::Listing;
 use crate::manifest::{ManifestCompared, WrongFile};
+use crate::maps::Unmapped;
 
 /// What was read, and what is wrong with it.
 #[derive(Debug, Default)]
@@ -54,6 +55,8 @@ pub struct Verified {
     pub fewer_threads: Option<(usize, usize)>,
     /// Forks whose first block is zero, which is wrong if they are an index's or a sequence's.
     pub(super) firsts: Vec<RelationFork>,
+    /// Pages whose maps are empty.
+    pub(super) unmapped: Unmapped,
     /// The files; `None` where there may be more that were not looked at.
     pub(super) files_of_all: Option<Listing>,
 }
@@ -149,6 +152,32 @@ impl Verified {
         self.firsts(names);
         self.missing(names, wanted);
         self.findings.sort_by_key(|finding| (finding.fork, finding.block));
+    }
+
+    /// Compares what maps say with what the catalogs say: only tables of PostgreSQL's own kind have maps
+    /// that are understood, and a file that no catalog names has none that counts. Where a map has bits
+    /// of blocks behind the end of its table, the catalogs say which of both is wrong.
+    pub fn settle_maps(&mut self, names: Option<&Names>) {
+        let counted = |finding: &BlockFinding| names?.heap_blocks(finding.fork.relation);
+        let (kept, dropped): (Vec<_>, Vec<_>) = std::mem::take(&mut self.findings)
+            .into_iter()
+            .partition(|of| !of.defect.is_of_visibility() || counted(of).is_some());
+        self.findings = kept;
+        for finding in dropped {
+            let counts = self.counts.entry(finding.fork).or_default();
+            let blocks = u64::from(finding.defect.blocks());
+            counts.suspicions = counts.suspicions.saturating_sub(blocks);
+        }
+        self.counts.retain(|_, counts| *counts != DefectCounts::default());
+        for finding in &mut self.findings {
+            let blocks = counted(finding).filter(|counted| (1..=finding.block).contains(counted));
+            if let (Defect::Layout(LayoutDefect::VisibleBeyondEnd { last }), Some(counted)) =
+                (&finding.defect, blocks)
+            {
+                let last = *last;
+                finding.defect = Defect::Layout(LayoutDefect::StaleBeyondEnd { last, counted });
+            }
+        }
     }
 
     /// Every access method writes the first page of an index when it makes it, and so does a

@@ -18,6 +18,7 @@ mod layout;
 mod listing;
 mod manifest;
 mod mapped;
+mod maps;
 mod online;
 mod pace;
 mod page;
@@ -31,7 +32,9 @@ mod visible;
 mod work;
 
 pub use backup::{BackupWal, TarBackup, VerifiedTars, WalAtHand, verify_tars};
-pub use defect::{BlockFinding, Defect, DefectCounts, Evidence, LayoutDefect, Unsettled};
+pub use defect::{
+    BlockFinding, Defect, DefectCounts, Evidence, LayoutDefect, StaleClaim, Unsettled,
+};
 pub use directory::{verify, verify_again, verify_on};
 pub use evidence::{
     EvidenceCompared, EvidenceSources, IndexesCompared, NotCompared, WalCompared,

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::defect::{BlockFinding, DefectCounts};
 use crate::found::{PagesRead, Verified};
 use crate::listing::{Listing, Position};
+use crate::maps::Unmapped;
 use pgtoll_datadir::DataDirectory;
 
 /// The file, and what was in it.
@@ -87,7 +88,7 @@ impl ResumeError {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Content<F = Vec<BlockFinding>, P = Vec<RelationFork>> {
+struct Content<F = Vec<BlockFinding>, P = Vec<RelationFork>, U = Unmapped> {
     schema: String,
     pgtoll: String,
     of: Subject,
@@ -96,6 +97,7 @@ struct Content<F = Vec<BlockFinding>, P = Vec<RelationFork>> {
     counts: Vec<(RelationFork, DefectCounts)>,
     findings: F,
     firsts: P,
+    unmapped: U,
 }
 
 /// What is verified, as it was when it began.
@@ -179,6 +181,7 @@ impl ResumeJournal {
             verified.counts = content.counts.into_iter().collect();
             verified.findings = content.findings;
             verified.firsts = content.firsts;
+            verified.unmapped = content.unmapped;
         }
         self.of = Some(of);
         // What cannot be written is better known before hours of reading than after.
@@ -210,6 +213,7 @@ impl ResumeJournal {
             counts: verified.counts.iter().map(|(fork, of)| (*fork, *of)).collect(),
             findings: &verified.findings,
             firsts: &verified.firsts,
+            unmapped: &verified.unmapped,
         };
         let mut file = BufWriter::new(Draft::of(&self.path)?);
         serde_json::to_writer(&mut file, &content)?;

@@ -14,6 +14,8 @@ pub struct VerifySettings {
     /// Only relations that have a file at these paths or below them, all of their files; empty: all
     /// relations. The paths begin as the data directory's does.
     pub only_below: Vec<PathBuf>,
+    /// Looks at the rows of tables' pages, too, where pages and visibility maps say something of them.
+    pub rows: bool,
 }
 
 /// How far it has come.

@@ -1,7 +1,8 @@
 //! What visibility maps say: a block whose rows are all visible is there, and is not zero.
 
-use pgtoll_format::{PageHeader, Verdict};
+use pgtoll_format::{Lsn, PageHeader, Verdict};
 
+use crate::maps::MapBits;
 use crate::page::page_verdict;
 use crate::storage::{ReadAt, read_all};
 
@@ -52,17 +53,29 @@ impl<'a> MapPage<'a> {
         u64::from(self.number) * Self::blocks(self.page.len())
     }
 
-    fn has(&self, block: u64) -> bool {
-        self.first_from(block) == Some(block)
+    /// The two bits of a block; 0 where the page has none of it.
+    fn bits(&self, block: u64) -> u8 {
+        let bits = self.page.get(PageHeader::BYTES..).unwrap_or_default();
+        let place = block.checked_sub(self.begin()).and_then(|place| usize::try_from(place).ok());
+        let Some(place) = place else { return 0 };
+        let byte = bits.get(place / BLOCKS_PER_BYTE).copied().unwrap_or_default();
+        byte >> (place % BLOCKS_PER_BYTE * 2) & 3
     }
+}
+
+/// A sound page of a map.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    lsn: Lsn,
+    is_empty: bool,
 }
 
 /// A table's visibility map, read page by page as it is asked for.
 pub(super) struct VisibilityMap<'a> {
     file: Box<dyn ReadAt + 'a>,
     page: Vec<u8>,
-    /// Which page it is, and whether a server would take it.
-    taken: Option<(u32, bool)>,
+    /// Which page it is, and what it is where a server would take it.
+    taken: Option<(u32, Option<Taken>)>,
     has_checksums: bool,
 }
 
@@ -74,20 +87,29 @@ impl<'a> VisibilityMap<'a> {
 
     /// Whether all rows of the block are visible, as a sound page of the map says.
     pub(super) fn has(&mut self, block: u32) -> bool {
+        self.bits(block).is_some_and(|map| map.bits != 0)
+    }
+
+    /// What a sound page of the map says of a block; `None`: there is none.
+    pub(super) fn bits(&mut self, block: u32) -> Option<MapBits> {
         let blocks = MapPage::blocks(self.page.len()).max(1);
-        let Ok(number) = u32::try_from(u64::from(block) / blocks) else { return false };
+        let number = u32::try_from(u64::from(block) / blocks).ok()?;
         if self.taken.is_none_or(|(taken, _)| taken != number) {
             self.taken = Some((number, self.take(number)));
         }
-        let is_sound = self.taken.is_some_and(|(_, is_sound)| is_sound);
-        is_sound && MapPage::new(&self.page, number).has(block.into())
+        let (_, taken) = self.taken?;
+        let Taken { lsn, is_empty } = taken?;
+        let bits = MapPage::new(&self.page, number).bits(block.into());
+        Some(MapBits { bits, lsn, is_empty })
     }
 
-    fn take(&mut self, number: u32) -> bool {
+    fn take(&mut self, number: u32) -> Option<Taken> {
         let at = u64::from(number) * self.page.len() as u64;
-        let read = read_all(&*self.file, &mut self.page, at);
-        read.is_ok_and(|read| read == self.page.len())
-            && page_verdict(&self.page, number, self.has_checksums) == Verdict::Valid
+        let read = read_all(&*self.file, &mut self.page, at).ok()?;
+        let is_sound = read == self.page.len()
+            && page_verdict(&self.page, number, self.has_checksums) == Verdict::Valid;
+        let lsn = PageHeader::read(&self.page).filter(|_| is_sound)?.lsn;
+        Some(Taken { lsn, is_empty: MapPage::new(&self.page, number).last().is_none() })
     }
 }
 
@@ -116,12 +138,13 @@ mod tests {
             let map = MapPage::new(&page, number);
             prop_assert_eq!(map.first_from(from), expected);
             prop_assert_eq!(map.last(), set.last().map(|place| begin + place));
+            prop_assert_eq!(map.bits(from) != 0, expected == Some(from));
         }
 
         #[test]
         fn any_page_says_something(page in prop::collection::vec(any::<u8>(), 0..2000), from: u64) {
             let map = MapPage::new(&page, u32::MAX);
-            let _ = (map.first_from(from), map.last());
+            let _ = (map.first_from(from), map.last(), map.bits(from));
         }
     }
 }

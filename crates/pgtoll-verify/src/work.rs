@@ -10,7 +10,9 @@ use pgtoll_format::{ForkNumber, Lsn, PageHeader, RelationFork, Verdict, verdict}
 use crate::defect::{BlockFinding, Defect, LayoutDefect};
 use crate::found::PagesRead;
 use crate::listing::{Listed, Listing, Position};
+use crate::maps::{self, Compared, MapRule, Unmapped};
 use crate::pace::Pace;
+use crate::settings::VerifySettings;
 use crate::storage::Storage;
 use crate::storage::{Buffer, READ_BYTES, ReadAt, read_all};
 use crate::visible::{MapPage, VisibilityMap};
@@ -38,6 +40,10 @@ struct Rules {
     wal_end: Option<Lsn>,
     /// What contradicts itself is wrong.
     is_consistent: bool,
+    /// When tables' pages and their maps may be compared.
+    maps: MapRule,
+    /// Rows are looked at.
+    rows: bool,
 }
 
 /// What one thread reads before it asks for more: a piece of a file, or small files.
@@ -60,6 +66,8 @@ pub(super) struct Portion {
     pub(super) findings: Vec<BlockFinding>,
     /// Forks whose first block is zero.
     pub(super) firsts: Vec<RelationFork>,
+    /// Pages whose maps are empty.
+    pub(super) unmapped: Unmapped,
     /// It was stopped before the unit's end.
     pub(super) is_cut: bool,
 }
@@ -71,14 +79,18 @@ impl<'a> Work<'a> {
         data: &DataDirectory,
         files: &'a Listing,
         (from, unit_files): (Position, usize),
-        rate: Option<u64>,
+        settings: &VerifySettings,
+        maps: MapRule,
     ) -> Self {
+        let rate = settings.rate;
         let rules = Rules {
             block_bytes: data.control.block_bytes as usize,
             file_blocks: data.control.file_blocks,
             has_checksums: data.has_checksums(),
             wal_end: data.wal_end(),
             is_consistent: data.is_consistent(),
+            maps,
+            rows: settings.rows,
         };
         // What is read slowly is taken in small pieces, so that not much is lost by an interruption.
         let a_second =
@@ -344,6 +356,9 @@ impl<'a> Reader<'a> {
         if is_ahead && !self.is_unlogged() {
             self.found(block, Defect::AheadOfWal { lsn });
         }
+        if self.file.fork.number == ForkNumber::MAIN {
+            self.compare_with_map(page, block);
+        }
         if self.file.fork.number == ForkNumber::VM && self.work.rules.is_consistent {
             let table =
                 self.work.blocks(RelationFork { number: ForkNumber::MAIN, ..self.file.fork });
@@ -359,6 +374,34 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Compares a table's page with its visibility map. Only tables have one.
+    fn compare_with_map(&mut self, page: &[u8], block: u32) {
+        let Rules { maps, rows, .. } = self.work.rules;
+        let bits = self.map().and_then(|map| map.bits(block));
+        let Compared { defect, is_unmapped } = maps::compare(maps, page, bits, rows);
+        if is_unmapped {
+            self.portion.unmapped.add(self.file.fork.relation, 1);
+        }
+        // A crash empties unlogged tables.
+        let Some(defect) = defect.filter(|_| maps == MapRule::Stopped || !self.is_unlogged())
+        else {
+            return;
+        };
+        let fork = self.file.fork;
+        let last = self.portion.findings.last_mut();
+        let last = last.filter(|last| last.fork == fork && last.next_block() == Some(block));
+        if !last.is_some_and(|last| last.defect.extend(&defect)) {
+            self.found(block, defect);
+        }
+    }
+
+    fn map(&mut self) -> Option<&mut VisibilityMap<'a>> {
+        if !self.is_map_known {
+            (self.map, self.is_map_known) = (self.visibility_map(), true);
+        }
+        self.map.as_mut()
+    }
+
     fn new_page(&mut self, block: u32) {
         self.portion.pages.new += 1;
         if self.file.fork.number != ForkNumber::MAIN || !self.work.rules.is_consistent {
@@ -367,10 +410,7 @@ impl<'a> Reader<'a> {
         if block == 0 {
             self.portion.firsts.push(self.file.fork);
         }
-        if !self.is_map_known {
-            (self.map, self.is_map_known) = (self.visibility_map(), true);
-        }
-        if self.map.as_mut().is_some_and(|map| map.has(block)) {
+        if self.map().is_some_and(|map| map.has(block)) {
             self.found(block, Defect::ZeroButVisible);
         }
     }

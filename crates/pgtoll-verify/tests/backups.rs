@@ -49,7 +49,7 @@ fn tar_of(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
 fn verified(path: &Path, jobs: usize) -> VerifiedTars {
     let backup = TarBackup::at(path).unwrap().unwrap();
     let jobs = jobs.try_into().unwrap();
-    let settings = VerifySettings { jobs, rate: None, only_below: Vec::new() };
+    let settings = VerifySettings { jobs, rate: None, only_below: Vec::new(), rows: true };
     verify_tars(&backup, &settings, &|_| true, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
@@ -111,8 +111,12 @@ fn who_interrupts_gets_what_was_found() {
     let path = place.path().join("base.tar");
     fs::write(&path, tar_of(&[("base/5/1", pages(0..2000))])).unwrap();
     let backup = TarBackup::at(&path).unwrap().unwrap();
-    let settings =
-        VerifySettings { jobs: 1.try_into().unwrap(), rate: Some(1 << 20), only_below: Vec::new() };
+    let settings = VerifySettings {
+        jobs: 1.try_into().unwrap(),
+        rate: Some(1 << 20),
+        only_below: Vec::new(),
+        rows: true,
+    };
     let found = verify_tars(&backup, &settings, &|_| true, &mut |_| ControlFlow::Break(()));
     let found = found.unwrap().verified;
     assert!(found.is_interrupted && found.unlisted.is_empty() && found.pages.blocks < 2000);

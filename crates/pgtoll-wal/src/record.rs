@@ -227,6 +227,16 @@ fn notes(summary: &WalSummary<Contents>, relations: &RelationNames) -> Vec<Strin
     if summary.collected.cycles.len() > 1 && error > 0 {
         notes.push(format!("Cycle totals are accurate to {}.", ByteSize(error).rounded()));
     }
+    let names = &relations.names;
+    notes.extend(summary.collected.statistics.emptied_maps().map(|(oid, pages)| {
+        let name = names.database(oid);
+        let database = name.map_or_else(|| oid.to_string(), |name| format!("\"{name}\""));
+        format!(
+            "Database {database}: CREATE DATABASE logged {pages} pages of its visibility maps without \
+             their bits. Where this WAL is replayed (standbys, recovery) its maps are empty, which \
+             \"pgtoll verify\" names there; that is harmless until servers change roles."
+        )
+    }));
     notes
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pgtoll_format::wal::rmgr::{
-    XLOG_CHECKPOINT_SHUTDOWN, XLOG_HEAP2_VISIBLE, XLOG_PARAMETER_CHANGE,
+    XLOG_CHECKPOINT_SHUTDOWN, XLOG_FPI_FOR_HINT, XLOG_HEAP2_VISIBLE, XLOG_PARAMETER_CHANGE,
 };
 use pgtoll_format::wal::{Event, FileChange, Parts, Record, RecordType};
 use pgtoll_format::{BlockNumber, ForkNumber, Lsn, RelationFork, WalLevel};
@@ -22,22 +22,46 @@ pub struct NamingRecord {
 }
 
 /// What a stretch of WAL says of a block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockHistory {
     /// The last record that names it.
     pub last: Option<NamingRecord>,
     /// The last one that is no `Heap2/VISIBLE`, which leaves the LSN of a table's page as it is where
     /// hints are not logged.
     pub last_but_visible: Option<NamingRecord>,
+    /// The last one that is no image for hints (`XLOG/FPI_FOR_HINT`), which need not leave its end as
+    /// the page's LSN.
+    pub last_but_hints: Option<NamingRecord>,
+    /// Where the images for hints behind that one end, the first ones of very many.
+    pub hints: Vec<Lsn>,
     /// Where the last record ends that made the file anew, cut it before this block, or made, copied
     /// or removed its database.
     pub file_change: Option<Lsn>,
 }
 
 impl BlockHistory {
+    fn name(&mut self, naming: NamingRecord) {
+        self.last = Some(naming);
+        if naming.record_type != XLOG_HEAP2_VISIBLE {
+            self.last_but_visible = Some(naming);
+        }
+        if naming.record_type != XLOG_FPI_FOR_HINT {
+            self.last_but_hints = Some(naming);
+            self.hints.clear();
+        } else if self.hints.len() < HINTS_MAX {
+            self.hints.push(naming.end);
+        }
+    }
+
     fn extend(&mut self, later: Self) {
         self.last = later.last.or(self.last);
         self.last_but_visible = later.last_but_visible.or(self.last_but_visible);
+        if later.last_but_hints.is_some() {
+            self.last_but_hints = later.last_but_hints;
+            self.hints.clear();
+        }
+        self.hints.extend(later.hints);
+        self.hints.truncate(HINTS_MAX);
         self.file_change = later.file_change.or(self.file_change);
     }
 }
@@ -71,7 +95,7 @@ impl BlockReferences {
 
     /// What the WAL says of a block; `None`: it was not asked for.
     pub fn history(&self, fork: RelationFork, block: BlockNumber) -> Option<BlockHistory> {
-        self.blocks.get(&fork)?.get(&block).copied()
+        self.blocks.get(&fork)?.get(&block).cloned()
     }
 
     /// Where the first record begins that was read behind the last gap.
@@ -143,11 +167,7 @@ impl Collect for BlockReferences {
             let fork = RelationFork { relation: block.relation, number: block.fork };
             let found = self.blocks.get_mut(&fork).and_then(|of| of.get_mut(&block.block));
             let Some(history) = found else { continue };
-            let naming = Some(NamingRecord { at: record.at, end: record.end, record_type });
-            history.last = naming;
-            if record_type != XLOG_HEAP2_VISIBLE {
-                history.last_but_visible = naming;
-            }
+            history.name(NamingRecord { at: record.at, end: record.end, record_type });
         }
     }
 
@@ -173,6 +193,9 @@ impl Collect for BlockReferences {
         self.checkpoints.clear();
     }
 }
+
+/// A page gets one in each checkpoint cycle, or as many as sessions read it at once.
+const HINTS_MAX: usize = 1000;
 
 #[cfg(test)]
 mod tests {
@@ -238,6 +261,30 @@ mod tests {
         assert_eq!(ends(&all, 3), (Some(104), Some(88), None));
         assert_eq!(ends(&all, 4), (Some(112), Some(112), None));
         assert_eq!((all.first(), all.checkpoint_end()), (Some(Lsn(80)), Some(Lsn(808))));
+    }
+
+    #[test]
+    fn images_for_hints_are_kept_up_to_the_next_change() {
+        let mut all = collector();
+        add(&mut all, 80, XLOG_FPI_FOR_HINT, 3, &[]);
+        add(&mut all, 88, XLOG_HEAP_INSERT, 3, &[]);
+        add(&mut all, 96, XLOG_FPI_FOR_HINT, 3, &[]);
+        let of = |all: &BlockReferences| {
+            let history = all.history(FORK, 3).unwrap();
+            let but_hints = history.last_but_hints.map(|of| of.end.0);
+            (but_hints, history.hints.iter().map(|hint| hint.0).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&all), (Some(96), vec![104]));
+        let mut later = collector();
+        add(&mut later, 104, XLOG_FPI_FOR_HINT, 3, &[]);
+        all.append(later);
+        assert_eq!(of(&all), (Some(96), vec![104, 112]));
+        assert_eq!(ends(&all, 3), (Some(112), Some(112), None));
+        let mut later = collector();
+        add(&mut later, 112, XLOG_HEAP2_VISIBLE, 3, &[]);
+        add(&mut later, 120, XLOG_FPI_FOR_HINT, 3, &[]);
+        all.append(later);
+        assert_eq!(of(&all), (Some(120), vec![128]));
     }
 
     #[test]

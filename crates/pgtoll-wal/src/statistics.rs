@@ -1,11 +1,13 @@
 //! What WAL consists of.
 
+use std::collections::BTreeMap;
+
 use pgtoll_format::wal::rmgr::{
     XLOG_FPI, XLOG_FPI_FOR_HINT, XLOG_GIN_SPLIT, XLOG_GIN_VACUUM_PAGE, XLOG_HASH_SPLIT_PAGE,
     XLOG_HASH_SQUEEZE_PAGE,
 };
-use pgtoll_format::wal::{Compression, Parts, Record, RecordType};
-use pgtoll_format::{PAGE_BYTES, RelationFork};
+use pgtoll_format::wal::{Compression, Image, Parts, Record, RecordType};
+use pgtoll_format::{ForkNumber, PAGE_BYTES, PageHeader, RelationFork};
 use pgtoll_record::{ImageCause, WalAmount, WalImages};
 
 use crate::forks::{ForkTotals, Forks};
@@ -24,6 +26,19 @@ pub struct WalStatistics {
     forks: Forks,
     /// Of records that refer to no block.
     without_fork: WalAmount,
+    /// Forced images of visibility maps, by database.
+    map_images: BTreeMap<u32, MapImages>,
+}
+
+/// Forced images of a database's visibility maps (`XLOG/FPI`): `CREATE DATABASE` with the strategy
+/// `wal_log` makes one of each page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct MapImages {
+    /// All behind the header is a hole, which replay fills with zeros. `CREATE DATABASE` takes a map's
+    /// page for one of the usual layout, whose bits then are free space.
+    emptied: u64,
+    /// All others.
+    whole: u64,
 }
 
 const TYPES: usize = 256 * 16;
@@ -39,6 +54,7 @@ impl Default for WalStatistics {
             compressions: <[WalImages; 4]>::default(),
             forks: Forks::default(),
             without_fork: WalAmount::default(),
+            map_images: BTreeMap::new(),
         }
     }
 }
@@ -77,9 +93,31 @@ impl WalStatistics {
                 of.hint_bytes = if cause == ImageCause::Hint { images.bytes } else { 0 };
                 self.causes[cause as usize].add(&images);
                 self.compressions[compression(image.compression)].add(&images);
+                if kind == XLOG_FPI && block.fork == ForkNumber::VM {
+                    self.add_map(block.relation.database, image);
+                }
             }
             self.forks.of(fork).add(&of);
         }
+    }
+
+    fn add_map(&mut self, database: u32, image: &Image) {
+        let of = self.map_images.entry(database).or_default();
+        let is_emptied = usize::from(image.hole_offset) == PageHeader::BYTES
+            && usize::from(image.hole_bytes) == PAGE_BYTES - PageHeader::BYTES;
+        if is_emptied {
+            of.emptied += 1;
+        } else {
+            of.whole += 1;
+        }
+    }
+
+    /// Databases whose visibility maps replay of this WAL leaves empty, though the server that wrote it
+    /// has their bits, with the pages. A server that was mended leaves out what is empty anyway, and has
+    /// images of other pages.
+    pub fn emptied_maps(&self) -> impl Iterator<Item = (u32, u64)> {
+        let emptied = self.map_images.iter().filter(|(_, of)| of.emptied > 0 && of.whole == 0);
+        emptied.map(|(database, of)| (*database, of.emptied))
     }
 
     /// Adds what other statistics hold.
@@ -97,6 +135,11 @@ impl WalStatistics {
             self.forks.of(*fork).add(amount);
         }
         self.without_fork.add(&other.without_fork);
+        for (database, other) in &other.map_images {
+            let own = self.map_images.entry(*database).or_default();
+            own.emptied += other.emptied;
+            own.whole += other.whole;
+        }
     }
 
     /// All records.
@@ -153,7 +196,7 @@ fn index(kind: RecordType) -> usize {
     usize::from(kind.manager) * 16 + usize::from(kind.info >> 4)
 }
 
-pub(crate) fn images_of(image: &pgtoll_format::wal::Image) -> WalImages {
+pub(crate) fn images_of(image: &Image) -> WalImages {
     let bytes = image.range.len() as u64;
     let uncompressed_bytes = match image.compression {
         None => bytes,
@@ -184,5 +227,63 @@ fn compression(of: Option<Compression>) -> usize {
         Some(Compression::Pglz) => 1,
         Some(Compression::Lz4) => 2,
         Some(Compression::Zstd) => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pgtoll_format::wal::{BlockReference, RecordHeader};
+    use pgtoll_format::{Lsn, MAJORS, RelFileLocator};
+
+    use super::*;
+
+    /// An image of a page of this fork in this database, with so many bytes and the rest a hole.
+    fn add(to: &mut WalStatistics, kind: RecordType, database: u32, fork: ForkNumber, bytes: u16) {
+        let page = u16::try_from(PAGE_BYTES).unwrap();
+        let (hole_offset, hole_bytes) = if bytes < page { (24, page - bytes) } else { (0, 0) };
+        let range = 0..usize::from(bytes);
+        let image = Image { hole_offset, hole_bytes, applies: true, compression: None, range };
+        let header = RecordHeader {
+            total_bytes: 50 + u32::from(bytes),
+            xid: 0,
+            previous: Lsn(0),
+            info: kind.info,
+            manager: kind.manager,
+            crc: 0,
+        };
+        let facts = &MAJORS[0].wal;
+        let record = Record { at: Lsn(8), end: Lsn(16), header, bytes: &[], facts };
+        let relation = RelFileLocator { tablespace: 1663, database, rel_number: 2601 };
+        let mut statistics = WalStatistics::default();
+        let mut parts = Parts::default();
+        parts.blocks.push(BlockReference {
+            id: 0,
+            relation,
+            fork,
+            block: 0,
+            will_init: false,
+            image: Some(image),
+            data: 0..0,
+        });
+        let own = WalAmount { records: 1, record_bytes: 50, image_bytes: 0 };
+        statistics.add_images(RecordType::of(&record.header), own, &parts);
+        to.merge(&statistics);
+    }
+
+    #[test]
+    fn databases_whose_maps_replay_empties_are_named() {
+        let (vm, fsm) = (ForkNumber::VM, ForkNumber::FSM);
+        let mut all = WalStatistics::default();
+        add(&mut all, XLOG_FPI, 16400, vm, 24);
+        add(&mut all, XLOG_FPI, 16400, vm, 24);
+        add(&mut all, XLOG_FPI, 16400, fsm, 24);
+        add(&mut all, XLOG_FPI, 16400, fsm, 8192);
+        // By a server that was mended: an empty page, and one with bits.
+        add(&mut all, XLOG_FPI, 16500, vm, 24);
+        add(&mut all, XLOG_FPI, 16500, vm, 8192);
+        // No map, and the image of a map for a change of it.
+        add(&mut all, XLOG_FPI, 16600, ForkNumber::MAIN, 24);
+        add(&mut all, XLOG_FPI_FOR_HINT, 16700, vm, 24);
+        assert_eq!(all.emptied_maps().collect::<Vec<_>>(), [(16400, 2)]);
     }
 }

@@ -312,7 +312,7 @@ impl Planner<'_> {
             changed_bytes: 0,
             changed: Vec::new(),
             installed: false,
-            advice: before_vacuum(number).into_iter().chain(damaged.advice.clone()).collect(),
+            advice: damaged.advice.clone(),
         }
     }
 
@@ -372,19 +372,6 @@ impl Planner<'_> {
             history: self.history(damaged).unwrap_or_default(),
         }
     }
-}
-
-/// What has to be done of a visibility map before it is filled again.
-fn before_vacuum(fork: ForkNumber) -> Option<Advice> {
-    let what = "where standbys follow, first on the primary SELECT pg_truncate_visibility_map of the table \
-                (extension pg_visibility): VACUUM alone fills the map here, but may leave theirs \
-                different; do not remove the file, of which they are not told";
-    (fork == ForkNumber::VM).then(|| Advice {
-        what: what.to_owned(),
-        command: None,
-        kind: None,
-        database: None,
-    })
 }
 
 /// Blocks that are not as they should be.

@@ -4,7 +4,8 @@
 //! Every change of a page of a permanent relation by WAL, but for hints, leaves the end of its record
 //! as the page's LSN. So a sound page of the same cluster, file and block is the right one where its
 //! LSN is the end of the last record that names the block; and where no record does since a time before
-//! which the source has everything.
+//! which the source has everything. Images for hints at the end of that WAL change nothing that counts:
+//! the page may have the LSN of any of them, or be the one before.
 
 use pgtoll_format::heap::heap_tuples;
 use pgtoll_format::wal::rmgr::XLOG_HEAP2_VISIBLE;
@@ -24,7 +25,7 @@ pub(super) struct SourceHistory {
 }
 
 /// The WAL up to the shutdown of the damaged cluster, and what it says of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BlockWal {
     /// Where its first record begins behind the last gap; [`Lsn::MAX`]: there is no WAL.
     pub(super) from: Lsn,
@@ -143,13 +144,22 @@ fn compare(
     source: &SourceHistory,
 ) -> Result<Basis, Judgement> {
     let lsn = candidate.lsn;
-    let BlockHistory { last, last_but_visible, file_change } = wal.history;
+    let BlockHistory { last, last_but_visible, last_but_hints, file_change, .. } = wal.history;
     if let Some(last) = last
         && let Some(change) = file_change.filter(|change| *change > last.end)
     {
         return Err(refused(format!(
             "WAL made or cut the file at {change}, after the last record that names the block"
         )));
+    }
+    let hints = &wal.history.hints;
+    if !hints.is_empty() && (hints.contains(&lsn) || last_but_hints.is_some_and(|of| of.end == lsn))
+    {
+        let words = format!("no record behind its LSN {lsn} changes the block but for hints");
+        return Ok(Basis { since: lsn, words });
+    }
+    if !hints.is_empty() && last_but_hints.is_none() {
+        return without_record(candidate, damaged, wal, source);
     }
     let is_visible = |of: &NamingRecord| of.record_type == XLOG_HEAP2_VISIBLE;
     let may_skip = last.is_some_and(|of| is_visible(&of)) && candidate.flags & ALL_VISIBLE != 0;
@@ -199,7 +209,8 @@ fn without_record(
              of another past"
         )));
     }
-    let words = format!("no record of WAL from {contains} on names the block");
+    let but = if wal.history.hints.is_empty() { "" } else { " but for hints" };
+    let words = format!("no record of WAL from {contains} on names the block{but}");
     Ok(Basis { since: contains, words })
 }
 
@@ -238,7 +249,7 @@ const ALL_VISIBLE: u16 = 0x0004;
 #[cfg(test)]
 mod tests {
     use pgtoll_format::wal::RecordType;
-    use pgtoll_format::wal::rmgr::XLOG_HEAP_INSERT;
+    use pgtoll_format::wal::rmgr::{XLOG_FPI_FOR_HINT, XLOG_HEAP_INSERT};
     use pgtoll_format::{PAGE_BYTES, PAGE_CHECKSUM};
 
     use super::*;
@@ -274,7 +285,14 @@ mod tests {
 
     fn inserted(end: u64) -> BlockHistory {
         let last = Some(naming(end, XLOG_HEAP_INSERT));
-        BlockHistory { last, last_but_visible: last, file_change: None }
+        let hints = Vec::new();
+        BlockHistory {
+            last,
+            last_but_visible: last,
+            last_but_hints: last,
+            hints,
+            file_change: None,
+        }
     }
 
     /// WAL from 1000 to 9000 that never names the block.
@@ -282,8 +300,18 @@ mod tests {
         from: Lsn(1000),
         to: Lsn(9000),
         minimal: None,
-        history: BlockHistory { last: None, last_but_visible: None, file_change: None },
+        history: BlockHistory {
+            last: None,
+            last_but_visible: None,
+            last_but_hints: None,
+            hints: Vec::new(),
+            file_change: None,
+        },
     };
+
+    fn no_record() -> BlockHistory {
+        BlockHistory::default()
+    }
 
     fn wal(history: BlockHistory) -> BlockWal {
         BlockWal { history, ..SILENT }
@@ -368,7 +396,7 @@ mod tests {
         check(
             &torn,
             &page(900, 0, 1),
-            &changed(4000, silent),
+            &changed(4000, silent.clone()),
             &SOURCE,
             Refused,
             "since the source",
@@ -392,7 +420,12 @@ mod tests {
         let torn = vec![7; PAGE_BYTES];
         let visible = |before: Option<NamingRecord>| {
             let last = Some(naming(6000, XLOG_HEAP2_VISIBLE));
-            wal(BlockHistory { last, last_but_visible: before, file_change: None })
+            wal(BlockHistory {
+                last,
+                last_but_visible: before,
+                last_but_hints: last,
+                ..no_record()
+            })
         };
         let after_insert = visible(Some(naming(5000, XLOG_HEAP_INSERT)));
         check(&torn, &page(5000, ALL_VISIBLE, 1), &after_insert, &SOURCE, Proved, "0/1388");
@@ -401,6 +434,37 @@ mod tests {
         check(&torn, &page(4992, ALL_VISIBLE, 1), &after_insert, &SOURCE, Refused, "older");
         check(&torn, &page(900, ALL_VISIBLE, 1), &visible(None), &SOURCE, Proved, "no record");
         check(&torn, &page(900, 0, 1), &visible(None), &SOURCE, Refused, "older");
+    }
+
+    #[test]
+    fn pages_before_hints_are_right_ones() {
+        use EvidenceClass::{Proved, Refused};
+        let torn = vec![7; PAGE_BYTES];
+        // A change, and two images for hints of sessions that raced.
+        let raced = |before: Option<NamingRecord>| {
+            let last = Some(naming(6016, XLOG_FPI_FOR_HINT));
+            let hints = vec![Lsn(6000), Lsn(6016)];
+            let (last_but_visible, last_but_hints) = (last, before);
+            wal(BlockHistory { last, last_but_visible, last_but_hints, hints, file_change: None })
+        };
+        let after_insert = raced(Some(naming(5000, XLOG_HEAP_INSERT)));
+        check(&torn, &page(5000, 0, 1), &after_insert, &SOURCE, Proved, "but for hints");
+        check(&torn, &page(6000, 0, 1), &after_insert, &SOURCE, Proved, "but for hints");
+        check(&torn, &page(6016, 0, 1), &after_insert, &SOURCE, Proved, "");
+        check(&torn, &page(4992, 0, 1), &after_insert, &SOURCE, Refused, "older");
+        check(&torn, &page(5504, 0, 1), &after_insert, &SOURCE, Refused, "older");
+        check(
+            &torn,
+            &page(900, 0, 1),
+            &raced(None),
+            &SOURCE,
+            Proved,
+            "names the block but for hints",
+        );
+        check(&torn, &page(6000, 0, 1), &raced(None), &SOURCE, Proved, "but for hints");
+        check(&torn, &page(2000, 0, 1), &raced(None), &SOURCE, Refused, "another past");
+        let gap = BlockWal { from: Lsn(3001), ..raced(None) };
+        check(&torn, &page(900, 0, 1), &gap, &SOURCE, Refused, "no WAL from");
     }
 
     /// A sequence's page with so many values that are logged and not handed out.

@@ -26,6 +26,8 @@ pub struct Names {
     tablespaces: HashMap<u32, Arc<str>>,
     btrees: HashMap<RelFileLocator, RelFileLocator>,
     unready: HashSet<RelFileLocator>,
+    /// `pg_class.relpages` of tables of PostgreSQL's own kind.
+    heap_blocks: HashMap<RelFileLocator, u32>,
     unread: Unread,
 }
 
@@ -91,11 +93,16 @@ impl Names {
         self.relations.insert(files, name);
     }
 
+    pub(crate) fn add_heap(&mut self, files: RelFileLocator, blocks: u32) {
+        self.heap_blocks.insert(files, blocks);
+    }
+
     /// Takes other names too, which are newer.
     pub fn extend(&mut self, newer: Self) {
         self.relations.extend(newer.relations);
         self.databases.extend(newer.databases);
         self.tablespaces.extend(newer.tablespaces);
+        self.heap_blocks.extend(newer.heap_blocks);
     }
 
     /// Reads the names from the files of a data directory, without a server: of all databases, in
@@ -135,6 +142,13 @@ impl Names {
     /// what its files hold. Known only of a data directory.
     pub fn is_unready(&self, files: RelFileLocator) -> bool {
         self.unready.contains(&files)
+    }
+
+    /// How many blocks a table, materialized view or TOAST table had when `VACUUM` or `ANALYZE` counted
+    /// them last; 0: never, or none. `None`: it is something else, or not of PostgreSQL's own access
+    /// method.
+    pub fn heap_blocks(&self, files: RelFileLocator) -> Option<u32> {
+        self.heap_blocks.get(&files).copied()
     }
 
     /// What could not be read.

@@ -127,6 +127,9 @@ impl<'a> Reader<'a> {
                 continue;
             }
             self.names.relations.insert(files, relations.name(class));
+            if class.access_method == HEAP {
+                self.names.add_heap(files, class.blocks);
+            }
         }
         let files = |oid, method: Option<u32>| {
             let class = relations.by_oid.get(&oid)?;

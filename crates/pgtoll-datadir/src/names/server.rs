@@ -16,6 +16,7 @@ const RELATIONS: &str = "\
     SELECT c.oid, coalesce(nullif(c.reltablespace, 0), d.dattablespace) AS tablespace,
         CASE WHEN c.relisshared THEN 0 ELSE d.oid END AS database,
         pg_relation_filenode(c.oid) AS files, n.nspname, c.relname, c.relkind, c.relpersistence,
+        CASE c.relam WHEN 2 THEN c.relpages END AS heap_blocks,
         parents.nspname AS of_schema, coalesce(owner.relname, indexed.relname) AS of
     FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -80,6 +81,9 @@ fn add_relations(
             rel_number: row.parse("files")?,
         };
         names.add(files, relation(&row, files, database)?);
+        if let Some(blocks) = row.value("heap_blocks")? {
+            names.add_heap(files, blocks.parse().unwrap_or_default());
+        }
         Ok(())
     })?;
     connection.close();

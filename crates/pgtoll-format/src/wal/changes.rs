@@ -76,8 +76,8 @@ impl Record<'_> {
     /// Not all blocks that a record refers to are changed by it. What is not known to be, is not.
     pub fn sets_page_lsn(&self, block: &BlockReference) -> bool {
         match RecordType::of(&self.header) {
-            // Without an image, replay leaves the page alone.
-            XLOG_FPI_FOR_HINT => block.image.as_ref().is_some_and(|image| image.applies),
+            // See `is_hint_image`.
+            XLOG_FPI_FOR_HINT => false,
             // A page that was never used gets no LSN.
             XLOG_FPI => block.image.as_ref().is_some_and(|image| self.is_of_used_page(image)),
             XLOG_HEAP2_PRUNE_ON_ACCESS
@@ -95,6 +95,18 @@ impl Record<'_> {
                 RM_HEAP2_ID..=RM_SEQ_ID | RM_SPGIST_ID | RM_BRIN_ID | RM_GENERIC_ID
             ),
         }
+    }
+
+    /// Whether the record is the image that is logged before a hint is set on the page. The page was
+    /// in use then; its LSN proves nothing.
+    ///
+    /// Until 18 hints are set under a shared lock. Several sessions may each log an image of a page;
+    /// the first that marks it dirty sets its LSN, and the others leave that as it is. Where the page
+    /// was being written meanwhile, none of them sets it. Source: `MarkBufferDirtyHint` in `bufmgr.c`.
+    pub fn is_hint_image(&self, block: &BlockReference) -> bool {
+        // Without an image, replay leaves the page alone.
+        RecordType::of(&self.header) == XLOG_FPI_FOR_HINT
+            && block.image.as_ref().is_some_and(|image| image.applies)
     }
 
     /// Whether the record takes this page out of its B-tree: whoever uses it next makes it anew,
@@ -210,6 +222,19 @@ mod tests {
         check(15, 0x00, 15, true);
         check(18, 0x00, 15, false);
         check(128, 0x00, 15, false);
+    }
+
+    #[test]
+    fn a_hints_image_proves_that_the_page_is_used_and_no_lsn() {
+        let check = |info, image: Option<Image>, expected| {
+            let (record, block) = (record(0, info, &[], 17), block(image));
+            assert_eq!((record.is_hint_image(&block), record.sets_page_lsn(&block)), expected);
+        };
+        let applied = image(None, (24, 8000), 192);
+        check(0xA0, Some(applied.clone()), (true, false));
+        check(0xA0, Some(Image { applies: false, ..applied.clone() }), (false, false));
+        check(0xA0, None, (false, false));
+        check(0xB0, Some(applied), (false, false));
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //!
 //! Every command is run by a test on the damage that it is for (`tests/it/advice.rs`).
 
+mod maps;
 mod sql;
 
 use pgtoll_datadir::{RelationFileName, RelationName};
 use pgtoll_format::catalog::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE, RelationKind};
-use pgtoll_format::{RelationFork, facts_of_major, shell_quoted};
+use pgtoll_format::{ForkNumber, RelationFork, facts_of_major, shell_quoted};
 use pgtoll_record::{Advice, CommandKind, Severity};
 
 use crate::defect::Evidence;
@@ -56,6 +57,13 @@ pub(crate) struct DamagedFork<'a> {
     pub(crate) is_table_damaged: bool,
 }
 
+impl DamagedFork<'_> {
+    /// The pages can be read, and only what they and the map say of visibility is wrong.
+    fn is_map_stale_alone(&self) -> bool {
+        !self.findings.is_empty() && self.findings.iter().all(|of| of.defect.is_of_visibility())
+    }
+}
+
 impl AdvisedCluster {
     /// Whether a condition on `ctid` reads only the blocks that it names.
     fn has_tid_range_scans(&self) -> bool {
@@ -79,9 +87,17 @@ impl AdvisedCluster {
 
     /// What to do about a damaged fork, in this order.
     pub(crate) fn advise(&self, damage: &DamagedFork<'_>) -> Vec<Advice> {
+        if damage.is_map_stale_alone() {
+            let start = if matches!(self.role, ClusterRole::Stopped { .. }) {
+                "start the server; "
+            } else {
+                ""
+            };
+            return maps::stale(damage.name, self.role, start);
+        }
         match self.role {
-            ClusterRole::Backup => vec![of_backup(damage.severity)],
-            ClusterRole::Standby => vec![of_standby(damage.severity)],
+            ClusterRole::Backup => vec![of_backup(damage.fork.number, damage.severity)],
+            ClusterRole::Standby => self.of_standby(damage),
             ClusterRole::Stopped { needs_recovery } => {
                 let mut steps: Vec<Advice> = self.copy(damage).into_iter().collect();
                 if needs_recovery {
@@ -96,6 +112,20 @@ impl AdvisedCluster {
             ClusterRole::Running => {
                 self.copy(damage).into_iter().chain(self.of_primary(damage, "")).collect()
             }
+        }
+    }
+
+    fn of_standby(&self, damage: &DamagedFork<'_>) -> Vec<Advice> {
+        match (damage.severity, damage.fork.number) {
+            (Severity::Map, ForkNumber::VM) => maps::damaged_on_standby(self.major),
+            (Severity::Map, _) => vec![words(
+                "nothing is lost: the server takes a damaged page of it for an empty one; VACUUM on the \
+                 primary fills it again",
+            )],
+            _ => vec![words(
+                "verify the primary first. If it is sound, rebuild this standby from it (pg_basebackup); \
+                 what is damaged there, too, is repaired there: a standby changes nothing itself",
+            )],
         }
     }
 
@@ -157,7 +187,10 @@ impl AdvisedCluster {
                 vec![words("repair the catalogs first, which say whose file it is")]
             }
             (Severity::Index, Some(name)) => of_index(name, damage.is_table_damaged, start),
-            (Severity::Map, Some(name)) => vec![of_map(name, start)],
+            (Severity::Map, Some(name)) if damage.fork.number == ForkNumber::VM => {
+                maps::damaged(name, start)
+            }
+            (Severity::Map, Some(name)) => vec![of_free_space_map(name, start)],
             (Severity::Unlogged, Some(name)) => vec![statement(
                 name,
                 format!("{start}empty it, and fill it again: a crash would have emptied it, too"),
@@ -294,8 +327,13 @@ impl AdvisedCluster {
     }
 }
 
-fn of_backup(severity: Severity) -> Advice {
+fn of_backup(fork: ForkNumber, severity: Severity) -> Advice {
     words(match severity {
+        Severity::Map if fork == ForkNumber::VM => {
+            "no row is lost: on the server that is restored from this backup, and before standbys are \
+             made of it, SELECT pg_truncate_visibility_map of the table (extension pg_visibility), then \
+             VACUUM; verify the server and take a new backup"
+        }
         Severity::Map => {
             "nothing is lost: a server that is restored from this backup makes the map again; \
              verify the server and take a new backup"
@@ -305,19 +343,6 @@ fn of_backup(severity: Severity) -> Advice {
              the last, its table has what the index is made from)"
         }
         _ => "restore from another backup; verify the server, and take a new backup",
-    })
-}
-
-fn of_standby(severity: Severity) -> Advice {
-    words(match severity {
-        Severity::Map => {
-            "nothing is lost: the server takes a damaged page of it for an empty one; VACUUM on the \
-             primary fills it again"
-        }
-        _ => {
-            "verify the primary first. If it is sound, rebuild this standby from it (pg_basebackup); \
-             what is damaged there, too, is repaired there: a standby changes nothing itself"
-        }
     })
 }
 
@@ -344,7 +369,7 @@ fn of_index(name: &RelationName, is_table_damaged: bool, start: &str) -> Vec<Adv
     steps
 }
 
-fn of_map(name: &RelationName, start: &str) -> Advice {
+fn of_free_space_map(name: &RelationName, start: &str) -> Advice {
     let table = name.of.as_ref().filter(|_| name.kind == RelationKind::Index);
     let table = table.map_or_else(
         || sql::qualified(name),
@@ -406,6 +431,7 @@ impl TableDamage {
                     damage.has_gap = true;
                 }
                 Defect::Layout(LayoutDefect::NoFile) => damage.has_file = false,
+                Defect::MapStale { .. } | Defect::PageVisible { .. } => {}
                 _ => damage.lost.push((block, finding.last_missing().unwrap_or(block))),
             }
         }

@@ -26,8 +26,31 @@ pub(super) fn identifier(name: &str) -> String {
     if !name.contains(is_unprintable) {
         return format!("\"{}\"", name.replace('"', "\"\""));
     }
-    let escaped = name.chars().map(|c| match c {
-        '"' => "\"\"".to_owned(),
+    format!("U&\"{}\"", escaped(&name.replace('"', "\"\"")))
+}
+
+/// A relation's name as a `regclass` takes it: in single quotes, what a terminal would obey in escapes
+/// (`U&'…'`).
+pub(super) fn regclass(name: &RelationName) -> String {
+    let quoted = |name: &str| {
+        let is_plain = identifier(name) == name;
+        if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+    };
+    let relation = quoted(&name.relation);
+    let text = match name.schema.as_deref() {
+        Some(schema) => format!("{}.{relation}", quoted(schema)),
+        None => relation,
+    };
+    let text = text.replace('\'', "''");
+    if !text.contains(|c| is_unprintable(c) || c == '\\') {
+        return format!("'{text}'");
+    }
+    format!("U&'{}'", escaped(&text))
+}
+
+/// With what a terminal would obey, and backslashes, in the escapes of `U&`.
+fn escaped(text: &str) -> String {
+    let escaped = text.chars().map(|c| match c {
         '\\' => "\\\\".to_owned(),
         c if is_unprintable(c) => match u32::from(c) {
             code @ ..=0xFFFF => format!("\\{code:04X}"),
@@ -35,7 +58,7 @@ pub(super) fn identifier(name: &str) -> String {
         },
         c => c.to_string(),
     });
-    format!("U&\"{}\"", escaped.collect::<String>())
+    escaped.collect()
 }
 
 /// The table that saved rows go to: beside the damaged one.

@@ -204,3 +204,54 @@ fn blocks_are_said_in_words() {
     check(&joined(vec![(9, 12), (7, 7), (8, 8), (20, 20)]), "blocks 7 to 12 and 20");
     check(&[(1, 1), (3, 3), (5, 5), (7, 7), (9, 9)], "blocks 1, 3, 5, 7 and 1 more");
 }
+
+fn map_damage(cluster: &AdvisedCluster, name: &RelationName) -> String {
+    let fork = RelationFork { number: ForkNumber::VM, ..FORK };
+    let found = BlockFinding { fork, ..refused(0) };
+    let severity = Severity::Map;
+    let (findings, has_more, is_table_damaged) = ([&found], false, false);
+    let name = Some(name);
+    let damage =
+        DamagedFork { fork, name, severity, findings: &findings, has_more, is_table_damaged };
+    steps_of(cluster, &damage)
+}
+
+#[test]
+fn a_damaged_visibility_map_is_emptied_before_it_is_filled() {
+    let text = map_damage(&cluster(STOPPED), &table());
+    let empty = text.find("SELECT pg_truncate_visibility_map('public.orders');").unwrap();
+    assert!(empty < text.find("VACUUM public.orders;").unwrap(), "{text}");
+    let odd = RelationName { relation: "Or\"d'e\u{1b}r\\s".into(), ..table() };
+    let text = map_damage(&cluster(ClusterRole::Running), &odd);
+    let literal = r#"U&'public."Or""d''e\001Br\\s"'"#;
+    assert!(text.contains(literal), "{text}");
+}
+
+#[test]
+fn a_standbys_map_depends_on_what_its_release_does() {
+    let of =
+        |major| map_damage(&AdvisedCluster { major, ..cluster(ClusterRole::Standby) }, &table());
+    let (old, between, new) = (of(15), of(17), of(19));
+    assert!(!old.contains("FATAL") && old.contains("pg_truncate_visibility_map"), "{old}");
+    assert!(between.contains("from 17.11 on, replay stops"), "{between}");
+    assert!(between.contains("before 17.11: replay takes"), "{between}");
+    assert!(of(18).contains("from 18.5 on"));
+    assert!(new.contains("row is lost. replay stops") && !new.contains("empty one"), "{new}");
+}
+
+#[test]
+fn a_stale_map_is_emptied_before_any_vacuum() {
+    let claim = crate::StaleClaim::Visible;
+    let of = [finding(3, Defect::MapStale { blocks: 4, claim, since: None })];
+    for role in [STOPPED, ClusterRole::Running, ClusterRole::Standby, ClusterRole::Backup] {
+        let text = steps(&cluster(role), Severity::Data, &table(), &of);
+        let empty = text.find("SELECT pg_truncate_visibility_map('public.orders');").unwrap();
+        let vacuum = text.find("VACUUM (FREEZE) public.orders;").unwrap();
+        assert!(empty < vacuum && text.contains("Do not VACUUM before"), "{text}");
+        assert!(!text.contains("restore it from a backup"), "{text}");
+    }
+    // Beside pages that the server refuses, those come first.
+    let of = [refused(1), of.into_iter().next().unwrap()];
+    let text = steps(&cluster(STOPPED), Severity::Data, &table(), &of);
+    assert!(text.contains("save the rows beside block 1"), "{text}");
+}

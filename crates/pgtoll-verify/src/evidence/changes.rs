@@ -1,5 +1,6 @@
 //! Which blocks WAL changed, and where last.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pgtoll_format::wal::rmgr::XLOG_CHECKPOINT_SHUTDOWN;
@@ -16,14 +17,30 @@ pub(super) struct Change(u64);
 impl Change {
     /// Records end at multiples of 8 bytes.
     const IS_FREED: u64 = 1;
+    const IS_HINT: u64 = 2;
 
-    fn new(lsn: Lsn, is_freed: bool) -> Self {
+    pub(super) fn new(lsn: Lsn, is_freed: bool) -> Self {
         Self(lsn.0 & !7 | u64::from(is_freed))
+    }
+
+    /// Of a record that is the image of a page for its hints, and was preceded by no change.
+    pub(super) fn hint(lsn: Lsn) -> Self {
+        Self(lsn.0 & !7 | Self::IS_HINT)
+    }
+
+    /// What a block's change and a later one come to: hints leave the page what it was.
+    fn then(self, later: Self) -> Self {
+        if later.is_hint() && !self.is_hint() { self } else { later }
     }
 
     /// Where its record ends.
     pub(super) fn lsn(self) -> Lsn {
         Lsn(self.0).align_down(8)
+    }
+
+    /// Only hints were changed: the page was in use, and its LSN may be an older one.
+    pub(super) fn is_hint(self) -> bool {
+        self.0 & Self::IS_HINT != 0
     }
 
     /// It took the page out of its index: nothing depends on its content.
@@ -67,12 +84,18 @@ impl<'a> Changes<'a> {
 
     fn block(&mut self, record: &Record<'_>, block: &BlockReference) {
         let fork = RelationFork { relation: block.relation, number: block.fork };
-        if !record.sets_page_lsn(block) || !self.wanted.forks.contains(&fork) {
+        if !self.wanted.forks.contains(&fork) {
             return;
         }
-        let change = Change::new(record.end, record.frees_page(block));
-        let before = self.blocks.entry(fork).or_default().insert(block.block, change);
-        self.count += usize::from(before.is_none());
+        let change = if record.sets_page_lsn(block) {
+            Change::new(record.end, record.frees_page(block))
+        } else if record.is_hint_image(block) {
+            Change::hint(record.end)
+        } else {
+            return;
+        };
+        let blocks = self.blocks.entry(fork).or_default();
+        self.count += usize::from(put(blocks, block.block, change));
         self.bound();
     }
 
@@ -108,6 +131,21 @@ impl<'a> Changes<'a> {
     }
 }
 
+/// Adds a block's change; true: it is the first one.
+fn put(blocks: &mut FxHashMap<u32, Change>, block: u32, change: Change) -> bool {
+    match blocks.entry(block) {
+        Entry::Occupied(mut before) => {
+            let both = before.get().then(change);
+            before.insert(both);
+            false
+        }
+        Entry::Vacant(none) => {
+            none.insert(change);
+            true
+        }
+    }
+}
+
 impl Collect for Changes<'_> {
     fn add(&mut self, record: &Record<'_>, parts: &Parts) {
         if record.at >= self.wanted.checkpoint {
@@ -132,9 +170,10 @@ impl Collect for Changes<'_> {
         later.databases.into_iter().for_each(|oid| self.forget_database(oid));
         for (fork, blocks) in later.blocks {
             let own = self.blocks.entry(fork).or_default();
-            let before = own.len();
-            own.extend(blocks);
-            self.count += own.len() - before;
+            own.reserve(blocks.len());
+            for (block, change) in blocks {
+                self.count += usize::from(put(own, block, change));
+            }
         }
         self.has_checkpoint |= later.has_checkpoint;
         self.dropped = self.dropped.max(later.dropped);
@@ -144,10 +183,11 @@ impl Collect for Changes<'_> {
 
 #[cfg(test)]
 mod tests {
-    use pgtoll_format::wal::RecordHeader;
     use pgtoll_format::wal::rmgr::{
-        XLOG_DBASE_CREATE_FILE_COPY, XLOG_HEAP_INSERT, XLOG_SMGR_CREATE, XLOG_SMGR_TRUNCATE,
+        XLOG_DBASE_CREATE_FILE_COPY, XLOG_FPI_FOR_HINT, XLOG_HEAP_INSERT, XLOG_SMGR_CREATE,
+        XLOG_SMGR_TRUNCATE,
     };
+    use pgtoll_format::wal::{Image, RecordHeader};
     use pgtoll_format::{MAJORS, RelFileLocator};
     use proptest::prelude::*;
 
@@ -157,6 +197,7 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     enum Says {
         Change { number: u32, block: u32 },
+        Hint { number: u32, block: u32 },
         Cut { number: u32, blocks: u32 },
         Made { number: u32 },
         Database { oid: u32 },
@@ -173,6 +214,7 @@ mod tests {
         let words = |number: u32| [1663, number % 2, number];
         let (RecordType { manager, info }, words) = match says {
             Says::Change { .. } => (XLOG_HEAP_INSERT, Vec::new()),
+            Says::Hint { .. } => (XLOG_FPI_FOR_HINT, Vec::new()),
             Says::Cut { number, blocks } => {
                 (XLOG_SMGR_TRUNCATE, [&[blocks][..], &words(number)].concat())
             }
@@ -182,9 +224,11 @@ mod tests {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut parts = Parts::default();
         parts.main_data = 0..bytes.len();
-        if let Says::Change { number, block } = says {
-            let (relation, image, data) = (fork(number).relation, None, 0..0);
-            let will_init = false;
+        if let Says::Change { number, block } | Says::Hint { number, block } = says {
+            let (relation, data, will_init) = (fork(number).relation, 0..0, false);
+            let (hole_offset, hole_bytes, compression, range) = (0, 0, None, 0..0);
+            let applied = Image { hole_offset, hole_bytes, applies: true, compression, range };
+            let image = matches!(says, Says::Hint { .. }).then_some(applied);
             parts.blocks = vec![BlockReference {
                 id: 0,
                 relation,
@@ -206,19 +250,28 @@ mod tests {
         let number = 1_u32..5;
         prop_oneof![
             8 => (number.clone(), 0_u32..6).prop_map(|(number, block)| Says::Change { number, block }),
+            4 => (number.clone(), 0_u32..6).prop_map(|(number, block)| Says::Hint { number, block }),
             1 => (number.clone(), 0_u32..6).prop_map(|(number, blocks)| Says::Cut { number, blocks }),
             1 => number.prop_map(|number| Says::Made { number }),
             1 => (0_u32..2).prop_map(|oid| Says::Database { oid }),
         ]
     }
 
-    /// What a plain map of all blocks has at the end.
-    fn expected(all: &[Says]) -> BTreeMap<(RelationFork, u32), Lsn> {
+    /// What a plain map of all blocks has at the end: of each the last change or, without one, the last
+    /// hint.
+    fn expected(all: &[Says]) -> BTreeMap<(RelationFork, u32), (Lsn, bool)> {
         let mut map = BTreeMap::new();
         for (place, says) in all.iter().enumerate() {
+            let end = Lsn(place as u64 * 8 + 8);
             match *says {
                 Says::Change { number, block } => {
-                    map.insert((fork(number), block), Lsn(place as u64 * 8 + 8));
+                    map.insert((fork(number), block), (end, false));
+                }
+                Says::Hint { number, block } => {
+                    let of_block = map.entry((fork(number), block)).or_insert((end, true));
+                    if of_block.1 {
+                        *of_block = (end, true);
+                    }
                 }
                 Says::Cut { number, blocks } => {
                     map.retain(|(of, block), _| *of != fork(number) || *block < blocks);
@@ -230,10 +283,11 @@ mod tests {
         map
     }
 
-    fn found(changes: &Changes<'_>) -> BTreeMap<(RelationFork, u32), Lsn> {
+    fn found(changes: &Changes<'_>) -> BTreeMap<(RelationFork, u32), (Lsn, bool)> {
         let of_fork = |(fork, blocks): (&RelationFork, &FxHashMap<u32, Change>)| {
-            let fork = *fork;
-            blocks.iter().map(|(block, of)| ((fork, *block), of.lsn())).collect::<Vec<_>>()
+            let of_block =
+                |(block, of): (&u32, &Change)| ((*fork, *block), (of.lsn(), of.is_hint()));
+            blocks.iter().map(of_block).collect::<Vec<_>>()
         };
         changes.blocks.iter().flat_map(of_fork).collect()
     }
@@ -263,12 +317,13 @@ mod tests {
             // With little room the newest are there, and none that is wrong.
             let (blocks, count, dropped) = read(most);
             prop_assert!(count <= most && count == blocks.len());
-            for (block, lsn) in &expected {
-                let is_new = dropped.is_none_or(|dropped| *lsn > dropped);
-                prop_assert!(!is_new || blocks.get(block) == Some(lsn));
+            for (block, last) in &expected {
+                let is_new = dropped.is_none_or(|dropped| last.0 > dropped);
+                prop_assert!(!is_new || blocks.get(block) == Some(last));
             }
-            for (block, lsn) in &blocks {
-                prop_assert!(expected.get(block).is_some_and(|last| lsn <= last));
+            for (block, (lsn, is_hint)) in &blocks {
+                // After a change that was given up, a hint is all that is known.
+                prop_assert!(expected.get(block).is_some_and(|last| *is_hint || *lsn <= last.0));
             }
         }
     }

@@ -167,18 +167,25 @@ impl Rules {
         change: Change,
         page: &mut [u8],
     ) -> Option<Evidence> {
-        let wal = change.lsn();
         // Almost always the header is enough.
         let head = page.get_mut(..PageHeader::BYTES)?;
         blocks.read(block, head).ok()?;
-        if PageHeader::read(head)?.lsn >= wal {
+        if PageHeader::read(head)?.lsn >= change.lsn() {
             return None;
         }
         blocks.read(block, page).ok()?;
-        let lsn = PageHeader::read(page)?.lsn;
+        self.judge_page(page, block, change)
+    }
+
+    fn judge_page(&self, page: &[u8], block: u32, change: Change) -> Option<Evidence> {
+        let (lsn, wal) = (PageHeader::read(page)?.lsn, change.lsn());
         match page_verdict(page, block, self.has_checksums) {
             Verdict::New => (!change.is_freed()).then_some(Evidence::ZeroButLogged { wal }),
-            Verdict::Valid if lsn >= self.first_lsn => Some(Evidence::Stale { lsn, wal }),
+            // The images of hints leave the page an LSN of any of them, or the one before.
+            Verdict::Valid if change.is_hint() => None,
+            Verdict::Valid if lsn >= self.first_lsn && lsn < wal => {
+                Some(Evidence::Stale { lsn, wal })
+            }
             Verdict::Valid | Verdict::Invalid(_) => None,
         }
     }
@@ -186,3 +193,39 @@ impl Rules {
 
 /// Some 20 bytes each: changes of 64 GB of pages.
 const BLOCKS_MAX: usize = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use pgtoll_format::PAGE_BYTES;
+
+    use super::*;
+
+    const RULES: Rules =
+        Rules { block_bytes: PAGE_BYTES, has_checksums: false, first_lsn: Lsn(1 << 24) };
+
+    /// A page in use with this LSN.
+    fn page(lsn: u32) -> Vec<u8> {
+        let mut page = vec![0; PAGE_BYTES];
+        page[4..8].copy_from_slice(&lsn.to_le_bytes());
+        for (at, value) in [(12, 24_u16), (14, 8000), (16, 8192), (18, 0x2004)] {
+            page[at..at + 2].copy_from_slice(&value.to_le_bytes());
+        }
+        page
+    }
+
+    #[test]
+    fn a_page_may_be_older_than_its_hints_and_is_in_use() {
+        let (lsn, wal) = (Lsn(0x0200_0000), Lsn(0x0300_0000));
+        let check = |page: &[u8], change, expected| {
+            assert_eq!(RULES.judge_page(page, 7, change), expected, "{change:?}");
+        };
+        let (old, zeros) = (page(0x0200_0000), vec![0; PAGE_BYTES]);
+        check(&old, Change::new(wal, false), Some(Evidence::Stale { lsn, wal }));
+        check(&old, Change::hint(wal), None);
+        check(&zeros, Change::hint(wal), Some(Evidence::ZeroButLogged { wal }));
+        check(&zeros, Change::new(wal, true), None);
+        check(&page(0x0300_0000), Change::new(wal, false), None);
+        // Access methods write pages that they have not logged yet.
+        check(&page(0), Change::new(wal, false), None);
+    }
+}

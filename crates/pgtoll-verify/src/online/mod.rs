@@ -3,6 +3,7 @@
 //! What looks damaged is a suspect. Most are read again and are sound: they were being written. What
 //! stays is judged at the end of the scan, by proof alone: see [`settle`].
 
+mod confirm;
 mod images;
 mod pauses;
 mod server;
@@ -30,6 +31,7 @@ pub use witness::{ServerAnswer, WalHorizon, Witness};
 use crate::defect::{BlockFinding, Defect, Unsettled};
 use crate::directory::DirectoryVerification;
 use crate::found::{PagesRead, Verified};
+use crate::maps::MapRule;
 use crate::settings::{VerifyProgress, VerifySettings};
 use crate::storage::Storage;
 use settle::Settling;
@@ -56,6 +58,7 @@ pub fn verify_running(
 ) -> Verified {
     let data = &as_running(data);
     let mut scan = DirectoryVerification::listed(data, &settings.verify, wanted);
+    scan.maps = MapRule::of_running(data);
     let mut verified = mem::take(&mut scan.verified);
     // A database that is dropped goes with its directory.
     verified.unlisted.retain(|(path, error)| {
@@ -69,9 +72,10 @@ pub fn verify_running(
         let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
         watch_all(&blocks, pauses, &receiver)
     };
-    let watched = thread::scope(|scope| {
+    let (watched, contradictions) = thread::scope(|scope| {
         let watching = thread::Builder::new().spawn_scoped(scope, watch_them);
-        let mut sieve = Sieve { blocks: &blocks, sender, count: 0 };
+        let (count, maps) = (0, Vec::new());
+        let mut sieve = Sieve { blocks: &blocks, sender, count, maps };
         let mut watch = |now| {
             let go_on = progress(now);
             if go_on.is_break() {
@@ -82,11 +86,14 @@ pub fn verify_running(
         let mut take = |verified: &mut Verified, finding| sieve.take(verified, finding);
         scan.read(disk, &mut verified, None, &mut take, &mut watch);
         verified.running.suspects = sieve.count;
-        drop(sieve);
-        match watching {
+        let Sieve { maps, sender, .. } = sieve;
+        // Without a sender the watching ends.
+        drop(sender);
+        let watched = match watching {
             Ok(watching) => watching.join().unwrap_or_else(|_| Watched::default()),
             Err(_) => watch_them(),
-        }
+        };
+        (watched, maps)
     });
     let all_bytes = scan.files.bytes();
     let mut go_on =
@@ -96,6 +103,10 @@ pub fn verify_running(
         Settling { blocks: &blocks, witness, pauses, patience, go_on: &mut go_on, verified };
     settling.run(watched);
     verified = settling.verified;
+    let rules = (scan.maps, settings.verify.rows);
+    for finding in confirm::confirm(&blocks, rules, contradictions, pauses) {
+        verified.add(finding);
+    }
     verified.findings.sort_by_key(|finding| (finding.fork, finding.block));
     verified
 }
@@ -115,6 +126,8 @@ struct Sieve<'a> {
     blocks: &'a Blocks<'a>,
     sender: Sender<Suspect>,
     count: u64,
+    /// Pages that contradict their maps.
+    maps: Vec<BlockFinding>,
 }
 
 impl Sieve<'_> {
@@ -130,6 +143,11 @@ impl Sieve<'_> {
             }
             Defect::Unreadable { .. } | Defect::Unsettled { .. } => {
                 verified.add(BlockFinding { fork, block, defect });
+            }
+            Defect::MapStale { .. } | Defect::PageVisible { .. } => {
+                if self.maps.len() < CONTRADICTIONS_MAX {
+                    self.maps.push(BlockFinding { fork, block, defect });
+                }
             }
             // What contradicts itself may do so only while it changes.
             Defect::AheadOfWal { .. }
@@ -153,6 +171,8 @@ impl Sieve<'_> {
     }
 }
 
+/// Ranges of pages that contradict their maps, to be read again.
+const CONTRADICTIONS_MAX: usize = 100_000;
 /// Suspects that are kept in memory; a cluster with more damage has other worries.
 const SUSPECTS_MAX: u64 = 100_000;
 

@@ -13,6 +13,7 @@ use crate::listing::Listing;
 use crate::page::page_verdict;
 use crate::storage::Storage;
 use crate::storage::read_all;
+use crate::visible::VisibilityMap;
 use pgtoll_datadir::DataDirectory;
 
 /// A block that looked damaged.
@@ -102,6 +103,24 @@ impl<'a> Blocks<'a> {
                 Look::Bad(Bad { fault, lsn, digest: digest.finish() })
             }
         }
+    }
+
+    /// Reads a page that a server would take; `None`: there is none.
+    pub(super) fn sound_page(&self, fork: RelationFork, block: u32) -> Option<Vec<u8>> {
+        let at = u64::from(block % self.per_file.max(1)) * self.block_bytes as u64;
+        let file = self.disk.open(&self.path(fork, block)?).ok()?;
+        let mut page = vec![0; self.block_bytes];
+        let read = read_all(&*file, &mut page, at).ok()?;
+        let is_sound =
+            read == page.len() && page_verdict(&page, block, self.has_checksums) == Verdict::Valid;
+        is_sound.then_some(page)
+    }
+
+    /// The visibility map of a relation, as it is now; `None`: it has none.
+    pub(super) fn map(&self, fork: RelationFork) -> Option<VisibilityMap<'_>> {
+        let map = RelationFork { number: ForkNumber::VM, ..fork };
+        let file = self.disk.open(&self.path(map, 0)?).ok()?;
+        Some(VisibilityMap::new(file, self.block_bytes, self.has_checksums))
     }
 
     pub(super) fn is_gone(&self, fork: RelationFork, block: u32) -> bool {

@@ -13,7 +13,7 @@ use pgtoll_format::{ForkNumber, Lsn, RelFileLocator, RelationFork};
 
 use super::super::{Files, ReadAt, Storage};
 use super::*;
-use crate::directory::tests::{directory, page};
+use crate::directory::tests::{directory, heap_page, map_page, page};
 use crate::found::RunningCounts;
 
 const PAGE: usize = 8192;
@@ -93,7 +93,12 @@ fn bad(block: u32, lsn: Lsn) -> Vec<u8> {
 }
 
 fn run(disk: &dyn Storage, data: &DataDirectory, witness: &mut dyn Witness) -> Verified {
-    let verify = VerifySettings { jobs: 1.try_into().unwrap(), rate: None, only_below: Vec::new() };
+    let verify = VerifySettings {
+        jobs: 1.try_into().unwrap(),
+        rate: None,
+        only_below: Vec::new(),
+        rows: true,
+    };
     let settings = RunningSettings { verify, patience: Duration::from_secs(2) };
     let mut progress = |_| ControlFlow::Continue(());
     verify_running(disk, data, &settings, witness, &NoPauses, &|_| true, &mut progress)
@@ -339,7 +344,12 @@ fn what_cannot_be_read_is_unverified() {
 fn who_interrupts_gets_what_was_found() {
     let bytes = (0..4).flat_map(|block| bad(block, REDO)).collect();
     let (_place, data) = directory(&[("16384", bytes)]);
-    let verify = VerifySettings { jobs: 1.try_into().unwrap(), rate: None, only_below: Vec::new() };
+    let verify = VerifySettings {
+        jobs: 1.try_into().unwrap(),
+        rate: None,
+        only_below: Vec::new(),
+        rows: true,
+    };
     let settings = RunningSettings { verify, patience: Duration::ZERO };
     let mut progress = |now: VerifyProgress| match now.bytes {
         0 => ControlFlow::Continue(()),
@@ -350,4 +360,45 @@ fn who_interrupts_gets_what_was_found() {
         verify_running(&Files, &data, &settings, &mut witness(), &pauses, &|_| true, &mut progress);
     assert!(found.is_interrupted && !found.is_whole());
     assert_eq!((found.total().failures, found.total().unverified), (0, 4));
+}
+
+/// A disk that gives a file's pages another content from the second time on that it is opened.
+struct Cured<'a> {
+    file: &'a str,
+    then: Vec<u8>,
+    opened: AtomicUsize,
+}
+
+impl Storage for Cured<'_> {
+    fn open<'b>(&'b self, path: &Path) -> io::Result<Box<dyn ReadAt + 'b>> {
+        let is_it = path.ends_with(self.file);
+        if is_it && self.opened.fetch_add(1, Ordering::Relaxed) > 0 {
+            fs::write(path, &self.then)?;
+        }
+        Files.open(path)
+    }
+}
+
+#[test]
+fn pages_that_contradict_their_maps_are_read_again() {
+    let old = u32::try_from(REDO.0).unwrap();
+    let stale = [heap_page(0, old, true), heap_page(1, old, false), heap_page(2, old, false)];
+    let map = map_page(old, &[0b0011_1111]);
+    let (_place, mut data) = directory(&[("16384", stale.concat()), ("16384_vm", map)]);
+    data.control.last_checkpoint.redo = REDO;
+    let claim = crate::StaleClaim::Visible;
+    let defect = Defect::MapStale { blocks: 2, claim, since: Some(REDO) };
+    let found = run(&Files, &data, &mut witness());
+    assert_eq!(found.findings, [BlockFinding { fork: TABLE, block: 1, defect }]);
+    assert_eq!(found.total().suspicions, 2);
+    // A page that was being written is another one a moment later.
+    let then = [heap_page(0, old, true), heap_page(1, old, false), heap_page(2, old + 8, true)];
+    let opened = AtomicUsize::new(0);
+    let disk = Cured { file: "16384", then: then.concat(), opened };
+    let found = run(&disk, &data, &mut witness());
+    let [BlockFinding { block: 1, defect: Defect::MapStale { blocks: 1, .. }, .. }] =
+        found.findings[..]
+    else {
+        panic!("{:?}", found.findings)
+    };
 }

@@ -16,7 +16,7 @@ use pgtoll_wal::recorded_name;
 
 use crate::advice::{AdvisedCluster, ClusterRole, DamagedFork};
 use crate::backup::{TarBackup, VerifiedTars, WalAtHand};
-use crate::defect::{BlockFinding, Defect, DefectCounts};
+use crate::defect::{BlockFinding, DefectCounts};
 use crate::found::Verified;
 use crate::severity::{repair_order, severity};
 use words::{file_finding, page_finding};
@@ -269,7 +269,7 @@ impl DamagedForks<'_> {
     ) -> VerifiedRelation {
         let name = self.names.and_then(|names| names.relation(fork.relation));
         let severity = severity(fork, name, self.complete_names);
-        let listed: u64 = findings.iter().map(|finding| u64::from(blocks_counted(finding))).sum();
+        let listed: u64 = findings.iter().map(|finding| u64::from(finding.defect.blocks())).sum();
         let advice = self.cluster.advise(&DamagedFork {
             fork,
             name,
@@ -301,14 +301,6 @@ impl DamagedForks<'_> {
             let schema = table.schema.as_deref();
             self.damaged_tables.contains(&(name.database.as_deref(), schema, &*table.relation))
         })
-    }
-}
-
-/// As [`DefectCounts`] counts it.
-fn blocks_counted(finding: &BlockFinding) -> u32 {
-    match finding.defect {
-        Defect::Unreadable { blocks, .. } => blocks,
-        _ => 1,
     }
 }
 

@@ -17,12 +17,13 @@ pub(super) fn of_directory(
 ) -> Vec<String> {
     let mut notes: Vec<String> = checksum_note(data.control.checksum_version).into_iter().collect();
     if data.backup_start.is_some() {
-        notes.extend(backup_notes(verified, wal));
+        notes.extend(backup_notes(verified, wal, maps_note(data)));
     } else if data.control.state != ClusterState::ShutDown {
         notes.push(NOT_IN_ORDER.to_owned());
     }
     notes.extend(threads_note(verified));
     notes.extend(names_note(verified, names));
+    notes.extend(names.into_iter().flat_map(|names| verified.unmapped.notes(names)));
     notes
 }
 
@@ -36,6 +37,7 @@ pub(super) fn of_running(
     notes.extend(checksum_note(data.control.checksum_version));
     notes.push("server running: zeroed pages and cut files were not checked".to_owned());
     notes.extend(names_note(verified, names));
+    notes.extend(names.into_iter().flat_map(|names| verified.unmapped.notes(names)));
     notes
 }
 
@@ -50,7 +52,7 @@ pub(super) fn of_tars(found: &VerifiedTars, names: Option<&Names>, wal: WalAtHan
         ),
     }
     if found.start.is_some() {
-        notes.extend(backup_notes(&found.verified, wal));
+        notes.extend(backup_notes(&found.verified, wal, MAPS_NOT_COMPARED));
     } else if let Some(control) = &found.control {
         notes.push(
             "a tar without a backup_label: missing files, LSNs and visibility maps are not compared"
@@ -81,8 +83,8 @@ fn checksum_note(checksum_version: u32) -> Option<String> {
 }
 
 /// What has to be known of base backups, and of this one.
-fn backup_notes(verified: &Verified, wal: WalAtHand) -> Vec<String> {
-    let mut notes = vec![compared_with_manifest(verified)];
+fn backup_notes(verified: &Verified, wal: WalAtHand, maps: &str) -> Vec<String> {
+    let mut notes = vec![compared_with_manifest(verified, maps)];
     if verified.healed_by_replay > 0 {
         notes.push(format!(
             "{} pages were written by the server while they were copied and are wrong here; the \
@@ -125,8 +127,16 @@ fn names_note(verified: &Verified, names: Option<&Names>) -> Option<String> {
 }
 
 const NOT_IN_ORDER: &str = "the server was not stopped in good order: its recovery may \
-    replace pages that fail here, and visibility maps are not compared; start it, stop it, and \
-    verify again";
+    replace pages that fail here, and visibility maps are compared only where nothing changed since \
+    the last checkpoint; start it, stop it, and verify again";
+const MAPS_NOT_COMPARED: &str = "and neither are visibility maps";
+const MAPS_COMPARED: &str = "visibility maps where nothing changed since the backup began";
+
+/// What of visibility maps is compared in a plain backup: a torn page of one without checksums says
+/// anything.
+fn maps_note(data: &DataDirectory) -> &'static str {
+    if data.has_checksums() { MAPS_COMPARED } else { MAPS_NOT_COMPARED }
+}
 
 /// What to do about unsettled blocks.
 fn unsettled_notes(verified: &Verified) -> Vec<String> {
@@ -158,18 +168,17 @@ fn unsettled_notes(verified: &Verified) -> Vec<String> {
 }
 
 /// What of a base backup was compared, and what was not.
-fn compared_with_manifest(verified: &Verified) -> String {
+fn compared_with_manifest(verified: &Verified, maps: &str) -> String {
     let with = match verified.manifest {
         None => {
-            return "a base backup: missing files, LSNs and visibility maps are not compared"
-                .to_owned();
+            return format!("a base backup: missing files and LSNs are not compared, {maps}");
         }
         Some(ManifestCompared { checksums: None, .. }) => "names and lengths",
         Some(_) => "names, lengths and checksums",
     };
     format!(
-        "a base backup: its files were compared with backup_manifest by {with}; LSNs and \
-         visibility maps are not compared"
+        "a base backup: its files were compared with backup_manifest by {with}; LSNs are \
+         not compared, {maps}"
     )
 }
 

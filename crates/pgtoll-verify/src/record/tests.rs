@@ -8,7 +8,7 @@ use pgtoll_record::FindingKind as Kind;
 use pgtoll_record::{FindingClass, Severity};
 
 use super::*;
-use crate::defect::{Evidence, LayoutDefect, Unsettled};
+use crate::defect::{Defect, Evidence, LayoutDefect, StaleClaim, Unsettled};
 use crate::directory::tests::{directory, page};
 use crate::settings::VerifySettings;
 
@@ -52,7 +52,7 @@ fn a_damaged_page_becomes_a_relation_with_advice() {
     damaged[5000] ^= 1;
     let (_place, data) = directory(&[("16384", damaged)]);
     let jobs = NonZeroUsize::MIN;
-    let settings = VerifySettings { jobs, rate: None, only_below: Vec::new() };
+    let settings = VerifySettings { jobs, rate: None, only_below: Vec::new(), rows: true };
     let verified = crate::verify(&data, &settings, &|_| true, &mut |_| ControlFlow::Continue(()));
     let names = Names::new([(relation_files(16_384), name(RelationKind::Table, "orders"))]);
     let record = verified.record(&data, Some(&names), WalAtHand::NotAsked, provenance());
@@ -153,6 +153,27 @@ fn defects_have_kinds_and_words() {
         Kind::VisibleBeyondEnd,
         6,
         "6 blocks missing; the visibility map has rows up to block 9",
+    );
+    check(
+        Defect::Layout(LayoutDefect::StaleBeyondEnd { last: 9, counted: 4 }),
+        Kind::MapStale,
+        1,
+        "the visibility map has bits up to block 9; the file is whole by the catalogs, which counted 4 \
+         blocks",
+    );
+    let since = Some(Lsn(0x0100_0028));
+    check(
+        Defect::MapStale { blocks: 3, claim: StaleClaim::VisibleAndFrozen, since },
+        Kind::MapStale,
+        3,
+        "the visibility map says all visible and frozen; the page is neither; both unchanged since \
+         0/1000028",
+    );
+    check(
+        Defect::PageVisible { blocks: 2 },
+        Kind::PageVisible,
+        2,
+        "marked all-visible, with rows that are dead, rolled back or deleted",
     );
     check(
         Defect::Unreadable { blocks: 3, error: "I/O error".to_owned() },

@@ -4,7 +4,7 @@ use pgtoll_datadir::Names;
 use pgtoll_format::{Fault, Lsn};
 use pgtoll_record::{FileFinding, FileFindingKind, FindingKind as Kind, PageFinding};
 
-use crate::defect::{BlockFinding, Defect, Evidence, LayoutDefect, Unsettled};
+use crate::defect::{BlockFinding, Defect, Evidence, LayoutDefect, StaleClaim, Unsettled};
 use crate::manifest::{FileDefect, WrongFile};
 
 /// A block's finding as the record has it.
@@ -34,10 +34,7 @@ pub(super) fn page_finding(of: &BlockFinding, names: Option<&Names>) -> PageFind
     };
     PageFinding {
         block: of.block,
-        blocks: match of.defect {
-            Defect::Unreadable { blocks, .. } => blocks,
-            _ => missing.unwrap_or(1),
-        },
+        blocks: missing.unwrap_or(of.defect.blocks()),
         class: of.defect.class(),
         kind,
         words,
@@ -73,6 +70,13 @@ fn words(of: &Defect, index: Option<&str>) -> (Kind, String) {
         Defect::ZeroButVisible => {
             (Kind::ZeroButVisible, "all zeros, though the visibility map has rows on it")
         }
+        Defect::MapStale { claim, since, .. } => {
+            return (Kind::MapStale, stale_words(*claim, *since));
+        }
+        Defect::PageVisible { .. } => (
+            Kind::PageVisible,
+            "marked all-visible, with rows that are dead, rolled back or deleted",
+        ),
         Defect::ZeroFirst => {
             (Kind::ZeroFirst, "all zeros; the first page of an index or sequence never is")
         }
@@ -83,6 +87,23 @@ fn words(of: &Defect, index: Option<&str>) -> (Kind, String) {
         Defect::Changed => (Kind::Changed, "the file became shorter while it was read"),
     };
     (kind, words.to_owned())
+}
+
+fn stale_words(claim: StaleClaim, since: Option<Lsn>) -> String {
+    let claim = match claim {
+        StaleClaim::Visible => "the visibility map says all visible; the page does not",
+        StaleClaim::Frozen => "the visibility map says all frozen; some rows are not",
+        StaleClaim::VisibleAndFrozen => {
+            "the visibility map says all visible and frozen; the page is neither"
+        }
+        StaleClaim::FrozenAlone => {
+            return "the visibility map says all frozen and not all visible".to_owned();
+        }
+    };
+    match since {
+        Some(since) => format!("{claim}; both unchanged since {since}"),
+        None => claim.to_owned(),
+    }
 }
 
 fn unsettled_words(why: &Unsettled) -> String {
@@ -122,6 +143,13 @@ fn layout_words(of: LayoutDefect) -> (Kind, String) {
         LayoutDefect::VisibleBeyondEnd { last } => (
             Kind::VisibleBeyondEnd,
             format!("missing; the visibility map has rows up to block {last}"),
+        ),
+        LayoutDefect::StaleBeyondEnd { last, counted } => (
+            Kind::MapStale,
+            format!(
+                "the visibility map has bits up to block {last}; the file is whole by the catalogs, \
+                 which counted {counted} blocks"
+            ),
         ),
         LayoutDefect::NoFile => (Kind::NoFile, "the relation has no file".to_owned()),
         LayoutDefect::Empty => {

@@ -62,6 +62,9 @@ pub(crate) struct VerifyArguments {
     /// Bypass the page cache: read from the disk (direct I/O).
     #[arg(long)]
     pub(crate) direct: bool,
+    /// Do not look at rows: of visibility maps only what is compared with the pages' headers.
+    #[arg(long)]
+    pub(crate) no_rows: bool,
     /// Keep the progress in this file, and continue from it after an interruption. It is removed when
     /// all was read.
     #[arg(long, value_name = "FILE")]

@@ -53,6 +53,7 @@ mod support;
 mod verify;
 mod verify_backups;
 mod verify_evidence;
+mod verify_maps;
 mod verify_online;
 mod wal;
 mod wal_stats;

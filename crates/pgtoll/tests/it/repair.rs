@@ -275,9 +275,7 @@ fn check_load(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     let from = copy.data();
     repair(scratch, &data, &["--from-stopped", shown(&from), "--yes"], 0);
     check_checksums(guard, server, &cluster);
-    // Two clients that set hints on a page at the same time may leave it the LSN of the first of their
-    // records, which --lost-writes takes for a lost write.
-    check_program(&["--indexes"], &data, 0);
+    check_program(&["--lost-writes", "--indexes"], &data, 0);
     cluster.start(guard).unwrap();
     let mut session = cluster.connect("postgres").unwrap();
     let sums = "SELECT (SELECT sum(abalance) FROM pgbench_accounts) AS a,

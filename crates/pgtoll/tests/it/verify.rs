@@ -27,7 +27,7 @@ pub(crate) const PAGE: u64 = 8192;
 pub(crate) const PAGE_BYTES: usize = 8192;
 
 pub(crate) fn settings() -> VerifySettings {
-    VerifySettings { jobs: 2.try_into().unwrap(), rate: None, only_below: Vec::new() }
+    VerifySettings { jobs: 2.try_into().unwrap(), rate: None, only_below: Vec::new(), rows: true }
 }
 
 fn verified(data: &Path) -> Verified {

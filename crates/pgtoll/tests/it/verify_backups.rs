@@ -66,7 +66,7 @@ fn backup(
 }
 
 fn settings() -> VerifySettings {
-    VerifySettings { jobs: 2.try_into().unwrap(), rate: None, only_below: Vec::new() }
+    VerifySettings { jobs: 2.try_into().unwrap(), rate: None, only_below: Vec::new(), rows: true }
 }
 
 fn of_directory(path: &Path) -> (Verified, WalAtHand) {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
+use pgtoll_format::{LinePointerState, PAGE_CHECKSUM, line_pointers};
 
 use crate::site::{BLOCK_BYTES, Site};
 
@@ -18,6 +19,10 @@ pub(crate) enum Kind {
     AllOnes,
     /// The header says that the page was never used, and the rest is as it was.
     UnusedHeader,
+    /// The table's visibility map is the one from before, as in a backup that was put together wrongly.
+    MapStale,
+    /// A row of a page that says that all of its rows are visible is marked as deleted.
+    PageVisible,
 }
 
 /// A kind of damage, done to a relation.
@@ -42,12 +47,17 @@ const KINDS: [Kind; 12] = [
     Kind::Corrupt("missing-segment"),
 ];
 
+/// Those that tables alone can have.
+const OF_TABLES: [Kind; 2] = [Kind::MapStale, Kind::PageVisible];
+
 impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Corrupt(name) => name,
             Self::AllOnes => "all-ones",
             Self::UnusedHeader => "unused-header",
+            Self::MapStale => "map-stale",
+            Self::PageVisible => "page-visible",
         }
     }
 }
@@ -55,7 +65,8 @@ impl Kind {
 impl Case {
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let relations = ["table", "index"].into_iter();
-        relations.flat_map(|relation| KINDS.map(|kind| Self { relation, kind }))
+        let of_both = relations.flat_map(|relation| KINDS.map(|kind| Self { relation, kind }));
+        of_both.chain(OF_TABLES.map(|kind| Self { relation: "table", kind }))
     }
 
     pub(crate) fn name(self) -> String {
@@ -69,6 +80,11 @@ impl Case {
             Kind::AllOnes => overwrite(&data.join(file), block, 0, &[0xFF; BLOCK_BYTES]),
             // pd_upper
             Kind::UnusedHeader => overwrite(&data.join(file), block, 14, &[0; 2]),
+            Kind::MapStale => {
+                let map = data.join(format!("{file}_vm"));
+                std::fs::write(map, std::fs::read(site.older("map"))?).context("put a map back")
+            }
+            Kind::PageVisible => delete_row(&data.join(file), block),
             Kind::Corrupt(kind) => {
                 let undo = site.new_file("undo");
                 let mut pgtoll = program(&site.pgtoll);
@@ -94,6 +110,29 @@ impl Case {
         }
     }
 }
+
+/// Marks the first row of a page as deleted, with a right checksum.
+fn delete_row(path: &Path, block: u64) -> anyhow::Result<()> {
+    let mut page = vec![0; BLOCK_BYTES];
+    let file = File::open(path).context("open a table")?;
+    file.read_exact_at(&mut page, block * BLOCK_BYTES as u64).context("read a page")?;
+    let row = line_pointers(&page).find(|of| of.state == LinePointerState::Normal);
+    let row = usize::from(row.context("a page without a row")?.offset);
+    page[row + XMAX_AT..][..4].copy_from_slice(&DELETED_BY.to_le_bytes());
+    let infomask = u16::from_le_bytes([page[row + INFOMASK_AT], page[row + INFOMASK_AT + 1]]);
+    let infomask = infomask & !XMAX_INVALID | XMAX_COMMITTED;
+    page[row + INFOMASK_AT..][..2].copy_from_slice(&infomask.to_le_bytes());
+    let checksum = pgtoll_checksum::page_checksum(&page, u32::try_from(block)?);
+    page[PAGE_CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+    overwrite(path, block, 0, &page)
+}
+
+const XMAX_AT: usize = 4;
+const INFOMASK_AT: usize = 20;
+const XMAX_COMMITTED: u16 = 0x0400;
+const XMAX_INVALID: u16 = 0x0800;
+/// A transaction of the cluster's first ones.
+const DELETED_BY: u32 = 700;
 
 fn overwrite(file: &Path, block: u64, at: u64, bytes: &[u8]) -> anyhow::Result<()> {
     let opened = File::options().write(true).open(file);

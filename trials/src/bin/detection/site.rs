@@ -75,6 +75,9 @@ impl Site {
             std::fs::copy(with.data().join(file), &kept).context("keep older pages")?;
             older.insert(*what, kept);
         }
+        let (map, kept) = (format!("{}_vm", files["table"]), directory.join("older-map"));
+        std::fs::copy(with.data().join(map), &kept).context("keep an older map")?;
+        older.insert("map", kept);
         with.start(guard)?;
         let mut session = with.connect("postgres")?;
         LATER.iter().try_for_each(|sql| session.execute(sql))?;

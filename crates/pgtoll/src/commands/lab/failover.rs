@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use pgtoll_cluster::{Finder, Guard, GuardOptions, Installation, Pgbouncer, Repmgr, ServerUser};
-use pgtoll_datadir::DataDirectory;
+use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_lab::{FailoverError, FailoverPlan, FailoverSite, failover};
@@ -170,8 +170,9 @@ fn introduction(plan: &FailoverPlan) -> String {
 fn verified(data: &Path) -> Result<(u64, u64), String> {
     let data = DataDirectory::open(data).map_err(|error| error.to_string())?;
     let jobs = NonZeroUsize::MIN;
-    let settings = VerifySettings { jobs, rate: None, only_below: Vec::new() };
-    let found = verify(&data, &settings, &|_| true, &mut |_| ControlFlow::Continue(()));
+    let settings = VerifySettings { jobs, rate: None, only_below: Vec::new(), rows: true };
+    let mut found = verify(&data, &settings, &|_| true, &mut |_| ControlFlow::Continue(()));
+    found.settle_maps(Names::of_data_directory(&data.path).ok().as_ref());
     let total = found.total();
     if total.unverified > 0 || !found.is_whole() {
         return Err("not all of them could be read".to_owned());

@@ -10,7 +10,7 @@ use pgtoll_alter::{DamagedBlock, REPAIR_BLOCKS_MAX};
 use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_format::{ForkNumber, RelFileLocator, RelationFork};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{FindingClass, VerificationOutcome, VerificationRecord};
+use pgtoll_record::{FindingClass, FindingKind, VerificationOutcome, VerificationRecord};
 use pgtoll_report::FinishedRecord;
 use pgtoll_verify::{VerifySettings, WalAtHand, verify};
 
@@ -47,7 +47,12 @@ impl FoundDamage {
         let is_wanted = |relation: RelFileLocator| {
             named.is_empty() || named.iter().any(|(fork, _)| fork.relation == relation)
         };
-        let settings = VerifySettings { jobs: jobs(arguments), rate: None, only_below: Vec::new() };
+        let settings = VerifySettings {
+            jobs: jobs(arguments),
+            rate: None,
+            only_below: Vec::new(),
+            rows: true,
+        };
         let mut progress = |now: pgtoll_verify::VerifyProgress| {
             printer.progress("verify", now.bytes, now.all_bytes);
             match interrupt.signal() {
@@ -60,6 +65,7 @@ impl FoundDamage {
             return Err(pgtoll_alter::RepairError::Interrupted.into());
         }
         verified.compare_with(names, data, &is_wanted);
+        verified.settle_maps(Some(names));
         let wal = WalAtHand::default();
         let record = verified.record(data, Some(names), wal, super::provenance());
         let mut found = Self::of_record(&record);
@@ -81,7 +87,7 @@ impl FoundDamage {
 
     fn of_record(record: &VerificationRecord) -> Self {
         let mut blocks = Vec::new();
-        let mut listed = 0;
+        let (mut listed, mut contradictions) = (0, 0);
         for relation in &record.relations {
             let fork = RelationFork {
                 relation: RelFileLocator {
@@ -92,6 +98,11 @@ impl FoundDamage {
                 number: ForkNumber::from_name(&relation.fork).unwrap_or_default(),
             };
             for finding in &relation.findings {
+                // Servers accept these pages, and no other page would be righter.
+                if matches!(finding.kind, FindingKind::MapStale | FindingKind::PageVisible) {
+                    contradictions += u64::from(finding.blocks);
+                    continue;
+                }
                 let is_refused = finding.class == FindingClass::Failure;
                 listed += u64::from(finding.class != FindingClass::Unverified);
                 blocks.push(DamagedBlock {
@@ -106,10 +117,16 @@ impl FoundDamage {
         blocks.sort_by_key(|of: &DamagedBlock| (of.fork, of.block, of.suspicion.is_some()));
         blocks.dedup_by_key(|of| (of.fork, of.block));
         let all = record.failures.saturating_add(record.suspicions);
+        let all = all.saturating_sub(contradictions);
         let mut notes = record.incomplete.clone();
         if let Some(more) = all.checked_sub(listed).filter(|more| *more > 0) {
             notes
                 .push(format!("{more} more blocks are damaged: run again when these are repaired"));
+        }
+        if contradictions > 0 {
+            notes.push(format!(
+                "{contradictions} blocks contradict their visibility maps: see pgtoll verify"
+            ));
         }
         if record.wrong_files > 0 {
             notes.push(format!(
@@ -125,7 +142,10 @@ impl FoundDamage {
         }
         Self {
             blocks,
-            has_other_findings: record.wrong_files > 0 || all > listed || is_cut,
+            has_other_findings: record.wrong_files > 0
+                || contradictions > 0
+                || all > listed
+                || is_cut,
             is_whole: record.outcome != VerificationOutcome::Unverified,
             notes,
         }

@@ -26,6 +26,7 @@ fn command(arguments: &VerifyArguments) -> Vec<String> {
     let flags = [
         ("--mmap", arguments.mmap),
         ("--direct", arguments.direct),
+        ("--no-rows", arguments.no_rows),
         ("--lost-writes", arguments.lost_writes),
         ("--indexes", arguments.indexes),
         ("--manifest-checksums", arguments.manifest_checksums),

@@ -42,10 +42,11 @@ pub(super) fn verified(
     if let Some(attached) = running {
         refuse_when_running(arguments)?;
         let settings = RunningSettings { verify: settings, patience: arguments.settle.0 };
-        let verified = verified_running(attached, data, &settings, &is_wanted, &mut progress)?;
+        let mut verified = verified_running(attached, data, &settings, &is_wanted, &mut progress)?;
         if names.is_none() && needs_names(&verified) {
             names = attached.names(data).ok();
         }
+        verified.settle_maps(names.as_ref());
         let provenance = provenance(arguments);
         return Ok(verified.record_of_running(data, names.as_ref(), attached, provenance));
     }
@@ -71,6 +72,7 @@ pub(super) fn verified(
     if let Some(names) = names.as_ref().filter(|_| !verified.is_interrupted) {
         verified.compare_with(names, data, &is_wanted);
     }
+    verified.settle_maps(names.as_ref());
     if below.is_empty() && chosen.is_none() {
         let checksums = arguments.manifest_checksums;
         let mut progress = |now| report_progress("manifest: ", now, interrupt, printer);

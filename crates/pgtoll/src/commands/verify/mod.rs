@@ -70,6 +70,7 @@ fn settings(arguments: &VerifyArguments, only_below: Vec<PathBuf>) -> VerifySett
         jobs: arguments.jobs.map_or_else(cores, NonZero::from),
         rate: arguments.rate.map(|ByteSize(bytes)| bytes),
         only_below,
+        rows: !arguments.no_rows,
     }
 }
 
