@@ -63,6 +63,7 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "pgtoll-testing",
             "pgtoll-threads",
             "pgtoll-wal",
+            "pgtoll-wire",
         ],
     ),
     (

@@ -19,8 +19,9 @@ pub use enable::{
 };
 pub use hold::{Hold, HoldPolicy, become_owner_of, data_directory_control};
 pub use repair::{
-    DamagedBlock, REPAIR_BLOCKS_MAX, RepairError, RepairOptions, RepairPlan, RepairStep,
-    RepairUndo, UndoPage, plan_repair,
+    AskBlock, BlockAnswer, DamagedBlock, NotWritten, PageOrigin, REPAIR_BLOCKS_MAX, Rebuild,
+    RebuiltPages, RedoPlan, RepairError, RepairHelp, RepairOptions, RepairPlan, RepairStep,
+    RepairUndo, RunningTarget, UndoPage, plan_repair,
 };
 pub use write_error::{MaybeOverwritten, WriteError};
 

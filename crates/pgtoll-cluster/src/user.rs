@@ -32,6 +32,11 @@ impl ServerUser {
         Ok(Self::caller())
     }
 
+    /// Its number, and that of its group.
+    pub fn ids(&self) -> (u32, u32) {
+        (self.uid, self.gid)
+    }
+
     /// The user that pgtoll runs as, root too.
     pub(crate) fn caller() -> Self {
         let own = geteuid().as_raw();

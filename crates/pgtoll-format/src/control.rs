@@ -1,6 +1,7 @@
 //! The control file, `global/pg_control`: what a cluster is, and how it was left.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::Lsn;
 use crate::bytes::{u32_at, u64_at};
@@ -281,6 +282,36 @@ impl ControlFile {
         Ok(changed)
     }
 
+    /// The bytes of a control file with which a server recovers from the checkpoint of a shutdown whose
+    /// record begins at `start`, on this timeline, as after a crash; and that record's data. What else
+    /// stands in both stays.
+    pub fn for_redo(
+        bytes: &[u8],
+        start: Lsn,
+        timeline: u32,
+    ) -> Result<(Vec<u8>, Vec<u8>), ControlError> {
+        let read = Self::read(bytes)?;
+        let mut fields = Fields::of(bytes);
+        // It was read a moment ago.
+        let _ = fields.control_file(facts(read.control_version)?);
+        let (checkpoint, recovery) = (fields.checkpoint_at.clone(), fields.recovery_at.clone());
+        fields.align(size_of::<u32>());
+        let mut changed = bytes[..fields.at].to_vec();
+        let mut put =
+            |at: usize, value: &[u8]| changed[at..at + value.len()].copy_from_slice(value);
+        put(STATE_AT, &IN_PRODUCTION.to_le_bytes());
+        // Before the copy of the checkpoint stands where its record begins.
+        put(checkpoint.start - size_of::<u64>(), &start.0.to_le_bytes());
+        put(checkpoint.start, &start.0.to_le_bytes());
+        put(checkpoint.start + 8, &timeline.to_le_bytes());
+        put(checkpoint.start + 12, &timeline.to_le_bytes());
+        put(recovery.start, &vec![0; recovery.len()]);
+        let data = changed[checkpoint].to_vec();
+        changed.extend(crate::crc32c(&changed).to_le_bytes());
+        changed.resize(CONTROL_FILE_BYTES, 0);
+        Ok((changed, data))
+    }
+
     /// Whoever forges a file can give it a CRC that fits; what others count on is checked.
     fn check(&self) -> Result<(), ControlError> {
         let powers = [
@@ -307,6 +338,9 @@ impl ControlFile {
 
 /// Where the format's number stands, in every version.
 const VERSION_AT: usize = 8;
+/// Where the state stands, in every version, and that of a server that runs.
+const STATE_AT: usize = 16;
+const IN_PRODUCTION: u32 = 6;
 
 fn facts(version: u32) -> Result<&'static ControlFacts, ControlError> {
     let known = |wanted: u32| {
@@ -327,11 +361,16 @@ struct Fields<'a> {
     updated_at: usize,
     /// Where the present version of checksums stands.
     checksums_at: usize,
+    /// Where the copy of the last checkpoint stands.
+    checkpoint_at: Range<usize>,
+    /// Where it stands how far recovery has to get.
+    recovery_at: Range<usize>,
 }
 
 impl<'a> Fields<'a> {
     fn of(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, updated_at: 0, checksums_at: 0 }
+        let (checkpoint_at, recovery_at) = (0..0, 0..0);
+        Self { bytes, at: 0, updated_at: 0, checksums_at: 0, checkpoint_at, recovery_at }
     }
 
     fn control_file(&mut self, facts: &ControlFacts) -> Option<ControlFile> {
@@ -346,13 +385,26 @@ impl<'a> Fields<'a> {
                 updated
             },
             checkpoint: self.lsn()?,
-            last_checkpoint: self.checkpoint(facts)?,
-            unlogged_lsn: self.lsn()?,
+            last_checkpoint: {
+                let from = self.at;
+                let checkpoint = self.checkpoint(facts)?;
+                self.checkpoint_at = from..self.at;
+                checkpoint
+            },
+            unlogged_lsn: {
+                let lsn = self.lsn()?;
+                self.recovery_at.start = self.at;
+                lsn
+            },
             minimum_recovery_end: self.lsn()?,
             minimum_recovery_timeline: self.u32()?,
             backup_start: self.lsn()?,
             backup_end: self.lsn()?,
-            backup_end_required: self.bool()?,
+            backup_end_required: {
+                let required = self.bool()?;
+                self.recovery_at.end = self.at;
+                required
+            },
             wal_level: WalLevel::of(self.u32()?),
             wal_log_hints: self.bool()?,
             max_connections: self.u32()?,
@@ -529,6 +581,24 @@ mod tests {
             assert!(differing.iter().all(|&at| known(at)), "{version}: {differing:?}");
             let back = ControlFile::with_checksum_version(&off, 1, 0).unwrap();
             assert_eq!(back, on, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_server_recovers_from_another_checkpoint() {
+        for (version, crc_at) in FORMATS {
+            let (bytes, data) =
+                ControlFile::for_redo(&file(version, crc_at), Lsn(0x300_0028), 7).unwrap();
+            let read = ControlFile::read(&bytes).unwrap();
+            assert_eq!(
+                (read.state, read.checkpoint),
+                (ClusterState::InProduction, Lsn(0x300_0028))
+            );
+            let last = read.last_checkpoint;
+            assert_eq!((last.redo, last.timeline, last.previous_timeline), (Lsn(0x300_0028), 7, 7));
+            assert_eq!(read.minimum_recovery_end, Lsn(0));
+            let facts = MAJORS.iter().find(|of| of.control.version == version).unwrap();
+            assert_eq!(data.len(), facts.wal.checkpoint_bytes as usize, "{version}");
         }
     }
 

@@ -28,6 +28,9 @@ pub struct RepairRecord {
     pub major: u32,
     /// How far the repair came.
     pub outcome: RepairOutcome,
+    /// A server runs on the data directory.
+    #[serde(default)]
+    pub running: bool,
     /// The WAL that pages were compared with; `None`: it was not read.
     pub wal: Option<RepairWal>,
     /// Where pages were looked for, in this order.
@@ -60,13 +63,15 @@ pub enum RepairOutcome {
     Undone,
 }
 
-/// The WAL that leads to the cluster's last checkpoint, as far back as it has no gap.
+/// The WAL that leads to the cluster's last checkpoint, or to the end of a running server's WAL, as far
+/// back as it has no gap.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RepairWal {
     /// Where its first record begins.
     #[schemars(with = "String")]
     pub from: Lsn,
-    /// Where its last record begins: the checkpoint of the shutdown.
+    /// Where its last record begins: the checkpoint of the shutdown; of a running server, where its
+    /// next record would have begun when its pages were found damaged.
     #[schemars(with = "String")]
     pub to: Lsn,
     /// The timeline of its end.
@@ -78,9 +83,11 @@ pub struct RepairWal {
 pub struct RepairSource {
     /// What it is.
     pub kind: RepairSourceKind,
-    /// The directory.
+    /// The directory; of a running standby the connection, without secrets; of pages that were rebuilt
+    /// the server that did it.
     pub path: String,
-    /// Its pages contain all changes by WAL before this; `None` where it was refused.
+    /// Its pages contain all changes by WAL before this; of WAL alone, where the records begin that were
+    /// replayed; `None` where it was refused.
     #[schemars(with = "Option<String>")]
     pub contains: Option<Lsn>,
     /// Why nothing is taken from it.
@@ -95,6 +102,10 @@ pub enum RepairSourceKind {
     Backup,
     /// The files of a standby, or a copy of the cluster, that was stopped in good order.
     Stopped,
+    /// A running standby, asked for pages as it has them in memory.
+    Standby,
+    /// WAL alone, replayed by a server in a directory that was made for it.
+    Wal,
 }
 
 /// What is known of a page that would replace a damaged one.

@@ -17,7 +17,8 @@ pub fn repairs_text(records: &[RepairRecord]) -> String {
 
 fn repair_text(of: &RepairRecord) -> String {
     let data = printable(&of.data);
-    let mut text = wrapped("", &format!("{data}: PostgreSQL {}", of.major));
+    let running = if of.running { ", running" } else { "" };
+    let mut text = wrapped("", &format!("{data}: PostgreSQL {}{running}", of.major));
     let _ = writeln!(text, "{} ({})", outcome(of.outcome), printable(&of.made));
     if let Some(wal) = &of.wal {
         let line = format!("WAL from {} to {}, timeline {}", wal.from, wal.to, wal.timeline);
@@ -51,7 +52,12 @@ fn source_text(of: &RepairSource) -> String {
     let what = match of.kind {
         RepairSourceKind::Backup => "backup",
         RepairSourceKind::Stopped => "stopped copy",
+        RepairSourceKind::Standby => "standby",
+        RepairSourceKind::Wal => "WAL alone, replayed by",
     };
+    if let (RepairSourceKind::Wal, Some(from)) = (of.kind, of.contains) {
+        return format!("{what} {path}, from {from} on");
+    }
     match (&of.refused, of.contains) {
         (Some(reason), _) => format!("{what} {path}: refused, {}", printable(reason)),
         (None, Some(contains)) => format!("{what} {path}: has all changes before {contains}"),

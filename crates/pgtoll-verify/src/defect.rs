@@ -1,5 +1,7 @@
 //! What is wrong with a block, or with the files of a fork.
 
+use std::fmt;
+
 use pgtoll_format::{Fault, IncrementalError, Lsn, RelFileLocator, RelationFork};
 use pgtoll_record::FindingClass;
 use serde::{Deserialize, Serialize};
@@ -219,6 +221,25 @@ pub enum Unsettled {
     TooMany,
     /// Ended before.
     Interrupted,
+}
+
+impl fmt::Display for Unsettled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match self {
+            Self::InFlight => "bad on the disk; the WAL has its image",
+            Self::Resident => "bad on the disk; the server has it in memory",
+            Self::Changing => "bad on the disk, and never twice the same",
+            Self::NoServer => "bad on the disk; only the server can tell, and it was not asked",
+            Self::Unnamed => "bad on the disk; the server knows no relation with this file",
+            Self::NoWay => "bad on the disk; the server cannot be made to read it",
+            Self::Refused(error) => return write!(f, "bad on the disk; the server: {error}"),
+            Self::NoWal(error) => return write!(f, "bad on the disk; the WAL: {error}"),
+            Self::NotReady(error) => return write!(f, "bad on the disk; {error}"),
+            Self::TooMany => "bad on the disk; there are too many to ask for each",
+            Self::Interrupted => "bad on the disk; interrupted before it was settled",
+        };
+        f.write_str(words)
+    }
 }
 
 /// How much is wrong.

@@ -2,9 +2,10 @@
 //! compressed, a server's stream) into collectors, in parallel.
 //!
 //! Entry points: [`segments`] lists what is there, [`scan_with`] reads it into any [`Collect`] up
-//! to the first gap, [`scan_range_with`] past all gaps, [`stream_with`] does so from a server. [`WalStatistics`], [`BlockReferences`] and the what-if's [`WhatIfCollector`] are
+//! to the first gap, [`scan_range_with`] past all gaps, [`stream_with`] does so from a server. [`WalStatistics`], [`BlockReferences`], [`BlockChains`] and the what-if's [`WhatIfCollector`] are
 //! collectors. [`checkpoint_segments`] lists the WAL that leads to a server's last checkpoint.
 
+mod chains;
 mod collect;
 mod end;
 mod error;
@@ -32,18 +33,19 @@ mod tar_stream;
 mod tars;
 mod whatif;
 
+pub use chains::{BlockChains, NamedRecord};
 pub use collect::Collect;
 pub use end::{End, Gap};
 pub use error::WalReadError;
 pub use files::{Archive, segments};
 pub use forks::ForkTotals;
-pub use lineage::{Lineage, checkpoint_segments, checkpoint_segments_with};
+pub use lineage::{Lineage, checkpoint_segments, checkpoint_segments_with, segments_up_to};
 pub use packing::Packing;
 pub use pieces::{Cycle, FinishedTimeline, Piece, Sums, WalTimeline};
 pub use range::{WalBound, WalBoundParseError, WalRange};
 pub use record::{RelationNames, statistics_record};
 pub use recorded_name::recorded_name;
-pub use references::{BlockHistory, BlockReferences, NamingRecord};
+pub use references::{BlockHistory, BlockReferences, NamingRecord, WalLimit};
 pub use scan::{
     Contents, WalSummary, first_header, locate_range, scan, scan_range_with, scan_with,
 };

@@ -68,8 +68,18 @@ pub fn checkpoint_segments_with(
     lineage: &Lineage,
     more: &[PathBuf],
 ) -> Result<Vec<SegmentFile>, WalReadError> {
+    segments_up_to(data, lineage, more, data.control.checkpoint)
+}
+
+/// As [`checkpoint_segments_with`], up to the segment that has this place.
+pub fn segments_up_to(
+    data: &DataDirectory,
+    lineage: &Lineage,
+    more: &[PathBuf],
+    end: Lsn,
+) -> Result<Vec<SegmentFile>, WalReadError> {
     let segment_bytes = u64::from(data.control.wal_segment_bytes.max(1));
-    let last = data.control.checkpoint.0 / segment_bytes;
+    let last = end.0 / segment_bytes;
     let mut found = BTreeMap::new();
     let mut all = own_segments(&data.path.join("pg_wal"))?;
     for path in more {

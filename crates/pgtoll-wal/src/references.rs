@@ -66,12 +66,50 @@ impl BlockHistory {
     }
 }
 
+/// Up to where WAL is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalLimit {
+    /// The checkpoint of a shutdown, whose record begins here.
+    Shutdown(Lsn),
+    /// Where the next record of a running server would have begun (`pg_current_wal_insert_lsn()`).
+    Insert(Lsn),
+}
+
+impl WalLimit {
+    /// No record that begins here or later counts.
+    pub fn lsn(self) -> Lsn {
+        match self {
+            Self::Shutdown(at) | Self::Insert(at) => at,
+        }
+    }
+
+    /// Whether nothing is between this record and the limit. Page headers are: a record may end where
+    /// a page begins, and the next one begins behind that page's header.
+    fn is_reached(self, record: &Record<'_>) -> bool {
+        match self {
+            Self::Shutdown(at) => {
+                record.at == at && RecordType::of(&record.header) == XLOG_CHECKPOINT_SHUTDOWN
+            }
+            Self::Insert(at) => {
+                let header =
+                    if record.end.is_aligned(WAL_PAGE_BYTES) { PAGE_HEADER_MAX } else { 0 };
+                record.at < at && record.end <= at && at.0 - record.end.0 <= header
+            }
+        }
+    }
+}
+
+/// Every page of WAL begins at a multiple of this, the smallest `XLOG_BLCKSZ`.
+const WAL_PAGE_BYTES: u64 = 1024;
+/// The longest header of a page. A record that names a block is longer.
+const PAGE_HEADER_MAX: u64 = 40;
+
 /// Collects of some blocks the last records that name them, from the last gap on.
 #[derive(Clone, Debug)]
 pub struct BlockReferences {
     blocks: BTreeMap<RelationFork, BTreeMap<BlockNumber, BlockHistory>>,
-    checkpoint: Lsn,
-    checkpoint_end: Option<Lsn>,
+    limit: WalLimit,
+    is_reached: bool,
     first: Option<Lsn>,
     minimal: Option<Lsn>,
     /// Where each checkpoint's record begins, its redo point, and when it was made.
@@ -79,18 +117,17 @@ pub struct BlockReferences {
 }
 
 impl BlockReferences {
-    /// Of these blocks, in the WAL up to the checkpoint of a shutdown that begins here.
+    /// Of these blocks, in the WAL up to this place.
     pub fn new(
         blocks: impl IntoIterator<Item = (RelationFork, BlockNumber)>,
-        checkpoint: Lsn,
+        limit: WalLimit,
     ) -> Self {
         let mut wanted = BTreeMap::<_, BTreeMap<_, _>>::new();
         for (fork, block) in blocks {
             wanted.entry(fork).or_default().insert(block, BlockHistory::default());
         }
-        let (checkpoint_end, first, minimal) = (None, None, None);
-        let checkpoints = BTreeMap::new();
-        Self { blocks: wanted, checkpoint, checkpoint_end, first, minimal, checkpoints }
+        let (first, minimal, checkpoints) = (None, None, BTreeMap::new());
+        Self { blocks: wanted, limit, is_reached: false, first, minimal, checkpoints }
     }
 
     /// What the WAL says of a block; `None`: it was not asked for.
@@ -103,9 +140,9 @@ impl BlockReferences {
         self.first
     }
 
-    /// Where the checkpoint of the shutdown ends; `None`: the WAL does not lead there.
-    pub fn checkpoint_end(&self) -> Option<Lsn> {
-        self.checkpoint_end
+    /// Whether the WAL leads to the limit.
+    pub fn reaches_limit(&self) -> bool {
+        self.is_reached
     }
 
     /// The redo point of the checkpoint whose record begins here, and when it was made, in seconds
@@ -149,10 +186,8 @@ impl Collect for BlockReferences {
         if let Some(Event::Checkpoint { redo, time_s, .. }) = record.event(parts) {
             self.checkpoints.insert(record.at, (redo, time_s));
         }
-        if record.at >= self.checkpoint {
-            if record.at == self.checkpoint && record_type == XLOG_CHECKPOINT_SHUTDOWN {
-                self.checkpoint_end = Some(record.end);
-            }
+        self.is_reached |= self.limit.is_reached(record);
+        if record.at >= self.limit.lsn() {
             return;
         }
         if let Some(change) = record.file_change(parts) {
@@ -179,7 +214,7 @@ impl Collect for BlockReferences {
             }
         }
         self.first = self.first.or(later.first);
-        self.checkpoint_end = later.checkpoint_end.or(self.checkpoint_end);
+        self.is_reached |= later.is_reached;
         self.minimal = later.minimal.or(self.minimal);
         self.checkpoints.extend(later.checkpoints);
     }
@@ -189,7 +224,7 @@ impl Collect for BlockReferences {
         for history in self.blocks.values_mut().flat_map(BTreeMap::values_mut) {
             *history = BlockHistory::default();
         }
-        (self.first, self.minimal, self.checkpoint_end) = (None, None, None);
+        (self.first, self.minimal, self.is_reached) = (None, None, false);
         self.checkpoints.clear();
     }
 }
@@ -211,7 +246,7 @@ mod tests {
     const CHECKPOINT: Lsn = Lsn(800);
 
     fn collector() -> BlockReferences {
-        BlockReferences::new([(FORK, 3), (FORK, 4)], CHECKPOINT)
+        BlockReferences::new([(FORK, 3), (FORK, 4)], WalLimit::Shutdown(CHECKPOINT))
     }
 
     /// A record of 8 bytes that names this block of the relation.
@@ -260,7 +295,21 @@ mod tests {
         all.append(later);
         assert_eq!(ends(&all, 3), (Some(104), Some(88), None));
         assert_eq!(ends(&all, 4), (Some(112), Some(112), None));
-        assert_eq!((all.first(), all.checkpoint_end()), (Some(Lsn(80)), Some(Lsn(808))));
+        assert_eq!((all.first(), all.reaches_limit()), (Some(Lsn(80)), true));
+    }
+
+    #[test]
+    fn the_wal_of_a_running_server_ends_where_its_next_record_would_begin() {
+        let reaches = |at: u64, limit: u64| {
+            let mut all = BlockReferences::new([(FORK, 3)], WalLimit::Insert(Lsn(limit)));
+            add(&mut all, at, XLOG_HEAP_INSERT, 3, &[]);
+            all.reaches_limit()
+        };
+        assert!(reaches(80, 88));
+        assert!(!reaches(80, 96) && !reaches(80, 84) && !reaches(88, 88));
+        // Behind a page's header.
+        assert!(reaches(8184, 8192 + 24) && reaches(8184, 8192 + 40) && reaches(8184, 8192));
+        assert!(!reaches(8184, 8192 + 48));
     }
 
     #[test]

@@ -20,6 +20,25 @@ pub enum RepairError {
     /// A file cannot be read or written.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// A server cannot be asked.
+    #[error(transparent)]
+    Server(pgtoll_wire::Error),
+    /// A standby cannot be asked.
+    #[error("ask the standby {dsn}")]
+    Standby {
+        /// The connection, without secrets.
+        dsn: String,
+        /// Why.
+        source: pgtoll_wire::Error,
+    },
+    /// A server runs, and no page may be repaired meanwhile.
+    #[error("{} cannot be repaired while its server runs: {reason}", path.display())]
+    NotOnline {
+        /// The data directory.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The cluster is none that was stopped in good order.
     #[error("{} was not stopped in good order as a primary: {}", path.display(), left(*state, *is_backup))]
     NotStopped {
@@ -94,6 +113,10 @@ impl RepairError {
             Self::Datadir(error) => return error.hint(),
             Self::Wal(error) => return error.hint(),
             Self::Write(error) => return error.hint(),
+            Self::Server(error) | Self::Standby { source: error, .. } => return error.hint(),
+            Self::NotOnline { .. } => {
+                "mend that, or stop the server in good order (pg_ctl stop -m fast) and repair then"
+            }
             Self::NotStopped { is_backup: true, .. } => "take another backup, or restore this one",
             Self::NotStopped { state: ClusterState::ShutDownInRecovery, .. } => {
                 "this is a standby: make it anew from its primary"

@@ -72,6 +72,26 @@ impl UndoPage {
         key(&self.proof) == key(block)
     }
 
+    /// The file that has it.
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Where the page begins, in bytes from the file's begin.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The block's number in its fork.
+    pub(super) fn block(&self) -> u32 {
+        self.block
+    }
+
+    /// The page that is to be there, in hexadecimal.
+    pub(super) fn after(&self) -> &str {
+        &self.after
+    }
+
     /// The block, with why its page is the right one.
     pub fn proof(&self) -> &RepairBlock {
         &self.proof
@@ -94,7 +114,7 @@ impl UndoPage {
         })
     }
 
-    fn open(&self, data: &Path, control: &ControlFile) -> Result<File, RepairError> {
+    pub(super) fn open(&self, data: &Path, control: &ControlFile) -> Result<File, RepairError> {
         if !self.is_below(data, control) {
             return Err(RepairError::OtherFile { path: self.file.clone() });
         }
@@ -112,7 +132,7 @@ impl UndoPage {
         is_relation && places.iter().any(|of| fs::canonicalize(&of.path).ok().as_deref() == parent)
     }
 
-    fn read(&self, file: &File) -> Result<Vec<u8>, RepairError> {
+    pub(super) fn read(&self, file: &File) -> Result<Vec<u8>, RepairError> {
         let mut page = vec![0; self.before.len() / 2];
         match file.read_exact_at(&mut page, self.at) {
             Ok(()) => Ok(page),
@@ -122,7 +142,7 @@ impl UndoPage {
     }
 
     /// How the page is found: `None`, where something else was written.
-    fn state(&self, now: &[u8]) -> Option<PageState> {
+    pub(super) fn state(&self, now: &[u8]) -> Option<PageState> {
         let before = unhex(&self.before)?;
         let after = unhex(&self.after)?;
         if now == before {
@@ -161,7 +181,7 @@ impl UndoPage {
 
 /// How a page is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PageState {
+pub(super) enum PageState {
     /// As it was before the repair.
     Before,
     /// As the repair left it.
@@ -222,9 +242,8 @@ impl RepairUndo {
     /// server, or all zeros. `done` is told of each step.
     pub fn apply(&self, hold: &Hold, done: &mut dyn FnMut(RepairStep)) -> Result<(), RepairError> {
         let control = hold.control();
-        if control.checkpoint != self.checkpoint
-            || control.system_identifier.to_string() != self.system_identifier
-        {
+        self.check_cluster(control)?;
+        if control.checkpoint != self.checkpoint {
             return Err(RepairError::UsedSince { path: hold.data().to_owned() });
         }
         let open = |page: &UndoPage| {
@@ -246,13 +265,19 @@ impl RepairUndo {
         Ok(())
     }
 
+    /// Whether it is of this cluster.
+    pub(super) fn check_cluster(&self, control: &ControlFile) -> Result<(), RepairError> {
+        if control.system_identifier.to_string() == self.system_identifier {
+            return Ok(());
+        }
+        let path = self.pages.first().map(|page| page.file.clone()).unwrap_or_default();
+        Err(RepairError::OtherFile { path })
+    }
+
     /// Puts the pages back that were there before, where nobody wrote since; how many were written.
     pub fn revert(&self, hold: &Hold) -> Result<usize, RepairError> {
         let control = hold.control();
-        if control.system_identifier.to_string() != self.system_identifier {
-            let path = self.pages.first().map(|page| page.file.clone()).unwrap_or_default();
-            return Err(RepairError::OtherFile { path });
-        }
+        self.check_cluster(control)?;
         let mut found = Vec::new();
         for page in &self.pages {
             let file = page.open(hold.data(), control)?;
@@ -281,6 +306,16 @@ impl RepairPlan {
             }
         }
         self.record.remaining = super::count_remaining(&self.record.blocks);
+    }
+
+    /// Notes of pages why they were not written.
+    pub fn mark_not_written(&mut self, not_written: &[(usize, String)]) {
+        for (number, reason) in not_written {
+            let Some(page) = self.pages.get(*number) else { continue };
+            for block in self.record.blocks.iter_mut().filter(|of| page.is_of(of)) {
+                block.reason = format!("not written: {reason}; {}", block.reason);
+            }
+        }
     }
 }
 

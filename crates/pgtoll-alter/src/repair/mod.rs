@@ -1,15 +1,20 @@
-//! Replaces damaged pages of a stopped cluster by those of a backup or of another copy of its files,
-//! where WAL proves that they are the right ones.
+//! Replaces damaged pages of a cluster by those of a backup, of another copy of its files or of a
+//! standby, where WAL proves that they are the right ones.
 //!
 //! [`plan_repair`] reads and changes nothing; [`RepairUndo`] is what would be written, kept on disk
-//! before it is.
+//! before it is. A server may run meanwhile ([`RunningTarget`]): pages that it refuses cannot change.
 
 mod error;
 mod install;
 mod proof;
+mod redo;
+mod running;
 mod source;
+mod standby;
+mod tars;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -22,14 +27,20 @@ use pgtoll_record::{
     RepairRecord, RepairSource, RepairSourceKind, RepairWal, RepairWalRecord,
 };
 use pgtoll_wal::{
-    BlockReferences, End, Lineage, checkpoint_segments_with, recorded_name, scan_range_with,
+    BlockChains, BlockReferences, End, Lineage, WalLimit, recorded_name, scan_range_with,
+    segments_up_to,
 };
+use pgtoll_wire::Dsn;
 
 use proof::{BlockWal, SourceHistory, fault_words, judge, page_verdict};
+use running::Horizon;
 use source::{PageSource, RelationBlocks};
+use standby::Standby;
 
 pub use error::RepairError;
 pub use install::{RepairStep, RepairUndo, UndoPage};
+pub use redo::{Rebuild, RebuiltPages, RedoPlan};
+pub use running::{AskBlock, BlockAnswer, NotWritten, RunningTarget};
 
 /// A block that is to be repaired.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,11 +55,47 @@ pub struct DamagedBlock {
     pub advice: Vec<Advice>,
 }
 
+/// Where pages come from.
+#[derive(Clone, Debug)]
+pub enum PageOrigin {
+    /// A base backup, plain or in tars.
+    Backup(PathBuf),
+    /// The files of a stopped server.
+    Stopped(PathBuf),
+    /// A running standby.
+    Standby(Dsn),
+}
+
+impl PageOrigin {
+    fn kind(&self) -> RepairSourceKind {
+        match self {
+            Self::Backup(_) => RepairSourceKind::Backup,
+            Self::Stopped(_) => RepairSourceKind::Stopped,
+            Self::Standby(_) => RepairSourceKind::Standby,
+        }
+    }
+
+    fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Backup(path) | Self::Stopped(path) => Some(path),
+            Self::Standby(_) => None,
+        }
+    }
+
+    /// Its name, without secrets.
+    fn name(&self) -> String {
+        match self {
+            Self::Backup(path) | Self::Stopped(path) => path.display().to_string(),
+            Self::Standby(dsn) => dsn.redacted(),
+        }
+    }
+}
+
 /// With what pages are repaired.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct RepairOptions {
-    /// Directories, in the order in which they are tried.
-    pub sources: Vec<(RepairSourceKind, PathBuf)>,
+    /// In the order in which they are tried.
+    pub sources: Vec<PageOrigin>,
     /// More WAL than there is in `pg_wal` and in the sources.
     pub wal: Vec<PathBuf>,
     /// Pages that are only plausible are taken too.
@@ -69,46 +116,156 @@ pub struct RepairPlan {
     pub pages: Vec<UndoPage>,
 }
 
-/// Works out by what damaged blocks of a stopped cluster can be replaced. Changes nothing. `interrupt`
-/// is asked while WAL is read.
+/// Who is asked while a plan is made.
+pub struct RepairHelp<'a, 'b> {
+    /// The server that runs on the data directory.
+    pub running: Option<&'a mut RunningTarget<'b>>,
+    /// Lets a server replay WAL for blocks that no source has; `None`: it is not done.
+    pub rebuild: Option<Rebuild<'a>>,
+    /// Ends the reading of WAL.
+    pub interrupt: &'a mut dyn FnMut() -> ControlFlow<()>,
+}
+
+impl fmt::Debug for RepairHelp<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RepairHelp").field("running", &self.running).finish_non_exhaustive()
+    }
+}
+
+/// Works out by what damaged blocks of a cluster can be replaced. Changes nothing.
 pub fn plan_repair(
     data: &DataDirectory,
     names: &Names,
     damaged: &[DamagedBlock],
     options: &RepairOptions,
     provenance: Provenance,
-    interrupt: &mut dyn FnMut() -> ControlFlow<()>,
+    help: RepairHelp<'_, '_>,
 ) -> Result<RepairPlan, RepairError> {
-    check_target(data)?;
+    let RepairHelp { mut running, rebuild, interrupt } = help;
+    if running.is_none() {
+        check_target(data)?;
+    }
+    // Of one block there may be several findings; the first one counts.
+    let mut seen = BTreeSet::new();
+    let each = damaged.iter().filter(|of| seen.insert((of.fork, of.block)));
+    let damaged: Vec<DamagedBlock> = each.take(REPAIR_BLOCKS_MAX).cloned().collect();
+    // Nothing changes a block that the server refuses, so what it says comes first.
+    let mut unfit = BTreeMap::new();
+    if let Some(target) = &mut running {
+        for of in &damaged {
+            unfit.insert((of.fork, of.block), target.unfit(of.fork, of.block));
+        }
+    }
     let places: Vec<PathBuf> = options
         .sources
         .iter()
-        .map(|(_, path)| path.join("pg_wal"))
+        .filter_map(|of| Some(of.directory()?.join("pg_wal")))
         .chain(options.wal.clone())
         .collect();
     let lineage = Lineage::of(data, &places);
-    let opened = options
+    let mut opened = Vec::new();
+    for origin in &options.sources {
+        opened.push(match origin {
+            PageOrigin::Standby(dsn) => {
+                let asked = Asked { data, lineage: &lineage, damaged: &damaged };
+                asked.standby(dsn, running.as_deref_mut())?
+            }
+            PageOrigin::Backup(path) | PageOrigin::Stopped(path) => {
+                let tars = match origin {
+                    PageOrigin::Backup(path) => tars::backup_tars(path),
+                    _ => Vec::new(),
+                };
+                if tars.is_empty() {
+                    PageSource::open(origin.kind(), path, data, &lineage)?
+                } else {
+                    tars::open(path, &tars, data, &lineage, &damaged)?
+                }
+            }
+        });
+    }
+    let limit = match &mut running {
+        Some(target) => WalLimit::Insert(target.horizon()?.insert),
+        None => WalLimit::Shutdown(data.control.checkpoint),
+    };
+    let wanted = WantedWal { data, lineage: &lineage, limit, damaged: &damaged, options };
+    let wal = wanted.read(&opened, interrupt)?;
+    let references = wal.as_ref().map(|(references, _)| references);
+    let sources = options
         .sources
         .iter()
-        .map(|(kind, path)| PageSource::open(*kind, path, data, &lineage))
-        .collect::<Result<Vec<_>, _>>()?;
-    let references = read_wal(data, &lineage, &opened, damaged, options, interrupt)?;
-    let sources =
-        opened.into_iter().map(|opened| JudgedSource::of(opened, references.as_ref())).collect();
-    let planner = Planner {
+        .zip(opened)
+        .map(|(origin, opened)| JudgedSource::of(origin.kind(), origin.name(), opened, references))
+        .collect();
+    let mut planner = Planner {
         data,
         names,
         target: RelationBlocks::of(data),
         sources,
-        references: references.as_ref(),
+        references,
+        limit,
+        unfit,
         accept_plausible: options.accept_plausible,
+        notes: Vec::new(),
     };
+    if let (Some((_, chains)), Some(rebuild)) = (&wal, rebuild) {
+        planner.rebuild(&damaged, chains, rebuild);
+    }
     let mut pages = Vec::new();
-    // Of one block there may be several findings; the first one counts.
-    let mut seen = BTreeSet::new();
-    let each = damaged.iter().filter(|of| seen.insert((of.fork, of.block)));
-    let blocks = each.take(REPAIR_BLOCKS_MAX).map(|of| planner.block(of, &mut pages)).collect();
-    Ok(RepairPlan { record: planner.record(blocks, options, provenance), pages })
+    let blocks = damaged.iter().map(|of| planner.block(of, &mut pages)).collect();
+    let mut record = planner.record(blocks, provenance);
+    record.running = running.is_some();
+    Ok(RepairPlan { record, pages })
+}
+
+/// What a standby is asked for.
+struct Asked<'a> {
+    data: &'a DataDirectory,
+    lineage: &'a Lineage,
+    damaged: &'a [DamagedBlock],
+}
+
+impl Asked<'_> {
+    /// The pages that a standby has. Where one is newer than what shows that the standby is of the
+    /// same past, servers are asked for checkpoints that show it.
+    fn standby(
+        &self,
+        dsn: &Dsn,
+        mut running: Option<&mut RunningTarget<'_>>,
+    ) -> Result<Result<PageSource, String>, RepairError> {
+        let error = |source| RepairError::Standby { dsn: dsn.redacted(), source };
+        let mut standby = match Standby::open(dsn, self.data, self.lineage).map_err(error)? {
+            Ok(standby) => standby,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let mut horizon = self.horizon(running.as_deref_mut())?;
+        let mut replayed = standby.catch_up(horizon.insert).map_err(error)?;
+        let mut restarted =
+            standby.restart_point(horizon.checkpoint, replayed.to).map_err(error)?;
+        let pages = standby.fetch(self.damaged);
+        let is_behind = || {
+            let lsn = |page: &Vec<u8>| PageHeader::read(page).map(|header| header.lsn);
+            pages.values().flatten().filter_map(lsn).any(|lsn| lsn > restarted.0)
+        };
+        if let Some(target) = running.as_deref_mut().filter(|_| is_behind()) {
+            target.checkpoint()?;
+            horizon = target.horizon()?;
+            let to = standby.catch_up(horizon.insert).map_err(error)?.to;
+            restarted = standby.restart_point(horizon.checkpoint, to).map_err(error)?;
+            // The pages are those that it had before.
+            replayed.is_paused |= to < horizon.insert;
+        }
+        let timeline_end = self.lineage.end_of(standby.timeline()).unwrap_or(Lsn::INVALID);
+        Ok(Ok(PageSource::of_standby(pages, replayed, timeline_end, restarted)))
+    }
+
+    fn horizon(&self, running: Option<&mut RunningTarget<'_>>) -> Result<Horizon, RepairError> {
+        let checkpoint = self.data.control.checkpoint;
+        match running {
+            Some(target) => target.horizon(),
+            // Its record is to be replayed.
+            None => Ok(Horizon { checkpoint, insert: Lsn(checkpoint.0.saturating_add(1)) }),
+        }
+    }
 }
 
 /// Only a primary that was stopped in good order has all that it wrote in its files.
@@ -127,48 +284,73 @@ fn check_target(data: &DataDirectory) -> Result<(), RepairError> {
     Ok(())
 }
 
-/// What the WAL up to the shutdown says of the blocks; `None`: it does not lead there.
-fn read_wal(
-    data: &DataDirectory,
-    lineage: &Lineage,
-    sources: &[Result<PageSource, String>],
-    damaged: &[DamagedBlock],
-    options: &RepairOptions,
-    interrupt: &mut dyn FnMut() -> ControlFlow<()>,
-) -> Result<Option<BlockReferences>, RepairError> {
-    let of_sources = sources.iter().flatten().map(|of| of.wal.clone()).filter(|of| of.is_dir());
-    let places: Vec<PathBuf> = options.wal.iter().cloned().chain(of_sources).collect();
-    let segments = checkpoint_segments_with(data, lineage, &places)?;
-    if segments.is_empty() {
-        return Ok(None);
+/// The WAL that says what happened to damaged blocks.
+struct WantedWal<'a> {
+    data: &'a DataDirectory,
+    lineage: &'a Lineage,
+    limit: WalLimit,
+    damaged: &'a [DamagedBlock],
+    options: &'a RepairOptions,
+}
+
+impl WantedWal<'_> {
+    /// What the WAL up to the limit says of the blocks; `None`: it does not lead there.
+    fn read(
+        &self,
+        sources: &[Result<PageSource, String>],
+        interrupt: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<(BlockReferences, BlockChains)>, RepairError> {
+        let data = self.data;
+        let of_sources = sources.iter().flatten().filter_map(|of| of.wal.clone());
+        let of_sources = of_sources.filter(|of| of.exists());
+        let places: Vec<PathBuf> = self.options.wal.iter().cloned().chain(of_sources).collect();
+        let segments = segments_up_to(data, self.lineage, &places, self.limit.lsn())?;
+        if segments.is_empty() {
+            return Ok(None);
+        }
+        let blocks: Vec<(RelationFork, u32)> =
+            self.damaged.iter().map(|of| (of.fork, of.block)).collect();
+        let new = || {
+            let blocks = || blocks.iter().copied();
+            (
+                BlockReferences::new(blocks(), self.limit),
+                BlockChains::new(blocks(), self.limit.lsn()),
+            )
+        };
+        let all = Lsn::INVALID..Lsn::MAX;
+        let threads = self.options.threads.max(1);
+        let watch = &mut |_| interrupt();
+        let (summary, end) = scan_range_with(&segments, &all, threads, new, watch)?;
+        if matches!(end, End::Interrupted) {
+            return Err(RepairError::Interrupted);
+        }
+        if summary.system_identifier != data.control.system_identifier {
+            let found = summary.system_identifier;
+            return Err(RepairError::ForeignWal { found, path: data.path.clone() });
+        }
+        Ok(Some(summary.collected).filter(|(references, _)| references.reaches_limit()))
     }
-    let blocks: Vec<(RelationFork, u32)> = damaged.iter().map(|of| (of.fork, of.block)).collect();
-    let new = || BlockReferences::new(blocks.iter().copied(), data.control.checkpoint);
-    let all = Lsn::INVALID..Lsn::MAX;
-    let watch = &mut |_| interrupt();
-    let (summary, end) = scan_range_with(&segments, &all, options.threads.max(1), new, watch)?;
-    if matches!(end, End::Interrupted) {
-        return Err(RepairError::Interrupted);
-    }
-    if summary.system_identifier != data.control.system_identifier {
-        let found = summary.system_identifier;
-        return Err(RepairError::ForeignWal { found, path: data.path.clone() });
-    }
-    Ok(Some(summary.collected).filter(|of| of.checkpoint_end().is_some()))
 }
 
 /// A source, or why nothing is taken from it.
 struct JudgedSource {
+    kind: RepairSourceKind,
+    name: String,
     opened: Result<(PageSource, SourceHistory), String>,
 }
 
 impl JudgedSource {
-    fn of(opened: Result<PageSource, String>, wal: Option<&BlockReferences>) -> Self {
+    fn of(
+        kind: RepairSourceKind,
+        name: String,
+        opened: Result<PageSource, String>,
+        wal: Option<&BlockReferences>,
+    ) -> Self {
         let with_history = |source: PageSource| {
             let history = source.history(wal)?;
             Ok((source, history))
         };
-        Self { opened: opened.and_then(with_history) }
+        Self { kind, name, opened: opened.and_then(with_history) }
     }
 }
 
@@ -178,28 +360,58 @@ struct Planner<'a> {
     target: RelationBlocks,
     sources: Vec<JudgedSource>,
     references: Option<&'a BlockReferences>,
+    limit: WalLimit,
+    /// Why blocks cannot be repaired while the server runs.
+    unfit: BTreeMap<(RelationFork, u32), Option<String>>,
     accept_plausible: bool,
+    notes: Vec<String>,
 }
 
 impl Planner<'_> {
-    fn record(
-        &self,
-        blocks: Vec<RepairBlock>,
-        options: &RepairOptions,
-        provenance: Provenance,
-    ) -> RepairRecord {
+    /// Lets a server replay WAL for the blocks that no source proves, and takes what came out for one
+    /// more source.
+    fn rebuild(&mut self, damaged: &[DamagedBlock], chains: &BlockChains, rebuild: Rebuild<'_>) {
+        let is_open = |of: &&DamagedBlock| {
+            let found = self.block(of, &mut Vec::new());
+            found.class < EvidenceClass::Proved && self.why_not(of).is_none()
+        };
+        let open: Vec<(RelationFork, u32)> =
+            damaged.iter().filter(is_open).map(|of| (of.fork, of.block)).collect();
+        if open.is_empty() {
+            return;
+        }
+        if chains.is_full() {
+            self.notes.push("there is too much WAL about the blocks to replay it alone".to_owned());
+            return;
+        }
+        let rebuilt = match RedoPlan::of(self.data, &open, chains) {
+            Ok(None) => return,
+            Ok(Some(plan)) => rebuild(&plan),
+            Err(reason) => Err(reason),
+        };
+        match rebuilt {
+            Ok(rebuilt) => {
+                let name = rebuilt.server.clone();
+                let source = Ok(PageSource::of_redo(rebuilt));
+                let kind = RepairSourceKind::Wal;
+                self.sources.push(JudgedSource::of(kind, name, source, self.references));
+            }
+            Err(reason) => self.notes.push(format!("WAL alone was not replayed: {reason}")),
+        }
+    }
+
+    fn record(&self, blocks: Vec<RepairBlock>, provenance: Provenance) -> RepairRecord {
         let Provenance { version, command, made } = provenance;
         let control = &self.data.control;
-        let named = options.sources.iter().zip(&self.sources);
-        let sources = named.map(|((kind, path), source)| RepairSource {
-            kind: *kind,
-            path: path.display().to_string(),
+        let sources = self.sources.iter().map(|source| RepairSource {
+            kind: source.kind,
+            path: source.name.clone(),
             contains: source.opened.as_ref().ok().map(|(of, _)| of.contains()),
             refused: source.opened.as_ref().err().cloned(),
         });
         let wal = self.references.and_then(BlockReferences::first).map(|from| RepairWal {
             from,
-            to: control.checkpoint,
+            to: self.limit.lsn(),
             timeline: control.last_checkpoint.timeline,
         });
         RepairRecord {
@@ -211,6 +423,7 @@ impl Planner<'_> {
             system_identifier: control.system_identifier.to_string(),
             major: self.data.major,
             outcome: RepairOutcome::Planned,
+            running: false,
             wal,
             sources: sources.collect(),
             remaining: count_remaining(&blocks),
@@ -226,9 +439,13 @@ impl Planner<'_> {
         let of_names =
             (!unread.is_empty()).then(|| format!("{unread}: some relations have no name"));
         let of_wal = self.references.is_none().then(|| {
-            "the WAL up to the cluster's shutdown cannot be read: nothing can be proved".to_owned()
+            let end = match self.limit {
+                WalLimit::Shutdown(_) => "the cluster's shutdown",
+                WalLimit::Insert(_) => "the server's present position",
+            };
+            format!("the WAL up to {end} cannot be read: nothing can be proved")
         });
-        of_names.into_iter().chain(of_wal).collect()
+        of_names.into_iter().chain(of_wal).chain(self.notes.iter().cloned()).collect()
     }
 
     fn block(&self, damaged: &DamagedBlock, pages: &mut Vec<UndoPage>) -> RepairBlock {
@@ -250,7 +467,7 @@ impl Planner<'_> {
             Verdict::New => "the page is all zeros".clone_into(&mut found.damage),
             Verdict::Valid => return found.accepted(damaged),
         }
-        if let Some(reason) = self.unfit(damaged.fork) {
+        if let Some(reason) = self.why_not(damaged) {
             return found.without(&reason);
         }
         let candidates: Vec<(RepairCandidate, Option<Vec<u8>>)> =
@@ -316,6 +533,12 @@ impl Planner<'_> {
         }
     }
 
+    /// Why no page is written there, whatever the sources have.
+    fn why_not(&self, damaged: &DamagedBlock) -> Option<String> {
+        let while_running = || self.unfit.get(&(damaged.fork, damaged.block)).cloned().flatten();
+        self.unfit(damaged.fork).or_else(while_running)
+    }
+
     fn history(&self, damaged: &DamagedBlock) -> Option<pgtoll_wal::BlockHistory> {
         self.references?.history(damaged.fork, damaged.block)
     }
@@ -357,7 +580,10 @@ impl Planner<'_> {
         let wal = self.block_wal(damaged);
         let judgement = judge(page, &candidate, damaged.block, &wal, history);
         let lsn = PageHeader::read(&candidate).map(|header| header.lsn);
-        let (class, reason) = (judgement.class, judgement.reason);
+        let (class, mut reason) = (judgement.class, judgement.reason);
+        if let Some(note) = source.note.as_ref().filter(|_| class == EvidenceClass::Refused) {
+            reason = format!("{reason}; {note}");
+        }
         (RepairCandidate { source: at, class, reason, lsn }, Some(candidate))
     }
 
@@ -367,7 +593,7 @@ impl Planner<'_> {
         let logged = self.references.and_then(BlockReferences::minimal);
         BlockWal {
             from: self.references.and_then(BlockReferences::first).unwrap_or(Lsn::MAX),
-            to: control.checkpoint,
+            to: self.limit.lsn(),
             minimal: if is_minimal { Some(Lsn::MAX) } else { logged },
             history: self.history(damaged).unwrap_or_default(),
         }

@@ -9,8 +9,10 @@
 
 use pgtoll_format::heap::heap_tuples;
 use pgtoll_format::wal::rmgr::XLOG_HEAP2_VISIBLE;
-use pgtoll_format::{Fault, Lsn, PageHeader, PageKind, Verdict, verdict};
-use pgtoll_record::EvidenceClass;
+use pgtoll_format::{
+    Fault, ForkNumber, Lsn, PageHeader, PageKind, RelFileLocator, RelationFork, Verdict, verdict,
+};
+use pgtoll_record::{EvidenceClass, RepairBlock};
 use pgtoll_wal::{BlockHistory, NamingRecord};
 
 /// What is known of a source as a whole.
@@ -20,16 +22,22 @@ pub(super) struct SourceHistory {
     pub(super) contains: Lsn,
     /// Where the damaged cluster left the source's timeline; [`Lsn::MAX`]: it is on it.
     pub(super) timeline_end: Lsn,
+    /// Records that name a block from here on may have been made on its damaged page, as far as the
+    /// source can tell: a copy has what it had when it was taken, and a standby replays everything.
+    pub(super) taken: Lsn,
     /// The WAL has the source's last checkpoint, so that both have the same past up to there.
     pub(super) is_anchored: bool,
+    /// Up to here that is shown; [`Lsn::MAX`]: a copy at rest has nothing behind it.
+    pub(super) anchor: Lsn,
 }
 
-/// The WAL up to the shutdown of the damaged cluster, and what it says of a block.
+/// The WAL up to the shutdown of the damaged cluster, or to where it was when a running server refused
+/// the block, and what it says of the block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BlockWal {
     /// Where its first record begins behind the last gap; [`Lsn::MAX`]: there is no WAL.
     pub(super) from: Lsn,
-    /// Where the checkpoint of the shutdown begins, the last record.
+    /// Where the checkpoint of the shutdown begins, the last record; of a running server the end.
     pub(super) to: Lsn,
     /// Where the last record ends that says that `wal_level` is `minimal` from there on.
     pub(super) minimal: Option<Lsn>,
@@ -53,6 +61,16 @@ pub(super) fn page_verdict(page: &[u8], block: u32) -> Verdict {
     let computed =
         pgtoll_checksum::is_page(page.len()).then(|| pgtoll_checksum::page_checksum(page, block));
     verdict(page, computed)
+}
+
+/// The fork that a record's block is in.
+pub(super) fn fork_of(block: &RepairBlock) -> Option<RelationFork> {
+    let relation = RelFileLocator {
+        tablespace: block.tablespace,
+        database: block.database,
+        rel_number: block.filenode,
+    };
+    Some(RelationFork { relation, number: ForkNumber::from_name(&block.fork)? })
 }
 
 /// Why a server refuses a page, in words.
@@ -106,7 +124,7 @@ pub(super) fn judge(
         return refused(format!("wal_level was minimal {minimal}: not all changes were logged"));
     }
     let is_zeros = damaged.iter().all(|byte| *byte == 0);
-    if is_zeros && wal.history.last.is_some_and(|last| last.end > source.contains) {
+    if is_zeros && wal.history.last.is_some_and(|last| last.end > source.taken) {
         return refused(
             "the page is all zeros, which servers accept, and WAL names the block since the source \
              was taken: its records may have been made on zeros",
@@ -117,8 +135,16 @@ pub(super) fn judge(
             "the WAL does not have the source's last checkpoint: it may be of another past";
         return without_values(plausible(header, now, reason), candidate);
     }
+    if lsn > source.anchor {
+        return refused(format!(
+            "its LSN {lsn} is behind the source's last restartpoint at {}: nothing shows that both have \
+             the same past up to there",
+            source.anchor
+        ));
+    }
     // What was handed out of a logged stretch of values since, no record has.
-    let is_behind = lsn > source.contains && has_unlogged_values(candidate);
+    let is_behind =
+        lsn > source.taken && wal.history.last.is_some() && has_unlogged_values(candidate);
     let is_exact = now.lsn == lsn && now.checksum == header.checksum && !now.is_new();
     if is_behind && !is_exact {
         return refused(
@@ -317,8 +343,16 @@ mod tests {
         BlockWal { history, ..SILENT }
     }
 
-    const SOURCE: SourceHistory =
-        SourceHistory { contains: Lsn(3000), timeline_end: Lsn::MAX, is_anchored: true };
+    const SOURCE: SourceHistory = SourceHistory {
+        contains: Lsn(3000),
+        timeline_end: Lsn::MAX,
+        taken: Lsn(3000),
+        is_anchored: true,
+        anchor: Lsn::MAX,
+    };
+    /// A standby that replayed everything.
+    const STANDBY: SourceHistory =
+        SourceHistory { contains: Lsn(9000), taken: Lsn(0), anchor: Lsn(8000), ..SOURCE };
 
     #[track_caller]
     fn check(
@@ -412,6 +446,22 @@ mod tests {
             Refused,
             "after the last",
         );
+    }
+
+    #[test]
+    fn a_standby_is_of_the_same_past_up_to_its_restartpoint() {
+        use EvidenceClass::{Proved, Refused};
+        let torn = vec![7; PAGE_BYTES];
+        check(&torn, &page(900, 0, 1), &SILENT, &STANDBY, Proved, "no record");
+        check(&torn, &page(8000, 0, 1), &wal(inserted(8000)), &STANDBY, Proved, "the end");
+        let newer = wal(inserted(8008));
+        check(&torn, &page(8008, 0, 1), &newer, &STANDBY, Refused, "restartpoint");
+        // It has replayed what was made on zeros, too.
+        let zeros = vec![0; PAGE_BYTES];
+        check(&zeros, &page(5000, 0, 1), &wal(inserted(5000)), &STANDBY, Refused, "made on zeros");
+        check(&zeros, &page(900, 0, 1), &SILENT, &STANDBY, Proved, "no record");
+        let values = sequence(5000, 28);
+        check(&torn, &values, &wal(inserted(5000)), &STANDBY, Refused, "come again");
     }
 
     #[test]

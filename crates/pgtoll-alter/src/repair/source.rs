@@ -1,4 +1,5 @@
-//! Where pages are taken from: directories with files of the same cluster.
+//! Where pages are taken from: directories with files of the same cluster, and pages that were fetched
+//! before.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -9,15 +10,17 @@ use std::path::{Path, PathBuf};
 use pgtoll_datadir::{
     DataDirectory, RelationFileList, RelationFileName, backup_label_start, relation_directories,
 };
-use pgtoll_format::{ClusterState, Lsn, RelationFork};
+use pgtoll_format::{ClusterState, ControlFile, Lsn, RelationFork};
 use pgtoll_record::RepairSourceKind;
 use pgtoll_wal::{BlockReferences, Lineage};
 
 use super::RepairError;
 use super::proof::SourceHistory;
+use super::redo::RebuiltPages;
+use super::standby::{FetchedPages, Replayed, RestartPoint};
 
 /// The relations' files of a data directory, found by their places and names.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RelationBlocks {
     directories: HashMap<(u32, u32), PathBuf>,
     block_bytes: usize,
@@ -32,6 +35,16 @@ impl RelationBlocks {
             places.into_iter().map(|of| ((of.tablespace, of.database), of.path)).collect();
         let (block_bytes, file_blocks) = (control.block_bytes as usize, control.file_blocks.max(1));
         Self { directories, block_bytes, file_blocks }
+    }
+
+    /// Bytes of a block.
+    pub(super) fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    /// Blocks of a file but for the last one of a fork.
+    pub(super) fn file_blocks(&self) -> u32 {
+        self.file_blocks
     }
 
     /// The file that has this block, and where in it; `None`: there is no such directory.
@@ -69,20 +82,123 @@ impl RelationBlocks {
     }
 }
 
-/// Files that pages are taken from.
+/// What pages are taken from.
 #[derive(Debug)]
 pub(super) struct PageSource {
-    pub(super) pages: RelationBlocks,
+    pages: SourcePages,
     /// Where its WAL is.
-    pub(super) wal: PathBuf,
+    pub(super) wal: Option<PathBuf>,
     contains: Lsn,
     timeline_end: Lsn,
-    /// The record of its last checkpoint: where it begins, its redo point, and when it was made.
-    checkpoint: (Lsn, Lsn, i64),
+    /// As [`SourceHistory::taken`].
+    taken: Lsn,
+    /// The record of its last checkpoint: where it begins, its redo point, and when it was made; `None`:
+    /// it was made from the cluster's WAL.
+    checkpoint: Option<RestartPoint>,
+    /// It may have replayed more than that checkpoint.
+    goes_on: bool,
+    /// What a page may lack that is refused.
+    pub(super) note: Option<String>,
+}
+
+#[derive(Debug)]
+enum SourcePages {
+    Files(RelationBlocks),
+    Fetched(FetchedPages),
 }
 
 impl PageSource {
-    /// Opens a source. The error within is why nothing may be taken from it.
+    /// The pages that a standby had when it had replayed so much, of the past up to a restartpoint.
+    pub(super) fn of_standby(
+        pages: FetchedPages,
+        replayed: Replayed,
+        timeline_end: Lsn,
+        checkpoint: RestartPoint,
+    ) -> Self {
+        let Replayed { to, is_paused } = replayed;
+        let paused = if is_paused { ", and its replay is paused" } else { "" };
+        Self {
+            pages: SourcePages::Fetched(pages),
+            wal: None,
+            contains: to.min(timeline_end),
+            timeline_end,
+            taken: Lsn::INVALID,
+            checkpoint: Some(checkpoint),
+            goes_on: true,
+            note: Some(format!("the standby has replayed WAL up to {to}{paused}")),
+        }
+    }
+
+    /// The pages of a base backup in tars, which has all changes before its begin. The error is why
+    /// nothing may be taken from it.
+    pub(super) fn of_backup(
+        pages: FetchedPages,
+        control: &ControlFile,
+        (contains, timeline): (Lsn, u32),
+        wal: Option<PathBuf>,
+        target: &DataDirectory,
+        lineage: &Lineage,
+    ) -> Result<Self, String> {
+        Self::of_copy(
+            SourcePages::Fetched(pages),
+            control,
+            (contains, timeline),
+            wal,
+            target,
+            lineage,
+        )
+    }
+
+    fn of_copy(
+        pages: SourcePages,
+        control: &ControlFile,
+        (contains, timeline): (Lsn, u32),
+        wal: Option<PathBuf>,
+        target: &DataDirectory,
+        lineage: &Lineage,
+    ) -> Result<Self, String> {
+        let Some(timeline_end) = lineage.end_of(timeline) else {
+            let own = target.control.last_checkpoint.timeline;
+            return Err(format!(
+                "it is on timeline {timeline}, which is not known to lead to timeline {own} of the \
+                 cluster"
+            ));
+        };
+        if control.checkpoint > target.control.checkpoint {
+            return Err(format!(
+                "its last checkpoint, at {}, is behind the cluster's, at {}",
+                control.checkpoint, target.control.checkpoint
+            ));
+        }
+        let last = control.last_checkpoint;
+        let contains = contains.min(timeline_end);
+        Ok(Self {
+            pages,
+            wal,
+            contains,
+            timeline_end,
+            taken: contains,
+            checkpoint: Some((control.checkpoint, last.redo, last.time)),
+            goes_on: false,
+            note: None,
+        })
+    }
+
+    /// Pages that were made anew from the cluster's own WAL: of its own past.
+    pub(super) fn of_redo(rebuilt: RebuiltPages) -> Self {
+        Self {
+            pages: SourcePages::Fetched(rebuilt.pages),
+            wal: None,
+            contains: rebuilt.from,
+            timeline_end: Lsn::MAX,
+            taken: Lsn::INVALID,
+            checkpoint: None,
+            goes_on: false,
+            note: None,
+        }
+    }
+
+    /// Opens a directory. The error within is why nothing may be taken from it.
     pub(super) fn open(
         kind: RepairSourceKind,
         path: &Path,
@@ -98,34 +214,15 @@ impl PageSource {
         }
         let left = match kind {
             RepairSourceKind::Backup => backup(&data),
-            RepairSourceKind::Stopped => stopped(&data),
+            _ => stopped(&data),
         };
         let (contains, timeline) = match left {
             Ok(left) => left,
             Err(reason) => return Ok(Err(reason)),
         };
-        let Some(timeline_end) = lineage.end_of(timeline) else {
-            let own = target.control.last_checkpoint.timeline;
-            return Ok(Err(format!(
-                "it is on timeline {timeline}, which is not known to lead to timeline {own} of the \
-                 cluster"
-            )));
-        };
-        let control = &data.control;
-        if control.checkpoint > target.control.checkpoint {
-            return Ok(Err(format!(
-                "its last checkpoint, at {}, is behind the cluster's, at {}",
-                control.checkpoint, target.control.checkpoint
-            )));
-        }
-        let last = control.last_checkpoint;
-        Ok(Ok(Self {
-            pages: RelationBlocks::of(&data),
-            wal: path.join("pg_wal"),
-            contains: contains.min(timeline_end),
-            timeline_end,
-            checkpoint: (control.checkpoint, last.redo, last.time),
-        }))
+        let pages = SourcePages::Files(RelationBlocks::of(&data));
+        let wal = Some(path.join("pg_wal"));
+        Ok(Self::of_copy(pages, &data.control, (contains, timeline), wal, target, lineage))
     }
 
     /// Its pages contain all changes by WAL before this.
@@ -135,7 +232,11 @@ impl PageSource {
 
     /// Its past, seen beside the cluster's WAL; an error: they are not of one past.
     pub(super) fn history(&self, wal: Option<&BlockReferences>) -> Result<SourceHistory, String> {
-        let (at, redo, time) = self.checkpoint;
+        let Self { contains, timeline_end, taken, .. } = *self;
+        let Some((at, redo, time)) = self.checkpoint else {
+            let (is_anchored, anchor) = (true, Lsn::MAX);
+            return Ok(SourceHistory { contains, timeline_end, taken, is_anchored, anchor });
+        };
         let is_read = |of: &&BlockReferences| of.first().is_some_and(|first| first <= at);
         let is_anchored = match wal.filter(is_read) {
             None => false,
@@ -146,8 +247,8 @@ impl PageSource {
                 ));
             }
         };
-        let (contains, timeline_end) = (self.contains, self.timeline_end);
-        Ok(SourceHistory { contains, timeline_end, is_anchored })
+        let anchor = if self.goes_on { at } else { Lsn::MAX };
+        Ok(SourceHistory { contains, timeline_end, taken, is_anchored, anchor })
     }
 
     /// A block's page. The error within is why there is none.
@@ -157,8 +258,14 @@ impl PageSource {
         block: u32,
         target: &File,
     ) -> Result<Vec<u8>, String> {
-        let read =
-            self.pages.read(fork, block).map_err(|error| format!("read the page: {error}"))?;
+        let files = match &self.pages {
+            SourcePages::Files(files) => files,
+            SourcePages::Fetched(pages) => {
+                let page = pages.get(&(fork, block)).cloned();
+                return page.unwrap_or_else(|| Err("the source has no such block".to_owned()));
+            }
+        };
+        let read = files.read(fork, block).map_err(|error| format!("read the page: {error}"))?;
         let (file, page) = read.ok_or("the source has no such block")?;
         let identity = |file: &File| file.metadata().map(|of| (of.dev(), of.ino())).ok();
         if identity(&file).is_none() || identity(&file) == identity(target) {
@@ -170,24 +277,30 @@ impl PageSource {
 
 /// Why a directory's pages are not comparable with the cluster's.
 fn foreign(data: &DataDirectory, target: &DataDirectory) -> Option<String> {
-    let (own, other) = (&target.control, &data.control);
     let real = |of: &DataDirectory| fs::canonicalize(&of.path).ok();
     if real(data).is_none() || real(data) == real(target) {
         return Some("it is the damaged cluster itself".to_owned());
     }
-    if own.system_identifier != other.system_identifier {
+    let is_other = || {
+        (data.major != target.major)
+            .then(|| "its files are of another version or layout".to_owned())
+    };
+    foreign_control(&data.control, &target.control).or_else(is_other)
+}
+
+/// Why the pages of a directory with this control file are not comparable with the cluster's.
+pub(super) fn foreign_control(of: &ControlFile, own: &ControlFile) -> Option<String> {
+    if own.system_identifier != of.system_identifier {
         return Some(format!(
             "it is of another cluster: its system identifier is {}, not {}",
-            other.system_identifier, own.system_identifier
+            of.system_identifier, own.system_identifier
         ));
     }
-    let layout = |of: &DataDirectory| {
-        (of.control.block_bytes, of.control.file_blocks, of.control.catalog_version, of.major)
-    };
-    if layout(data) != layout(target) {
+    let layout = |of: &ControlFile| (of.block_bytes, of.file_blocks, of.catalog_version);
+    if layout(of) != layout(own) {
         return Some("its files are of another version or layout".to_owned());
     }
-    if !data.has_checksums() {
+    if of.checksum_version != 1 {
         return Some(
             "it has no data checksums, so that nothing shows its pages to be sound".to_owned(),
         );
@@ -206,11 +319,16 @@ fn backup(data: &DataDirectory) -> Result<(Lsn, u32), String> {
     })?;
     let start = backup_label_start(&label).filter(|start| *start > Lsn(0));
     let start = start.ok_or("its backup_label does not say where the backup began")?;
-    let timeline = label.lines().find_map(|line| line.strip_prefix("START TIMELINE: "));
-    let timeline = timeline.and_then(|text| text.trim().parse().ok());
+    let timeline = label_timeline(&label);
     // The checkpoint of the begin is done when the copying begins: all before its redo point is in
     // the files.
     Ok((start, timeline.unwrap_or(data.control.last_checkpoint.timeline)))
+}
+
+/// The timeline that a `backup_label` names.
+pub(super) fn label_timeline(label: &str) -> Option<u32> {
+    let line = label.lines().find_map(|line| line.strip_prefix("START TIMELINE: "))?;
+    line.trim().parse().ok()
 }
 
 const LABEL_BYTES_MAX: u64 = 1 << 16;

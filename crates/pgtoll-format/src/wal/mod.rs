@@ -12,6 +12,7 @@ mod events;
 mod page;
 mod prune;
 mod record;
+mod reduced;
 pub mod rmgr;
 
 use crate::bytes;
@@ -22,4 +23,5 @@ pub use error::WalError;
 pub use events::Event;
 pub use page::{PageHeader, SegmentHeader};
 pub use record::{BlockReference, Compression, Image, Parts, RECORD_HEADER, Record, RecordHeader};
+pub use reduced::{KeptRecord, PutWal, WalLayout};
 pub use rmgr::{RecordType, manager_name};

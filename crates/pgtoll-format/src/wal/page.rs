@@ -11,9 +11,9 @@ pub(crate) const SHORT_HEADER: usize = 24;
 pub(crate) const LONG_HEADER: usize = 40;
 
 /// The page begins with the rest of a record.
-const FIRST_IS_CONTINUATION: u16 = 0x0001;
+pub(crate) const FIRST_IS_CONTINUATION: u16 = 0x0001;
 /// The page has the long header.
-const HAS_LONG_HEADER: u16 = 0x0002;
+pub(crate) const HAS_LONG_HEADER: u16 = 0x0002;
 
 /// The header of a WAL page (`XLogPageHeaderData`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

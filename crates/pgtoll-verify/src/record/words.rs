@@ -4,7 +4,7 @@ use pgtoll_datadir::Names;
 use pgtoll_format::{Fault, Lsn};
 use pgtoll_record::{FileFinding, FileFindingKind, FindingKind as Kind, PageFinding};
 
-use crate::defect::{BlockFinding, Defect, Evidence, LayoutDefect, StaleClaim, Unsettled};
+use crate::defect::{BlockFinding, Defect, Evidence, LayoutDefect, StaleClaim};
 use crate::manifest::{FileDefect, WrongFile};
 
 /// A block's finding as the record has it.
@@ -83,7 +83,7 @@ fn words(of: &Defect, index: Option<&str>) -> (Kind, String) {
         Defect::Layout(layout) => return layout_words(*layout),
         Defect::Evidence(evidence) => return evidence_words(*evidence, index),
         Defect::Unreadable { error, .. } => return (Kind::Unreadable, error.clone()),
-        Defect::Unsettled { why, .. } => return (Kind::Unsettled, unsettled_words(why)),
+        Defect::Unsettled { why, .. } => return (Kind::Unsettled, why.to_string()),
         Defect::Changed => (Kind::Changed, "the file became shorter while it was read"),
     };
     (kind, words.to_owned())
@@ -104,23 +104,6 @@ fn stale_words(claim: StaleClaim, since: Option<Lsn>) -> String {
         Some(since) => format!("{claim}; both unchanged since {since}"),
         None => claim.to_owned(),
     }
-}
-
-fn unsettled_words(why: &Unsettled) -> String {
-    let words = match why {
-        Unsettled::InFlight => "bad on the disk; the WAL has its image",
-        Unsettled::Resident => "bad on the disk; the server has it in memory",
-        Unsettled::Changing => "bad on the disk, and never twice the same",
-        Unsettled::NoServer => "bad on the disk; only the server can tell, and it was not asked",
-        Unsettled::Unnamed => "bad on the disk; the server knows no relation with this file",
-        Unsettled::NoWay => "bad on the disk; the server cannot be made to read it",
-        Unsettled::Refused(error) => return format!("bad on the disk; the server: {error}"),
-        Unsettled::NoWal(error) => return format!("bad on the disk; the WAL: {error}"),
-        Unsettled::NotReady(error) => return format!("bad on the disk; {error}"),
-        Unsettled::TooMany => "bad on the disk; there are too many to ask for each",
-        Unsettled::Interrupted => "bad on the disk; interrupted before it was settled",
-    };
-    words.to_owned()
 }
 
 fn layout_words(of: LayoutDefect) -> (Kind, String) {

@@ -4,8 +4,10 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use pgtoll_wire::Dsn;
 
 use super::output::FormatOptions;
+use super::values::DsnParser;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -15,6 +17,8 @@ Examples:
   pgtoll repair /srv/pg --from-backup /srv/backup --wal /srv/archive --yes
                                             writes the pages that are proved
   pgtoll repair /srv/pg --from-stopped /srv/standby --block shop.public.orders:7
+  pgtoll repair /srv/pg --from-standby 'host=db2 user=postgres' --yes
+                                            the server may run, too
   pgtoll repair /srv/pg --undo pgtoll-repair.undo.json
                                             the pages as they were before
 
@@ -22,11 +26,19 @@ Exit status: 0 all pages are sound; 1 some are damaged still; 2 could not tell."
 
 #[derive(Args, Debug)]
 pub(crate) struct RepairArguments {
-    /// The data directory of a primary that was stopped in good order.
+    /// The data directory of a primary that runs, or was stopped in good order.
     #[arg(value_name = "PGDATA")]
     pub(crate) data: PathBuf,
-    /// A plain base backup of this cluster that no server was started on.
-    #[arg(long, value_name = "DIR")]
+    /// The server that runs on PGDATA: a libpq connection string. Default: its socket.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser)]
+    pub(crate) dsn: Option<Dsn>,
+    /// A running standby of this cluster that has the extension pageinspect: a libpq connection
+    /// string; the database in it does not matter.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser)]
+    pub(crate) from_standby: Vec<Dsn>,
+    /// A base backup of this cluster that no server was started on: plain, or in tars, compressed or
+    /// not.
+    #[arg(long, value_name = "PATH")]
     pub(crate) from_backup: Vec<PathBuf>,
     /// The data directory of a standby that was stopped in good order, or a copy of this cluster that
     /// was made while it was stopped.
@@ -45,6 +57,16 @@ pub(crate) struct RepairArguments {
     /// Write pages of this class too.
     #[arg(long, value_enum, value_name = "CLASS")]
     pub(crate) accept: Option<AcceptedClass>,
+    /// Do not replay WAL for blocks that no source has.
+    #[arg(long)]
+    pub(crate) no_redo: bool,
+    /// The server that replays WAL: a directory with bin/postgres of PGDATA's major version. Default:
+    /// one that is installed.
+    #[arg(long, value_name = "DIR", conflicts_with = "no_redo")]
+    pub(crate) postgres: Option<String>,
+    /// Where that server's directory is made, as large as the WAL since the blocks' images.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub(crate) work_dir: PathBuf,
     /// Threads. Default: all cores.
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<NonZeroU16>,
@@ -59,7 +81,7 @@ pub(crate) struct RepairArguments {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["from_backup", "from_stopped", "wal", "block", "findings", "accept", "yes"]
+        conflicts_with_all = ["from_backup", "from_stopped", "from_standby", "dsn", "wal", "block", "findings", "accept", "yes"]
     )]
     pub(crate) undo: Option<PathBuf>,
     /// The file that each attempt to write is added to. Default: pgtoll-repair-ledger.jsonl beside

@@ -4,19 +4,17 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_format::{HeaderField, PageDifference, PageKind, SplitMix64};
 use serde_json::Value;
 
-use crate::support::{Scratch, pgtoll, pid_of, program, run, server, servers};
+use crate::support::{Scratch, pgtoll, program, run, server, servers};
 use crate::verify::{PAGE, PAGE_BYTES, check_program, execute, overwrite, path_of};
 
 /// Rows, long values, an index and a sequence, all hinted and on disk.
-const TABLES: [&str; 3] = [
+pub(crate) const TABLES: [&str; 3] = [
     "CREATE TABLE t (a int PRIMARY KEY, b text);
      INSERT INTO t SELECT i, md5(i::text) FROM generate_series(1, 20000) i;
      CREATE TABLE long (a int, b text); ALTER TABLE long ALTER b SET STORAGE EXTERNAL;
@@ -27,14 +25,14 @@ const TABLES: [&str; 3] = [
 ];
 
 /// Changes some pages of each, after the backup.
-const HOT: &str = "UPDATE t SET b = 'hot' WHERE a % 4000 = 0;
+pub(crate) const HOT: &str = "UPDATE t SET b = 'hot' WHERE a % 4000 = 0;
     INSERT INTO long VALUES (99, repeat('hot', 3000)); SELECT nextval('s')";
 
 /// What all tables have in them.
 const CONTENT: &str = "SELECT (SELECT md5(string_agg(a || b, ',' ORDER BY a)) FROM t) ||
     (SELECT md5(string_agg(a || b, ',' ORDER BY a)) FROM long) AS content";
 
-fn cluster(guard: &mut Guard, server: &Installation, name: &str) -> Cluster {
+pub(crate) fn cluster(guard: &mut Guard, server: &Installation, name: &str) -> Cluster {
     let name = format!("{name}{}", server.version.major());
     let cluster = Cluster::init(guard, server, &name, true).unwrap();
     let settings = [
@@ -51,49 +49,49 @@ fn cluster(guard: &mut Guard, server: &Installation, name: &str) -> Cluster {
     cluster
 }
 
-fn backup(guard: &mut Guard, cluster: &Cluster) -> PathBuf {
+pub(crate) fn backup(guard: &mut Guard, cluster: &Cluster) -> PathBuf {
     let place = cluster.directory().join("backup");
     let shown = place.display().to_string();
     cluster.run_client(guard, "pg_basebackup", &["-D", &shown, "-c", "fast", "--no-sync"]).unwrap();
     place
 }
 
-fn content(cluster: &Cluster) -> String {
+pub(crate) fn content(cluster: &Cluster) -> String {
     let mut session = cluster.connect("postgres").unwrap();
     session.query_one(CONTENT).unwrap().text("content").unwrap().to_owned()
 }
 
 /// The sequence's next value.
-fn next_value(cluster: &Cluster) -> i64 {
+pub(crate) fn next_value(cluster: &Cluster) -> i64 {
     let mut session = cluster.connect("postgres").unwrap();
     let row = session.query_one("SELECT nextval('s') AS value").unwrap();
     row.text("value").unwrap().parse().unwrap()
 }
 
 /// The files of a table, its index, its long values and a sequence, below the data directory.
-fn paths(cluster: &Cluster) -> [PathBuf; 4] {
+pub(crate) fn paths(cluster: &Cluster) -> [PathBuf; 4] {
     let mut session = cluster.connect("postgres").unwrap();
     let sql = "SELECT reltoastrelid::regclass::text AS toast FROM pg_class WHERE relname = 'long'";
     let toast = session.query_one(sql).unwrap().text("toast").unwrap().to_owned();
     ["t", "t_pkey", &toast, "s"].map(|name| path_of(cluster, name))
 }
 
-fn open(path: &Path) -> File {
+pub(crate) fn open(path: &Path) -> File {
     File::options().read(true).write(true).open(path).unwrap()
 }
 
-fn read_page(path: &Path, block: u64) -> Vec<u8> {
+pub(crate) fn read_page(path: &Path, block: u64) -> Vec<u8> {
     let mut page = vec![0; PAGE_BYTES];
     open(path).read_exact_at(&mut page, block * PAGE).unwrap();
     page
 }
 
-fn lsn(page: &[u8]) -> [u8; 8] {
+pub(crate) fn lsn(page: &[u8]) -> [u8; 8] {
     page[..8].try_into().unwrap()
 }
 
 /// The program's status, and its record; as a table it fits a terminal.
-fn repair(scratch: &Scratch, data: &Path, arguments: &[&str], status: i32) -> Value {
+pub(crate) fn repair(scratch: &Scratch, data: &Path, arguments: &[&str], status: i32) -> Value {
     let ledger = scratch.path("ledger.jsonl");
     let mut command = pgtoll();
     command.arg("repair").arg(data).args(arguments).arg("--json").arg("--ledger").arg(&ledger);
@@ -106,12 +104,12 @@ fn repair(scratch: &Scratch, data: &Path, arguments: &[&str], status: i32) -> Va
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
-fn shown(path: &Path) -> &str {
+pub(crate) fn shown(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
 /// Class and reason of each block that was looked at.
-fn classes(of: &Value) -> Vec<(&str, &str)> {
+pub(crate) fn classes(of: &Value) -> Vec<(&str, &str)> {
     let blocks = of["blocks"].as_array().unwrap();
     assert!(blocks.iter().all(|of| of["reason"] != ""), "{of:#}");
     blocks
@@ -121,7 +119,11 @@ fn classes(of: &Value) -> Vec<(&str, &str)> {
 }
 
 /// Damages of a fixed seed: so many different blocks of these files, each as it was before.
-fn damage(data: &Path, files: &[PathBuf], count: u64) -> BTreeMap<(PathBuf, u64), Vec<u8>> {
+pub(crate) fn damage(
+    data: &Path,
+    files: &[PathBuf],
+    count: u64,
+) -> BTreeMap<(PathBuf, u64), Vec<u8>> {
     let mut random = SplitMix64(21);
     let mut before = BTreeMap::new();
     while (before.len() as u64) < count {
@@ -150,7 +152,7 @@ fn damage(data: &Path, files: &[PathBuf], count: u64) -> BTreeMap<(PathBuf, u64)
     before
 }
 
-fn check_checksums(guard: &mut Guard, server: &Installation, cluster: &Cluster) {
+pub(crate) fn check_checksums(guard: &mut Guard, server: &Installation, cluster: &Cluster) {
     let program = server.program("pg_checksums").unwrap();
     guard.run(&program, &["--check", "-D", shown(&cluster.data())]).unwrap();
 }
@@ -289,7 +291,7 @@ fn check_load(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
 }
 
 /// Whether pages of a table differ in what its mask (`heap_mask`) leaves out.
-fn is_masked(of: &PageDifference) -> bool {
+pub(crate) fn is_masked(of: &PageDifference) -> bool {
     let hints = [HeaderField::Checksum, HeaderField::Flags, HeaderField::PruneXid];
     of.header.iter().all(|field| hints.contains(field))
         && of.line_pointers.is_empty()
@@ -506,95 +508,6 @@ fn a_stopped_standby_has_pages_that_wal_changed_since_a_backup() {
         assert!((3..=35).contains(&next_value(&cluster)));
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
     }
-}
-
-/// `pgtoll repair --yes`, stopped at a point.
-struct Stopped(Child);
-
-impl Stopped {
-    fn at(point: &str, data: &Path, from: &Path, undo: &Path) -> Self {
-        let mut command = pgtoll();
-        command.arg("repair").arg(data).arg("--from-backup").arg(from).arg("--yes");
-        command.arg("--undo-file").arg(undo).env("PGTOLL_TEST_PAUSE_AT", point);
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().unwrap();
-        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
-        let status = waitid(Id::Pid(Pid::from_raw(pid_of(&child))), flags).unwrap();
-        assert!(matches!(status, WaitStatus::Stopped(..)), "{point}: {status:?}");
-        Self(child)
-    }
-
-    fn kill(mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-#[test]
-fn killed_at_any_step_a_page_is_the_old_one_or_the_new_one() {
-    let scratch = Scratch::new();
-    let mut guard = scratch.guard();
-    let server = server();
-    let cluster = cluster(&mut guard, &server, "killed");
-    let backup = backup(&mut guard, &cluster);
-    let [table, ..] = paths(&cluster);
-    cluster.stop(&mut guard, StopMode::Fast).unwrap();
-    let data = cluster.data();
-    let path = data.join(&table);
-    let blocks = [3, 4, 5];
-    let right = blocks.map(|block| read_page(&path, block));
-    for block in blocks {
-        overwrite(&open(&path), block, |page| page[..64].fill(0xA5));
-    }
-    let wrong = blocks.map(|block| read_page(&path, block));
-    let points = [
-        ("repair-held", 0),
-        ("repair-checked", 0),
-        ("repair-written-0", 1),
-        ("repair-written-2", 3),
-    ];
-    for (point, written) in points {
-        let undo = scratch.path(&format!("{point}.undo"));
-        Stopped::at(point, &data, &backup, &undo).kill();
-        for (number, block) in blocks.into_iter().enumerate() {
-            let expected = if number < written { &right[number] } else { &wrong[number] };
-            assert!(&read_page(&path, block) == expected, "{point}, block {block}");
-        }
-        // What was written is taken back with the undo file, which was there before.
-        let said = repair(&scratch, &data, &["--undo", shown(&undo)], 0);
-        assert_eq!(said["outcome"], "undone");
-        assert!(blocks.map(|block| read_page(&path, block)) == wrong, "{point}");
-    }
-    let undo = scratch.path("mixed.undo");
-    Stopped::at("repair-written-1", &data, &backup, &undo).kill();
-    // Power may leave sectors of both.
-    let mixed = |page: &mut [u8]| page[..4096].copy_from_slice(&right[2][..4096]);
-    overwrite(&open(&path), 5, mixed);
-    overwrite(&open(&path), 5, |page| page[4096..].fill(1));
-    let refused = run(pgtoll().arg("repair").arg(&data).arg("--undo").arg(&undo));
-    assert_eq!(refused.status, Some(2), "{refused:?}");
-    assert!(refused.stderr.contains("was written since"), "{refused:?}");
-    // The same command goes on: two pages are sound, the third is refused still.
-    let said = repair(&scratch, &data, &["--from-backup", shown(&backup), "--yes"], 0);
-    assert_eq!(said["blocks"].as_array().unwrap().len(), 1, "{said:#}");
-    assert!(blocks.map(|block| read_page(&path, block)) == right);
-    // With pages that are old and new by sectors the undo file works.
-    overwrite(&open(&path), 4, |page| page[..512].copy_from_slice(&wrong[1][..512]));
-    let said = repair(&scratch, &data, &["--undo", shown(&undo)], 0);
-    assert_eq!(said["outcome"], "undone");
-    assert!(blocks.map(|block| read_page(&path, block)) == wrong);
-    let said = repair(&scratch, &data, &["--from-backup", shown(&backup), "--yes"], 0);
-    assert_eq!(said["remaining"], 0);
-    // Once a server has written there is no way back.
-    cluster.start(&mut guard).unwrap();
-    execute(&cluster, &["UPDATE t SET b = 'new' WHERE a < 2000", "CHECKPOINT"]);
-    let running = run(pgtoll().arg("repair").arg(&data).arg("--undo").arg(&undo));
-    assert_eq!(running.status, Some(2), "{running:?}");
-    cluster.stop(&mut guard, StopMode::Fast).unwrap();
-    let now = fs::read(&path).unwrap();
-    let refused = run(pgtoll().arg("repair").arg(&data).arg("--undo").arg(&undo));
-    assert_eq!(refused.status, Some(2), "{refused:?}");
-    assert!(fs::read(&path).unwrap() == now);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::num::{NonZero, NonZeroUsize};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use pgtoll_alter::{DamagedBlock, REPAIR_BLOCKS_MAX};
@@ -12,8 +13,11 @@ use pgtoll_format::{ForkNumber, RelFileLocator, RelationFork};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{FindingClass, FindingKind, VerificationOutcome, VerificationRecord};
 use pgtoll_report::FinishedRecord;
-use pgtoll_verify::{VerifySettings, WalAtHand, verify};
+use pgtoll_verify::{
+    Files, RealPauses, RunningSettings, VerifySettings, WalAtHand, verify, verify_running,
+};
 
+use super::Target;
 use crate::arguments::RepairArguments;
 use crate::commands::{Usage, record_text};
 use crate::printer::Printer;
@@ -30,19 +34,18 @@ pub(super) struct FoundDamage {
 
 impl FoundDamage {
     pub(super) fn of(
-        data: &DataDirectory,
-        names: &Names,
+        target: &mut Target,
         arguments: &RepairArguments,
         interrupt: &Interrupt,
         printer: &mut Printer,
     ) -> anyhow::Result<Self> {
         if let Some(path) = &arguments.findings {
-            return Ok(Self::of_record(&read_findings(path, data)?));
+            return Ok(Self::of_record(&read_findings(path, &target.data)?));
         }
         let named = arguments
             .block
             .iter()
-            .map(|text| named_block(text, names))
+            .map(|text| named_block(text, &target.names))
             .collect::<anyhow::Result<BTreeSet<_>>>()?;
         let is_wanted = |relation: RelFileLocator| {
             named.is_empty() || named.iter().any(|(fork, _)| fork.relation == relation)
@@ -60,14 +63,32 @@ impl FoundDamage {
                 None => ControlFlow::Continue(()),
             }
         };
-        let mut verified = verify(data, &settings, &is_wanted, &mut progress);
+        let (data, names) = (&target.data, &target.names);
+        let mut verified = match &mut target.running {
+            None => {
+                let mut verified = verify(data, &settings, &is_wanted, &mut progress);
+                if !verified.is_interrupted {
+                    verified.compare_with(names, data, &is_wanted);
+                }
+                verified
+            }
+            Some(running) => {
+                let settings = RunningSettings { verify: settings, patience: PATIENCE };
+                let (server, pauses) = (&mut running.server, RealPauses::default());
+                verify_running(&Files, data, &settings, server, &pauses, &is_wanted, &mut progress)
+            }
+        };
         if verified.is_interrupted {
             return Err(pgtoll_alter::RepairError::Interrupted.into());
         }
-        verified.compare_with(names, data, &is_wanted);
         verified.settle_maps(Some(names));
-        let wal = WalAtHand::default();
-        let record = verified.record(data, Some(names), wal, super::provenance());
+        let record = match &target.running {
+            None => verified.record(data, Some(names), WalAtHand::default(), super::provenance()),
+            Some(running) => {
+                let attached = &running.attached;
+                verified.record_of_running(data, Some(names), attached, super::provenance())
+            }
+        };
         let mut found = Self::of_record(&record);
         if !named.is_empty() {
             found.blocks.retain(|of| named.contains(&(of.fork, of.block)));
@@ -151,6 +172,9 @@ impl FoundDamage {
         }
     }
 }
+
+/// How long a checkpoint is waited for where a running server's page needs one to be judged.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Threads that read.
 pub(super) fn jobs(arguments: &RepairArguments) -> NonZeroUsize {

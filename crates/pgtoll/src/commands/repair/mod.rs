@@ -2,6 +2,7 @@
 
 mod blocks;
 mod ledger;
+mod redo;
 
 use std::fs;
 use std::io;
@@ -10,21 +11,74 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use pgtoll_alter::{
-    Hold, HoldPolicy, RepairError, RepairOptions, RepairPlan, RepairStep, RepairUndo, plan_repair,
+    BlockAnswer, Hold, HoldPolicy, PageOrigin, RedoPlan, RepairError, RepairHelp, RepairOptions,
+    RepairPlan, RepairStep, RepairUndo, RunningTarget, plan_repair,
 };
-use pgtoll_datadir::{DataDirectory, Names};
-use pgtoll_format::shell_quoted;
+use pgtoll_datadir::{Attached, DataDirectory, Names};
+use pgtoll_format::{RelationFork, shell_quoted};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{Provenance, REPAIR_SCHEMA, RepairOutcome, RepairRecord, RepairSourceKind};
+use pgtoll_record::{Provenance, REPAIR_SCHEMA, RepairOutcome, RepairRecord};
 use pgtoll_report::{FinishedRecord, RecordKind};
+use pgtoll_verify::{RunningServer, ServerAnswer, Witness as _};
+use pgtoll_wire::{Dsn, masked};
 
 use crate::arguments::RepairArguments;
+use crate::commands::server_waits::ServerWaits;
+use crate::commands::verify::online::attach;
 use crate::commands::{Usage, output};
 use crate::exit::Status;
 use crate::printer::Printer;
 use crate::test_hooks::pause_if_told;
 use blocks::FoundDamage;
 use ledger::Ledger;
+use redo::Redo;
+
+/// The cluster that is repaired.
+struct Target {
+    data: DataDirectory,
+    names: Names,
+    /// The server that runs on it.
+    running: Option<Running>,
+}
+
+/// A server that runs on the data directory.
+struct Running {
+    attached: Attached,
+    dsn: Dsn,
+    server: RunningServer,
+}
+
+impl Target {
+    fn open(arguments: &RepairArguments, waits: &ServerWaits) -> anyhow::Result<Self> {
+        let data = DataDirectory::open(&arguments.data)?;
+        let dsn = arguments.dsn.as_ref().map(|dsn| waits.of(dsn));
+        let Some(mut attached) = attach(&data, dsn.as_ref(), waits)? else {
+            Hold::check_left(&arguments.data, HoldPolicy::ShutDown)?;
+            let names = Names::of_data_directory(&data.path)?;
+            return Ok(Self { data, names, running: None });
+        };
+        let Some(dsn) = attached.server().cloned() else {
+            let (path, why) = (data.path.display(), attached.unasked().unwrap_or_default());
+            let message = format!("a server runs on {path}, and could not be asked: {why}");
+            let hint =
+                "name a connection of a superuser with --dsn, or stop the server in good order";
+            return Err(Usage::error(message, hint));
+        };
+        let names = attached.names(&data)?;
+        let threads = blocks::jobs(arguments).get();
+        let server = RunningServer::attached(&mut attached, &data, threads)?;
+        Ok(Self { data, names, running: Some(Running { attached, dsn, server }) })
+    }
+}
+
+/// What the server says of a block.
+fn answer(server: &mut RunningServer, fork: RelationFork, block: u32) -> BlockAnswer {
+    match server.ask(fork, block) {
+        ServerAnswer::Refuses => BlockAnswer::Refuses,
+        ServerAnswer::Takes { .. } => BlockAnswer::Takes,
+        ServerAnswer::Nothing(why) => BlockAnswer::Unknown(why.to_string()),
+    }
+}
 
 pub(crate) fn run(arguments: &RepairArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     if let Some(undo) = &arguments.undo {
@@ -33,19 +87,39 @@ pub(crate) fn run(arguments: &RepairArguments, printer: &mut Printer) -> anyhow:
     output::format(arguments.format, RecordKind::Repair)?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
-    Hold::check_left(&arguments.data, HoldPolicy::ShutDown)?;
-    let data = DataDirectory::open(&arguments.data)?;
-    let names = Names::of_data_directory(&data.path)?;
-    let damage = FoundDamage::of(&data, &names, arguments, &interrupt, printer)?;
-    let options = options(arguments);
-    let ask = &mut || match interrupt.signal() {
+    let waits = ServerWaits::until(&interrupt)?;
+    let mut target = Target::open(arguments, &waits)?;
+    let damage = FoundDamage::of(&mut target, arguments, &interrupt, printer)?;
+    let options = options(arguments, &waits);
+    let interrupted = &mut || match interrupt.signal() {
         Some(_) => ControlFlow::Break(()),
         None => ControlFlow::Continue(()),
     };
-    let mut plan = plan_repair(&data, &names, &damage.blocks, &options, provenance(), ask)?;
+    let Target { data, names, running } = target;
+    let mut server = running.map(|of| (of.dsn, of.server));
+    let mut ask;
+    let mut target = match &mut server {
+        Some((dsn, server)) => {
+            ask = |fork, block| answer(server, fork, block);
+            Some(RunningTarget::open(&data, dsn, &mut ask)?)
+        }
+        None => None,
+    };
+    let redo = Redo {
+        work_dir: arguments.work_dir.clone(),
+        postgres: arguments.postgres.as_deref(),
+        interrupt: &interrupt,
+    };
+    let mut rebuild = |plan: &RedoPlan| redo.rebuild(plan);
+    let help = RepairHelp {
+        running: target.as_mut(),
+        rebuild: (!arguments.no_redo).then_some(&mut rebuild),
+        interrupt: interrupted,
+    };
+    let mut plan = plan_repair(&data, &names, &damage.blocks, &options, provenance(), help)?;
     plan.record.notes.extend(damage.notes.iter().cloned());
     if arguments.yes {
-        write(&mut plan, &data, arguments)?;
+        write(&mut plan, &data, target.as_mut(), arguments)?;
     }
     let status = match (plan.record.remaining, damage.has_other_findings, damage.is_whole) {
         (1.., _, _) | (_, true, _) => Status::Finding,
@@ -56,14 +130,12 @@ pub(crate) fn run(arguments: &RepairArguments, printer: &mut Printer) -> anyhow:
     Ok(status)
 }
 
-fn options(arguments: &RepairArguments) -> RepairOptions {
-    let of = |kind: RepairSourceKind, paths: &[PathBuf]| {
-        paths.iter().map(|path| (kind, path.clone())).collect::<Vec<_>>()
-    };
-    let backups = of(RepairSourceKind::Backup, &arguments.from_backup);
-    let stopped = of(RepairSourceKind::Stopped, &arguments.from_stopped);
+fn options(arguments: &RepairArguments, waits: &ServerWaits) -> RepairOptions {
+    let backups = arguments.from_backup.iter().cloned().map(PageOrigin::Backup);
+    let stopped = arguments.from_stopped.iter().cloned().map(PageOrigin::Stopped);
+    let standbys = arguments.from_standby.iter().map(|dsn| PageOrigin::Standby(waits.of(dsn)));
     RepairOptions {
-        sources: [backups, stopped].concat(),
+        sources: backups.chain(stopped).chain(standbys).collect(),
         wal: arguments.wal.clone(),
         accept_plausible: arguments.accept.is_some(),
         threads: blocks::jobs(arguments).get(),
@@ -71,18 +143,45 @@ fn options(arguments: &RepairArguments) -> RepairOptions {
 }
 
 fn provenance() -> Provenance {
-    let words = std::env::args_os().skip(1).map(|word| shell_quoted(&word.to_string_lossy()));
+    let words: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     Provenance {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: std::iter::once("pgtoll".to_owned()).chain(words).collect(),
+        command: std::iter::once("pgtoll".to_owned())
+            .chain(without_secrets(&words).iter().map(|word| shell_quoted(word)))
+            .collect(),
         made: jiff::Timestamp::now().to_string(),
     }
 }
+
+/// The words of a command line, without the passwords in its connection strings.
+fn without_secrets(words: &[String]) -> Vec<String> {
+    let redacted = |text: &str| {
+        text.parse::<Dsn>().map_or_else(|_| masked(text).into_owned(), |dsn| dsn.redacted())
+    };
+    let mut shown: Vec<String> = Vec::new();
+    for word in words {
+        let names_connection = |option: &&str| shown.last().is_some_and(|before| before == option);
+        let attached = CONNECTIONS
+            .iter()
+            .find_map(|option| Some((option, word.strip_prefix(option)?.strip_prefix('=')?)));
+        shown.push(match attached {
+            Some((option, text)) => format!("{option}={}", redacted(text)),
+            None if CONNECTIONS.iter().any(|of| names_connection(of)) => redacted(word),
+            None => word.clone(),
+        });
+    }
+    shown
+}
+
+/// Options whose values are connection strings.
+const CONNECTIONS: [&str; 2] = ["--dsn", "--from-standby"];
 
 /// Writes the pages of the plan. What was done is in its record.
 fn write(
     plan: &mut RepairPlan,
     data: &DataDirectory,
+    running: Option<&mut RunningTarget<'_>>,
     arguments: &RepairArguments,
 ) -> anyhow::Result<()> {
     let undo_path = undo_path(arguments)?;
@@ -100,26 +199,31 @@ fn write(
     plan.record.outcome = RepairOutcome::Begun;
     ledger.add(&plan.record)?;
     let (mut written, mut is_checked) = (Vec::new(), false);
-    let applied = Hold::take(&data.path).map_err(RepairError::from).and_then(|hold| {
-        pause_if_told("repair-held");
-        undo.apply(&hold, &mut |step| match step {
-            RepairStep::Checked => {
-                is_checked = true;
-                pause_if_told("repair-checked");
-            }
-            RepairStep::Written(number) => {
-                written.push(number);
-                pause_if_told(&format!("repair-written-{number}"));
-            }
-        })
-    });
+    let mut step = |step| match step {
+        RepairStep::Checked => {
+            is_checked = true;
+            pause_if_told("repair-checked");
+        }
+        RepairStep::Written(number) => {
+            written.push(number);
+            pause_if_told(&format!("repair-written-{number}"));
+        }
+    };
+    let applied = match running {
+        Some(target) => undo.apply_running(target, &mut step),
+        None => Hold::take(&data.path).map_err(RepairError::from).and_then(|hold| {
+            pause_if_told("repair-held");
+            undo.apply(&hold, &mut step).map(|()| Vec::new())
+        }),
+    };
     plan.mark_installed(&written);
+    plan.mark_not_written(applied.as_deref().unwrap_or_default());
     plan.record.outcome = match &applied {
-        Ok(()) => RepairOutcome::Finished,
+        Ok(_) => RepairOutcome::Finished,
         Err(_) => RepairOutcome::Failed,
     };
     ledger.add(&plan.record)?;
-    applied.map_err(|error| {
+    applied.map(drop).map_err(|error| {
         let error = anyhow::Error::new(error);
         let undo = undo_path.display();
         if is_checked {
@@ -193,6 +297,7 @@ fn undone(undo: &RepairUndo, data: &DataDirectory) -> RepairRecord {
         system_identifier: data.control.system_identifier.to_string(),
         major: data.major,
         outcome: RepairOutcome::Undone,
+        running: false,
         wal: None,
         sources: Vec::new(),
         remaining: undo.pages.len() as u64,
@@ -210,4 +315,27 @@ fn deliver(
 ) -> anyhow::Result<()> {
     let format = output::format(arguments.format, RecordKind::Repair)?;
     output::print(&FinishedRecord::Repairs(vec![record]), format, printer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_kept_without_passwords() {
+        let words = |text: &[&str]| text.iter().map(|of| (*of).to_owned()).collect::<Vec<_>>();
+        let given = words(&[
+            "repair",
+            "/srv/pg",
+            "--from-standby",
+            "host=db2 password=secret",
+            "--dsn=postgresql://ada:secret@/run",
+            "--yes",
+        ]);
+        let shown = without_secrets(&given);
+        assert!(!shown.join(" ").contains("secret"), "{shown:?}");
+        assert_eq!(shown.len(), given.len());
+        assert!(shown[3].contains("db2") && shown[4].starts_with("--dsn="), "{shown:?}");
+        assert_eq!((&shown[1], &shown[5]), (&given[1], &given[5]));
+    }
 }

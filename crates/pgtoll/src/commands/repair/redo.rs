@@ -1,0 +1,57 @@
+//! A server that replays WAL for blocks that no source has.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pgtoll_alter::{RebuiltPages, RedoPlan};
+use pgtoll_cluster::{Finder, Guard, GuardOptions, ServerUser};
+use pgtoll_interrupt::Interrupt;
+
+use crate::commands::absolute;
+use crate::test_hooks::show_if_told;
+
+/// Where and with what server it is done.
+pub(super) struct Redo<'a> {
+    pub(super) work_dir: PathBuf,
+    /// The installation that was asked for.
+    pub(super) postgres: Option<&'a str>,
+    pub(super) interrupt: &'a Interrupt,
+}
+
+impl Redo<'_> {
+    /// The pages, or why there are none.
+    pub(super) fn rebuild(&self, plan: &RedoPlan) -> Result<RebuiltPages, String> {
+        self.replay(plan).map_err(|error| format!("{error:#}"))
+    }
+
+    fn replay(&self, plan: &RedoPlan) -> anyhow::Result<RebuiltPages> {
+        let major = plan.major().to_string();
+        let found = Finder::of_this_program(self.interrupt)
+            .find(Some(self.postgres.unwrap_or(&major)))?
+            .ok_or_else(|| anyhow::anyhow!("no PostgreSQL {major} is installed here"))?;
+        if found.version.major() != plan.major() {
+            let version = &found.version;
+            anyhow::bail!("PostgreSQL {version} does not replay the WAL of {major}");
+        }
+        let user = ServerUser::choose()?;
+        let (uid, gid) = user.ids();
+        let options = GuardOptions::of_this_program(absolute(&self.work_dir)?, user);
+        let mut guard = Guard::begin(&options, self.interrupt)?;
+        let directory = guard.directory().join("redo");
+        plan.write(&directory, uid, gid)?;
+        let arguments = RedoPlan::arguments(&directory);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let postgres = found.program("postgres")?;
+        guard.spawn(NAME, &postgres, &arguments, &BTreeMap::new())?;
+        guard.reap(NAME, REPLAY_MAX)?;
+        show_if_told(&guard.program_log(NAME));
+        let pages = plan.pages(&directory, &format!("PostgreSQL {}", found.version));
+        guard.finish()?;
+        Ok(pages)
+    }
+}
+
+const NAME: &str = "redo";
+/// How long the server may take.
+const REPLAY_MAX: Duration = Duration::from_secs(3600);

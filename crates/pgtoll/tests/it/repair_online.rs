@@ -1,0 +1,278 @@
+//! `pgtoll repair` of a server that runs, with clients that meet the damage.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
+use pgtoll_format::{PageDifference, PageKind, SplitMix64};
+use serde_json::Value;
+
+use crate::repair::{backup, check_checksums, is_masked, lsn, open, read_page, repair, shown};
+use crate::repair_standby::{dsn, pair};
+use crate::support::{Scratch, pgtoll, run, server, servers};
+use crate::verify::{PAGE, check_program, execute, overwrite, path_of};
+
+/// Clients that do what pgbench does, go on after a refused page, and count what was acknowledged.
+struct Load<'a> {
+    cluster: &'a Cluster,
+    is_over: AtomicBool,
+    acknowledged: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl<'a> Load<'a> {
+    fn of(cluster: &'a Cluster) -> Self {
+        Self {
+            cluster,
+            is_over: AtomicBool::new(false),
+            acknowledged: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// One client, until the load is over.
+    fn run(&self, seed: u64) {
+        let mut random = SplitMix64(seed);
+        let mut session = self.cluster.connect("postgres").unwrap();
+        while !self.is_over.load(Ordering::Relaxed) {
+            let (account, delta) = (random.below(ACCOUNTS) + 1, random.below(1000));
+            let teller = random.below(10) + 1;
+            let sql = format!(
+                "BEGIN; UPDATE pgbench_accounts SET abalance = abalance + {delta} WHERE aid = {account}; \
+                 SELECT abalance FROM pgbench_accounts WHERE aid = {account}; \
+                 UPDATE pgbench_tellers SET tbalance = tbalance + {delta} WHERE tid = {teller}; \
+                 INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) \
+                 VALUES ({teller}, 1, {account}, {delta}, now()); COMMIT"
+            );
+            match session.execute(&sql) {
+                Ok(()) => {
+                    self.acknowledged.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error) => {
+                    assert_eq!(error.sqlstate(), Some("XX001"), "{error}");
+                    self.refused.fetch_add(1, Ordering::Relaxed);
+                    session.execute("ROLLBACK").unwrap();
+                }
+            }
+        }
+    }
+}
+
+const ACCOUNTS: u64 = 100_000;
+
+/// Ends the load also where a test fails.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Few buffers, so that blocks are read from the disk again and again.
+fn small(guard: &mut Guard, server: &Installation, name: &str) -> (Cluster, Cluster) {
+    let (cluster, standby) = pair(guard, server, name);
+    cluster.run_client(guard, "pgbench", &["-i", "-q", "-s", "1", "postgres"]).unwrap();
+    execute(&cluster, &["ALTER SYSTEM SET shared_buffers = '1MB'", "CREATE EXTENSION amcheck"]);
+    cluster.stop(guard, StopMode::Fast).unwrap();
+    cluster.start(guard).unwrap();
+    (cluster, standby)
+}
+
+/// Damages some blocks on the disk while the server runs.
+fn damage(data: &Path, files: &[PathBuf], random: &mut SplitMix64, count: usize) {
+    for _ in 0..count {
+        let path = data.join(&files[usize::try_from(random.below(files.len() as u64)).unwrap()]);
+        let block = random.below(fs::metadata(&path).unwrap().len() / PAGE);
+        let (kind, bit) = (random.below(5), random.below(PAGE * 8));
+        overwrite(&open(&path), block, |page| match kind {
+            0 => page[usize::try_from(bit / 8).unwrap()] ^= 1 << (bit % 8),
+            1 => page[512..1024].fill_with(|| random.draw().to_le_bytes()[0]),
+            2 => page[..24].fill(0xA5),
+            3 => page[4096..].fill(0x5A),
+            _ => page.fill_with(|| random.draw().to_le_bytes()[0]),
+        });
+    }
+}
+
+fn installed(of: &Value) -> usize {
+    of["blocks"].as_array().unwrap().iter().filter(|of| of["installed"] == true).count()
+}
+
+/// The program's record; it ends with 0 or 1.
+fn repair_running(scratch: &Scratch, data: &Path, arguments: &[&str]) -> Value {
+    let count = fs::read_dir(scratch.path("")).unwrap().count();
+    let mut command = pgtoll();
+    command.arg("repair").arg(data).args(arguments).args(["--yes", "--json"]);
+    command.arg("--undo-file").arg(scratch.path(&format!("{count}.undo")));
+    command.arg("--ledger").arg(scratch.path("ledger.jsonl"));
+    let ran = run(&mut command);
+    assert!(matches!(ran.status, Some(0 | 1)), "{ran:?}");
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+#[test]
+fn a_running_server_is_repaired_while_its_clients_meet_the_damage() {
+    for server in servers() {
+        let scratch = Scratch::new();
+        let mut guard = scratch.guard();
+        check_running(&scratch, &mut guard, &server);
+    }
+}
+
+fn check_running(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
+    let (cluster, standby) = small(guard, server, "busy");
+    let data = cluster.data();
+    let names = ["pgbench_accounts", "pgbench_accounts_pkey", "t", "t_pkey"];
+    let files = names.map(|name| path_of(&cluster, name));
+    let (load, mut random) = (Load::of(&cluster), SplitMix64(21));
+    let (from, mut written) = (dsn(&standby), 0);
+    std::thread::scope(|scope| {
+        let _ending = Ending(&load.is_over);
+        for seed in 0..3 {
+            let load = &load;
+            scope.spawn(move || load.run(seed));
+        }
+        for _ in 0..4 {
+            damage(&data, &files, &mut random, 10);
+            let said = repair_running(scratch, &data, &["--from-standby", &from]);
+            assert_eq!(said["running"], true);
+            for block in said["blocks"].as_array().unwrap() {
+                let class = block["class"].as_str().unwrap();
+                let is_written = block["installed"] == true;
+                assert!(!is_written || ["exact", "proved"].contains(&class), "{block:#}");
+            }
+            written += installed(&said);
+        }
+    });
+    let (acknowledged, refused) = (load.acknowledged.into_inner(), load.refused.into_inner());
+    println!(
+        "{}: {written} written, {acknowledged} acknowledged, {refused} refused",
+        server.version
+    );
+    assert!(written >= 10 && acknowledged > 0, "{written} written, {acknowledged} acknowledged");
+    // What surfaced meanwhile, since the server had it in memory when the disk was damaged.
+    execute(&cluster, &["CHECKPOINT"]);
+    repair_running(scratch, &data, &["--from-standby", &from]);
+    check_sums(&cluster, acknowledged);
+    let amcheck = ["--heapallindexed", "-d", "postgres"];
+    cluster.run_client(guard, "pg_amcheck", &amcheck).unwrap();
+    cluster.stop(guard, StopMode::Fast).unwrap();
+    standby.stop(guard, StopMode::Fast).unwrap();
+    check_checksums(guard, server, &cluster);
+    check_program(&["--indexes"], &data, 0);
+    for file in &files {
+        check_same(&data.join(file), &standby.data().join(file));
+    }
+}
+
+/// Nothing that was acknowledged is lost, and nothing else is there.
+fn check_sums(cluster: &Cluster, acknowledged: u64) {
+    let mut session = cluster.connect("postgres").unwrap();
+    let sql = "SELECT (SELECT sum(abalance) FROM pgbench_accounts) AS a,
+        (SELECT sum(tbalance) FROM pgbench_tellers) AS t,
+        (SELECT sum(delta) FROM pgbench_history) AS h, (SELECT count(*) FROM pgbench_history) AS n";
+    let row = session.query_one(sql).unwrap();
+    let [a, t, h, n] = ["a", "t", "h", "n"].map(|name| row.text(name).unwrap());
+    assert_eq!((a, t, n), (h, h, &*acknowledged.to_string()));
+}
+
+/// The pages of both differ in nothing but hints.
+fn check_same(primary: &Path, standby: &Path) {
+    // One of them may be longer by pages that were never used.
+    let blocks = [primary, standby].map(|of| fs::metadata(of).unwrap().len() / PAGE);
+    for block in 0..blocks[0].min(blocks[1]) {
+        let (one, other) = (read_page(primary, block), read_page(standby, block));
+        if PageKind::of(&one) == PageKind::Heap {
+            let mut difference = PageDifference::between(&one, &other).unwrap();
+            // Clients that set hints at the same time may leave the LSN of the first of their records.
+            difference.header.retain(|field| *field != pgtoll_format::HeaderField::Lsn);
+            assert!(is_masked(&difference), "{} {block}: {difference:?}", primary.display());
+        }
+    }
+}
+
+#[test]
+fn a_running_server_is_repaired_from_a_backup_and_refused_what_may_be_wrong() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let server = server();
+    let (cluster, standby) = small(&mut guard, &server, "calm");
+    let backup = backup(&mut guard, &cluster);
+    execute(
+        &cluster,
+        &[
+            "CREATE TABLE h (a int); CREATE INDEX h_hash ON h USING hash (a)",
+            "INSERT INTO h SELECT generate_series(1, 2000)",
+            "UPDATE t SET b = 'hot' WHERE a = 1",
+            "CHECKPOINT",
+        ],
+    );
+    let data = cluster.data();
+    let files = ["t", "h_hash", "pg_description"].map(|name| data.join(path_of(&cluster, name)));
+    forget(&cluster);
+    let [table, hash, catalog] = &files;
+    let cold = read_page(table, 7);
+    let wrong = [(table, 0), (table, 7), (hash, 2), (catalog, 2)];
+    for (path, block) in wrong {
+        overwrite(&open(path), block, |page| page[4096..].fill(0x5A));
+    }
+    let before = wrong.map(|(path, block)| read_page(path, block));
+    let from = ["--from-backup", shown(&backup), "--yes"];
+    let said = repair(&scratch, &data, &from, 1);
+    let reason = |name: &str, block: u64| {
+        let blocks = said["blocks"].as_array().unwrap();
+        let is_it = |of: &&Value| of["name"]["relation"] == name && of["block"] == block;
+        let found = blocks.iter().find(is_it).unwrap_or_else(|| panic!("{name}: {said:#}"));
+        (found["installed"] == true, found["reason"].as_str().unwrap().to_owned())
+    };
+    assert!(reason("t", 7).0, "{said:#}");
+    for (name, block, words) in [
+        ("t", 0, "older than the last record"),
+        ("h_hash", 2, "hash indexes"),
+        ("pg_description", 2, "catalogs"),
+    ] {
+        let (is_written, why) = reason(name, block);
+        assert!(!is_written && why.contains(words), "{name}: {why}");
+    }
+    let after = wrong.map(|(path, block)| read_page(path, block));
+    assert!(after[1] == cold && after[0] == before[0] && after[2..] == before[2..]);
+    assert_eq!(lsn(&after[1]), lsn(&cold));
+    check_conditions(&cluster, &data);
+    // The undo file is for a stopped server.
+    let undo = scratch.path("calm.undo");
+    let hot = ["--from-standby", &dsn(&standby), "--block", "postgres.public.t:0"];
+    let hot = [&hot[..], &["--yes", "--undo-file", shown(&undo)]].concat();
+    let ran = run(pgtoll().arg("repair").arg(&data).args(&hot).current_dir(scratch.path("")));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let ran = run(pgtoll().arg("repair").arg(&data).arg("--undo").arg(&undo));
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    cluster.stop(&mut guard, StopMode::Immediate).unwrap();
+    standby.stop(&mut guard, StopMode::Fast).unwrap();
+}
+
+/// The server reads what it needs from the disk again.
+fn forget(cluster: &Cluster) {
+    // An index scan of another table passes through all 128 buffers; a sequential one would not.
+    let scan = "SET enable_seqscan = off; SET enable_bitmapscan = off; \
+                SELECT sum(abalance) FROM pgbench_accounts WHERE aid > 0";
+    execute(cluster, &["CHECKPOINT", scan]);
+}
+
+/// Settings with which damaged pages are written, by whomever.
+fn check_conditions(cluster: &Cluster, data: &Path) {
+    let lax = [
+        "ALTER DATABASE template1 SET zero_damaged_pages = on",
+        "ALTER ROLE postgres SET ignore_checksum_failure = true",
+    ];
+    for sql in lax {
+        execute(cluster, &[sql]);
+        let ran = run(pgtoll().arg("repair").arg(data));
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains("is on somewhere"), "{ran:?}");
+        assert!(ran.stderr.contains("hint:"), "{ran:?}");
+        let reset = &sql[..sql.find(" = ").unwrap()].replace(" SET ", " RESET ");
+        execute(cluster, &[reset]);
+    }
+}
