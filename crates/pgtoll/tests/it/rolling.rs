@@ -1,0 +1,453 @@
+//! `pgtoll enable --rolling` and `disable --rolling` on a primary, its standby and that one's standby.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pgtoll_cluster::{Cluster, Guard, Installation};
+use pgtoll_interrupt::Interrupt;
+use pgtoll_record::{JudgeRecord, RollingOutcome, RollingRecord};
+
+use crate::support::{PATIENCE, Scratch, pgtoll_for_all, server, servers};
+
+/// A primary `n1`, a standby `n2`, and `n3`, which streams from that one. All of them, and the programs
+/// that work on them, run below a guard, which ends what tests leave.
+struct ReplicaSet {
+    guard: Guard,
+    program: PathBuf,
+    clusters: Vec<Cluster>,
+    nodes: PathBuf,
+}
+
+/// How a program of the set's user ended.
+#[derive(Debug)]
+struct Ended {
+    success: bool,
+    status: String,
+    stdout: String,
+    stderr: String,
+}
+
+impl ReplicaSet {
+    fn new(scratch: &Scratch, server: &Installation, settings: &[(&str, &str)]) -> Self {
+        let mut guard = scratch.guard();
+        let primary = Cluster::init(&mut guard, server, "n1", false).unwrap();
+        let own =
+            [("max_wal_senders", "10"), ("wal_keep_size", "512MB"), ("shared_buffers", "32MB")];
+        let own = own
+            .iter()
+            .chain(settings)
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        primary.configure(&mut guard, &own.collect()).unwrap();
+        let mut set = Self {
+            program: pgtoll_for_all(scratch),
+            clusters: vec![primary],
+            nodes: guard.directory().join("nodes.toml"),
+            guard,
+        };
+        set.start("n1");
+        for name in ["n2", "n3"] {
+            let upstream = set.clusters.last().unwrap();
+            let standby = upstream.standby(&mut set.guard, name, upstream.directory()).unwrap();
+            set.clusters.push(standby);
+            set.start(name);
+        }
+        let text = set.nodes_text();
+        set.guard.write(&set.nodes.clone(), text).unwrap();
+        set.load();
+        set
+    }
+
+    /// Something to convert.
+    fn load(&self) {
+        let mut session = self.cluster("n1").connect("postgres").unwrap();
+        session
+            .execute(
+                "CREATE TABLE pages AS SELECT g AS id, repeat('x', 400) AS text \
+                 FROM generate_series(1, 40000) g; CREATE INDEX ON pages (id); CHECKPOINT",
+            )
+            .unwrap();
+        session.close();
+    }
+
+    fn nodes_text(&self) -> String {
+        let bin = self.clusters[0].bin().display();
+        let mut text = format!(
+            "[defaults]\nstop = \"{bin}/pg_ctl -D {{pgdata}} -m fast -w stop\"\n\
+             start = \"{bin}/pg_ctl -D {{pgdata}} -l {{pgdata}}/../server.log -w start\"\n"
+        );
+        for cluster in &self.clusters {
+            text.push_str(&format!(
+                "\n[[node]]\nname = \"{}\"\ndsn = \"host={} port=5432 user=postgres dbname=postgres\"\n\
+                 pgdata = \"{}\"\n",
+                cluster.name(),
+                cluster.directory().display(),
+                cluster.data().display()
+            ));
+        }
+        text
+    }
+
+    fn cluster(&self, name: &str) -> &Cluster {
+        self.clusters.iter().find(|cluster| cluster.name() == name).unwrap()
+    }
+
+    fn pg_ctl(&mut self, name: &str, words: &[&str]) {
+        let cluster = self.cluster(name);
+        let (program, data, log) =
+            (cluster.client("pg_ctl").unwrap(), cluster.data(), cluster.log());
+        let (data, log) = (data.to_string_lossy().into_owned(), log.to_string_lossy().into_owned());
+        let words = [&["-D", &data, "-l", &log, "-w"], words].concat();
+        self.guard.run(&program, &words).unwrap();
+    }
+
+    fn start(&mut self, name: &str) {
+        self.pg_ctl(name, &["start"]);
+    }
+
+    /// The way to whichever node takes writes.
+    fn dsn(&self) -> String {
+        let hosts: Vec<String> =
+            self.clusters.iter().map(|of| of.directory().display().to_string()).collect();
+        format!(
+            "host='{}' port=5432 user=postgres dbname=postgres target_session_attrs=read-write \
+             connect_timeout=2",
+            hosts.join(",")
+        )
+    }
+
+    /// Nodes whose server takes writes.
+    fn primaries(&self) -> Vec<String> {
+        let takes_writes = |cluster: &&Cluster| {
+            let Ok(mut session) = cluster.connect("postgres") else { return false };
+            let row = session.query_one("SELECT pg_is_in_recovery() AS standby");
+            row.is_ok_and(|row| row.text("standby").unwrap() == "f")
+        };
+        self.clusters.iter().filter(takes_writes).map(|of| of.name().to_owned()).collect()
+    }
+
+    fn has_checksums(&self, name: &str) -> bool {
+        let mut session = self.cluster(name).connect("postgres").unwrap();
+        let row = session.query_one("SHOW data_checksums").unwrap();
+        row.text("data_checksums").unwrap() == "on"
+    }
+
+    /// Starts pgtoll as the servers' user.
+    fn spawn(&mut self, name: &str, words: &[&str], environment: &[(&str, &str)]) -> i32 {
+        let program = self.program.to_string_lossy().into_owned();
+        let directory = self.guard.directory().to_string_lossy().into_owned();
+        let script =
+            format!("exec \"$0\" \"$@\" > {directory}/{name}.out 2> {directory}/{name}.err");
+        let words = [&["-c", &script, &program], words].concat();
+        let environment =
+            environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let environment: BTreeMap<_, _> = environment.collect();
+        self.guard.spawn(name, Path::new("/bin/sh"), &words, &environment).unwrap()
+    }
+
+    fn reap(&mut self, name: &str) -> Ended {
+        let output = self.guard.reap(name, PATIENCE).unwrap();
+        let read = |ending| {
+            let path = self.guard.directory().join(format!("{name}.{ending}"));
+            fs::read_to_string(path).unwrap_or_default()
+        };
+        Ended {
+            success: output.success,
+            status: output.status.clone(),
+            stdout: read("out"),
+            stderr: read("err"),
+        }
+    }
+
+    /// Runs `pgtoll enable --rolling` or `disable --rolling` to its end.
+    fn rolling(&mut self, command: &str, words: &[&str]) -> Ended {
+        let nodes = self.nodes.to_string_lossy().into_owned();
+        let words = [&[command, "--rolling", &nodes, "--json"], words].concat();
+        self.spawn("rolling", &words, &[]);
+        self.reap("rolling")
+    }
+
+    /// Runs it up to one of its points, and kills it there.
+    fn killed_at(&mut self, command: &str, point: &str, words: &[&str]) {
+        let nodes = self.nodes.to_string_lossy().into_owned();
+        let words = [&[command, "--rolling", &nodes, "--json", "--yes", "--skip-verify"], words];
+        let pause = format!("rolling-{point}");
+        let pid = self.spawn("rolling", &words.concat(), &[("PGTOLL_TEST_PAUSE_AT", &pause)]);
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let stat = procfs::process::Process::new(pid).and_then(|process| process.stat());
+            match stat.map(|stat| stat.state) {
+                Ok('T') => break,
+                Ok('Z') | Err(_) => panic!("{point}: {:?}", self.reap("rolling")),
+                Ok(_) => assert!(Instant::now() < until, "{point}"),
+            }
+            Interrupt::new().wait(Duration::from_millis(5)).unwrap();
+        }
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+        self.reap("rolling");
+    }
+
+    /// Has a judge write while `line` is run by a shell.
+    fn judged(&mut self, line: &str, seconds: u32) -> JudgeRecord {
+        let (dsn, time) = (self.dsn(), format!("{seconds}s"));
+        let words = [
+            "lab",
+            "judge",
+            "--dsn",
+            &dsn,
+            "--yes",
+            "--json",
+            "--for",
+            &time,
+            "--clients",
+            "4",
+            "--rate",
+            "400",
+            "--heal",
+            "30s",
+            "--fault",
+            line,
+            "--fault-at",
+            "2s",
+        ];
+        self.spawn("judge", &words, &[]);
+        let ended = self.reap("judge");
+        serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+    }
+
+    /// All nodes have the same rows, once they have replayed everything.
+    fn assert_same_rows(&self) {
+        let primary = self.primaries();
+        let [primary] = &primary[..] else { panic!("{primary:?}") };
+        let mut session = self.cluster(primary).connect("postgres").unwrap();
+        let sums = "SELECT count(*) || '/' || sum(hashtext(p::text)) AS sums FROM pages p";
+        let row = session.query_one("SELECT pg_current_wal_flush_lsn() AS lsn").unwrap();
+        let position = row.text("lsn").unwrap().to_owned();
+        let expected = session.query_one(sums).unwrap();
+        for cluster in self.clusters.iter().filter(|of| of.name() != primary) {
+            let mut session = cluster.connect("postgres").unwrap();
+            let sql = format!("SELECT pg_last_wal_replay_lsn() >= '{position}' AS done");
+            let until = Instant::now() + PATIENCE;
+            while session.query_one(&sql).unwrap().text("done").unwrap() != "t" {
+                assert!(Instant::now() < until, "{}", cluster.name());
+                Interrupt::new().wait(Duration::from_millis(20)).unwrap();
+            }
+            assert_eq!(session.query_one(sums).unwrap(), expected, "{}", cluster.name());
+        }
+    }
+
+    /// `pg_checksums` finds every page of every node right. The servers are stopped for it, and started
+    /// again.
+    fn assert_sound(&mut self) {
+        let names = self.stop_all();
+        for name in &names {
+            let cluster = self.cluster(name);
+            let (program, data) = (cluster.client("pg_checksums").unwrap(), cluster.data());
+            let words = ["--check", "-D", &data.to_string_lossy()].map(str::to_owned);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let output = self.guard.run(&program, &words).unwrap();
+            assert!(output.tail.contains("Bad checksums:  0"), "{name}: {}", output.tail);
+        }
+        for name in &names {
+            self.start(name);
+        }
+        self.await_streaming();
+    }
+
+    /// Stops all nodes, the primary first: their names in this order.
+    fn stop_all(&mut self) -> Vec<String> {
+        let mut names = self.primaries();
+        let others = self.clusters.iter().map(|of| of.name().to_owned());
+        let others: Vec<String> = others.filter(|name| !names.contains(name)).collect();
+        names.extend(others);
+        for name in &names {
+            self.pg_ctl(name, &["-m", "fast", "stop"]);
+        }
+        names
+    }
+
+    /// The two standbys stream.
+    fn await_streaming(&self) {
+        let primary = self.primaries();
+        for cluster in self.clusters.iter().filter(|of| !primary.contains(&of.name().to_owned())) {
+            let mut session = cluster.connect("postgres").unwrap();
+            let until = Instant::now() + PATIENCE;
+            let sql = "SELECT count(*) AS n FROM pg_stat_wal_receiver WHERE status = 'streaming'";
+            while session.query_one(sql).unwrap().text("n").unwrap() != "1" {
+                assert!(Instant::now() < until, "{} does not stream", cluster.name());
+                Interrupt::new().wait(Duration::from_millis(20)).unwrap();
+            }
+        }
+    }
+
+    fn finish(self) {
+        self.guard.finish().unwrap();
+    }
+}
+
+fn record(ended: &Ended) -> RollingRecord {
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+}
+
+fn rolling_line(set: &ReplicaSet, command: &str, words: &str) -> String {
+    let directory = set.guard.directory().display();
+    format!(
+        "{} {command} --rolling {} --yes --json {words} > {directory}/rolling.out 2> \
+         {directory}/rolling.err",
+        set.program.display(),
+        set.nodes.display()
+    )
+}
+
+/// A run under a writing load: nothing is lost, and nodes are as they are to be.
+fn check_run(set: &mut ReplicaSet, command: &str, words: &str) -> (RollingRecord, JudgeRecord) {
+    let line = rolling_line(set, command, words);
+    let judged = set.judged(&line, 20);
+    let read = |ending| {
+        fs::read_to_string(set.guard.directory().join(format!("rolling.{ending}"))).unwrap()
+    };
+    let (stdout, stderr) = (read("out"), read("err"));
+    assert!(
+        judged.fault.as_ref().is_some_and(|fault| fault.success),
+        "{stdout}\n{stderr}\n{judged:?}"
+    );
+    let record: RollingRecord = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(record.outcome, RollingOutcome::Finished, "{record:?}");
+    let verdict = judged.verdict.as_ref().unwrap();
+    assert_eq!((verdict.lost.count, verdict.ghosts.count), (0, 0), "{judged:?}");
+    assert_eq!((verdict.phantoms.count, verdict.duplicates.count), (0, 0), "{judged:?}");
+    assert!(judged.outage.as_ref().is_some_and(|outage| !outage.open), "{judged:?}");
+    for node in &record.nodes {
+        assert_eq!(node.checksums, Some(command == "enable"), "{record:?}");
+        assert_eq!(set.has_checksums(&node.name), command == "enable", "{record:?}");
+    }
+    let primaries = set.primaries();
+    assert_eq!(primaries, [record.primary.clone().unwrap()], "{record:?}");
+    assert!(!set.nodes.with_file_name("nodes.toml.journal").exists());
+    set.assert_same_rows();
+    (record, judged)
+}
+
+#[test]
+fn checksums_go_on_and_off_over_a_set_that_serves_and_nothing_is_lost() {
+    for server in servers() {
+        let scratch = Scratch::new();
+        let mut set = ReplicaSet::new(&scratch, &server, &[("wal_log_hints", "on")]);
+        let plan = record(&set.rolling("enable", &["--dry-run"]));
+        assert_eq!(plan.outcome, RollingOutcome::DryRun);
+        let order: Vec<&str> = plan.nodes.iter().map(|node| &*node.name).collect();
+        assert_eq!(order, ["n3", "n2", "n1"], "{plan:?}");
+        assert_eq!(plan.candidate.as_deref(), Some("n2"), "{plan:?}");
+        assert!(plan.objections.is_empty(), "{plan:?}");
+
+        let (done, _) = check_run(&mut set, "enable", "");
+        let [switchover] = &done.switchovers[..] else { panic!("{done:?}") };
+        assert_eq!((&*switchover.from, &*switchover.to, switchover.timeline), ("n1", "n2", 2));
+        assert!(done.nodes.iter().all(|node| node.verified == Some(true)), "{done:?}");
+        set.assert_sound();
+
+        let (done, _) = check_run(&mut set, "disable", "--to n1");
+        assert_eq!(done.primary.as_deref(), Some("n1"), "{done:?}");
+        let nothing = record(&set.rolling("disable", &["--yes"]));
+        assert!(nothing.switchovers.is_empty() && nothing.primary.as_deref() == Some("n1"));
+
+        let (done, _) = check_run(&mut set, "enable", "--switch-back");
+        assert_eq!(done.primary.as_deref(), Some("n1"), "{done:?}");
+        assert_eq!(done.switchovers.len(), 2, "{done:?}");
+        set.assert_sound();
+        set.finish();
+        scratch.assert_empty();
+    }
+}
+
+/// Points at which a run is killed, in their order.
+const POINTS: [&str; 13] = [
+    "convert-stop",
+    "convert-stopped",
+    "convert-converted",
+    "convert-started",
+    "convert-streaming",
+    "switch-begun",
+    "switch-ready",
+    "switch-stopped",
+    "switch-fenced",
+    "switch-replayed",
+    "switch-promoted",
+    "switch-rejoined",
+    "all-converted",
+];
+
+/// What happens after a run was killed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum After {
+    Resume,
+    Abort,
+    /// Somebody starts what is down first, as a service manager would.
+    StartAndResume,
+    StartAndAbort,
+}
+
+#[test]
+fn a_run_that_is_killed_anywhere_is_resumed_or_aborted_and_one_node_takes_writes() {
+    let is_long = std::env::var_os("PGTOLL_ROLLING_RUNS").is_some();
+    let afters: &[After] = if is_long {
+        &[After::Resume, After::Abort, After::StartAndResume, After::StartAndAbort]
+    } else {
+        &[After::Resume, After::StartAndAbort]
+    };
+    let servers = if is_long { servers() } else { vec![server()] };
+    for server in servers {
+        let scratch = Scratch::new();
+        let mut set = ReplicaSet::new(&scratch, &server, &[]);
+        let mut enable = true;
+        for point in POINTS {
+            for after in afters {
+                check_kill(&mut set, enable, point, *after);
+                enable = !enable;
+            }
+        }
+        set.finish();
+        scratch.assert_empty();
+    }
+}
+
+fn check_kill(set: &mut ReplicaSet, enable: bool, point: &str, after: After) {
+    let command = if enable { "enable" } else { "disable" };
+    let what = format!("{command} {point} {after:?}");
+    set.killed_at(command, point, &[]);
+    let primaries = set.primaries();
+    assert!(primaries.len() <= 1, "{what}: {primaries:?}");
+    let refused = set.rolling(command, &["--yes"]);
+    assert!(!refused.success && refused.stderr.contains("--resume goes on"), "{what}: {refused:?}");
+    if matches!(after, After::StartAndResume | After::StartAndAbort) {
+        start_all(set);
+        assert!(set.primaries().len() <= 1, "{what}");
+    }
+    let end =
+        if matches!(after, After::Resume | After::StartAndResume) { "--resume" } else { "--abort" };
+    let ended = set.rolling(command, &[end, "--yes"]);
+    assert!(ended.success, "{what}: {ended:?}");
+    assert_eq!(set.primaries().len(), 1, "{what}");
+    set.await_streaming();
+    if end == "--abort" {
+        assert_eq!(record(&ended).outcome, RollingOutcome::Aborted, "{what}");
+        let ended = set.rolling(command, &["--yes", "--skip-verify"]);
+        assert!(ended.success, "{what}: {ended:?}");
+    }
+    for name in ["n1", "n2", "n3"] {
+        assert_eq!(set.has_checksums(name), enable, "{what}: {name}");
+    }
+    set.assert_same_rows();
+}
+
+/// Starts every node that is down.
+fn start_all(set: &mut ReplicaSet) {
+    let is_down = |of: &&Cluster| !of.data().join("postmaster.pid").exists();
+    let down = set.clusters.iter().filter(is_down).map(|of| of.name().to_owned());
+    for name in down.collect::<Vec<_>>() {
+        set.start(&name);
+    }
+}
