@@ -29,8 +29,7 @@ const WATCH: Duration = Duration::from_secs(1);
 impl Preflight {
     /// Asks all nodes. Nothing is changed.
     pub(crate) fn of(sites: &[Site], enable: bool) -> Result<Self, RollingError> {
-        let survey = Survey::of(sites)?;
-        let topology = Topology::of(&survey, sites)?;
+        let (survey, topology) = settled(sites)?;
         let mut command_seconds = 0.0_f64;
         let mut predictions = Vec::new();
         for site in sites {
@@ -227,6 +226,10 @@ fn check_node(node: &NodeState, site: &Site, options: &RollingOptions, found: &m
         let text = "replays with a delay (recovery_min_apply_delay)".to_owned();
         found.refuse(name, text, "take the delay out for the run");
     }
+    if server.is_standby && !server.follows_timelines {
+        let text = "does not follow a new primary (recovery_target_timeline)".to_owned();
+        found.refuse(name, text, "set recovery_target_timeline = 'latest'");
+    }
     if server.base_backups > 0 {
         let text = "a base backup of it is being made".to_owned();
         found.refuse(name, text, "wait for its end");
@@ -251,6 +254,24 @@ fn check_node(node: &NodeState, site: &Site, options: &RollingOptions, found: &m
         found.refuse(name, text, "pause it, then say --managers-paused");
     }
 }
+
+/// The nodes, when all standbys stream: after a restart of its upstream a standby connects again within
+/// seconds (`wal_retrieve_retry_interval`).
+fn settled(sites: &[Site]) -> Result<(Survey, Topology), RollingError> {
+    let until = Instant::now() + SETTLE_LIMIT;
+    loop {
+        let survey = Survey::of(sites)?;
+        let topology = Topology::of(&survey, sites);
+        let streams = survey.nodes.iter().all(|node| node.is_primary() || node.is_streaming());
+        match topology {
+            Ok(topology) if streams || Instant::now() > until => return Ok((survey, topology)),
+            Err(error) if Instant::now() > until => return Err(error),
+            _ => pause(Duration::from_millis(100)),
+        }
+    }
+}
+
+const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Objections that were found.
 #[derive(Default)]

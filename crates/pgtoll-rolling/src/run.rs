@@ -239,14 +239,15 @@ impl<'a> RollingRun<'a> {
     }
 
     fn go_on(&mut self) -> Result<(), RollingError> {
-        let mut before = None;
+        let (mut before, mut repeated) = (None, 0);
         loop {
             self.interrupt.check()?;
             let survey = Survey::of(&self.sites)?;
             let step = next_step(&survey, &self.journal)?;
-            if before.as_ref() == Some(&step) {
+            repeated = if before.as_ref() == Some(&step) { repeated + 1 } else { 0 };
+            if repeated >= REPEATS_MAX {
                 return Err(RollingError::State {
-                    message: format!("a step changed nothing: {step:?}"),
+                    message: format!("a step changes nothing: {step:?}"),
                     hint: "see the servers' logs, then --resume or --abort".to_owned(),
                 });
             }
@@ -457,6 +458,9 @@ impl<'a> RollingRun<'a> {
         if self.journal.enable { "on" } else { "off" }
     }
 }
+
+/// How often the same step may come next: a standby may stop streaming for a moment.
+const REPEATS_MAX: u32 = 3;
 
 const SYNC: &str = "synchronous_standby_names";
 const SYNC_NAMES: &str = "SELECT current_setting('synchronous_standby_names') AS value";

@@ -35,6 +35,8 @@ pub(crate) struct ServerState {
     pub(crate) slot: String,
     pub(crate) restore_command: bool,
     pub(crate) apply_delay_ms: u64,
+    /// `recovery_target_timeline` is `latest`.
+    pub(crate) follows_timelines: bool,
     pub(crate) synchronous_standby_names: String,
     pub(crate) wal_keep_bytes: u64,
     /// `None`: slots may keep any amount.
@@ -144,6 +146,7 @@ impl ServerState {
             slot: row.words("slot")?,
             restore_command: row.is_true("restore")?,
             apply_delay_ms: row.number("delay_ms")?,
+            follows_timelines: row.is_true("latest")?,
             synchronous_standby_names: row.words("sync_names")?,
             wal_keep_bytes: row.number("keep_mb")? << 20,
             slot_keep_bytes: Some(row.number("slot_keep_mb")? << 20)
@@ -191,6 +194,7 @@ SELECT pg_is_in_recovery() AS recovery, current_setting('data_checksums') AS che
   coalesce(current_setting('primary_slot_name', true), '') AS slot, \
   coalesce(current_setting('restore_command', true), '') <> '' AS restore, \
   (SELECT setting FROM pg_settings WHERE name = 'recovery_min_apply_delay') AS delay_ms, \
+  current_setting('recovery_target_timeline') = 'latest' AS latest, \
   current_setting('synchronous_standby_names') AS sync_names, \
   (SELECT setting FROM pg_settings WHERE name = 'wal_keep_size') AS keep_mb, \
   (SELECT setting FROM pg_settings WHERE name = 'max_slot_wal_keep_size') AS slot_keep_mb, \

@@ -20,6 +20,8 @@ use crate::{NodeAnswer, NodeVerb, RollingError};
 const REPLY_LIMIT: Duration = Duration::from_secs(15);
 /// How long the new primary may take to replay what the old one left.
 const REPLAY_LIMIT: Duration = Duration::from_secs(30);
+/// How long a server may take to read its configuration again.
+const RELOAD_LIMIT: Duration = Duration::from_secs(10);
 /// How long a promotion may take.
 const PROMOTION_LIMIT: Duration = Duration::from_secs(60);
 
@@ -149,6 +151,9 @@ impl RollingRun<'_> {
     pub(crate) fn end_switchover(&mut self, primary: &str) -> Result<(), RollingError> {
         let has_hook_run = self.journal.switchover.as_ref().is_some_and(|of| of.has_hook_run);
         let is_switched = self.journal.switchover.as_ref().is_some_and(|of| of.to == primary);
+        if is_switched && self.journal.switchovers.last().is_none_or(|of| of.to != primary) {
+            self.add_unseen_switchover();
+        }
         if let Some(line) = self.journal.after_switch.clone()
             && (has_hook_run || is_switched)
         {
@@ -157,6 +162,22 @@ impl RollingRun<'_> {
         self.journal.switchover = None;
         primary.clone_into(&mut self.journal.primary);
         self.write_journal()
+    }
+
+    /// One whose run ended between the promotion and its note in the journal.
+    fn add_unseen_switchover(&mut self) {
+        let Some(open) = &self.journal.switchover else { return };
+        self.journal.switchovers.push(RollingSwitchover {
+            from: open.from.clone(),
+            to: open.to.clone(),
+            stop_seconds: 0.0,
+            fence_seconds: 0.0,
+            replay_seconds: 0.0,
+            promote_seconds: 0.0,
+            gap_seconds: None,
+            rejoin_seconds: None,
+            timeline: 0,
+        });
     }
 
     /// Makes a standby of the old primary that an earlier run left: where its WAL ends.
@@ -215,7 +236,10 @@ impl RollingRun<'_> {
         of_new: &mut NodeConnection,
     ) -> Result<(), RollingError> {
         // Neither statement is to be in the server's log with a password.
-        of_old.execute("SET log_statement = 'none'; SET log_min_duration_statement = -1")?;
+        of_old.execute(
+            "SET log_statement = 'none'; SET log_min_duration_statement = -1; \
+             SET log_min_error_statement = 'panic'",
+        )?;
         let own = of_old.row(CONNINFO)?.words("conninfo")?;
         if !leads_to(&own, new) {
             let conninfo = match &new.config.conninfo {
@@ -226,6 +250,13 @@ impl RollingRun<'_> {
                 }
             };
             set(of_old, "primary_conninfo", &conninfo)?;
+            of_old.execute("SELECT pg_reload_conf()")?;
+            let in_force = format!(
+                "SELECT current_setting('primary_conninfo') = {} AS done",
+                quoted(&conninfo)
+            );
+            let what = "did not take its primary_conninfo (is it set on the command line?)";
+            of_old.wait_until(&in_force, what, RELOAD_LIMIT)?;
         }
         if !of_new.row(SLOT)?.words("slot")?.is_empty() {
             self.prepare_slot(old, new, of_old, of_new)?;

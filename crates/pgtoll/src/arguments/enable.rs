@@ -52,6 +52,10 @@ pub(crate) struct EnableArguments {
     /// After syncing read everything again from the disk before checksums count as on.
     #[arg(long, conflicts_with = "rolling")]
     pub(crate) verify_after: bool,
+    /// Write all checksums anew in a cluster that says that it has them already: pg_rewind can leave one
+    /// whose pages have none.
+    #[arg(long, conflicts_with = "rolling")]
+    pub(crate) rewrite: bool,
     /// Do not sync: for tests. A power cut may leave pages that the server refuses.
     #[arg(long, conflicts_with_all = ["verify_after", "rolling"])]
     pub(crate) no_sync: bool,

@@ -27,6 +27,9 @@ pub(crate) fn enable(arguments: &EnableArguments, printer: &mut Printer) -> anyh
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let began = Instant::now();
+    if arguments.rewrite {
+        turn_off(data, !arguments.no_sync)?;
+    }
     let hold = Hold::take(data)?;
     let mut has_said = false;
     let changed = pgtoll_alter::enable(&hold, &options(arguments), &mut |progress| {
@@ -65,6 +68,15 @@ pub(crate) fn disable(
     drop(hold);
     deliver(record, arguments.format, printer)?;
     Ok(Status::Done)
+}
+
+/// While checksums are written anew the control file says "off", as long as it takes.
+fn turn_off(data: &Path, sync: bool) -> anyhow::Result<()> {
+    let hold = Hold::take(data)?;
+    if hold.control().checksum_version != 0 {
+        pgtoll_alter::disable(&hold, sync)?;
+    }
+    Ok(())
 }
 
 /// Whatever went wrong, the control file still says "off", unless it was just that which failed.

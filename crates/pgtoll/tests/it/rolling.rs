@@ -58,6 +58,7 @@ impl ReplicaSet {
         let text = set.nodes_text();
         set.guard.write(&set.nodes.clone(), text).unwrap();
         set.load();
+        set.await_streaming();
         set
     }
 
@@ -363,6 +364,88 @@ fn checksums_go_on_and_off_over_a_set_that_serves_and_nothing_is_lost() {
     }
 }
 
+/// A switchover by hand, as the floor: stop, signal, promote, start. Both nodes have connection strings
+/// of each other by earlier runs.
+fn bare_switchover(set: &ReplicaSet, from: &str, to: &str) -> String {
+    let (old, new) = (set.cluster(from), set.cluster(to));
+    let (pg_ctl, psql) = (old.client("pg_ctl").unwrap(), old.client("psql").unwrap());
+    let (psql, old_socket) = (psql.display(), old.directory().display());
+    let new_socket = new.directory().display();
+    let (pg_ctl, old_data, new_data) = (pg_ctl.display(), old.data(), new.data());
+    let (old_data, new_data, log) = (old_data.display(), new_data.display(), old.log());
+    format!(
+        "{psql} -h {old_socket} -U postgres -qc CHECKPOINT && {psql} -h {new_socket} -U postgres -qc \
+         CHECKPOINT && {pg_ctl} -D {old_data} -m fast -w stop && touch {old_data}/standby.signal && \
+         {pg_ctl} -D {new_data} -w promote && {pg_ctl} -D {old_data} -l {} -w start",
+        log.display()
+    )
+}
+
+/// What a judge saw of a run, in seconds.
+#[derive(serde::Serialize)]
+struct SeriesLine {
+    server: String,
+    what: String,
+    gap_seconds: f64,
+    /// By pgtoll's own clock.
+    own_gap_seconds: Option<f64>,
+    /// Nodes with what their conversion took, and how long they were down for it.
+    nodes: Vec<(String, Option<f64>, Option<f64>)>,
+    acknowledged: u64,
+    unknown: u64,
+    lost: u64,
+}
+
+impl SeriesLine {
+    fn of(
+        server: &Installation,
+        what: &str,
+        judged: &JudgeRecord,
+        run: Option<&RollingRecord>,
+    ) -> Self {
+        let own_gap = run.and_then(|run| run.switchovers.first()?.gap_seconds);
+        let nodes = run.map_or(&[][..], |run| &run.nodes).iter();
+        Self {
+            server: server.version.to_string(),
+            what: what.to_owned(),
+            gap_seconds: judged.outage.as_ref().unwrap().seconds,
+            own_gap_seconds: own_gap,
+            nodes: nodes.map(|of| (of.name.clone(), of.convert_seconds, of.down_seconds)).collect(),
+            acknowledged: judged.transactions.acknowledged,
+            unknown: judged.transactions.unknown,
+            lost: judged.verdict.as_ref().unwrap().lost.count,
+        }
+    }
+}
+
+/// Many runs of each kind on each version, a line of JSON each on standard output. It takes a minute a
+/// run: `PGTOLL_ROLLING_RUNS=10 cargo test -p pgtoll --test it rolling::a_series -- --nocapture`.
+#[test]
+fn a_series_of_runs_and_of_switchovers_by_hand() {
+    let Ok(runs) = std::env::var("PGTOLL_ROLLING_RUNS") else { return };
+    let runs: u32 = runs.parse().expect("PGTOLL_ROLLING_RUNS is a number");
+    for server in servers() {
+        let scratch = Scratch::new();
+        let mut set = ReplicaSet::new(&scratch, &server, &[("wal_log_hints", "on")]);
+        let show = |line: &SeriesLine| println!("{}", serde_json::to_string(line).unwrap());
+        for _ in 0..runs {
+            for (command, words) in [("enable", "--to n2"), ("disable", "--to n1")] {
+                let (run, judged) = check_run(&mut set, command, words);
+                show(&SeriesLine::of(&server, command, &judged, Some(&run)));
+            }
+            for (from, to) in [("n1", "n2"), ("n2", "n1")] {
+                let line = bare_switchover(&set, from, to);
+                let judged = set.judged(&line, 8);
+                assert!(judged.fault.as_ref().is_some_and(|fault| fault.success), "{judged:?}");
+                set.await_streaming();
+                show(&SeriesLine::of(&server, "by hand", &judged, None));
+            }
+        }
+        set.finish();
+        scratch.assert_empty();
+    }
+}
+
 /// Points at which a run is killed, in their order.
 const POINTS: [&str; 13] = [
     "convert-stop",
@@ -450,4 +533,116 @@ fn start_all(set: &mut ReplicaSet) {
     for name in down.collect::<Vec<_>>() {
         set.start(&name);
     }
+}
+
+#[test]
+fn a_synchronous_set_is_refused_or_asynchronous_meanwhile() {
+    let scratch = Scratch::new();
+    let mut set = ReplicaSet::new(&scratch, &server(), &[]);
+    let names = "ANY 1 (n1, n2)";
+    for name in ["n1", "n2"] {
+        let mut session = set.cluster(name).connect("postgres").unwrap();
+        session
+            .execute(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'"))
+            .unwrap();
+        session.execute("SELECT pg_reload_conf()").unwrap();
+    }
+    let refused = record(&set.rolling("enable", &["--yes"]));
+    assert_eq!(refused.outcome, RollingOutcome::Refused);
+    let of_sync = |of: &&pgtoll_record::RollingObjection| of.hint.contains("--suspend-sync");
+    assert_eq!(refused.objections.iter().filter(of_sync).count(), 2, "{refused:?}");
+    assert!(!set.has_checksums("n3"));
+    let ended = set.rolling("enable", &["--yes", "--suspend-sync", "--skip-verify"]);
+    assert!(ended.success, "{ended:?}");
+    for name in ["n1", "n2"] {
+        let mut session = set.cluster(name).connect("postgres").unwrap();
+        let row = session.query_one("SHOW synchronous_standby_names").unwrap();
+        assert_eq!(row.text("synchronous_standby_names").unwrap(), names, "{name}");
+    }
+    // It would wait for ever.
+    let mut session = set.cluster("n2").connect("postgres").unwrap();
+    session.execute("CREATE TABLE committed ()").unwrap();
+    set.finish();
+}
+
+#[test]
+fn a_receiver_that_hangs_is_named_and_the_primary_goes_on() {
+    let scratch = Scratch::new();
+    let mut set = ReplicaSet::new(&scratch, &server(), &[]);
+    for name in ["n3", "n2"] {
+        let ended = set.rolling("enable", &["--yes", "--only", name, "--skip-verify"]);
+        assert!(ended.success && set.has_checksums(name), "{ended:?}");
+    }
+    let mut session = set.cluster("n2").connect("postgres").unwrap();
+    let row = session.query_one("SELECT pid FROM pg_stat_wal_receiver").unwrap();
+    let receiver = Pid::from_raw(row.parse("pid").unwrap());
+    session.close();
+    kill(receiver, Signal::SIGSTOP).unwrap();
+    let ended = set.rolling("enable", &["--yes"]);
+    kill(receiver, Signal::SIGCONT).unwrap();
+    assert!(!ended.success && ended.stderr.contains("do not answer: n2"), "{ended:?}");
+    assert_eq!(set.primaries(), ["n1"]);
+    let ended = set.rolling("enable", &["--yes", "--resume"]);
+    assert!(ended.success && set.primaries() == ["n2"], "{ended:?}");
+    set.finish();
+}
+
+#[test]
+fn what_pg_rewind_leaves_is_written_anew() {
+    let scratch = Scratch::new();
+    for server in servers() {
+        let mut set = ReplicaSet::new(&scratch, &server, &[("wal_log_hints", "on")]);
+        let ended = set.rolling("enable", &["--yes", "--only", "n2", "--skip-verify"]);
+        assert!(ended.success, "{ended:?}");
+        set.cluster("n2").promote().unwrap();
+        let mut session = set.cluster("n1").connect("postgres").unwrap();
+        session.execute("UPDATE pages SET text = 'other'").unwrap();
+        session.close();
+        set.pg_ctl("n1", &["-m", "fast", "stop"]);
+        let (old, new) = (set.cluster("n1").clone(), set.cluster("n2").clone());
+        old.rewind(&mut set.guard, &new).unwrap();
+        let program = set.program.to_string_lossy().into_owned();
+        let data = old.data().to_string_lossy().into_owned();
+        let checksums = old.client("pg_checksums").unwrap();
+        // It says that it has checksums, and has not.
+        assert!(set.guard.run(&checksums, &["--check", "-D", &data]).is_err());
+        // pg_rewind leaves a state that a server has to recover from.
+        set.start("n1");
+        set.pg_ctl("n1", &["-m", "fast", "stop"]);
+        set.guard.run(Path::new(&program), &["enable", "--rewrite", &data]).unwrap();
+        set.guard.run(&checksums, &["--check", "-D", &data]).unwrap();
+        set.start("n1");
+        assert!(set.has_checksums("n1"));
+        set.finish();
+    }
+}
+
+#[test]
+fn mistakes_change_nothing_and_are_named() {
+    let scratch = Scratch::new();
+    let mut set = ReplicaSet::new(&scratch, &server(), &[("wal_keep_size", "0")]);
+    let mut check = |words: &[&str], expected: &str| {
+        let ended = set.rolling("enable", words);
+        let is_named = ended.stderr.contains(expected) || ended.stdout.contains(expected);
+        assert!(!ended.success && is_named, "{expected}: {ended:?}");
+        assert!(ended.status.contains('2'), "{ended:?}");
+    };
+    check(&["--only", "n4", "--yes"], "no node \"n4\"");
+    check(&["--resume"], "no unfinished run");
+    check(&["--abort"], "no unfinished run");
+    check(&["--to", "n3", "--dry-run"], "cannot take over");
+    check(&[], "not confirmed: the plan");
+    set.cluster("n1").connect("postgres").unwrap();
+    let text = set.nodes_text().replace("[[node]]\nname = \"n3\"", "[[node]]\nnmae = \"n3\"");
+    let nodes = set.nodes.clone();
+    set.guard.write(&nodes, text).unwrap();
+    let ended = set.rolling("enable", &["--dry-run"]);
+    assert!(ended.stderr.contains("unknown field `nmae`"), "{ended:?}");
+    crate::support::set_mode(&nodes, 0o666);
+    let ended = set.rolling("enable", &["--dry-run"]);
+    assert!(ended.stderr.contains("can be changed by other users"), "{ended:?}");
+    for name in ["n1", "n2", "n3"] {
+        assert!(!set.has_checksums(name));
+    }
+    set.finish();
 }
