@@ -57,8 +57,25 @@ impl RollingRun<'_> {
         self.journal.switchover = Some(open);
         self.write_journal()?;
         self.point("switch-begun");
+        let began = match self.stop_old(&old, of_old, &mut of_new) {
+            Ok(began) => began,
+            // Clients may be waiting: the hook after it is run, too.
+            Err(error) => return self.take_back_after(&old, error),
+        };
+        let timing = Timing { began: Some(began), stop: began.elapsed(), ..Timing::default() };
+        self.point("switch-stopped");
+        self.finish_switchover(&old, &new, of_new, timing)
+    }
+
+    /// Stops the primary, when that will be quick: when the stop began.
+    fn stop_old(
+        &mut self,
+        old: &Site,
+        mut of_old: NodeConnection,
+        of_new: &mut NodeConnection,
+    ) -> Result<Instant, RollingError> {
         if let Some(line) = self.journal.before_switch.clone() {
-            self.hook("--before-switch", &line, from)?;
+            self.hook("--before-switch", &line, old.name())?;
         }
         of_old.execute("CHECKPOINT")?;
         of_new.execute("CHECKPOINT")?;
@@ -68,12 +85,10 @@ impl RollingRun<'_> {
         of_old.close();
         self.interrupt.check()?;
         self.point("switch-ready");
-        self.event(&format!("switchover from {from} to {to}: stop {from}"));
+        self.event(&format!("{}: stop", old.name()));
         let began = Instant::now();
-        let stop = old.stop()?;
-        self.point("switch-stopped");
-        let timing = Timing { began: Some(began), stop, ..Timing::default() };
-        self.finish_switchover(&old, &new, of_new, timing)
+        old.stop()?;
+        Ok(began)
     }
 
     /// The same, where the old primary is down already, or runs as a standby.

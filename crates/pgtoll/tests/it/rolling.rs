@@ -350,7 +350,12 @@ fn checksums_go_on_and_off_over_a_set_that_serves_and_nothing_is_lost() {
         assert!(done.nodes.iter().all(|node| node.verified == Some(true)), "{done:?}");
         set.assert_sound();
 
-        let (done, _) = check_run(&mut set, "disable", "--to n1");
+        let hooks = set.guard.directory().join("hooks");
+        let hook = |when: &str| format!("'echo {when} {{primary}} >> {}'", hooks.display());
+        let (before, after) = (hook("before"), hook("after"));
+        let words = format!("--to n1 --before-switch {before} --after-switch {after}");
+        let (done, _) = check_run(&mut set, "disable", &words);
+        assert_eq!(fs::read_to_string(&hooks).unwrap(), "before n2\nafter n1\n");
         assert_eq!(done.primary.as_deref(), Some("n1"), "{done:?}");
         let nothing = record(&set.rolling("disable", &["--yes"]));
         assert!(nothing.switchovers.is_empty() && nothing.primary.as_deref() == Some("n1"));
@@ -578,7 +583,12 @@ fn a_receiver_that_hangs_is_named_and_the_primary_goes_on() {
     let receiver = Pid::from_raw(row.parse("pid").unwrap());
     session.close();
     kill(receiver, Signal::SIGSTOP).unwrap();
-    let ended = set.rolling("enable", &["--yes"]);
+    let hooks = set.guard.directory().join("hooks");
+    let hook = format!("echo {{primary}} >> {}", hooks.display());
+    let words = ["--yes", "--before-switch", &hook, "--after-switch", &hook];
+    let ended = set.rolling("enable", &words);
+    // What clients were told is taken back.
+    assert_eq!(fs::read_to_string(&hooks).unwrap(), "n1\nn1\n");
     kill(receiver, Signal::SIGCONT).unwrap();
     assert!(!ended.success && ended.stderr.contains("do not answer: n2"), "{ended:?}");
     assert_eq!(set.primaries(), ["n1"]);
@@ -645,4 +655,85 @@ fn mistakes_change_nothing_and_are_named() {
         assert!(!set.has_checksums(name));
     }
     set.finish();
+}
+
+/// A repmgrd beside each node would promote somebody while the primary is down.
+#[test]
+fn repmgr_is_paused_for_a_run_and_learns_the_new_roles() {
+    if !crate::failover::engines() {
+        return;
+    }
+    let has_repmgr = |of: &Installation| pgtoll_cluster::Repmgr::of(of).is_ok();
+    let server = crate::support::installed().into_iter().find(has_repmgr).unwrap();
+    let repmgr = pgtoll_cluster::Repmgr::of(&server).unwrap();
+    let scratch = Scratch::new();
+    let preload = ("shared_preload_libraries", "repmgr");
+    let mut set = ReplicaSet::new(&scratch, &server, &[preload]);
+    let mut session = set.cluster("n1").connect("postgres").unwrap();
+    session.execute("CREATE DATABASE repmgr").unwrap();
+    session.close();
+    let register: [&[&str]; 3] = [
+        &["primary", "register"],
+        &["standby", "register", "--upstream-node-id=1"],
+        &["standby", "register", "--upstream-node-id=2"],
+    ];
+    let mut nodes = Vec::new();
+    for (number, (name, words)) in (1..).zip(["n1", "n2", "n3"].into_iter().zip(register)) {
+        let settings = repmgr_settings(number);
+        let cluster = set.cluster(name).clone();
+        set.assert_same_rows();
+        let node = repmgr.node(&mut set.guard, &cluster, &settings).unwrap();
+        node.run(&mut set.guard, words).unwrap();
+        nodes.push(node);
+    }
+    set.assert_same_rows();
+    for node in &nodes {
+        node.start_daemon(&mut set.guard).unwrap();
+    }
+    let started = "SELECT count(DISTINCT node_id) = 3 AS done FROM repmgr.events \
+                   WHERE event = 'repmgrd_start'";
+    await_true(set.cluster("n1"), started);
+    let refused = record(&set.rolling("enable", &["--yes"]));
+    assert_eq!(refused.outcome, RollingOutcome::Refused, "{refused:?}");
+    let managed = refused.objections.iter().filter(|of| of.text.contains("managed by repmgrd"));
+    assert_eq!(managed.count(), 3, "{refused:?}");
+
+    nodes[0].run(&mut set.guard, &["service", "pause"]).unwrap();
+    let ended = set.rolling("enable", &["--yes", "--managers-paused", "--skip-verify"]);
+    assert!(ended.success, "{ended:?}");
+    assert_eq!(set.primaries(), ["n2"]);
+    nodes[1].run(&mut set.guard, &["primary", "register", "--force"]).unwrap();
+    set.assert_same_rows();
+    nodes[0]
+        .run(&mut set.guard, &["standby", "register", "--force", "--upstream-node-id=2"])
+        .unwrap();
+    set.assert_same_rows();
+    nodes[1].run(&mut set.guard, &["service", "unpause"]).unwrap();
+    let roles = "SELECT string_agg(type || ' ' || active, ', ' ORDER BY node_id) = \
+                 'standby true, primary true, standby true' AS done FROM repmgr.nodes";
+    await_true(set.cluster("n2"), roles);
+    set.finish();
+    scratch.assert_empty();
+}
+
+fn repmgr_settings(node_id: u32) -> pgtoll_cluster::RepmgrSettings {
+    pgtoll_cluster::RepmgrSettings {
+        node_id,
+        host: None,
+        monitor_interval_s: 1,
+        reconnect_attempts: 1,
+        reconnect_interval_s: 1,
+        promotes_by_pg_ctl: false,
+        promote_command: "/bin/false".to_owned(),
+        event_notification_command: "/bin/true".to_owned(),
+    }
+}
+
+fn await_true(cluster: &Cluster, sql: &str) {
+    let mut session = cluster.connect("repmgr").unwrap();
+    let until = Instant::now() + PATIENCE;
+    while session.query_one(sql).unwrap().text("done").unwrap() != "t" {
+        assert!(Instant::now() < until, "{sql}");
+        Interrupt::new().wait(Duration::from_millis(50)).unwrap();
+    }
 }
