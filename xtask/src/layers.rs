@@ -8,7 +8,7 @@ use crate::{command, output, say};
 
 /// Every crate of the workspace with the crates of the workspace that it may use. A new crate or
 /// edge is a decision: write one in `docs/decisions`.
-const LAYERS: [(&str, &[&str]); 26] = [
+const LAYERS: [(&str, &[&str]); 27] = [
     ("pgtoll-checksum", &[]),
     ("pgtoll-stats", &[]),
     ("pgtoll-files", &[]),
@@ -125,6 +125,19 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "pgtoll-wire",
         ],
     ),
+    (
+        "pgtoll-rolling",
+        &[
+            "pgtoll-alter",
+            "pgtoll-cluster",
+            "pgtoll-datadir",
+            "pgtoll-files",
+            "pgtoll-format",
+            "pgtoll-interrupt",
+            "pgtoll-record",
+            "pgtoll-wire",
+        ],
+    ),
     ("pgtoll-report", &["pgtoll-estimate", "pgtoll-format", "pgtoll-record", "pgtoll-stats"]),
     (
         "pgtoll",
@@ -146,6 +159,7 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "pgtoll-record",
             "pgtoll-replay",
             "pgtoll-report",
+            "pgtoll-rolling",
             "pgtoll-stats",
             "pgtoll-testing",
             "pgtoll-verify",
@@ -170,6 +184,7 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "pgtoll-predict",
             "pgtoll-record",
             "pgtoll-report",
+            "pgtoll-rolling",
             "pgtoll-stats",
             "pgtoll-testing",
             "pgtoll-verify",

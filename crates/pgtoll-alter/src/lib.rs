@@ -1,10 +1,11 @@
 //! The only crate that opens files of a user's data directory for writing: it holds the directory
 //! ([`Hold`]), turns its checksums on and off ([`enable`](enable()), [`disable`]), damages and restores
-//! blocks ([`plan_damage`], [`DamagePlan`]), and repairs damaged ones from other copies ([`plan_repair`],
+//! blocks ([`plan_damage`], [`DamagePlan`]), keeps an old primary from taking writes ([`fence`](fence())), and repairs damaged ones from other copies ([`plan_repair`],
 //! [`RepairUndo`]).
 
 mod corrupt;
 mod enable;
+mod fence;
 mod hold;
 mod repair;
 mod write_error;
@@ -17,6 +18,7 @@ pub use enable::{
     ChecksumsChanged, Earlier, EnableOptions, EnableProgress, EnableStep, EnableThreads,
     EnabledPages, Prediction, RefusedPage, disable, dry_run, enable, predict,
 };
+pub use fence::{fence, unfence};
 pub use hold::{Hold, HoldPolicy, become_owner_of, data_directory_control};
 pub use repair::{
     AskBlock, BlockAnswer, DamagedBlock, NotWritten, PageOrigin, REPAIR_BLOCKS_MAX, Rebuild,

@@ -5,8 +5,12 @@ use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Child;
+use std::time::{Duration, Instant};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::ClusterError;
 use crate::process::{command_in_own_environment, tail_of};
@@ -52,6 +56,29 @@ impl UserCommand {
         self.child.id()
     }
 
+    /// Waits for its end, but no longer than this: whether it has ended.
+    pub fn ends_within(&self, limit: Duration) -> Result<bool, ClusterError> {
+        let wait = || {
+            let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
+            let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
+            // Not reaped yet, so that it cannot be another process.
+            let process = pidfd_open(pid, PidfdFlags::empty())?;
+            let until = Instant::now() + limit;
+            loop {
+                let left = until.saturating_duration_since(Instant::now());
+                let left = Timespec {
+                    tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                    tv_nsec: left.subsec_nanos().into(),
+                };
+                match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)) {
+                    Err(Errno::INTR) => {}
+                    polled => return Ok(polled? > 0),
+                }
+            }
+        };
+        wait().map_err(|source: io::Error| ClusterError::UserCommand { source })
+    }
+
     /// Waits for its end. What it left in the background goes on.
     pub fn wait(mut self) -> Result<UserCommandEnd, ClusterError> {
         let mut wait = || {
@@ -78,6 +105,16 @@ mod tests {
         assert_eq!((done.success, done.tail.as_str()), (true, "out\nerr\n"));
         let failed = end("exit 3");
         assert_eq!((failed.success, failed.status.as_str()), (false, "exit status: 3"));
+    }
+
+    #[test]
+    fn a_limit_ends_the_wait_and_not_the_command() {
+        let command = UserCommand::start("read -r _ < /dev/zero || echo done").unwrap();
+        assert!(!command.ends_within(Duration::ZERO).unwrap());
+        let pid = nix::unistd::Pid::from_raw(command.pid().try_into().unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        assert!(command.ends_within(Duration::from_secs(120)).unwrap());
+        assert!(!command.wait().unwrap().success);
     }
 
     #[test]

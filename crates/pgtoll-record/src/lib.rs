@@ -34,6 +34,7 @@ mod repair;
 mod replay;
 mod replay_comparison;
 mod result;
+mod rolling;
 mod run;
 mod side_by_side;
 pub mod trials;
@@ -107,6 +108,10 @@ pub use replay_comparison::{
 pub use result::{
     Comparison, Expected, MetricValue, OnePieceCheck, Outcome, Outliers, RESULT_SCHEMA, RunResult,
     Steadiness, TransactionRange,
+};
+pub use rolling::{
+    ROLLING_SCHEMA, RollingNode, RollingObjection, RollingOutcome, RollingRecord,
+    RollingSwitchover, rolling_schema,
 };
 pub use run::{
     Arm, ArmLatencies, ArmRound, Calibration, Counted, CounterReading, Counters, Design, End,

@@ -109,7 +109,7 @@ fn list(text: &mut String, line: &str, of: &[String]) {
 /// Lines of a list.
 const SHOWN: usize = 10;
 
-fn time(seconds: f64) -> String {
+pub(crate) fn time(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 10.0 => format!("{seconds:.1} s"),
         seconds if seconds < 120.0 => format!("{seconds:.0} s"),

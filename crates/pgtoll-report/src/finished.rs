@@ -10,10 +10,10 @@ use pgtoll_record::{
     LOG_EXAMINATION_SCHEMA, LogExamination, OVERVIEW_SCHEMA, Overview, PAGE_CHECKSUMS_SCHEMA,
     PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PageChecksumsRecord,
     PageDifferenceRecord, PageRecord, PlanRecord, PredictionRecord, RECORD_SCHEMA, REPAIR_SCHEMA,
-    REPLAY_COMPARISON_SCHEMA, REPLAY_SCHEMA, RESULT_SCHEMA, RepairRecord, ReplayComparison,
-    ReplayRecord, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA,
-    VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord,
-    WalWhatIfRecord,
+    REPLAY_COMPARISON_SCHEMA, REPLAY_SCHEMA, RESULT_SCHEMA, ROLLING_SCHEMA, RepairRecord,
+    ReplayComparison, ReplayRecord, RollingRecord, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide,
+    VERIFICATION_SCHEMA, VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA,
+    WalStatisticsRecord, WalWhatIfRecord,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -31,6 +31,8 @@ pub enum RecordKind {
     Verification,
     /// Data checksums turned on or off, or a dry run of it.
     Checksums,
+    /// Data checksums turned on or off over a replica set, or a dry run of it.
+    Rolling,
     /// A page that was damaged on purpose.
     Corruption,
     /// Damaged pages, and what they are replaced by.
@@ -72,11 +74,12 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 23] = [
+    const ALL: [Self; 24] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
         Self::Checksums,
+        Self::Rolling,
         Self::Corruption,
         Self::Repair,
         Self::Page,
@@ -116,6 +119,7 @@ impl RecordKind {
             Self::Result => &[Format::Table, Format::Markdown, Format::Json],
             Self::SideBySide => &[Format::Table, Format::Markdown, Format::Json, Format::Html],
             Self::Checksums
+            | Self::Rolling
             | Self::Corruption
             | Self::Repair
             | Self::Page
@@ -136,6 +140,7 @@ impl RecordKind {
             Self::WalWhatIf => "a record of wal whatif",
             Self::Verification => "a record of verify",
             Self::Checksums => "a record of enable or disable",
+            Self::Rolling => "a record of enable or disable over a replica set",
             Self::Corruption => "a record of corrupt",
             Self::Repair => "a record of repair",
             Self::Page => "a record of page show",
@@ -164,6 +169,7 @@ impl RecordKind {
             Self::WalWhatIf => WAL_WHATIF_SCHEMA,
             Self::Verification => VERIFICATION_SCHEMA,
             Self::Checksums => CHECKSUMS_SCHEMA,
+            Self::Rolling => ROLLING_SCHEMA,
             Self::Corruption => CORRUPT_SCHEMA,
             Self::Repair => REPAIR_SCHEMA,
             Self::Page => PAGE_SCHEMA,
@@ -196,6 +202,7 @@ pub enum FinishedRecord {
     /// Of several data directories there are several.
     Verifications(Vec<VerificationRecord>),
     Checksums(Box<ChecksumsRecord>),
+    Rolling(Box<RollingRecord>),
     Corruption(Box<CorruptRecord>),
     /// Of a ledger there are several.
     Repairs(Vec<RepairRecord>),
@@ -304,6 +311,7 @@ impl FinishedRecord {
                 vec![serde_json::from_str(text)?]
             }),
             RecordKind::Checksums => Self::Checksums(read(text)?),
+            RecordKind::Rolling => Self::Rolling(read(text)?),
             RecordKind::Corruption => Self::Corruption(read(text)?),
             RecordKind::Repair => Self::Repairs(repairs(text)?),
             RecordKind::Page => Self::Page(read(text)?),
@@ -334,6 +342,7 @@ impl FinishedRecord {
             Self::WalWhatIf(_) => RecordKind::WalWhatIf,
             Self::Verifications(_) => RecordKind::Verification,
             Self::Checksums(_) => RecordKind::Checksums,
+            Self::Rolling(_) => RecordKind::Rolling,
             Self::Corruption(_) => RecordKind::Corruption,
             Self::Repairs(_) => RecordKind::Repair,
             Self::Page(_) => RecordKind::Page,
@@ -400,6 +409,7 @@ impl FinishedRecord {
                 records.iter().map(text).collect::<Vec<_>>().join("\n")
             }
             Self::Checksums(record) => crate::checksums_text(record),
+            Self::Rolling(record) => crate::rolling_text(record),
             Self::Corruption(record) => crate::corruption_text(record),
             Self::Repairs(records) => crate::repairs_text(records),
             Self::Page(record) => crate::page_text(record),
@@ -432,6 +442,7 @@ impl FinishedRecord {
                 several => json(&several),
             },
             Self::Checksums(record) => json(record),
+            Self::Rolling(record) => json(record),
             Self::Corruption(record) => json(record),
             Self::Repairs(records) => match records.as_slice() {
                 [only] => json(only),

@@ -43,6 +43,7 @@ errors_with_hints! {
     pgtoll_replay::ComparisonError,
     pgtoll_replay::ReplayError,
     pgtoll_report::FinishedRecordError,
+    pgtoll_rolling::RollingError,
     pgtoll_verify::PageFileError,
     pgtoll_verify::ResumeError,
     pgtoll_wal::ServerError,

@@ -38,6 +38,13 @@ fn run() -> ExitCode {
         // A guard's messages have no reader; its failure is seen by the end of its socket.
         return pgtoll_cluster::guard_main().map_or(Status::CouldNotTell, |()| Status::Done).into();
     }
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == "__node") {
+        let words: Vec<OsString> = std::env::args_os().skip(2).collect();
+        return ended(
+            commands::rolling::node(&words, &mut Printer::new(true)),
+            &mut Printer::new(true),
+        );
+    }
     if let [_, hidden, directory] = std::env::args_os().collect::<Vec<_>>().as_slice()
         && hidden == "__package"
     {

@@ -167,6 +167,27 @@ impl Dsn {
         self.redacted.clone()
     }
 
+    /// A connection string as `key=value` pairs, with these keys set (`Some`) or left out (`None`). Unlike
+    /// what is [shown](Self::redacted) of one, it has its secrets.
+    pub fn edited(text: &str, changes: &[(&str, Option<&str>)]) -> Result<String, DsnError> {
+        let is_kept = |name: &str| changes.iter().all(|(changed, _)| *changed != name);
+        let mut words: Vec<String> = text::read(text)?
+            .into_iter()
+            .filter(|(name, _)| is_kept(name))
+            .map(|(name, value)| format!("{name}={}", text::quoted(&value)))
+            .collect();
+        let set = changes.iter().filter_map(|(name, value)| Some((name, (*value)?)));
+        words.extend(set.map(|(name, value)| format!("{name}={}", text::quoted(value))));
+        Ok(words.join(" "))
+    }
+
+    /// Hosts (names, addresses or directories of Unix sockets) with their ports, in the order in which
+    /// they are tried.
+    pub fn endpoints(&self) -> Vec<(String, u16)> {
+        let host = |of: &Host| (of.address.clone().unwrap_or_else(|| of.name.clone()), of.port);
+        self.hosts.iter().map(host).collect()
+    }
+
     /// The role to connect as.
     pub fn user(&self) -> &str {
         &self.user

@@ -384,3 +384,21 @@ proptest! {
         let _ = Dsn::parse_in(&words.repeat(2), &environment(&[("PGPORT", "1,2")]));
     }
 }
+
+#[test]
+fn a_connection_string_is_edited() {
+    let check = |text: &str, expected: &str| {
+        let changes = [("host", Some("b c")), ("hostaddr", None), ("port", Some("2"))];
+        let edited = Dsn::edited(text, &changes).unwrap();
+        assert_eq!(edited, expected);
+        let dsn = Dsn::parse_in(&format!("{edited} user=u"), &Environment::default()).unwrap();
+        assert_eq!(dsn.endpoints(), [("b c".to_owned(), 2)]);
+    };
+    check(
+        r"host=a hostaddr=1.2.3.4 password='it''s' user=r",
+        r"password='it' user=r host='b c' port=2",
+    );
+    check(r"user=r password='x\'y' port=1", r"user=r password='x\'y' host='b c' port=2");
+    check("postgresql://r@a:1/", "user=r host='b c' port=2");
+    check("", "host='b c' port=2");
+}

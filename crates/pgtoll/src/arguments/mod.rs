@@ -25,7 +25,7 @@ use pgtoll_report::RecordKind;
 pub(crate) use completions::CompletionsArguments;
 pub(crate) use corrupt::{CorruptArguments, DamageKind};
 pub(crate) use doctor::DoctorArguments;
-pub(crate) use enable::{DisableArguments, EnableArguments};
+pub(crate) use enable::{DisableArguments, EnableArguments, RollingArguments};
 pub(crate) use lab::{
     LabArguments, LabCommand, LabCorruptionArguments, LabEntry, LabExchangeArguments,
     LabFailoverArguments, LabJudgeArguments,
@@ -80,12 +80,12 @@ pub(crate) enum Command {
     /// Are the pages of a server, stopped or running, or of a base backup, sound?
     #[command(after_help = verify::EXAMPLES, mut_arg("format", formats_of(RecordKind::Verification)))]
     Verify(Box<VerifyArguments>),
-    /// Turn data checksums on, in a cluster that was shut down.
+    /// Turn data checksums on, in a cluster that was shut down, or over a replica set that serves.
     #[command(after_help = enable::ENABLE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Checksums)))]
-    Enable(EnableArguments),
-    /// Turn data checksums off, in a cluster that was shut down.
+    Enable(Box<EnableArguments>),
+    /// Turn data checksums off, in a cluster that was shut down, or over a replica set that serves.
     #[command(after_help = enable::DISABLE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Checksums)))]
-    Disable(DisableArguments),
+    Disable(Box<DisableArguments>),
     /// Look at a page: its parts, its checksum, in what it differs from another.
     Page(PageArguments),
     /// Damage a page on purpose, to see who notices. Works on copies and stopped clusters.

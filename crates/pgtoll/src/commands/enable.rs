@@ -1,6 +1,7 @@
 //! `pgtoll enable` and `pgtoll disable`: data checksums on and off, offline.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context as _;
@@ -11,18 +12,25 @@ use pgtoll_report::{FinishedRecord, RecordKind};
 
 use crate::arguments::{DisableArguments, EnableArguments, FormatOptions};
 use crate::commands::output;
+use crate::commands::rolling::{self, RollingCommand};
 use crate::exit::Status;
 use crate::printer::Printer;
 use crate::test_hooks::pause_if_told;
 
 pub(crate) fn enable(arguments: &EnableArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+    let Some(data) = &arguments.data else {
+        return rolling::run(RollingCommand::of_enable(arguments), printer);
+    };
     if arguments.dry_run {
-        return dry_run(arguments, printer);
+        return dry_run(data, arguments, printer);
     }
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let began = Instant::now();
-    let hold = Hold::take(&arguments.data)?;
+    if arguments.rewrite {
+        turn_off(data, !arguments.no_sync)?;
+    }
+    let hold = Hold::take(data)?;
     let mut has_said = false;
     let changed = pgtoll_alter::enable(&hold, &options(arguments), &mut |progress| {
         let EnableThreads { at_work, wanted } = progress.threads;
@@ -39,7 +47,7 @@ pub(crate) fn enable(arguments: &EnableArguments, printer: &mut Printer) -> anyh
     });
     let changed = changed.map_err(still_off)?;
     let seconds = began.elapsed().as_secs_f64();
-    let record = changed.record_of_enable(&arguments.data, hold.control(), VERSION, seconds);
+    let record = changed.record_of_enable(data, hold.control(), VERSION, seconds);
     drop(hold);
     deliver(record, arguments.format, printer)?;
     Ok(if changed.pages.is_sound() { Status::Done } else { Status::Finding })
@@ -49,14 +57,26 @@ pub(crate) fn disable(
     arguments: &DisableArguments,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
+    let Some(data) = &arguments.data else {
+        return rolling::run(RollingCommand::of_disable(arguments), printer);
+    };
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
-    let hold = Hold::take(&arguments.data)?;
+    let hold = Hold::take(data)?;
     let changed = pgtoll_alter::disable(&hold, !arguments.no_sync)?;
-    let record = changed.record_of_disable(&arguments.data, hold.control(), VERSION);
+    let record = changed.record_of_disable(data, hold.control(), VERSION);
     drop(hold);
     deliver(record, arguments.format, printer)?;
     Ok(Status::Done)
+}
+
+/// While checksums are written anew the control file says "off", as long as it takes.
+fn turn_off(data: &Path, sync: bool) -> anyhow::Result<()> {
+    let hold = Hold::take(data)?;
+    if hold.control().checksum_version != 0 {
+        pgtoll_alter::disable(&hold, sync)?;
+    }
+    Ok(())
 }
 
 /// Whatever went wrong, the control file still says "off", unless it was just that which failed.
@@ -97,8 +117,12 @@ fn deliver(
 }
 
 /// What would be done, and how long it would take. A server may run meanwhile.
-fn dry_run(arguments: &EnableArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let record = pgtoll_alter::dry_run(&arguments.data, &options(arguments), VERSION)?;
+fn dry_run(
+    data: &Path,
+    arguments: &EnableArguments,
+    printer: &mut Printer,
+) -> anyhow::Result<Status> {
+    let record = pgtoll_alter::dry_run(data, &options(arguments), VERSION)?;
     deliver(record, arguments.format, printer)?;
     Ok(Status::Done)
 }

@@ -14,6 +14,7 @@ pub(crate) mod predict;
 pub(crate) mod repair;
 pub(crate) mod replay;
 pub(crate) mod report;
+pub(crate) mod rolling;
 pub(crate) mod server_waits;
 mod thresholds;
 pub(crate) mod verify;

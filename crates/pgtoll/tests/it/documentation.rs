@@ -42,6 +42,7 @@ fn generated_schemas() {
     );
     check(&reference.join("checksums.schema.json"), &pretty(pgtoll_record::checksums_schema()));
     check(&reference.join("corrupt.schema.json"), &pretty(pgtoll_record::corrupt_schema()));
+    check(&reference.join("rolling.schema.json"), &pretty(pgtoll_record::rolling_schema()));
     check(&reference.join("repair.schema.json"), &pretty(pgtoll_record::repair_schema()));
     check(&reference.join("page.schema.json"), &pretty(pgtoll_record::page_schema()));
     check(

@@ -48,6 +48,7 @@ mod replay_random;
 mod replay_record;
 mod reports;
 mod resources;
+mod rolling;
 mod scripts;
 mod skipping;
 mod sources;

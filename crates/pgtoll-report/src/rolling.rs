@@ -1,0 +1,228 @@
+//! What turning data checksums on or off over a replica set did, or would do, as text.
+
+use std::fmt::Write as _;
+
+use pgtoll_format::ByteSize;
+use pgtoll_record::{
+    RollingNode, RollingObjection, RollingOutcome, RollingRecord, RollingSwitchover,
+};
+
+use crate::checksums::time;
+use crate::printable::printable;
+use crate::text::{aligned, wrapped};
+
+/// The nodes in their order, switchovers, what speaks against it, and what has to follow.
+pub fn rolling_text(of: &RollingRecord) -> String {
+    let is_plan = matches!(of.outcome, RollingOutcome::DryRun | RollingOutcome::Refused);
+    let mut text = wrapped("", &headline(of));
+    if !of.nodes.is_empty() {
+        let rows = of.nodes.iter().map(|node| row(node, is_plan, of.enable));
+        let rows: Vec<_> = std::iter::once(head(is_plan)).chain(rows).collect();
+        let _ = write!(text, "\n{}", aligned(rows, Vec::new()));
+    }
+    if is_plan {
+        text.push_str(&prediction_text(of));
+    }
+    for switchover in &of.switchovers {
+        let _ = write!(text, "\n{}", wrapped("", &switchover_text(switchover)));
+    }
+    for objection in &of.objections {
+        let _ = write!(text, "\n{}", objection_text(objection));
+    }
+    if !of.next.is_empty() {
+        text.push_str("\nNow:\n");
+        for next in &of.next {
+            text.push_str(&wrapped("  - ", next));
+        }
+    }
+    text
+}
+
+fn headline(of: &RollingRecord) -> String {
+    let aim = if of.enable { "on" } else { "off" };
+    let primary = of.primary.as_deref().unwrap_or("unknown");
+    let took = of.seconds.map(|seconds| format!(" in {}", time(seconds))).unwrap_or_default();
+    match of.outcome {
+        RollingOutcome::DryRun => {
+            format!("Would turn data checksums {aim}, in this order. The primary is {primary}.")
+        }
+        RollingOutcome::Refused => {
+            format!("Data checksums cannot be turned {aim} like this; nothing was done.")
+        }
+        RollingOutcome::Finished => {
+            format!(
+                "Data checksums are {aim} on the nodes that were to be converted{took}. The \
+                     primary is {primary}."
+            )
+        }
+        RollingOutcome::Stopped => {
+            let why = of.ended.as_deref().unwrap_or("interrupted");
+            format!("The run is not finished: {why}. The primary is {primary}.")
+        }
+        RollingOutcome::Aborted => {
+            format!("The run was ended in good order. The primary is {primary}.")
+        }
+    }
+}
+
+fn head(is_plan: bool) -> Vec<String> {
+    let columns: &[&str] = if is_plan {
+        &["node", "streams from", "checksums", "size", "takes"]
+    } else {
+        &["node", "streamed from", "checksums", "converted", "down", "catch-up", "verified"]
+    };
+    columns.iter().map(|of| (*of).to_owned()).collect()
+}
+
+fn row(of: &RollingNode, is_plan: bool, enable: bool) -> Vec<String> {
+    let upstream = of.upstream.clone().unwrap_or_else(|| "(primary)".to_owned());
+    let on_off = |state: Option<bool>| match state {
+        Some(true) => "on",
+        Some(false) => "off",
+        None => "unknown",
+    };
+    let seconds =
+        |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |of| format!("{of:.2} s"));
+    let mut row = vec![of.name.clone(), upstream];
+    if is_plan {
+        row.push(on_off(of.checksums_before).to_owned());
+        row.push(of.bytes.map_or_else(|| "-".to_owned(), |bytes| ByteSize(bytes).rounded()));
+        let is_done = of.checksums_before == Some(enable);
+        row.push(match of.predicted_seconds {
+            _ if is_done => "nothing to do".to_owned(),
+            Some((least, most)) => format!("{} to {}", time(least), time(most)),
+            None => "-".to_owned(),
+        });
+        return row;
+    }
+    let (before, now) = (on_off(of.checksums_before), on_off(of.checksums));
+    row.push(if before == now { now.to_owned() } else { format!("{before} -> {now}") });
+    row.extend([of.convert_seconds, of.down_seconds, of.catch_up_seconds].map(seconds));
+    row.push(match (of.verified, of.refused_pages) {
+        (None, 0) => "-".to_owned(),
+        (Some(true), 0) => "sound".to_owned(),
+        (Some(_), 0) => "no".to_owned(),
+        (_, pages) => format!("{pages} damaged pages"),
+    });
+    row
+}
+
+fn prediction_text(of: &RollingRecord) -> String {
+    let mut text = String::new();
+    if let (Some(candidate), Some((least, most))) = (&of.candidate, of.predicted_gap_seconds) {
+        let line = format!(
+            "Then {candidate} takes over. No node takes writes for {least:.1} to {most:.1} s meanwhile, \
+             if the stop is quick; clients have to connect again."
+        );
+        let _ = write!(text, "\n{}", wrapped("", &line));
+    }
+    if let Some((least, most)) = of.predicted_alone_seconds {
+        let (least, most) = (time(least), time(most));
+        let line = format!("For {least} to {most} there is one copy of the data only.");
+        text.push_str(&wrapped("", &line));
+    }
+    text
+}
+
+fn switchover_text(of: &RollingSwitchover) -> String {
+    let RollingSwitchover { from, to, timeline, .. } = of;
+    let parts = format!(
+        "stop {:.2} s, fence {:.2} s, replay {:.2} s, promotion {:.2} s",
+        of.stop_seconds, of.fence_seconds, of.replay_seconds, of.promote_seconds
+    );
+    let gap = match of.gap_seconds {
+        Some(gap) => format!("no node took writes for {gap:.2} s: {parts}"),
+        None => "begun by an earlier run".to_owned(),
+    };
+    format!("Switchover from {from} to {to}, timeline {timeline}: {gap}.")
+}
+
+fn objection_text(of: &RollingObjection) -> String {
+    let kind = if of.refuses { "refused" } else { "warning" };
+    let node = of.node.as_ref().map(|node| format!("{node} ")).unwrap_or_default();
+    let line = wrapped("", &format!("{kind}: {node}{}", printable(&of.text)));
+    format!("{line}{}", wrapped("hint: ", &of.hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, upstream: Option<&str>) -> RollingNode {
+        RollingNode {
+            name: name.to_owned(),
+            primary: upstream.is_none(),
+            upstream: upstream.map(str::to_owned),
+            checksums_before: Some(false),
+            checksums: Some(true),
+            predicted_seconds: Some((0.2, 1.5)),
+            bytes: Some(240 << 20),
+            convert_seconds: Some(0.31),
+            down_seconds: Some(0.6),
+            catch_up_seconds: Some(0.02),
+            verified: Some(true),
+            refused_pages: 0,
+        }
+    }
+
+    fn record(outcome: RollingOutcome) -> RollingRecord {
+        RollingRecord {
+            schema: pgtoll_record::ROLLING_SCHEMA.to_owned(),
+            pgtoll: "0.1.0".to_owned(),
+            command: Vec::new(),
+            made: "2026-11-25T10:00:00Z".to_owned(),
+            enable: true,
+            system_identifier: "7".to_owned(),
+            outcome,
+            ended: None,
+            primary: Some("n2".to_owned()),
+            nodes: vec![node("n2", Some("n1")), node("n1", None)],
+            candidate: Some("n2".to_owned()),
+            predicted_gap_seconds: Some((0.2, 0.7)),
+            predicted_alone_seconds: Some((0.8, 4.0)),
+            switchovers: Vec::new(),
+            objections: Vec::new(),
+            seconds: Some(3.2),
+            next: vec!["make a new full backup".to_owned()],
+        }
+    }
+
+    #[test]
+    fn a_plan_has_times_and_objections() {
+        let mut plan = record(RollingOutcome::DryRun);
+        plan.objections.push(RollingObjection {
+            refuses: false,
+            node: Some("n1".to_owned()),
+            text: "has wal_log_hints off".to_owned(),
+            hint: "set it".to_owned(),
+        });
+        let text = rolling_text(&plan);
+        for expected in
+            ["n1    (primary)", "0.2 s to 1.5 s", "n2 takes over", "one copy", "hint: set it"]
+        {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn a_finished_run_has_what_it_took() {
+        let mut done = record(RollingOutcome::Finished);
+        done.switchovers.push(RollingSwitchover {
+            from: "n1".to_owned(),
+            to: "n2".to_owned(),
+            stop_seconds: 0.12,
+            fence_seconds: 0.03,
+            replay_seconds: 0.0,
+            promote_seconds: 0.1,
+            gap_seconds: Some(0.25),
+            rejoin_seconds: Some(0.5),
+            timeline: 2,
+        });
+        let text = rolling_text(&done);
+        for expected in ["off -> on", "0.31 s", "sound", "took writes for 0.25 s", "full backup"] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+}

@@ -1,0 +1,159 @@
+//! `pgtoll enable --rolling` and `pgtoll disable --rolling`: data checksums on and off over a replica
+//! set that serves.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead as _, IsTerminal as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use pgtoll_format::shell_quoted;
+use pgtoll_interrupt::Interrupt;
+use pgtoll_record::{Provenance, RollingOutcome, RollingRecord};
+use pgtoll_report::{FinishedRecord, RecordKind, rolling_text};
+use pgtoll_rolling::{
+    NodeAnswer, NodeVerb, RollingDialogue, RollingEvent, RollingOptions, RollingQuestion,
+    RollingRun,
+};
+
+use crate::arguments::{DisableArguments, EnableArguments, FormatOptions, RollingArguments};
+use crate::commands::{Usage, output};
+use crate::exit::Status;
+use crate::printer::Printer;
+use crate::test_hooks::pause_if_told;
+
+/// What both commands ask for.
+pub(crate) struct RollingCommand<'a> {
+    enable: bool,
+    dry_run: bool,
+    jobs: Option<u16>,
+    arguments: &'a RollingArguments,
+    format: FormatOptions,
+}
+
+impl<'a> RollingCommand<'a> {
+    pub(crate) fn of_enable(of: &'a EnableArguments) -> Self {
+        let EnableArguments { dry_run, jobs, set, format, .. } = of;
+        Self { enable: true, dry_run: *dry_run, jobs: *jobs, arguments: set, format: *format }
+    }
+
+    pub(crate) fn of_disable(of: &'a DisableArguments) -> Self {
+        let DisableArguments { dry_run, set, format, .. } = of;
+        Self { enable: false, dry_run: *dry_run, jobs: None, arguments: set, format: *format }
+    }
+}
+
+pub(crate) fn run(command: RollingCommand<'_>, printer: &mut Printer) -> anyhow::Result<Status> {
+    let format = output::format(command.format, RecordKind::Rolling)?;
+    let path = command.arguments.rolling.clone().unwrap_or_default();
+    let interrupt = Interrupt::new();
+    interrupt.catch_signals().context("catch signals")?;
+    let options = options(&command)?;
+    let (record, error) = {
+        let mut dialogue = Dialogue { printer, is_confirmed: command.arguments.yes };
+        let run = RollingRun::over(&path, options, provenance(), &interrupt, &mut dialogue)?;
+        match (command.dry_run, command.arguments) {
+            (true, _) => (run.dry_run()?, None),
+            (_, RollingArguments { resume: true, .. }) => run.resume()?,
+            (_, RollingArguments { abort: true, .. }) => run.abort()?,
+            _ => run.begin()?,
+        }
+    };
+    let status = status(&record);
+    output::print(&FinishedRecord::Rolling(Box::new(record)), format, printer)?;
+    error.map_or(Ok(status), |error| Err(error.into()))
+}
+
+fn status(record: &RollingRecord) -> Status {
+    let refuses = record.objections.iter().any(|of| of.refuses);
+    let is_damaged =
+        record.nodes.iter().any(|of| of.verified == Some(false) || of.refused_pages > 0);
+    match record.outcome {
+        RollingOutcome::Refused => Status::CouldNotTell,
+        RollingOutcome::DryRun if refuses => Status::CouldNotTell,
+        _ if is_damaged => Status::Finding,
+        _ => Status::Done,
+    }
+}
+
+fn options(command: &RollingCommand<'_>) -> anyhow::Result<RollingOptions> {
+    let of = command.arguments;
+    let executable: PathBuf = std::env::current_exe().context("find this program")?;
+    Ok(RollingOptions {
+        enable: command.enable,
+        only: of.only.clone(),
+        to: of.to.clone(),
+        switch_back: of.switch_back,
+        verify: !of.skip_verify,
+        suspend_sync: of.suspend_sync,
+        managers_paused: of.managers_paused,
+        is_switchover_confirmed: of.yes,
+        before_switch: of.before_switch.clone(),
+        after_switch: of.after_switch.clone(),
+        jobs: command.jobs,
+        executable: executable.to_string_lossy().into_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    })
+}
+
+fn provenance() -> Provenance {
+    let words = std::env::args_os().skip(1).map(|word| shell_quoted(&word.to_string_lossy()));
+    Provenance {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: std::iter::once("pgtoll".to_owned()).chain(words).collect(),
+        made: jiff::Timestamp::now().to_string(),
+    }
+}
+
+/// Steps go to stderr, questions to whoever sits at the terminal.
+struct Dialogue<'a> {
+    printer: &'a mut Printer,
+    /// By `--yes`.
+    is_confirmed: bool,
+}
+
+impl RollingDialogue for Dialogue<'_> {
+    fn event(&mut self, event: RollingEvent<'_>) {
+        match event {
+            RollingEvent::Step(words) => self.printer.stage(words),
+            RollingEvent::Point(name) => pause_if_told(&format!("rolling-{name}")),
+        }
+    }
+
+    fn confirm(&mut self, question: &RollingQuestion<'_>) -> bool {
+        let text = match question {
+            RollingQuestion::Begin(plan) => {
+                format!("{}\nBegin? Type yes: ", rolling_text(plan))
+            }
+            RollingQuestion::Switchover { from, to } => {
+                format!("Stop {from} now, and let {to} take over? Type yes: ")
+            }
+        };
+        if self.is_confirmed {
+            return true;
+        }
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return false;
+        }
+        self.printer.warn(&text);
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line).is_ok() && line.trim() == "yes"
+    }
+}
+
+/// What the pgtoll that leads a run asks of a node's machine: `__node VERB PGDATA [JOBS]`.
+pub(crate) fn node(words: &[OsString], printer: &mut Printer) -> anyhow::Result<Status> {
+    let usage = || Usage::error("__node is for pgtoll itself", "see pgtoll enable --help");
+    let (verb, data, jobs) = match words {
+        [verb, data] => (verb, data, None),
+        [verb, data, jobs] => (verb, data, jobs.to_str().and_then(|of| of.parse().ok())),
+        _ => return Err(usage()),
+    };
+    let verb = verb.to_str().and_then(NodeVerb::of_word).ok_or_else(usage)?;
+    let answer = pgtoll_rolling::answer(verb, Path::new(data), env!("CARGO_PKG_VERSION"), jobs);
+    printer.data(&format!("{}\n", serde_json::to_string(&answer)?));
+    Ok(if matches!(answer, NodeAnswer::Failed { .. }) {
+        Status::CouldNotTell
+    } else {
+        Status::Done
+    })
+}
