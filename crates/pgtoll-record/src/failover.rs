@@ -34,13 +34,25 @@ pub struct FailoverRecord {
     pub settings: BTreeMap<String, String>,
     /// Each run, in the order in which they were done.
     pub runs: Vec<FailoverRun>,
-    /// All runs were done.
+    /// Faults that could not be made on this machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<SkippedFault>,
+    /// All runs were done, but for those of [`skipped`](Self::skipped) faults.
     pub complete: bool,
     /// Why it ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
     /// What a reader has to know.
     pub notes: Vec<String>,
+}
+
+/// A fault that could not be made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SkippedFault {
+    /// The fault.
+    pub fault: FailoverFault,
+    /// Why.
+    pub reason: String,
 }
 
 /// What was to be done.
@@ -86,14 +98,25 @@ pub enum FailoverFault {
     /// The link between both servers is cut: replication, and what repmgrd of the standby sees. The
     /// primary lives and clients reach it.
     LinkCut,
+    /// The volume of the primary's WAL is full.
+    WalFull,
+    /// Writes to the primary's disk wait, and go on when the standby was promoted, or after a limit.
+    IoFreeze,
     /// A handover by plan: clients wait, the primary is shut down, the standby promoted.
     Switchover,
 }
 
 impl FailoverFault {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::HostDeath, Self::Postmaster, Self::Freeze, Self::LinkCut, Self::Switchover];
+    pub const ALL: [Self; 7] = [
+        Self::HostDeath,
+        Self::Postmaster,
+        Self::Freeze,
+        Self::LinkCut,
+        Self::WalFull,
+        Self::IoFreeze,
+        Self::Switchover,
+    ];
 
     /// As the command line has it.
     pub fn name(self) -> &'static str {
@@ -102,6 +125,8 @@ impl FailoverFault {
             Self::Postmaster => "postmaster",
             Self::Freeze => "freeze",
             Self::LinkCut => "link-cut",
+            Self::WalFull => "wal-full",
+            Self::IoFreeze => "io-freeze",
             Self::Switchover => "switchover",
         }
     }

@@ -39,6 +39,7 @@ mod side_by_side;
 pub mod trials;
 mod verification;
 mod wal;
+mod watch;
 mod watched_wal;
 mod whatif;
 
@@ -60,7 +61,7 @@ pub use exchange::{
 pub use expectation::{Expectation, ExpectedFigure};
 pub use failover::{
     FAILOVER_SCHEMA, FailoverDesign, FailoverDetector, FailoverFault, FailoverRecord,
-    FailoverRejoin, FailoverRun, failover_schema,
+    FailoverRejoin, FailoverRun, SkippedFault, failover_schema,
 };
 pub use interval::{Interval, Verdict};
 pub use judge::{
@@ -124,6 +125,9 @@ pub use wal::{
     CycleBegin, ImageCause, WAL_STATISTICS_SCHEMA, WalAmount, WalCycle, WalEnd, WalEndKind, WalGap,
     WalImages, WalKind, WalOfDatabase, WalOfKind, WalOfRelation, WalPiece, WalRelationName,
     WalSource, WalStatisticsRecord,
+};
+pub use watch::{
+    PageCondition, WATCH_SCHEMA, WatchAction, WatchRecord, WatchedPage, watch_schema,
 };
 pub use watched_wal::{
     BlindCheck, CycleWithoutHints, NextCycleCheck, PredictionChecks, WatchedWal, WatchedWalCycle,

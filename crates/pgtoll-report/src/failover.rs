@@ -37,6 +37,9 @@ pub fn failover_text(of: &FailoverRecord) -> String {
         }
     }
     text.push('\n');
+    for skipped in skipped_words(of) {
+        text.push_str(&wrapped("skipped: ", &skipped));
+    }
     for finding in failover_findings(of) {
         text.push_str(&wrapped("finding: ", &finding));
     }
@@ -250,6 +253,8 @@ pub(crate) fn case_words(fault: FailoverFault, detector: FailoverDetector) -> St
         FailoverFault::Postmaster => "SIGKILL to the postmaster",
         FailoverFault::Freeze => "Primary frozen, thawed after the promotion",
         FailoverFault::LinkCut => "Link between the servers cut",
+        FailoverFault::WalFull => "The primary's WAL volume full",
+        FailoverFault::IoFreeze => "The primary's disk frozen for a time",
         FailoverFault::Switchover => return "Handover by plan".to_owned(),
     };
     let detector = match detector {
@@ -349,6 +354,12 @@ pub fn failover_findings(of: &FailoverRecord) -> Vec<String> {
     findings
 }
 
+/// Faults that could not be made, and why.
+pub(crate) fn skipped_words(of: &FailoverRecord) -> Vec<String> {
+    let words = |of: &pgtoll_record::SkippedFault| format!("{}: {}", of.fault.name(), of.reason);
+    of.skipped.iter().map(words).collect()
+}
+
 pub(crate) fn seconds(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2} s"))
 }
@@ -431,6 +442,7 @@ pub(crate) mod tests {
             },
             settings: std::collections::BTreeMap::new(),
             runs: all.collect(),
+            skipped: Vec::new(),
             complete: true,
             ended: None,
             notes: vec!["process faults on one kernel".to_owned()],

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pgtoll_cluster::{Cluster, Guard, Pgbouncer, Repmgr};
+use pgtoll_cluster::{Cluster, Guard, Pgbouncer, Repmgr, VolumeMaker};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::Provenance;
 
@@ -25,6 +25,7 @@ pub(super) struct RunContext<'a> {
     pub(super) provenance: &'a Provenance,
     pub(super) settings: BTreeMap<String, String>,
     pub(super) verify: VerifyPages,
+    pub(super) volumes: Option<&'a VolumeMaker>,
 }
 
 pub(super) fn lock(guard: &Mutex<Guard>) -> MutexGuard<'_, Guard> {

@@ -2,19 +2,21 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use pgtoll_cluster::{
-    Cluster, Guard, ProgramSignal, RepmgrNode, RunningPgbouncer, ServerProcesses, StopMode,
+    Cluster, ClusterError, Guard, ProgramSignal, RepmgrNode, RunningPgbouncer, ServerProcesses,
+    StopMode, Volume,
 };
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::FailoverFault;
 
 use super::context::{DATABASE, lock};
 use super::error::FailoverError;
-use super::hook::{HANDOVER, hook_name};
+use super::hook::{BESIDE_PRIMARY, HANDOVER, hook_name};
 use super::supervisor::{Abandoned, Supervisor};
-use super::topology::{Topology, until};
+use super::topology::{PAUSE, Topology, until};
+use super::volumes::WAL_BYTES;
 use crate::link::{Link, LinkState};
 
 /// All that a fault needs, on a thread of its own.
@@ -32,6 +34,10 @@ pub(super) struct FaultAction {
     own_pooler: Option<RunningPgbouncer>,
     /// Between both servers.
     link: Option<Arc<Link>>,
+    /// The primary's disk, if it has one of its own.
+    volume: Option<Volume>,
+    /// A frozen disk goes on after this time at the latest.
+    pub(super) frozen_at_most: Duration,
     interrupt: Interrupt,
     /// When it began.
     pub(super) began: Arc<Mutex<Option<SystemTime>>>,
@@ -54,6 +60,8 @@ impl FaultAction {
             poolers: topology.poolers.clone(),
             own_pooler: topology.pooler_of_primary().cloned(),
             link: topology.link(),
+            volume: topology.volume(),
+            frozen_at_most: Duration::ZERO,
             interrupt: interrupt.clone(),
             began: Arc::default(),
         }
@@ -66,6 +74,8 @@ impl FaultAction {
             FailoverFault::Postmaster => "SIGKILL to the primary's postmaster",
             FailoverFault::Freeze => "freeze of the primary's host, thaw after the promotion",
             FailoverFault::LinkCut => "cut of the link between primary and standby",
+            FailoverFault::WalFull => "WAL until the primary's volume for it is full",
+            FailoverFault::IoFreeze => "freeze of the primary's disk",
             FailoverFault::Switchover => "handover by plan",
         }
     }
@@ -85,6 +95,8 @@ impl FaultAction {
                     link.set_state(LinkState::Cut);
                 }
             }
+            FailoverFault::WalFull => self.fill_wal_volume()?,
+            FailoverFault::IoFreeze => return self.freeze_disk(),
             FailoverFault::Switchover => return self.hand_over(),
         }
         if !self.is_watched {
@@ -134,6 +146,46 @@ impl FaultAction {
         promoted.map(|()| "thawed after the promotion")
     }
 
+    /// Writes WAL until the server ends all of its sessions, since it cannot write more.
+    fn fill_wal_volume(&self) -> Result<(), FailoverError> {
+        let mut connection = self.primary.connect("postgres")?;
+        let message = "SELECT pg_logical_emit_message(false, 'pgtoll', repeat('x', 1048576))";
+        for _ in 0..2 * (WAL_BYTES >> 20) {
+            if connection.execute(message).is_err() {
+                return Ok(());
+            }
+        }
+        Err(FailoverError::VolumeNotFull)
+    }
+
+    fn freeze_disk(&self) -> Result<&'static str, FailoverError> {
+        let Some(volume) = &self.volume else { return Err(FailoverError::NoVolume) };
+        let frozen = FrozenVolume::begin(volume)?;
+        if !self.is_watched {
+            self.call_hook(&[BESIDE_PRIMARY])?;
+        }
+        let is_promoted = self.is_promoted_within(self.frozen_at_most)?;
+        if is_promoted {
+            self.interrupt.wait(THAW_AFTER)?;
+        }
+        frozen.end()?;
+        Ok(if is_promoted { "thawed after the promotion" } else { "thawed, with no promotion" })
+    }
+
+    fn is_promoted_within(&self, limit: Duration) -> Result<bool, FailoverError> {
+        let mut connection = self.standby.connect("postgres")?;
+        let end = Instant::now() + limit;
+        loop {
+            let row = connection.query_one("SELECT pg_is_in_recovery() AS standby")?;
+            let is_promoted = row.text("standby")? == "f";
+            if is_promoted || Instant::now() > end {
+                connection.close();
+                return Ok(is_promoted);
+            }
+            self.interrupt.wait(PAUSE)?;
+        }
+    }
+
     /// Clients wait at the pooler meanwhile.
     fn hand_over(&self) -> Result<&'static str, FailoverError> {
         for pooler in &self.poolers {
@@ -168,5 +220,28 @@ impl FaultAction {
             guard.signal(self.node.daemon(), signal)?;
         }
         Ok(())
+    }
+}
+
+/// A frozen disk, which goes on when this is dropped.
+struct FrozenVolume<'a>(Option<&'a Volume>);
+
+impl<'a> FrozenVolume<'a> {
+    fn begin(volume: &'a Volume) -> Result<Self, ClusterError> {
+        volume.freeze()?;
+        Ok(Self(Some(volume)))
+    }
+
+    fn end(mut self) -> Result<(), ClusterError> {
+        self.0.take().map_or(Ok(()), Volume::thaw)
+    }
+}
+
+impl Drop for FrozenVolume<'_> {
+    fn drop(&mut self) {
+        if let Some(volume) = self.0.take() {
+            // Where that fails the volumes' keeper does it.
+            let _ = volume.thaw();
+        }
     }
 }

@@ -10,13 +10,14 @@ mod run;
 mod steps;
 mod supervisor;
 mod topology;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pgtoll_cluster::{Cluster, Guard, Installation, Pgbouncer, Repmgr, StopMode};
+use pgtoll_cluster::{Cluster, Guard, Installation, Pgbouncer, Repmgr, StopMode, VolumeMaker};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{
     FAILOVER_SCHEMA, FailoverDesign, FailoverDetector, FailoverFault, FailoverRecord, FailoverRun,
@@ -26,6 +27,7 @@ use pgtoll_record::{
 use self::context::{DATABASE, NODES, RunContext, lock};
 pub use self::error::FailoverError;
 use self::run::run_once;
+use self::volumes::skipped_faults;
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -71,6 +73,9 @@ pub struct FailoverSite<'a> {
     pub interrupt: &'a Interrupt,
     /// Of an old primary that has returned.
     pub verify: VerifyPages,
+    /// What makes volumes for faults of disks, or why there are none. Begun before the guard, since it
+    /// must see them.
+    pub volumes: Result<VolumeMaker, String>,
 }
 
 impl FailoverPlan {
@@ -110,16 +115,36 @@ impl FailoverPlan {
         self.cases().iter().map(of_each).sum::<Duration>() * self.runs
     }
 
+    /// Whether one of the faults is of a disk of the primary's own.
+    pub fn needs_volumes(&self) -> bool {
+        self.faults.iter().any(|fault| volumes::volume_of(*fault).is_some())
+    }
+
     /// How long transactions fall due.
     fn judged(&self, fault: FailoverFault, detector: FailoverDetector) -> Duration {
-        let noticed = detector.timers().map_or(0, |[monitor, attempts, interval]| {
-            // A hang takes a connection's time-out at each look.
-            let hang = if fault == FailoverFault::Freeze { 2 * (attempts + 2) } else { 0 };
-            monitor + attempts * interval + hang
-        });
-        self.lead + Duration::from_secs(u64::from(noticed)) + AFTERWARDS
+        let is_longest = fault == FailoverFault::IoFreeze;
+        let after = if is_longest { THAWED_AFTER_LIMIT } else { Duration::ZERO };
+        self.lead + notice_limit(fault, detector) + after + AFTERWARDS
     }
 }
+
+/// How long repmgrd may take until it promotes, at most.
+fn notice_limit(fault: FailoverFault, detector: FailoverDetector) -> Duration {
+    let seconds = detector.timers().map_or(0, |[monitor, attempts, interval]| {
+        let hang = match fault {
+            // A hang takes a connection's time-out at each look.
+            FailoverFault::Freeze | FailoverFault::IoFreeze => 2 * (attempts + 2),
+            // The server fails, recovers and fails again.
+            FailoverFault::WalFull => 5,
+            _ => 0,
+        };
+        monitor + attempts * interval + hang
+    });
+    Duration::from_secs(u64::from(seconds))
+}
+
+/// A frozen disk goes on when repmgrd had so much longer than it may need.
+const THAWED_AFTER_LIMIT: Duration = Duration::from_secs(5);
 
 /// Starting, rewinding, verifying and removing the servers of a run.
 const OVERHEAD: Duration = Duration::from_secs(8);
@@ -140,11 +165,13 @@ pub fn failover(
     earlier: Option<FailoverRecord>,
     on_run: &mut dyn FnMut(&FailoverRecord),
 ) -> Result<FailoverRecord, FailoverError> {
-    let FailoverSite { installation, repmgr, pgbouncer, guard, host, interrupt, verify } = site;
+    let FailoverSite { installation, repmgr, pgbouncer, guard, host, interrupt, verify, volumes } =
+        site;
     let mut record = empty_record(plan, installation, host, provenance);
     if let Some(earlier) = earlier {
         record = continued(earlier, &record)?;
     }
+    record.skipped = skipped_faults(plan, &volumes, interrupt);
     let guard = Arc::new(Mutex::new(guard));
     let prepared = prepare(installation, &repmgr, &pgbouncer, &guard, &mut record);
     let outcome = prepared.and_then(|template| {
@@ -158,6 +185,7 @@ pub fn failover(
             provenance,
             settings: record.settings.clone(),
             verify,
+            volumes: volumes.as_ref().ok(),
         };
         run_all(&context, &mut record, on_run)
     });
@@ -211,6 +239,7 @@ fn empty_record(
         },
         settings: settings(plan.synchronous),
         runs: Vec::new(),
+        skipped: Vec::new(),
         complete: false,
         ended: None,
         notes: NOTES.map(str::to_owned).to_vec(),
@@ -222,8 +251,11 @@ fn run_all(
     record: &mut FailoverRecord,
     on_run: &mut dyn FnMut(&FailoverRecord),
 ) -> Result<(), FailoverError> {
+    let is_skipped = |fault| record.skipped.iter().any(|skipped| skipped.fault == fault);
+    let mut cases = context.plan.cases();
+    cases.retain(|(fault, _)| !is_skipped(*fault));
     for number in 1..=context.plan.runs {
-        for (fault, detector) in context.plan.cases() {
+        for &(fault, detector) in &cases {
             let is_done = |run: &FailoverRun| {
                 (run.fault, run.detector, run.number) == (fault, detector, number)
             };

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{
     Cluster, Guard, Pgbouncer, Repmgr, RepmgrNode, RepmgrSettings, RunningPgbouncer, StopMode,
+    Volume, Volumes,
 };
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{FailoverDetector, FailoverFault};
@@ -17,12 +18,13 @@ use super::hook::{
     EVENTS, hook_name, notification_command, promote_command, write_hook, write_notification,
 };
 use super::supervisor::Supervisor;
+use super::volumes::hold_volume;
 use crate::link::{Link, LinkDelay};
 
 /// How long a step of the preparation may take.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Between two looks.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 /// A topology that serves clients.
 pub(super) struct Topology {
@@ -39,6 +41,8 @@ pub(super) struct Topology {
     supervisor: Option<Supervisor>,
     /// Through which the standby sees the first primary; `None` where that is not to be cut.
     link: Option<Arc<Link>>,
+    /// The disk of the first primary; `None` where it needs none of its own.
+    volume: Option<(Volumes, Volume)>,
 }
 
 impl Topology {
@@ -49,6 +53,7 @@ impl Topology {
     ) -> Result<Self, FailoverError> {
         let mut guard = lock(context.guard);
         let primary = context.template.copy(&mut guard, NODES[0])?;
+        let volume = hold_volume(context, &mut guard, &primary, fault)?;
         primary.configure(&mut guard, &named(context, NODES[0]))?;
         let postmaster = primary.start(&mut guard)?;
         write_notification(&mut guard)?;
@@ -89,6 +94,7 @@ impl Topology {
             detector,
             supervisor: None,
             link,
+            volume,
         };
         for pooler in &topology.poolers {
             wait_for_pooler(pooler, context.interrupt)?;
@@ -138,6 +144,11 @@ impl Topology {
     /// Between both servers, if there is one.
     pub(super) fn link(&self) -> Option<Arc<Link>> {
         self.link.clone()
+    }
+
+    /// The disk of the first primary, if it has one of its own.
+    pub(super) fn volume(&self) -> Option<Volume> {
+        self.volume.as_ref().map(|(_, volume)| volume.clone())
     }
 
     /// What the fault needs, so that a repmgrd that it ends is not started again.
@@ -200,9 +211,13 @@ impl Topology {
         for pooler in &self.poolers {
             pooler.remove(&mut guard)?;
         }
-        for cluster in [self.standby, self.primary] {
+        for cluster in [&self.standby, &self.primary] {
             // It may have ended long ago.
             let _ = cluster.stop(&mut guard, StopMode::Immediate);
+        }
+        // Where one is mounted a directory cannot be removed.
+        drop(self.volume);
+        for cluster in [self.standby, self.primary] {
             cluster.remove(&mut guard)?;
         }
         let files = NODES.into_iter().flat_map(|name| [format!("{name}.conf"), hook_name(name)]);
