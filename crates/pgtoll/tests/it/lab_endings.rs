@@ -152,6 +152,26 @@ fn a_corruption_lab_that_ends_early_leaves_its_record_and_nothing_else() {
 }
 
 #[test]
+fn two_labs_run_side_by_side() {
+    if !engines() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let start = |arguments: &[&str]| {
+        let mut command = pgtoll();
+        command.arg("lab").args(arguments).args(["--clients", "2", "--work-dir"]);
+        command.arg(scratch.work()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let failover = ["failover", "--quick", "--sync"];
+    let labs = [start(&failover), start(&failover), start(&["corruption", "--runs", "1"])];
+    for mut lab in labs {
+        assert!(ends_within(pid_of(&lab), PATIENCE), "a lab does not end beside others");
+        assert_eq!(lab.wait().unwrap().code(), Some(0));
+    }
+    scratch.assert_empty();
+}
+
+#[test]
 fn a_corruption_lab_that_was_killed_goes_on_where_its_record_ends() {
     if !engines() {
         return;
