@@ -76,6 +76,12 @@ pub struct FailoverDesign {
     /// Poolers between clients and servers; clients know all of them.
     #[serde(default = "one")]
     pub bouncers: u32,
+    /// Whether there is a witness, on the primary's side of the link.
+    #[serde(default)]
+    pub witness: bool,
+    /// Whether there is a second standby, which is never promoted and has WAL sooner than the first.
+    #[serde(default)]
+    pub third_node: bool,
 }
 
 /// Of records from before there could be more.
@@ -217,6 +223,9 @@ pub struct FailoverRun {
     pub steps: Vec<JudgedEvent>,
     /// The old primary's return; `None` where it was not tried.
     pub rejoin: Option<FailoverRejoin>,
+    /// The second standby after the promotion of the first; `None` without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub third: Option<ThirdNode>,
     /// `synchronous_standby_names` on the promoted server, at the end of the load; `None` where no
     /// standby was promoted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -255,6 +264,21 @@ pub struct FailoverRejoin {
     /// When each step was done, from the begin of the return.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<JudgedEvent>,
+}
+
+/// A standby beside the one that was promoted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ThirdNode {
+    /// WAL that it had received behind the place where the new primary's timeline begins (bytes): what the
+    /// new primary does not have. `None` where that is unknown.
+    pub past_fork_bytes: Option<u64>,
+    /// What repmgr said where it refused to let it follow the new primary (`repmgr standby follow`);
+    /// `None` where it follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// Its return by `pg_rewind`; `None` where it was not needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejoin: Option<FailoverRejoin>,
 }
 
 /// The JSON Schema of what `pgtoll lab failover` prints.

@@ -14,10 +14,17 @@ pub(super) const DATABASE: &str = "app";
 /// Names of the servers, with repmgr and as standbys; the first begins as the primary.
 pub(super) const NODES: [&str; 2] = ["node1", "node2"];
 
+/// A standby that is never promoted.
+pub(super) const THIRD: &str = "node3";
+/// repmgr's witness: a server of its own, which has a vote.
+pub(super) const WITNESS: &str = "witness";
+
 /// What runs have in common.
 pub(super) struct RunContext<'a> {
     pub(super) plan: &'a FailoverPlan,
     pub(super) template: &'a Cluster,
+    /// What each run's witness is a copy of; `None` without witnesses.
+    pub(super) witness: Option<&'a Cluster>,
     pub(super) repmgr: &'a Repmgr,
     pub(super) pgbouncer: &'a Pgbouncer,
     pub(super) guard: &'a Arc<Mutex<Guard>>,

@@ -34,9 +34,11 @@ pub(super) struct FaultAction {
     own_pooler: Option<RunningPgbouncer>,
     /// Between both servers.
     link: Option<Arc<Link>>,
+    /// Between the witness, if there is one, and the standby.
+    witness_link: Option<Arc<Link>>,
     /// The primary's disk, if it has one of its own.
     volume: Option<Volume>,
-    /// A frozen disk goes on after this time at the latest.
+    /// A frozen disk goes on, and a cut link is healed, after this time at the latest.
     pub(super) frozen_at_most: Duration,
     interrupt: Interrupt,
     /// When it began.
@@ -60,6 +62,7 @@ impl FaultAction {
             poolers: topology.poolers.clone(),
             own_pooler: topology.pooler_of_primary().cloned(),
             link: topology.link(),
+            witness_link: topology.witness_link(),
             volume: topology.volume(),
             frozen_at_most: Duration::ZERO,
             interrupt: interrupt.clone(),
@@ -91,8 +94,9 @@ impl FaultAction {
             }
             FailoverFault::Freeze => return self.freeze(),
             FailoverFault::LinkCut => {
-                if let Some(link) = &self.link {
-                    link.set_state(LinkState::Cut);
+                self.set_links(LinkState::Cut);
+                if self.witness_link.is_some() {
+                    return self.heal_cut();
                 }
             }
             FailoverFault::WalFull => self.fill_wal_volume()?,
@@ -114,6 +118,10 @@ impl FaultAction {
         let mut guard = lock(&self.guard);
         self.signal_programs(&mut guard, ProgramSignal::Stop)?;
         processes.suspend()?;
+        if let Some(link) = &self.link {
+            // What is under way is lost.
+            link.set_state(LinkState::Cut);
+        }
         self.primary.kill(&mut guard)?;
         if let Some(pooler) = &self.own_pooler {
             guard.signal(pooler.name(), ProgramSignal::Kill)?;
@@ -122,6 +130,22 @@ impl FaultAction {
             guard.reap(self.node.daemon(), Duration::ZERO)?;
         }
         Ok(())
+    }
+
+    fn set_links(&self, state: LinkState) {
+        for link in self.link.iter().chain(&self.witness_link) {
+            link.set_state(state);
+        }
+    }
+
+    /// The standby needs the witness, which it does not reach either.
+    fn heal_cut(&self) -> Result<&'static str, FailoverError> {
+        let is_promoted = self.is_promoted_within(self.frozen_at_most)?;
+        if is_promoted {
+            return Ok("the standby was promoted without the witness");
+        }
+        self.set_links(LinkState::Open);
+        Ok("healed, with no promotion")
     }
 
     fn freeze(&self) -> Result<&'static str, FailoverError> {

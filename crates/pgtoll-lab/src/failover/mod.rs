@@ -9,8 +9,10 @@ mod rejoin;
 mod run;
 mod steps;
 mod supervisor;
+mod third;
 mod topology;
 mod volumes;
+mod witness;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,6 +52,10 @@ pub struct FailoverPlan {
     pub fail_back: bool,
     /// Poolers, all of which clients know.
     pub bouncers: u32,
+    /// A witness on the primary's side of the link between the servers.
+    pub witness: bool,
+    /// A second standby that is never promoted, and has WAL sooner than the first.
+    pub third_node: bool,
 }
 
 /// Whether the pages of the data directory of a stopped server are sound: pages, and unsound ones of
@@ -120,9 +126,14 @@ impl FailoverPlan {
         self.faults.iter().any(|fault| volumes::volume_of(*fault).is_some())
     }
 
+    /// Whether a cut link is healed: the witness keeps the standby from promoting itself.
+    fn heals_cut(&self, fault: FailoverFault) -> bool {
+        self.witness && fault == FailoverFault::LinkCut
+    }
+
     /// How long transactions fall due.
     fn judged(&self, fault: FailoverFault, detector: FailoverDetector) -> Duration {
-        let is_longest = fault == FailoverFault::IoFreeze;
+        let is_longest = fault == FailoverFault::IoFreeze || self.heals_cut(fault);
         let after = if is_longest { THAWED_AFTER_LIMIT } else { Duration::ZERO };
         self.lead + notice_limit(fault, detector) + after + AFTERWARDS
     }
@@ -175,9 +186,12 @@ pub fn failover(
     let guard = Arc::new(Mutex::new(guard));
     let prepared = prepare(installation, &repmgr, &pgbouncer, &guard, &mut record);
     let outcome = prepared.and_then(|template| {
+        let witness = plan.witness.then(|| witness::template(installation, &mut lock(&guard)));
+        let witness = witness.transpose()?;
         let context = RunContext {
             plan,
             template: &template,
+            witness: witness.as_ref(),
             repmgr: &repmgr,
             pgbouncer: &pgbouncer,
             guard: &guard,
@@ -236,13 +250,15 @@ fn empty_record(
             rate_per_second: plan.rate_per_second,
             fail_back: plan.fail_back,
             bouncers: plan.bouncers,
+            witness: plan.witness,
+            third_node: plan.third_node,
         },
         settings: settings(plan.synchronous),
         runs: Vec::new(),
         skipped: Vec::new(),
         complete: false,
         ended: None,
-        notes: NOTES.map(str::to_owned).to_vec(),
+        notes: notes(plan).into_iter().map(str::to_owned).collect(),
     }
 }
 
@@ -321,7 +337,24 @@ fn settings(synchronous: bool) -> BTreeMap<String, String> {
         .collect()
 }
 
-const NOTES: [&str; 5] = [
+/// What a reader has to know.
+fn notes(plan: &FailoverPlan) -> Vec<&'static str> {
+    let of_witness = if plan.witness { WITNESS_NOTE } else { NO_WITNESS_NOTE };
+    let third = plan.third_node.then_some(THIRD_NOTE);
+    NOTES.into_iter().chain([of_witness]).chain(third).collect()
+}
+
+const NO_WITNESS_NOTE: &str = "two servers and no witness: a standby that is cut off from its primary \
+                               promotes itself, and there are two primaries (fault link-cut)";
+const WITNESS_NOTE: &str = "a standby that is cut off from its primary is cut off from the witness, \
+                            too, has no majority and does not promote itself (fault link-cut); the \
+                            link is healed then. The daemons beside primary and witness look at the \
+                            primary through this link as well, and report it gone meanwhile";
+const THIRD_NOTE: &str = "the second standby streams from the primary directly, the first through a \
+                          link that holds WAL back for 50 ms and is cut when the primary's host \
+                          dies: the second has WAL that the promoted one has not";
+
+const NOTES: [&str; 4] = [
     "process faults on one kernel: servers, repmgrd and PgBouncer share CPUs and a disk; a host of \
      its own dies otherwise, and these are no recovery times of production",
     "the promotion hook resets synchronous_standby_names, promotes, replaces PgBouncer's database \
@@ -330,8 +363,6 @@ const NOTES: [&str; 5] = [
     "the old primary's files are synced at once by pgtoll (pg_rewind --no-sync, then syncfs) and by the \
      server (recovery_init_sync_method = syncfs): one by one, as by default, some 1500 files take \
      up to seconds on a busy disk, and are synced twice",
-    "two servers and no witness: a standby that is cut off from its primary promotes itself, and \
-     there are two primaries (fault link-cut)",
     "none is the floor: no repmgrd, the promotion hook begins when the fault is done",
 ];
 
@@ -350,6 +381,8 @@ mod tests {
             lead: Duration::from_secs(1),
             fail_back: false,
             bouncers: 1,
+            witness: false,
+            third_node: false,
         }
     }
 

@@ -19,8 +19,7 @@ pub(super) fn rejoin(
 ) -> FailoverRejoin {
     let mut steps = RejoinSteps::begin();
     let returned = come_back(context, topology, fault, &mut steps);
-    let streaming = steps.events.iter().find(|step| step.what == STREAMING);
-    let seconds = streaming.map(|step| step.at_s);
+    let seconds = steps.at(STREAMING);
     let outcome = returned.map_err(|error| error_words(&error)).and_then(|()| {
         verified(context, topology).map_err(|error| format!("its pages were not verified: {error}"))
     });
@@ -41,20 +40,25 @@ pub(super) fn rejoin(
 const ENLARGED_WAL_BYTES: u64 = 1 << 30;
 
 /// The step that ends the return.
-const STREAMING: &str = "streaming";
+pub(super) const STREAMING: &str = "streaming";
 
 /// Steps that are done, by the time since the begin.
-struct RejoinSteps {
+pub(super) struct RejoinSteps {
     began: Instant,
-    events: Vec<JudgedEvent>,
+    pub(super) events: Vec<JudgedEvent>,
 }
 
 impl RejoinSteps {
-    fn begin() -> Self {
+    pub(super) fn begin() -> Self {
         Self { began: Instant::now(), events: Vec::new() }
     }
 
-    fn done(&mut self, what: &str) {
+    /// When this step was done.
+    pub(super) fn at(&self, what: &str) -> Option<f64> {
+        self.events.iter().find(|step| step.what == what).map(|step| step.at_s)
+    }
+
+    pub(super) fn done(&mut self, what: &str) {
         let at_s = self.began.elapsed().as_secs_f64();
         self.events.push(JudgedEvent { at_s, what: what.to_owned() });
     }

@@ -90,7 +90,8 @@ fn fail_over(
             );
         }
         run.rejoin = Some(rejoin(context, topology, fault));
-    } else {
+        run.third = topology.third().map(|third| third.follow(context, topology));
+    } else if !context.plan.heals_cut(fault) {
         run.findings.push(not_promoted(fault).to_owned());
     }
     context.interrupt.check()?;
@@ -193,6 +194,7 @@ fn observed(
         routed_s: None,
         steps: Vec::new(),
         rejoin: None,
+        third: None,
         standby_names: None,
         daemon_restarts: 0,
         load_average: None,

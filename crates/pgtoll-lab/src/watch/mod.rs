@@ -310,9 +310,8 @@ fn proposals(pages: &[WatchedPage], standby_is_verified: bool) -> Vec<String> {
                 .to_owned(),
         );
     } else {
-        proposals.push(
-            "do not fail over: the standby's pages are not known to be sound".to_owned(),
-        );
+        proposals
+            .push("do not fail over: the standby's pages are not known to be sound".to_owned());
     }
     proposals
 }

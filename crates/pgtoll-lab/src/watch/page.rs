@@ -108,7 +108,9 @@ mod tests {
 
     #[test]
     fn other_paths_are_nobodys_pages() {
-        for path in ["../etc/passwd", "base/../5", "base/5", "base/5/x", "global/pg_control", "/1/2"] {
+        for path in
+            ["../etc/passwd", "base/../5", "base/5", "base/5/x", "global/pg_control", "/1/2"]
+        {
             check(&format!("invalid page in block 1 of relation {path}\n"), &[]);
         }
         check("invalid page in block 99999999999 of relation base/5/1", &[]);
@@ -121,7 +123,10 @@ mod tests {
         let own = page("base/5/16385_vm");
         assert_eq!((own.database(), own.tablespace(), own.filenode()), (Some("5"), "0", "16385"));
         let other = page("pg_tblspc/17/PG_15_1/5/24");
-        assert_eq!((other.database(), other.tablespace(), other.filenode()), (Some("5"), "17", "24"));
+        assert_eq!(
+            (other.database(), other.tablespace(), other.filenode()),
+            (Some("5"), "17", "24")
+        );
         assert_eq!(page("global/1260").database(), None);
     }
 }

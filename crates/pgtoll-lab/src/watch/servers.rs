@@ -119,8 +119,7 @@ impl Standby {
 
 /// The page in the primary's file.
 pub(super) fn primary_page(primary: &Dsn, page: &RefusedPage, judge: JudgePage) -> PageCondition {
-    let looked =
-        primary.connect().and_then(|mut connection| in_file(&mut connection, page, judge));
+    let looked = primary.connect().and_then(|mut connection| in_file(&mut connection, page, judge));
     looked.unwrap_or_else(|error| PageCondition::Unknown { reason: error_words(&error) })
 }
 

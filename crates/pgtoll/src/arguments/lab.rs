@@ -293,6 +293,12 @@ pub(crate) struct LabFailoverArguments {
     /// Number of PgBouncer processes: 1, which no fault touches, or 2, one on each server's host.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
     pub(crate) bouncers: u32,
+    /// A witness beside the primary: a standby that is cut off from both does not promote itself.
+    #[arg(long)]
+    pub(crate) witness: bool,
+    /// A second standby, never promoted, which has WAL sooner than the first: it may be past the fork.
+    #[arg(long)]
+    pub(crate) third_node: bool,
     /// Write the record (JSON) after each run; where FILE has a part of the same runs, do the rest.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,

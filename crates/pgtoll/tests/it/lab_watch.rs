@@ -90,12 +90,12 @@ fn damage(file: &Path) {
 }
 
 /// Starts a watch, and waits until it watches.
-fn watching(command: &mut Command) -> (Child, impl FnOnce() -> String + use<>) {
+fn watching(command: &mut Command, expected: &str) -> (Child, impl FnOnce() -> String + use<>) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     let mut first = String::new();
     lines.read_line(&mut first).unwrap();
-    assert!(first.contains("watching; no checksum failure"), "{first}");
+    assert!(first.contains(expected), "{first}");
     let rest = move || {
         let mut text = String::new();
         lines.read_to_string(&mut text).unwrap();
@@ -103,6 +103,9 @@ fn watching(command: &mut Command) -> (Child, impl FnOnce() -> String + use<>) {
     };
     (child, rest)
 }
+
+/// What a watch of a sound server begins with.
+const NONE_BEFORE: &str = "watching; no checksum failure was counted before";
 
 /// Its exit status and what it printed.
 fn ended(child: Child) -> (Option<i32>, String) {
@@ -120,7 +123,7 @@ fn a_refused_page_is_named_and_the_command_is_run_when_the_standby_is_sound() {
         let told: PathBuf = scratch.path("told");
         let line = format!("echo $PGTOLL_PAGES > {}", told.display());
         let mut command = pair.with_standby_and_log();
-        let (child, rest) = watching(command.args(["--json", "--run", &line]));
+        let (child, rest) = watching(command.args(["--json", "--run", &line]), NONE_BEFORE);
         pair.read();
         let (status, text) = ended(child);
         let rest = rest();
@@ -151,7 +154,7 @@ fn nothing_is_run_when_the_standby_is_not_known_to_be_sound() {
     let told = scratch.path("told");
     let line = format!("touch {}", told.display());
     // The standby's page is damaged, too.
-    let (child, rest) = watching(pair.with_standby_and_log().args(["--run", &line]));
+    let (child, rest) = watching(pair.with_standby_and_log().args(["--run", &line]), NONE_BEFORE);
     pair.read();
     let (status, text) = ended(child);
     assert_eq!(status, Some(2), "{text} {}", rest());
@@ -161,19 +164,12 @@ fn nothing_is_run_when_the_standby_is_not_known_to_be_sound() {
     // Without the log nobody knows which page it is.
     let before = run(pair.watch().args(["--for", "1s"]));
     assert_eq!(before.status, Some(0), "{before:?}");
-    let mut child = pair
-        .watch()
-        .args(["--standby", &dsn(&pair.standby)])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut first = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
-    assert!(first.contains("1 checksum failures were counted before"), "{first}");
+    let mut command = pair.watch();
+    let earlier = "1 checksum failures were counted before";
+    let (child, rest) = watching(command.args(["--standby", &dsn(&pair.standby)]), earlier);
     pair.read();
     let (status, text) = ended(child);
-    assert_eq!(status, Some(1), "{text}");
+    assert_eq!(status, Some(1), "{text} {}", rest());
     assert!(text.contains("the pages are unknown"), "{text}");
     pair.end();
     scratch.assert_empty();
@@ -193,14 +189,18 @@ fn servers_that_cannot_be_watched_are_refused_and_a_quiet_one_is_done() {
     check(pgtoll().args(["lab", "watch", "--dsn", &standby]), 2, "the server is a standby");
     let own = dsn(&pair.primary);
     check(pair.watch().args(["--standby", &own]), 2, "is no standby");
-    check(pair.watch().args(["--log", "/nonexistent/log", "--for", "1s"]), 0, "no page was refused");
+    check(
+        pair.watch().args(["--log", "/nonexistent/log", "--for", "1s"]),
+        0,
+        "no page was refused",
+    );
     let other = Cluster::init(&mut pair.guard, &server(), "other", false).unwrap();
     other.start(&mut pair.guard).unwrap();
     check(pair.watch().args(["--standby", &dsn(&other)]), 2, "is of another cluster");
     check(pgtoll().args(["lab", "watch", "--dsn", &dsn(&other)]), 2, "no data checksums");
     other.stop(&mut pair.guard, StopMode::Immediate).unwrap();
     // A primary that goes away is waited for.
-    let (child, rest) = watching(pair.watch().args(["--for", "4s"]));
+    let (child, rest) = watching(pair.watch().args(["--for", "4s"]), NONE_BEFORE);
     pair.primary.stop(&mut pair.guard, StopMode::Immediate).unwrap();
     pair.primary.start(&mut pair.guard).unwrap();
     let (status, text) = ended(child);

@@ -138,6 +138,8 @@ fn plan(arguments: &LabFailoverArguments) -> FailoverPlan {
         lead: Duration::from_secs(if arguments.quick { 1 } else { 2 }),
         fail_back: arguments.fail_back,
         bouncers: arguments.bouncers,
+        witness: arguments.witness,
+        third_node: arguments.third_node,
     }
 }
 
@@ -206,6 +208,8 @@ fn provenance(arguments: &LabFailoverArguments) -> Provenance {
         ("--quick", arguments.quick),
         ("--sync", arguments.sync),
         ("--fail-back", arguments.fail_back),
+        ("--witness", arguments.witness),
+        ("--third-node", arguments.third_node),
     ];
     command
         .extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.to_owned()));

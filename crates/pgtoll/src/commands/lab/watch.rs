@@ -58,7 +58,7 @@ fn act(line: &str, pages: &[WatchedPage]) -> WatchAction {
     let names = names.join(" ");
     let ran = UserCommand::start_with(line, &[("PGTOLL_PAGES", names.as_str())])
         .and_then(UserCommand::wait);
-    let command = masked(line);
+    let command = masked(line).into_owned();
     match ran {
         Ok(end) => {
             WatchAction { command, status: end.status, success: end.success, output: end.tail }
