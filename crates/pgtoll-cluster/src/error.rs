@@ -219,6 +219,14 @@ pub enum ClusterError {
         /// What the system said.
         source: io::Error,
     },
+    /// A volume of our own could not be made or used.
+    #[error("{action}: {source}")]
+    Volume {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A server's processes could not be suspended or resumed.
     #[error("suspend or resume the server with process {pid}: {source}")]
     Suspend {

@@ -41,12 +41,16 @@ mod suspend;
 mod trust;
 mod user;
 mod user_command;
+mod volume;
 mod wheel;
 
 pub use cluster::Cluster;
 pub use cpus::{PinnedThread, pin, usable_cpus};
 pub use difference::{Difference, DifferenceKind};
-pub use engine::{Pgbouncer, Repmgr, RepmgrNode, RepmgrSettings, RunningPgbouncer};
+pub use engine::{
+    EngineSurvey, Pgbouncer, Repmgr, RepmgrNode, RepmgrSettings, RunningPgbouncer, TESTED_ENGINES,
+    apt_install, apt_line, is_debian,
+};
 pub use environment::search_path;
 pub use error::{ClusterError, Untrusted};
 pub use find::{Finder, Found, Installation, Origin, Skipped};
@@ -58,4 +62,5 @@ pub use profiler::{NoProfile, Profiler};
 pub use suspend::{ServerProcesses, wait_for_exit};
 pub use user::ServerUser;
 pub use user_command::{UserCommand, UserCommandEnd};
+pub use volume::{Volume, VolumeKind, VolumeMaker, Volumes, keeper_main};
 pub use wheel::{WHEELS, Wheel};

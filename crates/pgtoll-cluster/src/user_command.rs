@@ -41,10 +41,15 @@ pub struct UserCommandEnd {
 impl UserCommand {
     /// Starts the command line.
     pub fn start(line: &str) -> Result<Self, ClusterError> {
+        Self::start_with(line, &[])
+    }
+
+    /// Starts the command line with more variables in its environment.
+    pub fn start_with(line: &str, variables: &[(&str, &str)]) -> Result<Self, ClusterError> {
         let start = || {
             let output = File::from(memfd_create("command's output", MFdFlags::MFD_CLOEXEC)?);
             let mut shell = command_in_own_environment(OsStr::new(SHELL));
-            shell.arg("-c").arg(line).process_group(0);
+            shell.arg("-c").arg(line).process_group(0).envs(variables.iter().copied());
             let child = shell.stdout(output.try_clone()?).stderr(output.try_clone()?).spawn()?;
             Ok(Self { child, output })
         };

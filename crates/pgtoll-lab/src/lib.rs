@@ -27,6 +27,7 @@ mod exchange;
 mod failover;
 mod judge;
 mod link;
+mod watch;
 
 pub use corruption::{CorruptionError, CorruptionPlan, CorruptionProgress, corruption};
 pub use exchange::{ExchangeError, ExchangePlan, ExchangeSite, exchange};
@@ -36,6 +37,7 @@ pub use judge::{
     JudgeFault, JudgeFaultEnd, JudgePlan, JudgeProgress, LeftoverSchema, conclude, judge,
 };
 pub use link::{Link, LinkDelay, LinkState};
+pub use watch::{JudgePage, WatchError, WatchPlan, WatchProgress, watch};
 
 /// An error with its causes.
 pub(crate) fn error_words(error: &dyn std::error::Error) -> String {

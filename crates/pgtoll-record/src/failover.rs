@@ -34,13 +34,25 @@ pub struct FailoverRecord {
     pub settings: BTreeMap<String, String>,
     /// Each run, in the order in which they were done.
     pub runs: Vec<FailoverRun>,
-    /// All runs were done.
+    /// Faults that could not be made on this machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<SkippedFault>,
+    /// All runs were done, but for those of [`skipped`](Self::skipped) faults.
     pub complete: bool,
     /// Why it ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
     /// What a reader has to know.
     pub notes: Vec<String>,
+}
+
+/// A fault that could not be made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SkippedFault {
+    /// The fault.
+    pub fault: FailoverFault,
+    /// Why.
+    pub reason: String,
 }
 
 /// What was to be done.
@@ -64,6 +76,12 @@ pub struct FailoverDesign {
     /// Poolers between clients and servers; clients know all of them.
     #[serde(default = "one")]
     pub bouncers: u32,
+    /// Whether there is a witness, on the primary's side of the link.
+    #[serde(default)]
+    pub witness: bool,
+    /// Whether there is a second standby, which is never promoted and has WAL sooner than the first.
+    #[serde(default)]
+    pub third_node: bool,
 }
 
 /// Of records from before there could be more.
@@ -86,14 +104,25 @@ pub enum FailoverFault {
     /// The link between both servers is cut: replication, and what repmgrd of the standby sees. The
     /// primary lives and clients reach it.
     LinkCut,
+    /// The volume of the primary's WAL is full.
+    WalFull,
+    /// Writes to the primary's disk wait, and go on when the standby was promoted, or after a limit.
+    IoFreeze,
     /// A handover by plan: clients wait, the primary is shut down, the standby promoted.
     Switchover,
 }
 
 impl FailoverFault {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::HostDeath, Self::Postmaster, Self::Freeze, Self::LinkCut, Self::Switchover];
+    pub const ALL: [Self; 7] = [
+        Self::HostDeath,
+        Self::Postmaster,
+        Self::Freeze,
+        Self::LinkCut,
+        Self::WalFull,
+        Self::IoFreeze,
+        Self::Switchover,
+    ];
 
     /// As the command line has it.
     pub fn name(self) -> &'static str {
@@ -102,6 +131,8 @@ impl FailoverFault {
             Self::Postmaster => "postmaster",
             Self::Freeze => "freeze",
             Self::LinkCut => "link-cut",
+            Self::WalFull => "wal-full",
+            Self::IoFreeze => "io-freeze",
             Self::Switchover => "switchover",
         }
     }
@@ -192,6 +223,9 @@ pub struct FailoverRun {
     pub steps: Vec<JudgedEvent>,
     /// The old primary's return; `None` where it was not tried.
     pub rejoin: Option<FailoverRejoin>,
+    /// The second standby after the promotion of the first; `None` without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub third: Option<ThirdNode>,
     /// `synchronous_standby_names` on the promoted server, at the end of the load; `None` where no
     /// standby was promoted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,6 +264,21 @@ pub struct FailoverRejoin {
     /// When each step was done, from the begin of the return.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<JudgedEvent>,
+}
+
+/// A standby beside the one that was promoted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ThirdNode {
+    /// WAL that it had received behind the place where the new primary's timeline begins (bytes): what the
+    /// new primary does not have. `None` where that is unknown.
+    pub past_fork_bytes: Option<u64>,
+    /// What repmgr said where it refused to let it follow the new primary (`repmgr standby follow`);
+    /// `None` where it follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// Its return by `pg_rewind`; `None` where it was not needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejoin: Option<FailoverRejoin>,
 }
 
 /// The JSON Schema of what `pgtoll lab failover` prints.

@@ -40,6 +40,7 @@ mod side_by_side;
 pub mod trials;
 mod verification;
 mod wal;
+mod watch;
 mod watched_wal;
 mod whatif;
 
@@ -61,7 +62,7 @@ pub use exchange::{
 pub use expectation::{Expectation, ExpectedFigure};
 pub use failover::{
     FAILOVER_SCHEMA, FailoverDesign, FailoverDetector, FailoverFault, FailoverRecord,
-    FailoverRejoin, FailoverRun, failover_schema,
+    FailoverRejoin, FailoverRun, SkippedFault, ThirdNode, failover_schema,
 };
 pub use interval::{Interval, Verdict};
 pub use judge::{
@@ -130,6 +131,7 @@ pub use wal::{
     WalImages, WalKind, WalOfDatabase, WalOfKind, WalOfRelation, WalPiece, WalRelationName,
     WalSource, WalStatisticsRecord,
 };
+pub use watch::{PageCondition, WATCH_SCHEMA, WatchAction, WatchRecord, WatchedPage, watch_schema};
 pub use watched_wal::{
     BlindCheck, CycleWithoutHints, NextCycleCheck, PredictionChecks, WatchedWal, WatchedWalCycle,
 };

@@ -37,6 +37,12 @@ pub fn failover_text(of: &FailoverRecord) -> String {
         }
     }
     text.push('\n');
+    for third in third_words(of) {
+        text.push_str(&wrapped("second standby: ", &third));
+    }
+    for skipped in skipped_words(of) {
+        text.push_str(&wrapped("skipped: ", &skipped));
+    }
     for finding in failover_findings(of) {
         text.push_str(&wrapped("finding: ", &finding));
     }
@@ -250,6 +256,8 @@ pub(crate) fn case_words(fault: FailoverFault, detector: FailoverDetector) -> St
         FailoverFault::Postmaster => "SIGKILL to the postmaster",
         FailoverFault::Freeze => "Primary frozen, thawed after the promotion",
         FailoverFault::LinkCut => "Link between the servers cut",
+        FailoverFault::WalFull => "The primary's WAL volume full",
+        FailoverFault::IoFreeze => "The primary's disk frozen for a time",
         FailoverFault::Switchover => return "Handover by plan".to_owned(),
     };
     let detector = match detector {
@@ -298,9 +306,10 @@ pub(crate) fn subject_words(of: &FailoverRecord) -> String {
         "commits do not wait for the standby"
     };
     let mut words = format!(
-        "{}, {}: a primary and a standby, {wait}; {}, {} transactions a second; {}.",
+        "{}, {}: a primary and {}, {wait}; {}, {} transactions a second; {}.",
         of.server,
         of.engines.join(", "),
+        standby_words(of),
         counted(u64::from(of.design.clients), "client", "clients"),
         of.design.rate_per_second,
         counted(of.runs.len() as u64, "run", "runs"),
@@ -322,6 +331,15 @@ pub(crate) fn subject_words(of: &FailoverRecord) -> String {
     words
 }
 
+fn standby_words(of: &FailoverRecord) -> &'static str {
+    match (of.design.third_node, of.design.witness) {
+        (false, false) => "a standby",
+        (true, false) => "two standbys",
+        (false, true) => "a standby, a witness",
+        (true, true) => "two standbys, a witness",
+    }
+}
+
 /// What is against the topology, or against pgtoll. Losses of commits that wait for nobody are what is
 /// measured, and no finding.
 pub fn failover_findings(of: &FailoverRecord) -> Vec<String> {
@@ -337,6 +355,10 @@ pub fn failover_findings(of: &FailoverRecord) -> Vec<String> {
         for finding in run.findings.iter().filter(|finding| !is_expected(finding)) {
             findings.push(format!("{place}: {finding}"));
         }
+        let third = run.third.as_ref().and_then(|third| third.rejoin.as_ref());
+        if let Some(error) = third.and_then(|rejoin| rejoin.error.as_ref()) {
+            findings.push(format!("{place}: return of the second standby: {error}"));
+        }
         let Some(rejoin) = &run.rejoin else { continue };
         if let Some(error) = &rejoin.error {
             findings.push(format!("{place}: rejoin: {error}"));
@@ -347,6 +369,41 @@ pub fn failover_findings(of: &FailoverRecord) -> Vec<String> {
         }
     }
     findings
+}
+
+/// What became of second standbys, a sentence for each run.
+pub(crate) fn third_words(of: &FailoverRecord) -> Vec<String> {
+    let thirds = of.runs.iter().filter_map(|run| Some((run, run.third.as_ref()?)));
+    let words = thirds.map(|(run, third)| {
+        let past = match third.past_fork_bytes {
+            Some(0) => "had no WAL that the promoted one lacked".to_owned(),
+            Some(bytes) => format!(
+                "was past the fork: it had {} bytes of WAL that the promoted one lacked",
+                count(bytes)
+            ),
+            None => "could not be asked what WAL it had".to_owned(),
+        };
+        let followed = match &third.refused {
+            None => "repmgr let it follow".to_owned(),
+            Some(reason) => format!("repmgr refused to let it follow ({reason})"),
+        };
+        let rejoin = match &third.rejoin {
+            None => String::new(),
+            Some(rejoin) => match (&rejoin.error, rejoin.seconds) {
+                (Some(error), _) => format!("; its return by pg_rewind failed: {error}"),
+                (None, of) => format!("; it returned by pg_rewind in {}", seconds(of)),
+            },
+        };
+        let (fault, detector, number) = (run.fault.name(), run.detector.name(), run.number);
+        format!("{fault}, {detector}, run {number}: it {past}; {followed}{rejoin}.")
+    });
+    words.collect()
+}
+
+/// Faults that could not be made, and why.
+pub(crate) fn skipped_words(of: &FailoverRecord) -> Vec<String> {
+    let words = |of: &pgtoll_record::SkippedFault| format!("{}: {}", of.fault.name(), of.reason);
+    of.skipped.iter().map(words).collect()
 }
 
 pub(crate) fn seconds(value: Option<f64>) -> String {
@@ -387,6 +444,7 @@ pub(crate) mod tests {
                 unsound: Some(0),
                 steps: Vec::new(),
             }),
+            third: None,
             standby_names: Some(String::new()),
             daemon_restarts: 0,
             load_average: Some(0.5),
@@ -428,9 +486,12 @@ pub(crate) mod tests {
                 rate_per_second: 200.0,
                 fail_back: false,
                 bouncers: 1,
+                witness: false,
+                third_node: false,
             },
             settings: std::collections::BTreeMap::new(),
             runs: all.collect(),
+            skipped: Vec::new(),
             complete: true,
             ended: None,
             notes: vec!["process faults on one kernel".to_owned()],

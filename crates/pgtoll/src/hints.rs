@@ -37,6 +37,7 @@ errors_with_hints! {
     pgtoll_datadir::AttachError,
     pgtoll_datadir::DatadirError,
     pgtoll_lab::JudgeError,
+    pgtoll_lab::WatchError,
     pgtoll_observe::ObserveError,
     pgtoll_predict::PredictError,
     pgtoll_record::RecordError,

@@ -45,6 +45,11 @@ fn run() -> ExitCode {
             &mut Printer::new(true),
         );
     }
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == "__volumes") {
+        return pgtoll_cluster::keeper_main()
+            .map_or(Status::CouldNotTell, |()| Status::Done)
+            .into();
+    }
     if let [_, hidden, directory] = std::env::args_os().collect::<Vec<_>>().as_slice()
         && hidden == "__package"
     {

@@ -3,9 +3,11 @@
 
 mod pgbouncer;
 mod repmgr;
+mod survey;
 
 pub use pgbouncer::{Pgbouncer, RunningPgbouncer};
 pub use repmgr::{Repmgr, RepmgrNode, RepmgrSettings};
+pub use survey::{EngineSurvey, TESTED_ENGINES, apt_install, apt_line, is_debian};
 
 use std::path::Path;
 

@@ -22,6 +22,8 @@ pub struct RepmgrSettings {
     pub node_id: u32,
     /// Where others find the server's socket: that of a link in between; `None`: in its directory.
     pub host: Option<PathBuf>,
+    /// It may be promoted (`priority`).
+    pub may_be_promoted: bool,
     /// `monitor_interval_secs`: seconds between two looks at the primary.
     pub monitor_interval_s: u32,
     /// `reconnect_attempts`: looks at a primary that did not answer.
@@ -95,6 +97,7 @@ impl Repmgr {
                 ),
             ),
             ("failover", "automatic".to_owned()),
+            ("priority", if settings.may_be_promoted { "100" } else { "0" }.to_owned()),
             ("connection_check_type", "ping".to_owned()),
             ("monitor_interval_secs", settings.monitor_interval_s.to_string()),
             ("reconnect_attempts", settings.reconnect_attempts.to_string()),

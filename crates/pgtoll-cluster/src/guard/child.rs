@@ -28,6 +28,7 @@ use crate::leftover;
 use crate::process::{
     close_inherited_descriptors, command, descendants, group_below, tail, tail_of,
 };
+use crate::volume::wait_for_unmount;
 
 /// How long an immediate shutdown may take before the tree is killed. PostgreSQL's own postmaster
 /// gives its children 5 s.
@@ -584,6 +585,7 @@ impl GuardProcess {
 
     fn remove_directory(&mut self) {
         let Some(directory) = self.directory.take() else { return };
+        wait_for_unmount(&directory);
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
             leftover::remove_shared_memory_of(&entry.path());
         }

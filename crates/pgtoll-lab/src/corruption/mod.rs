@@ -12,7 +12,7 @@ use pgtoll_alter::CorruptError;
 use pgtoll_cluster::{Cluster, ClusterError, Guard, Installation, Pgbouncer, StopMode};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{
-    CORRUPTION_SCHEMA, CorruptionDesign, CorruptionFailover, CorruptionRecord, DamageSpread,
+    CORRUPTION_SCHEMA, CorruptionDesign, CorruptionFailover, CorruptionRecord, DamageSpread, Host,
     Provenance,
 };
 
@@ -63,6 +63,12 @@ pub enum CorruptionError {
         /// Why.
         source: std::io::Error,
     },
+    /// A record that was to be continued is of something else.
+    #[error("the record to be continued has another {what}")]
+    AnotherRecord {
+        /// What differs: `machine`, `server`, `design`.
+        what: &'static str,
+    },
     /// Something that a server should have done.
     #[error("{0}")]
     Unexpected(String),
@@ -89,16 +95,58 @@ struct LabContext<'a> {
 }
 
 /// Shows whether the damage reaches the standby, without checksums and with them, then fails over
-/// away from it. What was done until an error or a signal is in the record. `on_progress` gets what was
-/// done just now, and the record so far.
+/// away from it, as far as that is not in `earlier`: a record of the same design that ended before all was
+/// done. What was done until an error or a signal is in the record. `on_progress` gets what was done just
+/// now, and the record so far.
+///
+/// # Errors
+///
+/// Where `earlier` is of another design, machine or server. Nothing was done then.
 pub fn corruption(
     plan: &CorruptionPlan,
     site: ExchangeSite<'_>,
     provenance: &Provenance,
+    earlier: Option<CorruptionRecord>,
     on_progress: &mut dyn FnMut(CorruptionProgress<'_>, &CorruptionRecord),
-) -> CorruptionRecord {
+) -> Result<CorruptionRecord, CorruptionError> {
     let ExchangeSite { installation, guard, host, interrupt } = site;
-    let mut record = CorruptionRecord {
+    let mut record = empty_record(plan, installation, host, provenance);
+    if let Some(earlier) = earlier {
+        record = continued(earlier, &record)?;
+    }
+    let guard = Arc::new(Mutex::new(guard));
+    let context = LabContext { plan, guard: &guard, interrupt, provenance };
+    match run_all(&context, installation, &mut record, on_progress) {
+        Ok(()) => record.complete = true,
+        Err(error) => record.ended = Some(crate::error_words(&error)),
+    }
+    Ok(record)
+}
+
+/// The earlier record, to be added to.
+fn continued(
+    earlier: CorruptionRecord,
+    own: &CorruptionRecord,
+) -> Result<CorruptionRecord, CorruptionError> {
+    let differences = [
+        ("pgtoll", earlier.pgtoll == own.pgtoll),
+        ("server", earlier.server == own.server),
+        ("machine", earlier.host == own.host),
+        ("design", earlier.design == own.design),
+    ];
+    if let Some((what, _)) = differences.into_iter().find(|(_, is_same)| !is_same) {
+        return Err(CorruptionError::AnotherRecord { what });
+    }
+    Ok(CorruptionRecord { ended: None, complete: false, ..earlier })
+}
+
+fn empty_record(
+    plan: &CorruptionPlan,
+    installation: &Installation,
+    host: Host,
+    provenance: &Provenance,
+) -> CorruptionRecord {
+    CorruptionRecord {
         schema: CORRUPTION_SCHEMA.to_owned(),
         pgtoll: provenance.version.clone(),
         command: provenance.command.clone(),
@@ -119,14 +167,7 @@ pub fn corruption(
         complete: false,
         ended: None,
         notes: NOTES.into_iter().chain([entry_note(plan)]).map(str::to_owned).collect(),
-    };
-    let guard = Arc::new(Mutex::new(guard));
-    let context = LabContext { plan, guard: &guard, interrupt, provenance };
-    match run_all(&context, installation, &mut record, on_progress) {
-        Ok(()) => record.complete = true,
-        Err(error) => record.ended = Some(crate::error_words(&error)),
     }
-    record
 }
 
 fn run_all(
@@ -136,11 +177,20 @@ fn run_all(
     on_progress: &mut dyn FnMut(CorruptionProgress<'_>, &CorruptionRecord),
 ) -> Result<(), CorruptionError> {
     for checksums in [false, true] {
+        let is_spread_done = record.spread.iter().any(|of| of.checksums == checksums);
+        let runs = if checksums { 1..=context.plan.runs } else { 1..=0 };
+        let is_done = |run: &u32| record.failovers.iter().any(|of| of.run == *run);
+        let missing: Vec<u32> = runs.filter(|run| !is_done(run)).collect();
+        if is_spread_done && missing.is_empty() {
+            continue;
+        }
         let template = template(installation, &mut lock(context.guard), checksums)?;
-        let spread = damage_spread(context, &template, checksums)?;
-        record.spread.push(spread.clone());
-        on_progress(CorruptionProgress::Spread(&spread), record);
-        for run in (1..=context.plan.runs).filter(|_| checksums) {
+        if !is_spread_done {
+            let spread = damage_spread(context, &template, checksums)?;
+            record.spread.push(spread.clone());
+            on_progress(CorruptionProgress::Spread(&spread), record);
+        }
+        for run in missing {
             context.interrupt.check()?;
             let failover = fail_over(context, &template, run)?;
             record.failovers.push(failover.clone());

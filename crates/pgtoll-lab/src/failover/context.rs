@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pgtoll_cluster::{Cluster, Guard, Pgbouncer, Repmgr};
+use pgtoll_cluster::{Cluster, Guard, Pgbouncer, Repmgr, VolumeMaker};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::Provenance;
 
@@ -14,10 +14,17 @@ pub(super) const DATABASE: &str = "app";
 /// Names of the servers, with repmgr and as standbys; the first begins as the primary.
 pub(super) const NODES: [&str; 2] = ["node1", "node2"];
 
+/// A standby that is never promoted.
+pub(super) const THIRD: &str = "node3";
+/// repmgr's witness: a server of its own, which has a vote.
+pub(super) const WITNESS: &str = "witness";
+
 /// What runs have in common.
 pub(super) struct RunContext<'a> {
     pub(super) plan: &'a FailoverPlan,
     pub(super) template: &'a Cluster,
+    /// What each run's witness is a copy of; `None` without witnesses.
+    pub(super) witness: Option<&'a Cluster>,
     pub(super) repmgr: &'a Repmgr,
     pub(super) pgbouncer: &'a Pgbouncer,
     pub(super) guard: &'a Arc<Mutex<Guard>>,
@@ -25,6 +32,7 @@ pub(super) struct RunContext<'a> {
     pub(super) provenance: &'a Provenance,
     pub(super) settings: BTreeMap<String, String>,
     pub(super) verify: VerifyPages,
+    pub(super) volumes: Option<&'a VolumeMaker>,
 }
 
 pub(super) fn lock(guard: &Mutex<Guard>) -> MutexGuard<'_, Guard> {

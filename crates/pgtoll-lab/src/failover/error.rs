@@ -33,6 +33,12 @@ pub enum FailoverError {
         /// How it stood in the end.
         state: String,
     },
+    /// More WAL than the volume takes was written to it.
+    #[error("the volume of the primary's WAL did not fill up")]
+    VolumeNotFull,
+    /// A fault of a disk, and no disk: a mistake of pgtoll's.
+    #[error("the primary has no disk of its own")]
+    NoVolume,
     /// A record that was to be continued is of something else.
     #[error("the record to be continued has another {what}")]
     AnotherRecord {

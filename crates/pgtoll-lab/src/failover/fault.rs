@@ -2,19 +2,21 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use pgtoll_cluster::{
-    Cluster, Guard, ProgramSignal, RepmgrNode, RunningPgbouncer, ServerProcesses, StopMode,
+    Cluster, ClusterError, Guard, ProgramSignal, RepmgrNode, RunningPgbouncer, ServerProcesses,
+    StopMode, Volume,
 };
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::FailoverFault;
 
 use super::context::{DATABASE, lock};
 use super::error::FailoverError;
-use super::hook::{HANDOVER, hook_name};
+use super::hook::{BESIDE_PRIMARY, HANDOVER, hook_name};
 use super::supervisor::{Abandoned, Supervisor};
-use super::topology::{Topology, until};
+use super::topology::{PAUSE, Topology, until};
+use super::volumes::WAL_BYTES;
 use crate::link::{Link, LinkState};
 
 /// All that a fault needs, on a thread of its own.
@@ -32,6 +34,12 @@ pub(super) struct FaultAction {
     own_pooler: Option<RunningPgbouncer>,
     /// Between both servers.
     link: Option<Arc<Link>>,
+    /// Between the witness, if there is one, and the standby.
+    witness_link: Option<Arc<Link>>,
+    /// The primary's disk, if it has one of its own.
+    volume: Option<Volume>,
+    /// A frozen disk goes on, and a cut link is healed, after this time at the latest.
+    pub(super) frozen_at_most: Duration,
     interrupt: Interrupt,
     /// When it began.
     pub(super) began: Arc<Mutex<Option<SystemTime>>>,
@@ -54,6 +62,9 @@ impl FaultAction {
             poolers: topology.poolers.clone(),
             own_pooler: topology.pooler_of_primary().cloned(),
             link: topology.link(),
+            witness_link: topology.witness_link(),
+            volume: topology.volume(),
+            frozen_at_most: Duration::ZERO,
             interrupt: interrupt.clone(),
             began: Arc::default(),
         }
@@ -66,6 +77,8 @@ impl FaultAction {
             FailoverFault::Postmaster => "SIGKILL to the primary's postmaster",
             FailoverFault::Freeze => "freeze of the primary's host, thaw after the promotion",
             FailoverFault::LinkCut => "cut of the link between primary and standby",
+            FailoverFault::WalFull => "WAL until the primary's volume for it is full",
+            FailoverFault::IoFreeze => "freeze of the primary's disk",
             FailoverFault::Switchover => "handover by plan",
         }
     }
@@ -81,10 +94,13 @@ impl FaultAction {
             }
             FailoverFault::Freeze => return self.freeze(),
             FailoverFault::LinkCut => {
-                if let Some(link) = &self.link {
-                    link.set_state(LinkState::Cut);
+                self.set_links(LinkState::Cut);
+                if self.witness_link.is_some() {
+                    return self.heal_cut();
                 }
             }
+            FailoverFault::WalFull => self.fill_wal_volume()?,
+            FailoverFault::IoFreeze => return self.freeze_disk(),
             FailoverFault::Switchover => return self.hand_over(),
         }
         if !self.is_watched {
@@ -102,6 +118,10 @@ impl FaultAction {
         let mut guard = lock(&self.guard);
         self.signal_programs(&mut guard, ProgramSignal::Stop)?;
         processes.suspend()?;
+        if let Some(link) = &self.link {
+            // What is under way is lost.
+            link.set_state(LinkState::Cut);
+        }
         self.primary.kill(&mut guard)?;
         if let Some(pooler) = &self.own_pooler {
             guard.signal(pooler.name(), ProgramSignal::Kill)?;
@@ -110,6 +130,22 @@ impl FaultAction {
             guard.reap(self.node.daemon(), Duration::ZERO)?;
         }
         Ok(())
+    }
+
+    fn set_links(&self, state: LinkState) {
+        for link in self.link.iter().chain(&self.witness_link) {
+            link.set_state(state);
+        }
+    }
+
+    /// The standby needs the witness, which it does not reach either.
+    fn heal_cut(&self) -> Result<&'static str, FailoverError> {
+        let is_promoted = self.is_promoted_within(self.frozen_at_most)?;
+        if is_promoted {
+            return Ok("the standby was promoted without the witness");
+        }
+        self.set_links(LinkState::Open);
+        Ok("healed, with no promotion")
     }
 
     fn freeze(&self) -> Result<&'static str, FailoverError> {
@@ -132,6 +168,46 @@ impl FaultAction {
         processes.resume()?;
         self.signal_programs(&mut lock(&self.guard), ProgramSignal::Continue)?;
         promoted.map(|()| "thawed after the promotion")
+    }
+
+    /// Writes WAL until the server ends all of its sessions, since it cannot write more.
+    fn fill_wal_volume(&self) -> Result<(), FailoverError> {
+        let mut connection = self.primary.connect("postgres")?;
+        let message = "SELECT pg_logical_emit_message(false, 'pgtoll', repeat('x', 1048576))";
+        for _ in 0..2 * (WAL_BYTES >> 20) {
+            if connection.execute(message).is_err() {
+                return Ok(());
+            }
+        }
+        Err(FailoverError::VolumeNotFull)
+    }
+
+    fn freeze_disk(&self) -> Result<&'static str, FailoverError> {
+        let Some(volume) = &self.volume else { return Err(FailoverError::NoVolume) };
+        let frozen = FrozenVolume::begin(volume)?;
+        if !self.is_watched {
+            self.call_hook(&[BESIDE_PRIMARY])?;
+        }
+        let is_promoted = self.is_promoted_within(self.frozen_at_most)?;
+        if is_promoted {
+            self.interrupt.wait(THAW_AFTER)?;
+        }
+        frozen.end()?;
+        Ok(if is_promoted { "thawed after the promotion" } else { "thawed, with no promotion" })
+    }
+
+    fn is_promoted_within(&self, limit: Duration) -> Result<bool, FailoverError> {
+        let mut connection = self.standby.connect("postgres")?;
+        let end = Instant::now() + limit;
+        loop {
+            let row = connection.query_one("SELECT pg_is_in_recovery() AS standby")?;
+            let is_promoted = row.text("standby")? == "f";
+            if is_promoted || Instant::now() > end {
+                connection.close();
+                return Ok(is_promoted);
+            }
+            self.interrupt.wait(PAUSE)?;
+        }
     }
 
     /// Clients wait at the pooler meanwhile.
@@ -168,5 +244,28 @@ impl FaultAction {
             guard.signal(self.node.daemon(), signal)?;
         }
         Ok(())
+    }
+}
+
+/// A frozen disk, which goes on when this is dropped.
+struct FrozenVolume<'a>(Option<&'a Volume>);
+
+impl<'a> FrozenVolume<'a> {
+    fn begin(volume: &'a Volume) -> Result<Self, ClusterError> {
+        volume.freeze()?;
+        Ok(Self(Some(volume)))
+    }
+
+    fn end(mut self) -> Result<(), ClusterError> {
+        self.0.take().map_or(Ok(()), Volume::thaw)
+    }
+}
+
+impl Drop for FrozenVolume<'_> {
+    fn drop(&mut self) {
+        if let Some(volume) = self.0.take() {
+            // Where that fails the volumes' keeper does it.
+            let _ = volume.thaw();
+        }
     }
 }

@@ -11,6 +11,9 @@ use super::error::FailoverError;
 /// What the hook is told for the handover by plan: clients that wait are kept.
 pub(super) const HANDOVER: &str = "handover";
 
+/// What the hook is told where the primary still answers: repmgr would refuse to promote beside it.
+pub(super) const BESIDE_PRIMARY: &str = "beside-primary";
+
 /// Where both scripts report, a line each.
 pub(super) const EVENTS: &str = "events";
 
@@ -25,14 +28,18 @@ pub(super) fn write_hook(
     let directory = guard.directory().to_owned();
     let mut text = format!(
         "#!/bin/sh\n\
-         # Promotes the standby, then leads clients to it. $1: handover keeps waiting clients.\n\
+         # Promotes the standby, then leads clients to it. $1: {HANDOVER} keeps waiting clients,\n\
+         # {BESIDE_PRIMARY} promotes without repmgr.\n\
          report() {{ echo \"$(date +%s.%N) hook $1\" >> {directory}/{EVENTS}; }}\n\
          report 'promotion begins'\n\
          # Nobody is left to confirm commits.\n\
          {psql} -X -q -h {standby} -p 5432 -U postgres -d postgres \\\n\
          \x20   -c \"ALTER SYSTEM SET synchronous_standby_names = ''\" \\\n\
          \x20   -c 'SELECT pg_reload_conf()'\n\
-         {repmgr} -f {configuration} standby promote || {{ report 'promotion failed'; exit 1; }}\n\
+         if [ \"$1\" = {BESIDE_PRIMARY} ]; then\n\
+         \x20   {psql} -X -q -h {standby} -p 5432 -U postgres -d postgres -c 'SELECT pg_promote()'\n\
+         else {repmgr} -f {configuration} standby promote\n\
+         fi || {{ report 'promotion failed'; exit 1; }}\n\
          report promoted\n\
          if [ \"$1\" = {HANDOVER} ]; then set -- -c RELOAD\n\
          else set -- -c RELOAD -c 'KILL {DATABASE}'; fi\n",

@@ -9,14 +9,17 @@ mod rejoin;
 mod run;
 mod steps;
 mod supervisor;
+mod third;
 mod topology;
+mod volumes;
+mod witness;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pgtoll_cluster::{Cluster, Guard, Installation, Pgbouncer, Repmgr, StopMode};
+use pgtoll_cluster::{Cluster, Guard, Installation, Pgbouncer, Repmgr, StopMode, VolumeMaker};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{
     FAILOVER_SCHEMA, FailoverDesign, FailoverDetector, FailoverFault, FailoverRecord, FailoverRun,
@@ -26,6 +29,7 @@ use pgtoll_record::{
 use self::context::{DATABASE, NODES, RunContext, lock};
 pub use self::error::FailoverError;
 use self::run::run_once;
+use self::volumes::skipped_faults;
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -48,6 +52,10 @@ pub struct FailoverPlan {
     pub fail_back: bool,
     /// Poolers, all of which clients know.
     pub bouncers: u32,
+    /// A witness on the primary's side of the link between the servers.
+    pub witness: bool,
+    /// A second standby that is never promoted, and has WAL sooner than the first.
+    pub third_node: bool,
 }
 
 /// Whether the pages of the data directory of a stopped server are sound: pages, and unsound ones of
@@ -71,6 +79,9 @@ pub struct FailoverSite<'a> {
     pub interrupt: &'a Interrupt,
     /// Of an old primary that has returned.
     pub verify: VerifyPages,
+    /// What makes volumes for faults of disks, or why there are none. Begun before the guard, since it
+    /// must see them.
+    pub volumes: Result<VolumeMaker, String>,
 }
 
 impl FailoverPlan {
@@ -110,16 +121,41 @@ impl FailoverPlan {
         self.cases().iter().map(of_each).sum::<Duration>() * self.runs
     }
 
+    /// Whether one of the faults is of a disk of the primary's own.
+    pub fn needs_volumes(&self) -> bool {
+        self.faults.iter().any(|fault| volumes::volume_of(*fault).is_some())
+    }
+
+    /// Whether a cut link is healed: the witness keeps the standby from promoting itself.
+    fn heals_cut(&self, fault: FailoverFault) -> bool {
+        self.witness && fault == FailoverFault::LinkCut
+    }
+
     /// How long transactions fall due.
     fn judged(&self, fault: FailoverFault, detector: FailoverDetector) -> Duration {
-        let noticed = detector.timers().map_or(0, |[monitor, attempts, interval]| {
-            // A hang takes a connection's time-out at each look.
-            let hang = if fault == FailoverFault::Freeze { 2 * (attempts + 2) } else { 0 };
-            monitor + attempts * interval + hang
-        });
-        self.lead + Duration::from_secs(u64::from(noticed)) + AFTERWARDS
+        let is_longest = fault == FailoverFault::IoFreeze || self.heals_cut(fault);
+        let after = if is_longest { THAWED_AFTER_LIMIT } else { Duration::ZERO };
+        self.lead + notice_limit(fault, detector) + after + AFTERWARDS
     }
 }
+
+/// How long repmgrd may take until it promotes, at most.
+fn notice_limit(fault: FailoverFault, detector: FailoverDetector) -> Duration {
+    let seconds = detector.timers().map_or(0, |[monitor, attempts, interval]| {
+        let hang = match fault {
+            // A hang takes a connection's time-out at each look.
+            FailoverFault::Freeze | FailoverFault::IoFreeze => 2 * (attempts + 2),
+            // The server fails, recovers and fails again.
+            FailoverFault::WalFull => 5,
+            _ => 0,
+        };
+        monitor + attempts * interval + hang
+    });
+    Duration::from_secs(u64::from(seconds))
+}
+
+/// A frozen disk goes on when repmgrd had so much longer than it may need.
+const THAWED_AFTER_LIMIT: Duration = Duration::from_secs(5);
 
 /// Starting, rewinding, verifying and removing the servers of a run.
 const OVERHEAD: Duration = Duration::from_secs(8);
@@ -140,17 +176,22 @@ pub fn failover(
     earlier: Option<FailoverRecord>,
     on_run: &mut dyn FnMut(&FailoverRecord),
 ) -> Result<FailoverRecord, FailoverError> {
-    let FailoverSite { installation, repmgr, pgbouncer, guard, host, interrupt, verify } = site;
+    let FailoverSite { installation, repmgr, pgbouncer, guard, host, interrupt, verify, volumes } =
+        site;
     let mut record = empty_record(plan, installation, host, provenance);
     if let Some(earlier) = earlier {
         record = continued(earlier, &record)?;
     }
+    record.skipped = skipped_faults(plan, &volumes, interrupt);
     let guard = Arc::new(Mutex::new(guard));
     let prepared = prepare(installation, &repmgr, &pgbouncer, &guard, &mut record);
     let outcome = prepared.and_then(|template| {
+        let witness = plan.witness.then(|| witness::template(installation, &mut lock(&guard)));
+        let witness = witness.transpose()?;
         let context = RunContext {
             plan,
             template: &template,
+            witness: witness.as_ref(),
             repmgr: &repmgr,
             pgbouncer: &pgbouncer,
             guard: &guard,
@@ -158,6 +199,7 @@ pub fn failover(
             provenance,
             settings: record.settings.clone(),
             verify,
+            volumes: volumes.as_ref().ok(),
         };
         run_all(&context, &mut record, on_run)
     });
@@ -208,12 +250,15 @@ fn empty_record(
             rate_per_second: plan.rate_per_second,
             fail_back: plan.fail_back,
             bouncers: plan.bouncers,
+            witness: plan.witness,
+            third_node: plan.third_node,
         },
         settings: settings(plan.synchronous),
         runs: Vec::new(),
+        skipped: Vec::new(),
         complete: false,
         ended: None,
-        notes: NOTES.map(str::to_owned).to_vec(),
+        notes: notes(plan).into_iter().map(str::to_owned).collect(),
     }
 }
 
@@ -222,8 +267,11 @@ fn run_all(
     record: &mut FailoverRecord,
     on_run: &mut dyn FnMut(&FailoverRecord),
 ) -> Result<(), FailoverError> {
+    let is_skipped = |fault| record.skipped.iter().any(|skipped| skipped.fault == fault);
+    let mut cases = context.plan.cases();
+    cases.retain(|(fault, _)| !is_skipped(*fault));
     for number in 1..=context.plan.runs {
-        for (fault, detector) in context.plan.cases() {
+        for &(fault, detector) in &cases {
             let is_done = |run: &FailoverRun| {
                 (run.fault, run.detector, run.number) == (fault, detector, number)
             };
@@ -289,7 +337,24 @@ fn settings(synchronous: bool) -> BTreeMap<String, String> {
         .collect()
 }
 
-const NOTES: [&str; 5] = [
+/// What a reader has to know.
+fn notes(plan: &FailoverPlan) -> Vec<&'static str> {
+    let of_witness = if plan.witness { WITNESS_NOTE } else { NO_WITNESS_NOTE };
+    let third = plan.third_node.then_some(THIRD_NOTE);
+    NOTES.into_iter().chain([of_witness]).chain(third).collect()
+}
+
+const NO_WITNESS_NOTE: &str = "two servers and no witness: a standby that is cut off from its primary \
+                               promotes itself, and there are two primaries (fault link-cut)";
+const WITNESS_NOTE: &str = "a standby that is cut off from its primary is cut off from the witness, \
+                            too, has no majority and does not promote itself (fault link-cut); the \
+                            link is healed then. The daemons beside primary and witness look at the \
+                            primary through this link as well, and report it gone meanwhile";
+const THIRD_NOTE: &str = "the second standby streams from the primary directly, the first through a \
+                          link that holds WAL back for 50 ms and is cut when the primary's host \
+                          dies: the second has WAL that the promoted one has not";
+
+const NOTES: [&str; 4] = [
     "process faults on one kernel: servers, repmgrd and PgBouncer share CPUs and a disk; a host of \
      its own dies otherwise, and these are no recovery times of production",
     "the promotion hook resets synchronous_standby_names, promotes, replaces PgBouncer's database \
@@ -298,8 +363,6 @@ const NOTES: [&str; 5] = [
     "the old primary's files are synced at once by pgtoll (pg_rewind --no-sync, then syncfs) and by the \
      server (recovery_init_sync_method = syncfs): one by one, as by default, some 1500 files take \
      up to seconds on a busy disk, and are synced twice",
-    "two servers and no witness: a standby that is cut off from its primary promotes itself, and \
-     there are two primaries (fault link-cut)",
     "none is the floor: no repmgrd, the promotion hook begins when the fault is done",
 ];
 
@@ -318,6 +381,8 @@ mod tests {
             lead: Duration::from_secs(1),
             fail_back: false,
             bouncers: 1,
+            witness: false,
+            third_node: false,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use pgtoll_cluster::StopMode;
-use pgtoll_record::{FailoverRejoin, JudgedEvent};
+use pgtoll_record::{FailoverFault, FailoverRejoin, JudgedEvent};
 
 use super::context::{RunContext, lock};
 use super::error::FailoverError;
@@ -12,11 +12,14 @@ use super::topology::{Topology, named, wait_for_streaming};
 use crate::error_words;
 
 /// Makes a standby of the old primary, which is stopped and verified then.
-pub(super) fn rejoin(context: &RunContext<'_>, topology: &Topology) -> FailoverRejoin {
+pub(super) fn rejoin(
+    context: &RunContext<'_>,
+    topology: &Topology,
+    fault: FailoverFault,
+) -> FailoverRejoin {
     let mut steps = RejoinSteps::begin();
-    let returned = come_back(context, topology, &mut steps);
-    let streaming = steps.events.iter().find(|step| step.what == STREAMING);
-    let seconds = streaming.map(|step| step.at_s);
+    let returned = come_back(context, topology, fault, &mut steps);
+    let seconds = steps.at(STREAMING);
     let outcome = returned.map_err(|error| error_words(&error)).and_then(|()| {
         verified(context, topology).map_err(|error| format!("its pages were not verified: {error}"))
     });
@@ -33,21 +36,29 @@ pub(super) fn rejoin(context: &RunContext<'_>, topology: &Topology) -> FailoverR
     }
 }
 
+/// What a WAL volume has after an administrator gave it more: it takes the new primary's, too.
+const ENLARGED_WAL_BYTES: u64 = 1 << 30;
+
 /// The step that ends the return.
-const STREAMING: &str = "streaming";
+pub(super) const STREAMING: &str = "streaming";
 
 /// Steps that are done, by the time since the begin.
-struct RejoinSteps {
+pub(super) struct RejoinSteps {
     began: Instant,
-    events: Vec<JudgedEvent>,
+    pub(super) events: Vec<JudgedEvent>,
 }
 
 impl RejoinSteps {
-    fn begin() -> Self {
+    pub(super) fn begin() -> Self {
         Self { began: Instant::now(), events: Vec::new() }
     }
 
-    fn done(&mut self, what: &str) {
+    /// When this step was done.
+    pub(super) fn at(&self, what: &str) -> Option<f64> {
+        self.events.iter().find(|step| step.what == what).map(|step| step.at_s)
+    }
+
+    pub(super) fn done(&mut self, what: &str) {
         let at_s = self.began.elapsed().as_secs_f64();
         self.events.push(JudgedEvent { at_s, what: what.to_owned() });
     }
@@ -56,6 +67,7 @@ impl RejoinSteps {
 fn come_back(
     context: &RunContext<'_>,
     topology: &Topology,
+    fault: FailoverFault,
     steps: &mut RejoinSteps,
 ) -> Result<(), FailoverError> {
     let (old, new) = (&topology.primary, &topology.standby);
@@ -64,6 +76,10 @@ fn come_back(
         // One that was frozen still runs; others have ended.
         let _ = old.stop(&mut guard, StopMode::Fast);
         steps.done("stopped");
+        if let (Some(volume), FailoverFault::WalFull) = (topology.volume(), fault) {
+            volume.enlarge(ENLARGED_WAL_BYTES)?;
+            steps.done("volume enlarged");
+        }
         new.checkpoint()?;
         steps.done("checkpoint");
         old.rewind(&mut guard, new)?;

@@ -15,6 +15,8 @@ use super::hook::EVENTS;
 use super::rejoin::rejoin;
 use super::steps::Steps;
 use super::topology::Topology;
+use super::volumes::volume_of;
+use super::{THAWED_AFTER_LIMIT, notice_limit};
 use crate::error_words;
 use crate::{JudgeFault, JudgeFaultEnd, JudgePlan, judge};
 
@@ -30,15 +32,19 @@ pub(super) fn run_once(
     let mut run = fail_over(context, &mut topology, fault, number)?;
     run.load_average = load_average;
     let has_returned = run.rejoin.as_ref().is_some_and(|rejoin| rejoin.error.is_none());
-    // After a cut both had been primaries: there is no link in the other direction.
-    let is_back_possible = has_returned && fault != FailoverFault::LinkCut;
-    if context.plan.fail_back && is_back_possible {
+    if context.plan.fail_back && has_returned && has_way_back(fault) {
         topology.exchange_roles(context)?;
         run.back = Some(Box::new(fail_over(context, &mut topology, fault, number)?));
     }
     context.interrupt.check()?;
     topology.remove()?;
     Ok(run)
+}
+
+/// Whether the same can happen to the new primary: it has no link in the other direction, and no disk of
+/// its own.
+fn has_way_back(fault: FailoverFault) -> bool {
+    fault != FailoverFault::LinkCut && volume_of(fault).is_none()
 }
 
 /// Linux's, over the last minute.
@@ -55,7 +61,8 @@ fn fail_over(
     number: u32,
 ) -> Result<FailoverRun, FailoverError> {
     let detector = topology.detector;
-    let action = FaultAction::of(topology, fault, context.interrupt);
+    let mut action = FaultAction::of(topology, fault, context.interrupt);
+    action.frozen_at_most = notice_limit(fault, detector) + THAWED_AFTER_LIMIT;
     let began = action.began.clone();
     let judged = judge_fault(context, topology, action, context.plan.judged(fault, detector))?;
     let mut run = observed(&judged, (fault, detector, number));
@@ -82,12 +89,22 @@ fn fail_over(
                     .to_owned(),
             );
         }
-        run.rejoin = Some(rejoin(context, topology));
-    } else {
-        run.findings.push("the standby was not promoted".to_owned());
+        run.rejoin = Some(rejoin(context, topology, fault));
+        run.third = topology.third().map(|third| third.follow(context, topology));
+    } else if !context.plan.heals_cut(fault) {
+        run.findings.push(not_promoted(fault).to_owned());
     }
     context.interrupt.check()?;
     Ok(run)
+}
+
+fn not_promoted(fault: FailoverFault) -> &'static str {
+    if fault == FailoverFault::IoFreeze {
+        "repmgrd did not promote the standby: a primary whose writes wait answers its checks, and \
+         clients wait until the disk goes on"
+    } else {
+        "the standby was not promoted"
+    }
 }
 
 fn standby_names(cluster: &Cluster) -> Result<String, FailoverError> {
@@ -177,6 +194,7 @@ fn observed(
         routed_s: None,
         steps: Vec::new(),
         rejoin: None,
+        third: None,
         standby_names: None,
         daemon_restarts: 0,
         load_average: None,

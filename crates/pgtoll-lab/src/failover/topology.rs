@@ -6,23 +6,27 @@ use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{
     Cluster, Guard, Pgbouncer, Repmgr, RepmgrNode, RepmgrSettings, RunningPgbouncer, StopMode,
+    Volume, Volumes,
 };
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{FailoverDetector, FailoverFault};
 use pgtoll_wire::Dsn;
 
-use super::context::{DATABASE, NODES, RunContext, lock};
+use super::context::{DATABASE, NODES, RunContext, THIRD, WITNESS, lock};
 use super::error::FailoverError;
 use super::hook::{
     EVENTS, hook_name, notification_command, promote_command, write_hook, write_notification,
 };
 use super::supervisor::Supervisor;
+use super::third::{AHEAD, Third};
+use super::volumes::hold_volume;
+use super::witness::Witness;
 use crate::link::{Link, LinkDelay};
 
 /// How long a step of the preparation may take.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Between two looks.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 /// A topology that serves clients.
 pub(super) struct Topology {
@@ -39,6 +43,11 @@ pub(super) struct Topology {
     supervisor: Option<Supervisor>,
     /// Through which the standby sees the first primary; `None` where that is not to be cut.
     link: Option<Arc<Link>>,
+    /// The disk of the first primary; `None` where it needs none of its own.
+    volume: Option<(Volumes, Volume)>,
+    /// A second standby.
+    third: Option<Third>,
+    witness: Option<Witness>,
 }
 
 impl Topology {
@@ -49,25 +58,39 @@ impl Topology {
     ) -> Result<Self, FailoverError> {
         let mut guard = lock(context.guard);
         let primary = context.template.copy(&mut guard, NODES[0])?;
+        let volume = hold_volume(context, &mut guard, &primary, fault)?;
         primary.configure(&mut guard, &named(context, NODES[0]))?;
         let postmaster = primary.start(&mut guard)?;
         write_notification(&mut guard)?;
         let [of_first, of_second] = NODES.map(|name| settings(&guard, name, detector));
-        let link = (fault == FailoverFault::LinkCut).then(|| open_link(&mut guard, &primary));
+        let (is_cut, has_third) = (fault == FailoverFault::LinkCut, context.plan.third_node);
+        let directory = link_directory(&guard);
+        let link = (is_cut || has_third).then(|| open_link(&mut guard, &directory, &primary));
         let link = link.transpose()?.map(Arc::new);
-        let seen_in = link.as_ref().map(|_| link_directory(&guard));
+        let seen_in = is_cut.then(|| directory.clone());
         let seen = RepmgrSettings { host: seen_in.clone(), ..of_first.clone() };
         let first = context.repmgr.node(&mut guard, &primary, &seen)?;
         first.run(&mut guard, &["primary", "register"])?;
         // repmgrd beside it does not need the link.
         let first = context.repmgr.node(&mut guard, &primary, &of_first)?;
-        let upstream = seen_in.as_deref().unwrap_or(primary.directory());
+        let upstream = if link.is_some() { &*directory } else { primary.directory() };
         let standby = primary.standby(&mut guard, NODES[1], upstream)?;
         standby.configure(&mut guard, &named(context, NODES[1]))?;
         standby.start(&mut guard)?;
         let second = context.repmgr.node(&mut guard, &standby, &of_second)?;
         wait_for_streaming(&primary, &standby, context.interrupt)?;
         second.run(&mut guard, &["standby", "register", "--upstream-node-id=1"])?;
+        let of_third = settings(&guard, THIRD, detector);
+        let third = has_third.then(|| Third::start(context, &mut guard, &primary, &of_third));
+        let third = third.transpose()?;
+        if let (Some(link), true) = (&link, has_third) {
+            link.set_delay(LinkDelay { to_client: AHEAD, ..LinkDelay::default() });
+        }
+        let of_witness = settings(&guard, WITNESS, detector);
+        let witness = context
+            .witness
+            .map(|template| Witness::start(context, &mut guard, template, &primary, of_witness));
+        let witness = witness.transpose()?;
         // A copy that is still dirty would be synced by pg_rewind, file by file.
         primary.sync(&mut guard)?;
         let mut poolers = Vec::new();
@@ -89,6 +112,9 @@ impl Topology {
             detector,
             supervisor: None,
             link,
+            volume,
+            third,
+            witness,
         };
         for pooler in &topology.poolers {
             wait_for_pooler(pooler, context.interrupt)?;
@@ -118,10 +144,11 @@ impl Topology {
         let mut connection = self.primary.connect(Repmgr::DATABASE)?;
         let began = connection.query_one("SELECT clock_timestamp()::text AS now")?;
         let began = began.text("now")?.to_owned();
-        for node in &self.nodes {
+        let watching = self.watching_nodes();
+        for node in &watching {
             node.start_daemon(&mut lock(&self.guard))?;
         }
-        self.supervisor = Some(Supervisor::begin(&self.guard, &self.nodes));
+        self.supervisor = Some(Supervisor::begin(&self.guard, &watching));
         // Each says in the primary's table that it watches.
         let sql = format!(
             "SELECT count(DISTINCT node_id) AS started FROM repmgr.events \
@@ -129,15 +156,37 @@ impl Topology {
         );
         until("repmgrd did not start", interrupt, || {
             let started = connection.query_one(&sql)?.text("started")?.to_owned();
-            Ok(if started == "2" { None } else { Some(format!("{started} of 2 started")) })
+            let all = watching.len().to_string();
+            Ok(if started == all { None } else { Some(format!("{started} of {all} started")) })
         })?;
         connection.close();
         Ok(())
     }
 
+    /// Beside which repmgrd runs.
+    fn watching_nodes(&self) -> Vec<RepmgrNode> {
+        let witness = self.witness.as_ref().map(|witness| &witness.node);
+        self.nodes.iter().chain(witness).cloned().collect()
+    }
+
+    /// The second standby.
+    pub(super) fn third(&self) -> Option<&Third> {
+        self.third.as_ref()
+    }
+
+    /// Between the witness and the standby.
+    pub(super) fn witness_link(&self) -> Option<Arc<Link>> {
+        self.witness.as_ref().map(|witness| witness.link.clone())
+    }
+
     /// Between both servers, if there is one.
     pub(super) fn link(&self) -> Option<Arc<Link>> {
         self.link.clone()
+    }
+
+    /// The disk of the first primary, if it has one of its own.
+    pub(super) fn volume(&self) -> Option<Volume> {
+        self.volume.as_ref().map(|(_, volume)| volume.clone())
     }
 
     /// What the fault needs, so that a repmgrd that it ends is not started again.
@@ -150,7 +199,7 @@ impl Topology {
     pub(super) fn end_daemons(&mut self) -> u32 {
         let restarts = self.supervisor.take().map_or(0, Supervisor::end);
         let mut guard = lock(&self.guard);
-        for node in &self.nodes {
+        for node in self.watching_nodes() {
             let _ = guard.reap(node.daemon(), Duration::ZERO);
         }
         restarts
@@ -200,9 +249,19 @@ impl Topology {
         for pooler in &self.poolers {
             pooler.remove(&mut guard)?;
         }
-        for cluster in [self.standby, self.primary] {
+        for cluster in [&self.standby, &self.primary] {
             // It may have ended long ago.
             let _ = cluster.stop(&mut guard, StopMode::Immediate);
+        }
+        if let Some(third) = self.third {
+            third.remove(&mut guard)?;
+        }
+        if let Some(witness) = self.witness {
+            witness.remove(&mut guard)?;
+        }
+        // Where one is mounted a directory cannot be removed.
+        drop(self.volume);
+        for cluster in [self.standby, self.primary] {
             cluster.remove(&mut guard)?;
         }
         let files = NODES.into_iter().flat_map(|name| [format!("{name}.conf"), hook_name(name)]);
@@ -225,8 +284,9 @@ pub(super) fn named(
 }
 
 /// repmgr's number of a server.
-fn node_id(name: &str) -> u32 {
-    if name == NODES[0] { 1 } else { 2 }
+pub(super) fn node_id(name: &str) -> u32 {
+    let names = [NODES[0], NODES[1], THIRD, WITNESS];
+    (1..).zip(names).find(|(_, of)| *of == name).map_or(0, |(number, _)| number)
 }
 
 /// Where the standby finds the primary's socket if a link is in between.
@@ -234,11 +294,15 @@ fn link_directory(guard: &Guard) -> PathBuf {
     guard.directory().join("link")
 }
 
-fn open_link(guard: &mut Guard, primary: &Cluster) -> Result<Link, FailoverError> {
-    let directory = link_directory(guard);
+/// A link to a server, in a directory of its own.
+pub(super) fn open_link(
+    guard: &mut Guard,
+    directory: &Path,
+    server: &Cluster,
+) -> Result<Link, FailoverError> {
     guard.run(Path::new("mkdir"), &["-p", &directory.to_string_lossy()])?;
     let socket = |directory: &Path| directory.join(".s.PGSQL.5432");
-    Link::open(&socket(&directory), &socket(primary.directory()), LinkDelay::default())
+    Link::open(&socket(directory), &socket(server.directory()), LinkDelay::default())
         .map_err(FailoverError::Link)
 }
 
@@ -248,6 +312,7 @@ fn settings(guard: &Guard, name: &str, detector: FailoverDetector) -> RepmgrSett
     RepmgrSettings {
         node_id: node_id(name),
         host: None,
+        may_be_promoted: name != THIRD && name != WITNESS,
         monitor_interval_s,
         reconnect_attempts,
         reconnect_interval_s,

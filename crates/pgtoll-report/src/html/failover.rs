@@ -7,7 +7,7 @@ use super::timeline::timeline;
 use super::{Section, bodies, contents, download, inert, page};
 use crate::failover::{
     FailoverRow, HEAD, REJOIN_HEAD, STEPS_HEAD, answer, failover_findings, first_run, rows,
-    seconds, subject_words,
+    seconds, skipped_words, subject_words, third_words,
 };
 use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend};
 
@@ -32,6 +32,8 @@ pub fn failover_html(of: &FailoverRecord) -> String {
         section id="answer" aria-labelledby="answer-heading" {
             h2 id="answer-heading" { "In short" }
             @for sentence in answer(&rows) { p class="lead" { (sentence) } }
+            @for third in third_words(of) { p { strong { "Second standby: " } (third) } }
+            @for skipped in skipped_words(of) { p { strong { "Skipped: " } (skipped) } }
             @for finding in failover_findings(of) { p { strong { "Finding: " } (finding) } }
             (contents(&sections))
         }

@@ -34,6 +34,68 @@ pub(crate) enum LabCommand {
     /// promotes a standby, PgBouncer leads clients to it, run after run.
     #[command(after_help = LAB_FAILOVER_EXAMPLES, mut_arg("format", formats_of(RecordKind::Failover)))]
     Failover(Box<LabFailoverArguments>),
+    /// Which engines of the labs (repmgr, PgBouncer) are on this machine? Installs the missing ones with
+    /// apt, as root, when you agree.
+    #[command(after_help = LAB_SETUP_EXAMPLES)]
+    Setup(LabSetupArguments),
+    /// Watch a primary of yours for pages that it refuses to read, verify these pages of its standby,
+    /// and say what can be done. It does nothing but what --run says.
+    #[command(after_help = LAB_WATCH_EXAMPLES)]
+    Watch(Box<LabWatchArguments>),
+}
+
+const LAB_WATCH_EXAMPLES: &str = "\
+Examples:
+  pgtoll lab watch --dsn service=shop --standby service=shop-replica --log /var/log/postgresql
+                                            says which page it is, and whether the standby's is sound
+  pgtoll lab watch --dsn service=shop --log /var/log/postgresql --for 1h --json
+  pgtoll lab watch --dsn service=shop --standby service=shop-replica --log /var/log/postgresql \\
+      --run 'patronictl switchover shop --force'
+                                            your own action, once the standby's pages are verified
+
+It reads statistics, the log and pages of files (pg_read_binary_file: superuser, or a role with
+pg_read_server_files and the function's EXECUTE privilege), and writes nothing.
+Exit status: 0 no page was refused; 1 one was; 2 could not tell, or --run was not run or failed.";
+
+#[derive(Args, Debug)]
+pub(crate) struct LabWatchArguments {
+    /// The primary: a libpq connection string.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser)]
+    pub(crate) dsn: Dsn,
+    /// Its standby.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser)]
+    pub(crate) standby: Option<Dsn>,
+    /// The primary's log, a file or the directory of its files, with messages in English. It says which
+    /// page is refused; without it nothing can be verified.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) log: Option<PathBuf>,
+    /// Between two looks.
+    #[arg(long, value_name = "TIME", value_parser = watch_interval, default_value = "1s", allow_hyphen_values = true)]
+    pub(crate) every: TimeSpan,
+    /// How long to watch. Default: until a page is refused, or Ctrl-C.
+    #[arg(long, value_name = "TIME", value_parser = judge_time, allow_hyphen_values = true)]
+    pub(crate) r#for: Option<TimeSpan>,
+    /// A command line for /bin/sh, run once when every refused page is sound on the standby, and never
+    /// else. It runs as you; PGTOLL_PAGES has the pages, FILE:BLOCK, with spaces between.
+    #[arg(long, value_name = "COMMAND", requires_all = ["standby", "log"])]
+    pub(crate) run: Option<String>,
+    /// Print the record (JSON) at the end.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const LAB_SETUP_EXAMPLES: &str = "\
+Examples:
+  pgtoll lab setup                          what is there; as root: asks before it installs
+  sudo pgtoll lab setup --yes               installs what is missing, starts no service
+
+Exit status: 0 all is there; 2 something is missing.";
+
+#[derive(Args, Debug)]
+pub(crate) struct LabSetupArguments {
+    /// Do not ask before packages are installed.
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 const LAB_JUDGE_EXAMPLES: &str = "\
@@ -75,6 +137,8 @@ Examples:
   pgtoll lab failover -o failover.html      repmgr's defaults, its shortest times and the floor
   pgtoll lab failover --fault host-death,postmaster,freeze,link-cut,switchover --settings fast --runs 20
                                             each fault twenty times
+  pgtoll lab failover --fault wal-full,io-freeze --settings fast
+                                            faults of the primary's disk (as root)
   pgtoll lab failover --settings fast --sync --runs 100
                                             how sure is it that nothing is lost?
 
@@ -157,7 +221,7 @@ pub(crate) struct LabCorruptionArguments {
     /// Transactions a second, of all clients together.
     #[arg(long, value_name = "N", default_value = "500", value_parser = judge_rate)]
     pub(crate) rate: f64,
-    /// Write the record (JSON) to a new file, after each failover.
+    /// Write the record (JSON) after each failover; where FILE has a part of the same ones, do the rest.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
     /// The server: a major version, or the directory of its programs.
@@ -229,6 +293,12 @@ pub(crate) struct LabFailoverArguments {
     /// Number of PgBouncer processes: 1, which no fault touches, or 2, one on each server's host.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
     pub(crate) bouncers: u32,
+    /// A witness beside the primary: a standby that is cut off from both does not promote itself.
+    #[arg(long)]
+    pub(crate) witness: bool,
+    /// A second standby, never promoted, which has WAL sooner than the first: it may be past the fork.
+    #[arg(long)]
+    pub(crate) third_node: bool,
     /// Write the record (JSON) after each run; where FILE has a part of the same runs, do the rest.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
@@ -254,6 +324,10 @@ pub(crate) struct LabFailoverArguments {
 
 fn judge_time(text: &str) -> Result<TimeSpan, String> {
     between(text, "1s", "1d")
+}
+
+fn watch_interval(text: &str) -> Result<TimeSpan, String> {
+    between(text, "100ms", "1h")
 }
 
 fn fault_time(text: &str) -> Result<TimeSpan, String> {

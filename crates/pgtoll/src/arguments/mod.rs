@@ -28,7 +28,7 @@ pub(crate) use doctor::DoctorArguments;
 pub(crate) use enable::{DisableArguments, EnableArguments, RollingArguments};
 pub(crate) use lab::{
     LabArguments, LabCommand, LabCorruptionArguments, LabEntry, LabExchangeArguments,
-    LabFailoverArguments, LabJudgeArguments,
+    LabFailoverArguments, LabJudgeArguments, LabSetupArguments, LabWatchArguments,
 };
 pub(crate) use measure::MeasureArguments;
 pub(crate) use output::{FormatOptions, OutputOptions};

@@ -103,6 +103,52 @@ fn a_standby_that_is_cut_off_promotes_itself_and_the_split_brain_is_named() {
 }
 
 #[test]
+fn a_witness_keeps_a_standby_that_is_cut_off_from_promoting_itself() {
+    if !engines() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let ran = run(pgtoll()
+        .args(["lab", "failover", "--quick", "--witness", "--fault", "link-cut,host-death"])
+        .args(["--json", "--clients", "4", "--work-dir"])
+        .arg(scratch.work()));
+    let record: FailoverRecord = serde_json::from_str(&ran.stdout).unwrap();
+    let [cut, death] = &record.runs[..] else { panic!("{ran:?}") };
+    assert_eq!(
+        (cut.fault, cut.promoted_s, cut.two_primaries),
+        (FailoverFault::LinkCut, None, false)
+    );
+    assert_eq!((cut.lost, &cut.findings[..]), (Some(0), &[][..]), "{cut:?}");
+    // With its vote a real death is still one.
+    assert!(death.promoted_s.is_some() && !death.two_primaries, "{death:?}");
+    scratch.assert_empty();
+}
+
+#[test]
+fn a_standby_past_the_fork_is_named_and_returns_by_pg_rewind() {
+    if !engines() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let ran = run(pgtoll()
+        .args(["lab", "failover", "--quick", "--third-node", "--json", "--clients", "4"])
+        .arg("--work-dir")
+        .arg(scratch.work()));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let record: FailoverRecord = serde_json::from_str(&ran.stdout).unwrap();
+    let third = record.runs[0].third.as_ref().unwrap();
+    assert!(third.past_fork_bytes.is_some_and(|bytes| bytes > 0), "{third:?}");
+    assert!(third.refused.is_some(), "{third:?}");
+    let rejoin = third.rejoin.as_ref().unwrap();
+    assert!(rejoin.error.is_none() && rejoin.seconds.is_some(), "{third:?}");
+    let file = scratch.path("failover.json");
+    std::fs::write(&file, &ran.stdout).unwrap();
+    let shown = run(pgtoll().arg("report").arg(&file));
+    assert!(shown.stdout.contains("was past the fork"), "{shown:?}");
+    scratch.assert_empty();
+}
+
+#[test]
 fn a_repmgrd_that_ends_is_started_again() {
     if !engines() {
         return;

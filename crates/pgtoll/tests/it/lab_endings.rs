@@ -150,3 +150,52 @@ fn a_corruption_lab_that_ends_early_leaves_its_record_and_nothing_else() {
         assert!(shown.stdout.contains("the standby is wrong too"), "{shown:?}");
     }
 }
+
+#[test]
+fn two_labs_run_side_by_side() {
+    if !engines() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let start = |arguments: &[&str]| {
+        let mut command = pgtoll();
+        command.arg("lab").args(arguments).args(["--clients", "2", "--work-dir"]);
+        command.arg(scratch.work()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let failover = ["failover", "--quick", "--sync"];
+    let labs = [start(&failover), start(&failover), start(&["corruption", "--runs", "1"])];
+    for mut lab in labs {
+        assert!(ends_within(pid_of(&lab), PATIENCE), "a lab does not end beside others");
+        assert_eq!(lab.wait().unwrap().code(), Some(0));
+    }
+    scratch.assert_empty();
+}
+
+#[test]
+fn a_corruption_lab_that_was_killed_goes_on_where_its_record_ends() {
+    if !engines() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let child = started(&scratch, "corruption", "pgtoll: failover 1");
+    end(Signal::SIGKILL, child, MOMENTS[0], &scratch);
+    let read = || {
+        let text = fs::read_to_string(record_of(&scratch)).unwrap();
+        serde_json::from_str::<CorruptionRecord>(&text).unwrap()
+    };
+    let before = read();
+    assert_eq!((before.complete, before.spread.len(), before.failovers.len()), (false, 2, 1));
+    let other = run(lab(&scratch, "corruption").args(["--rate", "50"]));
+    assert_eq!(other.status, Some(2), "{other:?}");
+    assert!(other.stderr.contains("has another design"), "{other:?}");
+    let rest = run(&mut lab(&scratch, "corruption"));
+    assert_eq!(rest.status, Some(0), "{rest:?}");
+    let after = read();
+    assert!(after.complete && after.spread.len() == 2, "{after:?}");
+    assert_eq!(after.failovers[0].acknowledged, before.failovers[0].acknowledged);
+    let runs: Vec<u32> = after.failovers.iter().map(|of| of.run).collect();
+    assert_eq!(runs, [1, 2, 3]);
+    let again = run(&mut lab(&scratch, "corruption"));
+    assert_eq!(again.status, Some(2), "{again:?}");
+    assert!(again.stderr.contains("has all of its runs"), "{again:?}");
+}

@@ -1,16 +1,16 @@
 //! `pgtoll lab corruption`: what becomes of a damaged page, and what a failover away from it costs.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use pgtoll_cluster::{Guard, GuardOptions, Pgbouncer, ServerUser};
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_lab::{CorruptionPlan, CorruptionProgress, ExchangeSite, corruption};
+use pgtoll_lab::{CorruptionError, CorruptionPlan, CorruptionProgress, ExchangeSite, corruption};
 use pgtoll_record::{CorruptionRecord, Provenance};
 use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 
+use super::record_file::{earlier_record, write_record};
 use crate::arguments::{LabCorruptionArguments, LabEntry};
 use crate::commands::measure::{installation, tell_leftovers};
 use crate::commands::{Usage, absolute, output};
@@ -28,10 +28,11 @@ pub(crate) fn run(
     let installation = installation(arguments.postgres.as_deref(), &interrupt, printer)?;
     tell_leftovers(&work_dir, &user, printer);
     let plan = plan(arguments)?;
-    if let Some(file) = arguments.record.as_ref().filter(|file| file.exists()) {
-        let message = format!("{} exists already", file.display());
-        return Err(Usage::error(message, "name a new file"));
-    }
+    let earlier =
+        earlier_record(arguments.record.as_deref(), "lab corruption", |of: &CorruptionRecord| {
+            of.complete
+        })?;
+    let continues = earlier.is_some();
     printer.say(&introduction(&plan));
     let options = GuardOptions::of_this_program(work_dir.clone(), user);
     let site = ExchangeSite {
@@ -41,16 +42,23 @@ pub(crate) fn run(
         interrupt: &interrupt,
     };
     let all = u64::from(plan.runs) + 2;
-    let (mut done, mut written) = (0, Ok(()));
-    let record = corruption(&plan, site, &provenance(arguments), &mut |progress, record| {
-        done += 1;
+    let mut written = Ok(());
+    let provenance = provenance(arguments);
+    let outcome = corruption(&plan, site, &provenance, earlier, &mut |progress, record| {
+        let done = record.spread.len() + record.failovers.len();
         let words = words(progress);
-        printer.progress(&words, done, all);
+        printer.progress(&words, done as u64, all);
         printer.milestone(&words);
         if let (Some(file), Ok(())) = (&arguments.record, &written) {
             written = write_record(file, record);
         }
     });
+    let record = outcome.map_err(|error| match error {
+        CorruptionError::AnotherRecord { .. } if continues => {
+            Usage::error(error.to_string(), "name a new file, or repeat the options of that record")
+        }
+        error => error.into(),
+    })?;
     written?;
     if record.spread.is_empty() {
         interrupt.check()?;
@@ -71,12 +79,6 @@ pub(crate) fn run(
     let table = TableOptions::default();
     output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
     Ok(status)
-}
-
-fn write_record(file: &Path, record: &CorruptionRecord) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string_pretty(record).context("write the record")?;
-    text.push('\n');
-    output::write(file, &text)
 }
 
 fn plan(arguments: &LabCorruptionArguments) -> anyhow::Result<CorruptionPlan> {

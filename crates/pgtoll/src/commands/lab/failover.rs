@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use pgtoll_cluster::{Finder, Guard, GuardOptions, Installation, Pgbouncer, Repmgr, ServerUser};
+use pgtoll_cluster::{
+    Finder, Guard, GuardOptions, Installation, Pgbouncer, Repmgr, ServerUser, VolumeMaker,
+};
 use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
@@ -15,6 +17,7 @@ use pgtoll_record::{FailoverDetector, FailoverRecord, FailoverRun, Provenance};
 use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 use pgtoll_verify::{VerifySettings, verify};
 
+use super::record_file::{earlier_record, write_record};
 use crate::arguments::LabFailoverArguments;
 use crate::commands::measure::{installation, tell_leftovers};
 use crate::commands::{Usage, absolute, output};
@@ -34,9 +37,18 @@ pub(crate) fn run(
     let pgbouncer = Pgbouncer::find("pgbouncer")?;
     tell_leftovers(&work_dir, &user, printer);
     let plan = plan(arguments);
-    let earlier = earlier_record(arguments.record.as_deref())?;
+    let earlier =
+        earlier_record(arguments.record.as_deref(), "lab failover", |of: &FailoverRecord| {
+            of.complete
+        })?;
     let continues = earlier.is_some();
     printer.say(&introduction(&plan));
+    // Before the guard, which has to see what is mounted.
+    let volumes = if plan.needs_volumes() {
+        VolumeMaker::begin(Path::new("/proc/self/exe")).map_err(|error| error.to_string())
+    } else {
+        Err("not asked for".to_owned())
+    };
     let options = GuardOptions::of_this_program(work_dir.clone(), user);
     let site = FailoverSite {
         installation: &installation,
@@ -46,6 +58,7 @@ pub(crate) fn run(
         host: pgtoll_bench::host(&work_dir)?,
         interrupt: &interrupt,
         verify: verified,
+        volumes,
     };
     let mut written = Ok(());
     let outcome = failover(&plan, site, &provenance(arguments), earlier, &mut |record| {
@@ -80,37 +93,14 @@ pub(crate) fn run(
     Ok(status)
 }
 
-/// The record in the file that `--record` names, which is to be continued; `None` where there is no
-/// such file.
-fn earlier_record(file: Option<&Path>) -> anyhow::Result<Option<FailoverRecord>> {
-    let Some(file) = file.filter(|file| file.exists()) else { return Ok(None) };
-    let context = || format!("read {}", file.display());
-    let text = pgtoll_files::read_to_string(file, RECORD_BYTES_MAX).with_context(context)?;
-    let record: FailoverRecord = serde_json::from_str(&text).map_err(|_| {
-        let message = format!("{} is not a record of lab failover", file.display());
-        Usage::error(message, "name a new file")
-    })?;
-    if record.complete {
-        let message = format!("{} has all of its runs", file.display());
-        return Err(Usage::error(message, "name a new file"));
-    }
-    Ok(Some(record))
-}
-
-/// A thousand runs have some megabytes.
-const RECORD_BYTES_MAX: u64 = 1 << 28;
-
-fn write_record(file: &Path, record: &FailoverRecord) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string_pretty(record).context("write the record")?;
-    text.push('\n');
-    output::write(file, &text)
-}
-
 /// A finding is one, however the runs ended.
 fn status(record: &FailoverRecord) -> Status {
     if !pgtoll_report::failover_findings(record).is_empty() {
         Status::Finding
-    } else if !record.complete || record.runs.iter().any(|run| run.lost.is_none()) {
+    } else if !record.complete
+        || !record.skipped.is_empty()
+        || record.runs.iter().any(|run| run.lost.is_none())
+    {
         Status::CouldNotTell
     } else {
         Status::Done
@@ -148,6 +138,8 @@ fn plan(arguments: &LabFailoverArguments) -> FailoverPlan {
         lead: Duration::from_secs(if arguments.quick { 1 } else { 2 }),
         fail_back: arguments.fail_back,
         bouncers: arguments.bouncers,
+        witness: arguments.witness,
+        third_node: arguments.third_node,
     }
 }
 
@@ -217,6 +209,8 @@ fn provenance(arguments: &LabFailoverArguments) -> Provenance {
         ("--quick", arguments.quick),
         ("--sync", arguments.sync),
         ("--fail-back", arguments.fail_back),
+        ("--witness", arguments.witness),
+        ("--third-node", arguments.third_node),
     ];
     command
         .extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.to_owned()));

@@ -4,6 +4,9 @@ mod corruption;
 mod exchange;
 mod failover;
 mod judge;
+mod record_file;
+mod setup;
+mod watch;
 
 use crate::arguments::{LabArguments, LabCommand};
 use crate::exit::Status;
@@ -15,5 +18,7 @@ pub(crate) fn run(arguments: &LabArguments, printer: &mut Printer) -> anyhow::Re
         LabCommand::Corruption(arguments) => corruption::run(arguments, printer),
         LabCommand::Exchange(arguments) => exchange::run(arguments, printer),
         LabCommand::Failover(arguments) => failover::run(arguments, printer),
+        LabCommand::Setup(arguments) => setup::run(arguments, printer),
+        LabCommand::Watch(arguments) => watch::run(arguments, printer),
     }
 }

@@ -1,0 +1,100 @@
+//! Which engines of labs this machine has, and how it gets the others.
+
+use std::fs;
+
+use super::{Pgbouncer, Repmgr};
+use crate::environment::find_program;
+use crate::{ClusterError, Guard, Installation, Origin, UserCommand, UserCommandEnd};
+
+/// The engines of labs on this machine.
+#[derive(Clone, Debug)]
+pub struct EngineSurvey {
+    /// The server that repmgr is for: the newest that has it, else the newest that others installed.
+    pub installation: Option<Installation>,
+    /// repmgr for this server.
+    pub repmgr: Option<Repmgr>,
+    /// PgBouncer.
+    pub pgbouncer: Option<Pgbouncer>,
+}
+
+/// What pgtoll is tested with, as the programs say it.
+pub const TESTED_ENGINES: [&str; 2] = ["repmgr 5.3.3", "PgBouncer 1.18.0"];
+
+impl EngineSurvey {
+    /// Looks at the servers of this machine, the newest first, and for engines beside them.
+    pub fn of(installations: &[Installation]) -> Self {
+        let mut fit = installations
+            .iter()
+            .filter(|of| of.version.facts().is_ok() && of.origin != Origin::Embedded);
+        let with_repmgr = fit.clone().find(|of| Repmgr::of(of).is_ok());
+        let installation = with_repmgr.or_else(|| fit.next()).cloned();
+        let repmgr = installation.as_ref().and_then(|of| Repmgr::of(of).ok());
+        Self { installation, repmgr, pgbouncer: Pgbouncer::find("pgbouncer").ok() }
+    }
+
+    /// Debian's packages that are missing.
+    pub fn missing_packages(&self) -> Vec<String> {
+        let mut packages = Vec::new();
+        if self.repmgr.is_none() {
+            packages.push("repmgr".to_owned());
+            // The package `repmgr` depends on the one for the distribution's own server.
+            let own = self.installation.as_ref();
+            packages.extend(own.map(|of| format!("postgresql-{}-repmgr", of.version.major())));
+        }
+        if self.pgbouncer.is_none() {
+            packages.push("pgbouncer".to_owned());
+        }
+        packages
+    }
+
+    /// What the engines that are there say about their versions.
+    pub fn versions(&self, guard: &mut Guard) -> Result<Vec<String>, ClusterError> {
+        let repmgr = self.repmgr.as_ref().map(|of| of.version(guard)).transpose()?;
+        let pgbouncer = self.pgbouncer.as_ref().map(|of| of.version(guard)).transpose()?;
+        Ok(repmgr.into_iter().chain(pgbouncer).collect())
+    }
+}
+
+/// The command line that installs these packages without starting their services; `None` where there
+/// is no apt.
+pub fn apt_line(packages: &[String]) -> Option<String> {
+    let apt = find_program("apt-get")?;
+    let packages = packages.join(" ");
+    Some(format!(
+        "RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive {} install -y --no-install-recommends {packages}",
+        apt.display()
+    ))
+}
+
+/// Installs these packages, as root. It goes on when pgtoll is ended: half an installation helps nobody.
+pub fn apt_install(packages: &[String]) -> Result<UserCommandEnd, ClusterError> {
+    let missing = || ClusterError::NoEngine {
+        program: "apt-get",
+        place: "in PATH".to_owned(),
+        packages: packages.join(" "),
+    };
+    UserCommand::start(&apt_line(packages).ok_or_else(missing)?)?.wait()
+}
+
+/// Whether this is Debian or one of its relatives, whose packages these are.
+pub fn is_debian() -> bool {
+    fs::metadata("/etc/debian_version").is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_by_its_packages() {
+        let none = EngineSurvey { installation: None, repmgr: None, pgbouncer: None };
+        assert_eq!(none.missing_packages(), ["repmgr", "pgbouncer"]);
+        let installation = Installation {
+            bin: "/usr/lib/postgresql/17/bin".into(),
+            version: "17.5".parse().unwrap(),
+            origin: Origin::Installed,
+        };
+        let one = EngineSurvey { installation: Some(installation), ..none };
+        assert_eq!(one.missing_packages(), ["repmgr", "postgresql-17-repmgr", "pgbouncer"]);
+    }
+}

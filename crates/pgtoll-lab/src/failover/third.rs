@@ -1,0 +1,163 @@
+//! A second standby, which may have WAL that the promoted one has not: it is past the fork then, and
+//! cannot follow.
+
+use std::path::Path;
+use std::time::Duration;
+
+use pgtoll_cluster::{Cluster, ClusterError, Guard, RepmgrNode, RepmgrSettings, StopMode};
+use pgtoll_record::{FailoverRejoin, ThirdNode};
+
+use super::context::{RunContext, THIRD, lock};
+use super::error::FailoverError;
+use super::rejoin::{RejoinSteps, STREAMING};
+use super::topology::{Topology, named, node_id, wait_for_streaming};
+use crate::error_words;
+
+/// How much later the first standby has WAL.
+pub(super) const AHEAD: Duration = Duration::from_millis(50);
+
+/// A standby that is never promoted.
+pub(super) struct Third {
+    cluster: Cluster,
+    node: RepmgrNode,
+}
+
+impl Third {
+    /// A standby of the primary, registered with repmgr.
+    pub(super) fn start(
+        context: &RunContext<'_>,
+        guard: &mut Guard,
+        primary: &Cluster,
+        settings: &RepmgrSettings,
+    ) -> Result<Self, FailoverError> {
+        let cluster = primary.standby(guard, THIRD, primary.directory())?;
+        cluster.configure(guard, &named(context, THIRD))?;
+        cluster.start(guard)?;
+        let node = context.repmgr.node(guard, &cluster, settings)?;
+        wait_for_streaming(primary, &cluster, context.interrupt)?;
+        node.run(guard, &["standby", "register", "--upstream-node-id=1"])?;
+        Ok(Self { cluster, node })
+    }
+
+    /// Lets it follow the promoted standby, and if repmgr refuses that, returns it by `pg_rewind`.
+    pub(super) fn follow(&self, context: &RunContext<'_>, topology: &Topology) -> ThirdNode {
+        let new = &topology.standby;
+        let mut third =
+            ThirdNode { past_fork_bytes: self.past_fork(new).ok(), ..ThirdNode::default() };
+        third.refused = self.refusal(topology);
+        if third.refused.is_some() || third.past_fork_bytes.is_none_or(|bytes| bytes > 0) {
+            third.rejoin = Some(self.rewind(context, topology));
+        } else if let Err(error) = wait_for_streaming(new, &self.cluster, context.interrupt) {
+            third.refused = Some(error_words(&error));
+        }
+        third
+    }
+
+    /// Bytes of WAL that it has received behind the fork of the new primary.
+    fn past_fork(&self, new: &Cluster) -> Result<u64, FailoverError> {
+        new.checkpoint()?;
+        let mut connection = new.connect("postgres")?;
+        // A line for each earlier timeline: its number, and where the next one begins.
+        let row = connection.query_one(
+            "SELECT (regexp_match(pg_read_file('pg_wal/' || lpad(to_hex(timeline_id), 8, '0') || \
+             '.history'), '([0-9A-F]+/[0-9A-F]+)[^\\n]*\\n*$'))[1] AS fork \
+             FROM pg_control_checkpoint()",
+        )?;
+        let fork = row.text("fork")?.to_owned();
+        connection.close();
+        let mut connection = self.cluster.connect("postgres")?;
+        let sql = format!(
+            "SELECT greatest(0, pg_wal_lsn_diff(greatest(pg_last_wal_receive_lsn(), \
+             pg_last_wal_replay_lsn()), '{fork}'))::bigint AS bytes"
+        );
+        let bytes = connection.query_one(&sql)?.parse("bytes")?;
+        connection.close();
+        Ok(bytes)
+    }
+
+    /// What repmgr says; `None` where it lets the standby follow.
+    fn refusal(&self, topology: &Topology) -> Option<String> {
+        let upstream = format!("--upstream-node-id={}", node_id(topology.standby.name()));
+        let arguments = ["standby", "follow", &upstream];
+        match self.node.run(&mut lock(&topology.guard), &arguments) {
+            Ok(_) => None,
+            Err(ClusterError::Program { output, .. }) => Some(reasons(&output)),
+            Err(error) => Some(error_words(&error)),
+        }
+    }
+
+    fn rewind(&self, context: &RunContext<'_>, topology: &Topology) -> FailoverRejoin {
+        let mut steps = RejoinSteps::begin();
+        let returned = self.come_back(context, topology, &mut steps);
+        let seconds = steps.at(STREAMING);
+        FailoverRejoin {
+            seconds,
+            error: returned.err().map(|error| error_words(&error)),
+            steps: steps.events,
+            ..FailoverRejoin::default()
+        }
+    }
+
+    fn come_back(
+        &self,
+        context: &RunContext<'_>,
+        topology: &Topology,
+        steps: &mut RejoinSteps,
+    ) -> Result<(), FailoverError> {
+        let new = &topology.standby;
+        {
+            let mut guard = lock(&topology.guard);
+            self.cluster.stop(&mut guard, StopMode::Fast)?;
+            steps.done("stopped");
+            self.cluster.rewind(&mut guard, new)?;
+            steps.done("pg_rewind");
+            self.cluster.configure(&mut guard, &named(context, THIRD))?;
+            self.cluster.start(&mut guard)?;
+            steps.done("start");
+        }
+        wait_for_streaming(new, &self.cluster, context.interrupt)?;
+        steps.done(STREAMING);
+        let upstream = format!("--upstream-node-id={}", node_id(new.name()));
+        let arguments = ["standby", "register", "--force", &upstream];
+        self.node.run(&mut lock(&topology.guard), &arguments)?;
+        Ok(())
+    }
+
+    /// Ends it, and removes it.
+    pub(super) fn remove(self, guard: &mut Guard) -> Result<(), FailoverError> {
+        let _ = self.cluster.stop(guard, StopMode::Immediate);
+        self.cluster.remove(guard)?;
+        let configuration = self.node.configuration().to_string_lossy().into_owned();
+        guard.run(Path::new("rm"), &["-f", &configuration])?;
+        Ok(())
+    }
+}
+
+/// repmgr's errors and details, without its hints.
+fn reasons(output: &str) -> String {
+    let told: Vec<&str> = output
+        .lines()
+        .filter_map(|line| {
+            let words = ["ERROR: ", "DETAIL: "].into_iter().find_map(|of| line.split_once(of));
+            words.map(|(_, words)| words.trim())
+        })
+        .collect();
+    if told.is_empty() { output.trim().to_owned() } else { told.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_its_errors_and_details() {
+        let output = "NOTICE: attempting to find and follow node 2\n\
+                      ERROR: this node cannot attach to follow target node 2\n\
+                      DETAIL: follow target server's timeline 2 forked off at 0/3000A0\n\
+                      HINT: use pg_rewind\n";
+        let expected = "this node cannot attach to follow target node 2; \
+                        follow target server's timeline 2 forked off at 0/3000A0";
+        assert_eq!(reasons(output), expected);
+        assert_eq!(reasons(" it is gone\n"), "it is gone");
+    }
+}

@@ -1,0 +1,40 @@
+//! The file that `--record` names: written after each run, and continued where it ended early.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::commands::{Usage, output};
+
+/// The record in the file, which is to be continued; `None` where there is no such file. `command` makes
+/// such records.
+pub(super) fn earlier_record<R: DeserializeOwned>(
+    file: Option<&Path>,
+    command: &str,
+    is_complete: impl Fn(&R) -> bool,
+) -> anyhow::Result<Option<R>> {
+    let Some(file) = file.filter(|file| file.exists()) else { return Ok(None) };
+    let context = || format!("read {}", file.display());
+    let text = pgtoll_files::read_to_string(file, RECORD_BYTES_MAX).with_context(context)?;
+    let record: R = serde_json::from_str(&text).map_err(|_| {
+        let message = format!("{} is not a record of {command}", file.display());
+        Usage::error(message, "name a new file")
+    })?;
+    if is_complete(&record) {
+        let message = format!("{} has all of its runs", file.display());
+        return Err(Usage::error(message, "name a new file"));
+    }
+    Ok(Some(record))
+}
+
+/// A thousand runs have some megabytes.
+const RECORD_BYTES_MAX: u64 = 1 << 28;
+
+/// Writes the record so far.
+pub(super) fn write_record<R: Serialize>(file: &Path, record: &R) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string_pretty(record).context("write the record")?;
+    text.push('\n');
+    output::write(file, &text)
+}

@@ -1,0 +1,153 @@
+//! `pgtoll lab watch`: a primary is watched for pages that it refuses, and its standby verified.
+
+use anyhow::Context as _;
+use pgtoll_cluster::UserCommand;
+use pgtoll_format::shell_quoted;
+use pgtoll_interrupt::Interrupt;
+use pgtoll_lab::{WatchPlan, WatchProgress, watch};
+use pgtoll_record::{PageCondition, Provenance, WatchAction, WatchRecord, WatchedPage};
+use pgtoll_wire::masked;
+
+use crate::arguments::LabWatchArguments;
+use crate::exit::Status;
+use crate::printer::Printer;
+
+pub(crate) fn run(arguments: &LabWatchArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+    let interrupt = Interrupt::new();
+    interrupt.catch_signals().context("catch signals")?;
+    let plan = WatchPlan {
+        primary: arguments.dsn.clone(),
+        standby: arguments.standby.clone(),
+        log: arguments.log.clone(),
+        every: arguments.every.0,
+        duration: arguments.r#for.map(|time| time.0),
+        judge_page: pgtoll_verify::page_verdict,
+    };
+    let mut record = watch(&plan, provenance(arguments), &interrupt, &mut |progress| {
+        printer.say(&format!("pgtoll: {}", progress_words(progress)));
+    })?;
+    if let Some(line) = arguments.run.as_ref().filter(|_| record.standby_is_verified) {
+        record.action = Some(act(line, &record.pages));
+    }
+    if arguments.json {
+        let text = serde_json::to_string_pretty(&record).context("write the record")?;
+        printer.data(&format!("{text}\n"));
+    } else {
+        printer.data(&words(&record));
+    }
+    Ok(status(&record, arguments.run.is_some()))
+}
+
+fn status(record: &WatchRecord, is_action_wanted: bool) -> Status {
+    let is_found = record.failures > 0 || !record.pages.is_empty();
+    let has_acted = record.action.as_ref().is_some_and(|action| action.success);
+    if is_found && is_action_wanted && !has_acted {
+        Status::CouldNotTell
+    } else if is_found {
+        Status::Finding
+    } else if record.looks == 0 {
+        Status::CouldNotTell
+    } else {
+        Status::Done
+    }
+}
+
+/// Runs the user's command, as the user would.
+fn act(line: &str, pages: &[WatchedPage]) -> WatchAction {
+    let names: Vec<String> = pages.iter().map(|of| format!("{}:{}", of.file, of.block)).collect();
+    let names = names.join(" ");
+    let ran = UserCommand::start_with(line, &[("PGTOLL_PAGES", names.as_str())])
+        .and_then(UserCommand::wait);
+    let command = masked(line).into_owned();
+    match ran {
+        Ok(end) => {
+            WatchAction { command, status: end.status, success: end.success, output: end.tail }
+        }
+        Err(error) => {
+            let status = format!("{:#}", anyhow::Error::new(error));
+            WatchAction { command, status, success: false, output: String::new() }
+        }
+    }
+}
+
+fn progress_words(progress: WatchProgress<'_>) -> String {
+    match progress {
+        WatchProgress::Began(0) => "watching; no checksum failure was counted before".to_owned(),
+        WatchProgress::Began(failures) => format!(
+            "watching; {failures} checksum failures were counted before: `pgtoll verify` finds what \
+             is damaged"
+        ),
+        WatchProgress::Silent(reason) => format!("the primary does not answer: {reason}"),
+        WatchProgress::Answers => "the primary answers again".to_owned(),
+        WatchProgress::Failures(count) => format!("checksum failures since the begin: {count}"),
+        WatchProgress::Page(page) => page_words(page),
+    }
+}
+
+fn page_words(page: &WatchedPage) -> String {
+    let name = match (&page.database, &page.relation) {
+        (Some(database), Some(relation)) => format!("{database}.{relation}"),
+        (None, Some(relation)) => relation.clone(),
+        _ => "a relation".to_owned(),
+    };
+    format!(
+        "block {} of {name} ({}) is refused; in the primary's file it is {}, in the standby's {}",
+        page.block,
+        page.file,
+        condition_words(&page.primary),
+        condition_words(&page.standby)
+    )
+}
+
+fn condition_words(condition: &PageCondition) -> String {
+    match condition {
+        PageCondition::Sound => "sound".to_owned(),
+        PageCondition::Unsound => "unsound".to_owned(),
+        PageCondition::Unknown { reason } => format!("unknown ({reason})"),
+    }
+}
+
+/// The result: a line for each page, then what can be done.
+fn words(record: &WatchRecord) -> String {
+    let mut lines = Vec::new();
+    let failures = record.failures;
+    if failures == 0 && record.pages.is_empty() {
+        let (looks, missed) = (record.looks, record.missed);
+        lines.push(format!("no page was refused; looks: {looks}, without an answer: {missed}"));
+    } else if record.pages.is_empty() {
+        lines.push(format!("checksum failures: {failures}; the pages are unknown"));
+    }
+    lines.extend(record.pages.iter().map(page_words));
+    lines.extend(record.proposals.iter().map(|proposal| format!("to do: {proposal}")));
+    if let Some(action) = &record.action {
+        lines.push(format!("run: {} ({})", action.command, action.status));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn provenance(arguments: &LabWatchArguments) -> Provenance {
+    let mut command = ["pgtoll", "lab", "watch"].map(str::to_owned).to_vec();
+    let mut option = |name: &str, value: &str| {
+        command.extend([name.to_owned(), shell_quoted(value)]);
+    };
+    option("--dsn", &arguments.dsn.redacted());
+    if let Some(standby) = &arguments.standby {
+        option("--standby", &standby.redacted());
+    }
+    if let Some(log) = &arguments.log {
+        option("--log", &log.to_string_lossy());
+    }
+    option("--every", &arguments.every.to_string());
+    if let Some(time) = arguments.r#for {
+        option("--for", &time.to_string());
+    }
+    if let Some(line) = &arguments.run {
+        option("--run", &masked(line));
+    }
+    Provenance {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command,
+        made: jiff::Timestamp::now().to_string(),
+    }
+}
