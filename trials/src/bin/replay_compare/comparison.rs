@@ -9,7 +9,7 @@ use pgtoll_record::{ReplayComparison, ShapeVerdict};
 use pgtoll_stats::median;
 use pgtoll_trials::{beside, program};
 
-use crate::site::CompareSite;
+use crate::site::{CompareSite, rows_setting};
 
 /// Where comparisons are made, or are found.
 pub(crate) struct Comparisons<'a> {
@@ -53,16 +53,8 @@ impl Comparisons<'_> {
         command.args(["--rounds", &self.rounds.to_string(), "--seed", &seed.to_string()]);
         command.arg("--data").arg(self.site.data());
         command.arg("--work-dir").arg(self.work_dir).arg("--record").arg(&draft);
-        match plant {
-            ReplayComparePlant::Nothing => {}
-            ReplayComparePlant::Fifth => {
-                let rows = self.site.plant.planted_rows;
-                command.args(["--set", &format!("fifth:bench.rows={rows}")]);
-            }
-            ReplayComparePlant::Index => {
-                let script = self.script()?;
-                command.args(["--setup", &format!("index:{}", script.display())]);
-            }
+        if let Some(script) = self.script(plant)? {
+            command.args(["--setup", &format!("{}:{}", name(plant), script.display())]);
         }
         let output = command.arg(&self.site.plan).output().context("run pgtoll replay compare")?;
         // Status 1: something is slower.
@@ -73,10 +65,16 @@ impl Comparisons<'_> {
         fs::rename(&draft, path).context("keep the comparison's record")
     }
 
-    fn script(&self) -> anyhow::Result<PathBuf> {
-        let path = self.records.join("worse-index.sql");
-        fs::write(&path, include_str!("worse-index.sql")).context("write the script")?;
-        Ok(path)
+    /// What makes the arm slower.
+    fn script(&self, plant: ReplayComparePlant) -> anyhow::Result<Option<PathBuf>> {
+        let script = match plant {
+            ReplayComparePlant::Nothing => return Ok(None),
+            ReplayComparePlant::Fifth => rows_setting(self.site.plant.planted_rows),
+            ReplayComparePlant::Index => include_str!("worse-index.sql").to_owned(),
+        };
+        let path = self.records.join(format!("{}.sql", name(plant)));
+        fs::write(&path, script).context("write the script")?;
+        Ok(Some(path))
     }
 }
 
@@ -93,8 +91,8 @@ pub(crate) fn name(plant: ReplayComparePlant) -> &'static str {
 fn planted_statement(plant: ReplayComparePlant) -> Option<&'static str> {
     match plant {
         ReplayComparePlant::Nothing => None,
-        ReplayComparePlant::Fifth => Some("select sum(v) from events"),
-        ReplayComparePlant::Index => Some("select sum(amount) from orders"),
+        ReplayComparePlant::Fifth => Some("select sum ( v ) from events"),
+        ReplayComparePlant::Index => Some("select sum ( amount ) from orders"),
     }
 }
 
@@ -139,6 +137,7 @@ mod tests {
     #[test]
     fn planted_statements_are_in_the_work_and_in_no_other_one() {
         let work = include_str!("transaction.sql").to_lowercase();
+        let work = work.replace('(', " ( ").replace(')', " )");
         for plant in [ReplayComparePlant::Fifth, ReplayComparePlant::Index] {
             let part = planted_statement(plant).unwrap();
             assert_eq!(work.lines().filter(|line| line.starts_with(part)).count(), 1, "{part}");

@@ -1,10 +1,10 @@
 \set a random(1, 20000)
 \set b random(1, 20000)
 \set c random(1, 20000)
-\set d random(0, 399)
+\set d random(0, 159)
 \set e random(0, 49)
 \set t random(1, 200)
-\set x random(-5000, 5000)
+\set x random(1, 5000)
 SELECT v FROM accounts WHERE id = :b;
 SELECT sum(v) FROM events WHERE id BETWEEN :c AND :c + current_setting('bench.rows')::integer;
 SELECT sum(amount) FROM orders WHERE customer = :d AND day = :e;
