@@ -51,6 +51,12 @@ pub(crate) fn replay(arguments: &[&str]) -> anyhow::Result<()> {
     released("replay", arguments)
 }
 
+/// How often replays that are compared name what is not slower, and what is.
+pub(crate) fn replay_compare(arguments: &[&str]) -> anyhow::Result<()> {
+    build(&["--release"])?;
+    released("replay_compare", arguments)
+}
+
 /// How often intervals of real runs miss what is known.
 pub(crate) fn twins(arguments: &[&str]) -> anyhow::Result<()> {
     build(&["--release"])?;

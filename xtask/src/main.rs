@@ -59,6 +59,10 @@ usage: cargo xtask COMMAND
   bench replay [--help | OPTIONS]
             replay pgbench's log with pgtoll and with pgreplay, and compare the
             tables (up to 15 min: pgreplay is killed after a minute)
+  bench replay-compare [--help | OPTIONS]
+            how often pgtoll replay compare names a statement where nothing
+            differs, and whether it names one that was made slower (a minute a
+            comparison)
   whatif-trial [--help | OPTIONS]
             predict WAL under other settings, and run servers with them (12 min)
   bench twins [--help | OPTIONS]
@@ -89,6 +93,7 @@ fn main() -> ExitCode {
         ["bench", "capture", options @ ..] => bench::capture(options),
         ["bench", "watch", options @ ..] => bench::watch(options),
         ["bench", "replay", options @ ..] => bench::replay(options),
+        ["bench", "replay-compare", options @ ..] => bench::replay_compare(options),
         ["whatif-trial", options @ ..] => bench::whatif_trial(options),
         ["bench", "twins", options @ ..] => bench::twins(options),
         ["prediction-trial", options @ ..] => bench::prediction_trial(options),

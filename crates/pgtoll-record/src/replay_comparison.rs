@@ -149,7 +149,8 @@ pub struct ReplayTotal {
     pub baseline: f64,
     /// The arm's mean.
     pub value: f64,
-    /// Arm over baseline, the mean of the rounds on the log scale. `None` where one of them is 0.
+    /// Arm over the geometric mean of baseline and twin; of the twin, over the baseline. The mean of the
+    /// rounds on the log scale. `None` where one of them is 0.
     pub ratio: Option<RatioRange>,
 }
 
@@ -189,7 +190,8 @@ pub struct ShapeDifference {
     pub arm: String,
     /// What follows.
     pub verdict: ShapeVerdict,
-    /// Arm over baseline, time at the server. `None` where it could not be compared.
+    /// Arm over the geometric mean of baseline and twin, time at the server. `None` where it could not be
+    /// compared.
     pub range: Option<RatioRange>,
     /// How probable such a ratio is where nothing differs.
     pub p_value: Option<f64>,

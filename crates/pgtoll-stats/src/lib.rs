@@ -70,4 +70,4 @@ pub use proportion::proportion_interval;
 pub use quantiles::{median, quantile, t_p_value, t_quantile};
 pub use samples::{Sample, pair_up};
 pub use steadiness::{Drift, Halves, OutlierShares, Trend, outlier_shares, trend};
-pub use twin::{TwinComparison, ratio_beside_twin};
+pub use twin::{Trio, TwinComparison, ratio_beside_twin};

@@ -6,6 +6,7 @@ mod design;
 mod detection;
 mod prediction;
 mod replay;
+mod replay_compare;
 mod soak;
 mod twins;
 mod whatif;
@@ -28,6 +29,10 @@ pub use prediction::{
 };
 pub use replay::{
     BENCH_REPLAY_SCHEMA, ReplayBenchCapture, ReplayBenchHeader, ReplayBenchLine, ReplayBenchRun,
+};
+pub use replay_compare::{
+    BENCH_REPLAY_COMPARE_SCHEMA, ReplayCompareHeader, ReplayCompareLine, ReplayCompareNamed,
+    ReplayComparePlant, ReplayCompareSummary, ReplayCompareTrial,
 };
 pub use soak::{SOAK_SCHEMA, SoakOutcome, SoakRecord};
 pub use twins::{
@@ -52,6 +57,11 @@ pub fn bench_design_schema() -> serde_json::Value {
 /// The JSON Schema of a line of the record of `cargo xtask bench replay`.
 pub fn bench_replay_schema() -> serde_json::Value {
     schemars::schema_for!(ReplayBenchLine).to_value()
+}
+
+/// The JSON Schema of a line of the record of `cargo xtask bench replay-compare`.
+pub fn bench_replay_compare_schema() -> serde_json::Value {
+    schemars::schema_for!(ReplayCompareLine).to_value()
 }
 
 /// The JSON Schema of a line of the record of `cargo xtask bench twins`.

@@ -7,8 +7,8 @@ use pgtoll_record::{
     ShapeDifference, ShapeVerdict,
 };
 use pgtoll_stats::{
-    Options, Pair, Round, TwinComparison, adjusted_p_values, mean, ratio_beside_twin, sample_sd,
-    t_p_value,
+    Options, Pair, Round, Trio, TwinComparison, adjusted_p_values, mean, paired_ratio,
+    ratio_beside_twin, sample_sd, t_p_value,
 };
 
 use super::baseline_place;
@@ -112,28 +112,35 @@ impl ShapeTimes {
         let all: f64 = self.totals.iter().map(|of| of[baseline]).sum();
         let shapes = self.largest(baseline, all, record);
         let options = Options { resamples: RESAMPLES, seed: record.seed, ..Options::default() };
+        let mut twin_p_values = Vec::new();
         for shape in &shapes {
             let time = shape.time(baseline);
             let share = if all > 0.0 { time / all } else { 0.0 };
-            let paired_twin = shape.paired(twin, baseline);
-            let differences = treatments.iter().map(|arm| {
-                let paired = shape.paired(*arm, baseline);
-                let found = ratio_beside_twin(&paired, &paired_twin, &options).ok();
-                difference(&self.arms[*arm], share, found)
-            });
+            let found: Vec<Option<TwinComparison>> = treatments
+                .iter()
+                .map(|arm| shape.rounds_of([*arm, baseline, twin]))
+                .map(|rounds| ratio_beside_twin(&rounds, &options).ok())
+                .collect();
+            let of_twin =
+                found.iter().flatten().next().map(|of| p_value_of_mean(&of.twin_log_ratios));
+            twin_p_values.push(of_twin.unwrap_or(1.0));
+            let floor = found.iter().flatten().map(|of| of.floor.exp() - 1.0).next();
+            let differences = treatments
+                .iter()
+                .zip(found)
+                .map(|(arm, found)| difference(&self.arms[*arm], share, found));
             let differences: Vec<ShapeDifference> = differences.collect();
-            let floor = ratio_beside_twin(&paired_twin, &paired_twin, &options).ok();
             record.shapes.push(ShapeComparison {
                 statement: shape.statement.clone(),
                 executions: shape.executions / rounds as u64,
                 share,
                 baseline_ms: time / as_float(shape.executions) / 1e6,
-                floor: floor.map(|of| of.floor.exp() - 1.0),
+                floor,
                 arms: differences,
             });
         }
         decide(record);
-        check_twin(record, &shapes, (twin, baseline));
+        check_twin(record, &twin_p_values);
         self.push_totals(record, baseline, twin);
     }
 
@@ -174,14 +181,18 @@ impl ShapeTimes {
             let mut totals = Vec::new();
             for arm in (0..record.arms.len()).filter(|arm| *arm != baseline) {
                 let Some(of_arm) = values(arm) else { continue };
-                let (treated, null) = (whole(&of_arm, &of_baseline), whole(&of_twin, &of_baseline));
-                let found = ratio_beside_twin(&treated, &null, &Options::default()).ok();
+                let ratio = if arm == twin {
+                    twin_ratio(&of_twin, &of_baseline)
+                } else {
+                    let rounds = whole(&of_arm, &of_baseline, &of_twin);
+                    ratio_beside_twin(&rounds, &Options::default()).ok().as_ref().map(range)
+                };
                 totals.push(ReplayTotal {
                     quantity,
                     arm: record.arms[arm].name.clone(),
                     baseline: mean(&of_baseline).unwrap_or_default(),
                     value: mean(&of_arm).unwrap_or_default(),
-                    ratio: found.as_ref().map(range),
+                    ratio,
                 });
             }
             record.totals.extend(totals);
@@ -190,26 +201,25 @@ impl ShapeTimes {
 }
 
 /// The twin should differ in nothing. Where it does, the machine or the order of arms is to blame.
-fn check_twin(record: &mut ReplayComparison, shapes: &[&Shape], (twin, baseline): (usize, usize)) {
-    let p_value = |shape: &&Shape| {
-        let rounds = shape.paired(twin, baseline);
-        let locations: Vec<f64> = rounds.iter().filter_map(round_log_ratio).collect();
-        let count = as_float(locations.len() as u64);
-        let error = sample_sd(&locations).map(|sd| sd / count.sqrt());
-        match (mean(&locations), error) {
-            (Some(mean), Some(error)) if error > 0.0 => t_p_value(mean / error, count - 1.0),
-            _ => 1.0,
-        }
-    };
-    let p_values: Vec<f64> = shapes.iter().map(p_value).collect();
-    let adjusted = adjusted_p_values(&p_values);
+fn check_twin(record: &mut ReplayComparison, p_values: &[f64]) {
+    let adjusted = adjusted_p_values(p_values);
     let differing = adjusted.iter().filter(|p| **p <= record.false_discovery_rate).count();
     if differing > 0 {
         record.notes.push(format!(
             "the twin, which is the same as the baseline, differs from it in {differing} of {} \
              shapes: something else was going on while arms took turns",
-            shapes.len()
+            p_values.len()
         ));
+    }
+}
+
+/// How probable a mean at least as far from 0 is where nothing differs.
+fn p_value_of_mean(values: &[f64]) -> f64 {
+    let count = as_float(values.len() as u64);
+    let error = sample_sd(values).map(|sd| sd / count.sqrt());
+    match (mean(values), error) {
+        (Some(mean), Some(error)) if error > 0.0 => t_p_value(mean / error, count - 1.0),
+        _ => 1.0,
     }
 }
 
@@ -227,33 +237,38 @@ impl Shape {
         self.rounds.iter().flatten().map(|slice| slice[arm]).sum()
     }
 
-    /// The rounds in which it was executed, an arm beside the baseline.
-    fn paired(&self, arm: usize, baseline: usize) -> Vec<Round> {
-        let pair = |slice: &Vec<f64>| single(slice[arm], slice[baseline]);
+    /// The slices of the rounds in which it was executed: of a treatment, the baseline and its twin.
+    fn rounds_of(&self, [treatment, baseline, twin]: [usize; 3]) -> Vec<Vec<Trio>> {
+        let trio = |slice: &Vec<f64>| Trio {
+            treatment: slice[treatment],
+            baseline: slice[baseline],
+            twin: slice[twin],
+        };
         let rounds = self.rounds.iter().filter(|slices| !slices.is_empty());
-        rounds.map(|slices| Round { pairs: slices.iter().map(pair).collect() }).collect()
+        rounds.map(|slices| slices.iter().map(trio).collect()).collect()
     }
 }
 
-fn single(treatment: f64, baseline: f64) -> Pair {
-    Pair {
-        numerator_treatment: treatment,
+/// A trio for each round.
+fn whole(treatment: &[f64], baseline: &[f64], twin: &[f64]) -> Vec<Vec<Trio>> {
+    let all = treatment.iter().zip(baseline).zip(twin);
+    all.map(|((treatment, baseline), twin)| {
+        vec![Trio { treatment: *treatment, baseline: *baseline, twin: *twin }]
+    })
+    .collect()
+}
+
+/// The twin beside the baseline alone.
+fn twin_ratio(twin: &[f64], baseline: &[f64]) -> Option<RatioRange> {
+    let pairs = twin.iter().zip(baseline).map(|(twin, baseline)| Pair {
+        numerator_treatment: *twin,
         denominator_treatment: 1.0,
-        numerator_baseline: baseline,
+        numerator_baseline: *baseline,
         denominator_baseline: 1.0,
-    }
-}
-
-/// A pair for each round.
-fn whole(treatment: &[f64], baseline: &[f64]) -> Vec<Round> {
-    let pairs = treatment.iter().zip(baseline).map(|(one, other)| single(*one, *other));
-    pairs.map(|pair| Round { pairs: vec![pair] }).collect()
-}
-
-/// The mean of the slices' log ratios.
-fn round_log_ratio(round: &Round) -> Option<f64> {
-    let ratios: Vec<f64> = round.pairs.iter().filter_map(Pair::log_ratio).collect();
-    mean(&ratios)
+    });
+    let rounds: Vec<Round> = pairs.map(|pair| Round { pairs: vec![pair] }).collect();
+    let found = paired_ratio(&rounds, &Options::default()).ok()?;
+    Some(RatioRange { ratio: found.ratio, lower: found.lower, upper: found.upper })
 }
 
 fn range(of: &TwinComparison) -> RatioRange {

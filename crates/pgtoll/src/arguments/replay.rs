@@ -206,7 +206,7 @@ pub(crate) struct ReplayCompareArguments {
     #[arg(long, value_name = "SPEED", default_value = "max", value_parser = replay_speed)]
     pub(crate) speed: ReplaySpeed,
     /// In each round every arm replays the work once, in random order.
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub(crate) rounds: u32,
     /// Differences up to this many percent count as none.
     #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]

@@ -1,0 +1,11 @@
+CREATE TABLE accounts (id integer PRIMARY KEY, v bigint NOT NULL, filler text);
+INSERT INTO accounts SELECT i, i * 7 % 1000, repeat('a', 60) FROM generate_series(1, 20000) i;
+CREATE TABLE tellers (id integer PRIMARY KEY, v bigint NOT NULL);
+INSERT INTO tellers SELECT i, 0 FROM generate_series(1, 200) i;
+CREATE TABLE events (id integer PRIMARY KEY, kind integer NOT NULL, v integer NOT NULL);
+INSERT INTO events SELECT i, i % 9, i * 31 % 1009 FROM generate_series(1, 30000) i;
+CREATE TABLE orders (id integer PRIMARY KEY, customer integer NOT NULL, day integer NOT NULL, amount integer NOT NULL);
+INSERT INTO orders SELECT i, i * 37 % 160, i / 800 % 50, i * 13 % 997 FROM generate_series(1, 40000) i;
+CREATE INDEX orders_customer ON orders (customer, day);
+CREATE TABLE history (id serial PRIMARY KEY, account integer NOT NULL, delta integer NOT NULL);
+VACUUM (ANALYZE, FREEZE);

@@ -1,0 +1,3 @@
+DROP INDEX orders_customer;
+CREATE INDEX orders_customer ON orders (customer);
+ANALYZE orders;
