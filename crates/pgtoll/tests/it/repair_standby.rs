@@ -7,7 +7,7 @@ use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 
 use crate::repair::{
     HOT, check_checksums, classes, cluster, content, damage, lsn, next_value, open, paths,
-    read_page, repair, shown,
+    read_page, repair,
 };
 use crate::support::{Scratch, pgtoll, run, server, servers};
 use crate::verify::{check_program, execute, overwrite};

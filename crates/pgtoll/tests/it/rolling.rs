@@ -724,6 +724,7 @@ fn repmgr_settings(node_id: u32) -> pgtoll_cluster::RepmgrSettings {
         reconnect_attempts: 1,
         reconnect_interval_s: 1,
         promotes_by_pg_ctl: false,
+        may_be_promoted: true,
         promote_command: "/bin/false".to_owned(),
         event_notification_command: "/bin/true".to_owned(),
     }
