@@ -57,6 +57,7 @@ pub struct SkippedFault {
 
 /// What was to be done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command")]
 pub struct FailoverDesign {
     /// What happens to the primary.
     pub faults: Vec<FailoverFault>,

@@ -38,9 +38,9 @@ impl Site {
         let jobs = self.jobs.map(|jobs| format!(" {jobs}")).unwrap_or_default();
         let line = format!("{} __node {} {{pgdata}}{jobs}", self.program(), verb.word());
         let end = UserCommand::start(&self.config.command_line(&line))?.wait()?;
-        let answers =
+        let mut answers =
             end.tail.lines().rev().map(str::trim).filter(|line| line.starts_with(['{', '"']));
-        let answer = answers.filter_map(|line| serde_json::from_str(line).ok()).next();
+        let answer = answers.find_map(|line| serde_json::from_str(line).ok());
         let node = self.name().to_owned();
         match answer {
             Some(NodeAnswer::Failed { message, hint }) => {
@@ -219,13 +219,11 @@ impl NodeRow {
 
     /// A number; null is 0.
     pub(crate) fn number(&self, column: &str) -> Result<u64, RollingError> {
-        match self.text(column)? {
-            None => Ok(0),
-            Some(_) => {
-                let number: i64 = self.row.parse(column).map_err(|source| self.error(source))?;
-                Ok(u64::try_from(number).unwrap_or(0))
-            }
+        if self.text(column)?.is_none() {
+            return Ok(0);
         }
+        let number: i64 = self.row.parse(column).map_err(|source| self.error(source))?;
+        Ok(u64::try_from(number).unwrap_or(0))
     }
 
     fn error(&self, source: pgtoll_wire::Error) -> RollingError {

@@ -33,12 +33,11 @@ pub(crate) fn next_step(survey: &Survey, journal: &Journal) -> Result<Step, Roll
         journal.wanted.contains(&node.name) && node.has_checksums() != journal.enable
     };
     // A node that is down is brought back before anything else.
-    for node in survey.nodes.iter().filter(|node| node.server.is_none()) {
+    if let Some(node) = survey.nodes.iter().find(|node| node.server.is_none()) {
         check_signal(node)?;
-        return Ok(match node.report.is_shut_down && is_wanted(node) {
-            true => Step::Convert(node.name.clone()),
-            false => Step::Start(node.name.clone()),
-        });
+        let name = node.name.clone();
+        let is_next = node.report.is_shut_down && is_wanted(node);
+        return Ok(if is_next { Step::Convert(name) } else { Step::Start(name) });
     }
     if let Some(node) = survey.nodes.iter().find(|node| node.is_standby() && !node.is_streaming()) {
         return Ok(Step::AwaitStreaming(node.name.clone()));

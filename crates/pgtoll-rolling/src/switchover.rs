@@ -111,7 +111,7 @@ impl RollingRun<'_> {
         mut timing: Timing,
     ) -> Result<(), RollingError> {
         let began = Instant::now();
-        let last = match if timing.began.is_some() { fence(old) } else { self.fence_found(old) } {
+        let last = match if timing.began.is_some() { fence(old) } else { Self::fence_found(old) } {
             Ok(last) => last,
             // Nobody was promoted: the caller decides.
             Err(error) => return self.take_back_after(old, error),
@@ -196,7 +196,7 @@ impl RollingRun<'_> {
     }
 
     /// Makes a standby of the old primary that an earlier run left: where its WAL ends.
-    fn fence_found(&mut self, old: &Site) -> Result<LastWal, RollingError> {
+    fn fence_found(old: &Site) -> Result<LastWal, RollingError> {
         if old.report()?.server.is_none() {
             return fence(old);
         }
@@ -257,12 +257,11 @@ impl RollingRun<'_> {
         )?;
         let own = of_old.row(CONNINFO)?.words("conninfo")?;
         if !leads_to(&own, new) {
-            let conninfo = match &new.config.conninfo {
-                Some(conninfo) => conninfo.clone(),
-                None => {
-                    let of_standby = of_new.row(CONNINFO)?.words("conninfo")?;
-                    redirected(&of_standby, old, new)?
-                }
+            let conninfo = if let Some(conninfo) = &new.config.conninfo {
+                conninfo.clone()
+            } else {
+                let of_standby = of_new.row(CONNINFO)?.words("conninfo")?;
+                redirected(&of_standby, old, new)?
             };
             set(of_old, "primary_conninfo", &conninfo)?;
             of_old.execute("SELECT pg_reload_conf()")?;

@@ -57,6 +57,7 @@ pub struct DamagedBlock {
 
 /// Where pages come from.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are a few of them")]
 pub enum PageOrigin {
     /// A base backup, plain or in tars.
     Backup(PathBuf),
@@ -246,7 +247,7 @@ impl Asked<'_> {
             let lsn = |page: &Vec<u8>| PageHeader::read(page).map(|header| header.lsn);
             pages.values().flatten().filter_map(lsn).any(|lsn| lsn > restarted.0)
         };
-        if let Some(target) = running.as_deref_mut().filter(|_| is_behind()) {
+        if let Some(target) = running.as_mut().filter(|_| is_behind()) {
             target.checkpoint()?;
             horizon = target.horizon()?;
             let to = standby.catch_up(horizon.insert).map_err(error)?.to;

@@ -70,6 +70,7 @@ impl<'a> RunningTarget<'a> {
     }
 
     /// Where its WAL is, and is on disk.
+    #[expect(clippy::disallowed_methods, reason = "the WAL writer reports nothing to wait for")]
     pub(super) fn horizon(&mut self) -> Result<Horizon, RepairError> {
         let insert: Lsn = self.main.query_one(INSERTED)?.parse("inserted")?;
         let begun = Instant::now();

@@ -138,13 +138,14 @@ impl Writer<'_> {
     fn filler(&mut self, total: usize) -> io::Result<()> {
         let body = match total - RECORD_HEADER {
             0 => Vec::new(),
-            bytes => match u8::try_from(bytes - SHORT_DATA_HEADER) {
-                Ok(data) => vec![ID_DATA_SHORT, data],
-                Err(_) => {
+            bytes => {
+                if let Ok(data) = u8::try_from(bytes - SHORT_DATA_HEADER) {
+                    vec![ID_DATA_SHORT, data]
+                } else {
                     let data = u32::try_from(bytes - LONG_DATA_HEADER).unwrap_or(u32::MAX);
                     [&[ID_DATA_LONG][..], &data.to_le_bytes()].concat()
                 }
-            },
+            }
         };
         self.record(&header(total, 0, XLOG_NOOP.info, RM_XLOG_ID), &body, total)
     }

@@ -178,9 +178,9 @@ fn run_all(
 ) -> Result<(), CorruptionError> {
     for checksums in [false, true] {
         let is_spread_done = record.spread.iter().any(|of| of.checksums == checksums);
-        let runs = if checksums { 1..=context.plan.runs } else { 1..=0 };
+        let last = if checksums { context.plan.runs } else { 0 };
         let is_done = |run: &u32| record.failovers.iter().any(|of| of.run == *run);
-        let missing: Vec<u32> = runs.filter(|run| !is_done(run)).collect();
+        let missing: Vec<u32> = (1..=last).filter(|run| !is_done(run)).collect();
         if is_spread_done && missing.is_empty() {
             continue;
         }

@@ -33,6 +33,7 @@ use self::volumes::skipped_faults;
 
 /// What is to be done.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command")]
 pub struct FailoverPlan {
     /// What happens to the primary.
     pub faults: Vec<FailoverFault>,

@@ -89,7 +89,7 @@ impl Topology {
         let of_witness = settings(&guard, WITNESS, detector);
         let witness = context
             .witness
-            .map(|template| Witness::start(context, &mut guard, template, &primary, of_witness));
+            .map(|template| Witness::start(context, &mut guard, template, &primary, &of_witness));
         let witness = witness.transpose()?;
         // A copy that is still dirty would be synced by pg_rewind, file by file.
         primary.sync(&mut guard)?;

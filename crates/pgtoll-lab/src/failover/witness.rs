@@ -43,7 +43,7 @@ impl Witness {
         guard: &mut Guard,
         template: &Cluster,
         primary: &Cluster,
-        settings: RepmgrSettings,
+        settings: &RepmgrSettings,
     ) -> Result<Self, FailoverError> {
         let cluster = template.copy(guard, WITNESS)?;
         cluster.start(guard)?;
