@@ -24,6 +24,7 @@ pub(crate) fn pause_if_told(point: &str) {
 }
 
 /// Shows what a server has said, if `PGTOLL_TEST_SHOW_LOG` is set: it goes with the server's directory.
+#[expect(clippy::print_stderr, reason = "for who debugs a test")]
 pub(crate) fn show_if_told(log: &std::path::Path) {
     if cfg!(debug_assertions) && std::env::var_os("PGTOLL_TEST_SHOW_LOG").is_some() {
         let text = std::fs::read_to_string(log).unwrap_or_default();

@@ -55,7 +55,7 @@ impl Witness {
         let place = ["-h", &host, "-p", "5432", "-U", "postgres", "-d", Repmgr::DATABASE];
         node.run(guard, &[&["witness", "register"], place.as_slice()].concat())?;
         // Its own daemon does not need the link.
-        let node = context.repmgr.node(guard, &cluster, &settings)?;
+        let node = context.repmgr.node(guard, &cluster, settings)?;
         Ok(Self { cluster, node, link })
     }
 

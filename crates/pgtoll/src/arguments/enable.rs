@@ -38,6 +38,7 @@ Examples:
   pgtoll disable --rolling nodes.toml       a primary and its standbys, one by one";
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct EnableArguments {
     /// The data directory. Its server was stopped in good order.
     #[arg(value_name = "PGDATA", required_unless_present = "rolling")]
@@ -52,7 +53,7 @@ pub(crate) struct EnableArguments {
     /// After syncing read everything again from the disk before checksums count as on.
     #[arg(long, conflicts_with = "rolling")]
     pub(crate) verify_after: bool,
-    /// Write all checksums anew in a cluster that says that it has them already: pg_rewind can leave one
+    /// Write all checksums anew in a cluster that says that it has them already: `pg_rewind` can leave one
     /// whose pages have none.
     #[arg(long, conflicts_with = "rolling")]
     pub(crate) rewrite: bool,
@@ -109,7 +110,7 @@ pub(crate) struct RollingArguments {
     /// Do not verify nodes after their conversion.
     #[arg(long, requires = "rolling")]
     pub(crate) skip_verify: bool,
-    /// Take synchronous_standby_names out for the run, and put it back. Commits do not wait for a
+    /// Take `synchronous_standby_names` out for the run, and put it back. Commits do not wait for a
     /// standby meanwhile.
     #[arg(long, requires = "rolling")]
     pub(crate) suspend_sync: bool,

@@ -76,7 +76,7 @@ pub(crate) struct LabWatchArguments {
     #[arg(long, value_name = "TIME", value_parser = judge_time, allow_hyphen_values = true)]
     pub(crate) r#for: Option<TimeSpan>,
     /// A command line for /bin/sh, run once when every refused page is sound on the standby, and never
-    /// else. It runs as you; PGTOLL_PAGES has the pages, FILE:BLOCK, with spaces between.
+    /// else. It runs as you; `PGTOLL_PAGES` has the pages, `FILE:BLOCK`, with spaces between.
     #[arg(long, value_name = "COMMAND", requires_all = ["standby", "log"])]
     pub(crate) run: Option<String>,
     /// Print the record (JSON) at the end.
@@ -274,6 +274,7 @@ pub(crate) struct LabExchangeArguments {
 }
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct LabFailoverArguments {
     /// One run of each case, with repmgr's shortest times: well under a minute for a fault.
     #[arg(long, conflicts_with = "settings")]

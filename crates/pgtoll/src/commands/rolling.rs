@@ -22,6 +22,7 @@ use crate::printer::Printer;
 use crate::test_hooks::pause_if_told;
 
 /// What both commands ask for.
+#[derive(Clone, Copy)]
 pub(crate) struct RollingCommand<'a> {
     enable: bool,
     dry_run: bool,

@@ -57,6 +57,7 @@ fn dsn(cluster: &Cluster) -> String {
 
 /// Lets clients write until so many transactions are in the journals, and kills the judge. Returns their
 /// number, and the most memory that it had.
+#[expect(clippy::zombie_processes, reason = "the loop ends when it was waited for")]
 fn written(cluster: &Cluster, journal: &Path) -> (u64, u64) {
     let mut child = pgtoll()
         .args(["lab", "judge", "--yes", "--for", "1h", "--clients", "32", "--rate", "10000"])
@@ -108,6 +109,7 @@ fn plant(cluster: &Cluster) {
 }
 
 /// The record of a judgement, and the most memory that it took.
+#[expect(clippy::zombie_processes, reason = "the loop ends when it was waited for")]
 fn judged(command: &mut Command, output: &Path) -> (JudgeRecord, u64) {
     let stdout = File::create(output).unwrap();
     let mut child = command.stdout(stdout).stderr(Stdio::null()).spawn().unwrap();

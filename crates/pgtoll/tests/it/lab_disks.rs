@@ -121,9 +121,8 @@ fn end(signal: Signal, mut child: Child, scratch: &Scratch) {
         assert!(ends_within(process, PATIENCE), "process {process} lives after {signal}");
     }
     scratch.assert_empty();
-    for left in stores.iter().chain(&devices).filter(|path| path.exists()) {
-        panic!("left by {signal}: {}", left.display());
-    }
+    let left: Vec<_> = stores.iter().chain(&devices).filter(|path| path.exists()).collect();
+    assert!(left.is_empty(), "left by {signal}: {left:?}");
 }
 
 /// What pgtoll mounted: directories in `/run`, and `/sys`'s descriptions of what is on loop devices.

@@ -26,7 +26,6 @@ fn engines_that_are_there_are_named_with_their_versions() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "tells why nothing was tested")]
 fn a_missing_engine_is_installed_when_root_agrees() {
     if !geteuid().is_root() {
         eprintln!("not tested: only root can hide an engine");

@@ -155,12 +155,12 @@ fn killed_at_fifty_moments_the_same_command_goes_on() {
     let path = data.join(&table);
     let damage = || {
         let blocks = fs::metadata(&path).unwrap().len() / PAGE;
-        let pages = |_: ()| (0..blocks).map(|block| read_page(&path, block)).collect::<Vec<_>>();
-        let right = pages(());
+        let pages = || (0..blocks).map(|block| read_page(&path, block)).collect::<Vec<_>>();
+        let right = pages();
         for block in 0..blocks {
             overwrite(&open(&path), block, |page| page[4096..].fill(0x5A));
         }
-        (right, pages(()))
+        (right, pages())
     };
     cluster.stop(&mut guard, StopMode::Fast).unwrap();
     let stopped = ["--from-backup", shown(&backup)];

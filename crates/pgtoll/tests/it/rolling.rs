@@ -1,6 +1,7 @@
 //! `pgtoll enable --rolling` and `disable --rolling` on a primary, its standby and that one's standby.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -81,13 +82,14 @@ impl ReplicaSet {
              start = \"{bin}/pg_ctl -D {{pgdata}} -l {{pgdata}}/../server.log -w start\"\n"
         );
         for cluster in &self.clusters {
-            text.push_str(&format!(
+            let _ = write!(
+                text,
                 "\n[[node]]\nname = \"{}\"\ndsn = \"host={} port=5432 user=postgres dbname=postgres\"\n\
                  pgdata = \"{}\"\n",
                 cluster.name(),
                 cluster.directory().display(),
                 cluster.data().display()
-            ));
+            );
         }
         text
     }

@@ -167,7 +167,7 @@ fn without_secrets(words: &[String]) -> Vec<String> {
             .find_map(|option| Some((option, word.strip_prefix(option)?.strip_prefix('=')?)));
         shown.push(match attached {
             Some((option, text)) => format!("{option}={}", redacted(text)),
-            None if CONNECTIONS.iter().any(|of| names_connection(of)) => redacted(word),
+            None if CONNECTIONS.iter().any(names_connection) => redacted(word),
             None => word.clone(),
         });
     }
