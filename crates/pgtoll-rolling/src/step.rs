@@ -310,6 +310,7 @@ mod tests {
         assert!(next([(Crashed, false, true), on, on], false).is_err());
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "as it is compared")]
     fn start_of(name: &str) -> Result<Step, String> {
         Ok(Step::Start(name.to_owned()))
     }

@@ -193,7 +193,7 @@ mod tests {
         for (at, value) in [(12, 28_u16), (14, 8128), (16, 8192), (18, 0x2004)] {
             page[at..at + 2].copy_from_slice(&value.to_le_bytes());
         }
-        page[24..28].copy_from_slice(&(8128_u32 | 1 << 15 | 64 << 17).to_le_bytes());
+        page[24..28].copy_from_slice(&(0x1fc0_u32 | 1 << 15 | 64 << 17).to_le_bytes());
         page[8128..8132].copy_from_slice(&700_u32.to_le_bytes());
         page[8132..8136].copy_from_slice(&xmax.to_le_bytes());
         let infomask: u16 = if xmax == 0 { 0x0B00 } else { 0x0700 };
@@ -201,6 +201,7 @@ mod tests {
         page
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "as it is compared")]
     fn bits(bits: u8, lsn: u64) -> Option<MapBits> {
         Some(MapBits { bits, lsn: Lsn(lsn), is_empty: bits == 0 })
     }
