@@ -76,16 +76,16 @@ impl Record<'_> {
     /// Not all blocks that a record refers to are changed by it. What is not known to be, is not.
     pub fn sets_page_lsn(&self, block: &BlockReference) -> bool {
         match RecordType::of(&self.header) {
-            // See `is_hint_image`.
-            XLOG_FPI_FOR_HINT => false,
             // A page that was never used gets no LSN.
             XLOG_FPI => block.image.as_ref().is_some_and(|image| self.is_of_used_page(image)),
             XLOG_HEAP2_PRUNE_ON_ACCESS
             | XLOG_HEAP2_PRUNE_VACUUM_SCAN
             | XLOG_HEAP2_PRUNE_VACUUM_CLEANUP => self.facts.prune_sets_page_lsn,
             // Of VISIBLE the table's page gets an LSN only where hints are logged. By those of hash
-            // indexes the bucket's first page is only locked, and others may be.
-            XLOG_HEAP2_VISIBLE
+            // indexes the bucket's first page is only locked, and others may be. For images for hints see
+            // `is_hint_image`.
+            XLOG_FPI_FOR_HINT
+            | XLOG_HEAP2_VISIBLE
             | XLOG_HASH_MOVE_PAGE_CONTENTS
             | XLOG_HASH_SQUEEZE_PAGE
             | XLOG_HASH_DELETE => false,
