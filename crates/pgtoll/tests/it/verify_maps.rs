@@ -218,7 +218,7 @@ fn check_emptied(server: &Installation, guard: &mut Guard) {
     let name = format!("standby{}", server.version.major());
     let new = old.standby(guard, &name, old.directory()).unwrap();
     new.start(guard).unwrap();
-    execute(&old, &["CREATE DATABASE tmpl"]);
+    execute(&old, &["CREATE DATABASE tmpl STRATEGY file_copy"]);
     let mut session = old.connect("tmpl").unwrap();
     session.execute("CREATE TABLE t AS SELECT i a FROM generate_series(1, 1000) i").unwrap();
     session.execute("VACUUM (FREEZE)").unwrap();
