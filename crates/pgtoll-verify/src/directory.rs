@@ -572,7 +572,7 @@ pub(crate) mod tests {
         for (at, value) in [(12, 28_u16), (14, 8128), (18, 0x2004)] {
             page[at..at + 2].copy_from_slice(&value.to_le_bytes());
         }
-        page[24..28].copy_from_slice(&(8128_u32 | 1 << 15 | 64 << 17).to_le_bytes());
+        page[24..28].copy_from_slice(&(0x1FC0_u32 | 1 << 15 | 64 << 17).to_le_bytes());
         page[8128..8132].copy_from_slice(&700_u32.to_le_bytes());
         page[8148..8150].copy_from_slice(&0x0B00_u16.to_le_bytes());
         summed(page, block)

@@ -16,7 +16,7 @@ use crate::maps::{self, MapRule};
 pub(super) fn confirm(
     blocks: &Blocks<'_>,
     (rule, rows): (MapRule, bool),
-    findings: Vec<BlockFinding>,
+    findings: &[BlockFinding],
     pauses: &dyn Pauses,
 ) -> Vec<BlockFinding> {
     let mut left: Vec<(RelationFork, u32, Defect)> = findings.iter().flat_map(each_block).collect();

@@ -104,7 +104,7 @@ pub fn verify_running(
     settling.run(watched);
     verified = settling.verified;
     let rules = (scan.maps, settings.verify.rows);
-    for finding in confirm::confirm(&blocks, rules, contradictions, pauses) {
+    for finding in confirm::confirm(&blocks, rules, &contradictions, pauses) {
         verified.add(finding);
     }
     verified.findings.sort_by_key(|finding| (finding.fork, finding.block));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use serde_json::Value;
 
-use crate::support::{Scratch, pgtoll, run, servers};
+use crate::support::{Scratch, pgtoll, program, run, servers};
 use crate::verify::{PAGE_BYTES, check_program, execute, path_of, relation};
 
 fn cluster(guard: &mut Guard, server: &Installation, name: &str) -> Cluster {
@@ -175,7 +175,7 @@ fn check_running(cluster: &Cluster, stopped: &Value) {
     let place = tempfile::tempdir().unwrap();
     let backup = place.path().join("backup");
     fs::create_dir(&backup).unwrap();
-    let copied = run(std::process::Command::new("cp").arg("-a").arg(cluster.data()).arg(&backup));
+    let copied = run(program("cp").arg("-a").arg(cluster.data()).arg(&backup));
     assert_eq!(copied.status, Some(0), "{copied:?}");
     let copy = backup.join("data");
     let redo = &query(cluster, "postgres", "SELECT redo_lsn FROM pg_control_checkpoint()")[0];
