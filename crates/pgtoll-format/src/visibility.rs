@@ -98,7 +98,7 @@ mod tests {
         for (at, value) in [(12, 28_u16), (14, 8128), (16, 8192), (18, 0x2004)] {
             page[at..at + 2].copy_from_slice(&value.to_le_bytes());
         }
-        let pointer = 0x1fc0_u32 | state << 15 | 64 << 17;
+        let pointer = 0x1FC0_u32 | state << 15 | 64 << 17;
         page[24..28].copy_from_slice(&pointer.to_le_bytes());
         page[8128..8132].copy_from_slice(&xmin.to_le_bytes());
         page[8132..8136].copy_from_slice(&xmax.to_le_bytes());

@@ -193,7 +193,7 @@ mod tests {
         for (at, value) in [(12, 28_u16), (14, 8128), (16, 8192), (18, 0x2004)] {
             page[at..at + 2].copy_from_slice(&value.to_le_bytes());
         }
-        page[24..28].copy_from_slice(&(0x1fc0_u32 | 1 << 15 | 64 << 17).to_le_bytes());
+        page[24..28].copy_from_slice(&(0x1FC0_u32 | 1 << 15 | 64 << 17).to_le_bytes());
         page[8128..8132].copy_from_slice(&700_u32.to_le_bytes());
         page[8132..8136].copy_from_slice(&xmax.to_le_bytes());
         let infomask: u16 = if xmax == 0 { 0x0B00 } else { 0x0700 };
@@ -201,9 +201,8 @@ mod tests {
         page
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "as it is compared")]
-    fn bits(bits: u8, lsn: u64) -> Option<MapBits> {
-        Some(MapBits { bits, lsn: Lsn(lsn), is_empty: bits == 0 })
+    fn bits(bits: u8, lsn: u64) -> MapBits {
+        MapBits { bits, lsn: Lsn(lsn), is_empty: bits == 0 }
     }
 
     const OLD: u32 = 0x0200_0000;
@@ -225,20 +224,20 @@ mod tests {
         let old = u64::from(OLD);
         for rule in [MapRule::Stopped, MapRule::Since(REDO)] {
             let check = |page: &[u8], map, expected| check(rule, page, map, expected);
-            check(&page(OLD, true, 0), bits(3, old), None);
-            check(&page(OLD, true, 0), bits(1, old), None);
-            check(&page(OLD, true, 0), bits(0, old), None);
-            check(&page(OLD, false, 0), bits(0, old), None);
+            check(&page(OLD, true, 0), Some(bits(3, old)), None);
+            check(&page(OLD, true, 0), Some(bits(1, old)), None);
+            check(&page(OLD, true, 0), Some(bits(0, old)), None);
+            check(&page(OLD, false, 0), Some(bits(0, old)), None);
             check(&page(OLD, false, 0), None, None);
-            check(&page(OLD, false, 0), bits(1, old), Some(Visible));
-            check(&page(OLD, false, 0), bits(3, old), Some(Visible));
-            check(&page(OLD, false, 900), bits(1, old), Some(Visible));
-            check(&page(OLD, false, 900), bits(3, old), Some(VisibleAndFrozen));
-            check(&page(OLD, true, 900), bits(3, old), Some(Frozen));
-            check(&page(OLD, true, 0), bits(2, old), Some(FrozenAlone));
+            check(&page(OLD, false, 0), Some(bits(1, old)), Some(Visible));
+            check(&page(OLD, false, 0), Some(bits(3, old)), Some(Visible));
+            check(&page(OLD, false, 900), Some(bits(1, old)), Some(Visible));
+            check(&page(OLD, false, 900), Some(bits(3, old)), Some(VisibleAndFrozen));
+            check(&page(OLD, true, 900), Some(bits(3, old)), Some(Frozen));
+            check(&page(OLD, true, 0), Some(bits(2, old)), Some(FrozenAlone));
         }
         // The page alone.
-        let compared = compare(MapRule::Stopped, &page(OLD, true, 900), bits(1, old), true);
+        let compared = compare(MapRule::Stopped, &page(OLD, true, 900), Some(bits(1, old)), true);
         assert_eq!(compared.defect, Some(Defect::PageVisible { blocks: 1 }));
         let compared = compare(MapRule::Since(REDO), &page(NEW, true, 900), None, true);
         assert_eq!(compared.defect, Some(Defect::PageVisible { blocks: 1 }));
@@ -249,23 +248,23 @@ mod tests {
         let (old, new) = (u64::from(OLD), u64::from(NEW));
         let since = MapRule::Since(REDO);
         for (page_lsn, map_lsn) in [(NEW, old), (OLD, new), (NEW, new), (0, old), (OLD, 0)] {
-            check(since, &page(page_lsn, false, 900), bits(3, map_lsn), None);
+            check(since, &page(page_lsn, false, 900), Some(bits(3, map_lsn)), None);
         }
-        check(since, &page(OLD, false, 0), bits(1, REDO.0), Some(StaleClaim::Visible));
+        check(since, &page(OLD, false, 0), Some(bits(1, REDO.0)), Some(StaleClaim::Visible));
         // LSNs mean nothing after a stop in good order: unlogged tables have none.
-        check(MapRule::Stopped, &page(0, false, 0), bits(1, 0), Some(StaleClaim::Visible));
-        check(MapRule::Never, &page(OLD, false, 900), bits(3, old), None);
-        check(MapRule::Never, &page(OLD, true, 900), bits(3, old), None);
+        check(MapRule::Stopped, &page(0, false, 0), Some(bits(1, 0)), Some(StaleClaim::Visible));
+        check(MapRule::Never, &page(OLD, false, 900), Some(bits(3, old)), None);
+        check(MapRule::Never, &page(OLD, true, 900), Some(bits(3, old)), None);
     }
 
     #[test]
     fn rows_are_not_looked_at_unless_asked_for() {
         let old = u64::from(OLD);
         let of = |page: &[u8], map| compare(MapRule::Stopped, page, map, false).defect;
-        assert_eq!(of(&page(OLD, true, 900), bits(3, old)), None);
+        assert_eq!(of(&page(OLD, true, 900), Some(bits(3, old))), None);
         let claim = StaleClaim::Visible;
         let expected = Defect::MapStale { blocks: 1, claim, since: None };
-        assert_eq!(of(&page(OLD, false, 900), bits(3, old)), Some(expected));
+        assert_eq!(of(&page(OLD, false, 900), Some(bits(3, old))), Some(expected));
     }
 
     #[test]
@@ -273,9 +272,9 @@ mod tests {
         let old = u64::from(OLD);
         let is_unmapped =
             |page: &[u8], map| compare(MapRule::Since(REDO), page, map, true).is_unmapped;
-        assert!(is_unmapped(&page(OLD, true, 0), bits(0, old)));
-        assert!(!is_unmapped(&page(OLD, false, 0), bits(0, old)));
-        assert!(!is_unmapped(&page(NEW, true, 0), bits(0, old)));
+        assert!(is_unmapped(&page(OLD, true, 0), Some(bits(0, old))));
+        assert!(!is_unmapped(&page(OLD, false, 0), Some(bits(0, old))));
+        assert!(!is_unmapped(&page(NEW, true, 0), Some(bits(0, old))));
         assert!(!is_unmapped(&page(OLD, true, 0), None));
         let other_bits = Some(MapBits { bits: 0, lsn: Lsn(old), is_empty: false });
         assert!(!is_unmapped(&page(OLD, true, 0), other_bits));

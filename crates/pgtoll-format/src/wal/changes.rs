@@ -82,7 +82,7 @@ impl Record<'_> {
             | XLOG_HEAP2_PRUNE_VACUUM_SCAN
             | XLOG_HEAP2_PRUNE_VACUUM_CLEANUP => self.facts.prune_sets_page_lsn,
             // Of VISIBLE the table's page gets an LSN only where hints are logged. By those of hash
-            // indexes the bucket's first page is only locked, and others may be. Of FPI_FOR_HINT see
+            // indexes the bucket's first page is only locked, and others may be. For images for hints see
             // `is_hint_image`.
             XLOG_FPI_FOR_HINT
             | XLOG_HEAP2_VISIBLE

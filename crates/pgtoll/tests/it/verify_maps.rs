@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use serde_json::Value;
 
-use crate::support::{Scratch, pgtoll, run, servers};
+use crate::support::{Scratch, pgtoll, program, run, servers};
 use crate::verify::{PAGE_BYTES, check_program, execute, path_of, relation};
 
 fn cluster(guard: &mut Guard, server: &Installation, name: &str) -> Cluster {
@@ -175,9 +175,7 @@ fn check_running(cluster: &Cluster, stopped: &Value) {
     let place = tempfile::tempdir().unwrap();
     let backup = place.path().join("backup");
     fs::create_dir(&backup).unwrap();
-    #[expect(clippy::disallowed_methods, reason = "tests start what a user would start")]
-    let mut copy = std::process::Command::new("cp");
-    let copied = run(copy.arg("-a").arg(cluster.data()).arg(&backup));
+    let copied = run(program("cp").arg("-a").arg(cluster.data()).arg(&backup));
     assert_eq!(copied.status, Some(0), "{copied:?}");
     let copy = backup.join("data");
     let redo = &query(cluster, "postgres", "SELECT redo_lsn FROM pg_control_checkpoint()")[0];
@@ -220,7 +218,7 @@ fn check_emptied(server: &Installation, guard: &mut Guard) {
     let name = format!("standby{}", server.version.major());
     let new = old.standby(guard, &name, old.directory()).unwrap();
     new.start(guard).unwrap();
-    execute(&old, &["CREATE DATABASE tmpl"]);
+    execute(&old, &["CREATE DATABASE tmpl STRATEGY file_copy"]);
     let mut session = old.connect("tmpl").unwrap();
     session.execute("CREATE TABLE t AS SELECT i a FROM generate_series(1, 1000) i").unwrap();
     session.execute("VACUUM (FREEZE)").unwrap();
