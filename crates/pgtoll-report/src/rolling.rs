@@ -197,8 +197,7 @@ mod tests {
             hint: "set it".to_owned(),
         });
         let text = rolling_text(&plan);
-        for expected in
-            ["n1    (primary)", "0.2 s to 1.5 s", "n2 takes over", "one copy", "hint: set it"]
+        for expected in ["(primary)", "0.2 s to 1.5 s", "n2 takes over", "one copy", "hint: set it"]
         {
             assert!(text.contains(expected), "{expected}: {text}");
         }
