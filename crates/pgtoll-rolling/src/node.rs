@@ -103,6 +103,7 @@ pub enum NodeAnswer {
 
 /// How a node's data directory was left, and what runs on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "they are answers to questions of their own")]
 pub struct NodeReport {
     /// pgtoll's version there.
     pub version: String,
@@ -252,11 +253,11 @@ const REACH_HINT: &str = "the old primary will stream with this connection: give
 /// A setting in `postgresql.auto.conf`; `None`: it has none.
 fn auto_setting(data: &Path, wanted: &str) -> Option<String> {
     let text = pgtoll_files::read_to_string(&data.join("postgresql.auto.conf"), 1 << 20).ok()?;
-    let settings = conf::parse(&text).entries.into_iter().filter_map(|entry| match entry {
+    let mut settings = conf::parse(&text).entries.into_iter().filter_map(|entry| match entry {
         Entry::Setting { name, value } if name == wanted => Some(value),
         _ => None,
     });
-    settings.last()
+    settings.next_back()
 }
 
 /// Failover managers that this machine runs, but for those that name another data directory.
