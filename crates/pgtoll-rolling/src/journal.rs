@@ -19,7 +19,7 @@ const BYTES_MAX: u64 = 1 << 20;
 
 /// What a run has to remember.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "each is consent or state of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a user's choice")]
 pub(crate) struct Journal {
     /// [`JOURNAL_SCHEMA`].
     pub(crate) schema: String,

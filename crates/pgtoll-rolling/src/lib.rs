@@ -10,20 +10,20 @@
 //! (`step`). The journal beside the file of nodes has only what nodes cannot say: the plan, what was
 //! confirmed, and what has to be restored.
 
-mod convert;
 mod error;
 mod journal;
 mod node;
 mod nodes;
+mod options;
 mod preflight;
 mod run;
 mod site;
 mod step;
 mod survey;
-mod switchover;
 mod topology;
 
 pub use error::RollingError;
 pub use node::{NodeAnswer, NodeReport, NodeVerb, answer};
 pub use nodes::{NodeConfig, NodesFile};
-pub use run::{RollingDialogue, RollingEvent, RollingOptions, RollingQuestion, RollingRun};
+pub use options::{RollingDialogue, RollingEvent, RollingOptions, RollingQuestion};
+pub use run::RollingRun;

@@ -103,7 +103,7 @@ pub enum NodeAnswer {
 
 /// How a node's data directory was left, and what runs on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "they are answers to questions of their own")]
 pub struct NodeReport {
     /// pgtoll's version there.
     pub version: String,

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 use pgtoll_format::{ByteSize, Lsn};
 use pgtoll_record::RollingObjection;
 
-use crate::site::{NodeConnection, Site, pause};
+use crate::site::{NodeConnection, NodeSite, pause};
 use crate::survey::{NodeState, Survey, flush_position};
-use crate::topology::Topology;
+use crate::topology::ReplicaTree;
 use crate::{NodeAnswer, NodeVerb, RollingError, RollingOptions};
 
 /// What is known before a run.
 #[derive(Debug)]
 pub(crate) struct Preflight {
     pub(crate) survey: Survey,
-    pub(crate) topology: Topology,
+    pub(crate) topology: ReplicaTree,
     /// Of each node in the file's order, seconds of its conversion at least and at most, and bytes.
     pub(crate) predictions: Vec<((f64, f64), u64)>,
     /// Bytes of WAL a second that the primary writes now.
@@ -28,7 +28,7 @@ const WATCH: Duration = Duration::from_secs(1);
 
 impl Preflight {
     /// Asks all nodes. Nothing is changed.
-    pub(crate) fn of(sites: &[Site], enable: bool) -> Result<Self, RollingError> {
+    pub(crate) fn of(sites: &[NodeSite], enable: bool) -> Result<Self, RollingError> {
         let (survey, topology) = settled(sites)?;
         let mut command_seconds = 0.0_f64;
         let mut predictions = Vec::new();
@@ -63,7 +63,7 @@ impl Preflight {
     /// What speaks against converting these nodes.
     pub(crate) fn objections(
         &self,
-        sites: &[Site],
+        sites: &[NodeSite],
         wanted: &[String],
         candidate: Option<&str>,
         options: &RollingOptions,
@@ -194,7 +194,7 @@ impl Preflight {
 
 const SEGMENT: u64 = 16 << 20;
 
-fn check_node(node: &NodeState, site: &Site, options: &RollingOptions, found: &mut Objections) {
+fn check_node(node: &NodeState, site: &NodeSite, options: &RollingOptions, found: &mut Objections) {
     let name = &node.name;
     let Some(server) = &node.server else {
         let text = "is down".to_owned();
@@ -257,11 +257,11 @@ fn check_node(node: &NodeState, site: &Site, options: &RollingOptions, found: &m
 
 /// The nodes, when all standbys stream: after a restart of its upstream a standby connects again within
 /// seconds (`wal_retrieve_retry_interval`).
-fn settled(sites: &[Site]) -> Result<(Survey, Topology), RollingError> {
+fn settled(sites: &[NodeSite]) -> Result<(Survey, ReplicaTree), RollingError> {
     let until = Instant::now() + SETTLE_LIMIT;
     loop {
         let survey = Survey::of(sites)?;
-        let topology = Topology::of(&survey, sites);
+        let topology = ReplicaTree::of(&survey, sites);
         let streams = survey.nodes.iter().all(|node| node.is_primary() || node.is_streaming());
         match topology {
             Ok(topology) if streams || Instant::now() > until => return Ok((survey, topology)),

@@ -13,6 +13,9 @@ use crate::{NodeAnswer, NodeConfig, NodeReport, NodeVerb, RollingError};
 /// How long a server may take to stop, or to start, before pgtoll gives up waiting. A shutdown
 /// checkpoint of many gigabytes takes minutes.
 pub(crate) const SERVER_LIMIT: Duration = Duration::from_secs(600);
+/// How long a started server may take until it takes connections: it replays from its last restart
+/// point first.
+pub(crate) const RECOVERY_LIMIT: Duration = Duration::from_secs(600);
 /// How long a server may take to answer a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Between looks at what a server reports: short against a switchover.
@@ -20,7 +23,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// A node, and how this run works on it.
 #[derive(Clone, Debug)]
-pub(crate) struct Site {
+pub(crate) struct NodeSite {
     pub(crate) config: NodeConfig,
     /// This program, for nodes on this machine.
     pub(crate) executable: String,
@@ -28,7 +31,7 @@ pub(crate) struct Site {
     pub(crate) jobs: Option<u16>,
 }
 
-impl Site {
+impl NodeSite {
     pub(crate) fn name(&self) -> &str {
         &self.config.name
     }
@@ -155,6 +158,11 @@ impl NodeConnection {
         self.connection.execute(sql).map_err(|source| self.error("change", source))
     }
 
+    /// `ALTER SYSTEM SET`.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), RollingError> {
+        self.execute(&format!("ALTER SYSTEM SET {name} = {}", quoted(value)))
+    }
+
     pub(crate) fn row(&mut self, sql: &str) -> Result<NodeRow, RollingError> {
         let row = self.connection.query_one(sql).map_err(|source| self.error("ask", source))?;
         Ok(NodeRow { node: self.node.clone(), row })
@@ -193,6 +201,12 @@ impl NodeConnection {
     fn error(&self, what: &'static str, source: pgtoll_wire::Error) -> RollingError {
         RollingError::Server { what, node: self.node.clone(), source }
     }
+}
+
+/// An SQL string.
+pub(crate) fn quoted(text: &str) -> String {
+    let escape = if text.contains('\\') { " E" } else { "" };
+    format!("{escape}'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
 /// A row that a node's server returned.

@@ -6,7 +6,7 @@ use crate::survey::{NodeState, Survey};
 
 /// The next step of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum RollingStep {
     /// Start a node as it is: it was stopped in the middle of something, or has crashed.
     Start(String),
     /// Convert a standby, which runs or was stopped in good order.
@@ -24,10 +24,10 @@ pub(crate) enum Step {
 }
 
 /// The next step towards the journal's aim.
-pub(crate) fn next_step(survey: &Survey, journal: &Journal) -> Result<Step, RollingError> {
+pub(crate) fn next_step(survey: &Survey, journal: &Journal) -> Result<RollingStep, RollingError> {
     let Some(primary) = survey.primary()? else { return without_primary(survey, journal) };
     if journal.switchover.is_some() {
-        return Ok(Step::EndSwitchover);
+        return Ok(RollingStep::EndSwitchover);
     }
     let is_wanted = |node: &NodeState| {
         journal.wanted.contains(&node.name) && node.has_checksums() != journal.enable
@@ -35,19 +35,23 @@ pub(crate) fn next_step(survey: &Survey, journal: &Journal) -> Result<Step, Roll
     // A node that is down is brought back before anything else.
     if let Some(node) = survey.nodes.iter().find(|node| node.server.is_none()) {
         check_signal(node)?;
-        let name = node.name.clone();
-        let is_next = node.report.is_shut_down && is_wanted(node);
-        return Ok(if is_next { Step::Convert(name) } else { Step::Start(name) });
+        let is_ready = node.report.is_shut_down && is_wanted(node);
+        return Ok(if is_ready {
+            RollingStep::Convert(node.name.clone())
+        } else {
+            RollingStep::Start(node.name.clone())
+        });
     }
     if let Some(node) = survey.nodes.iter().find(|node| node.is_standby() && !node.is_streaming()) {
-        return Ok(Step::AwaitStreaming(node.name.clone()));
+        return Ok(RollingStep::AwaitStreaming(node.name.clone()));
     }
     let by_name = |name: &String| survey.node(name);
     let ordered = journal.nodes.iter().filter_map(|node| by_name(&node.name));
     if let Some(node) = ordered.into_iter().find(|node| node.is_standby() && is_wanted(node)) {
-        return Ok(Step::Convert(node.name.clone()));
+        return Ok(RollingStep::Convert(node.name.clone()));
     }
-    let switch_over = |to: &str| Step::SwitchOver { from: primary.name.clone(), to: to.to_owned() };
+    let switch_over =
+        |to: &str| RollingStep::SwitchOver { from: primary.name.clone(), to: to.to_owned() };
     if is_wanted(primary) {
         let to = journal.candidate.as_deref().filter(|to| *to != primary.name);
         let to = to.unwrap_or(&journal.original_primary);
@@ -56,7 +60,7 @@ pub(crate) fn next_step(survey: &Survey, journal: &Journal) -> Result<Step, Roll
     if journal.switch_back && primary.name != journal.original_primary {
         return Ok(switch_over(&journal.original_primary));
     }
-    Ok(Step::Done)
+    Ok(RollingStep::Done)
 }
 
 /// A standby that is down would take writes without the file `standby.signal`.
@@ -76,12 +80,12 @@ fn check_signal(node: &NodeState) -> Result<(), RollingError> {
 }
 
 /// No node takes writes: a switchover is under way, or the primary crashed.
-fn without_primary(survey: &Survey, journal: &Journal) -> Result<Step, RollingError> {
+fn without_primary(survey: &Survey, journal: &Journal) -> Result<RollingStep, RollingError> {
     let Some(open) = &journal.switchover else {
         let primary = &journal.primary;
         return match survey.node(primary) {
             Some(node) if node.server.is_none() && !node.report.standby_signal => {
-                Ok(Step::Start(primary.clone()))
+                Ok(RollingStep::Start(primary.clone()))
             }
             _ => Err(RollingError::State {
                 message: "no node takes writes, and no switchover of this run was under way"
@@ -96,12 +100,12 @@ fn without_primary(survey: &Survey, journal: &Journal) -> Result<Step, RollingEr
     let new = survey.node(&to).ok_or_else(|| missing(&to))?;
     if new.server.is_none() {
         check_signal(new)?;
-        return Ok(Step::Start(to));
+        return Ok(RollingStep::Start(to));
     }
     match &old.server {
         // Its stop was cut short: recovery first, then all over again.
-        None if !old.report.is_shut_down => Ok(Step::Start(from)),
-        _ => Ok(Step::GoOnSwitchingOver { from, to }),
+        None if !old.report.is_shut_down => Ok(RollingStep::Start(from)),
+        _ => Ok(RollingStep::GoOnSwitchingOver { from, to }),
     }
 }
 
@@ -115,7 +119,7 @@ pub(crate) fn next_step_of_abort(
         return Ok(match &journal.switchover {
             Some(open) => AbortStep::TakeBack(open.from.clone()),
             None => match without_primary(survey, journal)? {
-                Step::Start(node) => AbortStep::Start(node),
+                RollingStep::Start(node) => AbortStep::Start(node),
                 _ => AbortStep::Done,
             },
         });
@@ -254,35 +258,35 @@ mod tests {
         Survey { nodes: nodes.collect() }
     }
 
-    fn next(three: Three, switchover: bool) -> Result<Step, String> {
+    fn next(three: Three, switchover: bool) -> Result<RollingStep, String> {
         next_step(&survey(three), &journal(switchover)).map_err(|error| error.to_string())
     }
 
     #[test]
     fn leaves_first_then_the_switchover_then_the_old_primary() {
-        let convert = |name: &str| Ok(Step::Convert(name.to_owned()));
+        let convert = |name: &str| Ok(RollingStep::Convert(name.to_owned()));
         let (n1, n2) = ("n1".to_owned(), "n2".to_owned());
         let off = (Standby, false, true);
         let on = (Standby, true, true);
         assert_eq!(next([(Primary, false, false), off, off], false), convert("n3"));
         assert_eq!(next([(Primary, false, false), off, on], false), convert("n2"));
-        let step = Step::SwitchOver { from: n1, to: n2 };
+        let step = RollingStep::SwitchOver { from: n1, to: n2 };
         assert_eq!(next([(Primary, false, false), on, on], false), Ok(step));
         assert_eq!(next([off, (Primary, true, false), on], false), convert("n1"));
-        assert_eq!(next([on, (Primary, true, false), on], false), Ok(Step::Done));
+        assert_eq!(next([on, (Primary, true, false), on], false), Ok(RollingStep::Done));
     }
 
     #[test]
     fn what_is_down_comes_back_before_anything_else() {
-        let start = |name: &str| Ok(Step::Start(name.to_owned()));
+        let start = |name: &str| Ok(RollingStep::Start(name.to_owned()));
         let primary = (Primary, false, false);
         let off = (Standby, false, true);
         assert_eq!(next([primary, (Stopped, true, true), off], false), start("n2"));
-        let convert = Ok(Step::Convert("n2".to_owned()));
+        let convert = Ok(RollingStep::Convert("n2".to_owned()));
         assert_eq!(next([primary, (Stopped, false, true), off], false), convert);
         // Never converted as it is: its pages are not all on disk.
         assert_eq!(next([primary, (Crashed, false, true), off], false), start("n2"));
-        let lost = Ok(Step::AwaitStreaming("n2".to_owned()));
+        let lost = Ok(RollingStep::AwaitStreaming("n2".to_owned()));
         assert_eq!(next([primary, (Lost, false, true), off], false), lost);
         // Started, it would be a second primary.
         let refused = next([primary, (Stopped, false, false), off], false).unwrap_err();
@@ -292,27 +296,27 @@ mod tests {
     #[test]
     fn a_switchover_that_stopped_goes_on_from_where_it_is() {
         let on = (Standby, true, true);
-        let go_on = || Ok(Step::GoOnSwitchingOver { from: "n1".to_owned(), to: "n2".to_owned() });
+        let go_on =
+            || Ok(RollingStep::GoOnSwitchingOver { from: "n1".to_owned(), to: "n2".to_owned() });
         assert_eq!(next([(Stopped, false, false), on, on], true), go_on());
         assert_eq!(next([(Stopped, false, true), on, on], true), go_on());
         assert_eq!(next([(Standby, false, true), on, on], true), go_on());
         assert_eq!(next([(Lost, false, true), on, on], true), go_on());
         // Its stop was cut short.
-        let start = Ok(Step::Start("n1".to_owned()));
+        let start = Ok(RollingStep::Start("n1".to_owned()));
         assert_eq!(next([(Crashed, false, false), on, on], true), start);
         // Not begun, or done.
-        assert_eq!(next([(Primary, false, false), on, on], true), Ok(Step::EndSwitchover));
+        assert_eq!(next([(Primary, false, false), on, on], true), Ok(RollingStep::EndSwitchover));
         let promoted = [(Stopped, false, true), (Primary, true, false), on];
-        assert_eq!(next(promoted, true), Ok(Step::EndSwitchover));
-        assert_eq!(next(promoted, false), Ok(Step::Convert("n1".to_owned())));
+        assert_eq!(next(promoted, true), Ok(RollingStep::EndSwitchover));
+        assert_eq!(next(promoted, false), Ok(RollingStep::Convert("n1".to_owned())));
         // A primary that is down outside of a switchover.
         assert_eq!(next([(Crashed, false, false), on, on], false), start_of("n1"));
         assert!(next([(Crashed, false, true), on, on], false).is_err());
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "as it is compared")]
-    fn start_of(name: &str) -> Result<Step, String> {
-        Ok(Step::Start(name.to_owned()))
+    fn start_of(name: &str) -> Result<RollingStep, String> {
+        Ok(RollingStep::Start(name.to_owned()))
     }
 
     #[test]

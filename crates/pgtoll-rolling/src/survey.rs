@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pgtoll_format::Lsn;
 
-use crate::site::{NodeConnection, NodeRow, Site};
+use crate::site::{NodeConnection, NodeRow, NodeSite};
 use crate::{NodeReport, RollingError};
 
 /// The nodes, in the file's order.
@@ -59,7 +59,7 @@ pub(crate) struct ReceiverState {
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
 impl Survey {
-    pub(crate) fn of(sites: &[Site]) -> Result<Self, RollingError> {
+    pub(crate) fn of(sites: &[NodeSite]) -> Result<Self, RollingError> {
         let nodes = sites.iter().map(NodeState::of).collect::<Result<_, _>>()?;
         Ok(Self { nodes })
     }
@@ -90,7 +90,7 @@ impl Survey {
 }
 
 impl NodeState {
-    fn of(site: &Site) -> Result<Self, RollingError> {
+    fn of(site: &NodeSite) -> Result<Self, RollingError> {
         let name = site.name().to_owned();
         let report = site.report()?;
         let server = match report.server {
@@ -169,7 +169,7 @@ impl ReceiverState {
     }
 
     /// Whether this is the server that the node's connection string names.
-    pub(crate) fn is_from(&self, site: &Site) -> bool {
+    pub(crate) fn is_from(&self, site: &NodeSite) -> bool {
         let endpoints = site.config.dsn.endpoints();
         let addresses = |host: &str, port: u16| {
             let found = (host, port).to_socket_addrs();

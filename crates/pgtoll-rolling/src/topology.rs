@@ -1,20 +1,20 @@
 //! Who streams from whom, and in which order nodes are converted. Pure.
 
 use crate::RollingError;
-use crate::site::Site;
+use crate::site::NodeSite;
 use crate::survey::Survey;
 
 /// A set of nodes as a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Topology {
+pub(crate) struct ReplicaTree {
     pub(crate) primary: String,
     /// Nodes with the one that they stream from, in the file's order; without the primary.
     pub(crate) upstreams: Vec<(String, String)>,
 }
 
-impl Topology {
+impl ReplicaTree {
     /// The tree that running nodes report.
-    pub(crate) fn of(survey: &Survey, sites: &[Site]) -> Result<Self, RollingError> {
+    pub(crate) fn of(survey: &Survey, sites: &[NodeSite]) -> Result<Self, RollingError> {
         let Some(primary) = survey.primary()? else {
             return Err(RollingError::State {
                 message: "no node takes writes".to_owned(),
@@ -102,9 +102,9 @@ impl Topology {
 mod tests {
     use super::*;
 
-    fn topology(upstreams: &[(&str, &str)]) -> Topology {
+    fn topology(upstreams: &[(&str, &str)]) -> ReplicaTree {
         let upstreams = upstreams.iter().map(|(node, of)| ((*node).to_owned(), (*of).to_owned()));
-        Topology { primary: "n1".to_owned(), upstreams: upstreams.collect() }
+        ReplicaTree { primary: "n1".to_owned(), upstreams: upstreams.collect() }
     }
 
     #[test]

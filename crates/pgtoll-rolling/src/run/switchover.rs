@@ -10,9 +10,10 @@ use pgtoll_format::Lsn;
 use pgtoll_record::RollingSwitchover;
 use pgtoll_wire::Dsn;
 
+use super::RollingRun;
 use crate::journal::{OpenSwitchover, OwnSlot};
-use crate::run::{RollingQuestion, RollingRun};
-use crate::site::{NodeConnection, Site};
+use crate::options::RollingQuestion;
+use crate::site::{NodeConnection, NodeSite, quoted};
 use crate::survey::flush_position;
 use crate::{NodeAnswer, NodeVerb, RollingError};
 
@@ -70,7 +71,7 @@ impl RollingRun<'_> {
     /// Stops the primary, when that will be quick: when the stop began.
     fn stop_old(
         &mut self,
-        old: &Site,
+        old: &NodeSite,
         mut of_old: NodeConnection,
         of_new: &mut NodeConnection,
     ) -> Result<Instant, RollingError> {
@@ -105,13 +106,13 @@ impl RollingRun<'_> {
     /// From the stopped primary to the new one. Signals are not heeded here.
     fn finish_switchover(
         &mut self,
-        old: &Site,
-        new: &Site,
+        old: &NodeSite,
+        new: &NodeSite,
         mut of_new: NodeConnection,
         mut timing: Timing,
     ) -> Result<(), RollingError> {
         let began = Instant::now();
-        let last = match if timing.began.is_some() { fence(old) } else { Self::fence_found(old) } {
+        let last = match if timing.began.is_some() { fence(old) } else { fence_found(old) } {
             Ok(last) => last,
             // Nobody was promoted: the caller decides.
             Err(error) => return self.take_back_after(old, error),
@@ -195,25 +196,8 @@ impl RollingRun<'_> {
         });
     }
 
-    /// Makes a standby of the old primary that an earlier run left: where its WAL ends.
-    fn fence_found(old: &Site) -> Result<LastWal, RollingError> {
-        if old.report()?.server.is_none() {
-            return fence(old);
-        }
-        // Somebody has started it.
-        let mut connection = old.connect_within(PROMOTION_LIMIT)?;
-        let row = connection.row(RECEIVED)?;
-        if !row.is_true("recovery")? {
-            return Err(RollingError::State {
-                message: format!("{} runs as a primary again", old.name()),
-                hint: "nothing was promoted; --resume begins the switchover anew".to_owned(),
-            });
-        }
-        Ok(LastWal::Received(row.words("lsn")?.parse().unwrap_or(Lsn(0))))
-    }
-
     /// A switchover failed before the promotion: the old primary takes writes again.
-    fn take_back_after(&mut self, old: &Site, error: RollingError) -> Result<(), RollingError> {
+    fn take_back_after(&mut self, old: &NodeSite, error: RollingError) -> Result<(), RollingError> {
         self.event(&format!("{} takes writes again, since: {error}", old.name()));
         self.take_back(old)?;
         let name = old.name().to_owned();
@@ -222,7 +206,7 @@ impl RollingRun<'_> {
     }
 
     /// Lets the old primary take writes again. Nobody was promoted.
-    pub(crate) fn take_back(&mut self, old: &Site) -> Result<(), RollingError> {
+    pub(crate) fn take_back(&mut self, old: &NodeSite) -> Result<(), RollingError> {
         let report = old.report()?;
         if report.server.is_some() {
             let mut connection = old.connect_within(PROMOTION_LIMIT)?;
@@ -245,8 +229,8 @@ impl RollingRun<'_> {
     /// nothing to a primary.
     fn prepare_old(
         &mut self,
-        old: &Site,
-        new: &Site,
+        old: &NodeSite,
+        new: &NodeSite,
         of_old: &mut NodeConnection,
         of_new: &mut NodeConnection,
     ) -> Result<(), RollingError> {
@@ -260,10 +244,9 @@ impl RollingRun<'_> {
             let conninfo = if let Some(conninfo) = &new.config.conninfo {
                 conninfo.clone()
             } else {
-                let of_standby = of_new.row(CONNINFO)?.words("conninfo")?;
-                redirected(&of_standby, old, new)?
+                redirected(&of_new.row(CONNINFO)?.words("conninfo")?, old, new)?
             };
-            set(of_old, "primary_conninfo", &conninfo)?;
+            of_old.set("primary_conninfo", &conninfo)?;
             of_old.execute("SELECT pg_reload_conf()")?;
             let in_force = format!(
                 "SELECT current_setting('primary_conninfo') = {} AS done",
@@ -285,8 +268,8 @@ impl RollingRun<'_> {
     /// A slot for the old primary, where the new one used a slot.
     fn prepare_slot(
         &mut self,
-        old: &Site,
-        new: &Site,
+        old: &NodeSite,
+        new: &NodeSite,
         of_old: &mut NodeConnection,
         of_new: &mut NodeConnection,
     ) -> Result<(), RollingError> {
@@ -310,7 +293,7 @@ impl RollingRun<'_> {
             self.journal.slots.push(OwnSlot { node, name: name.clone(), standby });
             self.write_journal()?;
         }
-        if current.is_empty() { set(of_old, "primary_slot_name", &name) } else { Ok(()) }
+        if current.is_empty() { of_old.set("primary_slot_name", &name) } else { Ok(()) }
     }
 
     /// Runs a command of the user's on this machine.
@@ -342,15 +325,32 @@ enum LastWal {
     Received(Lsn),
 }
 
+/// Makes a standby of the old primary that an earlier run left: where its WAL ends.
+fn fence_found(old: &NodeSite) -> Result<LastWal, RollingError> {
+    if old.report()?.server.is_none() {
+        return fence(old);
+    }
+    // Somebody has started it.
+    let mut connection = old.connect_within(PROMOTION_LIMIT)?;
+    let row = connection.row(RECEIVED)?;
+    if !row.is_true("recovery")? {
+        return Err(RollingError::State {
+            message: format!("{} runs as a primary again", old.name()),
+            hint: "nothing was promoted; --resume begins the switchover anew".to_owned(),
+        });
+    }
+    Ok(LastWal::Received(row.words("lsn")?.parse().unwrap_or(Lsn(0))))
+}
+
 /// Makes a standby of the old primary, which must have been shut down: where its WAL ends.
-fn fence(old: &Site) -> Result<LastWal, RollingError> {
+fn fence(old: &NodeSite) -> Result<LastWal, RollingError> {
     match old.ask(NodeVerb::Fence)? {
         NodeAnswer::Fenced { checkpoint } => Ok(LastWal::Shutdown(checkpoint)),
         other => Err(old.strange(&other)),
     }
 }
 
-fn promote(new: &Site, of_new: &mut NodeConnection) -> Result<Duration, RollingError> {
+fn promote(new: &NodeSite, of_new: &mut NodeConnection) -> Result<Duration, RollingError> {
     let began = Instant::now();
     match new.config.promote.clone() {
         Some(line) => {
@@ -405,29 +405,14 @@ const RECEIVED: &str = "SELECT pg_is_in_recovery() AS recovery, \
 const CONNINFO: &str = "SELECT current_setting('primary_conninfo') AS conninfo";
 const SLOT: &str = "SELECT current_setting('primary_slot_name') AS slot";
 
-/// `ALTER SYSTEM SET`.
-pub(crate) fn set(
-    connection: &mut NodeConnection,
-    name: &str,
-    value: &str,
-) -> Result<(), RollingError> {
-    connection.execute(&format!("ALTER SYSTEM SET {name} = {}", quoted(value)))
-}
-
-/// An SQL string.
-pub(crate) fn quoted(text: &str) -> String {
-    let escape = if text.contains('\\') { " E" } else { "" };
-    format!("{escape}'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
-}
-
-fn leads_to(conninfo: &str, new: &Site) -> bool {
+fn leads_to(conninfo: &str, new: &NodeSite) -> bool {
     let Ok(dsn) = Dsn::parse(conninfo) else { return false };
     !conninfo.trim().is_empty() && dsn.endpoints() == new.config.dsn.endpoints()
 }
 
 /// A standby's `primary_conninfo` for another upstream: its host and port are those of the new
 /// primary, and its name is the old primary's.
-fn redirected(conninfo: &str, old: &Site, new: &Site) -> Result<String, RollingError> {
+fn redirected(conninfo: &str, old: &NodeSite, new: &NodeSite) -> Result<String, RollingError> {
     let endpoints = new.config.dsn.endpoints();
     let edited = endpoints.first().and_then(|(host, port)| {
         let port = port.to_string();

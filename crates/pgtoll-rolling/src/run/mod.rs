@@ -1,5 +1,8 @@
 //! A run over a replica set: planned, begun, resumed or ended early.
 
+mod convert;
+mod switchover;
+
 use std::path::Path;
 use std::time::Instant;
 
@@ -9,79 +12,16 @@ use pgtoll_record::{
 };
 
 use crate::journal::{Journal, JournalFile, SettingBefore};
+use crate::options::{RollingDialogue, RollingEvent, RollingOptions, RollingQuestion};
 use crate::preflight::Preflight;
-use crate::site::Site;
-use crate::step::{AbortStep, Step, next_step, next_step_of_abort};
-use crate::survey::Survey;
-use crate::switchover::{quoted, set};
+use crate::site::{NodeConnection, NodeSite, RECOVERY_LIMIT, quoted};
+use crate::step::{AbortStep, RollingStep, next_step, next_step_of_abort};
+use crate::survey::{NodeState, Survey};
 use crate::{NodesFile, RollingError};
-
-/// How a run goes.
-#[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a user's choice")]
-pub struct RollingOptions {
-    /// Turn checksums on; else off.
-    pub enable: bool,
-    /// Convert this node alone; `None`: all.
-    pub only: Option<String>,
-    /// Who takes over when the primary is converted; `None`: the first direct standby of the file.
-    pub to: Option<String>,
-    /// At the end hand over to the first primary again.
-    pub switch_back: bool,
-    /// Verify each node when it streams again.
-    pub verify: bool,
-    /// Take `synchronous_standby_names` out for the run.
-    pub suspend_sync: bool,
-    /// The user says that failover managers are paused.
-    pub managers_paused: bool,
-    /// Switchovers are not asked for once more.
-    pub is_switchover_confirmed: bool,
-    /// A command that is run here before each switchover; `{primary}` in it is the primary's name.
-    pub before_switch: Option<String>,
-    /// A command that is run here after each switchover, or after one that was taken back.
-    pub after_switch: Option<String>,
-    /// Threads of a conversion; `None`: all cores of the node's machine.
-    pub jobs: Option<u16>,
-    /// This program, for nodes on this machine.
-    pub executable: String,
-    /// pgtoll's version.
-    pub version: String,
-}
-
-/// Whom a run reports to, and asks.
-pub trait RollingDialogue {
-    /// Something begins or ends.
-    fn event(&mut self, event: RollingEvent<'_>);
-    /// Whether the user agrees.
-    fn confirm(&mut self, question: &RollingQuestion<'_>) -> bool;
-}
-
-/// What a run reports.
-#[derive(Clone, Copy, Debug)]
-pub enum RollingEvent<'a> {
-    /// A step, in words.
-    Step(&'a str),
-    /// A point between steps, by name, at which a run can be ended and resumed.
-    Point(&'static str),
-}
-
-/// What a run asks.
-#[derive(Clone, Copy, Debug)]
-pub enum RollingQuestion<'a> {
-    /// Begin, as planned?
-    Begin(&'a RollingRecord),
-    /// Hand over now?
-    Switchover {
-        /// The primary.
-        from: &'a str,
-        /// Who takes over.
-        to: &'a str,
-    },
-}
 
 /// A run over a replica set.
 pub struct RollingRun<'a> {
-    pub(crate) sites: Vec<Site>,
+    pub(crate) sites: Vec<NodeSite>,
     pub(crate) options: RollingOptions,
     pub(crate) journal: Journal,
     pub(crate) interrupt: &'a Interrupt,
@@ -113,8 +53,11 @@ impl<'a> RollingRun<'a> {
                 return Err(RollingError::NoNode { name: name.clone() });
             }
         }
-        let site =
-            |config| Site { config, executable: options.executable.clone(), jobs: options.jobs };
+        let site = |config| NodeSite {
+            config,
+            executable: options.executable.clone(),
+            jobs: options.jobs,
+        };
         let sites = nodes.nodes.into_iter().map(site).collect();
         let record = empty_record(&options, provenance);
         let journal = empty_journal(&options);
@@ -253,23 +196,25 @@ impl<'a> RollingRun<'a> {
             }
             before = Some(step.clone());
             match step {
-                Step::Start(name) => self.start(&name)?,
-                Step::AwaitStreaming(name) => {
+                RollingStep::Start(name) => self.start(&name)?,
+                RollingStep::AwaitStreaming(name) => {
                     let site = self.site(&name)?.clone();
                     self.await_streaming(&site)?;
                 }
-                Step::Convert(name) => {
+                RollingStep::Convert(name) => {
                     if let Some(node) = survey.node(&name) {
                         self.convert(node)?;
                     }
                 }
-                Step::SwitchOver { from, to } => self.switch_over(&from, &to)?,
-                Step::GoOnSwitchingOver { from, to } => self.go_on_switching_over(&from, &to)?,
-                Step::EndSwitchover => {
+                RollingStep::SwitchOver { from, to } => self.switch_over(&from, &to)?,
+                RollingStep::GoOnSwitchingOver { from, to } => {
+                    self.go_on_switching_over(&from, &to)?
+                }
+                RollingStep::EndSwitchover => {
                     let primary = survey.primary()?.map(|of| of.name.clone()).unwrap_or_default();
                     self.end_switchover(&primary)?;
                 }
-                Step::Done => break,
+                RollingStep::Done => break,
             }
         }
         self.point("all-converted");
@@ -302,7 +247,7 @@ impl<'a> RollingRun<'a> {
         self.event(&format!("{name}: start"));
         let site = self.site(name)?.clone();
         site.start()?;
-        site.connect_within(crate::convert::RECOVERY_LIMIT)?.close();
+        site.connect_within(RECOVERY_LIMIT)?.close();
         Ok(())
     }
 
@@ -323,7 +268,7 @@ impl<'a> RollingRun<'a> {
             let (node, name) = (site.name().to_owned(), SYNC.to_owned());
             self.journal.restore.push(SettingBefore { node, name, value });
             self.write_journal()?;
-            set(&mut connection, SYNC, "")?;
+            connection.set(SYNC, "")?;
             connection.execute("SELECT pg_reload_conf()")?;
             connection.close();
         }
@@ -336,7 +281,7 @@ impl<'a> RollingRun<'a> {
             let site = self.site(&before.node)?.clone();
             let mut connection = site.connect()?;
             match &before.value {
-                Some(value) => set(&mut connection, &before.name, value)?,
+                Some(value) => connection.set(&before.name, value)?,
                 None => connection.execute(&format!("ALTER SYSTEM RESET {}", before.name))?,
             }
             connection.execute("SELECT pg_reload_conf()")?;
@@ -364,7 +309,7 @@ impl<'a> RollingRun<'a> {
     fn check_sync(
         &mut self,
         before: &SettingBefore,
-        connection: &mut crate::site::NodeConnection,
+        connection: &mut NodeConnection,
     ) -> Result<(), RollingError> {
         if connection.row(SYNC_STATE)?.is_true("recovery")? {
             return Ok(());
@@ -373,7 +318,7 @@ impl<'a> RollingRun<'a> {
         if connection.wait_until(SYNC_STATE, "", limit).is_ok() {
             return Ok(());
         }
-        set(connection, &before.name, "")?;
+        connection.set(&before.name, "")?;
         connection.execute("SELECT pg_reload_conf()")?;
         let line = format!(
             "synchronous_standby_names of {} names no standby that streams from it now: it was left \
@@ -396,8 +341,7 @@ impl<'a> RollingRun<'a> {
         self.record.seconds = Some(self.began.elapsed().as_secs_f64());
         if let Ok(survey) = Survey::of(&self.sites) {
             for node in &mut self.record.nodes {
-                node.checksums =
-                    survey.node(&node.name).map(crate::survey::NodeState::has_checksums);
+                node.checksums = survey.node(&node.name).map(NodeState::has_checksums);
             }
             if let Ok(Some(primary)) = survey.primary() {
                 self.record.primary = Some(primary.name.clone());
@@ -437,7 +381,7 @@ impl<'a> RollingRun<'a> {
         }
     }
 
-    pub(crate) fn site(&self, name: &str) -> Result<&Site, RollingError> {
+    pub(crate) fn site(&self, name: &str) -> Result<&NodeSite, RollingError> {
         let found = self.sites.iter().find(|site| site.name() == name);
         found.ok_or_else(|| RollingError::NoNode { name: name.to_owned() })
     }
@@ -482,7 +426,7 @@ fn node_record(name: &str, preflight: &Preflight) -> RollingNode {
     let position = preflight.survey.nodes.iter().position(|node| node.name == name);
     let state = position.and_then(|at| preflight.survey.nodes.get(at));
     let prediction = position.and_then(|at| preflight.predictions.get(at));
-    let checksums = state.map(crate::survey::NodeState::has_checksums);
+    let checksums = state.map(NodeState::has_checksums);
     RollingNode {
         name: name.to_owned(),
         primary: name == preflight.topology.primary,

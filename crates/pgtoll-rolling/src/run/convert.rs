@@ -4,17 +4,13 @@ use std::time::{Duration, Instant};
 
 use pgtoll_record::RollingNode;
 
-use crate::run::RollingRun;
-use crate::site::{Site, pause};
+use super::RollingRun;
+use crate::site::{NodeSite, RECOVERY_LIMIT, pause};
 use crate::survey::{NodeState, Survey, flush_position};
 use crate::{NodeAnswer, NodeVerb, RollingError};
 
 /// How long a standby may replay nothing before it is given up.
 const STALL_LIMIT: Duration = Duration::from_secs(120);
-/// How long a started server may take until it takes connections: it replays from its last restart
-/// point first.
-pub(crate) const RECOVERY_LIMIT: Duration = Duration::from_secs(600);
-
 impl RollingRun<'_> {
     /// Converts a standby, which runs or was stopped in good order.
     pub(crate) fn convert(&mut self, node: &NodeState) -> Result<(), RollingError> {
@@ -61,7 +57,7 @@ impl RollingRun<'_> {
     }
 
     /// Waits until a standby streams and has replayed what the primary has flushed by now.
-    pub(crate) fn await_streaming(&mut self, site: &Site) -> Result<Duration, RollingError> {
+    pub(crate) fn await_streaming(&mut self, site: &NodeSite) -> Result<Duration, RollingError> {
         let began = Instant::now();
         let target = {
             let survey = Survey::of(&self.sites)?;
@@ -99,7 +95,7 @@ impl RollingRun<'_> {
     }
 
     /// Verifies a node that was converted. Damage does not end the run: checksums show it from now on.
-    fn verify(&mut self, site: &Site) -> Result<(), RollingError> {
+    fn verify(&mut self, site: &NodeSite) -> Result<(), RollingError> {
         self.event(&format!("{}: verify", site.name()));
         let (is_sound, words) = site.verify()?;
         if is_sound != Some(true) {
