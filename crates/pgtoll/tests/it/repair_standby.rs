@@ -7,7 +7,7 @@ use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 
 use crate::repair::{
     HOT, check_checksums, classes, cluster, content, damage, lsn, next_value, open, paths,
-    read_page, repair, shown,
+    read_page, repair,
 };
 use crate::support::{Scratch, pgtoll, run, server, servers};
 use crate::verify::{check_program, execute, overwrite};
@@ -76,7 +76,7 @@ impl Wrong<'_> {
         let whole = fs::read(self.path).unwrap();
         overwrite(&open(self.path), block, |page| page[..64].fill(0xA5));
         let damaged = fs::read(self.path).unwrap();
-        let from = ["--from-standby", standby, "--yes"];
+        let from = ["--from-standby", standby, "--yes", "--no-redo"];
         let said = repair(self.scratch, self.data, &from, 1);
         assert!(fs::read(self.path).unwrap() == damaged, "{said:#}");
         assert_eq!(classes(&said)[0].0, "refused", "{said:#}");
