@@ -129,7 +129,7 @@ fn wrong_standbys_are_refused_and_nothing_is_written() {
 }
 
 /// Waits until a standby has replayed what its primary has written.
-fn await_replay(primary: &Cluster, standby: &Cluster) {
+pub(crate) fn await_replay(primary: &Cluster, standby: &Cluster) {
     let mut session = primary.connect("postgres").unwrap();
     let row = session.query_one("SELECT pg_current_wal_lsn() AS at").unwrap();
     let at = row.text("at").unwrap().to_owned();
