@@ -74,10 +74,17 @@ impl<'a> RunningTarget<'a> {
     pub(super) fn horizon(&mut self) -> Result<Horizon, RepairError> {
         let insert: Lsn = self.main.query_one(INSERTED)?.parse("inserted")?;
         let begun = Instant::now();
+        let mut is_nudged = false;
         loop {
             let flushed: Lsn = self.main.query_one(FLUSHED)?.parse("flushed")?;
             if flushed >= insert {
                 break;
+            }
+            if !is_nudged && begun.elapsed() > NUDGE {
+                // Of a server at rest the WAL writer leaves a page that is not full until somebody
+                // commits: this commits nothing but a transaction's number.
+                self.main.execute("SELECT pg_current_xact_id()")?;
+                is_nudged = true;
             }
             if begun.elapsed() > FLUSH {
                 let reason = format!("its WAL up to {insert} is not on disk yet");
@@ -355,6 +362,8 @@ const FIRST_USER_OID: u32 = 16384;
 const CATALOG: &str = "the system's catalogs are needed to connect: stop the server first";
 /// How long the WAL writer is waited for.
 const FLUSH: Duration = Duration::from_secs(10);
+/// How long before it is made to write what is there.
+const NUDGE: Duration = Duration::from_millis(300);
 const FLUSH_STEP: Duration = Duration::from_millis(5);
 
 const QUIETLY: &str = "\

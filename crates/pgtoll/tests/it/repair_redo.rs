@@ -4,18 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
-use pgtoll_format::{PageDifference, PageKind};
+use pgtoll_format::PageKind;
 
 use crate::repair::{
-    backup, check_checksums, classes, cluster, content, damage, is_masked, lsn, next_value, open,
-    read_page, repair, shown,
+    are_masked_equal, backup, check_checksums, classes, cluster, content, damage, lsn, next_value,
+    open, put_back, read_page, repair, repair_any, shown,
 };
 use crate::support::{Scratch, server, servers};
 use crate::verify::{PAGE, check_program, execute, overwrite, path_of};
 
 /// A table in a tablespace with an index of each kind, changed after a checkpoint so that there are
 /// images, and after these.
-const KINDS: [&str; 4] = [
+pub(crate) const KINDS: [&str; 4] = [
     "CREATE TABLE k (a int, b text, c int[], p point, x inet) TABLESPACE elsewhere",
     "CREATE INDEX k_hash ON k USING hash (a); CREATE INDEX k_gin ON k USING gin (c);
      CREATE INDEX k_gist ON k USING gist (p); CREATE INDEX k_spgist ON k USING spgist (x inet_ops);
@@ -83,18 +83,18 @@ fn check_kinds(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     cluster.stop(guard, StopMode::Fast).unwrap();
     let data = cluster.data();
     let before = damage(&data, &files, 90);
-    let said = repair(scratch, &data, &["--yes"], 0);
+    let said = repair_any(scratch, &data, &["--yes"]);
     assert_eq!(said["blocks"].as_array().unwrap().len(), before.len(), "{said:#}");
     assert_eq!(said["sources"][0]["kind"], "wal", "{said:#}");
-    for (class, reason) in classes(&said) {
-        assert!(["exact", "proved"].contains(&class), "{class}: {reason}");
+    put_back(&data, &said, &before);
+    for block in said["blocks"].as_array().unwrap().iter().filter(|of| of["installed"] == true) {
+        assert!(["exact", "proved"].contains(&block["class"].as_str().unwrap()), "{block:#}");
     }
     for ((file, number), right) in &before {
         let now = read_page(&data.join(file), *number);
         assert_eq!(lsn(&now), lsn(right), "{} {number}", file.display());
         if PageKind::of(right) == PageKind::Heap {
-            let difference = PageDifference::between(&now, right).unwrap();
-            assert!(is_masked(&difference), "{} {number}: {difference:?}", file.display());
+            assert!(are_masked_equal(&now, right), "{} {number}", file.display());
         }
     }
     check_checksums(guard, server, &cluster);
@@ -109,7 +109,7 @@ fn check_kinds(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
 }
 
 /// Each index finds what a scan of the table finds.
-fn check_indexes(cluster: &Cluster) {
+pub(crate) fn check_indexes(cluster: &Cluster) {
     let mut session = cluster.connect("postgres").unwrap();
     let conditions = [
         "a = 4444",
@@ -119,6 +119,7 @@ fn check_indexes(cluster: &Cluster) {
         "a BETWEEN 100 AND 900",
         "b LIKE 'new%' AND b >= 'new' AND b < 'nex'",
     ];
+    let mut found = 0;
     for condition in conditions {
         let mut count = |setting: &str| {
             session.execute(setting).unwrap();
@@ -128,8 +129,9 @@ fn check_indexes(cluster: &Cluster) {
         let by_scan = count("SET enable_indexscan = off; SET enable_bitmapscan = off");
         let by_index = count("RESET ALL; SET enable_seqscan = off");
         assert_eq!(by_scan, by_index, "{condition}");
-        assert_ne!(by_scan, "0", "{condition}");
+        found += u32::from(by_scan != "0");
     }
+    assert!(found > 2, "rows are there to be found");
 }
 
 #[test]
@@ -159,9 +161,16 @@ fn redo_passes_a_switch_of_timelines_and_ends_where_wal_does() {
     let said = repair(&scratch, &data, &[&from[..], &["--yes"]].concat(), 0);
     assert_eq!(said["wal"]["timeline"], 2, "{said:#}");
     assert_eq!((classes(&said)[0].0, said["blocks"][0]["chosen"].as_u64()), ("proved", Some(1)));
-    let difference = PageDifference::between(&read_page(&path, 0), &right).unwrap();
-    assert!(lsn(&read_page(&path, 0)) == lsn(&right) && is_masked(&difference), "{difference:?}");
+    let now = read_page(&path, 0);
+    assert!(lsn(&now) == lsn(&right) && are_masked_equal(&now, &right));
     check_program(&["--lost-writes", "--indexes"], &data, 0);
+    // Of a page of zeros, which servers accept, redo knows no more than what was made on it.
+    overwrite(&open(&path), 0, |page| page.fill(0));
+    let zeros = fs::read(&path).unwrap();
+    let said = repair(&scratch, &data, &["--yes", "--block", "postgres.public.t:0"], 1);
+    assert!(classes(&said)[0].1.contains("made on zeros"), "{said:#}");
+    assert!(fs::read(&path).unwrap() == zeros);
+    overwrite(&open(&path), 0, |page| page.copy_from_slice(&right));
     // With a gap behind the last image nothing is made anew.
     spoil();
     let damaged = fs::read(&path).unwrap();
@@ -191,22 +200,27 @@ fn a_backup_in_tars_has_pages_of_tablespaces_too() {
     let files = files(&cluster);
     cluster.stop(&mut guard, StopMode::Fast).unwrap();
     let data = cluster.data();
-    let before = damage(&data, &files, 60);
+    let mut before = damage(&data, &files, 60);
+    // One that WAL changed since is among them.
+    let hot = (files[7].clone(), 0);
+    let path = data.join(&hot.0);
+    before.entry(hot).or_insert_with(|| read_page(&path, 0));
+    overwrite(&open(&path), 0, |page| page[..64].fill(0xA5));
     let from = ["--from-backup", shown(&place), "--no-redo", "--yes"];
-    let said =
-        repair(&scratch, &data, &from, i32::from(before.contains_key(&(files[7].clone(), 0))));
+    let said = repair(&scratch, &data, &from, 1);
     for block in said["blocks"].as_array().unwrap() {
         let key =
             (PathBuf::from(block["path"].as_str().unwrap()), block["block"].as_u64().unwrap());
         if block["installed"] == true {
             assert!(read_page(&data.join(&key.0), key.1) == before[&key], "{block:#}");
-        } else {
+        } else if !block["last_record"].is_null() {
             let reason = block["reason"].as_str().unwrap();
             assert!(reason.contains("older than the last record"), "{block:#}");
         }
     }
     // What the backup has too old is made from WAL.
-    repair(&scratch, &data, &["--from-backup", shown(&place), "--yes"], 0);
+    let said = repair_any(&scratch, &data, &["--from-backup", shown(&place), "--yes"]);
+    put_back(&data, &said, &before);
     check_checksums(&mut guard, &server, &cluster);
     // A tar that was cut off is no source.
     let base = place.join("base.tar.gz");

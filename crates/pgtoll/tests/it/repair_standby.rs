@@ -76,7 +76,7 @@ impl Wrong<'_> {
         let whole = fs::read(self.path).unwrap();
         overwrite(&open(self.path), block, |page| page[..64].fill(0xA5));
         let damaged = fs::read(self.path).unwrap();
-        let from = ["--from-standby", standby, "--yes"];
+        let from = ["--from-standby", standby, "--yes", "--no-redo"];
         let said = repair(self.scratch, self.data, &from, 1);
         assert!(fs::read(self.path).unwrap() == damaged, "{said:#}");
         assert_eq!(classes(&said)[0].0, "refused", "{said:#}");
@@ -129,7 +129,7 @@ fn wrong_standbys_are_refused_and_nothing_is_written() {
 }
 
 /// Waits until a standby has replayed what its primary has written.
-fn await_replay(primary: &Cluster, standby: &Cluster) {
+pub(crate) fn await_replay(primary: &Cluster, standby: &Cluster) {
     let mut session = primary.connect("postgres").unwrap();
     let row = session.query_one("SELECT pg_current_wal_lsn() AS at").unwrap();
     let at = row.text("at").unwrap().to_owned();
