@@ -57,6 +57,12 @@ pub(crate) fn replay_compare(arguments: &[&str]) -> anyhow::Result<()> {
     released("replay_compare", arguments)
 }
 
+/// Whether statements are replayed when they are due, and how fast beside pgbench.
+pub(crate) fn replay_pace(arguments: &[&str]) -> anyhow::Result<()> {
+    build(&["--release"])?;
+    released("replay_pace", arguments)
+}
+
 /// How often intervals of real runs miss what is known.
 pub(crate) fn twins(arguments: &[&str]) -> anyhow::Result<()> {
     build(&["--release"])?;

@@ -63,6 +63,9 @@ usage: cargo xtask COMMAND
             how often pgtoll replay compare names a statement where nothing
             differs, and whether it names one that was made slower (a minute a
             comparison)
+  bench replay-pace [--help | OPTIONS]
+            whether pgtoll replay sends statements when they are due, with a
+            thousand sessions, too, and how fast it is beside pgbench (8 min)
   whatif-trial [--help | OPTIONS]
             predict WAL under other settings, and run servers with them (12 min)
   bench twins [--help | OPTIONS]
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         ["bench", "watch", options @ ..] => bench::watch(options),
         ["bench", "replay", options @ ..] => bench::replay(options),
         ["bench", "replay-compare", options @ ..] => bench::replay_compare(options),
+        ["bench", "replay-pace", options @ ..] => bench::replay_pace(options),
         ["whatif-trial", options @ ..] => bench::whatif_trial(options),
         ["bench", "twins", options @ ..] => bench::twins(options),
         ["prediction-trial", options @ ..] => bench::prediction_trial(options),

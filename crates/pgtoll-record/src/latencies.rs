@@ -58,6 +58,12 @@ impl Latencies {
         (self.count() > 0).then(|| Duration::from_nanos(self.0.value_at_quantile(share)))
     }
 
+    /// How many are not longer than this, or up to a thousandth longer.
+    pub fn count_up_to(&self, longest: Duration) -> u64 {
+        let longest = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+        self.0.count_between(0, longest)
+    }
+
     /// Their mean and their standard deviation, in ns, of what the histogram keeps of them. `None`
     /// without latencies.
     pub fn mean_and_stddev_ns(&self) -> Option<(f64, f64)> {

@@ -99,8 +99,8 @@ pub use repair::{
 };
 pub use replay::{
     LOG_EXAMINATION_SCHEMA, LogCounts, LogExamination, LogFinding, LogFindingState, LogSource,
-    OrderBreak, REPLAY_SCHEMA, ReplayDivergence, ReplayDone, ReplayPlanned, ReplayQuantiles,
-    ReplayRecord, ReplayTable, ReplayTarget,
+    OrderBreak, REPLAY_SCHEMA, ReplayBottleneck, ReplayDivergence, ReplayDone, ReplayLatencyCount,
+    ReplayPlanned, ReplayQuantiles, ReplayRecord, ReplayTable, ReplayTarget,
 };
 pub use replay_comparison::{
     ArmReplay, REPLAY_COMPARISON_SCHEMA, RatioRange, ReplayArm, ReplayArmRole, ReplayComparison,

@@ -208,6 +208,9 @@ pub struct ReplayPlanned {
     pub failed: BTreeMap<String, u64>,
     /// How long statements took when they were logged, in milliseconds.
     pub latency_ms: Option<ReplayQuantiles>,
+    /// The same as a histogram. Empty without durations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub histogram: Vec<ReplayLatencyCount>,
 }
 
 /// What a replay did.
@@ -229,8 +232,17 @@ pub struct ReplayDone {
     pub concurrency_max: u64,
     /// How long statements took, in milliseconds.
     pub latency_ms: Option<ReplayQuantiles>,
+    /// The same as a histogram.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub histogram: Vec<ReplayLatencyCount>,
     /// How much later than due statements were sent, in milliseconds. `None` at full speed.
     pub lateness_ms: Option<ReplayQuantiles>,
+    /// Seconds from sessions' begin to their end, added up.
+    #[serde(default)]
+    pub sessions_s: f64,
+    /// Seconds that all sessions together waited until a statement was due.
+    #[serde(default)]
+    pub due_wait_s: f64,
     /// Seconds that all sessions together waited for others' statements, to keep the order.
     pub order_wait_s: f64,
     /// Waits that were given up, since they led in a circle.
@@ -247,6 +259,12 @@ pub struct ReplayDone {
     pub divergences: Vec<ReplayDivergence>,
     /// CPU time of the replaying process, in seconds.
     pub client_cpu_s: f64,
+    /// CPUs that the replaying process may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_cpus: Option<u64>,
+    /// What kept it from being faster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bottleneck: Option<ReplayBottleneck>,
     /// The tables that were to be compared, when all was replayed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<ReplayTable>,
@@ -289,6 +307,29 @@ pub struct ReplayQuantiles {
     pub p99: f64,
     /// The longest.
     pub max: f64,
+}
+
+/// Statements that took so long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayLatencyCount {
+    /// Longer than the entry before, and not longer than so many milliseconds. `None`: any longer ones.
+    pub up_to_ms: Option<f64>,
+    /// How many.
+    pub statements: u64,
+}
+
+/// What a replay waited for most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplayBottleneck {
+    /// For statements' times: it kept up with the recorded work.
+    Pace,
+    /// For the server.
+    Server,
+    /// For other sessions' statements, to keep the order.
+    Order,
+    /// For the replaying process itself.
+    Replayer,
 }
 
 /// A wait that was given up.

@@ -27,7 +27,7 @@ pub struct ReplayComparison {
     pub host: Host,
     /// The logs that the plan was made from.
     pub sources: Vec<LogSource>,
-    /// `server_version` of the servers.
+    /// `server_version` of the baseline, and of the other arms unless they have their own.
     pub server: String,
     /// `key`, `table` or `none`.
     pub order: String,
@@ -77,6 +77,9 @@ pub struct ReplayArm {
     pub name: String,
     /// What it is for.
     pub role: ReplayArmRole,
+    /// `server_version`, where arms are of several data directories.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
     /// Whether its pages have checksums.
     pub checksums: bool,
     /// Settings that differ from the data directory's.

@@ -80,6 +80,18 @@ pub enum ReplayError {
     /// The target is a standby.
     #[error("the target is in recovery, so it takes no writes")]
     Standby,
+    /// The server has not so many connections.
+    #[error(
+        "the work has {sessions} sessions at a time, and the server has {free} free connections"
+    )]
+    TooManySessions {
+        /// The most sessions that are open at a time.
+        sessions: u64,
+        /// Connections that are free.
+        free: u64,
+        /// `max_connections`.
+        most: u64,
+    },
     /// The system starts no thread.
     #[error("start a thread for session {session}")]
     Thread {
@@ -124,6 +136,12 @@ impl ReplayError {
             }
             Self::SeveralDatabases { .. } => {
                 "replay without --compare-tables, and compare the databases one by one"
+            }
+            Self::TooManySessions { sessions, free, most } => {
+                return Some(format!(
+                    "raise max_connections of the target to {} and restart it",
+                    most + sessions.saturating_sub(*free)
+                ));
             }
             Self::Standby => "promote a copy, or restore one",
             Self::Thread { .. } => "raise the limit of processes (ulimit -u)",

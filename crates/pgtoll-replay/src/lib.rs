@@ -32,8 +32,8 @@ mod workload;
 
 pub use capture::{CapturedPart, LogCapture};
 pub use compare::{
-    ArmSetup, ComparedArmPlan, ComparisonError, ComparisonPlan, ComparisonProgress, ComparisonSite,
-    TWIN, compare,
+    ArmSetup, ComparedArmPlan, ComparedSource, ComparisonError, ComparisonPlan, ComparisonProgress,
+    ComparisonSite, TWIN, compare,
 };
 pub use error::ReplayError;
 pub use logs::{LogInput, check, read_logs, read_logs_in_parts};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pgtoll_record::{
     LOG_EXAMINATION_SCHEMA, Latencies, LogExamination, LogFinding, Provenance, REPLAY_SCHEMA,
-    ReplayPlanned, ReplayQuantiles, ReplayRecord,
+    ReplayLatencyCount, ReplayPlanned, ReplayQuantiles, ReplayRecord,
 };
 
 use crate::catalog::TableFacts;
@@ -110,10 +110,12 @@ fn planned(
         uncertain_pairs: order.uncertain_pairs,
         failed,
         latency_ms: quantiles(&latencies),
+        histogram: histogram(&latencies),
     }
 }
 
-fn sessions_open_max(workload: &CapturedWorkload) -> u64 {
+/// The most sessions with a statement that are open at a time.
+pub(crate) fn sessions_open_max(workload: &CapturedWorkload) -> u64 {
     let ends = workload.sessions.iter().flat_map(|of| [(of.begin, 1_i64), (of.end + 1, -1)]);
     let mut ends: Vec<(u64, i64)> = ends.collect();
     ends.sort_unstable();
@@ -138,7 +140,47 @@ pub(crate) fn quantiles(latencies: &Latencies) -> Option<ReplayQuantiles> {
     })
 }
 
+/// Counts by classes that grow by a factor of about three; empty without any.
+pub(crate) fn histogram(latencies: &Latencies) -> Vec<ReplayLatencyCount> {
+    if latencies.count() == 0 {
+        return Vec::new();
+    }
+    let mut before = 0;
+    let mut counts = Vec::new();
+    for up_to_ms in CLASSES_MS {
+        let until = latencies.count_up_to(Duration::from_secs_f64(up_to_ms / 1e3));
+        let statements = until.saturating_sub(before);
+        counts.push(ReplayLatencyCount { up_to_ms: Some(up_to_ms), statements });
+        before = before.max(until);
+    }
+    let statements = latencies.count().saturating_sub(before);
+    counts.push(ReplayLatencyCount { up_to_ms: None, statements });
+    counts
+}
+
+const CLASSES_MS: [f64; 10] = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 10_000.0];
+
 #[expect(clippy::cast_precision_loss, reason = "microseconds of less than a century")]
 fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_has_every_statement_once() {
+        let mut latencies = Latencies::new();
+        for micros in [50, 90, 250, 2_000, 2_500, 20_000_000] {
+            latencies.record(Duration::from_micros(micros));
+        }
+        let counts: Vec<(Option<f64>, u64)> = histogram(&latencies)
+            .iter()
+            .filter(|of| of.statements > 0)
+            .map(|of| (of.up_to_ms, of.statements))
+            .collect();
+        assert_eq!(counts, [(Some(0.1), 2), (Some(0.3), 1), (Some(3.0), 2), (None, 1)]);
+        assert!(histogram(&Latencies::new()).is_empty());
+    }
 }

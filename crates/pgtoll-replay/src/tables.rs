@@ -58,6 +58,17 @@ pub(crate) struct TableState {
     hash: String,
 }
 
+impl TableState {
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    #[cfg(test)]
+    pub(crate) fn new(rows: u64, hash: String) -> Self {
+        Self { rows, hash }
+    }
+}
+
 /// The states of the tables in a database, in one snapshot.
 ///
 /// The hash of a table is that of its rows in any order: each row's SHA-256 as two numbers of 64 bits, added

@@ -112,6 +112,7 @@ impl RecordKind {
             | Self::Exchange
             | Self::Failover
             | Self::LabCorruption
+            | Self::Replay
             | Self::ReplayComparison => &[Format::Table, Format::Json, Format::Html],
             Self::Verification => {
                 &[Format::Table, Format::Markdown, Format::Json, Format::Html, Format::OpenMetrics]
@@ -128,8 +129,7 @@ impl RecordKind {
             | Self::Examination
             | Self::Experiments
             | Self::Plan
-            | Self::LogExamination
-            | Self::Replay => &[Format::Table, Format::Json],
+            | Self::LogExamination => &[Format::Table, Format::Json],
         }
     }
 
@@ -387,6 +387,7 @@ impl FinishedRecord {
                 Self::Exchange(record) => Some(crate::exchange_html(record)),
                 Self::Failover(record) => Some(crate::failover_html(record)),
                 Self::LabCorruption(record) => Some(crate::lab_corruption_html(record)),
+                Self::Replay(record) => Some(crate::replay_html(record)),
                 Self::ReplayComparison(record) => Some(crate::replay_comparison_html(record)),
                 _ => None,
             },

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use pgtoll_record::{
-    LogExamination, LogFindingState, ReplayDone, ReplayPlanned, ReplayQuantiles, ReplayRecord,
-    ReplayTable,
+    LogExamination, LogFindingState, ReplayBottleneck, ReplayDone, ReplayLatencyCount,
+    ReplayPlanned, ReplayQuantiles, ReplayRecord, ReplayTable,
 };
 
 use crate::printable::printable;
@@ -91,7 +91,7 @@ pub fn replay_text(of: &ReplayRecord) -> String {
     text
 }
 
-fn headline(of: &ReplayRecord) -> String {
+pub(crate) fn headline(of: &ReplayRecord) -> String {
     let Some(target) = &of.target else {
         return "dry run: nothing was sent to a server".to_owned();
     };
@@ -107,14 +107,14 @@ fn headline(of: &ReplayRecord) -> String {
     format!("replayed to PostgreSQL {} ({}) {speed}{end}", target.version, target.dsn)
 }
 
-fn recorded_words(of: &ReplayPlanned) -> String {
+pub(crate) fn recorded_words(of: &ReplayPlanned) -> String {
     format!(
         "{:.1} s, {} sessions (at most {} at a time), {} transactions, {} statements or groups",
         of.length_s, of.sessions, of.sessions_open_max, of.transactions, of.steps
     )
 }
 
-fn order_words(of: &ReplayRecord) -> String {
+pub(crate) fn order_words(of: &ReplayRecord) -> String {
     let ReplayPlanned { edges, barriers, .. } = of.planned;
     match of.order.as_str() {
         "none" => "none but each session's own".to_owned(),
@@ -126,19 +126,12 @@ fn order_words(of: &ReplayRecord) -> String {
 }
 
 fn push_done(text: &mut String, of: &ReplayRecord, done: &ReplayDone) {
-    let rate = if done.run_s > 0.0 { count(done.statements) / done.run_s } else { 0.0 };
-    let words = format!(
-        "{:.1} s, {} connections, {} statements, {rate:.0} a second",
-        done.run_s, done.connections, done.statements
-    );
-    row(text, "replayed", &words);
-    let words = format!(
-        "{:.1} statements at the server on average, {} at most; {:.1} s of waiting for the order",
-        done.concurrency_mean, done.concurrency_max, done.order_wait_s
-    );
-    row(text, "concurrency", &words);
-    let words = format!("{:.2} s of CPU time", done.client_cpu_s);
-    row(text, "replayer", &words);
+    row(text, "replayed", &replayed_words(done));
+    row(text, "concurrency", &concurrency_words(done));
+    row(text, "replayer", &replayer_words(done));
+    if let Some(words) = bottleneck_words(done) {
+        row(text, "bottleneck", &words);
+    }
     if done.broken_sessions > 0 {
         row(text, "broken", &format!("{} sessions ended early", done.broken_sessions));
     }
@@ -147,19 +140,15 @@ fn push_done(text: &mut String, of: &ReplayRecord, done: &ReplayDone) {
     quantiles(text, "recorded", of.planned.latency_ms.as_ref());
     quantiles(text, "replayed", done.latency_ms.as_ref());
     quantiles(text, "late by", done.lateness_ms.as_ref());
+    push_histogram(text, &histogram_rows(of, done));
     text.push('\n');
-    let words = format!(
-        "{} as recorded, {} unexpected, {} missing",
-        done.expected_errors, done.unexpected_errors, done.missing_errors
-    );
-    row(text, "errors", &words);
+    row(text, "errors", &errors_words(done));
     for divergence in &done.divergences {
-        let code = |of: &Option<String>| of.clone().unwrap_or_else(|| "success".to_owned());
         let words = format!(
             "{} times {} instead of {}: {}",
             divergence.count,
-            code(&divergence.now),
-            code(&divergence.logged),
+            code_word(divergence.now.as_deref()),
+            code_word(divergence.logged.as_deref()),
             divergence.statement
         );
         row(text, "", &words);
@@ -180,16 +169,119 @@ fn push_tables(text: &mut String, tables: &[ReplayTable]) {
             [] => String::new(),
             columns => format!(" without {}", columns.join(", ")),
         };
-        let state = match (table.same, table.expected_rows) {
-            (Some(true), _) => format!("same {} rows", table.rows),
-            (_, Some(expected)) if expected != table.rows => {
-                format!("DIFFERENT: {} rows instead of {expected}", table.rows)
-            }
-            (Some(false), _) => format!("DIFFERENT: other values in {} rows", table.rows),
-            (None, _) => format!("{} rows, hash {}", table.rows, table.hash),
-        };
-        let words = format!("{}{without}: {state}", table.name);
+        let words = format!("{}{without}: {}", table.name, table_words(table));
         row(text, if index == 0 { "tables" } else { "" }, &words);
+    }
+}
+
+/// Whether a table is as it should be.
+pub(crate) fn table_words(table: &ReplayTable) -> String {
+    match (table.same, table.expected_rows) {
+        (Some(true), _) => format!("same {} rows", table.rows),
+        (_, Some(expected)) if expected != table.rows => {
+            format!("DIFFERENT: {} rows instead of {expected}", table.rows)
+        }
+        (Some(false), _) => format!("DIFFERENT: other values in {} rows", table.rows),
+        (None, _) => format!("{} rows, hash {}", table.rows, table.hash),
+    }
+}
+
+/// An error code; `None` is no error.
+pub(crate) fn code_word(code: Option<&str>) -> &str {
+    code.unwrap_or("success")
+}
+
+pub(crate) fn replayed_words(done: &ReplayDone) -> String {
+    let rate = if done.run_s > 0.0 { count(done.statements) / done.run_s } else { 0.0 };
+    format!(
+        "{:.1} s, {} connections, {} statements, {rate:.0} a second",
+        done.run_s, done.connections, done.statements
+    )
+}
+
+pub(crate) fn concurrency_words(done: &ReplayDone) -> String {
+    format!(
+        "{:.1} statements at the server on average, {} at most; {:.1} s of waiting for the order",
+        done.concurrency_mean, done.concurrency_max, done.order_wait_s
+    )
+}
+
+pub(crate) fn replayer_words(done: &ReplayDone) -> String {
+    let cpus = done.client_cpus.map_or(String::new(), |cpus| format!(", of {cpus} CPUs"));
+    format!("{:.2} s of CPU time{cpus}", done.client_cpu_s)
+}
+
+pub(crate) fn errors_words(done: &ReplayDone) -> String {
+    format!(
+        "{} as recorded, {} unexpected, {} missing",
+        done.expected_errors, done.unexpected_errors, done.missing_errors
+    )
+}
+
+/// What kept the replay from being faster, and where its sessions' time went.
+pub(crate) fn bottleneck_words(done: &ReplayDone) -> Option<String> {
+    let what = match done.bottleneck? {
+        ReplayBottleneck::Pace => "none: it kept up with the recorded work",
+        ReplayBottleneck::Server => "the server",
+        ReplayBottleneck::Order => "the order: sessions waited for each other's statements",
+        ReplayBottleneck::Replayer => "the replaying process, not the server",
+    };
+    if done.sessions_s <= 0.0 {
+        return Some(what.to_owned());
+    }
+    let percent = |seconds: f64| (100.0 * seconds / done.sessions_s).clamp(0.0, 100.0);
+    let server = percent(done.concurrency_mean * done.run_s);
+    let (order, due) = (percent(done.order_wait_s), percent(done.due_wait_s));
+    let own = (100.0 - server - order - due).max(0.0);
+    Some(format!(
+        "{what} (of the sessions' time {server:.0} % at the server, {order:.0} % waiting for the order, \
+         {due:.0} % until statements were due, {own:.0} % in the replayer)"
+    ))
+}
+
+pub(crate) const HISTOGRAM_HEAD: [&str; 5] = ["ms", "recorded", "share", "replayed", "share"];
+
+/// Statements by how long they took: the class, then count and share when they were logged and now.
+pub(crate) fn histogram_rows(of: &ReplayRecord, done: &ReplayDone) -> Vec<Vec<String>> {
+    let total = |of: &[ReplayLatencyCount]| of.iter().map(|of| of.statements).sum::<u64>();
+    let (recorded, replayed) = (&of.planned.histogram, &done.histogram);
+    let cells = |of: &[ReplayLatencyCount], up_to_ms: Option<f64>| {
+        let found = of.iter().find(|of| of.up_to_ms == up_to_ms).filter(|of| of.statements > 0);
+        found.map_or([String::new(), String::new()], |found| {
+            let share = 100.0 * count(found.statements) / count(total(of));
+            [found.statements.to_string(), format!("{share:.1} %")]
+        })
+    };
+    let mut longest = None;
+    let mut rows = Vec::new();
+    for class in if replayed.is_empty() { recorded } else { replayed } {
+        let name = match (class.up_to_ms, longest) {
+            (Some(ms), _) => format!("to {ms}"),
+            (None, Some(longest)) => format!("above {longest}"),
+            (None, None) => "any".to_owned(),
+        };
+        longest = class.up_to_ms;
+        let [before, now] = [recorded, replayed].map(|of| cells(of, class.up_to_ms));
+        if !before[0].is_empty() || !now[0].is_empty() {
+            rows.push([vec![name], before.to_vec(), now.to_vec()].concat());
+        }
+    }
+    rows
+}
+
+fn push_histogram(text: &mut String, rows: &[Vec<String>]) {
+    if rows.is_empty() {
+        return;
+    }
+    let [class, recorded, _, replayed, _] = HISTOGRAM_HEAD;
+    let _ = writeln!(text, "\n  {class:<12}{recorded:>10}{:>10}{replayed:>10}", "");
+    for row in rows {
+        if let [class, before, share_before, now, share_now] = row.as_slice() {
+            let _ = writeln!(
+                text,
+                "  {class:<12}{before:>10}{share_before:>10}{now:>10}{share_now:>10}"
+            );
+        }
     }
 }
 
@@ -230,6 +322,12 @@ mod tests {
         }
     }
 
+    fn histogram(counts: [u64; 3]) -> Vec<ReplayLatencyCount> {
+        let classes = [Some(0.3), Some(1.0), None];
+        let counts = classes.into_iter().zip(counts);
+        counts.map(|(up_to_ms, statements)| ReplayLatencyCount { up_to_ms, statements }).collect()
+    }
+
     fn record() -> ReplayRecord {
         let quantiles =
             ReplayQuantiles { count: 3, mean: 0.5, median: 0.4, p95: 1.25, p99: 2.0, max: 12.345 };
@@ -259,6 +357,7 @@ mod tests {
                 uncertain_pairs: 3,
                 failed: [("57014".to_owned(), 1)].into(),
                 latency_ms: Some(quantiles),
+                histogram: histogram([3, 90, 7]),
             },
             done: Some(ReplayDone {
                 run_s: 3.75,
@@ -267,7 +366,10 @@ mod tests {
                 concurrency_mean: 7.25,
                 concurrency_max: 16,
                 latency_ms: Some(quantiles),
+                histogram: histogram([0, 95, 0]),
                 lateness_ms: Some(quantiles),
+                sessions_s: 40.0,
+                due_wait_s: 6.0,
                 order_wait_s: 1.5,
                 order_breaks: 1,
                 breaks: vec![OrderBreak {
@@ -286,6 +388,8 @@ mod tests {
                     count: 1,
                 }],
                 client_cpu_s: 0.5,
+                client_cpus: Some(2),
+                bottleneck: Some(ReplayBottleneck::Server),
                 tables: vec![table("t", &[], Some(true)), table("u", &["made"], Some(false))],
                 ..ReplayDone::default()
             }),
@@ -297,5 +401,27 @@ mod tests {
         let text = replay_text(&record());
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn a_page_has_what_the_text_has_and_no_markup_of_statements() {
+        let mut record = record();
+        let done = record.done.as_mut().unwrap();
+        done.divergences[0].statement = "select '<script>'".to_owned();
+        let page = crate::replay_html(&record);
+        for part in [
+            "68 % at the server",
+            "a circle of waits of the sessions 1, 2",
+            "23505",
+            "DIFFERENT: other values in 1000 rows",
+            "to 0.3",
+            "12.35",
+            "ended early by SIGINT",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+        assert!(!page.contains("select '<script>'"));
+        let dry = ReplayRecord { target: None, done: None, ..record };
+        assert!(crate::replay_html(&dry).contains("dry run"));
     }
 }

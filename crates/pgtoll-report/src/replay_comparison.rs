@@ -56,11 +56,21 @@ pub(crate) fn headline(of: &ReplayComparison) -> String {
         (None, true) => String::new(),
         (None, false) => ", not complete".to_owned(),
     };
+    let mut others: Vec<&str> = of.arms.iter().filter_map(|arm| arm.server.as_deref()).collect();
+    others.retain(|server| *server != of.server);
+    others.dedup();
+    let data = if others.is_empty() {
+        format!("copies of one data directory, PostgreSQL {}", of.server)
+    } else {
+        format!(
+            "copies of data directories with the same rows, PostgreSQL {} and {}",
+            of.server,
+            others.join(", ")
+        )
+    };
     format!(
-        "{} arms on copies of one data directory, PostgreSQL {}, {rounds} of {} rounds {speed}, order \
-         by {}{end}",
+        "{} arms on {data}, {rounds} of {} rounds {speed}, order by {}{end}",
         of.arms.len(),
-        of.server,
         of.rounds,
         of.order
     )
@@ -203,7 +213,10 @@ pub(crate) fn arm_rows(of: &ReplayComparison) -> Vec<Vec<String>> {
             ReplayArmRole::Treatment => "compared",
         };
         let settings = arm.settings.iter().map(|(name, value)| format!("{name}={value}"));
-        let changes: Vec<String> = settings.chain(arm.setup.clone()).collect();
+        let server = arm.server.as_ref().filter(|server| **server != of.server);
+        let server = server.map(|server| format!("PostgreSQL {server}"));
+        let changes: Vec<String> =
+            server.into_iter().chain(settings).chain(arm.setup.clone()).collect();
         vec![
             arm.name.clone(),
             role.to_owned(),
@@ -270,6 +283,7 @@ mod tests {
         ReplayArm {
             name: name.to_owned(),
             role,
+            server: None,
             checksums: false,
             settings: [("work_mem".to_owned(), "4MB".to_owned())].into(),
             setup: (role == ReplayArmRole::Treatment).then(|| "drop.sql".to_owned()),

@@ -7,6 +7,7 @@ mod detection;
 mod prediction;
 mod replay;
 mod replay_compare;
+mod replay_pace;
 mod soak;
 mod twins;
 mod whatif;
@@ -33,6 +34,9 @@ pub use replay::{
 pub use replay_compare::{
     BENCH_REPLAY_COMPARE_SCHEMA, ReplayCompareHeader, ReplayCompareLine, ReplayCompareNamed,
     ReplayComparePlant, ReplayCompareSummary, ReplayCompareTrial,
+};
+pub use replay_pace::{
+    BENCH_REPLAY_PACE_SCHEMA, ReplayPaceCase, ReplayPaceHeader, ReplayPaceLine, ReplayPaceRun,
 };
 pub use soak::{SOAK_SCHEMA, SoakOutcome, SoakRecord};
 pub use twins::{
@@ -62,6 +66,11 @@ pub fn bench_replay_schema() -> serde_json::Value {
 /// The JSON Schema of a line of the record of `cargo xtask bench replay-compare`.
 pub fn bench_replay_compare_schema() -> serde_json::Value {
     schemars::schema_for!(ReplayCompareLine).to_value()
+}
+
+/// The JSON Schema of a line of the record of `cargo xtask bench replay-pace`.
+pub fn bench_replay_pace_schema() -> serde_json::Value {
+    schemars::schema_for!(ReplayPaceLine).to_value()
 }
 
 /// The JSON Schema of a line of the record of `cargo xtask bench twins`.

@@ -1,7 +1,7 @@
 //! The copies that work is replayed on.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
@@ -11,6 +11,7 @@ use pgtoll_observe::{ClusterCpu, ServerCounters};
 use pgtoll_record::{ArmReplay, ReplayArm, ReplayArmRole};
 use pgtoll_wire::{Connection, Dsn, Interruption};
 
+use super::content::Content;
 use super::{ComparisonError, TWIN};
 use crate::run::{ReplaySettings, Replayed, replay};
 use crate::workload::CapturedWorkload;
@@ -26,6 +27,17 @@ pub struct ComparedArmPlan {
     pub settings: BTreeMap<String, String>,
     /// What changes its copy before the first round.
     pub setup: Option<ArmSetup>,
+    /// Which of [`ComparisonSite::sources`](super::ComparisonSite::sources) it is a copy of.
+    pub source: usize,
+}
+
+/// A data directory as it was when the capture began. No server runs on it; it is only read.
+#[derive(Clone, Debug)]
+pub struct ComparedSource {
+    /// Its server.
+    pub installation: Installation,
+    /// The directory.
+    pub data: PathBuf,
 }
 
 /// A script of `psql`, which runs in the database of most statements.
@@ -39,7 +51,6 @@ pub struct ArmSetup {
 
 /// What all arms share.
 pub(super) struct ArmSite<'a> {
-    pub(super) installation: &'a Installation,
     pub(super) guard: Guard,
     pub(super) workload: &'a CapturedWorkload,
     pub(super) settings: ReplaySettings,
@@ -52,16 +63,29 @@ pub(super) struct PreparedArm {
     /// Stopped; the twin has the baseline's.
     template: Cluster,
     pub(super) arm: ReplayArm,
+    facts: &'static MajorFacts,
+}
+
+/// A copy of a data directory that a server has recovered, stopped.
+struct ImportedSource {
+    cluster: Cluster,
+    has_checksums: bool,
+    /// `server_version`.
+    server: String,
+    /// Read where there are several.
+    content: Option<Content>,
+    facts: &'static MajorFacts,
 }
 
 /// All arms: the baseline, what is compared with it, the twin.
 pub(super) struct PreparedArms {
     pub(super) arms: Vec<PreparedArm>,
-    /// `server_version`.
+    /// The baseline's `server_version`.
     pub(super) server: String,
-    /// What of the data directory's configuration does not hold for copies.
+    /// What of the data directories' configuration does not hold for copies.
     pub(super) left_out: Vec<String>,
-    facts: &'static MajorFacts,
+    /// What else arms of several data directories differ in.
+    pub(super) notes: Vec<String>,
 }
 
 /// How long sessions' processes may take to end, once their connections have.
@@ -113,56 +137,53 @@ pub(super) fn server_error(
 }
 
 impl PreparedArms {
-    /// Copies the data directory, lets a server recover the copy, and makes each arm's template of it.
+    /// Copies the data directories, lets servers recover the copies, and makes each arm's template of one.
     pub(super) fn make(
         site: &mut ArmSite<'_>,
-        data: &Path,
+        sources: &[ComparedSource],
         plans: &[ComparedArmPlan],
         begun: &mut dyn FnMut(&str),
     ) -> Result<Self, ComparisonError> {
-        let (source, left_out) =
-            Cluster::import(&mut site.guard, site.installation, "source", data)?;
-        source.start(&mut site.guard)?;
-        let mut connection = source.connect("postgres")?;
-        let failed = || server_error("prepare the copy", "source");
-        let row = connection
-            .query_one(
-                "SELECT current_setting('data_checksums') AS checksums, \
-                 current_setting('server_version') AS version",
-            )
-            .map_err(failed())?;
-        let has_checksums = row.text("checksums").map_err(failed())? == "on";
-        let server = row.text("version").map_err(failed())?.to_owned();
-        for database in site.databases() {
-            confirm(&mut connection, database)?;
+        let mut left_out = Vec::new();
+        let mut imported = Vec::new();
+        for (place, source) in sources.iter().enumerate() {
+            let reads_content = sources.len() > 1;
+            let (one, more) = ImportedSource::make(site, source, place, reads_content)?;
+            left_out.extend(more);
+            imported.push(one);
         }
-        connection.close();
-        source.stop(&mut site.guard, StopMode::Fast)?;
-        let mut arms = Vec::new();
+        left_out.sort();
+        left_out.dedup();
+        let notes = compare_contents(sources, &imported)?;
+        let mut arms: Vec<PreparedArm> = Vec::new();
         for (place, plan) in plans.iter().enumerate() {
             begun(&plan.name);
+            let source = &imported[plan.source];
             let name = format!("template{place}");
-            let template = template(site, &source, &name, plan, has_checksums)?;
+            let template = template(site, &source.cluster, &name, plan, source.has_checksums)?;
             let role = if place == 0 { ReplayArmRole::Baseline } else { ReplayArmRole::Treatment };
             let arm = ReplayArm {
                 name: plan.name.clone(),
                 role,
-                checksums: plan.checksums.unwrap_or(has_checksums),
+                server: (sources.len() > 1).then(|| source.server.clone()),
+                checksums: plan.checksums.unwrap_or(source.has_checksums),
                 settings: plan.settings.clone(),
                 setup: plan.setup.as_ref().map(|setup| setup.name.clone()),
                 runs: Vec::new(),
             };
-            arms.push(PreparedArm { template, arm });
+            arms.push(PreparedArm { template, arm, facts: source.facts });
         }
-        source.remove(&mut site.guard)?;
+        let server = plans.first().map(|plan| imported[plan.source].server.clone());
+        for source in imported {
+            source.cluster.remove(&mut site.guard)?;
+        }
         if let Some(baseline) = arms.first() {
             let (name, role) = (TWIN.to_owned(), ReplayArmRole::Twin);
             let arm = ReplayArm { name, role, ..baseline.arm.clone() };
-            arms.push(PreparedArm { template: baseline.template.clone(), arm });
+            let (template, facts) = (baseline.template.clone(), baseline.facts);
+            arms.push(PreparedArm { template, arm, facts });
         }
-        let facts =
-            site.installation.version.facts().map_err(pgtoll_cluster::ClusterError::from)?;
-        Ok(Self { arms, server, left_out, facts })
+        Ok(Self { arms, server: server.unwrap_or_default(), left_out, notes })
     }
 
     pub(super) fn names(&self) -> Vec<String> {
@@ -183,7 +204,7 @@ impl PreparedArms {
         for (place, index) in (1..).zip(order) {
             let arm = &self.arms[*index];
             begun(&arm.arm.name);
-            let (mut run, replayed) = arm.replay(site, self.facts)?;
+            let (mut run, replayed) = arm.replay(site)?;
             if replayed.ended.is_some() {
                 return Ok(None);
             }
@@ -210,12 +231,8 @@ impl PreparedArm {
         Ok((copy, pid))
     }
 
-    fn replay(
-        &self,
-        site: &mut ArmSite<'_>,
-        facts: &MajorFacts,
-    ) -> Result<(ArmReplay, Replayed), ComparisonError> {
-        let name = &self.arm.name;
+    fn replay(&self, site: &mut ArmSite<'_>) -> Result<(ArmReplay, Replayed), ComparisonError> {
+        let (name, facts) = (&self.arm.name, self.facts);
         let observe = |source| ComparisonError::Observe { arm: name.clone(), source };
         let (copy, pid) = self.start(site, "copy")?;
         let dsn = site.dsn(&copy)?;
@@ -252,6 +269,80 @@ impl PreparedArm {
         };
         Ok((run, replayed))
     }
+}
+
+impl ImportedSource {
+    /// With what of the configuration is left out.
+    fn make(
+        site: &mut ArmSite<'_>,
+        source: &ComparedSource,
+        place: usize,
+        reads_content: bool,
+    ) -> Result<(Self, Vec<String>), ComparisonError> {
+        let ComparedSource { installation, data } = source;
+        let name = format!("source{place}");
+        let (cluster, left_out) = Cluster::import(&mut site.guard, installation, &name, data)?;
+        cluster.start(&mut site.guard)?;
+        let mut connection = cluster.connect("postgres")?;
+        let failed = || server_error("prepare the copy", &name);
+        let row = connection
+            .query_one(
+                "SELECT current_setting('data_checksums') AS checksums, \
+                 current_setting('server_version') AS version",
+            )
+            .map_err(failed())?;
+        let has_checksums = row.text("checksums").map_err(failed())? == "on";
+        let server = row.text("version").map_err(failed())?.to_owned();
+        let databases = site.databases();
+        for database in &databases {
+            confirm(&mut connection, database)?;
+        }
+        connection.close();
+        let mut content = None;
+        if reads_content {
+            content = Some(Content::read(&site.dsn(&cluster)?, databases, &server)?);
+        }
+        cluster.stop(&mut site.guard, StopMode::Fast)?;
+        let facts = installation.version.facts().map_err(pgtoll_cluster::ClusterError::from)?;
+        Ok((Self { cluster, has_checksums, server, content, facts }, left_out))
+    }
+}
+
+/// What data directories differ in beside their servers; an error where they hold other rows.
+fn compare_contents(
+    sources: &[ComparedSource],
+    imported: &[ImportedSource],
+) -> Result<Vec<String>, ComparisonError> {
+    let mut notes = Vec::new();
+    let Some((baseline, others)) = imported.split_first() else { return Ok(notes) };
+    for (other, source) in others.iter().zip(&sources[1..]) {
+        let Some((own, of_other)) = baseline.content.as_ref().zip(other.content.as_ref()) else {
+            continue;
+        };
+        if let Some(difference) = own.difference(of_other) {
+            return Err(ComparisonError::OtherContent { data: source.data.clone(), difference });
+        }
+        notes.push(format!(
+            "{} holds the same rows as {}: the tables of the databases of the work were compared",
+            source.data.display(),
+            sources[0].data.display()
+        ));
+        for index in own.differing_indexes(of_other) {
+            notes
+                .push(format!("only one of {} and {} has: {index}", baseline.server, other.server));
+        }
+        if baseline.has_checksums != other.has_checksums {
+            let word = |has| if has { "on" } else { "off" };
+            notes.push(format!(
+                "the data directories differ in checksums, too: {} of {}, {} of {}",
+                word(baseline.has_checksums),
+                baseline.server,
+                word(other.has_checksums),
+                other.server
+            ));
+        }
+    }
+    Ok(notes)
 }
 
 /// Declares a database of our own copy as disposable.

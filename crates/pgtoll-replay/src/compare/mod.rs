@@ -2,20 +2,21 @@
 //! are slower?
 
 mod arms;
+mod content;
 mod explain;
 mod judge;
 mod record;
 
-use std::path::Path;
+use std::path::PathBuf;
 
-use pgtoll_cluster::{ClusterError, Guard, Installation};
+use pgtoll_cluster::{ClusterError, Guard};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_observe::ObserveError;
 use pgtoll_record::{Host, Provenance, ReplayArm, ReplayArmRole, ReplayComparison};
 use pgtoll_stats::BalancedOrders;
 use pgtoll_wire::Interruption;
 
-pub use arms::{ArmSetup, ComparedArmPlan};
+pub use arms::{ArmSetup, ComparedArmPlan, ComparedSource};
 
 use crate::ReplayError;
 use crate::run::ReplaySettings;
@@ -41,12 +42,10 @@ pub struct ComparisonPlan {
 /// Where the copies are made.
 #[derive(Debug)]
 pub struct ComparisonSite<'a> {
-    /// The server of all arms.
-    pub installation: &'a Installation,
+    /// The data directories, the baseline's first. Of several the rows have to be the same.
+    pub sources: Vec<ComparedSource>,
     /// What starts them.
     pub guard: Guard,
-    /// The data directory as it was when the capture began. No server runs on it; it is only read.
-    pub data: &'a Path,
     /// The machine.
     pub host: Host,
     /// What ends it early.
@@ -75,6 +74,14 @@ pub enum ComparisonError {
     /// The plan makes no comparison.
     #[error("{0}")]
     Plan(&'static str),
+    /// Data directories hold other rows.
+    #[error("{} does not hold the same rows as the baseline's data directory: {difference}", data.display())]
+    OtherContent {
+        /// The data directory.
+        data: PathBuf,
+        /// The first difference.
+        difference: String,
+    },
     /// A server cannot be made, started or stopped.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
@@ -114,6 +121,10 @@ impl ComparisonError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Plan(_) => Some("pgtoll replay compare --help has examples".to_owned()),
+            Self::OtherContent { .. } => Some(
+                "make both from the state when the capture began: dump and restore, or pg_upgrade a copy"
+                    .to_owned(),
+            ),
             Self::Cluster(error) => error.hint(),
             Self::Replay { source, .. } => source.hint(),
             Self::Observe { .. } | Self::Dsn(_) => None,
@@ -125,7 +136,7 @@ impl ComparisonError {
 /// The twin's name, which no other arm has.
 pub const TWIN: &str = "twin";
 
-/// Makes a copy of the data directory for each arm, and replays the work on fresh copies of these, round by
+/// Makes a copy of its data directory for each arm, and replays the work on fresh copies of these, round by
 /// round. A signal ends it early; what was done in whole rounds until then is returned.
 pub fn compare(
     workload: &CapturedWorkload,
@@ -135,14 +146,14 @@ pub fn compare(
     progress: &mut dyn FnMut(ComparisonProgress<'_>),
 ) -> Result<ReplayComparison, ComparisonError> {
     check(plan)?;
-    let ComparisonSite { installation, guard, data, host, interrupt, interruption } = site;
+    let ComparisonSite { sources, guard, host, interrupt, interruption } = site;
     let mut settings = plan.replay.clone();
     settings.keeps_times = true;
-    let mut site = ArmSite { installation, guard, workload, settings, interrupt, interruption };
+    let mut site = ArmSite { guard, workload, settings, interrupt, interruption };
     let runs = plan.arms.len() as u64 + 1;
     let all = plan.arms.len() as u64 + runs * u64::from(plan.rounds);
     let mut done = 0;
-    let mut prepared = PreparedArms::make(&mut site, data, &plan.arms, &mut |arm| {
+    let mut prepared = PreparedArms::make(&mut site, &sources, &plan.arms, &mut |arm| {
         progress(ComparisonProgress { round: 0, arm, done, all });
         done += 1;
     })?;

@@ -28,6 +28,7 @@ pub(super) fn record(
             prepared.left_out.join(", ")
         ));
     }
+    notes.extend(prepared.notes.iter().cloned());
     ReplayComparison {
         schema: REPLAY_COMPARISON_SCHEMA.to_owned(),
         pgtoll: version,

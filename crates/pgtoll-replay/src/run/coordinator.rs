@@ -41,6 +41,7 @@ pub(crate) struct RunState {
     busy: Duration,
     counted: Instant,
     order_wait: Duration,
+    due_wait: Duration,
 }
 
 #[derive(Default)]
@@ -78,6 +79,7 @@ pub(crate) struct Concurrency {
     pub(crate) busy: Duration,
     pub(crate) max: u64,
     pub(crate) order_wait: Duration,
+    pub(crate) due_wait: Duration,
 }
 
 impl<'a> Coordinator<'a> {
@@ -132,6 +134,7 @@ impl<'a> Coordinator<'a> {
             busy: Duration::ZERO,
             counted: Instant::now(),
             order_wait: Duration::ZERO,
+            due_wait: Duration::ZERO,
         };
         Self {
             order,
@@ -152,12 +155,16 @@ impl<'a> Coordinator<'a> {
     pub(crate) fn await_turn(&self, session: u32, step: u32, due: Option<Instant>) -> Turn {
         let turn = &self.turns[session as usize];
         let mut state = self.state();
+        let before = Instant::now();
         while let Some(left) = due.map(|due| due.saturating_duration_since(Instant::now()))
             && !left.is_zero()
             && !state.stop
         {
             state = turn.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+        // Not later: what it is late by is no waiting for its time.
+        let until = due.map_or(before, |due| due.min(Instant::now()));
+        state.due_wait += until.saturating_duration_since(before);
         if state.pending[step as usize] > 0 && !state.stop {
             let since = Instant::now();
             state.sessions[session as usize] = SessionState::ForOrder { step, since };
@@ -222,7 +229,12 @@ impl<'a> Coordinator<'a> {
 
     pub(crate) fn concurrency(&self) -> Concurrency {
         let state = self.state();
-        Concurrency { busy: state.busy, max: state.at_server_max, order_wait: state.order_wait }
+        Concurrency {
+            busy: state.busy,
+            max: state.at_server_max,
+            order_wait: state.order_wait,
+            due_wait: state.due_wait,
+        }
     }
 
     fn mark_done(&self, state: &mut RunState, step: u32) {

@@ -1,6 +1,8 @@
 //! Replays a workload to a server.
 
+mod bottleneck;
 mod coordinator;
+mod limits;
 mod session;
 mod watchdog;
 
@@ -17,7 +19,7 @@ use pgtoll_wire::{Connection, Dsn};
 use crate::ReplayError;
 use crate::catalog::TableFacts;
 use crate::order::{Order, OrderMode, order};
-use crate::planned::quantiles;
+use crate::planned::{histogram, quantiles, sessions_open_max};
 use crate::tables::{ComparedTable, TableState, compared, table_states};
 use crate::transactions::ReplayTransactions;
 use crate::workload::CapturedWorkload;
@@ -86,7 +88,9 @@ pub fn replay(
         workload.sessions.iter().map(|of| settings.target(dsn, &of.user, &of.database)).collect();
     let steps = steps_of_sessions(workload);
     let in_use = targets.iter().zip(&steps).filter(|(_, steps)| !steps.is_empty());
-    let (facts, version, monitor) = inspect(in_use.map(|(dsn, _)| dsn))?;
+    let (facts, version, mut monitor) = inspect(in_use.map(|(dsn, _)| dsn))?;
+    limits::raise_file_limit();
+    limits::check_connections(monitor.as_mut(), sessions_open_max(workload))?;
     // What is wrong with them shows before anything is changed.
     let in_use = targets.iter().zip(&steps).filter(|(_, steps)| !steps.is_empty());
     let databases: BTreeSet<&str> = in_use.map(|(dsn, _)| dsn.database()).collect();
@@ -112,7 +116,10 @@ pub fn replay(
     done.concurrency_mean = concurrency.busy.as_secs_f64() / run.as_secs_f64().max(1e-9);
     done.concurrency_max = concurrency.max;
     done.order_wait_s = concurrency.order_wait.as_secs_f64();
+    done.due_wait_s = concurrency.due_wait.as_secs_f64();
     done.client_cpu_s = cpu.as_secs_f64();
+    done.client_cpus = thread::available_parallelism().ok().map(|cpus| cpus.get() as u64);
+    done.bottleneck = bottleneck::bottleneck(&done);
     let ended = interrupt.signal().map(str::to_owned);
     let mut tables_failed = None;
     if let Some(tables) = tables.filter(|_| ended.is_none()) {
@@ -375,6 +382,7 @@ fn sum(tallies: &[SessionTally], is_timed: bool, breaks: Breaks) -> ReplayDone {
     for tally in tallies {
         done.connections += u64::from(tally.connected);
         done.broken_sessions += u64::from(tally.broken.is_some());
+        done.sessions_s += tally.time.as_secs_f64();
         done.statements += tally.statements;
         done.expected_errors += tally.expected_errors;
         done.unexpected_errors += tally.unexpected_errors;
@@ -389,6 +397,7 @@ fn sum(tallies: &[SessionTally], is_timed: bool, breaks: Breaks) -> ReplayDone {
         }
     }
     done.latency_ms = quantiles(&latencies);
+    done.histogram = histogram(&latencies);
     done.lateness_ms = quantiles(&lateness).filter(|_| is_timed);
     done
 }

@@ -20,6 +20,8 @@ pub(crate) struct SessionTally {
     /// Of the steps that were executed without an error, where they are kept: the time at the server, ns.
     pub(crate) times: Vec<(u32, u64)>,
     pub(crate) lateness: Latencies,
+    /// From its begin to its end.
+    pub(crate) time: Duration,
     pub(crate) skipped: BTreeMap<&'static str, u64>,
     pub(crate) expected_errors: u64,
     pub(crate) unexpected_errors: u64,
@@ -55,6 +57,7 @@ impl SessionContext<'_> {
     /// Connects and does the steps, whatever becomes of single ones.
     pub(crate) fn play(&self, session: u32, dsn: &Dsn, steps: &[u32]) -> SessionTally {
         let mut tally = SessionTally::default();
+        let begun = Instant::now();
         match dsn.connect() {
             Ok(connection) => {
                 tally.connected = true;
@@ -85,6 +88,7 @@ impl SessionContext<'_> {
         if left_out > 0 {
             *tally.skipped.entry("session ended early").or_default() += left_out;
         }
+        tally.time = begun.elapsed();
         self.coordinator.end_session(session);
         tally
     }

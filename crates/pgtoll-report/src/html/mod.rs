@@ -14,6 +14,7 @@ mod overview;
 mod payers;
 mod prediction;
 mod prediction_picture;
+mod replay;
 mod replay_comparison;
 mod several;
 mod steadiness;
@@ -36,6 +37,7 @@ pub use judge::judge_html;
 pub use lab_corruption::lab_corruption_html;
 pub use overview::overview_html;
 pub use prediction::prediction_html;
+pub use replay::replay_html;
 pub use replay_comparison::replay_comparison_html;
 pub use several::html_side_by_side;
 pub use verification::verification_html;
@@ -221,6 +223,22 @@ fn download(what: &str, name: &str, json: &str) -> Markup {
 fn inert(result: &impl Serialize) -> String {
     let json = serde_json::to_string(result).unwrap_or_else(|_| "null".to_owned());
     printable_json(&json).replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
+
+/// A table of text that may be wider than the page.
+fn table(label: &str, head: &[&str], rows: &[Vec<String>]) -> Markup {
+    html! {
+        div class="scroll" role="region" tabindex="0" aria-label=(label) {
+            table class="names close" {
+                thead { tr { @for title in head { th scope="col" { (title) } } } }
+                tbody { @for row in rows { tr {
+                    @for (place, cell) in row.iter().enumerate() {
+                        @if place == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
+                    }
+                } } }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use pgtoll_record::{ReplayComparison, ShapeComparison, ShapeDifference, ShapeVerdict};
 
-use super::{Section, bodies, contents, download, inert, page};
+use super::{Section, bodies, contents, download, inert, page, table};
 use crate::replay_comparison::{
     ARM_HEAD, TOTAL_HEAD, arm_rows, change_words, headline, milliseconds, replay_comparison_answer,
     replay_comparison_findings, total_rows,
@@ -83,21 +83,6 @@ fn row(shape: &ShapeComparison, of: &ShapeDifference) -> Vec<String> {
         milliseconds(shape.baseline_ms),
         shape.floor.map_or("–".to_owned(), |floor| format!("±{:.1} %", floor * 100.0)),
     ]
-}
-
-fn table(label: &str, head: &[&str], rows: &[Vec<String>]) -> Markup {
-    html! {
-        div class="scroll" role="region" tabindex="0" aria-label=(label) {
-            table class="names close" {
-                thead { tr { @for title in head { th scope="col" { (title) } } } }
-                tbody { @for row in rows { tr {
-                    @for (place, cell) in row.iter().enumerate() {
-                        @if place == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
-                    }
-                } } }
-            }
-        }
-    }
 }
 
 fn again(of: &ReplayComparison) -> Markup {

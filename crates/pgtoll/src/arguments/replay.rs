@@ -48,6 +48,8 @@ Examples:
       --order key --speed 1                 a setting, at the recorded speed
   pgtoll replay compare shop.plan --data /backup/shop --arms now,index --setup index:index.sql \\
       --order key -o compared.html          a script (CREATE INDEX …) changes one arm
+  pgtoll replay compare shop.plan --arms 15,18 --data 15:/backup/shop15 --data 18:/backup/shop18 \\
+      --order key                           two versions, each with its data directory
 
 The data directory is as it was when the capture began: a base backup, or a snapshot. No server runs on
 it, and it is only read. Each arm needs as much disk as it, and one copy more.
@@ -147,8 +149,9 @@ pub(crate) struct ReplayRunArguments {
     /// log. Each database has to be confirmed as disposable: ALTER DATABASE name SET pgtoll.disposable = on.
     #[arg(long, value_name = "DSN", value_parser = DsnParser, required_unless_present = "dry_run")]
     pub(crate) dsn: Option<Dsn>,
-    /// By what statements of different sessions are ordered: by the rows that they touch (`key`), by
-    /// tables, or not at all.
+    /// By what statements of different sessions are ordered: by the rows that they touch (`key`), which
+    /// ends in the recorded data where the log allows it; by tables (`table`), coarser; or not at all
+    /// (`none`). There is no default.
     #[arg(long, value_name = "ORDER", value_parser = order_mode())]
     pub(crate) order: OrderMode,
     /// The recorded speed's multiple, such as 0.5 or 10; max is as fast as possible.
@@ -183,9 +186,10 @@ pub(crate) struct ReplayCompareArguments {
     /// A plan, or log files of one server, the oldest first.
     #[command(flatten)]
     pub(crate) logs: LogOptions,
-    /// The data directory as it was when the capture began. It is copied, and only read.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: PathBuf,
+    /// The data directory as it was when the capture began. It is copied, and only read. With ARM: that
+    /// arm's own, such as one of another major version; all have to hold the same rows.
+    #[arg(long, value_name = "[ARM:]DIR", required = true, value_parser = arm_data)]
+    pub(crate) data: Vec<(Option<String>, PathBuf)>,
     /// The arms, the baseline first; a twin of it is added. `off` and `checksums` are the data directory
     /// without and with checksums; any other name is the data directory as it is, but for --set and
     /// --setup.
@@ -217,8 +221,8 @@ pub(crate) struct ReplayCompareArguments {
     /// Let all sessions connect as this role. Default: each as its own.
     #[arg(long, value_name = "ROLE")]
     pub(crate) user: Option<String>,
-    /// The server: a major version, or the directory of its programs. Default: one of the data directory's
-    /// version.
+    /// The server of one data directory: a major version, or the directory of its programs. Default: one of
+    /// the data directory's version.
     #[arg(long, value_name = "WHICH")]
     pub(crate) postgres: Option<String>,
     /// Where the copies are made.
@@ -285,6 +289,16 @@ fn arm_setting(text: &str) -> Result<(String, String, String), String> {
         whole.then(|| (arm.to_owned(), name.to_owned(), value.to_owned()))
     });
     found.ok_or_else(|| "expected ARM:NAME=VALUE".to_owned())
+}
+
+fn arm_data(text: &str) -> Result<(Option<String>, PathBuf), String> {
+    match text.split_once(':') {
+        Some((arm, directory)) if arm_name(arm).is_ok() && !directory.is_empty() => {
+            Ok((Some(arm.to_owned()), directory.into()))
+        }
+        _ if text.is_empty() => Err("expected a directory, or ARM:DIR".to_owned()),
+        _ => Ok((None, text.into())),
+    }
 }
 
 fn arm_file(text: &str) -> Result<(String, PathBuf), String> {

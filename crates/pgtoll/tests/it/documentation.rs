@@ -81,6 +81,8 @@ fn generated_schemas() {
     check(&reference.join("replay-bench.schema.json"), &pretty(trials::bench_replay_schema()));
     let compared = pretty(trials::bench_replay_compare_schema());
     check(&reference.join("replay-compare-bench.schema.json"), &compared);
+    let pace = pretty(trials::bench_replay_pace_schema());
+    check(&reference.join("replay-pace-bench.schema.json"), &pace);
     check(&reference.join("twins-bench.schema.json"), &pretty(trials::bench_twins_schema()));
     check(
         &reference.join("prediction-trial.schema.json"),

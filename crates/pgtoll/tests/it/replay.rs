@@ -1,5 +1,6 @@
 //! `pgtoll replay` of real logs: what a server logged of pgbench goes the same way on another database.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -253,6 +254,19 @@ fn work_whose_order_matters_ends_in_the_same_data() {
         check_clean(&ran, &record);
         assert_eq!(captured.value("copied", CHAIN_STATE), expected, "{more:?}");
     }
+    captured.psql(&mut guard, "copied", "UPDATE chain SET v = 0");
+    let (kept, page) = (scratch.path("kept.json"), scratch.path("kept.html"));
+    let (kept, page) = (kept.to_str().unwrap(), page.to_str().unwrap());
+    let (ran, record) = captured.replay(plan, &["--speed", "max", "--record", kept]);
+    check_clean(&ran, &record);
+    let done = record.done.unwrap();
+    assert!(done.sessions_s > 0.0 && done.bottleneck.is_some(), "{done:?}");
+    let counted: u64 = done.histogram.iter().map(|of| of.statements).sum();
+    assert_eq!(counted, done.statements, "{done:?}");
+    let shown = run(pgtoll().args(["report", kept, "-o", page]));
+    assert_eq!(shown.status, Some(0), "{shown:?}");
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("How did the replay go?") && page.contains("Bottleneck: "), "{page}");
     let dry = run(pgtoll().args(["replay", "run", plan, "--order", "key", "--dry-run", "--json"]));
     assert_eq!(dry.status, Some(0), "{dry:?}");
     let planned = serde_json::from_str::<ReplayRecord>(&dry.stdout).unwrap().planned;
@@ -431,6 +445,35 @@ fn an_interrupted_replay_leaves_a_record_of_what_was_replayed() {
     assert_eq!((done.unexpected_errors, done.tables.len()), (0, 0), "{done:?}");
     let state = "SELECT string_agg(v::text, ' ' ORDER BY id) AS state FROM chain WHERE id < 3";
     assert_eq!(captured.value("copied", state), "1 0");
+    captured.end(&mut guard);
+}
+
+#[test]
+fn more_sessions_than_the_server_has_room_for_are_refused_before_anything_is_changed() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let server = logging_servers().swap_remove(0);
+    let mut captured = Captured::start(&mut guard, &server);
+    captured.prepare(&mut guard, CHAIN_SETUP, &[]);
+    let log = scratch.path("many.log");
+    let mut text = String::new();
+    for second in [10, 20] {
+        for session in 1..=70 {
+            let at = format!("2026-11-21 19:46:{second}.000 UTC [{session}] app@captured ");
+            let sql = format!("UPDATE chain SET v = v + 1 WHERE id = {}", 1 + session % 20);
+            let _ = write!(text, "{at}LOG:  statement: {sql}\n{at}LOG:  duration: 0.100 ms\n");
+        }
+    }
+    fs::write(&log, text).unwrap();
+    let user = captured.cluster.environment()["PGUSER"].clone();
+    let ran = run(pgtoll()
+        .args(["replay", "run", log.to_str().unwrap(), "--order", "key", "--speed", "max"])
+        .args(["--dsn", &captured.dsn(), "--map", "captured=copied", "--user", &user]));
+    assert_eq!((ran.status, &*ran.stdout), (Some(2), ""), "{ran:?}");
+    assert!(ran.stderr.contains("the work has 70 sessions at a time"), "{ran:?}");
+    assert!(ran.stderr.contains("hint: raise max_connections of the target to "), "{ran:?}");
+    let state = "SELECT sum(v)::text AS state FROM chain";
+    assert_eq!(captured.value("copied", state), "0");
     captured.end(&mut guard);
 }
 

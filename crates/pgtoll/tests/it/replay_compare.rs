@@ -3,14 +3,18 @@
 use std::fs;
 use std::path::Path;
 
-use pgtoll_cluster::{Cluster, Guard, StopMode};
+use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_record::{ReplayArmRole, ReplayComparison, ShapeVerdict};
 
-use crate::support::{Ran, Scratch, pgtoll, run, server};
+use crate::support::{Ran, Scratch, pgtoll, run, server, servers};
 
 /// A stopped cluster with a database of two tables.
 fn source(guard: &mut Guard) -> Cluster {
-    let cluster = Cluster::init(guard, &server(), "shop", false).unwrap();
+    source_of(guard, &server(), "shop")
+}
+
+fn source_of(guard: &mut Guard, installation: &Installation, name: &str) -> Cluster {
+    let cluster = Cluster::init(guard, installation, name, false).unwrap();
     let settings = [("archive_mode", "on"), ("archive_command", "false"), ("work_mem", "5MB")];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
     cluster.configure(guard, &settings.into()).unwrap();
@@ -43,11 +47,72 @@ fn log(path: &Path, times: u32) {
 }
 
 fn compare(scratch: &Scratch, cluster: &Cluster, more: &[&str]) -> Ran {
+    let data = cluster.data();
+    compare_with(scratch, &[&["--data", data.to_str().unwrap()], more].concat())
+}
+
+fn compare_with(scratch: &Scratch, more: &[&str]) -> Ran {
     let log = scratch.path("shop.log");
     let mut command = pgtoll();
     command.args(["replay", "compare", log.to_str().unwrap(), "--order", "key", "--json"]);
-    command.arg("--data").arg(cluster.data()).arg("--work-dir").arg(scratch.work());
+    command.arg("--work-dir").arg(scratch.work());
     run(command.args(["--user", "postgres"]).args(more))
+}
+
+#[test]
+fn two_servers_are_compared_on_data_directories_with_the_same_rows() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let all = servers();
+    let (oldest, newest) = (&all[0], all.last().unwrap());
+    let before = source_of(&mut guard, oldest, "before");
+    let after = source_of(&mut guard, newest, "after");
+    before.stop(&mut guard, StopMode::Fast).unwrap();
+    log(&scratch.path("shop.log"), 20);
+    let data = |arm: &str, of: &Cluster| format!("{arm}:{}", of.data().display());
+    let (old, new) = (data("old", &before), data("new", &after));
+    let arms = ["--arms", "old,new", "--rounds", "2", "--data", &old];
+    let compared = |more: &[&str]| compare_with(&scratch, &[&arms[..], more].concat());
+
+    let missing = compared(&[]);
+    assert_eq!(missing.status, Some(2), "{missing:?}");
+    assert!(missing.stderr.contains("arm \"new\" has no data directory"), "{missing:?}");
+    let unknown = compared(&["--data", "newer:/nowhere"]);
+    assert!(unknown.stderr.contains("no arm is called \"newer\""), "{unknown:?}");
+
+    let change = "UPDATE items SET v = v + 1 WHERE id = 17;\n";
+    after.run_psql(&mut guard, "shop", change).unwrap();
+    after.stop(&mut guard, StopMode::Fast).unwrap();
+    let other = compared(&["--data", &new]);
+    assert_eq!((other.status, &*other.stdout), (Some(2), ""), "{other:?}");
+    let reason = "table public.items has other values in its 50000 rows";
+    assert!(other.stderr.contains(reason), "{other:?}");
+    assert!(other.stderr.contains("hint: "), "{other:?}");
+
+    after.start(&mut guard).unwrap();
+    let change = "UPDATE items SET v = v - 1 WHERE id = 17;\nCREATE INDEX items_v ON items (v);\n";
+    after.run_psql(&mut guard, "shop", change).unwrap();
+    after.stop(&mut guard, StopMode::Fast).unwrap();
+    let ran = compared(&["--data", &new]);
+    let record: ReplayComparison = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| {
+        panic!("{ran:?}");
+    });
+    assert!(record.complete, "{record:?}");
+    let servers: Vec<(&str, String)> =
+        record.arms.iter().map(|arm| (&*arm.name, arm.server.clone().unwrap())).collect();
+    let version = |of: &Installation| of.version.to_string();
+    let (first, second) = (version(oldest), version(newest));
+    assert_eq!(servers[0].0, "old");
+    for ((_, server), expected) in servers.iter().zip([&first, &second, &first]) {
+        assert!(server.starts_with(expected.as_str()), "{servers:?}");
+    }
+    assert_eq!(record.shapes.len(), 2, "{record:?}");
+    let notes = record.notes.join("\n");
+    assert!(notes.contains("holds the same rows"), "{notes}");
+    assert!(notes.contains("CREATE INDEX items_v"), "{notes}");
+    for cluster in [before, after] {
+        cluster.remove(&mut guard).unwrap();
+    }
 }
 
 #[test]

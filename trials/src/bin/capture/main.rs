@@ -50,7 +50,7 @@ struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 20_261_125)]
     seed: u64,
     /// The server: a directory or a major version
-    #[arg(long, value_name = "WHICH", default_value = "18")]
+    #[arg(long, alias = "major", value_name = "WHICH", default_value = "18")]
     postgres: String,
     /// Where the cluster and the plan are made; 2 GB are needed
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]

@@ -8,8 +8,8 @@ use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{Provenance, ReplayComparison};
 use pgtoll_replay::{
-    ArmSetup, ComparedArmPlan, ComparisonPlan, ComparisonProgress, ComparisonSite, ReplaySettings,
-    TWIN, check, compare,
+    ArmSetup, ComparedArmPlan, ComparedSource, ComparisonPlan, ComparisonProgress, ComparisonSite,
+    ReplaySettings, TWIN, check, compare,
 };
 use pgtoll_report::{FinishedRecord, RecordKind, TableOptions, replay_comparison_findings};
 
@@ -27,23 +27,20 @@ pub(super) fn run(
 ) -> anyhow::Result<Status> {
     let formats = RecordKind::ReplayComparison.formats();
     let format = output::format_of_output(&arguments.output, formats)?;
-    let plan = plan(arguments)?;
+    let mut plan = plan(arguments)?;
     let workload = workload(&arguments.logs, printer)?;
     check(&workload.header)?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let (work_dir, user) = (absolute(&arguments.work_dir)?, ServerUser::choose()?);
-    let data = absolute(&arguments.data)?;
-    let which = arguments.postgres.clone().or_else(|| version_of(&data));
-    let installation = installation(which.as_deref(), &interrupt, printer)?;
+    let sources = sources(arguments, &mut plan, &interrupt, printer)?;
     tell_leftovers(&work_dir, &user, printer);
-    printer.say(&introduction(&plan, &data));
+    printer.say(&introduction(&plan, &sources));
     let waits = ServerWaits::until(&interrupt)?;
     let options = GuardOptions::of_this_program(work_dir.clone(), user);
     let site = ComparisonSite {
-        installation: &installation,
+        sources,
         guard: Guard::begin(&options, &interrupt)?,
-        data: &data,
         host: pgtoll_bench::host(&work_dir)?,
         interrupt: &interrupt,
         interruption: waits.interruption(),
@@ -69,6 +66,62 @@ fn status(record: &ReplayComparison) -> Status {
     let found = if findings.is_empty() { Status::Done } else { Status::Finding };
     let end = if record.complete { Status::Done } else { Status::CouldNotTell };
     Status::worst([found, end])
+}
+
+/// The data directories, the baseline's first, with their servers; arms get the places of theirs.
+fn sources(
+    arguments: &ReplayCompareArguments,
+    plan: &mut ComparisonPlan,
+    interrupt: &Interrupt,
+    printer: &mut Printer,
+) -> anyhow::Result<Vec<ComparedSource>> {
+    let mut sources: Vec<ComparedSource> = Vec::new();
+    for (arm, directory) in plan.arms.iter_mut().zip(directories(arguments)?) {
+        let data = absolute(directory)?;
+        if let Some(place) = sources.iter().position(|source| source.data == data) {
+            arm.source = place;
+            continue;
+        }
+        let which = arguments.postgres.clone().or_else(|| version_of(&data));
+        let installation = installation(which.as_deref(), interrupt, printer)?;
+        arm.source = sources.len();
+        sources.push(ComparedSource { installation, data });
+    }
+    if sources.len() > 1 && arguments.postgres.is_some() {
+        return Err(Usage::error(
+            "--postgres names one server, and --data names several directories",
+            "leave it out: each directory gets a server of its version",
+        ));
+    }
+    Ok(sources)
+}
+
+/// Each arm's data directory, in their order.
+fn directories(arguments: &ReplayCompareArguments) -> anyhow::Result<Vec<&Path>> {
+    let of = |wanted: Option<&str>| {
+        let mut found = arguments.data.iter().filter(|(arm, _)| arm.as_deref() == wanted);
+        let (first, more) = (found.next(), found.next());
+        if more.is_some() {
+            let whose =
+                wanted.map_or("for all arms".to_owned(), |arm| format!("for arm \"{arm}\""));
+            let hint = "--data DIR is for all arms, --data ARM:DIR for one";
+            return Err(Usage::error(format!("two data directories {whose}"), hint));
+        }
+        Ok(first.map(|(_, directory)| directory.as_path()))
+    };
+    let named = arguments.data.iter().filter_map(|(arm, _)| arm.as_ref());
+    for name in named.filter(|name| !arguments.arms.contains(name)) {
+        let known = format!("--arms has {}", arguments.arms.join(", "));
+        return Err(Usage::error(format!("no arm is called \"{name}\""), known));
+    }
+    let common = of(None)?;
+    let directory = |arm: &String| {
+        of(Some(arm))?.or(common).ok_or_else(|| {
+            let hint = format!("name one with --data {arm}:DIR, or one for all with --data DIR");
+            Usage::error(format!("arm \"{arm}\" has no data directory"), hint)
+        })
+    };
+    arguments.arms.iter().map(directory).collect()
 }
 
 /// The major version of a data directory, if it is one.
@@ -115,12 +168,13 @@ fn arm(name: &str) -> ComparedArmPlan {
 }
 
 /// What will be done.
-fn introduction(plan: &ComparisonPlan, data: &Path) -> String {
+fn introduction(plan: &ComparisonPlan, sources: &[ComparedSource]) -> String {
+    let data: Vec<String> = sources.iter().map(|of| of.data.display().to_string()).collect();
     let names: Vec<&str> = plan.arms.iter().map(|arm| arm.name.as_str()).collect();
     format!(
         "{} copies of {} at a time; arms: {}, {TWIN}; {} replays in {} rounds",
         plan.arms.len() + 1,
-        data.display(),
+        data.join(" and "),
         names.join(", "),
         (plan.arms.len() as u64 + 1) * u64::from(plan.rounds),
         plan.rounds
@@ -139,7 +193,10 @@ fn provenance_of_comparison(arguments: &ReplayCompareArguments) -> Provenance {
     let mut option = |name: &str, value: &str| {
         provenance.command.extend([name.to_owned(), shell_quoted(value)]);
     };
-    option("--data", &arguments.data.to_string_lossy());
+    for (arm, directory) in &arguments.data {
+        let arm = arm.as_ref().map_or(String::new(), |arm| format!("{arm}:"));
+        option("--data", &format!("{arm}{}", directory.display()));
+    }
     option("--arms", &arguments.arms.join(","));
     for (arm, name, value) in &arguments.set {
         option("--set", &format!("{arm}:{name}={value}"));
