@@ -119,16 +119,18 @@ pub fn watch(
         }
     }
     // The counter may rise before the log says where.
-    if watcher.failures > 0 && watcher.refused.is_empty() && plan.log.is_some() {
-        let _ = interrupt.wait(plan.every.min(LOG_LATENESS));
+    let late = Instant::now() + LOG_LATENESS;
+    while watcher.lacks_place() && Instant::now() < late && interrupt.wait(LOG_LOOK).is_ok() {
         watcher.read_log()?;
     }
     let pages = watcher.judge_pages(on_progress);
     Ok(watcher.record(pages, provenance, interrupt))
 }
 
-/// A server writes its log within this time, as a rule.
-const LOG_LATENESS: Duration = Duration::from_secs(2);
+/// A server counts a failure before it logs the error, and may be held up in between.
+const LOG_LATENESS: Duration = Duration::from_secs(10);
+/// Between two looks at the log then.
+const LOG_LOOK: Duration = Duration::from_millis(100);
 
 struct Watcher<'a> {
     plan: &'a WatchPlan,
@@ -164,6 +166,11 @@ impl<'a> Watcher<'a> {
 
     fn has_found(&self) -> bool {
         self.failures > 0 || !self.refused.is_empty()
+    }
+
+    /// Failures were counted, and the log has not said where.
+    fn lacks_place(&self) -> bool {
+        self.log.is_some() && self.failures > 0 && self.refused.is_empty()
     }
 
     fn look(&mut self, on_progress: &mut dyn FnMut(WatchProgress<'_>)) -> Result<(), WatchError> {
@@ -248,7 +255,8 @@ impl<'a> Watcher<'a> {
         let proposals = if pages.is_empty() && self.failures == 0 {
             Vec::new()
         } else {
-            proposals(&pages, standby_is_verified)
+            let standby = self.plan.standby.as_ref().filter(|_| standby_is_verified);
+            proposals(&pages, standby)
         };
         WatchRecord {
             schema: WATCH_SCHEMA.to_owned(),
@@ -279,8 +287,8 @@ fn counted_failures(connection: &mut Connection) -> Result<u64, Error> {
     connection.query_one(sql)?.parse("failures")
 }
 
-/// What can be done, the least first.
-fn proposals(pages: &[WatchedPage], standby_is_verified: bool) -> Vec<String> {
+/// What can be done, the least first. `standby` has sound pages.
+fn proposals(pages: &[WatchedPage], standby: Option<&Dsn>) -> Vec<String> {
     let mut proposals = Vec::new();
     if pages.is_empty() {
         proposals.push(
@@ -293,17 +301,16 @@ fn proposals(pages: &[WatchedPage], standby_is_verified: bool) -> Vec<String> {
     let repairable: Vec<String> = pages.iter().filter_map(repair_block).collect();
     if !repairable.is_empty() {
         let blocks: Vec<String> = repairable.iter().map(|of| format!("--block {of}")).collect();
-        let from = if standby_is_verified {
-            "--from-stopped STANDBY_PGDATA"
-        } else {
-            "--from-backup BACKUP --wal ARCHIVE"
+        let from = match standby {
+            Some(dsn) => format!("--from-standby {}", pgtoll_format::shell_quoted(&dsn.redacted())),
+            None => "--from-backup BACKUP --wal ARCHIVE".to_owned(),
         };
         proposals.push(format!(
             "repair, without a failover: `pgtoll repair PGDATA {from} {}`",
             blocks.join(" ")
         ));
     }
-    if standby_is_verified {
+    if standby.is_some() {
         proposals.push(
             "or fail over to the standby, whose pages are sound; others of its pages were not read: \
              `pgtoll verify` there first"

@@ -138,7 +138,7 @@ fn a_refused_page_is_named_and_the_command_is_run_when_the_standby_is_sound() {
             (&PageCondition::Unsound, &PageCondition::Sound)
         );
         assert!(record.standby_is_verified && record.action.as_ref().unwrap().success);
-        assert!(record.proposals[0].contains("pgtoll repair PGDATA"), "{record:?}");
+        assert!(record.proposals[0].contains("pgtoll repair PGDATA --from-standby"), "{record:?}");
         assert!(record.proposals[0].contains("--block postgres.public.orders:10"), "{record:?}");
         assert!(record.proposals[1].contains("fail over"), "{record:?}");
         assert_eq!(fs::read_to_string(&told).unwrap(), format!("{}:10\n", pair.file));
