@@ -37,7 +37,7 @@ pub use judge::{
     JudgeFault, JudgeFaultEnd, JudgePlan, JudgeProgress, LeftoverSchema, conclude, judge,
 };
 pub use link::{Link, LinkDelay, LinkState};
-pub use watch::{JudgePage, WatchError, WatchPlan, WatchProgress, watch};
+pub use watch::{DamageWatchPlan, DamageWatchProgress, JudgePage, WatchError, watch};
 
 /// An error with its causes.
 pub(crate) fn error_words(error: &dyn std::error::Error) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pgtoll_format::{ByteSize, Lsn};
+use pgtoll_format::{ByteSize, Lsn, facts_of_major};
 use pgtoll_record::RollingObjection;
 
 use crate::site::{NodeConnection, NodeSite, pause};
@@ -200,9 +200,9 @@ fn check_node(node: &NodeState, site: &NodeSite, options: &RollingOptions, found
         let text = "is down".to_owned();
         return found.refuse(name, text, "start it, let it catch up, and begin again");
     };
-    if server.major < 13 {
+    if facts_of_major(server.major).is_none() {
         let text = format!("runs PostgreSQL {}", server.major);
-        found.refuse(name, text, "13 and later can be converted one by one");
+        found.refuse(name, text, "the versions that pgtoll knows can be converted one by one");
     }
     if !server.is_superuser {
         let user = site.config.dsn.user();

@@ -20,7 +20,7 @@ use crate::error_words;
 
 /// What is watched.
 #[derive(Clone, Debug)]
-pub struct WatchPlan {
+pub struct DamageWatchPlan {
     /// The primary.
     pub primary: Dsn,
     /// Its standby.
@@ -85,7 +85,7 @@ impl WatchError {
 
 /// What happened just now.
 #[derive(Clone, Copy, Debug)]
-pub enum WatchProgress<'a> {
+pub enum DamageWatchProgress<'a> {
     /// The watch began; so many failures had been counted before.
     Began(u64),
     /// The primary does not answer.
@@ -104,13 +104,13 @@ pub enum WatchProgress<'a> {
 ///
 /// Where the watch could not begin.
 pub fn watch(
-    plan: &WatchPlan,
+    plan: &DamageWatchPlan,
     provenance: Provenance,
     interrupt: &Interrupt,
-    on_progress: &mut dyn FnMut(WatchProgress<'_>),
+    on_progress: &mut dyn FnMut(DamageWatchProgress<'_>),
 ) -> Result<WatchRecord, WatchError> {
     let mut watcher = Watcher::begin(plan)?;
-    on_progress(WatchProgress::Began(watcher.failures_before));
+    on_progress(DamageWatchProgress::Began(watcher.failures_before));
     let end = plan.duration.map(|duration| Instant::now() + duration);
     while !watcher.has_found() && end.is_none_or(|end| Instant::now() < end) {
         watcher.look(on_progress)?;
@@ -133,7 +133,7 @@ const LOG_LATENESS: Duration = Duration::from_secs(10);
 const LOG_LOOK: Duration = Duration::from_millis(100);
 
 struct Watcher<'a> {
-    plan: &'a WatchPlan,
+    plan: &'a DamageWatchPlan,
     primary: Option<Connection>,
     standby: Option<Standby>,
     log: Option<LogTail>,
@@ -145,7 +145,7 @@ struct Watcher<'a> {
 }
 
 impl<'a> Watcher<'a> {
-    fn begin(plan: &'a WatchPlan) -> Result<Self, WatchError> {
+    fn begin(plan: &'a DamageWatchPlan) -> Result<Self, WatchError> {
         let mut primary = plan.primary.connect()?;
         let identifier = servers::primary_identifier(&mut primary)?;
         let standby = plan.standby.as_ref().map(|dsn| Standby::of(dsn, &identifier)).transpose()?;
@@ -173,26 +173,29 @@ impl<'a> Watcher<'a> {
         self.log.is_some() && self.failures > 0 && self.refused.is_empty()
     }
 
-    fn look(&mut self, on_progress: &mut dyn FnMut(WatchProgress<'_>)) -> Result<(), WatchError> {
+    fn look(
+        &mut self,
+        on_progress: &mut dyn FnMut(DamageWatchProgress<'_>),
+    ) -> Result<(), WatchError> {
         let was_silent = self.primary.is_none();
         match self.counted() {
             Ok(failures) => {
                 self.looks += 1;
                 if was_silent {
-                    on_progress(WatchProgress::Answers);
+                    on_progress(DamageWatchProgress::Answers);
                 }
                 // A restart after a crash sets it back.
                 self.failures = failures.saturating_sub(self.failures_before);
                 self.failures_before = self.failures_before.min(failures);
                 if self.failures > 0 {
-                    on_progress(WatchProgress::Failures(self.failures));
+                    on_progress(DamageWatchProgress::Failures(self.failures));
                 }
             }
             Err(error) => {
                 self.missed += 1;
                 self.primary = None;
                 if !was_silent {
-                    on_progress(WatchProgress::Silent(&error_words(&error)));
+                    on_progress(DamageWatchProgress::Silent(&error_words(&error)));
                 }
             }
         }
@@ -221,11 +224,14 @@ impl<'a> Watcher<'a> {
     }
 
     /// Looks at the refused pages in the files of both servers.
-    fn judge_pages(&mut self, on_progress: &mut dyn FnMut(WatchProgress<'_>)) -> Vec<WatchedPage> {
+    fn judge_pages(
+        &mut self,
+        on_progress: &mut dyn FnMut(DamageWatchProgress<'_>),
+    ) -> Vec<WatchedPage> {
         let refused = std::mem::take(&mut self.refused);
         let pages = refused.iter().map(|page| {
             let judged = self.judge(page);
-            on_progress(WatchProgress::Page(&judged));
+            on_progress(DamageWatchProgress::Page(&judged));
             judged
         });
         pages.collect()

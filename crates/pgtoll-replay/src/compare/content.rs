@@ -80,7 +80,7 @@ impl DatabaseContent {
         }
         let mut both = self.tables.iter().filter_map(|(name, own)| {
             let other = other.tables.get(name)?;
-            (own != other).then(|| (name, own, other))
+            (own != other).then_some((name, own, other))
         });
         let (name, own, other) = both.next()?;
         Some(if own.rows() == other.rows() {

@@ -208,7 +208,7 @@ impl<'a> RollingRun<'a> {
                 }
                 RollingStep::SwitchOver { from, to } => self.switch_over(&from, &to)?,
                 RollingStep::GoOnSwitchingOver { from, to } => {
-                    self.go_on_switching_over(&from, &to)?
+                    self.go_on_switching_over(&from, &to)?;
                 }
                 RollingStep::EndSwitchover => {
                     let primary = survey.primary()?.map(|of| of.name.clone()).unwrap_or_default();

@@ -102,6 +102,7 @@ pub(crate) fn repair_any(scratch: &Scratch, data: &Path, arguments: &[&str]) -> 
     repaired(scratch, data, arguments, &[0, 1])
 }
 
+#[expect(clippy::print_stderr, reason = "shows the log of a server, where that is asked for")]
 fn repaired(scratch: &Scratch, data: &Path, arguments: &[&str], statuses: &[i32]) -> Value {
     let ledger = scratch.path("ledger.jsonl");
     let mut command = pgtoll();

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use pgtoll_cluster::UserCommand;
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_lab::{WatchPlan, WatchProgress, watch};
+use pgtoll_lab::{DamageWatchPlan, DamageWatchProgress, watch};
 use pgtoll_record::{PageCondition, Provenance, WatchAction, WatchRecord, WatchedPage};
 use pgtoll_wire::masked;
 
@@ -15,7 +15,7 @@ use crate::printer::Printer;
 pub(crate) fn run(arguments: &LabWatchArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
-    let plan = WatchPlan {
+    let plan = DamageWatchPlan {
         primary: arguments.dsn.clone(),
         standby: arguments.standby.clone(),
         log: arguments.log.clone(),
@@ -70,17 +70,21 @@ fn act(line: &str, pages: &[WatchedPage]) -> WatchAction {
     }
 }
 
-fn progress_words(progress: WatchProgress<'_>) -> String {
+fn progress_words(progress: DamageWatchProgress<'_>) -> String {
     match progress {
-        WatchProgress::Began(0) => "watching; no checksum failure was counted before".to_owned(),
-        WatchProgress::Began(failures) => format!(
+        DamageWatchProgress::Began(0) => {
+            "watching; no checksum failure was counted before".to_owned()
+        }
+        DamageWatchProgress::Began(failures) => format!(
             "watching; {failures} checksum failures were counted before: `pgtoll verify` finds what \
              is damaged"
         ),
-        WatchProgress::Silent(reason) => format!("the primary does not answer: {reason}"),
-        WatchProgress::Answers => "the primary answers again".to_owned(),
-        WatchProgress::Failures(count) => format!("checksum failures since the begin: {count}"),
-        WatchProgress::Page(page) => page_words(page),
+        DamageWatchProgress::Silent(reason) => format!("the primary does not answer: {reason}"),
+        DamageWatchProgress::Answers => "the primary answers again".to_owned(),
+        DamageWatchProgress::Failures(count) => {
+            format!("checksum failures since the begin: {count}")
+        }
+        DamageWatchProgress::Page(page) => page_words(page),
     }
 }
 

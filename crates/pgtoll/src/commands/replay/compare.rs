@@ -109,8 +109,8 @@ fn directories(arguments: &ReplayCompareArguments) -> anyhow::Result<Vec<&Path>>
         }
         Ok(first.map(|(_, directory)| directory.as_path()))
     };
-    let named = arguments.data.iter().filter_map(|(arm, _)| arm.as_ref());
-    for name in named.filter(|name| !arguments.arms.contains(name)) {
+    let mut named = arguments.data.iter().filter_map(|(arm, _)| arm.as_ref());
+    if let Some(name) = named.find(|name| !arguments.arms.contains(name)) {
         let known = format!("--arms has {}", arguments.arms.join(", "));
         return Err(Usage::error(format!("no arm is called \"{name}\""), known));
     }
