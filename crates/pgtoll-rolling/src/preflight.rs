@@ -200,7 +200,7 @@ fn check_node(node: &NodeState, site: &NodeSite, options: &RollingOptions, found
         let text = "is down".to_owned();
         return found.refuse(name, text, "start it, let it catch up, and begin again");
     };
-    if facts_of_major(server.major).is_none() {
+    if u32::try_from(server.major).ok().and_then(facts_of_major).is_none() {
         let text = format!("runs PostgreSQL {}", server.major);
         found.refuse(name, text, "the versions that pgtoll knows can be converted one by one");
     }
