@@ -315,6 +315,7 @@ mod tests {
         assert!(next([(Crashed, false, true), on, on], false).is_err());
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "as steps are compared")]
     fn start_of(name: &str) -> Result<RollingStep, String> {
         Ok(RollingStep::Start(name.to_owned()))
     }

@@ -81,7 +81,7 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     guard.finish()?;
     let outcomes = score::outcomes(&runs);
     print(&score::table(&outcomes));
-    Ok(outcomes.iter().all(|outcome| outcome.is_reached()))
+    Ok(outcomes.iter().all(score::PaceOutcome::is_reached))
 }
 
 const CASES: [ReplayPaceCase; 3] =
