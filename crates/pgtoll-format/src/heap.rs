@@ -196,15 +196,15 @@ const FROZEN_XID: u32 = 2;
 
 const COLUMNS: u16 = 0x07FF;
 const HAS_NULL: u16 = 0x0001;
-const XMAX_KEY_SHARE_LOCK: u16 = 0x0010;
-const XMAX_EXCLUSIVE_LOCK: u16 = 0x0040;
-const XMAX_LOCK_ONLY: u16 = 0x0080;
-const XMIN_INVALID: u16 = 0x0200;
+pub(crate) const XMAX_KEY_SHARE_LOCK: u16 = 0x0010;
+pub(crate) const XMAX_EXCLUSIVE_LOCK: u16 = 0x0040;
+pub(crate) const XMAX_LOCK_ONLY: u16 = 0x0080;
+pub(crate) const XMIN_INVALID: u16 = 0x0200;
 /// Both hints: of a transaction so old that nobody need ask.
-const XMIN_FROZEN: u16 = 0x0300;
-const XMAX_COMMITTED: u16 = 0x0400;
-const XMAX_INVALID: u16 = 0x0800;
-const XMAX_IS_MULTI: u16 = 0x1000;
+pub(crate) const XMIN_FROZEN: u16 = 0x0300;
+pub(crate) const XMAX_COMMITTED: u16 = 0x0400;
+pub(crate) const XMAX_INVALID: u16 = 0x0800;
+pub(crate) const XMAX_IS_MULTI: u16 = 0x1000;
 
 #[cfg(test)]
 mod tests {

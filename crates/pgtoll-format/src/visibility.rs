@@ -5,6 +5,10 @@
 //! `pg_check_frozen` and `pg_check_visible` as far as a page shows them by itself.
 
 use crate::bytes::{u16_at, u32_at};
+use crate::heap::{
+    XMAX_COMMITTED, XMAX_EXCLUSIVE_LOCK, XMAX_INVALID, XMAX_IS_MULTI, XMAX_KEY_SHARE_LOCK,
+    XMAX_LOCK_ONLY, XMIN_FROZEN, XMIN_INVALID,
+};
 use crate::page::{LinePointerState, PageHeader, line_pointers};
 
 /// Whether the page says that all of its rows are visible to everybody (`PD_ALL_VISIBLE`).
@@ -73,15 +77,8 @@ const PD_ALL_VISIBLE: u16 = 0x0004;
 const INFOMASK_AT: usize = 20;
 /// Lower ones are of rows that `initdb` made, or that were frozen before 9.4.
 const FIRST_NORMAL_XID: u32 = 3;
-const XMAX_KEY_SHARE_LOCK: u16 = 0x0010;
-const XMAX_EXCLUSIVE_LOCK: u16 = 0x0040;
-const XMAX_LOCK_ONLY: u16 = 0x0080;
-const XMIN_INVALID: u16 = 0x0200;
-const XMIN_FROZEN: u16 = 0x0300;
-const XMAX_COMMITTED: u16 = 0x0400;
 /// Committed, and invalid.
-const XMAX_HINTS: u16 = 0x0C00;
-const XMAX_IS_MULTI: u16 = 0x1000;
+const XMAX_HINTS: u16 = XMAX_COMMITTED | XMAX_INVALID;
 /// By `VACUUM FULL` before 9.0 (`HEAP_MOVED`).
 const MOVED: u16 = 0xC000;
 
