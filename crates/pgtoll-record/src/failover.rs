@@ -78,10 +78,10 @@ pub struct FailoverDesign {
     #[serde(default = "one")]
     pub bouncers: u32,
     /// Whether there is a witness, on the primary's side of the link.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub witness: bool,
     /// Whether there is a second standby, which is never promoted and has WAL sooner than the first.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub third_node: bool,
 }
 

@@ -5,6 +5,8 @@
 //! before it is. A server may run meanwhile ([`RunningTarget`]): pages that it refuses cannot change.
 
 mod error;
+mod failure;
+mod fetched;
 mod install;
 mod proof;
 mod redo;
@@ -38,8 +40,9 @@ use source::{PageSource, RelationBlocks};
 use standby::Standby;
 
 pub use error::RepairError;
+pub use fetched::RebuiltPages;
 pub use install::{RepairStep, RepairUndo, UndoPage};
-pub use redo::{Rebuild, RebuiltPages, RedoPlan};
+pub use redo::{Rebuild, RedoPlan};
 pub use running::{AskBlock, BlockAnswer, NotWritten, RunningTarget};
 
 /// A block that is to be repaired.
@@ -368,6 +371,19 @@ struct Planner<'a> {
     notes: Vec<String>,
 }
 
+/// Replays what is planned, without the blocks at whose records redo fails.
+fn replayed(mut plan: RedoPlan, rebuild: Rebuild<'_>) -> Result<RebuiltPages, String> {
+    for _ in 0..REPLAYS_MAX {
+        let rebuilt = rebuild(&plan)?;
+        let Some(failure) = rebuilt.failure else { return Ok(rebuilt) };
+        plan = plan.without(&failure).ok_or(failure.words)?;
+    }
+    Err("redo fails at too many records".to_owned())
+}
+
+/// Each takes a fraction of a second and more; that many records fail only where something else is wrong.
+const REPLAYS_MAX: u32 = 20;
+
 impl Planner<'_> {
     /// Lets a server replay WAL for the blocks that no source proves, and takes what came out for one
     /// more source.
@@ -387,7 +403,7 @@ impl Planner<'_> {
         }
         let rebuilt = match RedoPlan::of(self.data, &open, chains) {
             Ok(None) => return,
-            Ok(Some(plan)) => rebuild(&plan),
+            Ok(Some(plan)) => replayed(plan, rebuild),
             Err(reason) => Err(reason),
         };
         match rebuilt {

@@ -17,13 +17,16 @@ use pgtoll_format::wal::{KeptRecord, WalLayout};
 use pgtoll_format::{CONTROL_FILE_BYTES, ControlFile, Lsn, RelationFork, facts_of_major};
 use pgtoll_wal::BlockChains;
 
+use super::failure::RedoFailure;
+use super::fetched::RebuiltPages;
 use super::source::RelationBlocks;
-use super::standby::FetchedPages;
 
 /// What a server replays to make blocks anew.
 #[derive(Clone, Debug)]
 pub struct RedoPlan {
-    blocks: Vec<(RelationFork, u32)>,
+    blocks: Vec<PlannedBlock>,
+    /// Blocks that were given up, and why.
+    lost: Vec<((RelationFork, u32), String)>,
     /// Files below the data directory, and how long they are.
     files: BTreeMap<PathBuf, u64>,
     records: Vec<KeptRecord>,
@@ -38,13 +41,11 @@ pub struct RedoPlan {
     data: PathBuf,
 }
 
-/// Pages that a server made anew.
+/// A block, and where the records are that make it anew.
 #[derive(Clone, Debug)]
-pub struct RebuiltPages {
-    pub(super) pages: FetchedPages,
-    /// The server, in words.
-    pub(super) server: String,
-    pub(super) from: Lsn,
+struct PlannedBlock {
+    of: (RelationFork, u32),
+    records: BTreeSet<Lsn>,
 }
 
 /// Lets a server replay what is planned.
@@ -63,7 +64,8 @@ impl RedoPlan {
         let mut xids = BTreeSet::new();
         for (fork, block) in wanted {
             let Some(chain) = chains.of(*fork, *block) else { continue };
-            blocks.push((*fork, *block));
+            let records = chain.iter().map(|of| of.record.at).collect();
+            blocks.push(PlannedBlock { of: (*fork, *block), records });
             for of in chain {
                 for (fork, block) in &of.blocks {
                     let last = named.entry(*fork).or_insert(*block);
@@ -94,6 +96,7 @@ impl RedoPlan {
         let files = sparse_files(&target, &data.path, &named);
         Ok(Some(Self {
             blocks,
+            lost: Vec::new(),
             files,
             records: kept.into_values().collect(),
             layout,
@@ -105,6 +108,21 @@ impl RedoPlan {
             target,
             data: data.path.clone(),
         }))
+    }
+
+    /// Without the blocks that this record is about: it names others too, whose pages are not those that
+    /// it was made for. `None`: nothing is left, or the failure is of no block.
+    pub(super) fn without(mut self, failure: &RedoFailure) -> Option<Self> {
+        let at = failure.at?;
+        let (lost, left): (Vec<_>, Vec<_>) =
+            self.blocks.into_iter().partition(|block| block.records.contains(&at));
+        if lost.is_empty() || left.is_empty() {
+            return None;
+        }
+        self.lost.extend(lost.into_iter().map(|block| (block.of, failure.words.clone())));
+        self.records.retain(|record| left.iter().any(|block| block.records.contains(&record.at)));
+        self.blocks = left;
+        Some(self)
     }
 
     /// The major version of the server that can replay it.
@@ -188,8 +206,9 @@ impl RedoPlan {
         begin.into_iter().chain(settings).chain(["template1".to_owned()]).collect()
     }
 
-    /// The pages that are there when the server has ended; `server` says which it was.
-    pub fn pages(&self, directory: &Path, server: &str) -> RebuiltPages {
+    /// The pages that are there when the server has ended; `server` says which it was, `log` is what it
+    /// logged in English.
+    pub fn pages(&self, directory: &Path, server: &str, log: &str) -> RebuiltPages {
         let page = |fork: RelationFork, block: u32| {
             let (path, at) = self.place(directory, fork, block).ok_or("it has no place")?;
             let file = pgtoll_files::open_unlinked(&path).map_err(|error| error.to_string())?;
@@ -197,13 +216,12 @@ impl RedoPlan {
             file.read_exact_at(&mut page, at).map_err(|error| error.to_string())?;
             Ok(page)
         };
-        let pages = self
-            .blocks
-            .iter()
-            .map(|(fork, block)| ((*fork, *block), page(*fork, *block)))
-            .collect();
+        let made = self.blocks.iter().map(|block| (block.of, page(block.of.0, block.of.1)));
+        let lost = self.lost.iter().map(|(of, reason)| (*of, Err(reason.clone())));
+        let pages = made.chain(lost).collect();
+        let failure = RedoFailure::of_log(log);
         let from = self.records.first().map_or(Lsn::INVALID, |of| of.at);
-        RebuiltPages { pages, server: server.to_owned(), from }
+        RebuiltPages { pages, server: server.to_owned(), from, failure }
     }
 
     fn place(&self, directory: &Path, fork: RelationFork, block: u32) -> Option<(PathBuf, u64)> {

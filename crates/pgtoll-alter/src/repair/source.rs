@@ -15,9 +15,9 @@ use pgtoll_record::RepairSourceKind;
 use pgtoll_wal::{BlockReferences, Lineage};
 
 use super::RepairError;
+use super::fetched::{FetchedPages, RebuiltPages};
 use super::proof::SourceHistory;
-use super::redo::RebuiltPages;
-use super::standby::{FetchedPages, Replayed, RestartPoint};
+use super::standby::{Replayed, RestartPoint};
 
 /// The relations' files of a data directory, found by their places and names.
 #[derive(Clone, Debug)]

@@ -14,9 +14,7 @@ use pgtoll_wal::Lineage;
 use pgtoll_wire::{Connection, Dsn, Error, Row};
 
 use super::DamagedBlock;
-
-/// The pages of blocks, or why there is none.
-pub(super) type FetchedPages = HashMap<(RelationFork, u32), Result<Vec<u8>, String>>;
+use super::fetched::FetchedPages;
 
 /// A standby that pages can be taken from.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use pgtoll_datadir::{DataDirectory, DatadirError, backup_label_start};
 use pgtoll_format::{CONTROL_FILE_BYTES, ControlFile, Lsn, RelationFork};
 use pgtoll_wal::{Lineage, Packing, TarMemberKind, TarStream};
 
+use super::fetched::FetchedPages;
 use super::source::{PageSource, RelationBlocks, foreign_control, label_timeline};
-use super::standby::FetchedPages;
 use super::{DamagedBlock, RepairError};
 
 /// What is read of the tars.

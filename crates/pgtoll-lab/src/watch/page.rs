@@ -10,7 +10,8 @@ pub(super) struct RefusedPage {
 }
 
 /// Pages in lines such as `ERROR:  invalid page in block 7 of relation base/5/16384`, whatever the log's
-/// format. Each once.
+/// format. Since 18 the file is in quotes, and of several pages of one read the first invalid one is
+/// named, in the line's detail. Each once.
 pub(super) fn refused_pages(text: &str) -> Vec<RefusedPage> {
     let mut pages: Vec<RefusedPage> = Vec::new();
     for rest in text.split(MESSAGE).skip(1) {
@@ -24,14 +25,26 @@ pub(super) fn refused_pages(text: &str) -> Vec<RefusedPage> {
 }
 
 /// Of `bufmgr.c`. Other languages than English have other words.
-const MESSAGE: &str = "invalid page in block ";
+const MESSAGE: &str = "invalid page";
+const ONE: &str = " in block ";
+const SEVERAL: &str = "s among blocks ";
 const RELATION: &str = " of relation ";
+/// The detail of several; [`MESSAGE`] ends it.
+const FIRST: (&str, &str) = ("Block ", " held the first ");
 
 fn page_of(rest: &str) -> Option<RefusedPage> {
-    let (block, rest) = rest.split_once(RELATION)?;
+    let (block, path) = if let Some(rest) = rest.strip_prefix(ONE) {
+        rest.split_once(RELATION)?
+    } else {
+        let (_, path) = rest.strip_prefix(SEVERAL)?.split_once(RELATION)?;
+        let (_, first) = path.strip_suffix(FIRST.1)?.rsplit_once(FIRST.0)?;
+        (first, path)
+    };
     let block = block.parse().ok()?;
+    // CSV doubles quotes, and JSON has a backslash before each.
+    let path = path.trim_start_matches(['"', '\\']);
     let is_of_path = |c: char| c.is_ascii_alphanumeric() || "/_".contains(c);
-    let file: String = rest.chars().take_while(|c| is_of_path(*c)).collect();
+    let file: String = path.chars().take_while(|c| is_of_path(*c)).collect();
     is_relation_path(&file).then_some(RefusedPage { file, block })
 }
 
@@ -103,6 +116,20 @@ mod tests {
                 ("global/1260", 3),
                 ("pg_tblspc/17/PG_15_202209061/5/24", 9),
             ],
+        );
+    }
+
+    #[test]
+    fn messages_of_18_are_read_in_every_format_of_a_log() {
+        check(
+            "ERROR:  invalid page in block 10 of relation \"base/5/16384\"\n\
+             ,\"invalid page in block 7 of relation \"\"base/5/16385\"\"\",\n\
+             {\"message\":\"invalid page in block 3 of relation \\\"global/1260\\\"\"}\n\
+             ERROR:  2 invalid pages among blocks 16..31 of relation \"base/5/16386\"\n\
+             DETAIL:  Block 18 held the first invalid page.\n\
+             WARNING:  zeroing out 2 invalid pages among blocks 1..2 of relation \"base/5/16387\"\n\
+             DETAIL:  Block 1 held the first zeroed page.\n",
+            &[("base/5/16384", 10), ("base/5/16385", 7), ("global/1260", 3), ("base/5/16386", 18)],
         );
     }
 

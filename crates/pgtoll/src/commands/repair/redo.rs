@@ -45,13 +45,17 @@ impl Redo<'_> {
         let postgres = found.program("postgres")?;
         guard.spawn(NAME, &postgres, &arguments, &BTreeMap::new())?;
         guard.reap(NAME, REPLAY_MAX)?;
-        show_if_told(&guard.program_log(NAME));
-        let pages = plan.pages(&directory, &format!("PostgreSQL {}", found.version));
+        let log = guard.program_log(NAME);
+        show_if_told(&log);
+        let log = pgtoll_files::read_to_string(&log, LOG_BYTES_MAX)?;
+        let pages = plan.pages(&directory, &format!("PostgreSQL {}", found.version), &log);
         guard.finish()?;
         Ok(pages)
     }
 }
 
 const NAME: &str = "redo";
+/// It logs a few lines.
+const LOG_BYTES_MAX: u64 = 16 << 20;
 /// How long the server may take.
 const REPLAY_MAX: Duration = Duration::from_secs(3600);
