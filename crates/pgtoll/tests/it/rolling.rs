@@ -50,6 +50,9 @@ impl ReplicaSet {
             guard,
         };
         set.start("n1");
+        // Before the standbys are: without `wal_keep_size` one that lags behind the load has lost
+        // the primary's WAL.
+        set.load();
         for name in ["n2", "n3"] {
             let upstream = set.clusters.last().unwrap();
             let standby = upstream.standby(&mut set.guard, name, upstream.directory()).unwrap();
@@ -58,7 +61,6 @@ impl ReplicaSet {
         }
         let text = set.nodes_text();
         set.guard.write(&set.nodes.clone(), text).unwrap();
-        set.load();
         set.await_streaming();
         set
     }
