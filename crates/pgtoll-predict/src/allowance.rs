@@ -6,6 +6,9 @@ use std::time::Duration;
 
 /// CPU of the server for a buffer of a census, in seconds: 0.3 to 0.4 µs were measured.
 const BUFFER_S: f64 = 0.35e-6;
+/// What may be paid in advance, of the watch's time, and of every watch in seconds.
+const ADVANCE: f64 = 0.001;
+const LEAST_S: f64 = 0.1;
 /// A watch is taken to last this long where its time is not known.
 const WATCH: Duration = Duration::from_secs(1800);
 
@@ -21,10 +24,12 @@ pub(crate) struct CensusAllowance {
 }
 
 impl CensusAllowance {
-    /// Of a watch that lasts at most for this time.
+    /// Of a watch that lasts at most for this time. A short one has less in advance: a second would be
+    /// more than the share of all its time.
     pub(crate) fn new(gentle: bool, time: Duration) -> Self {
-        let (at_once_s, share) = if gentle { (0.3, 0.001) } else { (1.0, 0.006) };
-        Self { at_once_s, share, time_s: time.min(WATCH).as_secs_f64() }
+        let (at_once_s, share) = if gentle { (0.3_f64, 0.001) } else { (1.0, 0.006) };
+        let time_s = time.min(WATCH).as_secs_f64();
+        Self { at_once_s: at_once_s.min((time_s * ADVANCE).max(LEAST_S)), share, time_s }
     }
 
     /// Seconds of CPU that the first census takes, about.

@@ -1,7 +1,7 @@
 //! A census of the dirty buffers: which pages of a sample have an LSN before the redo point.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pgtoll_format::Lsn;
 use pgtoll_record::{CensusRelation, DirtyCensus};
@@ -292,26 +292,40 @@ pub(crate) fn extension_schema(
 }
 
 /// A row for each page whose relation is still there. Only permanent relations are logged; new pages
-/// have no upper bound of their free space yet.
+/// have no upper bound of their free space yet. Relations are named and measured once, not for each of
+/// their pages: that was half of the time.
 fn pages_sql(schema: &str, pages: &[SampledBuffer], redo: Lsn) -> String {
+    let files: BTreeSet<(u32, u32)> =
+        pages.iter().map(|page| (page.tablespace, page.file)).collect();
     let list = |value: &dyn Fn(&SampledBuffer) -> String| -> String {
         pages.iter().map(value).collect::<Vec<_>>().join(",")
     };
+    let list_files = |value: &dyn Fn(&(u32, u32)) -> String| -> String {
+        files.iter().map(value).collect::<Vec<_>>().join(",")
+    };
     format!(
-        "SELECT format('%I.%I', n.nspname, c.relname) AS relation, p.usage, \
+        "WITH files AS MATERIALIZED (SELECT d.tablespace, d.file, \
+         format('%I.%I', n.nspname, c.relname) AS relation, c.relpersistence = 'p' AS logged, \
+         pg_relation_size(c.oid, 'main') / b.bytes AS main, \
+         pg_relation_size(c.oid, 'fsm') / b.bytes AS fsm, b.bytes \
+         FROM (SELECT current_setting('block_size')::int AS bytes) b, \
+         unnest(ARRAY[{}]::oid[], ARRAY[{}]::oid[]) AS d(tablespace, file) \
+         CROSS JOIN LATERAL (SELECT pg_filenode_relation(d.tablespace, d.file) AS oid OFFSET 0) r \
+         JOIN pg_class c ON c.oid = r.oid JOIN pg_namespace n ON n.oid = c.relnamespace) \
+         SELECT f.relation, p.usage, \
          coalesce(h.lsn < '{redo}'::pg_lsn AND h.upper > 0, false) AS hint_only, \
          CASE WHEN p.fork = 0 AND h.lower >= 24 AND h.upper >= h.lower \
-         THEN b.bytes - (h.upper - h.lower) ELSE b.bytes END AS image_bytes \
-         FROM (SELECT current_setting('block_size')::int AS bytes) b, \
-         unnest(ARRAY[{}]::oid[], ARRAY[{}]::oid[], ARRAY[{}]::int[], ARRAY[{}]::bigint[], \
+         THEN f.bytes - (h.upper - h.lower) ELSE f.bytes END AS image_bytes \
+         FROM unnest(ARRAY[{}]::oid[], ARRAY[{}]::oid[], ARRAY[{}]::int[], ARRAY[{}]::bigint[], \
          ARRAY[{}]::int[]) AS p(tablespace, file, fork, block, usage) \
-         CROSS JOIN LATERAL (SELECT pg_filenode_relation(p.tablespace, p.file) AS oid OFFSET 0) r \
-         JOIN pg_class c ON c.oid = r.oid JOIN pg_namespace n ON n.oid = c.relnamespace \
-         CROSS JOIN LATERAL (SELECT CASE WHEN c.relpersistence = 'p' AND p.block < \
-         pg_relation_size(c.oid, CASE p.fork WHEN 0 THEN 'main' ELSE 'fsm' END) / b.bytes \
-         THEN {schema}.get_raw_page(format('%I.%I', n.nspname, c.relname), \
+         JOIN files f ON f.tablespace = p.tablespace AND f.file = p.file \
+         CROSS JOIN LATERAL (SELECT CASE WHEN f.logged AND p.block < \
+         CASE p.fork WHEN 0 THEN f.main ELSE f.fsm END \
+         THEN {schema}.get_raw_page(f.relation, \
          CASE p.fork WHEN 0 THEN 'main' ELSE 'fsm' END, p.block::int) END AS raw OFFSET 0) g \
          LEFT JOIN LATERAL {schema}.page_header(g.raw) h ON true",
+        list_files(&|(tablespace, _)| tablespace.to_string()),
+        list_files(&|(_, file)| file.to_string()),
         list(&|page| page.tablespace.to_string()),
         list(&|page| page.file.to_string()),
         list(&|page| page.fork.to_string()),

@@ -44,7 +44,7 @@ impl Glimpse {
     pub(crate) fn read(session: &mut WatchSession, facts: &MajorFacts) -> Result<Self, Error> {
         let checkpoints =
             if facts.has_pg_stat_checkpointer { CHECKPOINTER } else { BGWRITER_CHECKPOINTS };
-        let row = session.query_one(&format!("{GLIMPSE}, {checkpoints}"))?;
+        let row = session.query_repeated(&format!("{GLIMPSE}, {checkpoints}"))?;
         Ok(Self {
             now_s: row.parse("now_s")?,
             now: row.text("now")?.to_owned(),

@@ -26,6 +26,8 @@ pub(crate) struct WatchSession {
     local: Option<LocalSession>,
     begun_cpu_ns: u64,
     cost: SessionCost,
+    /// The statement that is asked again and again, once it is prepared.
+    repeated: Option<String>,
 }
 
 /// Its own settings: it may wait neither for locks nor for a statement without end, and write
@@ -54,7 +56,7 @@ impl WatchSession {
         let local =
             LocalSession::find(pid, &of).filter(|_| LocalSession::find(pid, &client).is_some());
         let begun_cpu_ns = local.and_then(|local| local.cpu_ns()).unwrap_or(0);
-        Ok(Self { connection, pid, local, begun_cpu_ns, cost: SessionCost::default() })
+        Ok(Self { connection, pid, local, begun_cpu_ns, cost: SessionCost::default(), repeated: None })
     }
 
     pub(crate) fn query(&mut self, sql: &str) -> Result<Vec<Row>, Error> {
@@ -63,6 +65,16 @@ impl WatchSession {
         self.cost.statements += 1;
         self.cost.waited_s += began.elapsed().as_secs_f64();
         rows
+    }
+
+    /// For the one statement of a session that is asked at every look: the server plans it once, which
+    /// halves what it costs.
+    pub(crate) fn query_repeated(&mut self, sql: &str) -> Result<Row, Error> {
+        if self.repeated.as_deref() != Some(sql) {
+            self.query(&format!("PREPARE look AS {sql}"))?;
+            self.repeated = Some(sql.to_owned());
+        }
+        self.query_one("EXECUTE look")
     }
 
     pub(crate) fn query_one(&mut self, sql: &str) -> Result<Row, Error> {

@@ -98,8 +98,11 @@ pub fn watch(
 
 const PAUSE: Duration = Duration::from_millis(500);
 const GENTLE_PAUSE: Duration = Duration::from_secs(5);
-/// Where cycles last only seconds.
+/// Where cycles last only seconds, and where they last minutes.
 const SHORT_PAUSE_S: f64 = 0.1;
+const LONG_PAUSE_S: f64 = 1.0;
+/// Looks at a long cycle: its ends are known to one part in so many.
+const LOOKS: f64 = 80.0;
 
 /// As many censuses in the part of a checkpoint cycle that can be seen.
 const CENSUSES: f64 = 8.0;
@@ -222,8 +225,9 @@ impl Watcher {
         if self.plan.gentle {
             return GENTLE_PAUSE;
         }
-        let part = self.cycle_s.map(|cycle| (cycle / CENSUSES / 2.0).max(SHORT_PAUSE_S));
-        part.map_or(PAUSE, |part| PAUSE.min(Duration::from_secs_f64(part)))
+        let Some(cycle) = self.cycle_s else { return PAUSE };
+        let most = (cycle / LOOKS).clamp(PAUSE.as_secs_f64(), LONG_PAUSE_S);
+        Duration::from_secs_f64((cycle / CENSUSES / 2.0).clamp(SHORT_PAUSE_S, most))
     }
 
     /// Looks once; whether a window has ended.
