@@ -56,7 +56,14 @@ impl WatchSession {
         let local =
             LocalSession::find(pid, &of).filter(|_| LocalSession::find(pid, &client).is_some());
         let begun_cpu_ns = local.and_then(|local| local.cpu_ns()).unwrap_or(0);
-        Ok(Self { connection, pid, local, begun_cpu_ns, cost: SessionCost::default(), repeated: None })
+        Ok(Self {
+            connection,
+            pid,
+            local,
+            begun_cpu_ns,
+            cost: SessionCost::default(),
+            repeated: None,
+        })
     }
 
     pub(crate) fn query(&mut self, sql: &str) -> Result<Vec<Row>, Error> {
