@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    const BENCHES: [&str; 7] = [
+    const BENCHES: [&str; 8] = [
         "2026-11-22-checksum.jsonl",
         "2026-11-22-enable-bench.jsonl",
         "2026-11-22-verify-bench.jsonl",
@@ -147,9 +147,15 @@ mod tests {
         "2026-11-23-before-after-enable.jsonl",
         "2026-11-23-before-after-verify.jsonl",
         "2026-11-23-before-after-wal.jsonl",
+        "2026-11-25-watch.jsonl",
     ];
-    const BENCH_SCHEMAS: [&str; 4] =
-        [BENCH_CHECKSUM_SCHEMA, BENCH_ENABLE_SCHEMA, BENCH_VERIFY_SCHEMA, BENCH_WAL_SCHEMA];
+    const BENCH_SCHEMAS: [&str; 5] = [
+        BENCH_CHECKSUM_SCHEMA,
+        BENCH_ENABLE_SCHEMA,
+        BENCH_VERIFY_SCHEMA,
+        BENCH_WAL_SCHEMA,
+        BENCH_WATCH_SCHEMA,
+    ];
     const DESIGN: &str = "2026-11-22-design.jsonl";
     const SOAK: &str = "2026-11-22-soak.jsonl";
     const WHATIF: &str = "2026-11-22-whatif-trial.jsonl";
