@@ -247,7 +247,7 @@ fn checkpoints_sql(cluster: &Cluster) -> &'static str {
 /// Until a session watches, and has looked.
 const WATCHED: &str = "DO $$ BEGIN FOR again IN 1 .. 2000 LOOP PERFORM pg_stat_clear_snapshot(); \
      EXIT WHEN EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'pgtoll predict' \
-     AND query LIKE '%FROM pg_control_checkpoint() c%'); PERFORM pg_sleep(0.01); END LOOP; END $$;";
+     AND query = 'EXECUTE look'); PERFORM pg_sleep(0.01); END LOOP; END $$;";
 
 #[test]
 fn marks_on_pages_that_a_running_checkpoint_has_to_write_are_counted() {
@@ -304,7 +304,7 @@ fn marks_on_pages_that_a_running_checkpoint_has_to_write_are_counted() {
 const LOOKED: &str = "DO $$ DECLARE began timestamptz := clock_timestamp(); seen timestamptz; \
      watches boolean; BEGIN FOR look IN 1 .. 2 LOOP FOR again IN 1 .. 1000 LOOP \
      PERFORM pg_stat_clear_snapshot(); SELECT count(*) > 0, max(query_start) FILTER \
-     (WHERE query LIKE '%FROM pg_control_checkpoint() c%') INTO watches, seen \
+     (WHERE query = 'EXECUTE look') INTO watches, seen \
      FROM pg_stat_activity WHERE application_name = 'pgtoll predict' \
      AND backend_type = 'client backend'; \
      EXIT WHEN NOT watches OR seen > began; PERFORM pg_sleep(0.01); END LOOP; \
@@ -312,7 +312,7 @@ const LOOKED: &str = "DO $$ DECLARE began timestamptz := clock_timestamp(); seen
 /// Until WAL is sent and the session that watches has looked.
 const BEGUN: &str = "DO $$ BEGIN FOR again IN 1 .. 2000 LOOP PERFORM pg_stat_clear_snapshot(); \
      EXIT WHEN EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming') AND EXISTS \
-     (SELECT FROM pg_stat_activity WHERE query LIKE '%FROM pg_control_checkpoint() c%' AND \
+     (SELECT FROM pg_stat_activity WHERE query = 'EXECUTE look' AND \
      application_name = 'pgtoll predict'); PERFORM pg_sleep(0.01); END LOOP; END $$;";
 /// Hints for what the cycle before inserted, changes, and 15 rows a page: 200 pages.
 const CYCLE: &str = "SELECT count(*) FROM storm; UPDATE changed SET i = i + 1; \
