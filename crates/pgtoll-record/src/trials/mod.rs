@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    const BENCHES: [&str; 8] = [
+    const BENCHES: [&str; 9] = [
         "2026-11-22-checksum.jsonl",
         "2026-11-22-enable-bench.jsonl",
         "2026-11-22-verify-bench.jsonl",
@@ -147,9 +147,11 @@ mod tests {
         "2026-11-23-before-after-enable.jsonl",
         "2026-11-23-before-after-verify.jsonl",
         "2026-11-23-before-after-wal.jsonl",
+        "2026-11-25-capture.jsonl",
         "2026-11-25-watch.jsonl",
     ];
-    const BENCH_SCHEMAS: [&str; 5] = [
+    const BENCH_SCHEMAS: [&str; 6] = [
+        BENCH_CAPTURE_SCHEMA,
         BENCH_CHECKSUM_SCHEMA,
         BENCH_ENABLE_SCHEMA,
         BENCH_VERIFY_SCHEMA,
