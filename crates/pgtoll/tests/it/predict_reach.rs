@@ -32,7 +32,7 @@ fn watcher(connection: &mut Connection) -> i32 {
         let rows = connection
             .query(
                 "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgtoll predict' \
-                 AND query LIKE '%pg_control_checkpoint%'",
+                 AND query = 'EXECUTE look'",
             )
             .unwrap();
         if let Some(row) = rows.first() {
