@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// CPU of the server for a buffer of a census, in seconds: 0.3 to 0.4 µs were measured.
 const BUFFER_S: f64 = 0.35e-6;
-/// What may be paid in advance, of the watch's time, and of every watch in seconds.
+/// What may be paid in advance: this part of the watch's time, and at least so many seconds.
 const ADVANCE: f64 = 0.001;
 const LEAST_S: f64 = 0.1;
 /// A watch is taken to last this long where its time is not known.
@@ -15,7 +15,7 @@ const WATCH: Duration = Duration::from_secs(1800);
 /// What censuses may take of a core.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CensusAllowance {
-    /// At once, in seconds, however long the watch is.
+    /// In advance, in seconds, however long the watch is.
     most_at_once_s: f64,
     /// Of the time that passes.
     share: f64,
@@ -24,14 +24,14 @@ pub(crate) struct CensusAllowance {
 }
 
 impl CensusAllowance {
-    /// Of a watch that lasts at most for this time. A short one has less in advance: a second would be
-    /// more than the share of all its time.
+    /// Of a watch that lasts at most for this time.
     pub(crate) fn new(gentle: bool, time: Duration) -> Self {
         let (most_at_once_s, share) = if gentle { (0.3, 0.001) } else { (1.0, 0.005) };
         Self { most_at_once_s, share, time_s: time.min(WATCH).as_secs_f64() }
     }
 
-    /// In seconds, in a watch of this length.
+    /// In seconds, in a watch of this length. A short one has less in advance: a second would be more
+    /// than the share of all its time.
     fn at_once_s(&self, time_s: f64) -> f64 {
         (time_s * ADVANCE).clamp(LEAST_S, self.most_at_once_s)
     }

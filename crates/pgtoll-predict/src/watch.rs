@@ -101,7 +101,7 @@ const GENTLE_PAUSE: Duration = Duration::from_secs(5);
 /// Where cycles last only seconds, and where they last minutes.
 const SHORT_PAUSE_S: f64 = 0.1;
 const LONG_PAUSE_S: f64 = 1.0;
-/// Looks at a long cycle: its ends are known to one part in so many.
+/// Looks in a cycle of minutes, so that its ends are known to an eightieth of it.
 const LOOKS: f64 = 80.0;
 
 /// As many censuses in the part of a checkpoint cycle that can be seen.
