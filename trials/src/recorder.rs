@@ -1,10 +1,10 @@
 //! The file that keeps a trial's record.
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use serde::Serialize;
 
 /// A record's file and its copies; none where no record was asked for.
@@ -29,8 +29,14 @@ impl Recorder {
         let open = |path: P| {
             let path = path.as_ref();
             make_parent(path)?;
-            let file = options.open(path).with_context(|| format!("make {}", path.display()))?;
-            Ok((path.to_owned(), file))
+            match options.open(path) {
+                Ok(file) => Ok((path.to_owned(), file)),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
+                    "{} exists, and would be overwritten\nhint: name another file, or move it away",
+                    path.display()
+                ),
+                Err(error) => Err(error).with_context(|| format!("make {}", path.display())),
+            }
         };
         Ok(Self(paths.into_iter().map(open).collect::<anyhow::Result<_>>()?))
     }
@@ -68,7 +74,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("below/record.jsonl");
         Recorder::create([&path]).unwrap().write(&1).unwrap();
-        Recorder::create([&path]).unwrap_err();
+        let error = Recorder::create([&path]).unwrap_err().to_string();
+        assert!(error.ends_with("hint: name another file, or move it away"), "{error}");
         Recorder::append([&path]).unwrap().write(&2).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "1\n2\n");
         Recorder::create(None::<&Path>).unwrap().write(&3).unwrap();

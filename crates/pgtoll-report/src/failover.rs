@@ -1,5 +1,6 @@
 //! Failovers as text: outages and losses over the runs of each case.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use pgtoll_record::{FailoverDetector, FailoverFault, FailoverRecord, FailoverRun};
@@ -340,33 +341,52 @@ fn standby_words(of: &FailoverRecord) -> &'static str {
     }
 }
 
-/// What is against the topology, or against pgtoll. Losses of commits that wait for nobody are what is
-/// measured, and no finding.
+/// What is against the topology, or against pgtoll: a line for each finding of a case, with its runs.
+/// Losses of commits that wait for nobody are what is measured, and no finding.
 pub fn failover_findings(of: &FailoverRecord) -> Vec<String> {
-    let mut findings = Vec::new();
-    let backs = of.runs.iter().filter_map(|run| run.back.as_deref());
-    let places = of.runs.iter().map(|run| (run, "")).chain(backs.map(|run| (run, ", back")));
-    for (run, back) in places {
-        let (fault, detector, number) = (run.fault.name(), run.detector.name(), run.number);
-        let place = format!("{fault}{back}, {detector}, run {number}");
-        let is_expected = |finding: &&String| {
-            !of.design.synchronous && run.after_successor == 0 && finding.ends_with("lost")
-        };
-        for finding in run.findings.iter().filter(|finding| !is_expected(finding)) {
-            findings.push(format!("{place}: {finding}"));
+    let mut findings: Vec<RepeatedFinding> = Vec::new();
+    let mut runs_of = BTreeMap::new();
+    let backs = of.runs.iter().filter_map(|run| run.back.as_deref().map(|back| (back, ", back")));
+    for (run, back) in of.runs.iter().map(|run| (run, "")).chain(backs) {
+        let case = format!("{}{back}, {}", run.fault.name(), run.detector.name());
+        *runs_of.entry(case.clone()).or_insert(0_usize) += 1;
+        for words in findings_of_run(run, of.design.synchronous) {
+            match findings.iter_mut().find(|own| own.case == case && own.words == words) {
+                Some(own) => own.runs.push(run.number),
+                None => findings.push(RepeatedFinding { case: case.clone(), words, runs: vec![run.number] }),
+            }
         }
-        let third = run.third.as_ref().and_then(|third| third.rejoin.as_ref());
-        if let Some(error) = third.and_then(|rejoin| rejoin.error.as_ref()) {
-            findings.push(format!("{place}: return of the second standby: {error}"));
-        }
-        let Some(rejoin) = &run.rejoin else { continue };
-        if let Some(error) = &rejoin.error {
-            findings.push(format!("{place}: rejoin: {error}"));
-        }
-        if rejoin.unsound.is_some_and(|unsound| unsound > 0) {
-            let unsound = counted(rejoin.unsound.unwrap_or_default(), "page", "pages");
-            findings.push(format!("{place}: {unsound} of the old primary unsound after pg_rewind"));
-        }
+    }
+    let line = |RepeatedFinding { case, words, runs }: &RepeatedFinding| match &runs[..] {
+        [number] => format!("{case}, run {number}: {words}"),
+        _ => format!("{case}, {} of {} runs: {words}", runs.len(), runs_of[case]),
+    };
+    findings.iter().map(line).collect()
+}
+
+/// The same in some runs of a case.
+struct RepeatedFinding {
+    case: String,
+    words: String,
+    runs: Vec<u32>,
+}
+
+fn findings_of_run(run: &FailoverRun, synchronous: bool) -> Vec<String> {
+    let is_expected =
+        |finding: &str| !synchronous && run.after_successor == 0 && finding.ends_with("lost");
+    let mut findings = run.findings.clone();
+    findings.retain(|finding| !is_expected(finding));
+    let third = run.third.as_ref().and_then(|third| third.rejoin.as_ref());
+    if let Some(error) = third.and_then(|rejoin| rejoin.error.as_ref()) {
+        findings.push(format!("return of the second standby: {error}"));
+    }
+    let Some(rejoin) = &run.rejoin else { return findings };
+    if let Some(error) = &rejoin.error {
+        findings.push(format!("rejoin: {error}"));
+    }
+    if rejoin.unsound.is_some_and(|unsound| unsound > 0) {
+        let unsound = counted(rejoin.unsound.unwrap_or_default(), "page", "pages");
+        findings.push(format!("{unsound} of the old primary unsound after pg_rewind"));
     }
     findings
 }
@@ -515,6 +535,20 @@ pub(crate) mod tests {
     fn no_loss_in_a_hundred_runs_allows_three_in_a_hundred() {
         assert!((losing_share_bound(100) - 0.0295).abs() < 0.0001);
         assert!((losing_share_bound(20) - 0.139).abs() < 0.001);
+    }
+
+    #[test]
+    fn the_same_finding_of_several_runs_is_one_line() {
+        let mut record = record(3);
+        for run in record.runs.iter_mut().filter(|run| run.detector == FailoverDetector::Fast) {
+            run.findings = vec!["split brain".to_owned()];
+        }
+        record.runs[0].findings = vec!["split brain".to_owned()];
+        let expected = [
+            "host-death, default, run 1: split brain",
+            "host-death, fast, 3 of 3 runs: split brain",
+        ];
+        assert_eq!(failover_findings(&record), expected);
     }
 
     #[test]

@@ -167,7 +167,8 @@ mod tests {
     const DETECTION: &str = "2026-11-22-detection.json";
     /// Of `pgtoll lab`, which is no trial.
     const EXCHANGE: &str = "2026-11-23-exchange.json";
-    const FAILOVER: &str = "2026-11-25-failover.json";
+    const FAILOVERS: [&str; 2] =
+        ["2026-11-25-failover.json", "2026-11-25-failover-faults.json"];
     const CORRUPTION: &str = "2026-11-25-corruption.json";
     const TWINS: &str = "2026-11-23-twins.jsonl";
 
@@ -184,8 +185,10 @@ mod tests {
         check::<DetectionRecord>(&[&text], &[DETECTION_SCHEMA], DETECTION);
         let text = fs::read_to_string(records().join(EXCHANGE)).unwrap();
         check::<ExchangeRecord>(&[&text], &[EXCHANGE_SCHEMA], EXCHANGE);
-        let text = fs::read_to_string(records().join(FAILOVER)).unwrap();
-        check::<FailoverRecord>(&[&text], &[FAILOVER_SCHEMA], FAILOVER);
+        for name in FAILOVERS {
+            let text = fs::read_to_string(records().join(name)).unwrap();
+            check::<FailoverRecord>(&[&text], &[FAILOVER_SCHEMA], name);
+        }
         let text = fs::read_to_string(records().join(CORRUPTION)).unwrap();
         check::<CorruptionRecord>(&[&text], &[CORRUPTION_SCHEMA], CORRUPTION);
     }
@@ -196,7 +199,8 @@ mod tests {
         let mut checked = [
             &BENCHES[..],
             &PREDICTIONS,
-            &[DESIGN, SOAK, WHATIF, DETECTION, EXCHANGE, FAILOVER, CORRUPTION, REPLAY, TWINS],
+            &FAILOVERS,
+            &[DESIGN, SOAK, WHATIF, DETECTION, EXCHANGE, CORRUPTION, REPLAY, TWINS],
         ]
         .concat();
         checked.sort_unstable();

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 
@@ -133,10 +134,20 @@ pub(crate) fn await_replay(primary: &Cluster, standby: &Cluster) {
     let mut session = primary.connect("postgres").unwrap();
     let row = session.query_one("SELECT pg_current_wal_lsn() AS at").unwrap();
     let at = row.text("at").unwrap().to_owned();
+    await_replay_of(&format!("'{at}'::pg_lsn"), standby);
+}
+
+/// Waits until a standby has replayed all that its primary, which has stopped in good order, has
+/// sent it: that is all that it wrote.
+pub(crate) fn await_replay_of_all(standby: &Cluster) {
+    await_replay_of("pg_last_wal_receive_lsn()", standby);
+}
+
+fn await_replay_of(lsn: &str, standby: &Cluster) {
     let mut session = standby.connect("postgres").unwrap();
-    let sql = format!("SELECT pg_last_wal_replay_lsn() >= '{at}'::pg_lsn AS done");
+    let sql = format!("SELECT pg_last_wal_replay_lsn() >= {lsn} AS done");
     while session.query_one(&sql).unwrap().text("done").unwrap() != "t" {
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

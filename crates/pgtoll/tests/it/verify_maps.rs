@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use serde_json::Value;
 
+use crate::repair_standby::await_replay;
 use crate::support::{Scratch, pgtoll, program, run, servers};
 use crate::verify::{PAGE_BYTES, check_program, execute, path_of, relation};
 
@@ -267,14 +268,6 @@ fn check_emptied(server: &Installation, guard: &mut Guard) {
     assert_eq!(stale(&verified(&old.data(), &[], 1), "t"), expected, "{}", server.version);
     for cluster in [old, new] {
         cluster.remove(guard).unwrap();
-    }
-}
-
-fn await_replay(primary: &Cluster, standby: &Cluster) {
-    let lsn = &query(primary, "postgres", "SELECT pg_current_wal_flush_lsn()")[0];
-    let sql = format!("SELECT pg_last_wal_replay_lsn() >= '{lsn}'::pg_lsn");
-    while query(standby, "postgres", &sql) != ["t"] {
-        std::thread::yield_now();
     }
 }
 

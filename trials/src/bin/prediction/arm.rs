@@ -1,4 +1,4 @@
-//! A run: a workload on a fresh copy of a data directory, from its warm-up to its last checkpoint.
+//! Runs: a workload on fresh copies of a data directory, from its warm-up to its last checkpoint.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
+use pgtoll_cluster::{Cluster, Guard, Installation, ServerProcesses, StopMode};
 use pgtoll_format::{Lsn, MajorFacts, ServerVersion};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_load::{Crowd, Until};
@@ -14,7 +14,7 @@ use pgtoll_model::{Geometry, ImageCompression, Schedule, Settings};
 use pgtoll_observe::{ClusterCpu, ServerCounters};
 use pgtoll_record::ImageCause;
 use pgtoll_record::trials::{
-    PredictionTrialAnswer, PredictionTrialArm as Arm, PredictionTrialCycle,
+    PredictionTrialAnswer, PredictionTrialArm as Arm, PredictionTrialCensus, PredictionTrialCycle,
     PredictionTrialRegime as Regime, PredictionTrialRun, PredictionTrialWorkload as Workload,
 };
 use pgtoll_trials::settings;
@@ -132,33 +132,109 @@ pub(crate) fn answer(
     Ok(answer)
 }
 
-/// Does the work on a copy, and removes it.
+/// Does the same work on copies, one for each of `arms`, and removes them.
+///
+/// The servers take turns, a part of the work each, and stand still in between: what disturbs the
+/// machine for longer than a turn disturbs all of them alike.
 pub(crate) fn run(
     workload: Workload,
-    arm: Arm,
+    arms: &[Arm],
     repetition: u32,
     extent: Extent,
-    (templates, interrupt): (&Templates, &Interrupt),
+    place: (&Templates, &Interrupt),
     guard: &mut Guard,
-) -> anyhow::Result<PredictionTrialRun> {
-    let cluster = templates.of(arm).copy(guard, "run")?;
-    cluster.configure(guard, &all_settings(workload, arm))?;
-    let subject = (workload, arm, Regime::Forced);
-    let mut session = Session::begin(subject, extent, (&cluster, templates), guard)?;
-    session.cycle()?;
-    let from = session.begin_measuring()?;
-    let mut cycles = Vec::new();
-    for _ in 0..extent.cycles {
-        interrupt.check()?;
-        cycles.push(session.cycle()?);
+) -> anyhow::Result<Vec<PredictionTrialRun>> {
+    let mut players = Vec::new();
+    for arm in arms {
+        players.push(Player::begin((workload, *arm), extent, place.0, guard)?);
     }
-    let to = wal_end(&mut session.monitor)?;
-    let mut finished = session.measured(repetition, Regime::Forced, (from, to), cycles)?;
-    session.close();
-    cluster.stop(guard, StopMode::Fast)?;
-    read_wal(&cluster, from, to, &mut finished)?;
-    cluster.remove(guard)?;
-    Ok(finished)
+    for cycle in 0..extent.cycles {
+        place.1.check()?;
+        cycle_in_turns(&mut players, cycle + repetition)?;
+    }
+    players.into_iter().map(|player| player.finish(repetition, guard)).collect()
+}
+
+/// A cycle of each. Every other part, and the first of every other cycle, is done in reverse order.
+fn cycle_in_turns(players: &mut [Player], first: u32) -> anyhow::Result<()> {
+    let mut open = Vec::new();
+    for player in &mut *players {
+        open.push(player.turn(Session::begin_cycle)?);
+    }
+    for part in 0..PARTS {
+        let mut order: Vec<usize> = (0..players.len()).collect();
+        if (part + u64::from(first)) % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
+            players[at].turn(|session| session.part(&mut open[at], part))?;
+        }
+    }
+    for (player, open) in players.iter_mut().zip(open) {
+        let cycle = player.turn(|session| session.end_cycle(open))?;
+        player.cycles.push(cycle);
+    }
+    Ok(())
+}
+
+/// A server that stands still but for its turns.
+struct Player {
+    cluster: Cluster,
+    session: Session,
+    processes: ServerProcesses,
+    /// The first record that counts.
+    from: Lsn,
+    cycles: Vec<PredictionTrialCycle>,
+}
+
+impl Player {
+    /// Starts it and warms it up.
+    fn begin(
+        (workload, arm): (Workload, Arm),
+        extent: Extent,
+        templates: &Templates,
+        guard: &mut Guard,
+    ) -> anyhow::Result<Self> {
+        let name = if arm == Arm::Hints { "run-hints" } else { &format!("run-{}", arm.name()) };
+        let cluster = templates.of(arm).copy(guard, name)?;
+        cluster.configure(guard, &all_settings(workload, arm))?;
+        let subject = (workload, arm, Regime::Forced);
+        let mut session = Session::begin(subject, extent, (&cluster, templates), guard)?;
+        session.cycle()?;
+        let from = session.begin_measuring()?;
+        let processes = ServerProcesses::of(session.postmaster)?;
+        processes.suspend()?;
+        Ok(Self { cluster, session, processes, from, cycles: Vec::new() })
+    }
+
+    fn turn<T>(
+        &mut self,
+        act: impl FnOnce(&mut Session) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        self.processes.resume()?;
+        let done = act(&mut self.session)?;
+        self.processes.suspend()?;
+        Ok(done)
+    }
+
+    fn finish(self, repetition: u32, guard: &mut Guard) -> anyhow::Result<PredictionTrialRun> {
+        let Self { cluster, mut session, processes, from, cycles } = self;
+        processes.resume()?;
+        let to = wal_end(&mut session.monitor)?;
+        let mut finished = session.measured(repetition, Regime::Forced, (from, to), cycles)?;
+        session.close();
+        cluster.stop(guard, StopMode::Fast)?;
+        read_wal(&cluster, from, to, &mut finished)?;
+        cluster.remove(guard)?;
+        Ok(finished)
+    }
+}
+
+/// A checkpoint cycle that is not over.
+struct OpenCycle {
+    from: Lsn,
+    before: Written,
+    censuses: Vec<PredictionTrialCensus>,
 }
 
 /// A server at work.
@@ -167,6 +243,7 @@ pub(crate) struct Session {
     workload: Workload,
     arm: Arm,
     server: String,
+    postmaster: i32,
     /// Each with the transactions of a client in a cycle.
     crowds: Vec<(Crowd, u64)>,
     parts: u64,
@@ -204,6 +281,7 @@ impl Session {
             workload,
             arm,
             server: version.to_string(),
+            postmaster,
             crowds: groups.map(crowd).collect::<anyhow::Result<_>>()?,
             parts: parts(regime),
             monitor,
@@ -241,17 +319,32 @@ impl Session {
     }
 
     /// A checkpoint cycle: the same work as every other one, then the checkpoint.
-    pub(crate) fn cycle(&mut self) -> anyhow::Result<PredictionTrialCycle> {
+    fn cycle(&mut self) -> anyhow::Result<PredictionTrialCycle> {
+        let mut open = self.begin_cycle()?;
+        for part in 0..PARTS {
+            self.part(&mut open, part)?;
+        }
+        self.end_cycle(open)
+    }
+
+    fn begin_cycle(&mut self) -> anyhow::Result<OpenCycle> {
         let from = wal_end(&mut self.monitor)?;
         let before = written(&mut self.monitor, self.facts)?;
-        let mut censuses = Vec::new();
-        for part in 0..PARTS {
-            self.work(part)?;
-            if self.arm == Arm::Watched {
-                let sample = if part + 1 == PARTS { LAST_SAMPLE } else { SAMPLE };
-                censuses.push(census(&mut self.monitor, sample)?);
-            }
+        Ok(OpenCycle { from, before, censuses: Vec::new() })
+    }
+
+    /// A part of a cycle's work, and a look at what it left.
+    fn part(&mut self, open: &mut OpenCycle, part: u64) -> anyhow::Result<()> {
+        self.work(part)?;
+        if self.arm == Arm::Watched {
+            let sample = if part + 1 == PARTS { LAST_SAMPLE } else { SAMPLE };
+            open.censuses.push(census(&mut self.monitor, sample)?);
         }
+        Ok(())
+    }
+
+    fn end_cycle(&mut self, open: OpenCycle) -> anyhow::Result<PredictionTrialCycle> {
+        let OpenCycle { from, before, censuses } = open;
         let cpu = self.cpu.sample()?;
         self.monitor.execute("CHECKPOINT")?;
         self.cpu_ns += self.cpu.sample()?.since(&cpu).nanoseconds;

@@ -91,6 +91,14 @@ impl Arguments {
         if self.spread { Regime::Timed } else { Regime::Forced }
     }
 
+    /// What servers that take turns pay for. Without the program, the trial takes censuses of its own.
+    fn arms(&self) -> Vec<Arm> {
+        let mut arms = vec![Arm::Off, Arm::On];
+        arms.extend((!self.predict).then_some(Arm::Watched));
+        arms.extend(self.hints.then_some(Arm::Hints));
+        arms
+    }
+
     fn extent(&self) -> Extent {
         let usual = if self.spread { 2 } else { 4 };
         Extent { cycles: self.cycles.unwrap_or(usual), seconds: self.seconds }
@@ -134,8 +142,8 @@ fn trial(arguments: &Arguments) -> anyhow::Result<bool> {
 /// Something to do with a workload, and its repetition.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Run it.
-    Run(Arm, u32),
+    /// Run it with each setting, in turns.
+    Turns(u32),
     /// Ask `pgtoll predict` about it.
     Ask(Arm, u32),
     /// Run it with timed checkpoints, with and without checksums, and ask about both.
@@ -200,14 +208,8 @@ impl Trial<'_> {
     /// What the record does not have of a workload, in balanced orders.
     fn missing(&self, workload: Workload, installation: &Installation) -> Vec<Step> {
         let server = installation.version.to_string();
-        let mut steps = if self.arguments.spread {
-            vec![Step::Pair(0)]
-        } else {
-            vec![Step::Run(Arm::Off, 0), Step::Run(Arm::On, 0), Step::Run(Arm::Watched, 0)]
-        };
-        if self.arguments.hints {
-            steps.push(Step::Run(Arm::Hints, 0));
-        }
+        let mut steps =
+            vec![if self.arguments.spread { Step::Pair(0) } else { Step::Turns(0) }];
         if self.arguments.predict && !self.arguments.spread {
             steps.extend([Step::Ask(Arm::Off, 0), Step::Ask(Arm::On, 0)]);
         }
@@ -227,7 +229,9 @@ impl Trial<'_> {
         let has_answer = |arm, repetition| self.contents.has_answer(&subject(arm, repetition));
         let arms = [Arm::Off, Arm::On];
         match step {
-            Step::Run(arm, repetition) => has_run(arm, repetition),
+            Step::Turns(repetition) => {
+                self.arguments.arms().into_iter().all(|arm| has_run(arm, repetition))
+            }
             Step::Ask(arm, repetition) => has_answer(arm, repetition),
             Step::Pair(repetition) => {
                 let is_answered = |arm| !self.arguments.predict || has_answer(arm, repetition);
@@ -264,9 +268,10 @@ impl Trial<'_> {
     ) -> anyhow::Result<Vec<PredictionTrialLine>> {
         let (extent, place) = (self.arguments.extent(), (templates, &self.site.interrupt));
         Ok(match step {
-            Step::Run(arm, repetition) => {
-                let run = arm::run(workload, arm, repetition, extent, place, guard)?;
-                vec![PredictionTrialLine::Run(Box::new(run))]
+            Step::Turns(repetition) => {
+                let arms = self.arguments.arms();
+                let runs = arm::run(workload, &arms, repetition, extent, place, guard)?;
+                runs.into_iter().map(|run| PredictionTrialLine::Run(Box::new(run))).collect()
             }
             Step::Ask(arm, repetition) => {
                 let answer = arm::answer(workload, arm, repetition, extent, place, guard)?;
@@ -297,7 +302,7 @@ const ORDER_SEED: u64 = 20_261_123;
 impl Step {
     fn numbered(self, repetition: u32) -> Self {
         match self {
-            Self::Run(arm, _) => Self::Run(arm, repetition),
+            Self::Turns(_) => Self::Turns(repetition),
             Self::Ask(arm, _) => Self::Ask(arm, repetition),
             Self::Pair(_) => Self::Pair(repetition),
         }
