@@ -49,12 +49,22 @@ pub struct Store(Option<Remote>);
 impl Store {
     /// The store of this URL. Nothing is asked of it yet. `interrupt` ends waits for it.
     pub fn open(url: &StoreUrl, interrupt: &Interrupt) -> Result<Self, StoreError> {
+        Self::open_with(url, interrupt, &[])
+    }
+
+    /// Like [`open`](Self::open), with values for variables of the environment that count instead of
+    /// what is there, such as `AWS_ENDPOINT_URL`.
+    pub fn open_with(
+        url: &StoreUrl,
+        interrupt: &Interrupt,
+        variables: &[(&str, String)],
+    ) -> Result<Self, StoreError> {
         static BUDGET: OnceLock<Arc<RangeBudget>> = OnceLock::new();
         if url.scheme() == StoreScheme::File {
             return Ok(Self(None));
         }
         let budget = BUDGET.get_or_init(|| RangeBudget::new(reader::RANGES_MAX));
-        Ok(Self(Some(Remote::open(url, interrupt, budget)?)))
+        Ok(Self(Some(Remote::open(url, interrupt, budget, variables)?)))
     }
 
     /// All objects below a prefix, by their keys. None is no error.

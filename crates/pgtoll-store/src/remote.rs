@@ -39,21 +39,40 @@ impl Remote {
         url: &StoreUrl,
         interrupt: &Interrupt,
         budget: &Arc<RangeBudget>,
+        variables: &[(&str, String)],
     ) -> Result<Self, StoreError> {
         let store: Result<Arc<dyn ObjectStore>, Error> = match url.scheme() {
             StoreScheme::Gcs => {
-                let builder = GoogleCloudStorageBuilder::from_env();
+                let builder = variables.iter().fold(
+                    GoogleCloudStorageBuilder::from_env(),
+                    |builder, (name, value)| match name.to_ascii_lowercase().parse() {
+                        Ok(key) => builder.with_config(key, value),
+                        Err(_) => builder,
+                    },
+                );
                 let builder = builder.with_bucket_name(url.bucket()).with_retry(retries());
                 builder.build().map(|of| Arc::new(of) as _)
             }
             StoreScheme::Azure => {
-                let builder = MicrosoftAzureBuilder::from_env();
+                let builder = variables.iter().fold(
+                    MicrosoftAzureBuilder::from_env(),
+                    |builder, (name, value)| match name.to_ascii_lowercase().parse() {
+                        Ok(key) => builder.with_config(key, value),
+                        Err(_) => builder,
+                    },
+                );
                 let builder = builder.with_container_name(url.bucket()).with_retry(retries());
                 builder.build().map(|of| Arc::new(of) as _)
             }
             StoreScheme::S3 | StoreScheme::File => {
-                refuse_profile(url)?;
-                let builder = AmazonS3Builder::from_env();
+                refuse_profile(url, variables)?;
+                let builder =
+                    variables.iter().fold(AmazonS3Builder::from_env(), |builder, (name, value)| {
+                        match name.to_ascii_lowercase().parse() {
+                            Ok(key) => builder.with_config(key, value),
+                            Err(_) => builder,
+                        }
+                    });
                 let builder = builder.with_bucket_name(url.bucket()).with_retry(retries());
                 builder.build().map(|of| Arc::new(of) as _)
             }
@@ -156,8 +175,11 @@ impl Remote {
 
 /// Named profiles are the AWS command line's, and are read by nobody else here: without a word, other
 /// credentials would be taken.
-fn refuse_profile(url: &StoreUrl) -> Result<(), StoreError> {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+fn refuse_profile(url: &StoreUrl, variables: &[(&str, String)]) -> Result<(), StoreError> {
+    let is_set = |name: &str| {
+        variables.iter().any(|(variable, _)| *variable == name)
+            || std::env::var_os(name).is_some_and(|value| !value.is_empty())
+    };
     let others =
         ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"];
     if is_set("AWS_PROFILE") && !others.into_iter().any(is_set) {
