@@ -207,7 +207,7 @@ impl DirectoryTar {
         self.next += 1;
         let path = self.root.below(&object.url).unwrap_or_else(|| object.url.name());
         let header = header(path, object.bytes)?;
-        let padding = (object.bytes.next_multiple_of(512) - object.bytes) as usize;
+        let padding = object.bytes.next_multiple_of(512) - object.bytes;
         let (store, bytes, object) = (self.store.clone(), object.bytes, object.clone());
         self.push(header.as_bytes().to_vec());
         if bytes > 0 {
@@ -216,7 +216,7 @@ impl DirectoryTar {
             self.parts.push_back(Box::new(reader));
             self.left += bytes;
         }
-        self.push(vec![0; padding]);
+        self.push(vec![0; usize::try_from(padding).unwrap_or_default()]);
         Ok(())
     }
 

@@ -181,7 +181,7 @@ fn verified(
     }
     let provenance = Provenance {
         version: task.version.clone(),
-        command: ["pgtoll", "verify", &unit.url].map(str::to_owned).to_vec(),
+        command: ["pgtoll", "verify", unit.url.as_str()].map(str::to_owned).to_vec(),
         made: String::new(),
     };
     Ok(found.record(&tars, names.as_ref(), wal.unwrap_or_default(), provenance))
@@ -221,8 +221,12 @@ impl Results {
         let (mut written, mut failed) = (BTreeMap::new(), BTreeMap::new());
         for object in store.list(&directory)? {
             match object.url.name().rsplit_once('.') {
-                Some((id, "json")) => drop(written.insert(id.to_owned(), object.modified)),
-                Some((id, "failed")) => drop(failed.insert(id.to_owned(), object.url.clone())),
+                Some((id, "json")) => {
+                    written.insert(id.to_owned(), object.modified);
+                }
+                Some((id, "failed")) => {
+                    failed.insert(id.to_owned(), object.url.clone());
+                }
                 _ => {}
             }
         }
