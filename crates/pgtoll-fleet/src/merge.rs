@@ -75,9 +75,9 @@ fn verified(unit: &FleetUnit, of: &VerificationRecord) -> FleetBackup {
         let name = relation.name.as_ref().map_or_else(
             || relation.path.clone().unwrap_or_else(|| relation.filenode.to_string()),
             |name| {
-                let parts =
-                    [name.database.as_deref(), name.schema.as_deref(), Some(&*name.relation)];
-                parts.into_iter().flatten().collect::<Vec<_>>().join(".")
+                let parts = [&*name.database, &*name.schema, &*name.relation];
+                let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+                parts.join(".")
             },
         );
         let blocks: Vec<String> =

@@ -66,8 +66,11 @@ pub fn write_plan(
         return Ok(plan);
     }
     let found = read_plan(at, interrupt)?;
+    let ids = |plan: &FleetPlan| -> Vec<String> {
+        plan.units.iter().map(|unit| unit.id.clone()).collect()
+    };
     let is_same =
-        found.units == plan.units && found.refused == plan.refused && found.shards == plan.shards;
+        ids(&found) == ids(&plan) && found.refused == plan.refused && found.shards == plan.shards;
     if is_same { Ok(found) } else { Err(FleetError::PlanExists { url: at.clone() }) }
 }
 
