@@ -41,6 +41,8 @@ impl Remote {
         budget: &Arc<RangeBudget>,
         variables: &[(&str, String)],
     ) -> Result<Self, StoreError> {
+        // Installs the provider of cryptography, without which no client is made.
+        let io = IoThread::running().ok_or(StoreError::NoThread)?;
         let store: Result<Arc<dyn ObjectStore>, Error> = match url.scheme() {
             StoreScheme::Gcs => {
                 let builder = variables.iter().fold(
@@ -78,7 +80,6 @@ impl Remote {
             }
         };
         let store = store.map_err(|error| StoreError::of(url, &error))?;
-        let io = IoThread::running().ok_or(StoreError::NoThread)?;
         Ok(Self { store, io, interrupt: interrupt.clone(), budget: Arc::clone(budget) })
     }
 
