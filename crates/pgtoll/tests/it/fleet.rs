@@ -232,7 +232,7 @@ fn a_fleets_answer_does_not_depend_on_the_number_of_shards() {
         server.put(&format!("{prefix}/data.tar"), bytes);
     }
     put_files(&server, "b/plain/monday", &backups.sound);
-    server.put("b/tars/base.tar.gz", &gzipped(&damaged[..damaged.len() / 2]));
+    server.put("b/tars/base.tar.gz", &gzipped(&sound[..sound.len() / 2]));
     server.put("b/secret/base.tar.gpg", b"?");
     server.put("b/rest/backup/main/20261123-020000F/backup.manifest", b"[backup]");
 
