@@ -129,6 +129,8 @@ impl State {
 
     /// Answers until the client hangs up, or is hung up on.
     fn serve(&self, stream: &TcpStream) {
+        // Head and body are written one after the other.
+        stream.set_nodelay(true).unwrap();
         let mut reader = BufReader::new(stream);
         while let Some(request) = read_request(&mut reader) {
             let line = format!("{} {}", request.method, request.path);
