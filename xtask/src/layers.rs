@@ -8,7 +8,7 @@ use crate::{command, output, say};
 
 /// Every crate of the workspace with the crates of the workspace that it may use. A new crate or
 /// edge is a decision: write one in `docs/decisions`.
-const LAYERS: [(&str, &[&str]); 27] = [
+const LAYERS: [(&str, &[&str]); 29] = [
     ("pgtoll-checksum", &[]),
     ("pgtoll-stats", &[]),
     ("pgtoll-files", &[]),
@@ -24,6 +24,7 @@ const LAYERS: [(&str, &[&str]); 27] = [
     ("pgtoll-cluster", &["pgtoll-files", "pgtoll-format", "pgtoll-interrupt", "pgtoll-wire"]),
     ("pgtoll-load", &["pgtoll-format", "pgtoll-record", "pgtoll-wire"]),
     ("pgtoll-threads", &[]),
+    ("pgtoll-store", &["pgtoll-files", "pgtoll-interrupt", "pgtoll-testing"]),
     ("pgtoll-datadir", &["pgtoll-files", "pgtoll-format", "pgtoll-testing", "pgtoll-wire"]),
     (
         "pgtoll-wal",
@@ -65,6 +66,10 @@ const LAYERS: [(&str, &[&str]); 27] = [
             "pgtoll-wal",
             "pgtoll-wire",
         ],
+    ),
+    (
+        "pgtoll-fleet",
+        &["pgtoll-datadir", "pgtoll-interrupt", "pgtoll-record", "pgtoll-store", "pgtoll-verify"],
     ),
     (
         "pgtoll-bench",
@@ -149,6 +154,7 @@ const LAYERS: [(&str, &[&str]); 27] = [
             "pgtoll-datadir",
             "pgtoll-estimate",
             "pgtoll-files",
+            "pgtoll-fleet",
             "pgtoll-format",
             "pgtoll-interrupt",
             "pgtoll-lab",
@@ -161,6 +167,7 @@ const LAYERS: [(&str, &[&str]); 27] = [
             "pgtoll-report",
             "pgtoll-rolling",
             "pgtoll-stats",
+            "pgtoll-store",
             "pgtoll-testing",
             "pgtoll-verify",
             "pgtoll-wal",

@@ -19,6 +19,7 @@ mod examination;
 mod exchange;
 mod expectation;
 mod failover;
+mod fleet;
 mod interval;
 mod judge;
 mod latencies;
@@ -63,6 +64,10 @@ pub use expectation::{Expectation, ExpectedFigure};
 pub use failover::{
     FAILOVER_SCHEMA, FailoverDesign, FailoverDetector, FailoverFault, FailoverRecord,
     FailoverRejoin, FailoverRun, SkippedFault, ThirdNode, failover_schema,
+};
+pub use fleet::{
+    FLEET_PLAN_SCHEMA, FLEET_SCHEMA, FleetBackup, FleetEstimate, FleetLayout, FleetObject,
+    FleetOutcome, FleetPlan, FleetRecord, FleetRefusal, FleetUnit, fleet_plan_schema, fleet_schema,
 };
 pub use interval::{Interval, Verdict};
 pub use judge::{

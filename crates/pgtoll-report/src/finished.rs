@@ -6,10 +6,11 @@ use std::fmt;
 use pgtoll_record::{
     CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, CORRUPTION_SCHEMA, ChecksumsRecord, CorruptRecord,
     CorruptionRecord, EXAMINATION_SCHEMA, EXCHANGE_SCHEMA, EXPERIMENTS_SCHEMA, Examination,
-    ExchangeRecord, ExperimentList, FAILOVER_SCHEMA, FailoverRecord, JUDGE_SCHEMA, JudgeRecord,
-    LOG_EXAMINATION_SCHEMA, LogExamination, OVERVIEW_SCHEMA, Overview, PAGE_CHECKSUMS_SCHEMA,
-    PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PageChecksumsRecord,
-    PageDifferenceRecord, PageRecord, PlanRecord, PredictionRecord, RECORD_SCHEMA, REPAIR_SCHEMA,
+    ExchangeRecord, ExperimentList, FAILOVER_SCHEMA, FLEET_PLAN_SCHEMA, FLEET_SCHEMA,
+    FailoverRecord, FleetPlan, FleetRecord, JUDGE_SCHEMA, JudgeRecord, LOG_EXAMINATION_SCHEMA,
+    LogExamination, OVERVIEW_SCHEMA, Overview, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA,
+    PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PageChecksumsRecord, PageDifferenceRecord,
+    PageRecord, PlanRecord, PredictionRecord, RECORD_SCHEMA, REPAIR_SCHEMA,
     REPLAY_COMPARISON_SCHEMA, REPLAY_SCHEMA, RESULT_SCHEMA, ROLLING_SCHEMA, RepairRecord,
     ReplayComparison, ReplayRecord, RollingRecord, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide,
     VERIFICATION_SCHEMA, VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA,
@@ -71,10 +72,14 @@ pub enum RecordKind {
     SideBySide,
     /// Several experiments of one call.
     Overview,
+    /// What is to be verified of many clusters.
+    FleetPlan,
+    /// What came out for many clusters.
+    Fleet,
 }
 
 impl RecordKind {
-    const ALL: [Self; 24] = [
+    const ALL: [Self; 26] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
@@ -99,6 +104,8 @@ impl RecordKind {
         Self::Result,
         Self::SideBySide,
         Self::Overview,
+        Self::FleetPlan,
+        Self::Fleet,
     ];
 
     /// The formats that such a record has.
@@ -129,6 +136,8 @@ impl RecordKind {
             | Self::Examination
             | Self::Experiments
             | Self::Plan
+            | Self::FleetPlan
+            | Self::Fleet
             | Self::LogExamination => &[Format::Table, Format::Json],
         }
     }
@@ -160,6 +169,8 @@ impl RecordKind {
             Self::Result => "a result",
             Self::SideBySide => "a record of results side by side",
             Self::Overview => "an overview",
+            Self::FleetPlan => "a plan of a fleet",
+            Self::Fleet => "a record of fleet merge",
         }
     }
 
@@ -189,6 +200,8 @@ impl RecordKind {
             Self::Result => RESULT_SCHEMA,
             Self::SideBySide => SIDE_BY_SIDE_SCHEMA,
             Self::Overview => OVERVIEW_SCHEMA,
+            Self::FleetPlan => FLEET_PLAN_SCHEMA,
+            Self::Fleet => FLEET_SCHEMA,
         }
     }
 }
@@ -227,6 +240,8 @@ pub enum FinishedRecord {
     Result(Box<RunResult>),
     SideBySide(Box<SideBySide>),
     Overview(Box<Overview>),
+    FleetPlan(Box<FleetPlan>),
+    Fleet(Box<FleetRecord>),
 }
 
 /// What tables leave open.
@@ -331,6 +346,8 @@ impl FinishedRecord {
             RecordKind::Result => Self::Result(read(text)?),
             RecordKind::SideBySide => Self::SideBySide(read(text)?),
             RecordKind::Overview => Self::Overview(read(text)?),
+            RecordKind::FleetPlan => Self::FleetPlan(read(text)?),
+            RecordKind::Fleet => Self::Fleet(read(text)?),
         };
         Ok(Some(record))
     }
@@ -362,6 +379,8 @@ impl FinishedRecord {
             Self::Result(_) => RecordKind::Result,
             Self::SideBySide(_) => RecordKind::SideBySide,
             Self::Overview(_) => RecordKind::Overview,
+            Self::FleetPlan(_) => RecordKind::FleetPlan,
+            Self::Fleet(_) => RecordKind::Fleet,
         }
     }
 
@@ -430,6 +449,8 @@ impl FinishedRecord {
             Self::Result(result) => crate::terminal_table(result, options.style),
             Self::SideBySide(together) => crate::side_by_side_text(together),
             Self::Overview(overview) => crate::overview_text(overview, ".", options.style),
+            Self::FleetPlan(plan) => crate::fleet_plan_text(plan),
+            Self::Fleet(record) => crate::fleet_text(record),
         }
     }
 
@@ -466,6 +487,8 @@ impl FinishedRecord {
             Self::Result(result) => json(result),
             Self::SideBySide(together) => json(together),
             Self::Overview(overview) => json(overview),
+            Self::FleetPlan(plan) => json(plan),
+            Self::Fleet(record) => json(record),
         }
     }
 }

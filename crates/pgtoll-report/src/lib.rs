@@ -22,6 +22,7 @@ mod exchange;
 mod expectations;
 mod failover;
 mod finished;
+mod fleet;
 mod format;
 mod gobench;
 mod html;
@@ -60,6 +61,7 @@ pub use examination::examination_text;
 pub use exchange::{exchange_findings, exchange_text};
 pub use failover::{failover_findings, failover_text};
 pub use finished::{FinishedRecord, FinishedRecordError, RecordKind, TableOptions};
+pub use fleet::{fleet_plan_text, fleet_text};
 pub use format::{Format, format_names};
 pub use gobench::gobench;
 pub use html::{

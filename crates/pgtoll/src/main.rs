@@ -72,6 +72,7 @@ fn run() -> ExitCode {
         Command::Repair(arguments) => commands::repair::run(&arguments, &mut printer),
         Command::Corrupt(arguments) => commands::corrupt::run(&arguments, &mut printer),
         Command::Lab(arguments) => commands::lab::run(&arguments, &mut printer),
+        Command::Fleet(arguments) => commands::fleet::run(&arguments, &mut printer),
         Command::Page(arguments) => commands::page::run(&arguments, &mut printer),
         Command::Doctor(arguments) => commands::doctor::run(&arguments, &mut printer),
         Command::Postgres(arguments) => commands::postgres::run(&arguments, &mut printer),

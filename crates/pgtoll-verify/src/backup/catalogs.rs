@@ -37,8 +37,7 @@ impl TarBackup {
 
 /// Writes what names need to where a data directory has it.
 fn unpack(tar: &TarFile, to: &Path, left: &mut u64) -> io::Result<()> {
-    let file = pgtoll_files::open(&tar.path)?;
-    let mut stream = TarStream::new(tar.packing.open(Box::new(file))?);
+    let mut stream = TarStream::new(tar.unpacked()?);
     while let Some(member) = stream.next_member()? {
         let Some(path) = needed(&member, tar.tablespace) else { continue };
         *left = left.checked_sub(member.bytes).ok_or_else(|| {

@@ -11,6 +11,7 @@ use std::thread;
 use rustc_hash::FxHashMap;
 
 use super::content::within;
+use super::opener::spooled;
 use super::source::{Meter, Metered, TarFile};
 use super::{TarBackup, VerifiedTars};
 use crate::complete::NO_RELATION;
@@ -157,8 +158,9 @@ impl TarBackup {
     /// Why it has no control file; `None`: that file may be in another tar beside.
     fn without_control(&self) -> Option<&'static str> {
         match self.tars.as_slice() {
-            [TarFile { path, tablespace: Some(_), .. }] => {
-                (!has_base(path.parent().unwrap_or(Path::new("")))).then_some(TABLESPACE_ALONE)
+            [TarFile { path, tablespace: Some(_), from, .. }] => {
+                let has_base = from.is_file() && has_base(path.parent().unwrap_or(Path::new("")));
+                (!has_base).then_some(TABLESPACE_ALONE)
             }
             _ => Some(NO_CONTROL),
         }
@@ -166,7 +168,10 @@ impl TarBackup {
 
     /// The manifest beside tars of PostgreSQL's own names. Another tar may have its own inside.
     fn manifest(&self) -> Option<io::Result<File>> {
-        let first = self.tars.first()?;
+        if let Some(manifest) = &self.manifest {
+            return Some(spooled(&**manifest));
+        }
+        let first = self.tars.first().filter(|tar| tar.from.is_file())?;
         if first.tablespace.is_none() && !is_base(&first.path) {
             return None;
         }
@@ -232,7 +237,7 @@ impl Compared {
         expected: &FxHashMap<Box<str>, Checksum>,
         meter: &Meter,
     ) -> io::Result<()> {
-        let file = Metered::open(&tar.path, meter)?;
+        let file = Metered::tar(tar, meter)?;
         let mut stream = TarStream::new(tar.packing.open(Box::new(file))?);
         while let Some(member) = stream.next_member()? {
             let path = within(&member.path, root, tar.tablespace);

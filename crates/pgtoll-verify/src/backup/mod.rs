@@ -11,6 +11,7 @@ mod images;
 mod judge;
 mod member;
 mod member_path;
+mod opener;
 mod run;
 mod settle;
 mod source;
@@ -18,12 +19,14 @@ mod source;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pgtoll_format::{ControlFile, Lsn, MAJORS, RelFileLocator};
 
 use self::content::Content;
 use self::judge::Rules;
 use self::member_path::{MemberKind, MemberPath};
+pub use self::opener::{OpenInput, TarInput};
 use self::run::{Known, SourceContents, Wanted, run};
 pub use self::settle::{BackupWal, WalAtHand};
 pub(super) use self::source::IncrementalFile;
@@ -43,6 +46,8 @@ pub struct TarBackup {
     /// The directory that holds them, or the only one that is meant.
     pub path: PathBuf,
     tars: Vec<TarFile>,
+    /// The manifest beside tars that are no files.
+    manifest: Option<Arc<dyn OpenInput>>,
 }
 
 /// What was found in tars, and what they are of.
@@ -68,7 +73,11 @@ impl TarBackup {
         if !fs::metadata(path).map_err(read)?.is_dir() {
             let tar = TarFile::of(path).transpose()?;
             let tars: Vec<TarFile> = tar.into_iter().collect();
-            return Ok((!tars.is_empty()).then(|| Self { path: path.to_owned(), tars }));
+            return Ok((!tars.is_empty()).then(|| Self {
+                path: path.to_owned(),
+                tars,
+                manifest: None,
+            }));
         }
         let mut tars = Vec::new();
         for entry in fs::read_dir(path).map_err(read)? {
@@ -80,7 +89,25 @@ impl TarBackup {
         // The data directory's first.
         tars.sort_by_key(|tar| (tar.tablespace, tar.path.clone()));
         let has_base = tars.first().is_some_and(|tar| tar.tablespace.is_none());
-        Ok(has_base.then(|| Self { path: path.to_owned(), tars }))
+        Ok(has_base.then(|| Self { path: path.to_owned(), tars, manifest: None }))
+    }
+
+    /// The tars of a backup that are no files, and the manifest beside them: `name` is what the backup
+    /// is called in records. An error is the name of an input that is not called like a tar, or is
+    /// packed in a way that pgtoll does not read.
+    pub fn of_inputs(
+        name: &str,
+        inputs: Vec<TarInput>,
+        manifest: Option<Arc<dyn OpenInput>>,
+    ) -> Result<Self, String> {
+        let mut tars = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            let name = input.name.clone();
+            let tar = TarFile::of_input(input).filter(|tar| tar.packing != Packing::Unread);
+            tars.push(tar.ok_or(name)?);
+        }
+        tars.sort_by_key(|tar| (tar.tablespace, tar.path.clone()));
+        Ok(Self { path: PathBuf::from(name), tars, manifest })
     }
 
     /// How its tars are packed, in PostgreSQL's words; `None`: not.
@@ -96,7 +123,8 @@ impl TarBackup {
     /// The control file, where it can be found without reading all that is before it.
     fn control_ahead(&self) -> Option<ControlFile> {
         let tar = self.tars.iter().find(|tar| tar.tablespace.is_none())?;
-        let file = pgtoll_files::open(&tar.path).ok().filter(|_| tar.packing == Packing::Plain)?;
+        let is_seekable = tar.packing == Packing::Plain && tar.from.is_file();
+        let file = pgtoll_files::open(&tar.path).ok().filter(|_| is_seekable)?;
         let mut stream = TarStream::seeking(&file).ok()?;
         while let Some(member) = stream.next_member().ok()? {
             if MemberPath::of(&member.path, None).kind == MemberKind::Control {

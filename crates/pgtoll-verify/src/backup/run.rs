@@ -205,7 +205,7 @@ impl Reader<'_> {
     }
 
     fn tar(&mut self, tar: &TarFile) -> io::Result<()> {
-        let file = Metered::open(&tar.path, self.meter)?;
+        let file = Metered::tar(tar, self.meter)?;
         let mut stream = TarStream::new(tar.packing.open(Box::new(file))?);
         Ok(self.members(tar, &mut stream)?)
     }

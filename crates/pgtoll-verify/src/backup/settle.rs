@@ -5,6 +5,7 @@
 //! record that changes a page has an image of it. Only that image is an excuse; an LSN is none,
 //! since damage can have any.
 
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,7 @@ use rustc_hash::FxHashSet;
 use serde::Deserialize;
 
 use super::images::{Block, ImagesRead, images_of};
+use super::opener::spooled;
 use super::{TarBackup, VerifiedTars};
 use crate::defect::{BlockFinding, Defect, DefectCounts};
 use crate::found::Verified;
@@ -47,7 +49,7 @@ impl BackupWal {
     /// Of a plain base backup; `None` where the directory is none.
     pub fn of_directory(data: &DataDirectory) -> Option<Self> {
         let start = data.backup_start.filter(|start| *start > Lsn(0))?;
-        let stop = stop_in(&data.path.join("backup_manifest"), start);
+        let stop = stop_at(&data.path.join("backup_manifest"), start);
         let places = vec![vec![data.path.join("pg_wal")]];
         Some(Self { system_identifier: data.control.system_identifier, start, stop, places })
     }
@@ -56,9 +58,15 @@ impl BackupWal {
     pub fn of_tars(backup: &TarBackup, found: &VerifiedTars) -> Option<Self> {
         let start = found.start.filter(|start| *start > Lsn(0))?;
         let system_identifier = found.control.as_ref()?.system_identifier;
-        let base = &backup.tars.first()?.path;
+        let first = backup.tars.first()?;
+        if !first.from.is_file() {
+            let manifest = backup.manifest.as_ref().and_then(|of| spooled(&**of).ok());
+            let stop = manifest.and_then(|file| stop_in(file, start));
+            return Some(Self { system_identifier, start, stop, places: Vec::new() });
+        }
+        let base = &first.path;
         let beside = base.parent().unwrap_or(Path::new("."));
-        let stop = stop_in(&beside.join("backup_manifest"), start);
+        let stop = stop_at(&beside.join("backup_manifest"), start);
         let names = ["pg_wal.tar", "pg_wal.tar.gz", "pg_wal.tar.lz4", "pg_wal.tar.zst"];
         let own = names.iter().map(|name| beside.join(name)).filter(|path| path.exists());
         let places = own.chain([base.clone()]).map(|path| vec![path]).collect();
@@ -144,7 +152,11 @@ struct WalRange {
 
 /// Where the backup ended whose manifest this is: it stands behind the files, of which there can
 /// be very many.
-fn stop_in(manifest: &Path, start: Lsn) -> Option<Lsn> {
+fn stop_at(manifest: &Path, start: Lsn) -> Option<Lsn> {
+    stop_in(pgtoll_files::open(manifest).ok()?, start)
+}
+
+fn stop_in(manifest: File, start: Lsn) -> Option<Lsn> {
     let text = ending(manifest).ok()?;
     let (_, ranges) = text.rsplit_once("\"WAL-Ranges\":")?;
     let (ranges, _) = ranges.split_once(']')?;
@@ -153,8 +165,7 @@ fn stop_in(manifest: &Path, start: Lsn) -> Option<Lsn> {
     ends.max().filter(|end| *end >= start)
 }
 
-fn ending(path: &Path) -> io::Result<String> {
-    let mut file = pgtoll_files::open(path)?;
+fn ending(mut file: File) -> io::Result<String> {
     let bytes = file.metadata()?.len();
     file.seek(SeekFrom::Start(bytes.saturating_sub(ENDING)))?;
     let mut text = Vec::new();
@@ -182,9 +193,9 @@ mod tests {
 "Manifest-Checksum": "00"}
 "#;
         std::fs::write(&path, text).unwrap();
-        assert_eq!(stop_in(&path, Lsn(0x0200_0028)), Some(Lsn(0x0200_0100)));
-        assert_eq!(stop_in(&path, Lsn(0x0300_0028)), None, "another backup's");
+        assert_eq!(stop_at(&path, Lsn(0x0200_0028)), Some(Lsn(0x0200_0100)));
+        assert_eq!(stop_at(&path, Lsn(0x0300_0028)), None, "another backup's");
         std::fs::write(&path, "WAL-Ranges").unwrap();
-        assert_eq!(stop_in(&path, Lsn(1)), None);
+        assert_eq!(stop_at(&path, Lsn(1)), None);
     }
 }

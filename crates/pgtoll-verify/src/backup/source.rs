@@ -1,12 +1,12 @@
 //! What is read: tars as they are packed, and incremental files of a plain backup.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pgtoll_format::RelFileLocator;
 
+use super::opener::{TarBytes, TarInput};
 use crate::pace::Pace;
 use pgtoll_datadir::DatadirError;
 use pgtoll_datadir::RelationFileName;
@@ -14,7 +14,7 @@ use pgtoll_files::open;
 use pgtoll_wal::Packing;
 
 /// A tar of a base backup.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct TarFile {
     pub(super) path: PathBuf,
     pub(super) packing: Packing,
@@ -22,6 +22,7 @@ pub(super) struct TarFile {
     pub(super) tablespace: Option<u32>,
     /// Bytes, as they are packed.
     pub(super) bytes: u64,
+    pub(super) from: TarBytes,
 }
 
 /// An incremental file of a plain backup.
@@ -50,11 +51,27 @@ impl TarFile {
         let tablespace = pgtoll_datadir::decimal(stem).filter(|&oid| oid > 0);
         let found = open(path).and_then(|file| file.metadata());
         Some(match found {
-            Ok(found) => {
-                Ok(Self { path: path.to_owned(), packing, tablespace, bytes: found.len() })
-            }
+            Ok(found) => Ok(Self {
+                path: path.to_owned(),
+                packing,
+                tablespace,
+                bytes: found.len(),
+                from: TarBytes::File,
+            }),
             Err(source) => Err(DatadirError::Read { path: path.to_owned(), source }),
         })
+    }
+
+    /// A tar that is no file; `None`: its name is not a tar's.
+    pub(super) fn of_input(input: TarInput) -> Option<Self> {
+        let packing = Packing::of_tar(Path::new(&input.file_name))?;
+        let TarInput { name, tablespace, bytes, input, .. } = input;
+        Some(Self { path: name.into(), packing, tablespace, bytes, from: TarBytes::Input(input) })
+    }
+
+    /// Unpacks it from its first byte on.
+    pub(super) fn unpacked(&self) -> io::Result<Box<dyn Read>> {
+        self.packing.open(self.from.open(&self.path)?)
     }
 }
 
@@ -102,15 +119,19 @@ impl Meter {
     }
 }
 
-/// A file that is read as fast as it may be.
+/// What is read as fast as it may be.
 pub(super) struct Metered<'a> {
-    file: File,
+    input: Box<dyn Read + Send>,
     meter: &'a Meter,
 }
 
 impl<'a> Metered<'a> {
     pub(super) fn open(path: &Path, meter: &'a Meter) -> io::Result<Self> {
-        Ok(Self { file: open(path)?, meter })
+        Ok(Self { input: Box::new(open(path)?), meter })
+    }
+
+    pub(super) fn tar(tar: &TarFile, meter: &'a Meter) -> io::Result<Self> {
+        Ok(Self { input: tar.from.open(&tar.path)?, meter })
     }
 }
 
@@ -119,7 +140,7 @@ impl Read for Metered<'_> {
         if !self.meter.pace.may_read(buffer.len() as u64) {
             return Err(io::Error::other("interrupted"));
         }
-        let read = self.file.read(buffer)?;
+        let read = self.input.read(buffer)?;
         self.meter.bytes.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
     }

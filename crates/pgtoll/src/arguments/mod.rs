@@ -5,6 +5,7 @@ mod completions;
 mod corrupt;
 mod doctor;
 mod enable;
+mod fleet;
 mod lab;
 mod measure;
 mod output;
@@ -26,6 +27,9 @@ pub(crate) use completions::CompletionsArguments;
 pub(crate) use corrupt::{CorruptArguments, DamageKind};
 pub(crate) use doctor::DoctorArguments;
 pub(crate) use enable::{DisableArguments, EnableArguments, RollingArguments};
+pub(crate) use fleet::{
+    FleetArguments, FleetCommand, FleetMergeArguments, FleetPlanArguments, FleetRunArguments,
+};
 pub(crate) use lab::{
     LabArguments, LabCommand, LabCorruptionArguments, LabEntry, LabExchangeArguments,
     LabFailoverArguments, LabJudgeArguments, LabSetupArguments, LabWatchArguments,
@@ -96,6 +100,8 @@ pub(crate) enum Command {
     Repair(Box<RepairArguments>),
     /// Does the safety work when it is needed? What an application sees while something fails.
     Lab(LabArguments),
+    /// Are the backups of many clusters sound? Planned, verified by an engine that you have, merged.
+    Fleet(FleetArguments),
     /// Show a record again, or several side by side.
     #[command(after_help = report::EXAMPLES)]
     Report(ReportArguments),

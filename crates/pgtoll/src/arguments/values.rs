@@ -1,10 +1,11 @@
 //! Values that options of several commands take: times, settings, connection strings.
 
 use std::ffi::OsStr;
+use std::num::NonZeroU8;
 
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
-use pgtoll_format::TimeSpan;
+use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_wire::Dsn;
 
 pub(super) fn stream_time(text: &str) -> Result<TimeSpan, String> {
@@ -66,4 +67,19 @@ fn with_sources(error: &dyn std::error::Error) -> String {
         next = source.source();
     }
     text
+}
+
+pub(super) fn jobs(text: &str) -> Result<NonZeroU8, String> {
+    text.parse().map_err(|_| format!("\"{text}\" is not a number from 1 to 255"))
+}
+
+/// `200MB/s`, with or without the seconds.
+pub(super) fn read_rate(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize =
+        text.strip_suffix("/s").unwrap_or(text).parse().map_err(|_| not_a_rate(text))?;
+    if size.0 < 1 << 20 { Err(not_a_rate(text)) } else { Ok(size) }
+}
+
+fn not_a_rate(text: &str) -> String {
+    format!("\"{text}\" is not a rate like 200MB/s, of at least 1MB/s")
 }

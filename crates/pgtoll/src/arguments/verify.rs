@@ -8,7 +8,7 @@ use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_wire::Dsn;
 
 use super::output::OutputOptions;
-use super::values::{DsnParser, between};
+use super::values::{DsnParser, between, jobs, read_rate};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -16,6 +16,9 @@ Examples:
   pgtoll verify backup/ --jobs 8 --rate 200MB/s
                                             a base backup, gently
   pgtoll verify backup/base.tar.zst         a backup in tars, packed or not
+  pgtoll verify s3://backups/main --backup latest
+                                            a backup in an object store
+  gpg -d base.tar.gz.gpg | pgtoll verify -  a tar from standard input
   pgtoll verify PGDATA --only shop.public.orders
                                             a table with its indexes and long values
   pgtoll verify PGDATA/base/5 --json        a database, for programs
@@ -32,13 +35,18 @@ Exit status: 0 sound; 1 failures or suspicions; 2 could not tell.";
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct VerifyArguments {
     /// Data directories, base backups (plain or tar, compressed or not), or directories and files in
-    /// one: of a file the whole relation is read.
+    /// one: of a file the whole relation is read. Backups may be in an object store (s3://, gs://,
+    /// az://), where a prefix or a tar is named; - is a tar on standard input.
     #[arg(required_unless_present = "dsn", value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// The running server of a data directory on this machine: a libpq connection string. Default for
     /// a directory that a server runs on: its socket.
     #[arg(long, value_name = "DSN", value_parser = DsnParser)]
     pub(crate) dsn: Option<Dsn>,
+    /// Which backup below a prefix of an object store, or below a server's directory of barman-cloud:
+    /// "latest", or its name. Default: the only one.
+    #[arg(long, value_name = "ID", conflicts_with = "dsn")]
+    pub(crate) backup: Option<String>,
     /// With a running server: how long to wait for a checkpoint, where a page needs one to be judged.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = settle_time)]
     pub(crate) settle: TimeSpan,
@@ -86,21 +94,6 @@ pub(crate) struct VerifyArguments {
     pub(crate) top: usize,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
-}
-
-fn jobs(text: &str) -> Result<NonZeroU8, String> {
-    text.parse().map_err(|_| format!("\"{text}\" is not a number from 1 to 255"))
-}
-
-/// `200MB/s`, with or without the seconds.
-fn read_rate(text: &str) -> Result<ByteSize, String> {
-    let size: ByteSize =
-        text.strip_suffix("/s").unwrap_or(text).parse().map_err(|_| not_a_rate(text))?;
-    if size.0 < 1 << 20 { Err(not_a_rate(text)) } else { Ok(size) }
-}
-
-fn not_a_rate(text: &str) -> String {
-    format!("\"{text}\" is not a rate like 200MB/s, of at least 1MB/s")
 }
 
 fn settle_time(text: &str) -> Result<TimeSpan, String> {

@@ -4,6 +4,7 @@ pub(crate) mod completions;
 pub(crate) mod corrupt;
 pub(crate) mod doctor;
 pub(crate) mod enable;
+pub(crate) mod fleet;
 pub(crate) mod lab;
 pub(crate) mod measure;
 mod output;
@@ -29,6 +30,7 @@ use pgtoll_bench::{ExperimentError, Mistake};
 use pgtoll_format::ByteSize;
 use pgtoll_record::Run;
 use pgtoll_report::{is_unprintable, printable};
+use pgtoll_store::StoreUrl;
 use pgtoll_wal::Packing;
 
 /// An error of how pgtoll was called.
@@ -111,6 +113,25 @@ impl BadExperiment {
 const MARGIN: usize = 50;
 /// Characters of a line that are shown.
 const SHOWN: usize = 70;
+
+/// Where a command's argument is: a URL, or a path of this machine.
+fn location(text: &str) -> anyhow::Result<StoreUrl> {
+    if StoreUrl::is_url(text) {
+        return Ok(text.parse::<StoreUrl>()?);
+    }
+    let path = std::path::absolute(text).context("find the current directory")?;
+    // Without `.` and `..`, which no key has.
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        if part == std::path::Component::ParentDir {
+            plain.pop();
+        } else {
+            plain.push(part);
+        }
+    }
+    StoreUrl::of_path(&plain)
+        .ok_or_else(|| Usage::error(format!("{text:?} is no path in UTF-8"), "name another one"))
+}
 
 /// Reads a run's record: a result directory, or the file itself.
 fn read_run(path: &Path) -> anyhow::Result<Run> {

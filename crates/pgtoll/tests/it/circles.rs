@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use crate::sources::sources;
 
 /// Crates without circles, so far.
-const WITHOUT_CIRCLES: [&str; 15] = [
+const WITHOUT_CIRCLES: [&str; 17] = [
     "alter",
     "bench",
     "cluster",
     "datadir",
     "estimate",
+    "fleet",
     "interrupt",
     "load",
     "model",
@@ -21,6 +22,7 @@ const WITHOUT_CIRCLES: [&str; 15] = [
     "report",
     "rolling",
     "stats",
+    "store",
     "verify",
     "wal",
 ];

@@ -64,6 +64,8 @@ fn generated_schemas() {
     check(&reference.join("corruption.schema.json"), &pretty(pgtoll_record::corruption_schema()));
     check(&reference.join("exchange.schema.json"), &pretty(pgtoll_record::exchange_schema()));
     check(&reference.join("failover.schema.json"), &pretty(pgtoll_record::failover_schema()));
+    check(&reference.join("fleet-plan.schema.json"), &pretty(pgtoll_record::fleet_plan_schema()));
+    check(&reference.join("fleet.schema.json"), &pretty(pgtoll_record::fleet_schema()));
     check(&reference.join("watch.schema.json"), &pretty(pgtoll_record::watch_schema()));
     check(&reference.join("log.schema.json"), &pretty(pgtoll_record::log_examination_schema()));
     check(&reference.join("replay.schema.json"), &pretty(pgtoll_record::replay_schema()));

@@ -23,6 +23,7 @@ mod endings;
 mod exchange;
 mod experiments;
 mod failover;
+mod fleet;
 mod judge;
 mod judge_size;
 mod lab_disks;

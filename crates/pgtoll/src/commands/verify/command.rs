@@ -20,6 +20,9 @@ fn command(arguments: &VerifyArguments) -> Vec<String> {
     if let Some(dsn) = &arguments.dsn {
         command.extend(["--dsn".to_owned(), shell_quoted(&dsn.redacted())]);
     }
+    if let Some(backup) = &arguments.backup {
+        command.extend(["--backup".to_owned(), shell_quoted(backup)]);
+    }
     for only in &arguments.only {
         command.extend(["--only".to_owned(), shell_quoted(only)]);
     }

@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &VerifyArguments, printer: &mut Printer) -> anyhow:
     interrupt.catch_signals().context("catch signals")?;
     let mut records = Vec::new();
     let waits = ServerWaits::until(&interrupt)?;
-    let targets = targets(arguments, &waits)?;
+    let targets = targets(arguments, &waits, &interrupt)?;
     if arguments.resume.is_some() && targets.len() > 1 {
         let message = "--resume keeps the place in one data directory, and here are several";
         return Err(Usage::error(message.to_owned(), "verify one after the other"));
@@ -106,7 +106,7 @@ fn report_progress(
     }
 }
 
-fn cores() -> NonZeroUsize {
+pub(crate) fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 

@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use pgtoll_datadir::{Attached, DataDirectory};
+use pgtoll_fleet::{BackupChoice, stored_tars};
+use pgtoll_interrupt::Interrupt;
+use pgtoll_store::StoreUrl;
 use pgtoll_verify::TarBackup;
 
 use super::{backup, online};
 use crate::arguments::VerifyArguments;
-use crate::commands::Usage;
 use crate::commands::server_waits::ServerWaits;
+use crate::commands::{Usage, location};
 
 /// What is verified by itself.
 pub(super) enum Target {
@@ -29,6 +32,7 @@ pub(super) struct Directory {
 pub(super) fn targets(
     arguments: &VerifyArguments,
     waits: &ServerWaits,
+    interrupt: &Interrupt,
 ) -> anyhow::Result<Vec<Target>> {
     let mut targets: Vec<Directory> = Vec::new();
     let mut tars = Vec::new();
@@ -42,6 +46,12 @@ pub(super) fn targets(
         _ => &arguments.paths,
     };
     for path in paths {
+        if let Some(backup) = stored(path, arguments, interrupt)? {
+            tars.push(Target::Tars(backup));
+            continue;
+        }
+        let local = file_of_url(path)?;
+        let path = local.as_ref().unwrap_or(path);
         if let Some(backup) = backup::tars(path)? {
             tars.push(Target::Tars(backup));
             continue;
@@ -61,6 +71,37 @@ pub(super) fn targets(
         }
     }
     Ok(targets.into_iter().map(|of| Target::Directory(Box::new(of))).chain(tars).collect())
+}
+
+/// The backup that a path means which is no directory or file of its own: a URL, standard input, or
+/// one of several backups. `None`: it means something else.
+fn stored(
+    path: &Path,
+    arguments: &VerifyArguments,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<TarBackup>> {
+    if path == Path::new("-") {
+        return Ok(Some(pgtoll_fleet::standard_input().map_err(anyhow::Error::msg)?));
+    }
+    let text = path.to_string_lossy();
+    let is_local = !StoreUrl::is_url(&text) || text.starts_with("file:");
+    if is_local {
+        let local = file_of_url(path)?.unwrap_or_else(|| path.to_owned());
+        if arguments.backup.is_none() && !local.join("backup.info").is_file() {
+            return Ok(None);
+        }
+    }
+    let choice = BackupChoice::of(arguments.backup.as_deref());
+    Ok(Some(stored_tars(&location(&text)?, &choice, interrupt)?))
+}
+
+/// The path of a URL of a file; `None`: it is none.
+fn file_of_url(path: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let text = path.to_string_lossy();
+    if !text.starts_with("file://") {
+        return Ok(None);
+    }
+    Ok(text.parse::<StoreUrl>()?.path())
 }
 
 /// The data directory that a path is in.

@@ -1,0 +1,69 @@
+//! Errors of fleets.
+
+use pgtoll_store::{StoreError, StoreUrl};
+
+/// Backups cannot be found, planned, verified or merged.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are what the messages name")]
+pub enum FleetError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is none.
+    #[error("{url}: no backup here")]
+    NoBackup { url: StoreUrl },
+    /// What there is cannot be read.
+    #[error("{url}: {reason}")]
+    Unread { url: StoreUrl, reason: String },
+    /// There are several, and one has to be named.
+    #[error("{url}: {} backups here, such as {}", ids.len(), ids[..ids.len().min(3)].join(", "))]
+    Several { url: StoreUrl, ids: Vec<String> },
+    /// No backup has this name.
+    #[error("{url}: no backup is called {id:?}")]
+    Unknown { url: StoreUrl, id: String },
+    /// The file is no plan.
+    #[error("{url} is not a plan of a fleet: {reason}")]
+    Plan { url: StoreUrl, reason: String },
+    /// There is another plan.
+    #[error("{url} exists, and is another plan")]
+    PlanExists { url: StoreUrl },
+    /// A shard's number.
+    #[error("shard {index} of {shards}: there is none, as they are numbered from 0")]
+    Shard { index: u32, shards: u32 },
+    /// No shard was named.
+    #[error("which shard is to run?")]
+    NoShard,
+    /// A data directory's or control file's.
+    #[error(transparent)]
+    Datadir(#[from] pgtoll_datadir::DatadirError),
+}
+
+impl FleetError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Store(error) => return error.hint(),
+            Self::Datadir(error) => return error.hint(),
+            Self::NoBackup { .. } => {
+                "name a tar, a prefix with base.tar, a data directory's files, or a server's prefix \
+                 of barman-cloud"
+            }
+            Self::Several { .. } => {
+                "name one with --backup latest or --backup ID; all: pgtoll fleet plan"
+            }
+            Self::Unknown { .. } => "leave --backup out to see their names",
+            Self::Plan { .. } => "name the plan that pgtoll fleet plan wrote with --output",
+            Self::PlanExists { .. } => {
+                "name another file in the same directory: results of backups that did not change \
+                 are taken over"
+            }
+            Self::Shard { .. } => "with Slurm for example: sbatch --array=0-19 for 20 shards",
+            Self::NoShard => {
+                "name it with --shard INDEX/COUNT, or --all; else it is read from \
+                 JOB_COMPLETION_INDEX, SLURM_ARRAY_TASK_ID or AWS_BATCH_JOB_ARRAY_INDEX"
+            }
+            Self::Unread { .. } => return None,
+        };
+        Some(hint.to_owned())
+    }
+}

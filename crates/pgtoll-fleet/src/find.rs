@@ -1,0 +1,150 @@
+//! Finds backups in stores.
+
+use pgtoll_interrupt::Interrupt;
+use pgtoll_record::FleetLayout;
+use pgtoll_store::{Store, StoreError, StoreUrl, StoredObject};
+use pgtoll_verify::TarBackup;
+
+use crate::error::FleetError;
+use crate::input::{StoreFailure, tars_of};
+use crate::layout::{Layout, StoredBackup, UnreadBackup, is_tar, of_one_tar};
+
+/// Which of a prefix's backups is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackupChoice {
+    /// The only one.
+    Only,
+    /// The newest one.
+    Latest,
+    /// The one of this name, or number.
+    Id(String),
+}
+
+impl BackupChoice {
+    /// As it is written on the command line.
+    pub fn of(text: Option<&str>) -> Self {
+        match text {
+            None => Self::Only,
+            Some("latest") => Self::Latest,
+            Some(id) => Self::Id(id.to_owned()),
+        }
+    }
+}
+
+/// The backup that a URL and a choice mean, as tars that can be verified.
+pub fn stored_tars(
+    url: &StoreUrl,
+    choice: &BackupChoice,
+    interrupt: &Interrupt,
+) -> Result<TarBackup, FleetError> {
+    let store = Store::open(url, interrupt)?;
+    let backup = backup_at(&store, url, choice)?;
+    tars_of(&backup, &store, &StoreFailure::default())
+}
+
+/// All backups below a URL, and those that are not read.
+pub(crate) fn backups_below(store: &Store, url: &StoreUrl) -> Result<Layout, FleetError> {
+    let mut found = Layout::of(url, &store.list(url)?);
+    let mut complete = Vec::with_capacity(found.backups.len());
+    for backup in std::mem::take(&mut found.backups) {
+        match unfinished(store, &backup)? {
+            None => complete.push(backup),
+            Some(reason) => found.unread.push(UnreadBackup { url: backup.url, reason }),
+        }
+    }
+    found.backups = complete;
+    found.unread.sort_by(|one, other| one.url.cmp(&other.url));
+    Ok(found)
+}
+
+fn backup_at(
+    store: &Store,
+    url: &StoreUrl,
+    choice: &BackupChoice,
+) -> Result<StoredBackup, FleetError> {
+    if is_tar(url.name()) {
+        return of_one_tar(&store.head(url)?)
+            .map_err(|UnreadBackup { url, reason }| FleetError::Unread { url, reason });
+    }
+    let found = backups_below(store, url)?;
+    let no_backup = || FleetError::NoBackup { url: url.clone() };
+    let ids = || found.backups.iter().map(|of| of.id.clone()).collect();
+    let latest = found.backups.iter().max_by_key(|of| age_key(of));
+    let chosen = match choice {
+        BackupChoice::Only if found.backups.len() > 1 => {
+            return Err(FleetError::Several { url: url.clone(), ids: ids() });
+        }
+        BackupChoice::Only | BackupChoice::Latest => latest,
+        BackupChoice::Id(id) => {
+            let mut named = found.backups.iter().filter(|of| of.id == *id);
+            let first = named.next();
+            if named.next().is_some() {
+                let ids = found.backups.iter().filter(|of| of.id == *id);
+                let ids = ids.map(|of| of.url.to_string()).collect();
+                return Err(FleetError::Several { url: url.clone(), ids });
+            }
+            first
+        }
+    };
+    // The latest backup is one that cannot be read: another one in its place would say nothing of it.
+    let unread = found.unread.iter().rev().find(|of| match choice {
+        BackupChoice::Id(id) => of.url.name() == id,
+        BackupChoice::Only => chosen.is_none(),
+        BackupChoice::Latest => chosen.is_none_or(|chosen| {
+            let is_beside = of.url.parent() == chosen.url.parent();
+            chosen.layout == FleetLayout::BarmanCloud && is_beside && of.url > chosen.url
+        }),
+    });
+    match (chosen, unread, choice) {
+        (_, Some(unread), BackupChoice::Latest | BackupChoice::Only) | (None, Some(unread), _) => {
+            let UnreadBackup { url, reason } = unread.clone();
+            Err(FleetError::Unread { url, reason })
+        }
+        (Some(chosen), _, _) => Ok(chosen.clone()),
+        (None, None, BackupChoice::Id(id)) if !found.backups.is_empty() => {
+            Err(FleetError::Unknown { url: url.clone(), id: id.clone() })
+        }
+        (None, None, _) => Err(no_backup()),
+    }
+}
+
+/// barman's ids are times; else when the newest object was written.
+fn age_key(backup: &StoredBackup) -> (Option<&str>, u64, &StoreUrl) {
+    let id = (backup.layout == FleetLayout::BarmanCloud).then_some(&*backup.id);
+    let written = backup.objects.iter().map(|of: &StoredObject| of.modified).max();
+    (id, written.unwrap_or_default(), &backup.url)
+}
+
+/// Why barman has not finished a backup; `None`: it has, or the backup is not barman's.
+fn unfinished(store: &Store, backup: &StoredBackup) -> Result<Option<String>, StoreError> {
+    let Some(info) = &backup.info else { return Ok(None) };
+    let text = store.read(&info.url, INFO_BYTES_MAX)?;
+    Ok(match status_in(&String::from_utf8_lossy(&text)) {
+        Some("DONE") => None,
+        Some(status) => Some(format!("backup.info has status {status}")),
+        None => Some("backup.info has no status".to_owned()),
+    })
+}
+
+/// The status in a `backup.info`.
+fn status_in(info: &str) -> Option<&str> {
+    let values = info.lines().filter_map(|line| line.split_once('='));
+    values.filter(|(key, _)| key.trim() == "status").map(|(_, value)| value.trim()).next()
+}
+
+const INFO_BYTES_MAX: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_read_from_backup_info() {
+        assert_eq!(
+            status_in("backup_label='START WAL'\nstatus=DONE\nversion=170002\n"),
+            Some("DONE")
+        );
+        assert_eq!(status_in("server_status=x\nstatus = FAILED"), Some("FAILED"));
+        assert_eq!(status_in(""), None);
+    }
+}

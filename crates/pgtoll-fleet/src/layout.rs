@@ -1,0 +1,407 @@
+//! Which backups objects are, by their keys alone: whose layout, what is read of them, and what is
+//! not, each with its name.
+
+use std::collections::BTreeMap;
+
+use pgtoll_record::FleetLayout;
+use pgtoll_store::{StoreUrl, StoredObject};
+
+/// A backup that can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredBackup {
+    /// Its prefix, or its one tar.
+    pub url: StoreUrl,
+    /// The cluster, or server, as the layout names it.
+    pub cluster: String,
+    /// The backup's name or number in its cluster.
+    pub id: String,
+    /// How it is stored.
+    pub layout: FleetLayout,
+    /// The tars, or the files of a data directory.
+    pub objects: Vec<StoredObject>,
+    /// `backup_manifest` beside tars.
+    pub manifest: Option<StoredObject>,
+    /// `backup.info` of barman.
+    pub info: Option<StoredObject>,
+}
+
+/// A backup that is not read, or what looks like one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadBackup {
+    /// Its prefix, or its object.
+    pub url: StoreUrl,
+    /// Why it is not read.
+    pub reason: String,
+}
+
+/// What objects are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Backups, by URL.
+    pub backups: Vec<StoredBackup>,
+    /// Backups that are not read, by URL.
+    pub unread: Vec<UnreadBackup>,
+    /// Objects that were looked at.
+    pub objects: u64,
+}
+
+/// The prefix of an object, and the objects that are directly in it.
+type Directories<'a> = BTreeMap<StoreUrl, Vec<&'a StoredObject>>;
+
+impl Layout {
+    /// Of the objects below this prefix.
+    pub fn of(prefix: &StoreUrl, objects: &[StoredObject]) -> Self {
+        let mut directories = Directories::new();
+        for object in objects {
+            if let Some(parent) = object.url.parent() {
+                directories.entry(parent).or_default().push(object);
+            }
+        }
+        let mut found = Self { objects: objects.len() as u64, ..Self::default() };
+        // Everything below these is theirs.
+        let mut taken: Vec<StoreUrl> = Vec::new();
+        for (directory, files) in &directories {
+            if taken.iter().any(|of| of == directory || of.below(directory).is_some()) {
+                continue;
+            }
+            let has = |name: &str| files.iter().any(|file| file.url.name() == name);
+            if let Some(root) = foreign_root(directory, files) {
+                taken.push(root);
+                found.foreign(directory, files, objects);
+            } else if has("PG_VERSION") && directories.contains_key(&directory.join("global")) {
+                taken.push(directory.clone());
+                found.backups.push(plain_files(prefix, directory, objects));
+            } else if has("backup.info") && is_barman(directory) {
+                found.barman(directory, files, &directories);
+            } else {
+                found.tars(prefix, directory, files);
+            }
+        }
+        found.backups.sort_by(|one, other| one.url.cmp(&other.url));
+        found.unread.sort_by(|one, other| one.url.cmp(&other.url));
+        found
+    }
+
+    /// Backups of tools whose repositories are not read.
+    fn foreign(&mut self, directory: &StoreUrl, files: &[&StoredObject], all: &[StoredObject]) {
+        let sentinels = files.iter().filter(|file| file.url.name().ends_with(SENTINEL));
+        let before = self.unread.len();
+        for sentinel in sentinels {
+            let name = sentinel.url.name().trim_end_matches(SENTINEL);
+            let url = directory.join(name);
+            let words = if name.contains("_D_") { "a delta of WAL-G" } else { "a backup of WAL-G" };
+            self.unread.push(not_read(url, words));
+        }
+        // Of pgBackRest each label has a manifest.
+        let manifests = all.iter().filter(|object| {
+            object.url.name() == PGBACKREST && directory.below(&object.url).is_some()
+        });
+        for label in manifests.filter_map(|object| object.url.parent()) {
+            self.unread.push(not_read(label, "a backup of pgBackRest"));
+        }
+        if self.unread.len() == before {
+            self.unread.push(not_read(directory.clone(), "a repository of pgBackRest or WAL-G"));
+        }
+    }
+
+    /// `SERVER/base/ID/backup.info` with `data.tar` and a tar a tablespace beside, each in parts if it
+    /// is long; or, of barman itself, the files in `data`.
+    fn barman(
+        &mut self,
+        directory: &StoreUrl,
+        files: &[&StoredObject],
+        directories: &Directories<'_>,
+    ) {
+        let is_part = |file: &&&StoredObject| {
+            let name = file.url.name();
+            name.contains(".tar") && (name.starts_with("data") || tablespace_of(name).is_some())
+        };
+        let tars: Vec<StoredObject> =
+            files.iter().filter(is_part).map(|of| (*of).clone()).collect();
+        if tars.is_empty() {
+            if !directories.contains_key(&directory.join("data")) {
+                let reason = "backup.info without a tar: the backup is not complete".to_owned();
+                self.unread.push(UnreadBackup { url: directory.clone(), reason });
+            }
+            return;
+        }
+        if let Some(tar) = tars.iter().find(|tar| unread_packing(tar.url.name()).is_some()) {
+            self.unread.push(unread_tar(directory.clone(), tar.url.name()));
+            return;
+        }
+        if !tars.iter().any(|tar| tar.url.name().starts_with("data")) {
+            let reason = "no data.tar: the backup is not complete".to_owned();
+            self.unread.push(UnreadBackup { url: directory.clone(), reason });
+            return;
+        }
+        let server = directory.parent().and_then(|base| base.parent());
+        self.backups.push(StoredBackup {
+            url: directory.clone(),
+            cluster: server.map_or_else(String::new, |server| server.name().to_owned()),
+            id: directory.name().to_owned(),
+            layout: FleetLayout::BarmanCloud,
+            objects: tars,
+            manifest: None,
+            info: files
+                .iter()
+                .find(|file| file.url.name() == "backup.info")
+                .map(|of| (*of).clone()),
+        });
+    }
+
+    /// `base.tar` and a tar a tablespace.
+    fn tars(&mut self, prefix: &StoreUrl, directory: &StoreUrl, files: &[&StoredObject]) {
+        let tars = files.iter().filter(|file| is_tar(file.url.name()));
+        let (own, others): (Vec<&StoredObject>, Vec<&StoredObject>) = tars
+            .copied()
+            .partition(|file| is_base(file.url.name()) || tablespace_of(file.url.name()).is_some());
+        if own.iter().any(|file| is_base(file.url.name())) {
+            if let Some(tar) = own.iter().find(|tar| unread_packing(tar.url.name()).is_some()) {
+                self.unread.push(unread_tar(directory.clone(), tar.url.name()));
+                return;
+            }
+            let manifest = files.iter().find(|file| file.url.name() == "backup_manifest");
+            let (cluster, id) = names(prefix, directory);
+            self.backups.push(StoredBackup {
+                url: directory.clone(),
+                cluster,
+                id,
+                layout: FleetLayout::Tars,
+                objects: own.into_iter().cloned().collect(),
+                manifest: manifest.map(|of| (*of).clone()),
+                info: None,
+            });
+            return;
+        }
+        for tar in own.iter().chain(&others) {
+            // The WAL beside tars, and archives of WAL, are no backups.
+            if tar.url.name().starts_with("pg_wal.tar") {
+                continue;
+            }
+            let reason = "a tar that is not called base.tar: name it itself, if it is a backup";
+            self.unread.push(UnreadBackup { url: tar.url.clone(), reason: reason.to_owned() });
+        }
+    }
+}
+
+/// The tar's backup, where one was named.
+pub(crate) fn of_one_tar(object: &StoredObject) -> Result<StoredBackup, UnreadBackup> {
+    let name = object.url.name();
+    if unread_packing(name).is_some() {
+        return Err(unread_tar(object.url.clone(), name));
+    }
+    Ok(StoredBackup {
+        url: object.url.clone(),
+        cluster: object.url.parent().map_or_else(String::new, |of| of.name().to_owned()),
+        id: name.to_owned(),
+        layout: FleetLayout::Tars,
+        objects: vec![object.clone()],
+        manifest: None,
+        info: None,
+    })
+}
+
+/// Whether an object of this name is a tar, packed or encrypted in whatever way.
+pub(crate) fn is_tar(name: &str) -> bool {
+    let ending = name.rsplit_once(".tar").map(|(_, ending)| ending);
+    name.ends_with(".tgz") || ending.is_some_and(|of| of.is_empty() || of.starts_with('.'))
+}
+
+/// The tablespace of a tar, of which there may be parts: `16385.tar.gz`, `16385_0001.tar`.
+pub(crate) fn tablespace_of(name: &str) -> Option<u32> {
+    let stem = name.split_once(".t").map_or(name, |(stem, _)| stem);
+    let number = stem.split_once('_').map_or(stem, |(number, _)| number);
+    let is_decimal = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    number.parse().ok().filter(|&oid| oid > 0 && is_decimal && is_tar(name))
+}
+
+fn is_base(name: &str) -> bool {
+    name.starts_with("base.tar") || name == "base.tgz"
+}
+
+/// Why a tar of this name is not read; `None`: it is.
+fn unread_packing(name: &str) -> Option<&'static str> {
+    let ending = name.rsplit_once(".tar").map_or("", |(_, ending)| ending);
+    match ending {
+        "" | ".gz" | ".zst" | ".lz4" => None,
+        ".gpg" | ".pgp" | ".age" | ".enc" => Some("encrypted"),
+        ".bz2" => Some("compressed with bzip2"),
+        ".xz" => Some("compressed with xz"),
+        ".snappy" => Some("compressed with Snappy"),
+        _ => Some("compressed or encrypted in a way that pgtoll does not read"),
+    }
+}
+
+fn unread_tar(url: StoreUrl, name: &str) -> UnreadBackup {
+    let why = unread_packing(name).unwrap_or_default();
+    let reason = format!("{name} is {why}; pipe it unpacked into: pgtoll verify -");
+    UnreadBackup { url, reason }
+}
+
+fn not_read(url: StoreUrl, what: &str) -> UnreadBackup {
+    UnreadBackup { url, reason: format!("{what}, which pgtoll does not read yet") }
+}
+
+/// The root of another tool's repository that this prefix is in.
+fn foreign_root(directory: &StoreUrl, files: &[&StoredObject]) -> Option<StoreUrl> {
+    let has = |name: &str| files.iter().any(|file| file.url.name() == name);
+    if directory.name().starts_with("basebackups_") || has(PGBACKREST) {
+        return Some(directory.clone());
+    }
+    // `backup/STANZA/backup.info`; of its archive only `archive.info`, which is no backup.
+    let parent = directory.parent()?;
+    (has("backup.info") && parent.name() == "backup").then(|| directory.clone())
+}
+
+/// barman's `backup.info` is two below the server.
+fn is_barman(directory: &StoreUrl) -> bool {
+    directory.parent().is_some_and(|base| base.name() == "base")
+}
+
+fn plain_files(prefix: &StoreUrl, directory: &StoreUrl, all: &[StoredObject]) -> StoredBackup {
+    let below = all.iter().filter(|object| directory.below(&object.url).is_some());
+    let (cluster, id) = names(prefix, directory);
+    StoredBackup {
+        url: directory.clone(),
+        cluster,
+        id,
+        layout: FleetLayout::Files,
+        objects: below.cloned().collect(),
+        manifest: None,
+        info: None,
+    }
+}
+
+/// A cluster's and a backup's name, where nothing but the place says one: the last part of the prefix is
+/// the backup, those before it are the cluster.
+fn names(prefix: &StoreUrl, directory: &StoreUrl) -> (String, String) {
+    let below = prefix.below(directory).unwrap_or_default();
+    match below.rsplit_once('/') {
+        Some((cluster, id)) => (cluster.to_owned(), id.to_owned()),
+        None if below.is_empty() => (String::new(), directory.name().to_owned()),
+        None => (prefix.name().to_owned(), below.to_owned()),
+    }
+}
+
+const PGBACKREST: &str = "backup.manifest";
+const SENTINEL: &str = "_backup_stop_sentinel.json";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn objects(keys: &[&str]) -> Vec<StoredObject> {
+        let of = |key: &&str| StoredObject {
+            url: format!("s3://b/{key}").parse().unwrap(),
+            bytes: 10,
+            etag: Some("1".to_owned()),
+            modified: 0,
+        };
+        keys.iter().map(of).collect()
+    }
+
+    fn check(keys: &[&str], read: &[(&str, &str, &str, usize)], unread: &[(&str, &str)]) {
+        let found = Layout::of(&"s3://b".parse().unwrap(), &objects(keys));
+        let backups: Vec<(&str, &str, &str, usize)> = found
+            .backups
+            .iter()
+            .map(|of| (of.url.key(), &*of.cluster, &*of.id, of.objects.len()))
+            .collect();
+        assert_eq!(backups, read);
+        let refused: Vec<(&str, &str)> =
+            found.unread.iter().map(|of| (of.url.key(), &*of.reason)).collect();
+        assert_eq!(refused, unread);
+    }
+
+    #[test]
+    fn barmans_backups_are_found_by_server_and_id() {
+        let keys = [
+            "p/main/base/20261123T020000/backup.info",
+            "p/main/base/20261123T020000/data.tar.gz",
+            "p/main/base/20261123T020000/data_0001.tar.gz",
+            "p/main/base/20261123T020000/16385.tar.gz",
+            "p/main/wals/0000000100000000/000000010000000000000001.gz",
+            "p/other/base/20261123T030000/backup.info",
+            "p/other/base/20261123T040000/backup.info",
+            "p/other/base/20261123T040000/data.tar.snappy",
+        ];
+        let read = [("p/main/base/20261123T020000", "main", "20261123T020000", 3)];
+        let snappy = "data.tar.snappy is compressed with Snappy; pipe it unpacked into: pgtoll \
+                      verify -";
+        let unread = [
+            (
+                "p/other/base/20261123T030000",
+                "backup.info without a tar: the backup is not complete",
+            ),
+            ("p/other/base/20261123T040000", snappy),
+        ];
+        check(&keys, &read, &unread);
+    }
+
+    #[test]
+    fn tars_and_files_are_found_where_they_lie() {
+        let keys = [
+            "a/monday/base.tar.zst",
+            "a/monday/16385.tar.zst",
+            "a/monday/pg_wal.tar",
+            "a/monday/backup_manifest",
+            "c/PG_VERSION",
+            "c/global/pg_control",
+            "c/base/5/1259",
+            "d/base.tar.gpg",
+            "e/site.tar.gz",
+        ];
+        let read = [("a/monday", "a", "monday", 2), ("c", "b", "c", 3)];
+        let unread = [
+            ("d", "base.tar.gpg is encrypted; pipe it unpacked into: pgtoll verify -"),
+            (
+                "e/site.tar.gz",
+                "a tar that is not called base.tar: name it itself, if it is a backup",
+            ),
+        ];
+        check(&keys, &read, &unread);
+    }
+
+    #[test]
+    fn other_tools_repositories_are_named_and_not_read() {
+        let keys = [
+            "r/backup/main/backup.info",
+            "r/backup/main/20261123-020000F/backup.manifest",
+            "r/backup/main/20261123-020000F/pg_data/PG_VERSION.zst",
+            "r/backup/main/20261123-020000F/bundle/1",
+            "w/basebackups_005/base_0001_backup_stop_sentinel.json",
+            "w/basebackups_005/base_0001/tar_partitions/part_001.tar.lz4",
+            "w/basebackups_005/base_0002_D_0001_backup_stop_sentinel.json",
+        ];
+        let reason = |what: &str| format!("{what}, which pgtoll does not read yet");
+        let (full, delta) = (reason("a backup of WAL-G"), reason("a delta of WAL-G"));
+        let unread = [
+            ("r/backup/main/20261123-020000F", &*reason("a backup of pgBackRest")),
+            ("w/basebackups_005/base_0001", &*full),
+            ("w/basebackups_005/base_0002_D_0001", &*delta),
+        ];
+        check(&keys, &[], &unread);
+    }
+
+    proptest! {
+        #[test]
+        fn no_keys_panic_and_no_object_is_read_twice(
+            keys in prop::collection::vec(
+                "(a|base|backup|basebackups_5)(/(base|1|data|global|main)){0,3}/(PG_VERSION|backup[.]info|data[.]tar|base[.]tar[.]gz|7_1[.]tar|x)", 0..12)
+        ) {
+            let mut keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            let found = Layout::of(&"s3://b".parse().unwrap(), &objects(&keys));
+            let mut read: Vec<&StoreUrl> =
+                found.backups.iter().flat_map(|of| of.objects.iter().map(|of| &of.url)).collect();
+            let all = read.len();
+            read.sort_unstable();
+            read.dedup();
+            prop_assert_eq!(read.len(), all);
+            prop_assert!(found.backups.iter().all(|of| !of.objects.is_empty()));
+        }
+    }
+}

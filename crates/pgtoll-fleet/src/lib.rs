@@ -1,0 +1,22 @@
+//! Backups of many clusters, in object stores or directories: found, planned, verified in shards by an
+//! engine that is there (Kubernetes, Slurm, `parallel`), and merged into one answer.
+//!
+//! Entry points: [`plan`], [`run_shard`], [`merge`]; [`stored_tars`] for one backup by its URL;
+//! [`standard_input`]. [`Layout`] says which backups objects are. Nothing here schedules anything: a
+//! shard is an index, a result is written under a condition, and only [`merge`] judges.
+
+mod error;
+mod find;
+mod input;
+mod layout;
+mod merge;
+mod plan;
+mod shard;
+
+pub use error::FleetError;
+pub use find::{BackupChoice, stored_tars};
+pub use input::standard_input;
+pub use layout::{Layout, StoredBackup, UnreadBackup};
+pub use merge::{fleet_outcome, merge};
+pub use plan::{plan, read_plan, write_plan};
+pub use shard::{FleetShard, ShardEvent, ShardSummary, ShardTask, run_shard, shard_of_engine};

@@ -1,0 +1,196 @@
+//! Backups of many clusters: what is to be verified, and what came out.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The version of the form of [`FleetPlan`].
+pub const FLEET_PLAN_SCHEMA: &str = "pgtoll.fleet-plan/1";
+/// The version of the form of [`FleetRecord`].
+pub const FLEET_SCHEMA: &str = "pgtoll.fleet/1";
+
+/// What `pgtoll fleet plan` writes: the backups that were found, and how they are shared out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FleetPlan {
+    /// [`FLEET_PLAN_SCHEMA`].
+    pub schema: String,
+    /// pgtoll's version.
+    pub pgtoll: String,
+    /// The command that makes it again.
+    pub command: Vec<String>,
+    /// When it was made (RFC 3339).
+    pub made: String,
+    /// The prefixes that were listed.
+    pub urls: Vec<String>,
+    /// Objects below them.
+    pub objects: u64,
+    /// Shards that an engine runs, unless it is told otherwise.
+    pub shards: u32,
+    /// What is verified, by URL.
+    pub units: Vec<FleetUnit>,
+    /// Backups that are not read, by URL, each with the reason.
+    pub refused: Vec<FleetRefusal>,
+    /// What reading all units takes.
+    pub estimate: FleetEstimate,
+}
+
+/// A backup that is verified by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FleetUnit {
+    /// SHA-256 of the objects' URLs, marks and lengths, in hexadecimal: the name of its result.
+    pub id: String,
+    /// The backup's URL.
+    pub url: String,
+    /// The cluster, or server, as the layout names it.
+    pub cluster: String,
+    /// The backup, as the layout names it.
+    pub backup: String,
+    /// How it is stored.
+    pub layout: FleetLayout,
+    /// Bytes of its objects, as they are stored.
+    pub bytes: u64,
+    /// CPU seconds that reading it takes, roughly.
+    pub cpu_seconds: f64,
+    /// The objects that are read.
+    pub objects: Vec<FleetObject>,
+    /// Its `backup_manifest`, where that is beside tars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<FleetObject>,
+}
+
+/// How a backup is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FleetLayout {
+    /// Tars of barman-cloud, or of CloudNativePG.
+    BarmanCloud,
+    /// Tars of `pg_basebackup`.
+    Tars,
+    /// A data directory's files, as `pg_basebackup` writes them or as they were copied.
+    Files,
+}
+
+/// A version of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FleetObject {
+    /// Where it is.
+    pub url: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// The store's mark of its content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+    /// When it was written, in seconds since 1970.
+    pub modified: u64,
+}
+
+/// A backup that is not read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FleetRefusal {
+    /// The backup's URL.
+    pub url: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What reading all units takes, roughly. Prices are Amazon's list prices, in US dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FleetEstimate {
+    /// Bytes that are read from the store.
+    pub bytes: u64,
+    /// Requests for them.
+    pub gets: u64,
+    /// Hours of one core.
+    pub core_hours: f64,
+    /// Seconds that the longest shard takes on one core.
+    pub longest_shard_seconds: f64,
+    /// Price of the cores, at 0.04 an hour.
+    pub core_dollars: f64,
+    /// Price of the requests, at 0.40 a million.
+    pub get_dollars: f64,
+    /// Price of the transfer to another region, at 0.02 per GB.
+    pub other_region_dollars: f64,
+    /// Price of the transfer to the internet, at 0.09 per GB.
+    pub internet_dollars: f64,
+}
+
+/// What `pgtoll fleet merge` makes of the units' results.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FleetRecord {
+    /// [`FLEET_SCHEMA`].
+    pub schema: String,
+    /// pgtoll's version.
+    pub pgtoll: String,
+    /// The command that makes it again.
+    pub command: Vec<String>,
+    /// When it was made (RFC 3339).
+    pub made: String,
+    /// Where the plan is.
+    pub plan: String,
+    /// All backups of the plan, the worst first.
+    pub backups: Vec<FleetBackup>,
+    /// Backups that are sound.
+    pub sound: u64,
+    /// Backups with findings.
+    pub findings: u64,
+    /// Backups of which not all could be read, or that have no result yet.
+    pub unverified: u64,
+    /// Backups that are not read.
+    pub refused: u64,
+    /// Bytes of pages that were verified.
+    pub bytes: u64,
+}
+
+/// What came out for a backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FleetBackup {
+    /// The backup's URL.
+    pub url: String,
+    /// The cluster, as the layout names it; empty where it was refused.
+    pub cluster: String,
+    /// The backup, as the layout names it; empty where it was refused.
+    pub backup: String,
+    /// What came out.
+    pub outcome: FleetOutcome,
+    /// When it was verified (RFC 3339); `None`: it was not.
+    pub verified: Option<String>,
+    /// Bytes of pages that were verified.
+    pub bytes: u64,
+    /// Pages that a server refuses.
+    pub failures: u64,
+    /// What no server would notice, and what cannot be right.
+    pub suspicions: u64,
+    /// Blocks that could not be verified.
+    pub unverified: u64,
+    /// Files that are missing or wrong.
+    pub wrong_files: u64,
+    /// What was found, or why it is not verified, a line each: no more than ten.
+    pub reasons: Vec<String>,
+}
+
+/// What came out for a backup, the worst first.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum FleetOutcome {
+    /// Something is wrong with it.
+    Findings,
+    /// Not all of it could be read.
+    Unverified,
+    /// It has no result yet.
+    Missing,
+    /// It is not read.
+    Refused,
+    /// It is sound.
+    Sound,
+}
+
+/// The JSON Schema of a [`FleetPlan`].
+pub fn fleet_plan_schema() -> serde_json::Value {
+    schemars::schema_for!(FleetPlan).to_value()
+}
+
+/// The JSON Schema of a [`FleetRecord`].
+pub fn fleet_schema() -> serde_json::Value {
+    schemars::schema_for!(FleetRecord).to_value()
+}

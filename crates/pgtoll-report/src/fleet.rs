@@ -1,0 +1,177 @@
+//! Backups of many clusters, as text.
+
+use std::fmt::Write as _;
+
+use pgtoll_format::ByteSize;
+use pgtoll_record::{FleetBackup, FleetLayout, FleetOutcome, FleetPlan, FleetRecord, FleetRefusal};
+
+use crate::printable::printable;
+use crate::text::wrapped;
+
+/// What was found, and what verifying it takes.
+pub fn fleet_plan_text(of: &FleetPlan) -> String {
+    let (units, estimate) = (of.units.len(), &of.estimate);
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{}, {} stored, in {}",
+        counted(units as u64, "backup"),
+        ByteSize(estimate.bytes).rounded(),
+        counted(u64::from(of.shards), "shard"),
+    );
+    for layout in [FleetLayout::BarmanCloud, FleetLayout::Tars, FleetLayout::Files] {
+        let of_layout = of.units.iter().filter(|unit| unit.layout == layout);
+        let (count, bytes) =
+            of_layout.fold((0, 0), |(count, bytes), unit| (count + 1, bytes + unit.bytes));
+        if count > 0 {
+            let (name, size) = (layout_name(layout), ByteSize(bytes).rounded());
+            let _ = writeln!(text, "  {count:>6}  {name}, {size}");
+        }
+    }
+    let _ = writeln!(
+        text,
+        "\nReading them takes, roughly:\n  {} GETs of up to 8 MB\n  {:.1} core-hours; the longest \
+         shard {:.2} h on one core\n  ${:.2} for cores at $0.04 an hour, ${:.2} for GETs",
+        estimate.gets,
+        estimate.core_hours,
+        estimate.longest_shard_seconds / 3600.0,
+        estimate.core_dollars,
+        estimate.get_dollars,
+    );
+    let _ = writeln!(
+        text,
+        "  ${:.0} more if the shards run in another region, ${:.0} over the internet",
+        estimate.other_region_dollars, estimate.internet_dollars,
+    );
+    if !of.refused.is_empty() {
+        let count = counted(of.refused.len() as u64, "backup");
+        let _ = writeln!(text, "\n{count} cannot be read, and will not count as sound:");
+        for FleetRefusal { url, reason } in of.refused.iter().take(SHOWN) {
+            text.push_str(&wrapped("  - ", &printable(&format!("{url}: {reason}"))));
+        }
+        more(&mut text, of.refused.len());
+    }
+    text
+}
+
+/// The worst backups first, and a line for all that are sound.
+pub fn fleet_text(of: &FleetRecord) -> String {
+    let all = of.backups.len() as u64;
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{} of {} sound, {} of pages verified",
+        of.sound,
+        counted(all, "backup"),
+        ByteSize(of.bytes).rounded(),
+    );
+    let counts =
+        [(of.findings, "with findings"), (of.unverified, "unverified"), (of.refused, "not read")];
+    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = writeln!(text, "  {count:>6}  {what}");
+    }
+    let bad: Vec<&FleetBackup> =
+        of.backups.iter().filter(|backup| backup.outcome != FleetOutcome::Sound).collect();
+    for backup in bad.iter().take(SHOWN) {
+        let _ = writeln!(text, "\n{}: {}", printable(&backup.url), outcome_words(backup));
+        for reason in &backup.reasons {
+            text.push_str(&wrapped("  - ", &printable(reason)));
+        }
+    }
+    more(&mut text, bad.len());
+    let oldest = of.backups.iter().filter_map(|backup| backup.verified.as_deref()).min();
+    if let Some(oldest) = oldest {
+        let _ = writeln!(text, "\nOldest verification: {}", printable(oldest));
+    }
+    text
+}
+
+fn outcome_words(backup: &FleetBackup) -> String {
+    let FleetBackup { failures, suspicions, unverified, wrong_files, .. } = backup;
+    match backup.outcome {
+        FleetOutcome::Findings => {
+            let counts =
+                [(*failures, "failure"), (*suspicions, "suspicion"), (*wrong_files, "wrong file")];
+            let words: Vec<String> = counts
+                .into_iter()
+                .filter(|(count, _)| *count > 0)
+                .map(|(count, word)| counted(count, word))
+                .collect();
+            if words.is_empty() { "findings".to_owned() } else { words.join(", ") }
+        }
+        FleetOutcome::Unverified if *unverified > 0 => {
+            format!("{} unverified", counted(*unverified, "block"))
+        }
+        FleetOutcome::Unverified => "unverified".to_owned(),
+        FleetOutcome::Missing => "no result yet".to_owned(),
+        FleetOutcome::Refused => "not read".to_owned(),
+        FleetOutcome::Sound => "sound".to_owned(),
+    }
+}
+
+fn layout_name(layout: FleetLayout) -> &'static str {
+    match layout {
+        FleetLayout::BarmanCloud => "barman-cloud or CloudNativePG",
+        FleetLayout::Tars => "tars of pg_basebackup",
+        FleetLayout::Files => "plain files",
+    }
+}
+
+fn counted(count: u64, word: &str) -> String {
+    if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") }
+}
+
+fn more(text: &mut String, all: usize) {
+    if all > SHOWN {
+        let _ = writeln!(text, "  and {} more: --json has all", all - SHOWN);
+    }
+}
+
+/// Backups that are shown each.
+const SHOWN: usize = 50;
+
+#[cfg(test)]
+mod tests {
+    use pgtoll_record::FLEET_SCHEMA;
+
+    use super::*;
+
+    #[test]
+    fn the_worst_backups_are_named_and_sound_ones_counted() {
+        let backup = |name: &str, outcome, failures, reasons: &[&str]| FleetBackup {
+            url: format!("s3://b/{name}"),
+            cluster: name.to_owned(),
+            backup: "20261123T020000".to_owned(),
+            outcome,
+            verified: (outcome != FleetOutcome::Missing).then(|| "2026-11-23T03:00:00Z".to_owned()),
+            bytes: 8192,
+            failures,
+            suspicions: 0,
+            unverified: 0,
+            wrong_files: 0,
+            reasons: reasons.iter().map(|&of| of.to_owned()).collect(),
+        };
+        let record = FleetRecord {
+            schema: FLEET_SCHEMA.to_owned(),
+            pgtoll: "0.1.0".to_owned(),
+            command: Vec::new(),
+            made: "2026-11-24T00:00:00Z".to_owned(),
+            plan: "file:///srv/plan.json".to_owned(),
+            backups: vec![
+                backup("a", FleetOutcome::Findings, 1, &["shop.public.orders, block 7"]),
+                backup("b", FleetOutcome::Missing, 0, &[]),
+                backup("c", FleetOutcome::Sound, 0, &[]),
+            ],
+            sound: 1,
+            findings: 1,
+            unverified: 1,
+            refused: 0,
+            bytes: 24576,
+        };
+        let expected = "1 of 3 backups sound, 24.0 kB of pages verified\n\
+            \x20      1  with findings\n       1  unverified\n\n\
+            s3://b/a: 1 failure\n  - shop.public.orders, block 7\n\n\
+            s3://b/b: no result yet\n\nOldest verification: 2026-11-23T03:00:00Z\n";
+        assert_eq!(fleet_text(&record), expected);
+    }
+}

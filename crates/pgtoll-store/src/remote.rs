@@ -1,0 +1,218 @@
+//! Objects behind HTTP.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::path::Path as Key;
+use object_store::{
+    BackoffConfig, Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt as _,
+    PutMode, PutPayload, RetryConfig,
+};
+use pgtoll_interrupt::Interrupt;
+
+use crate::StoredObject;
+use crate::budget::RangeBudget;
+use crate::error::StoreError;
+use crate::io_thread::{IoThread, NoAnswer, PendingAnswer};
+use crate::url::{StoreScheme, StoreUrl};
+
+/// A bucket, and the thread that asks for its objects.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    store: Arc<dyn ObjectStore>,
+    io: IoThread,
+    pub(crate) interrupt: Interrupt,
+    pub(crate) budget: Arc<RangeBudget>,
+}
+
+/// Pieces of a range, as they came.
+pub(crate) type RangeBytes = Result<Vec<Vec<u8>>, StoreError>;
+
+impl Remote {
+    /// The bucket of this URL, with credentials of the environment.
+    pub(crate) fn open(
+        url: &StoreUrl,
+        interrupt: &Interrupt,
+        budget: &Arc<RangeBudget>,
+        variables: &[(&str, String)],
+    ) -> Result<Self, StoreError> {
+        // Installs the provider of cryptography, without which no client is made.
+        let io = IoThread::running().ok_or(StoreError::NoThread)?;
+        let store: Result<Arc<dyn ObjectStore>, Error> = match url.scheme() {
+            StoreScheme::Gcs => {
+                let builder = variables.iter().fold(
+                    GoogleCloudStorageBuilder::from_env(),
+                    |builder, (name, value)| match name.to_ascii_lowercase().parse() {
+                        Ok(key) => builder.with_config(key, value),
+                        Err(_) => builder,
+                    },
+                );
+                let builder = builder.with_bucket_name(url.bucket()).with_retry(retries());
+                builder.build().map(|of| Arc::new(of) as _)
+            }
+            StoreScheme::Azure => {
+                let builder = variables.iter().fold(
+                    MicrosoftAzureBuilder::from_env(),
+                    |builder, (name, value)| match name.to_ascii_lowercase().parse() {
+                        Ok(key) => builder.with_config(key, value),
+                        Err(_) => builder,
+                    },
+                );
+                let builder = builder.with_container_name(url.bucket()).with_retry(retries());
+                builder.build().map(|of| Arc::new(of) as _)
+            }
+            StoreScheme::S3 | StoreScheme::File => {
+                refuse_profile(url, variables)?;
+                let builder =
+                    variables.iter().fold(AmazonS3Builder::from_env(), |builder, (name, value)| {
+                        match name.to_ascii_lowercase().parse() {
+                            Ok(key) => builder.with_config(key, value),
+                            Err(_) => builder,
+                        }
+                    });
+                let builder = builder.with_bucket_name(url.bucket()).with_retry(retries());
+                builder.build().map(|of| Arc::new(of) as _)
+            }
+        };
+        let store = store.map_err(|error| StoreError::of(url, &error))?;
+        Ok(Self { store, io, interrupt: interrupt.clone(), budget: Arc::clone(budget) })
+    }
+
+    pub(crate) fn list(&self, prefix: &StoreUrl) -> Result<Vec<StoredObject>, StoreError> {
+        let (store, at) = (Arc::clone(&self.store), prefix.clone());
+        let key = key_of(prefix)?;
+        self.answer(prefix, async move {
+            let prefix = (!at.key().is_empty()).then_some(&key);
+            let listed = store.list(prefix);
+            let objects = listed.map_ok(|meta| stored(&at, &meta)).try_collect::<Vec<_>>().await;
+            objects.map_err(|error| StoreError::of(&at, &error))
+        })
+    }
+
+    pub(crate) fn head(&self, url: &StoreUrl) -> Result<StoredObject, StoreError> {
+        let (store, at, key) = (Arc::clone(&self.store), url.clone(), key_of(url)?);
+        self.answer(url, async move {
+            let found = store.head(&key).await;
+            found.map(|meta| stored(&at, &meta)).map_err(|error| StoreError::of(&at, &error))
+        })
+    }
+
+    pub(crate) fn put(&self, url: &StoreUrl, bytes: &[u8], new: bool) -> Result<bool, StoreError> {
+        let (store, at, key) = (Arc::clone(&self.store), url.clone(), key_of(url)?);
+        let payload = PutPayload::from(bytes.to_vec());
+        self.answer(url, async move {
+            let mode = if new { PutMode::Create } else { PutMode::Overwrite };
+            match store.put_opts(&key, payload, mode.into()).await {
+                Ok(_) => Ok(true),
+                Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) if new => Ok(false),
+                Err(error) => Err(StoreError::of(&at, &error)),
+            }
+        })
+    }
+
+    /// Asks for a range of an object, only if it is still the one that was listed.
+    pub(crate) fn range(
+        &self,
+        object: &StoredObject,
+        range: Range<u64>,
+    ) -> Result<PendingAnswer<RangeBytes>, StoreError> {
+        let (store, object, key) = (Arc::clone(&self.store), object.clone(), key_of(&object.url)?);
+        Ok(self.io.begin(async move {
+            let options = GetOptions {
+                range: Some(GetRange::Bounded(range.clone())),
+                if_match: object.etag.clone(),
+                ..GetOptions::default()
+            };
+            let failed = |error| StoreError::of(&object.url, &error);
+            let got = store.get_opts(&key, options).await.map_err(failed)?;
+            // A server may pass over the condition.
+            let found = stored(&object.url, &got.meta);
+            if !found.is_same(&object) {
+                return Err(StoreError::Replaced { url: object.url });
+            }
+            let mut stream = got.into_stream();
+            let (mut pieces, mut bytes) = (Vec::new(), 0);
+            let expected = range.end - range.start;
+            while let Some(piece) = stream.next().await {
+                let piece = piece.map_err(failed)?;
+                bytes += piece.len() as u64;
+                if bytes > expected {
+                    break;
+                }
+                pieces.push(piece.to_vec());
+            }
+            if bytes != expected {
+                return Err(StoreError::Cut { url: object.url, expected, found: bytes });
+            }
+            Ok(pieces)
+        }))
+    }
+
+    fn answer<T: Send + 'static>(
+        &self,
+        url: &StoreUrl,
+        work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.wait(url, &self.io.begin(work))
+    }
+
+    pub(crate) fn wait<T>(
+        &self,
+        url: &StoreUrl,
+        answer: &PendingAnswer<Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        match answer.wait(&self.interrupt) {
+            Ok(answer) => answer,
+            Err(NoAnswer::Interrupted) => Err(StoreError::Interrupted { url: url.clone() }),
+            Err(NoAnswer::Ended) => Err(StoreError::NoThread),
+        }
+    }
+}
+
+/// Named profiles are the AWS command line's, and are read by nobody else here: without a word, other
+/// credentials would be taken.
+fn refuse_profile(url: &StoreUrl, variables: &[(&str, String)]) -> Result<(), StoreError> {
+    let is_set = |name: &str| {
+        variables.iter().any(|(variable, _)| *variable == name)
+            || std::env::var_os(name).is_some_and(|value| !value.is_empty())
+    };
+    let others =
+        ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"];
+    if is_set("AWS_PROFILE") && !others.into_iter().any(is_set) {
+        return Err(StoreError::Profile { url: url.clone() });
+    }
+    Ok(())
+}
+
+fn key_of(url: &StoreUrl) -> Result<Key, StoreError> {
+    Key::parse(url.key())
+        .map_err(|error| StoreError::Other { url: url.clone(), detail: error.to_string() })
+}
+
+fn stored(beside: &StoreUrl, meta: &ObjectMeta) -> StoredObject {
+    StoredObject {
+        url: beside.with_key(meta.location.as_ref().to_owned()),
+        bytes: meta.size,
+        etag: meta.e_tag.clone(),
+        modified: u64::try_from(meta.last_modified.timestamp()).unwrap_or_default(),
+    }
+}
+
+/// Requests that fail by the server's or the network's fault are made again, a dozen times within
+/// three minutes.
+fn retries() -> RetryConfig {
+    RetryConfig {
+        backoff: BackoffConfig {
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(10),
+            base: 2.0,
+        },
+        max_retries: 10,
+        retry_timeout: Duration::from_secs(180),
+    }
+}

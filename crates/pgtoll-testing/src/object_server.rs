@@ -1,0 +1,295 @@
+//! A server of objects that speaks as much of S3's protocol as reading backups and writing results needs,
+//! and fails when it is told to. It is no proof of how a real one behaves.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// How requests for objects fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectFault {
+    /// 503, with the code `SlowDown`.
+    Throttle,
+    /// 403, with the code `AccessDenied`.
+    Deny,
+    /// 400, with the code `ExpiredToken`.
+    Expire,
+    /// The connection ends in the middle of the body.
+    Cut,
+    /// 404.
+    Miss,
+}
+
+/// A server on a port of its own, until it is dropped.
+#[derive(Debug)]
+pub struct ObjectServer {
+    address: SocketAddr,
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    objects: Mutex<BTreeMap<String, Stored>>,
+    /// What the next GETs of objects fail with.
+    faults: Mutex<Vec<ObjectFault>>,
+    /// Method and path of each request.
+    requests: Mutex<Vec<String>>,
+    is_stopped: AtomicBool,
+}
+
+#[derive(Clone, Debug)]
+struct Stored {
+    bytes: Arc<Vec<u8>>,
+    version: u64,
+}
+
+struct Request {
+    method: String,
+    path: String,
+    query: String,
+    headers: BTreeMap<String, String>,
+    body: Vec<u8>,
+}
+
+impl ObjectServer {
+    /// A server without objects. Every bucket exists.
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(State::default());
+        let of_thread = Arc::clone(&state);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if of_thread.is_stopped.load(Ordering::SeqCst) {
+                    return;
+                }
+                let state = Arc::clone(&of_thread);
+                thread::spawn(move || state.serve(&stream.unwrap()));
+            }
+        });
+        Self { address, state }
+    }
+
+    /// What a client needs in its environment.
+    pub fn environment(&self) -> [(&'static str, String); 5] {
+        [
+            ("AWS_ENDPOINT_URL", format!("http://{}", self.address)),
+            ("AWS_ALLOW_HTTP", "true".to_owned()),
+            ("AWS_ACCESS_KEY_ID", "key".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", "secret".to_owned()),
+            ("AWS_REGION", "us-east-1".to_owned()),
+        ]
+    }
+
+    /// Puts an object at `BUCKET/KEY`, in place of what is there.
+    pub fn put(&self, path: &str, bytes: &[u8]) {
+        self.state.put(path, bytes.to_vec());
+    }
+
+    /// The object at `BUCKET/KEY`.
+    pub fn object(&self, path: &str) -> Option<Vec<u8>> {
+        let objects = self.state.objects.lock().unwrap();
+        objects.get(path).map(|of| of.bytes.as_ref().clone())
+    }
+
+    /// Removes an object.
+    pub fn remove(&self, path: &str) {
+        self.state.objects.lock().unwrap().remove(path);
+    }
+
+    /// Makes so many of the next GETs of objects fail.
+    pub fn fail(&self, fault: ObjectFault, times: usize) {
+        *self.state.faults.lock().unwrap() = vec![fault; times];
+    }
+
+    /// Method and path of each request so far.
+    pub fn requests(&self) -> Vec<String> {
+        self.state.requests.lock().unwrap().clone()
+    }
+}
+
+impl Drop for ObjectServer {
+    fn drop(&mut self) {
+        self.state.is_stopped.store(true, Ordering::SeqCst);
+        // Wakes the thread that waits for connections.
+        drop(TcpStream::connect(self.address));
+    }
+}
+
+impl State {
+    fn put(&self, path: &str, bytes: Vec<u8>) {
+        let mut objects = self.objects.lock().unwrap();
+        let version = objects.get(path).map_or(1, |of| of.version + 1);
+        objects.insert(path.to_owned(), Stored { bytes: Arc::new(bytes), version });
+    }
+
+    /// Answers until the client hangs up, or is hung up on.
+    fn serve(&self, stream: &TcpStream) {
+        // Head and body are written one after the other.
+        stream.set_nodelay(true).unwrap();
+        let mut reader = BufReader::new(stream);
+        while let Some(request) = read_request(&mut reader) {
+            let line = format!("{} {}", request.method, request.path);
+            self.requests.lock().unwrap().push(line);
+            if self.answer(&request, stream).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// `None`: the connection is to end.
+    fn answer(&self, request: &Request, mut to: &TcpStream) -> Option<()> {
+        let path = request.path.trim_start_matches('/');
+        match request.method.as_str() {
+            "GET" if !path.contains('/') => self.list(path, &request.query, to),
+            "GET" | "HEAD" => self.get(request, path, to),
+            "PUT" => {
+                let is_new = request.headers.get("if-none-match").is_some_and(|of| of == "*");
+                let exists = self.objects.lock().unwrap().contains_key(path);
+                if is_new && exists {
+                    return failed(to, "412 Precondition Failed", "PreconditionFailed");
+                }
+                self.put(path, request.body.clone());
+                write!(to, "HTTP/1.1 200 OK\r\netag: \"1\"\r\ncontent-length: 0\r\n\r\n").ok()
+            }
+            _ => failed(to, "405 Method Not Allowed", "MethodNotAllowed"),
+        }
+    }
+
+    fn get(&self, request: &Request, path: &str, mut to: &TcpStream) -> Option<()> {
+        let is_head = request.method == "HEAD";
+        let fault = if is_head { None } else { self.faults.lock().unwrap().pop() };
+        match fault {
+            Some(ObjectFault::Throttle) => return failed(to, "503 Slow Down", "SlowDown"),
+            Some(ObjectFault::Deny) => return failed(to, "403 Forbidden", "AccessDenied"),
+            Some(ObjectFault::Expire) => return failed(to, "400 Bad Request", "ExpiredToken"),
+            Some(ObjectFault::Miss) => return failed(to, "404 Not Found", "NoSuchKey"),
+            Some(ObjectFault::Cut) | None => {}
+        }
+        let Some(stored) = self.objects.lock().unwrap().get(path).cloned() else {
+            if is_head {
+                return write!(to, "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").ok();
+            }
+            return failed(to, "404 Not Found", "NoSuchKey");
+        };
+        let etag = format!("\"{}\"", stored.version);
+        if request.headers.get("if-match").is_some_and(|wanted| *wanted != etag) {
+            return failed(to, "412 Precondition Failed", "PreconditionFailed");
+        }
+        let all = stored.bytes.len();
+        let range = request.headers.get("range").and_then(|of| range_of(of, all));
+        let (from, end) = range.unwrap_or((0, all));
+        let status = if range.is_some() { "206 Partial Content" } else { "200 OK" };
+        let mut head = format!(
+            "HTTP/1.1 {status}\r\netag: {etag}\r\nlast-modified: Mon, 23 Nov 2026 02:00:00 GMT\r\n\
+             content-length: {}\r\n",
+            end - from
+        );
+        if range.is_some() {
+            let _ = write!(head, "content-range: bytes {from}-{}/{all}\r\n", end - 1);
+        }
+        head.push_str("\r\n");
+        to.write_all(head.as_bytes()).ok()?;
+        if is_head {
+            return Some(());
+        }
+        if fault == Some(ObjectFault::Cut) {
+            let _ = to.write_all(&stored.bytes[from..from + (end - from) / 2]);
+            let _ = to.shutdown(std::net::Shutdown::Both);
+            return None;
+        }
+        to.write_all(&stored.bytes[from..end]).ok()
+    }
+
+    fn list(&self, bucket: &str, query: &str, mut to: &TcpStream) -> Option<()> {
+        let value = |name: &str| {
+            let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.filter(|(key, _)| *key == name).map(|(_, value)| decoded(value)).next()
+        };
+        let prefix = format!("{bucket}/{}", value("prefix").unwrap_or_default());
+        let after = value("continuation-token").map(|token| format!("{bucket}/{token}"));
+        let objects = self.objects.lock().unwrap();
+        let listed = objects.iter().filter(|(path, _)| {
+            path.starts_with(&prefix) && after.as_ref().is_none_or(|after| *path > after)
+        });
+        let page: Vec<_> = listed.take(PAGE + 1).collect();
+        let is_cut = page.len() > PAGE;
+        let mut xml = format!("<ListBucketResult><IsTruncated>{is_cut}</IsTruncated>");
+        for (path, stored) in page.iter().take(PAGE) {
+            let _ = write!(
+                xml,
+                "<Contents><Key>{}</Key><LastModified>2026-11-23T02:00:00.000Z</LastModified>\
+                 <ETag>\"{}\"</ETag><Size>{}</Size></Contents>",
+                &path[bucket.len() + 1..],
+                stored.version,
+                stored.bytes.len()
+            );
+        }
+        if is_cut {
+            let last = &page[PAGE - 1].0[bucket.len() + 1..];
+            let _ = write!(xml, "<NextContinuationToken>{last}</NextContinuationToken>");
+        }
+        xml.push_str("</ListBucketResult>");
+        let length = xml.len();
+        write!(to, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{xml}").ok()
+    }
+}
+
+fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<Request> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok().filter(|&read| read > 0)?;
+    let mut words = line.split_whitespace();
+    let (method, target) = (words.next()?.to_owned(), words.next()?);
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let (path, query) = (decoded(path), query.to_owned());
+    let mut headers = BTreeMap::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
+    }
+    let length = headers.get("content-length").and_then(|of| of.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some(Request { method, path, query, headers, body })
+}
+
+fn failed(mut to: &TcpStream, status: &str, code: &str) -> Option<()> {
+    let xml = format!("<Error><Code>{code}</Code><Message>as it was told</Message></Error>");
+    write!(to, "HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{xml}", xml.len()).ok()
+}
+
+/// `bytes=FROM-LAST` as the begin and the end.
+fn range_of(header: &str, all: usize) -> Option<(usize, usize)> {
+    let (from, last) = header.strip_prefix("bytes=")?.split_once('-')?;
+    let from = from.parse().ok().filter(|from| *from < all)?;
+    let last = last.parse::<usize>().map_or(all, |last| last + 1);
+    Some((from, last.min(all)))
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let hex = after.get(..2).and_then(|of| std::str::from_utf8(of).ok());
+        match hex.and_then(|of| u8::from_str_radix(of, 16).ok()).filter(|_| *first == b'%') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Objects of a listing's page.
+const PAGE: usize = 1000;

@@ -1,0 +1,114 @@
+//! Arguments of `pgtoll fleet` and the commands below it.
+
+use std::num::{NonZeroU8, NonZeroU32};
+
+use clap::{Args, Subcommand};
+use pgtoll_fleet::FleetShard;
+use pgtoll_format::{ByteSize, TimeSpan};
+use pgtoll_report::RecordKind;
+
+use super::output::{FormatOptions, OutputOptions, formats_of};
+use super::values::{between, jobs, read_rate};
+
+#[derive(Args, Debug)]
+pub(crate) struct FleetArguments {
+    #[command(subcommand)]
+    pub(crate) command: FleetCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FleetCommand {
+    /// Find the backups below prefixes, and plan their verification: what it takes, and in which
+    /// shards. Reads listings and small files only.
+    #[command(after_help = PLAN_EXAMPLES, mut_arg("format", formats_of(RecordKind::FleetPlan)))]
+    Plan(FleetPlanArguments),
+    /// Verify the backups of a shard that have no result yet. Findings are in the results: the exit
+    /// status is 0 when all have one.
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(FleetRunArguments),
+    /// Put the results together: which backups are sound?
+    #[command(after_help = MERGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Fleet)))]
+    Merge(FleetMergeArguments),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct FleetPlanArguments {
+    /// Prefixes in object stores (s3://, gs://, az://, file://), or directories.
+    #[arg(required = true, value_name = "URL")]
+    pub(crate) urls: Vec<String>,
+    /// Shards that an engine is to run.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = shards)]
+    pub(crate) shards: NonZeroU32,
+    /// Write the plan here; results will be beside it. A prefix with a slash at its end stands for its
+    /// plan.json.
+    #[arg(long, short, value_name = "URL|FILE")]
+    pub(crate) output: Option<String>,
+    #[command(flatten)]
+    pub(crate) format: FormatOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct FleetRunArguments {
+    /// The plan.
+    #[arg(value_name = "PLAN")]
+    pub(crate) plan: String,
+    /// The shard, and how many there are; numbered from 0. Default: the index that Kubernetes, Slurm,
+    /// AWS Batch or Cloud Run put into the environment, of the plan's shards.
+    #[arg(long, value_name = "INDEX/COUNT", conflicts_with = "all")]
+    pub(crate) shard: Option<FleetShard>,
+    /// All backups of the plan.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Verify again what was verified longer ago than this. Default: never, while its objects are the
+    /// same.
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub(crate) reverify_after: Option<TimeSpan>,
+    /// Tars of a backup that are read in parallel. Default: the number of cores.
+    #[arg(long, short, value_name = "N", value_parser = jobs)]
+    pub(crate) jobs: Option<NonZeroU8>,
+    /// Read no faster than this. Default: no limit.
+    #[arg(long, value_name = "SIZE/s", value_parser = read_rate)]
+    pub(crate) rate: Option<ByteSize>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct FleetMergeArguments {
+    /// The plan.
+    #[arg(value_name = "PLAN")]
+    pub(crate) plan: String,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+fn shards(text: &str) -> Result<NonZeroU32, String> {
+    let number: Option<NonZeroU32> = text.parse().ok();
+    let number = number.filter(|number| number.get() <= SHARDS_MAX);
+    number.ok_or_else(|| format!("\"{text}\" is not a number from 1 to {SHARDS_MAX}"))
+}
+
+fn age(text: &str) -> Result<TimeSpan, String> {
+    between(text, "0s", "3650d")
+}
+
+/// As many as an Indexed Job of Kubernetes has.
+const SHARDS_MAX: u32 = 100_000;
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  pgtoll fleet plan s3://backups/           how much is there, and what would it cost?
+  pgtoll fleet plan s3://backups/ --shards 20 -o s3://ops/pgtoll/week48.json";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  pgtoll fleet run week48.json --all        all of it, on this machine
+  pgtoll fleet run s3://ops/pgtoll/week48.json --shard 0/20
+                                            the first of twenty shards
+
+Exit status: 0 all backups of the shard have a result; 2 some have none.";
+
+const MERGE_EXAMPLES: &str = "\
+Examples:
+  pgtoll fleet merge s3://ops/pgtoll/week48.json
+  pgtoll fleet merge week48.json --json     for programs
+
+Exit status: 0 all backups are sound; 1 findings; 2 some are not verified.";

@@ -1,0 +1,163 @@
+//! `pgtoll fleet`: are the backups of many clusters sound?
+
+use anyhow::Context as _;
+use pgtoll_fleet::{
+    ShardEvent, ShardTask, fleet_outcome, merge, plan, read_plan, run_shard, shard_of_engine,
+    write_plan,
+};
+use pgtoll_format::{ByteSize, shell_quoted};
+use pgtoll_interrupt::Interrupt;
+use pgtoll_record::{Provenance, VerificationOutcome, VerificationRecord};
+use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_store::{StoreScheme, StoreUrl};
+use pgtoll_verify::VerifySettings;
+
+use super::verify::cores;
+use super::{location, output};
+use crate::arguments::{
+    FleetArguments, FleetCommand, FleetMergeArguments, FleetPlanArguments, FleetRunArguments,
+};
+use crate::exit::Status;
+use crate::printer::Printer;
+
+pub(crate) fn run(arguments: &FleetArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+    let interrupt = Interrupt::new();
+    interrupt.catch_signals().context("catch signals")?;
+    match &arguments.command {
+        FleetCommand::Plan(arguments) => plan_fleet(arguments, &interrupt, printer),
+        FleetCommand::Run(arguments) => run_fleet(arguments, &interrupt, printer),
+        FleetCommand::Merge(arguments) => merge_fleet(arguments, &interrupt, printer),
+    }
+}
+
+fn plan_fleet(
+    arguments: &FleetPlanArguments,
+    interrupt: &Interrupt,
+    printer: &mut Printer,
+) -> anyhow::Result<Status> {
+    let format = output::format(arguments.format, RecordKind::FleetPlan)?;
+    let urls = arguments.urls.iter().map(|text| location(text)).collect::<Result<Vec<_>, _>>()?;
+    let at = arguments.output.as_deref().map(plan_location).transpose()?;
+    let shards = arguments.shards.get();
+    let mut command = vec!["plan".to_owned()];
+    command.extend(arguments.urls.iter().map(|url| shell_quoted(url)));
+    command.extend(["--shards".to_owned(), shards.to_string()]);
+    let mut planned = plan(&urls, shards, interrupt, provenance(command))?;
+    if let Some(at) = &at {
+        planned = write_plan(planned, at, interrupt)?;
+        printer.say(&format!("pgtoll: the plan is in {at}"));
+    }
+    output::print(&FinishedRecord::FleetPlan(Box::new(planned)), format, printer)?;
+    Ok(Status::Done)
+}
+
+fn run_fleet(
+    arguments: &FleetRunArguments,
+    interrupt: &Interrupt,
+    printer: &mut Printer,
+) -> anyhow::Result<Status> {
+    let at = plan_location(&arguments.plan)?;
+    let planned = read_plan(&at, interrupt)?;
+    let variable = |name: &str| std::env::var(name).ok();
+    let shard = match (arguments.shard, arguments.all) {
+        (Some(shard), _) => Some(shard),
+        (None, true) => None,
+        (None, false) => {
+            Some(shard_of_engine(&variable, &planned)?.ok_or(pgtoll_fleet::FleetError::NoShard)?)
+        }
+    };
+    let now = jiff::Timestamp::now().as_second();
+    let made_before = arguments
+        .reverify_after
+        .map(|age| u64::try_from(now).unwrap_or_default().saturating_sub(age.0.as_secs()));
+    let settings = VerifySettings {
+        jobs: arguments.jobs.map_or_else(cores, std::num::NonZero::from),
+        rate: arguments.rate.map(|ByteSize(bytes)| bytes),
+        only_below: Vec::new(),
+        rows: true,
+    };
+    let task = ShardTask {
+        plan: &planned,
+        at: &at,
+        shard,
+        settings,
+        made_before,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        interrupt: interrupt.clone(),
+    };
+    let made = || jiff::Timestamp::now().to_string();
+    let summary = run_shard(&task, &made, &mut |event| match event {
+        ShardEvent::Reading { unit, progress } => {
+            printer.progress(&unit.url, progress.bytes, progress.all_bytes);
+        }
+        ShardEvent::Verified(unit, record) => {
+            printer.milestone(&format!("{}: {}", unit.url, words(record)));
+        }
+        ShardEvent::Failed(unit, reason) => {
+            // The store's words mostly begin with the URL.
+            let reason = reason.strip_prefix(&format!("{}: ", unit.url)).unwrap_or(reason);
+            printer.warn(&format!("pgtoll: {}: not verified: {reason}", unit.url));
+        }
+    })?;
+    let counts = [
+        (summary.verified, "verified"),
+        (summary.skipped, "had a result"),
+        (summary.failed, "not verified"),
+    ];
+    let counts: Vec<String> =
+        counts.iter().map(|(count, what)| format!("{count} {what}")).collect();
+    printer.milestone(&counts.join(", "));
+    if summary.is_interrupted || summary.failed > 0 {
+        return Ok(Status::CouldNotTell);
+    }
+    Ok(Status::Done)
+}
+
+fn merge_fleet(
+    arguments: &FleetMergeArguments,
+    interrupt: &Interrupt,
+    printer: &mut Printer,
+) -> anyhow::Result<Status> {
+    let format = output::format_of_output(&arguments.output, RecordKind::Fleet.formats())?;
+    let at = plan_location(&arguments.plan)?;
+    let planned = read_plan(&at, interrupt)?;
+    let command = vec!["merge".to_owned(), shell_quoted(&arguments.plan)];
+    let merged = merge(&planned, &at, interrupt, provenance(command))?;
+    let status = match fleet_outcome(&merged) {
+        VerificationOutcome::Sound => Status::Done,
+        VerificationOutcome::Findings => Status::Finding,
+        VerificationOutcome::Unverified => Status::CouldNotTell,
+    };
+    let record = FinishedRecord::Fleet(Box::new(merged));
+    let file = arguments.output.output.as_ref();
+    output::show(&record, format, &TableOptions::default(), file, printer)?;
+    Ok(status)
+}
+
+/// A plan's URL. A directory stands for the plan.json in it.
+fn plan_location(text: &str) -> anyhow::Result<StoreUrl> {
+    let at = location(text)?;
+    let is_directory = match at.scheme() {
+        StoreScheme::File => at.path().is_some_and(|path| path.is_dir()),
+        StoreScheme::S3 | StoreScheme::Gcs | StoreScheme::Azure => false,
+    };
+    Ok(if is_directory || text.ends_with('/') { at.join("plan.json") } else { at })
+}
+
+fn words(record: &VerificationRecord) -> &'static str {
+    match record.outcome {
+        VerificationOutcome::Sound => "sound",
+        VerificationOutcome::Findings => "findings",
+        VerificationOutcome::Unverified => "not all of it could be verified",
+    }
+}
+
+fn provenance(command: Vec<String>) -> Provenance {
+    let mut words = vec!["pgtoll".to_owned(), "fleet".to_owned()];
+    words.extend(command);
+    Provenance {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: words,
+        made: jiff::Timestamp::now().to_string(),
+    }
+}

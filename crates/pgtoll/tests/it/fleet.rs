@@ -1,0 +1,306 @@
+//! Backups in stores are verified where they lie, with the findings of the same backup as a directory;
+//! and a fleet's answer does not depend on how many shards it was cut into. The server of objects is
+//! the tests' own: how a real one behaves is not shown here.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use pgtoll_cluster::{Cluster, Guard, StopMode};
+use pgtoll_testing::{ObjectFault, ObjectServer};
+use serde_json::Value;
+
+use crate::support::{Ran, Scratch, pgtoll, run, server};
+
+const PAGE: usize = 8192;
+
+/// A plain base backup of a small cluster with checksums, and the file of a table in it.
+struct Backups {
+    sound: PathBuf,
+    damaged: PathBuf,
+    table: PathBuf,
+}
+
+impl Backups {
+    fn make(scratch: &Scratch, guard: &mut Guard) -> Self {
+        let server = server();
+        let cluster = Cluster::init(guard, &server, "fleet", true).unwrap();
+        let settings = [("fsync", "off"), ("wal_level", "replica"), ("max_wal_senders", "4")];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        cluster.configure(guard, &settings.into_iter().collect()).unwrap();
+        cluster.start(guard).unwrap();
+        let mut session = cluster.connect("postgres").unwrap();
+        session.execute("CREATE TABLE orders AS SELECT generate_series(1, 3000) AS id").unwrap();
+        let sql = "SELECT pg_relation_filepath('orders') AS path";
+        let table: PathBuf = session.query_one(sql).unwrap().text("path").unwrap().into();
+        let place = cluster.data().parent().unwrap().join("backup");
+        let shown = place.display().to_string();
+        cluster.run_client(guard, "pg_basebackup", &["-D", &shown, "-c", "fast"]).unwrap();
+        drop(session);
+        cluster.stop(guard, StopMode::Fast).unwrap();
+        let (sound, damaged) = (scratch.path("sound"), scratch.path("damaged"));
+        copy(&place, &sound);
+        copy(&place, &damaged);
+        let path = damaged.join(&table);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[PAGE + 5000] ^= 4;
+        fs::write(&path, bytes).unwrap();
+        Self { sound, damaged, table }
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    for (name, path) in files(from) {
+        let target = to.join(name);
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(path, target).unwrap();
+    }
+    // Directories without files.
+    for name in ["pg_tblspc", "pg_replslot", "pg_twophase", "pg_commit_ts"] {
+        fs::create_dir_all(to.join(name)).unwrap();
+    }
+}
+
+/// Files below a directory by their names there, the control file last, as in a base backup.
+fn files(root: &Path) -> Vec<(String, PathBuf)> {
+    let (mut found, mut directories) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(directory) = directories.pop() {
+        for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                directories.push(path);
+            } else {
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+                found.push((name, path));
+            }
+        }
+    }
+    found.sort_by_key(|(name, _)| (name == "global/pg_control", name.clone()));
+    found
+}
+
+fn tar(root: &Path) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    for (name, path) in files(root) {
+        tar.append_file(name, &mut File::open(path).unwrap()).unwrap();
+    }
+    tar.into_inner().unwrap()
+}
+
+fn gzipped(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(bytes).unwrap();
+    packed.finish().unwrap()
+}
+
+fn put_files(server: &ObjectServer, prefix: &str, root: &Path) {
+    for (name, path) in files(root) {
+        server.put(&format!("{prefix}/{name}"), &fs::read(path).unwrap());
+    }
+}
+
+fn command(server: &ObjectServer, words: &[&str]) -> Command {
+    let mut command = pgtoll();
+    command.args(words).env_remove("AWS_PROFILE").envs(server.environment());
+    command
+}
+
+fn said(server: &ObjectServer, words: &[&str], status: i32) -> Ran {
+    let ran = run(&mut command(server, words));
+    assert_eq!(ran.status, Some(status), "{words:?}: {ran:?}");
+    ran
+}
+
+fn json(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+/// What a record says of the pages, wherever they lie.
+fn pages(record: &Value) -> (Vec<Value>, Value, Value) {
+    let relations = record["relations"].as_array().unwrap().iter();
+    let found = relations.map(|relation| relation["findings"].clone()).collect();
+    (found, record["failures"].clone(), record["read"]["blocks"].clone())
+}
+
+#[test]
+fn stored_backups_have_the_findings_of_the_same_directory() {
+    let scratch = Scratch::new();
+    let backups = Backups::make(&scratch, &mut scratch.guard());
+    let server = ObjectServer::start();
+    let (sound, damaged) = (tar(&backups.sound), tar(&backups.damaged));
+    server.put("b/sound/base.tar.gz", &gzipped(&sound));
+    server.put("b/damaged/base.tar.zst", &zstd::encode_all(&damaged[..], 1).unwrap());
+    put_files(&server, "b/files/sound", &backups.sound);
+    put_files(&server, "b/files/damaged", &backups.damaged);
+    for (id, bytes) in [("20261122T020000", &damaged), ("20261123T020000", &sound)] {
+        server.put(&format!("b/cnpg/main/base/{id}/backup.info"), b"status=DONE\n");
+        server.put(&format!("b/cnpg/main/base/{id}/data.tar"), bytes);
+    }
+
+    let local = |path: &Path, status| {
+        let path = path.display().to_string();
+        pages(&json(&said(&server, &["verify", &path, "--json"], status)))
+    };
+    let (sound_pages, damaged_pages) = (local(&backups.sound, 0), local(&backups.damaged, 1));
+    assert_eq!(damaged_pages.0.len(), 1);
+    let check = |words: &[&str], is_sound: bool| {
+        let words = [&["verify", "--json"], words].concat();
+        let record = json(&said(&server, &words, i32::from(!is_sound)));
+        let expected = if is_sound { &sound_pages } else { &damaged_pages };
+        assert_eq!(&pages(&record), expected, "{words:?}: {record:#}");
+        record
+    };
+    check(&["s3://b/sound/base.tar.gz"], true);
+    check(&["s3://b/sound"], true);
+    let record = check(&["s3://b/damaged/base.tar.zst"], false);
+    assert_eq!(record["source"]["path"], "s3://b/damaged/base.tar.zst");
+    assert_eq!(record["relations"][0]["name"]["relation"], "orders");
+    let path = record["relations"][0]["path"].as_str().unwrap();
+    assert!(path.ends_with(backups.table.to_str().unwrap()), "{path}");
+    check(&["s3://b/files/sound"], true);
+    check(&["s3://b/files/damaged"], false);
+    check(&["s3://b/cnpg/main", "--backup", "latest"], true);
+    check(&["s3://b/cnpg/main", "--backup", "20261122T020000"], false);
+
+    let several = said(&server, &["verify", "s3://b/cnpg/main"], 2);
+    assert!(several.stderr.contains("2 backups here, such as 20261122T020000"), "{several:?}");
+    assert!(several.stderr.contains("hint: name one with --backup latest"), "{several:?}");
+    let none = said(&server, &["verify", "s3://b/nothing"], 2);
+    assert!(none.stderr.contains("s3://b/nothing: no backup here"), "{none:?}");
+    let wrong = said(&server, &["verify", "ftp://b/base.tar"], 2);
+    assert!(wrong.stderr.contains("is not a URL of s3://"), "{wrong:?}");
+    server.fail(ObjectFault::Deny, 100);
+    let denied = said(&server, &["verify", "s3://b/sound/base.tar.gz"], 2);
+    assert!(denied.stdout.contains("access denied"), "{denied:?}");
+    server.fail(ObjectFault::Cut, 2);
+    check(&["s3://b/damaged/base.tar.zst"], false);
+
+    // An archive of barman's on a file system.
+    let main = scratch.path("barman/main/base/20261123T020000");
+    fs::create_dir_all(&main).unwrap();
+    fs::write(main.join("backup.info"), "status=DONE\n").unwrap();
+    fs::write(main.join("data.tar"), &damaged).unwrap();
+    let directory = scratch.path("barman").display().to_string();
+    check(&[&main.display().to_string()], false);
+    check(&[&directory, "--backup", "latest"], false);
+    check(&[&format!("file://{directory}/main"), "--backup", "latest"], false);
+}
+
+#[test]
+fn a_tar_is_verified_from_standard_input() {
+    let scratch = Scratch::new();
+    let backups = Backups::make(&scratch, &mut scratch.guard());
+    for (root, status) in [(&backups.sound, 0), (&backups.damaged, 1)] {
+        let path = scratch.path("piped.tar.gz");
+        fs::write(&path, gzipped(&tar(root))).unwrap();
+        let mut command = pgtoll();
+        command.args(["verify", "-", "--json"]).stdin(Stdio::from(File::open(&path).unwrap()));
+        let ran = run(&mut command);
+        assert_eq!(ran.status, Some(status), "{ran:?}");
+        assert_eq!(json(&ran)["source"]["path"], "-");
+        // Half of it is not sound.
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        let mut command = pgtoll();
+        command.args(["verify", "-"]).stdin(Stdio::from(File::open(&path).unwrap()));
+        let ran = run(&mut command);
+        assert_ne!(ran.status, Some(0), "{ran:?}");
+    }
+}
+
+/// The merged record without what names the plan and the time.
+fn merged(server: &ObjectServer, plan: &str, status: i32) -> Value {
+    let mut record = json(&said(server, &["fleet", "merge", plan, "--json"], status));
+    for key in ["command", "made", "plan"] {
+        record.as_object_mut().unwrap().remove(key);
+    }
+    for backup in record["backups"].as_array_mut().unwrap() {
+        backup.as_object_mut().unwrap().remove("verified");
+    }
+    record
+}
+
+#[test]
+fn a_fleets_answer_does_not_depend_on_the_number_of_shards() {
+    let scratch = Scratch::new();
+    let backups = Backups::make(&scratch, &mut scratch.guard());
+    let server = ObjectServer::start();
+    let (sound, damaged) = (tar(&backups.sound), tar(&backups.damaged));
+    for (cluster, bytes) in [("eu", &sound), ("us", &damaged)] {
+        let prefix = format!("b/{cluster}/base/20261123T020000");
+        server.put(&format!("{prefix}/backup.info"), b"status=DONE\n");
+        server.put(&format!("{prefix}/data.tar"), bytes);
+    }
+    put_files(&server, "b/plain/monday", &backups.sound);
+    server.put("b/tars/base.tar.gz", &gzipped(&sound[..sound.len() / 2]));
+    server.put("b/secret/base.tar.gpg", b"?");
+    server.put("b/rest/backup/main/20261123-020000F/backup.manifest", b"[backup]");
+
+    let plan = ["fleet", "plan", "s3://b", "--shards", "2", "-o", "s3://ops/w/plan.json"];
+    let planned = said(&server, &plan, 0).stdout;
+    assert!(planned.starts_with("4 backups, "), "{planned}");
+    assert!(planned.contains("2 backups cannot be read"), "{planned}");
+    // The same plan again is no mistake; another one is.
+    said(&server, &plan, 0);
+    let other = ["fleet", "plan", "s3://b/eu", "-o", "s3://ops/w/plan.json"];
+    let refused = said(&server, &other, 2);
+    assert!(refused.stderr.contains("exists, and is another plan"), "{refused:?}");
+
+    let nothing = merged(&server, "s3://ops/w/", 2);
+    assert_eq!((&nothing["unverified"], &nothing["refused"]), (&4.into(), &2.into()));
+    let first = said(&server, &["fleet", "run", "s3://ops/w/", "--all"], 0);
+    assert!(first.stderr.contains("4 verified, 0 had a result"), "{first:?}");
+    let expected = merged(&server, "s3://ops/w/", 1);
+    assert_eq!(expected["sound"], 2, "{expected:#}");
+    assert_eq!(expected["backups"][0]["failures"], 1, "{expected:#}");
+    let outcomes: Vec<&Value> =
+        expected["backups"].as_array().unwrap().iter().map(|of| &of["outcome"]).collect();
+    let words = ["findings", "unverified", "refused", "refused", "sound", "sound"];
+    assert_eq!(outcomes, words);
+    let again = said(&server, &["fleet", "run", "s3://ops/w/", "--all"], 0);
+    assert!(again.stderr.contains("0 verified, 4 had a result"), "{again:?}");
+
+    for shards in [1, 2, 7, 28] {
+        let at = format!("s3://ops/{shards}/plan.json");
+        let count = shards.to_string();
+        said(&server, &["fleet", "plan", "s3://b", "--shards", &count, "-o", &at], 0);
+        for shard in 0..shards {
+            let mut command = command(&server, &["fleet", "run", &at]);
+            let ran = run(command.env("JOB_COMPLETION_INDEX", shard.to_string()));
+            assert_eq!(ran.status, Some(0), "{ran:?}");
+        }
+        assert_eq!(merged(&server, &at, 1), expected, "{shards}");
+        let table = said(&server, &["fleet", "merge", &at], 1).stdout;
+        assert!(table.starts_with("2 of 6 backups sound"), "{table}");
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    }
+}
+
+#[test]
+fn a_shard_that_cannot_read_says_so_and_goes_on_when_it_is_run_again() {
+    let scratch = Scratch::new();
+    let backups = Backups::make(&scratch, &mut scratch.guard());
+    let server = ObjectServer::start();
+    server.put("b/a/base.tar", &tar(&backups.sound));
+    let plan = scratch.path("plan.json").display().to_string();
+    said(&server, &["fleet", "plan", "s3://b", "-o", &plan], 0);
+    let lost = said(&server, &["fleet", "run", &plan], 2);
+    assert!(lost.stderr.contains("which shard is to run?"), "{lost:?}");
+    server.fail(ObjectFault::Deny, 100);
+    let denied = said(&server, &["fleet", "run", &plan, "--shard", "0/1"], 2);
+    assert!(denied.stderr.contains("s3://b/a: not verified"), "{denied:?}");
+    server.fail(ObjectFault::Deny, 0);
+    let table = said(&server, &["fleet", "merge", &plan], 2).stdout;
+    assert!(table.contains("s3://b/a: no result yet"), "{table}");
+    assert!(table.contains("access denied"), "{table}");
+    // Another version of the object is not what was planned.
+    server.put("b/a/base.tar", &tar(&backups.damaged));
+    let replaced = said(&server, &["fleet", "run", &plan, "--all"], 2);
+    assert!(replaced.stderr.contains("replaced or changed"), "{replaced:?}");
+    let planned = scratch.path("again.json").display().to_string();
+    said(&server, &["fleet", "plan", "s3://b", "-o", &planned], 0);
+    said(&server, &["fleet", "run", &planned, "--all"], 0);
+    said(&server, &["fleet", "merge", &planned], 1);
+    let shown = said(&server, &["report", &planned], 0).stdout;
+    assert!(shown.starts_with("1 backup, "), "{shown}");
+}
