@@ -353,7 +353,11 @@ pub fn failover_findings(of: &FailoverRecord) -> Vec<String> {
         for words in findings_of_run(run, of.design.synchronous) {
             match findings.iter_mut().find(|own| own.case == case && own.words == words) {
                 Some(own) => own.runs.push(run.number),
-                None => findings.push(RepeatedFinding { case: case.clone(), words, runs: vec![run.number] }),
+                None => findings.push(RepeatedFinding {
+                    case: case.clone(),
+                    words,
+                    runs: vec![run.number],
+                }),
             }
         }
     }

@@ -208,8 +208,7 @@ impl Trial<'_> {
     /// What the record does not have of a workload, in balanced orders.
     fn missing(&self, workload: Workload, installation: &Installation) -> Vec<Step> {
         let server = installation.version.to_string();
-        let mut steps =
-            vec![if self.arguments.spread { Step::Pair(0) } else { Step::Turns(0) }];
+        let mut steps = vec![if self.arguments.spread { Step::Pair(0) } else { Step::Turns(0) }];
         if self.arguments.predict && !self.arguments.spread {
             steps.extend([Step::Ask(Arm::Off, 0), Step::Ask(Arm::On, 0)]);
         }
