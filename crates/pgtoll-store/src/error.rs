@@ -117,6 +117,7 @@ impl StoreError {
                 Self::Credentials { url, detail: short(&text) }
             }
             object_store::Error::Precondition { .. } => Self::Replaced { url },
+            _ if has(NO_BUCKET) => Self::NotFound { url },
             _ if has(THROTTLED) => Self::Throttled { url, detail: short(&text) },
             _ if has(NO_CREDENTIALS) => Self::Credentials { url, detail: short(&text) },
             _ => Self::Other { url, detail: short(&text) },
@@ -127,6 +128,8 @@ impl StoreError {
 /// Codes of answers to requests with credentials that were valid once.
 const EXPIRED: &[&str] =
     &["ExpiredToken", "TokenRefreshRequired", "RequestExpired", "InvalidToken"];
+/// The client knows no such answer.
+const NO_BUCKET: &[&str] = &["NoSuchBucket"];
 const THROTTLED: &[&str] =
     &["SlowDown", "503 Service Unavailable", "429 Too Many", "RequestLimitExceeded"];
 /// Where the client asks for a role when it has nothing else.
