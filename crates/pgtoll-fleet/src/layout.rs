@@ -204,7 +204,8 @@ pub(crate) fn of_one_tar(object: &StoredObject) -> Result<StoredBackup, UnreadBa
 /// Whether an object of this name is a tar, packed or encrypted in whatever way.
 pub(crate) fn is_tar(name: &str) -> bool {
     let ending = name.rsplit_once(".tar").map(|(_, ending)| ending);
-    name.ends_with(".tgz") || ending.is_some_and(|of| of.is_empty() || of.starts_with('.'))
+    name.strip_suffix(".tgz").is_some()
+        || ending.is_some_and(|of| of.is_empty() || of.starts_with('.'))
 }
 
 /// The tablespace of a tar, of which there may be parts: `16385.tar.gz`, `16385_0001.tar`.

@@ -137,13 +137,13 @@ pub fn run_shard(
                 summary.verified += 1;
                 report(ShardEvent::Verified(unit, &record));
             }
-            Ok(_) => {}
             Err(reason) if task.interrupt.signal().is_none() => {
                 results.write_failure(&unit.id, &reason)?;
                 summary.failed += 1;
                 report(ShardEvent::Failed(unit, &reason));
             }
-            Err(_) => {}
+            // Interrupted.
+            Ok(_) | Err(_) => {}
         }
     }
     summary.is_interrupted |= task.interrupt.signal().is_some();

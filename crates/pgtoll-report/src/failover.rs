@@ -513,7 +513,7 @@ pub(crate) mod tests {
                 witness: false,
                 third_node: false,
             },
-            settings: std::collections::BTreeMap::new(),
+            settings: BTreeMap::new(),
             runs: all.collect(),
             skipped: Vec::new(),
             complete: true,

@@ -1,6 +1,8 @@
 //! A store over HTTP, and what is said when it fails. The server is the tests' own: how a real one
 //! behaves is not shown here.
 
+#![expect(clippy::unwrap_used, reason = "a test's helpers may panic like the test")]
+
 use std::io::Read as _;
 
 use pgtoll_interrupt::Interrupt;
@@ -17,7 +19,7 @@ fn store_of(server: &ObjectServer) -> Store {
 
 /// Bytes of which none can be mistaken for another's place.
 fn content(bytes: usize) -> Vec<u8> {
-    (0..bytes / 8 + 1).flat_map(|at| (at as u64).to_le_bytes()).take(bytes).collect()
+    (0..=bytes / 8).flat_map(|at| (at as u64).to_le_bytes()).take(bytes).collect()
 }
 
 #[test]

@@ -276,17 +276,11 @@ fn decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
-        let hex = after.get(..2).and_then(|of| std::str::from_utf8(of).ok());
-        match hex.and_then(|of| u8::from_str_radix(of, 16).ok()).filter(|_| *first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
+        let hex = after.get(..2).filter(|_| *first == b'%');
+        let hex = hex.and_then(|of| std::str::from_utf8(of).ok());
+        let byte = hex.and_then(|of| u8::from_str_radix(of, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[2..] } else { after };
     }
     String::from_utf8(bytes).unwrap()
 }

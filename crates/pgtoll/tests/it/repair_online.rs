@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_format::{PageKind, SplitMix64};
+use pgtoll_interrupt::Interrupt;
 use serde_json::Value;
 
 use crate::repair::{
@@ -41,7 +42,7 @@ impl<'a> Load<'a> {
             || self.acknowledged.load(Ordering::Relaxed) + self.refused.load(Ordering::Relaxed);
         let before = ended();
         while ended() < before + 500 && !self.is_over.load(Ordering::Relaxed) {
-            std::thread::sleep(LOOK);
+            Interrupt::new().wait(LOOK).unwrap();
         }
     }
 
@@ -248,10 +249,22 @@ fn check_same(primary: &Path, standby: &Path) {
         let (one, other) = (read_page(primary, block), read_page(standby, block));
         if PageKind::of(&one) == PageKind::Heap {
             // Clients that set hints at the same time may leave the LSN of the first of their records.
+            let lsns = [&one, &other].map(|page| lsn(page));
             let other = [&one[..8], &other[8..]].concat();
-            assert!(are_masked_equal(&one, &other), "{} {block}", primary.display());
+            assert!(
+                are_masked_equal(&one, &other),
+                "{} {block}: LSNs {lsns:?}, differs at {:?}",
+                primary.display(),
+                differences(&one, &other)
+            );
         }
     }
+}
+
+/// Where the bytes differ, and what they are.
+fn differences(one: &[u8], other: &[u8]) -> Vec<(usize, u8, u8)> {
+    let pairs = one.iter().zip(other).enumerate();
+    pairs.filter(|(_, (one, other))| one != other).map(|(at, (a, b))| (at, *a, *b)).collect()
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
+use pgtoll_interrupt::Interrupt;
 
 use crate::repair::{
     HOT, check_checksums, classes, cluster, content, damage, lsn, next_value, open, paths,
@@ -147,7 +148,7 @@ fn await_replay_of(lsn: &str, standby: &Cluster) {
     let mut session = standby.connect("postgres").unwrap();
     let sql = format!("SELECT pg_last_wal_replay_lsn() >= {lsn} AS done");
     while session.query_one(&sql).unwrap().text("done").unwrap() != "t" {
-        std::thread::sleep(Duration::from_millis(5));
+        Interrupt::new().wait(Duration::from_millis(5)).unwrap();
     }
 }
 
