@@ -14,7 +14,7 @@ use crate::repair::{
     are_masked_equal, backup, check_checksums, lsn, open, read_page, repair, repair_any, shown,
 };
 use crate::repair_redo::{KINDS, check_indexes};
-use crate::repair_standby::{await_replay_of_all, dsn, pair};
+use crate::repair_standby::{await_replay, await_replay_of_all, dsn, pair};
 use crate::support::{Scratch, pgtoll, run, server, servers};
 use crate::verify::{PAGE, check_program, execute, overwrite, path_of};
 
@@ -190,7 +190,8 @@ fn check_running(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     check_indexes(&cluster);
     let amcheck = ["--heapallindexed", "-d", "postgres"];
     cluster.run_client(guard, "pg_amcheck", &amcheck).unwrap();
-    // Autovacuum may change pages until the end.
+    // It streams again, some seconds after the primary's start. Autovacuum may change pages until the end.
+    await_replay(&cluster, &standby);
     cluster.stop(guard, StopMode::Fast).unwrap();
     await_replay_of_all(&standby);
     standby.stop(guard, StopMode::Fast).unwrap();
