@@ -1,9 +1,9 @@
 //! Backups of many clusters, in object stores or directories: found, planned, verified in shards by an
 //! engine that is there (Kubernetes, Slurm, `parallel`), and merged into one answer.
 //!
-//! Entry points: [`plan`], [`run_shard`], [`merge`]; [`stored_tars`] for one backup by its URL;
+//! Entry points: [`plan()`], [`run_shard`], [`merge()`]; [`stored_tars`] for one backup by its URL;
 //! [`standard_input`]. [`Layout`] says which backups objects are. Nothing here schedules anything: a
-//! shard is an index, a result is written under a condition, and only [`merge`] judges.
+//! shard is an index, a result is written under a condition, and only [`merge()`] judges.
 
 mod error;
 mod find;
