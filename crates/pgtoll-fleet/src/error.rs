@@ -60,7 +60,8 @@ impl FleetError {
             Self::Shard { .. } => "with Slurm for example: sbatch --array=0-19 for 20 shards",
             Self::NoShard => {
                 "name it with --shard INDEX/COUNT, or --all; else it is read from \
-                 JOB_COMPLETION_INDEX, SLURM_ARRAY_TASK_ID or AWS_BATCH_JOB_ARRAY_INDEX"
+                 JOB_COMPLETION_INDEX, SLURM_ARRAY_TASK_ID, AWS_BATCH_JOB_ARRAY_INDEX or \
+                 CLOUD_RUN_TASK_INDEX"
             }
             Self::Unread { .. } => return None,
         };

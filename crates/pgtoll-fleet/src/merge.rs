@@ -20,10 +20,10 @@ pub fn merge(
     let results = Results::beside(at, interrupt)?;
     let mut backups = Vec::with_capacity(plan.units.len() + plan.refused.len());
     for unit in &plan.units {
-        let result = results.read(&unit.id)?;
-        backups.push(match result.filter(|of| is_of(of, unit)) {
-            Some(record) => verified(unit, &record),
-            None => missing(unit, results.failure(&unit.id)),
+        backups.push(match results.read(&unit.id)? {
+            Ok(record) if is_of(&record, unit) => verified(unit, &record),
+            Ok(_) => missing(unit, Some(OTHER_RESULT.to_owned())),
+            Err(reason) => missing(unit, reason),
         });
     }
     backups.extend(plan.refused.iter().map(refused));
@@ -85,7 +85,10 @@ fn verified(unit: &FleetUnit, of: &VerificationRecord) -> FleetBackup {
         let more = if relation.findings.len() > 3 { " …" } else { "" };
         format!("{name}, blocks {}{more}: {}", blocks.join(", "), relation.remedy)
     }));
-    reasons.truncate(REASONS_MAX);
+    if let Some(more) = reasons.len().checked_sub(REASONS_MAX).filter(|more| *more > 0) {
+        reasons.truncate(REASONS_MAX);
+        reasons.push(format!("{more} more: its result beside the plan, in units/, has them all"));
+    }
     FleetBackup {
         verified: Some(of.made.clone()),
         bytes: of.read.bytes,
@@ -125,3 +128,5 @@ fn backup(unit: &FleetUnit, outcome: FleetOutcome) -> FleetBackup {
 }
 
 const REASONS_MAX: usize = 10;
+const OTHER_RESULT: &str =
+    "its result is of another backup, of another version of pgtoll, or of a part";

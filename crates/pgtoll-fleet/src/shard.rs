@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{FleetObject, FleetPlan, FleetUnit, Provenance, VerificationRecord};
-use pgtoll_store::{Store, StoreUrl, StoreUrlError, StoredObject};
-use pgtoll_verify::{BackupWal, VerifyProgress, VerifySettings, verify_tars};
+use pgtoll_store::{Store, StoreError, StoreUrl, StoreUrlError, StoredObject};
+use pgtoll_verify::{TarChecks, VerifyProgress, VerifySettings, verify_tars};
 
 use crate::error::FleetError;
 use crate::input::{StoreFailure, tars_of};
@@ -171,11 +171,9 @@ fn verified(
     };
     let read = verify_tars(&tars, &task.settings, &|_| true, &mut progress);
     let mut found = read.map_err(|error| failure.reason().unwrap_or_else(|| error.to_string()))?;
-    found.check_complete(&tars, false, &task.settings, &mut progress);
-    let wal = BackupWal::of_tars(&tars, &found).filter(|_| !found.verified.is_interrupted);
-    let wal = wal.map(|wal| found.verified.settle(&wal, task.settings.jobs.get()));
-    let is_damaged = !found.verified.counts.is_empty() && !found.verified.is_interrupted;
-    let names = if is_damaged { tars.names().ok() } else { None };
+    let checks = TarChecks { is_whole: true, manifest_checksums: false, wal: &[] };
+    let wal = found.check(&tars, checks, &task.settings, &mut progress);
+    let names = if found.is_damaged() { tars.names().ok() } else { None };
     if let Some(reason) = failure.reason() {
         return Err(reason);
     }
@@ -184,7 +182,7 @@ fn verified(
         command: ["pgtoll", "verify", unit.url.as_str()].map(str::to_owned).to_vec(),
         made: String::new(),
     };
-    Ok(found.record(&tars, names.as_ref(), wal.unwrap_or_default(), provenance))
+    Ok(found.record(&tars, names.as_ref(), wal, provenance))
 }
 
 fn backup_of(unit: &FleetUnit) -> Result<StoredBackup, StoreUrlError> {
@@ -250,19 +248,22 @@ impl Results {
         Ok(self.store.put(&self.directory.join(&format!("{id}.failed")), reason.as_bytes())?)
     }
 
-    /// The result of a unit; `None`: it has none.
-    pub(crate) fn read(&self, id: &str) -> Result<Option<VerificationRecord>, FleetError> {
+    /// The result of a unit, or why there is none; an error is the store's.
+    pub(crate) fn read(
+        &self,
+        id: &str,
+    ) -> Result<Result<VerificationRecord, Option<String>>, StoreError> {
         if !self.written.contains_key(id) {
-            return Ok(None);
+            return Ok(Err(self.failure(id)));
         }
         let url = self.directory.join(&format!("{id}.json"));
         let text = self.store.read(&url, RESULT_BYTES_MAX)?;
         let read = serde_json::from_slice(&text);
-        read.map(Some).map_err(|error| FleetError::Plan { url, reason: error.to_string() })
+        Ok(read.map_err(|error| Some(format!("{url} is not a result of pgtoll: {error}"))))
     }
 
     /// Why a unit has no result, where that is known.
-    pub(crate) fn failure(&self, id: &str) -> Option<String> {
+    fn failure(&self, id: &str) -> Option<String> {
         let text = self.store.read(self.failed.get(id)?, REASON_BYTES_MAX).ok()?;
         Some(String::from_utf8_lossy(&text).into_owned())
     }

@@ -31,7 +31,9 @@ mod storage;
 mod visible;
 mod work;
 
-pub use backup::{BackupWal, OpenInput, TarBackup, TarInput, VerifiedTars, WalAtHand, verify_tars};
+pub use backup::{
+    BackupWal, OpenInput, TarBackup, TarChecks, TarInput, VerifiedTars, WalAtHand, verify_tars,
+};
 pub use defect::{
     BlockFinding, Defect, DefectCounts, Evidence, LayoutDefect, StaleClaim, Unsettled,
 };

@@ -25,7 +25,7 @@ impl VerifiedTars {
     /// what every base backup has. With `checksums` the tars are read once more.
     ///
     /// Says nothing of tars that could not be read to their end.
-    pub fn check_complete(
+    pub(super) fn check_complete(
         &mut self,
         backup: &TarBackup,
         checksums: bool,

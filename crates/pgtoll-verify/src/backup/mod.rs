@@ -28,7 +28,7 @@ use self::judge::Rules;
 use self::member_path::{MemberKind, MemberPath};
 pub use self::opener::{OpenInput, TarInput};
 use self::run::{Known, SourceContents, Wanted, run};
-pub use self::settle::{BackupWal, WalAtHand};
+pub use self::settle::{BackupWal, TarChecks, WalAtHand};
 pub(super) use self::source::IncrementalFile;
 use self::source::{Source, TarFile};
 use crate::found::Verified;

@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use pgtoll_format::{Fault, Lsn};
@@ -18,6 +19,7 @@ use super::opener::spooled;
 use super::{TarBackup, VerifiedTars};
 use crate::defect::{BlockFinding, Defect, DefectCounts};
 use crate::found::Verified;
+use crate::settings::{VerifyProgress, VerifySettings};
 use pgtoll_datadir::DataDirectory;
 use pgtoll_wal::segments;
 
@@ -92,6 +94,45 @@ impl BackupWal {
             let segments = segments(paths).ok().filter(|found| !found.is_empty())?;
             images_of(&segments, blocks.clone(), self.start, threads).ok().filter(is_own)
         })
+    }
+}
+
+/// What is looked at beside the pages that were read.
+#[derive(Clone, Copy, Debug)]
+pub struct TarChecks<'a> {
+    /// All relations were read: whether files are missing can be said.
+    pub is_whole: bool,
+    /// The checksums of the manifest are compared, too, for which the tars are read once more.
+    pub manifest_checksums: bool,
+    /// Where its WAL is, if not in the backup.
+    pub wal: &'a [PathBuf],
+}
+
+impl VerifiedTars {
+    /// Says whether the backup is complete, and removes findings that its own WAL replaces.
+    pub fn check(
+        &mut self,
+        backup: &TarBackup,
+        checks: TarChecks<'_>,
+        settings: &VerifySettings,
+        progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
+    ) -> WalAtHand {
+        if checks.is_whole {
+            self.check_complete(backup, checks.manifest_checksums, settings, progress);
+        }
+        if checks.manifest_checksums {
+            self.verified.require_manifest_checksums();
+        }
+        let wal = BackupWal::of_tars(backup, self).filter(|_| !self.verified.is_interrupted);
+        let settled =
+            wal.map(|wal| self.verified.settle(&wal.or_at(checks.wal), settings.jobs.get()));
+        settled.unwrap_or_default()
+    }
+
+    /// True where there is something to name. To find names the tars are read once more: only damage is
+    /// worth it.
+    pub fn is_damaged(&self) -> bool {
+        !self.verified.counts.is_empty() && !self.verified.is_interrupted
     }
 }
 

@@ -303,4 +303,10 @@ fn a_shard_that_cannot_read_says_so_and_goes_on_when_it_is_run_again() {
     said(&server, &["fleet", "merge", &planned], 1);
     let shown = said(&server, &["report", &planned], 0).stdout;
     assert!(shown.starts_with("1 backup, "), "{shown}");
+    // A result that was cut short makes that backup unverified.
+    let results = fs::read_dir(scratch.path("units")).unwrap().map(|entry| entry.unwrap().path());
+    let result = results.filter(|path| path.extension().is_some_and(|of| of == "json"));
+    result.for_each(|path| fs::write(path, b"{").unwrap());
+    let table = said(&server, &["fleet", "merge", &planned], 2).stdout;
+    assert!(table.contains("is not a result of pgtoll"), "{table}");
 }

@@ -36,12 +36,14 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Waits until some transactions more were acknowledged, or as many met a damaged page.
+    /// Waits until some transactions more were acknowledged, or many met a damaged page: one that is
+    /// not repaired before the end may be in the way of all.
     fn await_progress(&self) {
-        let ended =
-            || self.acknowledged.load(Ordering::Relaxed) + self.refused.load(Ordering::Relaxed);
-        let before = ended();
-        while ended() < before + 500 && !self.is_over.load(Ordering::Relaxed) {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let (acknowledged, refused) = (of(&self.acknowledged), of(&self.refused));
+        let is_reached =
+            || of(&self.acknowledged) >= acknowledged + 500 || of(&self.refused) >= refused + 5000;
+        while !is_reached() && !self.is_over.load(Ordering::Relaxed) {
             Interrupt::new().wait(LOOK).unwrap();
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use pgtoll_format::RelFileLocator;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::VerificationRecord;
-use pgtoll_verify::{BackupWal, TarBackup, verify_tars};
+use pgtoll_verify::{TarBackup, TarChecks, verify_tars};
 
 use super::command::provenance;
 use super::{only, report_progress, settings};
@@ -46,19 +46,15 @@ pub(super) fn verified(
     let settings = settings(arguments, Vec::new());
     let mut progress = |now| report_progress("", now, interrupt, printer);
     let mut found = verify_tars(backup, &settings, &is_wanted, &mut progress)?;
-    if chosen.is_none() {
-        let checksums = arguments.manifest_checksums;
-        let mut progress = |now| report_progress("manifest: ", now, interrupt, printer);
-        found.check_complete(backup, checksums, &settings, &mut progress);
-    }
-    if arguments.manifest_checksums {
-        found.verified.require_manifest_checksums();
-    }
-    let wal = BackupWal::of_tars(backup, &found).filter(|_| !found.verified.is_interrupted);
-    let wal = wal.map(|wal| found.verified.settle(&wal.or_at(&arguments.wal), settings.jobs.get()));
-    if names.is_none() && !found.verified.counts.is_empty() && !found.verified.is_interrupted {
-        // To find them the tars are read once more: only damage is worth it.
+    let checks = TarChecks {
+        is_whole: chosen.is_none(),
+        manifest_checksums: arguments.manifest_checksums,
+        wal: &arguments.wal,
+    };
+    let mut progress = |now| report_progress("manifest: ", now, interrupt, printer);
+    let wal = found.check(backup, checks, &settings, &mut progress);
+    if names.is_none() && found.is_damaged() {
         names = backup.names().ok();
     }
-    Ok(found.record(backup, names.as_ref(), wal.unwrap_or_default(), provenance(arguments)))
+    Ok(found.record(backup, names.as_ref(), wal, provenance(arguments)))
 }
