@@ -6,7 +6,7 @@ use std::process::Stdio;
 use anyhow::{Context as _, bail};
 
 use crate::setup::Found;
-use crate::{command, deny, fuzz, layers, run, say};
+use crate::{command, deny, fuzz, layers, manifests, run, say};
 
 /// Names the servers that tests must find, as major versions.
 const MAJORS: &str = "PGTOLL_TEST_MAJORS";
@@ -15,7 +15,8 @@ const AXE: &str = "PGTOLL_TEST_AXE";
 /// Lets tests write the files that they otherwise compare.
 const UPDATE: &str = "PGTOLL_UPDATE";
 
-/// Format, lints, layers, dependencies, documentation, with a set-up machine a little fuzzing, tests.
+/// Format, lints, layers, dependencies, documentation, with a set-up machine manifests and a little
+/// fuzzing, tests.
 /// The tests fail where something is missing that was `found`.
 pub(crate) fn all(found: Option<&Found>) -> anyhow::Result<()> {
     run(command("cargo").args(["fmt", "--all", "--check"]))?;
@@ -34,6 +35,7 @@ pub(crate) fn all(found: Option<&Found>) -> anyhow::Result<()> {
         .args(["doc", "--workspace", "--no-deps", "--quiet", "--document-private-items"])
         .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"))?;
     if found.is_some() {
+        manifests::check()?;
         fuzz::run_targets(FUZZ_SECONDS, &[])?;
     }
     tests(found)

@@ -52,11 +52,12 @@ pub fn plan(
     })
 }
 
-/// Writes a plan where there is none. One that says the same is left as it is; the plan that counts is
-/// returned.
+/// Writes a plan where there is none, or instead of another one. One that says the same is left as it is;
+/// the plan that counts is returned.
 pub fn write_plan(
     plan: FleetPlan,
     at: &StoreUrl,
+    replace: bool,
     interrupt: &Interrupt,
 ) -> Result<FleetPlan, FleetError> {
     let store = Store::open(at, interrupt)?;
@@ -65,13 +66,21 @@ pub fn write_plan(
     if store.put_new(at, &text)? {
         return Ok(plan);
     }
+    // Whatever else is there is not overwritten.
     let found = read_plan(at, interrupt)?;
     let ids = |plan: &FleetPlan| -> Vec<String> {
         plan.units.iter().map(|unit| unit.id.clone()).collect()
     };
     let is_same =
         ids(&found) == ids(&plan) && found.refused == plan.refused && found.shards == plan.shards;
-    if is_same { Ok(found) } else { Err(FleetError::PlanExists { url: at.clone() }) }
+    if is_same {
+        return Ok(found);
+    }
+    if !replace {
+        return Err(FleetError::PlanExists { url: at.clone() });
+    }
+    store.put(at, &text)?;
+    Ok(plan)
 }
 
 /// Reads a plan.

@@ -16,14 +16,14 @@ use crate::support::{Ran, Scratch, pgtoll, run, server};
 const PAGE: usize = 8192;
 
 /// A plain base backup of a small cluster with checksums, and the file of a table in it.
-struct Backups {
-    sound: PathBuf,
-    damaged: PathBuf,
+pub(crate) struct Backups {
+    pub(crate) sound: PathBuf,
+    pub(crate) damaged: PathBuf,
     table: PathBuf,
 }
 
 impl Backups {
-    fn make(scratch: &Scratch, guard: &mut Guard) -> Self {
+    pub(crate) fn make(scratch: &Scratch, guard: &mut Guard) -> Self {
         let server = server();
         let cluster = Cluster::init(guard, &server, "fleet", true).unwrap();
         let settings = [("fsync", "off"), ("wal_level", "replica"), ("max_wal_senders", "4")];
@@ -79,7 +79,7 @@ fn files(root: &Path) -> Vec<(String, PathBuf)> {
     found
 }
 
-fn tar(root: &Path) -> Vec<u8> {
+pub(crate) fn tar(root: &Path) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
     for (name, path) in files(root) {
         tar.append_file(name, &mut File::open(path).unwrap()).unwrap();
@@ -99,7 +99,7 @@ fn put_files(server: &ObjectServer, prefix: &str, root: &Path) {
     }
 }
 
-fn command(server: &ObjectServer, words: &[&str]) -> Command {
+pub(crate) fn command(server: &ObjectServer, words: &[&str]) -> Command {
     let mut command = pgtoll();
     command.args(words).env_remove("AWS_PROFILE").envs(server.environment());
     command
@@ -245,6 +245,8 @@ fn a_fleets_answer_does_not_depend_on_the_number_of_shards() {
     let other = ["fleet", "plan", "s3://b/eu", "-o", "s3://ops/w/plan.json"];
     let refused = said(&server, &other, 2);
     assert!(refused.stderr.contains("exists, and is another plan"), "{refused:?}");
+    said(&server, &[&other[..], &["--replace"]].concat(), 0);
+    said(&server, &[&plan[..], &["--replace"]].concat(), 0);
 
     let nothing = merged(&server, "s3://ops/w/", 2);
     assert_eq!((&nothing["unverified"], &nothing["refused"]), (&4.into(), &2.into()));
@@ -273,6 +275,8 @@ fn a_fleets_answer_does_not_depend_on_the_number_of_shards() {
         let table = said(&server, &["fleet", "merge", &at], 1).stdout;
         assert!(table.starts_with("2 of 6 backups sound"), "{table}");
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let metrics = said(&server, &["fleet", "merge", &at, "--format", "openmetrics"], 1).stdout;
+        assert!(metrics.contains("pgtoll_fleet_backups{outcome=\"sound\"} 2\n"), "{metrics}");
     }
 }
 

@@ -24,6 +24,7 @@ mod exchange;
 mod experiments;
 mod failover;
 mod fleet;
+mod fleet_manifests;
 mod judge;
 mod judge_size;
 mod lab_disks;
