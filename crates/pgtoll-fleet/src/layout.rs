@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 
 use pgtoll_record::FleetLayout;
 use pgtoll_store::{StoreUrl, StoredObject};
+use pgtoll_wal::Packing;
+
+use crate::pgbackrest::{MANIFEST as PGBACKREST, is_label};
 
 /// A backup that can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,12 +20,14 @@ pub struct StoredBackup {
     pub id: String,
     /// How it is stored.
     pub layout: FleetLayout,
-    /// The tars, or the files of a data directory.
+    /// The tars, or the files of a data directory; of pgBackRest none, until its manifest was read.
     pub objects: Vec<StoredObject>,
-    /// `backup_manifest` beside tars.
+    /// `backup_manifest` beside tars, or pgBackRest's own.
     pub manifest: Option<StoredObject>,
     /// `backup.info` of barman.
     pub info: Option<StoredObject>,
+    /// How its files are packed, where their names do not say it.
+    pub packing: Option<Packing>,
 }
 
 /// A backup that is not read, or what looks like one.
@@ -67,7 +72,7 @@ impl Layout {
             let has = |name: &str| files.iter().any(|file| file.url.name() == name);
             if let Some(root) = foreign_root(directory, files) {
                 taken.push(root);
-                found.foreign(directory, files, objects);
+                found.repository(directory, files, objects);
             } else if has("PG_VERSION") && directories.contains_key(&directory.join("global")) {
                 taken.push(directory.clone());
                 found.backups.push(plain_files(prefix, directory, objects));
@@ -82,25 +87,25 @@ impl Layout {
         found
     }
 
-    /// Backups of tools whose repositories are not read.
-    fn foreign(&mut self, directory: &StoreUrl, files: &[&StoredObject], all: &[StoredObject]) {
+    /// Backups in repositories of pgBackRest, and of WAL-G, which are not read.
+    fn repository(&mut self, directory: &StoreUrl, files: &[&StoredObject], all: &[StoredObject]) {
         let sentinels = files.iter().filter(|file| file.url.name().ends_with(SENTINEL));
-        let before = self.unread.len();
+        let before = (self.unread.len(), self.backups.len());
         for sentinel in sentinels {
             let name = sentinel.url.name().trim_end_matches(SENTINEL);
             let url = directory.join(name);
             let words = if name.contains("_D_") { "a delta of WAL-G" } else { "a backup of WAL-G" };
             self.unread.push(not_read(url, words));
         }
-        // Of pgBackRest each label has a manifest.
-        let manifests = all.iter().filter(|object| {
-            object.url.name() == PGBACKREST && directory.below(&object.url).is_some()
-        });
-        for label in manifests.filter_map(|object| object.url.parent()) {
-            self.unread.push(not_read(label, "a backup of pgBackRest"));
+        // Of pgBackRest each label has a manifest; `latest` is a link to one of them.
+        let below = all.iter().filter(|object| directory.below(&object.url).is_some());
+        for manifest in below.filter(|object| object.url.name() == PGBACKREST) {
+            let label = manifest.url.parent().filter(|label| is_label(label.name()));
+            self.backups.extend(label.map(|label| pgbackrest(label, manifest)));
         }
-        if self.unread.len() == before {
-            self.unread.push(not_read(directory.clone(), "a repository of pgBackRest or WAL-G"));
+        if (self.unread.len(), self.backups.len()) == before {
+            let reason = "a repository of pgBackRest or WAL-G without a complete backup".to_owned();
+            self.unread.push(UnreadBackup { url: directory.clone(), reason });
         }
     }
 
@@ -146,6 +151,7 @@ impl Layout {
                 .iter()
                 .find(|file| file.url.name() == "backup.info")
                 .map(|of| (*of).clone()),
+            packing: None,
         });
     }
 
@@ -170,6 +176,7 @@ impl Layout {
                 objects: own.into_iter().cloned().collect(),
                 manifest: manifest.map(|of| (*of).clone()),
                 info: None,
+                packing: None,
             });
             return;
         }
@@ -198,6 +205,7 @@ pub(crate) fn of_one_tar(object: &StoredObject) -> Result<StoredBackup, UnreadBa
         objects: vec![object.clone()],
         manifest: None,
         info: None,
+        packing: None,
     })
 }
 
@@ -243,6 +251,20 @@ fn not_read(url: StoreUrl, what: &str) -> UnreadBackup {
     UnreadBackup { url, reason: format!("{what}, which pgtoll does not read yet") }
 }
 
+fn pgbackrest(label: StoreUrl, manifest: &StoredObject) -> StoredBackup {
+    let stanza = label.parent();
+    StoredBackup {
+        cluster: stanza.map_or_else(String::new, |stanza| stanza.name().to_owned()),
+        id: label.name().to_owned(),
+        url: label,
+        layout: FleetLayout::PgBackRest,
+        objects: Vec::new(),
+        manifest: Some(manifest.clone()),
+        info: None,
+        packing: None,
+    }
+}
+
 /// The root of another tool's repository that this prefix is in.
 fn foreign_root(directory: &StoreUrl, files: &[&StoredObject]) -> Option<StoreUrl> {
     let has = |name: &str| files.iter().any(|file| file.url.name() == name);
@@ -270,6 +292,7 @@ fn plain_files(prefix: &StoreUrl, directory: &StoreUrl, all: &[StoredObject]) ->
         objects: below.cloned().collect(),
         manifest: None,
         info: None,
+        packing: None,
     }
 }
 
@@ -284,7 +307,6 @@ fn names(prefix: &StoreUrl, directory: &StoreUrl) -> (String, String) {
     }
 }
 
-const PGBACKREST: &str = "backup.manifest";
 const SENTINEL: &str = "_backup_stop_sentinel.json";
 
 #[cfg(test)]
@@ -366,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tools_repositories_are_named_and_not_read() {
+    fn other_tools_repositories_are_known() {
         let keys = [
             "r/backup/main/backup.info",
             "r/backup/main/20261123-020000F/backup.manifest",
@@ -378,12 +400,15 @@ mod tests {
         ];
         let reason = |what: &str| format!("{what}, which pgtoll does not read yet");
         let (full, delta) = (reason("a backup of WAL-G"), reason("a delta of WAL-G"));
+        let read = [("r/backup/main/20261123-020000F", "main", "20261123-020000F", 0)];
         let unread = [
-            ("r/backup/main/20261123-020000F", &*reason("a backup of pgBackRest")),
             ("w/basebackups_005/base_0001", &*full),
             ("w/basebackups_005/base_0002_D_0001", &*delta),
         ];
-        check(&keys, &[], &unread);
+        check(&keys, &read, &unread);
+        let keys = ["r/backup/main/backup.info", "r/backup/main/20261123-020000F/bundle/1"];
+        let reason = "a repository of pgBackRest or WAL-G without a complete backup";
+        check(&keys, &[], &[("r/backup/main", reason)]);
     }
 
     proptest! {
@@ -402,7 +427,8 @@ mod tests {
             read.sort_unstable();
             read.dedup();
             prop_assert_eq!(read.len(), all);
-            prop_assert!(found.backups.iter().all(|of| !of.objects.is_empty()));
+            let has_some = |of: &StoredBackup| !of.objects.is_empty() || of.manifest.is_some();
+            prop_assert!(found.backups.iter().all(has_some));
         }
     }
 }

@@ -65,6 +65,9 @@ pub enum FleetLayout {
     BarmanCloud,
     /// Tars of `pg_basebackup`.
     Tars,
+    /// A backup of pgBackRest: files one by one, or in bundles.
+    #[serde(rename = "pgbackrest")]
+    PgBackRest,
     /// A data directory's files, as `pg_basebackup` writes them or as they were copied.
     Files,
 }

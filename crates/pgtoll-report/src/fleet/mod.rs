@@ -26,7 +26,7 @@ pub fn fleet_plan_text(of: &FleetPlan) -> String {
         ByteSize(estimate.bytes).rounded(),
         counted(u64::from(of.shards), "shard"),
     );
-    for layout in [FleetLayout::BarmanCloud, FleetLayout::Tars, FleetLayout::Files] {
+    for layout in LAYOUTS {
         let of_layout = of.units.iter().filter(|unit| unit.layout == layout);
         let (count, bytes) =
             of_layout.fold((0, 0), |(count, bytes), unit| (count + 1, bytes + unit.bytes));
@@ -139,10 +139,18 @@ fn outcome_words(backup: &FleetBackup) -> String {
 fn layout_name(layout: FleetLayout) -> &'static str {
     match layout {
         FleetLayout::BarmanCloud => "barman-cloud or CloudNativePG",
+        FleetLayout::PgBackRest => "pgBackRest",
         FleetLayout::Tars => "tars of pg_basebackup",
         FleetLayout::Files => "plain files",
     }
 }
+
+const LAYOUTS: [FleetLayout; 4] = [
+    FleetLayout::BarmanCloud,
+    FleetLayout::PgBackRest,
+    FleetLayout::Tars,
+    FleetLayout::Files,
+];
 
 fn counted(count: u64, word: &str) -> String {
     if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") }
