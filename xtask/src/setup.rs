@@ -40,6 +40,9 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     if !POOLERS.iter().any(|path| Path::new(path).is_file()) {
         packages.push("pgbouncer");
     }
+    if !is_there("pgbackrest") {
+        packages.push("pgbackrest");
+    }
     // libFuzzer is C++.
     if !is_there("c++") {
         packages.push("g++");

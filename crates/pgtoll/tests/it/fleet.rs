@@ -93,7 +93,7 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
     packed.finish().unwrap()
 }
 
-fn put_files(server: &ObjectServer, prefix: &str, root: &Path) {
+pub(crate) fn put_files(server: &ObjectServer, prefix: &str, root: &Path) {
     for (name, path) in files(root) {
         server.put(&format!("{prefix}/{name}"), &fs::read(path).unwrap());
     }
@@ -105,13 +105,13 @@ pub(crate) fn command(server: &ObjectServer, words: &[&str]) -> Command {
     command
 }
 
-fn said(server: &ObjectServer, words: &[&str], status: i32) -> Ran {
+pub(crate) fn said(server: &ObjectServer, words: &[&str], status: i32) -> Ran {
     let ran = run(&mut command(server, words));
     assert_eq!(ran.status, Some(status), "{words:?}: {ran:?}");
     ran
 }
 
-fn json(ran: &Ran) -> Value {
+pub(crate) fn json(ran: &Ran) -> Value {
     serde_json::from_str(&ran.stdout).unwrap()
 }
 

@@ -25,6 +25,7 @@ mod experiments;
 mod failover;
 mod fleet;
 mod fleet_manifests;
+mod fleet_pgbackrest;
 mod judge;
 mod judge_size;
 mod lab_disks;
