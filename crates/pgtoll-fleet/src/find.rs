@@ -54,6 +54,7 @@ pub(crate) fn backups_below(store: &Store, url: &StoreUrl) -> Result<Layout, Fle
     for mut backup in std::mem::take(&mut found.backups) {
         let reason = match backup.layout {
             FleetLayout::PgBackRest => incomplete(store, &mut backup, &listed)?,
+            FleetLayout::WalG => delta(store, &backup)?,
             FleetLayout::BarmanCloud | FleetLayout::Tars | FleetLayout::Files => {
                 unfinished(store, &backup)?
             }
@@ -105,7 +106,7 @@ fn backup_at(
             let is_later = match chosen.layout {
                 FleetLayout::BarmanCloud => of.url > chosen.url,
                 FleetLayout::PgBackRest => label_time(of.url.name()) > label_time(&chosen.id),
-                FleetLayout::Tars | FleetLayout::Files => false,
+                FleetLayout::WalG | FleetLayout::Tars | FleetLayout::Files => false,
             };
             of.url.parent() == chosen.url.parent() && is_later
         }),
@@ -128,7 +129,7 @@ fn age_key(backup: &StoredBackup) -> (Option<&str>, u64, &StoreUrl) {
     let id = match backup.layout {
         FleetLayout::BarmanCloud => Some(&*backup.id),
         FleetLayout::PgBackRest => Some(label_time(&backup.id)),
-        FleetLayout::Tars | FleetLayout::Files => None,
+        FleetLayout::WalG | FleetLayout::Tars | FleetLayout::Files => None,
     };
     let written = backup.objects.iter().map(|of: &StoredObject| of.modified).max();
     (id, written.unwrap_or_default(), &backup.url)
@@ -151,6 +152,23 @@ fn incomplete(
             None
         }
         Err(reason) => Some(reason),
+    })
+}
+
+/// Says so where WAL-G's sentinel is a delta's, whatever the backup is called, or is not one at all.
+fn delta(store: &Store, backup: &StoredBackup) -> Result<Option<String>, StoreError> {
+    let Some(sentinel) = &backup.info else { return Ok(None) };
+    let text = store.read(&sentinel.url, INFO_BYTES_MAX)?;
+    let fields: Option<serde_json::Map<String, serde_json::Value>> =
+        serde_json::from_slice(&text).ok();
+    Ok(match fields {
+        None => Some(format!("{} is not JSON: is it encrypted?", sentinel.url.name())),
+        Some(fields) => {
+            let is_delta = ["DeltaFrom", "DeltaLSN", "DeltaFullName"]
+                .iter()
+                .any(|name| fields.get(*name).is_some_and(|value| !value.is_null()));
+            is_delta.then(|| "a delta of WAL-G, which pgtoll does not read yet".to_owned())
+        }
     })
 }
 

@@ -45,11 +45,13 @@ pub(crate) fn tars_of(
         Arc::new(ObjectInput { store, object, failure })
     };
     let inputs = match backup.layout {
-        FleetLayout::BarmanCloud | FleetLayout::Tars => {
+        FleetLayout::BarmanCloud | FleetLayout::WalG | FleetLayout::Tars => {
+            let is_wal_g = backup.layout == FleetLayout::WalG;
             let tar = |object: &StoredObject| TarInput {
                 name: object.url.to_string(),
                 file_name: object.url.name().to_owned(),
-                tablespace: tablespace_of(object.url.name()),
+                // WAL-G's parts have what is in tablespaces below pg_tblspc.
+                tablespace: tablespace_of(object.url.name()).filter(|_| !is_wal_g),
                 bytes: object.bytes,
                 input: input(object),
             };

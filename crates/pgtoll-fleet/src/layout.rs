@@ -24,7 +24,7 @@ pub struct StoredBackup {
     pub objects: Vec<StoredObject>,
     /// `backup_manifest` beside tars, or pgBackRest's own.
     pub manifest: Option<StoredObject>,
-    /// `backup.info` of barman.
+    /// `backup.info` of barman, the sentinel of WAL-G.
     pub info: Option<StoredObject>,
     /// How its files are packed, where their names do not say it.
     pub packing: Option<Packing>,
@@ -87,15 +87,17 @@ impl Layout {
         found
     }
 
-    /// Backups in repositories of pgBackRest, and of WAL-G, which are not read.
+    /// Backups in repositories of pgBackRest and of WAL-G.
     fn repository(&mut self, directory: &StoreUrl, files: &[&StoredObject], all: &[StoredObject]) {
         let sentinels = files.iter().filter(|file| file.url.name().ends_with(SENTINEL));
         let before = (self.unread.len(), self.backups.len());
         for sentinel in sentinels {
             let name = sentinel.url.name().trim_end_matches(SENTINEL);
             let url = directory.join(name);
-            let words = if name.contains("_D_") { "a delta of WAL-G" } else { "a backup of WAL-G" };
-            self.unread.push(not_read(url, words));
+            match wal_g(&url, sentinel, all) {
+                Ok(backup) => self.backups.push(backup),
+                Err(unread) => self.unread.push(unread),
+            }
         }
         // Of pgBackRest each label has a manifest; `latest` is a link to one of them.
         let below = all.iter().filter(|object| directory.below(&object.url).is_some());
@@ -234,6 +236,8 @@ fn unread_packing(name: &str) -> Option<&'static str> {
     match ending {
         "" | ".gz" | ".zst" | ".lz4" => None,
         ".gpg" | ".pgp" | ".age" | ".enc" => Some("encrypted"),
+        ".br" => Some("compressed with Brotli"),
+        ".lzma" => Some("compressed with LZMA"),
         ".bz2" => Some("compressed with bzip2"),
         ".xz" => Some("compressed with xz"),
         ".snappy" => Some("compressed with Snappy"),
@@ -249,6 +253,40 @@ fn unread_tar(url: StoreUrl, name: &str) -> UnreadBackup {
 
 fn not_read(url: StoreUrl, what: &str) -> UnreadBackup {
     UnreadBackup { url, reason: format!("{what}, which pgtoll does not read yet") }
+}
+
+/// `basebackups_005/NAME_backup_stop_sentinel.json`, which is written last, with the tars of a full
+/// backup below `NAME/tar_partitions`. A delta's tars have pages without saying where a reader of
+/// tars would look for it.
+fn wal_g(
+    url: &StoreUrl,
+    sentinel: &StoredObject,
+    all: &[StoredObject],
+) -> Result<StoredBackup, UnreadBackup> {
+    if url.name().contains("_D_") {
+        return Err(not_read(url.clone(), "a delta of WAL-G"));
+    }
+    let partitions = url.join("tar_partitions");
+    let parts = all.iter().filter(|object| partitions.below(&object.url).is_some());
+    let objects: Vec<StoredObject> = parts.filter(|of| is_tar(of.url.name())).cloned().collect();
+    if let Some(tar) = objects.iter().find(|tar| unread_packing(tar.url.name()).is_some()) {
+        return Err(unread_tar(url.clone(), tar.url.name()));
+    }
+    if !objects.iter().any(|tar| tar.url.name().starts_with("pg_control.tar")) {
+        let reason = "no pg_control.tar: the backup is not complete".to_owned();
+        return Err(UnreadBackup { url: url.clone(), reason });
+    }
+    let cluster = url.parent().and_then(|directory| directory.parent());
+    Ok(StoredBackup {
+        cluster: cluster.map_or_else(String::new, |cluster| cluster.name().to_owned()),
+        id: url.name().to_owned(),
+        url: url.clone(),
+        layout: FleetLayout::WalG,
+        objects,
+        manifest: None,
+        info: Some(sentinel.clone()),
+        packing: None,
+    })
 }
 
 fn pgbackrest(label: StoreUrl, manifest: &StoredObject) -> StoredBackup {
@@ -396,14 +434,30 @@ mod tests {
             "r/backup/main/20261123-020000F/bundle/1",
             "w/basebackups_005/base_0001_backup_stop_sentinel.json",
             "w/basebackups_005/base_0001/tar_partitions/part_001.tar.lz4",
+            "w/basebackups_005/base_0001/tar_partitions/pg_control.tar.lz4",
+            "w/basebackups_005/base_0003/tar_partitions/part_001.tar.lz4",
+            "w/basebackups_005/base_0004_backup_stop_sentinel.json",
+            "w/basebackups_005/base_0004/tar_partitions/part_001.tar.br",
+            "w/basebackups_005/base_0005_backup_stop_sentinel.json",
+            "w/basebackups_005/base_0005/tar_partitions/part_001.tar",
             "w/basebackups_005/base_0002_D_0001_backup_stop_sentinel.json",
         ];
-        let reason = |what: &str| format!("{what}, which pgtoll does not read yet");
-        let (full, delta) = (reason("a backup of WAL-G"), reason("a delta of WAL-G"));
-        let read = [("r/backup/main/20261123-020000F", "main", "20261123-020000F", 0)];
+        let read = [
+            ("r/backup/main/20261123-020000F", "main", "20261123-020000F", 0),
+            ("w/basebackups_005/base_0001", "w", "base_0001", 2),
+        ];
+        let brotli = "part_001.tar.br is compressed with Brotli; pipe it unpacked into: pgtoll \
+                      verify -";
         let unread = [
-            ("w/basebackups_005/base_0001", &*full),
-            ("w/basebackups_005/base_0002_D_0001", &*delta),
+            (
+                "w/basebackups_005/base_0002_D_0001",
+                "a delta of WAL-G, which pgtoll does not read yet",
+            ),
+            ("w/basebackups_005/base_0004", brotli),
+            (
+                "w/basebackups_005/base_0005",
+                "no pg_control.tar: the backup is not complete",
+            ),
         ];
         check(&keys, &read, &unread);
         let keys = ["r/backup/main/backup.info", "r/backup/main/20261123-020000F/bundle/1"];

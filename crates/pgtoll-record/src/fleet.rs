@@ -63,6 +63,9 @@ pub struct FleetUnit {
 pub enum FleetLayout {
     /// Tars of barman-cloud, or of CloudNativePG.
     BarmanCloud,
+    /// Tars of a full backup of WAL-G.
+    #[serde(rename = "wal-g")]
+    WalG,
     /// Tars of `pg_basebackup`.
     Tars,
     /// A backup of pgBackRest: files one by one, or in bundles.

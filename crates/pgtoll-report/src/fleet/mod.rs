@@ -140,14 +140,16 @@ fn layout_name(layout: FleetLayout) -> &'static str {
     match layout {
         FleetLayout::BarmanCloud => "barman-cloud or CloudNativePG",
         FleetLayout::PgBackRest => "pgBackRest",
+        FleetLayout::WalG => "WAL-G, full",
         FleetLayout::Tars => "tars of pg_basebackup",
         FleetLayout::Files => "plain files",
     }
 }
 
-const LAYOUTS: [FleetLayout; 4] = [
+const LAYOUTS: [FleetLayout; 5] = [
     FleetLayout::BarmanCloud,
     FleetLayout::PgBackRest,
+    FleetLayout::WalG,
     FleetLayout::Tars,
     FleetLayout::Files,
 ];

@@ -80,8 +80,12 @@ fn files(root: &Path) -> Vec<(String, PathBuf)> {
 }
 
 pub(crate) fn tar(root: &Path) -> Vec<u8> {
+    tar_of(root, &|_| true)
+}
+
+fn tar_of(root: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
-    for (name, path) in files(root) {
+    for (name, path) in files(root).into_iter().filter(|(name, _)| is_wanted(name)) {
         tar.append_file(name, &mut File::open(path).unwrap()).unwrap();
     }
     tar.into_inner().unwrap()
@@ -137,6 +141,17 @@ fn stored_backups_have_the_findings_of_the_same_directory() {
         server.put(&format!("b/cnpg/main/base/{id}/data.tar"), bytes);
     }
 
+    let is_control = |name: &str| name == "global/pg_control";
+    let first = tar_of(&backups.damaged, &|name| !is_control(name));
+    let rest = tar_of(&backups.damaged, &is_control);
+    server.put("b/w/basebackups_005/base_1_backup_stop_sentinel.json", b"{\"LSN\": 1}");
+    server.put("b/w/basebackups_005/base_1/tar_partitions/part_001.tar", &first);
+    server.put("b/w/basebackups_005/base_1/tar_partitions/pg_control.tar", &rest);
+    server.put("b/d/basebackups_005/base_1_backup_stop_sentinel.json", b"{\"DeltaFrom\": \"x\"}");
+    server.put("b/d/basebackups_005/base_1/tar_partitions/pg_control.tar", &rest);
+    let delta = said(&server, &["verify", "s3://b/d"], 2);
+    assert!(delta.stderr.contains("a delta of WAL-G"), "{delta:?}");
+
     let local = |path: &Path, status| {
         let path = path.display().to_string();
         pages(&json(&said(&server, &["verify", &path, "--json"], status)))
@@ -157,6 +172,7 @@ fn stored_backups_have_the_findings_of_the_same_directory() {
     assert_eq!(record["relations"][0]["name"]["relation"], "orders");
     let path = record["relations"][0]["path"].as_str().unwrap();
     assert!(path.ends_with(backups.table.to_str().unwrap()), "{path}");
+    check(&["s3://b/w"], false);
     check(&["s3://b/files/sound"], true);
     check(&["s3://b/files/damaged"], false);
     check(&["s3://b/cnpg/main", "--backup", "latest"], true);
