@@ -1,6 +1,7 @@
 //! Everything that must hold.
 
 use std::io::{BufRead, BufReader};
+use std::num::NonZeroUsize;
 use std::process::Stdio;
 
 use anyhow::{Context as _, bail};
@@ -12,6 +13,8 @@ use crate::{command, deny, fuzz, layers, manifests, run, say};
 const MAJORS: &str = "PGTOLL_TEST_MAJORS";
 /// Says where axe-core is: tests of the report in a browser must run.
 const AXE: &str = "PGTOLL_TEST_AXE";
+/// How many tests run at once, as libtest reads it.
+const THREADS: &str = "RUST_TEST_THREADS";
 /// Lets tests write the files that they otherwise compare.
 const UPDATE: &str = "PGTOLL_UPDATE";
 
@@ -54,6 +57,11 @@ pub(crate) fn generate() -> anyhow::Result<()> {
 fn tests(found: Option<&Found>) -> anyhow::Result<()> {
     let mut command = command("cargo");
     command.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
+    if std::env::var_os(THREADS).is_none() {
+        // Tests wait for servers, which work, or wait, on processors of their own.
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        command.env(THREADS, (cores + 1).to_string());
+    }
     if let Some(Found { majors, axe }) = found {
         let names: Vec<String> = majors.iter().map(u32::to_string).collect();
         command.env(MAJORS, names.join(",")).env(AXE, axe);
