@@ -192,12 +192,8 @@ fn pgbackrest_files(backup: &StoredBackup, store: &Store) -> Result<Vec<StoredFi
         });
         found.push(StoredFile { place: place.transpose()?, path, bytes });
     }
-    found.sort_by(|one, other| {
-        let of = |file: &StoredFile| {
-            let place = file.place.as_ref();
-            place.map(|place| (place.object.url.clone(), place.part))
-        };
-        of(one).cmp(&of(other))
+    found.sort_by_cached_key(|file| {
+        file.place.as_ref().map(|place| (place.object.url.clone(), place.part))
     });
     Ok(found)
 }
