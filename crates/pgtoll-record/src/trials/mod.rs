@@ -167,7 +167,7 @@ mod tests {
     const DETECTION: &str = "2026-11-22-detection.json";
     /// Of `pgtoll lab`, which is no trial.
     const EXCHANGE: &str = "2026-11-23-exchange.json";
-    const FAILOVERS: [&str; 2] = ["2026-11-25-failover.json", "2026-11-25-failover-faults.json"];
+    const FAILOVERS: [&str; 2] = ["2026-11-26-failover.json", "2026-11-25-failover-faults.json"];
     const CORRUPTION: &str = "2026-11-25-corruption.json";
     const TWINS: &str = "2026-11-23-twins.jsonl";
 

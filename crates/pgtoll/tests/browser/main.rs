@@ -203,7 +203,7 @@ fn reports() -> Vec<(String, String)> {
 /// Pages with clients over time.
 fn labs() -> [(String, String); 2] {
     let failover: FailoverRecord =
-        serde_json::from_str(include_str!("../../../../records/2026-11-25-failover.json")).unwrap();
+        serde_json::from_str(include_str!("../../../../records/2026-11-26-failover.json")).unwrap();
     let corruption: CorruptionRecord =
         serde_json::from_str(include_str!("../../../../records/2026-11-25-corruption.json"))
             .unwrap();

@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 
 /// The database of the work.
 const DATABASE: &str = "shop";
-const CLIENTS: &str = "4";
-/// Transactions of each client: about a second of work.
-const TRANSACTIONS: &str = "250";
+/// One: several at full speed wait for the processors, and for each other, most of the time, and what a
+/// statement takes is then mostly what others take.
+const CLIENTS: &str = "1";
+/// Transactions of each client: more than a second of work.
+const TRANSACTIONS: &str = "500";
 /// Rows that the statement reads which is made slower by a fifth: then most of its time is theirs.
 const ROWS: u32 = 1500;
 /// What is planted.
