@@ -164,6 +164,7 @@ mod tests {
     const PREDICTIONS: [&str; 2] =
         ["2026-11-23-prediction-trial.jsonl", "2026-11-25-prediction-spread.jsonl"];
     const REPLAY: &str = "2026-11-24-bench-replay.jsonl";
+    const REPLAY_COMPARE: &str = "2026-11-26-bench-replay-compare.jsonl";
     const DETECTION: &str = "2026-11-22-detection.json";
     /// Of `pgtoll lab`, which is no trial.
     const EXCHANGE: &str = "2026-11-23-exchange.json";
@@ -180,6 +181,7 @@ mod tests {
         check_lines::<TwinsLine>(&[TWINS], &[BENCH_TWINS_SCHEMA]);
         check_lines::<PredictionTrialLine>(&PREDICTIONS, &[PREDICTION_TRIAL_SCHEMA]);
         check_lines::<ReplayBenchLine>(&[REPLAY], &[BENCH_REPLAY_SCHEMA]);
+        check_lines::<ReplayCompareLine>(&[REPLAY_COMPARE], &[BENCH_REPLAY_COMPARE_SCHEMA]);
         let text = fs::read_to_string(records().join(DETECTION)).unwrap();
         check::<DetectionRecord>(&[&text], &[DETECTION_SCHEMA], DETECTION);
         let text = fs::read_to_string(records().join(EXCHANGE)).unwrap();
@@ -199,7 +201,7 @@ mod tests {
             &BENCHES[..],
             &PREDICTIONS,
             &FAILOVERS,
-            &[DESIGN, SOAK, WHATIF, DETECTION, EXCHANGE, CORRUPTION, REPLAY, TWINS],
+            &[DESIGN, SOAK, WHATIF, DETECTION, EXCHANGE, CORRUPTION, REPLAY, REPLAY_COMPARE, TWINS],
         ]
         .concat();
         checked.sort_unstable();
