@@ -10,7 +10,7 @@ use pgtoll_verify::TarBackup;
 use crate::error::FleetError;
 use crate::input::{StoreFailure, tars_of};
 use crate::layout::{Layout, StoredBackup, UnreadBackup, is_tar, of_one_tar};
-use crate::pgbackrest::{PgBackRestManifest, label_time, stanza_of};
+use crate::pgbackrest::{MANIFEST_BYTES_MAX, PgBackRestManifest, label_time, stanza_of};
 
 /// Which of a prefix's backups is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +144,7 @@ fn incomplete(
     let Some(manifest) = &backup.manifest else { return Ok(None) };
     let text = store.read(&manifest.url, MANIFEST_BYTES_MAX)?;
     let found = PgBackRestManifest::parse(&text, &backup.id).and_then(|manifest| {
-        Ok((manifest.packing, manifest.objects(&stanza_of(backup), listed)?))
+        Ok((manifest.packing, manifest.objects(&stanza_of(&backup.url), listed)?))
     });
     Ok(match found {
         Ok((packing, objects)) => {
@@ -189,8 +189,6 @@ fn status_in(info: &str) -> Option<&str> {
     values.filter(|(key, _)| key.trim() == "status").map(|(_, value)| value.trim()).next()
 }
 
-/// Some two million files.
-pub(crate) const MANIFEST_BYTES_MAX: u64 = 512 << 20;
 const INFO_BYTES_MAX: u64 = 4 << 20;
 
 #[cfg(test)]

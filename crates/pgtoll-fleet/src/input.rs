@@ -13,9 +13,8 @@ use pgtoll_wal::Packing;
 use tar::{EntryType, Header};
 
 use crate::error::FleetError;
-use crate::find::MANIFEST_BYTES_MAX;
 use crate::layout::{StoredBackup, tablespace_of};
-use crate::pgbackrest::{ListedFile, PgBackRestManifest, stanza_of};
+use crate::pgbackrest::{ListedFile, MANIFEST_BYTES_MAX, PgBackRestManifest, stanza_of};
 
 /// The first failure of a store while a backup was read: it says nothing of the backup.
 #[derive(Clone, Debug, Default)]
@@ -179,14 +178,15 @@ fn pgbackrest_files(backup: &StoredBackup, store: &Store) -> Result<Vec<StoredFi
     read.map_err(|error| unread(error.to_string()))?;
     let PgBackRestManifest { packing, files } =
         PgBackRestManifest::parse(&text, &backup.id).map_err(unread)?;
-    let stanza = stanza_of(backup);
+    let stanza = stanza_of(&backup.url);
     let objects: BTreeMap<&StoreUrl, &StoredObject> =
         backup.objects.iter().map(|object| (&object.url, object)).collect();
     let mut found = Vec::with_capacity(files.len());
     for ListedFile { path, bytes, place } in files {
         let place = place.map(|place| {
             let object = objects.get(&place.url(&stanza));
-            let object = object.ok_or_else(|| unread(format!("no object of the plan is {path}")))?;
+            let object =
+                object.ok_or_else(|| unread(format!("no object of the plan is {path}")))?;
             let part = place.bytes.map(|bytes| (place.offset, bytes));
             Ok::<_, FleetError>(FilePlace { object: (*object).clone(), packing, part })
         });

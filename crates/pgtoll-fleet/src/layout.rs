@@ -454,10 +454,7 @@ mod tests {
                 "a delta of WAL-G, which pgtoll does not read yet",
             ),
             ("w/basebackups_005/base_0004", brotli),
-            (
-                "w/basebackups_005/base_0005",
-                "no pg_control.tar: the backup is not complete",
-            ),
+            ("w/basebackups_005/base_0005", "no pg_control.tar: the backup is not complete"),
         ];
         check(&keys, &read, &unread);
         let keys = ["r/backup/main/backup.info", "r/backup/main/20261123-020000F/bundle/1"];

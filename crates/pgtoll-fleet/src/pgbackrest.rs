@@ -11,8 +11,6 @@ use pgtoll_store::{StoreUrl, StoredObject};
 use pgtoll_wal::Packing;
 use serde::Deserialize;
 
-use crate::layout::StoredBackup;
-
 /// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedFile {
@@ -45,7 +43,8 @@ pub(crate) struct PgBackRestManifest {
 pub(crate) fn is_label(name: &str) -> bool {
     let is_time = |text: &str, kinds: &[char]| {
         let time = text.strip_suffix(kinds).unwrap_or_default();
-        let is_digits = |of: &str, count| of.len() == count && of.bytes().all(|b| b.is_ascii_digit());
+        let is_digits =
+            |of: &str, count| of.len() == count && of.bytes().all(|b| b.is_ascii_digit());
         time.split_once('-').is_some_and(|(day, time)| is_digits(day, 8) && is_digits(time, 6))
     };
     match name.split_once('_') {
@@ -88,7 +87,8 @@ impl PgBackRestManifest {
         if !is_manifest || own_label != Some(label) {
             return Err(format!("{MANIFEST} is not that of {label}"));
         }
-        let ending = ending.ok_or_else(|| format!("{MANIFEST} does not say how files are packed"))?;
+        let ending =
+            ending.ok_or_else(|| format!("{MANIFEST} does not say how files are packed"))?;
         let (packing, ending) = match ending {
             "none" => (Packing::Plain, ""),
             "gz" => (Packing::Gzip, ".gz"),
@@ -108,7 +108,8 @@ impl PgBackRestManifest {
         listed: &BTreeMap<&StoreUrl, &StoredObject>,
     ) -> Result<Vec<StoredObject>, String> {
         let mut needed = BTreeMap::new();
-        for (path, place) in self.files.iter().filter_map(|of| Some((&of.path, of.place.as_ref()?))) {
+        for (path, place) in self.files.iter().filter_map(|of| Some((&of.path, of.place.as_ref()?)))
+        {
             let url = place.url(stanza);
             let Some(object) = listed.get(&url) else {
                 return Err(format!("{MANIFEST} lists {path}, but {} is not there", place.key));
@@ -128,9 +129,9 @@ impl ListedPlace {
     }
 }
 
-/// Backups' prefix, whose parent is the stanza's.
-pub(crate) fn stanza_of(backup: &StoredBackup) -> StoreUrl {
-    backup.url.parent().unwrap_or_else(|| backup.url.clone())
+/// The prefix of a backup's stanza.
+pub(crate) fn stanza_of(backup: &StoreUrl) -> StoreUrl {
+    backup.parent().unwrap_or_else(|| backup.clone())
 }
 
 /// The value of a line, as far as it is read.
@@ -170,9 +171,7 @@ fn file(line: &str, label: &str, ending: &str) -> Result<ListedFile, String> {
             offset: of.bno,
             bytes: Some(of.repo_size.unwrap_or(of.size)),
         }),
-        None => {
-            Some(ListedPlace { key: format!("{whose}/{key}{ending}"), offset: 0, bytes: None })
-        }
+        None => Some(ListedPlace { key: format!("{whose}/{key}{ending}"), offset: 0, bytes: None }),
     };
     Ok(ListedFile { path, bytes: of.size, place })
 }
@@ -182,6 +181,8 @@ fn unquoted(value: &str) -> &str {
 }
 
 pub(crate) const MANIFEST: &str = "backup.manifest";
+/// Some two million files.
+pub(crate) const MANIFEST_BYTES_MAX: u64 = 512 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -206,9 +207,8 @@ mod tests {
             pg_data/base/5/3={\"size\":0}\n\
             pg_tblspc/7/PG_15_202209061/5/4={\"bni\":1,\"size\":16384}\n";
         let files = parsed(lines).unwrap().files;
-        let place = |key: &str, offset, bytes| {
-            Some(ListedPlace { key: key.to_owned(), offset, bytes })
-        };
+        let place =
+            |key: &str, offset, bytes| Some(ListedPlace { key: key.to_owned(), offset, bytes });
         let expected = [
             ("base/5/1", 8192, place(&format!("{LABEL}/pg_data/base/5/1.zst"), 0, None)),
             ("base/5/2", 8192, place("20261123-020000F/bundle/3", 17, Some(9))),
@@ -219,11 +219,8 @@ mod tests {
                 place(&format!("{LABEL}/bundle/1"), 0, Some(16384)),
             ),
         ];
-        let expected = expected.map(|(path, bytes, place)| ListedFile {
-            path: path.to_owned(),
-            bytes,
-            place,
-        });
+        let expected =
+            expected.map(|(path, bytes, place)| ListedFile { path: path.to_owned(), bytes, place });
         assert_eq!(files, expected);
     }
 

@@ -24,11 +24,8 @@ pub fn fleet_openmetrics(of: &FleetRecord) -> String {
     for (name, help, unit, samples) in FAMILIES {
         let gauges = of.backups.iter().flat_map(|backup| {
             let FleetBackup { url, cluster, backup: id, .. } = backup;
-            let common = vec![
-                ("url", url.clone()),
-                ("cluster", cluster.clone()),
-                ("backup", id.clone()),
-            ];
+            let common =
+                vec![("url", url.clone()), ("cluster", cluster.clone()), ("backup", id.clone())];
             let own = samples(backup).into_iter();
             own.map(move |(labels, value)| ([common.clone(), labels].concat(), value))
         });

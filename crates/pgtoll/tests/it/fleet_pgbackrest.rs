@@ -70,7 +70,7 @@ impl Source {
             let create = [&common[..], &["stanza-create"]].concat();
             guard.run(Path::new(PROGRAM), &create).unwrap();
         }
-        let options = ["--repo1-retention-full=9", "--no-archive-check", kind, "backup"];
+        let options = ["--repo1-retention-full=9", kind, "backup"];
         let all = [&common[..], settings, &options].concat();
         guard.run(Path::new(PROGRAM), &all).unwrap();
     }
