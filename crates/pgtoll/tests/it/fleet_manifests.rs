@@ -22,7 +22,7 @@ fn named<'a>(all: &'a [Value], kind: &str, name: &str) -> &'a Value {
     all.iter().find(is_it).unwrap()
 }
 
-/// The specification of a CronJob's jobs.
+/// The specification of the jobs that this one makes.
 fn job<'a>(all: &'a [Value], name: &str) -> &'a Value {
     &named(all, "CronJob", name)["spec"]["jobTemplate"]["spec"]
 }
@@ -68,7 +68,7 @@ fn jobs_keep_the_rules_that_no_schema_has() {
     assert!(hour(JOBS[0]) < hour(JOBS[1]) && hour(JOBS[1]) < hour(JOBS[2]));
 }
 
-/// What a job's container runs, with the variables of its ConfigMap, or these instead.
+/// What a job's container runs, with the manifest's variables, or these instead.
 fn words(all: &[Value], name: &str, values: &BTreeMap<&str, &str>) -> Vec<String> {
     let container = &job(all, name)["template"]["spec"]["containers"][0];
     assert!(container["command"].is_null(), "the image's entry point is pgtoll");

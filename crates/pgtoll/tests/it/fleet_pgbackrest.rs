@@ -2,7 +2,7 @@
 //! that were damaged before the backup, and objects that were damaged in the store.
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 
 use pgtoll_cluster::{Cluster, Guard, StopMode};
@@ -16,6 +16,7 @@ use crate::verify::execute;
 const PROGRAM: &str = "/usr/bin/pgbackrest";
 
 /// `cargo xtask test` installs it.
+#[expect(clippy::print_stderr, reason = "tells why nothing was tested")]
 fn is_there() -> bool {
     let is_there = Path::new(PROGRAM).exists();
     let is_set_up = std::env::var_os("PGTOLL_TEST_MAJORS").is_some();
@@ -39,7 +40,7 @@ impl Source {
         let place = scratch.work().join("space");
         fs::create_dir(&place).unwrap();
         let user = fs::metadata(cluster.data()).unwrap();
-        std::os::unix::fs::chown(&place, owner(&user), None).unwrap();
+        chown(&place, Some(user.uid()), None).unwrap();
         execute(
             &cluster,
             &[
@@ -74,11 +75,6 @@ impl Source {
         let all = [&common[..], settings, &options].concat();
         guard.run(Path::new(PROGRAM), &all).unwrap();
     }
-}
-
-fn owner(of: &fs::Metadata) -> Option<u32> {
-    use std::os::unix::fs::MetadataExt as _;
-    Some(of.uid())
 }
 
 /// Labels of the repository's backups, the oldest first.
