@@ -1,21 +1,25 @@
 //! Everything that must hold.
 
 use std::io::{BufRead, BufReader};
+use std::num::NonZeroUsize;
 use std::process::Stdio;
 
 use anyhow::{Context as _, bail};
 
 use crate::setup::Found;
-use crate::{command, deny, fuzz, layers, run, say};
+use crate::{command, deny, fuzz, layers, manifests, run, say};
 
 /// Names the servers that tests must find, as major versions.
 const MAJORS: &str = "PGTOLL_TEST_MAJORS";
 /// Says where axe-core is: tests of the report in a browser must run.
 const AXE: &str = "PGTOLL_TEST_AXE";
+/// How many tests run at once, as libtest reads it.
+const THREADS: &str = "RUST_TEST_THREADS";
 /// Lets tests write the files that they otherwise compare.
 const UPDATE: &str = "PGTOLL_UPDATE";
 
-/// Format, lints, layers, dependencies, documentation, with a set-up machine a little fuzzing, tests.
+/// Format, lints, layers, dependencies, documentation, with a set-up machine manifests and a little
+/// fuzzing, tests.
 /// The tests fail where something is missing that was `found`.
 pub(crate) fn all(found: Option<&Found>) -> anyhow::Result<()> {
     run(command("cargo").args(["fmt", "--all", "--check"]))?;
@@ -34,6 +38,7 @@ pub(crate) fn all(found: Option<&Found>) -> anyhow::Result<()> {
         .args(["doc", "--workspace", "--no-deps", "--quiet", "--document-private-items"])
         .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"))?;
     if found.is_some() {
+        manifests::check()?;
         fuzz::run_targets(FUZZ_SECONDS, &[])?;
     }
     tests(found)
@@ -52,6 +57,11 @@ pub(crate) fn generate() -> anyhow::Result<()> {
 fn tests(found: Option<&Found>) -> anyhow::Result<()> {
     let mut command = command("cargo");
     command.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
+    if std::env::var_os(THREADS).is_none() {
+        // Tests wait for servers, which work, or wait, on processors of their own.
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        command.env(THREADS, (cores + 1).to_string());
+    }
     if let Some(Found { majors, axe }) = found {
         let names: Vec<String> = majors.iter().map(u32::to_string).collect();
         command.env(MAJORS, names.join(",")).env(AXE, axe);

@@ -69,7 +69,14 @@ const LAYERS: [(&str, &[&str]); 29] = [
     ),
     (
         "pgtoll-fleet",
-        &["pgtoll-datadir", "pgtoll-interrupt", "pgtoll-record", "pgtoll-store", "pgtoll-verify"],
+        &[
+            "pgtoll-datadir",
+            "pgtoll-interrupt",
+            "pgtoll-record",
+            "pgtoll-store",
+            "pgtoll-verify",
+            "pgtoll-wal",
+        ],
     ),
     (
         "pgtoll-bench",

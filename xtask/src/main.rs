@@ -8,6 +8,7 @@ mod dist;
 mod fuzz;
 mod layers;
 mod licences;
+mod manifests;
 mod setup;
 
 use std::path::{Path, PathBuf};

@@ -40,6 +40,9 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     if !POOLERS.iter().any(|path| Path::new(path).is_file()) {
         packages.push("pgbouncer");
     }
+    if !is_there("pgbackrest") {
+        packages.push("pgbackrest");
+    }
     // libFuzzer is C++.
     if !is_there("c++") {
         packages.push("g++");
@@ -79,27 +82,36 @@ const AXE_SCRIPT: &str = "axe_playwright_python/axe.min.js";
 
 /// Fetches axe-core below `target`, unless it is there.
 fn axe() -> anyhow::Result<PathBuf> {
-    let place = root().join("target/axe-playwright-python-0.1.8");
-    let script = place.join(AXE_SCRIPT);
-    if script.is_file() {
-        return Ok(script);
+    let script = fetch_python("axe-playwright-python-0.1.8", AXE_PACKAGE)?.join(AXE_SCRIPT);
+    if !script.is_file() {
+        bail!("there is no {AXE_SCRIPT} in the package");
+    }
+    Ok(script)
+}
+
+/// Fetches Python packages into this directory of `target`, unless they are there. Each is pinned by
+/// its hash.
+pub(crate) fn fetch_python(name: &str, requirements: &str) -> anyhow::Result<PathBuf> {
+    let place = root().join("target").join(name);
+    let file = place.join("requirements.txt");
+    // Written last: it is there only with all of them.
+    if std::fs::read_to_string(&file).is_ok_and(|text| text == requirements) {
+        return Ok(place);
     }
     std::fs::create_dir_all(&place)?;
-    let requirements = place.join("requirements.txt");
-    std::fs::write(&requirements, AXE_PACKAGE)?;
+    let partial = place.join("requirements.partial");
+    std::fs::write(&partial, requirements)?;
     let pip = if is_there("pip") { "pip" } else { "pip3" };
     run(command(pip)
-        .args(["install", "--no-deps", "--require-hashes", "--only-binary=:all:"])
+        .args(["install", "--no-deps", "--require-hashes", "--only-binary=:all:", "--upgrade"])
         .args(["--no-compile", "--no-input", "--disable-pip-version-check", "--quiet"])
         .arg("--root-user-action=ignore")
         .arg("--target")
         .arg(&place)
         .arg("--requirement")
-        .arg(&requirements))?;
-    if !script.is_file() {
-        bail!("there is no {AXE_SCRIPT} in the package");
-    }
-    Ok(script)
+        .arg(&partial))?;
+    std::fs::rename(&partial, &file)?;
+    Ok(place)
 }
 
 /// The majors that `pgtoll postgres list` finds of this origin.

@@ -54,8 +54,8 @@ impl FleetError {
             Self::Unknown { .. } => "leave --backup out to see their names",
             Self::Plan { .. } => "name the plan that pgtoll fleet plan wrote with --output",
             Self::PlanExists { .. } => {
-                "name another file in the same directory: results of backups that did not change \
-                 are taken over"
+                "replace it with --replace, or name another file in the same directory: results of \
+                 backups that did not change are taken over"
             }
             Self::Shard { .. } => "with Slurm for example: sbatch --array=0-19 for 20 shards",
             Self::NoShard => {

@@ -1,5 +1,7 @@
 //! Finds backups in stores.
 
+use std::collections::BTreeMap;
+
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::FleetLayout;
 use pgtoll_store::{Store, StoreError, StoreUrl, StoredObject};
@@ -8,6 +10,7 @@ use pgtoll_verify::TarBackup;
 use crate::error::FleetError;
 use crate::input::{StoreFailure, tars_of};
 use crate::layout::{Layout, StoredBackup, UnreadBackup, is_tar, of_one_tar};
+use crate::pgbackrest::{MANIFEST_BYTES_MAX, PgBackRestManifest, label_time, stanza_of};
 
 /// Which of a prefix's backups is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +47,19 @@ pub fn stored_tars(
 
 /// All backups below a URL, and those that are not read.
 pub(crate) fn backups_below(store: &Store, url: &StoreUrl) -> Result<Layout, FleetError> {
-    let mut found = Layout::of(url, &store.list(url)?);
+    let listed = store.list(url)?;
+    let mut found = Layout::of(url, &listed);
+    let listed = listed.iter().map(|object| (&object.url, object)).collect();
     let mut complete = Vec::with_capacity(found.backups.len());
-    for backup in std::mem::take(&mut found.backups) {
-        match unfinished(store, &backup)? {
+    for mut backup in std::mem::take(&mut found.backups) {
+        let reason = match backup.layout {
+            FleetLayout::PgBackRest => incomplete(store, &mut backup, &listed)?,
+            FleetLayout::WalG => delta(store, &backup)?,
+            FleetLayout::BarmanCloud | FleetLayout::Tars | FleetLayout::Files => {
+                unfinished(store, &backup)?
+            }
+        };
+        match reason {
             None => complete.push(backup),
             Some(reason) => found.unread.push(UnreadBackup { url: backup.url, reason }),
         }
@@ -91,8 +103,12 @@ fn backup_at(
         BackupChoice::Id(id) => of.url.name() == id,
         BackupChoice::Only => chosen.is_none(),
         BackupChoice::Latest => chosen.is_none_or(|chosen| {
-            let is_beside = of.url.parent() == chosen.url.parent();
-            chosen.layout == FleetLayout::BarmanCloud && is_beside && of.url > chosen.url
+            let is_later = match chosen.layout {
+                FleetLayout::BarmanCloud => of.url > chosen.url,
+                FleetLayout::PgBackRest => label_time(of.url.name()) > label_time(&chosen.id),
+                FleetLayout::WalG | FleetLayout::Tars | FleetLayout::Files => false,
+            };
+            of.url.parent() == chosen.url.parent() && is_later
         }),
     });
     match (chosen, unread, choice) {
@@ -108,11 +124,52 @@ fn backup_at(
     }
 }
 
-/// barman's ids are times; else when the newest object was written.
+/// barman's and pgBackRest's ids are times; else when the newest object was written.
 fn age_key(backup: &StoredBackup) -> (Option<&str>, u64, &StoreUrl) {
-    let id = (backup.layout == FleetLayout::BarmanCloud).then_some(&*backup.id);
+    let id = match backup.layout {
+        FleetLayout::BarmanCloud => Some(&*backup.id),
+        FleetLayout::PgBackRest => Some(label_time(&backup.id)),
+        FleetLayout::WalG | FleetLayout::Tars | FleetLayout::Files => None,
+    };
     let written = backup.objects.iter().map(|of: &StoredObject| of.modified).max();
     (id, written.unwrap_or_default(), &backup.url)
+}
+
+/// Reads pgBackRest's manifest for the objects of a backup; why they cannot be read, if so.
+fn incomplete(
+    store: &Store,
+    backup: &mut StoredBackup,
+    listed: &BTreeMap<&StoreUrl, &StoredObject>,
+) -> Result<Option<String>, StoreError> {
+    let Some(manifest) = &backup.manifest else { return Ok(None) };
+    let text = store.read(&manifest.url, MANIFEST_BYTES_MAX)?;
+    let found = PgBackRestManifest::parse(&text, &backup.id).and_then(|manifest| {
+        Ok((manifest.packing, manifest.objects(&stanza_of(&backup.url), listed)?))
+    });
+    Ok(match found {
+        Ok((packing, objects)) => {
+            (backup.packing, backup.objects) = (Some(packing), objects);
+            None
+        }
+        Err(reason) => Some(reason),
+    })
+}
+
+/// Says so where WAL-G's sentinel is a delta's, whatever the backup is called, or is not one at all.
+fn delta(store: &Store, backup: &StoredBackup) -> Result<Option<String>, StoreError> {
+    let Some(sentinel) = &backup.info else { return Ok(None) };
+    let text = store.read(&sentinel.url, INFO_BYTES_MAX)?;
+    let fields: Option<serde_json::Map<String, serde_json::Value>> =
+        serde_json::from_slice(&text).ok();
+    Ok(match fields {
+        None => Some(format!("{} is not JSON: is it encrypted?", sentinel.url.name())),
+        Some(fields) => {
+            let is_delta = ["DeltaFrom", "DeltaLSN", "DeltaFullName"]
+                .iter()
+                .any(|name| fields.get(*name).is_some_and(|value| !value.is_null()));
+            is_delta.then(|| "a delta of WAL-G, which pgtoll does not read yet".to_owned())
+        }
+    })
 }
 
 /// Why barman has not finished a backup; `None`: it has, or the backup is not barman's.

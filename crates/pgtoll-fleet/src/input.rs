@@ -1,18 +1,20 @@
 //! Stored backups as tars that the verification reads: objects as they are, a data directory's files
-//! as one tar, standard input.
+//! as tars that are made here, standard input.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Cursor, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pgtoll_record::FleetLayout;
-use pgtoll_store::{Store, StoreUrl, StoredObject};
+use pgtoll_store::{ObjectReader, Store, StoreUrl, StoredObject};
 use pgtoll_verify::{OpenInput, TarBackup, TarInput};
+use pgtoll_wal::Packing;
 use tar::{EntryType, Header};
 
 use crate::error::FleetError;
 use crate::layout::{StoredBackup, tablespace_of};
+use crate::pgbackrest::{ListedFile, MANIFEST_BYTES_MAX, PgBackRestManifest, stanza_of};
 
 /// The first failure of a store while a backup was read: it says nothing of the backup.
 #[derive(Clone, Debug, Default)]
@@ -42,30 +44,25 @@ pub(crate) fn tars_of(
         Arc::new(ObjectInput { store, object, failure })
     };
     let inputs = match backup.layout {
-        FleetLayout::BarmanCloud | FleetLayout::Tars => {
+        FleetLayout::BarmanCloud | FleetLayout::WalG | FleetLayout::Tars => {
+            let is_wal_g = backup.layout == FleetLayout::WalG;
             let tar = |object: &StoredObject| TarInput {
                 name: object.url.to_string(),
                 file_name: object.url.name().to_owned(),
-                tablespace: tablespace_of(object.url.name()),
+                // WAL-G's parts have what is in tablespaces below pg_tblspc.
+                tablespace: tablespace_of(object.url.name()).filter(|_| !is_wal_g),
                 bytes: object.bytes,
                 input: input(object),
             };
             backup.objects.iter().map(tar).collect()
         }
-        FleetLayout::Files => vec![TarInput {
-            name: backup.url.to_string(),
-            file_name: "files.tar".to_owned(),
-            tablespace: None,
-            bytes: backup.objects.iter().map(|object| object.bytes).sum(),
-            input: Arc::new(DirectoryInput {
-                store: store.clone(),
-                root: backup.url.clone(),
-                objects: Arc::new(backup.objects.clone()),
-                failure: failure.clone(),
-            }),
-        }],
+        FleetLayout::Files => directory_tars(backup, files(backup), store, failure),
+        FleetLayout::PgBackRest => {
+            directory_tars(backup, pgbackrest_files(backup, store)?, store, failure)
+        }
     };
-    let manifest = backup.manifest.as_ref().map(input);
+    let is_postgres = backup.layout != FleetLayout::PgBackRest;
+    let manifest = backup.manifest.as_ref().filter(|_| is_postgres).map(input);
     TarBackup::of_inputs(&backup.url.to_string(), inputs, manifest).map_err(|name| {
         let reason = format!("{name} is packed in a way that pgtoll does not read");
         FleetError::Unread { url: backup.url.clone(), reason }
@@ -130,12 +127,117 @@ impl OpenInput for StandardInput {
     }
 }
 
-/// The files below a prefix as one tar: a header, which is made here, before each object's bytes.
+/// A file of a data directory.
+#[derive(Clone, Debug)]
+struct StoredFile {
+    path: String,
+    /// Bytes, unpacked.
+    bytes: u64,
+    /// `None`: it is empty.
+    place: Option<FilePlace>,
+}
+
+/// Where a file's bytes are.
+#[derive(Clone, Debug)]
+struct FilePlace {
+    object: StoredObject,
+    packing: Packing,
+    /// The part of the object that they are: where it begins, and how long it is.
+    part: Option<(u64, u64)>,
+}
+
+impl StoredFile {
+    /// Bytes, as they are stored.
+    fn stored_bytes(&self) -> u64 {
+        let of = |place: &FilePlace| place.part.map_or(place.object.bytes, |(_, bytes)| bytes);
+        self.place.as_ref().map_or(0, of)
+    }
+}
+
+/// Each object is a file.
+fn files(backup: &StoredBackup) -> Vec<StoredFile> {
+    let file = |object: &StoredObject| {
+        let place = FilePlace { object: object.clone(), packing: Packing::Plain, part: None };
+        let path = backup.url.below(&object.url).unwrap_or_else(|| object.url.name());
+        StoredFile {
+            path: path.to_owned(),
+            bytes: object.bytes,
+            place: Some(place).filter(|_| object.bytes > 0),
+        }
+    };
+    backup.objects.iter().map(file).collect()
+}
+
+/// What the manifest lists, in the order of the objects: each is read once.
+fn pgbackrest_files(backup: &StoredBackup, store: &Store) -> Result<Vec<StoredFile>, FleetError> {
+    let unread = |reason| FleetError::Unread { url: backup.url.clone(), reason };
+    let Some(manifest) = &backup.manifest else { return Ok(Vec::new()) };
+    let mut text = Vec::new();
+    // Under the condition that it is the one of the plan.
+    let read = store.reader(manifest)?.take(MANIFEST_BYTES_MAX).read_to_end(&mut text);
+    read.map_err(|error| unread(error.to_string()))?;
+    let PgBackRestManifest { packing, files } =
+        PgBackRestManifest::parse(&text, &backup.id).map_err(unread)?;
+    let stanza = stanza_of(&backup.url);
+    let objects: BTreeMap<&StoreUrl, &StoredObject> =
+        backup.objects.iter().map(|object| (&object.url, object)).collect();
+    let mut found = Vec::with_capacity(files.len());
+    for ListedFile { path, bytes, place } in files {
+        let place = place.map(|place| {
+            let object = objects.get(&place.url(&stanza));
+            let object =
+                object.ok_or_else(|| unread(format!("no object of the plan is {path}")))?;
+            let part = place.bytes.map(|bytes| (place.offset, bytes));
+            Ok::<_, FleetError>(FilePlace { object: (*object).clone(), packing, part })
+        });
+        found.push(StoredFile { place: place.transpose()?, path, bytes });
+    }
+    found.sort_by_cached_key(|file| {
+        file.place.as_ref().map(|place| (place.object.url.clone(), place.part))
+    });
+    Ok(found)
+}
+
+/// Files as tars of some size: they are read in parallel, and one that cannot be unpacked ends no other.
+fn directory_tars(
+    backup: &StoredBackup,
+    files: Vec<StoredFile>,
+    store: &Store,
+    failure: &StoreFailure,
+) -> Vec<TarInput> {
+    let mut chunks: Vec<(u64, Vec<StoredFile>)> = vec![(0, Vec::new())];
+    for file in files {
+        let bytes = file.stored_bytes();
+        match chunks.last_mut() {
+            Some((all, chunk)) if chunk.is_empty() || *all + bytes <= CHUNK_BYTES => {
+                *all += bytes;
+                chunk.push(file);
+            }
+            _ => chunks.push((bytes, vec![file])),
+        }
+    }
+    let tar = |(bytes, files): (u64, Vec<StoredFile>)| TarInput {
+        name: backup.url.to_string(),
+        file_name: "files.tar".to_owned(),
+        tablespace: None,
+        bytes,
+        input: Arc::new(DirectoryInput {
+            store: store.clone(),
+            files: Arc::new(files),
+            failure: failure.clone(),
+        }),
+    };
+    chunks.into_iter().map(tar).collect()
+}
+
+/// As long as a relation's file gets.
+const CHUNK_BYTES: u64 = 1 << 30;
+
+/// Files as a tar: a header, which is made here, before each one's bytes.
 #[derive(Debug)]
 struct DirectoryInput {
     store: Store,
-    root: StoreUrl,
-    objects: Arc<Vec<StoredObject>>,
+    files: Arc<Vec<StoredFile>>,
     failure: StoreFailure,
 }
 
@@ -143,28 +245,24 @@ impl OpenInput for DirectoryInput {
     fn open(&self) -> io::Result<Box<dyn Read + Send>> {
         Ok(Box::new(DirectoryTar {
             store: self.store.clone(),
-            root: self.root.clone(),
             failure: self.failure.clone(),
-            objects: Arc::clone(&self.objects),
+            files: Arc::clone(&self.files),
             next: 0,
             parts: VecDeque::new(),
-            left: 0,
-            is_ended: false,
+            bundle: None,
         }))
     }
 }
 
 struct DirectoryTar {
     store: Store,
-    root: StoreUrl,
     failure: StoreFailure,
-    objects: Arc<Vec<StoredObject>>,
+    files: Arc<Vec<StoredFile>>,
     next: usize,
     /// What is given out next.
     parts: VecDeque<Box<dyn Read + Send>>,
-    /// Bytes that the parts have to have together.
-    left: u64,
-    is_ended: bool,
+    /// The object that parts were read of, and how far.
+    bundle: Option<(StoreUrl, u64, Watched<ObjectReader>)>,
 }
 
 impl Read for DirectoryTar {
@@ -174,22 +272,15 @@ impl Read for DirectoryTar {
         }
         loop {
             if let Some(part) = self.parts.front_mut() {
-                let read = part.read(buffer).map_err(|error| self.failure.keep(error))?;
+                let read = part.read(buffer)?;
                 if read > 0 {
-                    self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
-                        self.failure.keep(io::Error::other("an object is longer than it was"))
-                    })?;
                     return Ok(read);
                 }
                 self.parts.pop_front();
                 continue;
             }
-            if self.left > 0 {
-                return Err(self
-                    .failure
-                    .keep(io::Error::other("an object is shorter than it was")));
-            }
-            if self.is_ended {
+            // One more than the files: the end of the tar.
+            if self.next > self.files.len() {
                 return Ok(0);
             }
             self.next_member()?;
@@ -199,30 +290,78 @@ impl Read for DirectoryTar {
 
 impl DirectoryTar {
     fn next_member(&mut self) -> io::Result<()> {
-        let Some(object) = self.objects.get(self.next) else {
-            self.is_ended = true;
+        let file = self.files.get(self.next).cloned();
+        self.next += 1;
+        let Some(StoredFile { path, bytes, place }) = file else {
             self.push(vec![0; 1024]);
             return Ok(());
         };
-        self.next += 1;
-        let path = self.root.below(&object.url).unwrap_or_else(|| object.url.name());
-        let header = header(path, object.bytes)?;
-        let padding = object.bytes.next_multiple_of(512) - object.bytes;
-        let (store, bytes, object) = (self.store.clone(), object.bytes, object.clone());
-        self.push(header.as_bytes().to_vec());
-        if bytes > 0 {
-            let reader = store.reader(&object);
-            let reader = reader.map_err(|error| self.failure.keep(io::Error::other(error)))?;
-            self.parts.push_back(Box::new(reader));
-            self.left += bytes;
+        self.push(header(&path, bytes)?.as_bytes().to_vec());
+        if let Some(place) = place {
+            let packed = self.packed(&place)?;
+            let unpacked = place.packing.unpack(packed)?;
+            self.parts.push_back(Box::new(Exactly { unpacked, left: bytes, path }));
         }
+        let padding = bytes.next_multiple_of(512) - bytes;
         self.push(vec![0; usize::try_from(padding).unwrap_or_default()]);
         Ok(())
     }
 
+    fn packed(&mut self, place: &FilePlace) -> io::Result<Box<dyn Read + Send>> {
+        let Some((offset, bytes)) = place.part else {
+            return Ok(Box::new(self.reader(&place.object)?));
+        };
+        let (mut at, mut reader) = match self.bundle.take() {
+            Some((url, at, reader)) if url == place.object.url && at <= offset => (at, reader),
+            _ => (0, self.reader(&place.object)?),
+        };
+        at += io::copy(&mut reader.by_ref().take(offset - at), &mut io::sink())?;
+        if bytes > PART_BYTES_MAX {
+            return Ok(Box::new(reader.take(bytes)));
+        }
+        let mut part = Vec::new();
+        at += reader.by_ref().take(bytes).read_to_end(&mut part)? as u64;
+        self.bundle = Some((place.object.url.clone(), at, reader));
+        Ok(Box::new(Cursor::new(part)))
+    }
+
+    fn reader(&self, object: &StoredObject) -> io::Result<Watched<ObjectReader>> {
+        let reader = self.store.reader(object);
+        let input = reader.map_err(|error| self.failure.keep(io::Error::other(error)))?;
+        Ok(Watched { input, failure: self.failure.clone() })
+    }
+
     fn push(&mut self, bytes: Vec<u8>) {
-        self.left += bytes.len() as u64;
         self.parts.push_back(Box::new(Cursor::new(bytes)));
+    }
+}
+
+/// Larger parts of bundles are not held in memory.
+const PART_BYTES_MAX: u64 = 16 << 20;
+
+/// A file that has so many bytes, neither fewer nor more.
+struct Exactly {
+    unpacked: Box<dyn Read + Send>,
+    left: u64,
+    path: String,
+}
+
+impl Read for Exactly {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let named = |words: &dyn std::fmt::Display| format!("{}: {words}", self.path);
+        let read = self.unpacked.read(buffer);
+        let read = read.map_err(|error| io::Error::new(error.kind(), named(&error)))?;
+        match self.left.checked_sub(read as u64) {
+            Some(left) if left == 0 || read > 0 => {
+                self.left = left;
+                Ok(read)
+            }
+            Some(_) => Err(io::Error::other(named(&"shorter than it should be"))),
+            None => Err(io::Error::other(named(&"longer than it should be"))),
+        }
     }
 }
 

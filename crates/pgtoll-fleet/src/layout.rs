@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 
 use pgtoll_record::FleetLayout;
 use pgtoll_store::{StoreUrl, StoredObject};
+use pgtoll_wal::Packing;
+
+use crate::pgbackrest::{MANIFEST as PGBACKREST, is_label};
 
 /// A backup that can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,12 +20,14 @@ pub struct StoredBackup {
     pub id: String,
     /// How it is stored.
     pub layout: FleetLayout,
-    /// The tars, or the files of a data directory.
+    /// The tars, or the files of a data directory; of pgBackRest none, until its manifest was read.
     pub objects: Vec<StoredObject>,
-    /// `backup_manifest` beside tars.
+    /// `backup_manifest` beside tars, or pgBackRest's own.
     pub manifest: Option<StoredObject>,
-    /// `backup.info` of barman.
+    /// `backup.info` of barman, the sentinel of WAL-G.
     pub info: Option<StoredObject>,
+    /// How its files are packed, where their names do not say it.
+    pub packing: Option<Packing>,
 }
 
 /// A backup that is not read, or what looks like one.
@@ -67,7 +72,7 @@ impl Layout {
             let has = |name: &str| files.iter().any(|file| file.url.name() == name);
             if let Some(root) = foreign_root(directory, files) {
                 taken.push(root);
-                found.foreign(directory, files, objects);
+                found.repository(directory, files, objects);
             } else if has("PG_VERSION") && directories.contains_key(&directory.join("global")) {
                 taken.push(directory.clone());
                 found.backups.push(plain_files(prefix, directory, objects));
@@ -82,25 +87,27 @@ impl Layout {
         found
     }
 
-    /// Backups of tools whose repositories are not read.
-    fn foreign(&mut self, directory: &StoreUrl, files: &[&StoredObject], all: &[StoredObject]) {
+    /// Backups in repositories of pgBackRest and of WAL-G.
+    fn repository(&mut self, directory: &StoreUrl, files: &[&StoredObject], all: &[StoredObject]) {
         let sentinels = files.iter().filter(|file| file.url.name().ends_with(SENTINEL));
-        let before = self.unread.len();
+        let before = (self.unread.len(), self.backups.len());
         for sentinel in sentinels {
             let name = sentinel.url.name().trim_end_matches(SENTINEL);
             let url = directory.join(name);
-            let words = if name.contains("_D_") { "a delta of WAL-G" } else { "a backup of WAL-G" };
-            self.unread.push(not_read(url, words));
+            match wal_g(&url, sentinel, all) {
+                Ok(backup) => self.backups.push(backup),
+                Err(unread) => self.unread.push(unread),
+            }
         }
-        // Of pgBackRest each label has a manifest.
-        let manifests = all.iter().filter(|object| {
-            object.url.name() == PGBACKREST && directory.below(&object.url).is_some()
-        });
-        for label in manifests.filter_map(|object| object.url.parent()) {
-            self.unread.push(not_read(label, "a backup of pgBackRest"));
+        // Of pgBackRest each label has a manifest; `latest` is a link to one of them.
+        let below = all.iter().filter(|object| directory.below(&object.url).is_some());
+        for manifest in below.filter(|object| object.url.name() == PGBACKREST) {
+            let label = manifest.url.parent().filter(|label| is_label(label.name()));
+            self.backups.extend(label.map(|label| pgbackrest(label, manifest)));
         }
-        if self.unread.len() == before {
-            self.unread.push(not_read(directory.clone(), "a repository of pgBackRest or WAL-G"));
+        if (self.unread.len(), self.backups.len()) == before {
+            let reason = "a repository of pgBackRest or WAL-G without a complete backup".to_owned();
+            self.unread.push(UnreadBackup { url: directory.clone(), reason });
         }
     }
 
@@ -146,6 +153,7 @@ impl Layout {
                 .iter()
                 .find(|file| file.url.name() == "backup.info")
                 .map(|of| (*of).clone()),
+            packing: None,
         });
     }
 
@@ -170,6 +178,7 @@ impl Layout {
                 objects: own.into_iter().cloned().collect(),
                 manifest: manifest.map(|of| (*of).clone()),
                 info: None,
+                packing: None,
             });
             return;
         }
@@ -198,6 +207,7 @@ pub(crate) fn of_one_tar(object: &StoredObject) -> Result<StoredBackup, UnreadBa
         objects: vec![object.clone()],
         manifest: None,
         info: None,
+        packing: None,
     })
 }
 
@@ -226,6 +236,8 @@ fn unread_packing(name: &str) -> Option<&'static str> {
     match ending {
         "" | ".gz" | ".zst" | ".lz4" => None,
         ".gpg" | ".pgp" | ".age" | ".enc" => Some("encrypted"),
+        ".br" => Some("compressed with Brotli"),
+        ".lzma" => Some("compressed with LZMA"),
         ".bz2" => Some("compressed with bzip2"),
         ".xz" => Some("compressed with xz"),
         ".snappy" => Some("compressed with Snappy"),
@@ -241,6 +253,54 @@ fn unread_tar(url: StoreUrl, name: &str) -> UnreadBackup {
 
 fn not_read(url: StoreUrl, what: &str) -> UnreadBackup {
     UnreadBackup { url, reason: format!("{what}, which pgtoll does not read yet") }
+}
+
+/// `basebackups_005/NAME_backup_stop_sentinel.json`, which is written last, with the tars of a full
+/// backup below `NAME/tar_partitions`. A delta's tars have pages without saying where a reader of
+/// tars would look for it.
+fn wal_g(
+    url: &StoreUrl,
+    sentinel: &StoredObject,
+    all: &[StoredObject],
+) -> Result<StoredBackup, UnreadBackup> {
+    if url.name().contains("_D_") {
+        return Err(not_read(url.clone(), "a delta of WAL-G"));
+    }
+    let partitions = url.join("tar_partitions");
+    let parts = all.iter().filter(|object| partitions.below(&object.url).is_some());
+    let objects: Vec<StoredObject> = parts.filter(|of| is_tar(of.url.name())).cloned().collect();
+    if let Some(tar) = objects.iter().find(|tar| unread_packing(tar.url.name()).is_some()) {
+        return Err(unread_tar(url.clone(), tar.url.name()));
+    }
+    if !objects.iter().any(|tar| tar.url.name().starts_with("pg_control.tar")) {
+        let reason = "no pg_control.tar: the backup is not complete".to_owned();
+        return Err(UnreadBackup { url: url.clone(), reason });
+    }
+    let cluster = url.parent().and_then(|directory| directory.parent());
+    Ok(StoredBackup {
+        cluster: cluster.map_or_else(String::new, |cluster| cluster.name().to_owned()),
+        id: url.name().to_owned(),
+        url: url.clone(),
+        layout: FleetLayout::WalG,
+        objects,
+        manifest: None,
+        info: Some(sentinel.clone()),
+        packing: None,
+    })
+}
+
+fn pgbackrest(label: StoreUrl, manifest: &StoredObject) -> StoredBackup {
+    let stanza = label.parent();
+    StoredBackup {
+        cluster: stanza.map_or_else(String::new, |stanza| stanza.name().to_owned()),
+        id: label.name().to_owned(),
+        url: label,
+        layout: FleetLayout::PgBackRest,
+        objects: Vec::new(),
+        manifest: Some(manifest.clone()),
+        info: None,
+        packing: None,
+    }
 }
 
 /// The root of another tool's repository that this prefix is in.
@@ -270,6 +330,7 @@ fn plain_files(prefix: &StoreUrl, directory: &StoreUrl, all: &[StoredObject]) ->
         objects: below.cloned().collect(),
         manifest: None,
         info: None,
+        packing: None,
     }
 }
 
@@ -284,7 +345,6 @@ fn names(prefix: &StoreUrl, directory: &StoreUrl) -> (String, String) {
     }
 }
 
-const PGBACKREST: &str = "backup.manifest";
 const SENTINEL: &str = "_backup_stop_sentinel.json";
 
 #[cfg(test)]
@@ -366,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tools_repositories_are_named_and_not_read() {
+    fn other_tools_repositories_are_known() {
         let keys = [
             "r/backup/main/backup.info",
             "r/backup/main/20261123-020000F/backup.manifest",
@@ -374,16 +434,32 @@ mod tests {
             "r/backup/main/20261123-020000F/bundle/1",
             "w/basebackups_005/base_0001_backup_stop_sentinel.json",
             "w/basebackups_005/base_0001/tar_partitions/part_001.tar.lz4",
+            "w/basebackups_005/base_0001/tar_partitions/pg_control.tar.lz4",
+            "w/basebackups_005/base_0003/tar_partitions/part_001.tar.lz4",
+            "w/basebackups_005/base_0004_backup_stop_sentinel.json",
+            "w/basebackups_005/base_0004/tar_partitions/part_001.tar.br",
+            "w/basebackups_005/base_0005_backup_stop_sentinel.json",
+            "w/basebackups_005/base_0005/tar_partitions/part_001.tar",
             "w/basebackups_005/base_0002_D_0001_backup_stop_sentinel.json",
         ];
-        let reason = |what: &str| format!("{what}, which pgtoll does not read yet");
-        let (full, delta) = (reason("a backup of WAL-G"), reason("a delta of WAL-G"));
-        let unread = [
-            ("r/backup/main/20261123-020000F", &*reason("a backup of pgBackRest")),
-            ("w/basebackups_005/base_0001", &*full),
-            ("w/basebackups_005/base_0002_D_0001", &*delta),
+        let read = [
+            ("r/backup/main/20261123-020000F", "main", "20261123-020000F", 0),
+            ("w/basebackups_005/base_0001", "w", "base_0001", 2),
         ];
-        check(&keys, &[], &unread);
+        let brotli = "part_001.tar.br is compressed with Brotli; pipe it unpacked into: pgtoll \
+                      verify -";
+        let unread = [
+            (
+                "w/basebackups_005/base_0002_D_0001",
+                "a delta of WAL-G, which pgtoll does not read yet",
+            ),
+            ("w/basebackups_005/base_0004", brotli),
+            ("w/basebackups_005/base_0005", "no pg_control.tar: the backup is not complete"),
+        ];
+        check(&keys, &read, &unread);
+        let keys = ["r/backup/main/backup.info", "r/backup/main/20261123-020000F/bundle/1"];
+        let reason = "a repository of pgBackRest or WAL-G without a complete backup";
+        check(&keys, &[], &[("r/backup/main", reason)]);
     }
 
     proptest! {
@@ -402,7 +478,8 @@ mod tests {
             read.sort_unstable();
             read.dedup();
             prop_assert_eq!(read.len(), all);
-            prop_assert!(found.backups.iter().all(|of| !of.objects.is_empty()));
+            let has_some = |of: &StoredBackup| !of.objects.is_empty() || of.manifest.is_some();
+            prop_assert!(found.backups.iter().all(has_some));
         }
     }
 }

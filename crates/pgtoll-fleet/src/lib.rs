@@ -10,6 +10,7 @@ mod find;
 mod input;
 mod layout;
 mod merge;
+mod pgbackrest;
 mod plan;
 mod shard;
 

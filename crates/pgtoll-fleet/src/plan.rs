@@ -5,6 +5,7 @@ use pgtoll_record::{
     FLEET_PLAN_SCHEMA, FleetEstimate, FleetObject, FleetPlan, FleetRefusal, FleetUnit, Provenance,
 };
 use pgtoll_store::{Store, StoreUrl, StoredObject};
+use pgtoll_wal::Packing;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::FleetError;
@@ -52,11 +53,12 @@ pub fn plan(
     })
 }
 
-/// Writes a plan where there is none. One that says the same is left as it is; the plan that counts is
-/// returned.
+/// Writes a plan where there is none, or instead of another one. One that says the same is left as it is;
+/// the plan that counts is returned.
 pub fn write_plan(
     plan: FleetPlan,
     at: &StoreUrl,
+    replace: bool,
     interrupt: &Interrupt,
 ) -> Result<FleetPlan, FleetError> {
     let store = Store::open(at, interrupt)?;
@@ -65,13 +67,21 @@ pub fn write_plan(
     if store.put_new(at, &text)? {
         return Ok(plan);
     }
+    // Whatever else is there is not overwritten.
     let found = read_plan(at, interrupt)?;
     let ids = |plan: &FleetPlan| -> Vec<String> {
         plan.units.iter().map(|unit| unit.id.clone()).collect()
     };
     let is_same =
         ids(&found) == ids(&plan) && found.refused == plan.refused && found.shards == plan.shards;
-    if is_same { Ok(found) } else { Err(FleetError::PlanExists { url: at.clone() }) }
+    if is_same {
+        return Ok(found);
+    }
+    if !replace {
+        return Err(FleetError::PlanExists { url: at.clone() });
+    }
+    store.put(at, &text)?;
+    Ok(plan)
 }
 
 /// Reads a plan.
@@ -120,7 +130,7 @@ fn unit(backup: &StoredBackup) -> FleetUnit {
         backup: backup.id.clone(),
         layout: backup.layout,
         bytes: stored.iter().map(|of| of.bytes).sum(),
-        cpu_seconds: stored.iter().map(cpu_seconds).sum(),
+        cpu_seconds: stored.iter().map(|object| cpu_seconds(object, backup.packing)).sum(),
         objects: stored,
         manifest: backup.manifest.as_ref().map(object),
     };
@@ -157,10 +167,21 @@ fn id_of(unit: &FleetUnit) -> String {
 }
 
 /// CPU seconds that an object takes, TLS among them, as they were measured on tars of 1.3 GB.
-fn cpu_seconds(object: &FleetObject) -> f64 {
-    let endings = [(".gz", 8.6), (".tgz", 8.6), (".zst", 3.0), (".lz4", 1.4)];
-    let per_gigabyte = endings.iter().find(|(ending, _)| object.url.ends_with(ending));
-    gigabytes(object.bytes) * per_gigabyte.map_or(0.7, |(_, seconds)| *seconds) + PER_OBJECT
+fn cpu_seconds(object: &FleetObject, packing: Option<Packing>) -> f64 {
+    let endings = [
+        (".gz", Packing::Gzip),
+        (".tgz", Packing::Gzip),
+        (".zst", Packing::Zstd),
+        (".lz4", Packing::Lz4),
+    ];
+    let by_name = endings.iter().find(|(ending, _)| object.url.ends_with(ending));
+    let per_gigabyte = match packing.or(by_name.map(|(_, packing)| *packing)) {
+        Some(Packing::Gzip) => 8.6,
+        Some(Packing::Zstd) => 3.0,
+        Some(Packing::Lz4) => 1.4,
+        Some(Packing::Plain | Packing::Unread) | None => 0.7,
+    };
+    gigabytes(object.bytes) * per_gigabyte + PER_OBJECT
 }
 
 fn estimate(units: &[FleetUnit], shards: u32) -> FleetEstimate {
@@ -219,6 +240,7 @@ mod tests {
                 objects: vec![object],
                 manifest: None,
                 info: None,
+                packing: None,
             })
         };
         sizes.iter().enumerate().map(of).collect()

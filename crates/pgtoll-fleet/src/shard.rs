@@ -195,6 +195,7 @@ fn backup_of(unit: &FleetUnit) -> Result<StoredBackup, StoreUrlError> {
         objects,
         manifest: unit.manifest.as_ref().map(stored).transpose()?,
         info: None,
+        packing: None,
     })
 }
 

@@ -63,8 +63,14 @@ pub struct FleetUnit {
 pub enum FleetLayout {
     /// Tars of barman-cloud, or of CloudNativePG.
     BarmanCloud,
+    /// Tars of a full backup of WAL-G.
+    #[serde(rename = "wal-g")]
+    WalG,
     /// Tars of `pg_basebackup`.
     Tars,
+    /// A backup of pgBackRest: files one by one, or in bundles.
+    #[serde(rename = "pgbackrest")]
+    PgBackRest,
     /// A data directory's files, as `pg_basebackup` writes them or as they were copied.
     Files,
 }

@@ -121,7 +121,7 @@ impl RecordKind {
             | Self::LabCorruption
             | Self::Replay
             | Self::ReplayComparison => &[Format::Table, Format::Json, Format::Html],
-            Self::Verification => {
+            Self::Verification | Self::Fleet => {
                 &[Format::Table, Format::Markdown, Format::Json, Format::Html, Format::OpenMetrics]
             }
             Self::Result => &[Format::Table, Format::Markdown, Format::Json],
@@ -137,7 +137,6 @@ impl RecordKind {
             | Self::Experiments
             | Self::Plan
             | Self::FleetPlan
-            | Self::Fleet
             | Self::LogExamination => &[Format::Table, Format::Json],
         }
     }
@@ -393,6 +392,7 @@ impl FinishedRecord {
                 Self::Verifications(records) => Some(crate::verification_markdown(records)),
                 Self::Result(result) => Some(crate::markdown(result)),
                 Self::SideBySide(together) => Some(crate::side_by_side_markdown(together)),
+                Self::Fleet(record) => Some(crate::fleet_markdown(record)),
                 _ => None,
             },
             Format::Html => match self {
@@ -408,10 +408,12 @@ impl FinishedRecord {
                 Self::LabCorruption(record) => Some(crate::lab_corruption_html(record)),
                 Self::Replay(record) => Some(crate::replay_html(record)),
                 Self::ReplayComparison(record) => Some(crate::replay_comparison_html(record)),
+                Self::Fleet(record) => Some(crate::fleet_html(record)),
                 _ => None,
             },
             Format::OpenMetrics => match self {
                 Self::Verifications(records) => Some(crate::verification_openmetrics(records)),
+                Self::Fleet(record) => Some(crate::fleet_openmetrics(record)),
                 _ => None,
             },
             Format::Gobench | Format::Csv => None,

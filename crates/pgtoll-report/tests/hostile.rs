@@ -27,6 +27,15 @@ fn kinds() -> Vec<(&'static str, Vec<Value>, Forms)> {
         ("verification", one(include_str!("fixtures/verification.json")), of_verification),
         ("WAL statistics", one(include_str!("fixtures/wal-statistics.json")), of_wal_statistics),
         ("WAL what-if", one(include_str!("fixtures/wal-whatif.json")), of_wal_whatif),
+        ("fleet", one(include_str!("fixtures/fleet.json")), |of| {
+            let record = read(of)?;
+            Some(vec![
+                ("text", pgtoll_report::fleet_text(&record)),
+                ("Markdown", pgtoll_report::fleet_markdown(&record)),
+                ("HTML", pgtoll_report::fleet_html(&record)),
+                ("OpenMetrics", pgtoll_report::fleet_openmetrics(&record)),
+            ])
+        }),
         ("prediction", one(include_str!("fixtures/prediction.json")), |of| {
             let record = read(of)?;
             Some(vec![

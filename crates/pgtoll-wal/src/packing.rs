@@ -52,7 +52,10 @@ impl Packing {
     }
 
     /// What is packed, decompressed while it is read.
-    pub fn open<'a>(self, mut packed: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
+    pub fn open<'a>(
+        self,
+        mut packed: Box<dyn Read + Send + 'a>,
+    ) -> io::Result<Box<dyn Read + Send + 'a>> {
         if self != Self::Plain {
             return self.unpack(packed);
         }
@@ -62,7 +65,11 @@ impl Packing {
         packing.unpack(Box::new(io::Cursor::new(begin).chain(packed)))
     }
 
-    fn unpack<'a>(self, packed: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
+    /// The same of what is surely packed so: what is plain is not looked at.
+    pub fn unpack<'a>(
+        self,
+        packed: Box<dyn Read + Send + 'a>,
+    ) -> io::Result<Box<dyn Read + Send + 'a>> {
         Ok(match self {
             Self::Plain => packed,
             Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),

@@ -30,7 +30,7 @@ impl SegmentFile {
     }
 
     /// Its bytes, decompressed.
-    pub fn open(&self) -> io::Result<Box<dyn Read>> {
+    pub fn open(&self) -> io::Result<Box<dyn Read + Send>> {
         self.packing.open(match &self.member {
             Some(member) => Box::new(member.clone()),
             None => Box::new(File::open(&self.path)?),

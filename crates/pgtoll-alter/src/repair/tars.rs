@@ -112,7 +112,7 @@ fn read_tar(
 ) -> io::Result<()> {
     let packing = Packing::of_tar(path).unwrap_or(Packing::Plain);
     let file: File = pgtoll_files::open(path)?;
-    let input: Box<dyn Read> = Box::new(io::BufReader::with_capacity(READ_BYTES, file));
+    let input: Box<dyn Read + Send> = Box::new(io::BufReader::with_capacity(READ_BYTES, file));
     let mut stream = TarStream::new(packing.open(input)?);
     let tablespace = tablespace(path);
     while let Some(member) = stream.next_member().map_err(io::Error::other)? {

@@ -142,6 +142,7 @@ impl ShapeTimes {
         decide(record);
         check_twin(record, &twin_p_values);
         self.push_totals(record, baseline, twin);
+        check_queues(record, baseline);
     }
 
     /// The shapes that take most of the baseline's time, all of which is `all`.
@@ -212,6 +213,40 @@ fn check_twin(record: &mut ReplayComparison, p_values: &[f64]) {
         ));
     }
 }
+
+fn check_queues(record: &mut ReplayComparison, baseline: usize) {
+    let total = |quantity: ReplayQuantity| {
+        let found = record.totals.iter().find(|total| total.quantity == quantity);
+        found.map_or(0.0, |total| total.baseline)
+    };
+    let runs = &record.arms[baseline].runs;
+    let client: Vec<f64> = runs.iter().map(|run| run.client_cpu_s).collect();
+    let cpu = total(ReplayQuantity::Cpu) + mean(&client).unwrap_or_default();
+    let (length, cores) = (total(ReplayQuantity::RunTime), record.host.cores);
+    let under_way = total(ReplayQuantity::StatementTime) / length;
+    record.notes.extend(queue_note(under_way, cpu / (length * as_float(cores)), cores));
+}
+
+/// Where more statements are under way than processors can serve, each one's time is mostly that of others:
+/// a statement that is slower by a fifth then shows half of that, and all vary together. `busy` is the
+/// part of the processors' time that was used.
+fn queue_note(under_way: f64, busy: f64, cores: u64) -> Option<String> {
+    let is_crowded = busy > BUSY && under_way > CROWDED * as_float(cores);
+    is_crowded.then(|| {
+        format!(
+            "{under_way:.1} statements were under way on average, and all processors ({cores}) were busy \
+             {:.0} % of the time: statements waited for each other, so that each one's time is mostly \
+             that of others, and a difference of one looks smaller than it is; --speed 1 replays the \
+             work when it was due",
+            100.0 * busy
+        )
+    })
+}
+
+/// The part of the processors' time from which on statements wait for them.
+const BUSY: f64 = 0.8;
+/// Statements under way for each processor, from which on most of their time is waiting.
+const CROWDED: f64 = 1.5;
 
 /// How probable a mean at least as far from 0 is where nothing differs.
 fn p_value_of_mean(values: &[f64]) -> f64 {
@@ -314,4 +349,21 @@ pub(super) fn decide(record: &mut ReplayComparison) {
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds of weeks, bytes, counts")]
 fn as_float(of: u64) -> f64 {
     of as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_that_wait_for_processors_are_told() {
+        let note = queue_note(3.4, 0.96, 1).unwrap();
+        assert!(note.starts_with("3.4 statements were under way"), "{note}");
+        assert!(note.contains("(1) were busy 96 %"), "{note}");
+        for (under_way, busy, cores) in
+            [(0.9, 0.97, 1), (3.4, 0.5, 1), (3.4, 0.96, 4), (f64::NAN, f64::NAN, 2)]
+        {
+            assert_eq!(queue_note(under_way, busy, cores), None, "{under_way} {busy} {cores}");
+        }
+    }
 }

@@ -70,7 +70,7 @@ impl TarFile {
     }
 
     /// Unpacks it from its first byte on.
-    pub(super) fn unpacked(&self) -> io::Result<Box<dyn Read>> {
+    pub(super) fn unpacked(&self) -> io::Result<Box<dyn Read + Send>> {
         self.packing.open(self.from.open(&self.path)?)
     }
 }

@@ -43,6 +43,9 @@ pub(crate) struct FleetPlanArguments {
     /// plan.json.
     #[arg(long, short, value_name = "URL|FILE")]
     pub(crate) output: Option<String>,
+    /// Where another plan is, write this one instead. Results stay.
+    #[arg(long, requires = "output")]
+    pub(crate) replace: bool,
     #[command(flatten)]
     pub(crate) format: FormatOptions,
 }
@@ -109,6 +112,7 @@ Exit status: 0 all backups of the shard have a result; 2 some have none.";
 const MERGE_EXAMPLES: &str = "\
 Examples:
   pgtoll fleet merge s3://ops/pgtoll/week48.json
+  pgtoll fleet merge s3://ops/pgtoll/week48.json -o fleet.html
   pgtoll fleet merge week48.json --json     for programs
 
 Exit status: 0 all backups are sound; 1 findings; 2 some are not verified.";

@@ -44,7 +44,7 @@ fn plan_fleet(
     command.extend(["--shards".to_owned(), shards.to_string()]);
     let mut planned = plan(&urls, shards, interrupt, provenance(command))?;
     if let Some(at) = &at {
-        planned = write_plan(planned, at, interrupt)?;
+        planned = write_plan(planned, at, arguments.replace, interrupt)?;
         printer.say(&format!("pgtoll: the plan is in {at}"));
     }
     output::print(&FinishedRecord::FleetPlan(Box::new(planned)), format, printer)?;

@@ -16,14 +16,14 @@ use crate::support::{Ran, Scratch, pgtoll, run, server};
 const PAGE: usize = 8192;
 
 /// A plain base backup of a small cluster with checksums, and the file of a table in it.
-struct Backups {
-    sound: PathBuf,
-    damaged: PathBuf,
+pub(crate) struct Backups {
+    pub(crate) sound: PathBuf,
+    pub(crate) damaged: PathBuf,
     table: PathBuf,
 }
 
 impl Backups {
-    fn make(scratch: &Scratch, guard: &mut Guard) -> Self {
+    pub(crate) fn make(scratch: &Scratch, guard: &mut Guard) -> Self {
         let server = server();
         let cluster = Cluster::init(guard, &server, "fleet", true).unwrap();
         let settings = [("fsync", "off"), ("wal_level", "replica"), ("max_wal_senders", "4")];
@@ -79,9 +79,13 @@ fn files(root: &Path) -> Vec<(String, PathBuf)> {
     found
 }
 
-fn tar(root: &Path) -> Vec<u8> {
+pub(crate) fn tar(root: &Path) -> Vec<u8> {
+    tar_of(root, &|_| true)
+}
+
+fn tar_of(root: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
-    for (name, path) in files(root) {
+    for (name, path) in files(root).into_iter().filter(|(name, _)| is_wanted(name)) {
         tar.append_file(name, &mut File::open(path).unwrap()).unwrap();
     }
     tar.into_inner().unwrap()
@@ -93,25 +97,25 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
     packed.finish().unwrap()
 }
 
-fn put_files(server: &ObjectServer, prefix: &str, root: &Path) {
+pub(crate) fn put_files(server: &ObjectServer, prefix: &str, root: &Path) {
     for (name, path) in files(root) {
         server.put(&format!("{prefix}/{name}"), &fs::read(path).unwrap());
     }
 }
 
-fn command(server: &ObjectServer, words: &[&str]) -> Command {
+pub(crate) fn command(server: &ObjectServer, words: &[&str]) -> Command {
     let mut command = pgtoll();
     command.args(words).env_remove("AWS_PROFILE").envs(server.environment());
     command
 }
 
-fn said(server: &ObjectServer, words: &[&str], status: i32) -> Ran {
+pub(crate) fn said(server: &ObjectServer, words: &[&str], status: i32) -> Ran {
     let ran = run(&mut command(server, words));
     assert_eq!(ran.status, Some(status), "{words:?}: {ran:?}");
     ran
 }
 
-fn json(ran: &Ran) -> Value {
+pub(crate) fn json(ran: &Ran) -> Value {
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
@@ -137,6 +141,17 @@ fn stored_backups_have_the_findings_of_the_same_directory() {
         server.put(&format!("b/cnpg/main/base/{id}/data.tar"), bytes);
     }
 
+    let is_control = |name: &str| name == "global/pg_control";
+    let first = tar_of(&backups.damaged, &|name| !is_control(name));
+    let rest = tar_of(&backups.damaged, &is_control);
+    server.put("b/w/basebackups_005/base_1_backup_stop_sentinel.json", b"{\"LSN\": 1}");
+    server.put("b/w/basebackups_005/base_1/tar_partitions/part_001.tar", &first);
+    server.put("b/w/basebackups_005/base_1/tar_partitions/pg_control.tar", &rest);
+    server.put("b/d/basebackups_005/base_1_backup_stop_sentinel.json", b"{\"DeltaFrom\": \"x\"}");
+    server.put("b/d/basebackups_005/base_1/tar_partitions/pg_control.tar", &rest);
+    let delta = said(&server, &["verify", "s3://b/d"], 2);
+    assert!(delta.stderr.contains("a delta of WAL-G"), "{delta:?}");
+
     let local = |path: &Path, status| {
         let path = path.display().to_string();
         pages(&json(&said(&server, &["verify", &path, "--json"], status)))
@@ -157,6 +172,7 @@ fn stored_backups_have_the_findings_of_the_same_directory() {
     assert_eq!(record["relations"][0]["name"]["relation"], "orders");
     let path = record["relations"][0]["path"].as_str().unwrap();
     assert!(path.ends_with(backups.table.to_str().unwrap()), "{path}");
+    check(&["s3://b/w"], false);
     check(&["s3://b/files/sound"], true);
     check(&["s3://b/files/damaged"], false);
     check(&["s3://b/cnpg/main", "--backup", "latest"], true);
@@ -245,6 +261,8 @@ fn a_fleets_answer_does_not_depend_on_the_number_of_shards() {
     let other = ["fleet", "plan", "s3://b/eu", "-o", "s3://ops/w/plan.json"];
     let refused = said(&server, &other, 2);
     assert!(refused.stderr.contains("exists, and is another plan"), "{refused:?}");
+    said(&server, &[&other[..], &["--replace"]].concat(), 0);
+    said(&server, &[&plan[..], &["--replace"]].concat(), 0);
 
     let nothing = merged(&server, "s3://ops/w/", 2);
     assert_eq!((&nothing["unverified"], &nothing["refused"]), (&4.into(), &2.into()));
@@ -273,6 +291,8 @@ fn a_fleets_answer_does_not_depend_on_the_number_of_shards() {
         let table = said(&server, &["fleet", "merge", &at], 1).stdout;
         assert!(table.starts_with("2 of 6 backups sound"), "{table}");
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let metrics = said(&server, &["fleet", "merge", &at, "--format", "openmetrics"], 1).stdout;
+        assert!(metrics.contains("pgtoll_fleet_backups{outcome=\"sound\"} 2\n"), "{metrics}");
     }
 }
 

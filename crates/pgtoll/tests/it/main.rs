@@ -24,6 +24,8 @@ mod exchange;
 mod experiments;
 mod failover;
 mod fleet;
+mod fleet_manifests;
+mod fleet_pgbackrest;
 mod judge;
 mod judge_size;
 mod lab_disks;

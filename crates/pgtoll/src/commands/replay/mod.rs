@@ -202,7 +202,7 @@ fn reading(path: &Path) -> String {
 }
 
 /// The file's content, unpacked.
-fn open(path: &Path) -> anyhow::Result<Box<dyn Read>> {
+fn open(path: &Path) -> anyhow::Result<Box<dyn Read + Send>> {
     let file = File::open(path).with_context(|| reading(path))?;
     if file.metadata().is_ok_and(|of| of.is_dir()) {
         let hint = "name its log files";

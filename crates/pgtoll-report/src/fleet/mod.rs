@@ -1,10 +1,17 @@
-//! Backups of many clusters, as text.
+//! Backups of many clusters, as text. The other formats share its words.
+
+mod gauges;
+mod markdown;
+
+pub use gauges::fleet_openmetrics;
+pub use markdown::fleet_markdown;
 
 use std::fmt::Write as _;
 
 use pgtoll_format::ByteSize;
 use pgtoll_record::{FleetBackup, FleetLayout, FleetOutcome, FleetPlan, FleetRecord, FleetRefusal};
 
+use crate::html::day;
 use crate::printable::printable;
 use crate::text::wrapped;
 
@@ -19,7 +26,7 @@ pub fn fleet_plan_text(of: &FleetPlan) -> String {
         ByteSize(estimate.bytes).rounded(),
         counted(u64::from(of.shards), "shard"),
     );
-    for layout in [FleetLayout::BarmanCloud, FleetLayout::Tars, FleetLayout::Files] {
+    for layout in LAYOUTS {
         let of_layout = of.units.iter().filter(|unit| unit.layout == layout);
         let (count, bytes) =
             of_layout.fold((0, 0), |(count, bytes), unit| (count + 1, bytes + unit.bytes));
@@ -56,22 +63,11 @@ pub fn fleet_plan_text(of: &FleetPlan) -> String {
 
 /// The worst backups first, and a line for all that are sound.
 pub fn fleet_text(of: &FleetRecord) -> String {
-    let all = of.backups.len() as u64;
-    let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "{} of {} sound, {} of pages verified",
-        of.sound,
-        counted(all, "backup"),
-        ByteSize(of.bytes).rounded(),
-    );
-    let counts =
-        [(of.findings, "with findings"), (of.unverified, "unverified"), (of.refused, "not read")];
-    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+    let mut text = format!("{}\n", heading(of));
+    for (count, what) in counts(of) {
         let _ = writeln!(text, "  {count:>6}  {what}");
     }
-    let bad: Vec<&FleetBackup> =
-        of.backups.iter().filter(|backup| backup.outcome != FleetOutcome::Sound).collect();
+    let bad: Vec<&FleetBackup> = of.backups.iter().filter(|backup| NOT_SOUND(backup)).collect();
     for backup in bad.iter().take(SHOWN) {
         let _ = writeln!(text, "\n{}: {}", printable(&backup.url), outcome_words(backup));
         for reason in &backup.reasons {
@@ -79,11 +75,42 @@ pub fn fleet_text(of: &FleetRecord) -> String {
         }
     }
     more(&mut text, bad.len());
-    let oldest = of.backups.iter().filter_map(|backup| backup.verified.as_deref()).min();
-    if let Some(oldest) = oldest {
+    if let Some(oldest) = oldest(of) {
         let _ = writeln!(text, "\nOldest verification: {}", printable(oldest));
     }
     text
+}
+
+/// How many of all are sound.
+pub(crate) fn heading(of: &FleetRecord) -> String {
+    let all = counted(of.backups.len() as u64, "backup");
+    format!("{} of {all} sound, {} of pages verified", of.sound, ByteSize(of.bytes).rounded())
+}
+
+/// How many are not sound, by reason.
+pub(crate) fn counts(of: &FleetRecord) -> Vec<(u64, &'static str)> {
+    let counts =
+        [(of.findings, "with findings"), (of.unverified, "unverified"), (of.refused, "not read")];
+    counts.into_iter().filter(|(count, _)| *count > 0).collect()
+}
+
+/// When what was verified first was verified.
+pub(crate) fn oldest(of: &FleetRecord) -> Option<&str> {
+    of.backups.iter().filter_map(|backup| backup.verified.as_deref()).min()
+}
+
+pub(crate) const NOT_SOUND: fn(&FleetBackup) -> bool = |of| of.outcome != FleetOutcome::Sound;
+pub(crate) const ALL: fn(&FleetBackup) -> bool = |_| true;
+
+pub(crate) const HEAD: [&str; 4] = ["backup", "outcome", "verified", "what was found"];
+
+/// A row for each of these backups, as in [`HEAD`], the worst first.
+pub(crate) fn rows(of: &FleetRecord, wanted: fn(&FleetBackup) -> bool) -> Vec<Vec<String>> {
+    let row = |backup: &FleetBackup| {
+        let verified = backup.verified.as_deref().map_or_else(|| "never".to_owned(), day);
+        vec![backup.url.clone(), outcome_words(backup), verified, backup.reasons.join("; ")]
+    };
+    of.backups.iter().filter(|backup| wanted(backup)).map(row).collect()
 }
 
 fn outcome_words(backup: &FleetBackup) -> String {
@@ -112,10 +139,20 @@ fn outcome_words(backup: &FleetBackup) -> String {
 fn layout_name(layout: FleetLayout) -> &'static str {
     match layout {
         FleetLayout::BarmanCloud => "barman-cloud or CloudNativePG",
+        FleetLayout::PgBackRest => "pgBackRest",
+        FleetLayout::WalG => "WAL-G, full",
         FleetLayout::Tars => "tars of pg_basebackup",
         FleetLayout::Files => "plain files",
     }
 }
+
+const LAYOUTS: [FleetLayout; 5] = [
+    FleetLayout::BarmanCloud,
+    FleetLayout::PgBackRest,
+    FleetLayout::WalG,
+    FleetLayout::Tars,
+    FleetLayout::Files,
+];
 
 fn counted(count: u64, word: &str) -> String {
     if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") }
@@ -131,13 +168,12 @@ fn more(text: &mut String, all: usize) {
 const SHOWN: usize = 50;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use pgtoll_record::FLEET_SCHEMA;
 
     use super::*;
 
-    #[test]
-    fn the_worst_backups_are_named_and_sound_ones_counted() {
+    pub(crate) fn record() -> FleetRecord {
         let backup = |name: &str, outcome, failures, reasons: &[&str]| FleetBackup {
             url: format!("s3://b/{name}"),
             cluster: name.to_owned(),
@@ -151,10 +187,10 @@ mod tests {
             wrong_files: 0,
             reasons: reasons.iter().map(|&of| of.to_owned()).collect(),
         };
-        let record = FleetRecord {
+        FleetRecord {
             schema: FLEET_SCHEMA.to_owned(),
             pgtoll: "0.1.0".to_owned(),
-            command: Vec::new(),
+            command: vec!["pgtoll".to_owned(), "fleet".to_owned(), "merge".to_owned()],
             made: "2026-11-24T00:00:00Z".to_owned(),
             plan: "file:///srv/plan.json".to_owned(),
             backups: vec![
@@ -167,11 +203,15 @@ mod tests {
             unverified: 1,
             refused: 0,
             bytes: 24576,
-        };
+        }
+    }
+
+    #[test]
+    fn the_worst_backups_are_named_and_sound_ones_counted() {
         let expected = "1 of 3 backups sound, 24.0 kB of pages verified\n\
             \x20      1  with findings\n       1  unverified\n\n\
             s3://b/a: 1 failure\n  - shop.public.orders, block 7\n\n\
             s3://b/b: no result yet\n\nOldest verification: 2026-11-23T03:00:00Z\n";
-        assert_eq!(fleet_text(&record), expected);
+        assert_eq!(fleet_text(&record()), expected);
     }
 }

@@ -1,0 +1,100 @@
+//! The answer about a fleet's backups, as gauges for Prometheus.
+
+use pgtoll_record::{FleetBackup, FleetOutcome, FleetRecord};
+
+use crate::openmetrics::{Gauge, family};
+
+/// How many backups are sound, and of each backup its outcome, its counts, and when it was verified.
+pub fn fleet_openmetrics(of: &FleetRecord) -> String {
+    let mut text = family(
+        "pgtoll_fleet_backups",
+        "Backups of the plan by outcome.",
+        None,
+        OUTCOMES.into_iter().map(|(name, outcome)| {
+            let count = of.backups.iter().filter(|backup| backup.outcome == outcome).count();
+            (vec![("outcome", name.to_owned())], float(count as u64))
+        }),
+    );
+    text.push_str(&family(
+        "pgtoll_fleet_merge_time_seconds",
+        "When the results were put together.",
+        Some("seconds"),
+        seconds(&of.made).map(|time| (Vec::new(), time)).into_iter(),
+    ));
+    for (name, help, unit, samples) in FAMILIES {
+        let gauges = of.backups.iter().flat_map(|backup| {
+            let FleetBackup { url, cluster, backup: id, .. } = backup;
+            let common =
+                vec![("url", url.clone()), ("cluster", cluster.clone()), ("backup", id.clone())];
+            let own = samples(backup).into_iter();
+            own.map(move |(labels, value)| ([common.clone(), labels].concat(), value))
+        });
+        text.push_str(&family(name, help, unit, gauges));
+    }
+    text + "# EOF\n"
+}
+
+const OUTCOMES: [(&str, FleetOutcome); 5] = [
+    ("findings", FleetOutcome::Findings),
+    ("unverified", FleetOutcome::Unverified),
+    ("missing", FleetOutcome::Missing),
+    ("refused", FleetOutcome::Refused),
+    ("sound", FleetOutcome::Sound),
+];
+
+type Family = (&'static str, &'static str, Option<&'static str>, fn(&FleetBackup) -> Vec<Gauge>);
+
+const FAMILIES: [Family; 7] = [
+    ("pgtoll_fleet_backup_outcome", "1 of the backup's outcome.", None, |of| {
+        let gauge = |(name, outcome): (&str, _)| {
+            (vec![("outcome", name.to_owned())], f64::from(u8::from(of.outcome == outcome)))
+        };
+        OUTCOMES.map(gauge).into()
+    }),
+    ("pgtoll_fleet_backup_failures", "Pages that a server refuses.", None, |of| {
+        counted(of, of.failures)
+    }),
+    ("pgtoll_fleet_backup_suspicions", "What no server would notice.", None, |of| {
+        counted(of, of.suspicions)
+    }),
+    ("pgtoll_fleet_backup_unverified_blocks", "Blocks that are not verified.", None, |of| {
+        counted(of, of.unverified)
+    }),
+    ("pgtoll_fleet_backup_wrong_files", "Files missing or wrong.", None, |of| {
+        counted(of, of.wrong_files)
+    }),
+    ("pgtoll_fleet_backup_read_bytes", "Bytes of pages that were read.", Some("bytes"), |of| {
+        counted(of, of.bytes)
+    }),
+    ("pgtoll_fleet_backup_verified_time_seconds", "When it was verified.", Some("seconds"), |of| {
+        let time = of.verified.as_deref().and_then(seconds);
+        time.map(|time| (Vec::new(), time)).into_iter().collect()
+    }),
+];
+
+/// A backup without a result has no counts: zero would be a claim.
+fn counted(of: &FleetBackup, count: u64) -> Vec<Gauge> {
+    of.verified.iter().map(|_| (Vec::new(), float(count))).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^53")]
+fn seconds(rfc3339: &str) -> Option<f64> {
+    let time: jiff::Timestamp = rfc3339.parse().ok()?;
+    Some(time.as_millisecond() as f64 / 1e3)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
+fn float(of: u64) -> f64 {
+    of as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::tests::record;
+
+    #[test]
+    fn backups_are_gauges_and_what_is_not_known_is_none() {
+        insta::assert_snapshot!(fleet_openmetrics(&record()));
+    }
+}

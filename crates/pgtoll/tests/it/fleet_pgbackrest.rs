@@ -1,0 +1,165 @@
+//! Repositories that the real pgBackRest makes, packed in each way, are verified where they lie: pages
+//! that were damaged before the backup, and objects that were damaged in the store.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, chown};
+use std::path::{Path, PathBuf};
+
+use pgtoll_cluster::{Cluster, Guard, StopMode};
+use pgtoll_testing::ObjectServer;
+use serde_json::Value;
+
+use crate::fleet::{json, put_files, said};
+use crate::support::{Scratch, server};
+use crate::verify::execute;
+
+const PROGRAM: &str = "/usr/bin/pgbackrest";
+
+/// `cargo xtask test` installs it.
+#[expect(clippy::print_stderr, reason = "tells why nothing was tested")]
+fn is_there() -> bool {
+    let is_there = Path::new(PROGRAM).exists();
+    let is_set_up = std::env::var_os("PGTOLL_TEST_MAJORS").is_some();
+    assert!(is_there || !is_set_up, "pgbackrest is not installed");
+    if !is_there {
+        eprintln!("not tested: pgbackrest is not installed");
+    }
+    is_there
+}
+
+/// A cluster that is stopped, with a table in a tablespace.
+struct Source {
+    cluster: Cluster,
+    table: PathBuf,
+}
+
+impl Source {
+    fn make(guard: &mut Guard, scratch: &Scratch) -> Self {
+        let cluster = Cluster::init(guard, &server(), "source", true).unwrap();
+        cluster.start(guard).unwrap();
+        let place = scratch.work().join("space");
+        fs::create_dir(&place).unwrap();
+        let user = fs::metadata(cluster.data()).unwrap();
+        chown(&place, Some(user.uid()), None).unwrap();
+        execute(
+            &cluster,
+            &[
+                &format!("CREATE TABLESPACE space LOCATION '{}'", place.display()),
+                "CREATE TABLE orders TABLESPACE space AS SELECT generate_series(1, 3000) AS id",
+                "CREATE TABLE large AS SELECT repeat(md5(i::text), 20) FROM generate_series(1, 9000) i",
+            ],
+        );
+        let table = crate::verify::path_of(&cluster, "orders");
+        cluster.stop(guard, StopMode::Fast).unwrap();
+        Self { cluster, table }
+    }
+
+    /// Backs up, with these settings of pgBackRest.
+    fn back_up(&self, guard: &mut Guard, repository: &Path, settings: &[&str], kind: &str) {
+        let path = |name: &str, of: &Path| format!("--{name}={}", of.display());
+        let lock = repository.with_extension("lock");
+        let common = [
+            "--stanza=main".to_owned(),
+            "--log-level-file=off".to_owned(),
+            "--no-online".to_owned(),
+            path("repo1-path", repository),
+            path("pg1-path", &self.cluster.data()),
+            path("lock-path", &lock),
+        ];
+        let common: Vec<&str> = common.iter().map(String::as_str).collect();
+        if !repository.join("backup").exists() {
+            let create = [&common[..], &["stanza-create"]].concat();
+            guard.run(Path::new(PROGRAM), &create).unwrap();
+        }
+        let options = ["--repo1-retention-full=9", kind, "backup"];
+        let all = [&common[..], settings, &options].concat();
+        guard.run(Path::new(PROGRAM), &all).unwrap();
+    }
+}
+
+/// Labels of the repository's backups, the oldest first.
+fn labels(repository: &Path) -> Vec<String> {
+    let names = fs::read_dir(repository.join("backup/main")).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut labels: Vec<String> = names.filter(|name| name.starts_with("20")).collect();
+    labels.sort();
+    labels
+}
+
+const WAYS: [&[&str]; 4] = [
+    &["--compress-type=zst", "--repo1-bundle"],
+    &["--compress-type=gz"],
+    &["--compress-type=lz4", "--repo1-bundle"],
+    &["--compress-type=none", "--repo1-bundle"],
+];
+
+#[test]
+fn pgbackrests_backups_are_verified_where_they_lie() {
+    if !is_there() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let source = Source::make(&mut guard, &scratch);
+    let server = ObjectServer::start();
+    let repositories: Vec<(String, PathBuf)> = (0..WAYS.len())
+        .map(|at| (format!("r{at}"), source.cluster.data().with_file_name(format!("repo{at}"))))
+        .collect();
+    for ((_, repository), settings) in repositories.iter().zip(WAYS) {
+        source.back_up(&mut guard, repository, settings, "--type=full");
+    }
+    let file = OpenOptions::new().write(true).open(source.cluster.data().join(&source.table));
+    file.unwrap().write_all_at(&[0x5A; 64], 8192 + 4096).unwrap();
+    for ((name, repository), settings) in repositories.iter().zip(WAYS) {
+        source.back_up(&mut guard, repository, settings, "--type=incr");
+        put_files(&server, &format!("b/{name}"), repository);
+    }
+    for (name, repository) in &repositories {
+        let url = format!("s3://b/{name}");
+        let labels = labels(repository);
+        let [full, incremental] = &*labels else { panic!("{labels:?}") };
+        let sound = json(&said(&server, &["verify", &url, "--backup", full, "--json"], 0));
+        let blocks = sound["read"]["blocks"].as_u64().unwrap();
+        assert!(blocks > 2000, "{sound:#}");
+        for id in ["latest", incremental] {
+            let words = ["verify", &url, "--backup", id, "--json"];
+            check_damaged(&json(&said(&server, &words, 1)), blocks);
+        }
+    }
+    let plan = ["fleet", "plan", "s3://b", "--shards", "3", "-o", "s3://ops/"];
+    let planned = said(&server, &plan, 0).stdout;
+    assert!(planned.contains("8  pgBackRest"), "{planned}");
+    said(&server, &["fleet", "run", "s3://ops/", "--all"], 0);
+    let merged = said(&server, &["fleet", "merge", "s3://ops/"], 1).stdout;
+    assert!(merged.starts_with("4 of 8 backups sound"), "{merged}");
+    check_store_damage(&server, &repositories[0]);
+}
+
+fn check_damaged(record: &Value, blocks: u64) {
+    assert_eq!(record["failures"], 1, "{record:#}");
+    assert_eq!(record["read"]["blocks"].as_u64(), Some(blocks), "{record:#}");
+    let relation = &record["relations"][0];
+    assert_eq!(relation["name"]["relation"], "orders", "{record:#}");
+    assert_eq!(relation["findings"][0]["block"], 1, "{record:#}");
+}
+
+/// A byte of an object that is compressed: nothing is called sound, and it is said where it ended.
+fn check_store_damage(server: &ObjectServer, (name, repository): &(String, PathBuf)) {
+    let full = &labels(repository)[0];
+    let key = format!("b/{name}/backup/main/{full}/bundle/1");
+    let whole = server.object(&key).unwrap();
+    let mut bytes = whole.clone();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 64].fill(0xA5);
+    server.put(&key, &bytes);
+    let url = format!("s3://b/{name}");
+    let ran = said(server, &["verify", &url, "--backup", full], 2);
+    assert!(!ran.stdout.contains("\nsound"), "{ran:?}");
+    // One that is not there, or is cut, is named before anything is read.
+    server.put(&key, &whole[..middle]);
+    let cut = said(server, &["verify", &url, "--backup", full], 2);
+    assert!(cut.stderr.contains("bundle/1 is shorter than"), "{cut:?}");
+    server.remove(&key);
+    let lost = said(server, &["verify", &url, "--backup", full], 2);
+    assert!(lost.stderr.contains("bundle/1 is not there"), "{lost:?}");
+}

@@ -1,0 +1,24 @@
+//! Whether Kubernetes would take the manifests below `deploy`: their schemas in several releases. What
+//! schemas do not say is in pgtoll's own tests.
+
+use std::path::PathBuf;
+
+use crate::setup::fetch_python;
+use crate::{command, root, run};
+
+/// The oldest one with retries by index, one between, the newest one that the package knows.
+const RELEASES: [&str; 3] = ["1.29.0", "1.33.0", "1.37.0"];
+
+const PACKAGES: &str = include_str!("manifests.txt");
+
+pub(crate) fn check() -> anyhow::Result<()> {
+    let packages: PathBuf = fetch_python("kubernetes-validate-1.37.0", PACKAGES)?;
+    for release in RELEASES {
+        run(command("python3")
+            .args(["-m", "kubernetes_validate", "--quiet", "--strict"])
+            .args(["--kubernetes-version", release])
+            .arg(root().join("deploy/kubernetes/pgtoll-fleet.yaml"))
+            .env("PYTHONPATH", &packages))?;
+    }
+    Ok(())
+}
