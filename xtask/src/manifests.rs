@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::setup::fetch_python;
 use crate::{command, root, run};
 
-/// The oldest one with retries by index, one between, the newest one that the package knows.
+/// The oldest release with retries by index, one in the middle, the newest that the package has.
 const RELEASES: [&str; 3] = ["1.29.0", "1.33.0", "1.37.0"];
 
 const PACKAGES: &str = include_str!("manifests.txt");

@@ -198,7 +198,8 @@ fn pgbackrest_files(backup: &StoredBackup, store: &Store) -> Result<Vec<StoredFi
     Ok(found)
 }
 
-/// Files as tars of some size: they are read in parallel, and one that cannot be unpacked ends no other.
+/// Files as tars of some size: they are read in parallel, and a tar with a file that
+/// cannot be unpacked ends no other tar.
 fn directory_tars(
     backup: &StoredBackup,
     files: Vec<StoredFile>,
@@ -339,7 +340,7 @@ impl DirectoryTar {
 /// Larger parts of bundles are not held in memory.
 const PART_BYTES_MAX: u64 = 16 << 20;
 
-/// A file that has so many bytes, neither fewer nor more.
+/// The bytes of a file, which have to be exactly as many as are listed.
 struct Exactly {
     unpacked: Box<dyn Read + Send>,
     left: u64,

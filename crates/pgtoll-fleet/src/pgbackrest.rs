@@ -67,6 +67,11 @@ impl PgBackRestManifest {
         }
         let text = std::str::from_utf8(text)
             .map_err(|_| format!("{MANIFEST} is no text: is it encrypted?"))?;
+        // Its checksum is written last: without it the list of files may be cut.
+        let last = text.lines().next_back().unwrap_or_default();
+        if !last.starts_with("backrest-checksum=") {
+            return Err(format!("{MANIFEST} does not end with its checksum: it was cut short"));
+        }
         let (mut section, mut ending, mut lines) = ("", None, Vec::new());
         let (mut is_manifest, mut own_label) = (false, None);
         for line in text.lines() {
@@ -195,8 +200,10 @@ mod tests {
         option-compress-type=\"zst\"\n\n[target:file]\n";
     const LABEL: &str = "20261123-020000F_20261124-020000I";
 
+    const END: &str = "\n[backrest]\nbackrest-checksum=\"0\"\n";
+
     fn parsed(lines: &str) -> Result<PgBackRestManifest, String> {
-        PgBackRestManifest::parse(format!("{HEAD}{lines}").as_bytes(), LABEL)
+        PgBackRestManifest::parse(format!("{HEAD}{lines}{END}").as_bytes(), LABEL)
     }
 
     #[test]
@@ -234,7 +241,10 @@ mod tests {
         assert!(error(line).contains("not understood"));
         let of = |text: &[u8]| PgBackRestManifest::parse(text, LABEL).unwrap_err();
         assert!(of(b"Salted__\x01\x02").starts_with("encrypted"));
-        assert!(of(b"[backrest]\nbackrest-format=5\n").contains("is not that of"));
+        let other = format!("[backrest]\nbackrest-format=5\n{END}");
+        assert!(of(other.as_bytes()).contains("is not that of"));
+        let cut = format!("{HEAD}pg_data/base/5/1={{\"size\":8192}}\n");
+        assert!(of(cut.as_bytes()).contains("cut short"));
     }
 
     #[test]

@@ -169,7 +169,7 @@ pub struct FleetBackup {
     pub unverified: u64,
     /// Files that are missing or wrong.
     pub wrong_files: u64,
-    /// What was found, or why it is not verified, a line each: no more than ten.
+    /// What was found, or why it is not verified, a line each: ten at most, and how many there are more.
     pub reasons: Vec<String>,
 }
 

@@ -93,10 +93,21 @@ fn complete(record: &NamedRun<'_>) -> Vec<Gauge> {
     vec![(Vec::new(), f64::from(u8::from(record.result.complete)))]
 }
 
-#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^53")]
 fn started(record: &NamedRun<'_>) -> Vec<Gauge> {
-    let started: Option<jiff::Timestamp> = record.result.header.started.parse().ok();
-    started.map(|time| (Vec::new(), time.as_millisecond() as f64 / 1e3)).into_iter().collect()
+    let started = seconds(&record.result.header.started);
+    started.map(|time| (Vec::new(), time)).into_iter().collect()
+}
+
+/// A time as seconds since 1970; `None`: it is none.
+#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^53")]
+pub(crate) fn seconds(rfc3339: &str) -> Option<f64> {
+    let time: jiff::Timestamp = rfc3339.parse().ok()?;
+    Some(time.as_millisecond() as f64 / 1e3)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
+pub(crate) fn float(of: u64) -> f64 {
+    of as f64
 }
 
 fn values(record: &NamedRun<'_>) -> Vec<Gauge> {

@@ -2,7 +2,7 @@
 
 use pgtoll_record::{FleetBackup, FleetOutcome, FleetRecord};
 
-use crate::openmetrics::{Gauge, family};
+use crate::openmetrics::{Gauge, family, float, seconds};
 
 /// How many backups are sound, and of each backup its outcome, its counts, and when it was verified.
 pub fn fleet_openmetrics(of: &FleetRecord) -> String {
@@ -75,17 +75,6 @@ const FAMILIES: [Family; 7] = [
 /// A backup without a result has no counts: zero would be a claim.
 fn counted(of: &FleetBackup, count: u64) -> Vec<Gauge> {
     of.verified.iter().map(|_| (Vec::new(), float(count))).collect()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^53")]
-fn seconds(rfc3339: &str) -> Option<f64> {
-    let time: jiff::Timestamp = rfc3339.parse().ok()?;
-    Some(time.as_millisecond() as f64 / 1e3)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
-fn float(of: u64) -> f64 {
-    of as f64
 }
 
 #[cfg(test)]

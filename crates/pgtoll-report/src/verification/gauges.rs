@@ -3,7 +3,7 @@
 use pgtoll_record::{FindingClass, VerificationOutcome, VerificationRecord, VerifiedRelation};
 
 use super::{class, qualified};
-use crate::openmetrics::{Gauge, family};
+use crate::openmetrics::{Gauge, family, float, seconds};
 
 /// A gauge for each number of a verification, labelled by the path that was verified, and of each
 /// damaged relation the numbers of its findings.
@@ -77,10 +77,8 @@ fn outcome(of: &VerificationRecord) -> Vec<Gauge> {
     states.map(gauge).into()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^53")]
 fn time(of: &VerificationRecord) -> Vec<Gauge> {
-    let made: Option<jiff::Timestamp> = of.made.parse().ok();
-    made.map(|time| (Vec::new(), time.as_millisecond() as f64 / 1e3)).into_iter().collect()
+    seconds(&of.made).map(|time| (Vec::new(), time)).into_iter().collect()
 }
 
 fn relations(of: &VerificationRecord) -> Vec<Gauge> {
@@ -106,11 +104,6 @@ fn of_relation(of: &VerifiedRelation) -> Vec<Gauge> {
         (labels, float(count))
     };
     counts.map(gauge).into()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
-fn float(of: u64) -> f64 {
-    of as f64
 }
 
 #[cfg(test)]
