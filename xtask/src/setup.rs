@@ -14,6 +14,15 @@ const FETCHED: [u32; 2] = [17, 18];
 /// Where pgbouncer is. The directory is not in everybody's path.
 const POOLERS: [&str; 2] = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"];
 
+/// Slurm: packages, and a program of each. Tests start its daemons in a network of their own.
+const SCHEDULER: [(&str, &str); 5] = [
+    ("slurmctld", "/usr/sbin/slurmctld"),
+    ("slurmd", "/usr/sbin/slurmd"),
+    ("slurm-client", "/usr/bin/sbatch"),
+    ("munge", "/usr/sbin/munged"),
+    ("iproute2", "/usr/bin/ip"),
+];
+
 /// Where Debian puts the servers that it packages, with repmgr beside them.
 const SYSTEM_SERVERS: &str = "/usr/lib/postgresql";
 
@@ -42,6 +51,9 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     }
     if !is_there("pgbackrest") {
         packages.push("pgbackrest");
+    }
+    if !SCHEDULER.iter().all(|(_, path)| Path::new(path).is_file()) {
+        packages.extend(SCHEDULER.iter().map(|(package, _)| *package));
     }
     // libFuzzer is C++.
     if !is_there("c++") {

@@ -8,7 +8,8 @@ use pgtoll_store::{Store, StoreError, StoreUrl, StoredObject};
 use pgtoll_verify::TarBackup;
 
 use crate::error::FleetError;
-use crate::input::{StoreFailure, tars_of};
+use crate::failure::StoreFailure;
+use crate::input::tars_of;
 use crate::layout::{Layout, StoredBackup, UnreadBackup, is_tar, of_one_tar};
 use crate::pgbackrest::{MANIFEST_BYTES_MAX, PgBackRestManifest, label_time, stanza_of};
 

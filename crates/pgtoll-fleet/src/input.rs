@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Cursor, Read};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use pgtoll_record::FleetLayout;
 use pgtoll_store::{ObjectReader, Store, StoreUrl, StoredObject};
@@ -13,25 +13,10 @@ use pgtoll_wal::Packing;
 use tar::{EntryType, Header};
 
 use crate::error::FleetError;
+use crate::failure::{StoreFailure, Watched};
 use crate::layout::{StoredBackup, tablespace_of};
 use crate::pgbackrest::{ListedFile, MANIFEST_BYTES_MAX, PgBackRestManifest, stanza_of};
-
-/// The first failure of a store while a backup was read: it says nothing of the backup.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StoreFailure(Arc<Mutex<Option<String>>>);
-
-impl StoreFailure {
-    /// What the store said, in one line.
-    pub(crate) fn reason(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn keep(&self, error: io::Error) -> io::Error {
-        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert_with(|| error.to_string());
-        error
-    }
-}
+use crate::stored_wal::archive_of;
 
 /// The backup as tars, each read in ranges.
 pub(crate) fn tars_of(
@@ -63,7 +48,9 @@ pub(crate) fn tars_of(
     };
     let is_postgres = backup.layout != FleetLayout::PgBackRest;
     let manifest = backup.manifest.as_ref().filter(|_| is_postgres).map(input);
-    TarBackup::of_inputs(&backup.url.to_string(), inputs, manifest).map_err(|name| {
+    let tars = TarBackup::of_inputs(&backup.url.to_string(), inputs, manifest);
+    let tars = tars.map(|tars| tars.with_wal(archive_of(backup, store, failure)));
+    tars.map_err(|name| {
         let reason = format!("{name} is packed in a way that pgtoll does not read");
         FleetError::Unread { url: backup.url.clone(), reason }
     })
@@ -94,18 +81,6 @@ impl OpenInput for ObjectInput {
         let reader = self.store.reader(&self.object);
         let input = reader.map_err(|error| self.failure.keep(io::Error::other(error)))?;
         Ok(Box::new(Watched { input, failure: self.failure.clone() }))
-    }
-}
-
-/// Keeps the store's failure.
-struct Watched<R> {
-    input: R,
-    failure: StoreFailure,
-}
-
-impl<R: Read> Read for Watched<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.input.read(buffer).map_err(|error| self.failure.keep(error))
     }
 }
 

@@ -6,6 +6,7 @@
 //! shard is an index, a result is written under a condition, and only [`merge()`] judges.
 
 mod error;
+mod failure;
 mod find;
 mod input;
 mod layout;
@@ -13,6 +14,7 @@ mod merge;
 mod pgbackrest;
 mod plan;
 mod shard;
+mod stored_wal;
 
 pub use error::FleetError;
 pub use find::{BackupChoice, stored_tars};
@@ -21,3 +23,4 @@ pub use layout::{Layout, StoredBackup, UnreadBackup};
 pub use merge::{fleet_outcome, merge};
 pub use plan::{plan, read_plan, write_plan};
 pub use shard::{FleetShard, ShardEvent, ShardSummary, ShardTask, run_shard, shard_of_engine};
+pub use stored_wal::{stored_segments, stored_wal};

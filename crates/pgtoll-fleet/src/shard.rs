@@ -10,7 +10,8 @@ use pgtoll_store::{Store, StoreError, StoreUrl, StoreUrlError, StoredObject};
 use pgtoll_verify::{TarChecks, VerifyProgress, VerifySettings, verify_tars};
 
 use crate::error::FleetError;
-use crate::input::{StoreFailure, tars_of};
+use crate::failure::StoreFailure;
+use crate::input::tars_of;
 use crate::layout::StoredBackup;
 use crate::plan::shards_of;
 

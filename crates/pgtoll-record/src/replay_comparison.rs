@@ -198,7 +198,16 @@ pub struct ShapeDifference {
     pub range: Option<RatioRange>,
     /// How probable such a ratio is where nothing differs.
     pub p_value: Option<f64>,
-    /// The same, adjusted for the number of shapes (Benjamini and Hochberg).
+    /// The same ratio, beside what the other statements of the same replays share: without what made a
+    /// whole replay slower or faster than the next. `None` where there were too few other statements.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside_others: Option<RatioRange>,
+    /// How probable such a ratio beside the others is where nothing differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside_others_p_value: Option<f64>,
+    /// Twice the smaller of both p-values, or the one that there is, adjusted for the number of shapes
+    /// (Benjamini and Hochberg). The one beside the others counts only where both ratios lie on the same side
+    /// of 1.
     pub adjusted_p_value: Option<f64>,
     /// What it changes the whole time at the server by: its share times the ratio less 1.
     pub impact: Option<f64>,

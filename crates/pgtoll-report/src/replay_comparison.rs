@@ -112,10 +112,10 @@ fn baseline_name(of: &ReplayComparison) -> &str {
 pub fn replay_comparison_findings(of: &ReplayComparison) -> Vec<String> {
     let mut findings = Vec::new();
     for (shape, difference) in of.by_verdict(ShapeVerdict::Slower) {
-        let range = difference.range.map_or(String::new(), |range| change_words(&range));
         findings.push(format!(
-            "slower on {}, {range}: {}",
+            "slower on {}, {}: {}",
             difference.arm,
+            ratio_words(difference),
             printable(&shape.statement)
         ));
     }
@@ -175,8 +175,17 @@ fn verdict_word(verdict: ShapeVerdict) -> &'static str {
     }
 }
 
+/// What differs, and what does beside the other statements.
+fn ratio_words(of: &ShapeDifference) -> String {
+    let Some(range) = of.range else { return "not compared".to_owned() };
+    let beside = of.beside_others.map_or(String::new(), |range| {
+        format!(", beside the other statements {}", change_words(&range))
+    });
+    format!("{}{beside}", change_words(&range))
+}
+
 fn difference_words(shape: &ShapeComparison, of: &ShapeDifference) -> String {
-    let range = of.range.map_or("not compared".to_owned(), |range| change_words(&range));
+    let range = ratio_words(of);
     let floor = shape.floor.map_or(String::new(), |floor| {
         format!("; two replays of the same are {:.1} % apart", floor * 100.0)
     });
@@ -305,6 +314,12 @@ mod tests {
                 verdict,
                 range: Some(range),
                 p_value: Some(0.001),
+                beside_others: Some(RatioRange {
+                    lower: ratio * 0.99,
+                    upper: ratio * 1.01,
+                    ..range
+                }),
+                beside_others_p_value: Some(1e-6),
                 adjusted_p_value: Some(0.002),
                 impact: Some(0.25 * (ratio - 1.0)),
                 round_ratios: vec![ratio; 2],

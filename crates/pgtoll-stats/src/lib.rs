@@ -41,6 +41,7 @@
 
 mod bootstrap;
 mod calibration;
+mod common;
 mod correlation;
 mod discovery;
 mod error;
@@ -58,6 +59,7 @@ mod steadiness;
 mod twin;
 
 pub use calibration::{NullComparison, widening};
+pub use common::{OTHERS_MIN, beside_others};
 pub use correlation::spearman;
 pub use discovery::adjusted_p_values;
 pub use error::{EstimateError, RESAMPLES_MAX};

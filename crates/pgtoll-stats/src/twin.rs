@@ -120,8 +120,8 @@ mod tests {
     use rand_pcg::Pcg64;
 
     use super::*;
-    use crate::adjusted_p_values;
     use crate::simulation::normal;
+    use crate::{adjusted_p_values, beside_others};
 
     /// Replays of a few shapes of statements: a run has luck that all its shapes share, luck of each shape,
     /// and noise of each slice.
@@ -151,6 +151,21 @@ mod tests {
     impl Runs {
         /// What is found of each shape; `planted` is the log ratio of the first one.
         fn compare(&self, seed: u64, planted: f64) -> Vec<TwinComparison> {
+            self.judge(seed, &self.draw(seed, planted))
+        }
+
+        /// The same, beside what the other shapes share.
+        fn compare_beside_others(&self, seed: u64, planted: f64) -> Vec<TwinComparison> {
+            self.judge(seed, &beside_others(&self.draw(seed, planted)))
+        }
+
+        fn judge(&self, seed: u64, shapes: &[Vec<Vec<Trio>>]) -> Vec<TwinComparison> {
+            let options = Options { resamples: 100, seed, ..Options::default() };
+            shapes.iter().map(|rounds| ratio_beside_twin(rounds, &options).unwrap()).collect()
+        }
+
+        /// The rounds of each shape.
+        fn draw(&self, seed: u64, planted: f64) -> Vec<Vec<Vec<Trio>>> {
             let mut random = Pcg64::seed_from_u64(seed);
             let mut draw = |sd: f64| sd * normal(&mut random);
             let mut shapes = vec![Vec::new(); self.shapes];
@@ -171,8 +186,7 @@ mod tests {
                     shape.push(slices.collect());
                 }
             }
-            let options = Options { resamples: 100, seed, ..Options::default() };
-            shapes.iter().map(|rounds| ratio_beside_twin(rounds, &options).unwrap()).collect()
+            shapes
         }
 
         /// Of [`SEEDS`] comparisons of the same, those that call any shape slower or faster.
@@ -213,6 +227,20 @@ mod tests {
             let found = runs.found();
             assert!(found * 10 >= 9 * 400, "{found} of {SEEDS}: {runs:?}");
         }
+    }
+
+    #[test]
+    fn luck_of_whole_runs_hides_no_shape_from_what_is_beside_the_others() {
+        let runs = Runs { rounds: 8, run_sd: 0.15, shape_sd: 0.02, ..NOISY };
+        let names = |shapes: &[TwinComparison]| differing(shapes)[0] && shapes[0].ratio > 1.0;
+        let fifth = 1.2_f64.ln();
+        let count = |what: &dyn Fn(u64) -> bool| (0..SEEDS).filter(|seed| what(*seed)).count();
+        let alone = count(&|seed| names(&runs.compare(seed, fifth)));
+        let beside = count(&|seed| names(&runs.compare_beside_others(seed, fifth)));
+        let alarms =
+            count(&|seed| differing(&runs.compare_beside_others(seed, 0.0)).contains(&true));
+        assert!(beside * 100 >= 99 * 400 && alone * 2 < 400, "{alone} and {beside} of {SEEDS}");
+        assert!(alarms * 20 <= 400, "{alarms} of {SEEDS}");
     }
 
     #[test]

@@ -32,7 +32,8 @@ mod visible;
 mod work;
 
 pub use backup::{
-    BackupWal, OpenInput, TarBackup, TarChecks, TarInput, VerifiedTars, WalAtHand, verify_tars,
+    BackupWal, FindSegments, OpenInput, TarBackup, TarChecks, TarInput, VerifiedTars, WalAtHand,
+    WalPlace, WalStretch, verify_tars,
 };
 pub use defect::{
     BlockFinding, Defect, DefectCounts, Evidence, LayoutDefect, StaleClaim, Unsettled,

@@ -88,6 +88,8 @@ impl WalReadError {
                 "pgtoll wal stats without --from and --to says from where to where, and when, it is",
             ),
             Self::EmptyRange { .. } => Some("--from is where the range begins, --to where it ends"),
+            // A store's, which has one of its own.
+            Self::Read { source, .. } if source.kind() == io::ErrorKind::Other => None,
             Self::Read { source, .. } => Some(read_hint(source)),
             Self::Empty { .. } | Self::NotWal { source: WalError::Zeros, .. } => {
                 Some("name a segment that was written to, or the directory that holds it")

@@ -31,15 +31,24 @@ impl Archive {
     /// of each place the segment of the newest timeline is taken, and a whole one rather than one
     /// that is partial.
     pub fn find(paths: &[PathBuf], timeline: Option<u32>) -> Result<Self, WalReadError> {
-        let mut found: BTreeMap<(u32, u32), Vec<SegmentFile>> = BTreeMap::new();
+        let mut found = Vec::new();
         for path in paths {
-            let before = found.len();
-            for file in files(path)? {
-                found.entry(file.name.place).or_default().push(file);
-            }
-            if found.len() == before && before == 0 {
+            found.extend(files(path)?);
+            if found.is_empty() {
                 return Err(WalReadError::NoSegments { path: path.clone() });
             }
+        }
+        Self::of(found, timeline)
+    }
+
+    /// The same of segments in any order, wherever they are.
+    pub fn of(
+        segments: impl IntoIterator<Item = SegmentFile>,
+        timeline: Option<u32>,
+    ) -> Result<Self, WalReadError> {
+        let mut found: BTreeMap<(u32, u32), Vec<SegmentFile>> = BTreeMap::new();
+        for file in segments {
+            found.entry(file.name.place).or_default().push(file);
         }
         let timelines: BTreeSet<u32> =
             found.values().flatten().map(|file| file.name.timeline).collect();
@@ -95,8 +104,8 @@ fn is_backups_wal(path: &Path) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("pg_wal."))
 }
 
-/// The segments of one path, in no order.
-pub(crate) fn files(path: &Path) -> Result<Vec<SegmentFile>, WalReadError> {
+/// The segments of one path of this machine, in no order.
+pub fn files(path: &Path) -> Result<Vec<SegmentFile>, WalReadError> {
     let read = |source| WalReadError::Read { path: path.to_owned(), source };
     if !std::fs::metadata(path).map_err(read)?.is_dir() {
         if let Some(packing) = Packing::of_tar(path) {

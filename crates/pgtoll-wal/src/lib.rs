@@ -37,7 +37,7 @@ pub use chains::{BlockChains, NamedRecord};
 pub use collect::Collect;
 pub use end::{End, Gap};
 pub use error::WalReadError;
-pub use files::{Archive, segments};
+pub use files::{Archive, files, segments};
 pub use forks::ForkTotals;
 pub use lineage::{Lineage, checkpoint_segments, checkpoint_segments_with, segments_up_to};
 pub use packing::Packing;
@@ -49,7 +49,7 @@ pub use references::{BlockHistory, BlockReferences, NamingRecord, WalLimit};
 pub use scan::{
     Contents, WalSummary, first_header, locate_range, scan, scan_range_with, scan_with,
 };
-pub use segment_file::SegmentFile;
+pub use segment_file::{OpenSegment, SegmentFile};
 pub use segment_name::SegmentName;
 pub use server::{
     ServerError, StreamProgress, StreamWatch, Streamed, stream, stream_watched, stream_with,

@@ -1,5 +1,6 @@
-//! A file that holds one segment, by itself or in a tar.
+//! A file that holds one segment, by itself, in a tar, or elsewhere.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt as _;
@@ -12,28 +13,50 @@ use crate::segment_name::SegmentName;
 /// A file that holds one segment.
 #[derive(Clone, Debug)]
 pub struct SegmentFile {
-    /// Where it is; in a tar, the tar's path and the name in it.
+    /// Where it is; in a tar, the tar's path and the name in it; elsewhere, what people call the place.
     pub path: PathBuf,
     /// What its name says.
     pub name: SegmentName,
     /// How it is compressed.
     pub packing: Packing,
-    /// In which stretch of which file, where it is in a tar.
-    pub(crate) member: Option<Member>,
+    pub(crate) place: SegmentPlace,
+}
+
+/// Where a segment's bytes come from.
+#[derive(Clone, Debug)]
+pub(crate) enum SegmentPlace {
+    /// The file at its path.
+    File,
+    /// A stretch of a file: it is in a tar.
+    Member(Member),
+    /// No file of this machine.
+    Elsewhere(Arc<dyn OpenSegment>),
+}
+
+/// Opens a segment that is no file of this machine, each time from its begin.
+pub trait OpenSegment: fmt::Debug + Send + Sync {
+    /// Its bytes as they are stored, compressed or not.
+    fn open(&self) -> io::Result<Box<dyn Read + Send>>;
 }
 
 impl SegmentFile {
     /// The file at this path, if its name is a segment's.
     pub fn of(path: &Path) -> Option<Self> {
         let (name, packing) = SegmentName::parse(path.file_name()?.to_str()?)?;
-        Some(Self { path: path.to_owned(), name, packing, member: None })
+        Some(Self { path: path.to_owned(), name, packing, place: SegmentPlace::File })
+    }
+
+    /// What `source` opens, if the name of this place is a segment's.
+    pub fn elsewhere(path: &Path, source: Arc<dyn OpenSegment>) -> Option<Self> {
+        Some(Self { place: SegmentPlace::Elsewhere(source), ..Self::of(path)? })
     }
 
     /// Its bytes, decompressed.
     pub fn open(&self) -> io::Result<Box<dyn Read + Send>> {
-        self.packing.open(match &self.member {
-            Some(member) => Box::new(member.clone()),
-            None => Box::new(File::open(&self.path)?),
+        self.packing.open(match &self.place {
+            SegmentPlace::File => Box::new(File::open(&self.path)?),
+            SegmentPlace::Member(member) => Box::new(member.clone()),
+            SegmentPlace::Elsewhere(source) => source.open()?,
         })
     }
 }

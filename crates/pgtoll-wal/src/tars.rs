@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::packing::Packing;
-use crate::segment_file::{Member, SegmentFile};
+use crate::segment_file::{Member, SegmentFile, SegmentPlace};
 use crate::segment_name::SegmentName;
 use crate::tar_stream::{TarMemberKind, TarMemberReader, TarStream};
 
@@ -52,9 +52,9 @@ fn members_of<R: Read>(
             let words = format!("{} has {} bytes: no WAL segment", found.path, found.bytes);
             return Err(io::Error::new(io::ErrorKind::InvalidData, words));
         }
-        let member = Some(take(stream, found.bytes)?);
+        let place = SegmentPlace::Member(take(stream, found.bytes)?);
         // Where it stands, for people: the tar, and its name in it.
-        segments.push(SegmentFile { path: path.join(name), name: of, packing, member });
+        segments.push(SegmentFile { path: path.join(name), name: of, packing, place });
     }
     Ok(segments)
 }

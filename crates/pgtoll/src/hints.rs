@@ -46,6 +46,7 @@ errors_with_hints! {
     pgtoll_replay::ReplayError,
     pgtoll_report::FinishedRecordError,
     pgtoll_rolling::RollingError,
+    pgtoll_store::StoreError,
     pgtoll_store::StoreUrlError,
     pgtoll_verify::PageFileError,
     pgtoll_verify::ResumeError,
@@ -60,8 +61,20 @@ fn hint_of<T: Hint>(error: &(dyn Error + 'static)) -> Option<String> {
 
 /// The hint of the first error in the chain that has one.
 pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
-    let hint_of_cause = |cause| ERRORS_WITH_HINTS.iter().find_map(|hint_of| hint_of(cause));
-    error.chain().find_map(hint_of_cause)
+    error.chain().find_map(|cause| {
+        // What a reader failed with stands in its error, and is no cause of that.
+        let of_reader = || cause.downcast_ref::<std::io::Error>().and_then(hint_of_reader);
+        hint_of_cause(cause).or_else(of_reader)
+    })
+}
+
+fn hint_of_cause(cause: &(dyn Error + 'static)) -> Option<String> {
+    ERRORS_WITH_HINTS.iter().find_map(|hint_of| hint_of(cause))
+}
+
+/// The hint of what a reader failed with.
+pub(crate) fn hint_of_reader(error: &std::io::Error) -> Option<String> {
+    error.get_ref().and_then(|inner| hint_of_cause(inner))
 }
 
 #[cfg(test)]

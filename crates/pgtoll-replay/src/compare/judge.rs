@@ -7,8 +7,8 @@ use pgtoll_record::{
     ShapeDifference, ShapeVerdict,
 };
 use pgtoll_stats::{
-    Options, Pair, Round, Trio, TwinComparison, adjusted_p_values, mean, paired_ratio,
-    ratio_beside_twin, sample_sd, t_p_value,
+    Options, Pair, Round, Trio, TwinComparison, adjusted_p_values, beside_others, mean,
+    paired_ratio, ratio_beside_twin, sample_sd, t_p_value,
 };
 
 use super::baseline_place;
@@ -112,19 +112,19 @@ impl ShapeTimes {
         let all: f64 = self.totals.iter().map(|of| of[baseline]).sum();
         let shapes = self.largest(baseline, all, record);
         let options = Options { resamples: RESAMPLES, seed: record.seed, ..Options::default() };
+        let found: Vec<Vec<ShapeRatios>> = treatments
+            .iter()
+            .map(|arm| compare_shapes(&shapes, [*arm, baseline, twin], &options))
+            .collect();
         let mut twin_p_values = Vec::new();
-        for shape in &shapes {
+        for (place, shape) in shapes.iter().enumerate() {
             let time = shape.time(baseline);
             let share = if all > 0.0 { time / all } else { 0.0 };
-            let found: Vec<Option<TwinComparison>> = treatments
-                .iter()
-                .map(|arm| shape.rounds_of([*arm, baseline, twin]))
-                .map(|rounds| ratio_beside_twin(&rounds, &options).ok())
-                .collect();
-            let of_twin =
-                found.iter().flatten().next().map(|of| p_value_of_mean(&of.twin_log_ratios));
+            let found: Vec<&ShapeRatios> = found.iter().map(|shapes| &shapes[place]).collect();
+            let of_first = found.iter().find_map(|of| of.alone.as_ref());
+            let of_twin = of_first.map(|of| p_value_of_mean(&of.twin_log_ratios));
             twin_p_values.push(of_twin.unwrap_or(1.0));
-            let floor = found.iter().flatten().map(|of| of.floor.exp() - 1.0).next();
+            let floor = of_first.map(|of| of.floor.exp() - 1.0);
             let differences = treatments
                 .iter()
                 .zip(found)
@@ -272,16 +272,35 @@ impl Shape {
         self.rounds.iter().flatten().map(|slice| slice[arm]).sum()
     }
 
-    /// The slices of the rounds in which it was executed: of a treatment, the baseline and its twin.
+    /// The slices of all rounds: of a treatment, the baseline and its twin.
     fn rounds_of(&self, [treatment, baseline, twin]: [usize; 3]) -> Vec<Vec<Trio>> {
         let trio = |slice: &Vec<f64>| Trio {
             treatment: slice[treatment],
             baseline: slice[baseline],
             twin: slice[twin],
         };
-        let rounds = self.rounds.iter().filter(|slices| !slices.is_empty());
-        rounds.map(|slices| slices.iter().map(trio).collect()).collect()
+        self.rounds.iter().map(|slices| slices.iter().map(trio).collect()).collect()
     }
+}
+
+/// A shape on a treatment beside the baseline and its twin.
+struct ShapeRatios {
+    alone: Option<TwinComparison>,
+    /// Without what the other shapes of the same replays share.
+    beside_others: Option<TwinComparison>,
+}
+
+fn compare_shapes(shapes: &[&Shape], arms: [usize; 3], options: &Options) -> Vec<ShapeRatios> {
+    let compare = |rounds: Vec<Vec<Trio>>| {
+        // Those in which it was executed.
+        let rounds: Vec<_> = rounds.into_iter().filter(|slices| !slices.is_empty()).collect();
+        ratio_beside_twin(&rounds, options).ok().filter(|of| of.p_value.is_finite())
+    };
+    let rounds: Vec<Vec<Vec<Trio>>> = shapes.iter().map(|shape| shape.rounds_of(arms)).collect();
+    let freed = beside_others(&rounds);
+    let both = rounds.into_iter().zip(freed);
+    both.map(|(alone, freed)| ShapeRatios { alone: compare(alone), beside_others: compare(freed) })
+        .collect()
 }
 
 /// A trio for each round.
@@ -310,20 +329,37 @@ fn range(of: &TwinComparison) -> RatioRange {
     RatioRange { ratio: of.ratio, lower: of.lower, upper: of.upper }
 }
 
-fn difference(arm: &str, share: f64, found: Option<TwinComparison>) -> ShapeDifference {
-    let found = found.filter(|of| of.p_value.is_finite());
+fn difference(arm: &str, share: f64, found: &ShapeRatios) -> ShapeDifference {
+    let ShapeRatios { alone, beside_others } = found;
     ShapeDifference {
         arm: arm.to_owned(),
         verdict: ShapeVerdict::NotResolved,
-        range: found.as_ref().map(range),
-        p_value: found.as_ref().map(|of| of.p_value),
+        range: alone.as_ref().map(range),
+        p_value: alone.as_ref().map(|of| of.p_value),
+        beside_others: beside_others.as_ref().map(range),
+        beside_others_p_value: beside_others.as_ref().map(|of| of.p_value),
         adjusted_p_value: None,
-        impact: found.as_ref().map(|of| share * (of.ratio - 1.0)),
-        round_ratios: found.map_or_else(Vec::new, |of| {
+        impact: alone.as_ref().map(|of| share * (of.ratio - 1.0)),
+        round_ratios: alone.as_ref().map_or_else(Vec::new, |of| {
             of.round_log_ratios.iter().map(|ratio| ratio.exp()).collect()
         }),
         plans: None,
     }
+}
+
+/// The p-value of the two comparisons of a shape: twice the smaller one, as two were looked at. A statement
+/// is not called slower because all others became faster: the one beside the others counts only where
+/// the statement alone lies on the same side of 1.
+fn p_value_of_both(of: &ShapeDifference) -> Option<f64> {
+    let alone = of.p_value?;
+    let (Some(range), Some(beside), Some(p_value)) =
+        (of.range, of.beside_others, of.beside_others_p_value)
+    else {
+        return Some(alone);
+    };
+    let agree = (range.ratio > 1.0) == (beside.ratio > 1.0);
+    let smaller = if agree { alone.min(p_value) } else { alone };
+    Some((2.0 * smaller).min(1.0))
 }
 
 /// Adjusts the p-values for the number of comparisons, and says what follows.
@@ -332,7 +368,7 @@ pub(super) fn decide(record: &mut ReplayComparison) {
     let mut all: Vec<&mut ShapeDifference> =
         record.shapes.iter_mut().flat_map(|shape| &mut shape.arms).collect();
     all.retain(|of| of.p_value.is_some());
-    let p_values: Vec<f64> = all.iter().filter_map(|of| of.p_value).collect();
+    let p_values: Vec<f64> = all.iter().filter_map(|of| p_value_of_both(of)).collect();
     for (of, adjusted) in all.into_iter().zip(adjusted_p_values(&p_values)) {
         of.adjusted_p_value = Some(adjusted);
         let Some(range) = of.range else { continue };
@@ -354,6 +390,36 @@ fn as_float(of: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A ratio and its p-value, alone and beside the others.
+    fn of_both(alone: (f64, f64), beside: Option<(f64, f64)>) -> ShapeDifference {
+        let range = |ratio| RatioRange { ratio, lower: ratio * 0.9, upper: ratio * 1.1 };
+        ShapeDifference {
+            range: Some(range(alone.0)),
+            p_value: Some(alone.1),
+            beside_others: beside.map(|of| range(of.0)),
+            beside_others_p_value: beside.map(|of| of.1),
+            ..difference("arm", 0.1, &ShapeRatios { alone: None, beside_others: None })
+        }
+    }
+
+    #[test]
+    fn the_ratio_beside_the_others_counts_where_both_agree() {
+        for (alone, beside, expected) in [
+            ((1.1, 0.04), None, 0.04),
+            ((1.1, 0.04), Some((1.2, 0.001)), 0.002),
+            ((1.1, 0.001), Some((1.2, 0.04)), 0.002),
+            ((0.9, 0.04), Some((0.8, 0.001)), 0.002),
+            // All others became slower.
+            ((1.01, 0.6), Some((0.9, 0.001)), 1.0),
+            ((0.99, 0.04), Some((1.2, 0.001)), 0.08),
+        ] {
+            let found = p_value_of_both(&of_both(alone, beside));
+            assert_eq!(found, Some(expected), "{alone:?} {beside:?}");
+        }
+        let neither = difference("arm", 0.1, &ShapeRatios { alone: None, beside_others: None });
+        assert_eq!(p_value_of_both(&neither), None);
+    }
 
     #[test]
     fn statements_that_wait_for_processors_are_told() {

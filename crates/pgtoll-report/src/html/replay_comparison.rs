@@ -46,8 +46,16 @@ pub fn replay_comparison_html(of: &ReplayComparison) -> String {
     page(&title, &heading, &main, "Made by pgtoll from replays of the same work.", &inert(of))
 }
 
-const HEAD: [&str; 7] =
-    ["statement", "arm", "change", "of the time", "executions", "baseline, ms", "same twice"];
+const HEAD: [&str; 8] = [
+    "statement",
+    "arm",
+    "change",
+    "beside the others",
+    "of the time",
+    "executions",
+    "baseline, ms",
+    "same twice",
+];
 
 fn statements(of: &ReplayComparison, verdict: ShapeVerdict) -> Markup {
     let found = of.by_verdict(verdict);
@@ -78,6 +86,7 @@ fn row(shape: &ShapeComparison, of: &ShapeDifference) -> Vec<String> {
         shape.statement.clone(),
         of.arm.clone(),
         of.range.map_or("not compared".to_owned(), |range| change_words(&range)),
+        of.beside_others.map_or("–".to_owned(), |range| change_words(&range)),
         format!("{:.1} %", shape.share * 100.0),
         shape.executions.to_string(),
         milliseconds(shape.baseline_ms),

@@ -15,6 +15,7 @@ mod opener;
 mod run;
 mod settle;
 mod source;
+mod wal_place;
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -31,6 +32,7 @@ use self::run::{Known, SourceContents, Wanted, run};
 pub use self::settle::{BackupWal, TarChecks, WalAtHand};
 pub(super) use self::source::IncrementalFile;
 use self::source::{Source, TarFile};
+pub use self::wal_place::{FindSegments, WalPlace, WalStretch};
 use crate::found::Verified;
 use crate::settings::{VerifyProgress, VerifySettings};
 use pgtoll_datadir::DataDirectory;
@@ -48,6 +50,8 @@ pub struct TarBackup {
     tars: Vec<TarFile>,
     /// The manifest beside tars that are no files.
     manifest: Option<Arc<dyn OpenInput>>,
+    /// Where the WAL of tars is that are no files.
+    wal: Option<WalPlace>,
 }
 
 /// What was found in tars, and what they are of.
@@ -77,6 +81,7 @@ impl TarBackup {
                 path: path.to_owned(),
                 tars,
                 manifest: None,
+                wal: None,
             }));
         }
         let mut tars = Vec::new();
@@ -89,7 +94,7 @@ impl TarBackup {
         // The data directory's first.
         tars.sort_by_key(|tar| (tar.tablespace, tar.path.clone()));
         let has_base = tars.first().is_some_and(|tar| tar.tablespace.is_none());
-        Ok(has_base.then(|| Self { path: path.to_owned(), tars, manifest: None }))
+        Ok(has_base.then(|| Self { path: path.to_owned(), tars, manifest: None, wal: None }))
     }
 
     /// The tars of a backup that are no files, and the manifest beside them: `name` is what the backup
@@ -107,7 +112,13 @@ impl TarBackup {
             tars.push(tar.ok_or(name)?);
         }
         tars.sort_by_key(|tar| (tar.tablespace, tar.path.clone()));
-        Ok(Self { path: PathBuf::from(name), tars, manifest })
+        Ok(Self { path: PathBuf::from(name), tars, manifest, wal: None })
+    }
+
+    /// The same, with the place where its WAL is archived.
+    #[must_use]
+    pub fn with_wal(self, wal: Option<WalPlace>) -> Self {
+        Self { wal, ..self }
     }
 
     /// How its tars are packed, in PostgreSQL's words; `None`: not.

@@ -8,31 +8,32 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use pgtoll_format::{Fault, Lsn};
+use pgtoll_format::{ControlFile, Fault, Lsn};
 use rustc_hash::FxHashSet;
 use serde::Deserialize;
 
 use super::images::{Block, ImagesRead, images_of};
 use super::opener::spooled;
+use super::wal_place::{WalPlace, WalStretch};
 use super::{TarBackup, VerifiedTars};
 use crate::defect::{BlockFinding, Defect, DefectCounts};
 use crate::found::Verified;
 use crate::settings::{VerifyProgress, VerifySettings};
 use pgtoll_datadir::DataDirectory;
-use pgtoll_wal::segments;
 
 /// The WAL that a base backup needs to be recovered, and where it is.
 #[derive(Clone, Debug)]
 pub struct BackupWal {
     /// The cluster's identifier, which its WAL has too.
     system_identifier: u64,
+    segment_bytes: u64,
     start: Lsn,
     /// Where the backup ended, as its manifest says.
     stop: Option<Lsn>,
     /// Where it may be: the first place that has it counts.
-    places: Vec<Vec<PathBuf>>,
+    places: Vec<WalPlace>,
 }
 
 /// What is known of the WAL that a backup needs.
@@ -52,35 +53,35 @@ impl BackupWal {
     pub fn of_directory(data: &DataDirectory) -> Option<Self> {
         let start = data.backup_start.filter(|start| *start > Lsn(0))?;
         let stop = stop_at(&data.path.join("backup_manifest"), start);
-        let places = vec![vec![data.path.join("pg_wal")]];
-        Some(Self { system_identifier: data.control.system_identifier, start, stop, places })
+        let places = vec![WalPlace::Paths(vec![data.path.join("pg_wal")])];
+        let (system_identifier, segment_bytes) = of_cluster(&data.control);
+        Some(Self { system_identifier, segment_bytes, start, stop, places })
     }
 
     /// Of a backup in tars; `None` where it has no label, or no control file.
     pub fn of_tars(backup: &TarBackup, found: &VerifiedTars) -> Option<Self> {
         let start = found.start.filter(|start| *start > Lsn(0))?;
-        let system_identifier = found.control.as_ref()?.system_identifier;
+        let (system_identifier, segment_bytes) = of_cluster(found.control.as_ref()?);
         let first = backup.tars.first()?;
         if !first.from.is_file() {
             let manifest = backup.manifest.as_ref().and_then(|of| spooled(&**of).ok());
             let stop = manifest.and_then(|file| stop_in(file, start));
-            return Some(Self { system_identifier, start, stop, places: Vec::new() });
+            let places = backup.wal.iter().cloned().collect();
+            return Some(Self { system_identifier, segment_bytes, start, stop, places });
         }
         let base = &first.path;
         let beside = base.parent().unwrap_or(Path::new("."));
         let stop = stop_at(&beside.join("backup_manifest"), start);
         let names = ["pg_wal.tar", "pg_wal.tar.gz", "pg_wal.tar.lz4", "pg_wal.tar.zst"];
         let own = names.iter().map(|name| beside.join(name)).filter(|path| path.exists());
-        let places = own.chain([base.clone()]).map(|path| vec![path]).collect();
-        Some(Self { system_identifier, start, stop, places })
+        let places = own.chain([base.clone()]).map(|path| WalPlace::Paths(vec![path])).collect();
+        Some(Self { system_identifier, segment_bytes, start, stop, places })
     }
 
-    /// Here, or at these paths.
+    /// There, or at these places, which are looked at first.
     #[must_use]
-    pub fn or_at(mut self, paths: &[PathBuf]) -> Self {
-        if !paths.is_empty() {
-            self.places.insert(0, paths.to_vec());
-        }
+    pub fn or_at(mut self, places: &[WalPlace]) -> Self {
+        self.places.splice(0..0, places.iter().cloned());
         self
     }
 
@@ -90,11 +91,20 @@ impl BackupWal {
             read.system_identifier == self.system_identifier
                 && read.range.is_some_and(|(from, _)| from <= self.start)
         };
-        self.places.iter().find_map(|paths| {
-            let segments = segments(paths).ok().filter(|found| !found.is_empty())?;
+        let to = self.stop.unwrap_or_else(|| self.start.saturating_add(STRETCH_BYTES));
+        let stretch = WalStretch { from: self.start, to, segment_bytes: self.segment_bytes };
+        self.places.iter().find_map(|place| {
+            let segments = place.segments(&stretch)?;
             images_of(&segments, blocks.clone(), self.start, threads).ok().filter(is_own)
         })
     }
+}
+
+/// How far behind its begin the end of a backup is looked for in a store, where nothing says where it is.
+const STRETCH_BYTES: u64 = 1 << 30;
+
+fn of_cluster(control: &ControlFile) -> (u64, u64) {
+    (control.system_identifier, u64::from(control.wal_segment_bytes))
 }
 
 /// What is looked at beside the pages that were read.
@@ -105,7 +115,7 @@ pub struct TarChecks<'a> {
     /// The checksums of the manifest are compared, too, for which the tars are read once more.
     pub manifest_checksums: bool,
     /// Where its WAL is, if not in the backup.
-    pub wal: &'a [PathBuf],
+    pub wal: &'a [WalPlace],
 }
 
 impl VerifiedTars {

@@ -54,7 +54,8 @@ pub(crate) struct VerifyArguments {
     #[arg(long, value_name = "DATABASE.SCHEMA.TABLE")]
     pub(crate) only: Vec<String>,
     /// The WAL that a base backup needs, where it contains none: with it pages that recovery replaces
-    /// are recognised. An archive's directory, a tar, or segments.
+    /// are recognised. An archive's directory or URL, a tar, or segments. The layouts of barman-cloud,
+    /// pgBackRest and WAL-G say by themselves where in the store it is.
     #[arg(long, value_name = "PATH")]
     pub(crate) wal: Vec<PathBuf>,
     /// Files, and parts of files, that are read in parallel. Default: the number of cores.

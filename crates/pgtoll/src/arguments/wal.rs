@@ -35,6 +35,7 @@ Examples:
   pgtoll wal stats /var/lib/postgresql/15/main
                                             a data directory's WAL, relations by name
   pgtoll wal stats archive/ -o week.html    an archive, compressed or not, as a page
+  pgtoll wal stats s3://backups/db1/wals    an archive in an object store
   pgtoll wal stats 000000010000000A000000FE --by type
   pgtoll wal stats archive/ --from 16/B374D848 --to 17/0
                                             a part of it
@@ -55,7 +56,8 @@ Examples:
 
 #[derive(Args, Debug)]
 pub(crate) struct WalStatsArguments {
-    /// Data directories, directories of an archive, or segments; compressed ones too.
+    /// Data directories, directories of an archive, or segments; compressed ones too, and in an object store
+    /// (s3://, gs://, az://, file://).
     #[arg(required_unless_present = "dsn", value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// A running server: a libpq connection string, URI or key=value pairs. Without PATH its WAL is
@@ -94,7 +96,8 @@ pub(crate) enum WalBy {
 
 #[derive(Args, Debug)]
 pub(crate) struct WalWhatIfArguments {
-    /// Data directories, directories of an archive, or segments; compressed ones too.
+    /// Data directories, directories of an archive, or segments; compressed ones too, and in an object store
+    /// (s3://, gs://, az://, file://).
     #[arg(required_unless_present = "dsn", value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// A running server (a libpq connection string), for its settings. Without PATH its WAL is

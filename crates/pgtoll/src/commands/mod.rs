@@ -114,6 +114,12 @@ const MARGIN: usize = 50;
 /// Characters of a line that are shown.
 const SHOWN: usize = 70;
 
+/// The URL that an argument is; `None`: it is a path of this machine.
+fn url(path: &Path) -> Option<anyhow::Result<StoreUrl>> {
+    let text = path.to_str().filter(|text| StoreUrl::is_url(text))?;
+    Some(text.parse().map_err(anyhow::Error::new))
+}
+
 /// Where a command's argument is: a URL, or a path of this machine.
 fn location(text: &str) -> anyhow::Result<StoreUrl> {
     if StoreUrl::is_url(text) {

@@ -91,7 +91,7 @@ fn tar_of(root: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Vec<u8> {
     tar.into_inner().unwrap()
 }
 
-fn gzipped(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn gzipped(bytes: &[u8]) -> Vec<u8> {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(bytes).unwrap();
     packed.finish().unwrap()

@@ -221,7 +221,8 @@ ALTER SYSTEM SET synchronous_standby_names = 'nobody';
 SELECT pg_reload_conf();
 DO $$ BEGIN LOOP
   PERFORM pg_stat_clear_snapshot();
-  EXIT WHEN (SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep') >= 4;
+  EXIT WHEN (SELECT count(*) FROM pg_stat_activity
+             WHERE wait_event = 'SyncRep' AND application_name = 'pgtoll') >= 4;
   PERFORM pg_sleep(0.01);
 END LOOP; END $$;
 SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep';

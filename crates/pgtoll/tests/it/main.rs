@@ -26,6 +26,7 @@ mod failover;
 mod fleet;
 mod fleet_manifests;
 mod fleet_pgbackrest;
+mod fleet_slurm;
 mod judge;
 mod judge_size;
 mod lab_disks;

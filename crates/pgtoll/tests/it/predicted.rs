@@ -49,7 +49,7 @@ counted = 12000
 #[test]
 fn arms_write_what_is_predicted() {
     for server in servers() {
-        let scratch = Scratch::new();
+        let scratch = Scratch::on_disk();
         let file = scratch.path("distances.toml");
         fs::write(&file, DISTANCES).unwrap();
         let mut command = pgtoll();
@@ -115,7 +115,7 @@ steps = [
     { script = "select-only", clients = 2, transactions = 4000, measure = "reads" },
 ]
 "#;
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let file = scratch.path("sampled.toml");
     fs::write(&file, text).unwrap();
     let mut command = pgtoll();

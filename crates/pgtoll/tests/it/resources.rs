@@ -42,7 +42,7 @@ const SCAN: &str = "SET max_parallel_workers_per_gather = 0; SELECT sum(length(f
 
 #[test]
 fn sessions_that_a_client_left_are_waited_for() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     for server in servers() {
         let name = format!("pg{}", server.version.major());
@@ -90,7 +90,7 @@ fn io(of: &ClusterIo) -> IoSample {
 
 #[test]
 fn a_clusters_io_is_counted_with_ended_sessions() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     for server in servers() {
         let name = format!("pg{}", server.version.major());
@@ -142,7 +142,7 @@ fn a_memory_limit_makes_data_larger_than_memory() {
         Ok(group) => group,
         Err(error) => return assert_refusal(&error),
     };
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     let cluster = Cluster::init(&mut guard, &server(), "one", false).unwrap();
     settings(&cluster, &mut guard, &[("shared_buffers", "16MB"), ("autovacuum", "off")]);
@@ -237,7 +237,7 @@ fn gone_pid() -> i32 {
 
 #[test]
 fn a_profile_shows_the_checksums_share() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     let server = server();
     let cluster = Cluster::init(&mut guard, &server, "one", true).unwrap();
@@ -274,7 +274,7 @@ fn a_profile_shows_the_checksums_share() {
 /// An I/O worker that comes while perf records is the postmaster's child, and so is in the profile.
 #[test]
 fn a_profile_shows_io_workers_that_come_later() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     let has_workers =
         |of: &Installation| of.version.facts().is_ok_and(|facts| facts.has_setting("io_workers"));
@@ -316,7 +316,7 @@ fn assert_reason(reason: &NoProfile) {
 
 #[test]
 fn perf_that_cannot_is_a_reason() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     let reason = Profiler::begin(&mut guard, "profile", &[gone_pid()]).unwrap().unwrap_err();
     assert_reason(&reason);

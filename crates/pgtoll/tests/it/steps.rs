@@ -32,7 +32,8 @@ fn operations<'a>(run: &'a Run, name: &'a str) -> impl Iterator<Item = &'a Opera
 #[test]
 fn steps_of_every_kind() {
     for server in servers() {
-        let scratch = Scratch::new();
+        // Pages are read from the disk again.
+        let scratch = Scratch::on_disk();
         let ran = measure(&scratch, &server, STEPS);
         assert_eq!(ran.status, Some(0), "{} {ran:?}", server.version);
         let result: RunResult = serde_json::from_str(&ran.stdout).unwrap();
@@ -190,7 +191,7 @@ fn recovery_replays(run: &Run, result: &RunResult) {
 
 #[test]
 fn steps_under_a_limit_of_memory() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let text = STEPS.replace("loaded = true", "loaded = true\nmemory = \"96MB\"");
     let ran = measure(&scratch, &server(), &text);
     if MemoryGroup::create("steps", 96 << 20).and_then(MemoryGroup::remove).is_ok() {
@@ -229,7 +230,7 @@ fn one_step(scratch: &Scratch, step: &str) -> Ran {
 
 #[test]
 fn a_program_that_fails_is_told_with_its_last_line() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let step = r#"{ program = "echo first >&2; echo no dump today >&2; exit ${status}", measure = "dump" }"#;
     let ran = one_step(&scratch, step);
     assert_eq!(ran.status, Some(2), "{ran:?}");
@@ -240,7 +241,7 @@ fn a_program_that_fails_is_told_with_its_last_line() {
 
 #[test]
 fn what_fails_beside_a_script_is_noted_once() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let script = scratch.path("wait.sql");
     fs::write(&script, "SELECT count(*) FROM generate_series(1, 100000);\n").unwrap();
     let step = format!(
@@ -261,7 +262,7 @@ fn what_fails_beside_a_script_is_noted_once() {
 /// Mistakes of steps, and where they are.
 #[test]
 fn wrong_steps_are_told_with_their_place() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let check = |step: &str, expected: &str| {
         let ran = one_step(&scratch, &format!("{step}, {{ sql = \"SELECT ${{status}}\" }}"));
         assert_eq!(ran.status, Some(2), "{ran:?}");

@@ -46,12 +46,29 @@ pub(crate) fn server() -> Installation {
     servers().swap_remove(0)
 }
 
+/// Where tests work, unless they need a disk: `PGTOLL_TEST_DIR`, such as a file system in memory, or
+/// [`ON_DISK`].
+fn test_directory() -> PathBuf {
+    std::env::var_os("PGTOLL_TEST_DIR").map_or_else(|| ON_DISK.into(), PathBuf::from)
+}
+
+const ON_DISK: &str = "/var/tmp";
+
 /// A directory that goes with the test, with a part that every user may write to.
 pub(crate) struct Scratch(tempfile::TempDir);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
-        let directory = tempfile::Builder::new().prefix("test-").tempdir_in("/var/tmp").unwrap();
+        Self::at(&test_directory())
+    }
+
+    /// The same, surely on a disk: its cache is emptied, or its traffic counted.
+    pub(crate) fn on_disk() -> Self {
+        Self::at(Path::new(ON_DISK))
+    }
+
+    fn at(base: &Path) -> Self {
+        let directory = tempfile::Builder::new().prefix("test-").tempdir_in(base).unwrap();
         set_mode(directory.path(), 0o755);
         fs::create_dir(directory.path().join("work")).unwrap();
         set_mode(&directory.path().join("work"), 0o1777);

@@ -136,7 +136,7 @@ fn check_sound(server: &Installation, guard: &mut Guard, checksums: bool) {
     check_program(&[], &cluster.data(), 0);
     cluster.start(guard).unwrap();
     let place = cluster.data().parent().unwrap().join(format!("space-{name}"));
-    let make = format!("COPY (SELECT 1) TO PROGRAM 'mkdir {}'", place.display());
+    let make = format!("COPY (SELECT 1 WHERE false) TO PROGRAM 'mkdir {}'", place.display());
     execute(&cluster, &[&make]);
     execute(&cluster, &[&format!("CREATE TABLESPACE space LOCATION '{}'", place.display())]);
     execute(&cluster, &["CREATE TABLE there (a int PRIMARY KEY) TABLESPACE space"]);

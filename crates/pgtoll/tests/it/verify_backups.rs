@@ -12,11 +12,13 @@ use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_datadir::DataDirectory;
 use pgtoll_format::{IncrementalHeader, facts_of_major};
 use pgtoll_record::FindingClass;
+use pgtoll_testing::ObjectServer;
 use pgtoll_verify::{
     BackupWal, BlockFinding, TarBackup, Verified, VerifySettings, WalAtHand, verify, verify_tars,
 };
 use serde_json::Value;
 
+use crate::fleet;
 use crate::support::{Ran, Scratch, pgtoll, program, run, server, servers, set_mode};
 
 const PAGE: u64 = 8192;
@@ -134,7 +136,7 @@ fn tars_are_judged_as_directories_are() {
 fn check_tars(server: &Installation, guard: &mut Guard) {
     let cluster = cluster(guard, server, "tars", &[]);
     let place = cluster.data().parent().unwrap().join("space");
-    let make = format!("COPY (SELECT 1) TO PROGRAM 'mkdir {}'", place.display());
+    let make = format!("COPY (SELECT 1 WHERE false) TO PROGRAM 'mkdir {}'", place.display());
     execute(&cluster, &[&make]);
     execute(&cluster, &[&format!("CREATE TABLESPACE space LOCATION '{}'", place.display())]);
     let mut paths = Vec::new();
@@ -439,6 +441,8 @@ fn check_replaced(server: &Installation, scratch: &Scratch, guard: &mut Guard) {
         assert_eq!(told["failures"], 1, "an older page changed by itself: {told}");
     }
 
+    check_replaced_in_store(&copy, Path::new(&wal), scratch);
+
     // The same as a tar that others made, with its WAL in it.
     let copied = run(program("cp").arg("-rT").arg(&wal).arg(copy.join("pg_wal")));
     assert_eq!(copied.status, Some(0), "{copied:?}");
@@ -458,6 +462,34 @@ fn check_replaced(server: &Installation, scratch: &Scratch, guard: &mut Guard) {
     cluster.stop(guard, StopMode::Immediate).unwrap();
     cluster.remove(guard).unwrap();
     fs::remove_dir_all(copy).unwrap();
+}
+
+/// The same in the layout of barman-cloud, where the WAL is beside the backup.
+fn check_replaced_in_store(copy: &Path, wal: &Path, scratch: &Scratch) {
+    let (store, tar) = (ObjectServer::start(), scratch.path("data.tar"));
+    let made = run(program("tar").arg("-cf").arg(&tar).arg("-C").arg(copy).arg("."));
+    assert_eq!(made.status, Some(0), "{made:?}");
+    let backup = "b/main/base/20261123T020000";
+    store.put(&format!("{backup}/data.tar"), &fs::read(&tar).unwrap());
+    store.put(&format!("{backup}/backup.info"), b"status=DONE\n");
+    fs::remove_file(tar).unwrap();
+    let verified = |arguments: &[&str]| {
+        let words = [&["verify", "s3://b/main", "--json"], arguments].concat();
+        let record = fleet::json(&fleet::said(&store, &words, 1));
+        assert_eq!(record["failures"], 1, "{record}");
+        (record["healed_by_replay"].clone(), record["unverified"].clone())
+    };
+    assert_eq!(verified(&[]), (0.into(), 1.into()), "there is no WAL");
+    // A server writes to them.
+    let entries = fs::read_dir(wal).unwrap().map(|entry| entry.unwrap());
+    for entry in entries.filter(|entry| entry.file_type().unwrap().is_file()) {
+        let (bytes, name) = (fs::read(entry.path()).unwrap(), entry.file_name());
+        for prefix in ["main/wals/0000000100000000", "elsewhere"] {
+            store.put(&format!("b/{prefix}/{}", name.to_string_lossy()), &bytes);
+        }
+    }
+    assert_eq!(verified(&[]), (1.into(), 0.into()));
+    assert_eq!(verified(&["--wal", "s3://b/elsewhere"]), (1.into(), 0.into()));
 }
 
 #[test]

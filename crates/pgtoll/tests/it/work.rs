@@ -47,7 +47,7 @@ fn with<'a>(of: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn scripts_of_ones_own_run_on_tables_of_ones_own() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let write = |name: &str, text: &str| {
         fs::write(scratch.path(name), text).unwrap();
         scratch.path(name).to_string_lossy().into_owned()
@@ -80,7 +80,7 @@ fn scripts_of_ones_own_run_on_tables_of_ones_own() {
 
 #[test]
 fn a_mistake_in_a_script_is_told_with_its_place() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let script = scratch.path("wrong.sql");
     fs::write(&script, "SELECT 1;\n\\set x 1 +\n").unwrap();
     let path = script.to_string_lossy();
@@ -101,7 +101,7 @@ fn a_mistake_in_a_script_is_told_with_its_place() {
 
 #[test]
 fn a_program_makes_the_load() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let pgbench = server().program("pgbench").unwrap();
     let command = format!("{} -n -S -c 2 -T 9999", pgbench.display());
     let file = experiment(&scratch, "", TWINS, "script = \"select-only\"");
@@ -121,7 +121,7 @@ fn a_program_makes_the_load() {
 #[test]
 #[expect(clippy::cast_precision_loss, reason = "a short run's numbers are far below 2^53")]
 fn clients_work_at_the_same_time() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     // Three and pgtoll's own session: whoever comes without the others, or has no number of its own, divides by zero.
     let text = "SELECT 1 / (count(*) >= 4)::int FROM pg_stat_activity \
                 WHERE backend_type = 'client backend';\n\
@@ -165,7 +165,7 @@ fn clients_work_at_the_same_time() {
 
 #[test]
 fn a_program_that_ends_too_early_is_told() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let file = experiment(&scratch, "", TWINS, "script = \"select-only\"");
     let command = "echo no load today; exit 3";
     let ran = measure(&scratch, &with(&[&file, "--workload", command], &SHORT));
@@ -177,7 +177,7 @@ fn a_program_that_ends_too_early_is_told() {
 
 #[test]
 fn an_open_loop_shows_latencies_at_its_rate() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let file = experiment(&scratch, "", TWINS, "script = \"select-only\"");
     let arguments = ["--workload", "select-only", "--rate", "400", "--slice", "500ms"];
     let rounds = ["--rounds", "2", "--round-time", "2100ms"];
@@ -197,7 +197,7 @@ fn an_open_loop_shows_latencies_at_its_rate() {
 
 #[test]
 fn a_crossover_changes_settings_of_one_cluster() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let arms = "[[arms]]\nname = \"one\"\nsettings = { wal_compression = \"off\" }\n\
                 [[arms]]\nname = \"other\"\nsettings = { wal_compression = \"on\" }";
     let work = "script = \"simple-update\"\ncounted = 300";
@@ -218,7 +218,7 @@ fn a_crossover_changes_settings_of_one_cluster() {
 
 #[test]
 fn what_cannot_be_crossed_over_is_refused() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let refuse = |setting: &str, values: (&str, &str), expected: &str| {
         let (one, other) = values;
         let arms = format!(
@@ -237,7 +237,7 @@ fn what_cannot_be_crossed_over_is_refused() {
 
 #[test]
 fn servers_with_less_memory_than_data_read_from_the_disk() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let head = "scale = 12\n[settings]\nshared_buffers = \"8MB\"\nmax_connections = \"20\"";
     let work = "script = \"select-only\"\nmemory = \"64MB\"";
     let file = experiment(&scratch, head, TWINS, work);
@@ -268,7 +268,7 @@ fn run_report(scratch: &Scratch) -> String {
 
 #[test]
 fn the_steps_of_a_load_add_up() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let work = "table = \"pgbench_accounts\"\ntotal = \"all\"\nsteps = [\n\
         { pgbench = \"dt\" },\n\
         { pgbench = \"g\", measure = \"rows\" },\n\
@@ -295,7 +295,7 @@ fn the_steps_of_a_load_add_up() {
 /// A handicap that is known to be there is found: every other transaction of one arm does more.
 #[test]
 fn a_planted_handicap_is_found() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let script = scratch.path("handicap.sql");
     let text = "\\set odd random(0, 1)\n\
         SELECT current_setting('pgtoll.handicap')::int AS handicap \\gset\n\

@@ -9,7 +9,7 @@ use pgtoll_record::VerificationRecord;
 use pgtoll_verify::{TarBackup, TarChecks, verify_tars};
 
 use super::command::provenance;
-use super::{only, report_progress, settings};
+use super::{only, report_progress, settings, wal_places};
 use crate::arguments::VerifyArguments;
 use crate::printer::Printer;
 
@@ -46,10 +46,11 @@ pub(super) fn verified(
     let settings = settings(arguments, Vec::new());
     let mut progress = |now| report_progress("", now, interrupt, printer);
     let mut found = verify_tars(backup, &settings, &is_wanted, &mut progress)?;
+    let wal = wal_places(&arguments.wal, interrupt)?;
     let checks = TarChecks {
         is_whole: chosen.is_none(),
         manifest_checksums: arguments.manifest_checksums,
-        wal: &arguments.wal,
+        wal: &wal,
     };
     let mut progress = |now| report_progress("manifest: ", now, interrupt, printer);
     let wal = found.check(backup, checks, &settings, &mut progress);

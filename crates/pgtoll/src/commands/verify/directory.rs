@@ -15,7 +15,7 @@ use pgtoll_verify::{
 
 use super::command::provenance;
 use super::targets::{Directory, refuse_running};
-use super::{only, report_progress, settings, size};
+use super::{only, report_progress, settings, size, wal_places};
 use crate::arguments::VerifyArguments;
 use crate::commands::Usage;
 use crate::printer::Printer;
@@ -91,7 +91,8 @@ pub(super) fn verified(
     let compared =
         compare_with_evidence(&mut verified, known, sources, &settings, &is_wanted, &mut progress);
     let wal = BackupWal::of_directory(data).filter(|_| !verified.is_interrupted);
-    let wal = wal.map(|wal| verified.settle(&wal.or_at(&arguments.wal), settings.jobs.get()));
+    let places = wal_places(&arguments.wal, interrupt)?;
+    let wal = wal.map(|wal| verified.settle(&wal.or_at(&places), settings.jobs.get()));
     // A server that was started meanwhile may have written any page.
     refuse_running(data)?;
     let wal = wal.unwrap_or_default();

@@ -17,11 +17,11 @@ use pgtoll_format::{ByteSize, RelFileLocator};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{VerificationOutcome, VerificationRecord};
 use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
-use pgtoll_verify::{VerifyProgress, VerifySettings};
+use pgtoll_verify::{VerifyProgress, VerifySettings, WalPlace};
 
 use crate::arguments::VerifyArguments;
 use crate::commands::server_waits::ServerWaits;
-use crate::commands::{Usage, output};
+use crate::commands::{Usage, output, url};
 use crate::exit::Status;
 use crate::printer::Printer;
 use targets::{Target, targets};
@@ -88,6 +88,21 @@ fn only(names: &Names, patterns: &[String]) -> anyhow::Result<HashSet<RelFileLoc
         }
     }
     Ok(chosen)
+}
+
+/// Where the WAL of a backup may be: paths, which are one place, and URLs.
+fn wal_places(wal: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<WalPlace>> {
+    let (mut paths, mut places) = (Vec::new(), Vec::new());
+    for path in wal {
+        match url(path) {
+            Some(url) => places.push(pgtoll_fleet::stored_wal(&url?, interrupt)?),
+            None => paths.push(path.clone()),
+        }
+    }
+    if !paths.is_empty() {
+        places.insert(0, WalPlace::Paths(paths));
+    }
+    Ok(places)
 }
 
 /// Shows how far a reading has come; its `name` ends in a colon and a blank where it has one. A

@@ -12,7 +12,9 @@ use pgtoll_wal::{
 };
 
 use crate::arguments::WalRangeArguments;
+use crate::commands::url;
 use crate::exit::Status;
+use crate::hints::hint_of_reader;
 use crate::printer::Printer;
 
 /// Told how many segments have been read.
@@ -38,9 +40,9 @@ pub(super) fn files<T>(
         &Range<Lsn>,
         Watch<'_>,
     ) -> Result<(WalSummary<T>, End), WalReadError>,
-) -> Result<FilesRead<T>, WalReadError> {
+) -> anyhow::Result<FilesRead<T>> {
     let mut once = || {
-        let archive = Archive::find(paths, of.timeline)?;
+        let archive = Archive::of(segments(paths, interrupt)?, of.timeline)?;
         let (notes, files) = (archive.notes(), archive.segments);
         let range = locate_range(&files, &WalRange { from: of.from, to: of.to })?;
         let all = files.len() as u64;
@@ -61,6 +63,21 @@ pub(super) fn files<T>(
         read = once();
     }
     read
+}
+
+/// The segments that paths and URLs name, in no order.
+fn segments(paths: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<SegmentFile>> {
+    let mut found = Vec::new();
+    for path in paths {
+        match url(path) {
+            Some(url) => found.extend(pgtoll_fleet::stored_segments(&url?, interrupt)?),
+            None => found.extend(pgtoll_wal::files(path)?),
+        }
+        if found.is_empty() {
+            return Err(WalReadError::NoSegments { path: path.clone() }.into());
+        }
+    }
+    Ok(found)
 }
 
 /// How often what a running server has is read again.
@@ -111,7 +128,11 @@ pub(super) fn ended(gaps: &[Gap], end: &End, printer: &Printer) -> Status {
     let Some(first) = gaps.first().map(|gap| &*gap.why).or(incomplete) else {
         return Status::Done;
     };
-    if let Some(hint) = first.hint() {
+    let of_store = match first {
+        End::Unreadable { source, .. } => hint_of_reader(source),
+        _ => None,
+    };
+    if let Some(hint) = of_store.or_else(|| first.hint()) {
         printer.warn(&format!("hint: {hint}"));
     }
     Status::CouldNotTell

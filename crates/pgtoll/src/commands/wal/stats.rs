@@ -8,7 +8,7 @@ use pgtoll_datadir::{Names, ServerNames, control_file, names_of_server};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 use pgtoll_wal::{
-    Contents, RelationNames, ServerError, WalReadError, WalSummary, scan, statistics_record, stream,
+    Contents, RelationNames, ServerError, WalSummary, scan, statistics_record, stream,
 };
 use pgtoll_wire::{Dsn, Interruption};
 
@@ -133,7 +133,7 @@ fn read(
     arguments: &WalStatsArguments,
     interrupt: &Interrupt,
     printer: &mut Printer,
-) -> Result<FilesRead<Contents>, WalReadError> {
+) -> anyhow::Result<FilesRead<Contents>> {
     let threads = threads(arguments.threads);
     files(&arguments.paths, &arguments.range, interrupt, printer, |files, range, watch| {
         scan(files, range, threads, watch)

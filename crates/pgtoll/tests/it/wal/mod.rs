@@ -15,6 +15,7 @@ use pgtoll_wal::{Contents, End, SegmentFile, WalSummary, scan};
 mod history;
 mod oracle;
 mod statistics;
+mod stored;
 mod timelines;
 
 use crate::support::{Scratch, program, run, servers};

@@ -1,0 +1,34 @@
+//! What a store failed with, apart from what is wrong with a backup.
+
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The first failure of a store while a backup was read: it says nothing of the backup.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StoreFailure(Arc<Mutex<Option<String>>>);
+
+impl StoreFailure {
+    /// What the store said, in one line.
+    pub(crate) fn reason(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps it, unless there was one before.
+    pub(crate) fn keep(&self, error: io::Error) -> io::Error {
+        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert_with(|| error.to_string());
+        error
+    }
+}
+
+/// Keeps the store's failure.
+pub(crate) struct Watched<R> {
+    pub(crate) input: R,
+    pub(crate) failure: StoreFailure,
+}
+
+impl<R: Read> Read for Watched<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.input.read(buffer).map_err(|error| self.failure.keep(error))
+    }
+}
