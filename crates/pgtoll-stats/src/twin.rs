@@ -151,15 +151,15 @@ mod tests {
     impl Runs {
         /// What is found of each shape; `planted` is the log ratio of the first one.
         fn compare(&self, seed: u64, planted: f64) -> Vec<TwinComparison> {
-            self.judge(seed, &self.draw(seed, planted))
+            Self::judge(seed, &self.draw(seed, planted))
         }
 
         /// The same, beside what the other shapes share.
         fn compare_beside_others(&self, seed: u64, planted: f64) -> Vec<TwinComparison> {
-            self.judge(seed, &beside_others(&self.draw(seed, planted)))
+            Self::judge(seed, &beside_others(&self.draw(seed, planted)))
         }
 
-        fn judge(&self, seed: u64, shapes: &[Vec<Vec<Trio>>]) -> Vec<TwinComparison> {
+        fn judge(seed: u64, shapes: &[Vec<Vec<Trio>>]) -> Vec<TwinComparison> {
             let options = Options { resamples: 100, seed, ..Options::default() };
             shapes.iter().map(|rounds| ratio_beside_twin(rounds, &options).unwrap()).collect()
         }

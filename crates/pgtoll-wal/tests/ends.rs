@@ -116,7 +116,7 @@ fn a_collectors_panic_ends_the_reading() {
             scan_with(&files, 2, || Failing { adding }, &mut |_| ControlFlow::Continue(()))
                 .map(|_| ())
         };
-        assert!(std::panic::catch_unwind(read).is_err());
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).is_err());
     }
 }
 
