@@ -49,6 +49,9 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     if !POOLERS.iter().any(|path| Path::new(path).is_file()) {
         packages.push("pgbouncer");
     }
+    if !is_there("redis-server") || !is_there("redis-cli") {
+        packages.extend(["redis-server", "redis-tools"]);
+    }
     if !is_there("pgbackrest") {
         packages.push("pgbackrest");
     }
@@ -160,7 +163,9 @@ fn install(packages: &[&str]) -> anyhow::Result<()> {
     run(command("apt-get")
         .args(["install", "--yes", "--no-install-recommends"])
         .args(packages)
-        .env("DEBIAN_FRONTEND", "noninteractive"))
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        // Services are not started.
+        .env("RUNLEVEL", "1"))
 }
 
 fn is_there(program: &str) -> bool {

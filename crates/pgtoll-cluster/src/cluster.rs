@@ -19,7 +19,7 @@ use crate::process::tail;
 use crate::{ClusterError, Difference, Guard, Installation, MemoryGroup, StopMode, Usage};
 
 /// The longest path of a socket that Linux takes is 107 bytes.
-const LONGEST_SOCKET_PATH: usize = 107;
+pub(crate) const LONGEST_SOCKET_PATH: usize = 107;
 /// Every cluster has a socket directory of its own, so all can have the same port.
 pub(crate) const PORT: u16 = 5432;
 pub(crate) const SUPERUSER: &str = "postgres";

@@ -48,8 +48,8 @@ pub use cluster::Cluster;
 pub use cpus::{PinnedThread, pin, usable_cpus};
 pub use difference::{Difference, DifferenceKind};
 pub use engine::{
-    EngineSurvey, Pgbouncer, Repmgr, RepmgrNode, RepmgrSettings, RunningPgbouncer, TESTED_ENGINES,
-    apt_install, apt_line, is_debian,
+    EngineSurvey, Pgbouncer, Redis, Repmgr, RepmgrNode, RepmgrSettings, RunningPgbouncer,
+    RunningRedis, TESTED_ENGINES, apt_install, apt_line, is_debian,
 };
 pub use environment::search_path;
 pub use error::{ClusterError, Untrusted};

@@ -22,6 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bridge;
 mod corruption;
 mod exchange;
 mod failover;
@@ -29,6 +30,7 @@ mod judge;
 mod link;
 mod watch;
 
+pub use bridge::{BRIDGE_STEPS, BridgeError, BridgeSite, bridge};
 pub use corruption::{CorruptionError, CorruptionPlan, CorruptionProgress, corruption};
 pub use exchange::{ExchangeError, ExchangePlan, ExchangeSite, exchange};
 pub use failover::{FailoverError, FailoverPlan, FailoverSite, VerifyPages, failover};

@@ -12,6 +12,7 @@
 //! ```
 
 mod answer;
+mod bridge;
 mod checksums;
 mod corrupt;
 mod corruption;
@@ -46,6 +47,10 @@ mod watched_wal;
 mod whatif;
 
 pub use answer::{AdvisedAction, AnswerLine, ArmAdvice, RunAnswer};
+pub use bridge::{
+    BRIDGE_SCHEMA, BridgeCheck, BridgeRecord, BridgeStatement, BridgeStep, ForeignScan,
+    bridge_schema,
+};
 pub use checksums::{
     BlockOfFile, CHECKSUMS_SCHEMA, ChecksumsOutcome, ChecksumsPages, ChecksumsRecord,
     ChecksumsSample, EarlierRun,

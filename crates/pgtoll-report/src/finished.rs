@@ -4,17 +4,17 @@
 use std::fmt;
 
 use pgtoll_record::{
-    CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, CORRUPTION_SCHEMA, ChecksumsRecord, CorruptRecord,
-    CorruptionRecord, EXAMINATION_SCHEMA, EXCHANGE_SCHEMA, EXPERIMENTS_SCHEMA, Examination,
-    ExchangeRecord, ExperimentList, FAILOVER_SCHEMA, FLEET_PLAN_SCHEMA, FLEET_SCHEMA,
-    FailoverRecord, FleetPlan, FleetRecord, JUDGE_SCHEMA, JudgeRecord, LOG_EXAMINATION_SCHEMA,
-    LogExamination, OVERVIEW_SCHEMA, Overview, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA,
-    PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PageChecksumsRecord, PageDifferenceRecord,
-    PageRecord, PlanRecord, PredictionRecord, RECORD_SCHEMA, REPAIR_SCHEMA,
-    REPLAY_COMPARISON_SCHEMA, REPLAY_SCHEMA, RESULT_SCHEMA, ROLLING_SCHEMA, RepairRecord,
-    ReplayComparison, ReplayRecord, RollingRecord, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide,
-    VERIFICATION_SCHEMA, VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA,
-    WalStatisticsRecord, WalWhatIfRecord,
+    BRIDGE_SCHEMA, BridgeRecord, CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, CORRUPTION_SCHEMA,
+    ChecksumsRecord, CorruptRecord, CorruptionRecord, EXAMINATION_SCHEMA, EXCHANGE_SCHEMA,
+    EXPERIMENTS_SCHEMA, Examination, ExchangeRecord, ExperimentList, FAILOVER_SCHEMA,
+    FLEET_PLAN_SCHEMA, FLEET_SCHEMA, FailoverRecord, FleetPlan, FleetRecord, JUDGE_SCHEMA,
+    JudgeRecord, LOG_EXAMINATION_SCHEMA, LogExamination, OVERVIEW_SCHEMA, Overview,
+    PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA,
+    PageChecksumsRecord, PageDifferenceRecord, PageRecord, PlanRecord, PredictionRecord,
+    RECORD_SCHEMA, REPAIR_SCHEMA, REPLAY_COMPARISON_SCHEMA, REPLAY_SCHEMA, RESULT_SCHEMA,
+    ROLLING_SCHEMA, RepairRecord, ReplayComparison, ReplayRecord, RollingRecord, RunResult,
+    SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA, VerificationRecord,
+    WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord, WalWhatIfRecord,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -60,6 +60,8 @@ pub enum RecordKind {
     Failover,
     /// What `pgtoll lab corruption` found.
     LabCorruption,
+    /// What `pgtoll lab bridge` showed.
+    Bridge,
     /// What a server's log allows.
     LogExamination,
     /// How a log's work went on another server.
@@ -79,7 +81,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 26] = [
+    const ALL: [Self; 27] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
@@ -98,6 +100,7 @@ impl RecordKind {
         Self::Exchange,
         Self::Failover,
         Self::LabCorruption,
+        Self::Bridge,
         Self::LogExamination,
         Self::Replay,
         Self::ReplayComparison,
@@ -137,7 +140,8 @@ impl RecordKind {
             | Self::Experiments
             | Self::Plan
             | Self::FleetPlan
-            | Self::LogExamination => &[Format::Table, Format::Json],
+            | Self::LogExamination
+            | Self::Bridge => &[Format::Table, Format::Json],
         }
     }
 
@@ -162,6 +166,7 @@ impl RecordKind {
             Self::Exchange => "a record of lab exchange",
             Self::Failover => "a record of lab failover",
             Self::LabCorruption => "a record of lab corruption",
+            Self::Bridge => "a record of lab bridge",
             Self::LogExamination => "a record of replay doctor",
             Self::Replay => "a record of replay run",
             Self::ReplayComparison => "a record of replay compare",
@@ -193,6 +198,7 @@ impl RecordKind {
             Self::Exchange => EXCHANGE_SCHEMA,
             Self::Failover => FAILOVER_SCHEMA,
             Self::LabCorruption => CORRUPTION_SCHEMA,
+            Self::Bridge => BRIDGE_SCHEMA,
             Self::LogExamination => LOG_EXAMINATION_SCHEMA,
             Self::Replay => REPLAY_SCHEMA,
             Self::ReplayComparison => REPLAY_COMPARISON_SCHEMA,
@@ -232,6 +238,8 @@ pub enum FinishedRecord {
     Failover(Box<FailoverRecord>),
     /// Of `pgtoll lab corruption`.
     LabCorruption(Box<CorruptionRecord>),
+    /// Of `pgtoll lab bridge`.
+    Bridge(Box<BridgeRecord>),
     LogExamination(Box<LogExamination>),
     Replay(Box<ReplayRecord>),
     /// Of `pgtoll replay compare`.
@@ -339,6 +347,7 @@ impl FinishedRecord {
             RecordKind::Exchange => Self::Exchange(read(text)?),
             RecordKind::Failover => Self::Failover(read(text)?),
             RecordKind::LabCorruption => Self::LabCorruption(read(text)?),
+            RecordKind::Bridge => Self::Bridge(read(text)?),
             RecordKind::LogExamination => Self::LogExamination(read(text)?),
             RecordKind::Replay => Self::Replay(read(text)?),
             RecordKind::ReplayComparison => Self::ReplayComparison(read(text)?),
@@ -372,6 +381,7 @@ impl FinishedRecord {
             Self::Exchange(_) => RecordKind::Exchange,
             Self::Failover(_) => RecordKind::Failover,
             Self::LabCorruption(_) => RecordKind::LabCorruption,
+            Self::Bridge(_) => RecordKind::Bridge,
             Self::LogExamination(_) => RecordKind::LogExamination,
             Self::Replay(_) => RecordKind::Replay,
             Self::ReplayComparison(_) => RecordKind::ReplayComparison,
@@ -445,6 +455,7 @@ impl FinishedRecord {
             Self::Exchange(record) => crate::exchange_text(record),
             Self::Failover(record) => crate::failover_text(record),
             Self::LabCorruption(record) => crate::lab_corruption_text(record),
+            Self::Bridge(record) => crate::bridge_text(record),
             Self::LogExamination(record) => crate::log_examination_text(record),
             Self::Replay(record) => crate::replay_text(record),
             Self::ReplayComparison(record) => crate::replay_comparison_text(record),
@@ -483,6 +494,7 @@ impl FinishedRecord {
             Self::Exchange(record) => json(record),
             Self::Failover(record) => json(record),
             Self::LabCorruption(record) => json(record),
+            Self::Bridge(record) => json(record),
             Self::LogExamination(record) => json(record),
             Self::Replay(record) => json(record),
             Self::ReplayComparison(record) => json(record),

@@ -12,6 +12,7 @@
 //! ```
 
 mod answer;
+mod bridge;
 mod cells;
 mod checksums;
 mod circumstances;
@@ -54,6 +55,7 @@ mod wal_statistics;
 mod wal_whatif;
 
 pub use crate::csv::csv;
+pub use bridge::{bridge_findings, bridge_text};
 pub use cells::title as metric_title;
 pub use checksums::checksums_text;
 pub use corruption::corruption_text;

@@ -37,6 +37,7 @@ errors_with_hints! {
     pgtoll_datadir::AttachError,
     pgtoll_datadir::DatadirError,
     pgtoll_fleet::FleetError,
+    pgtoll_lab::BridgeError,
     pgtoll_lab::JudgeError,
     pgtoll_lab::WatchError,
     pgtoll_observe::ObserveError,

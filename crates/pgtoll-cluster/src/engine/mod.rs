@@ -1,11 +1,14 @@
-//! Engines: programs of others that make a service of several servers. They listen on Unix sockets
-//! in directories of their own, like servers do, and the guard starts and ends them.
+//! Engines: programs of others that make a service of several servers, or are a part of one. They
+//! listen on Unix sockets in directories of their own, like servers do, and the guard starts and ends
+//! them.
 
 mod pgbouncer;
+mod redis;
 mod repmgr;
 mod survey;
 
 pub use pgbouncer::{Pgbouncer, RunningPgbouncer};
+pub use redis::{Redis, RunningRedis};
 pub use repmgr::{Repmgr, RepmgrNode, RepmgrSettings};
 pub use survey::{EngineSurvey, TESTED_ENGINES, apt_install, apt_line, is_debian};
 

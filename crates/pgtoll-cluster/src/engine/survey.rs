@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Pgbouncer, Repmgr};
+use super::{Pgbouncer, Redis, Repmgr};
 use crate::environment::find_program;
 use crate::{ClusterError, Guard, Installation, Origin, UserCommand, UserCommandEnd};
 
@@ -15,10 +15,12 @@ pub struct EngineSurvey {
     pub repmgr: Option<Repmgr>,
     /// PgBouncer.
     pub pgbouncer: Option<Pgbouncer>,
+    /// Redis.
+    pub redis: Option<Redis>,
 }
 
 /// What pgtoll is tested with, as the programs say it.
-pub const TESTED_ENGINES: [&str; 2] = ["repmgr 5.3.3", "PgBouncer 1.18.0"];
+pub const TESTED_ENGINES: [&str; 3] = ["repmgr 5.3.3", "PgBouncer 1.18.0", "Redis 7.0.15"];
 
 impl EngineSurvey {
     /// Looks at the servers of this machine, the newest first, and for engines beside them.
@@ -29,7 +31,8 @@ impl EngineSurvey {
         let with_repmgr = fit.clone().find(|of| Repmgr::of(of).is_ok());
         let installation = with_repmgr.or_else(|| fit.next()).cloned();
         let repmgr = installation.as_ref().and_then(|of| Repmgr::of(of).ok());
-        Self { installation, repmgr, pgbouncer: Pgbouncer::find("pgbouncer").ok() }
+        let pgbouncer = Pgbouncer::find("pgbouncer").ok();
+        Self { installation, repmgr, pgbouncer, redis: Redis::find().ok() }
     }
 
     /// Debian's packages that are missing.
@@ -44,6 +47,9 @@ impl EngineSurvey {
         if self.pgbouncer.is_none() {
             packages.push("pgbouncer".to_owned());
         }
+        if self.redis.is_none() {
+            packages.extend(Redis::PACKAGES.map(str::to_owned));
+        }
         packages
     }
 
@@ -51,7 +57,8 @@ impl EngineSurvey {
     pub fn versions(&self, guard: &mut Guard) -> Result<Vec<String>, ClusterError> {
         let repmgr = self.repmgr.as_ref().map(|of| of.version(guard)).transpose()?;
         let pgbouncer = self.pgbouncer.as_ref().map(|of| of.version(guard)).transpose()?;
-        Ok(repmgr.into_iter().chain(pgbouncer).collect())
+        let redis = self.redis.as_ref().map(|of| of.version(guard)).transpose()?;
+        Ok(repmgr.into_iter().chain(pgbouncer).chain(redis).collect())
     }
 }
 
@@ -87,14 +94,16 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_by_its_packages() {
-        let none = EngineSurvey { installation: None, repmgr: None, pgbouncer: None };
-        assert_eq!(none.missing_packages(), ["repmgr", "pgbouncer"]);
+        let none = EngineSurvey { installation: None, repmgr: None, pgbouncer: None, redis: None };
+        let redis = Redis::PACKAGES;
+        assert_eq!(none.missing_packages(), [&["repmgr", "pgbouncer"], &redis[..]].concat());
         let installation = Installation {
             bin: "/usr/lib/postgresql/17/bin".into(),
             version: "17.5".parse().unwrap(),
             origin: Origin::Installed,
         };
         let one = EngineSurvey { installation: Some(installation), ..none };
-        assert_eq!(one.missing_packages(), ["repmgr", "postgresql-17-repmgr", "pgbouncer"]);
+        let missing = ["repmgr", "postgresql-17-repmgr", "pgbouncer"];
+        assert_eq!(one.missing_packages(), [&missing[..], &redis[..]].concat());
     }
 }

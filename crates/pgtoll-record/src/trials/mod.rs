@@ -109,8 +109,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        CORRUPTION_SCHEMA, CorruptionRecord, EXCHANGE_SCHEMA, ExchangeRecord, FAILOVER_SCHEMA,
-        FailoverRecord,
+        BRIDGE_SCHEMA, BridgeRecord, CORRUPTION_SCHEMA, CorruptionRecord, EXCHANGE_SCHEMA,
+        ExchangeRecord, FAILOVER_SCHEMA, FailoverRecord,
     };
 
     fn records() -> PathBuf {
@@ -170,6 +170,7 @@ mod tests {
     const EXCHANGE: &str = "2026-11-23-exchange.json";
     const FAILOVERS: [&str; 2] = ["2026-11-26-failover.json", "2026-11-25-failover-faults.json"];
     const CORRUPTION: &str = "2026-11-25-corruption.json";
+    const BRIDGE: &str = "2026-11-26-bridge.json";
     const TWINS: &str = "2026-11-23-twins.jsonl";
 
     #[test]
@@ -192,6 +193,8 @@ mod tests {
         }
         let text = fs::read_to_string(records().join(CORRUPTION)).unwrap();
         check::<CorruptionRecord>(&[&text], &[CORRUPTION_SCHEMA], CORRUPTION);
+        let text = fs::read_to_string(records().join(BRIDGE)).unwrap();
+        check::<BridgeRecord>(&[&text], &[BRIDGE_SCHEMA], BRIDGE);
     }
 
     /// Records of runs are directories; every file beside them belongs to a trial.
@@ -201,7 +204,18 @@ mod tests {
             &BENCHES[..],
             &PREDICTIONS,
             &FAILOVERS,
-            &[DESIGN, SOAK, WHATIF, DETECTION, EXCHANGE, CORRUPTION, REPLAY, REPLAY_COMPARE, TWINS],
+            &[
+                DESIGN,
+                SOAK,
+                WHATIF,
+                DETECTION,
+                EXCHANGE,
+                CORRUPTION,
+                BRIDGE,
+                REPLAY,
+                REPLAY_COMPARE,
+                TWINS,
+            ],
         ]
         .concat();
         checked.sort_unstable();

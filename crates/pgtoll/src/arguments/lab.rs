@@ -34,7 +34,11 @@ pub(crate) enum LabCommand {
     /// promotes a standby, PgBouncer leads clients to it, run after run.
     #[command(after_help = LAB_FAILOVER_EXAMPLES, mut_arg("format", formats_of(RecordKind::Failover)))]
     Failover(Box<LabFailoverArguments>),
-    /// Which engines of the labs (repmgr, PgBouncer) are on this machine? Installs the missing ones with
+    /// One query over PostgreSQL, a CSV file and Redis; commits over several servers, and what becomes
+    /// of them when one fails.
+    #[command(after_help = LAB_BRIDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Bridge)))]
+    Bridge(Box<LabBridgeArguments>),
+    /// Which engines of the labs (repmgr, PgBouncer, Redis) are on this machine? Installs the missing ones with
     /// apt, as root, when you agree.
     #[command(after_help = LAB_SETUP_EXAMPLES)]
     Setup(LabSetupArguments),
@@ -130,6 +134,15 @@ Examples:
                                             the distance between your own sites
 
 It makes servers of its own, and touches no other.";
+
+const LAB_BRIDGE_EXAMPLES: &str = "\
+Examples:
+  pgtoll lab bridge                         what is there, and the price; well under a minute
+  pgtoll lab bridge --postgres 18 --json    with the SQL of each step and what it showed
+
+It needs Redis 7 or later (Debian: apt install redis-server redis-tools) and the extensions
+postgres_fdw and file_fdw, makes servers of its own, listens on no port, and touches no other server.
+Exit status: 0 all is as the book says; 1 a check fails; 2 could not tell.";
 
 const LAB_FAILOVER_EXAMPLES: &str = "\
 Examples:
@@ -241,6 +254,21 @@ pub(crate) enum LabEntry {
     Pgbouncer,
     /// Both servers, of which clients choose the primary (`target_session_attrs=primary`).
     Hosts,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabBridgeArguments {
+    /// Write the record (JSON) to this new file after each step.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// The server: a major version, or the directory of its programs.
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) postgres: Option<String>,
+    /// Where the servers' data directories are made.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub(crate) work_dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 #[derive(Args, Debug)]

@@ -31,8 +31,9 @@ pub(crate) use fleet::{
     FleetArguments, FleetCommand, FleetMergeArguments, FleetPlanArguments, FleetRunArguments,
 };
 pub(crate) use lab::{
-    LabArguments, LabCommand, LabCorruptionArguments, LabEntry, LabExchangeArguments,
-    LabFailoverArguments, LabJudgeArguments, LabSetupArguments, LabWatchArguments,
+    LabArguments, LabBridgeArguments, LabCommand, LabCorruptionArguments, LabEntry,
+    LabExchangeArguments, LabFailoverArguments, LabJudgeArguments, LabSetupArguments,
+    LabWatchArguments,
 };
 pub(crate) use measure::MeasureArguments;
 pub(crate) use output::{FormatOptions, OutputOptions};

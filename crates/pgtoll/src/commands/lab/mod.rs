@@ -1,5 +1,6 @@
 //! `pgtoll lab`: does the safety work when it is needed?
 
+mod bridge;
 mod corruption;
 mod exchange;
 mod failover;
@@ -15,6 +16,7 @@ use crate::printer::Printer;
 pub(crate) fn run(arguments: &LabArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     match &arguments.command {
         LabCommand::Judge(arguments) => judge::run(arguments, printer),
+        LabCommand::Bridge(arguments) => bridge::run(arguments, printer),
         LabCommand::Corruption(arguments) => corruption::run(arguments, printer),
         LabCommand::Exchange(arguments) => exchange::run(arguments, printer),
         LabCommand::Failover(arguments) => failover::run(arguments, printer),

@@ -1,0 +1,15 @@
+//! What the steps have in common.
+
+use pgtoll_cluster::Guard;
+use pgtoll_interrupt::Interrupt;
+use pgtoll_record::ForeignScan;
+
+use super::servers::BridgeServers;
+
+pub(super) struct BridgeContext<'a> {
+    pub(super) guard: &'a mut Guard,
+    pub(super) interrupt: &'a Interrupt,
+    pub(super) servers: &'a BridgeServers,
+    /// Of the join, once it was done.
+    pub(super) scans: Vec<ForeignScan>,
+}
