@@ -131,7 +131,7 @@ fn seconds_words(seconds: u64) -> String {
 fn fork_text(of: &PatrolRecord, findings: &[PatrolFinding], most: usize) -> String {
     let Some(first) = findings.first() else { return String::new() };
     let mut text = format!("\n{}", wrapped("", &title(first)));
-    let _ = writeln!(text, "{:>12} {:<10} {}", "block", "class", "found");
+    let _ = writeln!(text, "{:>12} {:<10} found", "block", "class");
     for finding in findings.iter().take(most) {
         let (block, class) = (blocks(&finding.page), class(finding.page.class));
         let found = format!("{:.0}", finding.found);

@@ -32,12 +32,12 @@ pub use witness::{ServerAnswer, WalHorizon, Witness};
 use crate::defect::{BlockFinding, Defect, Unsettled};
 use crate::directory::DirectoryVerification;
 use crate::found::{PagesRead, Verified};
+use crate::listing::Listing;
 use crate::maps::MapRule;
 use crate::settings::{VerifyProgress, VerifySettings};
 use crate::storage::Storage;
 use settle::Settling;
-pub(crate) use suspect::Blocks;
-use suspect::{Suspect, Watched, watch_all};
+use suspect::{Blocks, Suspect, Watched, watch_all};
 
 /// How a running server is verified.
 #[derive(Clone, Debug)]
@@ -120,6 +120,14 @@ pub(crate) fn read_running(
     }
     verified.findings.sort_by_key(|finding| (finding.fork, finding.block));
     verified
+}
+
+/// Whether the file of a block was there when it was listed, and no longer is.
+pub(crate) fn is_gone(
+    (disk, data, files): (&dyn Storage, &DataDirectory, &Listing),
+    finding: &BlockFinding,
+) -> bool {
+    Blocks::new(disk, data, files).is_gone(finding.fork, finding.block)
 }
 
 /// Whether this is there still. A database that is dropped goes with its directory.

@@ -61,7 +61,7 @@ impl Suspect {
 }
 
 /// Where blocks are found.
-pub(crate) struct Blocks<'a> {
+pub(super) struct Blocks<'a> {
     disk: &'a dyn Storage,
     files: &'a Listing,
     block_bytes: usize,
@@ -70,7 +70,7 @@ pub(crate) struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    pub(crate) fn new(disk: &'a dyn Storage, data: &DataDirectory, files: &'a Listing) -> Self {
+    pub(super) fn new(disk: &'a dyn Storage, data: &DataDirectory, files: &'a Listing) -> Self {
         let (block_bytes, per_file) = (data.control.block_bytes as usize, data.control.file_blocks);
         Self { disk, files, block_bytes, per_file, has_checksums: data.has_checksums() }
     }
@@ -123,7 +123,7 @@ impl<'a> Blocks<'a> {
         Some(VisibilityMap::new(file, self.block_bytes, self.has_checksums))
     }
 
-    pub(crate) fn is_gone(&self, fork: RelationFork, block: u32) -> bool {
+    pub(super) fn is_gone(&self, fork: RelationFork, block: u32) -> bool {
         let Some(path) = self.path(fork, block) else { return true };
         let opened = self.disk.open(&path);
         opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)

@@ -20,13 +20,13 @@ use crate::found::{PagesRead, Verified};
 use crate::listing::{Listing, Position};
 use crate::maps::MapRule;
 use crate::online::{
-    Blocks, ImagesInWal, Pauses, RealPauses, RunningServer, RunningSettings, ServerAnswer,
-    WalHorizon, Witness, as_running, is_still_unlisted, read_running,
+    ImagesInWal, Pauses, RealPauses, RunningServer, RunningSettings, ServerAnswer, WalHorizon,
+    Witness, as_running, is_gone, is_still_unlisted, read_running,
 };
 use crate::record::page_finding;
 use crate::settings::VerifyProgress;
 use crate::severity::severity;
-use crate::storage::Files;
+use crate::storage::{Files, Storage};
 
 /// Finds the server that runs on a data directory.
 pub type AttachServer<'a> = &'a dyn Fn(&DataDirectory) -> Result<Option<Attached>, AttachError>;
@@ -130,12 +130,12 @@ impl<'a> PatrolledDirectory<'a> {
                 read_running(&scan, (&Files, &data), verified, settings, witness, &mut progress);
         } else {
             scan.maps = MapRule::of(&self.data);
-            let blocks = Blocks::new(&Files, &data, &scan.files);
+            let listed = (&Files as &dyn Storage, &data, &scan.files);
             let mut take = |verified: &mut Verified, finding: BlockFinding| {
                 // A server may have run for a moment, and removed it.
                 let is_gone = match finding.defect {
                     Defect::Changed => true,
-                    Defect::Unreadable { .. } => blocks.is_gone(finding.fork, finding.block),
+                    Defect::Unreadable { .. } => is_gone(listed, &finding),
                     _ => false,
                 };
                 if !is_gone {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pgtoll_record::PatrolRecord;
+use pgtoll_record::{PatrolBlock, PatrolRecord};
 
 use super::error::PatrolError;
 use super::patrolled::Patrolled;
@@ -37,19 +37,15 @@ pub(super) fn run(
             look_again(patrolled, state, now, LOOK_AGAIN_EVERY)?;
             listed = Some(now);
         }
-        let bytes = match patrolled.piece(state.next(), settings.piece_bytes()) {
-            Some(piece) => {
-                let result = patrolled.read(&piece, now)?;
-                let bytes = result.read.bytes;
-                let now = clock.now();
-                state.add_piece(&piece, result, now, &|block| patrolled.is_listed(block));
-                bytes
-            }
-            None => {
-                state.end_round(now);
-                0
-            }
-        };
+        let mut bytes = 0;
+        if let Some(piece) = patrolled.piece(state.next(), settings.piece_bytes()) {
+            let result = patrolled.read(&piece, now)?;
+            bytes = result.read.bytes;
+            let is_listed = |block: &PatrolBlock| patrolled.is_listed(block);
+            state.add_piece(&piece, result, clock.now(), &is_listed);
+        } else {
+            state.end_round(now);
+        }
         if state.is_at_begin() {
             // New files, and those before the last piece that have grown.
             listed = None;

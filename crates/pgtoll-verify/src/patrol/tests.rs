@@ -111,7 +111,9 @@ impl<'a> Cluster<'a> {
     fn change(&mut self) {
         let dropped = self.any_file();
         let pages = self.files.remove(&dropped).unwrap();
-        pages.iter().for_each(|page| self.check(*page, &dropped));
+        for page in &pages {
+            self.check(*page, &dropped);
+        }
         self.add_file(pages.len() as u64);
         let (cut, grown) = (self.any_file(), self.any_file());
         let now = self.clock.now();
@@ -304,7 +306,9 @@ fn check_promise(within: Duration, all: Duration, page_bytes: u64) {
     let most = elapsed(began, clock.now()).as_secs() * RATE;
     assert!(cluster.pages_read * page_bytes <= most, "{} > {most}", cluster.pages_read);
     for (file, pages) in &cluster.files {
-        pages.iter().for_each(|page| cluster.check(*page, file));
+        for page in pages {
+            cluster.check(*page, file);
+        }
     }
 }
 

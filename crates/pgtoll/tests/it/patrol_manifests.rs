@@ -92,8 +92,9 @@ fn check_gauges(gauges: &str) {
         used.extend(names_in(rule["expr"].as_str().unwrap()));
         // The labels that the texts show are those of the gauges.
         for text in rule["annotations"].as_object().unwrap().values() {
-            let labels = text.as_str().unwrap().split("$labels.").skip(1);
-            labels.for_each(|label| assert!(label.starts_with("path "), "{text}"));
+            for label in text.as_str().unwrap().split("$labels.").skip(1) {
+                assert!(label.starts_with("path "), "{text}");
+            }
         }
         assert!(
             rule["alert"].as_str().is_some() && !rule["labels"]["severity"].is_null(),
