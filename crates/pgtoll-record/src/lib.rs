@@ -27,6 +27,7 @@ mod latencies;
 mod metric;
 mod overview;
 mod page;
+mod patrol;
 mod payers;
 mod plan;
 mod prediction;
@@ -90,6 +91,10 @@ pub use overview::{
 pub use page::{
     FieldDifference, LinePointerRecord, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA,
     PageChecksumRecord, PageChecksumsRecord, PageDifferenceRecord, PageHeaderRecord, PageRecord,
+};
+pub use patrol::{
+    PATROL_SCHEMA, PatrolAmount, PatrolBlock, PatrolBudget, PatrolFinding, PatrolMark,
+    PatrolRecord, PatrolRound, PatrolSource,
 };
 pub use payers::{
     PayerRanking, RelationShare, StatementCost, StatementWatch, StatementWork, WatchedStatement,
@@ -238,4 +243,9 @@ pub fn wal_statistics_schema() -> serde_json::Value {
 /// The JSON Schema of a verification.
 pub fn verification_schema() -> serde_json::Value {
     schemars::schema_for!(VerificationRecord).to_value()
+}
+
+/// The JSON Schema of a patrol's state.
+pub fn patrol_schema() -> serde_json::Value {
+    schemars::schema_for!(PatrolRecord).to_value()
 }

@@ -9,12 +9,13 @@ use pgtoll_record::{
     EXPERIMENTS_SCHEMA, Examination, ExchangeRecord, ExperimentList, FAILOVER_SCHEMA,
     FLEET_PLAN_SCHEMA, FLEET_SCHEMA, FailoverRecord, FleetPlan, FleetRecord, JUDGE_SCHEMA,
     JudgeRecord, LOG_EXAMINATION_SCHEMA, LogExamination, OVERVIEW_SCHEMA, Overview,
-    PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA,
-    PageChecksumsRecord, PageDifferenceRecord, PageRecord, PlanRecord, PredictionRecord,
-    RECORD_SCHEMA, REPAIR_SCHEMA, REPLAY_COMPARISON_SCHEMA, REPLAY_SCHEMA, RESULT_SCHEMA,
-    ROLLING_SCHEMA, RepairRecord, ReplayComparison, ReplayRecord, RollingRecord, RunResult,
-    SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA, VerificationRecord,
-    WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord, WalWhatIfRecord,
+    PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PATROL_SCHEMA, PLAN_SCHEMA,
+    PREDICTION_SCHEMA, PageChecksumsRecord, PageDifferenceRecord, PageRecord, PatrolRecord,
+    PlanRecord, PredictionRecord, RECORD_SCHEMA, REPAIR_SCHEMA, REPLAY_COMPARISON_SCHEMA,
+    REPLAY_SCHEMA, RESULT_SCHEMA, ROLLING_SCHEMA, RepairRecord, ReplayComparison, ReplayRecord,
+    RollingRecord, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA,
+    VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord,
+    WalWhatIfRecord,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -30,6 +31,8 @@ pub enum RecordKind {
     WalWhatIf,
     /// Whether pages are sound.
     Verification,
+    /// Pages that are read round and round.
+    Patrol,
     /// Data checksums turned on or off, or a dry run of it.
     Checksums,
     /// Data checksums turned on or off over a replica set, or a dry run of it.
@@ -85,6 +88,7 @@ impl RecordKind {
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
+        Self::Patrol,
         Self::Checksums,
         Self::Rolling,
         Self::Corruption,
@@ -127,6 +131,7 @@ impl RecordKind {
             Self::Verification | Self::Fleet => {
                 &[Format::Table, Format::Markdown, Format::Json, Format::Html, Format::OpenMetrics]
             }
+            Self::Patrol => &[Format::Table, Format::Json, Format::OpenMetrics],
             Self::Result => &[Format::Table, Format::Markdown, Format::Json],
             Self::SideBySide => &[Format::Table, Format::Markdown, Format::Json, Format::Html],
             Self::Checksums
@@ -151,6 +156,7 @@ impl RecordKind {
             Self::WalStatistics => "a record of wal stats",
             Self::WalWhatIf => "a record of wal whatif",
             Self::Verification => "a record of verify",
+            Self::Patrol => "the state of a patrol",
             Self::Checksums => "a record of enable or disable",
             Self::Rolling => "a record of enable or disable over a replica set",
             Self::Corruption => "a record of corrupt",
@@ -183,6 +189,7 @@ impl RecordKind {
             Self::WalStatistics => WAL_STATISTICS_SCHEMA,
             Self::WalWhatIf => WAL_WHATIF_SCHEMA,
             Self::Verification => VERIFICATION_SCHEMA,
+            Self::Patrol => PATROL_SCHEMA,
             Self::Checksums => CHECKSUMS_SCHEMA,
             Self::Rolling => ROLLING_SCHEMA,
             Self::Corruption => CORRUPT_SCHEMA,
@@ -219,6 +226,7 @@ pub enum FinishedRecord {
     WalWhatIf(Box<WalWhatIfRecord>),
     /// Of several data directories there are several.
     Verifications(Vec<VerificationRecord>),
+    Patrol(Box<PatrolRecord>),
     Checksums(Box<ChecksumsRecord>),
     Rolling(Box<RollingRecord>),
     Corruption(Box<CorruptRecord>),
@@ -332,6 +340,7 @@ impl FinishedRecord {
             } else {
                 vec![serde_json::from_str(text)?]
             }),
+            RecordKind::Patrol => Self::Patrol(read(text)?),
             RecordKind::Checksums => Self::Checksums(read(text)?),
             RecordKind::Rolling => Self::Rolling(read(text)?),
             RecordKind::Corruption => Self::Corruption(read(text)?),
@@ -366,6 +375,7 @@ impl FinishedRecord {
             Self::WalStatistics(_) => RecordKind::WalStatistics,
             Self::WalWhatIf(_) => RecordKind::WalWhatIf,
             Self::Verifications(_) => RecordKind::Verification,
+            Self::Patrol(_) => RecordKind::Patrol,
             Self::Checksums(_) => RecordKind::Checksums,
             Self::Rolling(_) => RecordKind::Rolling,
             Self::Corruption(_) => RecordKind::Corruption,
@@ -423,6 +433,7 @@ impl FinishedRecord {
             },
             Format::OpenMetrics => match self {
                 Self::Verifications(records) => Some(crate::verification_openmetrics(records)),
+                Self::Patrol(record) => Some(crate::patrol_openmetrics(record)),
                 Self::Fleet(record) => Some(crate::fleet_openmetrics(record)),
                 _ => None,
             },
@@ -440,6 +451,7 @@ impl FinishedRecord {
                 let text = |record| crate::verification_text(record, options.most);
                 records.iter().map(text).collect::<Vec<_>>().join("\n")
             }
+            Self::Patrol(record) => crate::patrol_text(record, options.most),
             Self::Checksums(record) => crate::checksums_text(record),
             Self::Rolling(record) => crate::rolling_text(record),
             Self::Corruption(record) => crate::corruption_text(record),
@@ -476,6 +488,7 @@ impl FinishedRecord {
                 [only] => json(only),
                 several => json(&several),
             },
+            Self::Patrol(record) => json(record),
             Self::Checksums(record) => json(record),
             Self::Rolling(record) => json(record),
             Self::Corruption(record) => json(record),

@@ -36,6 +36,13 @@ fn kinds() -> Vec<(&'static str, Vec<Value>, Forms)> {
                 ("OpenMetrics", pgtoll_report::fleet_openmetrics(&record)),
             ])
         }),
+        ("patrol", one(include_str!("fixtures/patrol.json")), |of| {
+            let record = read(of)?;
+            Some(vec![
+                ("text", pgtoll_report::patrol_text(&record, 10)),
+                ("OpenMetrics", pgtoll_report::patrol_openmetrics(&record)),
+            ])
+        }),
         ("prediction", one(include_str!("fixtures/prediction.json")), |of| {
             let record = read(of)?;
             Some(vec![

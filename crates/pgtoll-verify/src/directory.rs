@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::mem;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use pgtoll_datadir::DataDirectory;
@@ -52,7 +52,7 @@ pub fn verify_again(
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Result<Verified, ResumeError> {
     let mut scan = DirectoryVerification::new(data, settings, wanted);
-    scan.from = journal.begin(data, &scan.files, scan.fingerprint, &mut scan.verified)?;
+    scan.part.start = journal.begin(data, &scan.files, scan.fingerprint, &mut scan.verified)?;
     Ok(scan.run(disk, Some(journal), progress))
 }
 
@@ -65,8 +65,8 @@ pub(crate) struct DirectoryVerification<'a> {
     incremental: Vec<IncrementalFile>,
     /// Of all that stands there.
     fingerprint: u64,
-    /// What was read before this is in `verified`.
-    from: Position,
+    /// What is read of them; what was read before its begin is in `verified`.
+    part: Range<Position>,
     /// How many small files a thread takes at once.
     unit_files: usize,
     /// When pages and maps may be compared.
@@ -108,9 +108,29 @@ impl<'a> DirectoryVerification<'a> {
         }
         let mut verified = Verified { temporary, foreign, unlisted, ..Verified::default() };
         verified.files = files.len() as u64;
-        let (from, unit_files) = (Position::default(), settings.rate.map_or(UNIT_FILES, |_| 16));
-        let maps = MapRule::of(data);
-        Self { data, settings, files, incremental, fingerprint, from, unit_files, maps, verified }
+        let part = Position::default()..files.end();
+        let scan = Self::of_part(data, settings, files, part);
+        Self { incremental, fingerprint, verified, ..scan }
+    }
+
+    /// A part of files that were listed before.
+    pub(crate) fn of_part(
+        data: &'a DataDirectory,
+        settings: &'a VerifySettings,
+        files: Listing,
+        part: Range<Position>,
+    ) -> Self {
+        Self {
+            data,
+            settings,
+            files,
+            incremental: Vec::new(),
+            fingerprint: 0,
+            part,
+            unit_files: settings.rate.map_or(UNIT_FILES, |_| 16),
+            maps: MapRule::of(data),
+            verified: Verified::default(),
+        }
     }
 
     fn run(
@@ -140,10 +160,10 @@ impl<'a> DirectoryVerification<'a> {
         take: Take<'_>,
         progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) {
-        let Self { data, settings, files, from, unit_files, maps, .. } = self;
-        let work = Work::new(disk, data, files, (*from, *unit_files), settings, *maps);
+        let Self { data, settings, files, part, unit_files, maps, .. } = self;
+        let work = Work::new(disk, data, files, (part.clone(), *unit_files), settings, *maps);
         let (jobs, all_bytes) = (settings.jobs.get(), files.bytes());
-        let mut collector = Collector::new(verified, *from, journal, take);
+        let mut collector = Collector::new(verified, part.start, journal, take);
         let worker = || {
             let mut reader = work.reader();
             move |emit: &mut dyn FnMut(Portion) -> bool| reader.next().is_some_and(&mut *emit)
@@ -284,7 +304,7 @@ pub(crate) mod tests {
         page
     }
 
-    fn pages(blocks: std::ops::Range<u32>) -> Vec<u8> {
+    fn pages(blocks: Range<u32>) -> Vec<u8> {
         blocks.flat_map(page).collect()
     }
 
@@ -470,7 +490,7 @@ pub(crate) mod tests {
         let settings = VerifySettings { jobs, rate, ..settings() };
         let mut scan = DirectoryVerification::new(data, &settings, &|_| true);
         scan.unit_files = 1;
-        scan.from = journal.begin(data, &scan.files, scan.fingerprint, &mut scan.verified)?;
+        scan.part.start = journal.begin(data, &scan.files, scan.fingerprint, &mut scan.verified)?;
         Ok(scan.run(&Files, Some(&mut journal), &mut |now| {
             if stop(now) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }))

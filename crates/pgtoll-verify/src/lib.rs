@@ -2,7 +2,7 @@
 //! server would notice is a suspicion.
 //!
 //! Entry points: [`verify`] for a data directory that no server writes to, [`verify_running`] beside a
-//! server, [`verify_tars`] for backups; [`compare_with_wal`] and [`compare_with_indexes`] look for lost
+//! server, [`verify_tars`] for backups, [`patrol()`] for all pages again and again; [`compare_with_wal`] and [`compare_with_indexes`] look for lost
 //! writes.
 
 mod advice;
@@ -23,6 +23,7 @@ mod online;
 mod pace;
 mod page;
 mod page_file;
+mod patrol;
 mod record;
 mod resume;
 mod settings;
@@ -52,6 +53,10 @@ pub use online::{
 };
 pub use page::page_verdict;
 pub use page_file::{PageFileError, page_checksums_record, page_difference_record, page_record};
+pub use patrol::{
+    AttachServer, PatrolClock, PatrolError, PatrolFile, PatrolSettings, PatrolledDirectory, patrol,
+    rate_in_time,
+};
 pub use resume::{ResumeError, ResumeJournal};
 pub use settings::{VerifyProgress, VerifySettings};
 pub use storage::{DirectFiles, Files, MappedFiles, ReadAt, Storage};

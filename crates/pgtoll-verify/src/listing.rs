@@ -36,7 +36,7 @@ struct Entry {
 }
 
 /// A place in a list of files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Position {
     /// Which file, from 0.
     pub(super) file: usize,
@@ -131,6 +131,11 @@ impl Listing {
         self.files.get(file).map(|of| of.bytes())
     }
 
+    /// Behind all files.
+    pub(super) fn end(&self) -> Position {
+        Position { file: self.len(), at: 0 }
+    }
+
     /// Whether something is to be read at this place, or it is the end.
     pub(super) fn has(&self, place: Position) -> bool {
         let Position { file, at } = place;
@@ -169,6 +174,22 @@ impl Listing {
         let count = files[first..].partition_point(|of| (of.number, of.fork()) == key);
         let first = directory.begin + first;
         first..first + count
+    }
+
+    /// The first file that is not before this one in the list's order: this one, where it is there.
+    pub(super) fn first_from(&self, fork: RelationFork, segment: u32) -> usize {
+        let RelationFork { relation, number } = fork;
+        let key = (relation.tablespace, relation.database);
+        let of = |of: &Directory| (of.place.tablespace, of.place.database);
+        let at = self.directories.partition_point(|directory| of(directory) < key);
+        let Some(directory) = self.directories.get(at) else { return self.files.len() };
+        if of(directory) != key {
+            return directory.begin;
+        }
+        let end = self.directories.get(at + 1).map_or(self.files.len(), |next| next.begin);
+        let key = (relation.rel_number, number, segment);
+        let files = &self.files[directory.begin..end];
+        directory.begin + files.partition_point(|of| (of.number, of.fork(), of.segment) < key)
     }
 
     fn directory(&self, file: usize) -> &Directory {

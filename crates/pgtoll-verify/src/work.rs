@@ -1,6 +1,7 @@
 //! The threads that read and judge.
 
 use std::mem;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -22,6 +23,8 @@ use pgtoll_datadir::DataDirectory;
 pub(super) struct Work<'a> {
     disk: &'a dyn Storage,
     files: &'a Listing,
+    /// Nothing is read from here on.
+    until: Position,
     unit_files: usize,
     unit_bytes: u64,
     rules: Rules,
@@ -73,12 +76,12 @@ pub(super) struct Portion {
 }
 
 impl<'a> Work<'a> {
-    /// What is to be read from this place of the list on, of small files so many at once.
+    /// What is to be read of this part of the list, of small files so many at once.
     pub(super) fn new(
         disk: &'a dyn Storage,
         data: &DataDirectory,
         files: &'a Listing,
-        (from, unit_files): (Position, usize),
+        (part, unit_files): (Range<Position>, usize),
         settings: &VerifySettings,
         maps: MapRule,
     ) -> Self {
@@ -98,10 +101,11 @@ impl<'a> Work<'a> {
         Self {
             disk,
             files,
+            until: part.end,
             unit_files,
             unit_bytes: a_second,
             rules,
-            next: Mutex::new((0, from)),
+            next: Mutex::new((0, part.start)),
             read_bytes: AtomicU64::new(0),
             pace: Pace::new(rate),
         }
@@ -136,8 +140,11 @@ impl<'a> Work<'a> {
     /// many or enough to read.
     fn end_of(&self, from: Position) -> Position {
         let (mut to, mut bytes, mut files) = (from, 0, 0);
-        while let Some(of_file) = self.files.bytes_of(to.file) {
-            let left = of_file.saturating_sub(to.at);
+        while to < self.until
+            && let Some(of_file) = self.files.bytes_of(to.file)
+        {
+            let is_last = to.file == self.until.file;
+            let left = if is_last { self.until.at } else { of_file }.saturating_sub(to.at);
             let is_full = bytes + left > self.unit_bytes || files == self.unit_files;
             if bytes > 0 && is_full {
                 break;
@@ -145,7 +152,7 @@ impl<'a> Work<'a> {
             if left > self.unit_bytes {
                 return Position { at: to.at + self.unit_bytes, ..to };
             }
-            to = Position { file: to.file + 1, at: 0 };
+            to = if is_last { self.until } else { Position { file: to.file + 1, at: 0 } };
             bytes += left;
             files += usize::from(left > 0);
         }

@@ -50,6 +50,7 @@ errors_with_hints! {
     pgtoll_store::StoreError,
     pgtoll_store::StoreUrlError,
     pgtoll_verify::PageFileError,
+    pgtoll_verify::PatrolError,
     pgtoll_verify::ResumeError,
     pgtoll_wal::ServerError,
     pgtoll_wal::WalReadError,

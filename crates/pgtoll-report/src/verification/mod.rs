@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use pgtoll_format::ByteSize;
 use pgtoll_record::{
     Advice, CommandKind, FindingClass, PageFinding, Severity, VerificationOutcome,
-    VerificationRecord, VerifiedRelation,
+    VerificationRecord, VerifiedRelation, WalRelationName,
 };
 
 use crate::printable::printable;
@@ -194,10 +194,14 @@ fn title(of: &VerifiedRelation) -> String {
 
 /// The relation's name with schema and database; `None`: unknown.
 pub(crate) fn qualified(of: &VerifiedRelation) -> Option<String> {
-    let name = of.name.as_ref()?;
+    of.name.as_ref().map(full_name)
+}
+
+/// With database and schema.
+pub(crate) fn full_name(name: &WalRelationName) -> String {
     let parts = [&name.database, &name.schema, &name.relation];
     let parts: Vec<&str> = parts.into_iter().filter(|of| !of.is_empty()).map(|of| &**of).collect();
-    Some(parts.join("."))
+    parts.join(".")
 }
 
 /// What it is, in which file and fork.
@@ -282,7 +286,7 @@ pub(crate) mod tests {
     use pgtoll_format::Lsn;
     use pgtoll_record::{
         FileFinding, FileFindingKind, FindingKind, VERIFICATION_SCHEMA, VerifiedAmount,
-        VerifiedSource, WalRelationName,
+        VerifiedSource,
     };
 
     use super::*;

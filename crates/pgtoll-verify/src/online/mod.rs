@@ -15,6 +15,7 @@ use std::fs;
 use std::io;
 use std::mem;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -31,6 +32,7 @@ pub use witness::{ServerAnswer, WalHorizon, Witness};
 use crate::defect::{BlockFinding, Defect, Unsettled};
 use crate::directory::DirectoryVerification;
 use crate::found::{PagesRead, Verified};
+use crate::listing::Listing;
 use crate::maps::MapRule;
 use crate::settings::{VerifyProgress, VerifySettings};
 use crate::storage::Storage;
@@ -60,10 +62,19 @@ pub fn verify_running(
     let mut scan = DirectoryVerification::listed(data, &settings.verify, wanted);
     scan.maps = MapRule::of_running(data);
     let mut verified = mem::take(&mut scan.verified);
-    // A database that is dropped goes with its directory.
-    verified.unlisted.retain(|(path, error)| {
-        error.kind() != io::ErrorKind::NotFound || fs::symlink_metadata(path).is_ok()
-    });
+    verified.unlisted.retain(is_still_unlisted);
+    read_running(&scan, (disk, data), verified, settings, (witness, pauses), progress)
+}
+
+/// Reads the files of a scan while a server runs, and settles what looks damaged.
+pub(crate) fn read_running(
+    scan: &DirectoryVerification<'_>,
+    (disk, data): (&dyn Storage, &DataDirectory),
+    mut verified: Verified,
+    settings: &RunningSettings,
+    (witness, pauses): (&mut dyn Witness, &dyn Pauses),
+    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
+) -> Verified {
     let blocks = Blocks::new(disk, data, &scan.files);
     // Where no thread can be had for it, suspects are read again when all was read.
     let (sender, receiver) = channel();
@@ -111,8 +122,21 @@ pub fn verify_running(
     verified
 }
 
+/// Whether the file of a block was there when it was listed, and no longer is.
+pub(crate) fn is_gone(
+    (disk, data, files): (&dyn Storage, &DataDirectory, &Listing),
+    finding: &BlockFinding,
+) -> bool {
+    Blocks::new(disk, data, files).is_gone(finding.fork, finding.block)
+}
+
+/// Whether this is there still. A database that is dropped goes with its directory.
+pub(crate) fn is_still_unlisted((path, error): &(PathBuf, io::Error)) -> bool {
+    error.kind() != io::ErrorKind::NotFound || fs::symlink_metadata(path).is_ok()
+}
+
 /// Files that a server changes say nothing about each other.
-fn as_running(data: &DataDirectory) -> DataDirectory {
+pub(crate) fn as_running(data: &DataDirectory) -> DataDirectory {
     let mut data = data.clone();
     data.backup_start = None;
     if !matches!(data.control.state, ClusterState::InArchiveRecovery) {

@@ -19,7 +19,8 @@ use crate::backup::{TarBackup, VerifiedTars, WalAtHand};
 use crate::defect::{BlockFinding, DefectCounts};
 use crate::found::Verified;
 use crate::severity::{repair_order, severity};
-use words::{file_finding, page_finding};
+use words::file_finding;
+pub(crate) use words::page_finding;
 
 impl Verified {
     /// The record of a data directory on which no server ran, or of a plain backup; `wal` is what

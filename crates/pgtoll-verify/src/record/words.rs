@@ -8,7 +8,7 @@ use crate::defect::{BlockFinding, Defect, Evidence, LayoutDefect, StaleClaim};
 use crate::manifest::{FileDefect, WrongFile};
 
 /// A block's finding as the record has it.
-pub(super) fn page_finding(of: &BlockFinding, names: Option<&Names>) -> PageFinding {
+pub(crate) fn page_finding(of: &BlockFinding, names: Option<&Names>) -> PageFinding {
     let (stored, computed) = match of.defect {
         Defect::Invalid { fault: Fault::Checksum { stored, computed, .. }, .. }
         | Defect::MayBeTorn { fault: Fault::Checksum { stored, computed, .. }, .. }

@@ -28,6 +28,8 @@ Examples:
   pgtoll verify PGDATA --lost-writes --indexes lost writes and zeroed pages too
   pgtoll verify PGDATA --resume /var/tmp/verified
                                             goes on where it was interrupted
+  pgtoll verify PGDATA --patrol /var/lib/pgtoll/main.json --rate 20MB/s -o main.prom
+                                            round and round, each page once a week
 
 Exit status: 0 sound; 1 failures or suspicions; 2 could not tell.";
 
@@ -58,7 +60,8 @@ pub(crate) struct VerifyArguments {
     /// pgBackRest and WAL-G say by themselves where in the store it is.
     #[arg(long, value_name = "PATH")]
     pub(crate) wal: Vec<PathBuf>,
-    /// Files, and parts of files, that are read in parallel. Default: the number of cores.
+    /// Files, and parts of files, that are read in parallel. Default: the number of cores; 1 with
+    /// --patrol.
     #[arg(long, short, value_name = "N", value_parser = jobs)]
     pub(crate) jobs: Option<NonZeroU8>,
     /// Read no faster than this, all jobs together. Default: no limit.
@@ -78,6 +81,25 @@ pub(crate) struct VerifyArguments {
     /// all was read.
     #[arg(long, value_name = "FILE")]
     pub(crate) resume: Option<PathBuf>,
+    /// Read the data directory round and round, a piece at a time, until a signal comes, and keep in
+    /// this file how far it came and what is wrong. --output is written again all the time.
+    #[arg(
+        long,
+        value_name = "STATE",
+        requires = "rate",
+        conflicts_with_all = [
+            "backup", "only", "wal", "mmap", "direct", "resume", "lost_writes", "indexes",
+            "manifest_checksums",
+        ]
+    )]
+    pub(crate) patrol: Option<PathBuf>,
+    /// With --patrol: the time within which each page is to be read again. A rate that is too low for it
+    /// is reported. Default: 7d.
+    #[arg(long, value_name = "TIME", requires = "patrol", value_parser = patrol_time)]
+    pub(crate) within: Option<TimeSpan>,
+    /// With --patrol: end after this time, as a timer's job. Default: no end.
+    #[arg(long = "for", value_name = "TIME", requires = "patrol", value_parser = patrol_time)]
+    pub(crate) run_time: Option<TimeSpan>,
     /// Compare pages with the data directory's own WAL: none may be older. Reads the WAL, and the
     /// pages that it changed again.
     #[arg(long)]
@@ -99,4 +121,8 @@ pub(crate) struct VerifyArguments {
 
 fn settle_time(text: &str) -> Result<TimeSpan, String> {
     between(text, "0s", "7d")
+}
+
+fn patrol_time(text: &str) -> Result<TimeSpan, String> {
+    between(text, "1s", "3650d")
 }

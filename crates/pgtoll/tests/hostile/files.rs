@@ -126,3 +126,41 @@ fn a_resume_file_overwrites_nothing_of_roots() {
     }
     cluster.remove(&mut guard).unwrap();
 }
+
+/// A patrol's state is neither read nor written through what another user planted.
+#[test]
+fn a_patrols_state_is_not_what_another_user_planted() {
+    let Some(owner) = ordinary_user() else { return };
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let cluster = Cluster::init(&mut guard, &server(), "patrol", true).unwrap();
+    let hand_over = |path: &Path| {
+        lchown(path, Some(owner.uid.as_raw()), Some(owner.gid.as_raw())).unwrap();
+    };
+    let precious = scratch.path("precious");
+    fs::write(&precious, "root's").unwrap();
+    set_mode(&precious, 0o600);
+    let own = scratch.path("own");
+    fs::create_dir(&own).unwrap();
+    symlink(&precious, own.join("link")).unwrap();
+    fs::write(own.join("file"), "{}").unwrap();
+    symlink(scratch.work(), own.join("directory")).unwrap();
+    for planted in ["link", "file", "directory", "."] {
+        hand_over(&own.join(planted));
+    }
+    for (state, expected) in [
+        ("link", "is a symbolic link"),
+        ("file", "is another user's"),
+        ("directory/state", "is a symbolic link of another user"),
+    ] {
+        let mut command = pgtoll();
+        command.arg("verify").arg(cluster.data()).arg("--patrol").arg(own.join(state));
+        let ran = run(command.args(["--rate", "100MB/s", "--for", "1s"]));
+        assert_eq!(ran.status, Some(2), "{state}: {ran:?}");
+        assert!(ran.stderr.contains(expected) && !ran.stderr.contains("root's"), "{ran:?}");
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "root's");
+    }
+    let names: Vec<_> = fs::read_dir(scratch.work()).unwrap().flatten().collect();
+    assert!(names.iter().all(|entry| entry.file_name() != "state"), "{names:?}");
+    cluster.remove(&mut guard).unwrap();
+}

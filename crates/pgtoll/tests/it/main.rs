@@ -40,6 +40,8 @@ mod names;
 mod overview;
 mod packaging;
 mod page;
+mod patrol;
+mod patrol_manifests;
 mod plans;
 mod predict;
 mod predict_reach;

@@ -4,6 +4,7 @@ mod backup;
 mod command;
 mod directory;
 pub(crate) mod online;
+mod patrol;
 mod targets;
 
 use std::collections::HashSet;
@@ -27,6 +28,9 @@ use crate::printer::Printer;
 use targets::{Target, targets};
 
 pub(crate) fn run(arguments: &VerifyArguments, printer: &mut Printer) -> anyhow::Result<Status> {
+    if let Some(state) = &arguments.patrol {
+        return patrol::run(state, arguments, printer);
+    }
     let format = output::format_of_output(&arguments.output, RecordKind::Verification.formats())?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;

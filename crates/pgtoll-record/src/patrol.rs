@@ -1,0 +1,181 @@
+//! How far a patrol came and what it found: what it prints, and the file from which it goes on.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{PageFinding, Severity, WalRelationName};
+
+/// The version of the form of a patrol's state.
+pub const PATROL_SCHEMA: &str = "pgtoll.patrol/1";
+
+/// The state of a patrol: it goes round and round over a cluster's pages, a piece at a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PatrolRecord {
+    /// [`PATROL_SCHEMA`].
+    pub schema: String,
+    /// pgtoll's version.
+    pub pgtoll: String,
+    /// The command that goes on.
+    pub command: Vec<String>,
+    /// When it was written (RFC 3339).
+    #[schemars(with = "String")]
+    pub made: Timestamp,
+    /// When the patrol began: the first run with this file.
+    #[schemars(with = "String")]
+    pub began: Timestamp,
+    /// What is read.
+    pub source: PatrolSource,
+    /// How fast it is read, and how soon each page should be read again.
+    pub budget: PatrolBudget,
+    /// What was read since the patrol began.
+    pub read: PatrolAmount,
+    /// The round at hand.
+    pub round: PatrolRound,
+    /// The last round that came to its end; `None`: none did.
+    pub last_round: Option<PatrolRound>,
+    /// The page that waits longest to be read again was read then, or later. Before the first round
+    /// came to its end: when the patrol began.
+    #[schemars(with = "String")]
+    pub oldest_read: Timestamp,
+    /// Pages that a server refuses, when they were read last.
+    pub failures: u64,
+    /// What no server would notice, and what cannot be right.
+    pub suspicions: u64,
+    /// Blocks that could not be read, or not be judged.
+    pub unverified: u64,
+    /// What is wrong, in the order of files and blocks. A finding stays until its blocks read sound, or
+    /// are gone.
+    pub findings: Vec<PatrolFinding>,
+    /// Directories and files that could not be listed, and what the system said.
+    pub unlisted: Vec<String>,
+    /// What a reader has to know.
+    pub notes: Vec<String>,
+}
+
+/// What a patrol reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PatrolSource {
+    /// The data directory.
+    pub path: String,
+    /// The major version.
+    pub major: u32,
+    /// The cluster's identifier: a patrol goes on with this cluster only.
+    pub system_identifier: u64,
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// Blocks of a file.
+    pub file_blocks: u32,
+    /// Whether pages have checksums.
+    pub checksums: bool,
+    /// Whether a server ran on it.
+    pub running: bool,
+    /// Files of relations, when they were listed last.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// How fast a patrol reads, and how soon each page should be read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PatrolBudget {
+    /// Bytes a second at most (`--rate`).
+    pub rate_bytes: u64,
+    /// Each page should be read again within this time, in seconds (`--within`).
+    pub within_seconds: u64,
+    /// What a round takes at that rate, in seconds.
+    pub round_seconds: u64,
+}
+
+/// How much a patrol read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PatrolAmount {
+    /// Pages.
+    pub pages: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// A round over all files of relations, in their order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PatrolRound {
+    /// Counted from 1.
+    pub number: u64,
+    /// When it began.
+    #[schemars(with = "String")]
+    pub began: Timestamp,
+    /// When it came to its end; `None`: it has not.
+    #[schemars(with = "Option<String>")]
+    pub ended: Option<Timestamp>,
+    /// What it read.
+    pub read: PatrolAmount,
+    /// Blocks with something wrong that it found and the list of findings had no room for.
+    pub left_out: u64,
+    /// Where it goes on; `None`: at the first block of the first file, or it came to its end.
+    pub next: Option<PatrolBlock>,
+    /// When it came by, in its order.
+    pub marks: Vec<PatrolMark>,
+}
+
+/// When a round came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PatrolMark {
+    /// All before this block was read by then, and nothing behind it.
+    pub block: PatrolBlock,
+    /// When.
+    #[schemars(with = "String")]
+    pub time: Timestamp,
+}
+
+/// Where a block is. Blocks are read in this order.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+pub struct PatrolBlock {
+    /// OID of the tablespace.
+    pub tablespace: u32,
+    /// OID of the database; 0 for shared relations.
+    pub database: u32,
+    /// Number of the files (`relfilenode`).
+    pub filenode: u32,
+    /// The fork's number: 0 `main`, 1 `fsm`, 2 `vm`, 3 `init`.
+    pub fork: u8,
+    /// Which of the fork's files, from 0.
+    pub segment: u32,
+    /// Which block of the file, from 0.
+    pub block: u64,
+}
+
+/// Something that is wrong with a block, or with several that follow each other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PatrolFinding {
+    /// Where the first of its blocks is.
+    pub at: PatrolBlock,
+    /// When it was found.
+    #[schemars(with = "String")]
+    pub found: Timestamp,
+    /// When it was seen last.
+    #[schemars(with = "String")]
+    pub seen: Timestamp,
+    /// The fork's first file, below the data directory.
+    pub path: String,
+    /// `main`, `fsm`, `vm` or `init`.
+    pub fork: String,
+    /// What the relation is called; `None` where that is unknown.
+    pub name: Option<WalRelationName>,
+    /// What the damage means.
+    pub severity: Severity,
+    /// What is wrong. Of many blocks that follow each other it has no checksums.
+    pub page: PageFinding,
+}

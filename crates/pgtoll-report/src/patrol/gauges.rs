@@ -1,0 +1,200 @@
+//! What a patrol read and found, as gauges for Prometheus.
+
+use jiff::Timestamp;
+use pgtoll_record::{FindingClass, PatrolFinding, PatrolRecord};
+
+use super::{left_out, oldest_seconds, seconds_between, share_of_round};
+use crate::openmetrics::{Gauge, family, float};
+use crate::verification::{class, full_name};
+
+/// A gauge for each number of a patrol, labelled by the data directory, and of each damaged fork the
+/// numbers of its findings. Times are for alerts: they grow old also where the patrol has stopped.
+pub fn patrol_openmetrics(of: &PatrolRecord) -> String {
+    let mut text = String::new();
+    for Family { name, help, unit, gauges } in FAMILIES {
+        let path = ("path", of.source.path.clone());
+        let own = gauges(of).into_iter();
+        let all = own.map(move |(labels, value)| ([vec![path.clone()], labels].concat(), value));
+        text.push_str(&family(name, help, unit, all));
+    }
+    text + "# EOF\n"
+}
+
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    unit: Option<&'static str>,
+    gauges: fn(&PatrolRecord) -> Vec<Gauge>,
+}
+
+const FAMILIES: [Family; 18] = [
+    Family { name: "pgtoll_patrol_info", help: "What is read.", unit: None, gauges: info },
+    Family {
+        name: "pgtoll_verify_failures",
+        help: "Pages that a server refuses, when they were read last.",
+        unit: None,
+        gauges: |of| one(float(of.failures)),
+    },
+    Family {
+        name: "pgtoll_verify_suspicions",
+        help: "What no server would notice.",
+        unit: None,
+        gauges: |of| one(float(of.suspicions)),
+    },
+    Family {
+        name: "pgtoll_verify_unverified_blocks",
+        help: "Blocks that could not be read, or not be judged.",
+        unit: None,
+        gauges: |of| one(float(of.unverified)),
+    },
+    Family {
+        name: "pgtoll_verify_more_blocks",
+        help: "Blocks with something wrong beyond those that are listed.",
+        unit: None,
+        gauges: |of| one(float(left_out(of))),
+    },
+    Family {
+        name: "pgtoll_verify_unlisted",
+        help: "Directories and files that could not be listed.",
+        unit: None,
+        gauges: |of| one(float(of.unlisted.len() as u64)),
+    },
+    Family {
+        name: "pgtoll_verify_relation_findings",
+        help: "Blocks of a damaged relation by class.",
+        unit: None,
+        gauges: relations,
+    },
+    Family {
+        name: "pgtoll_patrol_pages_read",
+        help: "Pages that were read since the patrol began.",
+        unit: None,
+        gauges: |of| one(float(of.read.pages)),
+    },
+    Family {
+        name: "pgtoll_patrol_read_bytes",
+        help: "Bytes that were read since the patrol began.",
+        unit: Some("bytes"),
+        gauges: |of| one(float(of.read.bytes)),
+    },
+    Family {
+        name: "pgtoll_patrol_rate_bytes",
+        help: "Bytes a second at most.",
+        unit: Some("bytes"),
+        gauges: |of| one(float(of.budget.rate_bytes)),
+    },
+    Family {
+        name: "pgtoll_patrol_round",
+        help: "The round at hand, from 1.",
+        unit: None,
+        gauges: |of| one(float(of.round.number)),
+    },
+    Family {
+        name: "pgtoll_patrol_round_ratio",
+        help: "How much of the round at hand was read.",
+        unit: Some("ratio"),
+        gauges: |of| one(share_of_round(of)),
+    },
+    Family {
+        name: "pgtoll_patrol_last_round_time_seconds",
+        help: "When the last full round came to its end.",
+        unit: Some("seconds"),
+        gauges: |of| {
+            let ended = of.last_round.as_ref().and_then(|round| round.ended);
+            ended.map_or_else(Vec::new, |ended| one(unix(ended)))
+        },
+    },
+    Family {
+        name: "pgtoll_patrol_last_round_duration_seconds",
+        help: "What the last full round took.",
+        unit: Some("seconds"),
+        gauges: |of| {
+            let last = of.last_round.iter();
+            let took = last.filter_map(|of| Some(seconds_between(of.began, of.ended?)));
+            took.flat_map(|took| one(float(took))).collect()
+        },
+    },
+    Family {
+        name: "pgtoll_patrol_oldest_page_time_seconds",
+        help: "When the page was read that waits longest; none before the patrol began.",
+        unit: Some("seconds"),
+        gauges: |of| one(unix(of.oldest_read)),
+    },
+    Family {
+        name: "pgtoll_patrol_oldest_page_age_seconds",
+        help: "How long that was ago when this was written.",
+        unit: Some("seconds"),
+        gauges: |of| one(float(oldest_seconds(of))),
+    },
+    Family {
+        name: "pgtoll_patrol_within_seconds",
+        help: "Each page is to be read within this time.",
+        unit: Some("seconds"),
+        gauges: |of| one(float(of.budget.within_seconds)),
+    },
+    Family {
+        name: "pgtoll_patrol_time_seconds",
+        help: "When this was written.",
+        unit: Some("seconds"),
+        gauges: |of| one(unix(of.made)),
+    },
+];
+
+fn one(value: f64) -> Vec<Gauge> {
+    vec![(Vec::new(), value)]
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^53")]
+fn unix(time: Timestamp) -> f64 {
+    time.as_second() as f64
+}
+
+fn info(of: &PatrolRecord) -> Vec<Gauge> {
+    let yes_no = |is: bool| if is { "true" } else { "false" }.to_owned();
+    let labels = vec![
+        ("pgtoll", of.pgtoll.clone()),
+        ("postgresql", of.source.major.to_string()),
+        ("system_identifier", of.source.system_identifier.to_string()),
+        ("checksums", yes_no(of.source.checksums)),
+        ("running", yes_no(of.source.running)),
+    ];
+    vec![(labels, 1.0)]
+}
+
+/// Of each fork and class the blocks.
+fn relations(of: &PatrolRecord) -> Vec<Gauge> {
+    const CLASSES: [FindingClass; 3] =
+        [FindingClass::Failure, FindingClass::Suspicion, FindingClass::Unverified];
+    let is_same =
+        |one: &PatrolFinding, next: &PatrolFinding| one.path == next.path && one.fork == next.fork;
+    let gauges = |of_fork: &[PatrolFinding]| {
+        let first = &of_fork[0];
+        let gauge = |of_class: FindingClass| {
+            let blocks = of_fork.iter().filter(|of| of.page.class == of_class);
+            let blocks: u64 = blocks.map(|of| u64::from(of.page.blocks)).sum();
+            let labels = vec![
+                ("relation", first.name.as_ref().map(full_name).unwrap_or_default()),
+                ("file", first.path.clone()),
+                ("fork", first.fork.clone()),
+                ("class", class(of_class).to_owned()),
+            ];
+            (labels, float(blocks))
+        };
+        CLASSES.map(gauge)
+    };
+    of.findings.chunk_by(is_same).flat_map(gauges).take(GAUGES_MAX).collect()
+}
+
+/// Each is a series of its own in Prometheus.
+const GAUGES_MAX: usize = 300;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::patrol::tests::record;
+
+    #[test]
+    fn a_patrol_is_gauges_with_its_path() {
+        insta::assert_snapshot!(patrol_openmetrics(&record()));
+    }
+}

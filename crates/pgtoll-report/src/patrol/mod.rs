@@ -1,0 +1,159 @@
+//! What a patrol read and found, as a table.
+
+mod gauges;
+
+pub use gauges::patrol_openmetrics;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pgtoll_format::{ByteSize, TimeSpan, shell_quoted};
+use pgtoll_record::{PatrolFinding, PatrolRecord, PatrolRound};
+
+use crate::printable::printable;
+use crate::text::wrapped;
+use crate::verification::{blocks, class, full_name, severity, sums};
+
+/// For a terminal of 80 columns: of each fork so many findings at most.
+pub fn patrol_text(of: &PatrolRecord, most: usize) -> String {
+    let mut text = String::new();
+    for line in heading(of) {
+        text.push_str(&wrapped("", &line));
+    }
+    let _ = write!(text, "\n{}", wrapped("", &verdict(of)));
+    for of_fork in of.findings.chunk_by(|one, next| one.path == next.path && one.fork == next.fork)
+    {
+        text.push_str(&fork_text(of, of_fork, most));
+    }
+    for path in of.unlisted.iter().take(most) {
+        text.push_str(&wrapped("", &format!("could not be listed: {path}")));
+    }
+    for note in &of.notes {
+        let _ = write!(text, "\n{}", wrapped("", note));
+    }
+    text
+}
+
+fn heading(of: &PatrolRecord) -> Vec<String> {
+    let source = &of.source;
+    let checksums = if source.checksums { "with checksums" } else { "without checksums" };
+    let server = if source.running { "a server runs on it" } else { "no server runs on it" };
+    let (bytes, rate) =
+        (ByteSize(source.bytes).rounded(), ByteSize(of.budget.rate_bytes).rounded());
+    let mut lines = vec![
+        format!("{}: PostgreSQL {}, {checksums}, {server}", source.path, source.major),
+        format!(
+            "round {}: {:.0} % of {bytes} in {} files; at {rate}/s a round takes {}",
+            of.round.number,
+            100.0 * share_of_round(of),
+            source.files,
+            seconds_words(of.budget.round_seconds),
+        ),
+        format!(
+            "read since {:.0}: {} pages, {}",
+            of.began,
+            of.read.pages,
+            ByteSize(of.read.bytes).rounded()
+        ),
+    ];
+    lines.extend(of.last_round.as_ref().map(last_round_words));
+    lines.push(age_words(of));
+    lines
+}
+
+fn last_round_words(of: &PatrolRound) -> String {
+    let ended = of.ended.unwrap_or(of.began);
+    let took = seconds_words(seconds_between(of.began, ended));
+    format!("last full round: ended {ended:.0}, took {took}, {} pages", of.read.pages)
+}
+
+/// How long the page waits that waits longest.
+fn age_words(of: &PatrolRecord) -> String {
+    let age = oldest_seconds(of);
+    let within = seconds_words(of.budget.within_seconds);
+    let waits = match of.last_round {
+        Some(_) => format!("the page that waits longest was read {} ago", seconds_words(age)),
+        None => format!("some pages were not read yet, since {}", seconds_words(age)),
+    };
+    let late = if age > of.budget.within_seconds { "late: " } else { "" };
+    format!("{late}{waits}; each is to be read within {within}")
+}
+
+fn verdict(of: &PatrolRecord) -> String {
+    let left_out = left_out(of);
+    if of.findings.is_empty() && left_out == 0 && of.unlisted.is_empty() {
+        return match of.last_round {
+            Some(_) => "sound".to_owned(),
+            None => "nothing wrong so far; no round has come to its end".to_owned(),
+        };
+    }
+    let more = match left_out {
+        0 => String::new(),
+        blocks => format!(", and {blocks} blocks more that are not listed"),
+    };
+    format!("{}{more}", sums(of.failures, of.suspicions, of.unverified))
+}
+
+/// Blocks with something wrong that the list had no room for.
+pub(crate) fn left_out(of: &PatrolRecord) -> u64 {
+    let before = of.last_round.as_ref().map_or(0, |round| round.left_out);
+    before.max(of.round.left_out)
+}
+
+/// How much of the round was read, of what there was to read when files were listed last.
+#[expect(clippy::cast_precision_loss, reason = "a share is a double")]
+pub(crate) fn share_of_round(of: &PatrolRecord) -> f64 {
+    match of.source.bytes {
+        0 => 0.0,
+        all => (of.round.read.bytes as f64 / all as f64).min(1.0),
+    }
+}
+
+/// How long ago the page was read that waits longest.
+pub(crate) fn oldest_seconds(of: &PatrolRecord) -> u64 {
+    seconds_between(of.oldest_read, of.made)
+}
+
+/// A clock may have been put back.
+pub(crate) fn seconds_between(from: Timestamp, to: Timestamp) -> u64 {
+    u64::try_from(to.duration_since(from).as_secs()).unwrap_or(0)
+}
+
+fn seconds_words(seconds: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
+    match seconds {
+        0..=172_800 => TimeSpan(Duration::from_secs(seconds)).rounded(),
+        _ => format!("{:.1} d", seconds as f64 / 86_400.0),
+    }
+}
+
+fn fork_text(of: &PatrolRecord, findings: &[PatrolFinding], most: usize) -> String {
+    let Some(first) = findings.first() else { return String::new() };
+    let mut text = format!("\n{}", wrapped("", &title(first)));
+    let _ = writeln!(text, "{:>12} {:<10} found", "block", "class");
+    for finding in findings.iter().take(most) {
+        let (block, class) = (blocks(&finding.page), class(finding.page.class));
+        let found = format!("{:.0}", finding.found);
+        let prefix = format!("{block:>12} {class:<10} {found}  ");
+        text.push_str(&wrapped(&prefix, &finding.page.words));
+    }
+    if let Some(more) = findings.len().checked_sub(most).filter(|more| *more > 0) {
+        let _ = writeln!(text, "{:>12} {more} more", "...");
+    }
+    let file = format!("{}/{}", of.source.path.trim_end_matches('/'), first.path);
+    let _ = writeln!(text, "  to do: pgtoll verify {}", printable(&shell_quoted(&file)));
+    text
+}
+
+fn title(of: &PatrolFinding) -> String {
+    let fork = if of.fork == "main" { String::new() } else { format!(", fork {}", of.fork) };
+    let severity = severity(of.severity);
+    match of.name.as_ref().map(full_name) {
+        None => format!("file {}{fork}: {severity}", of.path),
+        Some(name) => format!("{name} (file {}{fork}): {severity}", of.path),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
