@@ -84,7 +84,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 27] = [
+    const ALL: [Self; 28] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
