@@ -35,6 +35,8 @@ use crate::volume::wait_for_unmount;
 /// How long an immediate shutdown may take before the tree is killed. PostgreSQL's own postmaster
 /// gives its children 5 s.
 const PATIENCE: Duration = Duration::from_secs(7);
+/// How often it is tried to remove the working directory, a tenth of a second apart.
+const REMOVALS_MAX: u32 = 100;
 /// Bytes of a program's output that are told.
 const LOG_TAIL: u64 = 1 << 16;
 
@@ -264,9 +266,9 @@ impl GuardProcess {
             Request::Start { name, postgres, data, log } => {
                 self.start(name, &postgres, data, log).map(|()| None)
             }
-            Request::Launch { name, postgres, data, log } => {
-                self.begin_server(name, &postgres, data, log, true).map(|pid| Some(Reply::Spawned { pid }))
-            }
+            Request::Launch { name, postgres, data, log } => self
+                .begin_server(name, &postgres, data, log, true)
+                .map(|pid| Some(Reply::Spawned { pid })),
             Request::LookAtServer { name } => self.look_at_server(&name).map(Some),
             Request::Stop { name, mode } => self.stop(name, mode).map(|()| None),
             Request::Kill { name } => self.kill(name).map(|()| None),
@@ -638,8 +640,19 @@ impl GuardProcess {
         if self.keep {
             leftover::unsign(&directory);
         } else {
-            let _ = fs::remove_dir_all(&directory);
+            remove_all(&directory);
         }
+    }
+}
+
+/// pgtoll itself may still write files there, until it notices what ended the guard.
+fn remove_all(directory: &Path) {
+    for _ in 0..REMOVALS_MAX {
+        let removed = fs::remove_dir_all(directory);
+        if removed.is_ok() || fs::symlink_metadata(directory).is_err() {
+            return;
+        }
+        let _ = poll(&mut [], PollTimeout::from(100_u8));
     }
 }
 
