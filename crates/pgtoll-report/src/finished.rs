@@ -5,16 +5,16 @@ use std::fmt;
 
 use pgtoll_record::{
     CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, CORRUPTION_SCHEMA, ChecksumsRecord, CorruptRecord,
-    CorruptionRecord, EXAMINATION_SCHEMA, EXCHANGE_SCHEMA, EXPERIMENTS_SCHEMA, Examination,
-    ExchangeRecord, ExperimentList, FAILOVER_SCHEMA, FLEET_PLAN_SCHEMA, FLEET_SCHEMA,
-    FailoverRecord, FleetPlan, FleetRecord, JUDGE_SCHEMA, JudgeRecord, LOG_EXAMINATION_SCHEMA,
-    LogExamination, OVERVIEW_SCHEMA, Overview, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA,
-    PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PageChecksumsRecord, PageDifferenceRecord,
-    PageRecord, PlanRecord, PredictionRecord, RECORD_SCHEMA, REPAIR_SCHEMA,
-    REPLAY_COMPARISON_SCHEMA, REPLAY_SCHEMA, RESULT_SCHEMA, ROLLING_SCHEMA, RepairRecord,
-    ReplayComparison, ReplayRecord, RollingRecord, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide,
-    VERIFICATION_SCHEMA, VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA,
-    WalStatisticsRecord, WalWhatIfRecord,
+    CorruptionRecord, DRILL_SCHEMA, DrillRecord, EXAMINATION_SCHEMA, EXCHANGE_SCHEMA,
+    EXPERIMENTS_SCHEMA, Examination, ExchangeRecord, ExperimentList, FAILOVER_SCHEMA,
+    FLEET_PLAN_SCHEMA, FLEET_SCHEMA, FailoverRecord, FleetPlan, FleetRecord, JUDGE_SCHEMA,
+    JudgeRecord, LOG_EXAMINATION_SCHEMA, LogExamination, OVERVIEW_SCHEMA, Overview,
+    PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA,
+    PageChecksumsRecord, PageDifferenceRecord, PageRecord, PlanRecord, PredictionRecord,
+    RECORD_SCHEMA, REPAIR_SCHEMA, REPLAY_COMPARISON_SCHEMA, REPLAY_SCHEMA, RESULT_SCHEMA,
+    ROLLING_SCHEMA, RepairRecord, ReplayComparison, ReplayRecord, RollingRecord, RunResult,
+    SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA, VerificationRecord,
+    WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord, WalWhatIfRecord,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -30,6 +30,8 @@ pub enum RecordKind {
     WalWhatIf,
     /// Whether pages are sound.
     Verification,
+    /// A backup that was restored and read.
+    Drill,
     /// Data checksums turned on or off, or a dry run of it.
     Checksums,
     /// Data checksums turned on or off over a replica set, or a dry run of it.
@@ -79,10 +81,11 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 26] = [
+    const ALL: [Self; 27] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
+        Self::Drill,
         Self::Checksums,
         Self::Rolling,
         Self::Corruption,
@@ -126,7 +129,8 @@ impl RecordKind {
             }
             Self::Result => &[Format::Table, Format::Markdown, Format::Json],
             Self::SideBySide => &[Format::Table, Format::Markdown, Format::Json, Format::Html],
-            Self::Checksums
+            Self::Drill
+            | Self::Checksums
             | Self::Rolling
             | Self::Corruption
             | Self::Repair
@@ -147,6 +151,7 @@ impl RecordKind {
             Self::WalStatistics => "a record of wal stats",
             Self::WalWhatIf => "a record of wal whatif",
             Self::Verification => "a record of verify",
+            Self::Drill => "a record of verify --drill",
             Self::Checksums => "a record of enable or disable",
             Self::Rolling => "a record of enable or disable over a replica set",
             Self::Corruption => "a record of corrupt",
@@ -178,6 +183,7 @@ impl RecordKind {
             Self::WalStatistics => WAL_STATISTICS_SCHEMA,
             Self::WalWhatIf => WAL_WHATIF_SCHEMA,
             Self::Verification => VERIFICATION_SCHEMA,
+            Self::Drill => DRILL_SCHEMA,
             Self::Checksums => CHECKSUMS_SCHEMA,
             Self::Rolling => ROLLING_SCHEMA,
             Self::Corruption => CORRUPT_SCHEMA,
@@ -213,6 +219,8 @@ pub enum FinishedRecord {
     WalWhatIf(Box<WalWhatIfRecord>),
     /// Of several data directories there are several.
     Verifications(Vec<VerificationRecord>),
+    /// Of `pgtoll verify --drill`.
+    Drill(Box<DrillRecord>),
     Checksums(Box<ChecksumsRecord>),
     Rolling(Box<RollingRecord>),
     Corruption(Box<CorruptRecord>),
@@ -324,6 +332,7 @@ impl FinishedRecord {
             } else {
                 vec![serde_json::from_str(text)?]
             }),
+            RecordKind::Drill => Self::Drill(read(text)?),
             RecordKind::Checksums => Self::Checksums(read(text)?),
             RecordKind::Rolling => Self::Rolling(read(text)?),
             RecordKind::Corruption => Self::Corruption(read(text)?),
@@ -357,6 +366,7 @@ impl FinishedRecord {
             Self::WalStatistics(_) => RecordKind::WalStatistics,
             Self::WalWhatIf(_) => RecordKind::WalWhatIf,
             Self::Verifications(_) => RecordKind::Verification,
+            Self::Drill(_) => RecordKind::Drill,
             Self::Checksums(_) => RecordKind::Checksums,
             Self::Rolling(_) => RecordKind::Rolling,
             Self::Corruption(_) => RecordKind::Corruption,
@@ -430,6 +440,7 @@ impl FinishedRecord {
                 let text = |record| crate::verification_text(record, options.most);
                 records.iter().map(text).collect::<Vec<_>>().join("\n")
             }
+            Self::Drill(record) => crate::drill_text(record, options.most),
             Self::Checksums(record) => crate::checksums_text(record),
             Self::Rolling(record) => crate::rolling_text(record),
             Self::Corruption(record) => crate::corruption_text(record),
@@ -465,6 +476,7 @@ impl FinishedRecord {
                 [only] => json(only),
                 several => json(&several),
             },
+            Self::Drill(record) => json(record),
             Self::Checksums(record) => json(record),
             Self::Rolling(record) => json(record),
             Self::Corruption(record) => json(record),

@@ -75,6 +75,11 @@ impl BackupWal {
         Some(Self { system_identifier, start, stop, places })
     }
 
+    /// Where the backup ends, as its manifest says.
+    pub fn stop(&self) -> Option<Lsn> {
+        self.stop
+    }
+
     /// Here, or at these paths.
     #[must_use]
     pub fn or_at(mut self, paths: &[PathBuf]) -> Self {

@@ -7,6 +7,7 @@ use clap::Args;
 use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_wire::Dsn;
 
+use super::drill::DrillArguments;
 use super::output::OutputOptions;
 use super::values::{DsnParser, between, jobs, read_rate};
 
@@ -28,6 +29,8 @@ Examples:
   pgtoll verify PGDATA --lost-writes --indexes lost writes and zeroed pages too
   pgtoll verify PGDATA --resume /var/tmp/verified
                                             goes on where it was interrupted
+  pgtoll verify --drill backup/ --wal archive/
+                                            restores it, recovers it, and reads all of it
 
 Exit status: 0 sound; 1 failures or suspicions; 2 could not tell.";
 
@@ -94,6 +97,8 @@ pub(crate) struct VerifyArguments {
     pub(crate) top: usize,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+    #[command(flatten)]
+    pub(crate) drill: DrillArguments,
 }
 
 fn settle_time(text: &str) -> Result<TimeSpan, String> {

@@ -3,6 +3,7 @@
 mod backup;
 mod command;
 mod directory;
+mod drill;
 pub(crate) mod online;
 mod targets;
 
@@ -27,8 +28,12 @@ use crate::printer::Printer;
 use targets::{Target, targets};
 
 pub(crate) fn run(arguments: &VerifyArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let format = output::format_of_output(&arguments.output, RecordKind::Verification.formats())?;
     let interrupt = Interrupt::new();
+    if arguments.drill.drill {
+        interrupt.catch_signals().context("catch signals")?;
+        return drill::run(arguments, &interrupt, printer);
+    }
+    let format = output::format_of_output(&arguments.output, RecordKind::Verification.formats())?;
     interrupt.catch_signals().context("catch signals")?;
     let mut records = Vec::new();
     let waits = ServerWaits::until(&interrupt)?;
