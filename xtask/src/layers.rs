@@ -8,7 +8,7 @@ use crate::{command, output, say};
 
 /// Every crate of the workspace with the crates of the workspace that it may use. A new crate or
 /// edge is a decision: write one in `docs/decisions`.
-const LAYERS: [(&str, &[&str]); 29] = [
+const LAYERS: [(&str, &[&str]); 30] = [
     ("pgtoll-checksum", &[]),
     ("pgtoll-stats", &[]),
     ("pgtoll-files", &[]),
@@ -76,6 +76,20 @@ const LAYERS: [(&str, &[&str]); 29] = [
             "pgtoll-store",
             "pgtoll-verify",
             "pgtoll-wal",
+        ],
+    ),
+    (
+        "pgtoll-drill",
+        &[
+            "pgtoll-cluster",
+            "pgtoll-datadir",
+            "pgtoll-files",
+            "pgtoll-format",
+            "pgtoll-interrupt",
+            "pgtoll-record",
+            "pgtoll-verify",
+            "pgtoll-wal",
+            "pgtoll-wire",
         ],
     ),
     (
@@ -159,6 +173,7 @@ const LAYERS: [(&str, &[&str]); 29] = [
             "pgtoll-checksum",
             "pgtoll-cluster",
             "pgtoll-datadir",
+            "pgtoll-drill",
             "pgtoll-estimate",
             "pgtoll-files",
             "pgtoll-fleet",

@@ -16,7 +16,9 @@ use crate::difference;
 use crate::error::{last_words, since_last_start};
 use crate::leftover::live_postmaster;
 use crate::process::tail;
-use crate::{ClusterError, Difference, Guard, Installation, MemoryGroup, StopMode, Usage};
+use crate::{
+    ClusterError, Difference, Guard, Installation, LaunchState, MemoryGroup, StopMode, Usage,
+};
 
 /// The longest path of a socket that Linux takes is 107 bytes.
 pub(crate) const LONGEST_SOCKET_PATH: usize = 107;
@@ -72,6 +74,17 @@ impl Cluster {
         guard.run(&installation.program("initdb")?, &arguments)?;
         cluster.include_settings(guard)?;
         Ok(cluster)
+    }
+
+    /// A cluster that the caller fills: [`data`](Self::data) is not there yet, the directory that it
+    /// will be in is. `name` becomes a directory's name.
+    pub fn empty(
+        guard: &mut Guard,
+        installation: &Installation,
+        name: &str,
+    ) -> Result<Self, ClusterError> {
+        guard.check_executable(&installation.program("postgres")?)?;
+        Self::place(guard, installation, name)
     }
 
     /// A copy of this cluster, which must be stopped: the same files, blocks shared where the file
@@ -220,6 +233,17 @@ impl Cluster {
         guard.start(&self.name, &postgres, &self.data(), &self.log())
     }
 
+    /// Starts the server without waiting for it. Returns the postmaster's pid.
+    pub fn launch(&self, guard: &mut Guard) -> Result<i32, ClusterError> {
+        let postgres = self.installation.program("postgres")?;
+        guard.launch_server(&self.name, &postgres, &self.data(), &self.log())
+    }
+
+    /// How far the server is that was [launched](Self::launch). Its end is reported once.
+    pub fn launch_state(&self, guard: &mut Guard) -> Result<LaunchState, ClusterError> {
+        guard.launch_state(&self.name)
+    }
+
     /// [Starts](Self::start) the server with a limit to its memory.
     pub fn start_within(
         &self,
@@ -332,11 +356,23 @@ impl Cluster {
 
     /// A connection to the server as its superuser.
     pub fn connect(&self, database: &str) -> Result<Connection, ClusterError> {
-        let endpoint = UnixEndpoint::new(&self.directory, PORT);
-        let mut config = Config::new(endpoint, SUPERUSER, database);
-        config.connect_timeout = Some(Duration::from_secs(30));
-        Connection::connect(&config)
+        self.connect_as(SUPERUSER, database, &[])
             .map_err(|source| ClusterError::Connect { name: self.name.clone(), source })
+    }
+
+    /// A connection to the server as this role, with settings of the session.
+    pub fn connect_as(
+        &self,
+        role: &str,
+        database: &str,
+        settings: &[(&str, &str)],
+    ) -> Result<Connection, pgtoll_wire::Error> {
+        let endpoint = UnixEndpoint::new(&self.directory, PORT);
+        let mut config = Config::new(endpoint, role, database);
+        config.connect_timeout = Some(Duration::from_secs(30));
+        let settings = settings.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        config.options = settings.collect();
+        Connection::connect(&config)
     }
 
     /// Removes the cluster, which must be stopped.

@@ -37,6 +37,7 @@ mod memory;
 mod not_imported;
 mod process;
 mod profiler;
+mod startup;
 mod suspend;
 mod trust;
 mod user;
@@ -54,11 +55,14 @@ pub use engine::{
 pub use environment::search_path;
 pub use error::{ClusterError, Untrusted};
 pub use find::{Finder, Found, Installation, Origin, Skipped};
-pub use guard::{Guard, GuardOptions, Output, ProgramSignal, StopMode, Usage, guard_main};
+pub use guard::{
+    Guard, GuardOptions, LaunchState, Output, ProgramSignal, StopMode, Usage, guard_main,
+};
 pub use leftover::{Leftover, leftovers};
 pub use memory::{MemoryGroup, MemoryUse};
 pub use not_imported::NotImported;
 pub use profiler::{NoProfile, Profiler};
+pub use startup::StartupActivity;
 pub use suspend::{ServerProcesses, wait_for_exit};
 pub use user::ServerUser;
 pub use user_command::{UserCommand, UserCommandEnd};

@@ -19,7 +19,7 @@ pub use data_directory::{DataDirectory, backup_label_start};
 pub use error::{DatadirError, read_hint};
 pub use names::{
     Database, Names, RelationName, ServerNames, TableName, Unread, control_file, databases,
-    has_version, names_of_server,
+    first_superuser, has_version, names_of_server,
 };
 pub use postmaster::{LOCK_BYTES_MAX, Postmaster};
 pub use relation_files::{

@@ -16,6 +16,10 @@ pub const PG_CLASS: u32 = 1259;
 pub const PG_DATABASE: u32 = 1262;
 /// `pg_tablespace`: tablespaces. Shared, as `pg_database`.
 pub const PG_TABLESPACE: u32 = 1213;
+/// `pg_authid`: roles. Shared, as `pg_database`.
+pub const PG_AUTHID: u32 = 1260;
+/// The role that `initdb` makes (`BOOTSTRAP_SUPERUSERID`).
+pub const FIRST_SUPERUSER: u32 = 10;
 /// `pg_namespace`: schemas. Each database has one, whose files its `pg_class` names.
 pub const PG_NAMESPACE: u32 = 2615;
 /// `pg_index`: which table an index is of. As `pg_namespace`.

@@ -155,7 +155,7 @@ pub struct MajorFacts {
     /// one. Tried on 15.18, 17.10 and 18.6.
     pub replay_refuses_map_since: Option<u32>,
     /// Settings that it has and the release before does not: of those that shape what servers read
-    /// and write. Source: release notes.
+    /// and write, or that pgtoll's own servers need. Source: release notes.
     pub new_settings: &'static [&'static str],
     /// Settings that it no longer has, of those that the release before has. Source: release notes.
     pub removed_settings: &'static [&'static str],
@@ -428,7 +428,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_force_next_flush: true,
         has_tid_range_scans: true,
         replay_refuses_map_since: Some(11),
-        new_settings: &["io_combine_limit"],
+        new_settings: &["event_triggers", "io_combine_limit"],
         removed_settings: &[],
         constant_io_workers: &[],
         blocks_written: BlocksWritten::StatIoWrites,

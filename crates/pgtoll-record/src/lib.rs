@@ -16,6 +16,7 @@ mod bridge;
 mod checksums;
 mod corrupt;
 mod corruption;
+mod drill;
 mod examination;
 mod exchange;
 mod expectation;
@@ -60,6 +61,11 @@ pub use corrupt::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
 pub use corruption::{
     CORRUPTION_SCHEMA, CorruptionDesign, CorruptionFailover, CorruptionRecord, DamageSpread,
     RowState, corruption_schema,
+};
+pub use drill::{
+    DRILL_SCHEMA, DrillCheck, DrillDisk, DrillFinding, DrillPages, DrillRecord, DrillStart,
+    DrillVerdict, DrillWal, DrilledBackup, DrilledDatabase, DrilledKind, DrilledTablespace,
+    LoggedTablespace, drill_schema,
 };
 pub use examination::{EXAMINATION_SCHEMA, Examination, Finding, Misses, NullRuns, State};
 pub use exchange::{

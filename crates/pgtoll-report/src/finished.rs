@@ -5,17 +5,17 @@ use std::fmt;
 
 use pgtoll_record::{
     BRIDGE_SCHEMA, BridgeRecord, CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, CORRUPTION_SCHEMA,
-    ChecksumsRecord, CorruptRecord, CorruptionRecord, EXAMINATION_SCHEMA, EXCHANGE_SCHEMA,
-    EXPERIMENTS_SCHEMA, Examination, ExchangeRecord, ExperimentList, FAILOVER_SCHEMA,
-    FLEET_PLAN_SCHEMA, FLEET_SCHEMA, FailoverRecord, FleetPlan, FleetRecord, JUDGE_SCHEMA,
-    JudgeRecord, LOG_EXAMINATION_SCHEMA, LogExamination, OVERVIEW_SCHEMA, Overview,
-    PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PATROL_SCHEMA, PLAN_SCHEMA,
-    PREDICTION_SCHEMA, PageChecksumsRecord, PageDifferenceRecord, PageRecord, PatrolRecord,
-    PlanRecord, PredictionRecord, RECORD_SCHEMA, REPAIR_SCHEMA, REPLAY_COMPARISON_SCHEMA,
-    REPLAY_SCHEMA, RESULT_SCHEMA, ROLLING_SCHEMA, RepairRecord, ReplayComparison, ReplayRecord,
-    RollingRecord, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide, VERIFICATION_SCHEMA,
-    VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WalStatisticsRecord,
-    WalWhatIfRecord,
+    ChecksumsRecord, CorruptRecord, CorruptionRecord, DRILL_SCHEMA, DrillRecord,
+    EXAMINATION_SCHEMA, EXCHANGE_SCHEMA, EXPERIMENTS_SCHEMA, Examination, ExchangeRecord,
+    ExperimentList, FAILOVER_SCHEMA, FLEET_PLAN_SCHEMA, FLEET_SCHEMA, FailoverRecord, FleetPlan,
+    FleetRecord, JUDGE_SCHEMA, JudgeRecord, LOG_EXAMINATION_SCHEMA, LogExamination,
+    OVERVIEW_SCHEMA, Overview, PAGE_CHECKSUMS_SCHEMA, PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA,
+    PATROL_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PageChecksumsRecord, PageDifferenceRecord,
+    PageRecord, PatrolRecord, PlanRecord, PredictionRecord, RECORD_SCHEMA, REPAIR_SCHEMA,
+    REPLAY_COMPARISON_SCHEMA, REPLAY_SCHEMA, RESULT_SCHEMA, ROLLING_SCHEMA, RepairRecord,
+    ReplayComparison, ReplayRecord, RollingRecord, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide,
+    VERIFICATION_SCHEMA, VerificationRecord, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA,
+    WalStatisticsRecord, WalWhatIfRecord,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -33,6 +33,8 @@ pub enum RecordKind {
     Verification,
     /// Pages that are read round and round.
     Patrol,
+    /// A backup that was restored and read.
+    Drill,
     /// Data checksums turned on or off, or a dry run of it.
     Checksums,
     /// Data checksums turned on or off over a replica set, or a dry run of it.
@@ -84,11 +86,12 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 28] = [
+    const ALL: [Self; 29] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
         Self::Patrol,
+        Self::Drill,
         Self::Checksums,
         Self::Rolling,
         Self::Corruption,
@@ -134,7 +137,8 @@ impl RecordKind {
             Self::Patrol => &[Format::Table, Format::Json, Format::OpenMetrics],
             Self::Result => &[Format::Table, Format::Markdown, Format::Json],
             Self::SideBySide => &[Format::Table, Format::Markdown, Format::Json, Format::Html],
-            Self::Checksums
+            Self::Drill
+            | Self::Checksums
             | Self::Rolling
             | Self::Corruption
             | Self::Repair
@@ -157,6 +161,7 @@ impl RecordKind {
             Self::WalWhatIf => "a record of wal whatif",
             Self::Verification => "a record of verify",
             Self::Patrol => "the state of a patrol",
+            Self::Drill => "a record of verify --drill",
             Self::Checksums => "a record of enable or disable",
             Self::Rolling => "a record of enable or disable over a replica set",
             Self::Corruption => "a record of corrupt",
@@ -190,6 +195,7 @@ impl RecordKind {
             Self::WalWhatIf => WAL_WHATIF_SCHEMA,
             Self::Verification => VERIFICATION_SCHEMA,
             Self::Patrol => PATROL_SCHEMA,
+            Self::Drill => DRILL_SCHEMA,
             Self::Checksums => CHECKSUMS_SCHEMA,
             Self::Rolling => ROLLING_SCHEMA,
             Self::Corruption => CORRUPT_SCHEMA,
@@ -227,6 +233,8 @@ pub enum FinishedRecord {
     /// Of several data directories there are several.
     Verifications(Vec<VerificationRecord>),
     Patrol(Box<PatrolRecord>),
+    /// Of `pgtoll verify --drill`.
+    Drill(Box<DrillRecord>),
     Checksums(Box<ChecksumsRecord>),
     Rolling(Box<RollingRecord>),
     Corruption(Box<CorruptRecord>),
@@ -341,6 +349,7 @@ impl FinishedRecord {
                 vec![serde_json::from_str(text)?]
             }),
             RecordKind::Patrol => Self::Patrol(read(text)?),
+            RecordKind::Drill => Self::Drill(read(text)?),
             RecordKind::Checksums => Self::Checksums(read(text)?),
             RecordKind::Rolling => Self::Rolling(read(text)?),
             RecordKind::Corruption => Self::Corruption(read(text)?),
@@ -376,6 +385,7 @@ impl FinishedRecord {
             Self::WalWhatIf(_) => RecordKind::WalWhatIf,
             Self::Verifications(_) => RecordKind::Verification,
             Self::Patrol(_) => RecordKind::Patrol,
+            Self::Drill(_) => RecordKind::Drill,
             Self::Checksums(_) => RecordKind::Checksums,
             Self::Rolling(_) => RecordKind::Rolling,
             Self::Corruption(_) => RecordKind::Corruption,
@@ -452,6 +462,7 @@ impl FinishedRecord {
                 records.iter().map(text).collect::<Vec<_>>().join("\n")
             }
             Self::Patrol(record) => crate::patrol_text(record, options.most),
+            Self::Drill(record) => crate::drill_text(record, options.most),
             Self::Checksums(record) => crate::checksums_text(record),
             Self::Rolling(record) => crate::rolling_text(record),
             Self::Corruption(record) => crate::corruption_text(record),
@@ -489,6 +500,7 @@ impl FinishedRecord {
                 several => json(&several),
             },
             Self::Patrol(record) => json(record),
+            Self::Drill(record) => json(record),
             Self::Checksums(record) => json(record),
             Self::Rolling(record) => json(record),
             Self::Corruption(record) => json(record),

@@ -36,6 +36,7 @@ errors_with_hints! {
     pgtoll_cluster::ClusterError,
     pgtoll_datadir::AttachError,
     pgtoll_datadir::DatadirError,
+    pgtoll_drill::DrillError,
     pgtoll_fleet::FleetError,
     pgtoll_lab::BridgeError,
     pgtoll_lab::JudgeError,

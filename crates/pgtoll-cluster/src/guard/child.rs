@@ -35,6 +35,8 @@ use crate::volume::wait_for_unmount;
 /// How long an immediate shutdown may take before the tree is killed. PostgreSQL's own postmaster
 /// gives its children 5 s.
 const PATIENCE: Duration = Duration::from_secs(7);
+/// How often it is tried to remove the working directory, a tenth of a second apart.
+const REMOVALS_MAX: u32 = 100;
 /// Bytes of a program's output that are told.
 const LOG_TAIL: u64 = 1 << 16;
 
@@ -60,6 +62,8 @@ pub(super) struct GuardProcess {
     directory: Option<PathBuf>,
     keep: bool,
     servers: BTreeMap<String, Server>,
+    /// How servers ended that were launched and not yet asked for since.
+    ended_servers: BTreeMap<String, Reply>,
     programs: BTreeMap<String, BackgroundProgram>,
     /// The request whose reply is still owed: there is one at a time.
     pending: Option<Pending>,
@@ -72,6 +76,18 @@ struct Server {
     log: PathBuf,
     /// Bytes of the log before this start: all starts of a cluster share it.
     log_bytes_before: u64,
+    /// Nobody waits for its start.
+    is_launched: bool,
+}
+
+impl Server {
+    /// The postmaster writes `ready` to the eighth line of postmaster.pid when it takes
+    /// connections; that is also what `pg_ctl` waits for.
+    fn is_ready(&self) -> bool {
+        let file = leftover::postmaster_file(&self.data).unwrap_or_default();
+        let is_ours = file.lines().next() == Some(self.pid.to_string().as_str());
+        is_ours && file.lines().nth(7).map(str::trim) == Some("ready")
+    }
 }
 
 /// A program that was spawned and not yet asked for with [`Request::Reap`].
@@ -128,6 +144,7 @@ impl GuardProcess {
             directory: None,
             keep: false,
             servers: BTreeMap::new(),
+            ended_servers: BTreeMap::new(),
             programs: BTreeMap::new(),
             pending: None,
         })
@@ -249,6 +266,10 @@ impl GuardProcess {
             Request::Start { name, postgres, data, log } => {
                 self.start(name, &postgres, data, log).map(|()| None)
             }
+            Request::Launch { name, postgres, data, log } => self
+                .begin_server(name, &postgres, data, log, true)
+                .map(|pid| Some(Reply::Spawned { pid })),
+            Request::LookAtServer { name } => self.look_at_server(&name).map(Some),
             Request::Stop { name, mode } => self.stop(name, mode).map(|()| None),
             Request::Kill { name } => self.kill(name).map(|()| None),
             Request::KillPostmaster { name } => self.kill_postmaster(name).map(|()| None),
@@ -301,12 +322,35 @@ impl GuardProcess {
         let watch = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let changes = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE;
         watch.add_watch(&data, changes)?;
+        self.begin_server(name.clone(), postgres, data, log, false)?;
+        self.pending = Some(Pending::Start { name, watch });
+        Ok(())
+    }
+
+    fn begin_server(
+        &mut self,
+        name: String,
+        postgres: &Path,
+        data: PathBuf,
+        log: PathBuf,
+        is_launched: bool,
+    ) -> io::Result<i32> {
         let output = File::options().create(true).append(true).open(&log)?;
         let log_bytes_before = output.metadata()?.len();
         let pid = self.begin_process(command(postgres).arg("-D").arg(&data), &output)?;
-        self.servers.insert(name.clone(), Server { pid, data, log, log_bytes_before });
-        self.pending = Some(Pending::Start { name, watch });
-        Ok(())
+        self.ended_servers.remove(&name);
+        self.servers.insert(name, Server { pid, data, log, log_bytes_before, is_launched });
+        Ok(pid)
+    }
+
+    /// How far a server is that was launched.
+    fn look_at_server(&mut self, name: &str) -> io::Result<Reply> {
+        if let Some(ended) = self.ended_servers.remove(name) {
+            return Ok(ended);
+        }
+        let server = self.server(name)?;
+        let pid = server.pid;
+        Ok(if server.is_ready() { Reply::Ready { pid } } else { Reply::Running })
     }
 
     fn stop(&mut self, name: String, mode: StopMode) -> io::Result<()> {
@@ -424,6 +468,10 @@ impl GuardProcess {
         let server = self.servers.iter().find(|(_, server)| server.pid == pid);
         let server = server.map(|(name, _)| name.clone());
         let ended = server.as_ref().and_then(|name| self.servers.remove(name));
+        if let (Some(name), Some(ended)) = (&server, ended.as_ref().filter(|of| of.is_launched)) {
+            let (status, log_tail) = (in_words(status), self.log_tail(ended));
+            self.ended_servers.insert(name.clone(), Reply::Ended { status, usage, log_tail });
+        }
         let reply = match self.pending.take() {
             Some(Pending::Run { pid: of, mut output }) if of == pid => {
                 Some(Reply::Ran(end_of(status, usage, tail_of(&mut output, LOG_TAIL)?)))
@@ -480,16 +528,12 @@ impl GuardProcess {
         Ok(())
     }
 
-    /// The postmaster writes `ready` to the eighth line of postmaster.pid when it takes
-    /// connections; that is also what `pg_ctl` waits for.
     fn look_whether_ready(&mut self) -> io::Result<()> {
         let Some(Pending::Start { name, watch }) = &self.pending else { return Ok(()) };
         let _ = watch.read_events();
         let server = self.server(name)?;
-        let file = leftover::postmaster_file(&server.data).unwrap_or_default();
         let pid = server.pid;
-        let ours = file.lines().next() == Some(pid.to_string().as_str());
-        if ours && file.lines().nth(7).map(str::trim) == Some("ready") {
+        if server.is_ready() {
             self.pending = None;
             return self.reply(&Reply::Ready { pid });
         }
@@ -596,8 +640,19 @@ impl GuardProcess {
         if self.keep {
             leftover::unsign(&directory);
         } else {
-            let _ = fs::remove_dir_all(&directory);
+            remove_all(&directory);
         }
+    }
+}
+
+/// pgtoll itself may still write files there, until it notices what ended the guard.
+fn remove_all(directory: &Path) {
+    for _ in 0..REMOVALS_MAX {
+        let removed = fs::remove_dir_all(directory);
+        if removed.is_ok() || fs::symlink_metadata(directory).is_err() {
+            return;
+        }
+        let _ = poll(&mut [], PollTimeout::from(100_u8));
     }
 }
 
@@ -738,7 +793,10 @@ fn describe(request: &Request) -> String {
         }
         Request::Signal { name, .. } => format!("signal program {name}"),
         Request::Look { name } | Request::Reap { name, .. } => format!("wait for program {name}"),
-        Request::Start { name, .. } => format!("start cluster {name}"),
+        Request::Start { name, .. } | Request::Launch { name, .. } => {
+            format!("start cluster {name}")
+        }
+        Request::LookAtServer { name } => format!("look at cluster {name}"),
         Request::Stop { name, .. } => format!("stop cluster {name}"),
         Request::Kill { name } => format!("kill cluster {name}"),
         Request::KillPostmaster { name } => format!("kill the postmaster of cluster {name}"),

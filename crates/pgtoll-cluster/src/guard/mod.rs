@@ -24,6 +24,7 @@ use pgtoll_interrupt::{Interrupt, Registered};
 pub use protocol::{Output, ProgramSignal, StopMode, Usage};
 use protocol::{Reply, Request, VersionAnswer};
 
+use crate::error::last_words;
 use crate::process::command;
 use crate::{ClusterError, ServerUser};
 
@@ -45,6 +46,22 @@ impl GuardOptions {
     pub fn of_this_program(base: PathBuf, user: ServerUser) -> Self {
         Self { executable: "/proc/self/exe".into(), base, user, keep: false }
     }
+}
+
+/// How far a server is that was started without waiting for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LaunchState {
+    /// It recovers, or is about to.
+    Starting,
+    /// It takes connections.
+    Ready,
+    /// It ended.
+    Ended {
+        /// How, in words.
+        status: String,
+        /// The line of its log since its start that says most.
+        last_words: String,
+    },
 }
 
 /// pgtoll's end of the guard. Dropping it ends the guard and all that it started, and waits for
@@ -264,6 +281,38 @@ impl Guard {
             Reply::Ready { pid } => Ok(pid),
             Reply::Ended { status, log_tail, .. } => {
                 Err(ClusterError::StartFailed { name: name.to_owned(), status, log: log_tail })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Starts a server without waiting for it. Returns the postmaster's pid.
+    pub(crate) fn launch_server(
+        &mut self,
+        name: &str,
+        postgres: &Path,
+        data: &Path,
+        log: &Path,
+    ) -> Result<i32, ClusterError> {
+        let request = Request::Launch {
+            name: name.to_owned(),
+            postgres: postgres.to_owned(),
+            data: data.to_owned(),
+            log: log.to_owned(),
+        };
+        match self.ask(&request)? {
+            Reply::Spawned { pid } => Ok(pid),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// How far a server is that was launched. Its end is reported once.
+    pub(crate) fn launch_state(&mut self, name: &str) -> Result<LaunchState, ClusterError> {
+        match self.ask(&Request::LookAtServer { name: name.to_owned() })? {
+            Reply::Running => Ok(LaunchState::Starting),
+            Reply::Ready { .. } => Ok(LaunchState::Ready),
+            Reply::Ended { status, log_tail, .. } => {
+                Ok(LaunchState::Ended { status, last_words: last_words(&log_tail).to_owned() })
             }
             other => Err(unexpected(&other)),
         }

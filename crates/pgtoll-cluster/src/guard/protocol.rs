@@ -63,6 +63,16 @@ pub(super) enum Request {
         data: PathBuf,
         log: PathBuf,
     },
+    /// Start a server and answer at once; [`Request::LookAtServer`] asks how far it is.
+    Launch {
+        name: String,
+        postgres: PathBuf,
+        data: PathBuf,
+        log: PathBuf,
+    },
+    LookAtServer {
+        name: String,
+    },
     Stop {
         name: String,
         mode: StopMode,

@@ -5,7 +5,7 @@ mod server;
 mod transactions;
 
 pub(crate) use read::major;
-pub use read::{Database, databases, has_version};
+pub use read::{Database, databases, first_superuser, has_version};
 pub use server::{ServerNames, names_of_server};
 
 use std::collections::{HashMap, HashSet};

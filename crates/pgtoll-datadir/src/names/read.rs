@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pgtoll_format::catalog::{
-    BTREE, CatalogFacts, ClassRow, DEFAULT_TABLESPACE, DatabaseRow, GLOBAL_TABLESPACE, HEAP,
-    IndexRow, NAME_BYTES, NamedRow, PG_CLASS, PG_DATABASE, PG_INDEX, PG_NAMESPACE, PG_TABLESPACE,
-    Persistence, RelationMap,
+    BTREE, CatalogFacts, ClassRow, DEFAULT_TABLESPACE, DatabaseRow, FIRST_SUPERUSER,
+    GLOBAL_TABLESPACE, HEAP, IndexRow, NAME_BYTES, NamedRow, PG_AUTHID, PG_CLASS, PG_DATABASE,
+    PG_INDEX, PG_NAMESPACE, PG_TABLESPACE, Persistence, RelationMap,
 };
 use pgtoll_format::heap::{HeapTuple, heap_tuples};
 use pgtoll_format::{
@@ -57,6 +57,15 @@ pub fn databases(data: &Path) -> Result<Vec<Database>, DatadirError> {
     let rows = reader.shared(&shared, PG_DATABASE, DatabaseRow::read);
     let path = |row: &DatabaseRow| reader.directory(row.tablespace, row.oid);
     Ok(rows.into_iter().map(|row| Database { path: path(&row), row }).collect())
+}
+
+/// The name of the superuser that `initdb` made; `None` where its row could not be read.
+pub fn first_superuser(data: &Path) -> Result<Option<String>, DatadirError> {
+    let mut reader = Reader::open(data)?;
+    let shared = reader.map(&data.join("global"));
+    let roles = reader.shared(&shared, PG_AUTHID, |row, _| NamedRow::read(row));
+    let first = roles.into_iter().find(|row| row.oid == FIRST_SUPERUSER);
+    Ok(first.map(|row| row.name))
 }
 
 /// Whether `PG_VERSION` names a major version: without it no server starts.

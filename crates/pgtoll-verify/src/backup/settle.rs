@@ -78,6 +78,11 @@ impl BackupWal {
         Some(Self { system_identifier, segment_bytes, start, stop, places })
     }
 
+    /// Where the backup ends, as its manifest says.
+    pub fn stop(&self) -> Option<Lsn> {
+        self.stop
+    }
+
     /// There, or at these places, which are looked at first.
     #[must_use]
     pub fn or_at(mut self, places: &[WalPlace]) -> Self {

@@ -43,6 +43,11 @@ impl WalStretch {
 }
 
 impl WalPlace {
+    /// These paths together; without any there is no place.
+    pub fn of_paths(paths: &[PathBuf]) -> Option<Self> {
+        (!paths.is_empty()).then(|| Self::Paths(paths.to_vec()))
+    }
+
     /// The segments there in the order of the WAL, those elsewhere of this stretch.
     pub(super) fn segments(&self, stretch: &WalStretch) -> Option<Vec<SegmentFile>> {
         let found: Result<Vec<SegmentFile>, WalReadError> = match self {

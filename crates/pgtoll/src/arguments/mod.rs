@@ -4,6 +4,7 @@
 mod completions;
 mod corrupt;
 mod doctor;
+mod drill;
 mod enable;
 mod fleet;
 mod lab;

@@ -7,6 +7,7 @@ use clap::Args;
 use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_wire::Dsn;
 
+use super::drill::DrillArguments;
 use super::output::OutputOptions;
 use super::values::{DsnParser, between, jobs, read_rate};
 
@@ -30,6 +31,8 @@ Examples:
                                             goes on where it was interrupted
   pgtoll verify PGDATA --patrol /var/lib/pgtoll/main.json --rate 20MB/s -o main.prom
                                             round and round, each page once a week
+  pgtoll verify --drill backup/ --wal archive/
+                                            restores it, recovers it, and reads all of it
 
 Exit status: 0 sound; 1 failures or suspicions; 2 could not tell.";
 
@@ -117,6 +120,8 @@ pub(crate) struct VerifyArguments {
     pub(crate) top: usize,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+    #[command(flatten)]
+    pub(crate) drill: DrillArguments,
 }
 
 fn settle_time(text: &str) -> Result<TimeSpan, String> {

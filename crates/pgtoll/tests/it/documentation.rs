@@ -41,6 +41,7 @@ fn generated_schemas() {
         &pretty(pgtoll_record::verification_schema()),
     );
     check(&reference.join("patrol.schema.json"), &pretty(pgtoll_record::patrol_schema()));
+    check(&reference.join("drill.schema.json"), &pretty(pgtoll_record::drill_schema()));
     check(&reference.join("checksums.schema.json"), &pretty(pgtoll_record::checksums_schema()));
     check(&reference.join("corrupt.schema.json"), &pretty(pgtoll_record::corrupt_schema()));
     check(&reference.join("rolling.schema.json"), &pretty(pgtoll_record::rolling_schema()));

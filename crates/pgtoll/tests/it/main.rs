@@ -17,6 +17,7 @@ mod counters;
 mod differences;
 mod doctor;
 mod documentation;
+mod drill;
 mod dsn;
 mod embedded;
 mod enable;

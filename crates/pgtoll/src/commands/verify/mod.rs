@@ -3,6 +3,7 @@
 mod backup;
 mod command;
 mod directory;
+mod drill;
 pub(crate) mod online;
 mod patrol;
 mod targets;
@@ -31,8 +32,12 @@ pub(crate) fn run(arguments: &VerifyArguments, printer: &mut Printer) -> anyhow:
     if let Some(state) = &arguments.patrol {
         return patrol::run(state, arguments, printer);
     }
-    let format = output::format_of_output(&arguments.output, RecordKind::Verification.formats())?;
     let interrupt = Interrupt::new();
+    if arguments.drill.drill {
+        interrupt.catch_signals().context("catch signals")?;
+        return drill::run(arguments, &interrupt, printer);
+    }
+    let format = output::format_of_output(&arguments.output, RecordKind::Verification.formats())?;
     interrupt.catch_signals().context("catch signals")?;
     let mut records = Vec::new();
     let waits = ServerWaits::until(&interrupt)?;
@@ -103,9 +108,7 @@ fn wal_places(wal: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<WalP
             None => paths.push(path.clone()),
         }
     }
-    if !paths.is_empty() {
-        places.insert(0, WalPlace::Paths(paths));
-    }
+    places.splice(0..0, WalPlace::of_paths(&paths));
     Ok(places)
 }
 

@@ -1,0 +1,138 @@
+//! What a drill will do: said before it is done.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::sys::statvfs::statvfs;
+use pgtoll_cluster::{ClusterError, GuardOptions, Installation};
+use pgtoll_format::{ByteSize, ControlFile, MajorFacts};
+use pgtoll_interrupt::Interrupt;
+use pgtoll_record::{DrillDisk, Provenance};
+
+use crate::DrillError;
+use crate::choice::WalChoice;
+use crate::layout::CopyLayout;
+use crate::pages::PageChecks;
+use crate::source::DrillSource;
+use crate::target::DrillTarget;
+
+/// How a backup is drilled.
+#[derive(Debug)]
+pub struct DrillOptions {
+    /// Where WAL is that is not in the backup: directories and files, compressed or not.
+    pub wal: Vec<PathBuf>,
+    /// How far it is recovered.
+    pub target: DrillTarget,
+    /// Files that are read at once.
+    pub jobs: NonZeroUsize,
+    /// How long the server may do nothing before it has started.
+    pub patience: Duration,
+    /// The server.
+    pub installation: Installation,
+    /// Where the copy is made, and as whom.
+    pub guard: GuardOptions,
+}
+
+/// How far a drill is.
+#[derive(Clone, Copy, Debug)]
+pub enum DrillStep<'a> {
+    /// This is done now.
+    Stage(&'a str),
+    /// So many bytes of this are done.
+    Bytes {
+        /// What is done.
+        what: &'a str,
+        /// Bytes that are done.
+        done: u64,
+        /// Bytes that there are.
+        all: u64,
+    },
+}
+
+/// What a drill will do.
+#[derive(Debug)]
+pub struct DrillPlan {
+    pub(crate) source: DrillSource,
+    pub(crate) options: DrillOptions,
+    pub(crate) facts: &'static MajorFacts,
+    pub(crate) layout: CopyLayout,
+    pub(crate) disk: DrillDisk,
+    /// The WAL that recovery is given; `None`: the control file, which says how it is laid out, cannot
+    /// be read.
+    pub(crate) wal: Option<(WalChoice, ControlFile)>,
+}
+
+impl DrillPlan {
+    /// Looks at what there is, and whether there is room for the copy. Nothing is written.
+    pub fn of(
+        source: DrillSource,
+        options: DrillOptions,
+        interrupt: &Interrupt,
+    ) -> Result<Self, DrillError> {
+        let facts = options.installation.version.facts().map_err(ClusterError::from)?;
+        let layout = CopyLayout::of(&source.path, source.major)?;
+        let wal = match &source.data {
+            Ok(data) => {
+                let control = data.control.clone();
+                let of = WalChoice::of(&source, &control, &options.wal, options.target, interrupt);
+                Some((of?, control))
+            }
+            Err(_) => None,
+        };
+        let wal_bytes = wal.as_ref().map_or(0, |(choice, control)| {
+            let segment_bytes = u64::from(control.wal_segment_bytes);
+            // Copied, restored by the server, and at worst as much in new blocks.
+            (choice.segments.len() as u64 * 3 + NEW_SEGMENTS) * segment_bytes
+        });
+        let needed_bytes = layout.bytes + wal_bytes + MADE_BYTES;
+        let work_dir = &options.guard.base;
+        // A directory that is not there is the guard's to report.
+        let free = statvfs(work_dir).map(|of| of.blocks_available() * of.fragment_size());
+        let free_bytes = free.unwrap_or(u64::MAX);
+        if free_bytes < needed_bytes {
+            let work_dir = work_dir.clone();
+            return Err(DrillError::NoSpace { needed_bytes, free_bytes, work_dir });
+        }
+        let disk = DrillDisk { needed_bytes, free_bytes };
+        Ok(Self { source, options, facts, layout, disk, wal })
+    }
+
+    /// What will be done, a sentence each.
+    pub fn sentences(&self) -> Vec<String> {
+        let size = |bytes| ByteSize(bytes).rounded();
+        let Self { source, options, layout, disk, wal, .. } = self;
+        let segments = wal.as_ref().map_or(0, |(choice, _)| choice.segments.len());
+        let plural = if segments == 1 { "" } else { "s" };
+        vec![
+            format!(
+                "{}: {} are copied, with {segments} segment{plural} of WAL",
+                source.path.display(),
+                size(layout.bytes)
+            ),
+            format!(
+                "at most {} of {} free in {}, removed at the end",
+                size(disk.needed_bytes),
+                size(disk.free_bytes),
+                options.guard.base.display()
+            ),
+            format!(
+                "a server of PostgreSQL {} recovers it as user {}: target {}; then every table is read",
+                options.installation.version, options.guard.user.name, options.target
+            ),
+        ]
+    }
+
+    pub(crate) fn checks<'a>(
+        &'a self,
+        provenance: &'a Provenance,
+        interrupt: &'a Interrupt,
+    ) -> PageChecks<'a> {
+        PageChecks { jobs: self.options.jobs, wal: &self.options.wal, provenance, interrupt }
+    }
+}
+
+/// Segments that a server makes anew: of the new timeline, and ahead of it.
+const NEW_SEGMENTS: u64 = 4;
+/// What else a server makes: its files, extensions in each database.
+const MADE_BYTES: u64 = 32 << 20;

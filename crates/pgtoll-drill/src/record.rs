@@ -1,0 +1,162 @@
+//! From what was found to the record.
+
+use std::path::Path;
+
+use pgtoll_record::{
+    DRILL_SCHEMA, DrillPages, DrillRecord, DrillStart, DrillVerdict, DrillWal, DrilledBackup,
+    DrilledKind, Provenance, VerificationRecord,
+};
+
+use crate::chain::CopiedWal;
+use crate::plan::DrillPlan;
+use crate::restore::Restored;
+use crate::startup::{StartEnd, redo_end};
+use crate::verdicts::{self, Reasoned};
+
+impl DrillPlan {
+    /// The record; the error of `backup` is why its files were not verified.
+    pub(crate) fn record(
+        &self,
+        provenance: &Provenance,
+        backup: Result<VerificationRecord, String>,
+        backup_seconds: f64,
+        restored: Option<Restored>,
+    ) -> DrillRecord {
+        let source = &self.source;
+        let Provenance { version, command, made } = provenance.clone();
+        let control = self.wal.as_ref().map(|(_, control)| control);
+        let wal = self.wal_record(restored.as_ref());
+        let start = start_record(restored.as_ref(), backup.as_ref().err());
+        let mut notes = self.layout.notes.clone();
+        notes.extend(restored.iter().flat_map(Restored::notes));
+        let pages = pages_record(self, backup, backup_seconds, restored);
+        DrillRecord {
+            schema: DRILL_SCHEMA.to_owned(),
+            pgtoll: version,
+            command,
+            made,
+            backup: DrilledBackup {
+                path: source.path.display().to_string(),
+                kind: source.kind,
+                major: source.major,
+                system_identifier: control.map(|of| of.system_identifier.to_string()),
+                checksums: control.map(|of| of.checksum_version == 1),
+                bytes: self.layout.bytes,
+                tablespaces: self.layout.tablespaces.clone(),
+            },
+            server: self.options.installation.version.to_string(),
+            until: self.options.target.to_string(),
+            outcome: verdicts::together([pages.verdict, wal.verdict, start.verdict]),
+            disk: self.disk,
+            pages,
+            wal,
+            start,
+            notes,
+        }
+    }
+
+    fn wal_record(&self, restored: Option<&Restored>) -> DrillWal {
+        let Some((choice, _)) = &self.wal else {
+            return DrillWal {
+                verdict: DrillVerdict::Unknown,
+                reason: "global/pg_control, which says how WAL is laid out, cannot be read".into(),
+                seconds: 0.0,
+                sources: Vec::new(),
+                timeline: None,
+                start: None,
+                stop: None,
+                read_to: None,
+                segments: 0,
+                made_tablespaces: Vec::new(),
+            };
+        };
+        let not_copied = CopiedWal::default();
+        let wal = restored.map_or(&not_copied, |of| &of.wal);
+        let (verdict, reason) =
+            verdicts::of_wal(choice, wal, self.source.kind, self.options.target);
+        let start = Some(choice.start)
+            .filter(|start| start.0 > 0 && self.source.kind != DrilledKind::WithoutLabel);
+        DrillWal {
+            verdict,
+            reason,
+            seconds: restored.map_or(0.0, |of| of.wal_seconds),
+            sources: choice.sources.clone(),
+            timeline: Some(choice.timeline),
+            start,
+            stop: choice.stop.or(wal.backup_end),
+            read_to: wal.to,
+            segments: wal.copied,
+            made_tablespaces: restored.map_or(Vec::new(), |of| of.made_tablespaces.clone()),
+        }
+    }
+}
+
+fn start_record(restored: Option<&Restored>, unread: Option<&String>) -> DrillStart {
+    let without = |(verdict, reason): Reasoned| DrillStart {
+        verdict,
+        reason,
+        seconds: 0.0,
+        copy_seconds: 0.0,
+        recovered_to: None,
+        last_words: None,
+    };
+    let Some(of) = restored else {
+        return without(match unread {
+            Some(error) => (DrillVerdict::Failed, format!("no server starts on it: {error}")),
+            None => (DrillVerdict::Unknown, NOT_TRIED.to_owned()),
+        });
+    };
+    DrillStart {
+        seconds: of.start_seconds,
+        copy_seconds: of.copy_seconds,
+        recovered_to: redo_end(&of.log),
+        last_words: match &of.end {
+            StartEnd::Serves => None,
+            StartEnd::Ended { last_words, .. } | StartEnd::Stalled { last_words } => {
+                Some(last_words.clone())
+            }
+        },
+        ..without(verdicts::of_start(&of.end, of.stop_error.as_deref()))
+    }
+}
+
+/// Why a base backup without its label is not started.
+const NOT_TRIED: &str =
+    "not tried: a server that finds no backup_label begins recovery at the wrong place";
+
+fn pages_record(
+    plan: &DrillPlan,
+    backup: Result<VerificationRecord, String>,
+    backup_seconds: f64,
+    restored: Option<Restored>,
+) -> DrillPages {
+    let mut findings = verdicts::missing_tablespaces(&plan.layout.tablespaces);
+    let (files, read) =
+        restored.as_ref().map_or((None, None), |of| (of.files.as_ref(), of.read.as_ref()));
+    let (verdict, reason) = verdicts::of_pages(&backup, files, read, findings.len());
+    let seconds = backup_seconds + restored.as_ref().map_or(0.0, |of| of.pages_seconds);
+    let (files, read) = restored.map_or((None, None), |of| (of.files, of.read));
+    let read = read.unwrap_or_default();
+    findings.extend(read.findings);
+    DrillPages {
+        verdict,
+        reason,
+        seconds,
+        backup: backup.ok(),
+        restored: files.map(|record| in_words_of_backup(record, &plan.source.path)),
+        databases: read.databases,
+        findings,
+        more_findings: read.more_findings,
+    }
+}
+
+/// The restored cluster is gone by then: nothing is to be done there.
+fn in_words_of_backup(mut record: VerificationRecord, backup: &Path) -> VerificationRecord {
+    record.source.path = format!("restored from {}", backup.display());
+    record.names = record.names.map(|_| "the restored catalogs".to_owned());
+    for relation in &mut record.relations {
+        relation.advice.clear();
+        "the backup restores it so: take another one".clone_into(&mut relation.remedy);
+    }
+    record
+}

@@ -1,0 +1,241 @@
+//! A backup that was restored into a server of pgtoll's own, recovered, and read.
+
+use pgtoll_format::Lsn;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{VerificationOutcome, VerificationRecord};
+
+/// The version of the form of a [`DrillRecord`].
+pub const DRILL_SCHEMA: &str = "pgtoll.drill/1";
+
+/// What `pgtoll verify --drill` found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DrillRecord {
+    /// [`DRILL_SCHEMA`].
+    pub schema: String,
+    /// pgtoll's version.
+    pub pgtoll: String,
+    /// The command that makes it again.
+    pub command: Vec<String>,
+    /// When it was made (RFC 3339).
+    pub made: String,
+    /// What was restored.
+    pub backup: DrilledBackup,
+    /// The version of the server that recovered it.
+    pub server: String,
+    /// How far it was to be recovered: `consistency`, `latest`, an LSN or a time.
+    pub until: String,
+    /// The three verdicts together.
+    pub outcome: VerificationOutcome,
+    /// The disk that it needed.
+    pub disk: DrillDisk,
+    /// Are the pages sound, and can all be read?
+    pub pages: DrillPages,
+    /// Is the WAL there that recovery needs?
+    pub wal: DrillWal,
+    /// Does a server start on it?
+    pub start: DrillStart,
+    /// What a reader has to know.
+    pub notes: Vec<String>,
+}
+
+/// What was restored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DrilledBackup {
+    /// The directory.
+    pub path: String,
+    /// What it is.
+    pub kind: DrilledKind,
+    /// Its major version.
+    pub major: u32,
+    /// Its cluster's identifier, in decimal; `None`: its control file cannot be read.
+    pub system_identifier: Option<String>,
+    /// Whether its pages have checksums; `None`: its control file cannot be read.
+    pub checksums: Option<bool>,
+    /// Bytes of the files that were copied, without WAL.
+    pub bytes: u64,
+    /// Its tablespaces, by OID, and where each was read. In the restored cluster all are in the work
+    /// directory.
+    pub tablespaces: Vec<DrilledTablespace>,
+}
+
+/// A kind of backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DrilledKind {
+    /// It has a `backup_label`: WAL from its begin to its end is needed.
+    BaseBackup,
+    /// The files of a server that was shut down in good order.
+    ColdCopy,
+    /// A base backup whose `backup_label` is missing.
+    WithoutLabel,
+}
+
+/// A tablespace of a backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DrilledTablespace {
+    /// Its OID.
+    pub oid: u32,
+    /// The directory that was copied; `None`: there is none.
+    pub path: Option<String>,
+}
+
+/// The disk that a drill needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DrillDisk {
+    /// Bytes at most: the copy, its WAL, and what the server adds.
+    pub needed_bytes: u64,
+    /// Bytes that were free there.
+    pub free_bytes: u64,
+}
+
+/// One of the three verdicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DrillVerdict {
+    /// All was looked at, and nothing is wrong.
+    Passed,
+    /// Something is wrong.
+    Failed,
+    /// Nothing is known to be wrong, and not all could be looked at.
+    Unknown,
+}
+
+/// The verdict on pages, indexes and tables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DrillPages {
+    /// What came out.
+    pub verdict: DrillVerdict,
+    /// Why.
+    pub reason: String,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// The files of the backup, before they were copied; its manifest, with checksums. `None`: they
+    /// could not be verified.
+    pub backup: Option<VerificationRecord>,
+    /// The files of the restored cluster, when its server had been stopped; `None`: it was not restored.
+    pub restored: Option<VerificationRecord>,
+    /// The databases, in the order of their names.
+    pub databases: Vec<DrilledDatabase>,
+    /// What the restored server could not read, or what contradicts itself; the first of very many.
+    pub findings: Vec<DrillFinding>,
+    /// How many findings there are beside these.
+    pub more_findings: u64,
+}
+
+/// What was read of a database.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DrilledDatabase {
+    /// Its name.
+    pub name: String,
+    /// Tables that were read to their ends, catalogs included.
+    pub tables: u64,
+    /// B-trees that were compared with their tables, row by row; `None`: there is no amcheck.
+    pub indexes: Option<u64>,
+    /// Tables whose rows' structure was checked; `None`: there is no amcheck that does it.
+    pub structures: Option<u64>,
+    /// Why it was not read; `None`: it was.
+    pub skipped: Option<String>,
+    /// How long reading its tables took, in seconds.
+    pub tables_seconds: f64,
+    /// How long checking its indexes and rows took, in seconds.
+    pub checks_seconds: f64,
+}
+
+/// What the restored server could not read, or what contradicts itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DrillFinding {
+    /// The database; `None`: of all.
+    pub database: Option<String>,
+    /// The relation, with its schema; `None`: of the whole database.
+    pub relation: Option<String>,
+    /// What was done when it was found.
+    pub check: DrillCheck,
+    /// False: it says nothing of the backup, and keeps something of it unread.
+    pub is_damage: bool,
+    /// The server's words.
+    pub words: String,
+    /// Its SQLSTATE, where it has one.
+    pub sqlstate: Option<String>,
+}
+
+/// What the restored server is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DrillCheck {
+    /// A tablespace is looked for.
+    Tablespace,
+    /// A connection to the database, and its catalogs.
+    Connect,
+    /// A table, read from its first row to its last, long values too.
+    Read,
+    /// `bt_index_check`: a B-tree has an entry for each row of its table.
+    Index,
+    /// `verify_heapam`: the structure of a table's rows.
+    Structure,
+}
+
+/// The verdict on the WAL that recovery needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DrillWal {
+    /// What came out.
+    pub verdict: DrillVerdict,
+    /// Why.
+    pub reason: String,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// Where it was looked for.
+    pub sources: Vec<String>,
+    /// The timeline on which the backup was made; `None`: unknown.
+    pub timeline: Option<u32>,
+    /// Where recovery begins; `None`: unknown.
+    #[schemars(with = "Option<String>")]
+    pub start: Option<Lsn>,
+    /// Where the backup ends, which is consistent from there on; `None`: unknown.
+    #[schemars(with = "Option<String>")]
+    pub stop: Option<Lsn>,
+    /// Where the last record ends that was read without a gap; `None`: none was.
+    #[schemars(with = "Option<String>")]
+    pub read_to: Option<Lsn>,
+    /// Segments that were copied for the server.
+    pub segments: u64,
+    /// Tablespaces that the WAL makes. The server made none of them: their files are in the work
+    /// directory.
+    pub made_tablespaces: Vec<LoggedTablespace>,
+}
+
+/// A tablespace that WAL makes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LoggedTablespace {
+    /// Where the record begins.
+    #[schemars(with = "String")]
+    pub at: Lsn,
+    /// The tablespace's OID.
+    pub oid: u32,
+    /// The directory that it names, which the drill does not touch.
+    pub path: String,
+}
+
+/// The verdict on the server's start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DrillStart {
+    /// What came out.
+    pub verdict: DrillVerdict,
+    /// Why.
+    pub reason: String,
+    /// How long the server took until it served, in seconds.
+    pub seconds: f64,
+    /// How long copying took, in seconds.
+    pub copy_seconds: f64,
+    /// Where redo ended, as the server logged; `None`: it did nothing, or did not end.
+    #[schemars(with = "Option<String>")]
+    pub recovered_to: Option<Lsn>,
+    /// The last words of a server that did not start.
+    pub last_words: Option<String>,
+}
+
+/// The JSON Schema of what `pgtoll verify --drill` prints.
+pub fn drill_schema() -> serde_json::Value {
+    schemars::schema_for!(DrillRecord).to_value()
+}

@@ -1,0 +1,41 @@
+//! Arguments of `pgtoll verify --drill`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use pgtoll_drill::DrillTarget;
+use pgtoll_format::TimeSpan;
+
+use super::WORK_DIR;
+use super::values::between;
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Drill")]
+pub(crate) struct DrillArguments {
+    /// Restore the backup into a server of pgtoll's own, recover it, read every page, index and table,
+    /// and give three verdicts: pages, WAL chain, start. PATH is a plain base backup, or the copy of a
+    /// server that was shut down; --wal is where the WAL lies that it lacks.
+    #[arg(long, conflicts_with_all = [
+        "dsn", "backup", "settle", "only", "rate", "mmap", "direct", "no_rows", "resume",
+        "lost_writes", "indexes", "manifest_checksums",
+    ])]
+    pub(crate) drill: bool,
+    /// How far it is recovered: "consistency" (the end of the backup), "latest" (the end of the WAL),
+    /// an LSN, or a time like 2026-11-22T10:00:00Z.
+    #[arg(long, value_name = "TARGET", default_value = "consistency", requires = "drill")]
+    pub(crate) until: DrillTarget,
+    /// Where the backup is restored, and removed again.
+    #[arg(long, value_name = "DIR", default_value = WORK_DIR, requires = "drill")]
+    pub(crate) work_dir: PathBuf,
+    /// The server that recovers it: a directory with bin/postgres, of the backup's major version.
+    /// Default: one that is installed.
+    #[arg(long, value_name = "DIR|MAJOR", requires = "drill")]
+    pub(crate) postgres: Option<String>,
+    /// How long the server may do nothing before it serves, until it is taken for stalled.
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = patience, requires = "drill")]
+    pub(crate) patience: TimeSpan,
+}
+
+fn patience(text: &str) -> Result<TimeSpan, String> {
+    between(text, "1s", "7d")
+}
