@@ -165,6 +165,7 @@ mod tests {
         ["2026-11-23-prediction-trial.jsonl", "2026-11-25-prediction-spread.jsonl"];
     const REPLAY: &str = "2026-11-24-bench-replay.jsonl";
     const REPLAY_COMPARE: &str = "2026-11-26-bench-replay-compare.jsonl";
+    const REPLAY_PACE: &str = "2026-11-26-bench-replay-pace.jsonl";
     const DETECTION: &str = "2026-11-22-detection.json";
     /// Of `pgtoll lab`, which is no trial.
     const EXCHANGE: &str = "2026-11-23-exchange.json";
@@ -183,6 +184,7 @@ mod tests {
         check_lines::<PredictionTrialLine>(&PREDICTIONS, &[PREDICTION_TRIAL_SCHEMA]);
         check_lines::<ReplayBenchLine>(&[REPLAY], &[BENCH_REPLAY_SCHEMA]);
         check_lines::<ReplayCompareLine>(&[REPLAY_COMPARE], &[BENCH_REPLAY_COMPARE_SCHEMA]);
+        check_lines::<ReplayPaceLine>(&[REPLAY_PACE], &[BENCH_REPLAY_PACE_SCHEMA]);
         let text = fs::read_to_string(records().join(DETECTION)).unwrap();
         check::<DetectionRecord>(&[&text], &[DETECTION_SCHEMA], DETECTION);
         let text = fs::read_to_string(records().join(EXCHANGE)).unwrap();
@@ -214,6 +216,7 @@ mod tests {
                 BRIDGE,
                 REPLAY,
                 REPLAY_COMPARE,
+                REPLAY_PACE,
                 TWINS,
             ],
         ]
