@@ -51,7 +51,7 @@ pub(crate) const LOAD: &str = "CREATE TABLE loaded AS SELECT i, repeat('x', 500)
 
 #[test]
 fn pages_that_only_hints_changed_are_counted() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     for server in servers() {
         let cluster = started(&mut guard, &server, &[]);
@@ -89,7 +89,7 @@ fn pages_that_only_hints_changed_are_counted() {
 
 #[test]
 fn hints_logged_already_cost_no_wal_again() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     for server in servers() {
         let cluster = started(&mut guard, &server, &[("wal_log_hints", "on")]);
@@ -125,7 +125,7 @@ fn check_record(kept: &Path) {
 
 #[test]
 fn roles_without_pg_monitor_get_the_grant_and_those_with_it_an_answer() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     for server in servers() {
         let cluster = started(&mut guard, &server, &[]);
@@ -149,7 +149,7 @@ fn roles_without_pg_monitor_get_the_grant_and_those_with_it_an_answer() {
 
 #[test]
 fn cycles_last_from_one_checkpoint_to_the_next() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     for server in servers() {
         let cluster = started(&mut guard, &server, &[]);
@@ -178,7 +178,7 @@ fn cycles_last_from_one_checkpoint_to_the_next() {
 /// Where volume begins checkpoints that are spread over the WAL to the next: they run nearly always.
 #[test]
 fn pages_of_the_cycle_before_are_not_taken_for_hints_while_a_checkpoint_runs() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     for server in servers() {
         let name = server.version.to_string();
@@ -251,7 +251,7 @@ const WATCHED: &str = "DO $$ BEGIN FOR again IN 1 .. 2000 LOOP PERFORM pg_stat_c
 
 #[test]
 fn marks_on_pages_that_a_running_checkpoint_has_to_write_are_counted() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     for server in servers() {
         let settings = [("checkpoint_completion_target", "0.9"), ("bgwriter_lru_maxpages", "0")];
@@ -347,7 +347,7 @@ fn predict_storm(
 
 #[test]
 fn wal_that_is_read_says_what_hints_take() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     for server in servers() {
         let settings = [("wal_log_hints", "on"), ("wal_keep_size", "1GB")];
@@ -412,7 +412,7 @@ fn check_files(cluster: &Cluster, of: &PredictionRecord, name: &str) {
 
 #[test]
 fn wal_without_hints_bounds_what_they_would_add() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     for server in servers() {
         let cluster = started(&mut guard, &server, &[]);
@@ -439,7 +439,7 @@ fn wal_without_hints_bounds_what_they_would_add() {
 
 #[test]
 fn roles_without_replication_are_told_what_it_takes() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     for server in servers() {
         let cluster = started(&mut guard, &server, &[]);
@@ -467,7 +467,7 @@ fn roles_without_replication_are_told_what_it_takes() {
 
 #[test]
 fn wal_that_was_read_until_a_signal_or_the_servers_end_is_kept() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     for server in servers() {
         let cluster = started(&mut guard, &server, &[]);
@@ -502,7 +502,7 @@ fn record_so_far(path: &Path) -> Option<PredictionRecord> {
 
 #[test]
 fn a_watch_that_is_killed_leaves_the_wal_it_read_through_a_lost_connection() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     for server in servers() {
         // What is missed while the connection is down has to be there still.
