@@ -51,7 +51,7 @@ fn run_to_end(command: &mut Command) -> Ran {
 
 #[test]
 fn a_package_planted_beside_pgtoll_does_not_run() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let ran = scratch.work().join("ran");
     let planted = fake_server(&package(&scratch.work()), &format!("touch {}", ran.display()));
     if let Some(user) = ordinary_user() {
@@ -99,7 +99,7 @@ fn a_package_that_others_cannot_change_is_used_through_a_link_too() {
 
 #[test]
 fn a_server_is_asked_for_its_version_as_the_servers_user() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let asked = scratch.work().join("asked");
     let server = fake_server(&scratch.path("bin"), &format!("id -u >> {}", asked.display()));
     let planned = run(pgtoll().args(["measure", "--dry-run", "--postgres"]).arg(&server));
@@ -115,7 +115,7 @@ fn root_uses_no_server_on_its_path_that_others_may_change() {
         // Everybody else's path is a matter of their own.
         return;
     }
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let ran = scratch.work().join("ran");
     let planted = fake_server(&scratch.path("bin"), &format!("touch {}", ran.display()));
     let path = format!("{}:/usr/bin:/bin", planted.display());
@@ -133,7 +133,7 @@ fn root_uses_no_server_on_its_path_that_others_may_change() {
 
 #[test]
 fn a_store_in_the_temporary_directory_is_none() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let ran = scratch.work().join("ran");
     let wheel = &WHEELS[0];
     let package = format!("pgtoll/postgres/{}-{}", wheel.package, wheel.version);
@@ -163,7 +163,7 @@ fn a_store_in_the_temporary_directory_is_none() {
 
 #[test]
 fn a_server_that_never_answers_ends_with_all_that_it_started() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let pids = scratch.work().join("pids");
     let endless = "sleep 1000 & echo $$ $! >> {}; wait";
     let bin = scratch.path("never/bin");
@@ -195,7 +195,7 @@ fn a_server_that_never_answers_ends_with_all_that_it_started() {
 
 #[test]
 fn a_server_that_prints_without_end_is_cut_short() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let server = fake_server(&scratch.path("bin"), "yes 'postgres (PostgreSQL) 15.1'");
     let named = run_to_end(pgtoll().args(["measure", "--dry-run", "--postgres"]).arg(&server));
     assert_eq!(named.status, Some(2), "{named:?}");
@@ -231,7 +231,7 @@ fn assert_no_secret(report: &str, scratch: &Scratch) {
 
 #[test]
 fn programs_inherit_neither_secrets_nor_open_files() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let reports = scratch.work().join("$(basename $0)");
     let text = format!("umask 0; {REPORT} >> {}", reports.display());
     let server = fake_server(&scratch.path("bin"), &text);
@@ -251,7 +251,7 @@ fn programs_inherit_neither_secrets_nor_open_files() {
 
 #[test]
 fn servers_and_background_programs_inherit_neither() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let secret = scratch.path("secret");
     fs::write(&secret, "a key").unwrap();
     let file = fs::File::open(&secret).unwrap();
@@ -291,7 +291,7 @@ fn roots_pip_is_one_that_others_cannot_change() {
         // It needs a mount of its own over what root fetched, and root's rights are what it is about.
         return;
     }
-    let (scratch, trusted) = (Scratch::new(), trusted_directory());
+    let (scratch, trusted) = (Scratch::on_disk(), trusted_directory());
     let (ran, report) = (scratch.work().join("ran"), scratch.work().join("report"));
     for program in ["pip", "pip3", "lsb_release"] {
         script(&scratch.work().join(program), &format!("touch {}", ran.display()));
@@ -324,7 +324,7 @@ fn roots_pip_is_one_that_others_cannot_change() {
 
 #[test]
 fn pipes_and_links_in_a_leftovers_place_hold_nothing_up() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let gone = r#"{"pid":1,"start_time_ticks":1,"boot_id":"another"}"#;
     let directory = |name: &str| {
         let directory = scratch.work().join(name);
@@ -355,7 +355,7 @@ fn pipes_and_links_in_a_leftovers_place_hold_nothing_up() {
 
 #[test]
 fn a_pipe_in_place_of_a_servers_file_does_not_hold_the_guard() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
     let data = guard.directory().join("one/data");
     guard.run("mkdir".as_ref(), &["-p", &data.to_string_lossy()]).unwrap();
