@@ -224,9 +224,13 @@ fn a_tar_is_verified_from_standard_input() {
     }
 }
 
-/// The merged record without what names the plan and the time.
 fn merged(server: &ObjectServer, plan: &str, status: i32) -> Value {
-    let mut record = json(&said(server, &["fleet", "merge", plan, "--json"], status));
+    comparable(&said(server, &["fleet", "merge", plan, "--json"], status))
+}
+
+/// A merged record without what names the plan and the time.
+pub(crate) fn comparable(merged: &Ran) -> Value {
+    let mut record = json(merged);
     for key in ["command", "made", "plan"] {
         record.as_object_mut().unwrap().remove(key);
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::unistd::geteuid;
 use serde_json::Value;
 
-use crate::fleet::{Backups, json, tar};
+use crate::fleet::{Backups, comparable, tar};
 use crate::support::{Ran, Scratch, pgtoll, program, run};
 
 /// Backups of the fleet: more than there are shards.
@@ -39,16 +39,8 @@ fn said(words: &[&str], status: i32) -> Ran {
     ran
 }
 
-/// The answer without what names the plan and the time.
 fn merged(plan: &str) -> Value {
-    let mut record = json(&said(&["fleet", "merge", plan, "--json"], 1));
-    for key in ["command", "made", "plan"] {
-        record.as_object_mut().unwrap().remove(key);
-    }
-    for backup in record["backups"].as_array_mut().unwrap() {
-        backup.as_object_mut().unwrap().remove("verified");
-    }
-    record
+    comparable(&said(&["fleet", "merge", plan, "--json"], 1))
 }
 
 #[test]
