@@ -128,8 +128,8 @@ pub use replay_comparison::{
     ReplayQuantity, ReplayTotal, ShapeComparison, ShapeDifference, ShapePlans, ShapeVerdict,
 };
 pub use result::{
-    Comparison, Expected, MetricValue, OnePieceCheck, Outcome, Outliers, RESULT_SCHEMA, RunResult,
-    Steadiness, TransactionRange,
+    CSV_COLUMNS, Comparison, Expected, MetricValue, OnePieceCheck, Outcome, Outliers,
+    RESULT_SCHEMA, RunResult, Steadiness, TransactionRange,
 };
 pub use rolling::{
     ROLLING_SCHEMA, RollingNode, RollingObjection, RollingOutcome, RollingRecord,

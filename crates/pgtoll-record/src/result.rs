@@ -210,6 +210,24 @@ pub enum Outcome {
     NotMeasured,
 }
 
+/// The columns of a result as CSV, a row for each metric of an arm.
+pub const CSV_COLUMNS: [&str; 14] = [
+    "record",
+    "workload",
+    "arm",
+    "metric",
+    "value",
+    "unit",
+    "exact",
+    "ratio",
+    "ratio_lower",
+    "ratio_upper",
+    "verdict",
+    "rounds",
+    "kappa",
+    "complete",
+];
+
 #[cfg(test)]
 mod tests {
     use serde_json::Value;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use pgtoll_estimate::{NamedRun, key};
-use pgtoll_record::{Comparison, Interval, MetricValue};
+use pgtoll_record::{CSV_COLUMNS, Comparison, Interval, MetricValue};
 use serde::Serialize;
 
 use crate::printable::printable;
@@ -14,7 +14,7 @@ pub fn csv(records: &[NamedRun<'_>]) -> String {
     let mut writer =
         csv::WriterBuilder::new().terminator(terminator).has_headers(false).from_writer(Vec::new());
     // What goes into memory cannot fail, and every row has the same fields.
-    let mut written = writer.write_record(TITLES);
+    let mut written = writer.write_record(CSV_COLUMNS);
     for record in records {
         for value in &record.result.values {
             written = written.and_then(|()| writer.serialize(row(record, value)));
@@ -23,23 +23,6 @@ pub fn csv(records: &[NamedRun<'_>]) -> String {
     debug_assert!(written.is_ok(), "{written:?}");
     String::from_utf8_lossy(&writer.into_inner().unwrap_or_default()).into_owned()
 }
-
-const TITLES: [&str; 14] = [
-    "record",
-    "workload",
-    "arm",
-    "metric",
-    "value",
-    "unit",
-    "exact",
-    "ratio",
-    "ratio_lower",
-    "ratio_upper",
-    "verdict",
-    "rounds",
-    "kappa",
-    "complete",
-];
 
 #[derive(Serialize)]
 struct Row<'a> {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use pgtoll_load::{Crowd, Mix, Script, Until};
+use pgtoll_record::CSV_COLUMNS;
 use pgtoll_wire::Row;
 
 use super::context::BridgeContext;
@@ -17,7 +18,7 @@ pub(super) fn observe(
     log: &mut StepLog,
     context: &mut BridgeContext<'_>,
 ) -> Result<(), BridgeError> {
-    let mut csv = format!("{}\n", TITLES.join(","));
+    let mut csv = format!("{}\n", CSV_COLUMNS.join(","));
     for server in SERVERS {
         let (transactions, seconds) = load(context, server)?;
         let rate = rate(transactions, seconds);
@@ -51,24 +52,6 @@ const LOAD_TIME: Duration = Duration::from_secs(1);
 const CLIENTS: usize = 2;
 /// How long a server may take to count what its sessions did.
 const LIMIT: Duration = Duration::from_secs(30);
-
-/// The columns of `pgtoll report --format csv`.
-const TITLES: [&str; 14] = [
-    "record",
-    "workload",
-    "arm",
-    "metric",
-    "value",
-    "unit",
-    "exact",
-    "ratio",
-    "ratio_lower",
-    "ratio_upper",
-    "verdict",
-    "rounds",
-    "kappa",
-    "complete",
-];
 
 const SAMPLES: &str = "samples (
     record text, workload text, arm text, metric text, value float8, unit text, exact boolean,
@@ -173,6 +156,6 @@ mod tests {
         let (_, columns) = SAMPLES.split_once('(').unwrap();
         let names: Vec<&str> =
             columns.split(',').filter_map(|column| column.split_whitespace().next()).collect();
-        assert_eq!(names, TITLES);
+        assert_eq!(names, CSV_COLUMNS);
     }
 }

@@ -555,6 +555,7 @@ fn mistakes_of_a_drill_are_one_line_and_a_hint() {
     let empty = drilled.drills.path("empty");
     fs::create_dir(&empty).unwrap();
     check(&backup, &["--wal", &empty.display().to_string()], "holds no WAL segment", "archive");
+    check(&backup, &["--wal", "s3://b/wals"], "s3://b/wals is a URL", "copy the backup");
     let tars = drilled.backup(&mut guard, "tars", &["-Ft"]);
     check(&tars, &[], "is a backup in tars", "tar -xf");
     check(&tars.join("base.tar"), &[], "is a backup in tars", "tar -xf");

@@ -36,6 +36,7 @@ pub(super) fn verified(
     interrupt: &Interrupt,
     printer: &mut Printer,
 ) -> anyhow::Result<VerificationRecord> {
+    let places = wal_places(&arguments.wal, interrupt)?;
     let mut names = None;
     let chosen: Option<HashSet<RelFileLocator>> = match arguments.only.as_slice() {
         [] => None,
@@ -46,11 +47,10 @@ pub(super) fn verified(
     let settings = settings(arguments, Vec::new());
     let mut progress = |now| report_progress("", now, interrupt, printer);
     let mut found = verify_tars(backup, &settings, &is_wanted, &mut progress)?;
-    let wal = wal_places(&arguments.wal, interrupt)?;
     let checks = TarChecks {
         is_whole: chosen.is_none(),
         manifest_checksums: arguments.manifest_checksums,
-        wal: &wal,
+        wal: &places,
     };
     let mut progress = |now| report_progress("manifest: ", now, interrupt, printer);
     let wal = found.check(backup, checks, &settings, &mut progress);

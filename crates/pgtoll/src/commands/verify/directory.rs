@@ -27,6 +27,7 @@ pub(super) fn verified(
     printer: &mut Printer,
 ) -> anyhow::Result<VerificationRecord> {
     let Directory { data, below, running } = target;
+    let places = wal_places(&arguments.wal, interrupt)?;
     let mut names = None;
     let chosen = match arguments.only.as_slice() {
         [] => None,
@@ -91,7 +92,6 @@ pub(super) fn verified(
     let compared =
         compare_with_evidence(&mut verified, known, sources, &settings, &is_wanted, &mut progress);
     let wal = BackupWal::of_directory(data).filter(|_| !verified.is_interrupted);
-    let places = wal_places(&arguments.wal, interrupt)?;
     let wal = wal.map(|wal| verified.settle(&wal.or_at(&places), settings.jobs.get()));
     // A server that was started meanwhile may have written any page.
     refuse_running(data)?;

@@ -11,7 +11,7 @@ use pgtoll_report::{FinishedRecord, RecordKind, TableOptions, printable};
 
 use super::cores;
 use crate::arguments::VerifyArguments;
-use crate::commands::{Usage, absolute, output};
+use crate::commands::{Usage, absolute, output, url};
 use crate::exit::Status;
 use crate::printer::Printer;
 use crate::test_hooks::pause_if_told;
@@ -27,6 +27,12 @@ pub(super) fn run(
         let message = "--drill restores one backup, and here are several";
         return Err(Usage::error(message, "drill one after the other"));
     };
+    if let Some(stored) = arguments.paths.iter().chain(&arguments.wal).find(|of| url(of).is_some())
+    {
+        let message =
+            format!("--drill reads files of this machine, and {} is a URL", stored.display());
+        return Err(Usage::error(message, "copy the backup, or its WAL, to this machine"));
+    }
     let source = DrillSource::open(path)?;
     let drill = &arguments.drill;
     let installation = source.installation(drill.postgres.as_deref(), interrupt)?;
