@@ -493,10 +493,10 @@ impl Planner<'_> {
         let best = (0..candidates.len()).rev().max_by_key(|at| candidates[*at].0.class);
         found.candidates = candidates.iter().map(|(of, _)| of.clone()).collect();
         let Some((at, after)) = best.and_then(|at| Some((at, candidates[at].1.as_ref()?))) else {
-            return found.without(if self.sources.is_empty() {
-                "no source was named"
-            } else {
-                "no source has a page that could be taken"
+            return found.without(match &candidates[..] {
+                [] => "no source was named",
+                [(only, _)] => &only.reason,
+                _ => "no source has a page that could be taken",
             });
         };
         let best = &candidates[at].0;

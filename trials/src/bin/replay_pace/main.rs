@@ -114,7 +114,7 @@ fn work(arguments: &Arguments, case: ReplayPaceCase) -> Work {
     let options: Vec<&str> = match case {
         ReplayPaceCase::Timed => [&["-c", "16"][..], &at_a_rate].concat(),
         ReplayPaceCase::Sessions => [&["-S", "-c", &sessions][..], &at_a_rate].concat(),
-        ReplayPaceCase::Full => vec!["-S", "-c", "8", "-t", "4000"],
+        ReplayPaceCase::Full => vec!["-S", "-c", "8", "-t", "40000"],
     };
     Work { options: options.into_iter().map(str::to_owned).collect() }
 }
