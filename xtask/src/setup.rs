@@ -11,7 +11,9 @@ use crate::{command, output, root, run, say};
 /// Majors that come as wheels. The third server is the system's own.
 const FETCHED: [u32; 2] = [17, 18];
 
-/// Where pgbouncer is. The directory is not in everybody's path.
+/// Where Pgpool-II is. The directory is not in everybody's path.
+const BALANCER: &str = "/usr/sbin/pgpool";
+/// Where pgbouncer is.
 const POOLERS: [&str; 2] = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"];
 
 /// Slurm: packages, and a program of each. Tests start its daemons in a network of their own.
@@ -48,6 +50,9 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     }
     if !POOLERS.iter().any(|path| Path::new(path).is_file()) {
         packages.push("pgbouncer");
+    }
+    if !Path::new(BALANCER).is_file() {
+        packages.push("pgpool2");
     }
     if !is_there("redis-server") || !is_there("redis-cli") {
         packages.extend(["redis-server", "redis-tools"]);

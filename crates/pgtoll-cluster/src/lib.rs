@@ -49,8 +49,9 @@ pub use cluster::Cluster;
 pub use cpus::{PinnedThread, pin, usable_cpus};
 pub use difference::{Difference, DifferenceKind};
 pub use engine::{
-    EngineSurvey, Pgbouncer, Redis, Repmgr, RepmgrNode, RepmgrSettings, RunningPgbouncer,
-    RunningRedis, TESTED_ENGINES, apt_install, apt_line, is_debian,
+    EngineSurvey, Pgbouncer, Pgpool, PgpoolNode, Redis, Repmgr, RepmgrNode, RepmgrSettings,
+    RunningPgbouncer, RunningPgpool, RunningRedis, TESTED_ENGINES, apt_install, apt_line,
+    is_debian,
 };
 pub use environment::search_path;
 pub use error::{ClusterError, Untrusted};

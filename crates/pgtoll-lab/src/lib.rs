@@ -22,6 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod balance;
 mod bridge;
 mod corruption;
 mod exchange;
@@ -30,6 +31,9 @@ mod judge;
 mod link;
 mod watch;
 
+pub use balance::{
+    BALANCE_PARTS, BALANCE_PRIMARY, BalanceError, BalancePlan, BalanceSite, balance,
+};
 pub use bridge::{BRIDGE_STEPS, BridgeError, BridgeSite, bridge};
 pub use corruption::{CorruptionError, CorruptionPlan, CorruptionProgress, corruption};
 pub use exchange::{ExchangeError, ExchangePlan, ExchangeSite, exchange};

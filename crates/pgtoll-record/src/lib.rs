@@ -12,6 +12,7 @@
 //! ```
 
 mod answer;
+mod balance;
 mod bridge;
 mod checksums;
 mod corrupt;
@@ -49,6 +50,10 @@ mod watched_wal;
 mod whatif;
 
 pub use answer::{AdvisedAction, AnswerLine, ArmAdvice, RunAnswer};
+pub use balance::{
+    BALANCE_SCHEMA, BalanceDeath, BalanceDesign, BalanceNeed, BalanceQueue, BalanceRecord,
+    BalanceRoute, BalanceRung, BalanceSplit, BalanceThroughput, balance_schema,
+};
 pub use bridge::{
     BRIDGE_SCHEMA, BridgeCheck, BridgeRecord, BridgeStatement, BridgeStep, ForeignScan,
     bridge_schema,

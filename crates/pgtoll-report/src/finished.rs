@@ -4,8 +4,8 @@
 use std::fmt;
 
 use pgtoll_record::{
-    BRIDGE_SCHEMA, BridgeRecord, CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, CORRUPTION_SCHEMA,
-    ChecksumsRecord, CorruptRecord, CorruptionRecord, DRILL_SCHEMA, DrillRecord,
+    BALANCE_SCHEMA, BRIDGE_SCHEMA, BalanceRecord, BridgeRecord, CHECKSUMS_SCHEMA, CORRUPT_SCHEMA,
+    CORRUPTION_SCHEMA, ChecksumsRecord, CorruptRecord, CorruptionRecord, DRILL_SCHEMA, DrillRecord,
     EXAMINATION_SCHEMA, EXCHANGE_SCHEMA, EXPERIMENTS_SCHEMA, Examination, ExchangeRecord,
     ExperimentList, FAILOVER_SCHEMA, FLEET_PLAN_SCHEMA, FLEET_SCHEMA, FailoverRecord, FleetPlan,
     FleetRecord, JUDGE_SCHEMA, JudgeRecord, LOG_EXAMINATION_SCHEMA, LogExamination,
@@ -65,6 +65,8 @@ pub enum RecordKind {
     Failover,
     /// What `pgtoll lab corruption` found.
     LabCorruption,
+    /// What `pgtoll lab balance` showed.
+    Balance,
     /// What `pgtoll lab bridge` showed.
     Bridge,
     /// What a server's log allows.
@@ -86,7 +88,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 29] = [
+    const ALL: [Self; 30] = [
         Self::WalStatistics,
         Self::WalWhatIf,
         Self::Verification,
@@ -107,6 +109,7 @@ impl RecordKind {
         Self::Exchange,
         Self::Failover,
         Self::LabCorruption,
+        Self::Balance,
         Self::Bridge,
         Self::LogExamination,
         Self::Replay,
@@ -126,6 +129,7 @@ impl RecordKind {
             | Self::Overview
             | Self::Prediction
             | Self::Judge
+            | Self::Balance
             | Self::Exchange
             | Self::Failover
             | Self::LabCorruption
@@ -177,6 +181,7 @@ impl RecordKind {
             Self::Exchange => "a record of lab exchange",
             Self::Failover => "a record of lab failover",
             Self::LabCorruption => "a record of lab corruption",
+            Self::Balance => "a record of lab balance",
             Self::Bridge => "a record of lab bridge",
             Self::LogExamination => "a record of replay doctor",
             Self::Replay => "a record of replay run",
@@ -211,6 +216,7 @@ impl RecordKind {
             Self::Exchange => EXCHANGE_SCHEMA,
             Self::Failover => FAILOVER_SCHEMA,
             Self::LabCorruption => CORRUPTION_SCHEMA,
+            Self::Balance => BALANCE_SCHEMA,
             Self::Bridge => BRIDGE_SCHEMA,
             Self::LogExamination => LOG_EXAMINATION_SCHEMA,
             Self::Replay => REPLAY_SCHEMA,
@@ -254,6 +260,8 @@ pub enum FinishedRecord {
     Failover(Box<FailoverRecord>),
     /// Of `pgtoll lab corruption`.
     LabCorruption(Box<CorruptionRecord>),
+    /// Of `pgtoll lab balance`.
+    Balance(Box<BalanceRecord>),
     /// Of `pgtoll lab bridge`.
     Bridge(Box<BridgeRecord>),
     LogExamination(Box<LogExamination>),
@@ -365,6 +373,7 @@ impl FinishedRecord {
             RecordKind::Exchange => Self::Exchange(read(text)?),
             RecordKind::Failover => Self::Failover(read(text)?),
             RecordKind::LabCorruption => Self::LabCorruption(read(text)?),
+            RecordKind::Balance => Self::Balance(read(text)?),
             RecordKind::Bridge => Self::Bridge(read(text)?),
             RecordKind::LogExamination => Self::LogExamination(read(text)?),
             RecordKind::Replay => Self::Replay(read(text)?),
@@ -401,6 +410,7 @@ impl FinishedRecord {
             Self::Exchange(_) => RecordKind::Exchange,
             Self::Failover(_) => RecordKind::Failover,
             Self::LabCorruption(_) => RecordKind::LabCorruption,
+            Self::Balance(_) => RecordKind::Balance,
             Self::Bridge(_) => RecordKind::Bridge,
             Self::LogExamination(_) => RecordKind::LogExamination,
             Self::Replay(_) => RecordKind::Replay,
@@ -433,6 +443,7 @@ impl FinishedRecord {
                 Self::Overview(overview) => Some(crate::overview_html(overview)),
                 Self::Prediction(record) => Some(crate::prediction_html(record)),
                 Self::Judge(record) => Some(crate::judge_html(record)),
+                Self::Balance(record) => Some(crate::balance_html(record)),
                 Self::Exchange(record) => Some(crate::exchange_html(record)),
                 Self::Failover(record) => Some(crate::failover_html(record)),
                 Self::LabCorruption(record) => Some(crate::lab_corruption_html(record)),
@@ -478,6 +489,7 @@ impl FinishedRecord {
             Self::Exchange(record) => crate::exchange_text(record),
             Self::Failover(record) => crate::failover_text(record),
             Self::LabCorruption(record) => crate::lab_corruption_text(record),
+            Self::Balance(record) => crate::balance_text(record),
             Self::Bridge(record) => crate::bridge_text(record),
             Self::LogExamination(record) => crate::log_examination_text(record),
             Self::Replay(record) => crate::replay_text(record),
@@ -519,6 +531,7 @@ impl FinishedRecord {
             Self::Exchange(record) => json(record),
             Self::Failover(record) => json(record),
             Self::LabCorruption(record) => json(record),
+            Self::Balance(record) => json(record),
             Self::Bridge(record) => json(record),
             Self::LogExamination(record) => json(record),
             Self::Replay(record) => json(record),

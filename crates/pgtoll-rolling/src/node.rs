@@ -262,26 +262,40 @@ fn auto_setting(data: &Path, wanted: &str) -> Option<String> {
 
 /// Failover managers that this machine runs, but for those that name another data directory.
 fn managers_of(data: &Path) -> Vec<String> {
-    let data = data.to_string_lossy();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut found: Vec<String> = processes
         .filter_map(|process| {
-            let line = fs::read(process.path().join("cmdline")).ok()?;
-            let words: Vec<String> = line
-                .split(|byte| *byte == 0)
-                .filter(|word| !word.is_empty())
-                .map(|word| String::from_utf8_lossy(word).into_owned())
-                .collect();
+            let words = zero_ended(&process.path().join("cmdline"));
             let (name, arguments) = manager_of(&words)?;
-            let texts: Vec<String> = arguments.iter().filter_map(|word| text_of(word)).collect();
-            let is_here = |text: &String| text.contains(&*data);
-            let concerns = texts.is_empty() || texts.iter().chain(arguments).any(is_here);
-            concerns.then(|| name.to_owned())
+            let environment = zero_ended(&process.path().join("environ"));
+            concerns(data, arguments, &environment).then(|| name.to_owned())
         })
         .collect();
     found.sort();
     found.dedup();
     found
+}
+
+/// Words of a process, each with a zero byte behind it. None of one that is gone, or another user's.
+fn zero_ended(path: &Path) -> Vec<String> {
+    let bytes = fs::read(path).unwrap_or_default();
+    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+/// Whether a manager with these arguments and this environment may manage the data directory: it names
+/// it, by itself or in a configuration file, or names none.
+fn concerns(data: &Path, arguments: &[String], environment: &[String]) -> bool {
+    let data = data.to_string_lossy();
+    let of_environment = environment.iter().filter_map(|word| word.strip_prefix("PGDATA="));
+    let directories =
+        arguments.iter().filter_map(|word| path_of(word)).filter(|path| path.is_dir());
+    let named = of_environment
+        .map(str::to_owned)
+        .chain(directories.map(|path| path.to_string_lossy().into_owned()))
+        .chain(arguments.iter().filter_map(|word| text_of(word)));
+    let places: Vec<String> = named.collect();
+    places.is_empty() || places.iter().chain(arguments).any(|place| place.contains(&*data))
 }
 
 const MANAGERS: [&str; 5] = ["patroni", "repmgrd", "pg_autoctl", "stolon-keeper", "pacemakerd"];
@@ -300,11 +314,15 @@ fn manager_of(words: &[String]) -> Option<(&'static str, &[String])> {
     MANAGERS.into_iter().find(|manager| *manager == name).map(|manager| (manager, arguments))
 }
 
+/// The path in a word like `/etc/patroni.yml` or `--pgdata=/srv/data`.
+fn path_of(word: &str) -> Option<&Path> {
+    word.rsplit('=').next().filter(|path| path.starts_with('/')).map(Path::new)
+}
+
 /// The text of a configuration file that a command line names.
 fn text_of(word: &str) -> Option<String> {
-    let path = word.rsplit('=').next().filter(|path| path.starts_with('/'))?;
     let mut text = Vec::new();
-    let file = pgtoll_files::open(Path::new(path)).ok()?;
+    let file = pgtoll_files::open(path_of(word)?).ok()?;
     file.take(1 << 18).read_to_end(&mut text).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
 }
@@ -324,6 +342,27 @@ mod tests {
         check("less /var/log/patroni", None);
         check("vi /etc/patroni.yml", None);
         check("postgres -D /srv/patroni", None);
+    }
+
+    #[test]
+    fn a_manager_of_another_data_directory_is_none_of_ours() {
+        let here = tempfile::tempdir().unwrap();
+        let [own, other] = ["own", "other"].map(|name| here.path().join(name));
+        fs::create_dir(&own).unwrap();
+        fs::create_dir(&other).unwrap();
+        let words = |of: &[&str]| of.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let with = |path: &Path| words(&["run", "--pgdata", &path.to_string_lossy()]);
+        assert!(concerns(&own, &with(&own), &[]));
+        assert!(!concerns(&own, &with(&other), &[]));
+        // One that names nothing may be anybody's.
+        assert!(concerns(&own, &words(&["run"]), &[]));
+        let environment = |path: &Path| words(&["HOME=/", &format!("PGDATA={}", path.display())]);
+        assert!(concerns(&own, &words(&["run"]), &environment(&own)));
+        assert!(!concerns(&own, &words(&["run"]), &environment(&other)));
+        let file = here.path().join("repmgr.conf");
+        fs::write(&file, format!("data_directory='{}'\n", own.display())).unwrap();
+        let by_file = words(&["-f", &file.to_string_lossy()]);
+        assert!(concerns(&own, &by_file, &[]) && !concerns(&other, &by_file, &[]));
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+
+use nix::sys::socket::{MsgFlags, send};
 
 use crate::tls::TlsStream;
 
@@ -24,6 +26,19 @@ impl Stream {
             Self::Unix(_) | Self::Tcp(_) => false,
             Self::Tls(stream) => stream.has_decrypted(),
         }
+    }
+
+    /// How much the socket takes without waiting, which is all where the server reads what it is sent:
+    /// asking first whether it would costs a call for each question. Nothing of what has to be encrypted.
+    pub(crate) fn send_at_once(&self, bytes: &[u8]) -> usize {
+        let socket = match self {
+            Self::Unix(stream) => stream.as_raw_fd(),
+            Self::Tcp(stream) => stream.as_raw_fd(),
+            Self::Tls(_) => return 0,
+        };
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        // An error shows again where the rest is sent.
+        send(socket, bytes, flags).unwrap_or(0)
     }
 
     pub(crate) fn set_write_timeout(&self, time: Option<Duration>) -> io::Result<()> {

@@ -55,12 +55,19 @@ impl Transport {
     /// Sends what is in the outbox.
     pub(crate) fn send(&mut self) -> Result<(), Error> {
         self.unasked = Unasked::default();
-        if let Some(interruption) = &self.interruption {
-            // What pgtoll sends over such connections fits into the socket's buffer.
-            let socket = self.stream.as_fd();
-            while !wait_writable(socket, time_left(self.deadline)?, Some(interruption))? {}
-        }
-        match self.stream.write_all(&self.outbox).and_then(|()| self.stream.flush()) {
+        let sent = match &self.interruption {
+            None => 0,
+            Some(interruption) => {
+                let sent = self.stream.send_at_once(&self.outbox);
+                if sent < self.outbox.len() {
+                    // What pgtoll sends over such connections fits into the socket's buffer.
+                    let socket = self.stream.as_fd();
+                    while !wait_writable(socket, time_left(self.deadline)?, Some(interruption))? {}
+                }
+                sent
+            }
+        };
+        match self.stream.write_all(&self.outbox[sent..]).and_then(|()| self.stream.flush()) {
             Ok(()) => Ok(()),
             // The server has hung up. Why is in what it sent before, if anywhere, and reading
             // finds that or the end of the stream.

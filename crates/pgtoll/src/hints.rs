@@ -38,6 +38,7 @@ errors_with_hints! {
     pgtoll_datadir::DatadirError,
     pgtoll_drill::DrillError,
     pgtoll_fleet::FleetError,
+    pgtoll_lab::BalanceError,
     pgtoll_lab::BridgeError,
     pgtoll_lab::JudgeError,
     pgtoll_lab::WatchError,

@@ -3,11 +3,13 @@
 //! them.
 
 mod pgbouncer;
+mod pgpool;
 mod redis;
 mod repmgr;
 mod survey;
 
 pub use pgbouncer::{Pgbouncer, RunningPgbouncer};
+pub use pgpool::{Pgpool, PgpoolNode, RunningPgpool};
 pub use redis::{Redis, RunningRedis};
 pub use repmgr::{Repmgr, RepmgrNode, RepmgrSettings};
 pub use survey::{EngineSurvey, TESTED_ENGINES, apt_install, apt_line, is_debian};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Pgbouncer, Redis, Repmgr};
+use super::{Pgbouncer, Pgpool, Redis, Repmgr};
 use crate::environment::find_program;
 use crate::{ClusterError, Guard, Installation, Origin, UserCommand, UserCommandEnd};
 
@@ -15,12 +15,15 @@ pub struct EngineSurvey {
     pub repmgr: Option<Repmgr>,
     /// PgBouncer.
     pub pgbouncer: Option<Pgbouncer>,
+    /// Pgpool-II.
+    pub pgpool: Option<Pgpool>,
     /// Redis.
     pub redis: Option<Redis>,
 }
 
 /// What pgtoll is tested with, as the programs say it.
-pub const TESTED_ENGINES: [&str; 3] = ["repmgr 5.3.3", "PgBouncer 1.18.0", "Redis 7.0.15"];
+pub const TESTED_ENGINES: [&str; 4] =
+    ["repmgr 5.3.3", "PgBouncer 1.18.0", "Pgpool-II 4.3.5", "Redis 7.0.15"];
 
 impl EngineSurvey {
     /// Looks at the servers of this machine, the newest first, and for engines beside them.
@@ -32,7 +35,8 @@ impl EngineSurvey {
         let installation = with_repmgr.or_else(|| fit.next()).cloned();
         let repmgr = installation.as_ref().and_then(|of| Repmgr::of(of).ok());
         let pgbouncer = Pgbouncer::find("pgbouncer").ok();
-        Self { installation, repmgr, pgbouncer, redis: Redis::find().ok() }
+        let pgpool = Pgpool::find().ok();
+        Self { installation, repmgr, pgbouncer, pgpool, redis: Redis::find().ok() }
     }
 
     /// Debian's packages that are missing.
@@ -47,6 +51,9 @@ impl EngineSurvey {
         if self.pgbouncer.is_none() {
             packages.push("pgbouncer".to_owned());
         }
+        if self.pgpool.is_none() {
+            packages.push(Pgpool::PACKAGE.to_owned());
+        }
         if self.redis.is_none() {
             packages.extend(Redis::PACKAGES.map(str::to_owned));
         }
@@ -57,8 +64,9 @@ impl EngineSurvey {
     pub fn versions(&self, guard: &mut Guard) -> Result<Vec<String>, ClusterError> {
         let repmgr = self.repmgr.as_ref().map(|of| of.version(guard)).transpose()?;
         let pgbouncer = self.pgbouncer.as_ref().map(|of| of.version(guard)).transpose()?;
+        let pgpool = self.pgpool.as_ref().map(|of| of.version(guard)).transpose()?;
         let redis = self.redis.as_ref().map(|of| of.version(guard)).transpose()?;
-        Ok(repmgr.into_iter().chain(pgbouncer).chain(redis).collect())
+        Ok([repmgr, pgbouncer, pgpool, redis].into_iter().flatten().collect())
     }
 }
 
@@ -94,16 +102,23 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_by_its_packages() {
-        let none = EngineSurvey { installation: None, repmgr: None, pgbouncer: None, redis: None };
+        let none = EngineSurvey {
+            installation: None,
+            repmgr: None,
+            pgbouncer: None,
+            pgpool: None,
+            redis: None,
+        };
         let redis = Redis::PACKAGES;
-        assert_eq!(none.missing_packages(), [&["repmgr", "pgbouncer"], &redis[..]].concat());
+        let others = ["repmgr", "pgbouncer", "pgpool2"];
+        assert_eq!(none.missing_packages(), [&others[..], &redis[..]].concat());
         let installation = Installation {
             bin: "/usr/lib/postgresql/17/bin".into(),
             version: "17.5".parse().unwrap(),
             origin: Origin::Installed,
         };
         let one = EngineSurvey { installation: Some(installation), ..none };
-        let missing = ["repmgr", "postgresql-17-repmgr", "pgbouncer"];
+        let missing = ["repmgr", "postgresql-17-repmgr", "pgbouncer", "pgpool2"];
         assert_eq!(one.missing_packages(), [&missing[..], &redis[..]].concat());
     }
 }

@@ -8,6 +8,7 @@ mod prediction;
 mod replay;
 mod replay_compare;
 mod replay_pace;
+mod rolling;
 mod soak;
 mod twins;
 mod whatif;
@@ -37,6 +38,9 @@ pub use replay_compare::{
 };
 pub use replay_pace::{
     BENCH_REPLAY_PACE_SCHEMA, ReplayPaceCase, ReplayPaceHeader, ReplayPaceLine, ReplayPaceRun,
+};
+pub use rolling::{
+    ROLLING_SERIES_SCHEMA, RollingSeriesHeader, RollingSeriesLine, RollingSeriesRun,
 };
 pub use soak::{SOAK_SCHEMA, SoakOutcome, SoakRecord};
 pub use twins::{
@@ -109,8 +113,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        BRIDGE_SCHEMA, BridgeRecord, CORRUPTION_SCHEMA, CorruptionRecord, EXCHANGE_SCHEMA,
-        ExchangeRecord, FAILOVER_SCHEMA, FailoverRecord,
+        BALANCE_SCHEMA, BRIDGE_SCHEMA, BalanceRecord, BridgeRecord, CORRUPTION_SCHEMA,
+        CorruptionRecord, EXCHANGE_SCHEMA, ExchangeRecord, FAILOVER_SCHEMA, FailoverRecord,
     };
 
     fn records() -> PathBuf {
@@ -166,11 +170,13 @@ mod tests {
     const REPLAY: &str = "2026-11-24-bench-replay.jsonl";
     const REPLAY_COMPARE: &str = "2026-11-26-bench-replay-compare.jsonl";
     const REPLAY_PACE: &str = "2026-11-26-bench-replay-pace.jsonl";
+    const ROLLING_SERIES: &str = "2026-11-26-rolling-series.jsonl";
     const DETECTION: &str = "2026-11-22-detection.json";
     /// Of `pgtoll lab`, which is no trial.
     const EXCHANGE: &str = "2026-11-23-exchange.json";
     const FAILOVERS: [&str; 2] = ["2026-11-26-failover.json", "2026-11-25-failover-faults.json"];
     const CORRUPTION: &str = "2026-11-25-corruption.json";
+    const BALANCE: &str = "2026-11-26-balance.json";
     const BRIDGE: &str = "2026-11-26-bridge.json";
     const TWINS: &str = "2026-11-23-twins.jsonl";
 
@@ -184,6 +190,7 @@ mod tests {
         check_lines::<PredictionTrialLine>(&PREDICTIONS, &[PREDICTION_TRIAL_SCHEMA]);
         check_lines::<ReplayBenchLine>(&[REPLAY], &[BENCH_REPLAY_SCHEMA]);
         check_lines::<ReplayCompareLine>(&[REPLAY_COMPARE], &[BENCH_REPLAY_COMPARE_SCHEMA]);
+        check_lines::<RollingSeriesLine>(&[ROLLING_SERIES], &[ROLLING_SERIES_SCHEMA]);
         check_lines::<ReplayPaceLine>(&[REPLAY_PACE], &[BENCH_REPLAY_PACE_SCHEMA]);
         let text = fs::read_to_string(records().join(DETECTION)).unwrap();
         check::<DetectionRecord>(&[&text], &[DETECTION_SCHEMA], DETECTION);
@@ -195,6 +202,8 @@ mod tests {
         }
         let text = fs::read_to_string(records().join(CORRUPTION)).unwrap();
         check::<CorruptionRecord>(&[&text], &[CORRUPTION_SCHEMA], CORRUPTION);
+        let text = fs::read_to_string(records().join(BALANCE)).unwrap();
+        check::<BalanceRecord>(&[&text], &[BALANCE_SCHEMA], BALANCE);
         let text = fs::read_to_string(records().join(BRIDGE)).unwrap();
         check::<BridgeRecord>(&[&text], &[BRIDGE_SCHEMA], BRIDGE);
     }
@@ -213,10 +222,12 @@ mod tests {
                 DETECTION,
                 EXCHANGE,
                 CORRUPTION,
+                BALANCE,
                 BRIDGE,
                 REPLAY,
                 REPLAY_COMPARE,
                 REPLAY_PACE,
+                ROLLING_SERIES,
                 TWINS,
             ],
         ]

@@ -55,6 +55,8 @@ pub enum ReplayPaceCase {
 pub struct ReplayPaceRun {
     /// What it is to show.
     pub case: ReplayPaceCase,
+    /// How clients asked, and statements are replayed: pgbench's `-M` (`simple`, `prepared`).
+    pub protocol: String,
     /// Counted from 1.
     pub repetition: u32,
     /// The recorded time's multiple; `None` is as fast as possible.
@@ -106,6 +108,7 @@ mod tests {
     fn ratios_are_of_what_should_be() {
         let run = ReplayPaceRun {
             case: ReplayPaceCase::Timed,
+            protocol: "prepared".to_owned(),
             repetition: 1,
             speed: Some(2.0),
             recorded_s: 20.0,

@@ -69,7 +69,8 @@ pub(crate) enum SessionState {
 /// Whether a session goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    Go,
+    /// Since then its statement is at the server.
+    Go(Instant),
     Stop,
 }
 
@@ -151,47 +152,85 @@ impl<'a> Coordinator<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the step is due and nothing is before it any more.
-    pub(crate) fn await_turn(&self, session: u32, step: u32, due: Option<Instant>) -> Turn {
-        let turn = &self.turns[session as usize];
+    /// Waits until the step is due and nothing is before it any more. `finished` is the session's step
+    /// that had its turn before, and is over: both at once, as all sessions want the same lock.
+    pub(crate) fn await_turn(
+        &self,
+        session: u32,
+        finished: Option<u32>,
+        step: u32,
+        due: Option<Instant>,
+    ) -> Turn {
         let mut state = self.state();
         let before = Instant::now();
-        while let Some(left) = due.map(|due| due.saturating_duration_since(Instant::now()))
-            && !left.is_zero()
-            && !state.stop
-        {
-            state = turn.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        if let Some(finished) = finished {
+            self.end_turn(&mut state, session, finished, before);
         }
-        // Not later: what it is late by is no waiting for its time.
-        let until = due.map_or(before, |due| due.min(Instant::now()));
-        state.due_wait += until.saturating_duration_since(before);
+        let (mut state, mut now) = self.await_due(state, session, due, before);
         if state.pending[step as usize] > 0 && !state.stop {
-            let since = Instant::now();
-            state.sessions[session as usize] = SessionState::ForOrder { step, since };
-            while state.pending[step as usize] > 0 && !state.stop {
-                state = turn.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-            state.order_wait += since.elapsed();
+            (state, now) = self.await_others(state, session, step, now);
         }
         if state.stop {
             return Turn::Stop;
         }
-        let since = Instant::now();
-        state.sessions[session as usize] = SessionState::AtServer { step, since };
-        state.count_busy(since);
+        state.sessions[session as usize] = SessionState::AtServer { step, since: now };
+        state.count_busy(now);
         state.at_server += 1;
         state.at_server_max = state.at_server_max.max(state.at_server);
-        Turn::Go
+        Turn::Go(now)
     }
 
-    /// The step that had its turn is over.
+    /// Waits until then, or until all are to end.
+    fn await_due<'s>(
+        &self,
+        mut state: MutexGuard<'s, RunState>,
+        session: u32,
+        due: Option<Instant>,
+        before: Instant,
+    ) -> (MutexGuard<'s, RunState>, Instant) {
+        let Some(due) = due else { return (state, before) };
+        let mut now = before;
+        while now < due && !state.stop {
+            let turn = &self.turns[session as usize];
+            let waited = turn.wait_timeout(state, due - now);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            now = Instant::now();
+        }
+        // Not later: what it is late by is no waiting for its time.
+        state.due_wait += due.min(now).saturating_duration_since(before);
+        (state, now)
+    }
+
+    /// Waits until nothing is before the step, or until all are to end.
+    fn await_others<'s>(
+        &self,
+        mut state: MutexGuard<'s, RunState>,
+        session: u32,
+        step: u32,
+        since: Instant,
+    ) -> (MutexGuard<'s, RunState>, Instant) {
+        state.sessions[session as usize] = SessionState::ForOrder { step, since };
+        while state.pending[step as usize] > 0 && !state.stop {
+            let waited = self.turns[session as usize].wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        let now = Instant::now();
+        state.order_wait += now - since;
+        (state, now)
+    }
+
+    /// The step that had its turn is over, and no other of the session follows at once.
     pub(crate) fn complete(&self, session: u32, step: u32) {
         let mut state = self.state();
         let now = Instant::now();
+        self.end_turn(&mut state, session, step, now);
+    }
+
+    fn end_turn(&self, state: &mut RunState, session: u32, step: u32, now: Instant) {
         state.count_busy(now);
         state.at_server -= 1;
         state.sessions[session as usize] = SessionState::Idle;
-        self.mark_done(&mut state, step);
+        self.mark_done(state, step);
     }
 
     /// The step is left out without a turn.

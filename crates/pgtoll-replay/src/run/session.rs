@@ -108,40 +108,52 @@ struct Player<'a> {
 impl Player<'_> {
     fn play_all(&mut self, steps: &[u32]) {
         let coordinator = self.context.coordinator;
+        // The step that had its turn last, until that is told.
+        let mut finished = None;
         for index in steps {
-            let step = &self.context.workload.steps[*index as usize];
             let treatment = coordinator.transactions.treatment[*index as usize];
             let rank = coordinator.transactions.of_step[*index as usize];
-            if self.skips_transaction == Some(rank) {
-                self.skip("its transaction went otherwise");
+            if let Some(reason) = self.reason_to_skip(treatment, rank) {
+                self.skip(reason);
                 coordinator.leave_out(*index);
                 continue;
             }
-            if treatment == Treatment::SkipEnded {
-                self.skip("its transaction had failed");
-                coordinator.leave_out(*index);
-                continue;
-            }
-            let due = self.context.due(step.start_us);
-            if coordinator.await_turn(self.session, *index, due) == Turn::Stop {
-                return;
-            }
-            let sent = Instant::now();
+            let due = self.context.due(self.context.workload.steps[*index as usize].start_us);
+            let turn = coordinator.await_turn(self.session, finished.take(), *index, due);
+            let Turn::Go(sent) = turn else { return };
             if let Some(due) = due {
                 self.tally.lateness.record(sent.saturating_duration_since(due));
             }
             let outcome = self.treat(*index, treatment, rank, sent);
-            coordinator.complete(self.session, *index);
+            finished = Some(*index);
             if let Err(error) = outcome {
-                // Ctrl-C ends all sessions. The server would go on with their statements.
-                if !matches!(error, Error::Interrupted) {
-                    self.tally.broken = Some(words(&error));
-                } else if let Some(handle) = self.connection.cancel_handle() {
-                    // A statement that goes on is not worth a report's loss.
-                    let _ = handle.cancel();
-                }
-                return;
+                self.end_early(&error);
+                break;
             }
+        }
+        if let Some(last) = finished {
+            coordinator.complete(self.session, last);
+        }
+    }
+
+    /// Why a step has no turn.
+    fn reason_to_skip(&self, treatment: Treatment, rank: u32) -> Option<&'static str> {
+        if self.skips_transaction == Some(rank) {
+            Some("its transaction went otherwise")
+        } else if treatment == Treatment::SkipEnded {
+            Some("its transaction had failed")
+        } else {
+            None
+        }
+    }
+
+    fn end_early(&mut self, error: &Error) {
+        // Ctrl-C ends all sessions. The server would go on with their statements.
+        if !matches!(error, Error::Interrupted) {
+            self.tally.broken = Some(words(error));
+        } else if let Some(handle) = self.connection.cancel_handle() {
+            // A statement that goes on is not worth a report's loss.
+            let _ = handle.cancel();
         }
     }
 

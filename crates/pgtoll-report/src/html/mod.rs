@@ -1,6 +1,7 @@
 //! A run as a page of its own: one file that asks nothing of a network and runs no script.
 
 mod answer;
+mod balance;
 mod circumstances;
 mod claims;
 mod comparison;
@@ -32,6 +33,7 @@ use pgtoll_record::{Run, RunResult, Workload};
 use serde::Serialize;
 
 pub(crate) use answer::day;
+pub use balance::balance_html;
 pub use exchange::exchange_html;
 pub use failover::failover_html;
 pub use fleet::fleet_html;

@@ -34,11 +34,15 @@ pub(crate) enum LabCommand {
     /// promotes a standby, PgBouncer leads clients to it, run after run.
     #[command(after_help = LAB_FAILOVER_EXAMPLES, mut_arg("format", formats_of(RecordKind::Failover)))]
     Failover(Box<LabFailoverArguments>),
+    /// Where does Pgpool-II send each kind of statement, how old is what its standbys answer, what does it
+    /// cost, and what do clients see when a standby dies?
+    #[command(after_help = LAB_BALANCE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Balance)))]
+    Balance(Box<LabBalanceArguments>),
     /// One query over PostgreSQL, a CSV file and Redis; commits over several servers, and what becomes
     /// of them when one fails.
     #[command(after_help = LAB_BRIDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Bridge)))]
     Bridge(Box<LabBridgeArguments>),
-    /// Which engines of the labs (repmgr, PgBouncer, Redis) are on this machine? Installs the missing ones with
+    /// Which engines of the labs (repmgr, PgBouncer, Pgpool-II, Redis) are on this machine? Installs the missing ones with
     /// apt, as root, when you agree.
     #[command(after_help = LAB_SETUP_EXAMPLES)]
     Setup(LabSetupArguments),
@@ -134,6 +138,16 @@ Examples:
                                             the distance between your own sites
 
 It makes servers of its own, and touches no other.";
+
+const LAB_BALANCE_EXAMPLES: &str = "\
+Examples:
+  pgtoll lab balance --quick                where statements go, and what is stale there; half a minute
+  pgtoll lab balance --record balance.json  the same with more sessions, writes and seconds
+  pgtoll lab balance --postgres 18 --json
+
+It needs Pgpool-II (Debian: apt install pgpool2), makes servers of its own, listens on no port, and
+touches no other server. Exit status: 0 all is as it should be; 1 a statement went where it must not, or
+clients were refused; 2 could not tell.";
 
 const LAB_BRIDGE_EXAMPLES: &str = "\
 Examples:
@@ -254,6 +268,30 @@ pub(crate) enum LabEntry {
     Pgbouncer,
     /// Both servers, of which clients choose the primary (`target_session_attrs=primary`).
     Hosts,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabBalanceArguments {
+    /// Fewer sessions, writes and seconds: half a minute.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Rows that are written and then read, for each rung of what commits wait for.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(8..=1_000_000))]
+    pub(crate) writes: Option<u32>,
+    /// Clients that read at full speed, through the balancer and without it.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) clients: u32,
+    /// Write the record (JSON) to this new file after each part.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// The server: a major version, or the directory of its programs.
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) postgres: Option<String>,
+    /// Where the servers' data directories are made.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub(crate) work_dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 #[derive(Args, Debug)]

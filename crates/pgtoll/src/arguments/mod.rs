@@ -32,8 +32,8 @@ pub(crate) use fleet::{
     FleetArguments, FleetCommand, FleetMergeArguments, FleetPlanArguments, FleetRunArguments,
 };
 pub(crate) use lab::{
-    LabArguments, LabBridgeArguments, LabCommand, LabCorruptionArguments, LabEntry,
-    LabExchangeArguments, LabFailoverArguments, LabJudgeArguments, LabSetupArguments,
+    LabArguments, LabBalanceArguments, LabBridgeArguments, LabCommand, LabCorruptionArguments,
+    LabEntry, LabExchangeArguments, LabFailoverArguments, LabJudgeArguments, LabSetupArguments,
     LabWatchArguments,
 };
 pub(crate) use measure::MeasureArguments;

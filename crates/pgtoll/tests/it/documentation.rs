@@ -64,6 +64,7 @@ fn generated_schemas() {
     check(&reference.join("prediction.schema.json"), &pretty(pgtoll_record::prediction_schema()));
     check(&reference.join("judge.schema.json"), &pretty(pgtoll_record::judge_schema()));
     check(&reference.join("corruption.schema.json"), &pretty(pgtoll_record::corruption_schema()));
+    check(&reference.join("balance.schema.json"), &pretty(pgtoll_record::balance_schema()));
     check(&reference.join("bridge.schema.json"), &pretty(pgtoll_record::bridge_schema()));
     check(&reference.join("exchange.schema.json"), &pretty(pgtoll_record::exchange_schema()));
     check(&reference.join("failover.schema.json"), &pretty(pgtoll_record::failover_schema()));

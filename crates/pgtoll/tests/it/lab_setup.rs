@@ -5,6 +5,7 @@ use std::process::Command;
 
 use nix::unistd::geteuid;
 
+use crate::balance::pgpool;
 use crate::bridge::redis;
 use crate::failover::engines;
 use crate::support::{
@@ -14,14 +15,16 @@ use crate::support::{
 
 #[test]
 fn engines_that_are_there_are_named_with_their_versions() {
-    if !engines() || !redis() {
+    if !engines() || !redis() || !pgpool() {
         return;
     }
     let ran = run(pgtoll().args(["lab", "setup"]));
     assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
     let lines: Vec<&str> = ran.stdout.lines().collect();
-    assert_eq!(lines.len(), 4, "{ran:?}");
-    for (line, name) in lines.iter().zip(["PostgreSQL ", "repmgr ", "PgBouncer ", "Redis "]) {
+    assert_eq!(lines.len(), 5, "{ran:?}");
+    for (line, name) in
+        lines.iter().zip(["PostgreSQL ", "repmgr ", "PgBouncer ", "Pgpool-II ", "Redis "])
+    {
         assert!(line.starts_with(name), "{ran:?}");
     }
 }
@@ -32,7 +35,7 @@ fn a_missing_engine_is_installed_when_root_agrees() {
         eprintln!("not tested: only root can hide an engine");
         return;
     }
-    if !engines() || !redis() {
+    if !engines() || !redis() || !pgpool() {
         return;
     }
     let scratch = Scratch::new();
@@ -79,7 +82,7 @@ fn a_missing_engine_is_installed_when_root_agrees() {
 
 #[test]
 fn an_ordinary_user_sees_what_is_there() {
-    if !engines() || !redis() {
+    if !engines() || !redis() || !pgpool() {
         return;
     }
     let scratch = Scratch::new();

@@ -10,6 +10,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, Installation};
 use pgtoll_interrupt::Interrupt;
+use pgtoll_record::trials::{
+    ROLLING_SERIES_SCHEMA, RollingSeriesHeader, RollingSeriesLine, RollingSeriesRun,
+};
 use pgtoll_record::{JudgeRecord, RollingOutcome, RollingRecord};
 
 use crate::support::{PATIENCE, Scratch, pgtoll_for_all, server, servers};
@@ -390,40 +393,24 @@ fn bare_switchover(set: &ReplicaSet, from: &str, to: &str) -> String {
     )
 }
 
-/// What a judge saw of a run, in seconds.
-#[derive(serde::Serialize)]
-struct SeriesLine {
-    server: String,
-    what: String,
-    gap_seconds: f64,
-    /// By pgtoll's own clock.
-    own_gap_seconds: Option<f64>,
-    /// Nodes with what their conversion took, and how long they were down for it.
-    nodes: Vec<(String, Option<f64>, Option<f64>)>,
-    acknowledged: u64,
-    unknown: u64,
-    lost: u64,
-}
-
-impl SeriesLine {
-    fn of(
-        server: &Installation,
-        what: &str,
-        judged: &JudgeRecord,
-        run: Option<&RollingRecord>,
-    ) -> Self {
-        let own_gap = run.and_then(|run| run.switchovers.first()?.gap_seconds);
-        let nodes = run.map_or(&[][..], |run| &run.nodes).iter();
-        Self {
-            server: server.version.to_string(),
-            what: what.to_owned(),
-            gap_seconds: judged.outage.as_ref().unwrap().seconds,
-            own_gap_seconds: own_gap,
-            nodes: nodes.map(|of| (of.name.clone(), of.convert_seconds, of.down_seconds)).collect(),
-            acknowledged: judged.transactions.acknowledged,
-            unknown: judged.transactions.unknown,
-            lost: judged.verdict.as_ref().unwrap().lost.count,
-        }
+/// A run that the judge saw, or a switchover by hand.
+fn series_run(
+    server: &Installation,
+    what: &str,
+    judged: &JudgeRecord,
+    run: Option<&RollingRecord>,
+) -> RollingSeriesRun {
+    let own_gap = run.and_then(|run| run.switchovers.first()?.gap_seconds);
+    let nodes = run.map_or(&[][..], |run| &run.nodes).iter();
+    RollingSeriesRun {
+        server: server.version.to_string(),
+        what: what.to_owned(),
+        gap_seconds: judged.outage.as_ref().unwrap().seconds,
+        own_gap_seconds: own_gap,
+        nodes: nodes.map(|of| (of.name.clone(), of.convert_seconds, of.down_seconds)).collect(),
+        acknowledged: judged.transactions.acknowledged,
+        unknown: judged.transactions.unknown,
+        lost: judged.verdict.as_ref().unwrap().lost.count,
     }
 }
 
@@ -433,21 +420,30 @@ impl SeriesLine {
 fn a_series_of_runs_and_of_switchovers_by_hand() {
     let Ok(runs) = std::env::var("PGTOLL_ROLLING_RUNS") else { return };
     let runs: u32 = runs.parse().expect("PGTOLL_ROLLING_RUNS is a number");
+    let show = |line: &RollingSeriesLine| println!("{}", serde_json::to_string(line).unwrap());
+    let show_run = |run| show(&RollingSeriesLine::Run(Box::new(run)));
+    show(&RollingSeriesLine::Header(Box::new(RollingSeriesHeader {
+        schema: ROLLING_SERIES_SCHEMA.to_owned(),
+        pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
+        command: format!(
+            "PGTOLL_ROLLING_RUNS={runs} cargo test -p pgtoll --test it rolling::a_series -- --nocapture"
+        ),
+        host: pgtoll_bench::host(&std::env::temp_dir()).unwrap(),
+    })));
     for server in servers() {
         let scratch = Scratch::new();
         let mut set = ReplicaSet::new(&scratch, &server, &[("wal_log_hints", "on")]);
-        let show = |line: &SeriesLine| println!("{}", serde_json::to_string(line).unwrap());
         for _ in 0..runs {
             for (command, words) in [("enable", "--to n2"), ("disable", "--to n1")] {
                 let (run, judged) = check_run(&mut set, command, words);
-                show(&SeriesLine::of(&server, command, &judged, Some(&run)));
+                show_run(series_run(&server, command, &judged, Some(&run)));
             }
             for (from, to) in [("n1", "n2"), ("n2", "n1")] {
                 let line = bare_switchover(&set, from, to);
                 let judged = set.judged(&line, 8);
                 assert!(judged.fault.as_ref().is_some_and(|fault| fault.success), "{judged:?}");
                 set.await_streaming();
-                show(&SeriesLine::of(&server, "by hand", &judged, None));
+                show_run(series_run(&server, "by hand", &judged, None));
             }
         }
         set.finish();

@@ -65,16 +65,18 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     recorder.write(&ReplayPaceLine::Header(Box::new(header)))?;
     let mut runs: Vec<ReplayPaceRun> = Vec::new();
     for case in CASES.into_iter().filter(|case| arguments.case.iter().any(|of| of == name(*case))) {
-        say(&format!("{}: pgbench", name(case)));
-        let captured = site.capture(&mut guard, &work(arguments, case))?;
-        for repetition in 1..=arguments.repetitions {
-            for speed in speeds(case) {
-                trial_site.interrupt.check()?;
-                let run = site.replay(&mut guard, &captured, case, *speed)?;
-                let run = ReplayPaceRun { repetition, ..run };
-                print(&score::line(&run));
-                recorder.write(&ReplayPaceLine::Replay(Box::new(run.clone())))?;
-                runs.push(run);
+        for work in work(arguments, case) {
+            say(&format!("{}: pgbench -M {}", name(case), work.protocol));
+            let captured = site.capture(&mut guard, &work)?;
+            for repetition in 1..=arguments.repetitions {
+                for speed in speeds(case) {
+                    trial_site.interrupt.check()?;
+                    let run = site.replay(&mut guard, &captured, case, *speed)?;
+                    let run = ReplayPaceRun { repetition, ..run };
+                    print(&score::line(&run));
+                    recorder.write(&ReplayPaceLine::Replay(Box::new(run.clone())))?;
+                    runs.push(run);
+                }
             }
         }
     }
@@ -106,8 +108,9 @@ fn speeds(case: ReplayPaceCase) -> &'static [Option<f64>] {
     }
 }
 
-/// pgbench's options.
-fn work(arguments: &Arguments, case: ReplayPaceCase) -> Work {
+/// pgbench's options; at full speed for each protocol, as the less a server does for a statement, the more
+/// its client weighs.
+fn work(arguments: &Arguments, case: ReplayPaceCase) -> Vec<Work> {
     let (seconds, rate) = (arguments.seconds.to_string(), arguments.rate.to_string());
     let at_a_rate = ["-R", &rate, "-T", &seconds];
     let sessions = arguments.sessions.to_string();
@@ -116,7 +119,13 @@ fn work(arguments: &Arguments, case: ReplayPaceCase) -> Work {
         ReplayPaceCase::Sessions => [&["-S", "-c", &sessions][..], &at_a_rate].concat(),
         ReplayPaceCase::Full => vec!["-S", "-c", "8", "-t", "40000"],
     };
-    Work { options: options.into_iter().map(str::to_owned).collect() }
+    let options: Vec<String> = options.into_iter().map(str::to_owned).collect();
+    let protocols = match case {
+        ReplayPaceCase::Timed | ReplayPaceCase::Sessions => &["prepared"][..],
+        ReplayPaceCase::Full => &score::PROTOCOLS,
+    };
+    let work = |protocol: &&'static str| Work { protocol, options: options.clone() };
+    protocols.iter().map(work).collect()
 }
 
 fn header(

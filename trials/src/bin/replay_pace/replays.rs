@@ -22,7 +22,10 @@ pub(crate) struct PaceSite {
 }
 
 /// pgbench's options.
+#[derive(Clone)]
 pub(crate) struct Work {
+    /// `-M`.
+    pub(crate) protocol: &'static str,
     pub(crate) options: Vec<String>,
 }
 
@@ -70,7 +73,7 @@ impl PaceSite {
         let [log, path] = [log, path].map(|path| path.to_string_lossy().into_owned());
         guard.run(&beside("pgtoll")?, &["replay", "plan", &log, "--plan", &path])?;
         guard.run(Path::new("rm"), &["-r", &directory])?;
-        Ok(Captured { plan, work: Work { options: work.options.clone() } })
+        Ok(Captured { plan, work: work.clone() })
     }
 
     /// A replay on a fresh copy; at full speed pgbench's own work on another one before.
@@ -95,6 +98,7 @@ impl PaceSite {
         let done = record.done.context("the replay's record has no run")?;
         Ok(ReplayPaceRun {
             case,
+            protocol: captured.work.protocol.to_owned(),
             repetition: 0,
             speed,
             recorded_s: record.planned.length_s,
@@ -135,7 +139,7 @@ impl Work {
     /// Runs it; transactions a second, without the time of connecting.
     fn run(&self, guard: &mut Guard, cluster: &Cluster) -> anyhow::Result<f64> {
         let options = self.options.iter().map(String::as_str);
-        let arguments: Vec<&str> = ["-n", "-j", "2", "-M", "prepared", "--random-seed=1"]
+        let arguments: Vec<&str> = ["-n", "-j", "2", "-M", self.protocol, "--random-seed=1"]
             .into_iter()
             .chain(options)
             .chain([DATABASE])

@@ -33,6 +33,8 @@ const LENGTH_OFF: [f64; 2] = [0.02, 0.03];
 const LATE_MS: f64 = 10.0;
 /// A replay's rate over pgbench's.
 const RATE: f64 = 0.95;
+/// pgbench's `-M`, its default first.
+pub(crate) const PROTOCOLS: [&str; 2] = ["simple", "prepared"];
 
 /// The goals of the cases that were tried.
 pub(crate) fn outcomes(runs: &[ReplayPaceRun]) -> Vec<PaceOutcome> {
@@ -55,11 +57,14 @@ pub(crate) fn outcomes(runs: &[ReplayPaceRun]) -> Vec<PaceOutcome> {
         .filter(of(ReplayPaceCase::Sessions, Some(1.0)))
         .map(|run| (run.broken_sessions + run.errors) as f64);
     outcomes.extend(worst("broken sessions and errors of many".to_owned(), failed, 0.0));
-    let full = runs.iter().filter(of(ReplayPaceCase::Full, None));
-    let rates: Vec<f64> = full.filter_map(ReplayPaceRun::rate_ratio).collect();
-    if let Some(found) = median(&rates) {
-        let what = "rate at full speed over pgbench's, median".to_owned();
-        outcomes.push(PaceOutcome { what, found, bound: Bound::AtLeast(RATE) });
+    for protocol in PROTOCOLS {
+        let full = runs.iter().filter(of(ReplayPaceCase::Full, None));
+        let full = full.filter(|run| run.protocol == protocol);
+        let rates: Vec<f64> = full.filter_map(ReplayPaceRun::rate_ratio).collect();
+        if let Some(found) = median(&rates) {
+            let what = format!("full speed over pgbench's, {protocol}, median");
+            outcomes.push(PaceOutcome { what, found, bound: Bound::AtLeast(RATE) });
+        }
     }
     outcomes
 }
@@ -83,7 +88,7 @@ pub(crate) fn line(run: &ReplayPaceRun) -> String {
             run.run_s,
             (ratio - 1.0) * 100.0
         ),
-        _ => format!("full speed: {:.2} s", run.run_s),
+        _ => format!("full speed, {}: {:.2} s", run.protocol, run.run_s),
     };
     if let (Some(p99), Some(most)) = (run.lateness_p99_ms, run.lateness_max_ms) {
         let _ = write!(text, ", late by {p99:.2} ms (p99), {most:.2} ms at most");
@@ -125,6 +130,7 @@ mod tests {
     fn run(case: ReplayPaceCase, speed: Option<f64>, run_s: f64) -> ReplayPaceRun {
         ReplayPaceRun {
             case,
+            protocol: "prepared".to_owned(),
             repetition: 1,
             speed,
             recorded_s: 20.0,

@@ -1,7 +1,5 @@
 //! `pgtoll lab bridge`: one server with foreign tables of others, a CSV file and Redis.
 
-use std::path::Path;
-
 use anyhow::Context as _;
 use pgtoll_cluster::{Guard, GuardOptions, Redis, ServerUser};
 use pgtoll_format::shell_quoted;
@@ -10,10 +8,10 @@ use pgtoll_lab::{BRIDGE_STEPS, BridgeSite, bridge};
 use pgtoll_record::{BridgeRecord, Provenance};
 use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 
-use super::record_file::write_record;
+use super::record_file::{refuse_existing, write_record};
 use crate::arguments::LabBridgeArguments;
 use crate::commands::measure::{installation, tell_leftovers};
-use crate::commands::{Usage, absolute, output};
+use crate::commands::{absolute, output};
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -64,15 +62,6 @@ pub(crate) fn run(arguments: &LabBridgeArguments, printer: &mut Printer) -> anyh
 
 const INTRODUCTION: &str = "a hub with foreign tables of two servers, a CSV file and Redis; well \
                             under a minute, about 200 MB of disk";
-
-/// A bridge is not continued: its steps build on each other's tables.
-fn refuse_existing(file: &Path) -> anyhow::Result<()> {
-    if file.exists() {
-        let message = format!("{} exists", file.display());
-        return Err(Usage::error(message, "name a new file"));
-    }
-    Ok(())
-}
 
 /// A finding is one, however the steps ended.
 fn status(record: &BridgeRecord) -> Status {

@@ -1,5 +1,6 @@
 //! `pgtoll lab`: does the safety work when it is needed?
 
+mod balance;
 mod bridge;
 mod corruption;
 mod exchange;
@@ -16,6 +17,7 @@ use crate::printer::Printer;
 pub(crate) fn run(arguments: &LabArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     match &arguments.command {
         LabCommand::Judge(arguments) => judge::run(arguments, printer),
+        LabCommand::Balance(arguments) => balance::run(arguments, printer),
         LabCommand::Bridge(arguments) => bridge::run(arguments, printer),
         LabCommand::Corruption(arguments) => corruption::run(arguments, printer),
         LabCommand::Exchange(arguments) => exchange::run(arguments, printer),

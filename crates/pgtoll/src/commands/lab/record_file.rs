@@ -32,6 +32,15 @@ pub(super) fn earlier_record<R: DeserializeOwned>(
 /// A thousand runs have some megabytes.
 const RECORD_BYTES_MAX: u64 = 1 << 28;
 
+/// Refuses a file that exists, where a record is not continued: its parts build on each other's servers.
+pub(super) fn refuse_existing(file: &Path) -> anyhow::Result<()> {
+    if file.exists() {
+        let message = format!("{} exists", file.display());
+        return Err(Usage::error(message, "name a new file"));
+    }
+    Ok(())
+}
+
 /// Writes the record so far.
 pub(super) fn write_record<R: Serialize>(file: &Path, record: &R) -> anyhow::Result<()> {
     let mut text = serde_json::to_string_pretty(record).context("write the record")?;

@@ -1,0 +1,146 @@
+//! Reads that Pgpool-II sends to standbys: where each kind of statement goes, how old what readers see
+//! is, what balancing costs, and what clients see when a standby dies.
+
+mod death;
+mod error;
+mod freshness;
+mod queue;
+mod routes;
+mod set;
+mod split;
+mod throughput;
+
+use std::time::Duration;
+
+use pgtoll_cluster::{Guard, Installation, Pgpool};
+use pgtoll_interrupt::Interrupt;
+use pgtoll_record::{BALANCE_SCHEMA, BalanceDesign, BalanceRecord, Host, Provenance};
+
+pub use self::error::BalanceError;
+use self::set::BalancedSet;
+pub use self::set::PRIMARY as BALANCE_PRIMARY;
+
+/// How much is tried.
+#[derive(Clone, Debug)]
+pub struct BalancePlan {
+    /// Sessions in which each kind of statement is tried.
+    pub route_sessions: u32,
+    /// Sessions whose share on each standby is counted.
+    pub split_sessions: u32,
+    /// Rows that are written and then read, for each rung of what commits wait for.
+    pub writes: u32,
+    /// Clients that read at full speed.
+    pub clients: u32,
+    /// How long each time.
+    pub slice: Duration,
+    /// How often with the balancer, and as often without it.
+    pub slices: u32,
+}
+
+/// Where it is done.
+#[derive(Debug)]
+pub struct BalanceSite<'a> {
+    /// The servers.
+    pub installation: &'a Installation,
+    /// What is in front of them.
+    pub pgpool: &'a Pgpool,
+    /// What starts all of it.
+    pub guard: Guard,
+    /// The machine.
+    pub host: Host,
+    /// Signals.
+    pub interrupt: &'a Interrupt,
+}
+
+/// What parts have in common.
+struct BalanceContext<'a> {
+    plan: &'a BalancePlan,
+    guard: &'a mut Guard,
+    interrupt: &'a Interrupt,
+    set: &'a BalancedSet,
+}
+
+/// A part, and what it adds to the record.
+type Part = fn(&mut BalanceContext<'_>, &mut BalanceRecord) -> Result<(), BalanceError>;
+
+/// In this order: the last one kills a standby.
+const PARTS: [(&str, Part); 6] = [
+    ("where statements go", routes::routes),
+    ("how sessions are shared out", split::split),
+    ("reads after writes", freshness::freshness),
+    ("reads beside reads without a balancer", throughput::throughput),
+    ("more clients than it takes", queue::queue),
+    ("a standby dies and comes back", death::death),
+];
+
+/// How many parts there are.
+pub const BALANCE_PARTS: usize = PARTS.len();
+
+/// Builds a primary and two standbys behind Pgpool-II, and does all parts. `on_part` is told of the record
+/// and the part's name after each. What was done until an error or a signal is in the record; an error
+/// where nothing was begun is one of this function.
+pub fn balance(
+    plan: &BalancePlan,
+    site: BalanceSite<'_>,
+    provenance: &Provenance,
+    on_part: &mut dyn FnMut(&BalanceRecord, &str),
+) -> Result<BalanceRecord, BalanceError> {
+    let BalanceSite { installation, pgpool, mut guard, host, interrupt } = site;
+    let room = set::room(plan.clients);
+    let set = BalancedSet::start(&mut guard, installation, pgpool, room, interrupt)?;
+    let mut record = BalanceRecord {
+        schema: BALANCE_SCHEMA.to_owned(),
+        pgtoll: provenance.version.clone(),
+        command: provenance.command.clone(),
+        made: provenance.made.clone(),
+        server: format!("PostgreSQL {} ({})", installation.version, installation.origin),
+        balancer: pgpool.version(&mut guard)?,
+        host,
+        design: design(plan, room),
+        settings: set::settings(),
+        balancer_settings: Pgpool::settings(room),
+        routes: Vec::new(),
+        split: None,
+        freshness: Vec::new(),
+        throughput: None,
+        queue: None,
+        death: None,
+        complete: false,
+        ended: None,
+        notes: NOTES.map(str::to_owned).to_vec(),
+    };
+    let mut context = BalanceContext { plan, guard: &mut guard, interrupt, set: &set };
+    for (name, part) in PARTS {
+        let done = part(&mut context, &mut record);
+        // What follows from a signal is not the news.
+        if let Err(error) = interrupt.check().map_err(BalanceError::from).and(done) {
+            record.ended = Some(format!("{name}: {}", crate::error_words(&error)));
+            return Ok(record);
+        }
+        on_part(&record, name);
+    }
+    record.complete = true;
+    Ok(record)
+}
+
+fn design(plan: &BalancePlan, room: u32) -> BalanceDesign {
+    BalanceDesign {
+        weights: set::WEIGHTS.map(|(name, weight)| (name.to_owned(), weight)).into(),
+        route_sessions: plan.route_sessions,
+        split_sessions: plan.split_sessions,
+        writes: plan.writes,
+        clients: plan.clients,
+        slice_s: plan.slice.as_secs_f64(),
+        slices: plan.slices,
+        balancer_clients: room,
+    }
+}
+
+const NOTES: [&str; 4] = [
+    "the servers' answers say which of them executed a statement (current_setting('cluster_name'))",
+    "all servers share CPUs, a disk and a kernel: how old reads are depends on that, and whether more \
+     standbys serve more reads is not measurable here",
+    "WAIT FOR LSN, which servers have from 19 on, was not tried: with it a reader waits for its own write \
+     on any standby, whatever commits wait for",
+    "a read that found its row is no proof that the next one will",
+];

@@ -1,0 +1,254 @@
+//! Reads that a balancer sends to standbys: where statements went, and what readers saw there.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Host, Interval};
+
+/// The version of the form of a [`BalanceRecord`].
+pub const BALANCE_SCHEMA: &str = "pgtoll.balance/1";
+
+/// A primary and two standbys behind Pgpool-II: where each kind of statement went, how old what readers
+/// saw was, what balancing cost, and what clients saw when a standby died.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BalanceRecord {
+    /// [`BALANCE_SCHEMA`].
+    pub schema: String,
+    /// pgtoll's version.
+    pub pgtoll: String,
+    /// The command that makes it again.
+    pub command: Vec<String>,
+    /// When the record was made (RFC 3339).
+    pub made: String,
+    /// Version and origin of the servers.
+    pub server: String,
+    /// Version of the balancer.
+    pub balancer: String,
+    /// The machine.
+    pub host: Host,
+    /// How much was tried.
+    pub design: BalanceDesign,
+    /// The servers' settings that are not defaults.
+    pub settings: BTreeMap<String, String>,
+    /// The balancer's settings that are not defaults.
+    pub balancer_settings: BTreeMap<String, String>,
+    /// Each kind of statement that was tried, in order.
+    pub routes: Vec<BalanceRoute>,
+    /// How sessions that read were shared out.
+    pub split: Option<BalanceSplit>,
+    /// Reads after writes, for each rung of what commits wait for, in order.
+    pub freshness: Vec<BalanceRung>,
+    /// Reads through the balancer beside reads without it.
+    pub throughput: Option<BalanceThroughput>,
+    /// More clients than the balancer takes at a time.
+    pub queue: Option<BalanceQueue>,
+    /// A standby that died and came back.
+    pub death: Option<BalanceDeath>,
+    /// All of it was done, whatever was found.
+    pub complete: bool,
+    /// Why it ended early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// What a reader has to know.
+    pub notes: Vec<String>,
+}
+
+/// How much is tried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BalanceDesign {
+    /// Each server's share of the reads relative to the others', by name.
+    pub weights: BTreeMap<String, u32>,
+    /// Sessions in which each kind of statement is tried.
+    pub route_sessions: u32,
+    /// Sessions whose share on each standby is counted.
+    pub split_sessions: u32,
+    /// Rows that are written and then read, for each rung.
+    pub writes: u32,
+    /// Clients that read at full speed, with and without the balancer in turn.
+    pub clients: u32,
+    /// For so many seconds each time.
+    pub slice_s: f64,
+    /// So often each.
+    pub slices: u32,
+    /// Clients that the balancer takes at a time.
+    pub balancer_clients: u32,
+}
+
+/// Where a statement may be executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BalanceNeed {
+    /// On the primary only: it writes, locks, or reads what only the session there has.
+    Primary,
+    /// Anywhere.
+    Any,
+}
+
+/// A kind of statement, and which servers answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BalanceRoute {
+    /// What is peculiar to it, in a few words.
+    pub kind: String,
+    /// What each session sent, in order; the last one's answer names the server.
+    pub statements: Vec<String>,
+    /// Where it may be executed.
+    pub need: BalanceNeed,
+    /// Sessions that tried it.
+    pub sessions: u64,
+    /// Answers of each server, by its name.
+    pub answers: BTreeMap<String, u64>,
+    /// Sessions in which it failed.
+    pub errors: u64,
+    /// What the first of them was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_error: Option<String>,
+}
+
+impl BalanceRoute {
+    /// Whether every session got an answer, from a server that may give it.
+    pub fn holds(&self, primary: &str) -> bool {
+        let elsewhere = self.answers.keys().any(|server| server != primary);
+        self.errors == 0 && !(self.need == BalanceNeed::Primary && elsewhere)
+    }
+
+    /// Whether a standby answered any.
+    pub fn is_balanced(&self, primary: &str) -> bool {
+        self.answers.keys().any(|server| server != primary)
+    }
+}
+
+/// How sessions were shared out among the standbys.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BalanceSplit {
+    /// Sessions that each server answered, by its name.
+    pub sessions: BTreeMap<String, u64>,
+    /// The first standby's share of them.
+    pub share: Interval,
+    /// What it should be by the weights.
+    pub expected: f64,
+}
+
+/// Rows that were written and then read through the balancer, with commits that wait for so much.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BalanceRung {
+    /// What commits wait for, in words.
+    pub rung: String,
+    /// The primary's `synchronous_commit`.
+    pub synchronous_commit: String,
+    /// The primary's `synchronous_standby_names`.
+    pub synchronous_standby_names: String,
+    /// Rows that were written.
+    pub writes: u64,
+    /// Reads after them that a standby answered.
+    pub standby_reads: u64,
+    /// Those that did not find the row.
+    pub stale: u64,
+    /// Their share of the standbys' reads, with its 95 % interval.
+    pub stale_share: Option<Interval>,
+    /// The median time of a write, in milliseconds.
+    pub write_p50_ms: Option<f64>,
+}
+
+impl BalanceRung {
+    /// Whether a session is promised to find on every standby what it has committed: each of them has
+    /// applied it by then.
+    pub fn is_promised(&self) -> bool {
+        let is_one_enough = self.synchronous_standby_names.starts_with("ANY");
+        self.synchronous_commit == "remote_apply" && !is_one_enough
+    }
+
+    /// Whether that was not so.
+    pub fn is_broken(&self) -> bool {
+        self.stale > 0 && self.is_promised()
+    }
+}
+
+/// Reads through the balancer beside reads that go to the standbys without it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BalanceThroughput {
+    /// Reads a second without the balancer, one figure for each slice.
+    pub direct_per_second: Vec<f64>,
+    /// Through it, in the same order.
+    pub balanced_per_second: Vec<f64>,
+    /// The latter over the former, with its 95 % interval.
+    pub ratio: Interval,
+    /// The median time of a read without it, in milliseconds.
+    pub direct_p50_ms: Option<f64>,
+    /// Through it.
+    pub balanced_p50_ms: Option<f64>,
+}
+
+/// More clients than the balancer takes at a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BalanceQueue {
+    /// Clients that it takes at a time.
+    pub room: u64,
+    /// Clients beyond that.
+    pub more: u64,
+    /// Of these, served while all others stayed connected.
+    pub served_at_once: u64,
+    /// Served after others had left.
+    pub served_later: u64,
+    /// Refused, or never served.
+    pub refused: u64,
+    /// What the first of them was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_error: Option<String>,
+}
+
+/// A standby that was killed under readers, and started again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BalanceDeath {
+    /// Clients that read and reconnect.
+    pub readers: u64,
+    /// Reads that were answered.
+    pub reads: u64,
+    /// Reads and connections that failed before the balancer called the standby down.
+    pub errors_until_down: u64,
+    /// While it was called down.
+    pub errors_while_down: u64,
+    /// After it had been started again.
+    pub errors_after_start: u64,
+    /// The longest time in which a reader got no answer, in seconds.
+    pub longest_gap_s: f64,
+    /// When the balancer called the standby down, in seconds after the kill.
+    pub down_s: f64,
+    /// When a new session was answered by it again, in seconds after its start.
+    pub back_s: f64,
+    /// Reads that each server answered while the standby was called down, by its name.
+    pub answers_while_down: BTreeMap<String, u64>,
+}
+
+/// The JSON Schema of what `pgtoll lab balance` prints.
+pub fn balance_schema() -> serde_json::Value {
+    schemars::schema_for!(BalanceRecord).to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_that_needs_the_primary_must_be_answered_there_each_time() {
+        let answers = |of: &[(&str, u64)]| {
+            of.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+        };
+        let route = BalanceRoute {
+            kind: "INSERT".to_owned(),
+            statements: Vec::new(),
+            need: BalanceNeed::Primary,
+            sessions: 3,
+            answers: answers(&[("primary", 3)]),
+            errors: 0,
+            first_error: None,
+        };
+        assert!(route.holds("primary") && !route.is_balanced("primary"));
+        let astray =
+            BalanceRoute { answers: answers(&[("primary", 2), ("standby1", 1)]), ..route.clone() };
+        assert!(!astray.holds("primary"));
+        assert!(BalanceRoute { need: BalanceNeed::Any, ..astray }.holds("primary"));
+        assert!(!BalanceRoute { errors: 1, ..route }.holds("primary"));
+    }
+}

@@ -1,0 +1,281 @@
+//! Reads that a balancer sends to standbys, as text.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use pgtoll_record::{
+    BalanceDeath, BalanceNeed, BalanceQueue, BalanceRecord, BalanceRoute, BalanceRung,
+    BalanceSplit, BalanceThroughput,
+};
+
+use crate::text::{aligned, wrapped};
+use crate::wal_numbers::counted;
+
+/// The primary's name in records.
+const PRIMARY: &str = "primary";
+
+/// The answer, where each kind of statement went, and what readers saw.
+pub fn balance_text(of: &BalanceRecord) -> String {
+    let mut text = wrapped("", &subject_words(of));
+    text.push('\n');
+    text.push_str(&wrapped("", &answer(of)));
+    if !of.routes.is_empty() {
+        text.push('\n');
+        text.push_str(&table(ROUTE_HEAD, of.routes.iter().map(route_row)));
+    }
+    if !of.freshness.is_empty() {
+        text.push('\n');
+        text.push_str(&table(RUNG_HEAD, of.freshness.iter().map(rung_row)));
+    }
+    for words in part_words(of) {
+        text.push('\n');
+        text.push_str(&wrapped("", &words));
+    }
+    text.push('\n');
+    for finding in balance_findings(of) {
+        text.push_str(&wrapped("finding: ", &finding));
+    }
+    for note in &of.notes {
+        text.push_str(&wrapped("note: ", note));
+    }
+    text
+}
+
+fn table<const COLUMNS: usize>(
+    head: [&str; COLUMNS],
+    rows: impl Iterator<Item = [String; COLUMNS]>,
+) -> String {
+    let rows = rows.map(|row| row.to_vec());
+    aligned(std::iter::once(head.map(str::to_owned).to_vec()).chain(rows).collect(), Vec::new())
+}
+
+/// What each other part showed.
+pub(crate) fn part_words(of: &BalanceRecord) -> Vec<String> {
+    let parts = [
+        of.split.as_ref().map(split_words),
+        of.throughput.as_ref().map(throughput_words),
+        of.queue.as_ref().map(queue_words),
+        of.death.as_ref().map(death_words),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+pub(crate) fn subject_words(of: &BalanceRecord) -> String {
+    let weights: Vec<String> =
+        of.design.weights.iter().map(|(name, weight)| format!("{name} {weight}")).collect();
+    let mut words = format!("{}, {}; weights: {}.", of.server, of.balancer, weights.join(", "));
+    if let Some(ended) = &of.ended {
+        let _ = write!(words, " Ended early: {ended}.");
+    } else if !of.complete {
+        words.push_str(" It was killed before all of it was done.");
+    }
+    words
+}
+
+pub(crate) fn answer(of: &BalanceRecord) -> String {
+    let kinds = counted(of.routes.len() as u64, "kind", "kinds");
+    let astray = of.routes.iter().filter(|route| !route.holds(PRIMARY)).count();
+    let routes = match astray {
+        0 => format!("All {kinds} of statements were answered where they may be."),
+        astray => format!("{astray} of {kinds} of statements failed, or went where they must not."),
+    };
+    let stale: u64 = of.freshness.iter().map(|rung| rung.stale).sum();
+    let promised = of.freshness.iter().find(|rung| rung.is_promised() && rung.standby_reads > 0);
+    let reads = match promised {
+        _ if of.freshness.is_empty() => String::new(),
+        Some(rung) if rung.stale == 0 && stale > 0 => format!(
+            " A session finds on every standby what it has just committed only if commits wait until {}.",
+            rung.rung
+        ),
+        Some(rung) if rung.stale > 0 => {
+            format!(" Sessions read stale rows although commits waited until {}.", rung.rung)
+        }
+        _ => " No stale read was seen, which promises nothing unless every standby has applied a commit \
+              before it ends."
+            .to_owned(),
+    };
+    routes + &reads
+}
+
+/// Titles of [`route_row`].
+pub(crate) const ROUTE_HEAD: [&str; 4] = ["statement", "server", "went to", ""];
+
+/// A kind of statement, and what became of it.
+pub(crate) fn route_row(route: &BalanceRoute) -> [String; 4] {
+    let need = match route.need {
+        BalanceNeed::Primary => "primary",
+        BalanceNeed::Any => "any",
+    };
+    let verdict = match (route.holds(PRIMARY), route.need, route.is_balanced(PRIMARY)) {
+        (false, ..) => "WRONG",
+        (true, BalanceNeed::Any, false) => "kept",
+        _ => "",
+    };
+    [route.kind.clone(), need.to_owned(), went_to(route), verdict.to_owned()]
+}
+
+fn went_to(route: &BalanceRoute) -> String {
+    let errors = (route.errors > 0).then(|| counted(route.errors, "error", "errors"));
+    let answers = shares(&route.answers);
+    answers.into_iter().chain(errors).collect::<Vec<_>>().join(", ")
+}
+
+fn shares(of: &BTreeMap<String, u64>) -> Vec<String> {
+    of.iter().map(|(name, count)| format!("{} {count}", crate::printable(name))).collect()
+}
+
+/// Titles of [`rung_row`].
+pub(crate) const RUNG_HEAD: [&str; 5] = ["commits wait until", "stale", "of", "share", "write, ms"];
+
+/// What commits waited for, and how many reads did not find what was committed.
+pub(crate) fn rung_row(rung: &BalanceRung) -> [String; 5] {
+    let share = rung.stale_share.as_ref().map_or_else(String::new, |share| {
+        format!("{:.1} to {:.1} %", share.lower * 100.0, share.upper * 100.0)
+    });
+    [
+        rung.rung.clone(),
+        rung.stale.to_string(),
+        rung.standby_reads.to_string(),
+        share,
+        rung.write_p50_ms.map_or_else(String::new, |ms| format!("{ms:.2}")),
+    ]
+}
+
+fn split_words(of: &BalanceSplit) -> String {
+    let all: u64 = of.sessions.values().sum();
+    format!(
+        "Of {all} sessions: {}. By the weights the first standby should have {:.0} %; its share is {:.1} % \
+         ({:.1} to {:.1}).",
+        shares(&of.sessions).join(", "),
+        of.expected * 100.0,
+        of.share.estimate * 100.0,
+        of.share.lower * 100.0,
+        of.share.upper * 100.0
+    )
+}
+
+fn throughput_words(of: &BalanceThroughput) -> String {
+    let middle = |rates: &[f64]| pgtoll_stats::median(rates).unwrap_or_default();
+    let time = |ms: Option<f64>| ms.map_or_else(String::new, |ms| format!(" ({ms:.2} ms each)"));
+    format!(
+        "Through the balancer {:.0} reads a second by prepared statements{}, without it {:.0}{}: {:.2} times \
+         as many ({:.2} to {:.2}).",
+        middle(&of.balanced_per_second),
+        time(of.balanced_p50_ms),
+        middle(&of.direct_per_second),
+        time(of.direct_p50_ms),
+        of.ratio.estimate,
+        of.ratio.lower,
+        of.ratio.upper
+    )
+}
+
+fn queue_words(of: &BalanceQueue) -> String {
+    format!(
+        "The balancer takes {} clients at a time. Of {} more, {} were served at once, {} once others had \
+         left, {} were refused.",
+        of.room, of.more, of.served_at_once, of.served_later, of.refused
+    )
+}
+
+fn death_words(of: &BalanceDeath) -> String {
+    format!(
+        "A standby was killed under {} clients that read. {} reads were answered. Reads and connections \
+         that failed: {} until the balancer called the standby down, {:.2} s after the kill; {} while it \
+         was called down ({}); {} after it had been started again, until new sessions were led to it \
+         {:.2} s later. The longest time without an answer was {:.2} s.",
+        of.readers,
+        of.reads,
+        of.errors_until_down,
+        of.down_s,
+        of.errors_while_down,
+        shares(&of.answers_while_down).join(", "),
+        of.errors_after_start,
+        of.back_s,
+        of.longest_gap_s
+    )
+}
+
+/// What is not as it should be.
+pub fn balance_findings(of: &BalanceRecord) -> Vec<String> {
+    let mut findings: Vec<String> = of
+        .routes
+        .iter()
+        .filter(|route| !route.holds(PRIMARY))
+        .map(|route| {
+            let error = route.first_error.iter().map(|error| format!(": {error}"));
+            format!("{}: {}{}", route.kind, went_to(route), error.collect::<String>())
+        })
+        .collect();
+    findings.extend(of.freshness.iter().filter(|rung| rung.is_broken()).map(|rung| {
+        let (stale, reads) = (rung.stale, rung.standby_reads);
+        format!("{stale} of {reads} reads were stale although commits waited until {}", rung.rung)
+    }));
+    findings.extend(of.split.as_ref().and_then(split_finding));
+    findings.extend(of.queue.as_ref().filter(|queue| queue.refused > 0).map(|queue| {
+        let error = queue.first_error.as_deref().unwrap_or_default();
+        format!("{} of {} clients beyond its room were refused: {error}", queue.refused, queue.more)
+    }));
+    findings
+}
+
+/// An interval misses the truth once in twenty times; twice its width hardly ever.
+fn split_finding(of: &BalanceSplit) -> Option<String> {
+    let width = of.share.upper - of.share.lower;
+    let is_far = (of.share.estimate - of.expected).abs() > width;
+    let primary = of.sessions.get(PRIMARY).copied().unwrap_or_default();
+    (is_far || primary > 0).then(|| {
+        let expected = of.expected * 100.0;
+        format!(
+            "sessions are not shared out by the weights: {}, not {expected:.0} % each",
+            shares(&of.sessions).join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `pgtoll lab balance --postgres 18`, as it was.
+    fn record() -> BalanceRecord {
+        serde_json::from_str(include_str!("../../../records/2026-11-26-balance.json")).unwrap()
+    }
+
+    #[test]
+    fn the_answer_comes_first_and_every_kind_of_statement_has_a_line() {
+        let text = balance_text(&record());
+        let wide = text.lines().filter(|line| line.chars().count() > 80);
+        assert_eq!(wide.collect::<Vec<_>>(), Vec::<&str>::new());
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn what_goes_astray_or_is_stale_where_it_must_not_be_is_a_finding() {
+        let mut record = record();
+        assert_eq!(balance_findings(&record), Vec::<String>::new());
+        let insert = record.routes.iter().position(|of| of.need == BalanceNeed::Primary).unwrap();
+        record.routes[insert].answers.insert("standby1".to_owned(), 1);
+        record.freshness[4].stale = 1;
+        let split = record.split.as_mut().unwrap();
+        split.sessions.insert("primary".to_owned(), 3);
+        let queue = record.queue.as_mut().unwrap();
+        (queue.refused, queue.first_error) = (1, Some("sorry, too many clients".to_owned()));
+        let findings = balance_findings(&record);
+        assert_eq!(findings.len(), 4, "{findings:?}");
+        let text = balance_text(&record);
+        assert!(text.contains("1 of 32 kinds of statements failed, or went"), "{text}");
+        assert!(text.contains("WRONG") && text.contains("finding: "), "{text}");
+    }
+
+    #[test]
+    fn of_a_run_that_ended_early_only_what_was_done_is_said() {
+        let mut record = record();
+        (record.complete, record.ended) = (false, Some("queue: interrupted".to_owned()));
+        (record.queue, record.death) = (None, None);
+        record.freshness.clear();
+        let text = balance_text(&record);
+        assert!(text.contains("Ended early: queue: interrupted"), "{text}");
+        assert!(!text.contains("commits wait until") && !text.contains("killed"), "{text}");
+    }
+}
