@@ -124,8 +124,10 @@ impl RecordKind {
     /// The formats that such a record has.
     pub const fn formats(self) -> &'static [Format] {
         match self {
-            Self::WalStatistics
-            | Self::WalWhatIf
+            Self::WalStatistics => {
+                &[Format::Table, Format::Json, Format::Html, Format::OpenMetrics]
+            }
+            Self::WalWhatIf
             | Self::Overview
             | Self::Prediction
             | Self::Judge
@@ -453,6 +455,7 @@ impl FinishedRecord {
                 _ => None,
             },
             Format::OpenMetrics => match self {
+                Self::WalStatistics(record) => Some(crate::wal_statistics_openmetrics(record)),
                 Self::Verifications(records) => Some(crate::verification_openmetrics(records)),
                 Self::Patrol(record) => Some(crate::patrol_openmetrics(record)),
                 Self::Fleet(record) => Some(crate::fleet_openmetrics(record)),

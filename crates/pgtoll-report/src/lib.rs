@@ -52,6 +52,7 @@ mod style;
 mod terminal;
 mod text;
 mod verification;
+mod wal_gauges;
 mod wal_numbers;
 mod wal_short;
 mod wal_statistics;
@@ -94,6 +95,7 @@ pub use side_by_side::{side_by_side_markdown, side_by_side_text};
 pub use style::Style;
 pub use terminal::terminal_table;
 pub use verification::{verification_markdown, verification_openmetrics, verification_text};
+pub use wal_gauges::wal_statistics_openmetrics;
 pub use wal_statistics::wal_statistics_text;
 pub use wal_whatif::wal_whatif_text;
 
