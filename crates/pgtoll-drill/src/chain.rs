@@ -17,6 +17,7 @@ use pgtoll_wal::{Collect, End, SegmentFile, first_header, scan_with};
 
 use crate::DrillError;
 use crate::choice::{WalChoice, is_backup_end, segment_name};
+use crate::error::with_source;
 use crate::writer::CopyWriter;
 
 /// The segments of the copy, and what was read of them.
@@ -227,15 +228,6 @@ fn foreign(copy: &Path, file: &SegmentFile, control: &ControlFile) -> Option<Str
 
 fn words(end: &End) -> String {
     end.to_string()
-}
-
-fn with_source(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) if !error.to_string().ends_with(&source.to_string()) => {
-            format!("{error}: {source}")
-        }
-        _ => error.to_string(),
-    }
 }
 
 /// What replay of the WAL from the backup's begin on would do that matters here.

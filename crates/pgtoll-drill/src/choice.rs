@@ -13,12 +13,13 @@ use pgtoll_format::wal::{Parts, Record, RecordType};
 use pgtoll_format::{ControlFile, Lsn};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::DrilledKind;
-use pgtoll_verify::BackupWal;
-use pgtoll_wal::{Archive, Collect, SegmentFile, WalBound, WalReadError, scan_with, segments};
+use pgtoll_wal::{Archive, Collect, SegmentFile, WalBound, WalReadError, files, scan_with};
 
 use crate::DrillError;
+use crate::error::with_source;
 use crate::source::DrillSource;
 use crate::target::DrillTarget;
+use crate::tars::is_history;
 
 /// The segments that the server is given.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(crate) struct WalChoice {
     pub(crate) segments: Vec<SegmentFile>,
     /// The name of the first segment that is missing behind them, and that is needed.
     pub(crate) missing: Option<String>,
+    /// Why WAL of the backup's own cannot be read.
+    pub(crate) unreadable: Option<String>,
     /// Histories of timelines, by their names.
     pub(crate) histories: BTreeMap<String, Vec<u8>>,
 }
@@ -52,11 +55,8 @@ impl WalChoice {
             None => (control.last_checkpoint.redo, None),
         };
         let timeline = label_timeline.unwrap_or(control.last_checkpoint.timeline);
-        let own = source.path.join("pg_wal");
-        let has_own = segments(std::slice::from_ref(&own)).is_ok_and(|found| !found.is_empty());
-        // Of two files for the same place the last one is taken: the backup's own.
-        let mut places = wal.to_vec();
-        places.extend(has_own.then(|| own.clone()));
+        let SegmentsAtHand { places, segments, unreadable } = SegmentsAtHand::of(wal, &source.wal)?;
+        interrupt.check()?;
         let mut choice = Self {
             sources: places.iter().map(|path| path.display().to_string()).collect(),
             timeline,
@@ -64,14 +64,16 @@ impl WalChoice {
             stop: stop(source, control),
             segments: Vec::new(),
             missing: None,
+            unreadable,
             histories: histories(&places),
         };
+        choice.histories.extend(source.histories.clone());
         if start == Lsn::INVALID {
             return Ok(choice);
         }
         let archive = match target {
-            DrillTarget::Consistency => on_timeline(&places, timeline)?,
-            DrillTarget::Latest | DrillTarget::Bound(_) => newest(&places)?,
+            DrillTarget::Consistency => on_timeline(segments, timeline)?,
+            DrillTarget::Latest | DrillTarget::Bound(_) => Archive::of(segments, None)?.segments,
         };
         choice.take(&archive, control.wal_segment_bytes.into(), target);
         if choice.stop.is_none() && source.kind == DrilledKind::BaseBackup {
@@ -168,25 +170,55 @@ fn stop(source: &DrillSource, control: &ControlFile) -> Option<Lsn> {
         // The record of the checkpoint has to be there.
         DrilledKind::ColdCopy => Some(control.checkpoint.saturating_add(1)),
         DrilledKind::BaseBackup | DrilledKind::WithoutLabel => {
-            let data = source.data.as_ref().ok()?;
-            let from_manifest = BackupWal::of_directory(data).and_then(|wal| wal.stop());
             let is_from_standby = source.label.is_some_and(|label| label.from_standby);
             let of_standby = Some(control.minimum_recovery_end).filter(|_| is_from_standby);
-            from_manifest.or(of_standby).filter(|stop| *stop > Lsn::INVALID)
+            source.stop.or(of_standby).filter(|stop| *stop > Lsn::INVALID)
         }
     }
 }
 
-fn on_timeline(places: &[PathBuf], timeline: u32) -> Result<Vec<SegmentFile>, DrillError> {
-    match Archive::find(places, Some(timeline)) {
-        Ok(archive) => Ok(archive.segments),
-        Err(WalReadError::NoTimeline { .. }) => Ok(Vec::new()),
-        Err(error) => Err(error.into()),
+/// Segments where they may be, in any order.
+struct SegmentsAtHand {
+    /// Where they were found.
+    places: Vec<PathBuf>,
+    segments: Vec<SegmentFile>,
+    /// Why WAL of the backup's own cannot be read.
+    unreadable: Option<String>,
+}
+
+impl SegmentsAtHand {
+    /// Of two files for the same place the last one is taken: the backup's own.
+    fn of(named: &[PathBuf], own: &[PathBuf]) -> Result<Self, WalReadError> {
+        let mut at_hand = Self { places: named.to_vec(), segments: Vec::new(), unreadable: None };
+        for path in named {
+            at_hand.segments.extend(files(path)?);
+            if at_hand.segments.is_empty() {
+                return Err(WalReadError::NoSegments { path: path.clone() });
+            }
+        }
+        for path in own {
+            match files(path) {
+                Ok(found) if found.is_empty() => {}
+                Ok(found) => {
+                    at_hand.segments.extend(found);
+                    at_hand.places.push(path.clone());
+                }
+                Err(error) => at_hand.unreadable = Some(with_source(&error)),
+            }
+        }
+        Ok(at_hand)
     }
 }
 
-fn newest(places: &[PathBuf]) -> Result<Vec<SegmentFile>, DrillError> {
-    Ok(Archive::find(places, None)?.segments)
+fn on_timeline(
+    segments: Vec<SegmentFile>,
+    timeline: u32,
+) -> Result<Vec<SegmentFile>, WalReadError> {
+    match Archive::of(segments, Some(timeline)) {
+        Ok(archive) => Ok(archive.segments),
+        Err(WalReadError::NoTimeline { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Histories of timelines in these directories.
@@ -194,10 +226,9 @@ fn histories(places: &[PathBuf]) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in places.iter().flat_map(fs::read_dir).flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let is_history = name.strip_suffix(".history").is_some_and(|timeline| {
-            timeline.len() == 8 && timeline.bytes().all(|byte| byte.is_ascii_hexdigit())
-        });
-        if is_history && let Some(text) = history(&entry.path()) {
+        if is_history(&name)
+            && let Some(text) = history(&entry.path())
+        {
             found.insert(name, text);
         }
     }
@@ -241,6 +272,7 @@ mod tests {
                     stop: stop.map(Lsn),
                     segments: Vec::new(),
                     missing: None,
+                    unreadable: None,
                     histories: BTreeMap::new(),
                 };
                 let archive: Vec<SegmentFile> = there.iter().map(|number| file(*number)).collect();

@@ -13,15 +13,27 @@ use pgtoll_wal::WalReadError;
 #[derive(Debug, thiserror::Error)]
 pub enum DrillError {
     /// The directory holds no data directory.
-    #[error("{} is no base backup: neither PG_VERSION nor global is in it", path.display())]
+    #[error("{} is no base backup: neither PG_VERSION nor global nor base.tar is in it", path.display())]
     NotABackup {
-        /// The directory.
+        /// The directory, or the tar.
         path: PathBuf,
     },
-    /// The backup is in tars.
-    #[error("{} is a backup in tars, and a drill needs a directory", path.display())]
-    Tars {
-        /// The tar, or the directory with them.
+    /// Several tars may be that of the data directory.
+    #[error("{} has several tars of a data directory", path.display())]
+    SeveralBases {
+        /// The directory with them.
+        path: PathBuf,
+    },
+    /// Tars are so damaged that nothing says of which version they are.
+    #[error("{words}; nothing in front of that says which version the backup is of")]
+    DamagedTars {
+        /// What is wrong with them.
+        words: String,
+    },
+    /// A tar is another one than when it was looked through.
+    #[error("{} changed while it was read", path.display())]
+    Changed {
+        /// The tar.
         path: PathBuf,
     },
     /// Blocks of it are in other backups.
@@ -29,6 +41,35 @@ pub enum DrillError {
     Incremental {
         /// The backup.
         path: PathBuf,
+    },
+    /// A backup that is named before an incremental one is none.
+    #[error("{} has no backup_label, and is no member of a chain of backups", path.display())]
+    NotInChain {
+        /// The backup.
+        path: PathBuf,
+    },
+    /// Several backups were named, and the last is not incremental.
+    #[error(
+        "--drill restores one backup, and here are several: {} is the last, and not incremental",
+        path.display()
+    )]
+    NotIncremental {
+        /// The last one.
+        path: PathBuf,
+    },
+    /// The backups are a chain in another order.
+    #[error("the backups are not in the order in which they were taken")]
+    ChainOrder {
+        /// The right order.
+        order: Vec<PathBuf>,
+    },
+    /// The user that combines backups may not read one.
+    #[error("{} cannot be read by {user}, as whom pg_combinebackup runs", path.display())]
+    Unreadable {
+        /// The backup.
+        path: PathBuf,
+        /// The user.
+        user: String,
     },
     /// A server runs on it.
     #[error("a server runs on {} (process {pid})", path.display())]
@@ -124,13 +165,24 @@ impl DrillError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::NotABackup { .. } => {
-                "name the directory of a plain base backup, with PG_VERSION, base and global"
+                "name the directory of a base backup: with PG_VERSION, base and global, or with base.tar"
             }
-            Self::Tars { .. } => {
-                "unpack it: mkdir restored && tar -xf base.tar -C restored; WAL from pg_wal.tar goes \
-                 to a directory for --wal, a tablespace's tar behind a link in restored/pg_tblspc"
+            Self::SeveralBases { .. } => "name the tar of the data directory that is meant",
+            Self::DamagedTars { .. } => "is the tar whole? Fetch it again, or name another backup",
+            Self::Changed { .. } => "drill a backup that is complete, when nobody writes it",
+            Self::Incremental { .. } => {
+                "name the backups before it, too, the full one first: --drill FULL … INCREMENTAL"
             }
-            Self::Incremental { .. } => "combine it with those first: pg_combinebackup -o DIR …",
+            Self::NotInChain { .. } => "name base backups alone, as pg_basebackup makes them",
+            Self::NotIncremental { .. } => {
+                "drill one after the other; of an incremental backup name all before it, the full one first"
+            }
+            Self::ChainOrder { order } => {
+                let paths: Vec<String> =
+                    order.iter().map(|path| path.display().to_string()).collect();
+                return Some(format!("pgtoll verify --drill {}", paths.join(" ")));
+            }
+            Self::Unreadable { .. } => "let that user read it, or run pgtoll as the files' owner",
             Self::Running { .. } => {
                 "name a base backup (pg_basebackup -D DIR), or stop the server in good order"
             }
@@ -150,5 +202,15 @@ impl DrillError {
             Self::Cluster(error) => return error.hint(),
         };
         Some(hint.to_owned())
+    }
+}
+
+/// An error with its source, unless its own words end in it.
+pub(crate) fn with_source(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) if !error.to_string().ends_with(&source.to_string()) => {
+            format!("{error}: {source}")
+        }
+        _ => error.to_string(),
     }
 }

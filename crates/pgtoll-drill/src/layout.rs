@@ -9,7 +9,8 @@ use pgtoll_interrupt::Interrupt;
 use pgtoll_record::DrilledTablespace;
 
 use crate::DrillError;
-use crate::writer::CopyWriter;
+use crate::tars::{TarSurvey, mapped_oids};
+use crate::writer::{CopyWriter, link_tablespace};
 
 /// What is copied of a backup. Paths of the copy are relative to the cluster's directory, which has
 /// `data` and `tablespaces`.
@@ -23,6 +24,8 @@ pub(crate) struct CopyLayout {
     pub(crate) notes: Vec<String>,
     /// Bytes of the files.
     pub(crate) bytes: u64,
+    /// Bytes of what is unpacked before, and removed again.
+    pub(crate) staged_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -46,6 +49,28 @@ impl CopyLayout {
         }
         layout.add_tablespaces(backup, major)?;
         Ok(layout)
+    }
+
+    /// Of what is unpacked: nothing is copied.
+    pub(crate) fn of_tars(survey: &TarSurvey) -> Self {
+        let of = |oid| {
+            let tar = survey.files.tablespaces.get(&oid);
+            DrilledTablespace { oid, path: tar.map(|tar| tar.path.display().to_string()) }
+        };
+        Self {
+            tablespaces: survey.tablespaces().map(of).collect(),
+            bytes: survey.bytes,
+            ..Self::default()
+        }
+    }
+
+    /// Of what is combined: nothing is copied, and some bytes are unpacked before.
+    pub(crate) fn of_chain(
+        tablespaces: Vec<DrilledTablespace>,
+        bytes: u64,
+        staged_bytes: u64,
+    ) -> Self {
+        Self { tablespaces, bytes, staged_bytes, ..Self::default() }
     }
 
     /// A file, or a directory with all below it. Links are not followed.
@@ -162,36 +187,18 @@ impl CopyLayout {
     }
 }
 
-/// Leads a tablespace's link to the directory of that name beside the copy's data directory.
-pub(crate) fn link_tablespace(
-    cluster: &Path,
-    oid: u32,
-    writer: CopyWriter,
-) -> Result<(), DrillError> {
-    let target = cluster.join("tablespaces").join(oid.to_string());
-    let link = cluster.join("data/pg_tblspc").join(oid.to_string());
-    match writer.link(&target, &link) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made.map_err(DrillError::write(&link)),
-    }
-}
-
 /// What `tablespace_map` lists, which a server would link where the cluster had it.
 fn mapped_tablespaces(backup: &Path) -> Result<BTreeSet<u32>, DrillError> {
     let path = backup.join("tablespace_map");
     match pgtoll_files::read(&path, MAP_BYTES_MAX) {
-        Ok(bytes) => {
-            let text = String::from_utf8_lossy(&bytes);
-            let oids = text.lines().filter_map(|line| line.split_once(' ')?.0.parse().ok());
-            Ok(oids.collect())
-        }
+        Ok(bytes) => Ok(mapped_oids(&String::from_utf8_lossy(&bytes))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
         Err(error) => Err(DrillError::read(&path)(error)),
     }
 }
 
 /// The entries of a directory, by their names.
-fn entries(directory: &Path) -> Result<Vec<DirEntry>, DrillError> {
+pub(crate) fn entries(directory: &Path) -> Result<Vec<DirEntry>, DrillError> {
     let read = || fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>();
     let mut entries = read().map_err(DrillError::read(directory))?;
     entries.sort_by_key(DirEntry::file_name);
@@ -199,13 +206,13 @@ fn entries(directory: &Path) -> Result<Vec<DirEntry>, DrillError> {
 }
 
 /// What servers remove or make anew when they start.
-fn is_temporary(name: &str) -> bool {
+pub(crate) fn is_temporary(name: &str) -> bool {
     name.starts_with("pgsql_tmp") || name.starts_with("pg_internal.init")
 }
 
 /// Directories whose content belongs to the server that made it: slots hold WAL back, the others are
 /// made anew at each start. WAL is copied by itself, and links are made.
-const MADE_EMPTY: [&str; 11] = [
+pub(crate) const MADE_EMPTY: [&str; 11] = [
     "pg_dynshmem",
     "pg_notify",
     "pg_replslot",
@@ -220,7 +227,7 @@ const MADE_EMPTY: [&str; 11] = [
 ];
 
 /// What says how the cluster was run: its configuration, its place, its role; and logs.
-const LEFT_OUT: [&str; 16] = [
+pub(crate) const LEFT_OUT: [&str; 16] = [
     "backup_label.old",
     "backup_manifest",
     "current_logfiles",

@@ -19,7 +19,7 @@ use crate::DrillError;
 pub(crate) struct PageChecks<'a> {
     pub(crate) jobs: NonZeroUsize,
     /// Where WAL is that says which torn pages recovery replaces.
-    pub(crate) wal: &'a [PathBuf],
+    pub(crate) wal: Vec<PathBuf>,
     pub(crate) provenance: &'a Provenance,
     pub(crate) interrupt: &'a Interrupt,
 }
@@ -65,7 +65,7 @@ impl PageChecks<'_> {
             &mut |_, now| watch(now),
         );
         let wal = BackupWal::of_directory(&data);
-        let places: Vec<WalPlace> = WalPlace::of_paths(self.wal).into_iter().collect();
+        let places: Vec<WalPlace> = WalPlace::of_paths(&self.wal).into_iter().collect();
         let wal = wal.map(|wal| verified.settle(&wal.or_at(&places), self.jobs.get()));
         self.interrupt.check()?;
         let wal = wal.unwrap_or_default();

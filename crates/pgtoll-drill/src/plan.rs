@@ -12,10 +12,12 @@ use pgtoll_record::{DrillDisk, Provenance};
 
 use crate::DrillError;
 use crate::choice::WalChoice;
+use crate::combine::{COMBINE, combined_bytes};
 use crate::layout::CopyLayout;
 use crate::pages::PageChecks;
-use crate::source::DrillSource;
+use crate::source::{DrillSource, SourceForm};
 use crate::target::DrillTarget;
+use crate::writer::CopyWriter;
 
 /// How a backup is drilled.
 #[derive(Debug)]
@@ -32,22 +34,6 @@ pub struct DrillOptions {
     pub installation: Installation,
     /// Where the copy is made, and as whom.
     pub guard: GuardOptions,
-}
-
-/// How far a drill is.
-#[derive(Clone, Copy, Debug)]
-pub enum DrillStep<'a> {
-    /// This is done now.
-    Stage(&'a str),
-    /// So many bytes of this are done.
-    Bytes {
-        /// What is done.
-        what: &'a str,
-        /// Bytes that are done.
-        done: u64,
-        /// Bytes that there are.
-        all: u64,
-    },
 }
 
 /// What a drill will do.
@@ -71,12 +57,15 @@ impl DrillPlan {
         interrupt: &Interrupt,
     ) -> Result<Self, DrillError> {
         let facts = options.installation.version.facts().map_err(ClusterError::from)?;
-        let layout = CopyLayout::of(&source.path, source.major)?;
-        let wal = match &source.data {
-            Ok(data) => {
-                let control = data.control.clone();
-                let of = WalChoice::of(&source, &control, &options.wal, options.target, interrupt);
-                Some((of?, control))
+        let layout = match &source.form {
+            SourceForm::Directory => CopyLayout::of(&source.path, source.major)?,
+            SourceForm::Tars(survey) => CopyLayout::of_tars(survey),
+            SourceForm::Chain(members) => chain_layout(members, &options)?,
+        };
+        let wal = match &source.control {
+            Ok(control) => {
+                let of = WalChoice::of(&source, control, &options.wal, options.target, interrupt);
+                Some((of?, control.clone()))
             }
             Err(_) => None,
         };
@@ -85,7 +74,8 @@ impl DrillPlan {
             // Copied, restored by the server, and at worst as much in new blocks.
             (choice.segments.len() as u64 * 3 + NEW_SEGMENTS) * segment_bytes
         });
-        let needed_bytes = layout.bytes + wal_bytes + MADE_BYTES;
+        let needed_bytes =
+            layout.bytes.saturating_add(layout.staged_bytes).saturating_add(wal_bytes + MADE_BYTES);
         let work_dir = &options.guard.base;
         // A directory that is not there is the guard's to report.
         let free = statvfs(work_dir).map(|of| of.blocks_available() * of.fragment_size());
@@ -104,12 +94,29 @@ impl DrillPlan {
         let Self { source, options, layout, disk, wal, .. } = self;
         let segments = wal.as_ref().map_or(0, |(choice, _)| choice.segments.len());
         let plural = if segments == 1 { "" } else { "s" };
+        let copied = match &source.form {
+            SourceForm::Directory => format!("{} are copied", size(layout.bytes)),
+            SourceForm::Tars(survey) => {
+                let count = survey.files.all().count();
+                let tars =
+                    if count == 1 { "1 tar is".to_owned() } else { format!("{count} tars are") };
+                format!("{tars} unpacked to {}", size(layout.bytes))
+            }
+            SourceForm::Chain(members) => {
+                let (count, bytes) = (members.len(), size(layout.bytes));
+                match layout.staged_bytes {
+                    0 => format!("{count} backups are combined to {bytes}"),
+                    staged => {
+                        format!(
+                            "{count} backups, {} unpacked, are combined to {bytes}",
+                            size(staged)
+                        )
+                    }
+                }
+            }
+        };
         vec![
-            format!(
-                "{}: {} are copied, with {segments} segment{plural} of WAL",
-                source.path.display(),
-                size(layout.bytes)
-            ),
+            format!("{}: {copied}, with {segments} segment{plural} of WAL", source.path.display()),
             format!(
                 "at most {} of {} free in {}, removed at the end",
                 size(disk.needed_bytes),
@@ -123,13 +130,45 @@ impl DrillPlan {
         ]
     }
 
+    /// How pages are verified: with the WAL that was named, and the backup's own where it does not lie beside
+    /// them.
     pub(crate) fn checks<'a>(
         &'a self,
         provenance: &'a Provenance,
         interrupt: &'a Interrupt,
     ) -> PageChecks<'a> {
-        PageChecks { jobs: self.options.jobs, wal: &self.options.wal, provenance, interrupt }
+        self.checks_with(&self.source.wal, provenance, interrupt)
     }
+
+    /// The same with the WAL of one backup of a chain.
+    pub(crate) fn checks_with<'a>(
+        &'a self,
+        own: &[PathBuf],
+        provenance: &'a Provenance,
+        interrupt: &'a Interrupt,
+    ) -> PageChecks<'a> {
+        let wal = self.options.wal.iter().chain(own).cloned().collect();
+        PageChecks { jobs: self.options.jobs, wal, provenance, interrupt }
+    }
+}
+
+/// What a chain is combined to. The program that does it reads the backups as the servers' user.
+fn chain_layout(members: &[DrillSource], options: &DrillOptions) -> Result<CopyLayout, DrillError> {
+    options.installation.program(COMBINE)?;
+    let user = &options.guard.user;
+    for member in members.iter().filter(|of| matches!(of.form, SourceForm::Directory)) {
+        if CopyWriter::of(user).can_read(&member.path, "backup_label").is_err() {
+            let (path, user) = (member.path.clone(), user.name.clone());
+            return Err(DrillError::Unreadable { path, user });
+        }
+    }
+    let (combined, staged_bytes) = combined_bytes(members)?;
+    let tablespaces = match members.last().map(|last| (&last.form, last)) {
+        Some((SourceForm::Tars(survey), _)) => CopyLayout::of_tars(survey).tablespaces,
+        Some((SourceForm::Directory, last)) => CopyLayout::of(&last.path, last.major)?.tablespaces,
+        Some((SourceForm::Chain(_), _)) | None => Vec::new(),
+    };
+    Ok(CopyLayout::of_chain(tablespaces, combined, staged_bytes))
 }
 
 /// Segments that a server makes anew: of the new timeline, and ahead of it.

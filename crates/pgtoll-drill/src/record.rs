@@ -4,32 +4,38 @@ use std::path::Path;
 
 use pgtoll_record::{
     DRILL_SCHEMA, DrillPages, DrillRecord, DrillStart, DrillVerdict, DrillWal, DrilledBackup,
-    DrilledKind, Provenance, VerificationRecord,
+    DrilledKind, DrilledMember, Provenance, VerificationRecord,
 };
 
 use crate::chain::CopiedWal;
+use crate::drill::VerifiedBackup;
 use crate::plan::DrillPlan;
 use crate::restore::Restored;
+use crate::source::DrillSource;
+use crate::stage::Staged;
 use crate::startup::{StartEnd, redo_end};
 use crate::verdicts::{self, Reasoned};
 
 impl DrillPlan {
-    /// The record; the error of `backup` is why its files were not verified.
+    /// The record of what was found.
     pub(crate) fn record(
         &self,
         provenance: &Provenance,
-        backup: Result<VerificationRecord, String>,
-        backup_seconds: f64,
+        staged: Staged,
+        backup: VerifiedBackup,
         restored: Option<Restored>,
     ) -> DrillRecord {
         let source = &self.source;
         let Provenance { version, command, made } = provenance.clone();
         let control = self.wal.as_ref().map(|(_, control)| control);
-        let wal = self.wal_record(restored.as_ref());
-        let start = start_record(restored.as_ref(), backup.as_ref().err());
+        let wal = self.wal_record(&staged, restored.as_ref());
+        let start = start_record(restored.as_ref(), backup.files.as_ref().err());
         let mut notes = self.layout.notes.clone();
+        let unreadable = self.wal.iter().filter_map(|(choice, _)| choice.unreadable.as_ref());
+        notes.extend(unreadable.map(|error| format!("WAL of the backup was not read: {error}")));
         notes.extend(restored.iter().flat_map(Restored::notes));
-        let pages = pages_record(self, backup, backup_seconds, restored);
+        notes.extend(staged.notes.iter().cloned());
+        let pages = pages_record(self, staged, backup, restored);
         DrillRecord {
             schema: DRILL_SCHEMA.to_owned(),
             pgtoll: version,
@@ -38,6 +44,9 @@ impl DrillPlan {
             backup: DrilledBackup {
                 path: source.path.display().to_string(),
                 kind: source.kind,
+                form: source.form.recorded(),
+                packing: source.form.packing().map(str::to_owned),
+                chain: source.form.members().iter().map(member_record).collect(),
                 major: source.major,
                 system_identifier: control.map(|of| of.system_identifier.to_string()),
                 checksums: control.map(|of| of.checksum_version == 1),
@@ -55,7 +64,7 @@ impl DrillPlan {
         }
     }
 
-    fn wal_record(&self, restored: Option<&Restored>) -> DrillWal {
+    fn wal_record(&self, staged: &Staged, restored: Option<&Restored>) -> DrillWal {
         let Some((choice, _)) = &self.wal else {
             return DrillWal {
                 verdict: DrillVerdict::Unknown,
@@ -72,8 +81,10 @@ impl DrillPlan {
         };
         let not_copied = CopiedWal::default();
         let wal = restored.map_or(&not_copied, |of| &of.wal);
-        let (verdict, reason) =
-            verdicts::of_wal(choice, wal, self.source.kind, self.options.target);
+        let (verdict, reason) = match staged.failure {
+            Some(_) => verdicts::unknown("not read: the backups cannot be combined"),
+            None => verdicts::of_wal(choice, wal, self.source.kind, self.options.target),
+        };
         let start = Some(choice.start)
             .filter(|start| start.0 > 0 && self.source.kind != DrilledKind::WithoutLabel);
         DrillWal {
@@ -88,6 +99,16 @@ impl DrillPlan {
             segments: wal.copied,
             made_tablespaces: restored.map_or(Vec::new(), |of| of.made_tablespaces.clone()),
         }
+    }
+}
+
+fn member_record(of: &DrillSource) -> DrilledMember {
+    DrilledMember {
+        path: of.path.display().to_string(),
+        form: of.form.recorded(),
+        packing: of.form.packing().map(str::to_owned),
+        start: of.start(),
+        incremental_from: of.incremental_from(),
     }
 }
 
@@ -126,15 +147,19 @@ const NOT_TRIED: &str =
 
 fn pages_record(
     plan: &DrillPlan,
-    backup: Result<VerificationRecord, String>,
-    backup_seconds: f64,
+    staged: Staged,
+    backup: VerifiedBackup,
     restored: Option<Restored>,
 ) -> DrillPages {
-    let mut findings = verdicts::missing_tablespaces(&plan.layout.tablespaces);
+    let Staged { members, members_seconds, .. } = staged;
+    let mut findings = plan.source.form.findings();
+    findings.extend(verdicts::missing_tablespaces(&plan.layout.tablespaces));
+    let VerifiedBackup { files: backup, seconds: backup_seconds } = backup;
     let (files, read) =
         restored.as_ref().map_or((None, None), |of| (of.files.as_ref(), of.read.as_ref()));
-    let (verdict, reason) = verdicts::of_pages(&backup, files, read, findings.len());
-    let seconds = backup_seconds + restored.as_ref().map_or(0.0, |of| of.pages_seconds);
+    let (verdict, reason) = verdicts::of_pages((&members, &backup), &findings, files, read);
+    let seconds =
+        members_seconds + backup_seconds + restored.as_ref().map_or(0.0, |of| of.pages_seconds);
     let (files, read) = restored.map_or((None, None), |of| (of.files, of.read));
     let read = read.unwrap_or_default();
     findings.extend(read.findings);
@@ -142,6 +167,7 @@ fn pages_record(
         verdict,
         reason,
         seconds,
+        members,
         backup: backup.ok(),
         restored: files.map(|record| in_words_of_backup(record, &plan.source.path)),
         databases: read.databases,

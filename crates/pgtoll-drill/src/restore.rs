@@ -12,19 +12,23 @@ use pgtoll_record::{
 };
 
 use crate::DrillError;
+use crate::adopt::adopt;
 use crate::chain::CopiedWal;
 use crate::choice::WalChoice;
 use crate::configuration::{RecoveryTarget, settings};
-use crate::layout::link_tablespace;
-use crate::plan::{DrillOptions, DrillPlan, DrillStep};
+use crate::plan::DrillPlan;
 use crate::reading::ReadDatabases;
 use crate::session::ServerOfDrill;
+use crate::source::SourceForm;
 use crate::startup::{StartEnd, start};
+use crate::step::DrillStep;
 use crate::target::DrillTarget;
-use crate::writer::CopyWriter;
+use crate::writer::{CopyWriter, link_tablespace};
 
 /// What came of a restored backup.
 pub(crate) struct Restored {
+    /// What was left out of the copy.
+    pub(crate) notes: Vec<String>,
     pub(crate) copy_seconds: f64,
     pub(crate) wal: CopiedWal,
     pub(crate) wal_seconds: f64,
@@ -45,7 +49,7 @@ impl Restored {
     pub(crate) fn notes(&self) -> Vec<String> {
         let databases = self.read.iter().flat_map(|read| &read.databases);
         let is_unchecked = |of: &DrilledDatabase| of.skipped.is_none() && of.indexes.is_none();
-        let mut notes = Vec::new();
+        let mut notes = self.notes.clone();
         if databases.clone().any(is_unchecked) {
             notes.push(
                 "indexes were not compared with their tables: this server has no amcheck (a part of \
@@ -62,6 +66,7 @@ pub(crate) struct Restore<'a> {
     pub(crate) plan: &'a DrillPlan,
     pub(crate) choice: &'a WalChoice,
     pub(crate) control: &'a ControlFile,
+    pub(crate) cluster: &'a Cluster,
     pub(crate) guard: &'a mut Guard,
     pub(crate) provenance: &'a Provenance,
     pub(crate) interrupt: &'a Interrupt,
@@ -70,16 +75,16 @@ pub(crate) struct Restore<'a> {
 
 impl Restore<'_> {
     pub(crate) fn run(&mut self) -> Result<Restored, DrillError> {
-        let DrillOptions { installation, patience, .. } = &self.plan.options;
-        let cluster = Cluster::empty(self.guard, installation, "drill")?;
+        let patience = self.plan.options.patience;
+        let cluster = self.cluster;
         let writer = CopyWriter::of(self.guard.user());
         let begin = Instant::now();
-        self.copy_files(&cluster, writer)?;
+        let notes = self.copy_files(writer)?;
         let copy_seconds = begin.elapsed().as_secs_f64();
         let begin = Instant::now();
-        let (wal, made_tablespaces) = self.copy_wal(&cluster, writer)?;
+        let (wal, made_tablespaces) = self.copy_wal(cluster, writer)?;
         let wal_seconds = begin.elapsed().as_secs_f64();
-        self.configure(&cluster, &wal, writer)?;
+        self.configure(cluster, &wal, writer)?;
         (self.watch)(DrillStep::Stage("recover"));
         let begin = Instant::now();
         let watch = &mut *self.watch;
@@ -87,17 +92,18 @@ impl Restore<'_> {
             let what = format!("recover: segment {segment}");
             watch(DrillStep::Bytes { what: &what, done: 0, all: 0 });
         };
-        let end = start(&cluster, self.guard, *patience, self.interrupt, &mut show)?;
+        let end = start(cluster, self.guard, patience, self.interrupt, &mut show)?;
         let start_seconds = begin.elapsed().as_secs_f64();
         require_space(&end, cluster.directory())?;
         let begin = Instant::now();
         let (read, stop_error) = match end {
-            StartEnd::Serves => self.read_and_stop(&cluster)?,
+            StartEnd::Serves => self.read_and_stop(cluster)?,
             StartEnd::Ended { .. } | StartEnd::Stalled { .. } => (None, None),
         };
         let is_stopped = read.is_some() && stop_error.is_none();
-        let files = if is_stopped { Some(self.verify(&cluster)?) } else { None };
+        let files = if is_stopped { Some(self.verify(cluster)?) } else { None };
         Ok(Restored {
+            notes,
             copy_seconds,
             wal,
             wal_seconds,
@@ -105,21 +111,29 @@ impl Restore<'_> {
             end,
             start_seconds,
             stop_error,
-            log: log_of(&cluster),
+            log: log_of(cluster),
             read,
             files,
             pages_seconds: begin.elapsed().as_secs_f64(),
         })
     }
 
-    fn copy_files(&mut self, cluster: &Cluster, writer: CopyWriter) -> Result<(), DrillError> {
-        let what = "copy";
-        (self.watch)(DrillStep::Stage(what));
-        let layout = &self.plan.layout;
-        let watch = &mut *self.watch;
-        layout.copy(cluster.directory(), writer, self.interrupt, &mut |done| {
-            watch(DrillStep::Bytes { what, done, all: layout.bytes });
-        })
+    /// Copies a directory; what was unpacked is there, and loses what a copy leaves out. Returns what a
+    /// reader has to know of.
+    fn copy_files(&mut self, writer: CopyWriter) -> Result<Vec<String>, DrillError> {
+        let (plan, directory) = (self.plan, self.cluster.directory());
+        match plan.source.form {
+            SourceForm::Directory => {
+                let what = "copy";
+                (self.watch)(DrillStep::Stage(what));
+                let watch = &mut *self.watch;
+                plan.layout.copy(directory, writer, self.interrupt, &mut |done| {
+                    watch(DrillStep::Bytes { what, done, all: plan.layout.bytes });
+                })?;
+                Ok(Vec::new())
+            }
+            SourceForm::Tars(_) | SourceForm::Chain(_) => adopt(directory, writer),
+        }
     }
 
     fn copy_wal(

@@ -1,29 +1,105 @@
 //! The backup, as it lies.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use nix::sys::statvfs::statvfs;
 use pgtoll_cluster::{Finder, Installation};
 use pgtoll_datadir::{DataDirectory, DatadirError, backup_label_start};
-use pgtoll_format::{ClusterState, Lsn};
+use pgtoll_format::{ByteSize, ClusterState, ControlFile, Lsn};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::DrilledKind;
-use pgtoll_wal::Packing;
+use pgtoll_record::{DrillFinding, DrilledForm, DrilledKind};
+use pgtoll_verify::{BackupWal, bytes_in_manifest};
+use pgtoll_wal::segments;
 
 use crate::DrillError;
+use crate::step::DrillStep;
+use crate::tars::{SurveyLimits, TarFacts, TarFiles, TarSurvey, histories_in_tar};
 
-/// A backup that can be drilled: a plain base backup, or the copy of a server that was shut down.
+/// A backup that can be drilled: a base backup, plain or in tars, or the copy of a server that was shut
+/// down.
 #[derive(Debug)]
 pub struct DrillSource {
-    /// The directory.
+    /// The directory, or the tar.
     pub path: PathBuf,
     /// Its major version.
     pub major: u32,
     pub(crate) kind: DrilledKind,
-    /// The data directory, or why its control file cannot be read.
-    pub(crate) data: Result<DataDirectory, DatadirError>,
+    pub(crate) form: SourceForm,
+    /// The control file, or why it cannot be read.
+    pub(crate) control: Result<ControlFile, DatadirError>,
     pub(crate) label: Option<BackupLabel>,
+    /// Where the backup ends, as its manifest says.
+    pub(crate) stop: Option<Lsn>,
+    /// Where its own WAL is, if it has any.
+    pub(crate) wal: Vec<PathBuf>,
+    /// Histories of timelines that are in tars.
+    pub(crate) histories: BTreeMap<String, Vec<u8>>,
+}
+
+/// How a backup lies there.
+#[derive(Debug)]
+pub(crate) enum SourceForm {
+    /// A directory.
+    Directory,
+    /// Tars.
+    Tars(Box<TarSurvey>),
+    /// An incremental backup and those before it, the full one first; it is the last itself.
+    Chain(Vec<DrillSource>),
+}
+
+impl SourceForm {
+    pub(crate) fn recorded(&self) -> DrilledForm {
+        match self {
+            Self::Directory => DrilledForm::Directory,
+            Self::Tars(_) => DrilledForm::Tars,
+            Self::Chain(_) => DrilledForm::Chain,
+        }
+    }
+
+    /// How its tars are compressed, in PostgreSQL's words.
+    pub(crate) fn packing(&self) -> Option<&'static str> {
+        match self {
+            Self::Directory | Self::Chain(_) => None,
+            Self::Tars(survey) => survey.files.packing(),
+        }
+    }
+
+    /// What was found before anything was restored.
+    pub(crate) fn findings(&self) -> Vec<DrillFinding> {
+        match self {
+            Self::Directory => Vec::new(),
+            Self::Tars(survey) => survey.findings.clone(),
+            Self::Chain(members) => members.iter().flat_map(|of| of.form.findings()).collect(),
+        }
+    }
+
+    /// The backups of a chain, the full one first; none where it is no chain.
+    pub(crate) fn members(&self) -> &[DrillSource] {
+        match self {
+            Self::Directory | Self::Tars(_) => &[],
+            Self::Chain(members) => members,
+        }
+    }
+}
+
+/// How a backup is looked at.
+pub struct SourceSearch<'a> {
+    /// Where it is to be restored.
+    pub work_dir: &'a Path,
+    /// Ends it.
+    pub interrupt: &'a Interrupt,
+    /// Is given what is done: tars are read through.
+    pub watch: &'a mut dyn FnMut(DrillStep<'_>),
+}
+
+impl fmt::Debug for SourceSearch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SourceSearch").field("work_dir", &self.work_dir).finish_non_exhaustive()
+    }
 }
 
 /// What a `backup_label` says.
@@ -35,7 +111,8 @@ pub(crate) struct BackupLabel {
     pub(crate) timeline: Option<u32>,
     /// The backup was taken from a standby, so that WAL has no record of its end.
     pub(crate) from_standby: bool,
-    is_incremental: bool,
+    /// Where the backup begins that this one was taken from; `None`: it is a full one.
+    pub(crate) incremental_from: Option<Lsn>,
 }
 
 impl BackupLabel {
@@ -45,28 +122,47 @@ impl BackupLabel {
             start: backup_label_start(text),
             timeline: value("START TIMELINE: ").and_then(|text| text.trim().parse().ok()),
             from_standby: value("BACKUP FROM: ").is_some_and(|text| text.trim() == "standby"),
-            is_incremental: value("INCREMENTAL FROM LSN: ").is_some(),
+            incremental_from: value("INCREMENTAL FROM LSN: ")
+                .map(|text| text.trim().parse().unwrap_or(Lsn::INVALID)),
         }
     }
 }
 
 impl DrillSource {
-    /// The backup in this directory. Nothing but its kind is looked at.
-    pub fn open(path: &Path) -> Result<Self, DrillError> {
+    /// The backup at this path. Of a directory nothing but its kind is looked at; compressed tars are read
+    /// through.
+    pub fn open(path: &Path, search: &mut SourceSearch<'_>) -> Result<Self, DrillError> {
+        let source = Self::alone(path, search)?;
+        match source.incremental_from() {
+            Some(_) => Err(DrillError::Incremental { path: source.path }),
+            None => Ok(source),
+        }
+    }
+
+    /// A backup of any kind, by itself.
+    pub(crate) fn alone(path: &Path, search: &mut SourceSearch<'_>) -> Result<Self, DrillError> {
         let path = std::path::absolute(path).map_err(DrillError::read(path))?;
-        let metadata = fs::metadata(&path).map_err(DrillError::read(&path))?;
-        if !metadata.is_dir() || !has_data(&path)? {
-            let is_tar = Packing::of_tar(&path).is_some() || holds_tars(&path);
-            return Err(if is_tar {
-                DrillError::Tars { path }
-            } else {
-                DrillError::NotABackup { path }
-            });
+        if has_data(&path)? {
+            return Self::of_directory(path);
         }
+        match TarFiles::at(&path)? {
+            Some(files) => Self::of_tars(path, files, search),
+            None => Err(DrillError::NotABackup { path }),
+        }
+    }
+
+    /// Where it begins.
+    pub(crate) fn start(&self) -> Option<Lsn> {
+        self.label?.start
+    }
+
+    /// Where the backup begins that it was taken from; `None`: it is a full one.
+    pub(crate) fn incremental_from(&self) -> Option<Lsn> {
+        self.label?.incremental_from
+    }
+
+    fn of_directory(path: PathBuf) -> Result<Self, DrillError> {
         let label = label(&path)?;
-        if label.is_some_and(|label| label.is_incremental) {
-            return Err(DrillError::Incremental { path });
-        }
         let data = DataDirectory::open(&path);
         let major = match &data {
             Ok(data) => data.major,
@@ -75,8 +171,59 @@ impl DrillSource {
             }
             Err(_) => return Err(data.err().map_or(DrillError::NoVersion { path }, Into::into)),
         };
-        let kind = kind(&path, label.as_ref(), data.as_ref().ok())?;
-        Ok(Self { path, major, kind, data, label })
+        if let Some(pid) = data.as_ref().ok().map(DataDirectory::server).transpose()?.flatten() {
+            return Err(DrillError::Running { path, pid });
+        }
+        let manifest = path.join("backup_manifest");
+        let control = data.map(|data| data.control);
+        let kind = kind(&path, label.is_some(), manifest.exists(), &control)?;
+        let own = path.join("pg_wal");
+        let has_wal = segments(std::slice::from_ref(&own)).is_ok_and(|found| !found.is_empty());
+        Ok(Self {
+            major,
+            kind,
+            form: SourceForm::Directory,
+            stop: manifest_stop(&control, label, &manifest),
+            control,
+            label,
+            wal: has_wal.then_some(own).into_iter().collect(),
+            histories: BTreeMap::new(),
+            path,
+        })
+    }
+
+    fn of_tars(
+        path: PathBuf,
+        files: TarFiles,
+        search: &mut SourceSearch<'_>,
+    ) -> Result<Self, DrillError> {
+        let (survey, facts) = survey(&path, files, search)?;
+        let TarFacts { control, label, major, has_wal, mut histories } = facts;
+        let label = label.map(|text| BackupLabel::parse(&String::from_utf8_lossy(&text)));
+        let Some(major) = major else {
+            return Err(match survey.findings.into_iter().next() {
+                Some(first) => DrillError::DamagedTars { words: first.words },
+                None => DrillError::NotABackup { path },
+            });
+        };
+        let TarFiles { base, wal, manifest, .. } = &survey.files;
+        let is_backup = manifest.is_some() || !survey.broken.is_empty();
+        if let Some(wal) = wal {
+            histories.extend(histories_in_tar(wal, search.interrupt));
+            search.interrupt.check()?;
+        }
+        let in_base = has_wal.then(|| base.path.clone());
+        Ok(Self {
+            major,
+            kind: kind(&path, label.is_some(), is_backup, &control)?,
+            stop: manifest.as_deref().and_then(|manifest| manifest_stop(&control, label, manifest)),
+            control,
+            label,
+            wal: in_base.into_iter().chain(wal.clone()).collect(),
+            histories,
+            form: SourceForm::Tars(Box::new(survey)),
+            path,
+        })
     }
 
     /// The server that recovers it: the one that was named, else one of its major version.
@@ -102,17 +249,56 @@ impl DrillSource {
 }
 
 fn has_data(path: &Path) -> Result<bool, DrillError> {
-    fs::read_dir(path).map_err(DrillError::read(path))?;
+    let metadata = fs::metadata(path).map_err(DrillError::read(path))?;
+    if metadata.is_dir() {
+        fs::read_dir(path).map_err(DrillError::read(path))?;
+    }
     Ok(path.join("PG_VERSION").exists() || path.join("global").is_dir())
 }
 
-fn holds_tars(path: &Path) -> bool {
-    let names = fs::read_dir(path).into_iter().flatten().flatten();
-    names.map(|entry| entry.path()).any(|path| {
-        let is_base =
-            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"base."));
-        is_base && Packing::of_tar(&path).is_some()
-    })
+/// Looks through tars. Compressed ones are read to their ends: none says how large it is inside.
+fn survey(
+    path: &Path,
+    files: TarFiles,
+    search: &mut SourceSearch<'_>,
+) -> Result<(TarSurvey, TarFacts), DrillError> {
+    let work_dir = search.work_dir;
+    // A directory that is not there is the guard's to report.
+    let free = statvfs(work_dir).map(|of| of.blocks_available() * of.fragment_size());
+    let free_bytes = free.unwrap_or(u64::MAX);
+    if let Some(packing) = files.packing() {
+        let listed = files.manifest.as_deref().and_then(bytes_in_manifest);
+        if let Some(needed_bytes) = listed.filter(|listed| *listed > free_bytes) {
+            let work_dir = work_dir.to_owned();
+            return Err(DrillError::NoSpace { needed_bytes, free_bytes, work_dir });
+        }
+        let size = |bytes| ByteSize(bytes).rounded();
+        let needed = match listed {
+            Some(listed) => format!("the manifest lists {}", size(listed)),
+            None => "there is no manifest that says it".to_owned(),
+        };
+        let sentence = format!(
+            "{}: {} of tars ({packing}) are read through first, since no compressed tar says how \
+             large it is inside; {needed}",
+            path.display(),
+            size(files.packed_bytes())
+        );
+        (search.watch)(DrillStep::Sentence(&sentence));
+    }
+    let what = "look through the tars";
+    (search.watch)(DrillStep::Stage(what));
+    let limits = SurveyLimits { free_bytes, work_dir, interrupt: search.interrupt };
+    let watch = &mut *search.watch;
+    TarSurvey::of(files, limits, &mut |done, all| watch(DrillStep::Bytes { what, done, all }))
+}
+
+fn manifest_stop(
+    control: &Result<ControlFile, DatadirError>,
+    label: Option<BackupLabel>,
+    manifest: &Path,
+) -> Option<Lsn> {
+    let start = label?.start?;
+    BackupWal::of_manifest(control.as_ref().ok()?, start, manifest).stop()
 }
 
 fn label(path: &Path) -> Result<Option<BackupLabel>, DrillError> {
@@ -129,25 +315,22 @@ fn version(path: &Path) -> Option<u32> {
     String::from_utf8_lossy(&text).trim().parse().ok()
 }
 
-/// What it is. Refused are directories that a server runs on, or has not been shut down on.
+/// What it is. Refused are directories on which no server was shut down.
 fn kind(
     path: &Path,
-    label: Option<&BackupLabel>,
-    data: Option<&DataDirectory>,
+    has_label: bool,
+    is_backup: bool,
+    control: &Result<ControlFile, DatadirError>,
 ) -> Result<DrilledKind, DrillError> {
-    if let Some(pid) = data.map(DataDirectory::server).transpose()?.flatten() {
-        return Err(DrillError::Running { path: path.to_owned(), pid });
-    }
-    if label.is_some() {
+    if has_label {
         return Ok(DrilledKind::BaseBackup);
     }
-    let is_backup = path.join("backup_manifest").exists();
-    match data.map(|data| data.control.state) {
-        Some(ClusterState::ShutDown) => Ok(DrilledKind::ColdCopy),
-        Some(state) if !is_backup => {
+    match control.as_ref().map(|control| control.state) {
+        Ok(ClusterState::ShutDown) => Ok(DrilledKind::ColdCopy),
+        Ok(state) if !is_backup => {
             Err(DrillError::NotShutDown { path: path.to_owned(), state: state.to_string() })
         }
-        None if !is_backup => Ok(DrilledKind::ColdCopy),
+        Err(_) if !is_backup => Ok(DrilledKind::ColdCopy),
         _ => Ok(DrilledKind::WithoutLabel),
     }
 }
@@ -166,8 +349,9 @@ mod tests {
                     BACKUP FROM: standby\nSTART TIME: x\nLABEL: x\nSTART TIMELINE: 3\n";
         let label = BackupLabel::parse(text);
         assert_eq!((label.start, label.timeline), (Some(Lsn(0x0200_0028)), Some(3)));
-        assert!(label.from_standby && !label.is_incremental);
-        assert!(BackupLabel::parse("INCREMENTAL FROM LSN: 0/1\n").is_incremental);
+        assert!(label.from_standby && label.incremental_from.is_none());
+        let incremental = BackupLabel::parse("INCREMENTAL FROM LSN: 0/1\n").incremental_from;
+        assert_eq!(incremental, Some(Lsn(1)));
         assert_eq!(BackupLabel::parse("").start, None);
     }
 
@@ -175,15 +359,21 @@ mod tests {
     fn what_is_no_backup_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let check = |expected: &str| {
-            let error = DrillSource::open(directory.path()).unwrap_err();
+            let mut search = SourceSearch {
+                work_dir: directory.path(),
+                interrupt: &Interrupt::new(),
+                watch: &mut |_| {},
+            };
+            let error = DrillSource::open(directory.path(), &mut search).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");
             assert!(error.hint().is_some());
         };
         check("is no base backup");
         fs::write(directory.path().join("base.tar.gz"), "").unwrap();
-        check("is a backup in tars");
+        check("base.tar.gz: cut short");
         fs::write(directory.path().join("PG_VERSION"), "x").unwrap();
         check("neither PG_VERSION nor global/pg_control");
+        fs::write(directory.path().join("PG_VERSION"), "17").unwrap();
         fs::write(directory.path().join("backup_label"), "INCREMENTAL FROM LSN: 0/1\n").unwrap();
         check("is an incremental backup");
     }

@@ -52,7 +52,7 @@ pub(crate) fn start(
 }
 
 /// The copy's directory is gone when it is read.
-fn without_place(words: &str, cluster: &Cluster) -> String {
+pub(crate) fn without_place(words: &str, cluster: &Cluster) -> String {
     words.replace(&format!("{}/", cluster.directory().display()), "")
 }
 

@@ -19,7 +19,7 @@ fn failed(reason: impl Into<String>) -> Reasoned {
     (DrillVerdict::Failed, reason.into())
 }
 
-fn unknown(reason: impl Into<String>) -> Reasoned {
+pub(crate) fn unknown(reason: impl Into<String>) -> Reasoned {
     (DrillVerdict::Unknown, reason.into())
 }
 
@@ -37,14 +37,15 @@ pub(crate) fn of_wal(
         return failed("backup_label does not say where recovery begins");
     }
     let missing = choice.missing.as_ref().map(|name| format!("segment {name} is missing"));
-    let broken = wal.defect.clone().or_else(|| wal.ended.clone()).or(missing);
+    let unreadable = choice.unreadable.clone();
+    let broken = wal.defect.clone().or_else(|| wal.ended.clone()).or(unreadable).or(missing);
     let why = |reason: &str| match &broken {
         Some(broken) => format!("{broken}; {reason}"),
         None => reason.to_owned(),
     };
     let start = choice.start;
     let (Some(from), Some(to)) = (wal.from, wal.to) else {
-        let reason = if choice.sources.is_empty() {
+        let reason = if choice.sources.is_empty() && choice.unreadable.is_none() {
             "the backup has no WAL, and --wal names none".to_owned()
         } else {
             why(&format!("nothing could be read from {start} on"))
@@ -106,21 +107,32 @@ pub(crate) fn missing_tablespaces(tablespaces: &[DrilledTablespace]) -> Vec<Dril
     missing.map(finding).collect()
 }
 
-/// Whether the pages are sound and all could be read. The error of `backup` is why its files were not
-/// verified; `restored` and `read` are `None` where no server recovered it.
+/// Whether the pages are sound and all could be read. `members` are the backups of a chain, and the error of
+/// `backup` is why its files were not verified; `before` was found before a server recovered it; `restored` and `read` are `None` where none
+/// did.
 pub(crate) fn of_pages(
-    backup: &Result<VerificationRecord, String>,
+    (members, backup): (&[VerificationRecord], &Result<VerificationRecord, String>),
+    before: &[DrillFinding],
     restored: Option<&VerificationRecord>,
     read: Option<&ReadDatabases>,
-    missing: usize,
 ) -> Reasoned {
     let has = |record: Option<&VerificationRecord>, outcome| {
         record.is_some_and(|record| record.outcome == outcome)
     };
     let findings = read.map_or(&[][..], |read| &read.findings);
-    let damage = findings.iter().filter(|finding| finding.is_damage).count() + missing;
+    let of_tars = |of: &&DrillFinding| of.check == DrillCheck::Tar;
+    let damage = |of: &&DrillFinding| of.is_damage;
+    let in_tars = before.iter().filter(of_tars).filter(damage).count();
+    let missing = before.iter().filter(|of| !of_tars(of)).count();
+    let damage = findings.iter().filter(damage).count() + missing;
     let more = read.map_or(0, |read| read.more_findings);
     let mut wrong = Vec::new();
+    if in_tars > 0 {
+        wrong.push("the tars are damaged, or hold what no server's backup has".to_owned());
+    }
+    if members.iter().any(|of| has(Some(of), VerificationOutcome::Findings)) {
+        wrong.push("files of a backup in the chain are damaged".to_owned());
+    }
     if has(backup.as_ref().ok(), VerificationOutcome::Findings) {
         wrong.push("files of the backup are damaged".to_owned());
     }
@@ -144,8 +156,10 @@ pub(crate) fn of_pages(
         }
         (Ok(_), Some(_), Some(read))
             if has(backup.as_ref().ok(), VerificationOutcome::Unverified)
+                || members.iter().any(|of| has(Some(of), VerificationOutcome::Unverified))
                 || has(restored, VerificationOutcome::Unverified)
-                || !read.findings.is_empty() =>
+                || !read.findings.is_empty()
+                || !before.is_empty() =>
         {
             unknown("not all could be read")
         }

@@ -12,6 +12,8 @@ use nix::fcntl::OFlag;
 use nix::unistd::{Gid, Uid, getegid, geteuid, setfsgid, setfsuid};
 use pgtoll_cluster::ServerUser;
 
+use crate::DrillError;
+
 /// Makes files as the servers' user.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopyWriter {
@@ -41,6 +43,14 @@ impl CopyWriter {
         setfsuid(own_uid);
         setfsgid(own_gid);
         done
+    }
+
+    /// Whether that user can read this directory and the file of this name in it.
+    pub(crate) fn can_read(self, directory: &Path, name: &str) -> io::Result<()> {
+        self.as_user(|| {
+            std::fs::read_dir(directory)?;
+            File::open(directory.join(name)).map(|_| ())
+        })
     }
 
     /// Makes a directory, unless it is there.
@@ -79,6 +89,14 @@ impl CopyWriter {
         file.set_len(bytes)
     }
 
+    /// Removes a file, a link, or a directory with all that is below it.
+    pub(crate) fn remove_all(self, path: &Path) -> io::Result<()> {
+        self.as_user(|| {
+            let is_directory = std::fs::symlink_metadata(path)?.is_dir();
+            if is_directory { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }
+        })
+    }
+
     /// Removes a file.
     pub(crate) fn remove(self, path: &Path) -> io::Result<()> {
         self.as_user(|| std::fs::remove_file(path))
@@ -88,5 +106,19 @@ impl CopyWriter {
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
         let open = || File::options().write(true).custom_flags(flags.bits()).open(path);
         self.as_user(open)
+    }
+}
+
+/// Leads a tablespace's link to the directory of that name beside the copy's data directory.
+pub(crate) fn link_tablespace(
+    cluster: &Path,
+    oid: u32,
+    writer: CopyWriter,
+) -> Result<(), DrillError> {
+    let target = cluster.join("tablespaces").join(oid.to_string());
+    let link = cluster.join("data/pg_tblspc").join(oid.to_string());
+    match writer.link(&target, &link) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map_err(DrillError::write(&link)),
     }
 }

@@ -17,6 +17,7 @@ use crate::bytes::u32_at;
 /// let header = IncrementalHeader::read(&file, 131_072)?;
 /// assert_eq!(header.numbers(&file[12..], 131_072)?, [7, 9]);
 /// assert_eq!(header.file_bytes(8192), 3 * 8192);
+/// assert_eq!(header.combined_blocks(&[7, 9]), 10);
 /// # Ok::<(), pgtoll_format::IncrementalError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +103,13 @@ impl IncrementalHeader {
     /// Bytes of the whole file.
     pub fn file_bytes(&self, block_bytes: u32) -> u64 {
         self.header_bytes(block_bytes) + u64::from(self.blocks) * u64::from(block_bytes)
+    }
+
+    /// Blocks of the file that `pg_combinebackup` makes of it and of those before it: `numbers` are those of
+    /// the blocks that it holds.
+    pub fn combined_blocks(&self, numbers: &[u32]) -> u32 {
+        let behind_last = numbers.last().map_or(0, |last| last.saturating_add(1));
+        self.truncation_block_length.max(behind_last)
     }
 
     /// The blocks' numbers in their file, of the bytes behind the first words.

@@ -43,19 +43,29 @@ pub struct DrillRecord {
 /// What was restored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DrilledBackup {
-    /// The directory.
+    /// The directory, or the tar.
     pub path: String,
     /// What it is.
     pub kind: DrilledKind,
+    /// How it lies there.
+    #[serde(default)]
+    pub form: DrilledForm,
+    /// How its tars are compressed, in PostgreSQL's words; `None`: not, or it is a directory.
+    #[serde(default)]
+    pub packing: Option<String>,
+    /// The backups of the chain that it is the last of, the full one first; empty: it is none.
+    #[serde(default)]
+    pub chain: Vec<DrilledMember>,
     /// Its major version.
     pub major: u32,
     /// Its cluster's identifier, in decimal; `None`: its control file cannot be read.
     pub system_identifier: Option<String>,
     /// Whether its pages have checksums; `None`: its control file cannot be read.
     pub checksums: Option<bool>,
-    /// Bytes of the files that were copied, without WAL.
+    /// Bytes of the files that were copied, unpacked or combined, without WAL; of tars each file in whole blocks of the
+    /// disk.
     pub bytes: u64,
-    /// Its tablespaces, by OID, and where each was read. In the restored cluster all are in the work
+    /// Its tablespaces, by OID, and the directory or tar of each. In the restored cluster all are in the work
     /// directory.
     pub tablespaces: Vec<DrilledTablespace>,
 }
@@ -72,12 +82,42 @@ pub enum DrilledKind {
     WithoutLabel,
 }
 
+/// How a backup lies there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DrilledForm {
+    /// A directory, which is copied.
+    #[default]
+    Directory,
+    /// Tars, which are unpacked.
+    Tars,
+    /// An incremental backup and those before it, which are combined.
+    Chain,
+}
+
+/// A backup of a chain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DrilledMember {
+    /// The directory, or the tar.
+    pub path: String,
+    /// How it lies there.
+    pub form: DrilledForm,
+    /// How its tars are compressed, in PostgreSQL's words; `None`: not, or it is a directory.
+    pub packing: Option<String>,
+    /// Where it begins; `None`: unknown.
+    #[schemars(with = "Option<String>")]
+    pub start: Option<Lsn>,
+    /// Where the backup begins that it was taken from; `None`: it is a full one.
+    #[schemars(with = "Option<String>")]
+    pub incremental_from: Option<Lsn>,
+}
+
 /// A tablespace of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DrilledTablespace {
     /// Its OID.
     pub oid: u32,
-    /// The directory that was copied; `None`: there is none.
+    /// The directory that was copied, or the tar that was unpacked; `None`: there is none.
     pub path: Option<String>,
 }
 
@@ -111,8 +151,12 @@ pub struct DrillPages {
     pub reason: String,
     /// How long it took, in seconds.
     pub seconds: f64,
-    /// The files of the backup, before they were copied; its manifest, with checksums. `None`: they
-    /// could not be verified.
+    /// The files of each backup of a chain, as they lie or were unpacked, in its order; those that could be
+    /// verified.
+    #[serde(default)]
+    pub members: Vec<VerificationRecord>,
+    /// The files of the backup, before they were copied, or as they were unpacked or combined; its manifest, with
+    /// checksums. `None`: they could not be verified.
     pub backup: Option<VerificationRecord>,
     /// The files of the restored cluster, when its server had been stopped; `None`: it was not restored.
     pub restored: Option<VerificationRecord>,
@@ -164,6 +208,8 @@ pub struct DrillFinding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DrillCheck {
+    /// A tar is read to its end, and its members are looked at.
+    Tar,
     /// A tablespace is looked for.
     Tablespace,
     /// A connection to the database, and its catalogs.
@@ -226,7 +272,7 @@ pub struct DrillStart {
     pub reason: String,
     /// How long the server took until it served, in seconds.
     pub seconds: f64,
-    /// How long copying took, in seconds.
+    /// How long copying, unpacking and combining took, in seconds.
     pub copy_seconds: f64,
     /// Where redo ended, as the server logged; `None`: it did nothing, or did not end.
     #[schemars(with = "Option<String>")]

@@ -69,8 +69,8 @@ pub use corruption::{
 };
 pub use drill::{
     DRILL_SCHEMA, DrillCheck, DrillDisk, DrillFinding, DrillPages, DrillRecord, DrillStart,
-    DrillVerdict, DrillWal, DrilledBackup, DrilledDatabase, DrilledKind, DrilledTablespace,
-    LoggedTablespace, drill_schema,
+    DrillVerdict, DrillWal, DrilledBackup, DrilledDatabase, DrilledForm, DrilledKind,
+    DrilledMember, DrilledTablespace, LoggedTablespace, drill_schema,
 };
 pub use examination::{EXAMINATION_SCHEMA, Examination, Finding, Misses, NullRuns, State};
 pub use exchange::{

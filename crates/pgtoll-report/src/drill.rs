@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use pgtoll_format::ByteSize;
 use pgtoll_record::{
-    DrillCheck, DrillFinding, DrillRecord, DrillVerdict, DrilledDatabase, DrilledKind,
+    DrillCheck, DrillFinding, DrillRecord, DrillVerdict, DrilledDatabase, DrilledForm, DrilledKind,
     VerificationOutcome, VerificationRecord,
 };
 
@@ -15,19 +15,15 @@ use crate::verification::verification_text;
 /// For a terminal of 80 columns: of each list so many entries at most.
 pub fn drill_text(of: &DrillRecord, most: usize) -> String {
     let mut text = heading(of);
-    let stages = [
-        ("pages", of.pages.verdict, &of.pages.reason, of.pages.seconds),
-        ("WAL chain", of.wal.verdict, &of.wal.reason, of.wal.seconds),
-        ("start", of.start.verdict, &of.start.reason, of.start.seconds),
-    ];
     text.push('\n');
-    for (name, verdict, reason, seconds) in stages {
+    for (name, verdict, reason, seconds) in stages(of) {
         let prefix = format!("{name:<10} {:<8} {seconds:>7.1} s  ", verdict_word(verdict));
         text.push_str(&wrapped(&prefix, &printable(reason)));
     }
     text.push_str(&amounts(of));
     text.push_str(&findings(of, most));
-    for record in [&of.pages.backup, &of.pages.restored].into_iter().flatten() {
+    let [backup, restored] = [&of.pages.backup, &of.pages.restored];
+    for record in of.pages.members.iter().chain(backup).chain(restored) {
         text.push_str(&files(record, most));
     }
     for tablespace in &of.wal.made_tablespaces {
@@ -40,11 +36,21 @@ pub fn drill_text(of: &DrillRecord, most: usize) -> String {
     for note in &of.notes {
         let _ = write!(text, "\n{}", wrapped("", &printable(note)));
     }
-    let _ = write!(text, "\n{}", outcome(of.outcome));
+    let _ = writeln!(text, "\n{}", outcome_words(of.outcome));
     text
 }
 
-fn heading(of: &DrillRecord) -> String {
+/// The three verdicts, with their reasons and the seconds that they took.
+pub(crate) fn stages(of: &DrillRecord) -> [(&'static str, DrillVerdict, &String, f64); 3] {
+    [
+        ("pages", of.pages.verdict, &of.pages.reason, of.pages.seconds),
+        ("WAL chain", of.wal.verdict, &of.wal.reason, of.wal.seconds),
+        ("start", of.start.verdict, &of.start.reason, of.start.seconds),
+    ]
+}
+
+/// What was drilled.
+pub(crate) fn backup_words(of: &DrillRecord) -> String {
     let kind = match of.backup.kind {
         DrilledKind::BaseBackup => "a base backup",
         DrilledKind::ColdCopy => "the copy of a server that was shut down",
@@ -55,18 +61,39 @@ fn heading(of: &DrillRecord) -> String {
         Some(false) => ", without checksums",
         None => "",
     };
-    let path = printable(&of.backup.path);
-    let mut text =
-        wrapped("", &format!("{path}: PostgreSQL {}, {kind}{checksums}", of.backup.major));
+    let form = match (of.backup.form, &of.backup.packing) {
+        (DrilledForm::Directory, _) => String::new(),
+        (DrilledForm::Tars, None) => " in tars".to_owned(),
+        (DrilledForm::Tars, Some(packing)) => format!(" in tars ({packing})"),
+        (DrilledForm::Chain, _) => chain_words(of.backup.chain.len()),
+    };
+    let (path, major) = (&of.backup.path, of.backup.major);
+    format!("{path}: PostgreSQL {major}, {kind}{form}{checksums}")
+}
+
+fn heading(of: &DrillRecord) -> String {
+    let verb = match of.backup.form {
+        DrilledForm::Directory => "copied",
+        DrilledForm::Tars => "unpacked",
+        DrilledForm::Chain => "combined",
+    };
+    let mut text = wrapped("", &printable(&backup_words(of)));
     let server = printable(&of.server);
     let line = format!(
-        "drilled with PostgreSQL {server}, target {}: {} copied in {:.1} s",
+        "drilled with PostgreSQL {server}, target {}: {} {verb} in {:.1} s",
         printable(&of.until),
         ByteSize(of.backup.bytes).rounded(),
         of.start.copy_seconds
     );
     text.push_str(&wrapped("", &line));
     text
+}
+
+fn chain_words(backups: usize) -> String {
+    match backups.saturating_sub(1) {
+        1 => ", incremental, with the one before it".to_owned(),
+        before => format!(", incremental, with the {before} before it"),
+    }
 }
 
 fn verdict_word(of: DrillVerdict) -> &'static str {
@@ -77,11 +104,12 @@ fn verdict_word(of: DrillVerdict) -> &'static str {
     }
 }
 
-fn outcome(of: VerificationOutcome) -> &'static str {
+/// What follows from all three.
+pub(crate) fn outcome_words(of: VerificationOutcome) -> &'static str {
     match of {
-        VerificationOutcome::Sound => "sound: the backup can be restored\n",
-        VerificationOutcome::Findings => "not sound\n",
-        VerificationOutcome::Unverified => "could not tell\n",
+        VerificationOutcome::Sound => "sound: the backup can be restored",
+        VerificationOutcome::Findings => "not sound",
+        VerificationOutcome::Unverified => "could not tell",
     }
 }
 
@@ -102,7 +130,8 @@ fn amounts(of: &DrillRecord) -> String {
     text
 }
 
-fn amount_words(of: &DrilledDatabase) -> String {
+/// How much was read of a database.
+pub(crate) fn amount_words(of: &DrilledDatabase) -> String {
     let checked =
         |count: Option<u64>, what| count.map_or(String::new(), |count| format!(", {count} {what}"));
     format!(
@@ -115,28 +144,32 @@ fn amount_words(of: &DrilledDatabase) -> String {
 }
 
 fn findings(of: &DrillRecord, most: usize) -> String {
-    if of.pages.findings.is_empty() {
-        return String::new();
-    }
-    let mut text = String::from("\nthe restored server\n");
-    for finding in of.pages.findings.iter().take(most) {
-        text.push_str(&wrapped("  ", &printable(&finding_line(finding))));
-    }
-    let hidden = of.pages.findings.len().saturating_sub(most) as u64 + of.pages.more_findings;
-    if hidden > 0 {
-        let _ = writeln!(text, "  ... {hidden} more");
+    let (tars, server): (Vec<&DrillFinding>, Vec<&DrillFinding>) =
+        of.pages.findings.iter().partition(|finding| finding.check == DrillCheck::Tar);
+    let lists = [("the tars", tars, 0), ("the restored server", server, of.pages.more_findings)];
+    let mut text = String::new();
+    for (title, findings, more) in lists.iter().filter(|(_, findings, _)| !findings.is_empty()) {
+        let _ = writeln!(text, "\n{title}");
+        for finding in findings.iter().take(most) {
+            text.push_str(&wrapped("  ", &printable(&finding_line(finding))));
+        }
+        let hidden = findings.len().saturating_sub(most) as u64 + more;
+        if hidden > 0 {
+            let _ = writeln!(text, "  ... {hidden} more");
+        }
     }
     text
 }
 
-fn finding_line(of: &DrillFinding) -> String {
+/// A finding, with where it was found.
+pub(crate) fn finding_line(of: &DrillFinding) -> String {
     let place = match (&of.database, &of.relation) {
         (Some(database), Some(relation)) => format!("{database}: {relation}: "),
         (Some(database), None) => format!("{database}: "),
         (None, _) => String::new(),
     };
     let check = match of.check {
-        DrillCheck::Tablespace | DrillCheck::Connect => "",
+        DrillCheck::Tar | DrillCheck::Tablespace | DrillCheck::Connect => "",
         DrillCheck::Read => "cannot be read: ",
         DrillCheck::Index => "amcheck: ",
         DrillCheck::Structure => "rows: ",
@@ -156,7 +189,7 @@ fn files(of: &VerificationRecord, most: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use pgtoll_format::Lsn;
     use pgtoll_record::{
         DRILL_SCHEMA, DrillDisk, DrillPages, DrillStart, DrillWal, DrilledBackup, LoggedTablespace,
@@ -164,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    fn record() -> DrillRecord {
+    pub(crate) fn record() -> DrillRecord {
         let database = |name: &str, skipped: Option<&str>| DrilledDatabase {
             name: name.to_owned(),
             tables: 71,
@@ -182,6 +215,9 @@ mod tests {
             backup: DrilledBackup {
                 path: "/srv/backup".to_owned(),
                 kind: DrilledKind::BaseBackup,
+                form: DrilledForm::Directory,
+                packing: None,
+                chain: Vec::new(),
                 major: 18,
                 system_identifier: Some("7".to_owned()),
                 checksums: Some(true),
@@ -196,6 +232,7 @@ mod tests {
                 verdict: DrillVerdict::Failed,
                 reason: "1 finding of the restored server".to_owned(),
                 seconds: 4.04,
+                members: Vec::new(),
                 backup: None,
                 restored: None,
                 databases: vec![
@@ -256,5 +293,29 @@ mod tests {
         let text = drill_text(&sound, 10);
         assert!(text.ends_with("\nsound: the backup can be restored\n"), "{text}");
         assert!(!text.contains("the restored server"), "{text}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_tars_stands_apart() {
+        let mut damaged = record();
+        damaged.backup.form = DrilledForm::Tars;
+        damaged.backup.packing = Some("gzip".to_owned());
+        damaged.pages.findings.insert(
+            0,
+            DrillFinding {
+                database: None,
+                relation: None,
+                check: DrillCheck::Tar,
+                is_damage: true,
+                words: "base.tar.gz: ../x leads out of the backup: not unpacked".to_owned(),
+                sqlstate: None,
+            },
+        );
+        let text = drill_text(&damaged, 10);
+        assert!(text.contains(", a base backup in tars (gzip), with"), "{text}");
+        assert!(text.contains("32.0 MB unpacked in"), "{text}");
+        let tars = text.split("\nthe tars\n").nth(1).unwrap();
+        assert!(tars.starts_with("  base.tar.gz: ../x leads out of the backup"), "{text}");
+        assert!(tars.contains("\nthe restored server\n  postgres: public.orders"), "{text}");
     }
 }

@@ -124,8 +124,10 @@ impl RecordKind {
     /// The formats that such a record has.
     pub const fn formats(self) -> &'static [Format] {
         match self {
-            Self::WalStatistics
-            | Self::WalWhatIf
+            Self::WalStatistics => {
+                &[Format::Table, Format::Json, Format::Html, Format::OpenMetrics]
+            }
+            Self::WalWhatIf
             | Self::Overview
             | Self::Prediction
             | Self::Judge
@@ -134,15 +136,15 @@ impl RecordKind {
             | Self::Failover
             | Self::LabCorruption
             | Self::Replay
-            | Self::ReplayComparison => &[Format::Table, Format::Json, Format::Html],
+            | Self::ReplayComparison
+            | Self::Drill => &[Format::Table, Format::Json, Format::Html],
             Self::Verification | Self::Fleet => {
                 &[Format::Table, Format::Markdown, Format::Json, Format::Html, Format::OpenMetrics]
             }
             Self::Patrol => &[Format::Table, Format::Json, Format::OpenMetrics],
             Self::Result => &[Format::Table, Format::Markdown, Format::Json],
             Self::SideBySide => &[Format::Table, Format::Markdown, Format::Json, Format::Html],
-            Self::Drill
-            | Self::Checksums
+            Self::Checksums
             | Self::Rolling
             | Self::Corruption
             | Self::Repair
@@ -447,12 +449,14 @@ impl FinishedRecord {
                 Self::Exchange(record) => Some(crate::exchange_html(record)),
                 Self::Failover(record) => Some(crate::failover_html(record)),
                 Self::LabCorruption(record) => Some(crate::lab_corruption_html(record)),
+                Self::Drill(record) => Some(crate::drill_html(record)),
                 Self::Replay(record) => Some(crate::replay_html(record)),
                 Self::ReplayComparison(record) => Some(crate::replay_comparison_html(record)),
                 Self::Fleet(record) => Some(crate::fleet_html(record)),
                 _ => None,
             },
             Format::OpenMetrics => match self {
+                Self::WalStatistics(record) => Some(crate::wal_statistics_openmetrics(record)),
                 Self::Verifications(records) => Some(crate::verification_openmetrics(records)),
                 Self::Patrol(record) => Some(crate::patrol_openmetrics(record)),
                 Self::Fleet(record) => Some(crate::fleet_openmetrics(record)),

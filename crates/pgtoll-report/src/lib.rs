@@ -52,6 +52,7 @@ mod style;
 mod terminal;
 mod text;
 mod verification;
+mod wal_gauges;
 mod wal_numbers;
 mod wal_short;
 mod wal_statistics;
@@ -72,9 +73,9 @@ pub use fleet::{fleet_markdown, fleet_openmetrics, fleet_plan_text, fleet_text};
 pub use format::{Format, format_names};
 pub use gobench::gobench;
 pub use html::{
-    balance_html, exchange_html, failover_html, fleet_html, html_report, html_side_by_side,
-    judge_html, lab_corruption_html, overview_html, prediction_html, replay_comparison_html,
-    replay_html, verification_html, wal_statistics_html, wal_whatif_html,
+    balance_html, drill_html, exchange_html, failover_html, fleet_html, html_report,
+    html_side_by_side, judge_html, lab_corruption_html, overview_html, prediction_html,
+    replay_comparison_html, replay_html, verification_html, wal_statistics_html, wal_whatif_html,
 };
 pub use judge::{judge_headline, judge_text};
 pub use lab_corruption::{lab_corruption_findings, lab_corruption_text};
@@ -94,6 +95,7 @@ pub use side_by_side::{side_by_side_markdown, side_by_side_text};
 pub use style::Style;
 pub use terminal::terminal_table;
 pub use verification::{verification_markdown, verification_openmetrics, verification_text};
+pub use wal_gauges::wal_statistics_openmetrics;
 pub use wal_statistics::wal_statistics_text;
 pub use wal_whatif::wal_whatif_text;
 

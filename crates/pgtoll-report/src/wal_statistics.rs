@@ -271,7 +271,7 @@ fn size(bytes: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeMap;
 
     use pgtoll_format::Lsn;
@@ -321,7 +321,7 @@ mod tests {
         }
     }
 
-    fn record() -> WalStatisticsRecord {
+    pub(crate) fn record() -> WalStatisticsRecord {
         let total = amount(1_234_567, 98_765_432, 1_303_073_508);
         WalStatisticsRecord {
             schema: WAL_STATISTICS_SCHEMA.into(),

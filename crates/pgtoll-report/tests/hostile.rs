@@ -143,6 +143,7 @@ fn of_wal_statistics(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
         ("by manager", pgtoll_report::wal_statistics_text(&record, false, 3)),
         ("by type", pgtoll_report::wal_statistics_text(&record, true, 100)),
         ("HTML", pgtoll_report::wal_statistics_html(&record)),
+        ("OpenMetrics", pgtoll_report::wal_statistics_openmetrics(&record)),
     ])
 }
 

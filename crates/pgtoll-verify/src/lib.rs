@@ -45,7 +45,7 @@ pub use evidence::{
     compare_with_evidence, compare_with_indexes, compare_with_wal,
 };
 pub use found::{PagesRead, RunningCounts, Verified};
-pub use manifest::{FileDefect, ManifestCompared, WrongFile};
+pub use manifest::{FileDefect, ManifestCompared, WrongFile, bytes_in_manifest};
 pub use mapped::Window;
 pub use online::{
     ImagesInWal, Pauses, RealPauses, RunningServer, RunningSettings, ServerAnswer, WalHorizon,

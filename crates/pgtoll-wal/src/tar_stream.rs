@@ -50,7 +50,11 @@ pub enum TarMemberKind {
     File,
     /// A file without its holes, as GNU tar makes them if told to: they are not put back.
     Sparse,
-    /// A directory, a link, or what has no bytes that matter.
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A hard link, a device, or what else has no bytes that matter.
     Other,
 }
 
@@ -112,7 +116,7 @@ impl<R: Read> TarStream<R> {
     /// The next member; `None` at the tar's end. What was not read of the one before is passed over.
     pub fn next_member(&mut self) -> Result<Option<TarMember>, TarError> {
         self.pass_over()?;
-        let (mut long_name, mut long_bytes) = (None, None);
+        let (mut long_name, mut long_bytes, mut is_sparse) = (None, None, false);
         loop {
             let mut block = [0; BLOCK];
             let begin = self.at;
@@ -143,6 +147,7 @@ impl<R: Read> TarStream<R> {
                             Ok("size") => {
                                 long_bytes = pair.value().ok().and_then(|of| of.parse().ok());
                             }
+                            Ok(key) if key.starts_with("GNU.sparse.") => is_sparse = true,
                             _ => {}
                         }
                     }
@@ -155,8 +160,14 @@ impl<R: Read> TarStream<R> {
                     let path = long_name.unwrap_or_else(|| text(&header.path_bytes()));
                     self.member.clone_from(&path);
                     let kind = match kind {
-                        EntryType::Regular | EntryType::Continuous => TarMemberKind::File,
-                        EntryType::GNUSparse => TarMemberKind::Sparse,
+                        EntryType::Regular | EntryType::Continuous if !is_sparse => {
+                            TarMemberKind::File
+                        }
+                        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+                            TarMemberKind::Sparse
+                        }
+                        EntryType::Directory => TarMemberKind::Directory,
+                        EntryType::Symlink => TarMemberKind::Link,
                         _ => TarMemberKind::Other,
                     };
                     return Ok(Some(TarMember { path, bytes: self.left, kind }));
@@ -457,6 +468,35 @@ mod tests {
         let (found, error) = all(&tar_of(&[(name.clone(), vec![7; 5])]));
         assert!(error.is_none());
         assert_eq!(found[0].0, TarMember { path: name, bytes: 5, kind: TarMemberKind::File });
+    }
+
+    #[test]
+    fn kinds_of_members_are_told_apart() {
+        use TarMemberKind::{Directory, Link, Other, Sparse};
+
+        let mut builder = tar::Builder::new(Vec::new());
+        for (name, kind) in [
+            ("d/", EntryType::Directory),
+            ("l", EntryType::Symlink),
+            ("h", EntryType::Link),
+            ("c", EntryType::Char),
+            ("p", EntryType::Fifo),
+        ] {
+            let mut header = Header::new_gnu();
+            header.set_size(0);
+            header.set_entry_type(kind);
+            header.set_link_name("f").unwrap();
+            builder.append_data(&mut header, name, io::empty()).unwrap();
+        }
+        // A sparse file of the newer kind is a regular one that another header speaks of.
+        builder.append_pax_extensions([("GNU.sparse.major", b"1".as_slice())]).unwrap();
+        let mut header = Header::new_ustar();
+        header.set_size(3);
+        builder.append_data(&mut header, "GNUSparseFile.1/s", b"0\n0".as_slice()).unwrap();
+        let (found, error) = all(&builder.into_inner().unwrap());
+        assert!(error.is_none());
+        let kinds: Vec<TarMemberKind> = found.iter().map(|(of, _)| of.kind).collect();
+        assert_eq!(kinds, [Directory, Link, Other, Other, Other, Sparse]);
     }
 
     proptest! {

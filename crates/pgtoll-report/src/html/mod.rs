@@ -5,6 +5,7 @@ mod balance;
 mod circumstances;
 mod claims;
 mod comparison;
+mod drill;
 mod exchange;
 mod failover;
 mod fleet;
@@ -34,6 +35,7 @@ use serde::Serialize;
 
 pub(crate) use answer::day;
 pub use balance::balance_html;
+pub use drill::drill_html;
 pub use exchange::exchange_html;
 pub use failover::failover_html;
 pub use fleet::fleet_html;

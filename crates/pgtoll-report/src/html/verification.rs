@@ -49,6 +49,18 @@ pub fn verification_html(records: &[VerificationRecord]) -> String {
     page(&title, &heading(records), &main, words, &data)
 }
 
+/// What is wrong with the files of one record, as a part of another page: `id` begins the ids in it.
+pub(super) fn damage(of: &VerificationRecord, id: &str) -> Markup {
+    let ids = Ids { findings: format!("{id}-findings"), ..Ids::new(0, of, 1) };
+    html! {
+        p { (capitalised(&verdict(of))) ". " (amount_words(of)) "." }
+        @if of.wrong_files > 0 { (files(of)) }
+        @if !of.relations.is_empty() { (findings(of, &ids)) }
+        (list("Not complete", &of.incomplete))
+        (list("Could not be looked into", &of.unlisted))
+    }
+}
+
 /// Names and titles of a record's sections in the page.
 struct Ids {
     files: String,
@@ -146,7 +158,7 @@ fn name_of(of: &VerifiedRelation) -> String {
     qualified(of).unwrap_or_else(|| place(of))
 }
 
-fn capitalised(text: &str) -> String {
+pub(super) fn capitalised(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }

@@ -217,7 +217,7 @@ impl Reader<'_> {
     ) -> Result<(), TarError> {
         let mut root: Option<String> = None;
         while let Some(member) = stream.next_member()? {
-            if member.kind == TarMemberKind::Other {
+            if !matches!(member.kind, TarMemberKind::File | TarMemberKind::Sparse) {
                 continue;
             }
             self.of.content.add(&member, stream)?;

@@ -8,6 +8,7 @@ mod inventory;
 mod parse;
 
 use std::io::Read;
+use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
@@ -131,6 +132,15 @@ pub(super) fn compare(
 fn is_ignored(path: &str) -> bool {
     let names = [MANIFEST, "pg_wal", "postgresql.auto.conf", "recovery.signal", "standby.signal"];
     path.starts_with("pg_wal/") || names.contains(&path)
+}
+
+/// Bytes of all files that a backup's manifest lists; `None`: it cannot be read.
+pub fn bytes_in_manifest(manifest: &Path) -> Option<u64> {
+    let mut bytes = 0_u64;
+    let file = pgtoll_files::open(manifest).ok()?;
+    let mut input = std::io::BufReader::new(file);
+    read(&mut input, &mut |file| bytes = bytes.saturating_add(file.bytes)).ok()?;
+    Some(bytes)
 }
 
 /// For fuzzing: files in the manifest that these bytes are, if they are one.

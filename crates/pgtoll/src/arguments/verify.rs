@@ -33,6 +33,7 @@ Examples:
                                             round and round, each page once a week
   pgtoll verify --drill backup/ --wal archive/
                                             restores it, recovers it, and reads all of it
+  pgtoll verify --drill full/ incremental/  the same of an incremental backup
 
 Exit status: 0 sound; 1 failures or suspicions; 2 could not tell.";
 

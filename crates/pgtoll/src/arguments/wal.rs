@@ -36,6 +36,8 @@ Examples:
                                             a data directory's WAL, relations by name
   pgtoll wal stats archive/ -o week.html    an archive, compressed or not, as a page
   pgtoll wal stats s3://backups/db1/wals    an archive in an object store
+  pgtoll wal stats archive/ --from 2026-11-22T08:00:00Z -o /var/lib/node_exporter/wal.prom
+                                            gauges for Prometheus
   pgtoll wal stats 000000010000000A000000FE --by type
   pgtoll wal stats archive/ --from 16/B374D848 --to 17/0
                                             a part of it

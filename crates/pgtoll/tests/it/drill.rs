@@ -17,15 +17,20 @@ use serde_json::Value;
 use crate::support::{Ran, Scratch, pgtoll, pid_of, run, server, servers};
 
 /// A cluster with an archive, and what is drilled of it.
-struct Drilled {
-    cluster: Cluster,
-    archive: PathBuf,
+pub(crate) struct Drilled {
+    pub(crate) cluster: Cluster,
+    pub(crate) archive: PathBuf,
     /// Where the drill works.
-    drills: Scratch,
+    pub(crate) drills: Scratch,
 }
 
 impl Drilled {
-    fn new(guard: &mut Guard, server: &Installation, name: &str, checksums: bool) -> Self {
+    pub(crate) fn new(
+        guard: &mut Guard,
+        server: &Installation,
+        name: &str,
+        checksums: bool,
+    ) -> Self {
         let name = format!("{name}{}", server.version.major());
         let segments = ["--wal-segsize=1"];
         let cluster = Cluster::init_with(guard, server, &name, checksums, &segments).unwrap();
@@ -51,29 +56,29 @@ impl Drilled {
         drilled
     }
 
-    fn execute(&self, statements: &str) {
+    pub(crate) fn execute(&self, statements: &str) {
         let mut session = self.cluster.connect("postgres").unwrap();
         for sql in statements.split(';').filter(|sql| !sql.trim().is_empty()) {
             session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
         }
     }
 
-    fn value(&self, sql: &str) -> String {
+    pub(crate) fn value(&self, sql: &str) -> String {
         let mut session = self.cluster.connect("postgres").unwrap();
         session.query_one(sql).unwrap().values()[0].clone().unwrap()
     }
 
     /// The main fork of a relation, below the data directory.
-    fn file(&self, relation: &str) -> PathBuf {
+    pub(crate) fn file(&self, relation: &str) -> PathBuf {
         self.value(&format!("SELECT pg_relation_filepath('{relation}')")).into()
     }
 
-    fn place(&self, name: &str) -> PathBuf {
+    pub(crate) fn place(&self, name: &str) -> PathBuf {
         self.cluster.directory().join(name)
     }
 
     /// What `pg_basebackup` makes.
-    fn backup(&self, guard: &mut Guard, name: &str, arguments: &[&str]) -> PathBuf {
+    pub(crate) fn backup(&self, guard: &mut Guard, name: &str, arguments: &[&str]) -> PathBuf {
         let place = self.place(name);
         let shown = place.display().to_string();
         let all = [&["-D", &shown, "-c", "fast", "--no-sync"], arguments].concat();
@@ -101,7 +106,9 @@ impl Drilled {
     }
 
     /// Lets all WAL until now be archived.
-    fn archive_all(&self) {
+    pub(crate) fn archive_all(&self) {
+        // A segment without a record is not switched.
+        self.value("SELECT pg_logical_emit_message(false, 'drill', '')::text");
         let name = self.value("SELECT pg_walfile_name(pg_switch_wal())");
         let sql = format!("SELECT last_archived_wal >= '{name}' FROM pg_stat_archiver");
         let interrupt = Interrupt::new();
@@ -115,7 +122,7 @@ impl Drilled {
     }
 
     /// Drills a backup, and sees to it that nothing stays behind.
-    fn drill(&self, path: &Path, arguments: &[&str]) -> Ran {
+    pub(crate) fn drill(&self, path: &Path, arguments: &[&str]) -> Ran {
         let ran = run(&mut self.command(path, arguments));
         self.drills.assert_empty();
         ran
@@ -131,7 +138,7 @@ impl Drilled {
     }
 
     /// The record, whose table fits a terminal.
-    fn record(&self, path: &Path, arguments: &[&str], status: i32) -> Value {
+    pub(crate) fn record(&self, path: &Path, arguments: &[&str], status: i32) -> Value {
         let ran = self.drill(path, &[arguments, &["--json"]].concat());
         assert_eq!(ran.status, Some(status), "{ran:?}");
         let record: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -141,10 +148,12 @@ impl Drilled {
         assert_eq!(table.status, Some(0), "{table:?}");
         let too_long = |line: &&str| line.chars().count() > 80 && !line.contains("/test-");
         assert_eq!(table.stdout.lines().find(too_long), None, "{}", table.stdout);
+        let page = run(pgtoll().args(["report", "--format", "html"]).arg(&file));
+        assert!(page.stdout.contains("Can the backup be restored?"), "{page:?}");
         record
     }
 
-    fn passes(&self, path: &Path, arguments: &[&str]) -> Value {
+    pub(crate) fn passes(&self, path: &Path, arguments: &[&str]) -> Value {
         let record = self.record(path, arguments, 0);
         assert_eq!(verdicts(&record), ["passed"; 3], "{record:#}");
         let databases = record["pages"]["databases"].as_array().unwrap();
@@ -178,17 +187,17 @@ const FORBID: &str = "
         AS $$ BEGIN RAISE EXCEPTION 'forbidden'; END $$;
     CREATE EVENT TRIGGER forbid ON ddl_command_start EXECUTE FUNCTION forbid()";
 
-fn copy(guard: &mut Guard, from: &Path, to: &Path) {
+pub(crate) fn copy(guard: &mut Guard, from: &Path, to: &Path) {
     let (from, to) = (from.display().to_string(), to.display().to_string());
     // A running server removes files meanwhile.
     let _ = guard.run(Path::new("cp"), &["-a", &from, &to]);
 }
 
-fn verdicts(record: &Value) -> [&str; 3] {
+pub(crate) fn verdicts(record: &Value) -> [&str; 3] {
     ["pages", "wal", "start"].map(|stage| record[stage]["verdict"].as_str().unwrap())
 }
 
-fn segments(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn segments(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let mut paths: Vec<PathBuf> =
         entries.filter(|path| path.file_name().unwrap().len() == 24).collect();
@@ -196,7 +205,7 @@ fn segments(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-fn change(path: &Path, at: u64, change: impl FnOnce(&mut [u8; 8192])) {
+pub(crate) fn change(path: &Path, at: u64, change: impl FnOnce(&mut [u8; 8192])) {
     let file = File::options().read(true).write(true).open(path).unwrap();
     let mut page = [0; 8192];
     file.read_exact_at(&mut page, at).unwrap();
@@ -512,7 +521,7 @@ fn a_tablespace_that_wal_makes_is_left_alone() {
 }
 
 /// Files below a directory with their lengths, inodes and content.
-fn contents(directory: &Path) -> Vec<(PathBuf, u64, Vec<u8>)> {
+pub(crate) fn contents(directory: &Path) -> Vec<(PathBuf, u64, Vec<u8>)> {
     let mut found = Vec::new();
     let mut directories = vec![directory.to_owned()];
     while let Some(directory) = directories.pop() {
@@ -549,7 +558,7 @@ fn mistakes_of_a_drill_are_one_line_and_a_hint() {
     check(&data, &[], "a server runs on", "pg_basebackup");
     check(&backup, &[&backup.display().to_string()], "here are several", "one after the other");
     check(&drilled.place("archive"), &[], "is no base backup", "PG_VERSION");
-    check(&backup, &["-o", "drilled.html"], "unknown ending .html", ".json");
+    check(&backup, &["-o", "drilled.csv"], "unknown ending .csv", ".html");
     check(&backup, &["--postgres", "/usr"], "holds no PostgreSQL server", "--postgres");
     check(&backup, &["--work-dir", "/nowhere"], "find /nowhere", "--work-dir");
     let empty = drilled.drills.path("empty");
@@ -557,8 +566,9 @@ fn mistakes_of_a_drill_are_one_line_and_a_hint() {
     check(&backup, &["--wal", &empty.display().to_string()], "holds no WAL segment", "archive");
     check(&backup, &["--wal", "s3://b/wals"], "s3://b/wals is a URL", "copy the backup");
     let tars = drilled.backup(&mut guard, "tars", &["-Ft"]);
-    check(&tars, &[], "is a backup in tars", "tar -xf");
-    check(&tars.join("base.tar"), &[], "is a backup in tars", "tar -xf");
+    fs::write(tars.join("base.tar.gz"), "").unwrap();
+    check(&tars, &[], "several tars of a data directory", "name the tar");
+    check(&tars.join("base.tar.gz"), &[], "base.tar.gz: cut short", "Fetch it again");
     fs::write(backup.join("PG_VERSION"), "13\n").unwrap();
     check(&backup, &[], "no PostgreSQL 13 found", "postgres list");
     fs::write(backup.join("PG_VERSION"), format!("{}\n", server().version.major())).unwrap();
@@ -607,21 +617,29 @@ fn an_interrupted_drill_leaves_nothing_behind() {
     let mut guard = scratch.guard();
     let drilled = Drilled::new(&mut guard, &server(), "interrupted", true);
     let backup = drilled.backup(&mut guard, "backup", &[]);
-    for (point, signal) in [
+    let points = [
         ("drill-copy", Signal::SIGINT),
         ("drill-look", Signal::SIGTERM),
         ("drill-read", Signal::SIGINT),
         ("drill-read", Signal::SIGKILL),
-    ] {
-        let mut command = drilled.command(&backup, &[]);
+    ];
+    check_interrupted(&drilled, &[&backup], &points);
+}
+
+/// A drill of these paths that a signal meets at these points leaves nothing behind.
+pub(crate) fn check_interrupted(drilled: &Drilled, paths: &[&Path], points: &[(&str, Signal)]) {
+    for (point, signal) in points {
+        let later: Vec<String> = paths[1..].iter().map(|of| of.display().to_string()).collect();
+        let later: Vec<&str> = later.iter().map(String::as_str).collect();
+        let mut command = drilled.command(paths[0], &later);
         let mut child = command.env("PGTOLL_TEST_PAUSE_AT", point).spawn().unwrap();
         let pid = Pid::from_raw(pid_of(&child));
         let paused = waitpid(pid, Some(WaitPidFlag::WUNTRACED)).unwrap();
         assert!(matches!(paused, WaitStatus::Stopped(..)), "{point}: {paused:?}");
-        kill(pid, signal).unwrap();
+        kill(pid, *signal).unwrap();
         kill(pid, Signal::SIGCONT).unwrap();
         let ended = child.wait().unwrap();
-        let expected = if signal == Signal::SIGKILL { None } else { Some(2) };
+        let expected = if *signal == Signal::SIGKILL { None } else { Some(2) };
         assert_eq!(ended.code(), expected, "{point}: {ended:?}");
         wait_until_empty(&drilled.drills);
     }

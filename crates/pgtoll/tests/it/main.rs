@@ -19,6 +19,8 @@ mod differences;
 mod doctor;
 mod documentation;
 mod drill;
+mod drill_chain;
+mod drill_tars;
 mod dsn;
 mod embedded;
 mod enable;

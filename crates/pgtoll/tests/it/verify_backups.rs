@@ -371,7 +371,7 @@ fn check_combined(
 
 /// Whether changes that clear bits of a visibility map name it in the WAL, as they do since the same minor
 /// releases that refuse a damaged map.
-fn summaries_name_maps(server: &Installation) -> bool {
+pub(crate) fn summaries_name_maps(server: &Installation) -> bool {
     let since = facts_of_major(server.version.major()).unwrap().replay_refuses_map_since;
     let version = server.version.to_string();
     let minor = version.split_once('.').and_then(|(_, minor)| minor.parse::<u32>().ok());

@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use pgtoll_record::{WalEndKind, WalStatisticsRecord};
 
+use crate::reports::forms::check_openmetrics;
 use crate::support::{Ran, Scratch, pgtoll, run};
 use pgtoll_testing::wal_writer::{PAGE, SEGMENT, Writer, main_data};
 
@@ -207,6 +208,47 @@ fn output_goes_to_a_file_by_its_name() {
     let ran = run(pgtoll().args(["wal", "stats", "-o"]).args([&nowhere, &directory]));
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(ran.stderr.starts_with("pgtoll: write "), "{ran:?}");
+}
+
+#[test]
+fn gauges_are_those_of_the_record() {
+    let scratch = Scratch::new();
+    let (directory, paths) = archive(&scratch, MAGIC_OF_18);
+    let said =
+        |arguments: &[&str]| run(pgtoll().args(["wal", "stats"]).arg(&directory).args(arguments));
+    let record: WalStatisticsRecord = serde_json::from_str(&said(&["--json"]).stdout).unwrap();
+    let check = |text: &str, complete: u8| {
+        check_openmetrics(text);
+        let cluster = format!("system_identifier=\"{}\"", record.source.system_identifier);
+        assert!(text.contains(&format!("pgtoll_wal_complete{{{cluster}}} {complete}\n")), "{text}");
+        cluster
+    };
+    let ran = said(&["--format", "openmetrics"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let cluster = check(&ran.stdout, 1);
+    let total = record.total;
+    for (gauge, value) in [
+        (format!("pgtoll_wal_records{{{cluster}}}"), total.records),
+        (format!("pgtoll_wal_bytes{{{cluster},part=\"records\"}}"), total.record_bytes),
+        (format!("pgtoll_wal_bytes{{{cluster},part=\"images\"}}"), total.image_bytes),
+        (format!("pgtoll_wal_read_bytes{{{cluster}}}"), record.source.bytes()),
+        (format!("pgtoll_wal_images{{{cluster},cause=\"hint\"}}"), 0),
+    ] {
+        assert!(ran.stdout.contains(&format!("\n{gauge} {value}\n")), "{gauge}: {}", ran.stdout);
+    }
+    let file = scratch.path("wal.prom");
+    assert_eq!(said(&["-o", &file.display().to_string()]).status, Some(0));
+    let written = fs::read_to_string(&file).unwrap();
+    let without_time = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| !line.starts_with("pgtoll_wal_time_seconds"));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(without_time(&written), without_time(&ran.stdout));
+    // A gap is said, too.
+    fs::remove_file(&paths[1]).unwrap();
+    let ran = said(&["--format", "openmetrics"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    check(&ran.stdout, 0);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 
 use pgtoll_cluster::{GuardOptions, ServerUser};
-use pgtoll_drill::{DrillOptions, DrillPlan, DrillSource, DrillStep};
+use pgtoll_drill::{DrillOptions, DrillPlan, DrillSource, DrillStep, SourceSearch};
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{Provenance, VerificationOutcome};
@@ -23,20 +23,22 @@ pub(super) fn run(
 ) -> anyhow::Result<Status> {
     let format = output::format_of_output(&arguments.output, RecordKind::Drill.formats())?;
     let format = output::offered(format, RecordKind::Drill)?;
-    let [path] = arguments.paths.as_slice() else {
-        let message = "--drill restores one backup, and here are several";
-        return Err(Usage::error(message, "drill one after the other"));
-    };
     if let Some(stored) = arguments.paths.iter().chain(&arguments.wal).find(|of| url(of).is_some())
     {
         let message =
             format!("--drill reads files of this machine, and {} is a URL", stored.display());
         return Err(Usage::error(message, "copy the backup, or its WAL, to this machine"));
     }
-    let source = DrillSource::open(path)?;
     let drill = &arguments.drill;
+    let work_dir = absolute(&drill.work_dir)?;
+    let mut watch = |step: DrillStep<'_>| show(step, printer);
+    let mut search = SourceSearch { work_dir: &work_dir, interrupt, watch: &mut watch };
+    let source = match arguments.paths.as_slice() {
+        [path] => DrillSource::open(path, &mut search)?,
+        paths => DrillSource::open_chain(paths, &mut search)?,
+    };
     let installation = source.installation(drill.postgres.as_deref(), interrupt)?;
-    let guard = GuardOptions::of_this_program(absolute(&drill.work_dir)?, ServerUser::choose()?);
+    let guard = GuardOptions::of_this_program(work_dir, ServerUser::choose()?);
     let options = DrillOptions {
         wal: arguments.wal.clone(),
         target: drill.until,
@@ -63,6 +65,7 @@ pub(super) fn run(
 
 fn show(step: DrillStep<'_>, printer: &mut Printer) {
     match step {
+        DrillStep::Sentence(sentence) => printer.say(&printable(sentence)),
         DrillStep::Stage(name) => {
             printer.stage(name);
             pause_if_told(&format!("drill-{}", name.split(' ').next().unwrap_or_default()));

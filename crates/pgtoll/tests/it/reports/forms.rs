@@ -32,7 +32,7 @@ fn check_csv(text: &str) {
 
 /// Families are not interleaved, metadata precede samples, no series comes twice, the end is
 /// marked.
-fn check_openmetrics(text: &str) {
+pub(crate) fn check_openmetrics(text: &str) {
     let body = text.strip_suffix("# EOF\n").expect("the end is marked");
     let mut families = BTreeSet::new();
     let mut series = BTreeSet::new();

@@ -1,7 +1,7 @@
 //! `pgtoll report`: its forms, records side by side, thresholds.
 
 mod broken;
-mod forms;
+pub(crate) mod forms;
 
 use std::fs;
 use std::path::{Path, PathBuf};

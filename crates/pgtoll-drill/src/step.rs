@@ -1,0 +1,19 @@
+//! What a drill shows while it goes on.
+
+/// How far a drill is.
+#[derive(Clone, Copy, Debug)]
+pub enum DrillStep<'a> {
+    /// What takes long, or much, is said before it is done.
+    Sentence(&'a str),
+    /// This is done now.
+    Stage(&'a str),
+    /// So many bytes of this are done.
+    Bytes {
+        /// What is done.
+        what: &'a str,
+        /// Bytes that are done.
+        done: u64,
+        /// Bytes that there are.
+        all: u64,
+    },
+}
