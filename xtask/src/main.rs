@@ -70,7 +70,7 @@ usage: cargo xtask COMMAND
   bench fleet [--help | OPTIONS]
             what verifying a backup in a store costs beside a file, how much
             memory it takes up to 100 GB, how quickly and evenly fleets are
-            planned (5 min)
+            planned, what each packing costs (8 min)
   whatif-trial [--help | OPTIONS]
             predict WAL under other settings, and run servers with them (12 min)
   bench twins [--help | OPTIONS]

@@ -49,6 +49,22 @@ pub enum FleetBenchCase {
     Listing,
     /// How evenly half a petabyte is shared out.
     Shares,
+    /// What reading costs by how the backup is packed, over TLS.
+    Packing,
+}
+
+/// How a backup is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FleetBenchPacking {
+    /// Not at all.
+    Plain,
+    /// gzip, level 6.
+    Gzip,
+    /// LZ4.
+    Lz4,
+    /// Zstandard, level 3.
+    Zstd,
 }
 
 /// Where a backup is.
@@ -57,11 +73,11 @@ pub enum FleetBenchCase {
 pub enum FleetBenchPlace {
     /// A file in the page cache.
     File,
-    /// An object that a server on this machine makes when it is asked for it.
+    /// An object of a server on this machine.
     Store,
 }
 
-/// A backup, one tar that is not compressed, verified by `pgtoll verify`.
+/// A backup, one tar, verified by `pgtoll verify`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetBenchRead {
     /// What it is to show.
@@ -70,8 +86,14 @@ pub struct FleetBenchRead {
     pub repetition: u32,
     /// Where the backup is.
     pub place: FleetBenchPlace,
-    /// Bytes of the tar.
+    /// How it is packed; `None`: not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packing: Option<FleetBenchPacking>,
+    /// Bytes of the tar, as it is stored.
     pub bytes: u64,
+    /// Bytes of the tar, unpacked; `None`: as many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unpacked_bytes: Option<u64>,
     /// Time that pgtoll took.
     #[serde(flatten)]
     pub usage: BenchUsage,

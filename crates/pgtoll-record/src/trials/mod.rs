@@ -26,8 +26,8 @@ pub use design::{
 };
 pub use detection::{DETECTION_SCHEMA, DetectionOutcome, DetectionRecord, DetectionRow, Detector};
 pub use fleet::{
-    BENCH_FLEET_SCHEMA, FleetBenchCase, FleetBenchHeader, FleetBenchLine, FleetBenchPlace,
-    FleetBenchPlan, FleetBenchRead,
+    BENCH_FLEET_SCHEMA, FleetBenchCase, FleetBenchHeader, FleetBenchLine, FleetBenchPacking,
+    FleetBenchPlace, FleetBenchPlan, FleetBenchRead,
 };
 pub use prediction::{
     PREDICTION_TRIAL_SCHEMA, PredictionTrialAnswer, PredictionTrialArm, PredictionTrialBlind,

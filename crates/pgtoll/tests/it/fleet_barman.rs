@@ -192,18 +192,15 @@ impl<'a> Source<'a> {
 
 /// What the server runs for each segment.
 fn archive_script(store: &MotoServer) -> String {
-    let mut script = "#!/bin/sh\nset -e\n".to_owned();
-    for (name, value) in store.environment() {
-        script.push_str(&format!("export {name}={value}\n"));
-    }
-    for (name, packing, _) in WAYS {
-        script.push_str(&format!(
-            "/usr/bin/barman-cloud-wal-archive --endpoint-url {} {} {BUCKET}/fleet {name} \"$1\"\n",
-            store.endpoint(),
-            packing.unwrap_or_default()
-        ));
-    }
-    script
+    let variables = store.environment().map(|(name, value)| format!("export {name}={value}"));
+    let archive = |(name, packing, _): (&str, Option<&str>, _)| {
+        let (program, endpoint) = ("/usr/bin/barman-cloud-wal-archive", store.endpoint());
+        let packing = packing.unwrap_or_default();
+        format!("{program} --endpoint-url {endpoint} {packing} {BUCKET}/fleet {name} \"$1\"")
+    };
+    let lines = ["#!/bin/sh".to_owned(), "set -e".to_owned()];
+    let lines: Vec<String> = lines.into_iter().chain(variables).chain(WAYS.map(archive)).collect();
+    lines.join("\n") + "\n"
 }
 
 /// barman's names of a repository's backups, the oldest first.

@@ -5,6 +5,7 @@
 //! `cargo xtask bench fleet` runs it. Status 0: every goal is reached; 1: one is not; 2: could not tell.
 
 mod made;
+mod packed;
 mod plans;
 mod reads;
 mod score;
@@ -20,14 +21,15 @@ use pgtoll_record::trials::{
     BENCH_FLEET_SCHEMA, FleetBenchCase, FleetBenchHeader, FleetBenchLine, FleetBenchPlan,
     FleetBenchRead,
 };
-use pgtoll_trials::{Recorder, TrialSite, print, say};
+use pgtoll_trials::bench::orders;
+use pgtoll_trials::{Recorder, TrialSite, installation, print, say};
 
 /// Is a store read as cheaply as a file, and is a fleet planned quickly and evenly?
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench fleet")]
 struct Arguments {
     /// What is tried
-    #[arg(long, value_name = "CASE", default_values = ["cost", "memory", "listing", "shares"], value_delimiter = ',', value_parser = ["cost", "memory", "listing", "shares"])]
+    #[arg(long, value_name = "CASE", default_values = ["cost", "memory", "listing", "shares", "packing"], value_delimiter = ',', value_parser = ["cost", "memory", "listing", "shares", "packing"])]
     case: Vec<String>,
     /// The backup that is read from a store and from a file
     #[arg(long, value_name = "SIZE", default_value = "4GB")]
@@ -47,7 +49,13 @@ struct Arguments {
     /// How long each of the server's answers takes while they are listed the second time
     #[arg(long, value_name = "MS", default_value_t = 20)]
     delay: u64,
-    /// Where the file is made: its size is needed
+    /// The cluster whose backup is packed in each way
+    #[arg(long, value_name = "SIZE", default_value = "1GB")]
+    packed_size: ByteSize,
+    /// Its server: a directory or a major version
+    #[arg(long, value_name = "WHICH", default_value = "18")]
+    postgres: String,
+    /// Where the file and the cluster are made: the size is needed, and three times the cluster's
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     work_dir: PathBuf,
     /// Keep every run in this file
@@ -86,6 +94,9 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
             lines.plan(plans::shares(unit_bytes, shards)?)?;
         }
     }
+    if is_tried("packing") {
+        packing(arguments, &site, &mut lines)?;
+    }
     let outcomes = score::outcomes(&lines.reads, &lines.plans)?;
     print(&score::table(&outcomes));
     Ok(outcomes.iter().all(score::FleetOutcomeLine::is_reached))
@@ -95,8 +106,7 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
 fn cost(arguments: &Arguments, site: &TrialSite, lines: &mut BenchLines) -> anyhow::Result<()> {
     say("making a backup");
     let backup = reads::BenchBackup::make(arguments.size.0, Some(&site.guard.base))?;
-    let orders =
-        pgtoll_trials::bench::orders(&reads::PLACES, arguments.repetitions, arguments.seed);
+    let orders = orders(&reads::PLACES, arguments.repetitions, arguments.seed);
     for (repetition, order) in orders {
         for place in order {
             site.interrupt.check()?;
@@ -117,6 +127,24 @@ fn memory(arguments: &Arguments, site: &TrialSite, lines: &mut BenchLines) -> an
         say(&format!("reading {}", ByteSize(*bytes)));
         let backup = reads::BenchBackup::make(*bytes, None)?;
         lines.read(backup.read(FleetBenchCase::Memory, 1, reads::PLACES[1])?)?;
+    }
+    Ok(())
+}
+
+/// A real backup in each packing, in balanced orders.
+fn packing(arguments: &Arguments, site: &TrialSite, lines: &mut BenchLines) -> anyhow::Result<()> {
+    let installation = installation(&arguments.postgres)?;
+    let mut guard = site.begin_guard()?;
+    say("making a backup of a cluster");
+    let size = arguments.packed_size.0;
+    let backup = packed::PackedBackup::make(&mut guard, &installation, size)?;
+    guard.finish()?;
+    let orders = orders(&packed::PACKINGS, arguments.repetitions, arguments.seed);
+    for (repetition, order) in orders {
+        for packing in order {
+            site.interrupt.check()?;
+            lines.read(backup.read(repetition, packing)?)?;
+        }
     }
     Ok(())
 }
@@ -151,13 +179,15 @@ const WHOLE_BACKUPS: u64 = 1 << 50;
 
 fn header(arguments: &Arguments, site: &TrialSite) -> anyhow::Result<FleetBenchHeader> {
     let Arguments { case, size, repetitions, seed, memory_sizes, objects, delay, .. } = arguments;
+    let Arguments { packed_size, postgres, .. } = arguments;
     let sizes: Vec<String> = memory_sizes.iter().map(ToString::to_string).collect();
     Ok(FleetBenchHeader {
         schema: BENCH_FLEET_SCHEMA.to_owned(),
         pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
         command: format!(
             "cargo xtask bench fleet --case {} --size {size} --repetitions {repetitions} \
-             --seed {seed} --memory-sizes {} --objects {objects} --delay {delay}",
+             --seed {seed} --memory-sizes {} --objects {objects} --delay {delay} \
+             --packed-size {packed_size} --postgres {postgres}",
             case.join(","),
             sizes.join(",")
         ),

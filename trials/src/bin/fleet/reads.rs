@@ -55,7 +55,16 @@ impl BenchBackup {
         let arguments = ["verify", &place_of, "--jobs", "1"];
         let Measured { usage, peak_kb, .. } =
             measured(&self.pgtoll, &arguments, &self.server.environment())?;
-        Ok(FleetBenchRead { case, repetition, place, bytes: self.bytes, usage, peak_kb })
+        Ok(FleetBenchRead {
+            case,
+            repetition,
+            place,
+            packing: None,
+            bytes: self.bytes,
+            unpacked_bytes: None,
+            usage,
+            peak_kb,
+        })
     }
 }
 

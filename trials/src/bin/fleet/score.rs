@@ -4,10 +4,13 @@ use std::fmt::Write as _;
 
 use pgtoll_format::ByteSize;
 use pgtoll_record::trials::{
-    BenchEstimate, FleetBenchCase, FleetBenchHeader, FleetBenchPlace, FleetBenchPlan,
-    FleetBenchRead,
+    BenchEstimate, FleetBenchCase, FleetBenchHeader, FleetBenchPacking, FleetBenchPlace,
+    FleetBenchPlan, FleetBenchRead,
 };
+use pgtoll_stats::median;
 use pgtoll_trials::bench::ratio;
+
+use crate::packed::PACKINGS;
 
 /// What a unit of a plan has at most, where it can be cut.
 pub(crate) const UNIT_BYTES: u64 = 100 << 30;
@@ -55,6 +58,7 @@ pub(crate) fn outcomes(
 ) -> anyhow::Result<Vec<FleetOutcomeLine>> {
     let mut outcomes = cost(reads)?;
     outcomes.extend(memory(reads));
+    outcomes.extend(packings(reads));
     outcomes.extend(plans.iter().flat_map(of_plan));
     Ok(outcomes)
 }
@@ -113,6 +117,32 @@ fn memory(reads: &[FleetBenchRead]) -> Vec<FleetOutcomeLine> {
     ]
 }
 
+/// What `fleet plan` reckons with, of a real backup.
+fn packings(reads: &[FleetBenchRead]) -> Vec<FleetOutcomeLine> {
+    let mut lines = Vec::new();
+    for packing in PACKINGS {
+        let own: Vec<_> = reads.iter().filter(|of| of.packing == Some(packing)).collect();
+        let costs: Vec<f64> =
+            own.iter().map(|of| of.usage.cpu_s() * 1e9 / number(of.bytes)).collect();
+        if let (Some(found), Some(first)) = (median(&costs), own.first()) {
+            let unpacked = first.unpacked_bytes.unwrap_or(first.bytes);
+            let factor = number(unpacked) / number(first.bytes);
+            let what = format!("CPU s/GB stored, over TLS, {} ({factor:.2} : 1)", name(packing));
+            lines.push(FleetOutcomeLine { what, found, interval: None, goal: Goal::None });
+        }
+    }
+    lines
+}
+
+fn name(packing: FleetBenchPacking) -> &'static str {
+    match packing {
+        FleetBenchPacking::Plain => "plain",
+        FleetBenchPacking::Gzip => "gzip",
+        FleetBenchPacking::Lz4 => "LZ4",
+        FleetBenchPacking::Zstd => "Zstandard",
+    }
+}
+
 fn of_plan(of: &FleetBenchPlan) -> Vec<FleetOutcomeLine> {
     let line = |what: String, found, goal| FleetOutcomeLine { what, found, interval: None, goal };
     match of.case {
@@ -138,7 +168,7 @@ fn of_plan(of: &FleetBenchPlan) -> Vec<FleetOutcomeLine> {
                 ),
             ]
         }
-        FleetBenchCase::Cost | FleetBenchCase::Memory => Vec::new(),
+        FleetBenchCase::Cost | FleetBenchCase::Memory | FleetBenchCase::Packing => Vec::new(),
     }
 }
 
@@ -167,8 +197,9 @@ pub(crate) fn read_line(of: &FleetBenchRead) -> String {
         FleetBenchPlace::Store => "store",
     };
     let gigabytes = number(of.bytes) / 1e9;
+    let place = of.packing.map_or(place, name);
     format!(
-        "{place:<6}{:>9}: {:.2} s, {:.3} CPU s/GB, {:.0} MB/s, peak {} kB\n",
+        "{place:<10}{:>9}: {:.2} s, {:.3} CPU s/GB, {:.0} MB/s, peak {} kB\n",
         size(of.bytes),
         of.usage.wall_s,
         of.usage.cpu_s() / gigabytes,
@@ -223,7 +254,16 @@ mod tests {
 
     fn read(case: FleetBenchCase, place: FleetBenchPlace, bytes: u64, cpu: f64) -> FleetBenchRead {
         let usage = BenchUsage { user_s: cpu, system_s: 0.0, wall_s: 1.0 };
-        FleetBenchRead { case, repetition: 1, place, bytes, usage, peak_kb: bytes / 10 }
+        FleetBenchRead {
+            case,
+            repetition: 1,
+            place,
+            packing: None,
+            bytes,
+            unpacked_bytes: None,
+            usage,
+            peak_kb: bytes / 10,
+        }
     }
 
     fn reached(reads: &[FleetBenchRead], plans: &[FleetBenchPlan]) -> Vec<bool> {
