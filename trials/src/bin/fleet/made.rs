@@ -147,6 +147,6 @@ mod tests {
         }
         let second = &whole[512 + PAGE..512 + 2 * PAGE];
         let checksum = u16::from_le_bytes([second[8], second[9]]);
-        assert_eq!(checksum, pgtoll_checksum::page_checksum(second, 1));
+        assert_eq!(checksum, page_checksum(second, 1));
     }
 }
