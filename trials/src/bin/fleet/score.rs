@@ -248,6 +248,8 @@ pub(crate) fn table(outcomes: &[FleetOutcomeLine]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use pgtoll_record::trials::BenchUsage;
 
     use super::*;
@@ -314,13 +316,13 @@ mod tests {
     #[test]
     fn plans_are_quick_and_even_and_those_for_comparison_have_no_goal() {
         let listing = plan(FleetBenchCase::Listing);
-        assert_eq!(reached(&[], &[listing.clone()]), [true]);
+        assert_eq!(reached(&[], from_ref(&listing)), [true]);
         assert_eq!(reached(&[], &[FleetBenchPlan { wall_s: 10.1, ..listing }]), [false]);
         let shares = plan(FleetBenchCase::Shares);
-        assert_eq!(reached(&[], &[shares.clone()]), [true, true]);
+        assert_eq!(reached(&[], from_ref(&shares)), [true, true]);
         let uneven = FleetBenchPlan { longest_shard_s: 1.03, ..shares };
         let large = FleetBenchPlan { largest_unit_bytes: UNIT_BYTES + 1, ..uneven };
-        assert_eq!(reached(&[], &[large.clone()]), [false, false]);
+        assert_eq!(reached(&[], from_ref(&large)), [false, false]);
         assert_eq!(reached(&[], &[FleetBenchPlan { unit_bytes: 1 << 50, ..large }]), [true, true]);
     }
 }
