@@ -12,7 +12,7 @@ mod recorder;
 mod run;
 mod site;
 
-pub use program::{beside, program, timed, warm};
+pub use program::{Measured, beside, measured, program, timed, warm};
 pub use recorder::Recorder;
 pub use run::{print, run, say};
 pub use site::{TrialSite, installation, server_name, settings};

@@ -3,11 +3,18 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-/// Runs a trial, or the guard of its servers if that is what this process was started as. Status 0:
+use crate::program::{MEASURE, measure};
+
+/// Runs a trial, or what this process was started as: the guard of its servers, or the process between it
+/// and a program that is measured. Status 0:
 /// every goal is reached; 1: one is missed; 2: an error, reported behind the trial's name.
 pub fn run(name: &str, trial: impl FnOnce() -> anyhow::Result<bool>) -> ExitCode {
     let outcome = match std::env::args().nth(1).as_deref() {
         Some("__guard") => pgtoll_cluster::guard_main().map_err(Into::into).map(|()| true),
+        Some(MEASURE) => measure(std::env::args_os().skip(2)).map(|told| {
+            say(&told);
+            true
+        }),
         _ => trial(),
     };
     match outcome {

@@ -63,6 +63,12 @@ pub(crate) fn replay_pace(arguments: &[&str]) -> anyhow::Result<()> {
     released("replay_pace", arguments)
 }
 
+/// What reading backups from stores costs, and whether fleets are planned quickly and evenly.
+pub(crate) fn fleet(arguments: &[&str]) -> anyhow::Result<()> {
+    build(&["--release"])?;
+    released("fleet", arguments)
+}
+
 /// How often intervals of real runs miss what is known.
 pub(crate) fn twins(arguments: &[&str]) -> anyhow::Result<()> {
     build(&["--release"])?;

@@ -13,6 +13,8 @@ use crate::{command, deny, fuzz, layers, manifests, output, run, say};
 const MAJORS: &str = "PGTOLL_TEST_MAJORS";
 /// Says where axe-core is: tests of the report in a browser must run.
 const AXE: &str = "PGTOLL_TEST_AXE";
+/// Says where moto is: tests of fleets have a server of S3.
+const MOTO: &str = "PGTOLL_TEST_MOTO";
 /// How many tests run at once, as libtest reads it.
 const THREADS: &str = "RUST_TEST_THREADS";
 /// Where tests work that need no disk.
@@ -68,9 +70,9 @@ fn tests(found: Option<&Found>) -> anyhow::Result<()> {
         // Half of the time of clusters that are made and removed is the file system's, on a disk.
         command.env(DIRECTORY, MEMORY);
     }
-    if let Some(Found { majors, axe }) = found {
+    if let Some(Found { majors, axe, moto }) = found {
         let names: Vec<String> = majors.iter().map(u32::to_string).collect();
-        command.env(MAJORS, names.join(",")).env(AXE, axe);
+        command.env(MAJORS, names.join(",")).env(AXE, axe).env(MOTO, moto);
     }
     say(&format!("xtask: {command:?}"));
     let mut child = command.spawn().context("run cargo test")?;

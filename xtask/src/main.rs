@@ -67,6 +67,10 @@ usage: cargo xtask COMMAND
   bench replay-pace [--help | OPTIONS]
             whether pgtoll replay sends statements when they are due, with a
             thousand sessions, too, and how fast it is beside pgbench (8 min)
+  bench fleet [--help | OPTIONS]
+            what verifying a backup in a store costs beside a file, how much
+            memory it takes up to 100 GB, how quickly and evenly fleets are
+            planned, what each packing costs (8 min)
   whatif-trial [--help | OPTIONS]
             predict WAL under other settings, and run servers with them (12 min)
   bench twins [--help | OPTIONS]
@@ -99,6 +103,7 @@ fn main() -> ExitCode {
         ["bench", "replay", options @ ..] => bench::replay(options),
         ["bench", "replay-compare", options @ ..] => bench::replay_compare(options),
         ["bench", "replay-pace", options @ ..] => bench::replay_pace(options),
+        ["bench", "fleet", options @ ..] => bench::fleet(options),
         ["whatif-trial", options @ ..] => bench::whatif_trial(options),
         ["bench", "twins", options @ ..] => bench::twins(options),
         ["prediction-trial", options @ ..] => bench::prediction_trial(options),

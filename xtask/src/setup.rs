@@ -34,6 +34,8 @@ pub(crate) struct Found {
     pub(crate) majors: Vec<u32>,
     /// The script of axe-core. Where it is, Chromium is too.
     pub(crate) axe: PathBuf,
+    /// Python packages: moto, a server of S3.
+    pub(crate) moto: PathBuf,
 }
 
 /// Installs what is missing.
@@ -60,6 +62,9 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     if !is_there("pgbackrest") {
         packages.push("pgbackrest");
     }
+    if !is_there("barman-cloud-backup") {
+        packages.push("barman-cli-cloud");
+    }
     if !SCHEDULER.iter().all(|(_, path)| Path::new(path).is_file()) {
         packages.extend(SCHEDULER.iter().map(|(package, _)| *package));
     }
@@ -82,7 +87,7 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     majors.sort_unstable();
     majors.dedup();
     say(&format!("xtask: servers to test with: {majors:?}"));
-    Ok(Found { majors, axe: axe()? })
+    Ok(Found { majors, axe: axe()?, moto: fetch_python("moto-5.2.5", MOTO)? })
 }
 
 /// Of the system's own server, unless one of them has it.
@@ -99,6 +104,9 @@ fn install_repmgr(majors: &[u32]) -> anyhow::Result<()> {
 const AXE_PACKAGE: &str = "axe-playwright-python==0.1.8 \
     --hash=sha256:fdd263c998388f1a8e67cad02677e612d946248bd44d163be5e8650ea31f95f8\n";
 const AXE_SCRIPT: &str = "axe_playwright_python/axe.min.js";
+
+/// moto with what its S3 needs.
+const MOTO: &str = include_str!("moto.txt");
 
 /// Fetches axe-core below `target`, unless it is there.
 fn axe() -> anyhow::Result<PathBuf> {

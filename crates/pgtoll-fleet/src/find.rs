@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::FleetLayout;
 use pgtoll_store::{Store, StoreError, StoreUrl, StoredObject};
-use pgtoll_verify::TarBackup;
+use pgtoll_verify::{TarBackup, describes_backup};
 
 use crate::error::FleetError;
 use crate::failure::StoreFailure;
 use crate::input::tars_of;
-use crate::layout::{Layout, StoredBackup, UnreadBackup, is_tar, of_one_tar};
+use crate::layout::{Layout, StoredBackup, UnreadBackup, is_tar, of_one_tar, tablespace_of};
 use crate::pgbackrest::{MANIFEST_BYTES_MAX, PgBackRestManifest, label_time, stanza_of};
 
 /// Which of a prefix's backups is meant.
@@ -52,13 +52,16 @@ pub(crate) fn backups_below(store: &Store, url: &StoreUrl) -> Result<Layout, Fle
     let mut found = Layout::of(url, &listed);
     let listed = listed.iter().map(|object| (&object.url, object)).collect();
     let mut complete = Vec::with_capacity(found.backups.len());
-    for mut backup in std::mem::take(&mut found.backups) {
-        let reason = match backup.layout {
-            FleetLayout::PgBackRest => incomplete(store, &mut backup, &listed)?,
-            FleetLayout::WalG => delta(store, &backup)?,
-            FleetLayout::BarmanCloud | FleetLayout::Tars | FleetLayout::Files => {
-                unfinished(store, &backup)?
-            }
+    let backups = std::mem::take(&mut found.backups);
+    let infos: Vec<&StoredObject> = backups.iter().filter_map(|of| of.info.as_ref()).collect();
+    let mut infos = store.read_each(&infos, INFO_BYTES_MAX)?.into_iter();
+    for mut backup in backups {
+        let info = backup.info.as_ref().and_then(|_| infos.next());
+        let reason = match (backup.layout, info) {
+            (FleetLayout::PgBackRest, _) => incomplete(store, &mut backup, &listed)?,
+            (FleetLayout::WalG, Some(sentinel)) => delta(&backup, &sentinel),
+            (FleetLayout::BarmanCloud, Some(info)) => unfinished(&backup, &info),
+            _ => None,
         };
         match reason {
             None => complete.push(backup),
@@ -145,11 +148,13 @@ fn incomplete(
     let Some(manifest) = &backup.manifest else { return Ok(None) };
     let text = store.read(&manifest.url, MANIFEST_BYTES_MAX)?;
     let found = PgBackRestManifest::parse(&text, &backup.id).and_then(|manifest| {
-        Ok((manifest.packing, manifest.objects(&stanza_of(&backup.url), listed)?))
+        let stanza = stanza_of(&backup.url);
+        let objects = manifest.objects(&stanza, listed, &|_| true)?;
+        Ok((manifest.packing, objects, manifest.objects(&stanza, listed, &describes_backup)?))
     });
     Ok(match found {
-        Ok((packing, objects)) => {
-            (backup.packing, backup.objects) = (Some(packing), objects);
+        Ok((packing, objects, beside)) => {
+            (backup.packing, backup.objects, backup.beside) = (Some(packing), objects, beside);
             None
         }
         Err(reason) => Some(reason),
@@ -157,37 +162,45 @@ fn incomplete(
 }
 
 /// Says so where WAL-G's sentinel is a delta's, whatever the backup is called, or is not one at all.
-fn delta(store: &Store, backup: &StoredBackup) -> Result<Option<String>, StoreError> {
-    let Some(sentinel) = &backup.info else { return Ok(None) };
-    let text = store.read(&sentinel.url, INFO_BYTES_MAX)?;
+fn delta(backup: &StoredBackup, sentinel: &[u8]) -> Option<String> {
     let fields: Option<serde_json::Map<String, serde_json::Value>> =
-        serde_json::from_slice(&text).ok();
-    Ok(match fields {
-        None => Some(format!("{} is not JSON: is it encrypted?", sentinel.url.name())),
-        Some(fields) => {
-            let is_delta = ["DeltaFrom", "DeltaLSN", "DeltaFullName"]
-                .iter()
-                .any(|name| fields.get(*name).is_some_and(|value| !value.is_null()));
-            is_delta.then(|| "a delta of WAL-G, which pgtoll does not read yet".to_owned())
-        }
-    })
+        serde_json::from_slice(sentinel).ok();
+    let Some(fields) = fields else {
+        let name = backup.info.as_ref().map_or("the sentinel", |info| info.url.name());
+        return Some(format!("{name} is not JSON: is it encrypted?"));
+    };
+    let is_delta = ["DeltaFrom", "DeltaLSN", "DeltaFullName"]
+        .iter()
+        .any(|name| fields.get(*name).is_some_and(|value| !value.is_null()));
+    is_delta.then(|| "a delta of WAL-G, which pgtoll does not read yet".to_owned())
 }
 
-/// Why barman has not finished a backup; `None`: it has, or the backup is not barman's.
-fn unfinished(store: &Store, backup: &StoredBackup) -> Result<Option<String>, StoreError> {
-    let Some(info) = &backup.info else { return Ok(None) };
-    let text = store.read(&info.url, INFO_BYTES_MAX)?;
-    Ok(match status_in(&String::from_utf8_lossy(&text)) {
-        Some("DONE") => None,
-        Some(status) => Some(format!("backup.info has status {status}")),
-        None => Some("backup.info has no status".to_owned()),
-    })
+/// Why barman has not finished a backup, or not all of it is there; `None`: it has, and all is.
+fn unfinished(backup: &StoredBackup, info: &[u8]) -> Option<String> {
+    let info = String::from_utf8_lossy(info);
+    match value_in(&info, "status") {
+        Some("DONE") => {}
+        Some(status) => return Some(format!("backup.info has status {status}")),
+        None => return Some("backup.info has no status".to_owned()),
+    }
+    let is_there =
+        |oid: u32| backup.objects.iter().any(|tar| tablespace_of(tar.url.name()) == Some(oid));
+    let missing = tablespaces_in(&info).into_iter().find(|&oid| !is_there(oid))?;
+    Some(format!("backup.info lists tablespace {missing}, of which there is no tar"))
 }
 
-/// The status in a `backup.info`.
-fn status_in(info: &str) -> Option<&str> {
-    let values = info.lines().filter_map(|line| line.split_once('='));
-    values.filter(|(key, _)| key.trim() == "status").map(|(_, value)| value.trim()).next()
+/// The OIDs in `tablespaces=[('name', 16385, '/path'), …]`.
+fn tablespaces_in(info: &str) -> Vec<u32> {
+    let list = value_in(info, "tablespaces").unwrap_or_default();
+    // Between a name's last quote and a path's first one.
+    let oid = |after: &str| after.split_once(", '")?.0.parse().ok();
+    list.split("', ").filter_map(oid).collect()
+}
+
+/// A value in a `backup.info`.
+fn value_in<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let mut values = info.lines().filter_map(|line| line.split_once('='));
+    values.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
 }
 
 const INFO_BYTES_MAX: u64 = 4 << 20;
@@ -197,12 +210,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_read_from_backup_info() {
-        assert_eq!(
-            status_in("backup_label='START WAL'\nstatus=DONE\nversion=170002\n"),
-            Some("DONE")
-        );
-        assert_eq!(status_in("server_status=x\nstatus = FAILED"), Some("FAILED"));
-        assert_eq!(status_in(""), None);
+    fn values_are_read_from_backup_info() {
+        let info = "backup_label='START WAL'\nstatus=DONE\nversion=170002\n";
+        assert_eq!(value_in(info, "status"), Some("DONE"));
+        assert_eq!(value_in("server_status=x\nstatus = FAILED", "status"), Some("FAILED"));
+        assert_eq!(value_in("", "status"), None);
+        let info = "tablespaces=[('fast, 1', 16385, '/srv/fast'), ('b', 16390, '/srv/b')]\n";
+        assert_eq!(tablespaces_in(info), [16385, 16390]);
+        assert!(tablespaces_in("tablespaces=None\n").is_empty());
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pgtoll_record::FleetLayout;
 use pgtoll_store::{ObjectReader, Store, StoreUrl, StoredObject};
-use pgtoll_verify::{OpenInput, TarBackup, TarInput};
+use pgtoll_verify::{OpenInput, TarBackup, TarInput, describes_backup};
 use pgtoll_wal::Packing;
 use tar::{EntryType, Header};
 
@@ -28,27 +28,33 @@ pub(crate) fn tars_of(
         let (store, object, failure) = (store.clone(), object.clone(), failure.clone());
         Arc::new(ObjectInput { store, object, failure })
     };
-    let inputs = match backup.layout {
+    let is_wal_g = backup.layout == FleetLayout::WalG;
+    let tar = |object: &StoredObject| TarInput {
+        name: object.url.to_string(),
+        file_name: object.url.name().to_owned(),
+        // WAL-G's parts have what is in tablespaces below pg_tblspc.
+        tablespace: tablespace_of(object.url.name()).filter(|_| !is_wal_g),
+        bytes: object.bytes,
+        input: input(object),
+    };
+    let directory = |files| directory_tars(backup, files, store, failure);
+    let (inputs, beside) = match backup.layout {
         FleetLayout::BarmanCloud | FleetLayout::WalG | FleetLayout::Tars => {
-            let is_wal_g = backup.layout == FleetLayout::WalG;
-            let tar = |object: &StoredObject| TarInput {
-                name: object.url.to_string(),
-                file_name: object.url.name().to_owned(),
-                // WAL-G's parts have what is in tablespaces below pg_tblspc.
-                tablespace: tablespace_of(object.url.name()).filter(|_| !is_wal_g),
-                bytes: object.bytes,
-                input: input(object),
-            };
-            backup.objects.iter().map(tar).collect()
+            (backup.objects.iter().map(tar).collect(), backup.beside.iter().map(tar).collect())
         }
-        FleetLayout::Files => directory_tars(backup, files(backup), store, failure),
+        FleetLayout::Files => {
+            (directory(files(backup, &backup.objects)), directory(files(backup, &backup.beside)))
+        }
         FleetLayout::PgBackRest => {
-            directory_tars(backup, pgbackrest_files(backup, store)?, store, failure)
+            let (own, beside) = pgbackrest_files(backup, store)?;
+            (directory(own), directory(beside))
         }
     };
+    let beside = if backup.part.is_some() { beside } else { Vec::new() };
     let is_postgres = backup.layout != FleetLayout::PgBackRest;
     let manifest = backup.manifest.as_ref().filter(|_| is_postgres).map(input);
     let tars = TarBackup::of_inputs(&backup.url.to_string(), inputs, manifest);
+    let tars = tars.and_then(|tars| tars.with_beside(beside));
     let tars = tars.map(|tars| tars.with_wal(archive_of(backup, store, failure)));
     tars.map_err(|name| {
         let reason = format!("{name} is packed in a way that pgtoll does not read");
@@ -130,7 +136,7 @@ impl StoredFile {
 }
 
 /// Each object is a file.
-fn files(backup: &StoredBackup) -> Vec<StoredFile> {
+fn files(backup: &StoredBackup, objects: &[StoredObject]) -> Vec<StoredFile> {
     let file = |object: &StoredObject| {
         let place = FilePlace { object: object.clone(), packing: Packing::Plain, part: None };
         let path = backup.url.below(&object.url).unwrap_or_else(|| object.url.name());
@@ -140,13 +146,17 @@ fn files(backup: &StoredBackup) -> Vec<StoredFile> {
             place: Some(place).filter(|_| object.bytes > 0),
         }
     };
-    backup.objects.iter().map(file).collect()
+    objects.iter().map(file).collect()
 }
 
-/// What the manifest lists, in the order of the objects: each is read once.
-fn pgbackrest_files(backup: &StoredBackup, store: &Store) -> Result<Vec<StoredFile>, FleetError> {
+/// What the manifest lists, in the order of the objects, each of which is read once: the files of the
+/// backup, or of this part, and of other parts those that are about all of it.
+fn pgbackrest_files(
+    backup: &StoredBackup,
+    store: &Store,
+) -> Result<(Vec<StoredFile>, Vec<StoredFile>), FleetError> {
     let unread = |reason| FleetError::Unread { url: backup.url.clone(), reason };
-    let Some(manifest) = &backup.manifest else { return Ok(Vec::new()) };
+    let Some(manifest) = &backup.manifest else { return Ok((Vec::new(), Vec::new())) };
     let mut text = Vec::new();
     // Under the condition that it is the one of the plan.
     let read = store.reader(manifest)?.take(MANIFEST_BYTES_MAX).read_to_end(&mut text);
@@ -154,23 +164,36 @@ fn pgbackrest_files(backup: &StoredBackup, store: &Store) -> Result<Vec<StoredFi
     let PgBackRestManifest { packing, files } =
         PgBackRestManifest::parse(&text, &backup.id).map_err(unread)?;
     let stanza = stanza_of(&backup.url);
-    let objects: BTreeMap<&StoreUrl, &StoredObject> =
-        backup.objects.iter().map(|object| (&object.url, object)).collect();
-    let mut found = Vec::with_capacity(files.len());
+    let by_url = |objects: &'_ [StoredObject]| -> BTreeMap<StoreUrl, StoredObject> {
+        objects.iter().map(|object| (object.url.clone(), object.clone())).collect()
+    };
+    let (own, others) = (by_url(&backup.objects), by_url(&backup.beside));
+    let is_first = backup.part.is_none_or(|part| part.number == 1);
+    let (mut found, mut beside) = (Vec::with_capacity(files.len()), Vec::new());
     for ListedFile { path, bytes, place } in files {
-        let place = place.map(|place| {
-            let object = objects.get(&place.url(&stanza));
-            let object =
-                object.ok_or_else(|| unread(format!("no object of the plan is {path}")))?;
-            let part = place.bytes.map(|bytes| (place.offset, bytes));
-            Ok::<_, FleetError>(FilePlace { object: (*object).clone(), packing, part })
-        });
-        found.push(StoredFile { place: place.transpose()?, path, bytes });
+        let Some(place) = place else {
+            // Empty ones are nowhere, and so in one part.
+            found.extend(is_first.then_some(StoredFile { path, bytes, place: None }));
+            continue;
+        };
+        let (url, part) = (place.url(&stanza), place.bytes.map(|bytes| (place.offset, bytes)));
+        let file = |object: &StoredObject| {
+            let place = FilePlace { object: object.clone(), packing, part };
+            StoredFile { path: path.clone(), bytes, place: Some(place) }
+        };
+        match (own.get(&url), others.get(&url)) {
+            (Some(object), _) => found.push(file(object)),
+            (None, Some(object)) if describes_backup(&path) => beside.push(file(object)),
+            (None, _) if backup.part.is_some() => {}
+            (None, _) => return Err(unread(format!("no object of the plan is {path}"))),
+        }
     }
-    found.sort_by_cached_key(|file| {
-        file.place.as_ref().map(|place| (place.object.url.clone(), place.part))
-    });
-    Ok(found)
+    for files in [&mut found, &mut beside] {
+        files.sort_by_cached_key(|file| {
+            file.place.as_ref().map(|place| (place.object.url.clone(), place.part))
+        });
+    }
+    Ok((found, beside))
 }
 
 /// Files as tars of some size: they are read in parallel, and a tar with a file that

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use pgtoll_record::FleetLayout;
+use pgtoll_record::{FleetLayout, FleetPart};
 use pgtoll_store::{StoreUrl, StoredObject};
+use pgtoll_verify::describes_backup;
 use pgtoll_wal::Packing;
 
 use crate::pgbackrest::{MANIFEST as PGBACKREST, is_label};
@@ -22,6 +23,11 @@ pub struct StoredBackup {
     pub layout: FleetLayout,
     /// The tars, or the files of a data directory; of pgBackRest none, until its manifest was read.
     pub objects: Vec<StoredObject>,
+    /// Which part of the backup `objects` are; `None`: all of it.
+    pub part: Option<FleetPart>,
+    /// Objects that say of all parts how pages are judged, where the backup began and what relations are
+    /// called, in the order in which they are looked into.
+    pub beside: Vec<StoredObject>,
     /// `backup_manifest` beside tars, or pgBackRest's own.
     pub manifest: Option<StoredObject>,
     /// `backup.info` of barman, the sentinel of WAL-G.
@@ -142,12 +148,17 @@ impl Layout {
             return;
         }
         let server = directory.parent().and_then(|base| base.parent());
+        // The control file and the label come last.
+        let data = tars.iter().rev().filter(|tar| tar.url.name().starts_with("data"));
+        let beside = data.take(2).cloned().collect();
         self.backups.push(StoredBackup {
             url: directory.clone(),
             cluster: server.map_or_else(String::new, |server| server.name().to_owned()),
             id: directory.name().to_owned(),
             layout: FleetLayout::BarmanCloud,
             objects: tars,
+            part: None,
+            beside,
             manifest: None,
             info: files
                 .iter()
@@ -176,6 +187,8 @@ impl Layout {
                 id,
                 layout: FleetLayout::Tars,
                 objects: own.into_iter().cloned().collect(),
+                part: None,
+                beside: Vec::new(),
                 manifest: manifest.map(|of| (*of).clone()),
                 info: None,
                 packing: None,
@@ -205,6 +218,8 @@ pub(crate) fn of_one_tar(object: &StoredObject) -> Result<StoredBackup, UnreadBa
         id: name.to_owned(),
         layout: FleetLayout::Tars,
         objects: vec![object.clone()],
+        part: None,
+        beside: Vec::new(),
         manifest: None,
         info: None,
         packing: None,
@@ -277,11 +292,16 @@ fn wal_g(
         return Err(UnreadBackup { url: url.clone(), reason });
     }
     let cluster = url.parent().and_then(|directory| directory.parent());
+    let is_about_all = |tar: &&StoredObject| {
+        ["pg_control.tar", "backup_label.tar"].iter().any(|of| tar.url.name().starts_with(of))
+    };
     Ok(StoredBackup {
         cluster: cluster.map_or_else(String::new, |cluster| cluster.name().to_owned()),
         id: url.name().to_owned(),
         url: url.clone(),
         layout: FleetLayout::WalG,
+        part: None,
+        beside: objects.iter().filter(is_about_all).cloned().collect(),
         objects,
         manifest: None,
         info: Some(sentinel.clone()),
@@ -297,6 +317,8 @@ fn pgbackrest(label: StoreUrl, manifest: &StoredObject) -> StoredBackup {
         url: label,
         layout: FleetLayout::PgBackRest,
         objects: Vec::new(),
+        part: None,
+        beside: Vec::new(),
         manifest: Some(manifest.clone()),
         info: None,
         packing: None,
@@ -321,12 +343,16 @@ fn is_barman(directory: &StoreUrl) -> bool {
 
 fn plain_files(prefix: &StoreUrl, directory: &StoreUrl, all: &[StoredObject]) -> StoredBackup {
     let below = all.iter().filter(|object| directory.below(&object.url).is_some());
+    let about_all =
+        below.clone().filter(|of| directory.below(&of.url).is_some_and(describes_backup));
     let (cluster, id) = names(prefix, directory);
     StoredBackup {
         url: directory.clone(),
         cluster,
         id,
         layout: FleetLayout::Files,
+        part: None,
+        beside: about_all.cloned().collect(),
         objects: below.cloned().collect(),
         manifest: None,
         info: None,

@@ -105,16 +105,17 @@ impl PgBackRestManifest {
         Ok(Self { packing, files: files.collect::<Result<_, _>>()? })
     }
 
-    /// The objects that it needs, in the order in which they are read: those of the backup's listing.
-    /// An error names one that is not there.
+    /// The objects that its files of these paths need, in the order in which they are read: those of the
+    /// backup's listing. An error names one that is not there.
     pub(crate) fn objects(
         &self,
         stanza: &StoreUrl,
         listed: &BTreeMap<&StoreUrl, &StoredObject>,
+        is_meant: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<StoredObject>, String> {
         let mut needed = BTreeMap::new();
-        for (path, place) in self.files.iter().filter_map(|of| Some((&of.path, of.place.as_ref()?)))
-        {
+        let files = self.files.iter().filter(|of| is_meant(&of.path));
+        for (path, place) in files.filter_map(|of| Some((&of.path, of.place.as_ref()?))) {
             let url = place.url(stanza);
             let Some(object) = listed.get(&url) else {
                 return Err(format!("{MANIFEST} lists {path}, but {} is not there", place.key));

@@ -2,7 +2,8 @@
 
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{
-    FLEET_PLAN_SCHEMA, FleetEstimate, FleetObject, FleetPlan, FleetRefusal, FleetUnit, Provenance,
+    FLEET_PLAN_SCHEMA, FleetEstimate, FleetLayout, FleetObject, FleetPart, FleetPlan, FleetRefusal,
+    FleetUnit, Provenance,
 };
 use pgtoll_store::{Store, StoreUrl, StoredObject};
 use pgtoll_wal::Packing;
@@ -12,11 +13,13 @@ use crate::error::FleetError;
 use crate::find::backups_below;
 use crate::layout::StoredBackup;
 
-/// Lists the backups below these URLs and plans their verification in so many shards. Reads no more than
-/// listings and the small files that describe backups.
+/// Lists the backups below these URLs and plans their verification in so many shards. A backup of more
+/// than `unit_bytes`, as it is stored, is cut into units between its objects. Reads no more than listings
+/// and the small files that describe backups.
 pub fn plan(
     urls: &[StoreUrl],
     shards: u32,
+    unit_bytes: u64,
     interrupt: &Interrupt,
     provenance: Provenance,
 ) -> Result<FleetPlan, FleetError> {
@@ -24,7 +27,7 @@ pub fn plan(
     for url in urls {
         let found = backups_below(&Store::open(url, interrupt)?, url)?;
         objects += found.objects;
-        units.extend(found.backups.iter().map(unit));
+        units.extend(found.backups.iter().flat_map(|backup| units_of(backup, unit_bytes)));
         refused.extend(
             found
                 .unread
@@ -33,7 +36,8 @@ pub fn plan(
         );
     }
     // A prefix may be named twice, or one in another.
-    units.sort_by(|one, other| one.url.cmp(&other.url));
+    let place = |unit: &FleetUnit| unit.part.map_or(0, |part| part.number);
+    units.sort_by(|one, other| (&one.url, place(one)).cmp(&(&other.url, place(other))));
     units.dedup_by(|one, other| one.id == other.id);
     refused.sort_by(|one, other| one.url.cmp(&other.url));
     refused.dedup();
@@ -121,6 +125,37 @@ pub(crate) fn shards_of(units: &[FleetUnit], shards: u32) -> Vec<u32> {
     of
 }
 
+/// A backup as one unit, or in parts of at most so many bytes. An object is in one part, however long it
+/// is. Tars of `pg_basebackup` are not cut: a manifest lists the files of all of them.
+fn units_of(backup: &StoredBackup, unit_bytes: u64) -> Vec<FleetUnit> {
+    let mut parts: Vec<(u64, Vec<StoredObject>)> = Vec::new();
+    for object in &backup.objects {
+        match parts.last_mut() {
+            Some((bytes, part))
+                if backup.layout == FleetLayout::Tars || *bytes + object.bytes <= unit_bytes =>
+            {
+                *bytes += object.bytes;
+                part.push(object.clone());
+            }
+            _ => parts.push((object.bytes, vec![object.clone()])),
+        }
+    }
+    if parts.len() <= 1 {
+        return vec![unit(&StoredBackup { beside: Vec::new(), ..backup.clone() })];
+    }
+    let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+    let part = |(number, (_, objects)): (u32, (u64, Vec<StoredObject>))| {
+        let beside = backup.beside.iter().filter(|of| !objects.contains(of));
+        unit(&StoredBackup {
+            part: Some(FleetPart { number, count }),
+            beside: beside.cloned().collect(),
+            objects,
+            ..backup.clone()
+        })
+    };
+    (1..).zip(parts).map(part).collect()
+}
+
 fn unit(backup: &StoredBackup) -> FleetUnit {
     let stored: Vec<FleetObject> = backup.objects.iter().map(object).collect();
     let mut unit = FleetUnit {
@@ -131,7 +166,9 @@ fn unit(backup: &StoredBackup) -> FleetUnit {
         layout: backup.layout,
         bytes: stored.iter().map(|of| of.bytes).sum(),
         cpu_seconds: stored.iter().map(|object| cpu_seconds(object, backup.packing)).sum(),
+        part: backup.part,
         objects: stored,
+        beside: backup.beside.iter().map(object).collect(),
         manifest: backup.manifest.as_ref().map(object),
     };
     unit.id = id_of(&unit);
@@ -153,7 +190,10 @@ fn id_of(unit: &FleetUnit) -> String {
     word(pgtoll_record::VERIFICATION_SCHEMA);
     word(&format!("{:?}", unit.layout));
     word(&unit.url);
-    for object in unit.objects.iter().chain(&unit.manifest) {
+    if let Some(FleetPart { number, count }) = unit.part {
+        word(&format!("{number}/{count}"));
+    }
+    for object in unit.objects.iter().chain(&unit.beside).chain(&unit.manifest) {
         word(&object.url);
         let modified = object.modified.to_string();
         word(object.etag.as_deref().unwrap_or(&modified));
@@ -228,22 +268,34 @@ mod tests {
 
     use super::*;
 
+    fn backup(number: usize, layout: FleetLayout, sizes: &[u64]) -> StoredBackup {
+        let url: StoreUrl = format!("s3://b/{number}").parse().unwrap();
+        let object = |(part, &bytes): (usize, &u64)| StoredObject {
+            url: url.join(&format!("part_{part:04}.tar")),
+            bytes,
+            etag: None,
+            modified: 1,
+        };
+        let objects: Vec<StoredObject> = sizes.iter().enumerate().map(object).collect();
+        StoredBackup {
+            url: url.clone(),
+            cluster: String::new(),
+            id: number.to_string(),
+            layout,
+            beside: objects.last().cloned().into_iter().collect(),
+            objects,
+            part: None,
+            manifest: None,
+            info: None,
+            packing: None,
+        }
+    }
+
     fn units(sizes: &[u64]) -> Vec<FleetUnit> {
         let of = |(number, &bytes): (usize, &u64)| {
-            let url: StoreUrl = format!("s3://b/{number}/base.tar").parse().unwrap();
-            let object = StoredObject { url: url.clone(), bytes, etag: None, modified: 1 };
-            unit(&StoredBackup {
-                url,
-                cluster: String::new(),
-                id: number.to_string(),
-                layout: FleetLayout::Tars,
-                objects: vec![object],
-                manifest: None,
-                info: None,
-                packing: None,
-            })
+            units_of(&backup(number, FleetLayout::Tars, &[bytes]), u64::MAX)
         };
-        sizes.iter().enumerate().map(of).collect()
+        sizes.iter().enumerate().flat_map(of).collect()
     }
 
     proptest! {
@@ -264,6 +316,36 @@ mod tests {
             let most = loads.iter().copied().fold(0.0, f64::max);
             prop_assert!(most <= least + largest + 1e-6, "{} {} {}", most, least, largest);
         }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_have_each_object_once_and_are_no_longer_than_they_may_be(
+            sizes in prop::collection::vec(0..1000_u64, 1..50), unit_bytes in 0..3000_u64
+        ) {
+            let backup = backup(0, FleetLayout::WalG, &sizes);
+            let parts = units_of(&backup, unit_bytes);
+            let objects: Vec<&FleetObject> = parts.iter().flat_map(|part| &part.objects).collect();
+            let expected: Vec<FleetObject> = backup.objects.iter().map(object).collect();
+            prop_assert_eq!(objects, expected.iter().collect::<Vec<_>>());
+            let is_short = |part: &FleetUnit| part.bytes <= unit_bytes || part.objects.len() == 1;
+            prop_assert!(parts.iter().all(is_short));
+            if parts.len() == 1 {
+                prop_assert_eq!((parts[0].part, parts[0].beside.len()), (None, 0));
+            }
+            for (part, number) in parts.iter().zip(1..).filter(|_| parts.len() > 1) {
+                let count = u32::try_from(parts.len()).unwrap();
+                prop_assert_eq!(part.part, Some(FleetPart { number, count }));
+                // The last object is what all need, and is in the last part.
+                prop_assert_eq!(part.beside.len(), usize::from(number < count));
+            }
+        }
+    }
+
+    #[test]
+    fn tars_that_a_manifest_lists_together_are_not_cut() {
+        let parts = units_of(&backup(0, FleetLayout::Tars, &[5, 5, 5]), 6);
+        assert_eq!((parts.len(), parts[0].bytes, parts[0].part), (1, 15, None));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{FleetObject, FleetPlan, FleetUnit, Provenance, VerificationRecord};
+use pgtoll_record::{FleetObject, FleetPart, FleetPlan, FleetUnit, Provenance, VerificationRecord};
 use pgtoll_store::{Store, StoreError, StoreUrl, StoreUrlError, StoredObject};
 use pgtoll_verify::{TarChecks, VerifyProgress, VerifySettings, verify_tars};
 
@@ -172,7 +172,7 @@ fn verified(
     };
     let read = verify_tars(&tars, &task.settings, &|_| true, &mut progress);
     let mut found = read.map_err(|error| failure.reason().unwrap_or_else(|| error.to_string()))?;
-    let checks = TarChecks { is_whole: true, manifest_checksums: false, wal: &[] };
+    let checks = TarChecks { is_whole: unit.part.is_none(), manifest_checksums: false, wal: &[] };
     let wal = found.check(&tars, checks, &task.settings, &mut progress);
     let names = if found.is_damaged() { tars.names().ok() } else { None };
     if let Some(reason) = failure.reason() {
@@ -183,17 +183,24 @@ fn verified(
         command: ["pgtoll", "verify", unit.url.as_str()].map(str::to_owned).to_vec(),
         made: String::new(),
     };
-    Ok(found.record(&tars, names.as_ref(), wal, provenance))
+    let mut record = found.record(&tars, names.as_ref(), wal, provenance);
+    if let Some(FleetPart { number, count }) = unit.part {
+        record.notes.push(format!("part {number} of {count} of the backup"));
+    }
+    Ok(record)
 }
 
 fn backup_of(unit: &FleetUnit) -> Result<StoredBackup, StoreUrlError> {
     let objects = unit.objects.iter().map(stored).collect::<Result<_, _>>()?;
+    let beside = unit.beside.iter().map(stored).collect::<Result<_, _>>()?;
     Ok(StoredBackup {
         url: unit.url.parse()?,
         cluster: unit.cluster.clone(),
         id: unit.backup.clone(),
         layout: unit.layout,
         objects,
+        part: unit.part,
+        beside,
         manifest: unit.manifest.as_ref().map(stored).transpose()?,
         info: None,
         packing: None,

@@ -129,6 +129,8 @@ mod tests {
                 id: String::new(),
                 layout,
                 objects: Vec::new(),
+                part: None,
+                beside: Vec::new(),
                 manifest: None,
                 info: None,
                 packing: None,

@@ -33,7 +33,7 @@ pub struct FleetPlan {
     pub estimate: FleetEstimate,
 }
 
-/// A backup that is verified by itself.
+/// A backup, or a part of one, that is verified by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetUnit {
     /// SHA-256 of the objects' URLs, marks and lengths, in hexadecimal: the name of its result.
@@ -50,11 +50,44 @@ pub struct FleetUnit {
     pub bytes: u64,
     /// CPU seconds that reading it takes, roughly.
     pub cpu_seconds: f64,
+    /// Which part of the backup it is; `None`: all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<FleetPart>,
     /// The objects that are read.
     pub objects: Vec<FleetObject>,
-    /// Its `backup_manifest`, where that is beside tars.
+    /// Objects of other parts that say how pages are judged, where the backup began and what relations
+    /// are called. They are read where something is wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<FleetObject>,
+    /// Its `backup_manifest`, where that is beside tars; pgBackRest's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<FleetObject>,
+}
+
+/// A part of a backup that is too large for one unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FleetPart {
+    /// Counted from 1.
+    pub number: u32,
+    /// Parts of the backup.
+    pub count: u32,
+}
+
+impl FleetPlan {
+    /// The units of each backup.
+    pub fn backups(&self) -> Vec<&[FleetUnit]> {
+        self.units.chunk_by(|one, other| one.url == other.url).collect()
+    }
+}
+
+impl FleetUnit {
+    /// What it is called: the backup's URL, and which part of it.
+    pub fn name(&self) -> String {
+        match self.part {
+            Some(FleetPart { number, count }) => format!("{}, part {number} of {count}", self.url),
+            None => self.url.clone(),
+        }
+    }
 }
 
 /// How a backup is stored.

@@ -84,7 +84,8 @@ pub use failover::{
 };
 pub use fleet::{
     FLEET_PLAN_SCHEMA, FLEET_SCHEMA, FleetBackup, FleetEstimate, FleetLayout, FleetObject,
-    FleetOutcome, FleetPlan, FleetRecord, FleetRefusal, FleetUnit, fleet_plan_schema, fleet_schema,
+    FleetOutcome, FleetPart, FleetPlan, FleetRecord, FleetRefusal, FleetUnit, fleet_plan_schema,
+    fleet_schema,
 };
 pub use interval::{Interval, Verdict};
 pub use judge::{

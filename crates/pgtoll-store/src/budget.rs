@@ -2,49 +2,60 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Ranges that may be in memory, of all readers together.
+/// Buffers for ranges, of all readers together. They are used again and again: memory that is new costs
+/// more than what is read into it.
 #[derive(Debug)]
 pub(crate) struct RangeBudget {
-    free: Mutex<usize>,
+    free: Mutex<Vec<Vec<u8>>>,
     returned: Condvar,
 }
 
-/// A range that may be in memory until this is dropped.
+/// A range in memory, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct RangePermit(Arc<RangeBudget>);
+pub(crate) struct RangeBuffer {
+    budget: Arc<RangeBudget>,
+    /// Empty when it is given out.
+    pub(crate) bytes: Vec<u8>,
+}
 
 impl RangeBudget {
     pub(crate) fn new(ranges: usize) -> Arc<Self> {
-        Arc::new(Self { free: Mutex::new(ranges), returned: Condvar::new() })
+        Arc::new(Self { free: Mutex::new(vec![Vec::new(); ranges]), returned: Condvar::new() })
     }
 
-    /// Waits until a range is free.
-    pub(crate) fn acquire(self: &Arc<Self>) -> RangePermit {
-        let free = self.lock();
-        let waited = self.returned.wait_while(free, |free| *free == 0);
-        *waited.unwrap_or_else(PoisonError::into_inner) -= 1;
-        RangePermit(Arc::clone(self))
-    }
-
-    /// A range for reading ahead, if more than `left` are free.
-    pub(crate) fn try_acquire(self: &Arc<Self>, left: usize) -> Option<RangePermit> {
+    /// Waits until a buffer is free.
+    pub(crate) fn acquire(self: &Arc<Self>) -> RangeBuffer {
         let mut free = self.lock();
-        if *free <= left {
-            return None;
+        loop {
+            if let Some(bytes) = free.pop() {
+                return self.buffer(bytes);
+            }
+            free = self.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
         }
-        *free -= 1;
-        Some(RangePermit(Arc::clone(self)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, usize> {
+    /// A buffer for reading ahead, if more than `left` are free.
+    pub(crate) fn try_acquire(self: &Arc<Self>, left: usize) -> Option<RangeBuffer> {
+        let mut free = self.lock();
+        let bytes = if free.len() > left { free.pop() } else { None };
+        bytes.map(|bytes| self.buffer(bytes))
+    }
+
+    fn buffer(self: &Arc<Self>, bytes: Vec<u8>) -> RangeBuffer {
+        RangeBuffer { budget: Arc::clone(self), bytes }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for RangePermit {
+impl Drop for RangeBuffer {
     fn drop(&mut self) {
-        *self.0.lock() += 1;
-        self.0.returned.notify_one();
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        self.budget.lock().push(bytes);
+        self.budget.returned.notify_one();
     }
 }
 
@@ -63,5 +74,16 @@ mod tests {
         let third = budget.acquire();
         drop((second, third));
         assert!(budget.try_acquire(1).is_some());
+    }
+
+    #[test]
+    fn memory_is_used_again_and_given_out_empty() {
+        let budget = RangeBudget::new(1);
+        let mut first = budget.acquire();
+        first.bytes.extend([1; 1000]);
+        let at = first.bytes.as_ptr();
+        drop(first);
+        let again = budget.acquire();
+        assert_eq!((again.bytes.len(), again.bytes.as_ptr()), (0, at));
     }
 }

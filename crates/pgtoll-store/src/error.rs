@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::connector::{EXPIRED, NOT_VALID_YET, OTHER_NAME, REFUSED};
 use crate::url::{StoreScheme, StoreUrl, StoreUrlError};
 
 /// A store cannot be used, or an object cannot be read or written.
@@ -20,6 +21,12 @@ pub enum StoreError {
     /// There are no credentials, or they are wrong or have expired.
     #[error("{url}: credentials are missing, wrong or expired{}", in_words(detail))]
     Credentials { url: StoreUrl, detail: String },
+    /// The server's certificate does not say that it is the one that is meant.
+    #[error("{url}: the server's certificate is refused: {detail}")]
+    Certificate { url: StoreUrl, detail: String },
+    /// No certificate can be trusted.
+    #[error("{url}: no root certificates were found on this system")]
+    NoRoots { url: StoreUrl },
     /// The store asks to slow down (status 429 or 503), and did so until retries were used up.
     #[error("{url}: the store limits requests{}", in_words(detail))]
     Throttled { url: StoreUrl, detail: String },
@@ -77,6 +84,20 @@ impl StoreError {
                 }
                 StoreScheme::File => return None,
             },
+            Self::Certificate { detail, .. } => match detail.as_str() {
+                EXPIRED | NOT_VALID_YET => {
+                    "is this machine's clock right? Otherwise the server needs another certificate"
+                }
+                OTHER_NAME => "name the server as its certificate does, in AWS_ENDPOINT_URL",
+                _ => {
+                    "name a file with your CA's certificates (PEM) in SSL_CERT_FILE: it counts \
+                     instead of the system's"
+                }
+            },
+            Self::NoRoots { .. } => {
+                "install your distribution's package ca-certificates, or name a file with your CA's \
+                 certificates (PEM) in SSL_CERT_FILE"
+            }
             Self::Throttled { .. } => "run fewer shards at the same time, or wait",
             Self::Replaced { .. } => "verify it again when nothing writes to it any more",
             Self::Profile { .. } => {
@@ -105,7 +126,13 @@ impl StoreError {
         let url = url.clone();
         let text = detail_of(error);
         let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-        if has(EXPIRED) {
+        if let Some((_, why)) = text.split_once(REFUSED) {
+            return Self::Certificate { url, detail: short(why) };
+        }
+        if has(NO_ROOTS) {
+            return Self::NoRoots { url };
+        }
+        if has(EXPIRED_CREDENTIALS) {
             return Self::Credentials { url, detail: short(&text) };
         }
         match error {
@@ -126,8 +153,10 @@ impl StoreError {
 }
 
 /// Codes of answers to requests with credentials that were valid once.
-const EXPIRED: &[&str] =
+const EXPIRED_CREDENTIALS: &[&str] =
     &["ExpiredToken", "TokenRefreshRequired", "RequestExpired", "InvalidToken"];
+/// What the client's TLS says when it is made.
+const NO_ROOTS: &[&str] = &["No CA certificates were loaded"];
 /// The client knows no such answer.
 const NO_BUCKET: &[&str] = &["NoSuchBucket"];
 const THROTTLED: &[&str] =

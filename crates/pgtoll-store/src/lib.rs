@@ -23,6 +23,7 @@
 //! ```
 
 mod budget;
+mod connector;
 mod error;
 mod io_thread;
 mod local;
@@ -106,6 +107,22 @@ impl Store {
                 Ok(error) => error,
                 Err(error) => local::failed(url, error),
             }),
+        }
+    }
+
+    /// Small objects as they were listed, several at the same time, in their order. The first one that
+    /// cannot be read, or has more than `bytes_max` bytes, ends it.
+    pub fn read_each(
+        &self,
+        objects: &[&StoredObject],
+        bytes_max: u64,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        if let Some(long) = objects.iter().find(|object| object.bytes > bytes_max) {
+            return Err(StoreError::TooLong { url: long.url.clone(), bytes_max });
+        }
+        match &self.0 {
+            Some(remote) => remote.read_each(objects),
+            None => objects.iter().map(|object| self.read(&object.url, bytes_max)).collect(),
         }
     }
 

@@ -5,11 +5,10 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use crate::StoredObject;
-use crate::budget::RangePermit;
+use crate::budget::RangeBuffer;
 use crate::error::StoreError;
-use crate::io_thread::PendingAnswer;
 use crate::local;
-use crate::remote::{RangeBytes, Remote};
+use crate::remote::{RangeAnswer, Remote};
 
 /// Reads an object from its begin to its end. Every range is of the object that was listed: where it
 /// is another one, reading fails, and so it does where the object is shorter than it was.
@@ -28,12 +27,11 @@ struct RemoteReader {
     object: StoredObject,
     /// Bytes that were asked for so far.
     asked: u64,
-    ahead: VecDeque<(PendingAnswer<RangeBytes>, RangePermit)>,
-    /// What came and was not read yet, with its place in memory.
-    pieces: VecDeque<Vec<u8>>,
-    /// Bytes of the first piece that were read.
+    ahead: VecDeque<RangeAnswer>,
+    /// The range that is read.
+    range: Option<RangeBuffer>,
+    /// Bytes of it that were read.
     within: usize,
-    permit: Option<RangePermit>,
 }
 
 impl ObjectReader {
@@ -51,9 +49,8 @@ impl ObjectReader {
             object: object.clone(),
             asked: 0,
             ahead: VecDeque::new(),
-            pieces: VecDeque::new(),
+            range: None,
             within: 0,
-            permit: None,
         }))
     }
 }
@@ -85,21 +82,16 @@ impl RemoteReader {
             return Ok(0);
         }
         loop {
-            if let Some(piece) = self.pieces.front() {
-                let left = &piece[self.within..];
+            if let Some(range) = &self.range {
+                let left = &range.bytes[self.within..];
                 let read = left.len().min(buffer.len());
                 buffer[..read].copy_from_slice(&left[..read]);
                 self.within += read;
-                if self.within == piece.len() {
-                    self.pieces.pop_front();
-                    self.within = 0;
-                }
                 if read > 0 {
                     return Ok(read);
                 }
-                continue;
             }
-            self.permit = None;
+            (self.range, self.within) = (None, 0);
             if !self.next_range()? {
                 return Ok(0);
             }
@@ -112,25 +104,24 @@ impl RemoteReader {
             if self.asked >= self.object.bytes {
                 return Ok(false);
             }
-            let permit = self.remote.budget.acquire();
-            self.ask(permit)?;
+            let free = self.remote.budget.acquire();
+            self.ask(free)?;
         }
         while self.ahead.len() < AHEAD && self.asked < self.object.bytes {
             // The last ones are for readers that have none.
-            let Some(permit) = self.remote.budget.try_acquire(RESERVED) else { break };
-            self.ask(permit)?;
+            let Some(free) = self.remote.budget.try_acquire(RESERVED) else { break };
+            self.ask(free)?;
         }
-        let Some((answer, permit)) = self.ahead.pop_front() else { return Ok(false) };
-        self.pieces = self.remote.wait(&self.object.url, &answer)?.into();
-        self.permit = Some(permit);
+        let Some(answer) = self.ahead.pop_front() else { return Ok(false) };
+        self.range = Some(self.remote.wait(&self.object.url, &answer)?);
         Ok(true)
     }
 
-    fn ask(&mut self, permit: RangePermit) -> Result<(), StoreError> {
+    fn ask(&mut self, free: RangeBuffer) -> Result<(), StoreError> {
         let end = self.object.bytes.min(self.asked + RANGE_BYTES);
-        let answer = self.remote.range(&self.object, self.asked..end)?;
+        let answer = self.remote.range(&self.object, self.asked..end, free)?;
         self.asked = end;
-        self.ahead.push_back((answer, permit));
+        self.ahead.push_back(answer);
         Ok(())
     }
 }

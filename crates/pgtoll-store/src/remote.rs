@@ -1,5 +1,6 @@
 //! Objects behind HTTP.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use object_store::{
 use pgtoll_interrupt::Interrupt;
 
 use crate::StoredObject;
-use crate::budget::RangeBudget;
+use crate::budget::{RangeBudget, RangeBuffer};
+use crate::connector::StoreConnector;
 use crate::error::StoreError;
 use crate::io_thread::{IoThread, NoAnswer, PendingAnswer};
 use crate::url::{StoreScheme, StoreUrl};
@@ -30,8 +32,8 @@ pub(crate) struct Remote {
     pub(crate) budget: Arc<RangeBudget>,
 }
 
-/// Pieces of a range, as they came.
-pub(crate) type RangeBytes = Result<Vec<Vec<u8>>, StoreError>;
+/// A range that was asked for.
+pub(crate) type RangeAnswer = PendingAnswer<Result<RangeBuffer, StoreError>>;
 
 impl Remote {
     /// The bucket of this URL, with credentials of the environment.
@@ -53,6 +55,7 @@ impl Remote {
                     },
                 );
                 let builder = builder.with_bucket_name(url.bucket()).with_retry(retries());
+                let builder = builder.with_http_connector(StoreConnector::default());
                 builder.build().map(|of| Arc::new(of) as _)
             }
             StoreScheme::Azure => {
@@ -64,6 +67,7 @@ impl Remote {
                     },
                 );
                 let builder = builder.with_container_name(url.bucket()).with_retry(retries());
+                let builder = builder.with_http_connector(StoreConnector::default());
                 builder.build().map(|of| Arc::new(of) as _)
             }
             StoreScheme::S3 | StoreScheme::File => {
@@ -76,6 +80,7 @@ impl Remote {
                         }
                     });
                 let builder = builder.with_bucket_name(url.bucket()).with_retry(retries());
+                let builder = builder.with_http_connector(StoreConnector::default());
                 builder.build().map(|of| Arc::new(of) as _)
             }
         };
@@ -120,36 +125,39 @@ impl Remote {
         &self,
         object: &StoredObject,
         range: Range<u64>,
-    ) -> Result<PendingAnswer<RangeBytes>, StoreError> {
+        mut buffer: RangeBuffer,
+    ) -> Result<RangeAnswer, StoreError> {
         let (store, object, key) = (Arc::clone(&self.store), object.clone(), key_of(&object.url)?);
         Ok(self.io.begin(async move {
-            let options = GetOptions {
-                range: Some(GetRange::Bounded(range.clone())),
-                if_match: object.etag.clone(),
-                ..GetOptions::default()
-            };
-            let failed = |error| StoreError::of(&object.url, &error);
-            let got = store.get_opts(&key, options).await.map_err(failed)?;
-            // A server may pass over the condition.
-            let found = stored(&object.url, &got.meta);
-            if !found.is_same(&object) {
-                return Err(StoreError::Replaced { url: object.url });
+            fetch(&*store, &key, &object, range, &mut buffer.bytes).await?;
+            Ok(buffer)
+        }))
+    }
+
+    /// Whole objects, several at the same time.
+    pub(crate) fn read_each(&self, objects: &[&StoredObject]) -> Result<Vec<Vec<u8>>, StoreError> {
+        let (mut rest, mut ahead) = (objects.iter(), VecDeque::new());
+        let mut read = Vec::with_capacity(objects.len());
+        loop {
+            while ahead.len() < AT_ONCE
+                && let Some(object) = rest.next()
+            {
+                ahead.push_back((&object.url, self.whole(object)?));
             }
-            let mut stream = got.into_stream();
-            let (mut pieces, mut bytes) = (Vec::new(), 0);
-            let expected = range.end - range.start;
-            while let Some(piece) = stream.next().await {
-                let piece = piece.map_err(failed)?;
-                bytes += piece.len() as u64;
-                if bytes > expected {
-                    break;
-                }
-                pieces.push(piece.to_vec());
-            }
-            if bytes != expected {
-                return Err(StoreError::Cut { url: object.url, expected, found: bytes });
-            }
-            Ok(pieces)
+            let Some((url, answer)) = ahead.pop_front() else { return Ok(read) };
+            read.push(self.wait(url, &answer)?);
+        }
+    }
+
+    fn whole(
+        &self,
+        object: &StoredObject,
+    ) -> Result<PendingAnswer<Result<Vec<u8>, StoreError>>, StoreError> {
+        let (store, object, key) = (Arc::clone(&self.store), object.clone(), key_of(&object.url)?);
+        Ok(self.io.begin(async move {
+            let mut bytes = Vec::new();
+            fetch(&*store, &key, &object, 0..object.bytes, &mut bytes).await?;
+            Ok(bytes)
         }))
     }
 
@@ -173,6 +181,48 @@ impl Remote {
         }
     }
 }
+
+/// Adds a range of an object, if that is still the one that was listed.
+async fn fetch(
+    store: &dyn ObjectStore,
+    key: &Key,
+    object: &StoredObject,
+    range: Range<u64>,
+    bytes: &mut Vec<u8>,
+) -> Result<(), StoreError> {
+    let url = || object.url.clone();
+    let failed = |error| StoreError::of(&object.url, &error);
+    let is_whole = range == (0..object.bytes);
+    let options = GetOptions {
+        range: (!is_whole).then(|| GetRange::Bounded(range.clone())),
+        if_match: object.etag.clone(),
+        ..GetOptions::default()
+    };
+    let got = store.get_opts(key, options).await.map_err(failed)?;
+    // A server may pass over the condition.
+    if !stored(&object.url, &got.meta).is_same(object) {
+        return Err(StoreError::Replaced { url: url() });
+    }
+    let (expected, mut found) = (range.end - range.start, 0);
+    bytes.reserve_exact(usize::try_from(expected).unwrap_or_default());
+    let mut stream = got.into_stream();
+    while let Some(piece) = stream.next().await {
+        let piece = piece.map_err(failed)?;
+        found += piece.len() as u64;
+        if found > expected {
+            break;
+        }
+        // Not kept: the connection reads into the same memory again.
+        bytes.extend_from_slice(&piece);
+    }
+    if found != expected {
+        return Err(StoreError::Cut { url: url(), expected, found });
+    }
+    Ok(())
+}
+
+/// Small objects that are asked for at the same time.
+const AT_ONCE: usize = 16;
 
 /// Named profiles are the AWS command line's, and are read by nobody else here: without a word, other
 /// credentials would be taken.

@@ -6,7 +6,7 @@
 use std::io::Read as _;
 
 use pgtoll_interrupt::Interrupt;
-use pgtoll_store::{Store, StoreError, StoreUrl};
+use pgtoll_store::{Store, StoreError, StoreUrl, StoredObject};
 use pgtoll_testing::{ObjectFault, ObjectServer};
 
 fn url(text: &str) -> StoreUrl {
@@ -47,6 +47,24 @@ fn ten_thousand_objects_are_listed_in_pages() {
     assert_eq!(objects.len(), 10_000);
     assert_eq!(objects[9_999].url, url("s3://b/p/09999"));
     assert!(store_of(&server).list(&url("s3://b/none")).unwrap().is_empty());
+}
+
+#[test]
+fn small_objects_are_read_at_the_same_time_and_come_in_order() {
+    let server = ObjectServer::start();
+    (0..100).for_each(|at| server.put(&format!("b/p/{at:02}"), &content(at)));
+    let store = store_of(&server);
+    let objects = store.list(&url("s3://b/p")).unwrap();
+    let objects: Vec<&StoredObject> = objects.iter().collect();
+    let read = store.read_each(&objects, 99).unwrap();
+    assert!(read.iter().enumerate().all(|(at, bytes)| *bytes == content(at)));
+    // One request each.
+    assert_eq!(server.requests().iter().filter(|of| !of.ends_with("/b")).count(), 100);
+    let long = store.read_each(&objects, 98).unwrap_err();
+    assert_eq!(long.to_string(), "s3://b/p/99: longer than 98 bytes");
+    server.put("b/p/50", b"another");
+    let replaced = store.read_each(&objects, 99).unwrap_err();
+    assert_eq!(replaced.to_string(), "s3://b/p/50: replaced or changed while it was read");
 }
 
 #[test]

@@ -15,5 +15,5 @@ mod records;
 pub mod wal_writer;
 
 pub use control::control_file;
-pub use object_server::{ObjectFault, ObjectServer};
+pub use object_server::{MadeObject, ObjectFault, ObjectServer};
 pub use records::run_text;

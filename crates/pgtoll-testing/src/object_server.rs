@@ -2,12 +2,19 @@
 //! and fails when it is told to. It is no proof of how a real one behaves.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fmt::{Debug, Write as _};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// How requests for objects fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +31,30 @@ pub enum ObjectFault {
     Miss,
 }
 
+/// Content of an object that is made when it is asked for, so that it may be of any length.
+pub trait MadeObject: Debug + Send + Sync {
+    /// Its length.
+    fn bytes(&self) -> u64;
+    /// Writes a range of it, the same bytes each time.
+    fn write(&self, range: Range<u64>, to: &mut dyn Write) -> io::Result<()>;
+}
+
+impl MadeObject for Vec<u8> {
+    fn bytes(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn write(&self, range: Range<u64>, to: &mut dyn Write) -> io::Result<()> {
+        let place = |at: u64| usize::try_from(at).unwrap();
+        to.write_all(&self[place(range.start)..place(range.end)])
+    }
+}
+
 /// A server on a port of its own, until it is dropped.
 #[derive(Debug)]
 pub struct ObjectServer {
     address: SocketAddr,
+    has_tls: bool,
     state: Arc<State>,
 }
 
@@ -38,12 +65,15 @@ struct State {
     faults: Mutex<Vec<ObjectFault>>,
     /// Method and path of each request.
     requests: Mutex<Vec<String>>,
+    connections: AtomicUsize,
+    /// How long each answer takes at least.
+    delay: Mutex<Duration>,
     is_stopped: AtomicBool,
 }
 
 #[derive(Clone, Debug)]
 struct Stored {
-    bytes: Arc<Vec<u8>>,
+    content: Arc<dyn MadeObject>,
     version: u64,
 }
 
@@ -58,27 +88,54 @@ struct Request {
 impl ObjectServer {
     /// A server without objects. Every bucket exists.
     pub fn start() -> Self {
+        Self::serve(None)
+    }
+
+    /// The same behind TLS, with a certificate and its key (PEM). Clients call it `localhost`.
+    pub fn start_with_tls(certificate: &str, key: &str) -> Self {
+        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider);
+        let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        Self::serve(Some(Arc::new(config.with_single_cert(vec![certificate], key).unwrap())))
+    }
+
+    fn serve(tls: Option<Arc<ServerConfig>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Arc::new(State::default());
+        let (state, has_tls) = (Arc::new(State::default()), tls.is_some());
         let of_thread = Arc::clone(&state);
         thread::spawn(move || {
             for stream in listener.incoming() {
                 if of_thread.is_stopped.load(Ordering::SeqCst) {
                     return;
                 }
-                let state = Arc::clone(&of_thread);
-                thread::spawn(move || state.serve(&stream.unwrap()));
+                let (state, stream) = (Arc::clone(&of_thread), stream.unwrap());
+                state.connections.fetch_add(1, Ordering::SeqCst);
+                // Head and body are written one after the other.
+                stream.set_nodelay(true).unwrap();
+                let tls = tls.as_ref().map(|of| ServerConnection::new(Arc::clone(of)).unwrap());
+                thread::spawn(move || match tls {
+                    Some(tls) => state.answer_all(StreamOwned::new(tls, stream)),
+                    None => state.answer_all(stream),
+                });
             }
         });
-        Self { address, state }
+        Self { address, has_tls, state }
     }
 
     /// What a client needs in its environment.
     pub fn environment(&self) -> [(&'static str, String); 5] {
+        let port = self.address.port();
+        let endpoint = if self.has_tls {
+            format!("https://localhost:{port}")
+        } else {
+            format!("http://127.0.0.1:{port}")
+        };
         [
-            ("AWS_ENDPOINT_URL", format!("http://{}", self.address)),
-            ("AWS_ALLOW_HTTP", "true".to_owned()),
+            ("AWS_ENDPOINT_URL", endpoint),
+            ("AWS_ALLOW_HTTP", (!self.has_tls).to_string()),
             ("AWS_ACCESS_KEY_ID", "key".to_owned()),
             ("AWS_SECRET_ACCESS_KEY", "secret".to_owned()),
             ("AWS_REGION", "us-east-1".to_owned()),
@@ -90,10 +147,22 @@ impl ObjectServer {
         self.state.put(path, bytes.to_vec());
     }
 
+    /// Puts an object whose content is made when it is asked for.
+    pub fn put_made(&self, path: &str, content: Arc<dyn MadeObject>) {
+        self.state.put_made(path, content);
+    }
+
     /// The object at `BUCKET/KEY`.
     pub fn object(&self, path: &str) -> Option<Vec<u8>> {
-        let objects = self.state.objects.lock().unwrap();
-        objects.get(path).map(|of| of.bytes.as_ref().clone())
+        let content = Arc::clone(&self.state.objects.lock().unwrap().get(path)?.content);
+        let mut bytes = Vec::new();
+        content.write(0..content.bytes(), &mut bytes).unwrap();
+        Some(bytes)
+    }
+
+    /// Lets each answer take so long, as one of a server far away does.
+    pub fn delay(&self, delay: Duration) {
+        *self.state.delay.lock().unwrap() = delay;
     }
 
     /// Removes an object.
@@ -104,6 +173,11 @@ impl ObjectServer {
     /// Makes so many of the next GETs of objects fail.
     pub fn fail(&self, fault: ObjectFault, times: usize) {
         *self.state.faults.lock().unwrap() = vec![fault; times];
+    }
+
+    /// Connections that were made so far.
+    pub fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::SeqCst)
     }
 
     /// Method and path of each request so far.
@@ -122,27 +196,40 @@ impl Drop for ObjectServer {
 
 impl State {
     fn put(&self, path: &str, bytes: Vec<u8>) {
+        self.put_made(path, Arc::new(bytes));
+    }
+
+    fn put_made(&self, path: &str, content: Arc<dyn MadeObject>) {
         let mut objects = self.objects.lock().unwrap();
         let version = objects.get(path).map_or(1, |of| of.version + 1);
-        objects.insert(path.to_owned(), Stored { bytes: Arc::new(bytes), version });
+        objects.insert(path.to_owned(), Stored { content, version });
     }
 
     /// Answers until the client hangs up, or is hung up on.
-    fn serve(&self, stream: &TcpStream) {
-        // Head and body are written one after the other.
-        stream.set_nodelay(true).unwrap();
-        let mut reader = BufReader::new(stream);
-        while let Some(request) = read_request(&mut reader) {
+    fn answer_all(&self, stream: impl Read + Write) {
+        let mut stream = BufReader::new(stream);
+        while let Some(request) = read_request(&mut stream) {
             let line = format!("{} {}", request.method, request.path);
             self.requests.lock().unwrap().push(line);
-            if self.answer(&request, stream).is_none() {
+            self.wait();
+            let answered = self.answer(&request, stream.get_mut());
+            if answered.is_none() || stream.get_mut().flush().is_err() {
                 return;
             }
         }
     }
 
+    fn wait(&self) {
+        let delay = *self.delay.lock().unwrap();
+        if !delay.is_zero() {
+            // Nothing is sent: it is the time that counts.
+            let (_sender, receiver) = sync_channel::<()>(0);
+            let _ = receiver.recv_timeout(delay);
+        }
+    }
+
     /// `None`: the connection is to end.
-    fn answer(&self, request: &Request, mut to: &TcpStream) -> Option<()> {
+    fn answer(&self, request: &Request, to: &mut dyn Write) -> Option<()> {
         let path = request.path.trim_start_matches('/');
         match request.method.as_str() {
             "GET" if !path.contains('/') => self.list(path, &request.query, to),
@@ -160,7 +247,7 @@ impl State {
         }
     }
 
-    fn get(&self, request: &Request, path: &str, mut to: &TcpStream) -> Option<()> {
+    fn get(&self, request: &Request, path: &str, to: &mut dyn Write) -> Option<()> {
         let is_head = request.method == "HEAD";
         let fault = if is_head { None } else { self.faults.lock().unwrap().pop() };
         match fault {
@@ -180,7 +267,7 @@ impl State {
         if request.headers.get("if-match").is_some_and(|wanted| *wanted != etag) {
             return failed(to, "412 Precondition Failed", "PreconditionFailed");
         }
-        let all = stored.bytes.len();
+        let all = stored.content.bytes();
         let range = request.headers.get("range").and_then(|of| range_of(of, all));
         let (from, end) = range.unwrap_or((0, all));
         let status = if range.is_some() { "206 Partial Content" } else { "200 OK" };
@@ -198,14 +285,13 @@ impl State {
             return Some(());
         }
         if fault == Some(ObjectFault::Cut) {
-            let _ = to.write_all(&stored.bytes[from..from + (end - from) / 2]);
-            let _ = to.shutdown(std::net::Shutdown::Both);
+            let _ = stored.content.write(from..from + (end - from) / 2, to);
             return None;
         }
-        to.write_all(&stored.bytes[from..end]).ok()
+        stored.content.write(from..end, to).ok()
     }
 
-    fn list(&self, bucket: &str, query: &str, mut to: &TcpStream) -> Option<()> {
+    fn list(&self, bucket: &str, query: &str, to: &mut dyn Write) -> Option<()> {
         let value = |name: &str| {
             let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
             pairs.filter(|(key, _)| *key == name).map(|(_, value)| decoded(value)).next()
@@ -226,7 +312,7 @@ impl State {
                  <ETag>\"{}\"</ETag><Size>{}</Size></Contents>",
                 &path[bucket.len() + 1..],
                 stored.version,
-                stored.bytes.len()
+                stored.content.bytes()
             );
         }
         if is_cut {
@@ -239,7 +325,7 @@ impl State {
     }
 }
 
-fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<Request> {
+fn read_request(reader: &mut impl BufRead) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|&read| read > 0)?;
     let mut words = line.split_whitespace();
@@ -259,16 +345,16 @@ fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<Request> {
     Some(Request { method, path, query, headers, body })
 }
 
-fn failed(mut to: &TcpStream, status: &str, code: &str) -> Option<()> {
+fn failed(to: &mut dyn Write, status: &str, code: &str) -> Option<()> {
     let xml = format!("<Error><Code>{code}</Code><Message>as it was told</Message></Error>");
     write!(to, "HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{xml}", xml.len()).ok()
 }
 
 /// `bytes=FROM-LAST` as the begin and the end.
-fn range_of(header: &str, all: usize) -> Option<(usize, usize)> {
+fn range_of(header: &str, all: u64) -> Option<(u64, u64)> {
     let (from, last) = header.strip_prefix("bytes=")?.split_once('-')?;
     let from = from.parse().ok().filter(|from| *from < all)?;
-    let last = last.parse::<usize>().map_or(all, |last| last + 1);
+    let last = last.parse::<u64>().map_or(all, |last| last + 1);
     Some((from, last.min(all)))
 }
 

@@ -34,7 +34,7 @@ mod work;
 
 pub use backup::{
     BackupWal, FindSegments, OpenInput, TarBackup, TarChecks, TarInput, VerifiedTars, WalAtHand,
-    WalPlace, WalStretch, verify_tars,
+    WalPlace, WalStretch, describes_backup, verify_tars,
 };
 pub use defect::{
     BlockFinding, Defect, DefectCounts, Evidence, LayoutDefect, StaleClaim, Unsettled,

@@ -4,6 +4,7 @@
 mod bench;
 mod design;
 mod detection;
+mod fleet;
 mod prediction;
 mod replay;
 mod replay_compare;
@@ -24,6 +25,10 @@ pub use design::{
     DesignSequential, DesignSliced, DesignSummary, DesignTrial,
 };
 pub use detection::{DETECTION_SCHEMA, DetectionOutcome, DetectionRecord, DetectionRow, Detector};
+pub use fleet::{
+    BENCH_FLEET_SCHEMA, FleetBenchCase, FleetBenchHeader, FleetBenchLine, FleetBenchPacking,
+    FleetBenchPlace, FleetBenchPlan, FleetBenchRead,
+};
 pub use prediction::{
     PREDICTION_TRIAL_SCHEMA, PredictionTrialAnswer, PredictionTrialArm, PredictionTrialBlind,
     PredictionTrialCensus, PredictionTrialCycle, PredictionTrialHeader, PredictionTrialLine,
@@ -60,6 +65,11 @@ pub fn bench_schema() -> serde_json::Value {
 /// The JSON Schema of a line of the record of `cargo xtask bench design`.
 pub fn bench_design_schema() -> serde_json::Value {
     schemars::schema_for!(DesignLine).to_value()
+}
+
+/// The JSON Schema of a line of the record of `cargo xtask bench fleet`.
+pub fn bench_fleet_schema() -> serde_json::Value {
+    schemars::schema_for!(FleetBenchLine).to_value()
 }
 
 /// The JSON Schema of a line of the record of `cargo xtask bench replay`.

@@ -17,23 +17,29 @@ use crate::text::wrapped;
 
 /// What was found, and what verifying it takes.
 pub fn fleet_plan_text(of: &FleetPlan) -> String {
-    let (units, estimate) = (of.units.len(), &of.estimate);
+    let (backups, estimate) = (of.backups(), &of.estimate);
     let mut text = String::new();
     let _ = writeln!(
         text,
         "{}, {} stored, in {}",
-        counted(units as u64, "backup"),
+        counted(backups.len() as u64, "backup"),
         ByteSize(estimate.bytes).rounded(),
         counted(u64::from(of.shards), "shard"),
     );
     for layout in LAYOUTS {
-        let of_layout = of.units.iter().filter(|unit| unit.layout == layout);
-        let (count, bytes) =
-            of_layout.fold((0, 0), |(count, bytes), unit| (count + 1, bytes + unit.bytes));
+        let of_layout = backups.iter().filter(|units| units[0].layout == layout);
+        let (count, bytes) = of_layout.fold((0, 0), |(count, bytes), units| {
+            (count + 1, bytes + units.iter().map(|unit| unit.bytes).sum::<u64>())
+        });
         if count > 0 {
             let (name, size) = (layout_name(layout), ByteSize(bytes).rounded());
             let _ = writeln!(text, "  {count:>6}  {name}, {size}");
         }
+    }
+    let cut = backups.iter().filter(|units| units.len() > 1);
+    let (cut, parts) = cut.fold((0, 0), |(cut, parts), units| (cut + 1, parts + units.len()));
+    if cut > 0 {
+        let _ = writeln!(text, "  {cut:>6}  cut into {parts} parts, which are verified one by one");
     }
     let _ = writeln!(
         text,

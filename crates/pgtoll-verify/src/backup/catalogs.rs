@@ -13,7 +13,7 @@ use super::member_path::{MemberKind, MemberPath};
 use super::source::TarFile;
 use pgtoll_datadir::DatadirError;
 use pgtoll_datadir::Names;
-use pgtoll_wal::{TarMember, TarMemberKind, TarMemberReader, TarStream};
+use pgtoll_wal::{TarMemberKind, TarMemberReader, TarStream};
 
 impl TarBackup {
     /// The names of the relations in these tars. They are read once more for that, and the few
@@ -27,7 +27,7 @@ impl TarBackup {
         let private = Permissions::from_mode(0o700);
         let place = tempfile::Builder::new().permissions(private).tempdir().map_err(read)?;
         let mut left = UNPACKED_MAX;
-        for tar in &self.tars {
+        for tar in self.tars.iter().chain(&self.beside) {
             let unpacked = unpack(tar, place.path(), &mut left);
             unpacked.map_err(|source| DatadirError::Read { path: tar.path.clone(), source })?;
         }
@@ -39,7 +39,8 @@ impl TarBackup {
 fn unpack(tar: &TarFile, to: &Path, left: &mut u64) -> io::Result<()> {
     let mut stream = TarStream::new(tar.unpacked()?);
     while let Some(member) = stream.next_member()? {
-        let Some(path) = needed(&member, tar.tablespace) else { continue };
+        let path = needed(&member.path, tar.tablespace);
+        let Some(path) = path.filter(|_| member.kind == TarMemberKind::File) else { continue };
         *left = left.checked_sub(member.bytes).ok_or_else(|| {
             io::Error::other("its catalogs are larger than pgtoll unpacks to read names")
         })?;
@@ -52,11 +53,8 @@ fn unpack(tar: &TarFile, to: &Path, left: &mut u64) -> io::Result<()> {
 }
 
 /// Where in a data directory it stands, made of what its path means: no name leads elsewhere.
-fn needed(member: &TarMember, tablespace: Option<u32>) -> Option<PathBuf> {
-    if member.kind != TarMemberKind::File {
-        return None;
-    }
-    let place = MemberPath::of(&member.path, tablespace);
+pub(super) fn needed(member: &str, tablespace: Option<u32>) -> Option<PathBuf> {
+    let place = MemberPath::of(member, tablespace);
     let is_needed = match place.kind {
         MemberKind::Control => true,
         MemberKind::Relation(relation, name) => {
@@ -65,7 +63,7 @@ fn needed(member: &TarMember, tablespace: Option<u32>) -> Option<PathBuf> {
                 && CATALOGS.contains(&relation.rel_number)
         }
         MemberKind::Own if place.path.ends_with("/pg_filenode.map") => true,
-        _ => return of_transactions(&member.path),
+        _ => return of_transactions(member),
     };
     let below = tablespace.map_or_else(String::new, |oid| format!("pg_tblspc/{oid}/"));
     is_needed.then(|| PathBuf::from(below + place.path))

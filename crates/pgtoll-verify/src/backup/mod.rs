@@ -4,6 +4,7 @@
 //! comes last in it: until then it is taken for one with the usual sizes and with checksums, and
 //! read again if it was not.
 
+mod beside;
 mod catalogs;
 mod complete;
 mod content;
@@ -24,11 +25,13 @@ use std::sync::Arc;
 
 use pgtoll_format::{ControlFile, Lsn, MAJORS, RelFileLocator};
 
+use self::beside::BackupFacts;
+pub use self::beside::describes_backup;
 use self::content::Content;
 use self::judge::Rules;
 use self::member_path::{MemberKind, MemberPath};
 pub use self::opener::{OpenInput, TarInput};
-use self::run::{Known, SourceContents, Wanted, run};
+use self::run::{Known, Wanted, run};
 pub use self::settle::{BackupWal, TarChecks, WalAtHand};
 pub(super) use self::source::IncrementalFile;
 use self::source::{Source, TarFile};
@@ -48,6 +51,8 @@ pub struct TarBackup {
     /// The directory that holds them, or the only one that is meant.
     pub path: PathBuf,
     tars: Vec<TarFile>,
+    /// Tars of the same backup that are read only for what they say of these.
+    beside: Vec<TarFile>,
     /// The manifest beside tars that are no files.
     manifest: Option<Arc<dyn OpenInput>>,
     /// Where the WAL of tars is that are no files.
@@ -80,6 +85,7 @@ impl TarBackup {
             return Ok((!tars.is_empty()).then(|| Self {
                 path: path.to_owned(),
                 tars,
+                beside: Vec::new(),
                 manifest: None,
                 wal: None,
             }));
@@ -94,7 +100,8 @@ impl TarBackup {
         // The data directory's first.
         tars.sort_by_key(|tar| (tar.tablespace, tar.path.clone()));
         let has_base = tars.first().is_some_and(|tar| tar.tablespace.is_none());
-        Ok(has_base.then(|| Self { path: path.to_owned(), tars, manifest: None, wal: None }))
+        let path = path.to_owned();
+        Ok(has_base.then(|| Self { path, tars, beside: Vec::new(), manifest: None, wal: None }))
     }
 
     /// The tars of a backup that are no files, and the manifest beside them: `name` is what the backup
@@ -105,14 +112,16 @@ impl TarBackup {
         inputs: Vec<TarInput>,
         manifest: Option<Arc<dyn OpenInput>>,
     ) -> Result<Self, String> {
-        let mut tars = Vec::with_capacity(inputs.len());
-        for input in inputs {
-            let name = input.name.clone();
-            let tar = TarFile::of_input(input).filter(|tar| tar.packing != Packing::Unread);
-            tars.push(tar.ok_or(name)?);
-        }
+        let mut tars = tars_of(inputs)?;
         tars.sort_by_key(|tar| (tar.tablespace, tar.path.clone()));
-        Ok(Self { path: PathBuf::from(name), tars, manifest, wal: None })
+        Ok(Self { path: PathBuf::from(name), tars, beside: Vec::new(), manifest, wal: None })
+    }
+
+    /// The same as a part of a backup, of which these are other tars. Where pages of the part look wrong
+    /// and it has no control file or no `backup_label`, they are read for these, in this order, and not
+    /// further than until both are found.
+    pub fn with_beside(self, inputs: Vec<TarInput>) -> Result<Self, String> {
+        Ok(Self { beside: tars_of(inputs)?, ..self })
     }
 
     /// The same, with the place where its WAL is archived.
@@ -148,6 +157,15 @@ impl TarBackup {
     }
 }
 
+fn tars_of(inputs: Vec<TarInput>) -> Result<Vec<TarFile>, String> {
+    let tar = |input: TarInput| {
+        let name = input.name.clone();
+        let tar = TarFile::of_input(input).filter(|tar| tar.packing != Packing::Unread);
+        tar.ok_or(name)
+    };
+    inputs.into_iter().map(tar).collect()
+}
+
 /// Reads the relations in these tars, those for which `wanted` is true, and says what is wrong.
 /// Nothing that is wrong ends it, but `progress` can.
 pub fn verify_tars(
@@ -158,11 +176,19 @@ pub fn verify_tars(
 ) -> Result<VerifiedTars, DatadirError> {
     let sources: Vec<Source> = backup.tars.iter().cloned().map(Source::Tar).collect();
     let mut control = backup.control_ahead();
+    let mut beside = None;
     loop {
         let known = Known::of(control.as_ref());
         let mut verified = Verified::default();
         let read = run(&sources, known, settings, wanted, &mut verified, progress);
-        let found = control_in(&read)?;
+        let mut facts = BackupFacts::in_contents(&read);
+        let is_damaged = !verified.counts.is_empty() && !verified.is_interrupted;
+        if !backup.beside.is_empty() && is_damaged && !facts.is_complete() {
+            let (others, reason) = beside.get_or_insert_with(|| backup.facts_beside());
+            facts = facts.or(others);
+            verified.incomplete.extend(reason.clone().filter(|_| facts.control.is_none()));
+        }
+        let found = facts.control.as_ref().map(control_in).transpose()?;
         let seen = read.iter().flat_map(|of| &of.catalog_versions).copied();
         let catalog_version = seen.clone().max();
         let others = |own: u32| known.catalog_version.is_none() && seen.clone().any(|of| of != own);
@@ -176,9 +202,8 @@ pub fn verify_tars(
         }
         verified.findings.sort_by_key(|finding| (finding.fork, finding.block));
         verified.foreign.sort_unstable();
-        let label = read.iter().find_map(|of| of.label.as_ref());
-        let start =
-            label.map(|text| backup_label_start(&String::from_utf8_lossy(text)).unwrap_or(Lsn(0)));
+        let text = |label: &[u8]| backup_label_start(&String::from_utf8_lossy(label));
+        let start = facts.label.map(|label| text(&label).unwrap_or(Lsn(0)));
         let catalog_version = found.as_ref().map(|of| of.catalog_version).or(catalog_version);
         let major = MAJORS.iter().find(|facts| Some(facts.catalog.version) == catalog_version);
         let major = major.map(|facts| facts.major);
@@ -187,12 +212,8 @@ pub fn verify_tars(
     }
 }
 
-fn control_in(read: &[SourceContents]) -> Result<Option<ControlFile>, DatadirError> {
-    let Some((path, bytes)) = read.iter().find_map(|of| of.control.as_ref()) else {
-        return Ok(None);
-    };
-    let control = ControlFile::read(bytes);
-    control.map(Some).map_err(|source| DatadirError::Control { path: path.clone(), source })
+fn control_in((path, bytes): &(PathBuf, Vec<u8>)) -> Result<ControlFile, DatadirError> {
+    ControlFile::read(bytes).map_err(|source| DatadirError::Control { path: path.clone(), source })
 }
 
 impl Known {

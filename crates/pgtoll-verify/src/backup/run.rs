@@ -323,7 +323,7 @@ impl<R: io::Read> Bytes for Plain<R> {
 }
 
 /// A member of which no more than this is of interest.
-fn small<B: Bytes>(input: &mut B) -> Result<Vec<u8>, B::Error> {
+pub(super) fn small<B: Bytes>(input: &mut B) -> Result<Vec<u8>, B::Error> {
     let mut bytes = vec![0; SMALL];
     let read = input.read(&mut bytes)?;
     bytes.truncate(read);

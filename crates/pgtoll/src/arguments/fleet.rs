@@ -39,6 +39,10 @@ pub(crate) struct FleetPlanArguments {
     /// Shards that an engine is to run.
     #[arg(long, value_name = "N", default_value = "1", value_parser = shards)]
     pub(crate) shards: NonZeroU32,
+    /// Cut larger backups, as they are stored, into parts of at most this size that are verified each by
+    /// itself. An object is never cut, nor are the tars of `pg_basebackup`.
+    #[arg(long, value_name = "SIZE", default_value = "100GB")]
+    pub(crate) unit_size: ByteSize,
     /// Write the plan here; results will be beside it. A prefix with a slash at its end stands for its
     /// plan.json.
     #[arg(long, short, value_name = "URL|FILE")]

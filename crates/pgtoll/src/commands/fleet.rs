@@ -42,7 +42,9 @@ fn plan_fleet(
     let mut command = vec!["plan".to_owned()];
     command.extend(arguments.urls.iter().map(|url| shell_quoted(url)));
     command.extend(["--shards".to_owned(), shards.to_string()]);
-    let mut planned = plan(&urls, shards, interrupt, provenance(command))?;
+    let unit_size = arguments.unit_size;
+    command.extend(["--unit-size".to_owned(), unit_size.to_string()]);
+    let mut planned = plan(&urls, shards, unit_size.0, interrupt, provenance(command))?;
     if let Some(at) = &at {
         planned = write_plan(planned, at, arguments.replace, interrupt)?;
         printer.say(&format!("pgtoll: the plan is in {at}"));
@@ -88,15 +90,15 @@ fn run_fleet(
     let made = || jiff::Timestamp::now().to_string();
     let summary = run_shard(&task, &made, &mut |event| match event {
         ShardEvent::Reading { unit, progress } => {
-            printer.progress(&unit.url, progress.bytes, progress.all_bytes);
+            printer.progress(&unit.name(), progress.bytes, progress.all_bytes);
         }
         ShardEvent::Verified(unit, record) => {
-            printer.milestone(&format!("{}: {}", unit.url, words(record)));
+            printer.milestone(&format!("{}: {}", unit.name(), words(record)));
         }
         ShardEvent::Failed(unit, reason) => {
             // The store's words mostly begin with the URL.
             let reason = reason.strip_prefix(&format!("{}: ", unit.url)).unwrap_or(reason);
-            printer.warn(&format!("pgtoll: {}: not verified: {reason}", unit.url));
+            printer.warn(&format!("pgtoll: {}: not verified: {reason}", unit.name()));
         }
     })?;
     let counts = [

@@ -89,6 +89,7 @@ fn generated_schemas() {
     check(&reference.join("replay-compare-bench.schema.json"), &compared);
     let pace = pretty(trials::bench_replay_pace_schema());
     check(&reference.join("replay-pace-bench.schema.json"), &pace);
+    check(&reference.join("fleet-bench.schema.json"), &pretty(trials::bench_fleet_schema()));
     check(&reference.join("twins-bench.schema.json"), &pretty(trials::bench_twins_schema()));
     check(
         &reference.join("prediction-trial.schema.json"),

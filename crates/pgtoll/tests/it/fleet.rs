@@ -24,8 +24,12 @@ pub(crate) struct Backups {
 
 impl Backups {
     pub(crate) fn make(scratch: &Scratch, guard: &mut Guard) -> Self {
+        Self::of(scratch, guard, true)
+    }
+
+    fn of(scratch: &Scratch, guard: &mut Guard, has_checksums: bool) -> Self {
         let server = server();
-        let cluster = Cluster::init(guard, &server, "fleet", true).unwrap();
+        let cluster = Cluster::init(guard, &server, "fleet", has_checksums).unwrap();
         let settings = [("fsync", "off"), ("wal_level", "replica"), ("max_wal_senders", "4")];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
         cluster.configure(guard, &settings.into_iter().collect()).unwrap();
@@ -298,6 +302,82 @@ fn a_fleets_answer_does_not_depend_on_the_number_of_shards() {
         let metrics = said(&server, &["fleet", "merge", &at, "--format", "openmetrics"], 1).stdout;
         assert!(metrics.contains("pgtoll_fleet_backups{outcome=\"sound\"} 2\n"), "{metrics}");
     }
+}
+
+/// The same backup in each layout whose backups are cut, a part of its files an object.
+fn put_in_parts(server: &ObjectServer, name: &str, root: &Path) {
+    put_files(server, &format!("b/{name}/files"), root);
+    let is_last = |path: &str| path == "global/pg_control" || path == "backup_label";
+    let is_first = |path: &str| path.ends_with(['1', '3', '5', '7', '9']);
+    let first = tar_of(root, &|path| !is_last(path) && is_first(path));
+    let second = tar_of(root, &|path| !is_last(path) && !is_first(path));
+    let prefix = format!("b/{name}/barman/base/20261123T020000");
+    server.put(&format!("{prefix}/backup.info"), b"status=DONE\n");
+    server.put(&format!("{prefix}/data.tar"), &first);
+    server.put(&format!("{prefix}/data_0001.tar.gz"), &gzipped(&second));
+    server.put(&format!("{prefix}/data_0002.tar"), &tar_of(root, &is_last));
+    let prefix = format!("b/{name}/w/basebackups_005/base_1");
+    server.put(&format!("{prefix}_backup_stop_sentinel.json"), b"{\"LSN\": 1}");
+    for (part, bytes) in [("part_001", &first), ("part_002", &second)] {
+        server.put(&format!("{prefix}/tar_partitions/{part}.tar"), bytes);
+    }
+    for (part, file) in [("pg_control", "global/pg_control"), ("backup_label", "backup_label")] {
+        let tar = tar_of(root, &|path| path == file);
+        server.put(&format!("{prefix}/tar_partitions/{part}.tar"), &tar);
+    }
+}
+
+/// What was found in each backup, without the words for it.
+pub(crate) fn found(merged: &Value) -> Vec<Vec<Value>> {
+    let keys = ["url", "outcome", "bytes", "failures", "suspicions", "unverified", "wrong_files"];
+    let backups = merged["backups"].as_array().unwrap().iter();
+    backups.map(|backup| keys.map(|key| backup[key].clone()).into()).collect()
+}
+
+#[test]
+fn backups_in_parts_have_the_answer_of_whole_ones() {
+    let (scratch, other) = (Scratch::new(), Scratch::new());
+    let backups = Backups::make(&scratch, &mut scratch.guard());
+    // A part has no control file, and its pages look wrong until the one that has it was asked.
+    let plain = Backups::of(&other, &mut other.guard(), false);
+    let server = ObjectServer::start();
+    put_in_parts(&server, "sound", &backups.sound);
+    put_in_parts(&server, "damaged", &backups.damaged);
+    put_in_parts(&server, "plain", &plain.sound);
+    let plan = ["fleet", "plan", "s3://b", "--shards", "7", "-o"];
+    said(&server, &[&plan[..], &["s3://ops/whole/"]].concat(), 0);
+    let cut = [&plan[..], &["s3://ops/parts/", "--unit-size", "2MB"]].concat();
+    let planned = said(&server, &cut, 0).stdout;
+    assert!(planned.starts_with("9 backups, "), "{planned}");
+    assert!(planned.contains("9  cut into "), "{planned}");
+    said(&server, &["fleet", "run", "s3://ops/whole/", "--all"], 0);
+    let whole = merged(&server, "s3://ops/whole/", 1);
+    assert_eq!((&whole["sound"], &whole["findings"]), (&6.into(), &3.into()), "{whole:#}");
+    for shard in 0..7 {
+        said(&server, &["fleet", "run", "s3://ops/parts/", "--shard", &format!("{shard}/7")], 0);
+    }
+    let parts = merged(&server, "s3://ops/parts/", 1);
+    assert_eq!(found(&parts), found(&whole), "{parts:#}");
+    for backup in parts["backups"].as_array().unwrap().iter().take(3) {
+        let reason = backup["reasons"][0].as_str().unwrap();
+        assert!(reason.starts_with("part ") && reason.contains("blocks 1: "), "{reason}");
+        let is_named = reason.contains("postgres.public.orders");
+        assert!(is_named || !backup["url"].as_str().unwrap().ends_with("files"), "{reason}");
+    }
+
+    // A part without a result, and one that has the control file and is damaged in the store.
+    let planned = server.object("ops/parts/plan.json").unwrap();
+    let planned: Value = serde_json::from_slice(&planned).unwrap();
+    let is_of = |unit: &&Value, name: &str| unit["url"].as_str().unwrap().contains(name);
+    let mut units = planned["units"].as_array().unwrap().iter();
+    let unit = units.find(|unit| is_of(unit, "/sound/w/")).unwrap();
+    server.remove(&format!("ops/parts/units/{}.json", unit["id"].as_str().unwrap()));
+    let missed = merged(&server, "s3://ops/parts/", 1);
+    let mut backups = missed["backups"].as_array().unwrap().iter();
+    let backup = backups.find(|backup| is_of(backup, "/sound/w/")).unwrap();
+    assert_eq!(backup["outcome"], "missing", "{backup:#}");
+    let reason = backup["reasons"][0].as_str().unwrap();
+    assert!(reason.starts_with("1 of ") && reason.ends_with("parts have no result"), "{reason}");
 }
 
 #[test]

@@ -1,0 +1,98 @@
+//! Connections to stores. A certificate that is refused is refused the next time, too: the client, which
+//! tries again what fails before a request is sent, is told so.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+    ReqwestConnector,
+};
+use rustls::CertificateError;
+
+/// Makes clients.
+#[derive(Debug, Default)]
+pub(crate) struct StoreConnector(ReqwestConnector);
+
+impl HttpConnector for StoreConnector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(StoreClient(self.0.connect(options)?)))
+    }
+}
+
+#[derive(Debug)]
+struct StoreClient(HttpClient);
+
+impl HttpService for StoreClient {
+    fn call<'own, 'answer>(
+        &'own self,
+        request: HttpRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'answer>>
+    where
+        'own: 'answer,
+        Self: 'answer,
+    {
+        Box::pin(async move {
+            let answer = self.0.execute(request).await;
+            answer.map_err(|error| match certificate_error(&error) {
+                Some(why) => HttpError::new(HttpErrorKind::Unknown, RefusedCertificate(why)),
+                None => error,
+            })
+        })
+    }
+}
+
+/// What is wrong with the server's certificate, if that is what failed.
+fn certificate_error(error: &HttpError) -> Option<CertificateError> {
+    let mut cause = error.source();
+    while let Some(of) = cause {
+        if let Some(rustls::Error::InvalidCertificate(why)) = tls_error(of) {
+            return Some(why.clone());
+        }
+        cause = of.source();
+    }
+    None
+}
+
+/// An error of TLS, also inside of errors of I/O, which are not the causes of what they hold.
+fn tls_error<'a>(of: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    match of.downcast_ref::<io::Error>() {
+        Some(outer) => tls_error(outer.get_ref()?),
+        None => of.downcast_ref(),
+    }
+}
+
+/// The last words of an error of the client.
+#[derive(Debug)]
+struct RefusedCertificate(CertificateError);
+
+impl Error for RefusedCertificate {}
+
+impl fmt::Display for RefusedCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(REFUSED)?;
+        match &self.0 {
+            CertificateError::UnknownIssuer => f.write_str(UNTRUSTED),
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                f.write_str(EXPIRED)
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                f.write_str(NOT_VALID_YET)
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                f.write_str(OTHER_NAME)
+            }
+            other => write!(f, "{other}"),
+        }
+    }
+}
+
+/// What words about a certificate begin with.
+pub(crate) const REFUSED: &str = "certificate refused: ";
+const UNTRUSTED: &str = "it is not signed by a trusted root";
+pub(crate) const EXPIRED: &str = "it has expired";
+pub(crate) const NOT_VALID_YET: &str = "it is not valid yet";
+pub(crate) const OTHER_NAME: &str = "it is for another name";

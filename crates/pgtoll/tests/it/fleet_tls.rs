@@ -1,0 +1,97 @@
+//! A store behind TLS, with a private CA: whose certificate is accepted, and what is said of the others.
+
+use std::fs;
+use std::path::PathBuf;
+
+use pgtoll_testing::ObjectServer;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+use crate::fleet::{Backups, command, json, said, tar};
+use crate::support::{Ran, Scratch, run};
+
+/// A CA of the tests, and where its certificate is.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    path: PathBuf,
+}
+
+impl Authority {
+    fn make(scratch: &Scratch, name: &str) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let path = scratch.path(name);
+        fs::write(&path, params.self_signed(&key).unwrap().pem()).unwrap();
+        Self { issuer: Issuer::new(params, key), path }
+    }
+
+    /// A server with a certificate for this name, valid until this year.
+    fn serve(&self, name: &str, until: i32) -> ObjectServer {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        ObjectServer::start_with_tls(&certificate.pem(), &key.serialize_pem())
+    }
+}
+
+/// pgtoll with these roots.
+fn with_roots(server: &ObjectServer, roots: &str, words: &[&str]) -> Ran {
+    run(command(server, words).env("SSL_CERT_FILE", roots).env_remove("SSL_CERT_DIR"))
+}
+
+#[test]
+fn a_store_behind_tls_is_read_if_its_certificate_is_of_a_trusted_root() {
+    let scratch = Scratch::new();
+    let backups = Backups::make(&scratch, &mut scratch.guard());
+    let (own, other) = (Authority::make(&scratch, "own"), Authority::make(&scratch, "other"));
+    let (own_roots, other_roots) = (own.path.to_str().unwrap(), other.path.to_str().unwrap());
+    let (sound, damaged) = (tar(&backups.sound), tar(&backups.damaged));
+    let filled = |server: ObjectServer| {
+        server.put("b/sound/base.tar", &sound);
+        server.put("b/damaged/base.tar", &damaged);
+        server
+    };
+    let server = filled(own.serve("localhost", 2099));
+    let ran = with_roots(&server, own_roots, &["verify", "s3://b/sound"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let ran = with_roots(&server, own_roots, &["verify", "s3://b/damaged", "--json"]);
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    assert_eq!(json(&ran)["failures"], 1);
+
+    let check = |server: &ObjectServer, roots: &str, why: &str, hint: &str| {
+        let before = server.connections();
+        let ran = with_roots(server, roots, &["verify", "s3://b/sound"]);
+        assert_eq!((ran.status, &*ran.stdout), (Some(2), ""), "{ran:?}");
+        let lines: Vec<&str> = ran.stderr.lines().collect();
+        assert_eq!(lines.len(), 2, "{ran:?}");
+        assert!(lines[0].contains("s3://b/sound: ") && lines[0].ends_with(why), "{ran:?}");
+        assert!(lines[1].starts_with("hint: ") && lines[1].contains(hint), "{ran:?}");
+        // It is refused the next time, too: once is enough.
+        assert!(server.connections() - before <= 1, "{}", server.connections());
+    };
+    let refused = "the server's certificate is refused: ";
+    let unknown = format!("{refused}it is not signed by a trusted root");
+    check(&server, other_roots, &unknown, "SSL_CERT_FILE");
+    check(&server, "/none", "no root certificates were found on this system", "ca-certificates");
+    let expired = filled(own.serve("localhost", 2001));
+    check(&expired, own_roots, &format!("{refused}it has expired"), "clock");
+    let elsewhere = filled(own.serve("store.test", 2099));
+    check(&elsewhere, own_roots, &format!("{refused}it is for another name"), "AWS_ENDPOINT_URL");
+
+    // A fleet whose store has another certificate when its shards run.
+    let plan = scratch.path("plan.json").display().to_string();
+    let planned = with_roots(&server, own_roots, &["fleet", "plan", "s3://b", "-o", &plan]);
+    assert_eq!(planned.status, Some(0), "{planned:?}");
+    let ran = with_roots(&expired, own_roots, &["fleet", "run", &plan, "--all"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("s3://b/sound: not verified: "), "{ran:?}");
+    let merged = said(&expired, &["fleet", "merge", &plan], 2).stdout;
+    assert!(merged.starts_with("0 of 2 backups sound"), "{merged}");
+    assert!(merged.contains("it has expired"), "{merged}");
+    let ran = with_roots(&server, own_roots, &["fleet", "run", &plan, "--all"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    said(&server, &["fleet", "merge", &plan], 1);
+}

@@ -1,0 +1,328 @@
+//! What reads and plans showed, beside the goals. Pure.
+
+use std::fmt::Write as _;
+
+use pgtoll_format::ByteSize;
+use pgtoll_record::trials::{
+    BenchEstimate, FleetBenchCase, FleetBenchHeader, FleetBenchPacking, FleetBenchPlace,
+    FleetBenchPlan, FleetBenchRead,
+};
+use pgtoll_stats::median;
+use pgtoll_trials::bench::ratio;
+
+use crate::packed::PACKINGS;
+
+/// What a unit of a plan has at most, where it can be cut.
+pub(crate) const UNIT_BYTES: u64 = 100 << 30;
+/// What a store may cost: the CPU time of reading a file over that of reading the store.
+const COST_RATIO: f64 = 0.8;
+/// How much more memory than a file.
+const MEMORY_KB: f64 = 100.0 * 1024.0;
+/// Memory of the largest over that of the smallest.
+const MEMORY_RATIO: f64 = 1.1;
+const LISTING_S: f64 = 10.0;
+const MAKESPAN: f64 = 1.02;
+/// Beyond them one prefix of a store limits requests.
+const NODES: u32 = 100;
+
+/// What is to be shown, and what was.
+pub(crate) struct FleetOutcomeLine {
+    what: String,
+    found: f64,
+    /// Of a ratio of times.
+    interval: Option<(f64, f64)>,
+    goal: Goal,
+}
+
+enum Goal {
+    AtMost(f64),
+    AtLeast(f64),
+    /// It is reported.
+    None,
+}
+
+impl FleetOutcomeLine {
+    pub(crate) fn is_reached(&self) -> bool {
+        match self.goal {
+            Goal::AtMost(bound) => self.found <= bound,
+            Goal::AtLeast(bound) => self.found >= bound,
+            Goal::None => true,
+        }
+    }
+}
+
+/// Of the cases that were tried.
+pub(crate) fn outcomes(
+    reads: &[FleetBenchRead],
+    plans: &[FleetBenchPlan],
+) -> anyhow::Result<Vec<FleetOutcomeLine>> {
+    let mut outcomes = cost(reads)?;
+    outcomes.extend(memory(reads));
+    outcomes.extend(packings(reads));
+    outcomes.extend(plans.iter().flat_map(of_plan));
+    Ok(outcomes)
+}
+
+fn of_case(
+    reads: &[FleetBenchRead],
+    case: FleetBenchCase,
+    place: FleetBenchPlace,
+) -> impl Iterator<Item = &FleetBenchRead> {
+    reads.iter().filter(move |of| of.case == case && of.place == place)
+}
+
+fn cost(reads: &[FleetBenchRead]) -> anyhow::Result<Vec<FleetOutcomeLine>> {
+    let cpu = |place| of_case(reads, FleetBenchCase::Cost, place).map(|of| of.usage.cpu_s());
+    if cpu(FleetBenchPlace::Store).next().is_none() {
+        return Ok(Vec::new());
+    }
+    let of = ratio(cpu(FleetBenchPlace::File), cpu(FleetBenchPlace::Store))?;
+    let BenchEstimate { ratio, lower, upper } = of;
+    Ok(vec![FleetOutcomeLine {
+        what: "throughput per CPU second, store / file".to_owned(),
+        found: ratio,
+        interval: Some((lower, upper)),
+        goal: Goal::AtLeast(COST_RATIO),
+    }])
+}
+
+fn memory(reads: &[FleetBenchRead]) -> Vec<FleetOutcomeLine> {
+    let peaks = |place| of_case(reads, FleetBenchCase::Memory, place);
+    let file = peaks(FleetBenchPlace::File).map(|of| of.peak_kb).max();
+    let most = peaks(FleetBenchPlace::Store).map(|of| of.peak_kb).max();
+    let by_size = |of: &&FleetBenchRead| of.bytes;
+    let smallest = peaks(FleetBenchPlace::Store).min_by_key(by_size);
+    let largest = peaks(FleetBenchPlace::Store).max_by_key(by_size);
+    let (Some(file), Some(most), Some(smallest), Some(largest)) = (file, most, smallest, largest)
+    else {
+        return Vec::new();
+    };
+    let line = |what: String, found, bound| FleetOutcomeLine {
+        what,
+        found,
+        interval: None,
+        goal: Goal::AtMost(bound),
+    };
+    vec![
+        line(
+            "peak memory of a store above a file's, kB".into(),
+            number(most) - number(file),
+            MEMORY_KB,
+        ),
+        line(
+            format!("peak memory, {} / {}", size(largest.bytes), size(smallest.bytes)),
+            number(largest.peak_kb) / number(smallest.peak_kb),
+            MEMORY_RATIO,
+        ),
+    ]
+}
+
+/// What `fleet plan` reckons with, of a real backup.
+fn packings(reads: &[FleetBenchRead]) -> Vec<FleetOutcomeLine> {
+    let mut lines = Vec::new();
+    for packing in PACKINGS {
+        let own: Vec<_> = reads.iter().filter(|of| of.packing == Some(packing)).collect();
+        let costs: Vec<f64> =
+            own.iter().map(|of| of.usage.cpu_s() * 1e9 / number(of.bytes)).collect();
+        if let (Some(found), Some(first)) = (median(&costs), own.first()) {
+            let unpacked = first.unpacked_bytes.unwrap_or(first.bytes);
+            let factor = number(unpacked) / number(first.bytes);
+            let what = format!("CPU s/GB stored, over TLS, {} ({factor:.2} : 1)", name(packing));
+            lines.push(FleetOutcomeLine { what, found, interval: None, goal: Goal::None });
+        }
+    }
+    lines
+}
+
+fn name(packing: FleetBenchPacking) -> &'static str {
+    match packing {
+        FleetBenchPacking::Plain => "plain",
+        FleetBenchPacking::Gzip => "gzip",
+        FleetBenchPacking::Lz4 => "LZ4",
+        FleetBenchPacking::Zstd => "Zstandard",
+    }
+}
+
+fn of_plan(of: &FleetBenchPlan) -> Vec<FleetOutcomeLine> {
+    let line = |what: String, found, goal| FleetOutcomeLine { what, found, interval: None, goal };
+    match of.case {
+        FleetBenchCase::Listing => {
+            let what = format!("{} objects planned, {} ms an answer, s", of.objects, of.delay_ms);
+            vec![line(what, of.wall_s, Goal::AtMost(LISTING_S))]
+        }
+        FleetBenchCase::Shares => {
+            let is_meant = of.unit_bytes == UNIT_BYTES && of.shards <= NODES;
+            let goal = |goal| if is_meant { goal } else { Goal::None };
+            let units = if of.unit_bytes == UNIT_BYTES { "cut" } else { "whole backups" };
+            let name = format!("{} on {} nodes, {units}", size(of.bytes), of.shards);
+            vec![
+                line(
+                    format!("{name}: longest / even"),
+                    of.makespan(),
+                    goal(Goal::AtMost(MAKESPAN)),
+                ),
+                line(
+                    format!("{name}: largest unit, GB"),
+                    number(of.largest_unit_bytes) / number(1 << 30),
+                    goal(Goal::AtMost(number(UNIT_BYTES) / number(1 << 30))),
+                ),
+            ]
+        }
+        FleetBenchCase::Cost | FleetBenchCase::Memory | FleetBenchCase::Packing => Vec::new(),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    ByteSize(bytes).rounded()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn number(of: u64) -> f64 {
+    of as f64
+}
+
+/// What is going to be done.
+pub(crate) fn introduction(header: &FleetBenchHeader) -> String {
+    format!(
+        "backups that `pgtoll verify` reads from a store on this machine, and from a file\n\
+         in the page cache; fleets that `pgtoll fleet plan` shares out\n\
+         {} cores of {}\n\n",
+        header.host.cores, header.host.cpu
+    )
+}
+
+pub(crate) fn read_line(of: &FleetBenchRead) -> String {
+    let place = match of.place {
+        FleetBenchPlace::File => "file",
+        FleetBenchPlace::Store => "store",
+    };
+    let gigabytes = number(of.bytes) / 1e9;
+    let place = of.packing.map_or(place, name);
+    format!(
+        "{place:<10}{:>9}: {:.2} s, {:.3} CPU s/GB, {:.0} MB/s, peak {} kB\n",
+        size(of.bytes),
+        of.usage.wall_s,
+        of.usage.cpu_s() / gigabytes,
+        gigabytes * 1e3 / of.usage.wall_s,
+        of.peak_kb
+    )
+}
+
+pub(crate) fn plan_line(of: &FleetBenchPlan) -> String {
+    format!(
+        "{} objects, {} backups, {}: {} units, the largest {}; {} shards, the longest {:.3} of \
+         even; {:.2} s, peak {} kB\n",
+        of.objects,
+        of.backups,
+        size(of.bytes),
+        of.units,
+        size(of.largest_unit_bytes),
+        of.shards,
+        of.makespan(),
+        of.wall_s,
+        of.peak_kb
+    )
+}
+
+/// Every goal, and whether it is reached.
+pub(crate) fn table(outcomes: &[FleetOutcomeLine]) -> String {
+    let mut text = String::from("\n");
+    for of in outcomes {
+        let goal = match of.goal {
+            Goal::AtMost(bound) => format!("at most {bound}"),
+            Goal::AtLeast(bound) => format!("at least {bound}"),
+            Goal::None => String::new(),
+        };
+        let state = match of.goal {
+            Goal::None => "",
+            _ if of.is_reached() => ": reached",
+            _ => ": MISSED",
+        };
+        let interval = of
+            .interval
+            .map_or_else(String::new, |(lower, upper)| format!(" [{lower:.3}, {upper:.3}]"));
+        let _ = writeln!(text, "{:<52}{:>10.3}{interval}  {goal}{state}", of.what, of.found);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::slice::from_ref;
+
+    use pgtoll_record::trials::BenchUsage;
+
+    use super::*;
+
+    fn read(case: FleetBenchCase, place: FleetBenchPlace, bytes: u64, cpu: f64) -> FleetBenchRead {
+        let usage = BenchUsage { user_s: cpu, system_s: 0.0, wall_s: 1.0 };
+        FleetBenchRead {
+            case,
+            repetition: 1,
+            place,
+            packing: None,
+            bytes,
+            unpacked_bytes: None,
+            usage,
+            peak_kb: bytes / 10,
+        }
+    }
+
+    fn reached(reads: &[FleetBenchRead], plans: &[FleetBenchPlan]) -> Vec<bool> {
+        outcomes(reads, plans).unwrap().iter().map(FleetOutcomeLine::is_reached).collect()
+    }
+
+    #[test]
+    fn a_store_may_cost_a_quarter_more_than_a_file() {
+        let reads = |store: f64| {
+            let pair = [(FleetBenchPlace::File, 0.8), (FleetBenchPlace::Store, store)];
+            let pair = pair.map(|(place, cpu)| read(FleetBenchCase::Cost, place, 1000, cpu));
+            [pair.clone(), pair].concat()
+        };
+        assert_eq!(reached(&reads(0.99), &[]), [true]);
+        assert_eq!(reached(&reads(1.01), &[]), [false]);
+    }
+
+    #[test]
+    fn memory_is_flat_and_little() {
+        let of = |place, bytes| read(FleetBenchCase::Memory, place, bytes, 1.0);
+        let reads = |largest| {
+            let stores = [1_000_000, largest].map(|bytes| of(FleetBenchPlace::Store, bytes));
+            [&[of(FleetBenchPlace::File, 500_000)][..], &stores].concat()
+        };
+        assert_eq!(reached(&reads(1_050_000), &[]), [true, true]);
+        assert_eq!(reached(&reads(1_400_000), &[]), [true, false]);
+        assert_eq!(reached(&reads(2_000_000), &[]), [false, false]);
+    }
+
+    fn plan(case: FleetBenchCase) -> FleetBenchPlan {
+        FleetBenchPlan {
+            case,
+            delay_ms: 0,
+            objects: 10_000,
+            backups: 1,
+            bytes: 1,
+            unit_bytes: UNIT_BYTES,
+            units: 1,
+            largest_unit_bytes: UNIT_BYTES,
+            shards: 100,
+            longest_shard_s: 1.01,
+            even_shard_s: 1.0,
+            wall_s: 9.0,
+            peak_kb: 1,
+        }
+    }
+
+    #[test]
+    fn plans_are_quick_and_even_and_those_for_comparison_have_no_goal() {
+        let listing = plan(FleetBenchCase::Listing);
+        assert_eq!(reached(&[], from_ref(&listing)), [true]);
+        assert_eq!(reached(&[], &[FleetBenchPlan { wall_s: 10.1, ..listing }]), [false]);
+        let shares = plan(FleetBenchCase::Shares);
+        assert_eq!(reached(&[], from_ref(&shares)), [true, true]);
+        let uneven = FleetBenchPlan { longest_shard_s: 1.03, ..shares };
+        let large = FleetBenchPlan { largest_unit_bytes: UNIT_BYTES + 1, ..uneven };
+        assert_eq!(reached(&[], from_ref(&large)), [false, false]);
+        assert_eq!(reached(&[], &[FleetBenchPlan { unit_bytes: 1 << 50, ..large }]), [true, true]);
+    }
+}
