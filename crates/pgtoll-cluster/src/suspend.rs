@@ -83,6 +83,24 @@ impl ServerProcesses {
         self.signal_postmaster(rustix::process::Signal::CONT)
     }
 
+    /// Kills all of them, which were [suspended](Self::suspend), and waits for the postmaster's end.
+    pub fn kill(&self) -> Result<(), ClusterError> {
+        self.signal_children(Signal::SIGKILL)?;
+        self.kill_postmaster()
+    }
+
+    /// Kills the postmaster alone, and waits for its end. What it started ends by itself, later.
+    pub fn kill_postmaster(&self) -> Result<(), ClusterError> {
+        self.signal_postmaster(rustix::process::Signal::KILL)?;
+        loop {
+            let postmaster = self.postmaster.as_fd();
+            match poll(&mut [PollFd::new(&postmaster, PollFlags::IN)], None) {
+                Err(Errno::INTR) => {}
+                polled => return polled.map(|_| ()).map_err(|errno| self.error(errno.into())),
+            }
+        }
+    }
+
     fn signal_postmaster(&self, signal: rustix::process::Signal) -> Result<(), ClusterError> {
         pidfd_send_signal(self.postmaster.as_fd(), signal).map_err(|errno| self.error(errno.into()))
     }
