@@ -24,6 +24,9 @@ pub fn failover_text(of: &FailoverRecord) -> String {
         let columns = Columns::of(of);
         text.push('\n');
         text.push_str("outages: the longest time without an acknowledgement to any client\n");
+        if columns.has_engines {
+            text.push_str("losing: the share of runs that lose something, at 95 % confidence\n");
+        }
         text.push_str(&table(columns, columns.outage_head(), &rows, FailoverRow::outage_cells));
         text.push('\n');
         text.push_str("from the fault, medians over runs\n");
@@ -106,8 +109,9 @@ impl Columns {
 
     /// Outages and losses.
     pub(crate) fn outage_head(self) -> Vec<&'static str> {
-        let last = if self.has_engines { "losing" } else { "unknown" };
-        vec!["runs", "median", "95 %", "max", "lost", "of acked", last]
+        let own = ["runs", "median", "95 %", "max", "lost"];
+        let last: &[&str] = if self.has_engines { &["losing"] } else { &["of acked", "unknown"] };
+        [&own, last].concat()
     }
 }
 
@@ -212,7 +216,7 @@ impl FailoverRow {
     /// An outage, or what it is at least.
     pub(crate) fn outage(&self, value: Option<f64>) -> String {
         match value {
-            Some(value) if self.are_bounds => format!("> {value:.1} s"),
+            Some(value) if self.are_bounds => format!(">{value:.1} s"),
             value => seconds(value),
         }
     }
@@ -254,26 +258,27 @@ impl FailoverRow {
         match proportion_interval(losing as u64, runs as u64) {
             None => "?".to_owned(),
             Some(_) if losing == 0 => format!("< {:.0} %", 100.0 * losing_share_bound(runs)),
-            Some((low, high)) => format!("{:.0} to {:.0} %", 100.0 * low, 100.0 * high),
+            Some((low, high)) => format!("{:.0}-{:.0} %", 100.0 * low, 100.0 * high),
         }
     }
 
     /// As in [`Columns::outage_head`].
     pub(crate) fn outage_cells(&self, columns: Columns) -> Vec<String> {
-        let (lost, acknowledged) = if self.judged.is_empty() {
-            ("?".to_owned(), "?".to_owned())
-        } else {
-            (count(self.lost()), count(self.acknowledged()))
-        };
-        vec![
+        let is_judged = !self.judged.is_empty();
+        let judged = |value| if is_judged { count(value) } else { "?".to_owned() };
+        let mut cells = vec![
             self.runs.to_string(),
             self.outage(self.median()),
             self.outage(self.p95()),
             self.outage(self.longest()),
-            lost,
-            acknowledged,
-            if columns.has_engines { self.losing() } else { count(self.unknown) },
-        ]
+            judged(self.lost()),
+        ];
+        if columns.has_engines {
+            cells.push(self.losing());
+        } else {
+            cells.extend([judged(self.acknowledged()), count(self.unknown)]);
+        }
+        cells
     }
 
     /// As in [`STEPS_HEAD`].
