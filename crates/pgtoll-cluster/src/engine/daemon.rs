@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::PrivateNetwork;
-use crate::{ClusterError, Guard, Output, ProgramSignal};
+use crate::{Cluster, ClusterError, Guard, Output, ProgramSignal};
 
 /// A daemon that can be started again, in a network of its topology's own.
 #[derive(Clone, Debug)]
@@ -65,8 +65,11 @@ impl EngineDaemon {
         guard.reap(&self.name, STOP_LIMIT)
     }
 
-    /// Kills it; its server goes on.
-    pub fn kill(&self, guard: &mut Guard) -> Result<Output, ClusterError> {
-        guard.reap(&self.name, Duration::ZERO)
+    /// Kills it and the server that it looks after. What has ended before is no error.
+    pub fn kill_with(&self, guard: &mut Guard, server: &Cluster) {
+        // Frozen, it starts no other server.
+        let _ = guard.signal(&self.name, ProgramSignal::Stop);
+        let _ = server.kill_managed();
+        let _ = guard.reap(&self.name, Duration::ZERO);
     }
 }

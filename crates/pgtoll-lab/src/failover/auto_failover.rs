@@ -150,8 +150,7 @@ impl Monitor {
     }
 
     fn remove(self, guard: &mut Guard) -> Result<(), FailoverError> {
-        let _ = self.daemon.kill(guard);
-        let _ = self.cluster.kill_managed();
+        self.daemon.kill_with(guard, &self.cluster);
         self.cluster.remove(guard)?;
         Ok(())
     }

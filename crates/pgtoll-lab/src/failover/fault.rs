@@ -31,8 +31,10 @@ pub(super) struct FaultSite {
     pub(super) abandoned: Option<Abandoned>,
     /// On the primary's host, if it has one.
     pub(super) own_pooler: Option<RunningPgbouncer>,
-    /// Between both servers, and to what else is on the primary's side.
-    pub(super) links: Vec<Arc<Link>>,
+    /// Between both servers.
+    pub(super) link: Option<Arc<Link>>,
+    /// Between the standby and what else is on the primary's side.
+    pub(super) other_link: Option<Arc<Link>>,
     /// The cut link is healed: no promotion is expected.
     pub(super) heals_cut: bool,
     /// The primary's disk, if it has one of its own.
@@ -167,7 +169,7 @@ impl FaultAction {
         let mut guard = lock(&site.guard);
         self.signal_programs(&mut guard, ProgramSignal::Stop)?;
         processes.suspend()?;
-        if let Some(link) = site.links.first() {
+        if let Some(link) = &site.link {
             // What is under way is lost.
             link.set_state(LinkState::Cut);
         }
@@ -196,7 +198,7 @@ impl FaultAction {
     }
 
     fn set_links(&self, state: LinkState) {
-        for link in &self.site.links {
+        for link in self.site.link.iter().chain(&self.site.other_link) {
             link.set_state(state);
         }
     }

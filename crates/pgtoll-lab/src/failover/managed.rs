@@ -64,7 +64,8 @@ impl ManagedPair {
             daemon: Some(self.daemons[0].name().to_owned()),
             abandoned: None,
             own_pooler: None,
-            links: Vec::new(),
+            link: None,
+            other_link: None,
             heals_cut: false,
             volume: None,
             response: Response::Engine,
@@ -105,12 +106,8 @@ impl ManagedPair {
 
     /// Ends and removes all of it.
     pub(super) fn remove(self, guard: &mut Guard) -> Result<(), FailoverError> {
-        for daemon in &self.daemons {
-            // It may have ended long ago.
-            let _ = daemon.kill(guard);
-        }
-        for server in [&self.standby, &self.primary] {
-            let _ = server.kill_managed();
+        for (daemon, server) in self.daemons.iter().zip([&self.primary, &self.standby]) {
+            daemon.kill_with(guard, server);
         }
         self.network.end(guard)?;
         for server in [self.standby, self.primary] {

@@ -192,7 +192,8 @@ impl Topology for RepmgrTopology {
             abandoned: self.supervisor.as_ref().map(Supervisor::abandoned),
             own_pooler: self.pooler_of_primary().cloned(),
             heals_cut: witness_link.is_some(),
-            links: pair.link.clone().into_iter().chain(witness_link).collect(),
+            link: pair.link.clone(),
+            other_link: witness_link,
             volume: pair.volume(),
             response: if self.is_watched() {
                 Response::Engine
