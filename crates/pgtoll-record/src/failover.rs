@@ -154,9 +154,9 @@ pub enum FailoverEngine {
     /// repmgr, with PgBouncer in front.
     #[default]
     Repmgr,
-    /// Patroni with etcd, and HAProxy in front.
+    /// Patroni with etcd, and `HAProxy` in front.
     Patroni,
-    /// pg_auto_failover, whose clients know all servers.
+    /// `pg_auto_failover`, whose clients know all servers.
     PgAutoFailover,
     /// Nobody promotes the standby; clients know both servers.
     None,
@@ -368,6 +368,7 @@ pub struct FailoverRun {
     pub findings: Vec<String>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_repmgr(engine: &FailoverEngine) -> bool {
     *engine == FailoverEngine::Repmgr
 }

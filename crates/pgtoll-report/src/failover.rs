@@ -567,9 +567,10 @@ fn topology_words(of: &EngineTopology) -> String {
     } else {
         format!("{}; ", of.versions.join(", "))
     };
-    let settings: String =
-        of.settings.iter().map(|of| format!("; {}", settings_words(of))).collect();
-    format!("{versions}clients enter by {}{settings}.", of.entry)
+    let own = [format!("{versions}clients enter by {}", of.entry)];
+    let words: Vec<String> =
+        own.into_iter().chain(of.settings.iter().map(settings_words)).collect();
+    format!("{}.", words.join("; "))
 }
 
 /// The name of an engine's settings, and their values.

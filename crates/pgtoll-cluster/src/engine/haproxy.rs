@@ -1,4 +1,4 @@
-//! HAProxy: leads clients to the server of which Patroni says that it is the primary.
+//! `HAProxy`: leads clients to the server of which Patroni says that it is the primary.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -80,7 +80,7 @@ pub(super) fn topologies(
         let detectors = plan.detectors_of(engine).into_iter();
         let settings = detectors.filter_map(|detector| {
             let values = settings(engine, detector);
-            (!values.is_empty()).then(|| EngineSettings { detector, values })
+            (!values.is_empty()).then_some(EngineSettings { detector, values })
         });
         Ok(EngineTopology {
             engine,

@@ -1,4 +1,4 @@
-//! Failovers by repmgr, Patroni, pg_auto_failover or nobody: a primary and a standby of our own, faults
+//! Failovers by repmgr, Patroni, `pg_auto_failover` or nobody: a primary and a standby of our own, faults
 //! under load, and what clients saw of them, repeated.
 
 mod auto_failover;

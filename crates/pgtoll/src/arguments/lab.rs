@@ -31,7 +31,7 @@ pub(crate) enum LabCommand {
     #[command(after_help = LAB_EXCHANGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Exchange)))]
     Exchange(Box<LabExchangeArguments>),
     /// How long are clients without service when a primary fails, and what do they lose? repmgr,
-    /// Patroni or pg_auto_failover promotes a standby, or nobody does, run after run.
+    /// Patroni or `pg_auto_failover` promotes a standby, or nobody does, run after run.
     #[command(after_help = LAB_FAILOVER_EXAMPLES, mut_arg("format", formats_of(RecordKind::Failover)))]
     Failover(Box<LabFailoverArguments>),
     /// Where does Pgpool-II send each kind of statement, how old is what its standbys answer, what does it
@@ -42,7 +42,7 @@ pub(crate) enum LabCommand {
     /// of them when one fails.
     #[command(after_help = LAB_BRIDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Bridge)))]
     Bridge(Box<LabBridgeArguments>),
-    /// Which engines of the labs (repmgr, Patroni, pg_auto_failover, PgBouncer, Pgpool-II, Redis) are on this machine? Installs the missing ones with
+    /// Which engines of the labs (repmgr, Patroni, `pg_auto_failover`, PgBouncer, Pgpool-II, Redis) are on this machine? Installs the missing ones with
     /// apt, as root, when you agree.
     #[command(after_help = LAB_SETUP_EXAMPLES)]
     Setup(LabSetupArguments),
@@ -347,7 +347,7 @@ pub(crate) struct LabFailoverArguments {
     /// One run of each case, with the shortest times: with repmgr well under a minute for a fault.
     #[arg(long, conflicts_with = "settings")]
     pub(crate) quick: bool,
-    /// Who looks after the servers: `patroni` (with etcd and HAProxy), `pg_auto_failover`, `repmgr` (with
+    /// Who looks after the servers: `patroni` (with etcd and `HAProxy`), `pg_auto_failover`, `repmgr` (with
     /// PgBouncer), `none` (nobody promotes the standby).
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "repmgr", value_parser = failover_engines())]
     pub(crate) engine: Vec<FailoverEngine>,
