@@ -265,11 +265,11 @@ impl Cluster {
     }
 
     /// Kills the server that runs in the data directory, if one does: one that an engine started.
-    pub fn kill_managed(&self) -> Result<(), ClusterError> {
+    pub fn kill_managed(&self, guard: &mut Guard) -> Result<(), ClusterError> {
         if let Some(pid) = live_postmaster(&self.data()) {
             let processes = ServerProcesses::of(pid)?;
             processes.suspend()?;
-            processes.kill()?;
+            guard.remove_files(&processes.kill()?)?;
         }
         Ok(())
     }

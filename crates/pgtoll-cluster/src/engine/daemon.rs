@@ -69,7 +69,7 @@ impl EngineDaemon {
     pub fn kill_with(&self, guard: &mut Guard, server: &Cluster) {
         // Frozen, it starts no other server.
         let _ = guard.signal(&self.name, ProgramSignal::Stop);
-        let _ = server.kill_managed();
+        let _ = server.kill_managed(guard);
         let _ = guard.reap(&self.name, Duration::ZERO);
     }
 }

@@ -174,7 +174,7 @@ impl FaultAction {
             link.set_state(LinkState::Cut);
         }
         if site.is_managed {
-            processes.kill()?;
+            guard.remove_files(&processes.kill()?)?;
         } else {
             site.primary.kill(&mut guard)?;
         }

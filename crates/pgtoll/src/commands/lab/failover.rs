@@ -165,7 +165,7 @@ fn check(plan: &FailoverPlan) -> anyhow::Result<()> {
     if let Some(engine) = plan.engines.iter().find(|of| plan.detectors_of(**of).is_empty()) {
         let names: Vec<&str> = engine.detectors().iter().map(|of| of.name()).collect();
         let message = format!("{} has none of these --settings", engine.name());
-        return Err(Usage::error(message, &format!("it has {}", names.join(" and "))));
+        return Err(Usage::error(message, format!("it has {}", names.join(" and "))));
     }
     Ok(())
 }
