@@ -21,7 +21,7 @@ pub fn failover_text(of: &FailoverRecord) -> String {
         text.push_str(&wrapped("", &sentence));
     }
     if !rows.is_empty() {
-        let columns = Columns::of(of);
+        let columns = FailoverColumns::of(of);
         text.push('\n');
         text.push_str("outages: the longest time without an acknowledgement to any client\n");
         if columns.has_engines {
@@ -61,10 +61,10 @@ pub fn failover_text(of: &FailoverRecord) -> String {
 
 /// Rows with what they are of in front; beside several engines, below the name of each fault.
 fn table(
-    columns: Columns,
+    columns: FailoverColumns,
     head: Vec<&str>,
     rows: &[FailoverRow],
-    cells: fn(&FailoverRow, Columns) -> Vec<String>,
+    cells: fn(&FailoverRow, FailoverColumns) -> Vec<String>,
 ) -> String {
     let mut blocks: Vec<crate::text::Block> = Vec::new();
     for row in rows {
@@ -88,12 +88,12 @@ fn table(
 
 /// What the columns in front say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Columns {
+pub(crate) struct FailoverColumns {
     /// There are other engines than repmgr.
     has_engines: bool,
 }
 
-impl Columns {
+impl FailoverColumns {
     pub(crate) fn of(of: &FailoverRecord) -> Self {
         Self { has_engines: of.design.engines != [FailoverEngine::Repmgr] }
     }
@@ -115,11 +115,11 @@ impl Columns {
     }
 }
 
-/// Columns of the way to service, and back.
+/// FailoverColumns of the way to service, and back.
 pub(crate) const STEPS_HEAD: [&str; 5] =
     ["noticed", "promoted", "routed", "rejoin", "pages unsound"];
 
-/// Columns of the old primary's return.
+/// FailoverColumns of the old primary's return.
 pub(crate) const REJOIN_HEAD: [&str; 5] =
     ["stopped", "checkpoint", "pg_rewind", "start", "streaming"];
 
@@ -191,8 +191,8 @@ impl FailoverRow {
         if self.is_back { format!("{name}, back") } else { name.to_owned() }
     }
 
-    /// As in [`Columns::labels`].
-    pub(crate) fn labels(&self, columns: Columns) -> Vec<String> {
+    /// As in [`FailoverColumns::labels`].
+    pub(crate) fn labels(&self, columns: FailoverColumns) -> Vec<String> {
         let detector = self.detector.name().to_owned();
         if !columns.has_engines {
             return vec![self.fault_cell(), detector];
@@ -226,7 +226,7 @@ impl FailoverRow {
     }
 
     /// As in [`REJOIN_HEAD`].
-    pub(crate) fn rejoin_cells(&self, _columns: Columns) -> Vec<String> {
+    pub(crate) fn rejoin_cells(&self, _columns: FailoverColumns) -> Vec<String> {
         self.rejoin_steps.iter().map(|step| seconds(*step)).collect()
     }
 
@@ -262,8 +262,8 @@ impl FailoverRow {
         }
     }
 
-    /// As in [`Columns::outage_head`].
-    pub(crate) fn outage_cells(&self, columns: Columns) -> Vec<String> {
+    /// As in [`FailoverColumns::outage_head`].
+    pub(crate) fn outage_cells(&self, columns: FailoverColumns) -> Vec<String> {
         let is_judged = !self.judged.is_empty();
         let judged = |value| if is_judged { count(value) } else { "?".to_owned() };
         let mut cells = vec![
@@ -282,7 +282,7 @@ impl FailoverRow {
     }
 
     /// As in [`STEPS_HEAD`].
-    pub(crate) fn step_cells(&self, _columns: Columns) -> Vec<String> {
+    pub(crate) fn step_cells(&self, _columns: FailoverColumns) -> Vec<String> {
         vec![
             seconds(self.noticed),
             seconds(self.promoted),
@@ -488,7 +488,7 @@ pub fn failover_findings(of: &FailoverRecord) -> Vec<String> {
 
 /// The engine of a run, where there are others than repmgr, and its settings.
 fn setting_words(of: &FailoverRecord, run: &FailoverRun) -> String {
-    match (run.engine, Columns::of(of).has_engines) {
+    match (run.engine, FailoverColumns::of(of).has_engines) {
         (_, false) => run.detector.name().to_owned(),
         (FailoverEngine::None, _) => "no engine".to_owned(),
         (engine, true) => format!("{} {}", engine.name(), run.detector.name()),
@@ -731,7 +731,7 @@ pub(crate) mod tests {
     #[test]
     fn a_quantile_of_few_runs_is_not_claimed() {
         let record = record(19);
-        let cells = rows(&record)[1].outage_cells(Columns::of(&record));
+        let cells = rows(&record)[1].outage_cells(FailoverColumns::of(&record));
         assert_eq!((cells[0].as_str(), cells[2].as_str()), ("19", "-"));
     }
 

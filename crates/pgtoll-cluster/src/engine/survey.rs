@@ -145,7 +145,10 @@ mod tests {
             auto_failover: None,
         };
         let others = [&Redis::PACKAGES[..], &Patroni::PACKAGES].concat();
-        assert_eq!(none.missing_packages(), [&["repmgr", "pgbouncer", "pgpool2"], &others[..]].concat());
+        assert_eq!(
+            none.missing_packages(),
+            [&["repmgr", "pgbouncer", "pgpool2"], &others[..]].concat()
+        );
         let installation = Installation {
             bin: "/usr/lib/postgresql/17/bin".into(),
             version: "17.5".parse().unwrap(),

@@ -6,8 +6,8 @@ use pgtoll_record::{EngineTopology, FailoverRecord};
 use super::timeline::timeline;
 use super::{Section, bodies, contents, download, inert, page};
 use crate::failover::{
-    Columns, FailoverRow, REJOIN_HEAD, STEPS_HEAD, answer, failover_findings, first_run, rows,
-    seconds, settings_words, skipped_words, subject_words, third_words,
+    FailoverColumns, FailoverRow, REJOIN_HEAD, STEPS_HEAD, answer, failover_findings, first_run,
+    rows, seconds, settings_words, skipped_words, subject_words, third_words,
 };
 use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend, text};
 
@@ -15,7 +15,7 @@ use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legen
 /// never markup.
 pub fn failover_html(of: &FailoverRecord) -> String {
     let rows = rows(of);
-    let columns = Columns::of(of);
+    let columns = FailoverColumns::of(of);
     let saw = |row: &FailoverRow| row.outage_cells(columns);
     let cases =
         table("What clients saw, a row a case", columns, &columns.outage_head(), &rows, &saw);
@@ -169,7 +169,7 @@ fn engines(topologies: &[EngineTopology]) -> Markup {
 
 fn table(
     label: &str,
-    columns: Columns,
+    columns: FailoverColumns,
     head: &[&str],
     rows: &[FailoverRow],
     cells: &dyn Fn(&FailoverRow) -> Vec<String>,
@@ -191,7 +191,7 @@ fn table(
     }
 }
 
-fn way(columns: Columns, rows: &[FailoverRow]) -> Markup {
+fn way(columns: FailoverColumns, rows: &[FailoverRow]) -> Markup {
     let steps = |row: &FailoverRow| row.step_cells(columns);
     let rejoin = |row: &FailoverRow| row.rejoin_cells(columns);
     html! {
