@@ -25,6 +25,14 @@ const SCHEDULER: [(&str, &str); 5] = [
     ("iproute2", "/usr/bin/ip"),
 ];
 
+/// Patroni and what is used beside it: packages, and a program of each. Labs start them.
+const PATRONI: [(&str, &str); 4] = [
+    ("patroni", "/usr/bin/patroni"),
+    ("python3-etcd", "/usr/lib/python3/dist-packages/etcd/__init__.py"),
+    ("etcd-server", "/usr/bin/etcd"),
+    ("haproxy", "/usr/sbin/haproxy"),
+];
+
 /// Where Debian puts the servers that it packages, with repmgr beside them.
 const SYSTEM_SERVERS: &str = "/usr/lib/postgresql";
 
@@ -68,6 +76,9 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     if !SCHEDULER.iter().all(|(_, path)| Path::new(path).is_file()) {
         packages.extend(SCHEDULER.iter().map(|(package, _)| *package));
     }
+    if !PATRONI.iter().all(|(_, path)| Path::new(path).is_file()) {
+        packages.extend(PATRONI.iter().map(|(package, _)| *package));
+    }
     // libFuzzer is C++.
     if !is_there("c++") {
         packages.push("g++");
@@ -82,7 +93,9 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     if majors.is_empty() {
         bail!("no PostgreSQL server of the system's own was found after installing one");
     }
-    install_repmgr(&majors)?;
+    install_beside(&majors, "bin/repmgrd", &["repmgr"], "repmgr")?;
+    let client = ["pg-auto-failover-cli"];
+    install_beside(&majors, "lib/pgautofailover.so", &client, "auto-failover")?;
     majors.extend(FETCHED);
     majors.sort_unstable();
     majors.dedup();
@@ -90,14 +103,19 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     Ok(Found { majors, axe: axe()?, moto: fetch_python("moto-5.2.5", MOTO)? })
 }
 
-/// Of the system's own server, unless one of them has it.
-fn install_repmgr(majors: &[u32]) -> anyhow::Result<()> {
-    let has_it =
-        |major: &u32| Path::new(&format!("{SYSTEM_SERVERS}/{major}/bin/repmgrd")).is_file();
+/// An engine of the system's newest server, unless one of its servers has this file of it: some packages,
+/// and the one of this name for that server.
+fn install_beside(
+    majors: &[u32],
+    file: &str,
+    packages: &[&str],
+    extension: &str,
+) -> anyhow::Result<()> {
+    let has_it = |major: &u32| Path::new(&format!("{SYSTEM_SERVERS}/{major}/{file}")).is_file();
     let Some(newest) = majors.iter().max().filter(|_| !majors.iter().any(has_it)) else {
         return Ok(());
     };
-    install(&["repmgr", &format!("postgresql-{newest}-repmgr")])
+    install(&[packages, &[&format!("postgresql-{newest}-{extension}")]].concat())
 }
 
 /// axe-core comes inside a Python package, and only for tests. The package is pinned by its hash.

@@ -17,7 +17,8 @@ use crate::error::{last_words, since_last_start};
 use crate::leftover::live_postmaster;
 use crate::process::tail;
 use crate::{
-    ClusterError, Difference, Guard, Installation, LaunchState, MemoryGroup, StopMode, Usage,
+    ClusterError, Difference, Guard, Installation, LaunchState, MemoryGroup, ServerProcesses,
+    StopMode, Usage,
 };
 
 /// The longest path of a socket that Linux takes is 107 bytes.
@@ -261,6 +262,16 @@ impl Cluster {
     /// Kills every process of the server at once, as a power cut would.
     pub fn kill(&self, guard: &mut Guard) -> Result<Usage, ClusterError> {
         guard.kill(&self.name)
+    }
+
+    /// Kills the server that runs in the data directory, if one does: one that an engine started.
+    pub fn kill_managed(&self, guard: &mut Guard) -> Result<(), ClusterError> {
+        if let Some(pid) = live_postmaster(&self.data()) {
+            let processes = ServerProcesses::of(pid)?;
+            processes.suspend()?;
+            guard.remove_files(&processes.kill()?)?;
+        }
+        Ok(())
     }
 
     /// Kills the postmaster alone, and waits until the server's other processes have ended. Until then

@@ -127,6 +127,12 @@ pub enum ClusterError {
         /// Debian's packages with it, and with what is used beside it.
         packages: String,
     },
+    /// Engines that listen on addresses need a network of their own.
+    #[error("no network of its own can be made for the engine: {reason}")]
+    NoPrivateNetwork {
+        /// What the system says.
+        reason: String,
+    },
     /// The guard ended, or did not understand.
     #[error("lost the guard process")]
     GuardLost(#[source] io::Error),
@@ -342,6 +348,11 @@ impl ClusterError {
             }
             Self::NotImported { reason, .. } => reason.hint().to_owned(),
             Self::NoEngine { packages, .. } => format!("apt install {packages}"),
+            Self::NoPrivateNetwork { .. } => {
+                "let ordinary users make namespaces (sysctl kernel.unprivileged_userns_clone, \
+                 user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns)"
+                    .to_owned()
+            }
             _ => return None,
         })
     }

@@ -1,13 +1,14 @@
 //! Directories of runs whose guard itself was killed: found by what the guard wrote into them.
 
 use pgtoll_format::single_quoted;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::ServerUser;
-use crate::process::{Identity, command, read_small};
+use crate::process::{Identity, command, descendants, read_small};
 
 /// What `mkdtemp` makes a working directory's name from.
 pub(crate) const TEMPLATE: &str = "pgtoll-XXXXXX";
@@ -126,4 +127,23 @@ pub(crate) fn remove_shared_memory_of(cluster: &Path) {
         // Without ipcrm a few bytes of kernel memory stay until the machine restarts.
         let _ = command("ipcrm").args(["-m", &identifier.to_string()]).status();
     }
+}
+
+/// The files in /dev/shm that a postmaster maps: what it would remove itself if it lived.
+fn mapped_shared_memory(pid: i32) -> Vec<PathBuf> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let files: BTreeSet<PathBuf> = maps
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(5))
+        .filter(|path| path.starts_with("/dev/shm/PostgreSQL."))
+        .map(PathBuf::from)
+        .collect();
+    files.into_iter().collect()
+}
+
+/// What a server's processes map: segments that backends made are not mapped by the postmaster.
+pub(crate) fn shared_memory_of_tree(root: i32) -> Vec<PathBuf> {
+    let tree = descendants(root).into_iter().chain([root]);
+    let files: BTreeSet<PathBuf> = tree.flat_map(mapped_shared_memory).collect();
+    files.into_iter().collect()
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -12,6 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 
 use crate::ClusterError;
+use crate::leftover::shared_memory_of_tree;
 
 /// All processes of a server that the [guard](crate::Guard) started, to be stopped where they are
 /// and continued.
@@ -81,6 +83,27 @@ impl ServerProcesses {
     pub fn resume(&self) -> Result<(), ClusterError> {
         self.signal_children(Signal::SIGCONT)?;
         self.signal_postmaster(rustix::process::Signal::CONT)
+    }
+
+    /// Kills all of them, which were [suspended](Self::suspend), and waits for the postmaster's end.
+    /// Returns files of shared memory that they had mapped and nobody needs any more.
+    pub fn kill(&self) -> Result<Vec<PathBuf>, ClusterError> {
+        let shared_memory = shared_memory_of_tree(self.pid);
+        self.signal_children(Signal::SIGKILL)?;
+        self.kill_postmaster()?;
+        Ok(shared_memory)
+    }
+
+    /// Kills the postmaster alone, and waits for its end. What it started ends by itself, later.
+    pub fn kill_postmaster(&self) -> Result<(), ClusterError> {
+        self.signal_postmaster(rustix::process::Signal::KILL)?;
+        loop {
+            let postmaster = self.postmaster.as_fd();
+            match poll(&mut [PollFd::new(&postmaster, PollFlags::IN)], None) {
+                Err(Errno::INTR) => {}
+                polled => return polled.map(|_| ()).map_err(|errno| self.error(errno.into())),
+            }
+        }
     }
 
     fn signal_postmaster(&self, signal: rustix::process::Signal) -> Result<(), ClusterError> {

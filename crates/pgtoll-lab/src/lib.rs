@@ -37,7 +37,10 @@ pub use balance::{
 pub use bridge::{BRIDGE_STEPS, BridgeError, BridgeSite, bridge};
 pub use corruption::{CorruptionError, CorruptionPlan, CorruptionProgress, corruption};
 pub use exchange::{ExchangeError, ExchangePlan, ExchangeSite, exchange};
-pub use failover::{FailoverError, FailoverPlan, FailoverSite, VerifyPages, failover};
+pub use failover::{
+    EnginePrograms, FailoverError, FailoverPlan, FailoverSite, PatroniPrograms, RepmgrPrograms,
+    VerifyPages, failover,
+};
 pub use judge::{
     Attempt, AttemptEnd, AttemptOutcome, ENTRY_BYTES, FileError, JournalReader, JudgeError,
     JudgeFault, JudgeFaultEnd, JudgePlan, JudgeProgress, LeftoverSchema, conclude, judge,

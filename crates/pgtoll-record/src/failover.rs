@@ -1,4 +1,4 @@
-//! Failovers of a topology, repeated: how long clients had no service, and what they lost.
+//! Failovers of topologies, repeated: how long clients had no service, and what they lost.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use crate::{ClientTimeline, Host, JudgedEvent};
 /// The version of the form of a [`FailoverRecord`].
 pub const FAILOVER_SCHEMA: &str = "pgtoll.failover/1";
 
-/// Failovers of a primary and a standby behind a pooler: for each fault, and each of repmgr's
-/// settings, what clients saw, run by run.
+/// Failovers of a primary and a standby: for each fault, each engine and each of its settings, what
+/// clients saw, run by run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailoverRecord {
     /// [`FAILOVER_SCHEMA`].
@@ -24,7 +24,7 @@ pub struct FailoverRecord {
     pub made: String,
     /// Version and origin of the servers.
     pub server: String,
-    /// Failover manager and pooler with their versions.
+    /// Failover managers, and what is used beside them, with their versions.
     pub engines: Vec<String>,
     /// The machine.
     pub host: Host,
@@ -32,9 +32,13 @@ pub struct FailoverRecord {
     pub design: FailoverDesign,
     /// The servers' settings that are not defaults.
     pub settings: BTreeMap<String, String>,
+    /// Each engine: its programs, the way in, its settings. Empty in records from before there was more
+    /// than repmgr.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub topologies: Vec<EngineTopology>,
     /// Each run, in the order in which they were done.
     pub runs: Vec<FailoverRun>,
-    /// Faults that could not be made on this machine.
+    /// Faults that could not be made on this machine, or that an engine has no answer to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<SkippedFault>,
     /// All runs were done, but for those of [`skipped`](Self::skipped) faults.
@@ -51,8 +55,36 @@ pub struct FailoverRecord {
 pub struct SkippedFault {
     /// The fault.
     pub fault: FailoverFault,
+    /// The engine beside which it could not; `None`: beside none of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<FailoverEngine>,
+    /// It would be the same on any machine: the engine, or the lab beside it, does not have it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_nature: bool,
     /// Why.
     pub reason: String,
+}
+
+/// A failover manager, what is used beside it, and how it is set up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EngineTopology {
+    /// The failover manager.
+    pub engine: FailoverEngine,
+    /// Its programs with their versions, those of others that it needs included.
+    pub versions: Vec<String>,
+    /// How clients reach whichever server is the primary.
+    pub entry: String,
+    /// Its settings that differ between [`FailoverDetector`]s, or are no defaults of its own.
+    pub settings: Vec<EngineSettings>,
+}
+
+/// How an engine is set up for one of the [`FailoverDetector`]s.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EngineSettings {
+    /// Under which name.
+    pub detector: FailoverDetector,
+    /// By the names that the engine's own documentation has.
+    pub values: BTreeMap<String, String>,
 }
 
 /// What was to be done.
@@ -61,11 +93,14 @@ pub struct SkippedFault {
 pub struct FailoverDesign {
     /// What happens to the primary.
     pub faults: Vec<FailoverFault>,
-    /// How repmgrd is set up.
+    /// Which failover managers.
+    #[serde(default = "repmgr_alone", skip_serializing_if = "is_repmgr_alone")]
+    pub engines: Vec<FailoverEngine>,
+    /// How they are set up.
     pub detectors: Vec<FailoverDetector>,
     /// Whether commits wait for the standby (`synchronous_standby_names`).
     pub synchronous: bool,
-    /// Runs of each fault with each of repmgr's settings.
+    /// Runs of each fault with each engine and each of its settings.
     pub runs: u32,
     /// Clients that write, a connection each.
     pub clients: u32,
@@ -90,13 +125,86 @@ fn one() -> u32 {
     1
 }
 
+/// Of records from before there could be others.
+fn repmgr_alone() -> Vec<FailoverEngine> {
+    vec![FailoverEngine::Repmgr]
+}
+
+fn is_repmgr_alone(engines: &[FailoverEngine]) -> bool {
+    engines == [FailoverEngine::Repmgr]
+}
+
+/// Which failover manager watches the servers.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum FailoverEngine {
+    /// repmgr, with PgBouncer in front.
+    #[default]
+    Repmgr,
+    /// Patroni with etcd, and `HAProxy` in front.
+    Patroni,
+    /// `pg_auto_failover`, whose clients know all servers.
+    PgAutoFailover,
+    /// Nobody promotes the standby; clients know both servers.
+    None,
+}
+
+impl FailoverEngine {
+    /// All of them, in the order of reports.
+    pub const ALL: [Self; 4] = [Self::Patroni, Self::PgAutoFailover, Self::Repmgr, Self::None];
+
+    /// As the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Repmgr => "repmgr",
+            Self::Patroni => "patroni",
+            Self::PgAutoFailover => "pg_auto_failover",
+            Self::None => "none",
+        }
+    }
+
+    /// As its authors write it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Repmgr => "repmgr",
+            Self::Patroni => "Patroni",
+            Self::PgAutoFailover => "pg_auto_failover",
+            Self::None => "no failover manager",
+        }
+    }
+
+    /// The settings that it has.
+    pub fn detectors(self) -> &'static [FailoverDetector] {
+        match self {
+            Self::Repmgr => &FailoverDetector::ALL,
+            Self::Patroni | Self::PgAutoFailover => {
+                &[FailoverDetector::Default, FailoverDetector::Fast]
+            }
+            Self::None => &[FailoverDetector::None],
+        }
+    }
+}
+
 /// What happens to the primary.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum FailoverFault {
-    /// All processes of its host stop at once, then are killed: server and repmgrd.
+    /// All processes of its host stop at once, then are killed: the server, and the engine beside it.
     HostDeath,
     /// SIGKILL to the postmaster alone.
     Postmaster,
@@ -139,17 +247,18 @@ impl FailoverFault {
     }
 }
 
-/// How repmgrd is set up, which decides when it notices that the primary is gone.
+/// How an engine is set up, which decides when it notices that the primary is gone.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum FailoverDetector {
-    /// repmgr's defaults.
+    /// The engine's defaults.
     Default,
-    /// The shortest times that repmgrd takes.
+    /// The shortest times that the engine takes.
     Fast,
-    /// No repmgrd: the promotion begins as the fault does. The floor of every failover manager.
+    /// Nobody notices. With repmgr, the promotion begins as the fault does: the floor of every failover
+    /// manager. Without an engine, the standby is not promoted while clients are watched.
     None,
 }
 
@@ -168,7 +277,7 @@ impl FailoverDetector {
 
     /// `monitor_interval_secs`, `reconnect_attempts` and `reconnect_interval` of `repmgr.conf`; `None`
     /// without repmgrd.
-    pub fn timers(self) -> Option<[u32; 3]> {
+    pub fn repmgr_timers(self) -> Option<[u32; 3]> {
         match self {
             Self::Default => Some([2, 6, 10]),
             Self::Fast => Some([1, 1, 1]),
@@ -183,9 +292,12 @@ impl FailoverDetector {
 pub struct FailoverRun {
     /// What happened to the primary.
     pub fault: FailoverFault,
-    /// How repmgrd was set up.
+    /// The failover manager.
+    #[serde(default, skip_serializing_if = "is_repmgr")]
+    pub engine: FailoverEngine,
+    /// How it was set up.
     pub detector: FailoverDetector,
-    /// Of this fault and these settings, from 1.
+    /// Of this fault, engine and settings, from 1.
     pub number: u32,
     /// Transactions acknowledged.
     pub acknowledged: u64,
@@ -214,13 +326,21 @@ pub struct FailoverRun {
     /// No acknowledgement ended the outage.
     #[serde(default)]
     pub outage_open: bool,
-    /// When repmgrd of the standby noticed.
+    /// When the lab itself ended the outage, since no engine would: [`outage_s`](Self::outage_s) is a
+    /// lower bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_by_hand_s: Option<f64>,
+    /// When the engine noticed, on the standby's side.
     pub noticed_s: Option<f64>,
     /// When the standby was promoted.
     pub promoted_s: Option<f64>,
-    /// When the pooler led to it.
+    /// When the pooler or proxy led to it; `None` also where clients know all servers.
     pub routed_s: Option<f64>,
-    /// What repmgr and the promotion hook reported.
+    /// The old primary took writes again where it was: the engine, or the server itself, restarted it,
+    /// and no standby was promoted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restarted_in_place: bool,
+    /// What the engine and the promotion hook reported.
     pub steps: Vec<JudgedEvent>,
     /// The old primary's return; `None` where it was not tried.
     pub rejoin: Option<FailoverRejoin>,
@@ -246,6 +366,11 @@ pub struct FailoverRun {
     pub back: Option<Box<FailoverRun>>,
     /// What is against the topology, a sentence each.
     pub findings: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_repmgr(engine: &FailoverEngine) -> bool {
+    *engine == FailoverEngine::Repmgr
 }
 
 /// The old primary's return as a standby of the new one, by `pg_rewind`.

@@ -79,8 +79,9 @@ pub use exchange::{
 };
 pub use expectation::{Expectation, ExpectedFigure};
 pub use failover::{
-    FAILOVER_SCHEMA, FailoverDesign, FailoverDetector, FailoverFault, FailoverRecord,
-    FailoverRejoin, FailoverRun, SkippedFault, ThirdNode, failover_schema,
+    EngineSettings, EngineTopology, FAILOVER_SCHEMA, FailoverDesign, FailoverDetector,
+    FailoverEngine, FailoverFault, FailoverRecord, FailoverRejoin, FailoverRun, SkippedFault,
+    ThirdNode, failover_schema,
 };
 pub use fleet::{
     FLEET_PLAN_SCHEMA, FLEET_SCHEMA, FleetBackup, FleetEstimate, FleetLayout, FleetObject,

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use pgtoll_record::{FailoverDetector, FailoverFault, FailoverRecord, FailoverRun};
-use pgtoll_stats::{median, quantile};
+use pgtoll_record::{
+    EngineTopology, FailoverDetector, FailoverEngine, FailoverFault, FailoverRecord, FailoverRun,
+    SkippedFault,
+};
+use pgtoll_stats::{median, proportion_interval, quantile};
 
 use crate::text::{aligned, wrapped};
 use crate::wal_numbers::{count, counted};
@@ -18,26 +21,29 @@ pub fn failover_text(of: &FailoverRecord) -> String {
         text.push_str(&wrapped("", &sentence));
     }
     if !rows.is_empty() {
-        let head = vec![HEAD.map(str::to_owned).to_vec()];
-        let block = |cells: Vec<Vec<String>>| vec![(String::new(), cells)];
+        let columns = FailoverColumns::of(of);
         text.push('\n');
         text.push_str("outages: the longest time without an acknowledgement to any client\n");
-        let cells = rows.iter().map(FailoverRow::cells).collect();
-        text.push_str(&table(head, block(cells)));
+        if columns.has_engines {
+            text.push_str("losing: the share of runs that lose something, at 95 % confidence\n");
+        }
+        text.push_str(&table(columns, columns.outage_head(), &rows, FailoverRow::outage_cells));
         text.push('\n');
         text.push_str("from the fault, medians over runs\n");
-        let head = vec![STEPS_HEAD.map(str::to_owned).to_vec()];
-        let cells = rows.iter().map(FailoverRow::step_cells).collect();
-        text.push_str(&table(head, block(cells)));
+        text.push_str(&table(columns, STEPS_HEAD.to_vec(), &rows, FailoverRow::step_cells));
         if rows.iter().any(FailoverRow::has_rejoin_steps) {
             text.push('\n');
             text.push_str("the old primary's return, medians over runs\n");
-            let head = vec![REJOIN_HEAD.map(str::to_owned).to_vec()];
-            let cells = rows.iter().map(FailoverRow::rejoin_cells).collect();
-            text.push_str(&table(head, block(cells)));
+            text.push_str(&table(columns, REJOIN_HEAD.to_vec(), &rows, FailoverRow::rejoin_cells));
         }
     }
     text.push('\n');
+    for topology in &of.topologies {
+        text.push_str(&wrapped(
+            &format!("{}: ", topology.engine.title()),
+            &topology_words(topology),
+        ));
+    }
     for third in third_words(of) {
         text.push_str(&wrapped("second standby: ", &third));
     }
@@ -53,36 +59,85 @@ pub fn failover_text(of: &FailoverRecord) -> String {
     text
 }
 
-/// Without the line that an empty title would be.
-fn table(head: Vec<Vec<String>>, blocks: Vec<crate::text::Block>) -> String {
+/// Rows with what they are of in front; beside several engines, below the name of each fault.
+fn table(
+    columns: FailoverColumns,
+    head: Vec<&str>,
+    rows: &[FailoverRow],
+    cells: fn(&FailoverRow, FailoverColumns) -> Vec<String>,
+) -> String {
+    let mut blocks: Vec<crate::text::Block> = Vec::new();
+    for row in rows {
+        let title = if columns.has_engines { row.fault.name() } else { "" };
+        let labels = if columns.has_engines { row.engine_labels() } else { row.labels(columns) };
+        let line = [labels, cells(row, columns)].concat();
+        match blocks.last_mut().filter(|(of, _)| of == title) {
+            Some((_, lines)) => lines.push(line),
+            None => blocks.push((title.to_owned(), vec![line])),
+        }
+    }
+    let own = if columns.has_engines { vec!["engine", "settings"] } else { columns.labels() };
+    let head: Vec<String> = own.into_iter().chain(head).map(str::to_owned).collect();
     let mut table = String::new();
-    for line in aligned(head, blocks).lines().filter(|line| !line.is_empty()) {
+    // Without the line that an empty title would be.
+    for line in aligned(vec![head], blocks).lines().filter(|line| !line.is_empty()) {
         let _ = writeln!(table, "{line}");
     }
     table
 }
 
-/// Columns of outages and losses.
-pub(crate) const HEAD: [&str; 9] =
-    ["fault", "repmgrd", "runs", "median", "95 %", "max", "lost", "of acked", "unknown"];
-/// Columns of the way to service, and back.
-pub(crate) const STEPS_HEAD: [&str; 7] =
-    ["fault", "repmgrd", "noticed", "promoted", "routed", "rejoin", "pages unsound"];
+/// What the columns in front say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FailoverColumns {
+    /// There are other engines than repmgr.
+    has_engines: bool,
+}
 
-/// Columns of the old primary's return.
-pub(crate) const REJOIN_HEAD: [&str; 7] =
-    ["fault", "repmgrd", "stopped", "checkpoint", "pg_rewind", "start", "streaming"];
+impl FailoverColumns {
+    pub(crate) fn of(of: &FailoverRecord) -> Self {
+        Self { has_engines: of.design.engines != [FailoverEngine::Repmgr] }
+    }
 
-/// All runs of a fault with one of repmgr's settings.
+    /// What a row is of.
+    pub(crate) fn labels(self) -> Vec<&'static str> {
+        if self.has_engines {
+            vec!["fault", "engine", "settings"]
+        } else {
+            vec!["fault", "repmgrd"]
+        }
+    }
+
+    /// Outages and losses.
+    pub(crate) fn outage_head(self) -> Vec<&'static str> {
+        let own = ["runs", "median", "95 %", "max", "lost"];
+        let last: &[&str] = if self.has_engines { &["losing"] } else { &["of acked", "unknown"] };
+        [&own, last].concat()
+    }
+}
+
+/// FailoverColumns of the way to service, and back.
+pub(crate) const STEPS_HEAD: [&str; 5] =
+    ["noticed", "promoted", "routed", "rejoin", "pages unsound"];
+
+/// FailoverColumns of the old primary's return.
+pub(crate) const REJOIN_HEAD: [&str; 5] =
+    ["stopped", "checkpoint", "pg_rewind", "start", "streaming"];
+
+/// All runs of a fault with one engine and one of its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FailoverRow {
     pub(crate) fault: FailoverFault,
+    pub(crate) engine: FailoverEngine,
     pub(crate) detector: FailoverDetector,
     /// They are failovers back to the server that had been the primary.
     pub(crate) is_back: bool,
     /// In seconds, in the order of the runs.
     pub(crate) outages: Vec<f64>,
+    /// They are lower bounds: the lab ended them by hand.
+    pub(crate) are_bounds: bool,
     runs: usize,
+    /// Of these, where the old primary was restarted and no standby promoted.
+    restarted: usize,
     /// Of runs whose final set was read: acknowledged and lost.
     judged: Vec<(u64, u64)>,
     unknown: u64,
@@ -104,10 +159,13 @@ impl FailoverRow {
         };
         Some(Self {
             fault: first.fault,
+            engine: first.engine,
             detector: first.detector,
             is_back,
             outages: runs.iter().filter_map(|run| run.outage_s).collect(),
+            are_bounds: runs.iter().any(|run| run.ended_by_hand_s.is_some()),
             runs: runs.len(),
+            restarted: runs.iter().filter(|run| run.restarted_in_place).count(),
             judged: runs.iter().filter_map(|run| Some((run.acknowledged, run.lost?))).collect(),
             unknown: runs.iter().map(|run| run.unknown).fold(0, u64::saturating_add),
             noticed: middle(|run| run.noticed_s),
@@ -118,13 +176,13 @@ impl FailoverRow {
                 .iter()
                 .filter_map(|run| run.rejoin.as_ref()?.unsound)
                 .reduce(u64::saturating_add),
-            rejoin_steps: REJOIN_HEAD[2..].iter().map(|name| rejoin_step(runs, name)).collect(),
+            rejoin_steps: REJOIN_HEAD.iter().map(|name| rejoin_step(runs, name)).collect(),
         })
     }
 
     /// What the row is of, in words.
     pub(crate) fn words(&self) -> String {
-        let words = case_words(self.fault, self.detector);
+        let words = case_words(self.fault, self.engine, self.detector);
         if self.is_back { format!("{words}, back again") } else { words }
     }
 
@@ -133,17 +191,46 @@ impl FailoverRow {
         if self.is_back { format!("{name}, back") } else { name.to_owned() }
     }
 
+    /// As in [`FailoverColumns::labels`].
+    pub(crate) fn labels(&self, columns: FailoverColumns) -> Vec<String> {
+        let detector = self.detector.name().to_owned();
+        if !columns.has_engines {
+            return vec![self.fault_cell(), detector];
+        }
+        vec![self.fault_cell(), self.engine.name().to_owned(), self.settings_cell()]
+    }
+
+    /// The engine and its settings.
+    fn engine_labels(&self) -> Vec<String> {
+        let back = if self.is_back { ", back" } else { "" };
+        vec![format!("{}{back}", self.engine.name()), self.settings_cell()]
+    }
+
+    fn settings_cell(&self) -> String {
+        if self.engine == FailoverEngine::None {
+            return "-".to_owned();
+        }
+        self.detector.name().to_owned()
+    }
+
+    /// An outage, or what it is at least.
+    pub(crate) fn outage(&self, value: Option<f64>) -> String {
+        match value {
+            Some(value) if self.are_bounds => format!(">{value:.1} s"),
+            value => seconds(value),
+        }
+    }
+
     pub(crate) fn has_rejoin_steps(&self) -> bool {
         self.rejoin_steps.iter().any(Option::is_some)
     }
 
     /// As in [`REJOIN_HEAD`].
-    pub(crate) fn rejoin_cells(&self) -> Vec<String> {
-        let own = [self.fault_cell(), self.detector.name().to_owned()];
-        own.into_iter().chain(self.rejoin_steps.iter().map(|step| seconds(*step))).collect()
+    pub(crate) fn rejoin_cells(&self, _columns: FailoverColumns) -> Vec<String> {
+        self.rejoin_steps.iter().map(|step| seconds(*step)).collect()
     }
 
-    fn median(&self) -> Option<f64> {
+    pub(crate) fn median(&self) -> Option<f64> {
         median(&self.outages)
     }
 
@@ -164,31 +251,39 @@ impl FailoverRow {
         self.judged.iter().map(|(_, lost)| *lost).fold(0, u64::saturating_add)
     }
 
-    /// As in [`HEAD`].
-    pub(crate) fn cells(&self) -> Vec<String> {
-        let (lost, acknowledged) = if self.judged.is_empty() {
-            ("?".to_owned(), "?".to_owned())
-        } else {
-            (count(self.lost()), count(self.acknowledged()))
-        };
-        vec![
-            self.fault_cell(),
-            self.detector.name().to_owned(),
+    /// The share of runs that lose something, as far as these runs tell.
+    fn losing(&self) -> String {
+        let losing = self.judged.iter().filter(|(_, lost)| *lost > 0).count();
+        let runs = self.judged.len();
+        match proportion_interval(losing as u64, runs as u64) {
+            None => "?".to_owned(),
+            Some(_) if losing == 0 => format!("< {:.0} %", 100.0 * losing_share_bound(runs)),
+            Some((low, high)) => format!("{:.0}-{:.0} %", 100.0 * low, 100.0 * high),
+        }
+    }
+
+    /// As in [`FailoverColumns::outage_head`].
+    pub(crate) fn outage_cells(&self, columns: FailoverColumns) -> Vec<String> {
+        let is_judged = !self.judged.is_empty();
+        let judged = |value| if is_judged { count(value) } else { "?".to_owned() };
+        let mut cells = vec![
             self.runs.to_string(),
-            seconds(self.median()),
-            seconds(self.p95()),
-            seconds(self.longest()),
-            lost,
-            acknowledged,
-            count(self.unknown),
-        ]
+            self.outage(self.median()),
+            self.outage(self.p95()),
+            self.outage(self.longest()),
+            judged(self.lost()),
+        ];
+        if columns.has_engines {
+            cells.push(self.losing());
+        } else {
+            cells.extend([judged(self.acknowledged()), count(self.unknown)]);
+        }
+        cells
     }
 
     /// As in [`STEPS_HEAD`].
-    pub(crate) fn step_cells(&self) -> Vec<String> {
+    pub(crate) fn step_cells(&self, _columns: FailoverColumns) -> Vec<String> {
         vec![
-            self.fault_cell(),
-            self.detector.name().to_owned(),
             seconds(self.noticed),
             seconds(self.promoted),
             seconds(self.routed),
@@ -201,7 +296,13 @@ impl FailoverRow {
     fn sentence(&self) -> Option<String> {
         let (median, longest) = (self.median()?, self.longest()?);
         let p95 = self.p95().map(|p95| format!(", 95 % within {p95:.2} s")).unwrap_or_default();
-        let outage = if self.outages.len() == 1 {
+        let outage = if self.are_bounds {
+            let shortest = self.outages.iter().copied().fold(median, f64::min);
+            format!(
+                "no service until pgtoll ended the fault by hand, after {shortest:.1} s at least ({})",
+                counted(self.outages.len() as u64, "run", "runs")
+            )
+        } else if self.outages.len() == 1 {
             format!("no service for {median:.2} s (1 run)")
         } else {
             format!(
@@ -228,7 +329,14 @@ impl FailoverRow {
                 count(self.acknowledged()),
             )
         };
-        Some(format!("{}: {outage}; {loss}.", self.words()))
+        let restarted = match self.restarted {
+            0 => String::new(),
+            of => format!(
+                "; the old primary was restarted, and no standby promoted, in {of} of {} runs",
+                self.runs
+            ),
+        };
+        Some(format!("{}: {outage}; {loss}{restarted}.", self.words()))
     }
 }
 
@@ -251,7 +359,11 @@ fn losing_share_bound(runs: usize) -> f64 {
     1.0 - 0.05_f64.powf(1.0 / runs)
 }
 
-pub(crate) fn case_words(fault: FailoverFault, detector: FailoverDetector) -> String {
+pub(crate) fn case_words(
+    fault: FailoverFault,
+    engine: FailoverEngine,
+    detector: FailoverDetector,
+) -> String {
     let fault = match fault {
         FailoverFault::HostDeath => "Death of the primary's host",
         FailoverFault::Postmaster => "SIGKILL to the postmaster",
@@ -259,41 +371,46 @@ pub(crate) fn case_words(fault: FailoverFault, detector: FailoverDetector) -> St
         FailoverFault::LinkCut => "Link between the servers cut",
         FailoverFault::WalFull => "The primary's WAL volume full",
         FailoverFault::IoFreeze => "The primary's disk frozen for a time",
-        FailoverFault::Switchover => return "Handover by plan".to_owned(),
+        FailoverFault::Switchover if engine == FailoverEngine::Repmgr => {
+            return "Handover by plan".to_owned();
+        }
+        FailoverFault::Switchover => "Handover by plan",
     };
-    let detector = match detector {
-        FailoverDetector::Default => "repmgr's defaults",
-        FailoverDetector::Fast => "repmgr's shortest times",
-        FailoverDetector::None => "no time to notice (the floor)",
-    };
-    format!("{fault}, {detector}")
+    let title = engine.title();
+    match (engine, detector) {
+        (FailoverEngine::None, _) => format!("{fault}, {title}"),
+        (_, FailoverDetector::Default) => format!("{fault}, {title}'s defaults"),
+        (_, FailoverDetector::Fast) => format!("{fault}, {title}'s shortest times"),
+        (_, FailoverDetector::None) => format!("{fault}, no time to notice (the floor)"),
+    }
 }
 
-/// A row for each fault and each of repmgr's settings.
+/// What a row is of.
+type RowCase = (FailoverFault, FailoverEngine, FailoverDetector);
+
+/// A row for each fault, each engine and each of its settings.
 pub(crate) fn rows(of: &FailoverRecord) -> Vec<FailoverRow> {
-    let all = FailoverFault::ALL
-        .into_iter()
-        .flat_map(|fault| FailoverDetector::ALL.map(|detector| (fault, detector)));
-    all.flat_map(|case| {
+    let all = FailoverFault::ALL.into_iter().flat_map(|fault| {
+        FailoverEngine::ALL
+            .into_iter()
+            .flat_map(move |engine| FailoverDetector::ALL.map(|detector| (fault, engine, detector)))
+    });
+    all.flat_map(|case: RowCase| {
         [false, true].map(|is_back| FailoverRow::of(&case_runs(of, case, is_back), is_back))
     })
     .flatten()
     .collect()
 }
 
-/// Runs of a fault with one of repmgr's settings, or the failovers back in them.
-fn case_runs(
-    of: &FailoverRecord,
-    case: (FailoverFault, FailoverDetector),
-    is_back: bool,
-) -> Vec<&FailoverRun> {
-    let own = of.runs.iter().filter(|run| (run.fault, run.detector) == case);
+/// Runs of a case, or the failovers back in them.
+fn case_runs(of: &FailoverRecord, case: RowCase, is_back: bool) -> Vec<&FailoverRun> {
+    let own = of.runs.iter().filter(|run| (run.fault, run.engine, run.detector) == case);
     own.filter_map(|run| if is_back { run.back.as_deref() } else { Some(run) }).collect()
 }
 
 /// The first run that a row is of.
 pub(crate) fn first_run<'a>(of: &'a FailoverRecord, row: &FailoverRow) -> Option<&'a FailoverRun> {
-    case_runs(of, (row.fault, row.detector), row.is_back).into_iter().next()
+    case_runs(of, (row.fault, row.engine, row.detector), row.is_back).into_iter().next()
 }
 
 pub(crate) fn answer(rows: &[FailoverRow]) -> Vec<String> {
@@ -306,10 +423,11 @@ pub(crate) fn subject_words(of: &FailoverRecord) -> String {
     } else {
         "commits do not wait for the standby"
     };
+    let programs: Vec<&str> =
+        std::iter::once(&of.server).chain(&of.engines).map(String::as_str).collect();
     let mut words = format!(
-        "{}, {}: a primary and {}, {wait}; {}, {} transactions a second; {}.",
-        of.server,
-        of.engines.join(", "),
+        "{}: a primary and {}, {wait}; {}, {} transactions a second; {}.",
+        programs.join(", "),
         standby_words(of),
         counted(u64::from(of.design.clients), "client", "clients"),
         of.design.rate_per_second,
@@ -348,7 +466,7 @@ pub fn failover_findings(of: &FailoverRecord) -> Vec<String> {
     let mut runs_of = BTreeMap::new();
     let backs = of.runs.iter().filter_map(|run| run.back.as_deref().map(|back| (back, ", back")));
     for (run, back) in of.runs.iter().map(|run| (run, "")).chain(backs) {
-        let case = format!("{}{back}, {}", run.fault.name(), run.detector.name());
+        let case = format!("{}{back}, {}", run.fault.name(), setting_words(of, run));
         *runs_of.entry(case.clone()).or_insert(0_usize) += 1;
         for words in findings_of_run(run, of.design.synchronous) {
             match findings.iter_mut().find(|own| own.case == case && own.words == words) {
@@ -366,6 +484,15 @@ pub fn failover_findings(of: &FailoverRecord) -> Vec<String> {
         _ => format!("{case}, {} of {} runs: {words}", runs.len(), runs_of[case]),
     };
     findings.iter().map(line).collect()
+}
+
+/// The engine of a run, where there are others than repmgr, and its settings.
+fn setting_words(of: &FailoverRecord, run: &FailoverRun) -> String {
+    match (run.engine, FailoverColumns::of(of).has_engines) {
+        (_, false) => run.detector.name().to_owned(),
+        (FailoverEngine::None, _) => "no engine".to_owned(),
+        (engine, true) => format!("{} {}", engine.name(), run.detector.name()),
+    }
 }
 
 /// The same in some runs of a case.
@@ -426,8 +553,31 @@ pub(crate) fn third_words(of: &FailoverRecord) -> Vec<String> {
 
 /// Faults that could not be made, and why.
 pub(crate) fn skipped_words(of: &FailoverRecord) -> Vec<String> {
-    let words = |of: &pgtoll_record::SkippedFault| format!("{}: {}", of.fault.name(), of.reason);
+    let words = |of: &SkippedFault| {
+        let engine = of.engine.map(|engine| format!(", {}", engine.name())).unwrap_or_default();
+        format!("{}{engine}: {}", of.fault.name(), of.reason)
+    };
     of.skipped.iter().map(words).collect()
+}
+
+/// Versions, the clients' way in, and settings of an engine.
+fn topology_words(of: &EngineTopology) -> String {
+    let versions = if of.versions.is_empty() {
+        String::new()
+    } else {
+        format!("{}; ", of.versions.join(", "))
+    };
+    let own = [format!("{versions}clients enter by {}", of.entry)];
+    let words: Vec<String> =
+        own.into_iter().chain(of.settings.iter().map(settings_words)).collect();
+    format!("{}.", words.join("; "))
+}
+
+/// The name of an engine's settings, and their values.
+pub(crate) fn settings_words(of: &pgtoll_record::EngineSettings) -> String {
+    let values: Vec<String> =
+        of.values.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    format!("{}: {}", of.detector.name(), values.join(", "))
 }
 
 pub(crate) fn seconds(value: Option<f64>) -> String {
@@ -436,13 +586,16 @@ pub(crate) fn seconds(value: Option<f64>) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use pgtoll_record::{ExchangeRecord, FAILOVER_SCHEMA, FailoverDesign, FailoverRejoin, Host};
+    use pgtoll_record::{
+        EngineSettings, ExchangeRecord, FAILOVER_SCHEMA, FailoverDesign, FailoverRejoin, Host,
+    };
 
     use super::*;
 
     fn run(number: u32, detector: FailoverDetector, outage_s: f64) -> FailoverRun {
         FailoverRun {
             fault: FailoverFault::HostDeath,
+            engine: FailoverEngine::Repmgr,
             detector,
             number,
             acknowledged: 1000,
@@ -457,9 +610,11 @@ pub(crate) mod tests {
             two_primaries: false,
             outage_s: Some(outage_s),
             outage_open: false,
+            ended_by_hand_s: None,
             noticed_s: Some(outage_s - 0.3),
             promoted_s: Some(outage_s - 0.1),
             routed_s: Some(outage_s - 0.05),
+            restarted_in_place: false,
             steps: Vec::new(),
             rejoin: Some(FailoverRejoin {
                 seconds: Some(1.5),
@@ -503,6 +658,7 @@ pub(crate) mod tests {
             host: host(),
             design: FailoverDesign {
                 faults: vec![FailoverFault::HostDeath],
+                engines: vec![FailoverEngine::Repmgr],
                 detectors: FailoverDetector::ALL.to_vec(),
                 synchronous: true,
                 runs,
@@ -514,6 +670,7 @@ pub(crate) mod tests {
                 third_node: false,
             },
             settings: BTreeMap::new(),
+            topologies: Vec::new(),
             runs: all.collect(),
             skipped: Vec::new(),
             complete: true,
@@ -529,10 +686,53 @@ pub(crate) mod tests {
         insta::assert_snapshot!(text);
     }
 
+    /// The same figures as of several engines, and of nobody.
+    pub(crate) fn record_of_engines(runs: u32) -> FailoverRecord {
+        let mut record = record(runs);
+        record.design.engines = FailoverEngine::ALL.to_vec();
+        record.engines =
+            ["Patroni 3.0.2", "etcd 3.4.23", "repmgr 5.3.3"].map(str::to_owned).to_vec();
+        for run in &mut record.runs {
+            (run.engine, run.detector) = match run.detector {
+                FailoverDetector::Default => (FailoverEngine::PgAutoFailover, run.detector),
+                FailoverDetector::Fast => (FailoverEngine::Patroni, run.detector),
+                FailoverDetector::None => (FailoverEngine::None, run.detector),
+            };
+            if run.engine == FailoverEngine::None {
+                run.outage_s = Some(10.4);
+                run.ended_by_hand_s = Some(10.0);
+            }
+        }
+        record.runs[0].lost = Some(3);
+        let values = [("ttl", "20"), ("loop_wait", "1")];
+        let values = values.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        record.topologies = vec![EngineTopology {
+            engine: FailoverEngine::Patroni,
+            versions: record.engines[..2].to_vec(),
+            entry: "HAProxy".to_owned(),
+            settings: vec![EngineSettings { detector: FailoverDetector::Fast, values }],
+        }];
+        record.skipped = vec![SkippedFault {
+            fault: FailoverFault::Switchover,
+            engine: Some(FailoverEngine::None),
+            by_nature: true,
+            reason: "nobody hands over".to_owned(),
+        }];
+        record
+    }
+
+    #[test]
+    fn engines_stand_beside_each_other_in_80_columns() {
+        let text = failover_text(&record_of_engines(20));
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        insta::assert_snapshot!(text);
+    }
+
     #[test]
     fn a_quantile_of_few_runs_is_not_claimed() {
-        let cells = rows(&record(19))[1].cells();
-        assert_eq!((cells[2].as_str(), cells[4].as_str()), ("19", "-"));
+        let record = record(19);
+        let cells = rows(&record)[1].outage_cells(FailoverColumns::of(&record));
+        assert_eq!((cells[0].as_str(), cells[2].as_str()), ("19", "-"));
     }
 
     #[test]

@@ -2,12 +2,24 @@
 //! listen on Unix sockets in directories of their own, like servers do, and the guard starts and ends
 //! them.
 
+mod auto_failover;
+mod daemon;
+mod etcd;
+mod haproxy;
+mod network;
+mod patroni;
 mod pgbouncer;
 mod pgpool;
 mod redis;
 mod repmgr;
 mod survey;
 
+pub use auto_failover::{AutoFailover, AutoFailoverSettings};
+pub use daemon::EngineDaemon;
+pub use etcd::{Etcd, RunningEtcd};
+pub use haproxy::{Haproxy, HaproxyChecks, RunningHaproxy};
+pub use network::PrivateNetwork;
+pub use patroni::{Patroni, PatroniSettings};
 pub use pgbouncer::{Pgbouncer, RunningPgbouncer};
 pub use pgpool::{Pgpool, PgpoolNode, RunningPgpool};
 pub use redis::{Redis, RunningRedis};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Pgbouncer, Pgpool, Redis, Repmgr};
+use super::{AutoFailover, Etcd, Haproxy, Patroni, Pgbouncer, Pgpool, Redis, Repmgr};
 use crate::environment::find_program;
 use crate::{ClusterError, Guard, Installation, Origin, UserCommand, UserCommandEnd};
 
@@ -19,11 +19,23 @@ pub struct EngineSurvey {
     pub pgpool: Option<Pgpool>,
     /// Redis.
     pub redis: Option<Redis>,
+    /// Patroni and what is used beside it.
+    pub patroni: Option<(Patroni, Etcd, Haproxy)>,
+    /// `pg_auto_failover` for this server.
+    pub auto_failover: Option<AutoFailover>,
 }
 
 /// What pgtoll is tested with, as the programs say it.
-pub const TESTED_ENGINES: [&str; 4] =
-    ["repmgr 5.3.3", "PgBouncer 1.18.0", "Pgpool-II 4.3.5", "Redis 7.0.15"];
+pub const TESTED_ENGINES: [&str; 8] = [
+    "repmgr 5.3.3",
+    "PgBouncer 1.18.0",
+    "Pgpool-II 4.3.5",
+    "Redis 7.0.15",
+    "Patroni 3.0.2",
+    "etcd 3.4.23",
+    "HAProxy 2.6.12",
+    "pg_auto_failover 2.0",
+];
 
 impl EngineSurvey {
     /// Looks at the servers of this machine, the newest first, and for engines beside them.
@@ -36,7 +48,9 @@ impl EngineSurvey {
         let repmgr = installation.as_ref().and_then(|of| Repmgr::of(of).ok());
         let pgbouncer = Pgbouncer::find("pgbouncer").ok();
         let pgpool = Pgpool::find().ok();
-        Self { installation, repmgr, pgbouncer, pgpool, redis: Redis::find().ok() }
+        let auto_failover = installation.as_ref().and_then(|of| AutoFailover::of(of).ok());
+        let (redis, patroni) = (Redis::find().ok(), find_patroni());
+        Self { installation, repmgr, pgbouncer, pgpool, redis, patroni, auto_failover }
     }
 
     /// Debian's packages that are missing.
@@ -57,6 +71,12 @@ impl EngineSurvey {
         if self.redis.is_none() {
             packages.extend(Redis::PACKAGES.map(str::to_owned));
         }
+        if self.patroni.is_none() {
+            packages.extend(Patroni::PACKAGES.map(str::to_owned));
+        }
+        if let (None, Some(own)) = (&self.auto_failover, &self.installation) {
+            packages.extend(AutoFailover::packages(own.version.major()));
+        }
         packages
     }
 
@@ -66,8 +86,21 @@ impl EngineSurvey {
         let pgbouncer = self.pgbouncer.as_ref().map(|of| of.version(guard)).transpose()?;
         let pgpool = self.pgpool.as_ref().map(|of| of.version(guard)).transpose()?;
         let redis = self.redis.as_ref().map(|of| of.version(guard)).transpose()?;
-        Ok([repmgr, pgbouncer, pgpool, redis].into_iter().flatten().collect())
+        let mut versions: Vec<String> =
+            [repmgr, pgbouncer, pgpool, redis].into_iter().flatten().collect();
+        if let Some((patroni, etcd, haproxy)) = &self.patroni {
+            versions.extend([patroni.version(guard)?, etcd.version(guard)?]);
+            versions.push(haproxy.version(guard)?);
+        }
+        if let Some(auto_failover) = &self.auto_failover {
+            versions.push(auto_failover.version(guard)?);
+        }
+        Ok(versions)
     }
+}
+
+fn find_patroni() -> Option<(Patroni, Etcd, Haproxy)> {
+    Some((Patroni::find().ok()?, Etcd::find("").ok()?, Haproxy::find("").ok()?))
 }
 
 /// The command line that installs these packages without starting their services; `None` where there
@@ -108,10 +141,14 @@ mod tests {
             pgbouncer: None,
             pgpool: None,
             redis: None,
+            patroni: None,
+            auto_failover: None,
         };
-        let redis = Redis::PACKAGES;
-        let others = ["repmgr", "pgbouncer", "pgpool2"];
-        assert_eq!(none.missing_packages(), [&others[..], &redis[..]].concat());
+        let others = [&Redis::PACKAGES[..], &Patroni::PACKAGES].concat();
+        assert_eq!(
+            none.missing_packages(),
+            [&["repmgr", "pgbouncer", "pgpool2"], &others[..]].concat()
+        );
         let installation = Installation {
             bin: "/usr/lib/postgresql/17/bin".into(),
             version: "17.5".parse().unwrap(),
@@ -119,6 +156,7 @@ mod tests {
         };
         let one = EngineSurvey { installation: Some(installation), ..none };
         let missing = ["repmgr", "postgresql-17-repmgr", "pgbouncer", "pgpool2"];
-        assert_eq!(one.missing_packages(), [&missing[..], &redis[..]].concat());
+        let last = ["pg-auto-failover-cli", "postgresql-17-auto-failover"];
+        assert_eq!(one.missing_packages(), [&missing[..], &others[..], &last].concat());
     }
 }

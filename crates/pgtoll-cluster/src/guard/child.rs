@@ -26,7 +26,7 @@ use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
 use super::protocol::{Output, ProgramSignal, Reply, Request, StopMode, Usage};
 use crate::ServerUser;
-use crate::leftover;
+use crate::leftover::{self, shared_memory_of_tree};
 use crate::process::{
     close_inherited_descriptors, command, descendants, group_below, tail, tail_of,
 };
@@ -705,25 +705,6 @@ fn kill_tree(root: i32) -> BTreeSet<i32> {
     // ever tell of it.
     stopped.retain(|pid| kill(Pid::from_raw(*pid), Signal::SIGKILL) != Err(Errno::ESRCH));
     stopped
-}
-
-/// The files in /dev/shm that a postmaster maps: what it would remove itself if it lived.
-fn mapped_shared_memory(pid: i32) -> Vec<PathBuf> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let files: BTreeSet<PathBuf> = maps
-        .lines()
-        .filter_map(|line| line.split_whitespace().nth(5))
-        .filter(|path| path.starts_with("/dev/shm/PostgreSQL."))
-        .map(PathBuf::from)
-        .collect();
-    files.into_iter().collect()
-}
-
-/// What a server's processes map: segments that backends made are not mapped by the postmaster.
-fn shared_memory_of_tree(root: i32) -> Vec<PathBuf> {
-    let tree = descendants(root).into_iter().chain([root]);
-    let files: BTreeSet<PathBuf> = tree.flat_map(mapped_shared_memory).collect();
-    files.into_iter().collect()
 }
 
 /// Removes what is there of these files.

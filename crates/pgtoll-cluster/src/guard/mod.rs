@@ -258,6 +258,17 @@ impl Guard {
         self.done(&Request::Write { path: path.to_owned(), contents })
     }
 
+    /// Removes what is there of these files, as the servers' user.
+    pub fn remove_files(&mut self, files: &[PathBuf]) -> Result<(), ClusterError> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let files: Vec<_> = files.iter().map(|file| file.to_string_lossy()).collect();
+        let arguments: Vec<&str> = files.iter().map(|file| &**file).collect();
+        self.run(Path::new("rm"), &[&["-f", "--"], &arguments[..]].concat())?;
+        Ok(())
+    }
+
     /// Appends to a file in the working directory, as the servers' user.
     pub(crate) fn append(&mut self, path: &Path, contents: String) -> Result<(), ClusterError> {
         self.done(&Request::Append { path: path.to_owned(), contents })

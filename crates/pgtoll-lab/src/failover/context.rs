@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pgtoll_cluster::{Cluster, Guard, Pgbouncer, Repmgr, VolumeMaker};
+use pgtoll_cluster::{Cluster, Guard, Installation, VolumeMaker};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::Provenance;
 
-use super::{FailoverPlan, VerifyPages};
+use super::{EnginePrograms, FailoverPlan, VerifyPages};
 
 /// The clients' database.
 pub(super) const DATABASE: &str = "app";
-/// Names of the servers, with repmgr and as standbys; the first begins as the primary.
+/// Names of the servers, with engines and as standbys; the first begins as the primary.
 pub(super) const NODES: [&str; 2] = ["node1", "node2"];
 
 /// A standby that is never promoted.
@@ -22,11 +22,11 @@ pub(super) const WITNESS: &str = "witness";
 /// What runs have in common.
 pub(super) struct RunContext<'a> {
     pub(super) plan: &'a FailoverPlan,
+    pub(super) installation: &'a Installation,
     pub(super) template: &'a Cluster,
     /// What each run's witness is a copy of; `None` without witnesses.
     pub(super) witness: Option<&'a Cluster>,
-    pub(super) repmgr: &'a Repmgr,
-    pub(super) pgbouncer: &'a Pgbouncer,
+    pub(super) programs: &'a EnginePrograms,
     pub(super) guard: &'a Arc<Mutex<Guard>>,
     pub(super) interrupt: &'a Interrupt,
     pub(super) provenance: &'a Provenance,

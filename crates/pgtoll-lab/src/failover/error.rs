@@ -39,6 +39,15 @@ pub enum FailoverError {
     /// A fault of a disk, and no disk: a mistake of pgtoll's.
     #[error("the primary has no disk of its own")]
     NoVolume,
+    /// A handover by plan, and no engine: a mistake of pgtoll's.
+    #[error("there is nobody who hands over")]
+    NoHandover,
+    /// An engine without its programs: a mistake of pgtoll's.
+    #[error("the programs of {engine} were not looked for")]
+    NoPrograms {
+        /// Its name.
+        engine: &'static str,
+    },
     /// A record that was to be continued is of something else.
     #[error("the record to be continued has another {what}")]
     AnotherRecord {

@@ -1,73 +1,120 @@
 //! What happens to the primary.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use pgtoll_cluster::{
-    Cluster, ClusterError, Guard, ProgramSignal, RepmgrNode, RunningPgbouncer, ServerProcesses,
-    StopMode, Volume,
+    Cluster, ClusterError, Guard, ProgramSignal, RunningPgbouncer, ServerProcesses, StopMode,
+    Volume,
 };
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::FailoverFault;
 
 use super::context::{DATABASE, lock};
 use super::error::FailoverError;
-use super::hook::{BESIDE_PRIMARY, HANDOVER, hook_name};
-use super::supervisor::{Abandoned, Supervisor};
-use super::topology::{PAUSE, Topology, until};
+use super::topology::{LIMIT, PAUSE, until_within};
 use super::volumes::WAL_BYTES;
 use crate::link::{Link, LinkState};
+
+/// What a fault can reach of a topology.
+pub(super) struct FaultSite {
+    pub(super) guard: Arc<Mutex<Guard>>,
+    pub(super) primary: Cluster,
+    pub(super) postmaster: i32,
+    /// The engine started the primary's server, not the guard.
+    pub(super) is_managed: bool,
+    pub(super) standby: Cluster,
+    /// The engine's program on the primary's host, by its name with the guard.
+    pub(super) daemon: Option<String>,
+    /// What would start that again.
+    pub(super) abandoned: Option<Abandoned>,
+    /// On the primary's host, if it has one.
+    pub(super) own_pooler: Option<RunningPgbouncer>,
+    /// Between both servers.
+    pub(super) link: Option<Arc<Link>>,
+    /// Between the standby and what else is on the primary's side.
+    pub(super) other_link: Option<Arc<Link>>,
+    /// The cut link is healed: no promotion is expected.
+    pub(super) heals_cut: bool,
+    /// The primary's disk, if it has one of its own.
+    pub(super) volume: Option<Volume>,
+    pub(super) response: Response,
+    pub(super) handover: Handover,
+}
+
+/// Who does something about a fault.
+pub(super) enum Response {
+    /// The engine, when it notices.
+    Engine,
+    /// This script, at once, which is told what is the case in a word.
+    Hook(PathBuf),
+    /// An administrator, after a time: until then clients wait.
+    ByHand,
+}
+
+/// How a handover by plan is done.
+pub(super) enum Handover {
+    /// Clients are held back by the poolers, the primary is shut down, and this script promotes.
+    Poolers { poolers: Vec<RunningPgbouncer>, hook: PathBuf },
+    /// The engine does it, asked by this command.
+    Command { program: PathBuf, arguments: Vec<String> },
+    /// There is no such thing.
+    Nobody,
+}
+
+/// What the hook is told for the handover by plan: clients that wait are kept.
+pub(super) const HANDOVER: &str = "handover";
+
+/// What the hook is told where the primary still answers: repmgr would refuse to promote beside it.
+pub(super) const BESIDE_PRIMARY: &str = "beside-primary";
+
+/// Names of daemons that end on purpose.
+#[derive(Clone, Default)]
+pub(super) struct Abandoned(Arc<Mutex<Vec<String>>>);
+
+impl Abandoned {
+    /// From now on nobody starts this daemon again.
+    pub(super) fn add(&self, daemon: &str) {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(daemon.to_owned());
+    }
+
+    /// Whether it ended on purpose.
+    pub(super) fn has(&self, daemon: &str) -> bool {
+        let all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        all.iter().any(|of| of == daemon)
+    }
+}
 
 /// All that a fault needs, on a thread of its own.
 pub(super) struct FaultAction {
     fault: FailoverFault,
-    is_watched: bool,
-    abandoned: Option<Abandoned>,
-    guard: Arc<Mutex<Guard>>,
-    primary: Cluster,
-    postmaster: i32,
-    standby: Cluster,
-    node: RepmgrNode,
-    poolers: Vec<RunningPgbouncer>,
-    /// On the primary's host, if it has one.
-    own_pooler: Option<RunningPgbouncer>,
-    /// Between both servers.
-    link: Option<Arc<Link>>,
-    /// Between the witness, if there is one, and the standby.
-    witness_link: Option<Arc<Link>>,
-    /// The primary's disk, if it has one of its own.
-    volume: Option<Volume>,
-    /// A frozen disk goes on, and a cut link is healed, after this time at the latest.
-    pub(super) frozen_at_most: Duration,
+    site: FaultSite,
+    /// A frozen disk goes on, a cut link is healed, and an administrator comes, after this time.
+    limit: Duration,
     interrupt: Interrupt,
-    /// When it began.
-    pub(super) began: Arc<Mutex<Option<SystemTime>>>,
+    /// When what was done.
+    pub(super) times: Arc<Mutex<FaultTimes>>,
+}
+
+/// When a fault began, and when an administrator ended it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FaultTimes {
+    pub(super) began: Option<SystemTime>,
+    pub(super) ended_by_hand: Option<SystemTime>,
 }
 
 /// A frozen primary goes on when its successor has served clients for this long.
 const THAW_AFTER: Duration = Duration::from_secs(1);
 
 impl FaultAction {
-    pub(super) fn of(topology: &Topology, fault: FailoverFault, interrupt: &Interrupt) -> Self {
-        Self {
-            fault,
-            is_watched: topology.is_watched(),
-            abandoned: topology.supervisor().map(Supervisor::abandoned),
-            guard: topology.guard.clone(),
-            primary: topology.primary.clone(),
-            postmaster: topology.postmaster,
-            standby: topology.standby.clone(),
-            node: topology.nodes[0].clone(),
-            poolers: topology.poolers.clone(),
-            own_pooler: topology.pooler_of_primary().cloned(),
-            link: topology.link(),
-            witness_link: topology.witness_link(),
-            volume: topology.volume(),
-            frozen_at_most: Duration::ZERO,
-            interrupt: interrupt.clone(),
-            began: Arc::default(),
-        }
+    pub(super) fn new(
+        fault: FailoverFault,
+        site: FaultSite,
+        limit: Duration,
+        interrupt: &Interrupt,
+    ) -> Self {
+        Self { fault, site, limit, interrupt: interrupt.clone(), times: Arc::default() }
     }
 
     /// In the judge's words.
@@ -84,18 +131,14 @@ impl FaultAction {
     }
 
     pub(super) fn act(self) -> Result<&'static str, FailoverError> {
-        if let Ok(mut began) = self.began.lock() {
-            *began = Some(SystemTime::now());
-        }
+        self.note(|times| times.began = Some(SystemTime::now()));
         match self.fault {
             FailoverFault::HostDeath => self.host_dies()?,
-            FailoverFault::Postmaster => {
-                self.primary.kill_postmaster(&mut lock(&self.guard))?;
-            }
+            FailoverFault::Postmaster => self.kill_postmaster()?,
             FailoverFault::Freeze => return self.freeze(),
             FailoverFault::LinkCut => {
                 self.set_links(LinkState::Cut);
-                if self.witness_link.is_some() {
+                if self.site.heals_cut {
                     return self.heal_cut();
                 }
             }
@@ -103,76 +146,109 @@ impl FaultAction {
             FailoverFault::IoFreeze => return self.freeze_disk(),
             FailoverFault::Switchover => return self.hand_over(),
         }
-        if !self.is_watched {
-            self.call_hook(&[])?;
+        match &self.site.response {
+            Response::Engine => Ok("done"),
+            Response::Hook(script) => self.call_hook(script, &[]).map(|()| "done"),
+            Response::ByHand => self.promote_by_hand(),
         }
-        Ok("done")
+    }
+
+    fn note(&self, change: impl FnOnce(&mut FaultTimes)) {
+        if let Ok(mut times) = self.times.lock() {
+            change(&mut times);
+        }
     }
 
     /// Stop all, then kill all: signals one by one would let some work without the others.
     fn host_dies(&self) -> Result<(), FailoverError> {
-        let processes = ServerProcesses::of(self.postmaster)?;
-        if let Some(abandoned) = &self.abandoned {
-            abandoned.add(self.node.daemon());
+        let site = &self.site;
+        let processes = ServerProcesses::of(site.postmaster)?;
+        if let (Some(abandoned), Some(daemon)) = (&site.abandoned, &site.daemon) {
+            abandoned.add(daemon);
         }
-        let mut guard = lock(&self.guard);
+        let mut guard = lock(&site.guard);
         self.signal_programs(&mut guard, ProgramSignal::Stop)?;
         processes.suspend()?;
-        if let Some(link) = &self.link {
+        if let Some(link) = &site.link {
             // What is under way is lost.
             link.set_state(LinkState::Cut);
         }
-        self.primary.kill(&mut guard)?;
-        if let Some(pooler) = &self.own_pooler {
+        if site.is_managed {
+            guard.remove_files(&processes.kill()?)?;
+        } else {
+            site.primary.kill(&mut guard)?;
+        }
+        if let Some(pooler) = &site.own_pooler {
             guard.signal(pooler.name(), ProgramSignal::Kill)?;
         }
-        if self.is_watched {
-            guard.reap(self.node.daemon(), Duration::ZERO)?;
+        if let Some(daemon) = &site.daemon {
+            guard.reap(daemon, Duration::ZERO)?;
+        }
+        Ok(())
+    }
+
+    fn kill_postmaster(&self) -> Result<(), FailoverError> {
+        let site = &self.site;
+        if site.is_managed {
+            ServerProcesses::of(site.postmaster)?.kill_postmaster()?;
+        } else {
+            site.primary.kill_postmaster(&mut lock(&site.guard))?;
         }
         Ok(())
     }
 
     fn set_links(&self, state: LinkState) {
-        for link in self.link.iter().chain(&self.witness_link) {
+        for link in self.site.link.iter().chain(&self.site.other_link) {
             link.set_state(state);
         }
     }
 
-    /// The standby needs the witness, which it does not reach either.
+    /// Nobody is expected to promote the standby: it has no majority, or there is no engine.
     fn heal_cut(&self) -> Result<&'static str, FailoverError> {
-        let is_promoted = self.is_promoted_within(self.frozen_at_most)?;
-        if is_promoted {
-            return Ok("the standby was promoted without the witness");
+        if self.is_promoted_within(self.limit)? {
+            return Ok("the standby was promoted all the same");
         }
         self.set_links(LinkState::Open);
+        self.note_hand();
         Ok("healed, with no promotion")
     }
 
     fn freeze(&self) -> Result<&'static str, FailoverError> {
-        let processes = ServerProcesses::of(self.postmaster)?;
-        self.signal_programs(&mut lock(&self.guard), ProgramSignal::Stop)?;
+        let site = &self.site;
+        let processes = ServerProcesses::of(site.postmaster)?;
+        self.signal_programs(&mut lock(&site.guard), ProgramSignal::Stop)?;
         processes.suspend()?;
-        if !self.is_watched {
-            self.call_hook(&[])?;
+        if let Response::Hook(script) = &site.response {
+            self.call_hook(script, &[])?;
         }
-        let mut connection = self.standby.connect("postgres")?;
-        let promoted = until("the standby was not promoted", &self.interrupt, || {
+        let promoted = if self.is_by_hand() {
+            self.is_promoted_within(self.limit).map(|_| "thawed, with no promotion")
+        } else {
+            self.wait_for_promotion().map(|()| "thawed after the promotion")
+        };
+        processes.resume()?;
+        self.signal_programs(&mut lock(&site.guard), ProgramSignal::Continue)?;
+        self.note_hand();
+        promoted
+    }
+
+    /// Until the standby is promoted, and a moment longer.
+    fn wait_for_promotion(&self) -> Result<(), FailoverError> {
+        let mut connection = self.site.standby.connect("postgres")?;
+        let limit = LIMIT.max(self.limit);
+        until_within("the standby was not promoted", limit, &self.interrupt, || {
             let row = connection.query_one("SELECT pg_is_in_recovery() AS standby")?;
             let is_standby = row.text("standby")? == "t";
             Ok(is_standby.then(|| "still a standby".to_owned()))
-        });
+        })?;
         connection.close();
-        if promoted.is_ok() {
-            self.interrupt.wait(THAW_AFTER)?;
-        }
-        processes.resume()?;
-        self.signal_programs(&mut lock(&self.guard), ProgramSignal::Continue)?;
-        promoted.map(|()| "thawed after the promotion")
+        self.interrupt.wait(THAW_AFTER)?;
+        Ok(())
     }
 
     /// Writes WAL until the server ends all of its sessions, since it cannot write more.
     fn fill_wal_volume(&self) -> Result<(), FailoverError> {
-        let mut connection = self.primary.connect("postgres")?;
+        let mut connection = self.site.primary.connect("postgres")?;
         let message = "SELECT pg_logical_emit_message(false, 'pgtoll', repeat('x', 1048576))";
         for _ in 0..2 * (WAL_BYTES >> 20) {
             if connection.execute(message).is_err() {
@@ -183,21 +259,22 @@ impl FaultAction {
     }
 
     fn freeze_disk(&self) -> Result<&'static str, FailoverError> {
-        let Some(volume) = &self.volume else { return Err(FailoverError::NoVolume) };
+        let Some(volume) = &self.site.volume else { return Err(FailoverError::NoVolume) };
         let frozen = FrozenVolume::begin(volume)?;
-        if !self.is_watched {
-            self.call_hook(&[BESIDE_PRIMARY])?;
+        if let Response::Hook(script) = &self.site.response {
+            self.call_hook(script, &[BESIDE_PRIMARY])?;
         }
-        let is_promoted = self.is_promoted_within(self.frozen_at_most)?;
+        let is_promoted = self.is_promoted_within(self.limit)?;
         if is_promoted {
             self.interrupt.wait(THAW_AFTER)?;
         }
         frozen.end()?;
+        self.note_hand();
         Ok(if is_promoted { "thawed after the promotion" } else { "thawed, with no promotion" })
     }
 
     fn is_promoted_within(&self, limit: Duration) -> Result<bool, FailoverError> {
-        let mut connection = self.standby.connect("postgres")?;
+        let mut connection = self.site.standby.connect("postgres")?;
         let end = Instant::now() + limit;
         loop {
             let row = connection.query_one("SELECT pg_is_in_recovery() AS standby")?;
@@ -210,24 +287,57 @@ impl FaultAction {
         }
     }
 
-    /// Clients wait at the pooler meanwhile.
-    fn hand_over(&self) -> Result<&'static str, FailoverError> {
-        for pooler in &self.poolers {
-            let mut console = pooler.console()?;
-            console.execute(&format!("PAUSE {DATABASE}"))?;
-            console.close();
+    fn is_by_hand(&self) -> bool {
+        matches!(self.site.response, Response::ByHand)
+    }
+
+    /// An administrator has just ended the outage, if nobody else would.
+    fn note_hand(&self) {
+        if self.is_by_hand() {
+            self.note(|times| times.ended_by_hand = Some(SystemTime::now()));
         }
-        self.primary.stop(&mut lock(&self.guard), StopMode::Fast)?;
-        self.call_hook(&[HANDOVER])?;
+    }
+
+    /// After the time for which clients are watched.
+    fn promote_by_hand(&self) -> Result<&'static str, FailoverError> {
+        self.interrupt.wait(self.limit)?;
+        let standby = &self.site.standby;
+        let mut connection = standby.connect("postgres")?;
+        // Nobody is left to confirm commits.
+        connection.execute("ALTER SYSTEM SET synchronous_standby_names = ''")?;
+        connection.execute("SELECT pg_reload_conf()")?;
+        connection.close();
+        self.note_hand();
+        standby.promote()?;
+        Ok("promoted by hand")
+    }
+
+    fn hand_over(&self) -> Result<&'static str, FailoverError> {
+        match &self.site.handover {
+            Handover::Poolers { poolers, hook } => {
+                // Clients wait there meanwhile.
+                for pooler in poolers {
+                    let mut console = pooler.console()?;
+                    console.execute(&format!("PAUSE {DATABASE}"))?;
+                    console.close();
+                }
+                self.site.primary.stop(&mut lock(&self.site.guard), StopMode::Fast)?;
+                self.call_hook(hook, &[HANDOVER])?;
+            }
+            Handover::Command { program, arguments } => {
+                let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                lock(&self.site.guard).run(program, &arguments)?;
+            }
+            Handover::Nobody => return Err(FailoverError::NoHandover),
+        }
         Ok("handed over")
     }
 
     /// What repmgrd does when it has noticed.
-    fn call_hook(&self, arguments: &[&str]) -> Result<(), FailoverError> {
-        let mut guard = lock(&self.guard);
-        let hook =
-            guard.directory().join(hook_name(self.standby.name())).to_string_lossy().into_owned();
-        guard.run(Path::new("/bin/sh"), &[&[&*hook], arguments].concat())?;
+    fn call_hook(&self, script: &Path, arguments: &[&str]) -> Result<(), FailoverError> {
+        let script = script.to_string_lossy();
+        let mut guard = lock(&self.site.guard);
+        guard.run(Path::new("/bin/sh"), &[&[&*script], arguments].concat())?;
         Ok(())
     }
 
@@ -237,11 +347,11 @@ impl FaultAction {
         guard: &mut Guard,
         signal: ProgramSignal,
     ) -> Result<(), FailoverError> {
-        if let Some(pooler) = &self.own_pooler {
+        if let Some(pooler) = &self.site.own_pooler {
             guard.signal(pooler.name(), signal)?;
         }
-        if self.is_watched {
-            guard.signal(self.node.daemon(), signal)?;
+        if let Some(daemon) = &self.site.daemon {
+            guard.signal(daemon, signal)?;
         }
         Ok(())
     }

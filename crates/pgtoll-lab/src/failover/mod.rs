@@ -1,34 +1,42 @@
-//! Failovers by repmgr behind PgBouncer: a primary and a standby of our own, faults under load, and
-//! what clients saw of them, repeated.
+//! Failovers by repmgr, Patroni, `pg_auto_failover` or nobody: a primary and a standby of our own, faults
+//! under load, and what clients saw of them, repeated.
 
+mod auto_failover;
 mod context;
+mod engines;
 mod error;
 mod fault;
-mod hook;
+mod managed;
+mod patroni;
 mod rejoin;
+mod repmgr;
 mod run;
+mod start;
 mod steps;
-mod supervisor;
-mod third;
 mod topology;
+mod unattended;
 mod volumes;
-mod witness;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pgtoll_cluster::{Cluster, Guard, Installation, Pgbouncer, Repmgr, StopMode, VolumeMaker};
+use pgtoll_cluster::{
+    AutoFailover, Cluster, ClusterError, Etcd, Guard, Haproxy, Installation, Patroni, Pgbouncer,
+    PrivateNetwork, Repmgr, StopMode, VolumeMaker,
+};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{
-    FAILOVER_SCHEMA, FailoverDesign, FailoverDetector, FailoverFault, FailoverRecord, FailoverRun,
-    Host, Provenance,
+    FAILOVER_SCHEMA, FailoverDesign, FailoverDetector, FailoverEngine, FailoverFault,
+    FailoverRecord, FailoverRun, Host, Provenance, SkippedFault,
 };
 
 use self::context::{DATABASE, NODES, RunContext, lock};
+use self::engines::{notes, obstacle, patience_s, topologies};
 pub use self::error::FailoverError;
 use self::run::run_once;
+use self::start::FailoverCase;
 use self::volumes::skipped_faults;
 
 /// What is to be done.
@@ -37,11 +45,13 @@ use self::volumes::skipped_faults;
 pub struct FailoverPlan {
     /// What happens to the primary.
     pub faults: Vec<FailoverFault>,
-    /// How repmgrd is set up.
+    /// Who looks after the servers, each with servers of its own.
+    pub engines: Vec<FailoverEngine>,
+    /// How they are set up, as far as an engine has it.
     pub detectors: Vec<FailoverDetector>,
     /// Commits wait for the standby.
     pub synchronous: bool,
-    /// Runs of each fault with each of repmgr's settings.
+    /// Runs of each fault with each engine and each of its settings.
     pub runs: u32,
     /// Clients that write.
     pub clients: u32,
@@ -68,10 +78,8 @@ pub type VerifyPages = fn(&Path) -> Result<(u64, u64), String>;
 pub struct FailoverSite<'a> {
     /// The servers.
     pub installation: &'a Installation,
-    /// The failover manager of these servers.
-    pub repmgr: Repmgr,
-    /// The pooler.
-    pub pgbouncer: Pgbouncer,
+    /// The programs of the engines that are asked for.
+    pub programs: EnginePrograms,
     /// What starts them.
     pub guard: Guard,
     /// The machine.
@@ -85,28 +93,101 @@ pub struct FailoverSite<'a> {
     pub volumes: Result<VolumeMaker, String>,
 }
 
-impl FailoverPlan {
-    /// A fault with one of repmgr's settings, in the order in which they are run.
-    fn cases(&self) -> Vec<(FailoverFault, FailoverDetector)> {
-        let all = self
-            .faults
-            .iter()
-            .flat_map(|fault| self.detectors.iter().map(move |detector| (*fault, *detector)));
-        // By plan nobody has to notice anything: one way is enough.
-        let mut cases: Vec<_> = all
-            .map(|(fault, detector)| match fault {
-                FailoverFault::Switchover => (fault, FailoverDetector::None),
-                _ => (fault, detector),
-            })
-            .collect();
-        let mut seen = Vec::new();
-        cases.retain(|case| {
-            !seen.contains(case) && {
-                seen.push(*case);
-                true
+/// Programs of engines, those of others that they need included; `None` where an engine is not asked for.
+#[derive(Clone, Debug, Default)]
+pub struct EnginePrograms {
+    /// repmgr and what is used beside it.
+    pub repmgr: Option<RepmgrPrograms>,
+    /// Patroni and what is used beside it.
+    pub patroni: Option<PatroniPrograms>,
+    /// `pg_auto_failover` of these servers.
+    pub auto_failover: Option<AutoFailover>,
+}
+
+impl EnginePrograms {
+    /// The programs of these engines for this server.
+    pub fn find(
+        engines: &[FailoverEngine],
+        installation: &Installation,
+    ) -> Result<Self, ClusterError> {
+        let mut found = Self::default();
+        for engine in engines {
+            match engine {
+                FailoverEngine::Repmgr => {
+                    let repmgr = Repmgr::of(installation)?;
+                    let pgbouncer = Pgbouncer::find("pgbouncer")?;
+                    found.repmgr = Some(RepmgrPrograms { repmgr, pgbouncer });
+                }
+                FailoverEngine::Patroni => found.patroni = Some(PatroniPrograms::find()?),
+                FailoverEngine::PgAutoFailover => {
+                    found.auto_failover = Some(AutoFailover::of(installation)?);
+                }
+                FailoverEngine::None => {}
             }
-        });
+        }
+        Ok(found)
+    }
+}
+
+/// Patroni, where it keeps its state, and the proxy.
+#[derive(Clone, Debug)]
+pub struct PatroniPrograms {
+    /// The failover manager.
+    pub patroni: Patroni,
+    /// Where it keeps who is the leader.
+    pub etcd: Etcd,
+    /// The clients' way in.
+    pub haproxy: Haproxy,
+}
+
+impl PatroniPrograms {
+    fn find() -> Result<Self, ClusterError> {
+        let packages = Patroni::PACKAGES.join(" ");
+        Ok(Self {
+            patroni: Patroni::find()?,
+            etcd: Etcd::find(&packages)?,
+            haproxy: Haproxy::find(&packages)?,
+        })
+    }
+}
+
+/// repmgr of these servers, and the pooler.
+#[derive(Clone, Debug)]
+pub struct RepmgrPrograms {
+    /// The failover manager of these servers.
+    pub repmgr: Repmgr,
+    /// The clients' way in.
+    pub pgbouncer: Pgbouncer,
+}
+
+impl FailoverPlan {
+    /// A fault, an engine and one of its settings each, in the order in which they are run.
+    fn cases(&self) -> Vec<FailoverCase> {
+        let mut cases = Vec::new();
+        for &fault in &self.faults {
+            for &engine in &self.engines {
+                for detector in self.detectors_of(engine) {
+                    // By plan nobody has to notice anything: one way is enough.
+                    let by_plan =
+                        (fault, engine) == (FailoverFault::Switchover, FailoverEngine::Repmgr);
+                    let detector = if by_plan { FailoverDetector::None } else { detector };
+                    let case = FailoverCase { fault, engine, detector };
+                    if obstacle(engine, fault).is_none() && !cases.contains(&case) {
+                        cases.push(case);
+                    }
+                }
+            }
+        }
         cases
+    }
+
+    /// The settings of this engine that are asked for. No engine has but one.
+    pub fn detectors_of(&self, engine: FailoverEngine) -> Vec<FailoverDetector> {
+        let all = engine.detectors().iter().copied();
+        let is_asked_for = |detector: &FailoverDetector| {
+            engine == FailoverEngine::None || self.detectors.contains(detector)
+        };
+        all.filter(is_asked_for).collect()
     }
 
     /// How many runs there will be.
@@ -116,8 +197,8 @@ impl FailoverPlan {
 
     /// About how long the runs take together.
     pub fn time(&self) -> Duration {
-        let of_each = |(fault, detector): &(FailoverFault, FailoverDetector)| {
-            (self.judged(*fault, *detector) + OVERHEAD) * (1 + u32::from(self.fail_back))
+        let of_each = |case: &FailoverCase| {
+            (self.judged(*case) + overhead(case.engine)) * (1 + u32::from(self.fail_back))
         };
         self.cases().iter().map(of_each).sum::<Duration>() * self.runs
     }
@@ -127,39 +208,43 @@ impl FailoverPlan {
         self.faults.iter().any(|fault| volumes::volume_of(*fault).is_some())
     }
 
-    /// Whether a cut link is healed: the witness keeps the standby from promoting itself.
-    fn heals_cut(&self, fault: FailoverFault) -> bool {
-        self.witness && fault == FailoverFault::LinkCut
+    /// Whether the standby is to be promoted: a witness keeps one that is cut off from promoting itself.
+    fn promotes(&self, case: FailoverCase) -> bool {
+        match case.engine {
+            FailoverEngine::Repmgr => !(self.witness && case.fault == FailoverFault::LinkCut),
+            FailoverEngine::None => matches!(
+                case.fault,
+                FailoverFault::HostDeath | FailoverFault::Postmaster | FailoverFault::WalFull
+            ),
+            FailoverEngine::Patroni | FailoverEngine::PgAutoFailover => true,
+        }
     }
 
     /// How long transactions fall due.
-    fn judged(&self, fault: FailoverFault, detector: FailoverDetector) -> Duration {
-        let is_longest = fault == FailoverFault::IoFreeze || self.heals_cut(fault);
+    fn judged(&self, case: FailoverCase) -> Duration {
+        let is_longest = case.fault == FailoverFault::IoFreeze
+            || case.engine == FailoverEngine::None
+            || !self.promotes(case);
         let after = if is_longest { THAWED_AFTER_LIMIT } else { Duration::ZERO };
-        self.lead + notice_limit(fault, detector) + after + AFTERWARDS
+        self.lead + notice_limit(case) + after + AFTERWARDS
     }
 }
 
-/// How long repmgrd may take until it promotes, at most.
-fn notice_limit(fault: FailoverFault, detector: FailoverDetector) -> Duration {
-    let seconds = detector.timers().map_or(0, |[monitor, attempts, interval]| {
-        let hang = match fault {
-            // A hang takes a connection's time-out at each look.
-            FailoverFault::Freeze | FailoverFault::IoFreeze => 2 * (attempts + 2),
-            // The server fails, recovers and fails again.
-            FailoverFault::WalFull => 5,
-            _ => 0,
-        };
-        monitor + attempts * interval + hang
-    });
-    Duration::from_secs(u64::from(seconds))
+/// How long an engine may take until it promotes, at most.
+fn notice_limit(case: FailoverCase) -> Duration {
+    Duration::from_secs(patience_s(case))
 }
 
-/// A frozen disk goes on when repmgrd had so much longer than it may need.
+/// A frozen disk goes on when the engine had so much longer than it may need.
 const THAWED_AFTER_LIMIT: Duration = Duration::from_secs(5);
 
 /// Starting, rewinding, verifying and removing the servers of a run.
-const OVERHEAD: Duration = Duration::from_secs(8);
+fn overhead(engine: FailoverEngine) -> Duration {
+    Duration::from_secs(match engine {
+        FailoverEngine::Repmgr | FailoverEngine::None => 8,
+        FailoverEngine::Patroni | FailoverEngine::PgAutoFailover => 20,
+    })
+}
 /// Under load after the outage.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 
@@ -177,24 +262,25 @@ pub fn failover(
     earlier: Option<FailoverRecord>,
     on_run: &mut dyn FnMut(&FailoverRecord),
 ) -> Result<FailoverRecord, FailoverError> {
-    let FailoverSite { installation, repmgr, pgbouncer, guard, host, interrupt, verify, volumes } =
-        site;
+    let FailoverSite { installation, programs, guard, host, interrupt, verify, volumes } = site;
     let mut record = empty_record(plan, installation, host, provenance);
     if let Some(earlier) = earlier {
         record = continued(earlier, &record)?;
     }
-    record.skipped = skipped_faults(plan, &volumes, interrupt);
+    record.skipped = unanswered(plan);
+    record.skipped.extend(skipped_faults(plan, &volumes, interrupt));
     let guard = Arc::new(Mutex::new(guard));
-    let prepared = prepare(installation, &repmgr, &pgbouncer, &guard, &mut record);
+    let prepared = prepare(plan, installation, &programs, &guard, &mut record);
     let outcome = prepared.and_then(|template| {
-        let witness = plan.witness.then(|| witness::template(installation, &mut lock(&guard)));
+        let template_of_witness = || repmgr::witness_template(installation, &mut lock(&guard));
+        let witness = plan.witness.then(template_of_witness);
         let witness = witness.transpose()?;
         let context = RunContext {
             plan,
+            installation,
             template: &template,
             witness: witness.as_ref(),
-            repmgr: &repmgr,
-            pgbouncer: &pgbouncer,
+            programs: &programs,
             guard: &guard,
             interrupt,
             provenance,
@@ -209,6 +295,17 @@ pub fn failover(
         Err(error) => record.ended = Some(crate::error_words(&error)),
     }
     Ok(record)
+}
+
+/// Faults that an engine, or the lab beside it, does not have.
+fn unanswered(plan: &FailoverPlan) -> Vec<SkippedFault> {
+    let all = plan.faults.iter().flat_map(|&fault| {
+        plan.engines.iter().filter_map(move |&engine| {
+            let reason = obstacle(engine, fault)?.to_owned();
+            Some(SkippedFault { fault, engine: Some(engine), by_nature: true, reason })
+        })
+    });
+    all.collect()
 }
 
 /// The earlier record, to be added to.
@@ -244,6 +341,7 @@ fn empty_record(
         host,
         design: FailoverDesign {
             faults: plan.faults.clone(),
+            engines: plan.engines.clone(),
             detectors: plan.detectors.clone(),
             synchronous: plan.synchronous,
             runs: plan.runs,
@@ -254,12 +352,13 @@ fn empty_record(
             witness: plan.witness,
             third_node: plan.third_node,
         },
-        settings: settings(plan.synchronous),
+        settings: settings(plan, plan.synchronous),
+        topologies: Vec::new(),
         runs: Vec::new(),
         skipped: Vec::new(),
         complete: false,
         ended: None,
-        notes: notes(plan).into_iter().map(str::to_owned).collect(),
+        notes: notes(plan),
     }
 }
 
@@ -268,16 +367,19 @@ fn run_all(
     record: &mut FailoverRecord,
     on_run: &mut dyn FnMut(&FailoverRecord),
 ) -> Result<(), FailoverError> {
-    let is_skipped = |fault| record.skipped.iter().any(|skipped| skipped.fault == fault);
+    let is_skipped =
+        |fault| record.skipped.iter().any(|of| of.fault == fault && of.engine.is_none());
     let mut cases = context.plan.cases();
-    cases.retain(|(fault, _)| !is_skipped(*fault));
+    cases.retain(|case| !is_skipped(case.fault));
     for number in 1..=context.plan.runs {
-        for &(fault, detector) in &cases {
+        for &case in &cases {
+            let FailoverCase { fault, engine, detector } = case;
             let is_done = |run: &FailoverRun| {
-                (run.fault, run.detector, run.number) == (fault, detector, number)
+                (run.fault, run.engine, run.detector, run.number)
+                    == (fault, engine, detector, number)
             };
             if !record.runs.iter().any(is_done) {
-                record.runs.push(run_once(context, fault, detector, number)?);
+                record.runs.push(run_once(context, case, number)?);
                 on_run(record);
             }
         }
@@ -288,17 +390,26 @@ fn run_all(
 /// A data directory that each run begins with a copy of. The engines' versions and all of the servers'
 /// settings are in the record then.
 fn prepare(
+    plan: &FailoverPlan,
     installation: &Installation,
-    repmgr: &Repmgr,
-    pgbouncer: &Pgbouncer,
+    programs: &EnginePrograms,
     guard: &Arc<Mutex<Guard>>,
     record: &mut FailoverRecord,
 ) -> Result<Cluster, FailoverError> {
     let mut guard = lock(guard);
-    record.engines = vec![repmgr.version(&mut guard)?, pgbouncer.version(&mut guard)?];
+    if plan.engines.iter().any(|engine| engines::listens(*engine)) {
+        PrivateNetwork::check(&mut guard)?;
+    }
+    record.topologies = topologies(plan, programs, &mut guard)?;
+    record.engines = Vec::new();
+    for version in record.topologies.iter().flat_map(|of| &of.versions) {
+        if !record.engines.contains(version) {
+            record.engines.push(version.clone());
+        }
+    }
     let template = Cluster::init(&mut guard, installation, "template", true)?;
     // Nothing confirms its commits.
-    let settings = settings(false);
+    let settings = settings(plan, false);
     template.configure(&mut guard, &settings)?;
     template.start(&mut guard)?;
     let mut connection = template.connect("postgres")?;
@@ -316,12 +427,13 @@ fn prepare(
 }
 
 const NAMES: &str = "synchronous_standby_names";
+const LIBRARIES: &str = "shared_preload_libraries";
 const SYNC_METHOD: &str = "recovery_init_sync_method";
 
-/// Of both servers: a standby that is cloned has its primary's.
-fn settings(synchronous: bool) -> BTreeMap<String, String> {
+/// Of both servers: a standby that is cloned has its primary's. Who waits for whom is for engines to say
+/// that start servers themselves.
+fn settings(plan: &FailoverPlan, synchronous: bool) -> BTreeMap<String, String> {
     let settings = [
-        ("shared_preload_libraries", "repmgr"),
         // pg_rewind reads WAL back to the fork.
         ("wal_keep_size", "256MB"),
         // Before a standby that has just lost its primary is promoted it may wait for this long.
@@ -329,43 +441,18 @@ fn settings(synchronous: bool) -> BTreeMap<String, String> {
         ("max_connections", "200"),
         ("shared_buffers", "64MB"),
     ];
+    let has = |engine| plan.engines.contains(&engine);
+    let is_own = has(FailoverEngine::Repmgr) || has(FailoverEngine::None);
     let names = format!("ANY 1 ({})", NODES.join(", "));
-    let waiting = synchronous.then(|| (NAMES.to_owned(), names));
+    let waiting = (synchronous && is_own).then(|| (NAMES.to_owned(), names));
+    let library = || (LIBRARIES.to_owned(), "repmgr".to_owned());
     settings
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into_iter()
+        .chain(has(FailoverEngine::Repmgr).then(library))
         .chain(waiting)
         .collect()
 }
-
-/// What a reader has to know.
-fn notes(plan: &FailoverPlan) -> Vec<&'static str> {
-    let of_witness = if plan.witness { WITNESS_NOTE } else { NO_WITNESS_NOTE };
-    let third = plan.third_node.then_some(THIRD_NOTE);
-    NOTES.into_iter().chain([of_witness]).chain(third).collect()
-}
-
-const NO_WITNESS_NOTE: &str = "two servers and no witness: a standby that is cut off from its primary \
-                               promotes itself, and there are two primaries (fault link-cut)";
-const WITNESS_NOTE: &str = "a standby that is cut off from its primary is cut off from the witness, \
-                            too, has no majority and does not promote itself (fault link-cut); the \
-                            link is healed then. The daemons beside primary and witness look at the \
-                            primary through this link as well, and report it gone meanwhile";
-const THIRD_NOTE: &str = "the second standby streams from the primary directly, the first through a \
-                          link that holds WAL back for 50 ms and is cut when the primary's host \
-                          dies: the second has WAL that the promoted one has not";
-
-const NOTES: [&str; 4] = [
-    "process faults on one kernel: servers, repmgrd and PgBouncer share CPUs and a disk; a host of \
-     its own dies otherwise, and these are no recovery times of production",
-    "the promotion hook resets synchronous_standby_names, promotes, replaces PgBouncer's database \
-     file by rename, then RELOAD, KILL and RESUME: RELOAD alone leaves connections to a frozen \
-     primary",
-    "the old primary's files are synced at once by pgtoll (pg_rewind --no-sync, then syncfs) and by the \
-     server (recovery_init_sync_method = syncfs): one by one, as by default, some 1500 files take \
-     up to seconds on a busy disk, and are synced twice",
-    "none is the floor: no repmgrd, the promotion hook begins when the fault is done",
-];
 
 #[cfg(test)]
 mod tests {
@@ -374,6 +461,7 @@ mod tests {
     fn plan(faults: &[FailoverFault], detectors: &[FailoverDetector]) -> FailoverPlan {
         FailoverPlan {
             faults: faults.to_vec(),
+            engines: vec![FailoverEngine::Repmgr],
             detectors: detectors.to_vec(),
             synchronous: true,
             runs: 3,
@@ -393,14 +481,34 @@ mod tests {
         let plan = plan(&[FailoverFault::HostDeath, FailoverFault::Switchover], &both);
         assert_eq!(plan.cases().len(), 3);
         assert_eq!(plan.all_runs(), 9);
-        let fast = plan.judged(FailoverFault::HostDeath, FailoverDetector::Fast);
-        assert!(fast < plan.judged(FailoverFault::Freeze, FailoverDetector::Fast));
-        assert!(plan.judged(FailoverFault::HostDeath, FailoverDetector::Default) > fast * 5);
+        let case =
+            |fault, detector| FailoverCase { fault, engine: FailoverEngine::Repmgr, detector };
+        let fast = plan.judged(case(FailoverFault::HostDeath, FailoverDetector::Fast));
+        let freeze = case(FailoverFault::Freeze, FailoverDetector::Fast);
+        assert!(fast < plan.judged(freeze));
+        let default = case(FailoverFault::HostDeath, FailoverDetector::Default);
+        assert!(plan.judged(default) > fast * 5);
+    }
+
+    #[test]
+    fn an_engine_has_the_settings_that_it_has() {
+        let mut plan = plan(&[FailoverFault::HostDeath], &FailoverDetector::ALL);
+        plan.engines = FailoverEngine::ALL.to_vec();
+        let of = |engine| plan.cases().iter().filter(|case| case.engine == engine).count();
+        let counts = FailoverEngine::ALL.map(of);
+        assert_eq!(counts, [2, 2, 3, 1]);
+        plan.faults = vec![FailoverFault::Switchover];
+        let none = |case: &FailoverCase| case.engine == FailoverEngine::None;
+        assert!(!plan.cases().iter().any(none));
+        assert!(unanswered(&plan).iter().any(|of| of.engine == Some(FailoverEngine::None)));
     }
 
     #[test]
     fn both_servers_would_wait_for_the_other() {
-        assert_eq!(settings(true)[NAMES], "ANY 1 (node1, node2)");
-        assert!(!settings(false).contains_key(NAMES));
+        let mut plan = plan(&[FailoverFault::HostDeath], &[FailoverDetector::Fast]);
+        assert_eq!(settings(&plan, true)[NAMES], "ANY 1 (node1, node2)");
+        assert!(!settings(&plan, false).contains_key(NAMES));
+        plan.engines = vec![FailoverEngine::Patroni];
+        assert!(!settings(&plan, true).contains_key(NAMES));
     }
 }

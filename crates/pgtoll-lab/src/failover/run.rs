@@ -1,19 +1,17 @@
 //! A run: a topology, a fault under load, the old primary's return.
 
-use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use pgtoll_cluster::Cluster;
 use pgtoll_record::{
-    ClientTimeline, FailoverDetector, FailoverFault, FailoverRun, JudgeRecord, JudgedEvent,
+    ClientTimeline, FailoverEngine, FailoverFault, FailoverRun, JudgeRecord, JudgedEvent,
 };
 
-use super::context::{RunContext, lock};
+use super::context::RunContext;
 use super::error::FailoverError;
-use super::fault::FaultAction;
-use super::hook::EVENTS;
+use super::fault::{FaultAction, FaultTimes};
 use super::rejoin::rejoin;
-use super::steps::Steps;
+use super::start::{FailoverCase, start};
 use super::topology::Topology;
 use super::volumes::volume_of;
 use super::{THAWED_AFTER_LIMIT, notice_limit};
@@ -23,18 +21,17 @@ use crate::{JudgeFault, JudgeFaultEnd, JudgePlan, judge};
 /// Runs a failover, and removes its servers.
 pub(super) fn run_once(
     context: &RunContext<'_>,
-    fault: FailoverFault,
-    detector: FailoverDetector,
+    case: FailoverCase,
     number: u32,
 ) -> Result<FailoverRun, FailoverError> {
     let load_average = load_average();
-    let mut topology = Topology::start(context, fault, detector)?;
-    let mut run = fail_over(context, &mut topology, fault, number)?;
+    let mut topology = start(context, case)?;
+    let mut run = fail_over(context, &mut *topology, case, number)?;
     run.load_average = load_average;
     let has_returned = run.rejoin.as_ref().is_some_and(|rejoin| rejoin.error.is_none());
-    if context.plan.fail_back && has_returned && has_way_back(fault) {
+    if context.plan.fail_back && has_returned && has_way_back(case.fault) {
         topology.exchange_roles(context)?;
-        run.back = Some(Box::new(fail_over(context, &mut topology, fault, number)?));
+        run.back = Some(Box::new(fail_over(context, &mut *topology, case, number)?));
     }
     context.interrupt.check()?;
     topology.remove()?;
@@ -56,32 +53,32 @@ fn load_average() -> Option<f64> {
 /// A fault under load, until the old primary has returned and was verified.
 fn fail_over(
     context: &RunContext<'_>,
-    topology: &mut Topology,
-    fault: FailoverFault,
+    topology: &mut dyn Topology,
+    case: FailoverCase,
     number: u32,
 ) -> Result<FailoverRun, FailoverError> {
-    let detector = topology.detector;
-    let mut action = FaultAction::of(topology, fault, context.interrupt);
-    action.frozen_at_most = notice_limit(fault, detector) + THAWED_AFTER_LIMIT;
-    let began = action.began.clone();
-    let judged = judge_fault(context, topology, action, context.plan.judged(fault, detector))?;
-    let mut run = observed(&judged, (fault, detector, number));
+    let fault = case.fault;
+    let limit = notice_limit(case) + THAWED_AFTER_LIMIT;
+    let action = FaultAction::new(fault, topology.fault_site()?, limit, context.interrupt);
+    let times = action.times.clone();
+    let judged = judge_fault(context, topology, action, context.plan.judged(case))?;
+    let mut run = observed(&judged, case, number);
+    let times = times.lock().map(|times| *times).unwrap_or_default();
     // Without a fault there is nothing to count from.
-    if let Some(began) = began.lock().ok().and_then(|began| *began) {
-        report_steps(&mut run, topology, began);
+    if let Some(began) = times.began {
+        topology.report(&mut run, began);
+        run.ended_by_hand_s = by_hand(times);
     }
     run.timeline = Some(timeline(&judged, &run.steps));
-    run.daemon_restarts = topology.end_daemons();
-    run.two_primaries = is_primary(&topology.primary) && is_primary(&topology.standby);
+    run.daemon_restarts = topology.end_watch();
+    let (primary, standby) = (topology.primary(), topology.standby());
+    let (is_old_primary, is_new_primary) = (is_primary(primary), is_primary(standby));
+    run.two_primaries = is_old_primary && is_new_primary;
     if run.two_primaries {
-        run.findings.push(
-            "split brain: the old primary went on, and both servers take writes; only PgBouncer \
-             keeps clients from it"
-                .to_owned(),
-        );
+        run.findings.push(split_brain(case.engine).to_owned());
     }
-    if is_primary(&topology.standby) {
-        run.standby_names = Some(standby_names(&topology.standby)?);
+    if is_new_primary {
+        run.standby_names = Some(standby_names(standby)?);
         if run.standby_names.as_ref().is_some_and(|names| !names.is_empty()) {
             run.findings.push(
                 "synchronous_standby_names was not reset on the promoted server: commits wait for \
@@ -90,20 +87,46 @@ fn fail_over(
             );
         }
         run.rejoin = Some(rejoin(context, topology, fault));
-        run.third = topology.third().map(|third| third.follow(context, topology));
-    } else if !context.plan.heals_cut(fault) {
-        run.findings.push(not_promoted(fault).to_owned());
+        run.third = topology.follow_third(context);
+    } else if is_old_primary && fault == FailoverFault::Postmaster {
+        run.restarted_in_place = true;
+    } else if context.plan.promotes(case) {
+        run.findings.push(not_promoted(case).to_owned());
     }
     context.interrupt.check()?;
     Ok(run)
 }
 
-fn not_promoted(fault: FailoverFault) -> &'static str {
-    if fault == FailoverFault::IoFreeze {
-        "repmgrd did not promote the standby: a primary whose writes wait answers its checks, and \
-         clients wait until the disk goes on"
-    } else {
-        "the standby was not promoted"
+/// When an administrator ended the outage, in seconds from the fault.
+fn by_hand(times: FaultTimes) -> Option<f64> {
+    let seconds = times.ended_by_hand?.duration_since(times.began?).ok()?;
+    Some(seconds.as_secs_f64())
+}
+
+fn split_brain(engine: FailoverEngine) -> &'static str {
+    match engine {
+        FailoverEngine::Repmgr => {
+            "split brain: the old primary went on, and both servers take writes; only PgBouncer \
+             keeps clients from it"
+        }
+        FailoverEngine::Patroni => {
+            "split brain: the old primary went on, and both servers take writes; only HAProxy keeps \
+             clients from it"
+        }
+        FailoverEngine::PgAutoFailover | FailoverEngine::None => {
+            "split brain: the old primary went on, and both servers take writes, to which clients \
+             connect as they find them"
+        }
+    }
+}
+
+fn not_promoted(case: FailoverCase) -> &'static str {
+    match (case.fault, case.engine) {
+        (FailoverFault::IoFreeze, FailoverEngine::Repmgr) => {
+            "repmgrd did not promote the standby: a primary whose writes wait answers its checks, \
+             and clients wait until the disk goes on"
+        }
+        _ => "the standby was not promoted",
     }
 }
 
@@ -132,10 +155,10 @@ fn timeline(judged: &JudgeRecord, steps: &[JudgedEvent]) -> ClientTimeline {
     }
 }
 
-/// Lets clients write through the pooler while the fault happens.
+/// Lets clients write while the fault happens.
 fn judge_fault(
     context: &RunContext<'_>,
-    topology: &Topology,
+    topology: &dyn Topology,
     action: FaultAction,
     duration: Duration,
 ) -> Result<JudgeRecord, FailoverError> {
@@ -161,10 +184,7 @@ fn judge_fault(
 }
 
 /// What the judge found.
-fn observed(
-    judged: &JudgeRecord,
-    (fault, detector, number): (FailoverFault, FailoverDetector, u32),
-) -> FailoverRun {
+fn observed(judged: &JudgeRecord, case: FailoverCase, number: u32) -> FailoverRun {
     let verdict = judged.verdict.as_ref();
     let mut findings = judged.findings.clone();
     if let Some(failed) = judged.fault.as_ref().filter(|fault| !fault.success) {
@@ -172,8 +192,9 @@ fn observed(
         findings.push(format!("the fault was not as planned: {status}"));
     }
     FailoverRun {
-        fault,
-        detector,
+        fault: case.fault,
+        engine: case.engine,
+        detector: case.detector,
         number,
         acknowledged: judged.transactions.acknowledged,
         failed: judged.transactions.failed,
@@ -189,9 +210,11 @@ fn observed(
         two_primaries: false,
         outage_s: judged.outage.as_ref().map(|gap| gap.seconds),
         outage_open: judged.outage.as_ref().is_some_and(|gap| gap.open),
+        ended_by_hand_s: None,
         noticed_s: None,
         promoted_s: None,
         routed_s: None,
+        restarted_in_place: false,
         steps: Vec::new(),
         rejoin: None,
         third: None,
@@ -202,20 +225,6 @@ fn observed(
         back: None,
         findings,
     }
-}
-
-fn report_steps(run: &mut FailoverRun, topology: &Topology, began: SystemTime) {
-    let mut guard = lock(&topology.guard);
-    let path = guard.directory().join(EVENTS);
-    // As the servers' user: it could have put a link there.
-    let printed = guard.run(Path::new("cat"), &[&path.to_string_lossy()]);
-    let text = printed.map(|output| output.tail).unwrap_or_default();
-    let steps = Steps::parse(&text, began);
-    run.noticed_s =
-        steps.first(&format!("{} repmgrd_upstream_disconnect", topology.standby.name()));
-    run.promoted_s = steps.first("hook promoted");
-    run.routed_s = steps.first("hook routed");
-    run.steps = steps.events;
 }
 
 /// Whether it runs and takes writes.

@@ -1,296 +1,223 @@
-//! A primary, a standby, repmgrd beside each, and poolers as the only way in.
+//! A primary and a standby that clients reach, whatever looks after them; and what all of these do with
+//! their servers.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use pgtoll_cluster::{
-    Cluster, Guard, Pgbouncer, Repmgr, RepmgrNode, RepmgrSettings, RunningPgbouncer, StopMode,
-    Volume, Volumes,
-};
+use pgtoll_cluster::{Cluster, Guard, StopMode, Volume, Volumes};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{FailoverDetector, FailoverFault};
+use pgtoll_record::{FailoverFault, FailoverRun, ThirdNode};
 use pgtoll_wire::Dsn;
 
-use super::context::{DATABASE, NODES, RunContext, THIRD, WITNESS, lock};
+use super::context::{DATABASE, NODES, RunContext, lock};
 use super::error::FailoverError;
-use super::hook::{
-    EVENTS, hook_name, notification_command, promote_command, write_hook, write_notification,
-};
-use super::supervisor::Supervisor;
-use super::third::{AHEAD, Third};
+use super::fault::FaultSite;
+use super::rejoin::{RejoinSteps, STREAMING};
 use super::volumes::hold_volume;
-use super::witness::Witness;
 use crate::link::{Link, LinkDelay};
 
 /// How long a step of the preparation may take.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 /// Between two looks.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
-/// A topology that serves clients.
-pub(super) struct Topology {
+/// A topology that serves clients, until it is removed.
+pub(super) trait Topology {
+    /// The server that is the primary until the fault.
+    fn primary(&self) -> &Cluster;
+
+    /// The other one.
+    fn standby(&self) -> &Cluster;
+
+    /// The clients' way in.
+    fn dsn(&self) -> Result<Dsn, FailoverError>;
+
+    /// What a fault can reach.
+    fn fault_site(&self) -> Result<FaultSite, FailoverError>;
+
+    /// Adds to the run what was reported since the fault, and when what was done.
+    fn report(&self, run: &mut FailoverRun, began: SystemTime);
+
+    /// The load is over. Returns how often a daemon had ended by itself and was started again.
+    fn end_watch(&mut self) -> u32 {
+        0
+    }
+
+    /// Makes a standby of the old primary.
+    fn bring_back(
+        &self,
+        context: &RunContext<'_>,
+        fault: FailoverFault,
+        steps: &mut RejoinSteps,
+    ) -> Result<(), FailoverError>;
+
+    /// Shuts the old primary down, which has come back as a standby.
+    fn stop_old_primary(&self) -> Result<(), FailoverError>;
+
+    /// Lets a second standby follow the promoted one; `None` where there is none.
+    fn follow_third(&self, _context: &RunContext<'_>) -> Option<ThirdNode> {
+        None
+    }
+
+    /// The promoted standby is the primary from now on, and the old primary, which has returned and was
+    /// stopped, its standby.
+    fn exchange_roles(&mut self, context: &RunContext<'_>) -> Result<(), FailoverError>;
+
+    /// Ends all that still runs, and removes it.
+    fn remove(self: Box<Self>) -> Result<(), FailoverError>;
+}
+
+/// A primary and a standby that the lab itself starts, and what a fault may need between and below them.
+pub(super) struct ServerPair {
     pub(super) guard: Arc<Mutex<Guard>>,
     pub(super) primary: Cluster,
     /// The primary's postmaster.
     pub(super) postmaster: i32,
     pub(super) standby: Cluster,
-    /// The primary's, then the standby's.
-    pub(super) nodes: [RepmgrNode; 2],
-    pub(super) poolers: Vec<RunningPgbouncer>,
-    pub(super) detector: FailoverDetector,
-    /// Starts a repmgrd again that ends by itself; `None` while none runs.
-    supervisor: Option<Supervisor>,
     /// Through which the standby sees the first primary; `None` where that is not to be cut.
-    link: Option<Arc<Link>>,
+    pub(super) link: Option<Arc<Link>>,
     /// The disk of the first primary; `None` where it needs none of its own.
     volume: Option<(Volumes, Volume)>,
-    /// A second standby.
-    third: Option<Third>,
-    witness: Option<Witness>,
 }
 
-impl Topology {
+/// A primary that runs.
+pub(super) struct StartedPrimary {
+    pub(super) cluster: Cluster,
+    postmaster: i32,
+    volume: Option<(Volumes, Volume)>,
+}
+
+impl StartedPrimary {
     pub(super) fn start(
         context: &RunContext<'_>,
+        guard: &mut Guard,
         fault: FailoverFault,
-        detector: FailoverDetector,
     ) -> Result<Self, FailoverError> {
-        let mut guard = lock(context.guard);
-        let primary = context.template.copy(&mut guard, NODES[0])?;
-        let volume = hold_volume(context, &mut guard, &primary, fault)?;
-        primary.configure(&mut guard, &named(context, NODES[0]))?;
-        let postmaster = primary.start(&mut guard)?;
-        write_notification(&mut guard)?;
-        let [of_first, of_second] = NODES.map(|name| settings(&guard, name, detector));
-        let (is_cut, has_third) = (fault == FailoverFault::LinkCut, context.plan.third_node);
-        let directory = link_directory(&guard);
-        let link = (is_cut || has_third).then(|| open_link(&mut guard, &directory, &primary));
-        let link = link.transpose()?.map(Arc::new);
-        let seen_in = is_cut.then(|| directory.clone());
-        let seen = RepmgrSettings { host: seen_in.clone(), ..of_first.clone() };
-        let first = context.repmgr.node(&mut guard, &primary, &seen)?;
-        first.run(&mut guard, &["primary", "register"])?;
-        // repmgrd beside it does not need the link.
-        let first = context.repmgr.node(&mut guard, &primary, &of_first)?;
+        let cluster = context.template.copy(guard, NODES[0])?;
+        let volume = hold_volume(context, guard, &cluster, fault)?;
+        cluster.configure(guard, &named(context, NODES[0]))?;
+        let postmaster = cluster.start(guard)?;
+        Ok(Self { cluster, postmaster, volume })
+    }
+
+    /// Starts a standby that streams through the link, if there is one.
+    pub(super) fn with_standby(
+        self,
+        context: &RunContext<'_>,
+        guard: &mut Guard,
+        link: Option<Arc<Link>>,
+    ) -> Result<ServerPair, FailoverError> {
+        let primary = self.cluster;
+        let directory = link_directory(guard);
         let upstream = if link.is_some() { &*directory } else { primary.directory() };
-        let standby = primary.standby(&mut guard, NODES[1], upstream)?;
-        standby.configure(&mut guard, &named(context, NODES[1]))?;
-        standby.start(&mut guard)?;
-        let second = context.repmgr.node(&mut guard, &standby, &of_second)?;
-        wait_for_streaming(&primary, &standby, context.interrupt)?;
-        second.run(&mut guard, &["standby", "register", "--upstream-node-id=1"])?;
-        let of_third = settings(&guard, THIRD, detector);
-        let third = has_third.then(|| Third::start(context, &mut guard, &primary, &of_third));
-        let third = third.transpose()?;
-        if let (Some(link), true) = (&link, has_third) {
-            link.set_delay(LinkDelay { to_client: AHEAD, ..LinkDelay::default() });
-        }
-        let of_witness = settings(&guard, WITNESS, detector);
-        let witness = context
-            .witness
-            .map(|template| Witness::start(context, &mut guard, template, &primary, &of_witness));
-        let witness = witness.transpose()?;
-        // A copy that is still dirty would be synced by pg_rewind, file by file.
-        primary.sync(&mut guard)?;
-        let mut poolers = Vec::new();
-        for number in 1..=context.plan.bouncers {
-            let name = format!("pooler{number}");
-            poolers.push(context.pgbouncer.start(&mut guard, &name, DATABASE, &primary)?);
-        }
-        for (node, server) in [(&first, &primary), (&second, &standby)] {
-            write_hook(&mut guard, (context.repmgr, node.configuration()), server, &poolers)?;
-        }
-        drop(guard);
-        let mut topology = Self {
-            guard: context.guard.clone(),
-            primary,
-            postmaster,
-            standby,
-            nodes: [first, second],
-            poolers,
-            detector,
-            supervisor: None,
-            link,
-            volume,
-            third,
-            witness,
-        };
-        for pooler in &topology.poolers {
-            wait_for_pooler(pooler, context.interrupt)?;
-        }
-        topology.start_daemons(context.interrupt)?;
-        Ok(topology)
+        let standby = primary.standby(guard, NODES[1], upstream)?;
+        standby.configure(guard, &named(context, NODES[1]))?;
+        standby.start(guard)?;
+        let (guard, postmaster, volume) = (context.guard.clone(), self.postmaster, self.volume);
+        Ok(ServerPair { guard, primary, postmaster, standby, link, volume })
     }
+}
 
-    /// The clients' way in.
-    pub(super) fn dsn(&self) -> Result<Dsn, FailoverError> {
-        let hosts: Vec<String> =
-            self.poolers.iter().map(|of| of.directory().display().to_string()).collect();
-        let (hosts, port) = (hosts.join(","), Pgbouncer::PORT);
-        Ok(format!("host='{hosts}' port={port} user=postgres dbname={DATABASE}").parse()?)
-    }
-
-    /// Whether repmgrd runs beside the servers.
-    pub(super) fn is_watched(&self) -> bool {
-        self.detector != FailoverDetector::None
-    }
-
-    /// Starts repmgrd beside both servers, and waits until both watch.
-    fn start_daemons(&mut self, interrupt: &Interrupt) -> Result<(), FailoverError> {
-        if !self.is_watched() {
-            return Ok(());
-        }
-        let mut connection = self.primary.connect(Repmgr::DATABASE)?;
-        let began = connection.query_one("SELECT clock_timestamp()::text AS now")?;
-        let began = began.text("now")?.to_owned();
-        let watching = self.watching_nodes();
-        for node in &watching {
-            node.start_daemon(&mut lock(&self.guard))?;
-        }
-        self.supervisor = Some(Supervisor::begin(&self.guard, &watching));
-        // Each says in the primary's table that it watches.
-        let sql = format!(
-            "SELECT count(DISTINCT node_id) AS started FROM repmgr.events \
-             WHERE event = 'repmgrd_start' AND event_timestamp >= '{began}'"
-        );
-        until("repmgrd did not start", interrupt, || {
-            let started = connection.query_one(&sql)?.text("started")?.to_owned();
-            let all = watching.len().to_string();
-            Ok(if started == all { None } else { Some(format!("{started} of {all} started")) })
-        })?;
-        connection.close();
-        Ok(())
-    }
-
-    /// Beside which repmgrd runs.
-    fn watching_nodes(&self) -> Vec<RepmgrNode> {
-        let witness = self.witness.as_ref().map(|witness| &witness.node);
-        self.nodes.iter().chain(witness).cloned().collect()
-    }
-
-    /// The second standby.
-    pub(super) fn third(&self) -> Option<&Third> {
-        self.third.as_ref()
-    }
-
-    /// Between the witness and the standby.
-    pub(super) fn witness_link(&self) -> Option<Arc<Link>> {
-        self.witness.as_ref().map(|witness| witness.link.clone())
-    }
-
-    /// Between both servers, if there is one.
-    pub(super) fn link(&self) -> Option<Arc<Link>> {
-        self.link.clone()
-    }
-
+impl ServerPair {
     /// The disk of the first primary, if it has one of its own.
     pub(super) fn volume(&self) -> Option<Volume> {
         self.volume.as_ref().map(|(_, volume)| volume.clone())
     }
 
-    /// What the fault needs, so that a repmgrd that it ends is not started again.
-    pub(super) fn supervisor(&self) -> Option<&Supervisor> {
-        self.supervisor.as_ref()
-    }
-
-    /// Ends repmgrd beside both servers; what had ended before is no error. Returns how often one had
-    /// ended by itself.
-    pub(super) fn end_daemons(&mut self) -> u32 {
-        let restarts = self.supervisor.take().map_or(0, Supervisor::end);
-        let mut guard = lock(&self.guard);
-        for node in self.watching_nodes() {
-            let _ = guard.reap(node.daemon(), Duration::ZERO);
+    /// Makes a standby of the old primary, by `pg_rewind`.
+    pub(super) fn bring_back(
+        &self,
+        context: &RunContext<'_>,
+        fault: FailoverFault,
+        steps: &mut RejoinSteps,
+    ) -> Result<(), FailoverError> {
+        let (old, new) = (&self.primary, &self.standby);
+        {
+            let mut guard = lock(&self.guard);
+            // One that was frozen still runs; others have ended.
+            let _ = old.stop(&mut guard, StopMode::Fast);
+            steps.done("stopped");
+            if let (Some(volume), FailoverFault::WalFull) = (self.volume(), fault) {
+                volume.enlarge(ENLARGED_WAL_BYTES)?;
+                steps.done("volume enlarged");
+            }
+            new.checkpoint()?;
+            steps.done("checkpoint");
+            old.rewind(&mut guard, new)?;
+            steps.done("pg_rewind");
+            old.configure(&mut guard, &named(context, old.name()))?;
+            old.start(&mut guard)?;
+            steps.done("start");
         }
-        restarts
-    }
-
-    /// Tells repmgr that the old primary is a standby of the new one.
-    pub(super) fn register_old_primary(&self) -> Result<(), FailoverError> {
-        let upstream = format!("--upstream-node-id={}", node_id(self.standby.name()));
-        let arguments = ["standby", "register", "--force", &upstream];
-        self.nodes[0].run(&mut lock(&self.guard), &arguments)?;
+        wait_for_streaming(new, old, context.interrupt)?;
+        steps.done(STREAMING);
         Ok(())
     }
 
-    /// The promoted standby is the primary from now on, and the old primary, which has returned and was
-    /// stopped, its standby.
+    /// Shuts the old primary down.
+    pub(super) fn stop_old_primary(&self) -> Result<(), FailoverError> {
+        self.primary.stop(&mut lock(&self.guard), StopMode::Fast)?;
+        Ok(())
+    }
+
+    /// The standby is the primary from now on, and the old primary, which was stopped, its standby.
     pub(super) fn exchange_roles(&mut self, context: &RunContext<'_>) -> Result<(), FailoverError> {
         std::mem::swap(&mut self.primary, &mut self.standby);
-        self.nodes.reverse();
         self.standby.start(&mut lock(&self.guard))?;
         wait_for_streaming(&self.primary, &self.standby, context.interrupt)?;
-        // The hook had set it to nothing; there is a standby again.
+        // It was set to nothing at the promotion; there is a standby again.
         let mut connection = self.primary.connect("postgres")?;
         connection.execute("ALTER SYSTEM RESET synchronous_standby_names")?;
         connection.execute("SELECT pg_reload_conf()")?;
-        let pid = connection.query_one(
-            "SELECT (regexp_match(pg_read_file('postmaster.pid'), '^[0-9]+'))[1] AS pid",
-        )?;
-        self.postmaster = pid.parse("pid")?;
         connection.close();
-        for pooler in &self.poolers {
-            context.pgbouncer.restart_ended(&mut lock(&self.guard), pooler)?;
-            wait_for_pooler(pooler, context.interrupt)?;
-        }
-        self.start_daemons(context.interrupt)
+        self.postmaster = postmaster(&self.primary)?;
+        Ok(())
     }
 
-    /// The pooler on the primary's host, if each host has one.
-    pub(super) fn pooler_of_primary(&self) -> Option<&RunningPgbouncer> {
-        let number = usize::from(self.primary.name() != NODES[0]);
-        self.poolers.get(number).filter(|_| self.poolers.len() == NODES.len())
-    }
-
-    /// Ends all that still runs, and removes it.
-    pub(super) fn remove(mut self) -> Result<(), FailoverError> {
-        self.end_daemons();
-        let mut guard = lock(&self.guard);
-        for pooler in &self.poolers {
-            pooler.remove(&mut guard)?;
-        }
+    /// Ends both.
+    pub(super) fn stop(&self, guard: &mut Guard) {
         for cluster in [&self.standby, &self.primary] {
             // It may have ended long ago.
-            let _ = cluster.stop(&mut guard, StopMode::Immediate);
+            let _ = cluster.stop(guard, StopMode::Immediate);
         }
-        if let Some(third) = self.third {
-            third.remove(&mut guard)?;
-        }
-        if let Some(witness) = self.witness {
-            witness.remove(&mut guard)?;
-        }
+    }
+
+    /// Removes both, which have ended.
+    pub(super) fn remove(self, guard: &mut Guard) -> Result<(), FailoverError> {
+        drop(self.link);
         // Where one is mounted a directory cannot be removed.
         drop(self.volume);
         for cluster in [self.standby, self.primary] {
-            cluster.remove(&mut guard)?;
-        }
-        let files = NODES.into_iter().flat_map(|name| [format!("{name}.conf"), hook_name(name)]);
-        for file in files.chain([EVENTS.to_owned()]) {
-            let path = guard.directory().join(file);
-            guard.run(Path::new("rm"), &["-f", &path.to_string_lossy()])?;
+            cluster.remove(guard)?;
         }
         Ok(())
     }
 }
 
+/// What a WAL volume has after an administrator gave it more: it takes the new primary's, too.
+const ENLARGED_WAL_BYTES: u64 = 1 << 30;
+
+/// The pid of a running server's postmaster.
+pub(super) fn postmaster(cluster: &Cluster) -> Result<i32, FailoverError> {
+    let mut connection = cluster.connect("postgres")?;
+    let pid = connection
+        .query_one("SELECT (regexp_match(pg_read_file('postmaster.pid'), '^[0-9]+'))[1] AS pid")?;
+    let pid = pid.parse("pid")?;
+    connection.close();
+    Ok(pid)
+}
+
 /// The servers' settings, and a name that rows of the judge carry.
-pub(super) fn named(
-    context: &RunContext<'_>,
-    name: &str,
-) -> std::collections::BTreeMap<String, String> {
+pub(super) fn named(context: &RunContext<'_>, name: &str) -> BTreeMap<String, String> {
     let mut settings = context.settings.clone();
     settings.insert("cluster_name".to_owned(), name.to_owned());
     settings
 }
 
-/// repmgr's number of a server.
-pub(super) fn node_id(name: &str) -> u32 {
-    let names = [NODES[0], NODES[1], THIRD, WITNESS];
-    (1..).zip(names).find(|(_, of)| *of == name).map_or(0, |(number, _)| number)
-}
-
 /// Where the standby finds the primary's socket if a link is in between.
-fn link_directory(guard: &Guard) -> PathBuf {
+pub(super) fn link_directory(guard: &Guard) -> std::path::PathBuf {
     guard.directory().join("link")
 }
 
@@ -304,22 +231,6 @@ pub(super) fn open_link(
     let socket = |directory: &Path| directory.join(".s.PGSQL.5432");
     Link::open(&socket(directory), &socket(server.directory()), LinkDelay::default())
         .map_err(FailoverError::Link)
-}
-
-fn settings(guard: &Guard, name: &str, detector: FailoverDetector) -> RepmgrSettings {
-    let timers = detector.timers().unwrap_or([1, 1, 1]);
-    let [monitor_interval_s, reconnect_attempts, reconnect_interval_s] = timers;
-    RepmgrSettings {
-        node_id: node_id(name),
-        host: None,
-        may_be_promoted: name != THIRD && name != WITNESS,
-        monitor_interval_s,
-        reconnect_attempts,
-        reconnect_interval_s,
-        promotes_by_pg_ctl: detector != FailoverDetector::Default,
-        promote_command: promote_command(guard, name),
-        event_notification_command: notification_command(guard),
-    }
 }
 
 /// Waits until the standby streams from the primary.
@@ -340,24 +251,38 @@ pub(super) fn wait_for_streaming(
     })
 }
 
-fn wait_for_pooler(pooler: &RunningPgbouncer, interrupt: &Interrupt) -> Result<(), FailoverError> {
-    until("PgBouncer did not answer", interrupt, || {
-        Ok(pooler.console().err().map(|error| error.to_string()))
-    })
-}
-
 /// Waits until there is nothing left that `state` says.
 pub(super) fn until(
     what: &'static str,
     interrupt: &Interrupt,
+    state: impl FnMut() -> Result<Option<String>, FailoverError>,
+) -> Result<(), FailoverError> {
+    until_within(what, LIMIT, interrupt, state)
+}
+
+/// The same, for so long.
+pub(super) fn until_within(
+    what: &'static str,
+    limit: Duration,
+    interrupt: &Interrupt,
     mut state: impl FnMut() -> Result<Option<String>, FailoverError>,
 ) -> Result<(), FailoverError> {
-    let end = Instant::now() + LIMIT;
+    let end = Instant::now() + limit;
     while let Some(state) = state()? {
         if Instant::now() > end {
-            return Err(FailoverError::NotReached { what, seconds: LIMIT.as_secs(), state });
+            return Err(FailoverError::NotReached { what, seconds: limit.as_secs(), state });
         }
         interrupt.wait(PAUSE)?;
     }
     Ok(())
+}
+
+/// The way to whichever of both takes writes.
+pub(super) fn both_servers(one: &Cluster, other: &Cluster) -> Result<Dsn, FailoverError> {
+    let [one, other] = [one, other].map(|of| of.directory().display());
+    Ok(format!(
+        "host='{one},{other}' port=5432 user=postgres dbname={DATABASE} \
+         target_session_attrs=read-write"
+    )
+    .parse()?)
 }

@@ -36,7 +36,7 @@ pub(super) fn skipped_faults(
             Ok(maker) => maker.obstacle(kind, interrupt)?,
             Err(reason) => reason.clone(),
         };
-        Some(SkippedFault { fault, reason })
+        Some(SkippedFault { fault, engine: None, by_nature: false, reason })
     });
     skipped.collect()
 }

@@ -1,33 +1,39 @@
 //! Failovers as a page: the answer, the outage of each run, the tables, the steps of a run.
 
 use maud::{Markup, html};
-use pgtoll_record::FailoverRecord;
+use pgtoll_record::{EngineTopology, FailoverRecord};
 
 use super::timeline::timeline;
 use super::{Section, bodies, contents, download, inert, page};
 use crate::failover::{
-    FailoverRow, HEAD, REJOIN_HEAD, STEPS_HEAD, answer, failover_findings, first_run, rows,
-    seconds, skipped_words, subject_words, third_words,
+    FailoverColumns, FailoverRow, REJOIN_HEAD, STEPS_HEAD, answer, failover_findings, first_run,
+    rows, seconds, settings_words, skipped_words, subject_words, third_words,
 };
-use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend};
+use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend, text};
 
 /// A record of `pgtoll lab failover` as one HTML file. Whatever stands in the record is text in it,
 /// never markup.
 pub fn failover_html(of: &FailoverRecord) -> String {
     let rows = rows(of);
-    let sections: Vec<Section<'_>> = vec![
+    let columns = FailoverColumns::of(of);
+    let saw = |row: &FailoverRow| row.outage_cells(columns);
+    let cases =
+        table("What clients saw, a row a case", columns, &columns.outage_head(), &rows, &saw);
+    let mut sections: Vec<Section<'_>> = vec![
         ("outages", "Outage of each run", outages(&rows)),
         ("clients", "Clients over time, in each case’s first run", clients(of, &rows)),
-        (
-            "cases",
-            "All cases",
-            table("What clients saw, a row a case", &HEAD, &rows, FailoverRow::cells),
-        ),
-        ("way", "From the fault, medians over runs", way(&rows)),
+        ("cases", "All cases", cases),
+        ("way", "From the fault, medians over runs", way(columns, &rows)),
         ("steps", "Steps of each case’s first run", steps(of, &rows)),
         ("how", "How it was found", how(of)),
         ("again", "Again", again(of)),
     ];
+    if !of.topologies.is_empty() {
+        sections.insert(3, ("engines", "Engines and their settings", engines(&of.topologies)));
+    }
+    if rows.len() > 1 {
+        sections.insert(0, ("side-by-side", "Outages side by side", side_by_side(&rows)));
+    }
     let main = html! {
         section id="answer" aria-labelledby="answer-heading" {
             h2 id="answer-heading" { "In short" }
@@ -94,18 +100,87 @@ fn drawing(rows: &[FailoverRow], looks: &[(String, Look)], width: Width) -> Draw
     Drawing { height: bottom + 42.0, marks }
 }
 
+/// A line for each case, a mark for each of its runs.
+fn side_by_side(rows: &[FailoverRow]) -> Markup {
+    let described = rows.iter().map(|row| {
+        let of_half = row.outage(row.median());
+        format!("{}: {of_half}, median of {} runs", row.words(), row.outages.len())
+    });
+    let words = Words {
+        id: "failover-side-by-side".to_owned(),
+        title: "Outages side by side",
+        description: described.collect::<Vec<_>>().join(". "),
+        caption: html! { h3 { "Seconds without an acknowledgement to any client, a mark a run" } },
+    };
+    let has_bounds = rows.iter().any(|row| row.are_bounds);
+    html! {
+        (figure(&words, |width| strips(rows, width)))
+        @if has_bounds {
+            p { "Where nobody promotes the standby, the marks are where pgtoll ended the fault by hand: \
+                without that the outage would go on." }
+        }
+    }
+}
+
+/// Between the lines of two cases.
+const STRIP: f64 = 40.0;
+
+fn strips(rows: &[FailoverRow], width: Width) -> Drawing {
+    let (left, right) = (8.0, width.units() - 12.0);
+    let bottom = 10.0 + STRIP * float(rows.len());
+    let values = rows.iter().flat_map(|row| row.outages.iter().copied());
+    let frame = Frame {
+        x: Scale::linear(values.chain(std::iter::once(0.0)), Unit::Plain).between(left, right),
+        y: Scale::linear([0.0, float(rows.len())], Unit::Plain).between(bottom, 10.0),
+        title: "",
+        margin: 0.0,
+        x_title: "seconds",
+        x_ticks: 6,
+        y_ticks: 0,
+    };
+    let marks = html! {
+        (frame.axes())
+        @for (at, row) in rows.iter().enumerate() {
+            @let y = 10.0 + STRIP * (float(at) + 0.7);
+            @let look = Look::of(at);
+            (text(left + 4.0, y - 12.0, "tick", &crate::plot::fitting(&row.words(), right - left)))
+            @for outage in &row.outages {
+                (look.marker(frame.x.at(*outage), y, &format!("{}: {}", row.words(), row.outage(Some(*outage)))))
+            }
+        }
+    };
+    Drawing { height: bottom + 42.0, marks }
+}
+
+fn engines(topologies: &[EngineTopology]) -> Markup {
+    html! {
+        @for of in topologies {
+            h3 { (of.engine.title()) }
+            p {
+                @if !of.versions.is_empty() { (of.versions.join(", ")) ". " }
+                "Clients enter by " (of.entry) "."
+            }
+            @if !of.settings.is_empty() {
+                ul { @for settings in &of.settings { li { (settings_words(settings)) } } }
+            }
+        }
+    }
+}
+
 fn table(
     label: &str,
+    columns: FailoverColumns,
     head: &[&str],
     rows: &[FailoverRow],
-    cells: fn(&FailoverRow) -> Vec<String>,
+    cells: &dyn Fn(&FailoverRow) -> Vec<String>,
 ) -> Markup {
+    let own = columns.labels();
     html! {
         div class="scroll" role="region" tabindex="0" aria-label=(label) {
             table class="names close" {
-                thead { tr { @for title in head { th scope="col" { (title) } } } }
+                thead { tr { @for title in own.iter().chain(head) { th scope="col" { (title) } } } }
                 tbody { @for row in rows {
-                    @let row = cells(row);
+                    @let row = [row.labels(columns), cells(row)].concat();
                     tr {
                         th scope="row" { (row[0]) }
                         @for cell in &row[1..] { td { (cell) } }
@@ -116,17 +191,19 @@ fn table(
     }
 }
 
-fn way(rows: &[FailoverRow]) -> Markup {
+fn way(columns: FailoverColumns, rows: &[FailoverRow]) -> Markup {
+    let steps = |row: &FailoverRow| row.step_cells(columns);
+    let rejoin = |row: &FailoverRow| row.rejoin_cells(columns);
     html! {
         p {
-            "When repmgrd of the standby noticed, when the standby was promoted, when PgBouncer led \
-            to it; then how long the old primary took to return as a standby by pg_rewind, and \
+            "When the engine noticed beside the standby, when the standby was promoted, when the pooler \
+            or proxy led to it; then how long the old primary took to return as a standby by pg_rewind, and \
             how many of its pages were unsound."
         }
-        (table("From the fault", &STEPS_HEAD, rows, FailoverRow::step_cells))
+        (table("From the fault", columns, &STEPS_HEAD, rows, &steps))
         @if rows.iter().any(FailoverRow::has_rejoin_steps) {
             p { "The old primary’s return, step by step, medians of the time since its begin:" }
-            (table("Return of the old primary", &REJOIN_HEAD, rows, FailoverRow::rejoin_cells))
+            (table("Return of the old primary", columns, &REJOIN_HEAD, rows, &rejoin))
         }
     }
 }
@@ -165,7 +242,7 @@ fn how(of: &FailoverRecord) -> Markup {
     html! {
         p {
             "Each run has servers of its own. Transactions of clients fall due at even distances, \
-            through PgBouncer, before and after the fault; every id is journalled before it is sent \
+            before and after the fault; every id is journalled before it is sent \
             and after it is answered. Lost is what was acknowledged and is not there in the end."
         }
         ul { @for note in &of.notes { li { (note) } } }
@@ -192,6 +269,16 @@ fn float(count: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_page_has_every_engine() {
+        let page = super::failover_html(&crate::failover::tests::record_of_engines(3));
+        for words in
+            ["Outages side by side", "pg_auto_failover", "ttl = 20", "ended the fault by hand"]
+        {
+            assert!(page.contains(words), "{words}");
+        }
+    }
+
     #[test]
     fn a_page_has_every_case() {
         let page = super::failover_html(&crate::failover::tests::record(3));

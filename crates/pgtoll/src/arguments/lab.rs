@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use pgtoll_format::TimeSpan;
-use pgtoll_record::{FailoverDetector, FailoverFault, SynchronousCommit};
+use pgtoll_record::{FailoverDetector, FailoverEngine, FailoverFault, SynchronousCommit};
 use pgtoll_report::RecordKind;
 use pgtoll_wire::Dsn;
 
@@ -30,8 +30,8 @@ pub(crate) enum LabCommand {
     /// What does waiting for a standby cost, and what does it save when the primary's host dies?
     #[command(after_help = LAB_EXCHANGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Exchange)))]
     Exchange(Box<LabExchangeArguments>),
-    /// How long are clients without service when a primary fails, and what do they lose? repmgr
-    /// promotes a standby, PgBouncer leads clients to it, run after run.
+    /// How long are clients without service when a primary fails, and what do they lose? repmgr,
+    /// Patroni or `pg_auto_failover` promotes a standby, or nobody does, run after run.
     #[command(after_help = LAB_FAILOVER_EXAMPLES, mut_arg("format", formats_of(RecordKind::Failover)))]
     Failover(Box<LabFailoverArguments>),
     /// Where does Pgpool-II send each kind of statement, how old is what its standbys answer, what does it
@@ -42,7 +42,7 @@ pub(crate) enum LabCommand {
     /// of them when one fails.
     #[command(after_help = LAB_BRIDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Bridge)))]
     Bridge(Box<LabBridgeArguments>),
-    /// Which engines of the labs (repmgr, PgBouncer, Pgpool-II, Redis) are on this machine? Installs the missing ones with
+    /// Which engines of the labs (repmgr, Patroni, `pg_auto_failover`, PgBouncer, Pgpool-II, Redis) are on this machine? Installs the missing ones with
     /// apt, as root, when you agree.
     #[command(after_help = LAB_SETUP_EXAMPLES)]
     Setup(LabSetupArguments),
@@ -168,9 +168,11 @@ Examples:
                                             faults of the primary's disk (as root)
   pgtoll lab failover --settings fast --sync --runs 100
                                             how sure is it that nothing is lost?
+  pgtoll lab failover --engine patroni,pg_auto_failover,repmgr,none --sync -o engines.html
+                                            the same death with each engine, side by side
 
-It needs repmgr and PgBouncer (Debian: apt install repmgr postgresql-15-repmgr pgbouncer), makes
-servers of its own, listens on no port, and touches no other server.";
+It needs the engines' programs (`pgtoll lab setup`), makes servers of its own, listens on no port of
+the machine, and touches no other server.";
 
 #[derive(Args, Debug)]
 pub(crate) struct LabJudgeArguments {
@@ -342,13 +344,17 @@ pub(crate) struct LabExchangeArguments {
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct LabFailoverArguments {
-    /// One run of each case, with repmgr's shortest times: well under a minute for a fault.
+    /// One run of each case, with the shortest times: with repmgr well under a minute for a fault.
     #[arg(long, conflicts_with = "settings")]
     pub(crate) quick: bool,
+    /// Who looks after the servers: `patroni` (with etcd and `HAProxy`), `pg_auto_failover`, `repmgr` (with
+    /// PgBouncer), `none` (nobody promotes the standby).
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "repmgr", value_parser = failover_engines())]
+    pub(crate) engine: Vec<FailoverEngine>,
     /// What happens to the primary.
     #[arg(long, value_name = "FAULT", value_delimiter = ',', default_value = "host-death", value_parser = failover_faults())]
     pub(crate) fault: Vec<FailoverFault>,
-    /// repmgrd's times: `default`, `fast` (the shortest), `none` (no repmgrd: the floor).
+    /// The engine's times: `default`, `fast` (the shortest), `none` (no repmgrd: the floor).
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "default,fast,none", value_parser = failover_detectors())]
     pub(crate) settings: Vec<FailoverDetector>,
     /// Commits wait for the standby (`synchronous_standby_names`).
@@ -357,13 +363,15 @@ pub(crate) struct LabFailoverArguments {
     /// The same fault happens to the new primary, when the old one has returned: a failover back.
     #[arg(long)]
     pub(crate) fail_back: bool,
-    /// Number of PgBouncer processes: 1, which no fault touches, or 2, one on each server's host.
+    /// Number of PgBouncer processes with repmgr: 1, which no fault touches, or 2, one on each server's
+    /// host.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
     pub(crate) bouncers: u32,
-    /// A witness beside the primary: a standby that is cut off from both does not promote itself.
+    /// repmgr's witness beside the primary: a standby that is cut off from both does not promote itself.
     #[arg(long)]
     pub(crate) witness: bool,
-    /// A second standby, never promoted, which has WAL sooner than the first: it may be past the fork.
+    /// With repmgr a second standby, never promoted, which has WAL sooner than the first: it may be past
+    /// the fork.
     #[arg(long)]
     pub(crate) third_node: bool,
     /// Write the record (JSON) after each run; where FILE has a part of the same runs, do the rest.
@@ -378,8 +386,8 @@ pub(crate) struct LabFailoverArguments {
     /// Transactions a second, of all clients together.
     #[arg(long, value_name = "N", default_value = "200", value_parser = judge_rate)]
     pub(crate) rate: f64,
-    /// The server, with repmgr: a major version, or the directory of its programs. Default: the newest
-    /// with repmgr.
+    /// The server: a major version, or the directory of its programs. Default: the newest for which the
+    /// engines are there.
     #[arg(long, value_name = "WHICH")]
     pub(crate) postgres: Option<String>,
     /// Where the servers' data directories are made.
@@ -429,6 +437,13 @@ fn failover_faults() -> impl TypedValueParser<Value = FailoverFault> {
     PossibleValuesParser::new(FailoverFault::ALL.map(FailoverFault::name)).try_map(|value| {
         let found = FailoverFault::ALL.into_iter().find(|fault| fault.name() == value);
         found.ok_or("no such fault")
+    })
+}
+
+fn failover_engines() -> impl TypedValueParser<Value = FailoverEngine> {
+    PossibleValuesParser::new(FailoverEngine::ALL.map(FailoverEngine::name)).try_map(|value| {
+        let found = FailoverEngine::ALL.into_iter().find(|engine| engine.name() == value);
+        found.ok_or("no such engine")
     })
 }
 

@@ -1,4 +1,4 @@
-//! `pgtoll lab failover`, with repmgr and PgBouncer.
+//! `pgtoll lab failover`: with repmgr and PgBouncer, other engines, and none.
 
 use std::io::Read as _;
 use std::process::Stdio;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pgtoll_record::{FailoverFault, FailoverRecord, FailoverRun};
+use pgtoll_record::{FailoverEngine, FailoverFault, FailoverRecord, FailoverRun};
 
 use crate::support::{Scratch, ends_within, installed, pgtoll, pid_of, processes_in, run};
 
@@ -194,4 +194,127 @@ fn a_server_without_repmgr_has_a_hint() {
     assert_eq!((ran.status, &*ran.stdout), (Some(2), ""), "{ran:?}");
     assert!(ran.stderr.contains("no repmgr found for PostgreSQL"), "{ran:?}");
     assert!(ran.stderr.contains("hint: apt install repmgr"), "{ran:?}");
+}
+
+/// Whether the programs of an engine are there. Where the tests were set up it must be.
+#[expect(clippy::print_stderr, reason = "tells why nothing was tested")]
+pub(crate) fn has_engine(engine: &str) -> bool {
+    let files: &[&str] = match engine {
+        "patroni" => &["/usr/bin/patroni", "/usr/bin/etcd", "/usr/sbin/haproxy"],
+        _ => &["/usr/bin/pg_autoctl", "/usr/lib/postgresql/15/lib/pgautofailover.so"],
+    };
+    if files.iter().all(|file| std::path::Path::new(file).is_file()) {
+        return true;
+    }
+    let is_set_up = std::env::var_os("PGTOLL_TEST_MAJORS").is_some();
+    assert!(!is_set_up, "{engine} is not installed");
+    eprintln!("not tested: {engine} is not installed");
+    false
+}
+
+/// One death of the primary's host with these options.
+fn host_death(scratch: &Scratch, options: &[&str]) -> FailoverRecord {
+    let ran = run(pgtoll()
+        .args(["lab", "failover", "--quick", "--json", "--clients", "4"])
+        .args(options)
+        .arg("--work-dir")
+        .arg(scratch.work()));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let record: FailoverRecord = serde_json::from_str(&ran.stdout).unwrap();
+    assert!(record.complete && record.runs.len() == 1, "{record:?}");
+    record
+}
+
+/// A host death with synchronous replication that an engine answers, up to the old primary's return.
+fn check_engine(record: &FailoverRecord, engine: FailoverEngine, version: &str) {
+    let of = &record.runs[0];
+    assert_eq!((of.engine, of.fault), (engine, FailoverFault::HostDeath));
+    assert!(record.engines.iter().any(|of| of.starts_with(version)), "{:?}", record.engines);
+    assert!(!record.topologies[0].settings[0].values.is_empty(), "{:?}", record.topologies);
+    assert_eq!((of.lost, of.impossible, of.after_successor), (Some(0), Some(0), 0), "{of:?}");
+    assert!(!of.two_primaries && !of.outage_open && of.findings.is_empty(), "{of:?}");
+    assert_eq!((of.restarted_in_place, of.ended_by_hand_s), (false, None), "{of:?}");
+    // The engine reset it: nobody is left to confirm commits.
+    assert_eq!(of.standby_names.as_deref(), Some(""), "{of:?}");
+    let (noticed, promoted) = (of.noticed_s.unwrap(), of.promoted_s.unwrap());
+    assert!(noticed <= promoted && promoted <= of.outage_s.unwrap(), "{of:?}");
+    let rejoin = of.rejoin.as_ref().unwrap();
+    assert!(rejoin.seconds.is_some() && rejoin.pages.unwrap() > 0, "{rejoin:?}");
+    assert_eq!((rejoin.unsound, &rejoin.error), (Some(0), &None), "{rejoin:?}");
+}
+
+#[test]
+fn patroni_replaces_a_dead_primary_and_nothing_that_waited_is_lost() {
+    if !has_engine("patroni") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let record = host_death(&scratch, &["--engine", "patroni", "--sync", "--postgres", "15"]);
+    check_engine(&record, FailoverEngine::Patroni, "Patroni ");
+    let of = &record.runs[0];
+    // Patroni says that it is the primary when it has the lock, and promotes then.
+    assert!(of.routed_s.unwrap() <= of.outage_s.unwrap(), "{of:?}");
+    scratch.assert_empty();
+}
+
+#[test]
+fn pg_auto_failover_replaces_a_dead_primary_and_nothing_that_waited_is_lost() {
+    if !has_engine("pg_auto_failover") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let record =
+        host_death(&scratch, &["--engine", "pg_auto_failover", "--sync", "--postgres", "15"]);
+    check_engine(&record, FailoverEngine::PgAutoFailover, "pg_auto_failover ");
+    scratch.assert_empty();
+}
+
+#[test]
+fn without_an_engine_the_outage_is_a_bound_and_losses_are_judged() {
+    let scratch = Scratch::new();
+    let options = ["--engine", "none", "--sync", "--fault", "host-death,switchover"];
+    let record = host_death(&scratch, &options);
+    let of = &record.runs[0];
+    assert_eq!((of.engine, of.lost, of.impossible), (FailoverEngine::None, Some(0), Some(0)));
+    let by_hand = of.ended_by_hand_s.unwrap();
+    assert!(of.outage_s.unwrap() >= by_hand && of.findings.is_empty(), "{of:?}");
+    assert_eq!(of.rejoin.as_ref().unwrap().unsound, Some(0), "{of:?}");
+    // Nobody hands over by plan, and that is said.
+    let [skipped] = &record.skipped[..] else { panic!("{record:?}") };
+    assert_eq!(skipped.engine, Some(FailoverEngine::None));
+    assert!(skipped.by_nature && skipped.reason.contains("nobody hands over"), "{skipped:?}");
+    let file = scratch.path("failover.json");
+    std::fs::write(&file, serde_json::to_string(&record).unwrap()).unwrap();
+    let shown = run(pgtoll().arg("report").arg(&file));
+    let text = shown.stdout.replace('\n', " ");
+    assert!(text.contains("no service until pgtoll ended the fault by hand"), "{shown:?}");
+    assert!(text.contains("skipped: switchover, none:"), "{shown:?}");
+    let page = run(pgtoll().args(["report", "--format", "html"]).arg(&file));
+    assert!(page.stdout.contains("no failover manager"), "{page:?}");
+    scratch.assert_empty();
+}
+
+#[test]
+fn what_an_engine_does_not_have_is_refused_with_a_hint() {
+    let refused = |options: &[&str]| {
+        let ran = run(pgtoll().args(["lab", "failover"]).args(options));
+        assert_eq!((ran.status, &*ran.stdout), (Some(2), ""), "{ran:?}");
+        ran.stderr
+    };
+    let witness = refused(&["--quick", "--engine", "none,repmgr", "--witness"]);
+    assert!(witness.contains("--witness is for repmgr, and not for --engine none"), "{witness}");
+    assert!(witness.contains("hint: name --engine repmgr alone"), "{witness}");
+    let floor = refused(&["--engine", "patroni", "--settings", "none"]);
+    assert!(floor.contains("patroni has none of these --settings"), "{floor}");
+    assert!(floor.contains("hint: it has default and fast"), "{floor}");
+    let library = "pgautofailover.so";
+    let without = installed()
+        .into_iter()
+        .find(|of| !of.bin.parent().is_some_and(|place| place.join("lib").join(library).is_file()));
+    if let (Some(server), true) = (without, has_engine("pg_auto_failover")) {
+        let server = server.bin.display().to_string();
+        let missing = refused(&["--quick", "--engine", "pg_auto_failover", "--postgres", &server]);
+        assert!(missing.contains("no pg_auto_failover found for PostgreSQL"), "{missing}");
+        assert!(missing.contains("hint: apt install pg-auto-failover-cli"), "{missing}");
+    }
 }

@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pgtoll_record::{CorruptionRecord, FailoverRecord};
 
-use crate::failover::engines;
+use crate::failover::{engines, has_engine};
 use crate::support::{PATIENCE, Scratch, children, ends_within, pgtoll, pid_of, processes_in, run};
 
 /// Several runs, more than are waited for.
@@ -73,6 +73,34 @@ fn shared_memory(directory: &Path) -> BTreeSet<PathBuf> {
     });
     // A file that is removed already has words behind its name.
     paths.filter(|path| path.starts_with("/dev/shm") && path.exists()).collect()
+}
+
+#[test]
+fn servers_that_an_engine_started_end_with_a_lab_that_is_killed() {
+    for engine in ["patroni", "pg_auto_failover"].into_iter().filter(|of| has_engine(of)) {
+        let scratch = Scratch::new();
+        let child = pgtoll()
+            .args(["lab", "failover", "--quick", "--postgres", "15", "--engine", engine])
+            .arg("--work-dir")
+            .arg(scratch.work())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while !has_standby(&scratch.work()) {
+            assert!(
+                !ends_within(pid_of(&child), Duration::from_millis(20)),
+                "no standby with {engine}"
+            );
+        }
+        end(Signal::SIGKILL, child, Duration::from_secs(1), &scratch);
+    }
+}
+
+/// Whether the second server of a run listens.
+fn has_standby(work: &Path) -> bool {
+    let runs = fs::read_dir(work).into_iter().flatten().flatten();
+    runs.map(|run| run.path().join("node2/.s.PGSQL.5432")).any(|socket| socket.exists())
 }
 
 /// Moments of a run: servers start, clients write and the primary dies, the old primary returns.

@@ -21,10 +21,19 @@ fn engines_that_are_there_are_named_with_their_versions() {
     let ran = run(pgtoll().args(["lab", "setup"]));
     assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
     let lines: Vec<&str> = ran.stdout.lines().collect();
-    assert_eq!(lines.len(), 5, "{ran:?}");
-    for (line, name) in
-        lines.iter().zip(["PostgreSQL ", "repmgr ", "PgBouncer ", "Pgpool-II ", "Redis "])
-    {
+    let names = [
+        "PostgreSQL ",
+        "repmgr ",
+        "PgBouncer ",
+        "Pgpool-II ",
+        "Redis ",
+        "Patroni ",
+        "etcd ",
+        "HAProxy ",
+    ];
+    let names = [&names[..], &["pg_auto_failover "]].concat();
+    assert_eq!(lines.len(), names.len(), "{ran:?}");
+    for (line, name) in lines.iter().zip(names) {
         assert!(line.starts_with(name), "{ran:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! `pgtoll lab failover`: what clients see when repmgr and PgBouncer replace a primary.
+//! `pgtoll lab failover`: what clients see when an engine replaces a primary.
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -6,14 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use pgtoll_cluster::{
-    Finder, Guard, GuardOptions, Installation, Pgbouncer, Repmgr, ServerUser, VolumeMaker,
-};
+use pgtoll_cluster::{Finder, Guard, GuardOptions, Installation, ServerUser, VolumeMaker};
 use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_lab::{FailoverError, FailoverPlan, FailoverSite, failover};
-use pgtoll_record::{FailoverDetector, FailoverRecord, FailoverRun, Provenance};
+use pgtoll_lab::{EnginePrograms, FailoverError, FailoverPlan, FailoverSite, failover};
+use pgtoll_record::{FailoverDetector, FailoverEngine, FailoverRecord, FailoverRun, Provenance};
 use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 use pgtoll_verify::{VerifySettings, verify};
 
@@ -32,11 +30,10 @@ pub(crate) fn run(
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let (work_dir, user) = (absolute(&arguments.work_dir)?, ServerUser::choose()?);
-    let installation = with_repmgr(arguments, &interrupt, printer)?;
-    let repmgr = Repmgr::of(&installation)?;
-    let pgbouncer = Pgbouncer::find("pgbouncer")?;
+    let plan = plan(arguments)?;
+    let installation = with_engines(&plan.engines, arguments, &interrupt, printer)?;
+    let programs = EnginePrograms::find(&plan.engines, &installation)?;
     tell_leftovers(&work_dir, &user, printer);
-    let plan = plan(arguments);
     let earlier =
         earlier_record(arguments.record.as_deref(), "lab failover", |of: &FailoverRecord| {
             of.complete
@@ -52,8 +49,7 @@ pub(crate) fn run(
     let options = GuardOptions::of_this_program(work_dir.clone(), user);
     let site = FailoverSite {
         installation: &installation,
-        repmgr,
-        pgbouncer,
+        programs,
         guard: Guard::begin(&options, &interrupt)?,
         host: pgtoll_bench::host(&work_dir)?,
         interrupt: &interrupt,
@@ -98,7 +94,8 @@ fn status(record: &FailoverRecord) -> Status {
     if !pgtoll_report::failover_findings(record).is_empty() {
         Status::Finding
     } else if !record.complete
-        || !record.skipped.is_empty()
+        || record.runs.is_empty()
+        || record.skipped.iter().any(|skipped| !skipped.by_nature)
         || record.runs.iter().any(|run| run.lost.is_none())
     {
         Status::CouldNotTell
@@ -107,16 +104,19 @@ fn status(record: &FailoverRecord) -> Status {
     }
 }
 
-/// The server that was asked for; else the newest with repmgr. Where none has it, the newest, which
-/// has an error with a hint.
-fn with_repmgr(
+/// The server that was asked for; else the newest for which all engines are there. Where there is none,
+/// the newest, which has an error with a hint.
+fn with_engines(
+    engines: &[FailoverEngine],
     arguments: &LabFailoverArguments,
     interrupt: &Interrupt,
     printer: &mut Printer,
 ) -> anyhow::Result<Installation> {
     if arguments.postgres.is_none() {
         let found = Finder::of_this_program(interrupt).installed()?.installations;
-        let is_fit = |of: &&Installation| of.version.facts().is_ok() && Repmgr::of(of).is_ok();
+        let is_fit = |of: &&Installation| {
+            of.version.facts().is_ok() && EnginePrograms::find(engines, of).is_ok()
+        };
         if let Some(found) = found.iter().find(is_fit) {
             return Ok(found.clone());
         }
@@ -124,12 +124,16 @@ fn with_repmgr(
     installation(arguments.postgres.as_deref(), interrupt, printer)
 }
 
-fn plan(arguments: &LabFailoverArguments) -> FailoverPlan {
+fn plan(arguments: &LabFailoverArguments) -> anyhow::Result<FailoverPlan> {
     let runs = arguments.runs.unwrap_or(if arguments.quick { 1 } else { 3 });
     let detectors =
         if arguments.quick { vec![FailoverDetector::Fast] } else { arguments.settings.clone() };
-    FailoverPlan {
+    let mut engines = arguments.engine.clone();
+    engines.sort_by_key(|engine| FailoverEngine::ALL.iter().position(|of| of == engine));
+    engines.dedup();
+    let plan = FailoverPlan {
         faults: arguments.fault.clone(),
+        engines,
         detectors,
         synchronous: arguments.sync,
         runs,
@@ -140,19 +144,42 @@ fn plan(arguments: &LabFailoverArguments) -> FailoverPlan {
         bouncers: arguments.bouncers,
         witness: arguments.witness,
         third_node: arguments.third_node,
+    };
+    check(&plan)?;
+    Ok(plan)
+}
+
+/// Whether all engines have what is asked for.
+fn check(plan: &FailoverPlan) -> anyhow::Result<()> {
+    let others = plan.engines.iter().find(|engine| **engine != FailoverEngine::Repmgr);
+    let of_repmgr = [
+        ("--bouncers", plan.bouncers > 1),
+        ("--witness", plan.witness),
+        ("--third-node", plan.third_node),
+    ];
+    let asked_for = of_repmgr.into_iter().find(|(_, is_set)| *is_set);
+    if let (Some((option, _)), Some(other)) = (asked_for, others) {
+        let message = format!("{option} is for repmgr, and not for --engine {}", other.name());
+        return Err(Usage::error(message, "name --engine repmgr alone"));
     }
+    if let Some(engine) = plan.engines.iter().find(|of| plan.detectors_of(**of).is_empty()) {
+        let names: Vec<&str> = engine.detectors().iter().map(|of| of.name()).collect();
+        let message = format!("{} has none of these --settings", engine.name());
+        return Err(Usage::error(message, format!("it has {}", names.join(" and "))));
+    }
+    Ok(())
 }
 
 /// What will be done, and about how long it takes.
 fn introduction(plan: &FailoverPlan) -> String {
     format!(
-        "{} of a primary and a standby, repmgrd and PgBouncer, {} clients; about {:.0} min, about \
-         500 MB of disk",
+        "{} of a primary and a standby ({}), {} clients; about {:.0} min, about 500 MB of disk",
         if plan.all_runs() == 1 {
             "1 failover".to_owned()
         } else {
             format!("{} failovers", plan.all_runs())
         },
+        plan.engines.iter().map(|engine| engine.title()).collect::<Vec<_>>().join(", "),
         plan.clients,
         (plan.time().as_secs_f64() / 60.0).ceil()
     )
@@ -175,10 +202,15 @@ fn verified(data: &Path) -> Result<(u64, u64), String> {
 fn words(run: &FailoverRun) -> String {
     let outage = run.outage_s.map_or_else(|| "?".to_owned(), |outage| format!("{outage:.2} s"));
     let lost = run.lost.map_or_else(|| "?".to_owned(), |lost| lost.to_string());
+    let engine = match run.engine {
+        FailoverEngine::Repmgr => run.detector.name().to_owned(),
+        FailoverEngine::None => "no engine".to_owned(),
+        engine => format!("{} {}", engine.name(), run.detector.name()),
+    };
+    let bound = if run.ended_by_hand_s.is_some() { "more than " } else { "" };
     format!(
-        "{}, {}, run {}: no service for {outage}, {lost} lost",
+        "{}, {engine}, run {}: no service for {bound}{outage}, {lost} lost",
         run.fault.name(),
-        run.detector.name(),
         run.number
     )
 }
@@ -188,6 +220,10 @@ fn provenance(arguments: &LabFailoverArguments) -> Provenance {
     let mut option = |name: &str, value: &str| {
         command.extend([name.to_owned(), shell_quoted(value)]);
     };
+    if arguments.engine != [FailoverEngine::Repmgr] {
+        let engines: Vec<&str> = arguments.engine.iter().map(|engine| engine.name()).collect();
+        option("--engine", &engines.join(","));
+    }
     let faults: Vec<&str> = arguments.fault.iter().map(|fault| fault.name()).collect();
     option("--fault", &faults.join(","));
     if let Some(runs) = arguments.runs {

@@ -65,8 +65,8 @@ fn show(survey: &EngineSurvey, interrupt: &Interrupt, printer: &mut Printer) -> 
 fn install(packages: &[String], yes: bool, printer: &Printer) -> anyhow::Result<()> {
     let missing = format!("missing: {}", packages.join(" "));
     let Some(line) = apt_line(packages).filter(|_| is_debian()) else {
-        let hint = "there is no apt here: install repmgr for your server, PgBouncer, Pgpool-II and \
-                    Redis from your distribution's packages";
+        let hint = "there is no apt here: install repmgr and pg_auto_failover for your server, Patroni \
+                    with etcd and HAProxy, PgBouncer, Pgpool-II and Redis from your distribution's packages";
         return Err(Usage::error(missing, hint));
     };
     if !geteuid().is_root() {

@@ -5,14 +5,9 @@ use std::path::Path;
 
 use pgtoll_cluster::{Cluster, Guard, Pgbouncer, Repmgr, RunningPgbouncer};
 
-use super::context::DATABASE;
-use super::error::FailoverError;
-
-/// What the hook is told for the handover by plan: clients that wait are kept.
-pub(super) const HANDOVER: &str = "handover";
-
-/// What the hook is told where the primary still answers: repmgr would refuse to promote beside it.
-pub(super) const BESIDE_PRIMARY: &str = "beside-primary";
+use crate::failover::context::DATABASE;
+use crate::failover::error::FailoverError;
+use crate::failover::fault::{BESIDE_PRIMARY, HANDOVER};
 
 /// Where both scripts report, a line each.
 pub(super) const EVENTS: &str = "events";

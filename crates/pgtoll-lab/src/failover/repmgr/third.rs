@@ -4,14 +4,15 @@
 use std::path::Path;
 use std::time::Duration;
 
-use pgtoll_cluster::{Cluster, ClusterError, Guard, RepmgrNode, RepmgrSettings, StopMode};
+use pgtoll_cluster::{Cluster, ClusterError, Guard, Repmgr, RepmgrNode, RepmgrSettings, StopMode};
 use pgtoll_record::{FailoverRejoin, ThirdNode};
 
-use super::context::{RunContext, THIRD, lock};
-use super::error::FailoverError;
-use super::rejoin::{RejoinSteps, STREAMING};
-use super::topology::{Topology, named, node_id, wait_for_streaming};
+use super::node_id;
 use crate::error_words;
+use crate::failover::context::{RunContext, THIRD, lock};
+use crate::failover::error::FailoverError;
+use crate::failover::rejoin::{RejoinSteps, STREAMING};
+use crate::failover::topology::{ServerPair, named, wait_for_streaming};
 
 /// How much later the first standby has WAL.
 pub(super) const AHEAD: Duration = Duration::from_millis(50);
@@ -26,6 +27,7 @@ impl Third {
     /// A standby of the primary, registered with repmgr.
     pub(super) fn start(
         context: &RunContext<'_>,
+        repmgr: &Repmgr,
         guard: &mut Guard,
         primary: &Cluster,
         settings: &RepmgrSettings,
@@ -33,20 +35,20 @@ impl Third {
         let cluster = primary.standby(guard, THIRD, primary.directory())?;
         cluster.configure(guard, &named(context, THIRD))?;
         cluster.start(guard)?;
-        let node = context.repmgr.node(guard, &cluster, settings)?;
+        let node = repmgr.node(guard, &cluster, settings)?;
         wait_for_streaming(primary, &cluster, context.interrupt)?;
         node.run(guard, &["standby", "register", "--upstream-node-id=1"])?;
         Ok(Self { cluster, node })
     }
 
     /// Lets it follow the promoted standby, and if repmgr refuses that, returns it by `pg_rewind`.
-    pub(super) fn follow(&self, context: &RunContext<'_>, topology: &Topology) -> ThirdNode {
-        let new = &topology.standby;
+    pub(super) fn follow(&self, context: &RunContext<'_>, pair: &ServerPair) -> ThirdNode {
+        let new = &pair.standby;
         let mut third =
             ThirdNode { past_fork_bytes: self.past_fork(new).ok(), ..ThirdNode::default() };
-        third.refused = self.refusal(topology);
+        third.refused = self.refusal(pair);
         if third.refused.is_some() || third.past_fork_bytes.is_none_or(|bytes| bytes > 0) {
-            third.rejoin = Some(self.rewind(context, topology));
+            third.rejoin = Some(self.rewind(context, pair));
         } else if let Err(error) = wait_for_streaming(new, &self.cluster, context.interrupt) {
             third.refused = Some(error_words(&error));
         }
@@ -76,19 +78,19 @@ impl Third {
     }
 
     /// What repmgr says; `None` where it lets the standby follow.
-    fn refusal(&self, topology: &Topology) -> Option<String> {
-        let upstream = format!("--upstream-node-id={}", node_id(topology.standby.name()));
+    fn refusal(&self, pair: &ServerPair) -> Option<String> {
+        let upstream = format!("--upstream-node-id={}", node_id(pair.standby.name()));
         let arguments = ["standby", "follow", &upstream];
-        match self.node.run(&mut lock(&topology.guard), &arguments) {
+        match self.node.run(&mut lock(&pair.guard), &arguments) {
             Ok(_) => None,
             Err(ClusterError::Program { output, .. }) => Some(reasons(&output)),
             Err(error) => Some(error_words(&error)),
         }
     }
 
-    fn rewind(&self, context: &RunContext<'_>, topology: &Topology) -> FailoverRejoin {
+    fn rewind(&self, context: &RunContext<'_>, pair: &ServerPair) -> FailoverRejoin {
         let mut steps = RejoinSteps::begin();
-        let returned = self.come_back(context, topology, &mut steps);
+        let returned = self.come_back(context, pair, &mut steps);
         let seconds = steps.at(STREAMING);
         FailoverRejoin {
             seconds,
@@ -101,12 +103,12 @@ impl Third {
     fn come_back(
         &self,
         context: &RunContext<'_>,
-        topology: &Topology,
+        pair: &ServerPair,
         steps: &mut RejoinSteps,
     ) -> Result<(), FailoverError> {
-        let new = &topology.standby;
+        let new = &pair.standby;
         {
-            let mut guard = lock(&topology.guard);
+            let mut guard = lock(&pair.guard);
             self.cluster.stop(&mut guard, StopMode::Fast)?;
             steps.done("stopped");
             self.cluster.rewind(&mut guard, new)?;
@@ -119,7 +121,7 @@ impl Third {
         steps.done(STREAMING);
         let upstream = format!("--upstream-node-id={}", node_id(new.name()));
         let arguments = ["standby", "register", "--force", &upstream];
-        self.node.run(&mut lock(&topology.guard), &arguments)?;
+        self.node.run(&mut lock(&pair.guard), &arguments)?;
         Ok(())
     }
 

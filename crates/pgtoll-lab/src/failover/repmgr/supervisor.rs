@@ -1,34 +1,20 @@
 //! Starts a repmgrd again that ends by itself, as a service manager would.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use pgtoll_cluster::{Guard, RepmgrNode};
 
-use super::context::lock;
+use crate::failover::context::lock;
+use crate::failover::fault::Abandoned;
 
 /// Looks at daemons on a thread of its own until it is ended.
 pub(super) struct Supervisor {
     abandoned: Abandoned,
     stop: Sender<()>,
     thread: JoinHandle<u32>,
-}
-
-/// Names of daemons that end on purpose.
-#[derive(Clone, Default)]
-pub(super) struct Abandoned(Arc<Mutex<Vec<String>>>);
-
-impl Abandoned {
-    /// From now on nobody starts this daemon again.
-    pub(super) fn add(&self, daemon: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(daemon.to_owned());
-    }
-
-    fn has(&self, daemon: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|of| of == daemon)
-    }
 }
 
 /// Between two looks; a daemon that ends at once is started no faster.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use pgtoll_cluster::{Cluster, Guard, Installation, Repmgr, RepmgrNode, RepmgrSettings, StopMode};
 
-use super::context::{RunContext, WITNESS};
-use super::error::FailoverError;
-use super::topology::open_link;
+use crate::failover::context::WITNESS;
+use crate::failover::error::FailoverError;
+use crate::failover::topology::open_link;
 use crate::link::Link;
 
 /// A witness that is registered.
@@ -20,7 +20,7 @@ pub(super) struct Witness {
 }
 
 /// A stopped server with repmgr, which runs copy.
-pub(super) fn template(
+pub(in crate::failover) fn template(
     installation: &Installation,
     guard: &mut Guard,
 ) -> Result<Cluster, FailoverError> {
@@ -39,7 +39,7 @@ pub(super) fn template(
 impl Witness {
     /// Starts it, and registers it with the primary. Others find it through a link.
     pub(super) fn start(
-        context: &RunContext<'_>,
+        repmgr: &Repmgr,
         guard: &mut Guard,
         template: &Cluster,
         primary: &Cluster,
@@ -50,12 +50,12 @@ impl Witness {
         let directory = guard.directory().join("witness-link");
         let link = Arc::new(open_link(guard, &directory, &cluster)?);
         let seen = RepmgrSettings { host: Some(directory), ..settings.clone() };
-        let node = context.repmgr.node(guard, &cluster, &seen)?;
+        let node = repmgr.node(guard, &cluster, &seen)?;
         let host = primary.directory().to_string_lossy().into_owned();
         let place = ["-h", &host, "-p", "5432", "-U", "postgres", "-d", Repmgr::DATABASE];
         node.run(guard, &[&["witness", "register"], place.as_slice()].concat())?;
         // Its own daemon does not need the link.
-        let node = context.repmgr.node(guard, &cluster, settings)?;
+        let node = repmgr.node(guard, &cluster, settings)?;
         Ok(Self { cluster, node, link })
     }
 

@@ -1,0 +1,269 @@
+//! Patroni: a daemon beside each server, etcd on a host of its own, and `HAProxy` as the only way in.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pgtoll_cluster::{
+    Cluster, Guard, Haproxy, HaproxyChecks, Patroni, PatroniSettings, RunningEtcd, RunningHaproxy,
+};
+use pgtoll_record::{FailoverDetector, FailoverFault, FailoverRun, JudgedEvent};
+use pgtoll_wire::Dsn;
+
+use super::PatroniPrograms;
+use super::context::{DATABASE, NODES, RunContext, lock};
+use super::error::FailoverError;
+use super::fault::FaultSite;
+use super::managed::{
+    ManagedPair, begin_network, end_of_log, in_order, promoted_at, seconds_after, wait_for_primary,
+    wait_for_standby,
+};
+use super::rejoin::RejoinSteps;
+use super::topology::{Topology, until};
+
+/// Addresses: etcd's, then each server's.
+const ETCD: u8 = 10;
+const HOSTS: [(&str, u8); 2] = [(NODES[0], 11), (NODES[1], 12)];
+
+/// Patroni's times, and the checks of the proxy in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PatroniTimes {
+    pub(super) ttl_s: u32,
+    pub(super) loop_wait_s: u32,
+    pub(super) retry_timeout_s: u32,
+    pub(super) primary_start_timeout_s: u32,
+    pub(super) checks: HaproxyChecks,
+}
+
+impl PatroniTimes {
+    /// Defaults, and the least that Patroni's documentation allows ("Dynamic Configuration Settings": ttl
+    /// at least 20, `loop_wait` 1, `retry_timeout` 3; `primary_start_timeout` 0 fails over at once). The
+    /// checks: those of the template for `HAProxy` that comes with Patroni, and twice a second.
+    pub(super) fn of(detector: FailoverDetector) -> Self {
+        match detector {
+            FailoverDetector::Default => Self {
+                ttl_s: 30,
+                loop_wait_s: 10,
+                retry_timeout_s: 10,
+                primary_start_timeout_s: 300,
+                checks: HaproxyChecks { interval_ms: 3000, fall: 3, rise: 2 },
+            },
+            FailoverDetector::Fast | FailoverDetector::None => Self {
+                ttl_s: 20,
+                loop_wait_s: 1,
+                retry_timeout_s: 3,
+                primary_start_timeout_s: 0,
+                checks: HaproxyChecks { interval_ms: 500, fall: 1, rise: 1 },
+            },
+        }
+    }
+}
+
+/// A topology that Patroni looks after.
+pub(super) struct PatroniTopology {
+    pair: ManagedPair,
+    patroni: Patroni,
+    etcd: RunningEtcd,
+    haproxy: RunningHaproxy,
+}
+
+impl PatroniTopology {
+    pub(super) fn start(
+        context: &RunContext<'_>,
+        programs: &PatroniPrograms,
+        detector: FailoverDetector,
+    ) -> Result<Self, FailoverError> {
+        let (times, interrupt) = (PatroniTimes::of(detector), context.interrupt);
+        let mut guard = lock(context.guard);
+        let network = begin_network(&mut guard, interrupt)?;
+        let etcd = programs.etcd.start(&mut guard, &network, ETCD)?;
+        let primary = context.template.copy(&mut guard, NODES[0])?;
+        let standby = Cluster::empty(&mut guard, context.installation, NODES[1])?;
+        let mut daemon = |cluster: &Cluster, (_, host)| {
+            let settings = settings(context, times, host);
+            programs.patroni.node(&mut guard, &network, cluster, &settings)
+        };
+        let daemons = [daemon(&primary, HOSTS[0])?, daemon(&standby, HOSTS[1])?];
+        until("etcd did not start", interrupt, || {
+            Ok((!etcd.is_ready(&mut guard)?).then(|| "not ready".to_owned()))
+        })?;
+        daemons[0].start(&mut guard)?;
+        wait_for_primary(&mut guard, &daemons[0], &primary, interrupt)?;
+        daemons[1].start(&mut guard)?;
+        wait_for_standby(&primary, NODES[1], context.plan.synchronous, interrupt)?;
+        wait_for_candidate(context, &mut guard, &primary, NODES[1])?;
+        let haproxy = programs.haproxy.start(&mut guard, &network, times.checks, &HOSTS)?;
+        until("HAProxy did not notice that the standby is one", interrupt, || {
+            let log = guard.program_log(haproxy.name());
+            let log = end_of_log(&mut guard, &log);
+            Ok((!log.contains(&format!("/{} is DOWN", NODES[1]))).then_some(log))
+        })?;
+        drop(guard);
+        let names = NODES.map(str::to_owned);
+        let pair = ManagedPair::new(context, network, [primary, standby], daemons, names)?;
+        Ok(Self { pair, patroni: programs.patroni.clone(), etcd, haproxy })
+    }
+}
+
+/// Waits until Patroni would promote the standby. With synchronous replication that is some seconds after
+/// commits wait for it: only then etcd has its name.
+fn wait_for_candidate(
+    context: &RunContext<'_>,
+    guard: &mut Guard,
+    primary: &Cluster,
+    standby: &str,
+) -> Result<(), FailoverError> {
+    if !context.plan.synchronous {
+        return Ok(());
+    }
+    until("Patroni did not make the standby a synchronous one", context.interrupt, || {
+        let log = end_of_log(guard, &Patroni::log(primary));
+        let last =
+            log.lines().rfind(|line| line.contains("Synchronous standby status assigned to"));
+        Ok((!last.is_some_and(|line| line.contains(standby))).then(|| "not assigned".to_owned()))
+    })
+}
+
+fn settings(context: &RunContext<'_>, times: PatroniTimes, host: u8) -> PatroniSettings {
+    let mut parameters = context.settings.clone();
+    // The one is repmgr's, the other Patroni's own.
+    parameters.remove("shared_preload_libraries");
+    parameters.remove("synchronous_standby_names");
+    PatroniSettings {
+        host,
+        etcd: ETCD,
+        ttl_s: times.ttl_s,
+        loop_wait_s: times.loop_wait_s,
+        retry_timeout_s: times.retry_timeout_s,
+        primary_start_timeout_s: times.primary_start_timeout_s,
+        synchronous: context.plan.synchronous,
+        parameters,
+    }
+}
+
+impl Topology for PatroniTopology {
+    fn primary(&self) -> &Cluster {
+        &self.pair.primary
+    }
+
+    fn standby(&self) -> &Cluster {
+        &self.pair.standby
+    }
+
+    fn dsn(&self) -> Result<Dsn, FailoverError> {
+        let (host, port) = (self.haproxy.directory().display(), Haproxy::PORT);
+        Ok(format!("host='{host}' port={port} user=postgres dbname={DATABASE}").parse()?)
+    }
+
+    fn fault_site(&self) -> Result<FaultSite, FailoverError> {
+        let pair = &self.pair;
+        let command = self.patroni.switchover(&pair.network, &pair.primary, &pair.standby);
+        Ok(pair.fault_site(command))
+    }
+
+    fn report(&self, run: &mut FailoverRun, began: SystemTime) {
+        let standby = &self.pair.standby;
+        let (log, proxied) = {
+            let mut guard = lock(&self.pair.guard);
+            let log = end_of_log(&mut guard, &Patroni::log(standby));
+            let of_proxy = guard.program_log(self.haproxy.name());
+            (log, end_of_log(&mut guard, &of_proxy))
+        };
+        let own = patroni_events(&log, standby.name(), began);
+        run.noticed_s = own.first().map(|event| event.at_s);
+        run.promoted_s = promoted_at(standby).and_then(|time| seconds_after(began, time));
+        let proxied = haproxy_events(&proxied, began);
+        let up = format!("/{} is UP", standby.name());
+        run.routed_s = proxied.iter().find(|of| of.what.contains(&up)).map(|of| of.at_s);
+        run.steps = in_order([own, proxied].concat());
+    }
+
+    fn bring_back(
+        &self,
+        context: &RunContext<'_>,
+        _fault: FailoverFault,
+        steps: &mut RejoinSteps,
+    ) -> Result<(), FailoverError> {
+        self.pair.bring_back(context.interrupt, steps)
+    }
+
+    fn stop_old_primary(&self) -> Result<(), FailoverError> {
+        self.pair.stop_old_primary()
+    }
+
+    fn exchange_roles(&mut self, context: &RunContext<'_>) -> Result<(), FailoverError> {
+        self.pair.exchange_roles(context.interrupt)?;
+        let mut guard = lock(&self.pair.guard);
+        let standby = self.pair.standby.name();
+        wait_for_candidate(context, &mut guard, &self.pair.primary, standby)
+    }
+
+    fn remove(self: Box<Self>) -> Result<(), FailoverError> {
+        let guard = self.pair.guard.clone();
+        let mut guard = lock(&guard);
+        self.haproxy.remove(&mut guard)?;
+        self.etcd.remove(&mut guard)?;
+        self.pair.remove(&mut guard)
+    }
+}
+
+/// Of lines like `1795470502.724124 INFO: promoted self to leader by acquiring session lock`: what the
+/// daemon beside this server reported since the fault, but for loops in which it did nothing.
+fn patroni_events(text: &str, name: &str, began: SystemTime) -> Vec<JudgedEvent> {
+    let event = |line: &str| {
+        let (time, rest) = line.split_once(' ')?;
+        let (_, what) = rest.split_once(": ")?;
+        let time = UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(time.parse().ok()?).ok()?)?;
+        let is_idle = what.starts_with("no action") || what.starts_with("Lock owner");
+        let at_s = seconds_after(began, time).filter(|_| !is_idle)?;
+        // What Python says of a connection that was refused is of no use to a reader.
+        let what = what.split(" (HTTPConnectionPool").next().unwrap_or(what);
+        Some(JudgedEvent { at_s, what: format!("{name}: {what}") })
+    };
+    text.lines().filter_map(event).collect()
+}
+
+/// Of lines that begin with a time: what the proxy reported since the fault.
+fn haproxy_events(text: &str, began: SystemTime) -> Vec<JudgedEvent> {
+    let event = |line: &str| {
+        let (time, what) = line.split_once(' ')?;
+        let time = SystemTime::from(time.parse::<jiff::Timestamp>().ok()?);
+        let what = what.split(", reason: ").next().unwrap_or(what).trim();
+        Some(JudgedEvent { at_s: seconds_after(began, time)?, what: format!("HAProxy: {what}") })
+    };
+    text.lines().filter_map(event).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_count_from_the_fault_and_idle_loops_are_none() {
+        let text = "999.500000 INFO: no action. I am (node2), a secondary\n\
+                    1001.250000 INFO: promoted self to leader by acquiring session lock\n\
+                    server promoting\n\
+                    1001.500000 INFO: no action. I am (node2), the leader with the lock\n";
+        let began = UNIX_EPOCH + Duration::from_secs(1000);
+        let events = patroni_events(text, "node2", began);
+        let [promoted] = &events[..] else { panic!("{events:?}") };
+        assert!((promoted.at_s - 1.25).abs() < 1e-6);
+        assert_eq!(promoted.what, "node2: promoted self to leader by acquiring session lock");
+    }
+
+    #[test]
+    fn the_proxy_says_which_server_is_up() {
+        let text = "1970-01-01T00:16:41.500000+00:00 Server postgres/node2 is UP, reason: Layer7 \
+                    check passed, code: 200. 1 active\n[NOTICE] (1) : New worker forked\n";
+        let began = UNIX_EPOCH + Duration::from_secs(1000);
+        let events = haproxy_events(text, began);
+        let [up] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((up.at_s, &*up.what), (1.5, "HAProxy: Server postgres/node2 is UP"));
+    }
+
+    #[test]
+    fn the_times_keep_patronis_rule() {
+        for detector in [FailoverDetector::Default, FailoverDetector::Fast] {
+            let times = PatroniTimes::of(detector);
+            assert!(times.loop_wait_s + 2 * times.retry_timeout_s <= times.ttl_s, "{times:?}");
+        }
+    }
+}

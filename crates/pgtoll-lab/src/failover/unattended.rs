@@ -1,0 +1,101 @@
+//! No failover manager: a primary and a standby, and clients that know both.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use pgtoll_cluster::Cluster;
+use pgtoll_record::{FailoverFault, FailoverRun};
+use pgtoll_wire::Dsn;
+
+use super::context::{RunContext, lock};
+use super::error::FailoverError;
+use super::fault::{FaultSite, Handover, Response};
+use super::rejoin::RejoinSteps;
+use super::topology::{
+    ServerPair, StartedPrimary, Topology, both_servers, link_directory, open_link,
+    wait_for_streaming,
+};
+
+/// Servers that nobody looks after.
+pub(super) struct UnattendedTopology {
+    pair: ServerPair,
+}
+
+impl UnattendedTopology {
+    pub(super) fn start(
+        context: &RunContext<'_>,
+        fault: FailoverFault,
+    ) -> Result<Self, FailoverError> {
+        let mut guard = lock(context.guard);
+        let primary = StartedPrimary::start(context, &mut guard, fault)?;
+        let directory = link_directory(&guard);
+        let is_cut = fault == FailoverFault::LinkCut;
+        let link = is_cut.then(|| open_link(&mut guard, &directory, &primary.cluster));
+        let pair = primary.with_standby(context, &mut guard, link.transpose()?.map(Arc::new))?;
+        wait_for_streaming(&pair.primary, &pair.standby, context.interrupt)?;
+        // A copy that is still dirty would be synced by pg_rewind, file by file.
+        pair.primary.sync(&mut guard)?;
+        Ok(Self { pair })
+    }
+}
+
+impl Topology for UnattendedTopology {
+    fn primary(&self) -> &Cluster {
+        &self.pair.primary
+    }
+
+    fn standby(&self) -> &Cluster {
+        &self.pair.standby
+    }
+
+    fn dsn(&self) -> Result<Dsn, FailoverError> {
+        both_servers(&self.pair.primary, &self.pair.standby)
+    }
+
+    fn fault_site(&self) -> Result<FaultSite, FailoverError> {
+        let pair = &self.pair;
+        Ok(FaultSite {
+            guard: pair.guard.clone(),
+            primary: pair.primary.clone(),
+            postmaster: pair.postmaster,
+            is_managed: false,
+            standby: pair.standby.clone(),
+            daemon: None,
+            abandoned: None,
+            own_pooler: None,
+            link: pair.link.clone(),
+            other_link: None,
+            heals_cut: true,
+            volume: pair.volume(),
+            response: Response::ByHand,
+            handover: Handover::Nobody,
+        })
+    }
+
+    /// There is nobody to report.
+    fn report(&self, _run: &mut FailoverRun, _began: SystemTime) {}
+
+    fn bring_back(
+        &self,
+        context: &RunContext<'_>,
+        fault: FailoverFault,
+        steps: &mut RejoinSteps,
+    ) -> Result<(), FailoverError> {
+        self.pair.bring_back(context, fault, steps)
+    }
+
+    fn stop_old_primary(&self) -> Result<(), FailoverError> {
+        self.pair.stop_old_primary()
+    }
+
+    fn exchange_roles(&mut self, context: &RunContext<'_>) -> Result<(), FailoverError> {
+        self.pair.exchange_roles(context)
+    }
+
+    fn remove(self: Box<Self>) -> Result<(), FailoverError> {
+        let guard = self.pair.guard.clone();
+        let mut guard = lock(&guard);
+        self.pair.stop(&mut guard);
+        self.pair.remove(&mut guard)
+    }
+}
