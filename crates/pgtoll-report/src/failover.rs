@@ -115,11 +115,11 @@ impl FailoverColumns {
     }
 }
 
-/// FailoverColumns of the way to service, and back.
+/// Columns of the way to service, and back.
 pub(crate) const STEPS_HEAD: [&str; 5] =
     ["noticed", "promoted", "routed", "rejoin", "pages unsound"];
 
-/// FailoverColumns of the old primary's return.
+/// Columns of the old primary's return.
 pub(crate) const REJOIN_HEAD: [&str; 5] =
     ["stopped", "checkpoint", "pg_rewind", "start", "streaming"];
 
