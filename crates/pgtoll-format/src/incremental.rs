@@ -11,7 +11,7 @@ use crate::bytes::u32_at;
 /// use pgtoll_format::IncrementalHeader;
 ///
 /// let mut file = Vec::new();
-/// for word in [0xd3ae_1f0d_u32, 2, 131_072, 7, 9] {
+/// for word in [0xd3ae_1f0d_u32, 2, 8, 7, 9] {
 ///     file.extend(word.to_le_bytes());
 /// }
 /// let header = IncrementalHeader::read(&file, 131_072)?;
