@@ -11,6 +11,8 @@ use crate::{command, output, root, run, say};
 /// Majors that come as wheels. The third server is the system's own.
 const FETCHED: [u32; 2] = [17, 18];
 
+/// pgBackRest, which has no `--version`.
+const BACKUP_TOOL: &str = "/usr/bin/pgbackrest";
 /// Where Pgpool-II is. The directory is not in everybody's path.
 const BALANCER: &str = "/usr/sbin/pgpool";
 /// Where pgbouncer is.
@@ -67,7 +69,7 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     if !is_there("redis-server") || !is_there("redis-cli") {
         packages.extend(["redis-server", "redis-tools"]);
     }
-    if !is_there("pgbackrest") {
+    if !Path::new(BACKUP_TOOL).is_file() {
         packages.push("pgbackrest");
     }
     if !is_there("barman-cloud-backup") {
