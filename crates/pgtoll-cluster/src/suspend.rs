@@ -86,7 +86,7 @@ impl ServerProcesses {
     }
 
     /// Kills all of them, which were [suspended](Self::suspend), and waits for the postmaster's end.
-    /// Returns files of shared memory that they had mapped and nobody needs any more.
+    /// Returns files of shared memory that they had mapped and no process maps any more.
     pub fn kill(&self) -> Result<Vec<PathBuf>, ClusterError> {
         let shared_memory = shared_memory_of_tree(self.pid);
         self.signal_children(Signal::SIGKILL)?;

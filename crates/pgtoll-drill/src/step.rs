@@ -7,7 +7,7 @@ pub enum DrillStep<'a> {
     Sentence(&'a str),
     /// This is done now.
     Stage(&'a str),
-    /// So many bytes of this are done.
+    /// How many bytes of the step are done.
     Bytes {
         /// What is done.
         what: &'a str,

@@ -31,9 +31,7 @@ mod judge;
 mod link;
 mod watch;
 
-pub use balance::{
-    BALANCE_PARTS, BALANCE_PRIMARY, BalanceError, BalancePlan, BalanceSite, balance,
-};
+pub use balance::{BALANCE_PARTS, BalanceError, BalancePlan, BalanceSite, balance};
 pub use bridge::{BRIDGE_STEPS, BridgeError, BridgeSite, bridge};
 pub use corruption::{CorruptionError, CorruptionPlan, CorruptionProgress, corruption};
 pub use exchange::{ExchangeError, ExchangePlan, ExchangeSite, exchange};

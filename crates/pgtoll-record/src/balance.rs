@@ -10,6 +10,9 @@ use crate::{Host, Interval};
 /// The version of the form of a [`BalanceRecord`].
 pub const BALANCE_SCHEMA: &str = "pgtoll.balance/1";
 
+/// What the primary of such a set calls itself.
+pub const BALANCE_PRIMARY: &str = "primary";
+
 /// A primary and two standbys behind Pgpool-II: where each kind of statement went, how old what readers
 /// saw was, what balancing cost, and what clients saw when a standby died.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -108,14 +111,13 @@ pub struct BalanceRoute {
 
 impl BalanceRoute {
     /// Whether every session got an answer, from a server that may give it.
-    pub fn holds(&self, primary: &str) -> bool {
-        let elsewhere = self.answers.keys().any(|server| server != primary);
-        self.errors == 0 && !(self.need == BalanceNeed::Primary && elsewhere)
+    pub fn holds(&self) -> bool {
+        self.errors == 0 && !(self.need == BalanceNeed::Primary && self.is_balanced())
     }
 
     /// Whether a standby answered any.
-    pub fn is_balanced(&self, primary: &str) -> bool {
-        self.answers.keys().any(|server| server != primary)
+    pub fn is_balanced(&self) -> bool {
+        self.answers.keys().any(|server| server != BALANCE_PRIMARY)
     }
 }
 
@@ -244,11 +246,11 @@ mod tests {
             errors: 0,
             first_error: None,
         };
-        assert!(route.holds("primary") && !route.is_balanced("primary"));
+        assert!(route.holds() && !route.is_balanced());
         let astray =
             BalanceRoute { answers: answers(&[("primary", 2), ("standby1", 1)]), ..route.clone() };
-        assert!(!astray.holds("primary"));
-        assert!(BalanceRoute { need: BalanceNeed::Any, ..astray }.holds("primary"));
-        assert!(!BalanceRoute { errors: 1, ..route }.holds("primary"));
+        assert!(!astray.holds());
+        assert!(BalanceRoute { need: BalanceNeed::Any, ..astray }.holds());
+        assert!(!BalanceRoute { errors: 1, ..route }.holds());
     }
 }

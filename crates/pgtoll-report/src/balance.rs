@@ -4,15 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use pgtoll_record::{
-    BalanceDeath, BalanceNeed, BalanceQueue, BalanceRecord, BalanceRoute, BalanceRung,
-    BalanceSplit, BalanceThroughput,
+    BALANCE_PRIMARY, BalanceDeath, BalanceNeed, BalanceQueue, BalanceRecord, BalanceRoute,
+    BalanceRung, BalanceSplit, BalanceThroughput,
 };
 
 use crate::text::{aligned, wrapped};
 use crate::wal_numbers::counted;
-
-/// The primary's name in records.
-const PRIMARY: &str = "primary";
 
 /// The answer, where each kind of statement went, and what readers saw.
 pub fn balance_text(of: &BalanceRecord) -> String {
@@ -74,7 +71,7 @@ pub(crate) fn subject_words(of: &BalanceRecord) -> String {
 
 pub(crate) fn answer(of: &BalanceRecord) -> String {
     let kinds = counted(of.routes.len() as u64, "kind", "kinds");
-    let astray = of.routes.iter().filter(|route| !route.holds(PRIMARY)).count();
+    let astray = of.routes.iter().filter(|route| !route.holds()).count();
     let routes = match astray {
         0 => format!("All {kinds} of statements were answered where they may be."),
         astray => format!("{astray} of {kinds} of statements failed, or went where they must not."),
@@ -106,7 +103,7 @@ pub(crate) fn route_row(route: &BalanceRoute) -> [String; 4] {
         BalanceNeed::Primary => "primary",
         BalanceNeed::Any => "any",
     };
-    let verdict = match (route.holds(PRIMARY), route.need, route.is_balanced(PRIMARY)) {
+    let verdict = match (route.holds(), route.need, route.is_balanced()) {
         (false, ..) => "WRONG",
         (true, BalanceNeed::Any, false) => "kept",
         _ => "",
@@ -201,7 +198,7 @@ pub fn balance_findings(of: &BalanceRecord) -> Vec<String> {
     let mut findings: Vec<String> = of
         .routes
         .iter()
-        .filter(|route| !route.holds(PRIMARY))
+        .filter(|route| !route.holds())
         .map(|route| {
             let error = route.first_error.iter().map(|error| format!(": {error}"));
             format!("{}: {}{}", route.kind, went_to(route), error.collect::<String>())
@@ -223,7 +220,7 @@ pub fn balance_findings(of: &BalanceRecord) -> Vec<String> {
 fn split_finding(of: &BalanceSplit) -> Option<String> {
     let width = of.share.upper - of.share.lower;
     let is_far = (of.share.estimate - of.expected).abs() > width;
-    let primary = of.sessions.get(PRIMARY).copied().unwrap_or_default();
+    let primary = of.sessions.get(BALANCE_PRIMARY).copied().unwrap_or_default();
     (is_far || primary > 0).then(|| {
         let expected = of.expected * 100.0;
         format!(

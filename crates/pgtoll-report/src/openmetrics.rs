@@ -14,7 +14,7 @@ use crate::printable::printable;
 /// changes with every run would make a new series of every run.
 pub fn openmetrics(records: &[NamedRun<'_>]) -> String {
     let mut text = String::new();
-    let families: [Family; 5] = [
+    let families: [RunFamily; 5] = [
         ("pgtoll_run_info", "What was run, where, with what.", None, info),
         ("pgtoll_run_complete", "1: all that was planned was done.", None, complete),
         ("pgtoll_run_start_time_seconds", "When the run began.", Some("seconds"), started),
@@ -62,10 +62,39 @@ pub(crate) fn family(
     text
 }
 
+/// A metric of records of this kind.
+pub(crate) struct Family<R> {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) unit: Option<&'static str>,
+    pub(crate) gauges: fn(&R) -> Vec<Gauge>,
+}
+
+/// All metrics of a record, each sample with this label first.
+pub(crate) fn families<R>(
+    of: &R,
+    label: &(&'static str, String),
+    families: &[Family<R>],
+) -> String {
+    let mut text = String::new();
+    for Family { name, help, unit, gauges } in families {
+        let own = gauges(of).into_iter();
+        let all = own.map(|(labels, value)| ([vec![label.clone()], labels].concat(), value));
+        text.push_str(&family(name, help, *unit, all));
+    }
+    text + "# EOF\n"
+}
+
+/// The one sample of a metric without labels of its own.
+pub(crate) fn one(value: f64) -> Vec<Gauge> {
+    vec![(Vec::new(), value)]
+}
+
 /// Labels and value.
 pub(crate) type Gauge = (Vec<(&'static str, String)>, f64);
 /// Name, help, unit and gauges.
-type Family = (&'static str, &'static str, Option<&'static str>, fn(&NamedRun<'_>) -> Vec<Gauge>);
+type RunFamily =
+    (&'static str, &'static str, Option<&'static str>, fn(&NamedRun<'_>) -> Vec<Gauge>);
 
 fn label((name, value): (&str, &str)) -> String {
     // The format has an escape for a line feed only: of others the value has pgtoll's own.

@@ -6,30 +6,17 @@ use pgtoll_record::{
     ImageCause, WalAmount, WalImages, WalOfRelation, WalRelationName, WalStatisticsRecord,
 };
 
-use crate::openmetrics::{Gauge, family, float, seconds};
+use crate::openmetrics::{Family, Gauge, families, float, one, seconds};
 
 /// A gauge for each number of a stretch of WAL, labelled by the cluster's identifier: paths of segments
 /// differ with each run. Resource managers, causes and compressions are few; of databases and relations there
 /// is a number at most, the largest.
 pub fn wal_statistics_openmetrics(of: &WalStatisticsRecord) -> String {
-    let mut text = String::new();
-    for Family { name, help, unit, gauges } in FAMILIES {
-        let cluster = ("system_identifier", of.source.system_identifier.to_string());
-        let own = gauges(of).into_iter();
-        let all = own.map(move |(labels, value)| ([vec![cluster.clone()], labels].concat(), value));
-        text.push_str(&family(name, help, unit, all));
-    }
-    text + "# EOF\n"
+    let cluster = ("system_identifier", of.source.system_identifier.to_string());
+    families(of, &cluster, &FAMILIES)
 }
 
-struct Family {
-    name: &'static str,
-    help: &'static str,
-    unit: Option<&'static str>,
-    gauges: fn(&WalStatisticsRecord) -> Vec<Gauge>,
-}
-
-const FAMILIES: [Family; 20] = [
+const FAMILIES: [Family<WalStatisticsRecord>; 20] = [
     Family { name: "pgtoll_wal_info", help: "Which WAL was read.", unit: None, gauges: info },
     Family {
         name: "pgtoll_wal_complete",
@@ -167,10 +154,6 @@ const FAMILIES: [Family; 20] = [
         gauges: |of| time(Some(&of.made)),
     },
 ];
-
-fn one(value: f64) -> Vec<Gauge> {
-    vec![(Vec::new(), value)]
-}
 
 fn time(rfc3339: Option<&str>) -> Vec<Gauge> {
     rfc3339.and_then(seconds).into_iter().flat_map(one).collect()

@@ -108,7 +108,7 @@ fn configuration_file(cluster: &Cluster) -> PathBuf {
     cluster.directory().join("patroni.yml")
 }
 
-/// Everybody on the network is trusted: there is nobody else.
+/// Connections are trusted: the network namespace holds the run's own processes only.
 const HBA: [&str; 4] = [
     "local all all trust",
     "host all all 127.0.0.0/8 trust",

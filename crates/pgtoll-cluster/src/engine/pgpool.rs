@@ -49,7 +49,7 @@ impl Pgpool {
         Ok(version_words(&super::version(guard, &self.program)?))
     }
 
-    /// Starts one that takes so many clients at a time, whose writes go to the first server. It takes
+    /// Starts one with room for `clients` connections, whose writes go to the first server. It takes
     /// them once [`RunningPgpool::connect`] succeeds.
     pub fn start(
         &self,

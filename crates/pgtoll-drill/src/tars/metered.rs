@@ -30,7 +30,7 @@ impl Metered {
 
 impl Read for MeteredFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // Whoever reads asks again whether there was a signal, and says so.
+        // The reader checks the interrupt again, and reports the signal.
         self.interrupt.check().map_err(io::Error::other)?;
         let read = self.file.read(buffer)?;
         self.meter.0.fetch_add(read as u64, Ordering::Relaxed);

@@ -156,7 +156,7 @@ impl PackedTar {
     }
 }
 
-/// So many bytes of the member, or all of it.
+/// The member's first bytes, `most` of them or all.
 fn small<R: Read>(stream: &mut TarStream<R>, most: usize) -> Result<Vec<u8>, pgtoll_wal::TarError> {
     let (mut bytes, mut filled) = (vec![0; most], 0);
     while filled < most {
@@ -195,7 +195,7 @@ pub(crate) fn is_history(name: &str) -> bool {
     })
 }
 
-/// Fails as a system call would that is told so by somebody else.
+/// An I/O error that carries another error as its source.
 fn unreadable(error: pgtoll_wal::TarError) -> io::Error {
     io::Error::other(error)
 }

@@ -18,7 +18,6 @@ use pgtoll_record::{BALANCE_SCHEMA, BalanceDesign, BalanceRecord, Host, Provenan
 
 pub use self::error::BalanceError;
 use self::set::BalancedSet;
-pub use self::set::PRIMARY as BALANCE_PRIMARY;
 
 /// How much is tried.
 #[derive(Clone, Debug)]

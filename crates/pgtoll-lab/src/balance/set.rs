@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{Cluster, Guard, Installation, Pgpool, PgpoolNode, RunningPgpool};
 use pgtoll_interrupt::Interrupt;
+pub(super) use pgtoll_record::BALANCE_PRIMARY as PRIMARY;
 use pgtoll_wire::Connection;
 
 use super::error::BalanceError;
 
-/// The primary's name.
-pub const PRIMARY: &str = "primary";
 pub(super) const STANDBYS: [&str; 2] = ["standby1", "standby2"];
 /// Each server's share of the reads relative to the others'.
 pub(super) const WEIGHTS: [(&str, u32); 3] = [(PRIMARY, 0), (STANDBYS[0], 1), (STANDBYS[1], 1)];

@@ -4,30 +4,17 @@ use jiff::Timestamp;
 use pgtoll_record::{FindingClass, PatrolFinding, PatrolRecord};
 
 use super::{left_out, oldest_seconds, seconds_between, share_of_round};
-use crate::openmetrics::{Gauge, family, float};
+use crate::openmetrics::{Family, Gauge, families, float, one};
 use crate::verification::{class, full_name};
 
 /// A gauge for each number of a patrol, labelled by the data directory, and of each damaged fork the
 /// numbers of its findings. Times are for alerts: they grow old also where the patrol has stopped.
 pub fn patrol_openmetrics(of: &PatrolRecord) -> String {
-    let mut text = String::new();
-    for Family { name, help, unit, gauges } in FAMILIES {
-        let path = ("path", of.source.path.clone());
-        let own = gauges(of).into_iter();
-        let all = own.map(move |(labels, value)| ([vec![path.clone()], labels].concat(), value));
-        text.push_str(&family(name, help, unit, all));
-    }
-    text + "# EOF\n"
+    let path = ("path", of.source.path.clone());
+    families(of, &path, &FAMILIES)
 }
 
-struct Family {
-    name: &'static str,
-    help: &'static str,
-    unit: Option<&'static str>,
-    gauges: fn(&PatrolRecord) -> Vec<Gauge>,
-}
-
-const FAMILIES: [Family; 18] = [
+const FAMILIES: [Family<PatrolRecord>; 18] = [
     Family { name: "pgtoll_patrol_info", help: "What is read.", unit: None, gauges: info },
     Family {
         name: "pgtoll_verify_failures",
@@ -139,10 +126,6 @@ const FAMILIES: [Family; 18] = [
         gauges: |of| one(unix(of.made)),
     },
 ];
-
-fn one(value: f64) -> Vec<Gauge> {
-    vec![(Vec::new(), value)]
-}
 
 #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^53")]
 fn unix(time: Timestamp) -> f64 {

@@ -1,17 +1,16 @@
 //! `pgtoll lab balance`, with Pgpool-II, on servers of each version.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, geteuid};
+use nix::sys::signal::Signal;
+use nix::unistd::geteuid;
 use pgtoll_record::BalanceRecord;
 
 use crate::support::{
-    PATIENCE, Scratch, children, ends_within, pgtoll, pgtoll_for_all, pid_of, program, run,
-    servers, set_mode, trusted_directory,
+    Scratch, end_at_line, pgtoll, pgtoll_for_all, program, run, servers, set_mode,
+    trusted_directory,
 };
 
 /// Where Debian has it.
@@ -65,15 +64,15 @@ fn statements_go_where_they_may_and_commits_that_wait_for_standbys_are_read_ther
 fn check_routes(record: &BalanceRecord) {
     let of = |kind: &str| record.routes.iter().find(|route| route.kind == kind).unwrap();
     for route in &record.routes {
-        assert!(route.holds("primary"), "{route:?}");
+        assert!(route.holds(), "{route:?}");
         assert_eq!(route.answers.values().sum::<u64>(), route.sessions, "{route:?}");
     }
     for kind in ["SELECT", "mixed case", "COPY TO", "prepared, by the protocol"] {
-        assert!(of(kind).is_balanced("primary"), "{:?}", of(kind));
+        assert!(of(kind).is_balanced(), "{:?}", of(kind));
     }
     // Its own hint is believed, and a comment in front keeps a statement off the standbys.
-    assert!(!of("the balancer's own hint").is_balanced("primary"));
-    assert!(!of("a comment in front").is_balanced("primary"));
+    assert!(!of("the balancer's own hint").is_balanced());
+    assert!(!of("a comment in front").is_balanced());
 }
 
 fn check_readers(record: &BalanceRecord) {
@@ -140,20 +139,8 @@ fn however_a_balanced_set_ends_nothing_stays_behind() {
         let scratch = Scratch::new();
         let record = scratch.path("record.json");
         let mut command = lab(&scratch);
-        command.arg("--record").arg(&record).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let wanted = format!("pgtoll: {reported}");
-        let found = lines.by_ref().map_while(Result::ok).any(|line| line.starts_with(&wanted));
-        assert!(found, "{reported} was not reported");
-        let pid = pid_of(&child);
-        let guards = children(pid);
-        kill(Pid::from_raw(pid), signal).unwrap();
-        assert!(ends_within(pid, PATIENCE), "pgtoll does not end after {signal}");
-        child.wait().unwrap();
-        for guard in guards {
-            assert!(ends_within(guard, PATIENCE), "its guard lives after {signal}");
-        }
+        command.arg("--record").arg(&record).stdout(Stdio::null());
+        end_at_line(&mut command, &format!("pgtoll: {reported}"), signal);
         scratch.assert_empty();
         let text = fs::read_to_string(&record).unwrap();
         let record: BalanceRecord = serde_json::from_str(&text).unwrap();

@@ -1,18 +1,16 @@
 //! `pgtoll lab bridge`, with Redis, on servers of each version.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use pgtoll_cluster::Origin;
 use pgtoll_record::{BridgeRecord, BridgeStep};
 
 use crate::support::{
-    PATIENCE, Ran, Scratch, children, ends_within, pgtoll, pid_of, program, run, servers, set_mode,
-    trusted_directory,
+    PATIENCE, Ran, Scratch, end_at_line, ends_within, pgtoll, pid_of, program, run, servers,
+    set_mode, trusted_directory,
 };
 
 /// Whether Redis is there. Where the tests were set up it must be.
@@ -232,20 +230,8 @@ fn however_a_bridge_ends_nothing_stays_behind() {
         let scratch = Scratch::new();
         let record = scratch.path("record.json");
         let mut command = lab(&scratch);
-        command.arg("--record").arg(&record).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let wanted = format!("pgtoll: {reported}: ");
-        let found = lines.by_ref().map_while(Result::ok).any(|line| line.starts_with(&wanted));
-        assert!(found, "{reported} was not reported");
-        let pid = pid_of(&child);
-        let guards = children(pid);
-        kill(Pid::from_raw(pid), signal).unwrap();
-        assert!(ends_within(pid, PATIENCE), "pgtoll does not end after {signal}");
-        child.wait().unwrap();
-        for guard in guards {
-            assert!(ends_within(guard, PATIENCE), "its guard lives after {signal}");
-        }
+        command.arg("--record").arg(&record).stdout(Stdio::null());
+        end_at_line(&mut command, &format!("pgtoll: {reported}: "), signal);
         scratch.assert_empty();
         let text = fs::read_to_string(&record).unwrap();
         let record: BridgeRecord = serde_json::from_str(&text).unwrap();

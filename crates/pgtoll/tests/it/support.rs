@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::{User, geteuid};
 use pgtoll_cluster::{Cluster, Finder, Guard, GuardOptions, Installation, ServerUser};
 use pgtoll_interrupt::Interrupt;
@@ -224,4 +226,21 @@ pub(crate) fn children(pid: i32) -> Vec<i32> {
 
 pub(crate) fn pid_of(child: &Child) -> i32 {
     i32::try_from(child.id()).unwrap()
+}
+
+/// Starts pgtoll, sends it this signal once it has written a line that begins so to standard error, and
+/// waits until it and its guard have ended.
+pub(crate) fn end_at_line(command: &mut Command, begin: &str, signal: Signal) {
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let found = lines.by_ref().map_while(Result::ok).any(|line| line.starts_with(begin));
+    assert!(found, "there was no line {begin}");
+    let pid = pid_of(&child);
+    let guards = children(pid);
+    kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
+    assert!(ends_within(pid, PATIENCE), "pgtoll does not end after {signal}");
+    child.wait().unwrap();
+    for guard in guards {
+        assert!(ends_within(guard, PATIENCE), "its guard lives after {signal}");
+    }
 }
