@@ -198,7 +198,7 @@ impl FailoverEngine {
     }
 }
 
-/// What happens to the primary.
+/// What happens, to the primary if not said otherwise.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -217,21 +217,33 @@ pub enum FailoverFault {
     WalFull,
     /// Writes to the primary's disk wait, and go on when the standby was promoted, or after a limit.
     IoFreeze,
+    /// The standby's host dies; with synchronous replication nobody confirms commits then.
+    StandbyDeath,
     /// A handover by plan: clients wait, the primary is shut down, the standby promoted.
     Switchover,
+    /// A handover by plan while another receiver of the primary's WAL has hung: the primary waits for it
+    /// when it is shut down.
+    WalsenderHang,
 }
 
 impl FailoverFault {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::HostDeath,
         Self::Postmaster,
         Self::Freeze,
         Self::LinkCut,
         Self::WalFull,
         Self::IoFreeze,
+        Self::StandbyDeath,
         Self::Switchover,
+        Self::WalsenderHang,
     ];
+
+    /// Whether the standby is to be promoted by plan.
+    pub fn is_handover(self) -> bool {
+        matches!(self, Self::Switchover | Self::WalsenderHang)
+    }
 
     /// As the command line has it.
     pub fn name(self) -> &'static str {
@@ -242,7 +254,9 @@ impl FailoverFault {
             Self::LinkCut => "link-cut",
             Self::WalFull => "wal-full",
             Self::IoFreeze => "io-freeze",
+            Self::StandbyDeath => "standby-death",
             Self::Switchover => "switchover",
+            Self::WalsenderHang => "walsender-hang",
         }
     }
 }
@@ -342,7 +356,7 @@ pub struct FailoverRun {
     pub restarted_in_place: bool,
     /// What the engine and the promotion hook reported.
     pub steps: Vec<JudgedEvent>,
-    /// The old primary's return; `None` where it was not tried.
+    /// The return of the old primary, or of the standby that died; `None` where it was not tried.
     pub rejoin: Option<FailoverRejoin>,
     /// The second standby after the promotion of the first; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -373,7 +387,8 @@ fn is_repmgr(engine: &FailoverEngine) -> bool {
     *engine == FailoverEngine::Repmgr
 }
 
-/// The old primary's return as a standby of the new one, by `pg_rewind`.
+/// The old primary's return as a standby of the new one, by `pg_rewind`; or the return of a standby that
+/// died.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailoverRejoin {
     /// From the decision to bring it back until it streams (a duration); `None` where it did not return.

@@ -33,7 +33,7 @@ pub fn failover_text(of: &FailoverRecord) -> String {
         text.push_str(&table(columns, STEPS_HEAD.to_vec(), &rows, FailoverRow::step_cells));
         if rows.iter().any(FailoverRow::has_rejoin_steps) {
             text.push('\n');
-            text.push_str("the old primary's return, medians over runs\n");
+            text.push_str(return_title(&rows));
             text.push_str(&table(columns, REJOIN_HEAD.to_vec(), &rows, FailoverRow::rejoin_cells));
         }
     }
@@ -340,6 +340,18 @@ impl FailoverRow {
     }
 }
 
+/// Whose return is told of.
+pub(crate) fn return_title(rows: &[FailoverRow]) -> &'static str {
+    let is_of_standby = |row: &FailoverRow| row.fault == FailoverFault::StandbyDeath;
+    if rows.iter().all(is_of_standby) {
+        "the standby's return, medians over runs\n"
+    } else if rows.iter().any(is_of_standby) {
+        "the return of the old primary, or of the dead standby, medians over runs\n"
+    } else {
+        "the old primary's return, medians over runs\n"
+    }
+}
+
 /// The median time until a step of the old primary's return was done.
 fn rejoin_step(runs: &[&FailoverRun], name: &str) -> Option<f64> {
     let of_run = |run: &&FailoverRun| {
@@ -364,6 +376,7 @@ pub(crate) fn case_words(
     engine: FailoverEngine,
     detector: FailoverDetector,
 ) -> String {
+    let is_handover = fault.is_handover();
     let fault = match fault {
         FailoverFault::HostDeath => "Death of the primary's host",
         FailoverFault::Postmaster => "SIGKILL to the postmaster",
@@ -371,13 +384,13 @@ pub(crate) fn case_words(
         FailoverFault::LinkCut => "Link between the servers cut",
         FailoverFault::WalFull => "The primary's WAL volume full",
         FailoverFault::IoFreeze => "The primary's disk frozen for a time",
-        FailoverFault::Switchover if engine == FailoverEngine::Repmgr => {
-            return "Handover by plan".to_owned();
-        }
+        FailoverFault::StandbyDeath => "Death of the standby's host",
         FailoverFault::Switchover => "Handover by plan",
+        FailoverFault::WalsenderHang => "Handover by plan beside a hung receiver of WAL",
     };
     let title = engine.title();
     match (engine, detector) {
+        (FailoverEngine::Repmgr, _) if is_handover => format!("{fault}, PgBouncer paused"),
         (FailoverEngine::None, _) => format!("{fault}, {title}"),
         (_, FailoverDetector::Default) => format!("{fault}, {title}'s defaults"),
         (_, FailoverDetector::Fast) => format!("{fault}, {title}'s shortest times"),

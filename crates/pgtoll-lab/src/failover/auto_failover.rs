@@ -191,6 +191,14 @@ impl Topology for AutoFailoverTopology {
         self.pair.bring_back(context.interrupt, steps)
     }
 
+    fn return_standby(
+        &self,
+        context: &RunContext<'_>,
+        steps: &mut RejoinSteps,
+    ) -> Result<(), FailoverError> {
+        self.pair.return_standby(context.interrupt, steps)
+    }
+
     fn stop_old_primary(&self) -> Result<(), FailoverError> {
         self.pair.stop_old_primary()
     }

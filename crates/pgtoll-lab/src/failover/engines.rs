@@ -17,7 +17,7 @@ use super::{EnginePrograms, FailoverPlan};
 /// Why there is no such fault beside this engine, on any machine.
 pub(super) fn obstacle(engine: FailoverEngine, fault: FailoverFault) -> Option<&'static str> {
     match (engine, fault) {
-        (FailoverEngine::None, FailoverFault::Switchover) => {
+        (FailoverEngine::None, fault) if fault.is_handover() => {
             Some("without a failover manager nobody hands over")
         }
         (FailoverEngine::Patroni | FailoverEngine::PgAutoFailover, FailoverFault::LinkCut) => Some(
@@ -35,6 +35,8 @@ pub(super) fn obstacle(engine: FailoverEngine, fault: FailoverFault) -> Option<&
 /// How long an engine may take until it promotes, at most, in seconds.
 pub(super) fn patience_s(case: FailoverCase) -> u64 {
     match case.engine {
+        // PostgreSQL's wal_sender_timeout is a minute.
+        _ if case.fault == FailoverFault::WalsenderHang => 75,
         FailoverEngine::Repmgr => repmgr_patience_s(case.fault, case.detector),
         // Nobody comes within this time.
         FailoverEngine::None => 5,
@@ -180,6 +182,9 @@ pub(super) fn notes(plan: &FailoverPlan) -> Vec<String> {
         let of_witness = if plan.witness { WITNESS_NOTE } else { NO_WITNESS_NOTE };
         notes.extend([FLOOR_NOTE, of_witness]);
     }
+    let is_asked_for = |fault| plan.faults.contains(&fault);
+    notes.extend(is_asked_for(FailoverFault::WalsenderHang).then_some(HANG_NOTE));
+    notes.extend(is_asked_for(FailoverFault::StandbyDeath).then_some(DEAD_STANDBY_NOTE));
     notes.extend(plan.third_node.then_some(THIRD_NOTE));
     notes.extend(has(FailoverEngine::None).then_some(NOBODY_NOTE));
     notes.extend(has(FailoverEngine::Patroni).then_some(PATRONI_NOTE));
@@ -199,6 +204,13 @@ const SYNC_NOTE: &str = "the old primary's files are synced at once by pgtoll (p
      up to seconds on a busy disk, and are synced twice";
 const FLOOR_NOTE: &str =
     "none is the floor: no repmgrd, the promotion hook begins when the fault is done";
+const HANG_NOTE: &str = "walsender-hang: a pg_receivewal beside the standby is stopped by SIGSTOP just before the handover. A \
+     primary that is shut down waits until all receivers have confirmed its last WAL, and gives up \
+     one that is silent after wal_sender_timeout (a minute by default); pg_terminate_backend of its \
+     walsender before the handover, or a shorter time-out, spares that";
+const DEAD_STANDBY_NOTE: &str = "standby-death: on one kernel the primary sees a dead standby's connection end at once; a host that \
+     loses power or network is noticed by PostgreSQL after wal_sender_timeout (a minute by default), \
+     and what waits for that comes on top";
 const NOBODY_NOTE: &str = "without a failover manager pgtoll ends the fault by hand when clients have been watched for some \
      seconds (it promotes the standby of a primary that is gone, thaws or heals otherwise): until \
      then there was no service, so these outages are lower bounds";

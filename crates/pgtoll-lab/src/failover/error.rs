@@ -42,6 +42,9 @@ pub enum FailoverError {
     /// A handover by plan, and no engine: a mistake of pgtoll's.
     #[error("there is nobody who hands over")]
     NoHandover,
+    /// A receiver that was to hang, and none: a mistake of pgtoll's.
+    #[error("no receiver of WAL was started beside the standby")]
+    NoReceiver,
     /// An engine without its programs: a mistake of pgtoll's.
     #[error("the programs of {engine} were not looked for")]
     NoPrograms {

@@ -13,7 +13,7 @@ use pgtoll_record::FailoverFault;
 
 use super::context::{DATABASE, lock};
 use super::error::FailoverError;
-use super::topology::{LIMIT, PAUSE, until_within};
+use super::topology::{LIMIT, PAUSE, postmaster, until_within};
 use super::volumes::WAL_BYTES;
 use crate::link::{Link, LinkState};
 
@@ -31,6 +31,11 @@ pub(super) struct FaultSite {
     pub(super) abandoned: Option<Abandoned>,
     /// On the primary's host, if it has one.
     pub(super) own_pooler: Option<RunningPgbouncer>,
+    /// The same on the standby's host.
+    pub(super) standby_daemon: Option<String>,
+    pub(super) standby_pooler: Option<RunningPgbouncer>,
+    /// What receives WAL beside the standby, by its name with the guard.
+    pub(super) receiver: Option<String>,
     /// Between both servers.
     pub(super) link: Option<Arc<Link>>,
     /// Between the standby and what else is on the primary's side.
@@ -126,7 +131,9 @@ impl FaultAction {
             FailoverFault::LinkCut => "cut of the link between primary and standby",
             FailoverFault::WalFull => "WAL until the primary's volume for it is full",
             FailoverFault::IoFreeze => "freeze of the primary's disk",
+            FailoverFault::StandbyDeath => "death of the standby's host",
             FailoverFault::Switchover => "handover by plan",
+            FailoverFault::WalsenderHang => "handover by plan while a receiver of WAL hangs",
         }
     }
 
@@ -144,7 +151,12 @@ impl FaultAction {
             }
             FailoverFault::WalFull => self.fill_wal_volume()?,
             FailoverFault::IoFreeze => return self.freeze_disk(),
+            FailoverFault::StandbyDeath => return self.standby_dies(),
             FailoverFault::Switchover => return self.hand_over(),
+            FailoverFault::WalsenderHang => {
+                self.hang_receiver()?;
+                return self.hand_over();
+            }
         }
         match &self.site.response {
             Response::Engine => Ok("done"),
@@ -159,15 +171,31 @@ impl FaultAction {
         }
     }
 
-    /// Stop all, then kill all: signals one by one would let some work without the others.
     fn host_dies(&self) -> Result<(), FailoverError> {
         let site = &self.site;
-        let processes = ServerProcesses::of(site.postmaster)?;
-        if let (Some(abandoned), Some(daemon)) = (&site.abandoned, &site.daemon) {
+        self.kill_host(
+            (&site.primary, site.postmaster),
+            site.daemon.as_deref(),
+            site.own_pooler.as_ref(),
+        )
+    }
+
+    /// Stop all, then kill all: signals one by one would let some work without the others.
+    fn kill_host(
+        &self,
+        (server, postmaster): (&Cluster, i32),
+        daemon: Option<&str>,
+        pooler: Option<&RunningPgbouncer>,
+    ) -> Result<(), FailoverError> {
+        let site = &self.site;
+        let processes = ServerProcesses::of(postmaster)?;
+        if let (Some(abandoned), Some(daemon)) = (&site.abandoned, daemon) {
             abandoned.add(daemon);
         }
         let mut guard = lock(&site.guard);
-        self.signal_programs(&mut guard, ProgramSignal::Stop)?;
+        for program in pooler.map(RunningPgbouncer::name).into_iter().chain(daemon) {
+            guard.signal(program, ProgramSignal::Stop)?;
+        }
         processes.suspend()?;
         if let Some(link) = &site.link {
             // What is under way is lost.
@@ -176,14 +204,54 @@ impl FaultAction {
         if site.is_managed {
             guard.remove_files(&processes.kill()?)?;
         } else {
-            site.primary.kill(&mut guard)?;
+            server.kill(&mut guard)?;
         }
-        if let Some(pooler) = &site.own_pooler {
+        if let Some(pooler) = pooler {
             guard.signal(pooler.name(), ProgramSignal::Kill)?;
         }
-        if let Some(daemon) = &site.daemon {
+        if let Some(daemon) = daemon {
             guard.reap(daemon, Duration::ZERO)?;
         }
+        Ok(())
+    }
+
+    /// Commits that wait for the standby wait until the engine, or an administrator, says that they need
+    /// not.
+    fn standby_dies(&self) -> Result<&'static str, FailoverError> {
+        let site = &self.site;
+        let mut connection = site.primary.connect("postgres")?;
+        self.kill_host(
+            (&site.standby, postmaster(&site.standby)?),
+            site.standby_daemon.as_deref(),
+            site.standby_pooler.as_ref(),
+        )?;
+        let end = Instant::now() + self.limit;
+        loop {
+            let row = connection
+                .query_one("SELECT current_setting('synchronous_standby_names') AS names")?;
+            if row.text("names")?.is_empty() {
+                break;
+            }
+            if Instant::now() > end {
+                connection.execute("ALTER SYSTEM SET synchronous_standby_names = ''")?;
+                connection.execute("SELECT pg_reload_conf()")?;
+                self.note(|times| times.ended_by_hand = Some(SystemTime::now()));
+                break;
+            }
+            self.interrupt.wait(PAUSE)?;
+        }
+        connection.close();
+        Ok("done")
+    }
+
+    /// From now on it confirms nothing, and there is something to confirm.
+    fn hang_receiver(&self) -> Result<(), FailoverError> {
+        let site = &self.site;
+        let Some(receiver) = &site.receiver else { return Err(FailoverError::NoReceiver) };
+        lock(&site.guard).signal(receiver, ProgramSignal::Stop)?;
+        let mut connection = site.primary.connect("postgres")?;
+        connection.execute("SELECT pg_logical_emit_message(false, 'pgtoll', 'unconfirmed')")?;
+        connection.close();
         Ok(())
     }
 

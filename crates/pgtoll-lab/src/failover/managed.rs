@@ -64,6 +64,9 @@ impl ManagedPair {
             daemon: Some(self.daemons[0].name().to_owned()),
             abandoned: None,
             own_pooler: None,
+            standby_daemon: Some(self.daemons[1].name().to_owned()),
+            standby_pooler: None,
+            receiver: None,
             link: None,
             other_link: None,
             heals_cut: false,
@@ -83,6 +86,19 @@ impl ManagedPair {
             steps.done("start");
         }
         wait_for_standby(&self.standby, &self.standby_names[0], self.is_synchronous, interrupt)?;
+        steps.done(STREAMING);
+        Ok(())
+    }
+
+    /// Starts a standby that died, as the host's service manager would.
+    pub(super) fn return_standby(
+        &self,
+        interrupt: &Interrupt,
+        steps: &mut RejoinSteps,
+    ) -> Result<(), FailoverError> {
+        self.daemons[1].start_ended(&mut lock(&self.guard))?;
+        steps.done("start");
+        wait_for_standby(&self.primary, &self.standby_names[1], self.is_synchronous, interrupt)?;
         steps.done(STREAMING);
         Ok(())
     }

@@ -8,6 +8,7 @@ mod error;
 mod fault;
 mod managed;
 mod patroni;
+mod receiver;
 mod rejoin;
 mod repmgr;
 mod run;
@@ -168,8 +169,7 @@ impl FailoverPlan {
             for &engine in &self.engines {
                 for detector in self.detectors_of(engine) {
                     // By plan nobody has to notice anything: one way is enough.
-                    let by_plan =
-                        (fault, engine) == (FailoverFault::Switchover, FailoverEngine::Repmgr);
+                    let by_plan = fault.is_handover() && engine == FailoverEngine::Repmgr;
                     let detector = if by_plan { FailoverDetector::None } else { detector };
                     let case = FailoverCase { fault, engine, detector };
                     if obstacle(engine, fault).is_none() && !cases.contains(&case) {
@@ -211,6 +211,7 @@ impl FailoverPlan {
     /// Whether the standby is to be promoted: a witness keeps one that is cut off from promoting itself.
     fn promotes(&self, case: FailoverCase) -> bool {
         match case.engine {
+            _ if case.fault == FailoverFault::StandbyDeath => false,
             FailoverEngine::Repmgr => !(self.witness && case.fault == FailoverFault::LinkCut),
             FailoverEngine::None => matches!(
                 case.fault,

@@ -161,13 +161,15 @@ impl Topology for PatroniTopology {
 
     fn report(&self, run: &mut FailoverRun, began: SystemTime) {
         let standby = &self.pair.standby;
+        let survivor =
+            if run.fault == FailoverFault::StandbyDeath { &self.pair.primary } else { standby };
         let (log, proxied) = {
             let mut guard = lock(&self.pair.guard);
-            let log = end_of_log(&mut guard, &Patroni::log(standby));
+            let log = end_of_log(&mut guard, &Patroni::log(survivor));
             let of_proxy = guard.program_log(self.haproxy.name());
             (log, end_of_log(&mut guard, &of_proxy))
         };
-        let own = patroni_events(&log, standby.name(), began);
+        let own = patroni_events(&log, survivor.name(), began);
         run.noticed_s = own.first().map(|event| event.at_s);
         run.promoted_s = promoted_at(standby).and_then(|time| seconds_after(began, time));
         let proxied = haproxy_events(&proxied, began);
@@ -183,6 +185,14 @@ impl Topology for PatroniTopology {
         steps: &mut RejoinSteps,
     ) -> Result<(), FailoverError> {
         self.pair.bring_back(context.interrupt, steps)
+    }
+
+    fn return_standby(
+        &self,
+        context: &RunContext<'_>,
+        steps: &mut RejoinSteps,
+    ) -> Result<(), FailoverError> {
+        self.pair.return_standby(context.interrupt, steps)
     }
 
     fn stop_old_primary(&self) -> Result<(), FailoverError> {

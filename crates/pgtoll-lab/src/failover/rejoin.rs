@@ -33,6 +33,19 @@ pub(super) fn rejoin(
     }
 }
 
+/// Starts a standby that died.
+pub(super) fn standby_return(context: &RunContext<'_>, topology: &dyn Topology) -> FailoverRejoin {
+    let mut steps = RejoinSteps::begin();
+    let returned = topology.return_standby(context, &mut steps);
+    FailoverRejoin {
+        seconds: steps.at(STREAMING),
+        error: returned.err().map(|error| error_words(&error)),
+        pages: None,
+        unsound: None,
+        steps: steps.events,
+    }
+}
+
 /// The step that ends the return.
 pub(super) const STREAMING: &str = "streaming";
 

@@ -7,10 +7,11 @@ use pgtoll_record::{
     ClientTimeline, FailoverEngine, FailoverFault, FailoverRun, JudgeRecord, JudgedEvent,
 };
 
-use super::context::RunContext;
+use super::context::{RunContext, lock};
 use super::error::FailoverError;
 use super::fault::{FaultAction, FaultTimes};
-use super::rejoin::rejoin;
+use super::receiver::WalReceiver;
+use super::rejoin::{rejoin, standby_return};
 use super::start::{FailoverCase, start};
 use super::topology::Topology;
 use super::volumes::volume_of;
@@ -39,9 +40,10 @@ pub(super) fn run_once(
 }
 
 /// Whether the same can happen to the new primary: it has no link in the other direction, and no disk of
-/// its own.
+/// its own. A standby's death makes no new one.
 fn has_way_back(fault: FailoverFault) -> bool {
-    fault != FailoverFault::LinkCut && volume_of(fault).is_none()
+    !matches!(fault, FailoverFault::LinkCut | FailoverFault::StandbyDeath)
+        && volume_of(fault).is_none()
 }
 
 /// Linux's, over the last minute.
@@ -59,9 +61,16 @@ fn fail_over(
 ) -> Result<FailoverRun, FailoverError> {
     let fault = case.fault;
     let limit = notice_limit(case) + THAWED_AFTER_LIMIT;
-    let action = FaultAction::new(fault, topology.fault_site()?, limit, context.interrupt);
+    let hangs = fault == FailoverFault::WalsenderHang;
+    let receiver = hangs.then(|| WalReceiver::start(context, topology.primary())).transpose()?;
+    let mut site = topology.fault_site()?;
+    site.receiver = receiver.as_ref().map(|_| WalReceiver::NAME.to_owned());
+    let action = FaultAction::new(fault, site, limit, context.interrupt);
     let times = action.times.clone();
     let judged = judge_fault(context, topology, action, context.plan.judged(case))?;
+    if let Some(receiver) = receiver {
+        receiver.remove(&mut lock(context.guard))?;
+    }
     let mut run = observed(&judged, case, number);
     let times = times.lock().map(|times| *times).unwrap_or_default();
     // Without a fault there is nothing to count from.
@@ -77,15 +86,21 @@ fn fail_over(
     if run.two_primaries {
         run.findings.push(split_brain(case.engine).to_owned());
     }
-    if is_new_primary {
-        run.standby_names = Some(standby_names(standby)?);
-        if run.standby_names.as_ref().is_some_and(|names| !names.is_empty()) {
+    if fault == FailoverFault::StandbyDeath {
+        if run.ended_by_hand_s.is_some() {
+            run.findings.extend(still_waits(case.engine).map(str::to_owned));
+        }
+        run.rejoin = Some(standby_return(context, topology));
+    } else if is_new_primary {
+        let (names, is_confirmed) = standby_names(standby)?;
+        if !names.is_empty() && !is_confirmed {
             run.findings.push(
                 "synchronous_standby_names was not reset on the promoted server: commits wait for \
                  a server that is gone"
                     .to_owned(),
             );
         }
+        run.standby_names = Some(names);
         run.rejoin = Some(rejoin(context, topology, fault));
         run.third = topology.follow_third(context);
     } else if is_old_primary && fault == FailoverFault::Postmaster {
@@ -120,6 +135,21 @@ fn split_brain(engine: FailoverEngine) -> &'static str {
     }
 }
 
+/// Of an engine that did not let commits go on without the standby. Without one nobody would.
+fn still_waits(engine: FailoverEngine) -> Option<&'static str> {
+    match engine {
+        FailoverEngine::None => None,
+        FailoverEngine::Repmgr => Some(
+            "repmgr leaves a dead standby in synchronous_standby_names: commits wait until an \
+             administrator removes it",
+        ),
+        FailoverEngine::Patroni | FailoverEngine::PgAutoFailover => Some(
+            "the engine left the dead standby in synchronous_standby_names for as long as it was \
+             watched, and commits waited",
+        ),
+    }
+}
+
 fn not_promoted(case: FailoverCase) -> &'static str {
     match (case.fault, case.engine) {
         (FailoverFault::IoFreeze, FailoverEngine::Repmgr) => {
@@ -130,13 +160,16 @@ fn not_promoted(case: FailoverCase) -> &'static str {
     }
 }
 
-fn standby_names(cluster: &Cluster) -> Result<String, FailoverError> {
+/// Whom commits wait for, and whether somebody is there who confirms them.
+fn standby_names(cluster: &Cluster) -> Result<(String, bool), FailoverError> {
     let mut connection = cluster.connect("postgres")?;
-    let row =
-        connection.query_one("SELECT current_setting('synchronous_standby_names') AS names")?;
-    let names = row.text("names")?.to_owned();
+    let row = connection.query_one(
+        "SELECT current_setting('synchronous_standby_names') AS names, EXISTS (SELECT FROM \
+         pg_stat_replication WHERE sync_state IN ('sync', 'quorum')) AS confirmed",
+    )?;
+    let found = (row.text("names")?.to_owned(), row.text("confirmed")? == "t");
     connection.close();
-    Ok(names)
+    Ok(found)
 }
 
 /// Each client over time, with the fault and what was reported since.

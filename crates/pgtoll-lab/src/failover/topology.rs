@@ -53,6 +53,13 @@ pub(super) trait Topology {
         steps: &mut RejoinSteps,
     ) -> Result<(), FailoverError>;
 
+    /// Starts the standby, which died, and lets commits wait for it again if they are to.
+    fn return_standby(
+        &self,
+        context: &RunContext<'_>,
+        steps: &mut RejoinSteps,
+    ) -> Result<(), FailoverError>;
+
     /// Shuts the old primary down, which has come back as a standby.
     fn stop_old_primary(&self) -> Result<(), FailoverError>;
 
@@ -156,6 +163,20 @@ impl ServerPair {
         Ok(())
     }
 
+    /// Starts the standby, which died.
+    pub(super) fn return_standby(
+        &self,
+        context: &RunContext<'_>,
+        steps: &mut RejoinSteps,
+    ) -> Result<(), FailoverError> {
+        self.standby.start(&mut lock(&self.guard))?;
+        steps.done("start");
+        wait_for_streaming(&self.primary, &self.standby, context.interrupt)?;
+        reset_standby_names(&self.primary)?;
+        steps.done(STREAMING);
+        Ok(())
+    }
+
     /// Shuts the old primary down.
     pub(super) fn stop_old_primary(&self) -> Result<(), FailoverError> {
         self.primary.stop(&mut lock(&self.guard), StopMode::Fast)?;
@@ -167,11 +188,7 @@ impl ServerPair {
         std::mem::swap(&mut self.primary, &mut self.standby);
         self.standby.start(&mut lock(&self.guard))?;
         wait_for_streaming(&self.primary, &self.standby, context.interrupt)?;
-        // It was set to nothing at the promotion; there is a standby again.
-        let mut connection = self.primary.connect("postgres")?;
-        connection.execute("ALTER SYSTEM RESET synchronous_standby_names")?;
-        connection.execute("SELECT pg_reload_conf()")?;
-        connection.close();
+        reset_standby_names(&self.primary)?;
         self.postmaster = postmaster(&self.primary)?;
         Ok(())
     }
@@ -194,6 +211,15 @@ impl ServerPair {
         }
         Ok(())
     }
+}
+
+/// They were set to nothing when the standby was gone, or promoted; there is one again.
+fn reset_standby_names(primary: &Cluster) -> Result<(), FailoverError> {
+    let mut connection = primary.connect("postgres")?;
+    connection.execute("ALTER SYSTEM RESET synchronous_standby_names")?;
+    connection.execute("SELECT pg_reload_conf()")?;
+    connection.close();
+    Ok(())
 }
 
 /// What a WAL volume has after an administrator gave it more: it takes the new primary's, too.

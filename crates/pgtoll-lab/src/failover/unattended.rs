@@ -63,6 +63,9 @@ impl Topology for UnattendedTopology {
             daemon: None,
             abandoned: None,
             own_pooler: None,
+            standby_daemon: None,
+            standby_pooler: None,
+            receiver: None,
             link: pair.link.clone(),
             other_link: None,
             heals_cut: true,
@@ -82,6 +85,14 @@ impl Topology for UnattendedTopology {
         steps: &mut RejoinSteps,
     ) -> Result<(), FailoverError> {
         self.pair.bring_back(context, fault, steps)
+    }
+
+    fn return_standby(
+        &self,
+        context: &RunContext<'_>,
+        steps: &mut RejoinSteps,
+    ) -> Result<(), FailoverError> {
+        self.pair.return_standby(context, steps)
     }
 
     fn stop_old_primary(&self) -> Result<(), FailoverError> {

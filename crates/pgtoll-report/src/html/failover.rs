@@ -197,13 +197,13 @@ fn way(columns: FailoverColumns, rows: &[FailoverRow]) -> Markup {
     html! {
         p {
             "When the engine noticed beside the standby, when the standby was promoted, when the pooler \
-            or proxy led to it; then how long the old primary took to return as a standby by pg_rewind, and \
-            how many of its pages were unsound."
+            or proxy led to it; then how long the server that was gone took to return as a standby, and how many of \
+            the old primary’s pages were unsound."
         }
         (table("From the fault", columns, &STEPS_HEAD, rows, &steps))
         @if rows.iter().any(FailoverRow::has_rejoin_steps) {
-            p { "The old primary’s return, step by step, medians of the time since its begin:" }
-            (table("Return of the old primary", columns, &REJOIN_HEAD, rows, &rejoin))
+            p { "Step by step, medians of the time since its begin:" }
+            (table("The return", columns, &REJOIN_HEAD, rows, &rejoin))
         }
     }
 }

@@ -166,6 +166,8 @@ Examples:
                                             each fault twenty times
   pgtoll lab failover --fault wal-full,io-freeze --settings fast
                                             faults of the primary's disk (as root)
+  pgtoll lab failover --fault standby-death,walsender-hang --sync --engine patroni,repmgr --quick
+                                            the last synchronous standby; a shutdown that is held
   pgtoll lab failover --settings fast --sync --runs 100
                                             how sure is it that nothing is lost?
   pgtoll lab failover --engine patroni,pg_auto_failover,repmgr,none --sync -o engines.html

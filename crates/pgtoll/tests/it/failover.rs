@@ -149,6 +149,61 @@ fn a_standby_past_the_fork_is_named_and_returns_by_pg_rewind() {
 }
 
 #[test]
+fn a_dead_standby_is_given_up_by_patroni_and_waited_for_beside_repmgr() {
+    if !engines() || !has_engine("patroni") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let ran = run(pgtoll()
+        .args(["lab", "failover", "--quick", "--sync", "--fault", "standby-death", "--json"])
+        .args(["--engine", "patroni,repmgr", "--postgres", "15", "--clients", "4", "--work-dir"])
+        .arg(scratch.work()));
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let record: FailoverRecord = serde_json::from_str(&ran.stdout).unwrap();
+    let [patroni, repmgr] = &record.runs[..] else { panic!("{ran:?}") };
+    for of in [patroni, repmgr] {
+        assert_eq!((of.lost, of.impossible), (Some(0), Some(0)), "{of:?}");
+        assert_eq!((of.promoted_s, of.two_primaries), (None, false), "{of:?}");
+        let returned = of.rejoin.as_ref().unwrap();
+        assert!(returned.seconds.is_some() && returned.error.is_none(), "{of:?}");
+    }
+    assert_eq!((patroni.ended_by_hand_s, &patroni.findings[..]), (None, &[][..]), "{patroni:?}");
+    assert!(patroni.noticed_s.is_some(), "{patroni:?}");
+    assert!(repmgr.ended_by_hand_s.is_some(), "{repmgr:?}");
+    let [finding] = &repmgr.findings[..] else { panic!("{repmgr:?}") };
+    assert!(finding.starts_with("repmgr leaves a dead standby in"), "{finding}");
+    let file = scratch.path("failover.json");
+    std::fs::write(&file, &ran.stdout).unwrap();
+    let shown = run(pgtoll().arg("report").arg(&file));
+    assert!(shown.stdout.contains("the standby's return, medians over runs"), "{shown:?}");
+    scratch.assert_empty();
+}
+
+#[test]
+fn a_hung_receiver_of_wal_holds_the_shutdown_that_a_handover_waits_for() {
+    if !engines() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let ran = run(pgtoll()
+        .args(["lab", "failover", "--quick", "--fault", "switchover,walsender-hang", "--json"])
+        .args(["--clients", "4", "--work-dir"])
+        .arg(scratch.work()));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let record: FailoverRecord = serde_json::from_str(&ran.stdout).unwrap();
+    let [switchover, hang] = &record.runs[..] else { panic!("{ran:?}") };
+    for of in [switchover, hang] {
+        assert_eq!((of.lost, of.failed, of.two_primaries), (Some(0), 0, false), "{of:?}");
+        assert_eq!(of.rejoin.as_ref().unwrap().unsound, Some(0), "{of:?}");
+    }
+    // The primary gives the receiver up after wal_sender_timeout, which has its default; its last reply
+    // was up to ten seconds before (pg_receivewal's status interval).
+    assert!(hang.outage_s.unwrap() > 45.0, "{hang:?}");
+    assert!(switchover.outage_s < hang.outage_s, "{switchover:?}");
+    scratch.assert_empty();
+}
+
+#[test]
 fn a_repmgrd_that_ends_is_started_again() {
     if !engines() {
         return;

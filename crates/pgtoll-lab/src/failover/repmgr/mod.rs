@@ -155,9 +155,9 @@ impl RepmgrTopology {
         self.nodes.iter().chain(witness).cloned().collect()
     }
 
-    /// The pooler on the primary's host, if each host has one.
-    fn pooler_of_primary(&self) -> Option<&RunningPgbouncer> {
-        let number = usize::from(self.pair.primary.name() != NODES[0]);
+    /// The pooler on this server's host, if each host has one.
+    fn pooler_beside(&self, server: &Cluster) -> Option<&RunningPgbouncer> {
+        let number = usize::from(server.name() != NODES[0]);
         self.poolers.get(number).filter(|_| self.poolers.len() == NODES.len())
     }
 }
@@ -190,7 +190,10 @@ impl Topology for RepmgrTopology {
             standby: pair.standby.clone(),
             daemon: self.is_watched().then(|| self.nodes[0].daemon().to_owned()),
             abandoned: self.supervisor.as_ref().map(Supervisor::abandoned),
-            own_pooler: self.pooler_of_primary().cloned(),
+            own_pooler: self.pooler_beside(&pair.primary).cloned(),
+            standby_daemon: self.is_watched().then(|| self.nodes[1].daemon().to_owned()),
+            standby_pooler: self.pooler_beside(&pair.standby).cloned(),
+            receiver: None,
             heals_cut: witness_link.is_some(),
             link: pair.link.clone(),
             other_link: witness_link,
@@ -211,7 +214,12 @@ impl Topology for RepmgrTopology {
         let printed = guard.run(Path::new("cat"), &[&path.to_string_lossy()]);
         let text = printed.map(|output| output.tail).unwrap_or_default();
         let steps = Steps::parse(&text, began);
-        let noticed = format!("{} repmgrd_upstream_disconnect", self.pair.standby.name());
+        let noticed = match run.fault {
+            FailoverFault::StandbyDeath => {
+                format!("{} child_node_disconnect", self.pair.primary.name())
+            }
+            _ => format!("{} repmgrd_upstream_disconnect", self.pair.standby.name()),
+        };
         run.noticed_s = steps.first(&noticed);
         run.promoted_s = steps.first("hook promoted");
         run.routed_s = steps.first("hook routed");
@@ -243,6 +251,14 @@ impl Topology for RepmgrTopology {
             steps.done("registered");
         }
         Ok(())
+    }
+
+    fn return_standby(
+        &self,
+        context: &RunContext<'_>,
+        steps: &mut RejoinSteps,
+    ) -> Result<(), FailoverError> {
+        self.pair.return_standby(context, steps)
     }
 
     fn stop_old_primary(&self) -> Result<(), FailoverError> {
