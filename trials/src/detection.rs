@@ -69,6 +69,7 @@ fn title(detector: Detector) -> &'static str {
         Detector::PgBasebackup => "`pg_basebackup`",
         Detector::PgVerifybackup => "`pg_verifybackup`",
         Detector::PgAmcheck => "`pg_amcheck`",
+        Detector::PgVisibility => "`pg_visibility`",
         Detector::Server => "queries",
         Detector::Ignoring => "queries, `ignore_checksum_failure`",
         Detector::WithoutChecksums => "queries, no checksums",

@@ -150,6 +150,9 @@ pub struct MajorFacts {
     /// Conditions like `ctid < '(7,0)'` read only the blocks that they name. Source: release notes
     /// of 14.
     pub has_tid_range_scans: bool,
+    /// A reader can wait until a standby has applied WAL up to a place (`WAIT FOR LSN`). Source: release
+    /// notes of 19.
+    pub has_wait_for_lsn: bool,
     /// The minor release from which replay ends at a damaged page of a visibility map that is in its way
     /// ("invalid page", FATAL); before, and in the versions without one, it takes the page for an empty
     /// one. Tried on 15.18, 17.10 and 18.6.
@@ -368,6 +371,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_checkpointer: true,
         has_force_next_flush: true,
         has_tid_range_scans: true,
+        has_wait_for_lsn: true,
         replay_refuses_map_since: Some(0),
         new_settings: &[
             "io_max_workers",
@@ -404,6 +408,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_checkpointer: true,
         has_force_next_flush: true,
         has_tid_range_scans: true,
+        has_wait_for_lsn: false,
         replay_refuses_map_since: Some(5),
         new_settings: &["io_max_combine_limit", "io_max_concurrency", "io_method", "io_workers"],
         removed_settings: &[],
@@ -427,6 +432,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_checkpointer: true,
         has_force_next_flush: true,
         has_tid_range_scans: true,
+        has_wait_for_lsn: false,
         replay_refuses_map_since: Some(11),
         new_settings: &["event_triggers", "io_combine_limit"],
         removed_settings: &[],
@@ -450,6 +456,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_checkpointer: false,
         has_force_next_flush: true,
         has_tid_range_scans: true,
+        has_wait_for_lsn: false,
         replay_refuses_map_since: None,
         new_settings: &[],
         removed_settings: &[],
@@ -473,6 +480,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_checkpointer: false,
         has_force_next_flush: true,
         has_tid_range_scans: true,
+        has_wait_for_lsn: false,
         replay_refuses_map_since: None,
         new_settings: &[],
         removed_settings: &[],
@@ -496,6 +504,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_checkpointer: false,
         has_force_next_flush: false,
         has_tid_range_scans: true,
+        has_wait_for_lsn: false,
         replay_refuses_map_since: None,
         new_settings: &["track_wal_io_timing"],
         removed_settings: &[],
@@ -519,6 +528,7 @@ pub static MAJORS: [MajorFacts; 7] = [
         has_pg_stat_checkpointer: false,
         has_force_next_flush: false,
         has_tid_range_scans: false,
+        has_wait_for_lsn: false,
         replay_refuses_map_since: None,
         new_settings: &[],
         removed_settings: &[],

@@ -151,12 +151,31 @@ pub struct BalanceRung {
     pub stale_share: Option<Interval>,
     /// The median time of a write, in milliseconds.
     pub write_p50_ms: Option<f64>,
+    /// How the reader waited for its own write; `None` where it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<BalanceWait>,
+}
+
+/// Readers that wait until what they have written was applied (`WAIT FOR LSN`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BalanceWait {
+    /// The reader waits and reads on a standby itself, without the balancer.
+    pub is_direct: bool,
+    /// Waits that a standby answered, when it had applied the write.
+    pub applied: u64,
+    /// Waits that the primary answered, where there is nothing to wait for.
+    pub on_primary: u64,
+    /// The median time of a wait, in milliseconds.
+    pub p50_ms: Option<f64>,
 }
 
 impl BalanceRung {
     /// Whether a session is promised to find on every standby what it has committed: each of them has
-    /// applied it by then.
+    /// applied it by then, or it waits on the one that it reads from.
     pub fn is_promised(&self) -> bool {
+        if let Some(wait) = &self.wait {
+            return wait.is_direct;
+        }
         let is_one_enough = self.synchronous_standby_names.starts_with("ANY");
         self.synchronous_commit == "remote_apply" && !is_one_enough
     }

@@ -52,7 +52,8 @@ mod whatif;
 pub use answer::{AdvisedAction, AnswerLine, ArmAdvice, RunAnswer};
 pub use balance::{
     BALANCE_PRIMARY, BALANCE_SCHEMA, BalanceDeath, BalanceDesign, BalanceNeed, BalanceQueue,
-    BalanceRecord, BalanceRoute, BalanceRung, BalanceSplit, BalanceThroughput, balance_schema,
+    BalanceRecord, BalanceRoute, BalanceRung, BalanceSplit, BalanceThroughput, BalanceWait,
+    balance_schema,
 };
 pub use bridge::{
     BRIDGE_SCHEMA, BridgeCheck, BridgeRecord, BridgeStatement, BridgeStep, ForeignScan,

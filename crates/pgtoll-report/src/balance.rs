@@ -49,12 +49,30 @@ fn table<const COLUMNS: usize>(
 /// What each other part showed.
 pub(crate) fn part_words(of: &BalanceRecord) -> Vec<String> {
     let parts = [
+        wait_words(of),
         of.split.as_ref().map(split_words),
         of.throughput.as_ref().map(throughput_words),
         of.queue.as_ref().map(queue_words),
         of.death.as_ref().map(death_words),
     ];
     parts.into_iter().flatten().collect()
+}
+
+/// What readers' own waiting took, and where it was of no use.
+fn wait_words(of: &BalanceRecord) -> Option<String> {
+    let waits = of.freshness.iter().filter_map(|rung| Some((rung, rung.wait.as_ref()?)));
+    let words = waits.map(|(rung, wait)| {
+        let ms = wait.p50_ms.map_or_else(|| "?".to_owned(), |ms| format!("{ms:.2}"));
+        let (applied, all) = (wait.applied, rung.writes);
+        let on_primary = match wait.on_primary {
+            0 => String::new(),
+            of => format!("; {of} were answered by the primary, where there is nothing to wait for"),
+        };
+        let way = if wait.is_direct { "on its standby" } else { "through the balancer" };
+        format!("{way}: {applied} of {all} waits ended when a standby had applied the write{on_primary}; {ms} ms a wait (median)")
+    });
+    let words: Vec<String> = words.collect();
+    (!words.is_empty()).then(|| format!("WAIT FOR LSN, {}.", words.join("; ")))
 }
 
 pub(crate) fn subject_words(of: &BalanceRecord) -> String {
@@ -77,12 +95,18 @@ pub(crate) fn answer(of: &BalanceRecord) -> String {
         astray => format!("{astray} of {kinds} of statements failed, or went where they must not."),
     };
     let stale: u64 = of.freshness.iter().map(|rung| rung.stale).sum();
-    let promised = of.freshness.iter().find(|rung| rung.is_promised() && rung.standby_reads > 0);
+    let is_promised =
+        |rung: &&BalanceRung| rung.is_promised() && rung.wait.is_none() && rung.standby_reads > 0;
+    let promised = of.freshness.iter().find(is_promised);
+    let has_waited = of.freshness.iter().any(|rung| {
+        rung.wait.as_ref().is_some_and(|wait| wait.is_direct && wait.applied == rung.writes)
+    });
     let reads = match promised {
         _ if of.freshness.is_empty() => String::new(),
         Some(rung) if rung.stale == 0 && stale > 0 => format!(
-            " A session finds on every standby what it has just committed only if commits wait until {}.",
-            rung.rung
+            " A session finds on every standby what it has just committed only if commits wait until {}{}.",
+            rung.rung,
+            if has_waited { ", or if it waits there itself (WAIT FOR LSN)" } else { "" },
         ),
         Some(rung) if rung.stale > 0 => {
             format!(" Sessions read stale rows although commits waited until {}.", rung.rung)
@@ -206,7 +230,13 @@ pub fn balance_findings(of: &BalanceRecord) -> Vec<String> {
         .collect();
     findings.extend(of.freshness.iter().filter(|rung| rung.is_broken()).map(|rung| {
         let (stale, reads) = (rung.stale, rung.standby_reads);
-        format!("{stale} of {reads} reads were stale although commits waited until {}", rung.rung)
+        match &rung.wait {
+            Some(_) => format!("{stale} of {reads} reads were stale although readers waited"),
+            None => format!(
+                "{stale} of {reads} reads were stale although commits waited until {}",
+                rung.rung
+            ),
+        }
     }));
     findings.extend(of.split.as_ref().and_then(split_finding));
     findings.extend(of.queue.as_ref().filter(|queue| queue.refused > 0).map(|queue| {
@@ -245,6 +275,22 @@ mod tests {
         let wide = text.lines().filter(|line| line.chars().count() > 80);
         assert_eq!(wide.collect::<Vec<_>>(), Vec::<&str>::new());
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn readers_that_wait_find_their_row_where_they_wait() {
+        let text = include_str!("../../../records/2026-11-26-balance-19.json");
+        let mut record: BalanceRecord = serde_json::from_str(text).unwrap();
+        let text = balance_text(&record);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("through the balancer: 0 of 1000 waits ended"), "{text}");
+        assert!(text.contains("or if it waits there itself (WAIT FOR LSN)"), "{text}");
+        // Stale through the balancer, which does not know the statement: no promise is broken.
+        let [.., balanced, direct] = &mut record.freshness[..] else { panic!("{text}") };
+        assert!(balanced.stale > 0 && direct.stale == 0, "{text}");
+        direct.stale = 1;
+        let [finding] = &balance_findings(&record)[..] else { panic!("{record:?}") };
+        assert!(finding.contains("were stale although readers waited"), "{finding}");
     }
 
     #[test]

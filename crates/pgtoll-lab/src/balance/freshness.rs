@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use pgtoll_record::{BalanceRecord, BalanceRung, Latencies};
+use pgtoll_record::{BalanceRecord, BalanceRung, BalanceWait, Latencies};
 use pgtoll_wire::Connection;
 
 use super::BalanceContext;
 use super::error::BalanceError;
-use super::set::{PRIMARY, until};
+use super::set::{PRIMARY, first_value, until};
 use super::split::share;
 
 /// What commits wait until, the primary's `synchronous_commit` and `synchronous_standby_names`, and how
@@ -22,6 +22,11 @@ const RUNGS: [Rung; 5] = [
     (["one standby, whichever, has applied it", "remote_apply", "ANY 1 (standby1, standby2)"], 2),
     (["both standbys have applied it", "remote_apply", BOTH], 2),
 ];
+/// Readers that wait, where commits do not.
+const WAITS: [(&str, WaitKind); 2] = [
+    ("readers wait, balanced", WaitKind::Balanced),
+    ("readers wait, each on its standby", WaitKind::Direct),
+];
 /// Sessions that write and read in turn, so that there are some on each standby.
 const SESSIONS: usize = 8;
 
@@ -32,10 +37,18 @@ pub(super) fn freshness(
 ) -> Result<(), BalanceError> {
     for (rung, synchronous) in RUNGS {
         set_rung(context, rung, synchronous)?;
-        record.freshness.push(try_rung(context, rung)?);
+        record.freshness.push(try_rung(context, rung, None)?);
     }
-    let ([_, commit, names], synchronous) = RUNGS[0];
-    set_rung(context, ["", commit, names], synchronous)
+    let (rung, synchronous) = RUNGS[0];
+    set_rung(context, rung, synchronous)?;
+    if context.has_wait {
+        let [_, commit, names] = rung;
+        for (words, kind) in WAITS {
+            let tried = try_rung(context, [words, commit, names], Some(kind))?;
+            record.freshness.push(tried);
+        }
+    }
+    Ok(())
 }
 
 /// Sets what commits wait for, and waits until it is so in new sessions.
@@ -65,32 +78,35 @@ fn set_rung(
     })
 }
 
+/// With readers that wait, on standbys of their own or through the balancer, if any do.
 fn try_rung(
     context: &BalanceContext<'_>,
     [rung, commit, names]: [&str; 3],
+    waits: Option<WaitKind>,
 ) -> Result<BalanceRung, BalanceError> {
-    let sessions = (0..SESSIONS).map(|_| context.set.connect());
-    let mut sessions = sessions.collect::<Result<Vec<Connection>, _>>()?;
+    let mut waits = waits.map(ReaderWaits::new);
+    let mut writers = balanced_sessions(context)?;
+    let mut readers = match &waits {
+        Some(waits) if waits.tally.is_direct => standby_sessions(context)?,
+        _ => Vec::new(),
+    };
     let (mut standby_reads, mut stale) = (0, 0);
     let mut latencies = Latencies::new();
     for at in 0..context.plan.writes as usize {
         context.interrupt.check()?;
-        let session = &mut sessions[at % SESSIONS];
-        let began = Instant::now();
-        let written =
-            session.query_one("INSERT INTO written (note) VALUES ('fresh') RETURNING id")?;
-        latencies.record(began.elapsed());
-        let id = written.text("id")?;
-        let read = session.query_one(&format!(
-            "SELECT current_setting('cluster_name') AS node, \
-                    (SELECT count(*) FROM written WHERE id = {id}) AS found"
-        ))?;
-        if read.text("node")? != PRIMARY {
-            standby_reads += 1;
-            stale += u64::from(read.text("found")? == "0");
+        let writer = &mut writers[at % SESSIONS];
+        let id = write_row(writer, &mut latencies)?;
+        // A volatile function: the primary executes it.
+        let place = waits.is_some().then(|| first_value(writer, PLACE)).transpose()?;
+        let reader = readers.get_mut(at % SESSIONS).unwrap_or(writer);
+        if let (Some(waits), Some(place)) = (&mut waits, place) {
+            waits.wait(reader, &place)?;
         }
+        let found = is_found(reader, &id)?;
+        standby_reads += u64::from(found.is_some());
+        stale += u64::from(found == Some(false));
     }
-    sessions.into_iter().for_each(Connection::close);
+    writers.into_iter().chain(readers).for_each(Connection::close);
     Ok(BalanceRung {
         rung: rung.to_owned(),
         synchronous_commit: commit.to_owned(),
@@ -99,6 +115,83 @@ fn try_rung(
         standby_reads,
         stale,
         stale_share: share(stale, standby_reads),
-        write_p50_ms: latencies.quantile(0.5).map(|time| time.as_secs_f64() * 1e3),
+        write_p50_ms: median_ms(&latencies),
+        wait: waits.map(ReaderWaits::ended),
     })
+}
+
+/// Where the primary's WAL is.
+const PLACE: &str = "SELECT pg_current_wal_insert_lsn()";
+
+/// Where a reader waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WaitKind {
+    /// Where the balancer leads it.
+    Balanced,
+    /// On a standby, without the balancer.
+    Direct,
+}
+
+/// How readers waited.
+struct ReaderWaits {
+    tally: BalanceWait,
+    latencies: Latencies,
+}
+
+impl ReaderWaits {
+    fn new(kind: WaitKind) -> Self {
+        let is_direct = kind == WaitKind::Direct;
+        let tally = BalanceWait { is_direct, applied: 0, on_primary: 0, p50_ms: None };
+        Self { tally, latencies: Latencies::new() }
+    }
+
+    /// Until WAL was applied up to this place, where a standby is asked.
+    fn wait(&mut self, reader: &mut Connection, place: &str) -> Result<(), BalanceError> {
+        let began = Instant::now();
+        let sql = format!("WAIT FOR LSN '{place}' WITH (TIMEOUT '10s', NO_THROW)");
+        match first_value(reader, &sql)?.as_str() {
+            "success" => self.tally.applied += 1,
+            "not in recovery" => self.tally.on_primary += 1,
+            _ => {}
+        }
+        self.latencies.record(began.elapsed());
+        Ok(())
+    }
+
+    fn ended(self) -> BalanceWait {
+        BalanceWait { p50_ms: median_ms(&self.latencies), ..self.tally }
+    }
+}
+
+fn standby_sessions(context: &BalanceContext<'_>) -> Result<Vec<Connection>, BalanceError> {
+    let standbys = &context.set.standbys;
+    let sessions = (0..SESSIONS).map(|at| standbys[at % standbys.len()].connect("postgres"));
+    Ok(sessions.collect::<Result<_, _>>()?)
+}
+
+fn balanced_sessions(context: &BalanceContext<'_>) -> Result<Vec<Connection>, BalanceError> {
+    let sessions = (0..SESSIONS).map(|_| context.set.connect());
+    Ok(sessions.collect::<Result<_, _>>()?)
+}
+
+/// A new row's number.
+fn write_row(session: &mut Connection, latencies: &mut Latencies) -> Result<String, BalanceError> {
+    let began = Instant::now();
+    let written = session.query_one("INSERT INTO written (note) VALUES ('fresh') RETURNING id")?;
+    latencies.record(began.elapsed());
+    Ok(written.text("id")?.to_owned())
+}
+
+/// Whether a standby finds the row; `None` where the primary was asked.
+fn is_found(session: &mut Connection, id: &str) -> Result<Option<bool>, BalanceError> {
+    let read = session.query_one(&format!(
+        "SELECT current_setting('cluster_name') AS node, \
+                (SELECT count(*) FROM written WHERE id = {id}) AS found"
+    ))?;
+    let is_found = read.text("found")? != "0";
+    Ok((read.text("node")? != PRIMARY).then_some(is_found))
+}
+
+fn median_ms(latencies: &Latencies) -> Option<f64> {
+    latencies.quantile(0.5).map(|time| time.as_secs_f64() * 1e3)
 }

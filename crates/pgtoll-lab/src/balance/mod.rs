@@ -57,6 +57,8 @@ struct BalanceContext<'a> {
     guard: &'a mut Guard,
     interrupt: &'a Interrupt,
     set: &'a BalancedSet,
+    /// Readers can wait for what they have written.
+    has_wait: bool,
 }
 
 /// A part, and what it adds to the record.
@@ -86,6 +88,7 @@ pub fn balance(
 ) -> Result<BalanceRecord, BalanceError> {
     let BalanceSite { installation, pgpool, mut guard, host, interrupt } = site;
     let room = set::room(plan.clients);
+    let has_wait = installation.version.facts().is_ok_and(|facts| facts.has_wait_for_lsn);
     let set = BalancedSet::start(&mut guard, installation, pgpool, room, interrupt)?;
     let mut record = BalanceRecord {
         schema: BALANCE_SCHEMA.to_owned(),
@@ -106,9 +109,9 @@ pub fn balance(
         death: None,
         complete: false,
         ended: None,
-        notes: NOTES.map(str::to_owned).to_vec(),
+        notes: notes(has_wait),
     };
-    let mut context = BalanceContext { plan, guard: &mut guard, interrupt, set: &set };
+    let mut context = BalanceContext { plan, guard: &mut guard, interrupt, set: &set, has_wait };
     for (name, part) in PARTS {
         let done = part(&mut context, &mut record);
         // What follows from a signal is not the news.
@@ -135,11 +138,19 @@ fn design(plan: &BalancePlan, room: u32) -> BalanceDesign {
     }
 }
 
-const NOTES: [&str; 4] = [
+fn notes(has_wait: bool) -> Vec<String> {
+    let of_wait = if has_wait { WAIT_NOTE } else { NO_WAIT_NOTE };
+    NOTES.into_iter().chain([of_wait]).map(str::to_owned).collect()
+}
+
+const WAIT_NOTE: &str = "WAIT FOR LSN: a session writes through the balancer, asks the primary how far its WAL is, and then \
+     waits until a standby has applied that; it reads from this standby itself, or through the \
+     balancer from whichever that chooses";
+const NO_WAIT_NOTE: &str = "servers have WAIT FOR LSN from 19 on: with it a reader waits for its own write on any standby, \
+     whatever commits wait for";
+const NOTES: [&str; 3] = [
     "the servers' answers say which of them executed a statement (current_setting('cluster_name'))",
     "all servers share CPUs, a disk and a kernel: how old reads are depends on that, and whether more \
      standbys serve more reads is not measurable here",
-    "WAIT FOR LSN, which servers have from 19 on, was not tried: with it a reader waits for its own write \
-     on any standby, whatever commits wait for",
     "a read that found its row is no proof that the next one will",
 ];

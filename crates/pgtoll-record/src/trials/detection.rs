@@ -54,7 +54,9 @@ pub enum Detector {
     PgVerifybackup,
     /// `pg_amcheck --heapallindexed`.
     PgAmcheck,
-    /// Queries, by a sequential scan and by the index.
+    /// `pg_check_visible` and `pg_check_frozen` of the extension `pg_visibility`.
+    PgVisibility,
+    /// Queries: by a sequential scan, by the index, and by the index and the visibility map alone.
     Server,
     /// The same with `ignore_checksum_failure`.
     Ignoring,
@@ -80,13 +82,14 @@ pub enum DetectionOutcome {
 
 impl Detector {
     /// In the order of the table.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Offline,
         Self::Online,
         Self::PgChecksums,
         Self::PgBasebackup,
         Self::PgVerifybackup,
         Self::PgAmcheck,
+        Self::PgVisibility,
         Self::Server,
         Self::Ignoring,
         Self::WithoutChecksums,

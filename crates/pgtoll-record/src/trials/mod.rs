@@ -182,12 +182,12 @@ mod tests {
     const REPLAY_PACE: &str = "2026-11-26-bench-replay-pace.jsonl";
     const FLEET: &str = "2026-11-26-bench-fleet.jsonl";
     const ROLLING_SERIES: &str = "2026-11-26-rolling-series.jsonl";
-    const DETECTION: &str = "2026-11-22-detection.json";
+    const DETECTION: &str = "2026-11-26-detection.json";
     /// Of `pgtoll lab`, which is no trial.
     const EXCHANGE: &str = "2026-11-23-exchange.json";
     const FAILOVERS: [&str; 2] = ["2026-11-26-failover.json", "2026-11-25-failover-faults.json"];
     const CORRUPTION: &str = "2026-11-25-corruption.json";
-    const BALANCE: &str = "2026-11-26-balance.json";
+    const BALANCES: [&str; 2] = ["2026-11-26-balance.json", "2026-11-26-balance-19.json"];
     const BRIDGE: &str = "2026-11-26-bridge.json";
     const TWINS: &str = "2026-11-23-twins.jsonl";
 
@@ -214,8 +214,10 @@ mod tests {
         }
         let text = fs::read_to_string(records().join(CORRUPTION)).unwrap();
         check::<CorruptionRecord>(&[&text], &[CORRUPTION_SCHEMA], CORRUPTION);
-        let text = fs::read_to_string(records().join(BALANCE)).unwrap();
-        check::<BalanceRecord>(&[&text], &[BALANCE_SCHEMA], BALANCE);
+        for name in BALANCES {
+            let text = fs::read_to_string(records().join(name)).unwrap();
+            check::<BalanceRecord>(&[&text], &[BALANCE_SCHEMA], name);
+        }
         let text = fs::read_to_string(records().join(BRIDGE)).unwrap();
         check::<BridgeRecord>(&[&text], &[BRIDGE_SCHEMA], BRIDGE);
     }
@@ -227,6 +229,7 @@ mod tests {
             &BENCHES[..],
             &PREDICTIONS,
             &FAILOVERS,
+            &BALANCES,
             &[
                 DESIGN,
                 SOAK,
@@ -234,7 +237,6 @@ mod tests {
                 DETECTION,
                 EXCHANGE,
                 CORRUPTION,
-                BALANCE,
                 BRIDGE,
                 REPLAY,
                 REPLAY_COMPARE,

@@ -47,6 +47,9 @@ const KINDS: [Kind; 12] = [
     Kind::Corrupt("missing-segment"),
 ];
 
+/// Those of a visibility map.
+const OF_MAPS: [Kind; 3] = [Kind::Corrupt("bit"), Kind::Corrupt("garbage"), Kind::Corrupt("zero")];
+
 /// Those that tables alone can have.
 const OF_TABLES: [Kind; 2] = [Kind::MapStale, Kind::PageVisible];
 
@@ -66,7 +69,8 @@ impl Case {
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let relations = ["table", "index"].into_iter();
         let of_both = relations.flat_map(|relation| KINDS.map(|kind| Self { relation, kind }));
-        of_both.chain(OF_TABLES.map(|kind| Self { relation: "table", kind }))
+        let of_tables = OF_TABLES.map(|kind| Self { relation: "table", kind });
+        of_both.chain(of_tables).chain(OF_MAPS.map(|kind| Self { relation: "map", kind }))
     }
 
     pub(crate) fn name(self) -> String {
@@ -81,8 +85,9 @@ impl Case {
             // pd_upper
             Kind::UnusedHeader => overwrite(&data.join(file), block, 14, &[0; 2]),
             Kind::MapStale => {
-                let map = data.join(format!("{file}_vm"));
-                std::fs::write(map, std::fs::read(site.older("map"))?).context("put a map back")
+                let (map, _) = site.target("map");
+                std::fs::write(data.join(map), std::fs::read(site.older("map"))?)
+                    .context("put a map back")
             }
             Kind::PageVisible => delete_row(&data.join(file), block),
             Kind::Corrupt(kind) => {

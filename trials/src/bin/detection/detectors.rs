@@ -9,7 +9,7 @@ use pgtoll_cluster::{Cluster, Guard, Output, StopMode};
 use pgtoll_record::trials::{DetectionOutcome, Detector};
 
 use crate::damage::{Case, program};
-use crate::site::{Queried, Site};
+use crate::site::{Queried, Site, compared_by_server};
 
 /// Runs every detector on the same damage, each on a copy of its own: none sees what another one has
 /// read, changed or repaired.
@@ -55,6 +55,7 @@ fn look(
             let arguments = ["--all", "--install-missing", "--heapallindexed"];
             Ok(by_status(&ran(site, guard, "pg_amcheck", Some(copy), &arguments)?))
         })?,
+        Detector::PgVisibility => running(guard, copy, |_| compared_by_server(copy))?,
         Detector::Server | Detector::WithoutChecksums => {
             running(guard, copy, |_| queried(site, copy))?
         }

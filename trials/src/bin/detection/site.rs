@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
+use pgtoll_record::trials::DetectionOutcome;
 use pgtoll_trials::settings;
 
 pub(crate) const BLOCK_BYTES: usize = 8192;
@@ -33,17 +34,33 @@ const FIRST: [&str; 4] = [
     "VACUUM (FREEZE) t",
 ];
 /// Changes what older copies of the pages do not know.
-const LATER: [&str; 3] = [
+const LATER: [&str; 4] = [
     "UPDATE t SET b = 'changed' WHERE a % 20 = 0",
     "INSERT INTO t SELECT 2 * i + 1, 'late' FROM generate_series(500, 5000, 40) i",
     "VACUUM t",
+    // Still in the index: a map that says that all of the page's rows are visible hides the deletion.
+    "DELETE FROM t WHERE a BETWEEN 30000 AND 30020",
 ];
 
-/// By a sequential scan, and by the index.
-const QUERIES: [(&str, &str); 2] = [
-    ("enable_indexscan", "SELECT count(*) || ' ' || sum(hashtext(b)) AS found FROM t"),
-    ("enable_seqscan", "SELECT count(*) || ' ' || sum(hashtext(b)) AS found FROM t WHERE a > 0"),
+/// By the index and the visibility map alone, by a sequential scan, and by the index: settings, and a query.
+/// An index scan that meets deleted rows marks their entries, so that the first would not see them any more.
+const QUERIES: [(&str, &str); 3] = [
+    (
+        "SET enable_seqscan = off; SET enable_indexonlyscan = on",
+        "SELECT count(*)::text AS found FROM t WHERE a > 0",
+    ),
+    (BY_TABLE, "SELECT count(*) || ' ' || sum(hashtext(b)) AS found FROM t"),
+    (
+        "SET enable_seqscan = off",
+        "SELECT count(*) || ' ' || sum(hashtext(b)) AS found FROM t WHERE a > 0",
+    ),
 ];
+/// Only sequential scans.
+const BY_TABLE: &str = "SET enable_indexscan = off";
+
+/// What the server itself has for comparing a table with its visibility map.
+const COMPARE: &str = "SELECT (SELECT count(*) FROM pg_check_visible('t')) \
+                       + (SELECT count(*) FROM pg_check_frozen('t')) AS found";
 
 impl Site {
     pub(crate) fn make(guard: &mut Guard, installation: &Installation) -> anyhow::Result<Self> {
@@ -67,6 +84,7 @@ impl Site {
                 session.query_one(&format!("SELECT pg_relation_filepath('{name}') AS file"))?;
             files.insert(what, row.text("file")?.to_owned());
         }
+        files.insert("map", format!("{}_vm", files["table"]));
         drop(session);
         with.stop(guard, StopMode::Fast)?;
         let mut older = BTreeMap::new();
@@ -75,14 +93,11 @@ impl Site {
             std::fs::copy(with.data().join(file), &kept).context("keep older pages")?;
             older.insert(*what, kept);
         }
-        let (map, kept) = (format!("{}_vm", files["table"]), directory.join("older-map"));
-        std::fs::copy(with.data().join(map), &kept).context("keep an older map")?;
-        older.insert("map", kept);
         with.start(guard)?;
         let mut session = with.connect("postgres")?;
         LATER.iter().try_for_each(|sql| session.execute(sql))?;
         drop(session);
-        let truth = results(&with)?.into_iter().collect::<Result<_, _>>()?;
+        let truth = results(&with, Some(BY_TABLE))?.into_iter().collect::<Result<_, _>>()?;
         with.stop(guard, StopMode::Fast)?;
         let without = with.copy(guard, "without")?;
         let data = without.data();
@@ -103,8 +118,13 @@ impl Site {
 
     /// The file, and the block in it, that stand for this relation.
     pub(crate) fn target(&self, relation: &str) -> (&str, u64) {
-        // Neither the first page nor the root of the index: a leaf that changed later.
-        let block = if relation == "table" { 7 } else { 5 };
+        // Neither the first page nor the root of the index: a leaf that changed later. The map has but
+        // one.
+        let block = match relation {
+            "table" => 7,
+            "index" => 5,
+            _ => 0,
+        };
         (self.files.get(relation).map_or("", String::as_str), block)
     }
 
@@ -132,7 +152,7 @@ impl Site {
 
     /// Whether a query of the running cluster fails; if none does, whether all are right.
     pub(crate) fn queried(&self, cluster: &Cluster) -> anyhow::Result<Queried> {
-        let results = results(cluster)?;
+        let results = results(cluster, None)?;
         if results.iter().any(Result::is_err) {
             return Ok(Queried::Error);
         }
@@ -148,12 +168,26 @@ pub(crate) enum Queried {
     Right,
 }
 
-/// What each query gives; an error only where there is no server.
-fn results(cluster: &Cluster) -> anyhow::Result<Vec<Result<String, pgtoll_wire::Error>>> {
+/// Whether the server itself finds that the table and its map contradict each other, or an error.
+pub(crate) fn compared_by_server(cluster: &Cluster) -> anyhow::Result<DetectionOutcome> {
+    let mut session = cluster.connect("postgres")?;
+    session.execute("CREATE EXTENSION pg_visibility")?;
+    let found = session.query_one(COMPARE);
+    Ok(match found.and_then(|row| row.text("found").map(|found| found == "0")) {
+        Ok(true) => DetectionOutcome::Unnoticed,
+        Ok(false) | Err(_) => DetectionOutcome::Found,
+    })
+}
+
+/// What each query gives, with its own settings or with these; an error only where there is no server.
+fn results(
+    cluster: &Cluster,
+    settings: Option<&str>,
+) -> anyhow::Result<Vec<Result<String, pgtoll_wire::Error>>> {
     let mut results = Vec::new();
-    for (without, sql) in QUERIES {
+    for (own, sql) in QUERIES {
         let mut session = cluster.connect("postgres")?;
-        session.execute(&format!("SET {without} = off"))?;
+        session.execute(settings.unwrap_or(own))?;
         results
             .push(session.query_one(sql).and_then(|row| row.text("found").map(ToOwned::to_owned)));
     }
