@@ -30,7 +30,7 @@ pub fn bridge_text(of: &BridgeRecord) -> String {
     text
 }
 
-fn subject_words(of: &BridgeRecord) -> String {
+pub(crate) fn subject_words(of: &BridgeRecord) -> String {
     let mut words = format!("{}, {}", of.server, of.redis);
     for (name, version) in &of.extensions {
         let _ = write!(words, ", {name} {version}");
@@ -46,7 +46,7 @@ fn subject_words(of: &BridgeRecord) -> String {
     words
 }
 
-fn answer(of: &BridgeRecord) -> String {
+pub(crate) fn answer(of: &BridgeRecord) -> String {
     let checks = || of.steps.iter().flat_map(|step| &step.checks);
     let (all, failed) = (checks().count() as u64, bridge_findings(of).len());
     let checks = counted(all, "check", "checks");
@@ -67,17 +67,22 @@ fn answer(of: &BridgeRecord) -> String {
     }
 }
 
+/// Titles of [`scan_row`].
+pub(crate) const SCAN_HEAD: [&str; 4] = ["scan of the join", "rows", "loops", "ms"];
+
+/// A foreign scan, and what it took.
+pub(crate) fn scan_row(scan: &ForeignScan) -> Vec<String> {
+    vec![
+        scan.table.clone(),
+        format!("{:.0}", scan.rows),
+        format!("{:.0}", scan.loops),
+        format!("{:.2}", scan.milliseconds),
+    ]
+}
+
 fn push_scans(text: &mut String, scans: &[ForeignScan]) {
-    let head = ["scan of the join", "rows", "loops", "ms"].map(str::to_owned).to_vec();
-    let row = |scan: &ForeignScan| {
-        vec![
-            scan.table.clone(),
-            format!("{:.0}", scan.rows),
-            format!("{:.0}", scan.loops),
-            format!("{:.2}", scan.milliseconds),
-        ]
-    };
-    let rows = scans.iter().map(row).collect();
+    let head = SCAN_HEAD.map(str::to_owned).to_vec();
+    let rows = scans.iter().map(scan_row).collect();
     text.push_str(&aligned([vec![head], rows].concat(), Vec::new()));
     for scan in scans {
         let words = format!("{}: {}", scan.kind, scan.source);
@@ -127,6 +132,19 @@ mod tests {
         let wide = text.lines().filter(|line| line.chars().count() > 80);
         assert_eq!(wide.collect::<Vec<_>>(), Vec::<&str>::new());
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn a_page_has_every_step_and_no_markup_of_the_records() {
+        let mut record = record();
+        record.steps[0].checks[0].holds = false;
+        record.steps[0].checks[0].found = "<script>alert(1)</script>".to_owned();
+        let page = crate::bridge_html(&record);
+        for step in &record.steps {
+            assert!(page.contains(&format!("<h3>{}: ", step.name)), "{}", step.name);
+        }
+        assert!(page.contains("FAILS") && page.contains("&lt;script&gt;alert"), "{page}");
+        assert!(!page.contains("<script>alert"), "{page}");
     }
 
     #[test]

@@ -132,6 +132,7 @@ impl RecordKind {
             | Self::Prediction
             | Self::Judge
             | Self::Balance
+            | Self::Bridge
             | Self::Exchange
             | Self::Failover
             | Self::LabCorruption
@@ -155,8 +156,7 @@ impl RecordKind {
             | Self::Experiments
             | Self::Plan
             | Self::FleetPlan
-            | Self::LogExamination
-            | Self::Bridge => &[Format::Table, Format::Json],
+            | Self::LogExamination => &[Format::Table, Format::Json],
         }
     }
 
@@ -446,6 +446,7 @@ impl FinishedRecord {
                 Self::Prediction(record) => Some(crate::prediction_html(record)),
                 Self::Judge(record) => Some(crate::judge_html(record)),
                 Self::Balance(record) => Some(crate::balance_html(record)),
+                Self::Bridge(record) => Some(crate::bridge_html(record)),
                 Self::Exchange(record) => Some(crate::exchange_html(record)),
                 Self::Failover(record) => Some(crate::failover_html(record)),
                 Self::LabCorruption(record) => Some(crate::lab_corruption_html(record)),

@@ -73,7 +73,7 @@ pub use fleet::{fleet_markdown, fleet_openmetrics, fleet_plan_text, fleet_text};
 pub use format::{Format, format_names};
 pub use gobench::gobench;
 pub use html::{
-    balance_html, drill_html, exchange_html, failover_html, fleet_html, html_report,
+    balance_html, bridge_html, drill_html, exchange_html, failover_html, fleet_html, html_report,
     html_side_by_side, judge_html, lab_corruption_html, overview_html, prediction_html,
     replay_comparison_html, replay_html, verification_html, wal_statistics_html, wal_whatif_html,
 };

@@ -2,6 +2,7 @@
 
 mod answer;
 mod balance;
+mod bridge;
 mod circumstances;
 mod claims;
 mod comparison;
@@ -35,6 +36,7 @@ use serde::Serialize;
 
 pub(crate) use answer::day;
 pub use balance::balance_html;
+pub use bridge::bridge_html;
 pub use drill::drill_html;
 pub use exchange::exchange_html;
 pub use failover::failover_html;

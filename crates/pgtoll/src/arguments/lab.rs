@@ -152,6 +152,7 @@ clients were refused; 2 could not tell.";
 const LAB_BRIDGE_EXAMPLES: &str = "\
 Examples:
   pgtoll lab bridge                         what is there, and the price; well under a minute
+  pgtoll lab bridge -o bridge.html          as a page, with all that was run
   pgtoll lab bridge --postgres 18 --json    with the SQL of each step and what it showed
 
 It needs Redis 7 or later (Debian: apt install redis-server redis-tools) and the extensions

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use pgtoll_estimate::NamedRun;
 use pgtoll_record::{
-    CorruptionRecord, EndStatus, Expectation, FailoverRecord, OVERVIEW_SCHEMA, Overview,
-    OverviewExperiment, Run, WalEndKind, WalStatisticsRecord,
+    BalanceRecord, BridgeRecord, CorruptionRecord, EndStatus, Expectation, FailoverRecord,
+    OVERVIEW_SCHEMA, Overview, OverviewExperiment, Run, WalEndKind, WalStatisticsRecord,
 };
 use pgtoll_testing::chromium::{Browser, Page};
 use pgtoll_testing::run_text;
@@ -200,17 +200,24 @@ fn reports() -> Vec<(String, String)> {
     runs.chain([together, overview]).chain(wal_statistics()).chain(labs()).collect()
 }
 
-/// Pages with clients over time.
-fn labs() -> [(String, String); 2] {
+/// Pages with clients over time, and of what servers answered.
+fn labs() -> [(String, String); 4] {
     let failover: FailoverRecord =
         serde_json::from_str(include_str!("../../../../records/2026-11-26-failover.json")).unwrap();
     let corruption: CorruptionRecord =
         serde_json::from_str(include_str!("../../../../records/2026-11-25-corruption.json"))
             .unwrap();
+    let balance: BalanceRecord =
+        serde_json::from_str(include_str!("../../../../records/2026-11-26-balance-19.json"))
+            .unwrap();
+    let bridge: BridgeRecord =
+        serde_json::from_str(include_str!("../../../../records/2026-11-26-bridge.json")).unwrap();
     assert!(failover.runs[0].timeline.is_some() && corruption.failovers[0].timeline.is_some());
     [
         ("failover".to_owned(), pgtoll_report::failover_html(&failover)),
         ("corruption".to_owned(), pgtoll_report::lab_corruption_html(&corruption)),
+        ("balance".to_owned(), pgtoll_report::balance_html(&balance)),
+        ("bridge".to_owned(), pgtoll_report::bridge_html(&bridge)),
     ]
 }
 
