@@ -380,6 +380,7 @@ pub(crate) fn case_words(
     let fault = match fault {
         FailoverFault::HostDeath => "Death of the primary's host",
         FailoverFault::Postmaster => "SIGKILL to the postmaster",
+        FailoverFault::Partition => "Partition, clients on both sides",
         FailoverFault::Freeze => "Primary frozen, thawed after the promotion",
         FailoverFault::LinkCut => "Link between the servers cut",
         FailoverFault::WalFull => "The primary's WAL volume full",
@@ -629,6 +630,7 @@ pub(crate) mod tests {
             routed_s: Some(outage_s - 0.05),
             restarted_in_place: false,
             steps: Vec::new(),
+            partition: None,
             rejoin: Some(FailoverRejoin {
                 seconds: Some(1.5),
                 error: None,

@@ -20,10 +20,6 @@ pub(super) fn obstacle(engine: FailoverEngine, fault: FailoverFault) -> Option<&
         (FailoverEngine::None, fault) if fault.is_handover() => {
             Some("without a failover manager nobody hands over")
         }
-        (FailoverEngine::Patroni | FailoverEngine::PgAutoFailover, FailoverFault::LinkCut) => Some(
-            "this lab cuts the link between servers that it starts itself; those of this engine find \
-             each other by addresses",
-        ),
         (
             FailoverEngine::Patroni | FailoverEngine::PgAutoFailover,
             FailoverFault::WalFull | FailoverFault::IoFreeze,
@@ -57,7 +53,9 @@ fn repmgr_patience_s(fault: FailoverFault, detector: FailoverDetector) -> u64 {
     let seconds = detector.repmgr_timers().map_or(0, |[monitor, attempts, interval]| {
         let hang = match fault {
             // A hang takes a connection's time-out at each look.
-            FailoverFault::Freeze | FailoverFault::IoFreeze => 2 * (attempts + 2),
+            FailoverFault::Freeze | FailoverFault::IoFreeze | FailoverFault::Partition => {
+                2 * (attempts + 2)
+            }
             // The server fails, recovers and fails again.
             FailoverFault::WalFull => 5,
             _ => 0,

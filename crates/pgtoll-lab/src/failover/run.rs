@@ -12,6 +12,7 @@ use super::error::FailoverError;
 use super::fault::{FaultAction, FaultTimes};
 use super::receiver::WalReceiver;
 use super::rejoin::{rejoin, standby_return};
+use super::partition::{is_cut, partition_finding, partition_outcome};
 use super::start::{FailoverCase, start};
 use super::topology::Topology;
 use super::volumes::volume_of;
@@ -42,8 +43,7 @@ pub(super) fn run_once(
 /// Whether the same can happen to the new primary: it has no link in the other direction, and no disk of
 /// its own. A standby's death makes no new one.
 fn has_way_back(fault: FailoverFault) -> bool {
-    !matches!(fault, FailoverFault::LinkCut | FailoverFault::StandbyDeath)
-        && volume_of(fault).is_none()
+    !is_cut(fault) && fault != FailoverFault::StandbyDeath && volume_of(fault).is_none()
 }
 
 /// Linux's, over the last minute.
@@ -77,6 +77,11 @@ fn fail_over(
     if let Some(began) = times.began {
         topology.report(&mut run, began);
         run.ended_by_hand_s = by_hand(times);
+    }
+    if fault == FailoverFault::Partition {
+        let outcome = partition_outcome(times, &judged);
+        run.findings.extend(partition_finding(&outcome, run.after_successor));
+        run.partition = Some(outcome);
     }
     run.timeline = Some(timeline(&judged, &run.steps));
     run.daemon_restarts = topology.end_watch();
@@ -210,6 +215,7 @@ fn judge_fault(
         readers: 0,
         rate_per_second: context.plan.rate_per_second,
         duration,
+        sides: topology.sides()?,
         ..JudgePlan::new(topology.dsn()?)
     };
     let provenance = context.provenance.clone();
@@ -249,6 +255,7 @@ fn observed(judged: &JudgeRecord, case: FailoverCase, number: u32) -> FailoverRu
         routed_s: None,
         restarted_in_place: false,
         steps: Vec::new(),
+        partition: None,
         rejoin: None,
         third: None,
         standby_names: None,

@@ -27,6 +27,7 @@ use super::RepmgrPrograms;
 use super::context::{DATABASE, NODES, RunContext, THIRD, WITNESS, lock};
 use super::error::FailoverError;
 use super::fault::{FaultSite, Handover, Response};
+use super::partition::CutSite;
 use super::rejoin::RejoinSteps;
 use super::steps::Steps;
 use super::topology::{
@@ -197,6 +198,7 @@ impl Topology for RepmgrTopology {
             heals_cut: witness_link.is_some(),
             link: pair.link.clone(),
             other_link: witness_link,
+            cut: CutSite::default(),
             volume: pair.volume(),
             response: if self.is_watched() {
                 Response::Engine
