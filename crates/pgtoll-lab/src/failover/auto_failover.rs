@@ -2,13 +2,14 @@
 //! both servers.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use pgtoll_cluster::{AutoFailover, AutoFailoverSettings, Cluster, EngineDaemon, Guard};
-use pgtoll_record::{FailoverDetector, FailoverFault, FailoverRun, JudgedEvent};
+use pgtoll_record::{FailoverDetector, FailoverEngine, FailoverFault, FailoverRun, JudgedEvent};
 use pgtoll_wire::{Connection, Dsn};
 
 use super::context::{NODES, RunContext, lock};
+use super::engines::ends_within;
 use super::error::FailoverError;
 use super::fault::FaultSite;
 use super::managed::{
@@ -25,10 +26,6 @@ const MONITOR: u8 = 10;
 const HOSTS: [u8; 2] = [11, 12];
 /// The name of the monitor's server.
 const MONITOR_NAME: &str = "monitor";
-
-/// A keeper without its monitor ends its primary after 20 s (`network_partition_timeout`), whatever the
-/// monitor's times are; some of its loops and a shutdown come to it.
-const ENDS_WITHIN: Duration = Duration::from_secs(35);
 
 /// The monitor's times, in milliseconds, and its retries.
 pub(super) fn monitor_settings(detector: FailoverDetector) -> BTreeMap<String, String> {
@@ -106,7 +103,7 @@ impl AutoFailoverTopology {
         let cut = CutSite {
             network: network_cut(fault, HOSTS).map(|cut| (network.clone(), cut)),
             client_links: cross.as_ref().map(CrossLinks::links).unwrap_or_default(),
-            ends_within: ENDS_WITHIN,
+            ends_within: ends_within(FailoverEngine::PgAutoFailover),
             route: None,
         };
         let (servers, daemons) = ([primary, standby], [first, second]);

@@ -2,6 +2,7 @@
 //! to.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use pgtoll_cluster::Guard;
 use pgtoll_record::{
@@ -47,6 +48,17 @@ pub(super) fn patience_s(case: FailoverCase) -> u64 {
             FailoverDetector::Fast | FailoverDetector::None => 10,
         },
     }
+}
+
+/// How long after the begin of a partition the engine may need to end the primary that is cut off. Where it
+/// ends it before it promotes the standby, or not at all, nothing is waited for.
+pub(super) fn ends_within(engine: FailoverEngine) -> Duration {
+    Duration::from_secs(match engine {
+        // Its keeper ends it when it had neither the monitor nor a standby for 20 s
+        // (`network_partition_timeout`); a standby that fell silent is one for 60 s (`wal_sender_timeout`).
+        FailoverEngine::PgAutoFailover => 100,
+        FailoverEngine::Patroni | FailoverEngine::Repmgr | FailoverEngine::None => 0,
+    })
 }
 
 fn repmgr_patience_s(fault: FailoverFault, detector: FailoverDetector) -> u64 {

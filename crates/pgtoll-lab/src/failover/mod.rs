@@ -35,7 +35,7 @@ use pgtoll_record::{
 };
 
 use self::context::{DATABASE, NODES, RunContext, lock};
-use self::engines::{notes, obstacle, patience_s, topologies};
+use self::engines::{ends_within, notes, obstacle, patience_s, topologies};
 pub use self::error::FailoverError;
 use self::partition::is_cut;
 use self::run::run_once;
@@ -230,7 +230,7 @@ impl FailoverPlan {
     fn judged(&self, case: FailoverCase) -> Duration {
         if case.fault == FailoverFault::Partition {
             // The load lasts until it is over.
-            return self.lead + notice_limit(case);
+            return self.lead + notice_limit(case).max(ends_within(case.engine));
         }
         let is_longest = case.fault == FailoverFault::IoFreeze
             || case.engine == FailoverEngine::None
