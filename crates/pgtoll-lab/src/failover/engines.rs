@@ -55,8 +55,8 @@ pub(super) fn patience_s(case: FailoverCase) -> u64 {
 pub(super) fn ends_within(engine: FailoverEngine) -> Duration {
     Duration::from_secs(match engine {
         // Its keeper ends it when it had neither the monitor nor a standby for 20 s
-        // (`network_partition_timeout`); a standby that fell silent is one for 60 s (`wal_sender_timeout`).
-        FailoverEngine::PgAutoFailover => 100,
+        // (`network_partition_timeout`); a standby that fell silent is one for 30 s (`wal_sender_timeout`).
+        FailoverEngine::PgAutoFailover => 70,
         FailoverEngine::Patroni | FailoverEngine::Repmgr | FailoverEngine::None => 0,
     })
 }
@@ -195,6 +195,11 @@ pub(super) fn notes(plan: &FailoverPlan) -> Vec<String> {
     let is_asked_for = |fault| plan.faults.contains(&fault);
     notes.extend(is_asked_for(FailoverFault::WalsenderHang).then_some(HANG_NOTE));
     notes.extend(is_asked_for(FailoverFault::StandbyDeath).then_some(DEAD_STANDBY_NOTE));
+    if is_asked_for(FailoverFault::Partition) {
+        notes.push(PARTITION_NOTE);
+        notes.extend(has_repmgr.then_some(PARTED_REPMGR_NOTE));
+        notes.extend(has(FailoverEngine::PgAutoFailover).then_some(PARTED_KEEPER_NOTE));
+    }
     notes.extend(plan.third_node.then_some(THIRD_NOTE));
     notes.extend(has(FailoverEngine::None).then_some(NOBODY_NOTE));
     notes.extend(has(FailoverEngine::Patroni).then_some(PATRONI_NOTE));
@@ -235,6 +240,17 @@ const WITNESS_NOTE: &str = "a standby that is cut off from its primary is cut of
                             too, has no majority and does not promote itself (fault link-cut); the \
                             link is healed then. The daemons beside primary and witness look at the \
                             primary through this link as well, and report it gone meanwhile";
+const PARTITION_NOTE: &str = "partition: packets between the primary's host and all else vanish. Clients take sides in turn and \
+     reach what is on their side: a proxy or pooler on its host, or its server. Etcd and the monitor are \
+     on the standby's side. Clients that know both servers, and PgBouncer, lose a silent connection after \
+     3 s, as with tcp_user_timeout: without it they may wait for as long as the partition lasts";
+const PARTED_REPMGR_NOTE: &str = "partition: the promotion hook reaches the pooler on the standby's side only. Nobody ends the old \
+     primary; 2 s after the partition is healed pgtoll does what an administrator would (stops it, and \
+     leads the other pooler to the new primary), so the time with two primaries is a lower bound";
+const PARTED_KEEPER_NOTE: &str = "partition: pg_auto_failover's keeper ends a primary when it had neither the monitor nor a standby \
+     for network_partition_timeout (20 s), and a standby that fell silent is one until \
+     wal_sender_timeout: the monitor's times do not change that, and with short ones it promotes much \
+     sooner";
 const THIRD_NOTE: &str = "the second standby streams from the primary directly, the first through a \
                           link that holds WAL back for 50 ms and is cut when the primary's host \
                           dies: the second has WAL that the promoted one has not";

@@ -226,11 +226,17 @@ impl FailoverPlan {
         }
     }
 
+    /// How long a fault may outlast the load, and clients may take until they are served again.
+    fn heal_limit(&self, case: FailoverCase) -> Duration {
+        let parted = notice_limit(case) + ends_within(case.engine);
+        HEAL_LIMIT + if case.fault == FailoverFault::Partition { parted } else { Duration::ZERO }
+    }
+
     /// How long transactions fall due.
     fn judged(&self, case: FailoverCase) -> Duration {
         if case.fault == FailoverFault::Partition {
-            // The load lasts until it is over.
-            return self.lead + notice_limit(case).max(ends_within(case.engine));
+            // The load goes on until it is over.
+            return self.lead;
         }
         let is_longest = case.fault == FailoverFault::IoFreeze
             || case.engine == FailoverEngine::None
@@ -254,9 +260,15 @@ fn overhead(case: FailoverCase) -> Duration {
         FailoverEngine::Repmgr | FailoverEngine::None => 8,
         FailoverEngine::Patroni | FailoverEngine::PgAutoFailover => 20,
     };
-    let parted = if case.fault == FailoverFault::Partition { 20 } else { 0 };
+    let parted = if case.fault == FailoverFault::Partition {
+        patience_s(case) + ends_within(case.engine).as_secs() + 10
+    } else {
+        0
+    };
     Duration::from_secs(own + parted)
 }
+/// The judge's own.
+const HEAL_LIMIT: Duration = Duration::from_secs(60);
 /// Under load after the outage.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 

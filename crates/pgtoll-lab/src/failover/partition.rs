@@ -36,8 +36,9 @@ const CLIENTS_GIVE_UP: Duration = Duration::from_secs(3);
 const SETTLES: Duration = Duration::from_secs(2);
 /// With two primaries it lasts for so long after the promotion.
 const WITH_TWO: Duration = Duration::from_secs(5);
-/// After it was healed an engine may take so long to end the old primary.
-const HEALED_LIMIT: Duration = Duration::from_secs(30);
+/// After it was healed an engine may take so long to end the old primary: one that waits for a reply hears
+/// something when TCP sends again, after as long as the partition lasted.
+const HEALED_LIMIT: Duration = Duration::from_secs(50);
 /// An administrator comes so long after it was healed.
 const ADMINISTRATOR: Duration = Duration::from_secs(2);
 

@@ -1,7 +1,5 @@
 //! A run: a topology, a fault under load, the old primary's return.
 
-use std::time::Duration;
-
 use pgtoll_cluster::Cluster;
 use pgtoll_record::{
     ClientTimeline, FailoverEngine, FailoverFault, FailoverRun, JudgeRecord, JudgedEvent,
@@ -67,7 +65,7 @@ fn fail_over(
     site.receiver = receiver.as_ref().map(|_| WalReceiver::NAME.to_owned());
     let action = FaultAction::new(fault, site, limit, context.interrupt);
     let times = action.times.clone();
-    let judged = judge_fault(context, topology, action, context.plan.judged(case))?;
+    let judged = judge_fault(context, topology, action, case)?;
     if let Some(receiver) = receiver {
         receiver.remove(&mut lock(context.guard))?;
     }
@@ -198,7 +196,7 @@ fn judge_fault(
     context: &RunContext<'_>,
     topology: &dyn Topology,
     action: FaultAction,
-    duration: Duration,
+    case: FailoverCase,
 ) -> Result<JudgeRecord, FailoverError> {
     let fault = JudgeFault {
         what: action.words().to_owned(),
@@ -214,7 +212,8 @@ fn judge_fault(
         clients: context.plan.clients,
         readers: 0,
         rate_per_second: context.plan.rate_per_second,
-        duration,
+        duration: context.plan.judged(case),
+        heal_limit: context.plan.heal_limit(case),
         sides: topology.sides()?,
         ..JudgePlan::new(topology.dsn()?)
     };
