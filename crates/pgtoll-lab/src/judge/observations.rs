@@ -491,4 +491,23 @@ mod tests {
         assert_eq!((new.acknowledged, new.after_successor, new.deposed), (1, 0, false));
         assert_eq!((old.first_s, old.last_s), (Some(0.1), Some(3.1)));
     }
+
+    #[test]
+    fn clients_of_each_side_have_an_outage_of_their_own() {
+        let one = attempts(&[
+            (0, Some((1, Acknowledged, 0))),
+            (30, Some((31, Acknowledged, 0))),
+            (100, Some((101, Acknowledged, 0))),
+        ]);
+        let other = attempts(&[(5, Some((6, Acknowledged, 0))), (90, Some((91, Failed, 0)))]);
+        let sides = ["here", "there"].map(str::to_owned).to_vec();
+        let of =
+            observe(&RunFrame { sides, fault_ns: Some(3 * SECOND), ..frame() }, vec![one, other]);
+        let [here, there] = &of.sides[..] else { panic!("{of:?}") };
+        assert_eq!((&*here.name, here.clients, here.acknowledged), ("here", 1, 3));
+        assert_eq!((here.acknowledged_since_fault, there.acknowledged_since_fault), (2, 0));
+        let gap = |side: &JudgedSide| side.outage.as_ref().map(|gap| (gap.began_s, gap.open));
+        // Only the one was served again.
+        assert_eq!((gap(here), gap(there)), (Some((3.1, false)), Some((0.6, true))));
+    }
 }

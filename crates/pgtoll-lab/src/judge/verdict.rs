@@ -308,7 +308,7 @@ mod tests {
         fn losses_are_split_by_time_and_node(
             planted in prop::collection::vec(planted(), 0..40), fault in 0_u64..40_000,
         ) {
-            let split = LossSplit { fault_ns: Some(fault), sides: 2, deposed: vec![true, false] };
+            let split = LossSplit { fault_ns: Some(fault), sides: 0, deposed: vec![true, false] };
             let lost = compared(std::slice::from_ref(&planted), &[], split).lost;
             let of = |is_in: &dyn Fn(u64) -> bool| {
                 (0..).zip(&planted).filter(|(sequence, of)| {
@@ -321,6 +321,16 @@ mod tests {
             prop_assert_eq!(lost.by_survivor, of(&|sequence| sequence * 1000 >= fault && sequence % 2 == 0));
             prop_assert_eq!(lost.count, lost.before_fault + lost.by_deposed + lost.by_survivor);
         }
+    }
+
+    #[test]
+    fn each_side_has_its_own_losses() {
+        let lost = Planted { outcome: Some(AttemptOutcome::Acknowledged), rows: 0 };
+        let kept = Planted { rows: 1, ..lost.clone() };
+        let clients = [vec![lost.clone(), lost.clone()], vec![kept], vec![lost]];
+        let of = |sides| compared(&clients, &[], LossSplit { sides, ..LossSplit::default() });
+        assert_eq!((of(2).lost_by_side, of(2).lost.count), (vec![3, 0], 3));
+        assert_eq!(of(0).lost_by_side, Vec::<u64>::new());
     }
 
     #[test]
