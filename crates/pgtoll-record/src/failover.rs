@@ -405,8 +405,8 @@ pub struct PartitionOutcome {
     /// An administrator stopped it, since the engine would not: the lab, after the partition was healed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended_by_hand: bool,
-    /// How long both servers took writes (a duration): from the promotion of the standby until the old
-    /// primary stopped, or until the end of the load. `None` where no standby was promoted.
+    /// How long both servers took writes (a duration): from when the promoted standby did until the old
+    /// primary did no more, or until the end of the load. `None` where no standby was promoted.
     pub two_primaries_s: Option<f64>,
     /// The primary's side, and the standby's.
     pub sides: Vec<PartitionSide>,

@@ -250,7 +250,8 @@ const PARTED_REPMGR_NOTE: &str = "partition: the promotion hook reaches the pool
 const PARTED_KEEPER_NOTE: &str = "partition: pg_auto_failover's keeper ends a primary when it had neither the monitor nor a standby \
      for network_partition_timeout (20 s), and a standby that fell silent is one until \
      wal_sender_timeout: the monitor's times do not change that, and with short ones it promotes much \
-     sooner";
+     sooner. A keeper whose request is under way when the cut comes waits for TCP, and ends its \
+     primary only when the partition is healed";
 const THIRD_NOTE: &str = "the second standby streams from the primary directly, the first through a \
                           link that holds WAL back for 50 ms and is cut when the primary's host \
                           dies: the second has WAL that the promoted one has not";

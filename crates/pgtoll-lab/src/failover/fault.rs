@@ -13,8 +13,8 @@ use pgtoll_record::FailoverFault;
 
 use super::context::{DATABASE, lock};
 use super::error::FailoverError;
-use super::topology::{LIMIT, PAUSE, postmaster, until_within};
 use super::partition::CutSite;
+use super::topology::{LIMIT, PAUSE, postmaster, until_within};
 use super::volumes::WAL_BYTES;
 use crate::link::{Link, LinkState};
 

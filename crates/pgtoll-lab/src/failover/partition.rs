@@ -179,6 +179,7 @@ impl FaultAction {
 struct Roles<'a> {
     primary: RoleWatch<'a>,
     standby: RoleWatch<'a>,
+    /// The standby takes writes.
     promoted: Option<(Instant, SystemTime)>,
     /// The old primary takes no writes any more.
     ended: Option<(Instant, SystemTime)>,
@@ -192,10 +193,10 @@ impl<'a> Roles<'a> {
 
     fn look(&mut self) {
         let now = (Instant::now(), SystemTime::now());
-        if self.standby.is_primary() {
+        if self.standby.takes_writes() {
             self.promoted.get_or_insert(now);
         }
-        if self.primary.is_primary() {
+        if self.primary.takes_writes() {
             // It had been restarted.
             self.ended = None;
         } else {
@@ -211,14 +212,15 @@ struct RoleWatch<'a> {
 }
 
 impl RoleWatch<'_> {
-    fn is_primary(&mut self) -> bool {
+    /// A standby takes none, nor does a primary that an engine has made read-only for a time.
+    fn takes_writes(&mut self) -> bool {
         if self.connection.is_none() {
             self.connection = self.cluster.connect("postgres").ok();
         }
         let Some(connection) = &mut self.connection else { return false };
-        let row = connection.query_one("SELECT pg_is_in_recovery() AS standby");
-        match row.and_then(|row| Ok(row.text("standby")? == "f")) {
-            Ok(is_primary) => is_primary,
+        let row = connection.query_one("SHOW transaction_read_only");
+        match row.and_then(|row| Ok(row.text("transaction_read_only")? == "off")) {
+            Ok(takes_writes) => takes_writes,
             Err(_) => {
                 self.connection = None;
                 false

@@ -8,9 +8,9 @@ use pgtoll_record::{
 use super::context::{RunContext, lock};
 use super::error::FailoverError;
 use super::fault::{FaultAction, FaultTimes};
+use super::partition::{is_cut, partition_finding, partition_outcome};
 use super::receiver::WalReceiver;
 use super::rejoin::{rejoin, standby_return};
-use super::partition::{is_cut, partition_finding, partition_outcome};
 use super::start::{FailoverCase, start};
 use super::topology::Topology;
 use super::volumes::volume_of;
