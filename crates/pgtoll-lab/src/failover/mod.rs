@@ -226,12 +226,6 @@ impl FailoverPlan {
         }
     }
 
-    /// How long a fault may outlast the load, and clients may take until they are served again.
-    fn heal_limit(&self, case: FailoverCase) -> Duration {
-        let parted = notice_limit(case) + ends_within(case.engine);
-        HEAL_LIMIT + if case.fault == FailoverFault::Partition { parted } else { Duration::ZERO }
-    }
-
     /// How long transactions fall due.
     fn judged(&self, case: FailoverCase) -> Duration {
         if case.fault == FailoverFault::Partition {
@@ -244,6 +238,12 @@ impl FailoverPlan {
         let after = if is_longest { THAWED_AFTER_LIMIT } else { Duration::ZERO };
         self.lead + notice_limit(case) + after + AFTERWARDS
     }
+}
+
+/// How long a fault may outlast the load, and clients may take until they are served again.
+fn heal_limit(case: FailoverCase) -> Duration {
+    let parted = notice_limit(case) + ends_within(case.engine);
+    HEAL_LIMIT + if case.fault == FailoverFault::Partition { parted } else { Duration::ZERO }
 }
 
 /// How long an engine may take until it promotes, at most.

@@ -219,13 +219,11 @@ impl RoleWatch<'_> {
         }
         let Some(connection) = &mut self.connection else { return false };
         let row = connection.query_one("SHOW transaction_read_only");
-        match row.and_then(|row| Ok(row.text("transaction_read_only")? == "off")) {
-            Ok(takes_writes) => takes_writes,
-            Err(_) => {
-                self.connection = None;
-                false
-            }
+        let answer = row.and_then(|row| Ok(row.text("transaction_read_only")? == "off"));
+        if answer.is_err() {
+            self.connection = None;
         }
+        answer.unwrap_or(false)
     }
 }
 

@@ -14,7 +14,7 @@ use super::rejoin::{rejoin, standby_return};
 use super::start::{FailoverCase, start};
 use super::topology::Topology;
 use super::volumes::volume_of;
-use super::{THAWED_AFTER_LIMIT, notice_limit};
+use super::{THAWED_AFTER_LIMIT, heal_limit, notice_limit};
 use crate::error_words;
 use crate::{JudgeFault, JudgeFaultEnd, JudgePlan, judge};
 
@@ -213,7 +213,7 @@ fn judge_fault(
         readers: 0,
         rate_per_second: context.plan.rate_per_second,
         duration: context.plan.judged(case),
-        heal_limit: context.plan.heal_limit(case),
+        heal_limit: heal_limit(case),
         sides: topology.sides()?,
         ..JudgePlan::new(topology.dsn()?)
     };

@@ -326,8 +326,8 @@ mod tests {
     #[test]
     fn each_side_has_its_own_losses() {
         let lost = Planted { outcome: Some(AttemptOutcome::Acknowledged), rows: 0 };
-        let kept = Planted { rows: 1, ..lost.clone() };
-        let clients = [vec![lost.clone(), lost.clone()], vec![kept], vec![lost]];
+        let kept = Planted { rows: 1, ..lost };
+        let clients = [vec![lost, lost], vec![kept], vec![lost]];
         let of = |sides| compared(&clients, &[], LossSplit { sides, ..LossSplit::default() });
         assert_eq!((of(2).lost_by_side, of(2).lost.count), (vec![3, 0], 3));
         assert_eq!(of(0).lost_by_side, Vec::<u64>::new());

@@ -102,21 +102,15 @@ impl RepmgrTopology {
         let witness = witness.transpose()?;
         // A copy that is still dirty would be synced by pg_rewind, file by file.
         primary.sync(&mut guard)?;
-        let (mut poolers, is_parted) = (Vec::new(), fault == FailoverFault::Partition);
-        let far = guard.directory().join(format!("link-to-{}", primary.name()));
-        let far_link = is_parted.then(|| open_link(&mut guard, &far, primary)).transpose()?;
-        for number in 1..=(if is_parted { 2 } else { context.plan.bouncers }) {
-            let name = format!("pooler{number}");
-            let server = if is_parted && number == 2 { &*far } else { primary.directory() };
-            poolers.push(programs.pgbouncer.start(&mut guard, &name, DATABASE, server)?);
-        }
+        let is_parted = fault == FailoverFault::Partition;
+        let (poolers, far_link) = start_poolers(context, programs, &mut guard, primary, is_parted)?;
         let reached = if is_parted { &poolers[1..] } else { &poolers[..] };
         for (node, server) in [(&first, primary), (&second, standby)] {
             write_hook(&mut guard, (repmgr, node.configuration()), server, reached)?;
         }
         let parting = far_link.map(|link| {
             let route = write_route(&mut guard, standby, &poolers[..1])?;
-            Ok::<_, FailoverError>(Parting { link: Arc::new(link), route })
+            Ok::<_, FailoverError>(Parting { link, route })
         });
         let parting = parting.transpose()?;
         drop(guard);
@@ -181,6 +175,26 @@ impl RepmgrTopology {
         let number = usize::from(server.name() != NODES[0]);
         self.poolers.get(number).filter(|_| self.poolers.len() == NODES.len())
     }
+}
+
+/// Starts poolers that lead to the primary; of a partition one on each side, of which the second does so by
+/// the link.
+fn start_poolers(
+    context: &RunContext<'_>,
+    programs: &RepmgrPrograms,
+    guard: &mut Guard,
+    primary: &Cluster,
+    is_parted: bool,
+) -> Result<(Vec<RunningPgbouncer>, Option<Arc<Link>>), FailoverError> {
+    let far = guard.directory().join(format!("link-to-{}", primary.name()));
+    let link = is_parted.then(|| open_link(guard, &far, primary)).transpose()?.map(Arc::new);
+    let mut poolers = Vec::new();
+    for number in 1..=(if is_parted { 2 } else { context.plan.bouncers }) {
+        let name = format!("pooler{number}");
+        let server = if is_parted && number == 2 { &*far } else { primary.directory() };
+        poolers.push(programs.pgbouncer.start(guard, &name, DATABASE, server)?);
+    }
+    Ok((poolers, link))
 }
 
 /// The way in by these poolers.
