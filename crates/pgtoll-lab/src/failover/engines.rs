@@ -235,7 +235,7 @@ const PATRONI_NOTE: &str = "Patroni's etcd is one member on a host of its own, w
 const MONITOR_NOTE: &str = "pg_auto_failover's monitor is on a host of its own, which no fault touches. Commits wait for the \
      standby unless replication-quorum is off, which it is where they are not to wait";
 const NO_WITNESS_NOTE: &str = "two servers and no witness: a standby that is cut off from its primary \
-                               promotes itself, and there are two primaries (fault link-cut)";
+                               promotes itself, and there are two primaries (faults link-cut, partition)";
 const WITNESS_NOTE: &str = "a standby that is cut off from its primary is cut off from the witness, \
                             too, has no majority and does not promote itself (fault link-cut); the \
                             link is healed then. The daemons beside primary and witness look at the \
