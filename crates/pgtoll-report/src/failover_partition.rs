@@ -108,7 +108,7 @@ impl PartitionSummary {
             (None, _) => "no standby was promoted".to_owned(),
             (Some(0.0), Some(ended)) => {
                 format!(
-                    "{} ended the old primary {ended:.1} s after the cut, before it promoted the standby",
+                    "{} ended the old primary {ended:.1} s after the cut, before the standby took writes",
                     engine.title()
                 )
             }
