@@ -50,9 +50,9 @@ pub use cpus::{PinnedThread, pin, usable_cpus};
 pub use difference::{Difference, DifferenceKind};
 pub use engine::{
     AutoFailover, AutoFailoverSettings, EngineDaemon, EngineSurvey, Etcd, Haproxy, HaproxyChecks,
-    Patroni, PatroniSettings, Pgbouncer, Pgpool, PgpoolNode, PrivateNetwork, Redis, Repmgr,
-    RepmgrNode, RepmgrSettings, RunningEtcd, RunningHaproxy, RunningPgbouncer, RunningPgpool,
-    RunningRedis, TESTED_ENGINES, apt_install, apt_line, is_debian,
+    NetworkCut, Patroni, PatroniSettings, Pgbouncer, Pgpool, PgpoolNode, PrivateNetwork, Redis,
+    Repmgr, RepmgrNode, RepmgrSettings, RunningEtcd, RunningHaproxy, RunningPgbouncer,
+    RunningPgpool, RunningRedis, TESTED_ENGINES, apt_install, apt_line, is_debian,
 };
 pub use environment::search_path;
 pub use error::{ClusterError, Untrusted};

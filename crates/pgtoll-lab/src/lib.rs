@@ -41,7 +41,8 @@ pub use failover::{
 };
 pub use judge::{
     Attempt, AttemptEnd, AttemptOutcome, ENTRY_BYTES, FileError, JournalReader, JudgeError,
-    JudgeFault, JudgeFaultEnd, JudgePlan, JudgeProgress, LeftoverSchema, conclude, judge,
+    JudgeFault, JudgeFaultEnd, JudgePlan, JudgeProgress, JudgeSide, LeftoverSchema, conclude,
+    judge,
 };
 pub use link::{Link, LinkDelay, LinkState};
 pub use watch::{DamageWatchPlan, DamageWatchProgress, JudgePage, WatchError, watch};

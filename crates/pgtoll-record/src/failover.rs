@@ -211,8 +211,11 @@ pub enum FailoverFault {
     /// All processes of its host are stopped, and go on after the standby was promoted.
     Freeze,
     /// The link between both servers is cut: replication, and what repmgrd of the standby sees. The
-    /// primary lives and clients reach it.
+    /// primary lives and clients reach it, as do etcd or a monitor.
     LinkCut,
+    /// The primary's host is cut off from the standby's, with clients on both sides: all packets between
+    /// them vanish, for a time.
+    Partition,
     /// The volume of the primary's WAL is full.
     WalFull,
     /// Writes to the primary's disk wait, and go on when the standby was promoted, or after a limit.
@@ -228,11 +231,12 @@ pub enum FailoverFault {
 
 impl FailoverFault {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::HostDeath,
         Self::Postmaster,
         Self::Freeze,
         Self::LinkCut,
+        Self::Partition,
         Self::WalFull,
         Self::IoFreeze,
         Self::StandbyDeath,
@@ -252,6 +256,7 @@ impl FailoverFault {
             Self::Postmaster => "postmaster",
             Self::Freeze => "freeze",
             Self::LinkCut => "link-cut",
+            Self::Partition => "partition",
             Self::WalFull => "wal-full",
             Self::IoFreeze => "io-freeze",
             Self::StandbyDeath => "standby-death",
@@ -356,6 +361,9 @@ pub struct FailoverRun {
     pub restarted_in_place: bool,
     /// What the engine and the promotion hook reported.
     pub steps: Vec<JudgedEvent>,
+    /// Of a partition: what became of each side; `None` for other faults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<PartitionOutcome>,
     /// The return of the old primary, or of the standby that died; `None` where it was not tried.
     pub rejoin: Option<FailoverRejoin>,
     /// The second standby after the promotion of the first; `None` without one.
@@ -385,6 +393,42 @@ pub struct FailoverRun {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_repmgr(engine: &FailoverEngine) -> bool {
     *engine == FailoverEngine::Repmgr
+}
+
+/// What became of both sides of a partition. Times count from its begin.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PartitionOutcome {
+    /// When it was healed; `None` where the run ended before.
+    pub healed_s: Option<f64>,
+    /// When the old primary stopped taking writes; `None` where it went on.
+    pub old_primary_ended_s: Option<f64>,
+    /// An administrator stopped it, since the engine would not: the lab, after the partition was healed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended_by_hand: bool,
+    /// How long both servers took writes (a duration): from when the promoted standby did until the old
+    /// primary did no more, or until the end of the load. `None` where no standby was promoted.
+    pub two_primaries_s: Option<f64>,
+    /// The primary's side, and the standby's.
+    pub sides: Vec<PartitionSide>,
+}
+
+/// The clients on one side of a partition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PartitionSide {
+    /// `primary's side`, `standby's side`.
+    pub name: String,
+    /// How many clients it has.
+    pub clients: u32,
+    /// Transactions that were acknowledged to them since the partition began.
+    pub acknowledged: u64,
+    /// Of all that was acknowledged to them: absent in the end. `None` where the final set could not be
+    /// read.
+    pub lost: Option<u64>,
+    /// The longest time without an acknowledgement to any of them (a duration).
+    pub outage_s: Option<f64>,
+    /// No acknowledgement ended the outage.
+    #[serde(default)]
+    pub outage_open: bool,
 }
 
 /// The old primary's return as a standby of the new one, by `pg_rewind`; or the return of a standby that

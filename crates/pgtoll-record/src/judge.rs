@@ -44,6 +44,9 @@ pub struct JudgeRecord {
     pub verdict: Option<JudgeVerdict>,
     /// The longest time without an acknowledgement to any client.
     pub outage: Option<AcknowledgementGap>,
+    /// The clients of each side, in the order of [`JudgeDesign::sides`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sides: Vec<JudgedSide>,
     /// Each client.
     pub clients: Vec<JudgedClient>,
     /// Length of a bin of [`JudgedClient::line`].
@@ -96,6 +99,9 @@ pub struct JudgeDesign {
     /// Clients that read, a connection each.
     #[serde(default)]
     pub readers: u32,
+    /// The sides from which clients come in, which take them in turn. Empty: there is one way in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sides: Vec<String>,
     /// The schema that was made for the run.
     pub schema_name: String,
 }
@@ -236,6 +242,23 @@ pub struct AcknowledgementGap {
     pub seconds: f64,
     /// No acknowledgement ended it.
     pub open: bool,
+}
+
+/// Clients that come in from the same side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JudgedSide {
+    /// Its name in the design.
+    pub name: String,
+    /// How many clients it has.
+    pub clients: u32,
+    /// Transactions that were acknowledged to them.
+    pub acknowledged: u64,
+    /// Of these, since the fault began.
+    pub acknowledged_since_fault: u64,
+    /// The longest time without an acknowledgement to any of them.
+    pub outage: Option<AcknowledgementGap>,
+    /// Acknowledged, and absent in the end; `None` where the final set could not be read.
+    pub lost: Option<u64>,
 }
 
 /// A client.

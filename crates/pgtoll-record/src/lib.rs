@@ -81,8 +81,8 @@ pub use exchange::{
 pub use expectation::{Expectation, ExpectedFigure};
 pub use failover::{
     EngineSettings, EngineTopology, FAILOVER_SCHEMA, FailoverDesign, FailoverDetector,
-    FailoverEngine, FailoverFault, FailoverRecord, FailoverRejoin, FailoverRun, SkippedFault,
-    ThirdNode, failover_schema,
+    FailoverEngine, FailoverFault, FailoverRecord, FailoverRejoin, FailoverRun, PartitionOutcome,
+    PartitionSide, SkippedFault, ThirdNode, failover_schema,
 };
 pub use fleet::{
     FLEET_PLAN_SCHEMA, FLEET_SCHEMA, FleetBackup, FleetEstimate, FleetLayout, FleetObject,
@@ -92,9 +92,9 @@ pub use fleet::{
 pub use interval::{Interval, Verdict};
 pub use judge::{
     AcknowledgementGap, ClientTimeline, IdSet, JUDGE_SCHEMA, JudgeDesign, JudgeRecord,
-    JudgeVerdict, JudgedClient, JudgedEvent, JudgedFault, JudgedNode, JudgedServer, LongForkProbe,
-    LostTransactions, NodeIdentity, ReadChecks, SeenError, TransactionCounts, TransactionExample,
-    judge_schema,
+    JudgeVerdict, JudgedClient, JudgedEvent, JudgedFault, JudgedNode, JudgedServer, JudgedSide,
+    LongForkProbe, LostTransactions, NodeIdentity, ReadChecks, SeenError, TransactionCounts,
+    TransactionExample, judge_schema,
 };
 pub use latencies::{Latencies, LatenciesError};
 pub use metric::Metric;

@@ -9,6 +9,7 @@ use pgtoll_record::{
 };
 use pgtoll_stats::{median, proportion_interval, quantile};
 
+use crate::failover_partition::{PartitionSummary, SIDES_HEAD, SIDES_WORDS};
 use crate::text::{aligned, wrapped};
 use crate::wal_numbers::{count, counted};
 
@@ -28,6 +29,11 @@ pub fn failover_text(of: &FailoverRecord) -> String {
             text.push_str("losing: the share of runs that lose something, at 95 % confidence\n");
         }
         text.push_str(&table(columns, columns.outage_head(), &rows, FailoverRow::outage_cells));
+        if rows.iter().any(|row| row.partition.is_some()) {
+            text.push('\n');
+            text.push_str(&wrapped("", SIDES_WORDS));
+            text.push_str(&sides_table(columns, &rows));
+        }
         text.push('\n');
         text.push_str("from the fault, medians over runs\n");
         text.push_str(&table(columns, STEPS_HEAD.to_vec(), &rows, FailoverRow::step_cells));
@@ -84,6 +90,21 @@ fn table(
         let _ = writeln!(table, "{line}");
     }
     table
+}
+
+/// A row for each side of each case's partitions.
+fn sides_table(columns: FailoverColumns, rows: &[FailoverRow]) -> String {
+    let own = if columns.has_engines { vec!["engine", "settings"] } else { columns.labels() };
+    let head = own.into_iter().chain(SIDES_HEAD).map(str::to_owned).collect();
+    let lines = rows.iter().flat_map(|row| {
+        let labels = if columns.has_engines { row.engine_labels() } else { row.labels(columns) };
+        let sides = row.partition.iter().flat_map(PartitionSummary::cells);
+        sides.map(move |side| [labels.clone(), side].concat())
+    });
+    aligned(vec![head], vec![(String::new(), lines.collect())])
+        .lines()
+        .filter(|line| !line.is_empty())
+        .fold(String::new(), |text, line| text + line + "\n")
 }
 
 /// What the columns in front say.
@@ -148,6 +169,8 @@ pub(crate) struct FailoverRow {
     unsound: Option<u64>,
     /// Medians, as in [`REJOIN_HEAD`].
     rejoin_steps: Vec<Option<f64>>,
+    /// Of partitions.
+    pub(crate) partition: Option<PartitionSummary>,
 }
 
 impl FailoverRow {
@@ -177,6 +200,7 @@ impl FailoverRow {
                 .filter_map(|run| run.rejoin.as_ref()?.unsound)
                 .reduce(u64::saturating_add),
             rejoin_steps: REJOIN_HEAD.iter().map(|name| rejoin_step(runs, name)).collect(),
+            partition: PartitionSummary::of(runs),
         })
     }
 
@@ -296,7 +320,9 @@ impl FailoverRow {
     fn sentence(&self) -> Option<String> {
         let (median, longest) = (self.median()?, self.longest()?);
         let p95 = self.p95().map(|p95| format!(", 95 % within {p95:.2} s")).unwrap_or_default();
-        let outage = if self.are_bounds {
+        let outage = if let Some(partition) = &self.partition {
+            partition.words(self.engine)
+        } else if self.are_bounds {
             let shortest = self.outages.iter().copied().fold(median, f64::min);
             format!(
                 "no service until pgtoll ended the fault by hand, after {shortest:.1} s at least ({})",
@@ -380,6 +406,7 @@ pub(crate) fn case_words(
     let fault = match fault {
         FailoverFault::HostDeath => "Death of the primary's host",
         FailoverFault::Postmaster => "SIGKILL to the postmaster",
+        FailoverFault::Partition => "Partition, clients on both sides",
         FailoverFault::Freeze => "Primary frozen, thawed after the promotion",
         FailoverFault::LinkCut => "Link between the servers cut",
         FailoverFault::WalFull => "The primary's WAL volume full",
@@ -601,6 +628,7 @@ pub(crate) fn seconds(value: Option<f64>) -> String {
 pub(crate) mod tests {
     use pgtoll_record::{
         EngineSettings, ExchangeRecord, FAILOVER_SCHEMA, FailoverDesign, FailoverRejoin, Host,
+        PartitionOutcome, PartitionSide,
     };
 
     use super::*;
@@ -629,6 +657,7 @@ pub(crate) mod tests {
             routed_s: Some(outage_s - 0.05),
             restarted_in_place: false,
             steps: Vec::new(),
+            partition: None,
             rejoin: Some(FailoverRejoin {
                 seconds: Some(1.5),
                 error: None,
@@ -737,6 +766,59 @@ pub(crate) mod tests {
     #[test]
     fn engines_stand_beside_each_other_in_80_columns() {
         let text = failover_text(&record_of_engines(20));
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        insta::assert_snapshot!(text);
+    }
+
+    /// A partition with each engine.
+    pub(crate) fn record_of_partitions() -> FailoverRecord {
+        let mut record = record(1);
+        let mut runs = Vec::new();
+        for (engine, ended, two, lost) in [
+            (FailoverEngine::Patroni, Some(4.5), Some(0.0), 444),
+            (FailoverEngine::PgAutoFailover, Some(52.0), Some(47.2), 923),
+            (FailoverEngine::Repmgr, Some(14.1), Some(7.0), 712),
+            (FailoverEngine::None, None, None, 0),
+        ] {
+            let detector = match engine {
+                FailoverEngine::None => FailoverDetector::None,
+                _ => FailoverDetector::Fast,
+            };
+            let side = |name: &str, lost, outage_s| PartitionSide {
+                name: name.to_owned(),
+                clients: 4,
+                acknowledged: 1500,
+                lost: Some(lost),
+                outage_s: Some(outage_s),
+                outage_open: false,
+            };
+            runs.push(FailoverRun {
+                fault: FailoverFault::Partition,
+                engine,
+                lost: Some(lost),
+                partition: Some(PartitionOutcome {
+                    healed_s: Some(24.0),
+                    old_primary_ended_s: ended,
+                    ended_by_hand: engine == FailoverEngine::Repmgr,
+                    two_primaries_s: two,
+                    sides: vec![
+                        side("primary's side", lost, 0.05),
+                        side("standby's side", 0, 22.15),
+                    ],
+                }),
+                ..run(1, detector, 0.03)
+            });
+        }
+        record.design.engines = FailoverEngine::ALL.to_vec();
+        record.design.faults = vec![FailoverFault::Partition];
+        record.design.synchronous = false;
+        record.runs = runs;
+        record
+    }
+
+    #[test]
+    fn both_sides_of_a_partition_are_told_in_80_columns() {
+        let text = failover_text(&record_of_partitions());
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         insta::assert_snapshot!(text);
     }

@@ -24,6 +24,7 @@ mod examination;
 mod exchange;
 mod expectations;
 mod failover;
+mod failover_partition;
 mod finished;
 mod fleet;
 mod format;

@@ -76,10 +76,12 @@ impl AutoFailover {
         cluster: &Cluster,
         host: u8,
     ) -> Result<EngineDaemon, ClusterError> {
-        let address = PrivateNetwork::address(host).to_string();
+        let address = network.address(host).to_string();
         let port = Self::MONITOR_PORT.to_string();
         let own = ["--hostname", &address, "--pgport", &port];
-        self.create(guard, network, cluster, "monitor", &own)
+        let daemon = self.create(guard, (network, host), cluster, "monitor", &own)?;
+        let_network_in(guard, cluster)?;
+        Ok(daemon)
     }
 
     /// A connection to a monitor's database as its superuser, who is named as the servers' user is.
@@ -103,10 +105,11 @@ impl AutoFailover {
         cluster: &Cluster,
         settings: AutoFailoverSettings,
     ) -> Result<EngineDaemon, ClusterError> {
-        let address = PrivateNetwork::address(settings.host).to_string();
+        let_network_in(guard, cluster)?;
+        let address = network.address(settings.host).to_string();
         let monitor = format!(
             "postgres://autoctl_node@{}:{}/{}",
-            PrivateNetwork::address(settings.monitor),
+            network.address(settings.monitor),
             Self::MONITOR_PORT,
             Self::DATABASE
         );
@@ -122,13 +125,13 @@ impl AutoFailover {
             ["--monitor", &monitor],
             ["--replication-quorum", &quorum],
         ];
-        self.create(guard, network, cluster, "postgres", own.as_flattened())
+        self.create(guard, (network, settings.host), cluster, "postgres", own.as_flattened())
     }
 
     fn create(
         &self,
         guard: &mut Guard,
-        network: &PrivateNetwork,
+        (network, host): (&PrivateNetwork, u8),
         cluster: &Cluster,
         kind: &str,
         own: &[&str],
@@ -136,13 +139,14 @@ impl AutoFailover {
         let (data, control) = (cluster.data(), self.bin.join("pg_ctl"));
         let (data, control) = (plain_path(&data)?, plain_path(&control)?);
         let place = ["--pgctl", control, "--pgdata", data];
-        // initdb has let everybody in who is in the network; editing that needs host names.
+        // `let_network_in` lets everybody in who is in the network; editing that needs host names.
         let access = ["--skip-pg-hba", "--no-ssl"];
         let arguments = [&["create", kind], &place[..], &access, own].concat();
         let environment = environment(cluster)?;
-        network.run(guard, &self.program, &arguments, &environment)?;
+        network.run(guard, host, &self.program, &arguments, &environment)?;
         Ok(EngineDaemon {
             network: network.clone(),
+            host,
             name: format!("pg_autoctl-{}", cluster.name()),
             program: self.program.clone(),
             arguments: ["run", "--pgdata", data].map(str::to_owned).to_vec(),
@@ -150,10 +154,10 @@ impl AutoFailover {
         })
     }
 
-    /// What hands over to the other node by plan: a program, and its arguments.
+    /// What hands over to the other node by plan, run on a host of the network: a program, and its arguments.
     pub fn switchover(
         &self,
-        network: &PrivateNetwork,
+        (network, host): (&PrivateNetwork, u8),
         cluster: &Cluster,
     ) -> Result<(PathBuf, Vec<String>), ClusterError> {
         let (data, program) = (cluster.data(), self.program.to_string_lossy());
@@ -162,8 +166,18 @@ impl AutoFailover {
             variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let own = [&*program, "perform", "switchover", "--pgdata", plain_path(&data)?];
         let arguments: Vec<&str> = variables.iter().map(String::as_str).chain(own).collect();
-        Ok(network.command(Path::new("/usr/bin/env"), &arguments))
+        Ok(network.command(host, Path::new("/usr/bin/env"), &arguments))
     }
+}
+
+/// Lets everybody in who is in the server's network: it holds the run's own processes only. A standby that
+/// is still to be made gets this from its primary.
+fn let_network_in(guard: &mut Guard, cluster: &Cluster) -> Result<(), ClusterError> {
+    let file = cluster.data().join("pg_hba.conf");
+    let script = "if [ -f \"$1\" ]; then printf '%s\\n' 'host all all samenet trust' \
+                  'host replication all samenet trust' >> \"$1\"; fi";
+    guard.run(Path::new("/bin/sh"), &["-c", script, "sh", plain_path(&file)?])?;
+    Ok(())
 }
 
 /// Its files and the server's socket are in the cluster's directory, and go with that.

@@ -11,6 +11,8 @@ use crate::{Cluster, ClusterError, Guard, Output, ProgramSignal};
 #[derive(Clone, Debug)]
 pub struct EngineDaemon {
     pub(super) network: PrivateNetwork,
+    /// The number of its host's address.
+    pub(super) host: u8,
     pub(super) name: String,
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<String>,
@@ -29,7 +31,8 @@ impl EngineDaemon {
     /// Starts it.
     pub fn start(&self, guard: &mut Guard) -> Result<(), ClusterError> {
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
-        self.network.spawn(guard, &self.name, &self.program, &arguments, &self.environment)?;
+        let Self { network, host, name, program, environment, .. } = self;
+        network.spawn(guard, *host, name, program, &arguments, environment)?;
         Ok(())
     }
 

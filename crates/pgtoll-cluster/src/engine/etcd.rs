@@ -52,7 +52,7 @@ impl Etcd {
         number: u8,
     ) -> Result<RunningEtcd, ClusterError> {
         let directory = guard.directory().join("etcd");
-        let (place, address) = (plain_path(&directory)?, PrivateNetwork::address(number));
+        let (place, address) = (plain_path(&directory)?, network.address(number));
         let clients = format!("http://{address}:{}", Self::PORT);
         let peers = format!("http://{address}:{}", Self::PEER_PORT);
         let members = format!("dcs={peers}");
@@ -67,7 +67,7 @@ impl Etcd {
         ];
         let etcd = RunningEtcd { name: "etcd".to_owned(), directory: directory.clone() };
         let arguments = arguments.as_flattened();
-        network.spawn(guard, &etcd.name, &self.program, arguments, &BTreeMap::new())?;
+        network.spawn(guard, number, &etcd.name, &self.program, arguments, &BTreeMap::new())?;
         Ok(etcd)
     }
 }

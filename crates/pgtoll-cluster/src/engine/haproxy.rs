@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -55,28 +56,32 @@ impl Haproxy {
         Ok(version_words(&guard.run(&self.program, &["-v"])?.tail))
     }
 
-    /// Starts one in front of these servers: names, and numbers of their addresses.
+    /// Starts one of this name on a host of the network, in front of these servers: names, and numbers of
+    /// their addresses.
     pub fn start(
         &self,
         guard: &mut Guard,
-        network: &PrivateNetwork,
+        name: &str,
+        (network, host): (&PrivateNetwork, u8),
         checks: HaproxyChecks,
         servers: &[(&str, u8)],
     ) -> Result<RunningHaproxy, ClusterError> {
-        let directory = guard.directory().join("haproxy");
+        let directory = guard.directory().join(name);
         let place = plain_path(&directory)?;
         guard.run(Path::new("mkdir"), &[place])?;
-        let haproxy = RunningHaproxy { name: "haproxy".to_owned(), directory: directory.clone() };
+        let haproxy = RunningHaproxy { name: name.to_owned(), directory: directory.clone() };
+        let servers: Vec<(&str, Ipv4Addr)> =
+            servers.iter().map(|(name, host)| (*name, network.address(*host))).collect();
         let configuration = directory.join("haproxy.cfg");
-        guard.write(&configuration, text(place, checks, servers))?;
+        guard.write(&configuration, text(place, checks, &servers))?;
         let arguments = ["-db", "-f", &*configuration.to_string_lossy()];
-        network.spawn(guard, &haproxy.name, &self.program, &arguments, &BTreeMap::new())?;
+        network.spawn(guard, host, &haproxy.name, &self.program, &arguments, &BTreeMap::new())?;
         Ok(haproxy)
     }
 }
 
 /// As in Patroni's templates, but for the socket, the log and the checks' times.
-fn text(place: &str, checks: HaproxyChecks, servers: &[(&str, u8)]) -> String {
+fn text(place: &str, checks: HaproxyChecks, servers: &[(&str, Ipv4Addr)]) -> String {
     let HaproxyChecks { interval_ms, fall, rise } = checks;
     let mut text = format!(
         "global\n\
@@ -98,8 +103,7 @@ fn text(place: &str, checks: HaproxyChecks, servers: &[(&str, u8)]) -> String {
          on-marked-down shutdown-sessions\n",
         Haproxy::PORT
     );
-    for (name, number) in servers {
-        let address = PrivateNetwork::address(*number);
+    for (name, address) in servers {
         let check = Patroni::REST_PORT;
         let _ = writeln!(text, "    server {name} {address}:{PORT} maxconn 200 check port {check}");
     }
@@ -147,7 +151,9 @@ mod tests {
     #[test]
     fn every_server_is_checked_by_its_own_patroni() {
         let checks = HaproxyChecks { interval_ms: 3000, fall: 3, rise: 2 };
-        let text = text("/d", checks, &[("node1", 11), ("node2", 12)]);
+        let servers =
+            [("node1", Ipv4Addr::new(127, 0, 0, 11)), ("node2", Ipv4Addr::new(127, 0, 0, 12))];
+        let text = text("/d", checks, &servers);
         assert!(text.contains("bind unix@/d/.s.PGSQL.5000\n"), "{text}");
         assert!(
             text.contains("default-server inter 3000ms fall 3 rise 2 on-marked-down"),

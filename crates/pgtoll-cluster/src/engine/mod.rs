@@ -18,7 +18,7 @@ pub use auto_failover::{AutoFailover, AutoFailoverSettings};
 pub use daemon::EngineDaemon;
 pub use etcd::{Etcd, RunningEtcd};
 pub use haproxy::{Haproxy, HaproxyChecks, RunningHaproxy};
-pub use network::PrivateNetwork;
+pub use network::{NetworkCut, PrivateNetwork};
 pub use patroni::{Patroni, PatroniSettings};
 pub use pgbouncer::{Pgbouncer, RunningPgbouncer};
 pub use pgpool::{Pgpool, PgpoolNode, RunningPgpool};

@@ -72,10 +72,11 @@ impl Patroni {
     ) -> Result<EngineDaemon, ClusterError> {
         let configuration = configuration_file(cluster);
         // JSON is YAML.
-        let text = configuration_of(cluster, settings)?.to_string();
+        let text = configuration_of(network, cluster, settings)?.to_string();
         guard.write(&configuration, text)?;
         Ok(EngineDaemon {
             network: network.clone(),
+            host: settings.host,
             name: format!("patroni-{}", cluster.name()),
             program: self.daemon.clone(),
             arguments: vec![configuration.to_string_lossy().into_owned()],
@@ -88,10 +89,11 @@ impl Patroni {
         cluster.directory().join("patroni.log")
     }
 
-    /// What hands over from one node to another one by plan: a program, and its arguments.
+    /// What hands over from one node to another one by plan, run on a host of the network: a program, and
+    /// its arguments.
     pub fn switchover(
         &self,
-        network: &PrivateNetwork,
+        (network, host): (&PrivateNetwork, u8),
         from: &Cluster,
         to: &Cluster,
     ) -> (PathBuf, Vec<String>) {
@@ -99,7 +101,7 @@ impl Patroni {
         let configuration = configuration.to_string_lossy();
         let names = ["--leader", from.name(), "--candidate", to.name()];
         let arguments = [&["-c", &*configuration, "switchover"], &names[..], &["--force"]];
-        network.command(&self.client, &arguments.concat())
+        network.command(host, &self.client, &arguments.concat())
     }
 }
 
@@ -111,16 +113,17 @@ fn configuration_file(cluster: &Cluster) -> PathBuf {
 /// Connections are trusted: the network namespace holds the run's own processes only.
 const HBA: [&str; 4] = [
     "local all all trust",
-    "host all all 127.0.0.0/8 trust",
+    "host all all samenet trust",
     "local replication all trust",
-    "host replication all 127.0.0.0/8 trust",
+    "host replication all samenet trust",
 ];
 
 fn configuration_of(
+    network: &PrivateNetwork,
     cluster: &Cluster,
     settings: &PatroniSettings,
 ) -> Result<serde_json::Value, ClusterError> {
-    let address = PrivateNetwork::address(settings.host);
+    let address = network.address(settings.host);
     let rest = format!("{address}:{}", Patroni::REST_PORT);
     let server = format!("{address}:{PORT}");
     let (data, directory) = (cluster.data(), plain_path(cluster.directory())?);
@@ -136,7 +139,7 @@ fn configuration_of(
             "dir": directory,
         },
         "restapi": { "listen": rest, "connect_address": rest },
-        "etcd3": { "hosts": format!("{}:{}", PrivateNetwork::address(settings.etcd), Etcd::PORT) },
+        "etcd3": { "hosts": format!("{}:{}", network.address(settings.etcd), Etcd::PORT) },
         "bootstrap": { "dcs": {
             "ttl": settings.ttl_s,
             "loop_wait": settings.loop_wait_s,

@@ -8,7 +8,7 @@ use pgtoll_wire::{Config, Connection, UnixEndpoint};
 
 use crate::cluster::{PORT, SUPERUSER, plain_path};
 use crate::environment::find_daemon;
-use crate::{Cluster, ClusterError, Guard};
+use crate::{ClusterError, Guard};
 
 /// The program.
 #[derive(Clone, Debug)]
@@ -37,14 +37,14 @@ impl Pgbouncer {
         super::version(guard, &self.program)
     }
 
-    /// Starts one that leads a database's clients to this server, by transaction. It takes them once
-    /// [`RunningPgbouncer::console`] can connect.
+    /// Starts one that leads a database's clients to the server with its socket in this directory, by
+    /// transaction. It takes them once [`RunningPgbouncer::console`] can connect.
     pub fn start(
         &self,
         guard: &mut Guard,
         name: &str,
         database: &str,
-        server: &Cluster,
+        server: &Path,
     ) -> Result<RunningPgbouncer, ClusterError> {
         let directory = guard.directory().join(name);
         let place = plain_path(&directory)?;
@@ -126,9 +126,9 @@ impl RunningPgbouncer {
         self.directory.join("databases.ini")
     }
 
-    /// What that file says when clients are led to this server.
-    pub fn databases(&self, server: &Cluster) -> Result<String, ClusterError> {
-        let (database, host) = (&self.database, plain_path(server.directory())?);
+    /// What that file says when clients are led to the server with its socket in this directory.
+    pub fn databases(&self, server: &Path) -> Result<String, ClusterError> {
+        let (database, host) = (&self.database, plain_path(server)?);
         Ok(format!(
             "[databases]\n{database} = host={host} port={PORT} dbname={database} user={SUPERUSER}\n"
         ))

@@ -116,7 +116,7 @@ impl Way<'_> {
         let stopped = met.elapsed();
         standby.promote()?;
         if let Some(pooler) = self.pooler {
-            let databases = pooler.databases(standby)?;
+            let databases = pooler.databases(standby.directory())?;
             lock(self.guard).write(&pooler.databases_file(), databases)?;
         }
         self.console("RELOAD")?;

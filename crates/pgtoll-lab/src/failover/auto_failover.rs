@@ -5,18 +5,21 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pgtoll_cluster::{AutoFailover, AutoFailoverSettings, Cluster, EngineDaemon, Guard};
-use pgtoll_record::{FailoverDetector, FailoverFault, FailoverRun, JudgedEvent};
+use pgtoll_record::{FailoverDetector, FailoverEngine, FailoverFault, FailoverRun, JudgedEvent};
 use pgtoll_wire::{Connection, Dsn};
 
 use super::context::{NODES, RunContext, lock};
+use super::engines::ends_within;
 use super::error::FailoverError;
 use super::fault::FaultSite;
 use super::managed::{
     ManagedPair, begin_network, in_order, promoted_at, seconds_after, wait_for_primary,
     wait_for_standby,
 };
+use super::partition::{CrossLinks, CutSite, judge_sides, network_cut};
 use super::rejoin::RejoinSteps;
 use super::topology::{Topology, both_servers, until};
+use crate::JudgeSide;
 
 /// Addresses: the monitor's, then each server's.
 const MONITOR: u8 = 10;
@@ -48,6 +51,8 @@ pub(super) fn monitor_settings(detector: FailoverDetector) -> BTreeMap<String, S
 /// A topology that `pg_auto_failover` looks after.
 pub(super) struct AutoFailoverTopology {
     pair: ManagedPair,
+    /// Of a partition.
+    cross: Option<CrossLinks>,
     monitor: Monitor,
 }
 
@@ -64,11 +69,12 @@ impl AutoFailoverTopology {
     pub(super) fn start(
         context: &RunContext<'_>,
         program: &AutoFailover,
+        fault: FailoverFault,
         detector: FailoverDetector,
     ) -> Result<Self, FailoverError> {
         let (interrupt, synchronous) = (context.interrupt, context.plan.synchronous);
         let mut guard = lock(context.guard);
-        let network = begin_network(&mut guard, interrupt)?;
+        let network = begin_network(&mut guard, fault, &[MONITOR, HOSTS[0], HOSTS[1]], interrupt)?;
         let cluster = Cluster::empty(&mut guard, context.installation, MONITOR_NAME)?;
         let daemon = program.monitor(&mut guard, &network, &cluster, MONITOR)?;
         let role = guard.user().name.clone();
@@ -90,10 +96,20 @@ impl AutoFailoverTopology {
         let names = [1, 2].map(|number| format!("pgautofailover_standby_{number}"));
         wait_for_standby(&primary, &names[1], synchronous, interrupt)?;
         monitor.wait_for_states(&mut guard, context)?;
+        let is_parted = fault == FailoverFault::Partition;
+        let cross = is_parted.then(|| CrossLinks::open(&mut guard, &primary, &standby));
+        let cross = cross.transpose()?;
         drop(guard);
+        let cut = CutSite {
+            network: network_cut(fault, HOSTS).map(|cut| (network.clone(), cut)),
+            client_links: cross.as_ref().map(CrossLinks::links).unwrap_or_default(),
+            ends_within: ends_within(FailoverEngine::PgAutoFailover),
+            route: None,
+        };
         let (servers, daemons) = ([primary, standby], [first, second]);
-        let pair = ManagedPair::new(context, network, servers, daemons, names)?;
-        Ok(Self { pair, monitor })
+        let mut pair = ManagedPair::new(context, network, servers, daemons, names)?;
+        pair.cut = cut;
+        Ok(Self { pair, cross, monitor })
     }
 }
 
@@ -169,9 +185,15 @@ impl Topology for AutoFailoverTopology {
         both_servers(&self.pair.primary, &self.pair.standby)
     }
 
+    fn sides(&self) -> Result<Vec<JudgeSide>, FailoverError> {
+        let servers = [&self.pair.primary, &self.pair.standby];
+        self.cross.as_ref().map_or(Ok(Vec::new()), |cross| Ok(judge_sides(cross.ways(servers)?)))
+    }
+
     fn fault_site(&self) -> Result<FaultSite, FailoverError> {
         let pair = &self.pair;
-        Ok(pair.fault_site(self.monitor.program.switchover(&pair.network, &pair.primary)?))
+        Ok(pair
+            .fault_site(self.monitor.program.switchover((&pair.network, MONITOR), &pair.primary)?))
     }
 
     fn report(&self, run: &mut FailoverRun, began: SystemTime) {

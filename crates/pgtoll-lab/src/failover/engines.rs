@@ -2,6 +2,7 @@
 //! to.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use pgtoll_cluster::Guard;
 use pgtoll_record::{
@@ -20,10 +21,6 @@ pub(super) fn obstacle(engine: FailoverEngine, fault: FailoverFault) -> Option<&
         (FailoverEngine::None, fault) if fault.is_handover() => {
             Some("without a failover manager nobody hands over")
         }
-        (FailoverEngine::Patroni | FailoverEngine::PgAutoFailover, FailoverFault::LinkCut) => Some(
-            "this lab cuts the link between servers that it starts itself; those of this engine find \
-             each other by addresses",
-        ),
         (
             FailoverEngine::Patroni | FailoverEngine::PgAutoFailover,
             FailoverFault::WalFull | FailoverFault::IoFreeze,
@@ -53,11 +50,24 @@ pub(super) fn patience_s(case: FailoverCase) -> u64 {
     }
 }
 
+/// How long after the begin of a partition the engine may need to end the primary that is cut off. Where it
+/// ends it before it promotes the standby, or not at all, nothing is waited for.
+pub(super) fn ends_within(engine: FailoverEngine) -> Duration {
+    Duration::from_secs(match engine {
+        // Its keeper ends it when it had neither the monitor nor a standby for 20 s
+        // (`network_partition_timeout`); a standby that fell silent is one for 30 s (`wal_sender_timeout`).
+        FailoverEngine::PgAutoFailover => 70,
+        FailoverEngine::Patroni | FailoverEngine::Repmgr | FailoverEngine::None => 0,
+    })
+}
+
 fn repmgr_patience_s(fault: FailoverFault, detector: FailoverDetector) -> u64 {
     let seconds = detector.repmgr_timers().map_or(0, |[monitor, attempts, interval]| {
         let hang = match fault {
             // A hang takes a connection's time-out at each look.
-            FailoverFault::Freeze | FailoverFault::IoFreeze => 2 * (attempts + 2),
+            FailoverFault::Freeze | FailoverFault::IoFreeze | FailoverFault::Partition => {
+                2 * (attempts + 2)
+            }
             // The server fails, recovers and fails again.
             FailoverFault::WalFull => 5,
             _ => 0,
@@ -185,6 +195,11 @@ pub(super) fn notes(plan: &FailoverPlan) -> Vec<String> {
     let is_asked_for = |fault| plan.faults.contains(&fault);
     notes.extend(is_asked_for(FailoverFault::WalsenderHang).then_some(HANG_NOTE));
     notes.extend(is_asked_for(FailoverFault::StandbyDeath).then_some(DEAD_STANDBY_NOTE));
+    if is_asked_for(FailoverFault::Partition) {
+        notes.push(PARTITION_NOTE);
+        notes.extend(has_repmgr.then_some(PARTED_REPMGR_NOTE));
+        notes.extend(has(FailoverEngine::PgAutoFailover).then_some(PARTED_KEEPER_NOTE));
+    }
     notes.extend(plan.third_node.then_some(THIRD_NOTE));
     notes.extend(has(FailoverEngine::None).then_some(NOBODY_NOTE));
     notes.extend(has(FailoverEngine::Patroni).then_some(PATRONI_NOTE));
@@ -220,11 +235,23 @@ const PATRONI_NOTE: &str = "Patroni's etcd is one member on a host of its own, w
 const MONITOR_NOTE: &str = "pg_auto_failover's monitor is on a host of its own, which no fault touches. Commits wait for the \
      standby unless replication-quorum is off, which it is where they are not to wait";
 const NO_WITNESS_NOTE: &str = "two servers and no witness: a standby that is cut off from its primary \
-                               promotes itself, and there are two primaries (fault link-cut)";
+                               promotes itself, and there are two primaries (faults link-cut, partition)";
 const WITNESS_NOTE: &str = "a standby that is cut off from its primary is cut off from the witness, \
                             too, has no majority and does not promote itself (fault link-cut); the \
                             link is healed then. The daemons beside primary and witness look at the \
                             primary through this link as well, and report it gone meanwhile";
+const PARTITION_NOTE: &str = "partition: packets between the primary's host and all else vanish. Clients take sides in turn and \
+     reach what is on their side: a proxy or pooler on its host, or its server. Etcd and the monitor are \
+     on the standby's side. Clients that know both servers, and PgBouncer, lose a silent connection after \
+     3 s, as with tcp_user_timeout: without it they may wait for as long as the partition lasts";
+const PARTED_REPMGR_NOTE: &str = "partition: the promotion hook reaches the pooler on the standby's side only. Nobody ends the old \
+     primary; 2 s after the partition is healed pgtoll does what an administrator would (stops it, and \
+     leads the other pooler to the new primary), so the time with two primaries is a lower bound";
+const PARTED_KEEPER_NOTE: &str = "partition: pg_auto_failover's keeper ends a primary when it had neither the monitor nor a standby \
+     for network_partition_timeout (20 s), and a standby that fell silent is one until \
+     wal_sender_timeout: the monitor's times do not change that, and with short ones it promotes much \
+     sooner. A keeper whose request is under way when the cut comes waits for TCP, and ends its \
+     primary only when the partition is healed";
 const THIRD_NOTE: &str = "the second standby streams from the primary directly, the first through a \
                           link that holds WAL back for 50 ms and is cut when the primary's host \
                           dies: the second has WAL that the promoted one has not";

@@ -13,6 +13,7 @@ use pgtoll_record::FailoverFault;
 
 use super::context::{DATABASE, lock};
 use super::error::FailoverError;
+use super::partition::CutSite;
 use super::topology::{LIMIT, PAUSE, postmaster, until_within};
 use super::volumes::WAL_BYTES;
 use crate::link::{Link, LinkState};
@@ -40,6 +41,8 @@ pub(super) struct FaultSite {
     pub(super) link: Option<Arc<Link>>,
     /// Between the standby and what else is on the primary's side.
     pub(super) other_link: Option<Arc<Link>>,
+    /// What else is cut between hosts.
+    pub(super) cut: CutSite,
     /// The cut link is healed: no promotion is expected.
     pub(super) heals_cut: bool,
     /// The primary's disk, if it has one of its own.
@@ -94,10 +97,10 @@ impl Abandoned {
 /// All that a fault needs, on a thread of its own.
 pub(super) struct FaultAction {
     fault: FailoverFault,
-    site: FaultSite,
+    pub(super) site: FaultSite,
     /// A frozen disk goes on, a cut link is healed, and an administrator comes, after this time.
-    limit: Duration,
-    interrupt: Interrupt,
+    pub(super) limit: Duration,
+    pub(super) interrupt: Interrupt,
     /// When what was done.
     pub(super) times: Arc<Mutex<FaultTimes>>,
 }
@@ -107,6 +110,11 @@ pub(super) struct FaultAction {
 pub(super) struct FaultTimes {
     pub(super) began: Option<SystemTime>,
     pub(super) ended_by_hand: Option<SystemTime>,
+    /// Of a partition, as its four other ones.
+    pub(super) healed: Option<SystemTime>,
+    pub(super) promoted: Option<SystemTime>,
+    pub(super) old_primary_ended: Option<SystemTime>,
+    pub(super) ended_old_primary_by_hand: bool,
 }
 
 /// A frozen primary goes on when its successor has served clients for this long.
@@ -129,6 +137,7 @@ impl FaultAction {
             FailoverFault::Postmaster => "SIGKILL to the primary's postmaster",
             FailoverFault::Freeze => "freeze of the primary's host, thaw after the promotion",
             FailoverFault::LinkCut => "cut of the link between primary and standby",
+            FailoverFault::Partition => "partition between the primary's host and the standby's",
             FailoverFault::WalFull => "WAL until the primary's volume for it is full",
             FailoverFault::IoFreeze => "freeze of the primary's disk",
             FailoverFault::StandbyDeath => "death of the standby's host",
@@ -144,11 +153,12 @@ impl FaultAction {
             FailoverFault::Postmaster => self.kill_postmaster()?,
             FailoverFault::Freeze => return self.freeze(),
             FailoverFault::LinkCut => {
-                self.set_links(LinkState::Cut);
+                self.set_links(LinkState::Cut)?;
                 if self.site.heals_cut {
                     return self.heal_cut();
                 }
             }
+            FailoverFault::Partition => return self.part(),
             FailoverFault::WalFull => self.fill_wal_volume()?,
             FailoverFault::IoFreeze => return self.freeze_disk(),
             FailoverFault::StandbyDeath => return self.standby_dies(),
@@ -165,7 +175,7 @@ impl FaultAction {
         }
     }
 
-    fn note(&self, change: impl FnOnce(&mut FaultTimes)) {
+    pub(super) fn note(&self, change: impl FnOnce(&mut FaultTimes)) {
         if let Ok(mut times) = self.times.lock() {
             change(&mut times);
         }
@@ -265,18 +275,30 @@ impl FaultAction {
         Ok(())
     }
 
-    fn set_links(&self, state: LinkState) {
-        for link in self.site.link.iter().chain(&self.site.other_link) {
+    pub(super) fn set_links(&self, state: LinkState) -> Result<(), FailoverError> {
+        let site = &self.site;
+        for link in site.link.iter().chain(&site.other_link).chain(&site.cut.client_links) {
             link.set_state(state);
         }
+        let Some((network, cut)) = &site.cut.network else { return Ok(()) };
+        let mut guard = lock(&site.guard);
+        match state {
+            LinkState::Open => network.heal(&mut guard, *cut)?,
+            LinkState::Silent | LinkState::Cut => network.cut(&mut guard, *cut)?,
+        }
+        Ok(())
     }
 
     /// Nobody is expected to promote the standby: it has no majority, or there is no engine.
     fn heal_cut(&self) -> Result<&'static str, FailoverError> {
         if self.is_promoted_within(self.limit)? {
+            if self.site.cut.network.is_some() {
+                // The engine brings the old primary back over it.
+                self.set_links(LinkState::Open)?;
+            }
             return Ok("the standby was promoted all the same");
         }
-        self.set_links(LinkState::Open);
+        self.set_links(LinkState::Open)?;
         self.note_hand();
         Ok("healed, with no promotion")
     }
@@ -402,7 +424,7 @@ impl FaultAction {
     }
 
     /// What repmgrd does when it has noticed.
-    fn call_hook(&self, script: &Path, arguments: &[&str]) -> Result<(), FailoverError> {
+    pub(super) fn call_hook(&self, script: &Path, arguments: &[&str]) -> Result<(), FailoverError> {
         let script = script.to_string_lossy();
         let mut guard = lock(&self.site.guard);
         guard.run(Path::new("/bin/sh"), &[&[&*script], arguments].concat())?;

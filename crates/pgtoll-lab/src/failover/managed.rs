@@ -8,11 +8,12 @@ use std::time::{Duration, SystemTime};
 
 use pgtoll_cluster::{Cluster, EngineDaemon, Guard, PrivateNetwork};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::JudgedEvent;
+use pgtoll_record::{FailoverFault, JudgedEvent};
 
 use super::context::{RunContext, lock};
 use super::error::FailoverError;
 use super::fault::{FaultSite, Handover, Response};
+use super::partition::{CutSite, is_cut};
 use super::rejoin::{RejoinSteps, STREAMING};
 use super::topology::{postmaster, until, until_within};
 
@@ -28,6 +29,8 @@ pub(super) struct ManagedPair {
     /// By which names standbys call themselves, in the same order.
     standby_names: [String; 2],
     is_synchronous: bool,
+    /// What a fault cuts between hosts.
+    pub(super) cut: CutSite,
 }
 
 impl ManagedPair {
@@ -50,6 +53,7 @@ impl ManagedPair {
             daemons,
             standby_names,
             is_synchronous,
+            cut: CutSite::default(),
         })
     }
 
@@ -69,7 +73,8 @@ impl ManagedPair {
             receiver: None,
             link: None,
             other_link: None,
-            heals_cut: false,
+            cut: self.cut.clone(),
+            heals_cut: true,
             volume: None,
             response: Response::Engine,
             handover: Handover::Command { program, arguments },
@@ -136,12 +141,18 @@ impl ManagedPair {
 /// How long an engine may take until a server streams: some of its loops, and a rewind.
 pub(super) const STREAMING_LIMIT: Duration = Duration::from_secs(180);
 
-/// A network that can be used.
+/// A network that can be used: with hosts of their own where the fault cuts some off.
 pub(super) fn begin_network(
     guard: &mut Guard,
+    fault: FailoverFault,
+    hosts: &[u8],
     interrupt: &Interrupt,
 ) -> Result<PrivateNetwork, FailoverError> {
-    let network = PrivateNetwork::begin(guard, "network")?;
+    let mut network = if is_cut(fault) {
+        PrivateNetwork::begin_with_switch(guard, "network", hosts)?
+    } else {
+        PrivateNetwork::begin(guard, "network")?
+    };
     until("the engine's network did not come up", interrupt, || {
         Ok((!network.is_up(guard)?).then(|| "not up".to_owned()))
     })?;

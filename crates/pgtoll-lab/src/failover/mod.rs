@@ -7,6 +7,7 @@ mod engines;
 mod error;
 mod fault;
 mod managed;
+mod partition;
 mod patroni;
 mod receiver;
 mod rejoin;
@@ -34,8 +35,9 @@ use pgtoll_record::{
 };
 
 use self::context::{DATABASE, NODES, RunContext, lock};
-use self::engines::{notes, obstacle, patience_s, topologies};
+use self::engines::{ends_within, notes, obstacle, patience_s, topologies};
 pub use self::error::FailoverError;
+use self::partition::is_cut;
 use self::run::run_once;
 use self::start::FailoverCase;
 use self::volumes::skipped_faults;
@@ -198,7 +200,7 @@ impl FailoverPlan {
     /// About how long the runs take together.
     pub fn time(&self) -> Duration {
         let of_each = |case: &FailoverCase| {
-            (self.judged(*case) + overhead(case.engine)) * (1 + u32::from(self.fail_back))
+            (self.judged(*case) + overhead(*case)) * (1 + u32::from(self.fail_back))
         };
         self.cases().iter().map(of_each).sum::<Duration>() * self.runs
     }
@@ -212,23 +214,36 @@ impl FailoverPlan {
     fn promotes(&self, case: FailoverCase) -> bool {
         match case.engine {
             _ if case.fault == FailoverFault::StandbyDeath => false,
-            FailoverEngine::Repmgr => !(self.witness && case.fault == FailoverFault::LinkCut),
+            FailoverEngine::Repmgr => !(self.witness && is_cut(case.fault)),
             FailoverEngine::None => matches!(
                 case.fault,
                 FailoverFault::HostDeath | FailoverFault::Postmaster | FailoverFault::WalFull
             ),
-            FailoverEngine::Patroni | FailoverEngine::PgAutoFailover => true,
+            // Etcd and the monitor see both servers.
+            FailoverEngine::Patroni | FailoverEngine::PgAutoFailover => {
+                case.fault != FailoverFault::LinkCut
+            }
         }
     }
 
     /// How long transactions fall due.
     fn judged(&self, case: FailoverCase) -> Duration {
+        if case.fault == FailoverFault::Partition {
+            // The load goes on until it is over.
+            return self.lead;
+        }
         let is_longest = case.fault == FailoverFault::IoFreeze
             || case.engine == FailoverEngine::None
             || !self.promotes(case);
         let after = if is_longest { THAWED_AFTER_LIMIT } else { Duration::ZERO };
         self.lead + notice_limit(case) + after + AFTERWARDS
     }
+}
+
+/// How long a fault may outlast the load, and clients may take until they are served again.
+fn heal_limit(case: FailoverCase) -> Duration {
+    let parted = notice_limit(case) + ends_within(case.engine);
+    HEAL_LIMIT + if case.fault == FailoverFault::Partition { parted } else { Duration::ZERO }
 }
 
 /// How long an engine may take until it promotes, at most.
@@ -239,13 +254,21 @@ fn notice_limit(case: FailoverCase) -> Duration {
 /// A frozen disk goes on when the engine had so much longer than it may need.
 const THAWED_AFTER_LIMIT: Duration = Duration::from_secs(5);
 
-/// Starting, rewinding, verifying and removing the servers of a run.
-fn overhead(engine: FailoverEngine) -> Duration {
-    Duration::from_secs(match engine {
+/// Starting, rewinding, verifying and removing the servers of a run, and what a partition lasts longer.
+fn overhead(case: FailoverCase) -> Duration {
+    let own = match case.engine {
         FailoverEngine::Repmgr | FailoverEngine::None => 8,
         FailoverEngine::Patroni | FailoverEngine::PgAutoFailover => 20,
-    })
+    };
+    let parted = if case.fault == FailoverFault::Partition {
+        patience_s(case) + ends_within(case.engine).as_secs() + 10
+    } else {
+        0
+    };
+    Duration::from_secs(own + parted)
 }
+/// The judge's own.
+const HEAL_LIMIT: Duration = Duration::from_secs(60);
 /// Under load after the outage.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 
@@ -368,10 +391,12 @@ fn run_all(
     record: &mut FailoverRecord,
     on_run: &mut dyn FnMut(&FailoverRecord),
 ) -> Result<(), FailoverError> {
-    let is_skipped =
-        |fault| record.skipped.iter().any(|of| of.fault == fault && of.engine.is_none());
+    let is_skipped = |case: &FailoverCase| {
+        let is_of = |engine: Option<FailoverEngine>| engine.is_none_or(|of| of == case.engine);
+        record.skipped.iter().any(|of| of.fault == case.fault && is_of(of.engine))
+    };
     let mut cases = context.plan.cases();
-    cases.retain(|case| !is_skipped(case.fault));
+    cases.retain(|case| !is_skipped(case));
     for number in 1..=context.plan.runs {
         for &case in &cases {
             let FailoverCase { fault, engine, detector } = case;
@@ -388,6 +413,34 @@ fn run_all(
     Ok(())
 }
 
+/// Faults that cut hosts off from each other, and why there are no such hosts.
+fn without_switch(
+    plan: &FailoverPlan,
+    guard: &mut Guard,
+) -> Result<Vec<SkippedFault>, FailoverError> {
+    let cases = plan.cases();
+    let cut = cases.iter().filter(|case| engines::listens(case.engine) && is_cut(case.fault));
+    let mut cut: Vec<_> = cut.map(|case| (case.fault, case.engine)).collect();
+    cut.dedup();
+    if cut.is_empty() {
+        return Ok(Vec::new());
+    }
+    let reason = match PrivateNetwork::check_switch(guard) {
+        Ok(()) => return Ok(Vec::new()),
+        Err(ClusterError::NoPrivateNetwork { reason }) => {
+            format!("hosts of their own cannot be made: {reason}")
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let skipped = |(fault, engine)| SkippedFault {
+        fault,
+        engine: Some(engine),
+        by_nature: false,
+        reason: reason.clone(),
+    };
+    Ok(cut.into_iter().map(skipped).collect())
+}
+
 /// A data directory that each run begins with a copy of. The engines' versions and all of the servers'
 /// settings are in the record then.
 fn prepare(
@@ -401,6 +454,7 @@ fn prepare(
     if plan.engines.iter().any(|engine| engines::listens(*engine)) {
         PrivateNetwork::check(&mut guard)?;
     }
+    record.skipped.extend(without_switch(plan, &mut guard)?);
     record.topologies = topologies(plan, programs, &mut guard)?;
     record.engines = Vec::new();
     for version in record.topologies.iter().flat_map(|of| &of.versions) {

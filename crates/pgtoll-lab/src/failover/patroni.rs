@@ -16,8 +16,10 @@ use super::managed::{
     ManagedPair, begin_network, end_of_log, in_order, promoted_at, seconds_after, wait_for_primary,
     wait_for_standby,
 };
+use super::partition::{judge_sides, network_cut};
 use super::rejoin::RejoinSteps;
 use super::topology::{Topology, until};
+use crate::JudgeSide;
 
 /// Addresses: etcd's, then each server's.
 const ETCD: u8 = 10;
@@ -63,17 +65,20 @@ pub(super) struct PatroniTopology {
     patroni: Patroni,
     etcd: RunningEtcd,
     haproxy: RunningHaproxy,
+    /// On the primary's side of a partition.
+    other_haproxy: Option<RunningHaproxy>,
 }
 
 impl PatroniTopology {
     pub(super) fn start(
         context: &RunContext<'_>,
         programs: &PatroniPrograms,
+        fault: FailoverFault,
         detector: FailoverDetector,
     ) -> Result<Self, FailoverError> {
         let (times, interrupt) = (PatroniTimes::of(detector), context.interrupt);
         let mut guard = lock(context.guard);
-        let network = begin_network(&mut guard, interrupt)?;
+        let network = begin_network(&mut guard, fault, &[ETCD, HOSTS[0].1, HOSTS[1].1], interrupt)?;
         let etcd = programs.etcd.start(&mut guard, &network, ETCD)?;
         let primary = context.template.copy(&mut guard, NODES[0])?;
         let standby = Cluster::empty(&mut guard, context.installation, NODES[1])?;
@@ -90,17 +95,44 @@ impl PatroniTopology {
         daemons[1].start(&mut guard)?;
         wait_for_standby(&primary, NODES[1], context.plan.synchronous, interrupt)?;
         wait_for_candidate(context, &mut guard, &primary, NODES[1])?;
-        let haproxy = programs.haproxy.start(&mut guard, &network, times.checks, &HOSTS)?;
-        until("HAProxy did not notice that the standby is one", interrupt, || {
-            let log = guard.program_log(haproxy.name());
-            let log = end_of_log(&mut guard, &log);
-            Ok((!log.contains(&format!("/{} is DOWN", NODES[1]))).then_some(log))
-        })?;
+        let is_parted = fault == FailoverFault::Partition;
+        let mut proxy = |name, host| {
+            let place = (&network, host);
+            programs.haproxy.start(&mut guard, name, place, times.checks, &HOSTS)
+        };
+        let haproxy = proxy("haproxy", if is_parted { HOSTS[1].1 } else { ETCD })?;
+        let other_haproxy = is_parted.then(|| proxy("haproxy-primary", HOSTS[0].1)).transpose()?;
+        for proxy in [Some(&haproxy), other_haproxy.as_ref()].into_iter().flatten() {
+            until("HAProxy did not notice that the standby is one", interrupt, || {
+                let log = guard.program_log(proxy.name());
+                let log = end_of_log(&mut guard, &log);
+                Ok((!log.contains(&format!("/{} is DOWN", NODES[1]))).then_some(log))
+            })?;
+        }
         drop(guard);
         let names = NODES.map(str::to_owned);
-        let pair = ManagedPair::new(context, network, [primary, standby], daemons, names)?;
-        Ok(Self { pair, patroni: programs.patroni.clone(), etcd, haproxy })
+        let cut = network_cut(fault, HOSTS.map(|(_, host)| host));
+        let cut = cut.map(|cut| (network.clone(), cut));
+        let mut pair = ManagedPair::new(context, network, [primary, standby], daemons, names)?;
+        pair.cut.network = cut;
+        Ok(Self { pair, patroni: programs.patroni.clone(), etcd, haproxy, other_haproxy })
     }
+}
+
+impl PatroniTopology {
+    /// What the daemon beside the old primary did, but for its failures to reach etcd.
+    fn events_of_primary(&self, began: SystemTime) -> Vec<JudgedEvent> {
+        let primary = &self.pair.primary;
+        let log = end_of_log(&mut lock(&self.pair.guard), &Patroni::log(primary));
+        let done: Vec<&str> = log.lines().filter(|line| line.contains(" INFO: ")).collect();
+        patroni_events(&done.join("\n"), primary.name(), began)
+    }
+}
+
+/// The way in by a proxy.
+fn way_by(proxy: &RunningHaproxy) -> Result<Dsn, FailoverError> {
+    let (host, port) = (proxy.directory().display(), Haproxy::PORT);
+    Ok(format!("host='{host}' port={port} user=postgres dbname={DATABASE}").parse()?)
 }
 
 /// Waits until Patroni would promote the standby. With synchronous replication that is some seconds after
@@ -149,13 +181,17 @@ impl Topology for PatroniTopology {
     }
 
     fn dsn(&self) -> Result<Dsn, FailoverError> {
-        let (host, port) = (self.haproxy.directory().display(), Haproxy::PORT);
-        Ok(format!("host='{host}' port={port} user=postgres dbname={DATABASE}").parse()?)
+        way_by(&self.haproxy)
+    }
+
+    fn sides(&self) -> Result<Vec<JudgeSide>, FailoverError> {
+        let Some(other) = &self.other_haproxy else { return Ok(Vec::new()) };
+        Ok(judge_sides([way_by(other)?, way_by(&self.haproxy)?]))
     }
 
     fn fault_site(&self) -> Result<FaultSite, FailoverError> {
         let pair = &self.pair;
-        let command = self.patroni.switchover(&pair.network, &pair.primary, &pair.standby);
+        let command = self.patroni.switchover((&pair.network, ETCD), &pair.primary, &pair.standby);
         Ok(pair.fault_site(command))
     }
 
@@ -175,7 +211,8 @@ impl Topology for PatroniTopology {
         let proxied = haproxy_events(&proxied, began);
         let up = format!("/{} is UP", standby.name());
         run.routed_s = proxied.iter().find(|of| of.what.contains(&up)).map(|of| of.at_s);
-        run.steps = in_order([own, proxied].concat());
+        let of_primary = self.other_haproxy.as_ref().map(|_| self.events_of_primary(began));
+        run.steps = in_order([own, proxied, of_primary.unwrap_or_default()].concat());
     }
 
     fn bring_back(
@@ -210,6 +247,9 @@ impl Topology for PatroniTopology {
         let guard = self.pair.guard.clone();
         let mut guard = lock(&guard);
         self.haproxy.remove(&mut guard)?;
+        if let Some(other) = &self.other_haproxy {
+            other.remove(&mut guard)?;
+        }
         self.etcd.remove(&mut guard)?;
         self.pair.remove(&mut guard)
     }

@@ -1,7 +1,5 @@
 //! A run: a topology, a fault under load, the old primary's return.
 
-use std::time::Duration;
-
 use pgtoll_cluster::Cluster;
 use pgtoll_record::{
     ClientTimeline, FailoverEngine, FailoverFault, FailoverRun, JudgeRecord, JudgedEvent,
@@ -10,12 +8,13 @@ use pgtoll_record::{
 use super::context::{RunContext, lock};
 use super::error::FailoverError;
 use super::fault::{FaultAction, FaultTimes};
+use super::partition::{is_cut, partition_finding, partition_outcome};
 use super::receiver::WalReceiver;
 use super::rejoin::{rejoin, standby_return};
 use super::start::{FailoverCase, start};
 use super::topology::Topology;
 use super::volumes::volume_of;
-use super::{THAWED_AFTER_LIMIT, notice_limit};
+use super::{THAWED_AFTER_LIMIT, heal_limit, notice_limit};
 use crate::error_words;
 use crate::{JudgeFault, JudgeFaultEnd, JudgePlan, judge};
 
@@ -42,8 +41,7 @@ pub(super) fn run_once(
 /// Whether the same can happen to the new primary: it has no link in the other direction, and no disk of
 /// its own. A standby's death makes no new one.
 fn has_way_back(fault: FailoverFault) -> bool {
-    !matches!(fault, FailoverFault::LinkCut | FailoverFault::StandbyDeath)
-        && volume_of(fault).is_none()
+    !is_cut(fault) && fault != FailoverFault::StandbyDeath && volume_of(fault).is_none()
 }
 
 /// Linux's, over the last minute.
@@ -67,7 +65,7 @@ fn fail_over(
     site.receiver = receiver.as_ref().map(|_| WalReceiver::NAME.to_owned());
     let action = FaultAction::new(fault, site, limit, context.interrupt);
     let times = action.times.clone();
-    let judged = judge_fault(context, topology, action, context.plan.judged(case))?;
+    let judged = judge_fault(context, topology, action, case)?;
     if let Some(receiver) = receiver {
         receiver.remove(&mut lock(context.guard))?;
     }
@@ -77,6 +75,11 @@ fn fail_over(
     if let Some(began) = times.began {
         topology.report(&mut run, began);
         run.ended_by_hand_s = by_hand(times);
+    }
+    if fault == FailoverFault::Partition {
+        let outcome = partition_outcome(times, &judged);
+        run.findings.extend(partition_finding(&outcome, run.after_successor));
+        run.partition = Some(outcome);
     }
     run.timeline = Some(timeline(&judged, &run.steps));
     run.daemon_restarts = topology.end_watch();
@@ -193,7 +196,7 @@ fn judge_fault(
     context: &RunContext<'_>,
     topology: &dyn Topology,
     action: FaultAction,
-    duration: Duration,
+    case: FailoverCase,
 ) -> Result<JudgeRecord, FailoverError> {
     let fault = JudgeFault {
         what: action.words().to_owned(),
@@ -209,7 +212,9 @@ fn judge_fault(
         clients: context.plan.clients,
         readers: 0,
         rate_per_second: context.plan.rate_per_second,
-        duration,
+        duration: context.plan.judged(case),
+        heal_limit: heal_limit(case),
+        sides: topology.sides()?,
         ..JudgePlan::new(topology.dsn()?)
     };
     let provenance = context.provenance.clone();
@@ -249,6 +254,7 @@ fn observed(judged: &JudgeRecord, case: FailoverCase, number: u32) -> FailoverRu
         routed_s: None,
         restarted_in_place: false,
         steps: Vec::new(),
+        partition: None,
         rejoin: None,
         third: None,
         standby_names: None,

@@ -33,11 +33,11 @@ pub(super) fn start(
         FailoverEngine::None => Box::new(UnattendedTopology::start(context, fault)?),
         FailoverEngine::Patroni => {
             let programs = context.programs.patroni.as_ref().ok_or_else(missing)?;
-            Box::new(PatroniTopology::start(context, programs, detector)?)
+            Box::new(PatroniTopology::start(context, programs, fault, detector)?)
         }
         FailoverEngine::PgAutoFailover => {
             let program = context.programs.auto_failover.as_ref().ok_or_else(missing)?;
-            Box::new(AutoFailoverTopology::start(context, program, detector)?)
+            Box::new(AutoFailoverTopology::start(context, program, fault, detector)?)
         }
     })
 }

@@ -16,6 +16,7 @@ use super::error::FailoverError;
 use super::fault::FaultSite;
 use super::rejoin::{RejoinSteps, STREAMING};
 use super::volumes::hold_volume;
+use crate::JudgeSide;
 use crate::link::{Link, LinkDelay};
 
 /// How long a step of the preparation may take.
@@ -33,6 +34,11 @@ pub(super) trait Topology {
 
     /// The clients' way in.
     fn dsn(&self) -> Result<Dsn, FailoverError>;
+
+    /// The clients' ways in on both sides of a partition; empty where there is none.
+    fn sides(&self) -> Result<Vec<JudgeSide>, FailoverError> {
+        Ok(Vec::new())
+    }
 
     /// What a fault can reach.
     fn fault_site(&self) -> Result<FaultSite, FailoverError>;

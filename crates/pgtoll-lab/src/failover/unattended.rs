@@ -10,15 +10,19 @@ use pgtoll_wire::Dsn;
 use super::context::{RunContext, lock};
 use super::error::FailoverError;
 use super::fault::{FaultSite, Handover, Response};
+use super::partition::{CrossLinks, CutSite, is_cut, judge_sides};
 use super::rejoin::RejoinSteps;
 use super::topology::{
     ServerPair, StartedPrimary, Topology, both_servers, link_directory, open_link,
     wait_for_streaming,
 };
+use crate::JudgeSide;
 
 /// Servers that nobody looks after.
 pub(super) struct UnattendedTopology {
     pair: ServerPair,
+    /// Of a partition.
+    cross: Option<CrossLinks>,
 }
 
 impl UnattendedTopology {
@@ -29,13 +33,14 @@ impl UnattendedTopology {
         let mut guard = lock(context.guard);
         let primary = StartedPrimary::start(context, &mut guard, fault)?;
         let directory = link_directory(&guard);
-        let is_cut = fault == FailoverFault::LinkCut;
-        let link = is_cut.then(|| open_link(&mut guard, &directory, &primary.cluster));
+        let link = is_cut(fault).then(|| open_link(&mut guard, &directory, &primary.cluster));
         let pair = primary.with_standby(context, &mut guard, link.transpose()?.map(Arc::new))?;
         wait_for_streaming(&pair.primary, &pair.standby, context.interrupt)?;
         // A copy that is still dirty would be synced by pg_rewind, file by file.
         pair.primary.sync(&mut guard)?;
-        Ok(Self { pair })
+        let is_parted = fault == FailoverFault::Partition;
+        let cross = is_parted.then(|| CrossLinks::open(&mut guard, &pair.primary, &pair.standby));
+        Ok(Self { cross: cross.transpose()?, pair })
     }
 }
 
@@ -50,6 +55,11 @@ impl Topology for UnattendedTopology {
 
     fn dsn(&self) -> Result<Dsn, FailoverError> {
         both_servers(&self.pair.primary, &self.pair.standby)
+    }
+
+    fn sides(&self) -> Result<Vec<JudgeSide>, FailoverError> {
+        let servers = [&self.pair.primary, &self.pair.standby];
+        self.cross.as_ref().map_or(Ok(Vec::new()), |cross| Ok(judge_sides(cross.ways(servers)?)))
     }
 
     fn fault_site(&self) -> Result<FaultSite, FailoverError> {
@@ -68,6 +78,10 @@ impl Topology for UnattendedTopology {
             receiver: None,
             link: pair.link.clone(),
             other_link: None,
+            cut: CutSite {
+                client_links: self.cross.as_ref().map(CrossLinks::links).unwrap_or_default(),
+                ..CutSite::default()
+            },
             heals_cut: true,
             volume: pair.volume(),
             response: Response::ByHand,

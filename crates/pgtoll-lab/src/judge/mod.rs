@@ -26,7 +26,7 @@ mod writer;
 pub use error::{FileError, JudgeError};
 pub use fault::{JudgeFault, JudgeFaultEnd};
 pub use journal::{Attempt, AttemptEnd, AttemptOutcome, ENTRY_BYTES, JournalReader};
-pub use plan::JudgePlan;
+pub use plan::{JudgePlan, JudgeSide};
 pub use progress::JudgeProgress;
 pub use run::{conclude, judge};
 pub use schema::LeftoverSchema;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 use pgtoll_record::{
-    AcknowledgementGap, JudgedClient, JudgedNode, Latencies, NodeIdentity, SeenError,
+    AcknowledgementGap, JudgedClient, JudgedNode, JudgedSide, Latencies, NodeIdentity, SeenError,
     TransactionCounts,
 };
 
@@ -22,6 +22,10 @@ pub(crate) struct RunFrame {
     pub(crate) clients: u32,
     pub(crate) rate_per_second: f64,
     pub(crate) wait_limit_ns: u64,
+    /// Names of the sides from which clients come in, in turn.
+    pub(crate) sides: Vec<String>,
+    /// When the fault began.
+    pub(crate) fault_ns: Option<u64>,
     /// When nothing fell due any more; `None` where the run ended before.
     pub(crate) heal_from_ns: Option<u64>,
     pub(crate) ended_ns: u64,
@@ -38,6 +42,7 @@ pub(crate) struct RunFrame {
 pub(crate) struct Observations {
     pub(crate) transactions: TransactionCounts,
     pub(crate) outage: Option<AcknowledgementGap>,
+    pub(crate) sides: Vec<JudgedSide>,
     pub(crate) clients: Vec<JudgedClient>,
     pub(crate) bin_s: f64,
     pub(crate) errors: Vec<SeenError>,
@@ -103,6 +108,7 @@ struct Observer<'a> {
     counts: TransactionCounts,
     latencies: Latencies,
     gaps: GapSearch,
+    sides: Vec<SideObserver>,
     clients: Vec<ClientObserver>,
     errors: BTreeMap<String, u64>,
     nodes: Vec<JudgedNode>,
@@ -130,6 +136,7 @@ impl<'a> Observer<'a> {
             counts: TransactionCounts::default(),
             latencies: Latencies::new(),
             gaps: GapSearch::default(),
+            sides: frame.sides.iter().map(|name| SideObserver::new(name)).collect(),
             clients: clients.collect(),
             errors: BTreeMap::new(),
             nodes: frame.nodes.iter().map(node).collect(),
@@ -163,6 +170,10 @@ impl<'a> Observer<'a> {
         }
         self.latencies.record(Duration::from_nanos(latency_ns));
         self.gaps.acknowledged(end.at_ns);
+        let side = client.checked_rem(self.sides.len()).and_then(|of| self.sides.get_mut(of));
+        if let Some(side) = side {
+            side.acknowledged(end.at_ns, self.frame.fault_ns);
+        }
         self.acknowledged_by(&end);
     }
 
@@ -185,7 +196,12 @@ impl<'a> Observer<'a> {
         self.counts.max_ms = milliseconds(self.latencies.max());
         let (mut due, mut healed) = (0, false);
         let mut clients = Vec::new();
-        for of in self.clients {
+        for (client, of) in self.clients.into_iter().enumerate() {
+            let side = client.checked_rem(self.sides.len()).and_then(|of| self.sides.get_mut(of));
+            if let Some(side) = side {
+                side.judged.clients += 1;
+                side.has_healed |= of.judged.healed_s.is_some();
+            }
             due += of.due(self.frame);
             healed |= of.judged.healed_s.is_some();
             clients.push(of.finish(self.frame, self.bin_ns));
@@ -205,6 +221,7 @@ impl<'a> Observer<'a> {
         Observations {
             transactions: self.counts,
             outage: self.gaps.longest(tail(self.frame, healed)),
+            sides: self.sides.into_iter().map(|side| side.finish(self.frame)).collect(),
             clients,
             bin_s: seconds(self.bin_ns),
             errors,
@@ -259,6 +276,30 @@ impl GapSearch {
         let gap =
             AcknowledgementGap { began_s: seconds(began_ns), seconds: seconds(length_ns), open };
         (length_ns > 0).then_some(gap)
+    }
+}
+
+struct SideObserver {
+    judged: JudgedSide,
+    gaps: GapSearch,
+    has_healed: bool,
+}
+
+impl SideObserver {
+    fn new(name: &str) -> Self {
+        let judged = JudgedSide { name: name.to_owned(), ..JudgedSide::default() };
+        Self { judged, gaps: GapSearch::default(), has_healed: false }
+    }
+
+    fn acknowledged(&mut self, at_ns: u64, fault_ns: Option<u64>) {
+        self.judged.acknowledged += 1;
+        self.judged.acknowledged_since_fault += u64::from(fault_ns.is_some_and(|of| at_ns >= of));
+        self.gaps.acknowledged(at_ns);
+    }
+
+    fn finish(mut self, frame: &RunFrame) -> JudgedSide {
+        self.judged.outage = self.gaps.longest(tail(frame, self.has_healed));
+        self.judged
     }
 }
 
@@ -379,6 +420,8 @@ mod tests {
             clients: 2,
             rate_per_second: 2.0,
             wait_limit_ns: SECOND / 4,
+            sides: Vec::new(),
+            fault_ns: None,
             heal_from_ns: Some(10 * SECOND),
             ended_ns: 12 * SECOND,
             nodes: vec![
@@ -447,5 +490,24 @@ mod tests {
         assert_eq!((old.acknowledged, old.after_successor, old.deposed), (2, 1, true));
         assert_eq!((new.acknowledged, new.after_successor, new.deposed), (1, 0, false));
         assert_eq!((old.first_s, old.last_s), (Some(0.1), Some(3.1)));
+    }
+
+    #[test]
+    fn clients_of_each_side_have_an_outage_of_their_own() {
+        let one = attempts(&[
+            (0, Some((1, Acknowledged, 0))),
+            (30, Some((31, Acknowledged, 0))),
+            (100, Some((101, Acknowledged, 0))),
+        ]);
+        let other = attempts(&[(5, Some((6, Acknowledged, 0))), (90, Some((91, Failed, 0)))]);
+        let sides = ["here", "there"].map(str::to_owned).to_vec();
+        let of =
+            observe(&RunFrame { sides, fault_ns: Some(3 * SECOND), ..frame() }, vec![one, other]);
+        let [here, there] = &of.sides[..] else { panic!("{of:?}") };
+        assert_eq!((&*here.name, here.clients, here.acknowledged), ("here", 1, 3));
+        assert_eq!((here.acknowledged_since_fault, there.acknowledged_since_fault), (2, 0));
+        let gap = |side: &JudgedSide| side.outage.as_ref().map(|gap| (gap.began_s, gap.open));
+        // Only the one was served again.
+        assert_eq!((gap(here), gap(there)), (Some((3.1, false)), Some((0.6, true))));
     }
 }

@@ -11,6 +11,9 @@ use pgtoll_wire::Dsn;
 pub struct JudgePlan {
     /// Where the clients write: a primary, or the way to whichever server is one.
     pub dsn: Dsn,
+    /// The sides from which clients come in, which take them in turn; empty: all by `dsn`. What is there in
+    /// the end is read by `dsn`.
+    pub sides: Vec<JudgeSide>,
     /// Where readers read; `None`: where the clients write.
     pub read_dsn: Option<Dsn>,
     /// Clients that write, a connection and a thread each.
@@ -36,11 +39,27 @@ pub struct JudgePlan {
     pub history: Option<PathBuf>,
 }
 
+/// A side from which clients come in.
+#[derive(Clone, Debug)]
+pub struct JudgeSide {
+    /// What reports call it.
+    pub name: String,
+    /// Where its clients write.
+    pub dsn: Dsn,
+}
+
 impl JudgePlan {
+    /// Where a client writes.
+    pub(crate) fn dsn_of(&self, client: u32) -> &Dsn {
+        let number = (client as usize).checked_rem(self.sides.len());
+        number.and_then(|number| self.sides.get(number)).map_or(&self.dsn, |side| &side.dsn)
+    }
+
     /// Eight clients, a hundred transactions a second, for a minute.
     pub fn new(dsn: Dsn) -> Self {
         Self {
             dsn,
+            sides: Vec::new(),
             read_dsn: None,
             clients: 8,
             readers: 2,
@@ -65,6 +84,7 @@ impl JudgePlan {
             reply_timeout_s: self.reply_timeout.map(|time| time.as_secs_f64()),
             wait_limit_s: self.wait_limit.as_secs_f64(),
             readers: self.readers,
+            sides: self.sides.iter().map(|side| side.name.clone()).collect(),
             schema_name: schema_name.to_owned(),
         }
     }

@@ -72,6 +72,8 @@ impl RunHistory {
             clients: design.clients,
             rate_per_second: design.rate_per_second,
             wait_limit_ns: limit.map_or(u64::MAX, nanoseconds),
+            sides: design.sides.clone(),
+            fault_ns: self.fault_ns(),
             heal_from_ns: self.find(|event| match event {
                 RunEvent::HealBegan { at_ns } => Some(*at_ns),
                 _ => None,
@@ -105,12 +107,16 @@ impl RunHistory {
         began.unwrap_or_else(|| self.header.began.clone())
     }
 
-    /// What losses are split by: the begin of the fault, without one that of the longest outage.
-    pub(crate) fn split_ns(&self, outage: Option<&AcknowledgementGap>) -> Option<u64> {
-        let fault = self.find(|event| match event {
+    fn fault_ns(&self) -> Option<u64> {
+        self.find(|event| match event {
             RunEvent::FaultBegan { at_ns, .. } => Some(*at_ns),
             _ => None,
-        });
+        })
+    }
+
+    /// What losses are split by: the begin of the fault, without one that of the longest outage.
+    pub(crate) fn split_ns(&self, outage: Option<&AcknowledgementGap>) -> Option<u64> {
+        let fault = self.fault_ns();
         let began = outage.and_then(|gap| {
             std::time::Duration::try_from_secs_f64(gap.began_s).ok().map(nanoseconds)
         });
@@ -199,10 +205,13 @@ pub(crate) fn judge_record(
     conclusion: Conclusion,
     provenance: Provenance,
 ) -> JudgeRecord {
-    let Observations { transactions, outage, clients, bin_s, errors, nodes } =
+    let Observations { transactions, outage, mut sides, clients, bin_s, errors, nodes } =
         conclusion.observations;
-    let verdict = conclusion.sets.zip(conclusion.read_on).map(|(sets, read_on)| {
-        let Sets { rows, lost, recovered, ghosts, phantoms, duplicates } = sets;
+    let verdict = conclusion.sets.zip(conclusion.read_on).map(|(found, read_on)| {
+        let Sets { rows, lost, lost_by_side, recovered, ghosts, phantoms, duplicates } = found;
+        for (side, lost) in sides.iter_mut().zip(lost_by_side) {
+            side.lost = Some(lost);
+        }
         JudgeVerdict { read_on, rows, lost, recovered, ghosts, phantoms, duplicates }
     });
     let mut record = JudgeRecord {
@@ -220,6 +229,7 @@ pub(crate) fn judge_record(
         transactions,
         verdict,
         outage,
+        sides,
         clients,
         bin_s,
         errors,

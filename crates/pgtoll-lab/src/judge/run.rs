@@ -201,6 +201,7 @@ impl FinalStep<'_> {
         let observations = observe(&frame, self.journals(history)?);
         let split = LossSplit {
             fault_ns: history.split_ns(observations.outage.as_ref()),
+            sides: history.header.design.sides.len() as u64,
             deposed: observations.nodes.iter().map(|node| node.deposed).collect(),
         };
         let read_on = Some(snapshot.node.clone());

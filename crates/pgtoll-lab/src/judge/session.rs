@@ -85,11 +85,12 @@ fn writers<'a>(
     directory: &Path,
     waits: &Interruption,
 ) -> Result<Vec<WriterClient<'a>>, JudgeError> {
-    let dsn = plan.dsn.with_default_connect_timeout(plan.connect_timeout).with_interruption(waits);
     let writer = |client| {
+        let dsn = plan.dsn_of(client).with_default_connect_timeout(plan.connect_timeout);
+        let dsn = dsn.with_interruption(waits);
         let schedule = DueSchedule::of_client(client, plan.clients, plan.rate_per_second);
         let identity = (client, run);
-        WriterClient::new(identity, dsn.clone(), plan.reply_timeout, schedule, state, directory)
+        WriterClient::new(identity, dsn, plan.reply_timeout, schedule, state, directory)
     };
     Ok((0..plan.clients).map(writer).collect::<Result<_, _>>()?)
 }

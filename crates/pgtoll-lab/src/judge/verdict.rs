@@ -27,6 +27,8 @@ pub(crate) fn payload(run: u64, client: u64, sequence: u64) -> i64 {
 pub(crate) struct LossSplit {
     /// When the fault began, in ns from the begin of the run.
     pub(crate) fault_ns: Option<u64>,
+    /// From how many sides clients come in; 0: from one.
+    pub(crate) sides: u64,
     /// Of each server that answered: another primary has taken its place.
     pub(crate) deposed: Vec<bool>,
 }
@@ -36,6 +38,8 @@ pub(crate) struct LossSplit {
 pub(crate) struct Sets {
     pub(crate) rows: u64,
     pub(crate) lost: LostTransactions,
+    /// Of each side.
+    pub(crate) lost_by_side: Vec<u64>,
     pub(crate) recovered: IdSet,
     pub(crate) ghosts: IdSet,
     pub(crate) phantoms: IdSet,
@@ -64,7 +68,8 @@ where
     I: Iterator<Item = Attempt>,
 {
     pub(crate) fn new(run: u64, clients: u64, split: LossSplit, open: O) -> Self {
-        let sets = Sets::default();
+        let lost_by_side = (0..split.sides).map(|_| 0).collect();
+        let sets = Sets { lost_by_side, ..Sets::default() };
         Self { run, clients, open, split, client: 0, attempts: None, current: None, sets }
     }
 
@@ -154,6 +159,12 @@ where
 
     fn lose(&mut self, attempt: &Attempt, example: TransactionExample) {
         let Some(end) = attempt.end else { return };
+        let side = self.client.checked_rem(self.split.sides).unwrap_or_default();
+        if let Some(of_side) =
+            usize::try_from(side).ok().and_then(|of| self.sets.lost_by_side.get_mut(of))
+        {
+            *of_side += 1;
+        }
         let lost = &mut self.sets.lost;
         lost.count += 1;
         lost.unreplicated += u64::from(end.outcome == AttemptOutcome::Unreplicated);
@@ -297,7 +308,7 @@ mod tests {
         fn losses_are_split_by_time_and_node(
             planted in prop::collection::vec(planted(), 0..40), fault in 0_u64..40_000,
         ) {
-            let split = LossSplit { fault_ns: Some(fault), deposed: vec![true, false] };
+            let split = LossSplit { fault_ns: Some(fault), sides: 0, deposed: vec![true, false] };
             let lost = compared(std::slice::from_ref(&planted), &[], split).lost;
             let of = |is_in: &dyn Fn(u64) -> bool| {
                 (0..).zip(&planted).filter(|(sequence, of)| {
@@ -310,6 +321,16 @@ mod tests {
             prop_assert_eq!(lost.by_survivor, of(&|sequence| sequence * 1000 >= fault && sequence % 2 == 0));
             prop_assert_eq!(lost.count, lost.before_fault + lost.by_deposed + lost.by_survivor);
         }
+    }
+
+    #[test]
+    fn each_side_has_its_own_losses() {
+        let lost = Planted { outcome: Some(AttemptOutcome::Acknowledged), rows: 0 };
+        let kept = Planted { rows: 1, ..lost };
+        let clients = [vec![lost, lost], vec![kept], vec![lost]];
+        let of = |sides| compared(&clients, &[], LossSplit { sides, ..LossSplit::default() });
+        assert_eq!((of(2).lost_by_side, of(2).lost.count), (vec![3, 0], 3));
+        assert_eq!(of(0).lost_by_side, Vec::<u64>::new());
     }
 
     #[test]

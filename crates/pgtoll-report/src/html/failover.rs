@@ -9,6 +9,7 @@ use crate::failover::{
     FailoverColumns, FailoverRow, REJOIN_HEAD, STEPS_HEAD, answer, failover_findings, first_run,
     rows, seconds, settings_words, skipped_words, subject_words, third_words,
 };
+use crate::failover_partition::{PartitionSummary, SIDES_HEAD, SIDES_WORDS};
 use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend, text};
 
 /// A record of `pgtoll lab failover` as one HTML file. Whatever stands in the record is text in it,
@@ -28,6 +29,9 @@ pub fn failover_html(of: &FailoverRecord) -> String {
         ("how", "How it was found", how(of)),
         ("again", "Again", again(of)),
     ];
+    if rows.iter().any(|row| row.partition.is_some()) {
+        sections.insert(3, ("sides", "Both sides of the partition", sides(columns, &rows)));
+    }
     if !of.topologies.is_empty() {
         sections.insert(3, ("engines", "Engines and their settings", engines(&of.topologies)));
     }
@@ -191,6 +195,28 @@ fn table(
     }
 }
 
+/// A row for each side of each case's partitions.
+fn sides(columns: FailoverColumns, rows: &[FailoverRow]) -> Markup {
+    let own = columns.labels();
+    html! {
+        p { (SIDES_WORDS) "." }
+        div class="scroll" role="region" tabindex="0" aria-label="Both sides of the partition" {
+            table class="names close" {
+                thead { tr { @for title in own.iter().chain(&SIDES_HEAD) { th scope="col" { (title) } } } }
+                tbody { @for row in rows {
+                    @for side in row.partition.iter().flat_map(PartitionSummary::cells) {
+                        @let cells = [row.labels(columns), side].concat();
+                        tr {
+                            th scope="row" { (cells[0]) }
+                            @for cell in &cells[1..] { td { (cell) } }
+                        }
+                    }
+                } }
+            }
+        }
+    }
+}
+
 fn way(columns: FailoverColumns, rows: &[FailoverRow]) -> Markup {
     let steps = |row: &FailoverRow| row.step_cells(columns);
     let rejoin = |row: &FailoverRow| row.rejoin_cells(columns);
@@ -277,6 +303,13 @@ mod tests {
         {
             assert!(page.contains(words), "{words}");
         }
+    }
+
+    #[test]
+    fn a_page_has_both_sides_of_a_partition() {
+        let page = super::failover_html(&crate::failover::tests::record_of_partitions());
+        assert!(page.contains("Both sides of the partition"), "{page}");
+        assert!(page.contains("<td>standby's</td>") || page.contains("standby&#39;s"), "{page}");
     }
 
     #[test]

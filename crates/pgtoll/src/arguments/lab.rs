@@ -171,6 +171,8 @@ Examples:
                                             the last synchronous standby; a shutdown that is held
   pgtoll lab failover --settings fast --sync --runs 100
                                             how sure is it that nothing is lost?
+  pgtoll lab failover --engine patroni,repmgr --fault partition --quick
+                                            clients on both sides of a partition: two primaries?
   pgtoll lab failover --engine patroni,pg_auto_failover,repmgr,none --sync -o engines.html
                                             the same death with each engine, side by side
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pgtoll_record::{FailoverEngine, FailoverFault, FailoverRecord, FailoverRun};
+use pgtoll_record::{FailoverEngine, FailoverFault, FailoverRecord, FailoverRun, JudgedEvent};
 
 use crate::support::{Scratch, ends_within, installed, pgtoll, pid_of, processes_in, run};
 
@@ -349,6 +349,140 @@ fn without_an_engine_the_outage_is_a_bound_and_losses_are_judged() {
     scratch.assert_empty();
 }
 
+/// A partition with clients on both sides, and what both saw of it.
+fn partition(scratch: &Scratch, options: &[&str], status: i32) -> FailoverRun {
+    let ran = run(pgtoll()
+        .args(["lab", "failover", "--quick", "--json", "--fault", "partition", "--clients", "4"])
+        .args(options)
+        .arg("--work-dir")
+        .arg(scratch.work()));
+    assert_eq!(ran.status, Some(status), "{ran:?}");
+    let mut record: FailoverRecord = serde_json::from_str(&ran.stdout).unwrap();
+    assert!(record.complete && record.skipped.is_empty(), "{record:?}");
+    let of = record.runs.pop().unwrap();
+    assert_eq!((of.fault, of.impossible), (FailoverFault::Partition, Some(0)), "{of:?}");
+    let sides = &of.partition.as_ref().unwrap().sides;
+    let [primary, standby] = &sides[..] else { panic!("{of:?}") };
+    assert_eq!((&*primary.name, &*standby.name), ("primary's side", "standby's side"));
+    assert_eq!((primary.clients, standby.clients), (2, 2), "{of:?}");
+    // All clients were served again; what was acknowledged by the new primary stays.
+    assert!(!primary.outage_open && !standby.outage_open, "{of:?}");
+    assert_eq!(standby.lost, Some(0), "{of:?}");
+    assert_eq!(primary.lost, of.lost, "{of:?}");
+    of
+}
+
+/// The standby was promoted, and the old primary is its standby.
+fn check_return(of: &FailoverRun) {
+    assert!(of.promoted_s.is_some() && !of.two_primaries, "{of:?}");
+    let rejoin = of.rejoin.as_ref().unwrap();
+    assert_eq!((rejoin.unsound, &rejoin.error), (Some(0), &None), "{rejoin:?}");
+}
+
+#[test]
+fn patroni_ends_a_primary_that_is_cut_off_before_it_promotes_and_loses_what_was_not_waited_for() {
+    if !has_engine("patroni") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let of = partition(&scratch, &["--engine", "patroni", "--postgres", "15"], 0);
+    check_return(&of);
+    let parted = of.partition.as_ref().unwrap();
+    assert_eq!((parted.two_primaries_s, parted.ended_by_hand), (Some(0.0), false), "{of:?}");
+    assert!(parted.old_primary_ended_s < of.promoted_s, "{of:?}");
+    // Nobody confirmed what was acknowledged on the primary's side meanwhile.
+    assert!(of.lost > Some(0) && of.after_successor == 0, "{of:?}");
+    let demoted = |step: &JudgedEvent| step.what.contains("node1: demoting self");
+    assert!(of.steps.iter().any(demoted), "{:?}", of.steps);
+    scratch.assert_empty();
+}
+
+#[test]
+fn patroni_loses_nothing_in_a_partition_if_commits_wait() {
+    if !has_engine("patroni") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let options = ["--engine", "patroni", "--postgres", "15", "--sync"];
+    let of = partition(&scratch, &options, 0);
+    check_return(&of);
+    assert_eq!((of.lost, &of.findings[..]), (Some(0), &[][..]), "{of:?}");
+    scratch.assert_empty();
+}
+
+#[test]
+fn patroni_does_nothing_about_a_link_that_is_cut_beside_etcd() {
+    if !has_engine("patroni") {
+        return;
+    }
+    let scratch = Scratch::new();
+    // Etcd sees both servers.
+    let options = ["--engine", "patroni", "--postgres", "15", "--fault", "link-cut"];
+    let record = host_death(&scratch, &options);
+    let of = &record.runs[0];
+    assert_eq!((of.fault, of.promoted_s), (FailoverFault::LinkCut, None), "{of:?}");
+    assert_eq!((of.lost, of.outage_open, &of.findings[..]), (Some(0), false, &[][..]), "{of:?}");
+    scratch.assert_empty();
+}
+
+#[test]
+fn pg_auto_failover_has_two_primaries_in_a_partition() {
+    if !has_engine("pg_auto_failover") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let of = partition(&scratch, &["--engine", "pg_auto_failover", "--postgres", "15"], 1);
+    check_return(&of);
+    let parted = of.partition.as_ref().unwrap();
+    // The keeper ends it, be it after the partition.
+    assert!(parted.two_primaries_s > Some(0.0) && !parted.ended_by_hand, "{of:?}");
+    assert!(parted.old_primary_ended_s.is_some(), "{of:?}");
+    assert!(of.after_successor > 0 && of.lost >= Some(of.after_successor), "{of:?}");
+    assert!(of.findings.iter().any(|of| of.starts_with("two primaries for")), "{of:?}");
+    scratch.assert_empty();
+}
+
+#[test]
+fn repmgr_has_two_primaries_in_a_partition_until_an_administrator_comes() {
+    if !engines() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let of = partition(&scratch, &["--sync"], 1);
+    check_return(&of);
+    let parted = of.partition.as_ref().unwrap();
+    assert!(parted.two_primaries_s > Some(0.0) && parted.ended_by_hand, "{of:?}");
+    // Nobody confirmed what the old primary committed, so clients were told of none of it.
+    assert_eq!((of.lost, of.after_successor), (Some(0), 0), "{of:?}");
+    let routed = |step: &JudgedEvent| step.what == "administrator routed";
+    assert!(of.steps.iter().any(routed), "{:?}", of.steps);
+    scratch.assert_empty();
+}
+
+#[test]
+fn a_witness_keeps_one_primary_in_a_partition() {
+    if !engines() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let of = partition(&scratch, &["--witness"], 0);
+    assert_eq!((of.promoted_s, of.lost, of.after_successor), (None, Some(0), 0), "{of:?}");
+    assert_eq!(of.partition.as_ref().unwrap().two_primaries_s, None, "{of:?}");
+    scratch.assert_empty();
+}
+
+#[test]
+fn without_an_engine_the_standbys_side_waits_until_the_partition_is_healed() {
+    let scratch = Scratch::new();
+    let of = partition(&scratch, &["--engine", "none"], 0);
+    let parted = of.partition.as_ref().unwrap();
+    assert_eq!((of.lost, parted.two_primaries_s, &of.rejoin), (Some(0), None, &None), "{of:?}");
+    let [primary, standby] = &parted.sides[..] else { panic!("{of:?}") };
+    assert!(primary.acknowledged > standby.acknowledged, "{of:?}");
+    assert!(standby.outage_s > parted.healed_s, "{of:?}");
+    scratch.assert_empty();
+}
+
 #[test]
 fn what_an_engine_does_not_have_is_refused_with_a_hint() {
     let refused = |options: &[&str]| {
@@ -359,6 +493,8 @@ fn what_an_engine_does_not_have_is_refused_with_a_hint() {
     let witness = refused(&["--quick", "--engine", "none,repmgr", "--witness"]);
     assert!(witness.contains("--witness is for repmgr, and not for --engine none"), "{witness}");
     assert!(witness.contains("hint: name --engine repmgr alone"), "{witness}");
+    let alone = refused(&["--fault", "partition", "--clients", "1"]);
+    assert!(alone.contains("a partition has clients on both sides"), "{alone}");
     let floor = refused(&["--engine", "patroni", "--settings", "none"]);
     assert!(floor.contains("patroni has none of these --settings"), "{floor}");
     assert!(floor.contains("hint: it has default and fast"), "{floor}");

@@ -1,7 +1,7 @@
 //! The scripts that repmgrd calls: the promotion hook, and the notification command.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pgtoll_cluster::{Cluster, Guard, Pgbouncer, Repmgr, RunningPgbouncer};
 
@@ -44,6 +44,39 @@ pub(super) fn write_hook(
         repmgr = repmgr.program().display(),
         configuration = configuration.display(),
     );
+    text.push_str(&routes(&psql, standby, poolers)?);
+    text.push_str("[ \"$reached\" = yes ] || { report 'pooler failed'; exit 1; }\nreport routed\n");
+    guard.write(&directory.join(hook_name(standby.name())), text)?;
+    Ok(())
+}
+
+/// Writes the script by which an administrator leads clients to the new primary whom the hook did not reach.
+pub(super) fn write_route(
+    guard: &mut Guard,
+    server: &Cluster,
+    poolers: &[RunningPgbouncer],
+) -> Result<PathBuf, FailoverError> {
+    let psql = server.client("psql")?;
+    let directory = guard.directory().to_owned();
+    let text = format!(
+        "#!/bin/sh\n\
+         report() {{ echo \"$(date +%s.%N) administrator $1\" >> {}/{EVENTS}; }}\n\
+         set -- -c RELOAD -c 'KILL {DATABASE}'\n{}report routed\n",
+        directory.display(),
+        routes(&psql, server, poolers)?
+    );
+    let path = directory.join(format!("route-to-{}.sh", server.name()));
+    guard.write(&path, text)?;
+    Ok(path)
+}
+
+/// Leads the clients of these poolers to a server, by the console's commands in `$@`.
+fn routes(
+    psql: &Path,
+    server: &Cluster,
+    poolers: &[RunningPgbouncer],
+) -> Result<String, FailoverError> {
+    let mut text = String::new();
     for pooler in poolers {
         let _ = write!(
             text,
@@ -55,15 +88,13 @@ pub(super) fn write_hook(
              then reached=yes; else report '{name} not reached'; fi\n",
             name = pooler.name(),
             databases = pooler.databases_file().display(),
-            entry = pooler.databases(standby)?,
+            entry = pooler.databases(server.directory())?,
             psql = psql.display(),
             bouncer = pooler.directory().display(),
             port = Pgbouncer::PORT,
         );
     }
-    text.push_str("[ \"$reached\" = yes ] || { report 'pooler failed'; exit 1; }\nreport routed\n");
-    guard.write(&directory.join(hook_name(standby.name())), text)?;
-    Ok(())
+    Ok(text)
 }
 
 /// Seconds that a pooler may take to answer: one on a frozen host does not.

@@ -5,7 +5,7 @@ mod supervisor;
 mod third;
 mod witness;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -18,6 +18,7 @@ use pgtoll_wire::Dsn;
 
 use self::hook::{
     EVENTS, hook_name, notification_command, promote_command, write_hook, write_notification,
+    write_route,
 };
 use self::supervisor::Supervisor;
 use self::third::{AHEAD, Third};
@@ -27,12 +28,14 @@ use super::RepmgrPrograms;
 use super::context::{DATABASE, NODES, RunContext, THIRD, WITNESS, lock};
 use super::error::FailoverError;
 use super::fault::{FaultSite, Handover, Response};
+use super::partition::{CutSite, is_cut, judge_sides};
 use super::rejoin::RejoinSteps;
 use super::steps::Steps;
 use super::topology::{
     ServerPair, StartedPrimary, Topology, link_directory, open_link, until, wait_for_streaming,
 };
-use crate::link::LinkDelay;
+use crate::JudgeSide;
+use crate::link::{Link, LinkDelay};
 
 /// A topology that repmgr looks after.
 pub(super) struct RepmgrTopology {
@@ -47,6 +50,14 @@ pub(super) struct RepmgrTopology {
     /// A second standby.
     third: Option<Third>,
     witness: Option<Witness>,
+    parting: Option<Parting>,
+}
+
+/// What a partition needs: a pooler on each side, of which the one of the standby's side reaches the primary
+/// through a link, and the other one is led to the new primary by hand.
+struct Parting {
+    link: Arc<Link>,
+    route: PathBuf,
 }
 
 impl RepmgrTopology {
@@ -61,7 +72,7 @@ impl RepmgrTopology {
         let primary = StartedPrimary::start(context, &mut guard, fault)?;
         write_notification(&mut guard)?;
         let [of_first, of_second] = NODES.map(|name| settings(&guard, name, detector));
-        let (is_cut, has_third) = (fault == FailoverFault::LinkCut, context.plan.third_node);
+        let (is_cut, has_third) = (is_cut(fault), context.plan.third_node);
         let directory = link_directory(&guard);
         let server = &primary.cluster;
         let link = (is_cut || has_third).then(|| open_link(&mut guard, &directory, server));
@@ -91,14 +102,17 @@ impl RepmgrTopology {
         let witness = witness.transpose()?;
         // A copy that is still dirty would be synced by pg_rewind, file by file.
         primary.sync(&mut guard)?;
-        let mut poolers = Vec::new();
-        for number in 1..=context.plan.bouncers {
-            let name = format!("pooler{number}");
-            poolers.push(programs.pgbouncer.start(&mut guard, &name, DATABASE, primary)?);
-        }
+        let is_parted = fault == FailoverFault::Partition;
+        let (poolers, far_link) = start_poolers(context, programs, &mut guard, primary, is_parted)?;
+        let reached = if is_parted { &poolers[1..] } else { &poolers[..] };
         for (node, server) in [(&first, primary), (&second, standby)] {
-            write_hook(&mut guard, (repmgr, node.configuration()), server, &poolers)?;
+            write_hook(&mut guard, (repmgr, node.configuration()), server, reached)?;
         }
+        let parting = far_link.map(|link| {
+            let route = write_route(&mut guard, standby, &poolers[..1])?;
+            Ok::<_, FailoverError>(Parting { link, route })
+        });
+        let parting = parting.transpose()?;
         drop(guard);
         let mut topology = Self {
             pair,
@@ -109,6 +123,7 @@ impl RepmgrTopology {
             supervisor: None,
             third,
             witness,
+            parting,
         };
         for pooler in &topology.poolers {
             wait_for_pooler(pooler, context.interrupt)?;
@@ -162,6 +177,34 @@ impl RepmgrTopology {
     }
 }
 
+/// Starts poolers that lead to the primary; of a partition one on each side, of which the second does so by
+/// the link.
+fn start_poolers(
+    context: &RunContext<'_>,
+    programs: &RepmgrPrograms,
+    guard: &mut Guard,
+    primary: &Cluster,
+    is_parted: bool,
+) -> Result<(Vec<RunningPgbouncer>, Option<Arc<Link>>), FailoverError> {
+    let far = guard.directory().join(format!("link-to-{}", primary.name()));
+    let link = is_parted.then(|| open_link(guard, &far, primary)).transpose()?.map(Arc::new);
+    let mut poolers = Vec::new();
+    for number in 1..=(if is_parted { 2 } else { context.plan.bouncers }) {
+        let name = format!("pooler{number}");
+        let server = if is_parted && number == 2 { &*far } else { primary.directory() };
+        poolers.push(programs.pgbouncer.start(guard, &name, DATABASE, server)?);
+    }
+    Ok((poolers, link))
+}
+
+/// The way in by these poolers.
+fn way_by(poolers: &[RunningPgbouncer]) -> Result<Dsn, FailoverError> {
+    let hosts: Vec<String> =
+        poolers.iter().map(|of| of.directory().display().to_string()).collect();
+    let (hosts, port) = (hosts.join(","), Pgbouncer::PORT);
+    Ok(format!("host='{hosts}' port={port} user=postgres dbname={DATABASE}").parse()?)
+}
+
 impl Topology for RepmgrTopology {
     fn primary(&self) -> &Cluster {
         &self.pair.primary
@@ -172,10 +215,15 @@ impl Topology for RepmgrTopology {
     }
 
     fn dsn(&self) -> Result<Dsn, FailoverError> {
-        let hosts: Vec<String> =
-            self.poolers.iter().map(|of| of.directory().display().to_string()).collect();
-        let (hosts, port) = (hosts.join(","), Pgbouncer::PORT);
-        Ok(format!("host='{hosts}' port={port} user=postgres dbname={DATABASE}").parse()?)
+        // What the promotion hook reaches.
+        way_by(if self.parting.is_some() { &self.poolers[1..] } else { &self.poolers })
+    }
+
+    fn sides(&self) -> Result<Vec<JudgeSide>, FailoverError> {
+        if self.parting.is_none() {
+            return Ok(Vec::new());
+        }
+        Ok(judge_sides([way_by(&self.poolers[..1])?, way_by(&self.poolers[1..])?]))
     }
 
     fn fault_site(&self) -> Result<FaultSite, FailoverError> {
@@ -197,6 +245,11 @@ impl Topology for RepmgrTopology {
             heals_cut: witness_link.is_some(),
             link: pair.link.clone(),
             other_link: witness_link,
+            cut: CutSite {
+                client_links: self.parting.iter().map(|parting| parting.link.clone()).collect(),
+                route: self.parting.as_ref().map(|parting| parting.route.clone()),
+                ..CutSite::default()
+            },
             volume: pair.volume(),
             response: if self.is_watched() {
                 Response::Engine

@@ -11,7 +11,9 @@ use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_lab::{EnginePrograms, FailoverError, FailoverPlan, FailoverSite, failover};
-use pgtoll_record::{FailoverDetector, FailoverEngine, FailoverRecord, FailoverRun, Provenance};
+use pgtoll_record::{
+    FailoverDetector, FailoverEngine, FailoverFault, FailoverRecord, FailoverRun, Provenance,
+};
 use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 use pgtoll_verify::{VerifySettings, verify};
 
@@ -162,6 +164,10 @@ fn check(plan: &FailoverPlan) -> anyhow::Result<()> {
         let message = format!("{option} is for repmgr, and not for --engine {}", other.name());
         return Err(Usage::error(message, "name --engine repmgr alone"));
     }
+    if plan.clients < 2 && plan.faults.contains(&FailoverFault::Partition) {
+        let message = "a partition has clients on both sides, and --clients is 1";
+        return Err(Usage::error(message.to_owned(), "let there be two or more"));
+    }
     if let Some(engine) = plan.engines.iter().find(|of| plan.detectors_of(**of).is_empty()) {
         let names: Vec<&str> = engine.detectors().iter().map(|of| of.name()).collect();
         let message = format!("{} has none of these --settings", engine.name());
@@ -200,19 +206,26 @@ fn verified(data: &Path) -> Result<(u64, u64), String> {
 }
 
 fn words(run: &FailoverRun) -> String {
-    let outage = run.outage_s.map_or_else(|| "?".to_owned(), |outage| format!("{outage:.2} s"));
+    let seconds = |outage: Option<f64>| {
+        outage.map_or_else(|| "?".to_owned(), |outage| format!("{outage:.2} s"))
+    };
+    let bound = if run.ended_by_hand_s.is_some() { "more than " } else { "" };
+    let outage = match &run.partition {
+        None => format!("no service for {bound}{}", seconds(run.outage_s)),
+        Some(partition) => {
+            let sides = partition.sides.iter();
+            let words = sides
+                .map(|of| format!("no service for {} on the {}", seconds(of.outage_s), of.name));
+            words.collect::<Vec<_>>().join(", ")
+        }
+    };
     let lost = run.lost.map_or_else(|| "?".to_owned(), |lost| lost.to_string());
     let engine = match run.engine {
         FailoverEngine::Repmgr => run.detector.name().to_owned(),
         FailoverEngine::None => "no engine".to_owned(),
         engine => format!("{} {}", engine.name(), run.detector.name()),
     };
-    let bound = if run.ended_by_hand_s.is_some() { "more than " } else { "" };
-    format!(
-        "{}, {engine}, run {}: no service for {bound}{outage}, {lost} lost",
-        run.fault.name(),
-        run.number
-    )
+    format!("{}, {engine}, run {}: {outage}, {lost} lost", run.fault.name(), run.number)
 }
 
 fn provenance(arguments: &LabFailoverArguments) -> Provenance {
