@@ -71,6 +71,7 @@ const LAYERS: [(&str, &[&str]); 30] = [
         "pgtoll-fleet",
         &[
             "pgtoll-datadir",
+            "pgtoll-estimate",
             "pgtoll-interrupt",
             "pgtoll-record",
             "pgtoll-store",

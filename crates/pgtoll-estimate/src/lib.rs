@@ -21,6 +21,7 @@ mod comparisons;
 mod counters;
 mod expectations;
 mod figures;
+mod fleet;
 mod intervals;
 mod late_wal;
 mod metrics;
@@ -39,6 +40,7 @@ pub use answer::{AdviceRule, CHECKSUMS_RULE, DECIDED_WITHIN, change_and_name, ov
 pub use answers::is_near;
 pub use calibration::{COMPARISONS_NEEDED, ExpectedWidth, Twins, twin_lines};
 pub use figures::{percent_of_share, signed_percent, thousands, three_digits};
+pub use fleet::{FleetCpuError, fleet_cpu_times, fleet_object_time, fleet_packing_time};
 pub use intervals::{ArmPair, Intervals};
 pub use late_wal::{LATE_WAL, transactions_words};
 pub use metrics::{divisor_words, is_cut_off, key, metrics, name as metric_name};

@@ -5,6 +5,7 @@
 //! [`standard_input`]. [`Layout`] says which backups objects are. Nothing here schedules anything: a
 //! shard is an index, a result is written under a condition, and only [`merge()`] judges.
 
+mod cpu_times;
 mod error;
 mod failure;
 mod find;
@@ -16,11 +17,12 @@ mod plan;
 mod shard;
 mod stored_wal;
 
+pub use cpu_times::built_in_cpu_times;
 pub use error::FleetError;
 pub use find::{BackupChoice, stored_tars};
 pub use input::standard_input;
 pub use layout::{Layout, StoredBackup, UnreadBackup};
 pub use merge::{fleet_outcome, merge};
-pub use plan::{plan, read_plan, write_plan};
+pub use plan::{FleetPlanning, plan, read_plan, write_plan};
 pub use shard::{FleetShard, ShardEvent, ShardSummary, ShardTask, run_shard, shard_of_engine};
 pub use stored_wal::{stored_segments, stored_wal};

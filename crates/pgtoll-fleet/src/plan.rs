@@ -2,24 +2,33 @@
 
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{
-    FLEET_PLAN_SCHEMA, FleetEstimate, FleetLayout, FleetObject, FleetPart, FleetPlan, FleetRefusal,
-    FleetUnit, Provenance,
+    FLEET_PLAN_SCHEMA, FleetCpuTimes, FleetEstimate, FleetLayout, FleetObject, FleetPart,
+    FleetPlan, FleetRange, FleetRefusal, FleetUnit, Provenance,
 };
 use pgtoll_store::{Store, StoreUrl, StoredObject};
-use pgtoll_wal::Packing;
 use sha2::{Digest as _, Sha256};
 
+use crate::cpu_times::{CpuSeconds, gigabytes};
 use crate::error::FleetError;
 use crate::find::backups_below;
 use crate::layout::StoredBackup;
 
-/// Lists the backups below these URLs and plans their verification in so many shards. A backup of more
-/// than `unit_bytes`, as it is stored, is cut into units between its objects. Reads no more than listings
-/// and the small files that describe backups.
+/// How backups are to be shared out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FleetPlanning {
+    /// How many shards there are.
+    pub shards: u32,
+    /// A backup of more bytes than this, as it is stored, is cut into units between its objects.
+    pub unit_bytes: u64,
+    /// What reading takes.
+    pub cpu_times: FleetCpuTimes,
+}
+
+/// Lists the backups below these URLs and plans their verification. Reads no more than listings and the
+/// small files that describe backups.
 pub fn plan(
     urls: &[StoreUrl],
-    shards: u32,
-    unit_bytes: u64,
+    planning: FleetPlanning,
     interrupt: &Interrupt,
     provenance: Provenance,
 ) -> Result<FleetPlan, FleetError> {
@@ -27,7 +36,7 @@ pub fn plan(
     for url in urls {
         let found = backups_below(&Store::open(url, interrupt)?, url)?;
         objects += found.objects;
-        units.extend(found.backups.iter().flat_map(|backup| units_of(backup, unit_bytes)));
+        units.extend(found.backups.iter().flat_map(|backup| units_of(backup, &planning)));
         refused.extend(
             found
                 .unread
@@ -41,6 +50,7 @@ pub fn plan(
     units.dedup_by(|one, other| one.id == other.id);
     refused.sort_by(|one, other| one.url.cmp(&other.url));
     refused.dedup();
+    let FleetPlanning { shards, cpu_times, .. } = planning;
     let estimate = estimate(&units, shards);
     let Provenance { version, command, made } = provenance;
     Ok(FleetPlan {
@@ -54,6 +64,7 @@ pub fn plan(
         units,
         refused,
         estimate,
+        cpu_times: Some(cpu_times),
     })
 }
 
@@ -78,7 +89,8 @@ pub fn write_plan(
     };
     let is_same =
         ids(&found) == ids(&plan) && found.refused == plan.refused && found.shards == plan.shards;
-    if is_same {
+    // Other CPU times share the same units out in another way.
+    if is_same && (!replace || found.cpu_times == plan.cpu_times) {
         return Ok(found);
     }
     if !replace {
@@ -127,7 +139,8 @@ pub(crate) fn shards_of(units: &[FleetUnit], shards: u32) -> Vec<u32> {
 
 /// A backup as one unit, or in parts of at most so many bytes. An object is in one part, however long it
 /// is. Tars of `pg_basebackup` are not cut: a manifest lists the files of all of them.
-fn units_of(backup: &StoredBackup, unit_bytes: u64) -> Vec<FleetUnit> {
+fn units_of(backup: &StoredBackup, planning: &FleetPlanning) -> Vec<FleetUnit> {
+    let (unit_bytes, times) = (planning.unit_bytes, &planning.cpu_times);
     let mut parts: Vec<(u64, Vec<StoredObject>)> = Vec::new();
     for object in &backup.objects {
         match parts.last_mut() {
@@ -141,23 +154,27 @@ fn units_of(backup: &StoredBackup, unit_bytes: u64) -> Vec<FleetUnit> {
         }
     }
     if parts.len() <= 1 {
-        return vec![unit(&StoredBackup { beside: Vec::new(), ..backup.clone() })];
+        return vec![unit(&StoredBackup { beside: Vec::new(), ..backup.clone() }, times)];
     }
     let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
     let part = |(number, (_, objects)): (u32, (u64, Vec<StoredObject>))| {
         let beside = backup.beside.iter().filter(|of| !objects.contains(of));
-        unit(&StoredBackup {
+        let part = StoredBackup {
             part: Some(FleetPart { number, count }),
             beside: beside.cloned().collect(),
             objects,
             ..backup.clone()
-        })
+        };
+        unit(&part, times)
     };
     (1..).zip(parts).map(part).collect()
 }
 
-fn unit(backup: &StoredBackup) -> FleetUnit {
+fn unit(backup: &StoredBackup, times: &FleetCpuTimes) -> FleetUnit {
     let stored: Vec<FleetObject> = backup.objects.iter().map(object).collect();
+    let cpu_seconds =
+        |of: &StoredObject| CpuSeconds::of_object(times, of.url.name(), of.bytes, backup.packing);
+    let cpu = backup.objects.iter().map(cpu_seconds).fold(CpuSeconds::NONE, CpuSeconds::and);
     let mut unit = FleetUnit {
         id: String::new(),
         url: backup.url.to_string(),
@@ -165,7 +182,8 @@ fn unit(backup: &StoredBackup) -> FleetUnit {
         backup: backup.id.clone(),
         layout: backup.layout,
         bytes: stored.iter().map(|of| of.bytes).sum(),
-        cpu_seconds: stored.iter().map(|object| cpu_seconds(object, backup.packing)).sum(),
+        cpu_seconds: cpu.seconds,
+        cpu_seconds_range: Some(cpu.range),
         part: backup.part,
         objects: stored,
         beside: backup.beside.iter().map(object).collect(),
@@ -206,24 +224,6 @@ fn id_of(unit: &FleetUnit) -> String {
     })
 }
 
-/// CPU seconds that an object takes, TLS among them, as they were measured on tars of 1.3 GB.
-fn cpu_seconds(object: &FleetObject, packing: Option<Packing>) -> f64 {
-    let endings = [
-        (".gz", Packing::Gzip),
-        (".tgz", Packing::Gzip),
-        (".zst", Packing::Zstd),
-        (".lz4", Packing::Lz4),
-    ];
-    let by_name = endings.iter().find(|(ending, _)| object.url.ends_with(ending));
-    let per_gigabyte = match packing.or(by_name.map(|(_, packing)| *packing)) {
-        Some(Packing::Gzip) => 8.6,
-        Some(Packing::Zstd) => 3.0,
-        Some(Packing::Lz4) => 1.4,
-        Some(Packing::Plain | Packing::Unread) | None => 0.7,
-    };
-    gigabytes(object.bytes) * per_gigabyte + PER_OBJECT
-}
-
 fn estimate(units: &[FleetUnit], shards: u32) -> FleetEstimate {
     let bytes = units.iter().map(|unit| unit.bytes).sum();
     let objects = units.iter().flat_map(|unit| unit.objects.iter().chain(&unit.manifest));
@@ -233,10 +233,16 @@ fn estimate(units: &[FleetUnit], shards: u32) -> FleetEstimate {
         loads[shard as usize] += unit.cpu_seconds;
     }
     let core_hours = loads.iter().sum::<f64>() / 3600.0;
+    let hours = |of: fn(FleetRange) -> f64| {
+        units.iter().filter_map(|unit| unit.cpu_seconds_range).map(of).sum::<f64>() / 3600.0
+    };
+    let core_hours_range =
+        FleetRange { lowest: hours(|of| of.lowest), highest: hours(|of| of.highest) };
     FleetEstimate {
         bytes,
         gets,
         core_hours,
+        core_hours_range: Some(core_hours_range),
         longest_shard_seconds: loads.iter().copied().fold(0.0, f64::max),
         core_dollars: core_hours * 0.04,
         get_dollars: millions(gets) * 0.4,
@@ -246,18 +252,11 @@ fn estimate(units: &[FleetUnit], shards: u32) -> FleetEstimate {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn gigabytes(bytes: u64) -> f64 {
-    bytes as f64 / 1e9
-}
-
-#[expect(clippy::cast_precision_loss, reason = "an estimate")]
 fn millions(count: u64) -> f64 {
     count as f64 / 1e6
 }
 
 const GET_BYTES: u64 = 8 << 20;
-/// CPU seconds of an object's own, however short it is.
-const PER_OBJECT: f64 = 0.001;
 /// Some ten million objects.
 const PLAN_BYTES_MAX: u64 = 2 << 30;
 
@@ -267,6 +266,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn planning(unit_bytes: u64) -> FleetPlanning {
+        let cpu_times = crate::built_in_cpu_times().unwrap();
+        FleetPlanning { shards: 1, unit_bytes, cpu_times }
+    }
 
     fn backup(number: usize, layout: FleetLayout, sizes: &[u64]) -> StoredBackup {
         let url: StoreUrl = format!("s3://b/{number}").parse().unwrap();
@@ -292,8 +296,9 @@ mod tests {
     }
 
     fn units(sizes: &[u64]) -> Vec<FleetUnit> {
+        let planning = planning(u64::MAX);
         let of = |(number, &bytes): (usize, &u64)| {
-            units_of(&backup(number, FleetLayout::Tars, &[bytes]), u64::MAX)
+            units_of(&backup(number, FleetLayout::Tars, &[bytes]), &planning)
         };
         sizes.iter().enumerate().flat_map(of).collect()
     }
@@ -324,7 +329,7 @@ mod tests {
             sizes in prop::collection::vec(0..1000_u64, 1..50), unit_bytes in 0..3000_u64
         ) {
             let backup = backup(0, FleetLayout::WalG, &sizes);
-            let parts = units_of(&backup, unit_bytes);
+            let parts = units_of(&backup, &planning(unit_bytes));
             let objects: Vec<&FleetObject> = parts.iter().flat_map(|part| &part.objects).collect();
             let expected: Vec<FleetObject> = backup.objects.iter().map(object).collect();
             prop_assert_eq!(objects, expected.iter().collect::<Vec<_>>());
@@ -344,7 +349,7 @@ mod tests {
 
     #[test]
     fn tars_that_a_manifest_lists_together_are_not_cut() {
-        let parts = units_of(&backup(0, FleetLayout::Tars, &[5, 5, 5]), 6);
+        let parts = units_of(&backup(0, FleetLayout::Tars, &[5, 5, 5]), &planning(6));
         assert_eq!((parts.len(), parts[0].bytes, parts[0].part), (1, 15, None));
     }
 
@@ -355,6 +360,9 @@ mod tests {
         let estimate = estimate(&units(&sizes), 100);
         let even = estimate.core_hours * 3600.0 / 100.0;
         assert!(estimate.longest_shard_seconds < even * 1.02, "{estimate:?}");
+        let range = estimate.core_hours_range.unwrap();
+        assert!(range.lowest < estimate.core_hours, "{estimate:?}");
+        assert!(estimate.core_hours < range.highest, "{estimate:?}");
     }
 
     #[test]

@@ -31,6 +31,9 @@ pub struct FleetPlan {
     pub refused: Vec<FleetRefusal>,
     /// What reading all units takes.
     pub estimate: FleetEstimate,
+    /// The measured CPU times that the estimate rests on; `None`: the plan is of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_times: Option<FleetCpuTimes>,
 }
 
 /// A backup, or a part of one, that is verified by itself.
@@ -50,6 +53,9 @@ pub struct FleetUnit {
     pub bytes: u64,
     /// CPU seconds that reading it takes, roughly.
     pub cpu_seconds: f64,
+    /// The same by the lowest and by the highest of the measured CPU times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds_range: Option<FleetRange>,
     /// Which part of the backup it is; `None`: all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<FleetPart>,
@@ -140,6 +146,9 @@ pub struct FleetEstimate {
     pub gets: u64,
     /// Hours of one core.
     pub core_hours: f64,
+    /// The same by the lowest and by the highest of the measured CPU times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core_hours_range: Option<FleetRange>,
     /// Seconds that the longest shard takes on one core.
     pub longest_shard_seconds: f64,
     /// Price of the cores, at 0.04 an hour.
@@ -150,6 +159,56 @@ pub struct FleetEstimate {
     pub other_region_dollars: f64,
     /// Price of the transfer to the internet, at 0.09 per GB.
     pub internet_dollars: f64,
+}
+
+/// Between what values something is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FleetRange {
+    /// The lowest value.
+    pub lowest: f64,
+    /// The highest value.
+    pub highest: f64,
+}
+
+/// CPU times of reading stored backups over TLS, as records have them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FleetCpuTimes {
+    /// Of a gigabyte that is not packed.
+    pub plain: FleetCpuTime,
+    /// Of a gigabyte of gzip, as it is stored.
+    pub gzip: FleetCpuTime,
+    /// Of a gigabyte of LZ4, as it is stored.
+    pub lz4: FleetCpuTime,
+    /// Of a gigabyte of Zstandard, as it is stored.
+    pub zstd: FleetCpuTime,
+    /// Of an object beyond its bytes.
+    pub object: FleetCpuTime,
+    /// The records.
+    pub sources: Vec<FleetCpuSource>,
+}
+
+/// A CPU time that was measured several times.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FleetCpuTime {
+    /// The median, in seconds.
+    pub seconds: f64,
+    /// The lowest and the highest one.
+    pub range: FleetRange,
+    /// How often it was measured.
+    pub readings: u64,
+}
+
+/// Where CPU times are from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FleetCpuSource {
+    /// The record: a file.
+    pub record: String,
+    /// The command that makes it again.
+    pub command: String,
+    /// The model of the processor.
+    pub cpu: String,
+    /// Logical CPUs.
+    pub cores: u64,
 }
 
 /// What `pgtoll fleet merge` makes of the units' results.

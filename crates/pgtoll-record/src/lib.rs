@@ -85,9 +85,9 @@ pub use failover::{
     PartitionSide, SkippedFault, ThirdNode, failover_schema,
 };
 pub use fleet::{
-    FLEET_PLAN_SCHEMA, FLEET_SCHEMA, FleetBackup, FleetEstimate, FleetLayout, FleetObject,
-    FleetOutcome, FleetPart, FleetPlan, FleetRecord, FleetRefusal, FleetUnit, fleet_plan_schema,
-    fleet_schema,
+    FLEET_PLAN_SCHEMA, FLEET_SCHEMA, FleetBackup, FleetCpuSource, FleetCpuTime, FleetCpuTimes,
+    FleetEstimate, FleetLayout, FleetObject, FleetOutcome, FleetPart, FleetPlan, FleetRange,
+    FleetRecord, FleetRefusal, FleetUnit, fleet_plan_schema, fleet_schema,
 };
 pub use interval::{Interval, Verdict};
 pub use judge::{

@@ -37,6 +37,7 @@ errors_with_hints! {
     pgtoll_datadir::AttachError,
     pgtoll_datadir::DatadirError,
     pgtoll_drill::DrillError,
+    pgtoll_estimate::FleetCpuError,
     pgtoll_fleet::FleetError,
     pgtoll_lab::BalanceError,
     pgtoll_lab::BridgeError,

@@ -51,6 +51,8 @@ pub enum FleetBenchCase {
     Shares,
     /// What reading costs by how the backup is packed, over TLS.
     Packing,
+    /// What an object costs beyond its bytes: many short ones, over TLS.
+    Objects,
 }
 
 /// How a backup is packed.
@@ -77,7 +79,7 @@ pub enum FleetBenchPlace {
     Store,
 }
 
-/// A backup, one tar, verified by `pgtoll verify`.
+/// A backup that `pgtoll verify` verified.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetBenchRead {
     /// What it is to show.
@@ -89,9 +91,12 @@ pub struct FleetBenchRead {
     /// How it is packed; `None`: not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packing: Option<FleetBenchPacking>,
-    /// Bytes of the tar, as it is stored.
+    /// Bytes of the backup, as it is stored.
     pub bytes: u64,
-    /// Bytes of the tar, unpacked; `None`: as many.
+    /// Objects that it consists of; `None`: it is one tar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objects: Option<u64>,
+    /// Bytes of it, unpacked; `None`: as many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unpacked_bytes: Option<u64>,
     /// Time that pgtoll took.

@@ -180,7 +180,8 @@ mod tests {
     const REPLAY: &str = "2026-11-24-bench-replay.jsonl";
     const REPLAY_COMPARE: &str = "2026-11-26-bench-replay-compare.jsonl";
     const REPLAY_PACE: &str = "2026-11-26-bench-replay-pace.jsonl";
-    const FLEET: &str = "2026-11-26-bench-fleet.jsonl";
+    const FLEETS: [&str; 2] =
+        ["2026-11-26-bench-fleet.jsonl", "2026-11-26-bench-fleet-objects.jsonl"];
     const ROLLING_SERIES: &str = "2026-11-26-rolling-series.jsonl";
     const DETECTION: &str = "2026-11-26-detection.json";
     /// Of `pgtoll lab`, which is no trial.
@@ -201,7 +202,7 @@ mod tests {
         check_lines::<PredictionTrialLine>(&PREDICTIONS, &[PREDICTION_TRIAL_SCHEMA]);
         check_lines::<ReplayBenchLine>(&[REPLAY], &[BENCH_REPLAY_SCHEMA]);
         check_lines::<ReplayCompareLine>(&[REPLAY_COMPARE], &[BENCH_REPLAY_COMPARE_SCHEMA]);
-        check_lines::<FleetBenchLine>(&[FLEET], &[BENCH_FLEET_SCHEMA]);
+        check_lines::<FleetBenchLine>(&FLEETS, &[BENCH_FLEET_SCHEMA]);
         check_lines::<RollingSeriesLine>(&[ROLLING_SERIES], &[ROLLING_SERIES_SCHEMA]);
         check_lines::<ReplayPaceLine>(&[REPLAY_PACE], &[BENCH_REPLAY_PACE_SCHEMA]);
         let text = fs::read_to_string(records().join(DETECTION)).unwrap();
@@ -230,6 +231,7 @@ mod tests {
             &PREDICTIONS,
             &FAILOVERS,
             &BALANCES,
+            &FLEETS,
             &[
                 DESIGN,
                 SOAK,
@@ -242,7 +244,6 @@ mod tests {
                 REPLAY_COMPARE,
                 REPLAY_PACE,
                 ROLLING_SERIES,
-                FLEET,
                 TWINS,
             ],
         ]

@@ -8,8 +8,12 @@ pub use markdown::fleet_markdown;
 
 use std::fmt::Write as _;
 
+use pgtoll_estimate::three_digits;
 use pgtoll_format::ByteSize;
-use pgtoll_record::{FleetBackup, FleetLayout, FleetOutcome, FleetPlan, FleetRecord, FleetRefusal};
+use pgtoll_record::{
+    FleetBackup, FleetCpuSource, FleetCpuTime, FleetCpuTimes, FleetLayout, FleetOutcome, FleetPlan,
+    FleetRecord, FleetRefusal,
+};
 
 use crate::html::day;
 use crate::printable::printable;
@@ -41,12 +45,15 @@ pub fn fleet_plan_text(of: &FleetPlan) -> String {
     if cut > 0 {
         let _ = writeln!(text, "  {cut:>6}  cut into {parts} parts, which are verified one by one");
     }
+    let range = estimate.core_hours_range.map_or_else(String::new, |of| {
+        format!(" ({} to {})", three_digits(of.lowest), three_digits(of.highest))
+    });
     let _ = writeln!(
         text,
-        "\nReading them takes, roughly:\n  {} GETs of up to 8 MB\n  {:.1} core-hours; the longest \
+        "\nReading them takes, roughly:\n  {} GETs of up to 8 MB\n  {} core-hours{range}; the longest \
          shard {:.2} h on one core\n  ${:.2} for cores at $0.04 an hour, ${:.2} for GETs",
         estimate.gets,
-        estimate.core_hours,
+        three_digits(estimate.core_hours),
         estimate.longest_shard_seconds / 3600.0,
         estimate.core_dollars,
         estimate.get_dollars,
@@ -56,6 +63,7 @@ pub fn fleet_plan_text(of: &FleetPlan) -> String {
         "  ${:.0} more if the shards run in another region, ${:.0} over the internet",
         estimate.other_region_dollars, estimate.internet_dollars,
     );
+    text.extend(of.cpu_times.as_ref().map(cpu_times_text));
     if !of.refused.is_empty() {
         let count = counted(of.refused.len() as u64, "backup");
         let _ = writeln!(text, "\n{count} cannot be read, and will not count as sound:");
@@ -65,6 +73,37 @@ pub fn fleet_plan_text(of: &FleetPlan) -> String {
         more(&mut text, of.refused.len());
     }
     text
+}
+
+/// What CPU times an estimate rests on, and how they are made again.
+fn cpu_times_text(of: &FleetCpuTimes) -> String {
+    let packings =
+        [("plain", &of.plain), ("LZ4", &of.lz4), ("Zstandard", &of.zstd), ("gzip", &of.gzip)];
+    let packings = packings.map(|(name, time)| format!("{name} {}", cpu_time(time, 1.0)));
+    let readings = [&of.plain, &of.lz4, &of.zstd, &of.gzip, &of.object].map(|of| of.readings);
+    let mut text = wrapped(
+        "",
+        &format!(
+            "CPU seconds of a GB as it is stored, over TLS: {}. Milliseconds of an object beyond \
+             its bytes: {}. Medians of at least {} readings of one backup, with the lowest and the \
+             highest; other processors take other times, and so does data that is packed more or \
+             less tightly. Measured by:",
+            packings.join(", "),
+            cpu_time(&of.object, 1e3),
+            readings.into_iter().min().unwrap_or_default(),
+        ),
+    );
+    for FleetCpuSource { record, command, cpu, cores } in &of.sources {
+        let line = format!("{record} ({cpu}, {cores} CPUs): {command}");
+        text.push_str(&wrapped("  - ", &line));
+    }
+    format!("\n{text}")
+}
+
+fn cpu_time(of: &FleetCpuTime, factor: f64) -> String {
+    let [time, lowest, highest] = [of.seconds, of.range.lowest, of.range.highest]
+        .map(|seconds| three_digits(seconds * factor));
+    format!("{time} ({lowest} to {highest})")
 }
 
 /// The worst backups first, and a line for all that are sound.
@@ -175,7 +214,7 @@ const SHOWN: usize = 50;
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use pgtoll_record::FLEET_SCHEMA;
+    use pgtoll_record::{FLEET_PLAN_SCHEMA, FLEET_SCHEMA, FleetEstimate, FleetRange, FleetUnit};
 
     use super::*;
 
@@ -210,6 +249,74 @@ pub(crate) mod tests {
             refused: 0,
             bytes: 24576,
         }
+    }
+
+    fn plan(cpu_times: Option<FleetCpuTimes>) -> FleetPlan {
+        let range = FleetRange { lowest: 3.9, highest: 4.4 };
+        FleetPlan {
+            schema: FLEET_PLAN_SCHEMA.to_owned(),
+            pgtoll: "0.1.0".to_owned(),
+            command: vec!["pgtoll".to_owned(), "fleet".to_owned(), "plan".to_owned()],
+            made: "2026-11-24T00:00:00Z".to_owned(),
+            urls: vec!["s3://b".to_owned()],
+            objects: 1,
+            shards: 2,
+            units: vec![FleetUnit {
+                id: "0".repeat(64),
+                url: "s3://b/a".to_owned(),
+                cluster: "b".to_owned(),
+                backup: "a".to_owned(),
+                layout: FleetLayout::Tars,
+                bytes: 30 << 40,
+                cpu_seconds: 15000.0,
+                cpu_seconds_range: None,
+                part: None,
+                objects: Vec::new(),
+                beside: Vec::new(),
+                manifest: None,
+            }],
+            refused: Vec::new(),
+            estimate: FleetEstimate {
+                bytes: 30 << 40,
+                gets: 4_000_000,
+                core_hours: 4.1666,
+                core_hours_range: cpu_times.is_some().then_some(range),
+                longest_shard_seconds: 15000.0,
+                core_dollars: 0.17,
+                get_dollars: 1.6,
+                other_region_dollars: 660.0,
+                internet_dollars: 2970.0,
+            },
+            cpu_times,
+        }
+    }
+
+    #[test]
+    fn a_plan_says_what_its_core_hours_rest_on() {
+        let time = |seconds| FleetCpuTime {
+            seconds,
+            range: FleetRange { lowest: seconds * 0.9, highest: seconds * 1.1 },
+            readings: 10,
+        };
+        let source = FleetCpuSource {
+            record: "records/own\u{1b}[0m.jsonl".to_owned(),
+            command: "cargo xtask bench fleet".to_owned(),
+            cpu: "A CPU".to_owned(),
+            cores: 2,
+        };
+        let times = FleetCpuTimes {
+            plain: time(0.5),
+            gzip: time(7.0),
+            lz4: time(1.0),
+            zstd: time(3.0),
+            object: time(0.0001),
+            sources: vec![source],
+        };
+        insta::assert_snapshot!(fleet_plan_text(&plan(Some(times))));
+        // One that an earlier version wrote.
+        let earlier = fleet_plan_text(&plan(None));
+        assert!(earlier.contains("\n  4.17 core-hours; the longest shard"), "{earlier}");
+        assert!(!earlier.contains("Measured by"), "{earlier}");
     }
 
     #[test]

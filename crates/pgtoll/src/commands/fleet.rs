@@ -1,13 +1,16 @@
 //! `pgtoll fleet`: are the backups of many clusters sound?
 
+use std::path::Path;
+
 use anyhow::Context as _;
+use pgtoll_estimate::fleet_cpu_times;
 use pgtoll_fleet::{
-    ShardEvent, ShardTask, fleet_outcome, merge, plan, read_plan, run_shard, shard_of_engine,
-    write_plan,
+    FleetPlanning, ShardEvent, ShardTask, built_in_cpu_times, fleet_outcome, merge, plan,
+    read_plan, run_shard, shard_of_engine, write_plan,
 };
 use pgtoll_format::{ByteSize, shell_quoted};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{Provenance, VerificationOutcome, VerificationRecord};
+use pgtoll_record::{FleetCpuTimes, Provenance, VerificationOutcome, VerificationRecord};
 use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 use pgtoll_store::{StoreScheme, StoreUrl};
 use pgtoll_verify::VerifySettings;
@@ -44,13 +47,27 @@ fn plan_fleet(
     command.extend(["--shards".to_owned(), shards.to_string()]);
     let unit_size = arguments.unit_size;
     command.extend(["--unit-size".to_owned(), unit_size.to_string()]);
-    let mut planned = plan(&urls, shards, unit_size.0, interrupt, provenance(command))?;
+    let cpu_times = cpu_times(arguments.cpu_record.as_deref(), &mut command)?;
+    let planning = FleetPlanning { shards, unit_bytes: unit_size.0, cpu_times };
+    let mut planned = plan(&urls, planning, interrupt, provenance(command))?;
     if let Some(at) = &at {
         planned = write_plan(planned, at, arguments.replace, interrupt)?;
         printer.say(&format!("pgtoll: the plan is in {at}"));
     }
     output::print(&FinishedRecord::FleetPlan(Box::new(planned)), format, printer)?;
     Ok(Status::Done)
+}
+
+/// Of the user's record, or of pgtoll's own.
+fn cpu_times(record: Option<&Path>, command: &mut Vec<String>) -> anyhow::Result<FleetCpuTimes> {
+    let Some(path) = record else {
+        return Ok(built_in_cpu_times()?);
+    };
+    let name = path.display().to_string();
+    command.extend(["--cpu-record".to_owned(), shell_quoted(&name)]);
+    let text = pgtoll_files::read_to_string(path, CPU_RECORD_BYTES_MAX)
+        .with_context(|| format!("read {name}"))?;
+    Ok(fleet_cpu_times(&[(&name, &text)])?)
 }
 
 fn run_fleet(
@@ -153,6 +170,9 @@ fn words(record: &VerificationRecord) -> &'static str {
         VerificationOutcome::Unverified => "not all of it could be verified",
     }
 }
+
+/// A line a reading, of which there are some hundreds at most.
+const CPU_RECORD_BYTES_MAX: u64 = 16 << 20;
 
 fn provenance(command: Vec<String>) -> Provenance {
     let mut words = vec!["pgtoll".to_owned(), "fleet".to_owned()];

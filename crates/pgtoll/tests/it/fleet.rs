@@ -304,6 +304,62 @@ fn a_fleets_answer_does_not_depend_on_the_number_of_shards() {
     }
 }
 
+#[test]
+fn a_plans_core_hours_are_of_the_record_that_it_names() {
+    let scratch = Scratch::new();
+    let server = ObjectServer::start();
+    for name in ["base.tar", "16385.tar.gz"] {
+        server.put(&format!("b/monday/{name}"), &[0; 1_000_000]);
+    }
+    let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
+    let own = fs::read_to_string(record.join("2026-11-26-bench-fleet.jsonl")).unwrap()
+        + &fs::read_to_string(record.join("2026-11-26-bench-fleet-objects.jsonl")).unwrap();
+    let plan = ["fleet", "plan", "s3://b"];
+    let hours = |words: &[&str]| {
+        let estimate =
+            json(&said(&server, &[&plan[..], words, &["--json"]].concat(), 0))["estimate"].clone();
+        let range = &estimate["core_hours_range"];
+        let values = [&range["lowest"], &estimate["core_hours"], &range["highest"]];
+        values.map(|of| of.as_f64().unwrap())
+    };
+    let built_in = hours(&[]);
+    assert!(built_in.is_sorted() && built_in[0] > 0.0, "{built_in:?}");
+    let table = said(&server, &plan, 0).stdout;
+    let source = "records/2026-11-26-bench-fleet.jsonl (AMD EPYC, 2 CPUs): cargo xtask bench";
+    assert!(table.contains(source), "{table}");
+
+    // A machine on which reading gzip takes eighteen times as long: its bytes are fewer.
+    let slower = own.replace("\"packing\":\"gzip\",\"bytes\":3", "\"packing\":\"gzip\",\"bytes\":");
+    assert_ne!(slower, own);
+    let path = scratch.path("slower.jsonl").display().to_string();
+    fs::write(&path, &slower).unwrap();
+    let other = hours(&["--cpu-record", &path]);
+    assert!(other[0] > built_in[2], "{other:?} {built_in:?}");
+    let plan_of =
+        json(&said(&server, &[&plan[..], &["--cpu-record", &path, "--json"]].concat(), 0));
+    assert_eq!(plan_of["cpu_times"]["sources"][0]["record"], *path);
+    let command = plan_of["command"].as_array().unwrap();
+    assert_eq!(command.last().unwrap(), path.as_str(), "{command:?}");
+
+    // The same units by other times are another plan only where it is to be replaced.
+    let at = scratch.path("plan.json").display().to_string();
+    let written = |words: &[&str]| {
+        said(&server, &[&plan[..], &["-o", &at], words].concat(), 0);
+        let plan: Value = serde_json::from_slice(&fs::read(&at).unwrap()).unwrap();
+        plan["estimate"]["core_hours"].as_f64().unwrap()
+    };
+    let [_, first, _] = built_in;
+    let close = |one: f64, other: f64| (one / other - 1.0).abs() < 1e-9;
+    assert!(close(written(&[]), first));
+    assert!(close(written(&["--cpu-record", &path]), first));
+    assert!(close(written(&["--cpu-record", &path, "--replace"]), other[1]));
+
+    fs::write(&path, own.lines().next().unwrap()).unwrap();
+    let ran = said(&server, &[&plan[..], &["--cpu-record", &path]].concat(), 2);
+    let expected = format!("pgtoll: {path} has no readings of backups that are not packed\nhint: ");
+    assert!(ran.stderr.contains(&expected), "{ran:?}");
+}
+
 /// The same backup in each layout whose backups are cut, a part of its files an object.
 fn put_in_parts(server: &ObjectServer, name: &str, root: &Path) {
     put_files(server, &format!("b/{name}/files"), root);

@@ -5,10 +5,12 @@
 //! `cargo xtask bench fleet` runs it. Status 0: every goal is reached; 1: one is not; 2: could not tell.
 
 mod made;
+mod objects;
 mod packed;
 mod plans;
 mod reads;
 mod score;
+mod tls_store;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,7 +31,7 @@ use pgtoll_trials::{Recorder, TrialSite, installation, print, say};
 #[command(name = "cargo xtask bench fleet")]
 struct Arguments {
     /// What is tried
-    #[arg(long, value_name = "CASE", default_values = ["cost", "memory", "listing", "shares", "packing"], value_delimiter = ',', value_parser = ["cost", "memory", "listing", "shares", "packing"])]
+    #[arg(long, value_name = "CASE", default_values = CASES, value_delimiter = ',', value_parser = CASES)]
     case: Vec<String>,
     /// The backup that is read from a store and from a file
     #[arg(long, value_name = "SIZE", default_value = "4GB")]
@@ -97,6 +99,9 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     if is_tried("packing") {
         packing(arguments, &site, &mut lines)?;
     }
+    if is_tried("objects") {
+        objects(arguments, &site, &mut lines)?;
+    }
     let outcomes = score::outcomes(&lines.reads, &lines.plans)?;
     print(&score::table(&outcomes));
     Ok(outcomes.iter().all(score::FleetOutcomeLine::is_reached))
@@ -149,6 +154,20 @@ fn packing(arguments: &Arguments, site: &TrialSite, lines: &mut BenchLines) -> a
     Ok(())
 }
 
+/// A real backup of many short objects.
+fn objects(arguments: &Arguments, site: &TrialSite, lines: &mut BenchLines) -> anyhow::Result<()> {
+    let installation = installation(&arguments.postgres)?;
+    let mut guard = site.begin_guard()?;
+    say("making a backup of many files");
+    let backup = objects::StoredFiles::make(&mut guard, &installation)?;
+    guard.finish()?;
+    for repetition in 1..=arguments.repetitions {
+        site.interrupt.check()?;
+        lines.read(backup.read(repetition)?)?;
+    }
+    Ok(())
+}
+
 /// What was measured so far, and where it is kept.
 struct BenchLines {
     recorder: Recorder,
@@ -171,6 +190,8 @@ impl BenchLines {
         Ok(())
     }
 }
+
+const CASES: [&str; 6] = ["cost", "memory", "listing", "shares", "packing", "objects"];
 
 /// Units and shards: as they are planned; were units whole backups; more nodes than are advised.
 const SHARES: [(u64, u32); 3] =

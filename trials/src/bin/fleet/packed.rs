@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::PathBuf;
 
 use anyhow::Context as _;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_record::trials::{FleetBenchCase, FleetBenchPacking, FleetBenchPlace, FleetBenchRead};
-use pgtoll_testing::ObjectServer;
-use pgtoll_trials::{Measured, beside, measured, settings};
-use tempfile::TempDir;
+use pgtoll_trials::{Measured, settings};
+
+use crate::tls_store::TlsStore;
 
 pub(crate) const PACKINGS: [FleetBenchPacking; 4] = [
     FleetBenchPacking::Plain,
@@ -20,10 +19,7 @@ pub(crate) const PACKINGS: [FleetBenchPacking; 4] = [
 
 /// The backup, served in each packing.
 pub(crate) struct PackedBackup {
-    server: ObjectServer,
-    pgtoll: PathBuf,
-    /// The server's certificate.
-    roots: TempDir,
+    store: TlsStore,
     /// By packing.
     bytes: [u64; PACKINGS.len()],
     unpacked_bytes: u64,
@@ -37,19 +33,15 @@ impl PackedBackup {
         bytes: u64,
     ) -> anyhow::Result<Self> {
         let tar = base_tar(guard, installation, bytes)?;
-        let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
-        let roots = TempDir::new().context("make a directory for the certificate")?;
-        fs::write(roots.path().join("root.pem"), certified.cert.pem())?;
-        let key = certified.signing_key.serialize_pem();
-        let server = ObjectServer::start_with_tls(&certified.cert.pem(), &key);
+        let store = TlsStore::start()?;
         let mut bytes = [0; PACKINGS.len()];
         for (packing, bytes) in PACKINGS.into_iter().zip(&mut bytes) {
             let packed = packed(packing, &tar)?;
             *bytes = packed.len() as u64;
-            server.put(&key_of(packing), &packed);
+            store.server.put(&key_of(packing), &packed);
         }
         let unpacked_bytes = tar.len() as u64;
-        Ok(Self { server, pgtoll: beside("pgtoll")?, roots, bytes, unpacked_bytes })
+        Ok(Self { store, bytes, unpacked_bytes })
     }
 
     /// Verifies it; anything but sound is an error.
@@ -58,12 +50,7 @@ impl PackedBackup {
         repetition: u32,
         packing: FleetBenchPacking,
     ) -> anyhow::Result<FleetBenchRead> {
-        let url = format!("s3://{}", key_of(packing));
-        let roots = self.roots.path().join("root.pem").display().to_string();
-        let mut variables = self.server.environment().to_vec();
-        variables.push(("SSL_CERT_FILE", roots));
-        let arguments = ["verify", &url, "--jobs", "1"];
-        let Measured { usage, peak_kb, .. } = measured(&self.pgtoll, &arguments, &variables)?;
+        let Measured { usage, peak_kb, .. } = self.store.verify(&key_of(packing))?;
         let at = PACKINGS.into_iter().position(|of| of == packing).unwrap_or_default();
         Ok(FleetBenchRead {
             case: FleetBenchCase::Packing,
@@ -71,6 +58,7 @@ impl PackedBackup {
             place: FleetBenchPlace::Store,
             packing: Some(packing),
             bytes: self.bytes[at],
+            objects: None,
             unpacked_bytes: Some(self.unpacked_bytes),
             usage,
             peak_kb,

@@ -61,6 +61,7 @@ impl BenchBackup {
             place,
             packing: None,
             bytes: self.bytes,
+            objects: None,
             unpacked_bytes: None,
             usage,
             peak_kb,

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use pgtoll_estimate::{fleet_object_time, fleet_packing_time};
 use pgtoll_format::ByteSize;
+use pgtoll_record::FleetCpuTime;
 use pgtoll_record::trials::{
     BenchEstimate, FleetBenchCase, FleetBenchHeader, FleetBenchPacking, FleetBenchPlace,
     FleetBenchPlan, FleetBenchRead,
 };
-use pgtoll_stats::median;
 use pgtoll_trials::bench::ratio;
 
 use crate::packed::PACKINGS;
@@ -29,7 +30,7 @@ const NODES: u32 = 100;
 pub(crate) struct FleetOutcomeLine {
     what: String,
     found: f64,
-    /// Of a ratio of times.
+    /// Of a ratio of times; of a time the extremes.
     interval: Option<(f64, f64)>,
     goal: Goal,
 }
@@ -59,6 +60,7 @@ pub(crate) fn outcomes(
     let mut outcomes = cost(reads)?;
     outcomes.extend(memory(reads));
     outcomes.extend(packings(reads));
+    outcomes.extend(objects(reads));
     outcomes.extend(plans.iter().flat_map(of_plan));
     Ok(outcomes)
 }
@@ -121,17 +123,35 @@ fn memory(reads: &[FleetBenchRead]) -> Vec<FleetOutcomeLine> {
 fn packings(reads: &[FleetBenchRead]) -> Vec<FleetOutcomeLine> {
     let mut lines = Vec::new();
     for packing in PACKINGS {
-        let own: Vec<_> = reads.iter().filter(|of| of.packing == Some(packing)).collect();
-        let costs: Vec<f64> =
-            own.iter().map(|of| of.usage.cpu_s() * 1e9 / number(of.bytes)).collect();
-        if let (Some(found), Some(first)) = (median(&costs), own.first()) {
+        let first = reads.iter().find(|of| of.packing == Some(packing));
+        if let (Some(time), Some(first)) = (fleet_packing_time(reads, packing), first) {
             let unpacked = first.unpacked_bytes.unwrap_or(first.bytes);
             let factor = number(unpacked) / number(first.bytes);
             let what = format!("CPU s/GB stored, over TLS, {} ({factor:.2} : 1)", name(packing));
-            lines.push(FleetOutcomeLine { what, found, interval: None, goal: Goal::None });
+            lines.push(reported(what, &time, 1.0));
         }
     }
     lines
+}
+
+/// The same of an object beyond its bytes, where there are readings of both.
+fn objects(reads: &[FleetBenchRead]) -> Option<FleetOutcomeLine> {
+    let plain = fleet_packing_time(reads, FleetBenchPacking::Plain);
+    let time = fleet_object_time(reads, plain.map_or(0.0, |of| of.seconds))?;
+    let count = reads.iter().find_map(|of| of.objects).unwrap_or_default();
+    let bytes = if plain.is_some() { "beyond its bytes" } else { "with its bytes" };
+    let what = format!("CPU ms of an object, {bytes}, of {count}, over TLS");
+    Some(reported(what, &time, 1e3))
+}
+
+fn reported(what: String, time: &FleetCpuTime, factor: f64) -> FleetOutcomeLine {
+    let FleetCpuTime { seconds, range, .. } = time;
+    FleetOutcomeLine {
+        what,
+        found: seconds * factor,
+        interval: Some((range.lowest * factor, range.highest * factor)),
+        goal: Goal::None,
+    }
 }
 
 fn name(packing: FleetBenchPacking) -> &'static str {
@@ -168,7 +188,10 @@ fn of_plan(of: &FleetBenchPlan) -> Vec<FleetOutcomeLine> {
                 ),
             ]
         }
-        FleetBenchCase::Cost | FleetBenchCase::Memory | FleetBenchCase::Packing => Vec::new(),
+        FleetBenchCase::Cost
+        | FleetBenchCase::Memory
+        | FleetBenchCase::Packing
+        | FleetBenchCase::Objects => Vec::new(),
     }
 }
 
@@ -262,6 +285,7 @@ mod tests {
             place,
             packing: None,
             bytes,
+            objects: None,
             unpacked_bytes: None,
             usage,
             peak_kb: bytes / 10,
