@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::FleetLayout;
 use pgtoll_store::{Store, StoreError, StoreUrl, StoredObject};
-use pgtoll_verify::{TarBackup, describes_backup};
+use pgtoll_verify::{
+    PgBackRestManifest, TarBackup, WalGSentinel, barman_tablespaces, describes_backup,
+    pgbackrest_label_time, wal_g_sentinel,
+};
 
 use crate::error::FleetError;
 use crate::failure::StoreFailure;
 use crate::input::tars_of;
 use crate::layout::{Layout, StoredBackup, UnreadBackup, is_tar, of_one_tar, tablespace_of};
-use crate::pgbackrest::{MANIFEST_BYTES_MAX, PgBackRestManifest, label_time, stanza_of};
+use crate::pgbackrest::{MANIFEST_BYTES_MAX, objects_of, stanza_of};
 
 /// Which of a prefix's backups is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +112,9 @@ fn backup_at(
         BackupChoice::Latest => chosen.is_none_or(|chosen| {
             let is_later = match chosen.layout {
                 FleetLayout::BarmanCloud => of.url > chosen.url,
-                FleetLayout::PgBackRest => label_time(of.url.name()) > label_time(&chosen.id),
+                FleetLayout::PgBackRest => {
+                    pgbackrest_label_time(of.url.name()) > pgbackrest_label_time(&chosen.id)
+                }
                 FleetLayout::WalG | FleetLayout::Tars | FleetLayout::Files => false,
             };
             of.url.parent() == chosen.url.parent() && is_later
@@ -132,7 +137,7 @@ fn backup_at(
 fn age_key(backup: &StoredBackup) -> (Option<&str>, u64, &StoreUrl) {
     let id = match backup.layout {
         FleetLayout::BarmanCloud => Some(&*backup.id),
-        FleetLayout::PgBackRest => Some(label_time(&backup.id)),
+        FleetLayout::PgBackRest => Some(pgbackrest_label_time(&backup.id)),
         FleetLayout::WalG | FleetLayout::Tars | FleetLayout::Files => None,
     };
     let written = backup.objects.iter().map(|of: &StoredObject| of.modified).max();
@@ -149,8 +154,9 @@ fn incomplete(
     let text = store.read(&manifest.url, MANIFEST_BYTES_MAX)?;
     let found = PgBackRestManifest::parse(&text, &backup.id).and_then(|manifest| {
         let stanza = stanza_of(&backup.url);
-        let objects = manifest.objects(&stanza, listed, &|_| true)?;
-        Ok((manifest.packing, objects, manifest.objects(&stanza, listed, &describes_backup)?))
+        let objects = objects_of(&manifest, &stanza, listed, &|_| true)?;
+        let beside = objects_of(&manifest, &stanza, listed, &describes_backup)?;
+        Ok((manifest.packing, objects, beside))
     });
     Ok(match found {
         Ok((packing, objects, beside)) => {
@@ -163,60 +169,28 @@ fn incomplete(
 
 /// Says so where WAL-G's sentinel is a delta's, whatever the backup is called, or is not one at all.
 fn delta(backup: &StoredBackup, sentinel: &[u8]) -> Option<String> {
-    let fields: Option<serde_json::Map<String, serde_json::Value>> =
-        serde_json::from_slice(sentinel).ok();
-    let Some(fields) = fields else {
-        let name = backup.info.as_ref().map_or("the sentinel", |info| info.url.name());
-        return Some(format!("{name} is not JSON: is it encrypted?"));
-    };
-    let is_delta = ["DeltaFrom", "DeltaLSN", "DeltaFullName"]
-        .iter()
-        .any(|name| fields.get(*name).is_some_and(|value| !value.is_null()));
-    is_delta.then(|| "a delta of WAL-G, which pgtoll does not read yet".to_owned())
+    match wal_g_sentinel(sentinel) {
+        Some(WalGSentinel::Full) => None,
+        Some(WalGSentinel::Delta) => {
+            Some("a delta of WAL-G, which pgtoll does not read yet".to_owned())
+        }
+        None => {
+            let name = backup.info.as_ref().map_or("the sentinel", |info| info.url.name());
+            Some(format!("{name} is not JSON: is it encrypted?"))
+        }
+    }
 }
 
 /// Why barman has not finished a backup, or not all of it is there; `None`: it has, and all is.
 fn unfinished(backup: &StoredBackup, info: &[u8]) -> Option<String> {
-    let info = String::from_utf8_lossy(info);
-    match value_in(&info, "status") {
-        Some("DONE") => {}
-        Some(status) => return Some(format!("backup.info has status {status}")),
-        None => return Some("backup.info has no status".to_owned()),
-    }
+    let tablespaces = match barman_tablespaces(info) {
+        Ok(tablespaces) => tablespaces,
+        Err(reason) => return Some(reason),
+    };
     let is_there =
         |oid: u32| backup.objects.iter().any(|tar| tablespace_of(tar.url.name()) == Some(oid));
-    let missing = tablespaces_in(&info).into_iter().find(|&oid| !is_there(oid))?;
+    let missing = tablespaces.into_iter().find(|&oid| !is_there(oid))?;
     Some(format!("backup.info lists tablespace {missing}, of which there is no tar"))
 }
 
-/// The OIDs in `tablespaces=[('name', 16385, '/path'), …]`.
-fn tablespaces_in(info: &str) -> Vec<u32> {
-    let list = value_in(info, "tablespaces").unwrap_or_default();
-    // Between a name's last quote and a path's first one.
-    let oid = |after: &str| after.split_once(", '")?.0.parse().ok();
-    list.split("', ").filter_map(oid).collect()
-}
-
-/// A value in a `backup.info`.
-fn value_in<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    let mut values = info.lines().filter_map(|line| line.split_once('='));
-    values.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
-}
-
 const INFO_BYTES_MAX: u64 = 4 << 20;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_read_from_backup_info() {
-        let info = "backup_label='START WAL'\nstatus=DONE\nversion=170002\n";
-        assert_eq!(value_in(info, "status"), Some("DONE"));
-        assert_eq!(value_in("server_status=x\nstatus = FAILED", "status"), Some("FAILED"));
-        assert_eq!(value_in("", "status"), None);
-        let info = "tablespaces=[('fast, 1', 16385, '/srv/fast'), ('b', 16390, '/srv/b')]\n";
-        assert_eq!(tablespaces_in(info), [16385, 16390]);
-        assert!(tablespaces_in("tablespaces=None\n").is_empty());
-    }
-}

@@ -8,14 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pgtoll_record::FleetLayout;
 use pgtoll_store::{ObjectReader, Store, StoreUrl, StoredObject};
-use pgtoll_verify::{OpenInput, TarBackup, TarInput, describes_backup};
+use pgtoll_verify::{
+    OpenInput, PgBackRestFile, PgBackRestManifest, TarBackup, TarInput, describes_backup,
+};
 use pgtoll_wal::Packing;
 use tar::{EntryType, Header};
 
 use crate::error::FleetError;
 use crate::failure::{StoreFailure, Watched};
 use crate::layout::{StoredBackup, tablespace_of};
-use crate::pgbackrest::{ListedFile, MANIFEST_BYTES_MAX, PgBackRestManifest, stanza_of};
+use crate::pgbackrest::{MANIFEST_BYTES_MAX, stanza_of, url_of};
 use crate::stored_wal::archive_of;
 
 /// The backup as tars, each read in ranges.
@@ -170,13 +172,13 @@ fn pgbackrest_files(
     let (own, others) = (by_url(&backup.objects), by_url(&backup.beside));
     let is_first = backup.part.is_none_or(|part| part.number == 1);
     let (mut found, mut beside) = (Vec::with_capacity(files.len()), Vec::new());
-    for ListedFile { path, bytes, place } in files {
+    for PgBackRestFile { path, bytes, place } in files {
         let Some(place) = place else {
             // Empty ones are nowhere, and so in one part.
             found.extend(is_first.then_some(StoredFile { path, bytes, place: None }));
             continue;
         };
-        let (url, part) = (place.url(&stanza), place.bytes.map(|bytes| (place.offset, bytes)));
+        let (url, part) = (url_of(&place, &stanza), place.bytes.map(|bytes| (place.offset, bytes)));
         let file = |object: &StoredObject| {
             let place = FilePlace { object: object.clone(), packing, part };
             StoredFile { path: path.clone(), bytes, place: Some(place) }
@@ -208,8 +210,9 @@ fn directory_tars(
     for file in files {
         let bytes = file.stored_bytes();
         match chunks.last_mut() {
-            Some((all, chunk)) if chunk.is_empty() || *all + bytes <= CHUNK_BYTES => {
-                *all += bytes;
+            // A plan may have any lengths in it.
+            Some((all, chunk)) if chunk.is_empty() || all.saturating_add(bytes) <= CHUNK_BYTES => {
+                *all = all.saturating_add(bytes);
                 chunk.push(file);
             }
             _ => chunks.push((bytes, vec![file])),

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 
 use pgtoll_record::{FleetLayout, FleetPart};
 use pgtoll_store::{StoreUrl, StoredObject};
-use pgtoll_verify::describes_backup;
+use pgtoll_verify::{PGBACKREST_MANIFEST, describes_backup, is_pgbackrest_label};
 use pgtoll_wal::Packing;
-
-use crate::pgbackrest::{MANIFEST as PGBACKREST, is_label};
 
 /// A backup that can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,8 +105,8 @@ impl Layout {
         }
         // Of pgBackRest each label has a manifest; `latest` is a link to one of them.
         let below = all.iter().filter(|object| directory.below(&object.url).is_some());
-        for manifest in below.filter(|object| object.url.name() == PGBACKREST) {
-            let label = manifest.url.parent().filter(|label| is_label(label.name()));
+        for manifest in below.filter(|object| object.url.name() == PGBACKREST_MANIFEST) {
+            let label = manifest.url.parent().filter(|label| is_pgbackrest_label(label.name()));
             self.backups.extend(label.map(|label| pgbackrest(label, manifest)));
         }
         if (self.unread.len(), self.backups.len()) == before {
@@ -328,7 +326,7 @@ fn pgbackrest(label: StoreUrl, manifest: &StoredObject) -> StoredBackup {
 /// The root of another tool's repository that this prefix is in.
 fn foreign_root(directory: &StoreUrl, files: &[&StoredObject]) -> Option<StoreUrl> {
     let has = |name: &str| files.iter().any(|file| file.url.name() == name);
-    if directory.name().starts_with("basebackups_") || has(PGBACKREST) {
+    if directory.name().starts_with("basebackups_") || has(PGBACKREST_MANIFEST) {
         return Some(directory.clone());
     }
     // `backup/STANZA/backup.info`; of its archive only `archive.info`, which is no backup.

@@ -103,17 +103,21 @@ pub fn write_plan(
 /// Reads a plan.
 pub fn read_plan(at: &StoreUrl, interrupt: &Interrupt) -> Result<FleetPlan, FleetError> {
     let text = Store::open(at, interrupt)?.read(at, PLAN_BYTES_MAX)?;
-    let wrong = |reason| FleetError::Plan { url: at.clone(), reason };
-    let plan: FleetPlan =
-        serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+    parsed(&text).map_err(|reason| FleetError::Plan { url: at.clone(), reason })
+}
+
+fn parsed(text: &[u8]) -> Result<FleetPlan, String> {
+    let plan: FleetPlan = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     if plan.schema != FLEET_PLAN_SCHEMA {
-        return Err(wrong(format!("its schema is {:?}", plan.schema)));
+        return Err(format!("its schema is {:?}", plan.schema));
+    }
+    if !(1..=SHARDS_MAX).contains(&plan.shards) {
+        return Err(format!("it has {} shards", plan.shards));
     }
     // The ids name results: one that is a path would lead elsewhere.
     let is_id = |id: &str| id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if plan.shards == 0 || !plan.units.iter().all(|unit| is_id(&unit.id) && unit.id == id_of(unit))
-    {
-        return Err(wrong("its units are not those that their ids are of".to_owned()));
+    if !plan.units.iter().all(|unit| is_id(&unit.id) && unit.id == id_of(unit)) {
+        return Err("its units are not those that their ids are of".to_owned());
     }
     Ok(plan)
 }
@@ -145,9 +149,10 @@ fn units_of(backup: &StoredBackup, planning: &FleetPlanning) -> Vec<FleetUnit> {
     for object in &backup.objects {
         match parts.last_mut() {
             Some((bytes, part))
-                if backup.layout == FleetLayout::Tars || *bytes + object.bytes <= unit_bytes =>
+                if backup.layout == FleetLayout::Tars
+                    || bytes.saturating_add(object.bytes) <= unit_bytes =>
             {
-                *bytes += object.bytes;
+                *bytes = bytes.saturating_add(object.bytes);
                 part.push(object.clone());
             }
             _ => parts.push((object.bytes, vec![object.clone()])),
@@ -181,7 +186,7 @@ fn unit(backup: &StoredBackup, times: &FleetCpuTimes) -> FleetUnit {
         cluster: backup.cluster.clone(),
         backup: backup.id.clone(),
         layout: backup.layout,
-        bytes: stored.iter().map(|of| of.bytes).sum(),
+        bytes: sum(stored.iter().map(|of| of.bytes)),
         cpu_seconds: cpu.seconds,
         cpu_seconds_range: Some(cpu.range),
         part: backup.part,
@@ -225,9 +230,9 @@ fn id_of(unit: &FleetUnit) -> String {
 }
 
 fn estimate(units: &[FleetUnit], shards: u32) -> FleetEstimate {
-    let bytes = units.iter().map(|unit| unit.bytes).sum();
+    let bytes = sum(units.iter().map(|unit| unit.bytes));
     let objects = units.iter().flat_map(|unit| unit.objects.iter().chain(&unit.manifest));
-    let gets = objects.map(|object| object.bytes.div_ceil(GET_BYTES).max(1)).sum();
+    let gets = sum(objects.map(|object| object.bytes.div_ceil(GET_BYTES).max(1)));
     let mut loads = vec![0.0_f64; shards.max(1) as usize];
     for (unit, shard) in units.iter().zip(shards_of(units, shards)) {
         loads[shard as usize] += unit.cpu_seconds;
@@ -256,6 +261,13 @@ fn millions(count: u64) -> f64 {
     count as f64 / 1e6
 }
 
+/// A store may list any lengths.
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
+/// As many as an Indexed Job of Kubernetes has.
+pub const SHARDS_MAX: u32 = 100_000;
 const GET_BYTES: u64 = 8 << 20;
 /// Some ten million objects.
 const PLAN_BYTES_MAX: u64 = 2 << 30;
@@ -363,6 +375,56 @@ mod tests {
         let range = estimate.core_hours_range.unwrap();
         assert!(range.lowest < estimate.core_hours, "{estimate:?}");
         assert!(estimate.core_hours < range.highest, "{estimate:?}");
+    }
+
+    #[test]
+    fn lengths_that_no_store_has_make_a_plan_like_others() {
+        let backup = backup(0, FleetLayout::WalG, &[u64::MAX, u64::MAX, 7]);
+        let units = units_of(&backup, &planning(u64::MAX));
+        assert_eq!((units.len(), units[0].bytes), (1, u64::MAX));
+        assert!(estimate(&units, 3).longest_shard_seconds > 1e9);
+    }
+
+    fn plan_text(shards: u32) -> Vec<u8> {
+        let units = units(&[5, 0, 7_000_000]);
+        let plan = FleetPlan {
+            schema: FLEET_PLAN_SCHEMA.to_owned(),
+            pgtoll: "0.1.0".to_owned(),
+            command: Vec::new(),
+            made: "2026-11-26T00:00:00Z".to_owned(),
+            urls: vec!["s3://b".to_owned()],
+            objects: 3,
+            shards,
+            estimate: estimate(&units, 1),
+            units,
+            refused: Vec::new(),
+            cpu_times: None,
+        };
+        serde_json::to_vec(&plan).unwrap()
+    }
+
+    #[test]
+    fn a_plan_has_as_many_shards_as_an_engine_runs() {
+        assert_eq!(parsed(&plan_text(SHARDS_MAX)).unwrap().shards, SHARDS_MAX);
+        for shards in [0, SHARDS_MAX + 1, u32::MAX] {
+            assert_eq!(parsed(&plan_text(shards)).unwrap_err(), format!("it has {shards} shards"));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_plan_with_other_bytes_in_it_is_none_or_can_be_shared_out(
+            at in any::<prop::sample::Index>(), end in 0..20_usize, bytes in "[0-9eE.+\\-\",:{}a-z]{0,20}"
+        ) {
+            let mut text = plan_text(3);
+            let at = at.index(text.len());
+            let end = (at + end).min(text.len());
+            text.splice(at..end, bytes.into_bytes());
+            if let Ok(plan) = parsed(&text) {
+                let of = shards_of(&plan.units, plan.shards);
+                prop_assert!(of.iter().all(|&shard| shard < plan.shards));
+            }
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::error::FleetError;
 use crate::failure::StoreFailure;
 use crate::input::tars_of;
 use crate::layout::StoredBackup;
-use crate::plan::shards_of;
+use crate::plan::{SHARDS_MAX, shards_of};
 
 /// A shard, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl FromStr for FleetShard {
         let numbers = text.split_once('/').and_then(|(index, count)| {
             Some(Self { index: index.parse().ok()?, count: count.parse().ok()? })
         });
-        let shard = numbers.filter(|of| of.index < of.count);
+        let shard = numbers.filter(|of| of.index < of.count && of.count <= SHARDS_MAX);
         shard.ok_or_else(|| format!("\"{text}\" is not a shard like 0/20, numbered from 0"))
     }
 }

@@ -25,6 +25,7 @@ mod page;
 mod page_file;
 mod patrol;
 mod record;
+mod repository;
 mod resume;
 mod settings;
 mod severity;
@@ -56,6 +57,10 @@ pub use page_file::{PageFileError, page_checksums_record, page_difference_record
 pub use patrol::{
     AttachServer, PatrolClock, PatrolError, PatrolFile, PatrolSettings, PatrolledDirectory, patrol,
     rate_in_time,
+};
+pub use repository::{
+    PGBACKREST_MANIFEST, PgBackRestFile, PgBackRestManifest, PgBackRestPlace, WalGSentinel,
+    barman_tablespaces, is_pgbackrest_label, pgbackrest_label_time, wal_g_sentinel,
 };
 pub use resume::{ResumeError, ResumeJournal};
 pub use settings::{VerifyProgress, VerifySettings};

@@ -4,7 +4,7 @@ use std::num::{NonZeroU8, NonZeroU32};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use pgtoll_fleet::FleetShard;
+use pgtoll_fleet::{FleetShard, SHARDS_MAX};
 use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_report::RecordKind;
 
@@ -101,9 +101,6 @@ fn shards(text: &str) -> Result<NonZeroU32, String> {
 fn age(text: &str) -> Result<TimeSpan, String> {
     between(text, "0s", "3650d")
 }
-
-/// As many as an Indexed Job of Kubernetes has.
-const SHARDS_MAX: u32 = 100_000;
 
 const PLAN_EXAMPLES: &str = "\
 Examples:
