@@ -23,10 +23,10 @@ const BUCKET: &str = "s3://backups";
 
 /// `cargo xtask test` installs both.
 #[expect(clippy::print_stderr, reason = "tells why nothing was tested")]
-fn are_there() -> bool {
+pub(crate) fn are_there(program: &str) -> bool {
     let mut missing = Vec::new();
-    if !Path::new("/usr/bin/barman-cloud-backup").exists() {
-        missing.push("barman-cli-cloud");
+    if !Path::new(program).exists() {
+        missing.push(program);
     }
     let has_moto = run(python().args(["-c", "import moto.server"])).status == Some(0);
     missing.extend((!has_moto).then_some("moto"));
@@ -47,16 +47,30 @@ fn python() -> Command {
 }
 
 /// A server of objects, until this is dropped, or this process is gone.
-struct MotoServer {
+pub(crate) struct MotoServer {
     child: Child,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl MotoServer {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Behind TLS with this certificate and key, a file.
+    pub(crate) fn start_with_tls(certificate: &Path) -> Self {
+        Self::start_with(&[certificate])
+    }
+
+    fn start_with(arguments: &[&Path]) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/moto_server.py");
         let mut command = python();
-        command.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .arg(script)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -213,7 +227,7 @@ fn ids(store: &Store, name: &str) -> Vec<String> {
 
 #[test]
 fn barmans_backups_are_verified_where_they_lie() {
-    if !are_there() {
+    if !are_there("/usr/bin/barman-cloud-backup") {
         return;
     }
     let (scratch, moto) = (Scratch::new(), MotoServer::start());

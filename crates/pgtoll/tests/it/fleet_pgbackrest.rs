@@ -13,7 +13,7 @@ use crate::fleet::{json, put_files, said};
 use crate::support::{Scratch, server};
 use crate::verify::execute;
 
-const PROGRAM: &str = "/usr/bin/pgbackrest";
+pub(crate) const PROGRAM: &str = "/usr/bin/pgbackrest";
 
 /// `cargo xtask test` installs it.
 #[expect(clippy::print_stderr, reason = "tells why nothing was tested")]
@@ -28,13 +28,13 @@ fn is_there() -> bool {
 }
 
 /// A cluster that is stopped, with a table in a tablespace.
-struct Source {
-    cluster: Cluster,
+pub(crate) struct Source {
+    pub(crate) cluster: Cluster,
     table: PathBuf,
 }
 
 impl Source {
-    fn make(guard: &mut Guard, scratch: &Scratch) -> Self {
+    pub(crate) fn make(guard: &mut Guard, scratch: &Scratch) -> Self {
         let cluster = Cluster::init(guard, &server(), "source", true).unwrap();
         cluster.start(guard).unwrap();
         let place = scratch.work().join("space");
@@ -58,22 +58,26 @@ impl Source {
     fn back_up(&self, guard: &mut Guard, repository: &Path, settings: &[&str], kind: &str) {
         let path = |name: &str, of: &Path| format!("--{name}={}", of.display());
         let lock = repository.with_extension("lock");
-        let common = [
-            "--stanza=main".to_owned(),
-            "--log-level-file=off".to_owned(),
-            "--no-online".to_owned(),
-            path("repo1-path", repository),
-            path("pg1-path", &self.cluster.data()),
-            path("lock-path", &lock),
-        ];
+        let common = [path("repo1-path", repository), path("lock-path", &lock)];
         let common: Vec<&str> = common.iter().map(String::as_str).collect();
         if !repository.join("backup").exists() {
-            let create = [&common[..], &["stanza-create"]].concat();
-            guard.run(Path::new(PROGRAM), &create).unwrap();
+            self.run(guard, &[&common[..], &["stanza-create"]].concat());
         }
         let options = ["--repo1-retention-full=9", kind, "backup"];
-        let all = [&common[..], settings, &options].concat();
-        guard.run(Path::new(PROGRAM), &all).unwrap();
+        self.run(guard, &[&common[..], settings, &options].concat());
+    }
+
+    /// Runs pgBackRest with these options and this command, as the cluster's user.
+    pub(crate) fn run(&self, guard: &mut Guard, words: &[&str]) {
+        let data = format!("--pg1-path={}", self.cluster.data().display());
+        let common = ["--stanza=main", "--log-level-file=off", "--no-online", &data];
+        guard.run(Path::new(PROGRAM), &[&common[..], words].concat()).unwrap();
+    }
+
+    /// Changes bytes of the table's second page.
+    pub(crate) fn damage(&self) {
+        let file = OpenOptions::new().write(true).open(self.cluster.data().join(&self.table));
+        file.unwrap().write_all_at(&[0x5A; 64], 8192 + 4096).unwrap();
     }
 }
 
@@ -108,8 +112,7 @@ fn pgbackrests_backups_are_verified_where_they_lie() {
     for ((_, repository), settings) in repositories.iter().zip(WAYS) {
         source.back_up(&mut guard, repository, settings, "--type=full");
     }
-    let file = OpenOptions::new().write(true).open(source.cluster.data().join(&source.table));
-    file.unwrap().write_all_at(&[0x5A; 64], 8192 + 4096).unwrap();
+    source.damage();
     for ((name, repository), settings) in repositories.iter().zip(WAYS) {
         source.back_up(&mut guard, repository, settings, "--type=incr");
         put_files(&server, &format!("b/{name}"), repository);
@@ -135,7 +138,7 @@ fn pgbackrests_backups_are_verified_where_they_lie() {
     check_store_damage(&server, &repositories[0]);
 }
 
-fn check_damaged(record: &Value, blocks: u64) {
+pub(crate) fn check_damaged(record: &Value, blocks: u64) {
     assert_eq!(record["failures"], 1, "{record:#}");
     assert_eq!(record["read"]["blocks"].as_u64(), Some(blocks), "{record:#}");
     let relation = &record["relations"][0];

@@ -3,11 +3,14 @@
 use std::fs;
 use std::path::PathBuf;
 
+use pgtoll_cluster::Guard;
 use pgtoll_testing::ObjectServer;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 use crate::fleet::{Backups, command, json, said, tar};
-use crate::support::{Ran, Scratch, run};
+use crate::fleet_barman::{MotoServer, are_there};
+use crate::fleet_pgbackrest::{PROGRAM as PGBACKREST, Source, check_damaged};
+use crate::support::{Ran, Scratch, pgtoll, run};
 
 /// A CA of the tests, and where its certificate is.
 struct Authority {
@@ -26,14 +29,20 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), path }
     }
 
-    /// A server with a certificate for this name, valid until this year.
-    fn serve(&self, name: &str, until: i32) -> ObjectServer {
+    /// A certificate for this name, valid until this year, and its key.
+    fn certify(&self, name: &str, until: i32) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(2000, 1, 1);
         params.not_after = rcgen::date_time_ymd(until, 1, 1);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        ObjectServer::start_with_tls(&certificate.pem(), &key.serialize_pem())
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    /// A server with such a certificate.
+    fn serve(&self, name: &str, until: i32) -> ObjectServer {
+        let (certificate, key) = self.certify(name, until);
+        ObjectServer::start_with_tls(&certificate, &key)
     }
 }
 
@@ -94,4 +103,70 @@ fn a_store_behind_tls_is_read_if_its_certificate_is_of_a_trusted_root() {
     let ran = with_roots(&server, own_roots, &["fleet", "run", &plan, "--all"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     said(&server, &["fleet", "merge", &plan], 1);
+}
+
+/// Options of pgBackRest for a repository in a store behind TLS, in a file that its user reads: secrets are
+/// not taken from a command line.
+fn repository_options(guard: &mut Guard, moto: &MotoServer, authority: &Authority) -> String {
+    let [roots, file, lock] =
+        ["root.pem", "store.conf", "lock"].map(|name| guard.directory().join(name));
+    let text = format!(
+        "[global]\nrepo1-type=s3\nrepo1-path=/repository\nrepo1-s3-bucket=backups\n\
+         repo1-s3-endpoint=localhost\nrepo1-s3-region=us-east-1\nrepo1-s3-uri-style=path\n\
+         repo1-s3-key=test\nrepo1-s3-key-secret=test\nrepo1-storage-host=localhost\n\
+         repo1-storage-port={}\nrepo1-storage-ca-file={}\nrepo1-bundle=y\ncompress-type=zst\n\
+         repo1-retention-full=9\nlock-path={}\n",
+        moto.port,
+        roots.display(),
+        lock.display()
+    );
+    guard.write(&roots, fs::read_to_string(&authority.path).unwrap()).unwrap();
+    guard.write(&file, text).unwrap();
+    format!("--config={}", file.display())
+}
+
+/// Server, proxy and backups are none of the tests' own: moto behind HAProxy, and pgBackRest, which speaks
+/// to stores by TLS only.
+#[test]
+fn a_repository_that_pgbackrest_writes_to_a_store_behind_tls_is_read_with_its_root_only() {
+    if !are_there(PGBACKREST) || !are_there("/usr/sbin/haproxy") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let authority = Authority::make(&scratch, "own");
+    let (certificate, key) = authority.certify("localhost", 2099);
+    let both = scratch.path("both.pem");
+    fs::write(&both, certificate + &key).unwrap();
+    let moto = MotoServer::start_with_tls(&both);
+    let mut guard = scratch.guard();
+    let source = Source::make(&mut guard, &scratch);
+    let options = repository_options(&mut guard, &moto, &authority);
+    source.run(&mut guard, &[&options, "stanza-create"]);
+    source.run(&mut guard, &[&options, "--type=full", "backup"]);
+
+    let verified = |roots: Option<&PathBuf>, words: &[&str]| {
+        let mut command = pgtoll();
+        command.args(["verify", "s3://backups/repository", "--backup", "latest"]).args(words);
+        command.env("AWS_ENDPOINT_URL", format!("https://localhost:{}", moto.port));
+        command.envs([("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]);
+        command.env("AWS_REGION", "us-east-1").env_remove("SSL_CERT_DIR");
+        command.env_remove("AWS_PROFILE").env_remove("SSL_CERT_FILE");
+        run(command.envs(roots.map(|path| ("SSL_CERT_FILE", path))))
+    };
+    let own = Some(&authority.path);
+    let sound = verified(own, &["--json"]);
+    assert_eq!(sound.status, Some(0), "{sound:?}");
+    let blocks = json(&sound)["read"]["blocks"].as_u64().unwrap();
+    assert!(blocks > 2000, "{sound:?}");
+    let refused = verified(None, &[]);
+    assert_eq!((refused.status, &*refused.stdout), (Some(2), ""), "{refused:?}");
+    let expected = "pgtoll: s3://backups/repository: the server's certificate is refused: it is not \
+                    signed by a trusted root\nhint: ";
+    assert!(refused.stderr.starts_with(expected), "{refused:?}");
+
+    source.damage();
+    source.run(&mut guard, &[&options, "--type=incr", "backup"]);
+    let damaged = verified(own, &["--json"]);
+    assert_eq!(damaged.status, Some(1), "{damaged:?}");
+    check_damaged(&json(&damaged), blocks);
 }
