@@ -309,7 +309,7 @@ fn a_plans_core_hours_are_of_the_record_that_it_names() {
     let scratch = Scratch::new();
     let server = ObjectServer::start();
     for name in ["base.tar", "16385.tar.gz"] {
-        server.put(&format!("b/monday/{name}"), &[0; 1_000_000]);
+        server.put(&format!("b/monday/{name}"), &vec![0; 1_000_000]);
     }
     let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
     let own = fs::read_to_string(record.join("2026-11-26-bench-fleet.jsonl")).unwrap()

@@ -125,7 +125,7 @@ fn repository_options(guard: &mut Guard, moto: &MotoServer, authority: &Authorit
     format!("--config={}", file.display())
 }
 
-/// Server, proxy and backups are none of the tests' own: moto behind HAProxy, and pgBackRest, which speaks
+/// Server, proxy and backups are none of the tests' own: moto behind `HAProxy`, and pgBackRest, which speaks
 /// to stores by TLS only.
 #[test]
 fn a_repository_that_pgbackrest_writes_to_a_store_behind_tls_is_read_with_its_root_only() {
