@@ -4,6 +4,7 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use pgtoll_cluster::{Cluster, Guard, StopMode};
 use pgtoll_testing::ObjectServer;
@@ -74,10 +75,13 @@ impl Source {
         guard.run(Path::new(PROGRAM), &[&common[..], words].concat()).unwrap();
     }
 
-    /// Changes bytes of the table's second page.
+    /// Changes bytes of the table's second page. pgBackRest looks at a file again if its time in whole seconds is
+    /// another one; this is of no second in which a backup was made.
     pub(crate) fn damage(&self) {
         let file = OpenOptions::new().write(true).open(self.cluster.data().join(&self.table));
-        file.unwrap().write_all_at(&[0x5A; 64], 8192 + 4096).unwrap();
+        let file = file.unwrap();
+        file.write_all_at(&[0x5A; 64], 8192 + 4096).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
     }
 }
 
