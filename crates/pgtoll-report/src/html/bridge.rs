@@ -64,8 +64,9 @@ fn step(of: &BridgeStep) -> Markup {
 
 /// The session, the statement, its result and its rows.
 fn statement_text(of: &BridgeStatement) -> String {
-    let rows: String = of.rows.iter().map(|row| format!("    {row}\n")).collect();
-    format!("{}: {}\n  {}\n{rows}", of.session, of.sql, of.result)
+    let head = [format!("{}: {}", of.session, of.sql), format!("  {}", of.result)];
+    let rows = of.rows.iter().map(|row| format!("    {row}"));
+    head.into_iter().chain(rows).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 fn how(of: &BridgeRecord) -> Markup {
