@@ -219,9 +219,9 @@ const SYNC_NOTE: &str = "the old primary's files are synced at once by pgtoll (p
      up to seconds on a busy disk, and are synced twice";
 const FLOOR_NOTE: &str =
     "none is the floor: no repmgrd, the promotion hook begins when the fault is done";
-const HANG_NOTE: &str = "walsender-hang: a pg_receivewal beside the standby is stopped by SIGSTOP just before the handover. A \
-     primary that is shut down waits until all receivers have confirmed its last WAL, and gives up \
-     one that is silent after wal_sender_timeout (a minute by default); pg_terminate_backend of its \
+const HANG_NOTE: &str = "walsender-hang: a pg_receivewal beside the standby is stopped by SIGSTOP and 16 MB of WAL are written \
+     just before the handover. A primary that is shut down waits for walsenders, and gives up a \
+     receiver that is silent after wal_sender_timeout (a minute by default); pg_terminate_backend of its \
      walsender before the handover, or a shorter time-out, spares that";
 const DEAD_STANDBY_NOTE: &str = "standby-death: on one kernel the primary sees a dead standby's connection end at once; a host that \
      loses power or network is noticed by PostgreSQL after wal_sender_timeout (a minute by default), \

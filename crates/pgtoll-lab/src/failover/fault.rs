@@ -254,13 +254,16 @@ impl FaultAction {
         Ok("done")
     }
 
-    /// From now on it confirms nothing, and there is something to confirm.
+    /// From now on it confirms nothing, and there is more to send than the line to it holds: its walsender
+    /// does not get on, and cannot be told that the server is to end.
     fn hang_receiver(&self) -> Result<(), FailoverError> {
         let site = &self.site;
         let Some(receiver) = &site.receiver else { return Err(FailoverError::NoReceiver) };
         lock(&site.guard).signal(receiver, ProgramSignal::Stop)?;
         let mut connection = site.primary.connect("postgres")?;
-        connection.execute("SELECT pg_logical_emit_message(false, 'pgtoll', 'unconfirmed')")?;
+        connection.execute(
+            "SELECT pg_logical_emit_message(false, 'pgtoll', repeat('x', 16 * 1024 * 1024))",
+        )?;
         connection.close();
         Ok(())
     }
