@@ -2,7 +2,7 @@
 //! both servers.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pgtoll_cluster::{AutoFailover, AutoFailoverSettings, Cluster, EngineDaemon, Guard};
 use pgtoll_record::{FailoverDetector, FailoverEngine, FailoverFault, FailoverRun, JudgedEvent};
@@ -46,6 +46,13 @@ pub(super) fn monitor_settings(detector: FailoverDetector) -> BTreeMap<String, S
     };
     let names = names.map(|name| format!("pgautofailover.{name}"));
     names.into_iter().zip(values.map(|value| value.to_string())).collect()
+}
+
+/// How often the monitor looks at a server.
+pub(super) fn health_check_period(detector: FailoverDetector) -> Duration {
+    let settings = monitor_settings(detector);
+    let ms = settings.get("pgautofailover.health_check_period").and_then(|ms| ms.parse().ok());
+    Duration::from_millis(ms.unwrap_or_default())
 }
 
 /// A topology that `pg_auto_failover` looks after.

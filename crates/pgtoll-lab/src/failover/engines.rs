@@ -9,7 +9,7 @@ use pgtoll_record::{
     EngineSettings, EngineTopology, FailoverDetector, FailoverEngine, FailoverFault,
 };
 
-use super::auto_failover::monitor_settings;
+use super::auto_failover::{health_check_period, monitor_settings};
 use super::error::FailoverError;
 use super::patroni::PatroniTimes;
 use super::start::FailoverCase;
@@ -75,6 +75,21 @@ fn repmgr_patience_s(fault: FailoverFault, detector: FailoverDetector) -> u64 {
         monitor + attempts * interval + hang
     });
     u64::from(seconds)
+}
+
+/// At which intervals the engine looks whether the primary is there.
+pub(super) fn looks_each(case: FailoverCase) -> Duration {
+    match case.engine {
+        FailoverEngine::Repmgr => {
+            let timers = case.detector.repmgr_timers();
+            Duration::from_secs(timers.map_or(0, |[monitor, ..]| u64::from(monitor)))
+        }
+        FailoverEngine::Patroni => {
+            Duration::from_secs(u64::from(PatroniTimes::of(case.detector).loop_wait_s))
+        }
+        FailoverEngine::PgAutoFailover => health_check_period(case.detector),
+        FailoverEngine::None => Duration::ZERO,
+    }
 }
 
 /// Whether the programs of this engine find each other by addresses.
@@ -184,6 +199,7 @@ pub(super) fn notes(plan: &FailoverPlan) -> Vec<String> {
     let has_repmgr = has(FailoverEngine::Repmgr);
     let is_alone = has_repmgr && plan.engines.len() == 1;
     let mut notes = vec![if is_alone { KERNEL_NOTE_OF_REPMGR } else { KERNEL_NOTE }];
+    notes.push(MOMENT_NOTE);
     notes.extend(has_repmgr.then_some(HOOK_NOTE));
     if has_repmgr || has(FailoverEngine::None) {
         notes.push(SYNC_NOTE);
@@ -211,6 +227,8 @@ const KERNEL_NOTE_OF_REPMGR: &str = "process faults on one kernel: servers, repm
      its own dies otherwise, and these are no recovery times of production";
 const KERNEL_NOTE: &str = "process faults on one kernel: servers and engines share CPUs and a disk; a host of its own dies \
      otherwise, and these are no recovery times of production";
+const MOMENT_NOTE: &str = "an engine looks at the primary at intervals: runs of a case have the fault at moments spread evenly \
+     over one of them, so that outages are those of a fault at any moment; a single run has it in the middle";
 const HOOK_NOTE: &str = "the promotion hook resets synchronous_standby_names, promotes, replaces PgBouncer's database \
      file by rename, then RELOAD, KILL and RESUME: RELOAD alone leaves connections to a frozen \
      primary";

@@ -35,7 +35,7 @@ use pgtoll_record::{
 };
 
 use self::context::{DATABASE, NODES, RunContext, lock};
-use self::engines::{ends_within, notes, obstacle, patience_s, topologies};
+use self::engines::{ends_within, looks_each, notes, obstacle, patience_s, topologies};
 pub use self::error::FailoverError;
 use self::partition::is_cut;
 use self::run::run_once;
@@ -230,13 +230,20 @@ impl FailoverPlan {
     fn judged(&self, case: FailoverCase) -> Duration {
         if case.fault == FailoverFault::Partition {
             // The load goes on until it is over.
-            return self.lead;
+            return self.lead + looks_each(case);
         }
         let is_longest = case.fault == FailoverFault::IoFreeze
             || case.engine == FailoverEngine::None
             || !self.promotes(case);
         let after = if is_longest { THAWED_AFTER_LIMIT } else { Duration::ZERO };
-        self.lead + notice_limit(case) + after + AFTERWARDS
+        self.lead + looks_each(case) + notice_limit(case) + after + AFTERWARDS
+    }
+
+    /// When the fault begins. An engine looks at intervals that count from its start, as the run does: at the
+    /// same moment of each run its outages would be all alike, and those of a fault at any moment are not.
+    fn fault_at(&self, case: FailoverCase, number: u32) -> Duration {
+        let share = (f64::from(number.min(self.runs)) - 0.5) / f64::from(self.runs.max(1));
+        self.lead + looks_each(case).mul_f64(share.clamp(0.0, 1.0))
     }
 }
 
@@ -543,6 +550,23 @@ mod tests {
         assert!(fast < plan.judged(freeze));
         let default = case(FailoverFault::HostDeath, FailoverDetector::Default);
         assert!(plan.judged(default) > fast * 5);
+    }
+
+    #[test]
+    fn faults_are_spread_over_what_lies_between_two_looks_of_the_engine() {
+        let plan = plan(&[FailoverFault::HostDeath], &[FailoverDetector::Default]);
+        let case = FailoverCase {
+            fault: FailoverFault::HostDeath,
+            engine: FailoverEngine::Patroni,
+            detector: FailoverDetector::Default,
+        };
+        let moments: Vec<f64> = (1..=plan.runs)
+            .map(|number| plan.fault_at(case, number).as_secs_f64() - plan.lead.as_secs_f64())
+            .collect();
+        let steps = moments.windows(2).map(|pair| pair[1] - pair[0]);
+        let step = 10.0 / f64::from(plan.runs);
+        assert!(steps.into_iter().all(|of| (of - step).abs() < 1e-9), "{moments:?}");
+        assert!((moments[0] - step / 2.0).abs() < 1e-9, "{moments:?}");
     }
 
     #[test]

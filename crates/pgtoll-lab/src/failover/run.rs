@@ -65,7 +65,7 @@ fn fail_over(
     site.receiver = receiver.as_ref().map(|_| WalReceiver::NAME.to_owned());
     let action = FaultAction::new(fault, site, limit, context.interrupt);
     let times = action.times.clone();
-    let judged = judge_fault(context, topology, action, case)?;
+    let judged = judge_fault(context, topology, action, (case, number))?;
     if let Some(receiver) = receiver {
         receiver.remove(&mut lock(context.guard))?;
     }
@@ -196,11 +196,11 @@ fn judge_fault(
     context: &RunContext<'_>,
     topology: &dyn Topology,
     action: FaultAction,
-    case: FailoverCase,
+    (case, number): (FailoverCase, u32),
 ) -> Result<JudgeRecord, FailoverError> {
     let fault = JudgeFault {
         what: action.words().to_owned(),
-        at: context.plan.lead,
+        at: context.plan.fault_at(case, number),
         action: Box::new(move || match action.act() {
             Ok(status) => JudgeFaultEnd::done(status),
             Err(error) => {

@@ -186,7 +186,13 @@ mod tests {
     const DETECTION: &str = "2026-11-26-detection.json";
     /// Of `pgtoll lab`, which is no trial.
     const EXCHANGE: &str = "2026-11-23-exchange.json";
-    const FAILOVERS: [&str; 2] = ["2026-11-26-failover.json", "2026-11-25-failover-faults.json"];
+    const FAILOVERS: [&str; 5] = [
+        "2026-11-26-failover.json",
+        "2026-11-25-failover-faults.json",
+        "2026-11-26-failover-partition.json",
+        "2026-11-26-failover-standby-death.json",
+        "2026-11-26-failover-walsender-hang.json",
+    ];
     const CORRUPTION: &str = "2026-11-25-corruption.json";
     const BALANCES: [&str; 2] = ["2026-11-26-balance.json", "2026-11-26-balance-19.json"];
     const BRIDGE: &str = "2026-11-26-bridge.json";
