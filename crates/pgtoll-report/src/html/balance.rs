@@ -14,8 +14,12 @@ pub fn balance_html(of: &BalanceRecord) -> String {
     let routes: Vec<[String; 4]> = of.routes.iter().map(route_row).collect();
     let rungs: Vec<[String; 5]> = of.freshness.iter().map(rung_row).collect();
     let sections: Vec<Section<'_>> = vec![
-        ("fresh", "Reads after writes", table("Reads after writes", RUNG_HEAD, &rungs)),
-        ("routes", "Where statements went", table("Where statements went", ROUTE_HEAD, &routes)),
+        (
+            "fresh",
+            "Reads after writes",
+            table("Stale reads of each kind of commit", RUNG_HEAD, &rungs),
+        ),
+        ("routes", "Where statements went", table("Kinds of statements", ROUTE_HEAD, &routes)),
         ("clients", "What clients saw", html! { @for words in part_words(of) { p { (words) } } }),
         ("how", "How it was found", how(of)),
         ("again", "Again", again(of)),
