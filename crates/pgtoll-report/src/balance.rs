@@ -58,7 +58,7 @@ pub(crate) fn part_words(of: &BalanceRecord) -> Vec<String> {
     parts.into_iter().flatten().collect()
 }
 
-/// What readers' own waiting took, and where it was of no use.
+/// How long readers waited for their own writes, and which server answered.
 fn wait_words(of: &BalanceRecord) -> Option<String> {
     let waits = of.freshness.iter().filter_map(|rung| Some((rung, rung.wait.as_ref()?)));
     let words = waits.map(|(rung, wait)| {

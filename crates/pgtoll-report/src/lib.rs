@@ -24,7 +24,6 @@ mod examination;
 mod exchange;
 mod expectations;
 mod failover;
-mod failover_partition;
 mod finished;
 mod fleet;
 mod format;

@@ -18,7 +18,7 @@ use super::managed::{
 };
 use super::partition::{CrossLinks, CutSite, judge_sides, network_cut};
 use super::rejoin::RejoinSteps;
-use super::topology::{Topology, both_servers, until};
+use super::topology::{Topology, TopologyPair, both_servers, until};
 use crate::JudgeSide;
 
 /// Addresses: the monitor's, then each server's.
@@ -180,12 +180,8 @@ impl Monitor {
 }
 
 impl Topology for AutoFailoverTopology {
-    fn primary(&self) -> &Cluster {
-        &self.pair.primary
-    }
-
-    fn standby(&self) -> &Cluster {
-        &self.pair.standby
+    fn pair(&self) -> &dyn TopologyPair {
+        &self.pair
     }
 
     fn dsn(&self) -> Result<Dsn, FailoverError> {
@@ -218,18 +214,6 @@ impl Topology for AutoFailoverTopology {
         steps: &mut RejoinSteps,
     ) -> Result<(), FailoverError> {
         self.pair.bring_back(context.interrupt, steps)
-    }
-
-    fn return_standby(
-        &self,
-        context: &RunContext<'_>,
-        steps: &mut RejoinSteps,
-    ) -> Result<(), FailoverError> {
-        self.pair.return_standby(context.interrupt, steps)
-    }
-
-    fn stop_old_primary(&self) -> Result<(), FailoverError> {
-        self.pair.stop_old_primary()
     }
 
     fn exchange_roles(&mut self, context: &RunContext<'_>) -> Result<(), FailoverError> {

@@ -78,7 +78,7 @@ fn repmgr_patience_s(fault: FailoverFault, detector: FailoverDetector) -> u64 {
 }
 
 /// At which intervals the engine looks whether the primary is there.
-pub(super) fn looks_each(case: FailoverCase) -> Duration {
+pub(super) fn look_interval(case: FailoverCase) -> Duration {
     match case.engine {
         FailoverEngine::Repmgr => {
             let timers = case.detector.repmgr_timers();
@@ -262,8 +262,8 @@ const PARTITION_NOTE: &str = "partition: packets between the primary's host and 
      reach what is on their side: a proxy or pooler on its host, or its server. Etcd and the monitor are \
      on the standby's side. Clients that know both servers, and PgBouncer, lose a silent connection after \
      3 s, as with tcp_user_timeout: without it they may wait for as long as the partition lasts";
-const PARTED_REPMGR_NOTE: &str = "partition: the promotion hook reaches the pooler on the standby's side only. Nobody ends the old \
-     primary; 2 s after the partition is healed pgtoll does what an administrator would (stops it, and \
+const PARTED_REPMGR_NOTE: &str = "partition: the promotion hook reaches the pooler on the standby's side only. The old primary is \
+     not ended; 2 s after the partition is healed pgtoll does what an administrator would (stops it, and \
      leads the other pooler to the new primary), so the time with two primaries is a lower bound";
 const PARTED_KEEPER_NOTE: &str = "partition: pg_auto_failover's keeper ends a primary when it had neither the monitor nor a standby \
      for network_partition_timeout (20 s), and a standby that fell silent is one until \

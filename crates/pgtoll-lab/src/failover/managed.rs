@@ -15,7 +15,7 @@ use super::error::FailoverError;
 use super::fault::{FaultSite, Handover, Response};
 use super::partition::{CutSite, is_cut};
 use super::rejoin::{RejoinSteps, STREAMING};
-use super::topology::{postmaster, until, until_within};
+use super::topology::{TopologyPair, postmaster, until, until_within};
 
 /// A primary and a standby, and the daemon of an engine beside each.
 pub(super) struct ManagedPair {
@@ -95,25 +95,6 @@ impl ManagedPair {
         Ok(())
     }
 
-    /// Starts a standby that died, as the host's service manager would.
-    pub(super) fn return_standby(
-        &self,
-        interrupt: &Interrupt,
-        steps: &mut RejoinSteps,
-    ) -> Result<(), FailoverError> {
-        self.daemons[1].start_ended(&mut lock(&self.guard))?;
-        steps.done("start");
-        wait_for_standby(&self.primary, &self.standby_names[1], self.is_synchronous, interrupt)?;
-        steps.done(STREAMING);
-        Ok(())
-    }
-
-    /// Shuts the old primary down, and its daemon.
-    pub(super) fn stop_old_primary(&self) -> Result<(), FailoverError> {
-        self.daemons[0].stop(&mut lock(&self.guard))?;
-        Ok(())
-    }
-
     /// The standby is the primary from now on, and the old primary, which was stopped, its standby.
     pub(super) fn exchange_roles(&mut self, interrupt: &Interrupt) -> Result<(), FailoverError> {
         self.daemons[0].start(&mut lock(&self.guard))?;
@@ -134,6 +115,35 @@ impl ManagedPair {
         for server in [self.standby, self.primary] {
             server.remove(guard)?;
         }
+        Ok(())
+    }
+}
+
+impl TopologyPair for ManagedPair {
+    fn primary(&self) -> &Cluster {
+        &self.primary
+    }
+
+    fn standby(&self) -> &Cluster {
+        &self.standby
+    }
+
+    /// As the host's service manager would.
+    fn return_standby(
+        &self,
+        interrupt: &Interrupt,
+        steps: &mut RejoinSteps,
+    ) -> Result<(), FailoverError> {
+        self.daemons[1].start_ended(&mut lock(&self.guard))?;
+        steps.done("start");
+        wait_for_standby(&self.primary, &self.standby_names[1], self.is_synchronous, interrupt)?;
+        steps.done(STREAMING);
+        Ok(())
+    }
+
+    /// Its daemon, too.
+    fn stop_old_primary(&self) -> Result<(), FailoverError> {
+        self.daemons[0].stop(&mut lock(&self.guard))?;
         Ok(())
     }
 }

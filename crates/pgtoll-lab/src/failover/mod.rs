@@ -35,7 +35,7 @@ use pgtoll_record::{
 };
 
 use self::context::{DATABASE, NODES, RunContext, lock};
-use self::engines::{ends_within, looks_each, notes, obstacle, patience_s, topologies};
+use self::engines::{ends_within, look_interval, notes, obstacle, patience_s, topologies};
 pub use self::error::FailoverError;
 use self::partition::is_cut;
 use self::run::run_once;
@@ -230,20 +230,20 @@ impl FailoverPlan {
     fn judged(&self, case: FailoverCase) -> Duration {
         if case.fault == FailoverFault::Partition {
             // The load goes on until it is over.
-            return self.lead + looks_each(case);
+            return self.lead + look_interval(case);
         }
         let is_longest = case.fault == FailoverFault::IoFreeze
             || case.engine == FailoverEngine::None
             || !self.promotes(case);
         let after = if is_longest { THAWED_AFTER_LIMIT } else { Duration::ZERO };
-        self.lead + looks_each(case) + notice_limit(case) + after + AFTERWARDS
+        self.lead + look_interval(case) + notice_limit(case) + after + AFTERWARDS
     }
 
     /// When the fault begins. An engine looks at intervals that count from its start, as the run does: at the
     /// same moment of each run its outages would be all alike, and those of a fault at any moment are not.
     fn fault_at(&self, case: FailoverCase, number: u32) -> Duration {
         let share = (f64::from(number.min(self.runs)) - 0.5) / f64::from(self.runs.max(1));
-        self.lead + looks_each(case).mul_f64(share.clamp(0.0, 1.0))
+        self.lead + look_interval(case).mul_f64(share.clamp(0.0, 1.0))
     }
 }
 

@@ -18,7 +18,7 @@ use super::managed::{
 };
 use super::partition::{judge_sides, network_cut};
 use super::rejoin::RejoinSteps;
-use super::topology::{Topology, until};
+use super::topology::{Topology, TopologyPair, until};
 use crate::JudgeSide;
 
 /// Addresses: etcd's, then each server's.
@@ -172,12 +172,8 @@ fn settings(context: &RunContext<'_>, times: PatroniTimes, host: u8) -> PatroniS
 }
 
 impl Topology for PatroniTopology {
-    fn primary(&self) -> &Cluster {
-        &self.pair.primary
-    }
-
-    fn standby(&self) -> &Cluster {
-        &self.pair.standby
+    fn pair(&self) -> &dyn TopologyPair {
+        &self.pair
     }
 
     fn dsn(&self) -> Result<Dsn, FailoverError> {
@@ -222,18 +218,6 @@ impl Topology for PatroniTopology {
         steps: &mut RejoinSteps,
     ) -> Result<(), FailoverError> {
         self.pair.bring_back(context.interrupt, steps)
-    }
-
-    fn return_standby(
-        &self,
-        context: &RunContext<'_>,
-        steps: &mut RejoinSteps,
-    ) -> Result<(), FailoverError> {
-        self.pair.return_standby(context.interrupt, steps)
-    }
-
-    fn stop_old_primary(&self) -> Result<(), FailoverError> {
-        self.pair.stop_old_primary()
     }
 
     fn exchange_roles(&mut self, context: &RunContext<'_>) -> Result<(), FailoverError> {

@@ -10,7 +10,7 @@ use super::context::{RunContext, lock};
 use super::error::FailoverError;
 use super::topology::until;
 
-/// What PostgreSQL knows it by.
+/// Its program, and so its `application_name`.
 const PROGRAM: &str = "pg_receivewal";
 
 /// `pg_receivewal`, running.

@@ -36,7 +36,7 @@ pub(super) fn rejoin(
 /// Starts a standby that died.
 pub(super) fn standby_return(context: &RunContext<'_>, topology: &dyn Topology) -> FailoverRejoin {
     let mut steps = RejoinSteps::begin();
-    let returned = topology.return_standby(context, &mut steps);
+    let returned = topology.pair().return_standby(context.interrupt, &mut steps);
     FailoverRejoin {
         seconds: steps.at(STREAMING),
         error: returned.err().map(|error| error_words(&error)),
@@ -73,6 +73,6 @@ impl RejoinSteps {
 
 /// Pages of the old primary and unsound ones of them, when it has been stopped.
 fn verified(context: &RunContext<'_>, topology: &dyn Topology) -> Result<(u64, u64), String> {
-    topology.stop_old_primary().map_err(|error| error_words(&error))?;
-    (context.verify)(&topology.primary().data())
+    topology.pair().stop_old_primary().map_err(|error| error_words(&error))?;
+    (context.verify)(&topology.pair().primary().data())
 }

@@ -60,7 +60,8 @@ fn fail_over(
     let fault = case.fault;
     let limit = notice_limit(case) + THAWED_AFTER_LIMIT;
     let hangs = fault == FailoverFault::WalsenderHang;
-    let receiver = hangs.then(|| WalReceiver::start(context, topology.primary())).transpose()?;
+    let receiver =
+        hangs.then(|| WalReceiver::start(context, topology.pair().primary())).transpose()?;
     let mut site = topology.fault_site()?;
     site.receiver = receiver.as_ref().map(|_| WalReceiver::NAME.to_owned());
     let action = FaultAction::new(fault, site, limit, context.interrupt);
@@ -83,7 +84,7 @@ fn fail_over(
     }
     run.timeline = Some(timeline(&judged, &run.steps));
     run.daemon_restarts = topology.end_watch();
-    let (primary, standby) = (topology.primary(), topology.standby());
+    let (primary, standby) = (topology.pair().primary(), topology.pair().standby());
     let (is_old_primary, is_new_primary) = (is_primary(primary), is_primary(standby));
     run.two_primaries = is_old_primary && is_new_primary;
     if run.two_primaries {

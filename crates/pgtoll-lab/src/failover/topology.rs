@@ -26,11 +26,8 @@ pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 /// A topology that serves clients, until it is removed.
 pub(super) trait Topology {
-    /// The server that is the primary until the fault.
-    fn primary(&self) -> &Cluster;
-
-    /// The other one.
-    fn standby(&self) -> &Cluster;
+    /// Both servers.
+    fn pair(&self) -> &dyn TopologyPair;
 
     /// The clients' way in.
     fn dsn(&self) -> Result<Dsn, FailoverError>;
@@ -59,16 +56,6 @@ pub(super) trait Topology {
         steps: &mut RejoinSteps,
     ) -> Result<(), FailoverError>;
 
-    /// Starts the standby, which died, and lets commits wait for it again if they are to.
-    fn return_standby(
-        &self,
-        context: &RunContext<'_>,
-        steps: &mut RejoinSteps,
-    ) -> Result<(), FailoverError>;
-
-    /// Shuts the old primary down, which has come back as a standby.
-    fn stop_old_primary(&self) -> Result<(), FailoverError>;
-
     /// Lets a second standby follow the promoted one; `None` where there is none.
     fn follow_third(&self, _context: &RunContext<'_>) -> Option<ThirdNode> {
         None
@@ -80,6 +67,25 @@ pub(super) trait Topology {
 
     /// Ends all that still runs, and removes it.
     fn remove(self: Box<Self>) -> Result<(), FailoverError>;
+}
+
+/// A primary and a standby, whatever starts them.
+pub(super) trait TopologyPair {
+    /// The server that is the primary until the fault.
+    fn primary(&self) -> &Cluster;
+
+    /// The other one.
+    fn standby(&self) -> &Cluster;
+
+    /// Starts the standby, which died, and lets commits wait for it again if they are to.
+    fn return_standby(
+        &self,
+        interrupt: &Interrupt,
+        steps: &mut RejoinSteps,
+    ) -> Result<(), FailoverError>;
+
+    /// Shuts the old primary down, which has come back as a standby.
+    fn stop_old_primary(&self) -> Result<(), FailoverError>;
 }
 
 /// A primary and a standby that the lab itself starts, and what a fault may need between and below them.
@@ -169,26 +175,6 @@ impl ServerPair {
         Ok(())
     }
 
-    /// Starts the standby, which died.
-    pub(super) fn return_standby(
-        &self,
-        context: &RunContext<'_>,
-        steps: &mut RejoinSteps,
-    ) -> Result<(), FailoverError> {
-        self.standby.start(&mut lock(&self.guard))?;
-        steps.done("start");
-        wait_for_streaming(&self.primary, &self.standby, context.interrupt)?;
-        reset_standby_names(&self.primary)?;
-        steps.done(STREAMING);
-        Ok(())
-    }
-
-    /// Shuts the old primary down.
-    pub(super) fn stop_old_primary(&self) -> Result<(), FailoverError> {
-        self.primary.stop(&mut lock(&self.guard), StopMode::Fast)?;
-        Ok(())
-    }
-
     /// The standby is the primary from now on, and the old primary, which was stopped, its standby.
     pub(super) fn exchange_roles(&mut self, context: &RunContext<'_>) -> Result<(), FailoverError> {
         std::mem::swap(&mut self.primary, &mut self.standby);
@@ -215,6 +201,34 @@ impl ServerPair {
         for cluster in [self.standby, self.primary] {
             cluster.remove(guard)?;
         }
+        Ok(())
+    }
+}
+
+impl TopologyPair for ServerPair {
+    fn primary(&self) -> &Cluster {
+        &self.primary
+    }
+
+    fn standby(&self) -> &Cluster {
+        &self.standby
+    }
+
+    fn return_standby(
+        &self,
+        interrupt: &Interrupt,
+        steps: &mut RejoinSteps,
+    ) -> Result<(), FailoverError> {
+        self.standby.start(&mut lock(&self.guard))?;
+        steps.done("start");
+        wait_for_streaming(&self.primary, &self.standby, interrupt)?;
+        reset_standby_names(&self.primary)?;
+        steps.done(STREAMING);
+        Ok(())
+    }
+
+    fn stop_old_primary(&self) -> Result<(), FailoverError> {
+        self.primary.stop(&mut lock(&self.guard), StopMode::Fast)?;
         Ok(())
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use pgtoll_cluster::Cluster;
 use pgtoll_record::{FailoverFault, FailoverRun};
 use pgtoll_wire::Dsn;
 
@@ -13,7 +12,7 @@ use super::fault::{FaultSite, Handover, Response};
 use super::partition::{CrossLinks, CutSite, is_cut, judge_sides};
 use super::rejoin::RejoinSteps;
 use super::topology::{
-    ServerPair, StartedPrimary, Topology, both_servers, link_directory, open_link,
+    ServerPair, StartedPrimary, Topology, TopologyPair, both_servers, link_directory, open_link,
     wait_for_streaming,
 };
 use crate::JudgeSide;
@@ -45,12 +44,8 @@ impl UnattendedTopology {
 }
 
 impl Topology for UnattendedTopology {
-    fn primary(&self) -> &Cluster {
-        &self.pair.primary
-    }
-
-    fn standby(&self) -> &Cluster {
-        &self.pair.standby
+    fn pair(&self) -> &dyn TopologyPair {
+        &self.pair
     }
 
     fn dsn(&self) -> Result<Dsn, FailoverError> {
@@ -99,18 +94,6 @@ impl Topology for UnattendedTopology {
         steps: &mut RejoinSteps,
     ) -> Result<(), FailoverError> {
         self.pair.bring_back(context, fault, steps)
-    }
-
-    fn return_standby(
-        &self,
-        context: &RunContext<'_>,
-        steps: &mut RejoinSteps,
-    ) -> Result<(), FailoverError> {
-        self.pair.return_standby(context, steps)
-    }
-
-    fn stop_old_primary(&self) -> Result<(), FailoverError> {
-        self.pair.stop_old_primary()
     }
 
     fn exchange_roles(&mut self, context: &RunContext<'_>) -> Result<(), FailoverError> {

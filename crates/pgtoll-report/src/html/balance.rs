@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use pgtoll_record::{BalanceRecord, BalanceRoute};
 
-use super::{Section, bodies, contents, download, inert, page};
+use super::{LabPage, Section, download, inert};
 use crate::balance::{
     ROUTE_HEAD, RUNG_HEAD, answer, balance_findings, part_words, route_row, rung_row, subject_words,
 };
@@ -24,22 +24,17 @@ pub fn balance_html(of: &BalanceRecord) -> String {
         ("how", "How it was found", how(of)),
         ("again", "Again", again(of)),
     ];
-    let main = html! {
-        section id="answer" aria-labelledby="answer-heading" {
-            h2 id="answer-heading" { "In short" }
-            p class="lead" { (answer(of)) }
-            @for finding in balance_findings(of) { p { strong { "Finding: " } (finding) } }
-            (contents(&sections))
-        }
-        (bodies(&sections))
-    };
-    let title = html! { "Where reads go and how old they are, pgtoll" };
-    let heading = html! {
-        p class="quiet small" { "pgtoll lab balance" }
-        h1 { "Where does a balancer send statements, and how old is what standbys answer?" }
-        p class="quiet" { (subject_words(of)) }
-    };
-    page(&title, &heading, &main, "Made by pgtoll on servers of its own.", &inert(of))
+    LabPage {
+        command: "pgtoll lab balance",
+        title: "Where reads go and how old they are",
+        question: "Where does a balancer send statements, and how old is what standbys answer?",
+        subject: subject_words(of),
+        sentences: vec![answer(of)],
+        remarks: vec![("Finding", balance_findings(of))],
+        sections,
+        data: inert(of),
+    }
+    .html()
 }
 
 fn table<const COLUMNS: usize>(

@@ -4,7 +4,7 @@
 use maud::{Markup, html};
 use pgtoll_record::{BridgeRecord, BridgeStatement, BridgeStep};
 
-use super::{Section, bodies, contents, download, inert, page, table};
+use super::{LabPage, Section, download, inert, table};
 use crate::bridge::{SCAN_HEAD, answer, bridge_findings, scan_row, subject_words};
 
 /// A record of `pgtoll lab bridge` as one HTML file. Whatever stands in the record is text in it, never
@@ -16,22 +16,17 @@ pub fn bridge_html(of: &BridgeRecord) -> String {
         ("how", "How it was found", how(of)),
         ("again", "Again", again(of)),
     ];
-    let main = html! {
-        section id="answer" aria-labelledby="answer-heading" {
-            h2 id="answer-heading" { "In short" }
-            p class="lead" { (answer(of)) }
-            @for finding in bridge_findings(of) { p { strong { "Finding: " } (finding) } }
-            (contents(&sections))
-        }
-        (bodies(&sections))
-    };
-    let title = html! { "Foreign tables, their joins and their commits, pgtoll" };
-    let heading = html! {
-        p class="quiet small" { "pgtoll lab bridge" }
-        h1 { "What does one query over PostgreSQL, a CSV file and Redis promise?" }
-        p class="quiet" { (subject_words(of)) }
-    };
-    page(&title, &heading, &main, "Made by pgtoll on servers of its own.", &inert(of))
+    LabPage {
+        command: "pgtoll lab bridge",
+        title: "Foreign tables, their joins and their commits",
+        question: "What does one query over PostgreSQL, a CSV file and Redis promise?",
+        subject: subject_words(of),
+        sentences: vec![answer(of)],
+        remarks: vec![("Finding", bridge_findings(of))],
+        sections,
+        data: inert(of),
+    }
+    .html()
 }
 
 fn scans(of: &BridgeRecord) -> Markup {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use pgtoll_record::{ExchangeRecord, SynchronousCommit};
 
-use super::{Section, bodies, contents, download, inert, page};
+use super::{LabPage, Section, download, inert};
 use crate::exchange::{ExchangeRow, HEAD, answer, exchange_findings, rows, subject_words};
 use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend};
 
@@ -17,22 +17,17 @@ pub fn exchange_html(of: &ExchangeRecord) -> String {
         ("how", "How it was found", how(of)),
         ("again", "Again", again(of)),
     ];
-    let main = html! {
-        section id="answer" aria-labelledby="answer-heading" {
-            h2 id="answer-heading" { "In short" }
-            @for sentence in answer(of) { p class="lead" { (sentence) } }
-            @for finding in exchange_findings(of) { p { strong { "Finding: " } (finding) } }
-            (contents(&sections))
-        }
-        (bodies(&sections))
-    };
-    let title = html! { "What waiting for a standby costs and saves, pgtoll" };
-    let heading = html! {
-        p class="quiet small" { "pgtoll lab exchange" }
-        h1 { "What does waiting for a standby cost, and what does it save?" }
-        p class="quiet" { (subject_words(of)) }
-    };
-    page(&title, &heading, &main, "Made by pgtoll on servers of its own.", &inert(of))
+    LabPage {
+        command: "pgtoll lab exchange",
+        title: "What waiting for a standby costs and saves",
+        question: "What does waiting for a standby cost, and what does it save?",
+        subject: subject_words(of),
+        sentences: answer(of),
+        remarks: vec![("Finding", exchange_findings(of))],
+        sections,
+        data: inert(of),
+    }
+    .html()
 }
 
 /// Two figures over the delay: the rate of commits, and what was lost.

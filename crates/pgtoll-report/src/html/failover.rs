@@ -4,12 +4,12 @@ use maud::{Markup, html};
 use pgtoll_record::{EngineTopology, FailoverRecord};
 
 use super::timeline::timeline;
-use super::{Section, bodies, contents, download, inert, page};
+use super::{LabPage, Section, download, inert};
+use crate::failover::partition::{PartitionSummary, SIDES_HEAD, SIDES_WORDS};
 use crate::failover::{
     FailoverColumns, FailoverRow, REJOIN_HEAD, STEPS_HEAD, answer, failover_findings, first_run,
     rows, seconds, settings_words, skipped_words, subject_words, third_words,
 };
-use crate::failover_partition::{PartitionSummary, SIDES_HEAD, SIDES_WORDS};
 use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend, text};
 
 /// A record of `pgtoll lab failover` as one HTML file. Whatever stands in the record is text in it,
@@ -38,24 +38,21 @@ pub fn failover_html(of: &FailoverRecord) -> String {
     if rows.len() > 1 {
         sections.insert(0, ("side-by-side", "Outages side by side", side_by_side(&rows)));
     }
-    let main = html! {
-        section id="answer" aria-labelledby="answer-heading" {
-            h2 id="answer-heading" { "In short" }
-            @for sentence in answer(&rows) { p class="lead" { (sentence) } }
-            @for third in third_words(of) { p { strong { "Second standby: " } (third) } }
-            @for skipped in skipped_words(of) { p { strong { "Skipped: " } (skipped) } }
-            @for finding in failover_findings(of) { p { strong { "Finding: " } (finding) } }
-            (contents(&sections))
-        }
-        (bodies(&sections))
-    };
-    let title = html! { "What clients see of a failover, pgtoll" };
-    let heading = html! {
-        p class="quiet small" { "pgtoll lab failover" }
-        h1 { "What do clients see of a failover?" }
-        p class="quiet" { (subject_words(of)) }
-    };
-    page(&title, &heading, &main, "Made by pgtoll on servers of its own.", &inert(of))
+    LabPage {
+        command: "pgtoll lab failover",
+        title: "What clients see of a failover",
+        question: "What do clients see of a failover?",
+        subject: subject_words(of),
+        sentences: answer(&rows),
+        remarks: vec![
+            ("Second standby", third_words(of)),
+            ("Skipped", skipped_words(of)),
+            ("Finding", failover_findings(of)),
+        ],
+        sections,
+        data: inert(of),
+    }
+    .html()
 }
 
 fn outages(rows: &[FailoverRow]) -> Markup {

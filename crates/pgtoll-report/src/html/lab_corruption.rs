@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use pgtoll_record::CorruptionRecord;
 
 use super::timeline::timeline;
-use super::{Section, bodies, contents, download, inert, page};
+use super::{LabPage, Section, download, inert};
 use crate::lab_corruption::{
     SPREAD_HEAD, STEP_HEAD, WRITER_HEAD, answer, lab_corruption_findings, spread_rows, step_rows,
     subject_words, writer_rows,
@@ -25,22 +25,17 @@ pub fn lab_corruption_html(of: &CorruptionRecord) -> String {
         ("how", "How it was found", how(of)),
         ("again", "Again", again(of)),
     ];
-    let main = html! {
-        section id="answer" aria-labelledby="answer-heading" {
-            h2 id="answer-heading" { "In short" }
-            @for sentence in answer(of) { p class="lead" { (sentence) } }
-            @for finding in lab_corruption_findings(of) { p { strong { "Finding: " } (finding) } }
-            (contents(&sections))
-        }
-        (bodies(&sections))
-    };
-    let title = html! { "What becomes of a damaged page, pgtoll" };
-    let heading = html! {
-        p class="quiet small" { "pgtoll lab corruption" }
-        h1 { "What becomes of a damaged page?" }
-        p class="quiet" { (subject_words(of)) }
-    };
-    page(&title, &heading, &main, "Made by pgtoll on servers of its own.", &inert(of))
+    LabPage {
+        command: "pgtoll lab corruption",
+        title: "What becomes of a damaged page",
+        question: "What becomes of a damaged page?",
+        subject: subject_words(of),
+        sentences: answer(of),
+        remarks: vec![("Finding", lab_corruption_findings(of))],
+        sections,
+        data: inert(of),
+    }
+    .html()
 }
 
 fn table(label: &str, head: &[&str], rows: &[Vec<String>]) -> Markup {

@@ -227,6 +227,48 @@ fn download(what: &str, name: &str, json: &str) -> Markup {
     }
 }
 
+/// What pages of all labs have in front of their sections.
+struct LabPage<'a> {
+    /// The command, such as `pgtoll lab bridge`.
+    command: &'a str,
+    /// Of the window.
+    title: &'a str,
+    /// What the page answers.
+    question: &'a str,
+    /// What was looked at.
+    subject: String,
+    /// The answer.
+    sentences: Vec<String>,
+    /// What stands below it: a word, and a sentence each.
+    remarks: Vec<(&'a str, Vec<String>)>,
+    sections: Vec<Section<'a>>,
+    /// The record, by [`inert`].
+    data: String,
+}
+
+impl LabPage<'_> {
+    fn html(&self) -> String {
+        let main = html! {
+            section id="answer" aria-labelledby="answer-heading" {
+                h2 id="answer-heading" { "In short" }
+                @for sentence in &self.sentences { p class="lead" { (sentence) } }
+                @for (word, sentences) in &self.remarks {
+                    @for sentence in sentences { p { strong { (word) ": " } (sentence) } }
+                }
+                (contents(&self.sections))
+            }
+            (bodies(&self.sections))
+        };
+        let title = html! { (self.title) ", pgtoll" };
+        let heading = html! {
+            p class="quiet small" { (self.command) }
+            h1 { (self.question) }
+            p class="quiet" { (self.subject) }
+        };
+        page(&title, &heading, &main, "Made by pgtoll on servers of its own.", &self.data)
+    }
+}
+
 /// The result as JSON in which no text ends the element that it stands in, or begins a comment.
 fn inert(result: &impl Serialize) -> String {
     let json = serde_json::to_string(result).unwrap_or_else(|_| "null".to_owned());

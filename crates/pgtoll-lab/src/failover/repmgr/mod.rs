@@ -32,7 +32,8 @@ use super::partition::{CutSite, is_cut, judge_sides};
 use super::rejoin::RejoinSteps;
 use super::steps::Steps;
 use super::topology::{
-    ServerPair, StartedPrimary, Topology, link_directory, open_link, until, wait_for_streaming,
+    ServerPair, StartedPrimary, Topology, TopologyPair, link_directory, open_link, until,
+    wait_for_streaming,
 };
 use crate::JudgeSide;
 use crate::link::{Link, LinkDelay};
@@ -206,12 +207,8 @@ fn way_by(poolers: &[RunningPgbouncer]) -> Result<Dsn, FailoverError> {
 }
 
 impl Topology for RepmgrTopology {
-    fn primary(&self) -> &Cluster {
-        &self.pair.primary
-    }
-
-    fn standby(&self) -> &Cluster {
-        &self.pair.standby
+    fn pair(&self) -> &dyn TopologyPair {
+        &self.pair
     }
 
     fn dsn(&self) -> Result<Dsn, FailoverError> {
@@ -304,18 +301,6 @@ impl Topology for RepmgrTopology {
             steps.done("registered");
         }
         Ok(())
-    }
-
-    fn return_standby(
-        &self,
-        context: &RunContext<'_>,
-        steps: &mut RejoinSteps,
-    ) -> Result<(), FailoverError> {
-        self.pair.return_standby(context, steps)
-    }
-
-    fn stop_old_primary(&self) -> Result<(), FailoverError> {
-        self.pair.stop_old_primary()
     }
 
     fn follow_third(&self, context: &RunContext<'_>) -> Option<ThirdNode> {
