@@ -9,6 +9,8 @@
 //! * [`Draft`] writes a file under a random temporary name with mode 0600, and gives it its name
 //!   when it is complete. Readers see the old file or the new one.
 //!
+//! [`AlignedBuffer`] is the memory that large files are read into.
+//!
 //! Directories on the way to a file may be symbolic links only if root or the caller made the link.
 //!
 //! ```
@@ -20,10 +22,12 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod buffer;
 mod directory;
 mod draft;
 mod read;
 
+pub use buffer::AlignedBuffer;
 pub use draft::{
     Draft, append_private, create_private, open_append_private, write_output, write_private,
 };

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
+use pgtoll_files::AlignedBuffer;
 
 use crate::mapped::{self, Window};
 
@@ -162,10 +163,10 @@ impl ReadAt for DirectFile<'_> {
             return self.read_aligned(&mut buffer[..whole], at);
         }
         let skipped = at % ALIGNED_BYTES as u64;
-        let mut other = Buffer::new(ALIGNED_BYTES);
-        let read = self.read_aligned(other.bytes(), at - skipped)?;
+        let mut other = AlignedBuffer::new(ALIGNED_BYTES);
+        let read = self.read_aligned(&mut other, at - skipped)?;
         let skipped = usize::try_from(skipped).unwrap_or(ALIGNED_BYTES);
-        let found = other.bytes().get(skipped..read).unwrap_or_default();
+        let found = other.get(skipped..read).unwrap_or_default();
         let some = found.len().min(buffer.len());
         buffer[..some].copy_from_slice(&found[..some]);
         Ok(some)
@@ -192,27 +193,6 @@ fn open(path: &Path, flags: OFlag) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)
 }
 
-/// Memory to read into, which begins where a page of memory does.
-#[derive(Debug, Default)]
-pub(super) struct Buffer {
-    memory: Vec<u8>,
-    begin: usize,
-    bytes: usize,
-}
-
-impl Buffer {
-    pub(super) fn new(bytes: usize) -> Self {
-        let memory = vec![0; bytes + ALIGNED_BYTES];
-        // Unknown only in constant evaluation; then it is not aligned.
-        let begin = memory.as_ptr().align_offset(ALIGNED_BYTES).min(ALIGNED_BYTES);
-        Self { memory, begin, bytes }
-    }
-
-    pub(super) fn bytes(&mut self) -> &mut [u8] {
-        &mut self.memory[self.begin..][..self.bytes]
-    }
-}
-
 /// Reads until the buffer is full or the file ends.
 pub(super) fn read_all(file: &dyn ReadAt, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     let mut taken = 0;
@@ -231,13 +211,10 @@ pub(super) fn read_all(file: &dyn ReadAt, buffer: &mut [u8], at: u64) -> io::Res
 pub(super) const READ_BYTES: usize = 256 << 10;
 /// Less is copied sooner than mapped.
 const MAPPED_BYTES_MIN: u64 = 64 << 10;
-/// The pages of media and of memory are not larger.
-const ALIGNED_BYTES: usize = 4096;
+const ALIGNED_BYTES: usize = AlignedBuffer::ALIGNMENT;
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     /// All disks read the same.
@@ -251,10 +228,10 @@ mod tests {
         for disk in disks {
             let open = disk.open(file.path()).unwrap();
             let check = |at: usize, room: usize| {
-                let mut buffer = Buffer::new(room);
-                let read = read_all(&*open, buffer.bytes(), at as u64).unwrap();
+                let mut buffer = AlignedBuffer::new(room);
+                let read = read_all(&*open, &mut buffer, at as u64).unwrap();
                 let end = bytes.len().min(at + room);
-                assert!(buffer.bytes()[..read] == bytes[at.min(end)..end], "{room} from {at}");
+                assert!(buffer[..read] == bytes[at.min(end)..end], "{room} from {at}");
             };
             for at in [0, 1, 1024, 4096, 8192, 299_999, 300_000, 400_000] {
                 for room in [1, 1024, 4096, 5000, 8192, 400_000] {
@@ -270,14 +247,5 @@ mod tests {
         // What is no file in memory is read.
         assert!(mapped.open(Path::new("/proc/self/maps")).unwrap().map(0, 100_000).is_none());
         assert!(mapped.is_refused());
-    }
-
-    proptest! {
-        #[test]
-        fn a_buffer_begins_with_a_page(bytes in 1_usize..100_000) {
-            let mut buffer = Buffer::new(bytes);
-            prop_assert_eq!(buffer.bytes().len(), bytes);
-            prop_assert_eq!(buffer.bytes().as_ptr().addr() % ALIGNED_BYTES, 0);
-        }
     }
 }

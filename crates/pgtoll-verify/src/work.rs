@@ -15,9 +15,10 @@ use crate::maps::{self, Compared, MapRule, Unmapped};
 use crate::pace::Pace;
 use crate::settings::VerifySettings;
 use crate::storage::Storage;
-use crate::storage::{Buffer, READ_BYTES, ReadAt, read_all};
+use crate::storage::{READ_BYTES, ReadAt, read_all};
 use crate::visible::{MapPage, VisibilityMap};
 use pgtoll_datadir::DataDirectory;
+use pgtoll_files::AlignedBuffer;
 
 /// What the threads share.
 pub(super) struct Work<'a> {
@@ -173,7 +174,7 @@ impl<'a> Work<'a> {
 pub(super) struct Reader<'a> {
     work: &'a Work<'a>,
     kernel: &'static Kernel,
-    buffer: Buffer,
+    buffer: AlignedBuffer,
     checksums: Vec<u16>,
     /// The file that was opened last. One that could not be opened is not tried again.
     open: Option<(usize, Opened<'a>)>,
@@ -194,7 +195,7 @@ impl<'a> Reader<'a> {
         Self {
             work,
             kernel: Kernel::best(),
-            buffer: Buffer::new(buffer_bytes),
+            buffer: AlignedBuffer::new(buffer_bytes),
             checksums: vec![0; checksums],
             open: None,
             file: Listed { fork: RelationFork::default(), segment: 0, bytes: 0 },
@@ -238,7 +239,7 @@ impl<'a> Reader<'a> {
         }
         let (open, mut buffer) = (self.open.take(), mem::take(&mut self.buffer));
         match &open {
-            Some((_, Ok(open))) => self.piece(&**open, buffer.bytes(), from, to),
+            Some((_, Ok(open))) => self.piece(&**open, &mut buffer, from, to),
             Some((_, Err(error))) => self.unreadable(from, to, error.clone()),
             None => {}
         }

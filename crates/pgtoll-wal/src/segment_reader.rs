@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
+use pgtoll_files::AlignedBuffer;
 use pgtoll_format::wal::{Decoder, PageHeader, Parts, Record, SegmentHeader, WalError};
 use pgtoll_format::{Lsn, WalFacts};
 
@@ -47,13 +48,13 @@ pub(crate) struct SegmentResult<C> {
 
 /// What a thread keeps from segment to segment, so that memory is taken once.
 pub(crate) struct ReadBuffers {
-    chunk: Vec<u8>,
+    chunk: AlignedBuffer,
     parts: Parts,
 }
 
 impl ReadBuffers {
     pub(crate) fn new() -> Self {
-        Self { chunk: vec![0; CHUNK], parts: Parts::default() }
+        Self { chunk: AlignedBuffer::new(CHUNK), parts: Parts::default() }
     }
 }
 
@@ -117,7 +118,7 @@ impl<'a> Wal<'a> {
         let (mut sums, mut parts) = (Sums::default(), Parts::default());
         let within = |number: &usize| self.begin(*number) < to && self.end(*number) > from;
         let mut decoder: Option<Decoder> = None;
-        let mut buffer = vec![0; CHUNK];
+        let mut buffer = AlignedBuffer::new(CHUNK);
         for number in (0..self.segments.len()).filter(within) {
             let mut input = self.segments[number].open().ok()?;
             loop {

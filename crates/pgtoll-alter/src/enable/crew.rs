@@ -20,6 +20,7 @@ use super::pages::{Blocks, EnabledPages, runs};
 use super::{EnableProgress, EnableStep, EnableThreads};
 use crate::{Hold, MaybeOverwritten, WriteError};
 use pgtoll_datadir::RelationFile;
+use pgtoll_files::AlignedBuffer;
 use pgtoll_threads::start;
 
 /// The files, and who works on them.
@@ -434,13 +435,13 @@ impl FileProgress {
 
 /// What a thread reads into.
 struct Buffer {
-    bytes: Vec<u8>,
+    bytes: AlignedBuffer,
     checksums: Vec<u16>,
 }
 
 impl Default for Buffer {
     fn default() -> Self {
-        Self { bytes: vec![0; BUFFER_BYTES], checksums: Vec::new() }
+        Self { bytes: AlignedBuffer::new(BUFFER_BYTES), checksums: Vec::new() }
     }
 }
 

@@ -11,6 +11,7 @@ use pgtoll_format::ControlFile;
 use super::pages::{Blocks, EnabledPages};
 use crate::WriteError;
 use pgtoll_datadir::RelationFile;
+use pgtoll_files::AlignedBuffer;
 
 /// What pages of a sample say of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -31,7 +32,7 @@ pub struct Prediction {
 const PIECES: u64 = 96;
 const PIECE_BYTES: usize = 1 << 20;
 /// What disks want the bytes' addresses to be multiples of.
-const ALIGNMENT: usize = 4096;
+const ALIGNMENT: usize = AlignedBuffer::ALIGNMENT;
 /// A disk is taken to write as fast as it reads at best, and so much slower at worst.
 const WRITE_SLOWER: f64 = 3.0;
 
@@ -39,7 +40,7 @@ const WRITE_SLOWER: f64 = 3.0;
 pub fn predict(files: &[RelationFile], control: &ControlFile) -> Result<Prediction, WriteError> {
     let pieces = pieces(files, control.block_bytes.into());
     let bytes = pieces.iter().map(|piece| piece.bytes).sum::<u64>();
-    let mut buffer = Buffer::new();
+    let mut buffer = AlignedBuffer::new(PIECE_BYTES);
     let mut found = Sample::default();
     let as_cached =
         timed(|| pieces.iter().try_for_each(|piece| piece.sum(control, &mut buffer, &mut found)))?;
@@ -113,7 +114,7 @@ impl Piece<'_> {
     fn sum(
         &self,
         control: &ControlFile,
-        buffer: &mut Buffer,
+        buffer: &mut AlignedBuffer,
         found: &mut Sample,
     ) -> Result<(), WriteError> {
         let count = self.read(buffer, 0)?;
@@ -125,8 +126,7 @@ impl Piece<'_> {
             in_file,
             in_fork: u32::try_from(first + in_file).unwrap_or(u32::MAX),
         };
-        let begin = buffer.begin;
-        let bytes = &mut buffer.bytes[begin..begin + count];
+        let bytes = &mut buffer[..count];
         let mut pages = EnabledPages::default();
         found.stale += blocks.stamp(bytes, &mut Vec::new(), &mut pages).len() as u64;
         found.pages += pages.pages;
@@ -134,7 +134,7 @@ impl Piece<'_> {
     }
 
     /// How many bytes there were: files get shorter while a server runs, and go.
-    fn read(&self, buffer: &mut Buffer, flags: i32) -> Result<usize, WriteError> {
+    fn read(&self, buffer: &mut AlignedBuffer, flags: i32) -> Result<usize, WriteError> {
         let error = WriteError::read(&self.of.path);
         let file = match File::options().read(true).custom_flags(flags).open(&self.of.path) {
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -142,23 +142,8 @@ impl Piece<'_> {
         };
         // The last block of a file may be shorter than what is asked for.
         let wanted = usize::try_from(self.bytes).unwrap_or(0).next_multiple_of(ALIGNMENT);
-        let begin = buffer.begin;
-        let count = file.read_at(&mut buffer.bytes[begin..begin + wanted], self.at);
+        let count = file.read_at(&mut buffer[..wanted], self.at);
         Ok(count.map_err(&error)?.min(usize::try_from(self.bytes).unwrap_or(0)))
-    }
-}
-
-/// Begins at a multiple of what disks want.
-struct Buffer {
-    bytes: Vec<u8>,
-    begin: usize,
-}
-
-impl Buffer {
-    fn new() -> Self {
-        let bytes = vec![0; PIECE_BYTES + ALIGNMENT];
-        let begin = bytes.as_ptr().align_offset(ALIGNMENT);
-        Self { bytes, begin }
     }
 }
 

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use pgtoll_files::AlignedBuffer;
 use pgtoll_format::Crc32c;
 use rustc_hash::FxHashMap;
 use sha2::{Digest as _, Sha224, Sha256, Sha384, Sha512};
@@ -32,7 +33,7 @@ impl Checksum {
 
     /// Whether what is read has it.
     fn is_of(&self, input: &mut dyn Read) -> io::Result<bool> {
-        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut buffer = AlignedBuffer::new(BUFFER_BYTES);
         let found = match self.algorithm {
             Algorithm::None => return Ok(true),
             Algorithm::Crc32c => {
