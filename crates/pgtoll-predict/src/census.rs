@@ -7,8 +7,8 @@ use pgtoll_format::Lsn;
 use pgtoll_record::{CensusRelation, DirtyCensus};
 use pgtoll_wire::{Dsn, Error, Row};
 
+use crate::carried::{BlockAddress, CarriedPages};
 use crate::looks::Glimpse;
-use crate::running::{BlockAddress, CarriedPages};
 use crate::session::{SessionCost, WatchSession};
 
 /// How censuses are taken.

@@ -19,6 +19,7 @@
 
 mod allowance;
 mod answer;
+mod carried;
 mod census;
 mod error;
 mod looks;

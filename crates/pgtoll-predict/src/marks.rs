@@ -12,8 +12,8 @@ use pgtoll_format::Lsn;
 use pgtoll_record::CarriedMarks;
 use pgtoll_wire::{Error, Row};
 
+use crate::carried::BlockAddress;
 use crate::census::{CensusTaker, SampledBuffer};
-use crate::running::BlockAddress;
 use crate::session::WatchSession;
 
 /// Pages that are followed. Each may need a page of a visibility map, of 20 to 50 µs.

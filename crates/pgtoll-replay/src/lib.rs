@@ -18,6 +18,7 @@ mod catalog;
 mod compare;
 mod describe;
 mod error;
+mod latencies;
 mod logs;
 mod order;
 mod plan_file;

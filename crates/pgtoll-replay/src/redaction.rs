@@ -108,22 +108,6 @@ fn is_certain(sql: &str) -> bool {
 
 const SYNTAX_ERROR: &str = "42601";
 
-/// Whether a statement of a plan without values had some.
-pub(crate) fn has_values(request: &StatementRequest) -> bool {
-    let has_literal = |sql: &str| {
-        tokens(sql).iter().any(|token| {
-            matches!(token, SqlToken::Text(_) | SqlToken::Escaped(_) | SqlToken::Number(_))
-        })
-    };
-    match request {
-        StatementRequest::Incomplete { reason, .. } => *reason == IncompleteReason::Redacted,
-        StatementRequest::Simple(sql) => has_literal(sql),
-        StatementRequest::Extended(executions) => {
-            executions.iter().any(|of| !of.parameters.is_empty() || has_literal(&of.sql))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,7 +179,7 @@ mod tests {
             let treatment = ReplayTransactions::of(&redacted).treatment;
             for (step, treatment) in redacted.steps.iter().zip(treatment) {
                 let is_executed = treatment == Treatment::Execute;
-                assert!(!is_executed || !has_values(&step.request), "{step:?}");
+                assert!(!is_executed || !step.request.has_values(), "{step:?}");
             }
         }
     }

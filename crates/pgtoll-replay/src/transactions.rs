@@ -2,7 +2,6 @@
 
 use pgtoll_record::LogCounts;
 
-use crate::redaction;
 use crate::sql;
 use crate::workload::{CapturedStep, CapturedWorkload, IncompleteReason, StatementRequest};
 
@@ -130,7 +129,7 @@ impl ReplayTransactions {
     fn leave_out_redacted(&mut self, workload: &CapturedWorkload) {
         for (step, treatment) in workload.steps.iter().zip(&mut self.treatment) {
             let is_left = matches!(treatment, Treatment::Execute | Treatment::SkipIncomplete);
-            if is_left && redaction::has_values(&step.request) {
+            if is_left && step.request.has_values() {
                 *treatment = Treatment::SkipRedacted;
             }
         }

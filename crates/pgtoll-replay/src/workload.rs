@@ -3,6 +3,8 @@
 use pgtoll_record::{LogCounts, LogSource};
 use serde::{Deserialize, Serialize};
 
+use crate::sql::{SqlToken, tokens};
+
 /// What was captured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CapturedWorkload {
@@ -15,6 +17,18 @@ pub struct CapturedWorkload {
 }
 
 impl CapturedWorkload {
+    /// The most sessions with a statement that are open at a time.
+    pub(crate) fn sessions_open_max(&self) -> u64 {
+        let ends = self.sessions.iter().flat_map(|of| [(of.begin, 1_i64), (of.end + 1, -1)]);
+        let mut ends: Vec<(u64, i64)> = ends.collect();
+        ends.sort_unstable();
+        let open = ends.iter().scan(0_i64, |open, (_, change)| {
+            *open += change;
+            Some(*open)
+        });
+        u64::try_from(open.max().unwrap_or_default()).unwrap_or_default()
+    }
+
     /// Puts sessions and steps into their order. `None` where sessions do not have the numbers from 0 on, or
     /// a step has no session.
     pub(crate) fn of_parts(
@@ -157,6 +171,22 @@ impl StatementRequest {
             Self::Extended(executions) => (None, executions.as_slice()),
         };
         one.into_iter().chain(several.iter().map(|of| of.sql.as_str()))
+    }
+
+    /// Whether it has values, or had some that were redacted.
+    pub(crate) fn has_values(&self) -> bool {
+        let has_literal = |sql: &str| {
+            tokens(sql).iter().any(|token| {
+                matches!(token, SqlToken::Text(_) | SqlToken::Escaped(_) | SqlToken::Number(_))
+            })
+        };
+        match self {
+            Self::Incomplete { reason, .. } => *reason == IncompleteReason::Redacted,
+            Self::Simple(sql) => has_literal(sql),
+            Self::Extended(executions) => {
+                executions.iter().any(|of| !of.parameters.is_empty() || has_literal(&of.sql))
+            }
+        }
     }
 }
 

@@ -16,8 +16,7 @@ use nix::sys::socket::{
     setsockopt, sockopt,
 };
 
-use crate::transport::{time_left, time_out_unset};
-use crate::waiting::{wait_readable, wait_writable};
+use crate::waiting::{time_left, time_out_unset, wait_readable, wait_writable};
 use crate::{Error, Interruption, UnixEndpoint};
 
 /// Connects to a server's socket. The standard library cannot bound how long that takes, and it

@@ -396,3 +396,11 @@ impl fmt::Display for ErrorResponse {
 }
 
 impl error::Error for ErrorResponse {}
+
+/// Whether the other side has ended the connection.
+pub(crate) fn hung_up(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof
+    )
+}

@@ -15,8 +15,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 
 use crate::certificate::{self, Trust, Verifier};
-use crate::transport::{hung_up, time_left};
-use crate::waiting::wait_readable;
+use crate::error::hung_up;
+use crate::waiting::{time_left, wait_readable};
 use crate::{Error, Interruption};
 
 /// `sslmode`: whether to encrypt, and what the server must prove.

@@ -10,8 +10,9 @@ use postgres_protocol::message::backend::{
     NOTIFICATION_RESPONSE_TAG, PARAMETER_STATUS_TAG, ROW_DESCRIPTION_TAG,
 };
 
+use crate::error::hung_up;
 use crate::stream::Stream;
-use crate::waiting::{wait_readable, wait_writable};
+use crate::waiting::{time_left, time_out_unset, wait_readable, wait_writable};
 use crate::{Error, Interruption};
 
 /// A socket with its two buffers.
@@ -166,28 +167,6 @@ impl Transport {
             Err(source) => Err(Error::Io { action: "receive from the server", source }),
         }
     }
-}
-
-pub(crate) fn time_left(deadline: Option<Instant>) -> Result<Option<Duration>, Error> {
-    let Some(deadline) = deadline else {
-        return Ok(None);
-    };
-    match deadline.checked_duration_since(Instant::now()) {
-        // Zero would be no time-out at all, and so would what rounds to zero microseconds.
-        Some(left) if left >= Duration::from_micros(1) => Ok(Some(left)),
-        _ => Err(Error::ConnectTimeout),
-    }
-}
-
-pub(crate) fn time_out_unset(source: io::Error) -> Error {
-    Error::Io { action: "set the time-out of a socket", source }
-}
-
-pub(crate) fn hung_up(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof
-    )
 }
 
 /// What the server sent and nobody has read yet.

@@ -48,6 +48,21 @@ impl Interruption {
     }
 }
 
+pub(crate) fn time_left(deadline: Option<Instant>) -> Result<Option<Duration>, Error> {
+    let Some(deadline) = deadline else {
+        return Ok(None);
+    };
+    match deadline.checked_duration_since(Instant::now()) {
+        // Zero would be no time-out at all, and so would what rounds to zero microseconds.
+        Some(left) if left >= Duration::from_micros(1) => Ok(Some(left)),
+        _ => Err(Error::ConnectTimeout),
+    }
+}
+
+pub(crate) fn time_out_unset(source: io::Error) -> Error {
+    Error::Io { action: "set the time-out of a socket", source }
+}
+
 /// Whether the socket can be read before the time is over, or a signal interrupts the call.
 pub(crate) fn wait_readable(
     socket: BorrowedFd<'_>,

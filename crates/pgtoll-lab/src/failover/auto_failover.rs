@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pgtoll_cluster::{AutoFailover, AutoFailoverSettings, Cluster, EngineDaemon, Guard};
-use pgtoll_record::{FailoverDetector, FailoverEngine, FailoverFault, FailoverRun, JudgedEvent};
+use pgtoll_record::{FailoverDetector, FailoverFault, FailoverRun, JudgedEvent};
 use pgtoll_wire::{Connection, Dsn};
 
 use super::context::{NODES, RunContext, lock};
-use super::engines::ends_within;
 use super::error::FailoverError;
-use super::fault::FaultSite;
 use super::managed::{
     ManagedPair, begin_network, in_order, promoted_at, seconds_after, wait_for_primary,
     wait_for_standby,
 };
-use super::partition::{CrossLinks, CutSite, judge_sides, network_cut};
-use super::rejoin::RejoinSteps;
-use super::topology::{Topology, TopologyPair, both_servers, until};
+use super::partition::{CrossLinks, judge_sides, network_cut};
+use super::rejoin_steps::RejoinSteps;
+use super::servers::{both_servers, until};
+use super::site::{CutSite, FaultSite};
+use super::topology::{Topology, TopologyPair};
 use crate::JudgeSide;
 
 /// Addresses: the monitor's, then each server's.
@@ -26,6 +26,10 @@ const MONITOR: u8 = 10;
 const HOSTS: [u8; 2] = [11, 12];
 /// The name of the monitor's server.
 const MONITOR_NAME: &str = "monitor";
+
+/// How long a primary that is cut off may live: its keeper ends it when it had neither the monitor nor a standby
+/// for 20 s (`network_partition_timeout`); a standby that fell silent is one for 30 s (`wal_sender_timeout`).
+pub(super) const ENDS_PRIMARY_WITHIN: Duration = Duration::from_secs(70);
 
 /// The monitor's times, in milliseconds, and its retries.
 pub(super) fn monitor_settings(detector: FailoverDetector) -> BTreeMap<String, String> {
@@ -110,7 +114,7 @@ impl AutoFailoverTopology {
         let cut = CutSite {
             network: network_cut(fault, HOSTS).map(|cut| (network.clone(), cut)),
             client_links: cross.as_ref().map(CrossLinks::links).unwrap_or_default(),
-            ends_within: ends_within(FailoverEngine::PgAutoFailover),
+            ends_within: ENDS_PRIMARY_WITHIN,
             route: None,
         };
         let (servers, daemons) = ([primary, standby], [first, second]);

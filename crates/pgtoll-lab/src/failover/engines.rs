@@ -9,10 +9,10 @@ use pgtoll_record::{
     EngineSettings, EngineTopology, FailoverDetector, FailoverEngine, FailoverFault,
 };
 
-use super::auto_failover::{health_check_period, monitor_settings};
+use super::auto_failover::{ENDS_PRIMARY_WITHIN, health_check_period, monitor_settings};
+use super::case::FailoverCase;
 use super::error::FailoverError;
 use super::patroni::PatroniTimes;
-use super::start::FailoverCase;
 use super::{EnginePrograms, FailoverPlan};
 
 /// Why there is no such fault beside this engine, on any machine.
@@ -53,12 +53,10 @@ pub(super) fn patience_s(case: FailoverCase) -> u64 {
 /// How long after the begin of a partition the engine may need to end the primary that is cut off. Where it
 /// ends it before it promotes the standby, or not at all, nothing is waited for.
 pub(super) fn ends_within(engine: FailoverEngine) -> Duration {
-    Duration::from_secs(match engine {
-        // Its keeper ends it when it had neither the monitor nor a standby for 20 s
-        // (`network_partition_timeout`); a standby that fell silent is one for 30 s (`wal_sender_timeout`).
-        FailoverEngine::PgAutoFailover => 70,
-        FailoverEngine::Patroni | FailoverEngine::Repmgr | FailoverEngine::None => 0,
-    })
+    match engine {
+        FailoverEngine::PgAutoFailover => ENDS_PRIMARY_WITHIN,
+        FailoverEngine::Patroni | FailoverEngine::Repmgr | FailoverEngine::None => Duration::ZERO,
+    }
 }
 
 fn repmgr_patience_s(fault: FailoverFault, detector: FailoverDetector) -> u64 {

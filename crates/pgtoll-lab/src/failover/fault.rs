@@ -1,6 +1,6 @@
 //! What happens to the primary.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,86 +13,16 @@ use pgtoll_record::FailoverFault;
 
 use super::context::{DATABASE, lock};
 use super::error::FailoverError;
-use super::partition::CutSite;
-use super::topology::{LIMIT, PAUSE, postmaster, until_within};
+use super::servers::{LIMIT, PAUSE, postmaster, until_within};
+use super::site::{FaultSite, Handover, Response};
 use super::volumes::WAL_BYTES;
-use crate::link::{Link, LinkState};
-
-/// What a fault can reach of a topology.
-pub(super) struct FaultSite {
-    pub(super) guard: Arc<Mutex<Guard>>,
-    pub(super) primary: Cluster,
-    pub(super) postmaster: i32,
-    /// The engine started the primary's server, not the guard.
-    pub(super) is_managed: bool,
-    pub(super) standby: Cluster,
-    /// The engine's program on the primary's host, by its name with the guard.
-    pub(super) daemon: Option<String>,
-    /// What would start that again.
-    pub(super) abandoned: Option<Abandoned>,
-    /// On the primary's host, if it has one.
-    pub(super) own_pooler: Option<RunningPgbouncer>,
-    /// The same on the standby's host.
-    pub(super) standby_daemon: Option<String>,
-    pub(super) standby_pooler: Option<RunningPgbouncer>,
-    /// What receives WAL beside the standby, by its name with the guard.
-    pub(super) receiver: Option<String>,
-    /// Between both servers.
-    pub(super) link: Option<Arc<Link>>,
-    /// Between the standby and what else is on the primary's side.
-    pub(super) other_link: Option<Arc<Link>>,
-    /// What else is cut between hosts.
-    pub(super) cut: CutSite,
-    /// The cut link is healed: no promotion is expected.
-    pub(super) heals_cut: bool,
-    /// The primary's disk, if it has one of its own.
-    pub(super) volume: Option<Volume>,
-    pub(super) response: Response,
-    pub(super) handover: Handover,
-}
-
-/// Who does something about a fault.
-pub(super) enum Response {
-    /// The engine, when it notices.
-    Engine,
-    /// This script, at once, which is told what is the case in a word.
-    Hook(PathBuf),
-    /// An administrator, after a time: until then clients wait.
-    ByHand,
-}
-
-/// How a handover by plan is done.
-pub(super) enum Handover {
-    /// Clients are held back by the poolers, the primary is shut down, and this script promotes.
-    Poolers { poolers: Vec<RunningPgbouncer>, hook: PathBuf },
-    /// The engine does it, asked by this command.
-    Command { program: PathBuf, arguments: Vec<String> },
-    /// There is no such thing.
-    Nobody,
-}
+use crate::link::LinkState;
 
 /// What the hook is told for the handover by plan: clients that wait are kept.
 pub(super) const HANDOVER: &str = "handover";
 
 /// What the hook is told where the primary still answers: repmgr would refuse to promote beside it.
 pub(super) const BESIDE_PRIMARY: &str = "beside-primary";
-
-/// Names of daemons that end on purpose.
-#[derive(Clone, Default)]
-pub(super) struct Abandoned(Arc<Mutex<Vec<String>>>);
-
-impl Abandoned {
-    /// From now on nobody starts this daemon again.
-    pub(super) fn add(&self, daemon: &str) {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(daemon.to_owned());
-    }
-
-    /// Whether it ended on purpose.
-    pub(super) fn has(&self, daemon: &str) -> bool {
-        let all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        all.iter().any(|of| of == daemon)
-    }
-}
 
 /// All that a fault needs, on a thread of its own.
 pub(super) struct FaultAction {

@@ -12,10 +12,11 @@ use pgtoll_record::{FailoverFault, JudgedEvent};
 
 use super::context::{RunContext, lock};
 use super::error::FailoverError;
-use super::fault::{FaultSite, Handover, Response};
-use super::partition::{CutSite, is_cut};
-use super::rejoin::{RejoinSteps, STREAMING};
-use super::topology::{TopologyPair, postmaster, until, until_within};
+use super::partition::is_cut;
+use super::rejoin_steps::{RejoinSteps, STREAMING};
+use super::servers::{postmaster, until, until_within};
+use super::site::{CutSite, FaultSite, Handover, Response};
+use super::topology::TopologyPair;
 
 /// A primary and a standby, and the daemon of an engine beside each.
 pub(super) struct ManagedPair {

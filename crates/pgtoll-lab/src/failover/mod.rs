@@ -2,6 +2,7 @@
 //! under load, and what clients saw of them, repeated.
 
 mod auto_failover;
+mod case;
 mod context;
 mod engines;
 mod error;
@@ -11,8 +12,11 @@ mod partition;
 mod patroni;
 mod receiver;
 mod rejoin;
+mod rejoin_steps;
 mod repmgr;
 mod run;
+mod servers;
+mod site;
 mod start;
 mod steps;
 mod topology;
@@ -34,12 +38,12 @@ use pgtoll_record::{
     FailoverRecord, FailoverRun, Host, Provenance, SkippedFault,
 };
 
+use self::case::FailoverCase;
 use self::context::{DATABASE, NODES, RunContext, lock};
 use self::engines::{ends_within, look_interval, notes, obstacle, patience_s, topologies};
 pub use self::error::FailoverError;
 use self::partition::is_cut;
 use self::run::run_once;
-use self::start::FailoverCase;
 use self::volumes::skipped_faults;
 
 /// What is to be done.

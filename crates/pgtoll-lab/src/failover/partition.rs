@@ -5,30 +5,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use pgtoll_cluster::{Cluster, Guard, NetworkCut, PrivateNetwork, StopMode};
+use pgtoll_cluster::{Cluster, Guard, NetworkCut, StopMode};
 use pgtoll_record::{FailoverFault, JudgeRecord, PartitionOutcome, PartitionSide};
 use pgtoll_wire::{Connection, Dsn};
 
 use super::context::{DATABASE, lock};
 use super::error::FailoverError;
-use super::fault::{FaultAction, FaultTimes, Response};
-use super::topology::{PAUSE, open_link};
+use super::fault::{FaultAction, FaultTimes};
+use super::servers::{PAUSE, open_link};
+use super::site::Response;
 use crate::JudgeSide;
 use crate::link::{Link, LinkState};
-
-/// What is cut beside the links between servers that the lab starts itself.
-#[derive(Clone, Default)]
-pub(super) struct CutSite {
-    /// Of an engine whose programs find each other by addresses.
-    pub(super) network: Option<(PrivateNetwork, NetworkCut)>,
-    /// Through which clients reach what is on the other side.
-    pub(super) client_links: Vec<Arc<Link>>,
-    /// How long after the begin of the partition the old primary may end by itself.
-    pub(super) ends_within: Duration,
-    /// Leads the clients on the primary's side to the new primary: for an administrator, who stops the old
-    /// one before. `None` where the engine does that.
-    pub(super) route: Option<PathBuf>,
-}
 
 /// Clients give up a connection on which nothing arrives, as with this `tcp_user_timeout`.
 const CLIENTS_GIVE_UP: Duration = Duration::from_secs(3);

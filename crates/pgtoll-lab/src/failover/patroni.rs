@@ -11,14 +11,15 @@ use pgtoll_wire::Dsn;
 use super::PatroniPrograms;
 use super::context::{DATABASE, NODES, RunContext, lock};
 use super::error::FailoverError;
-use super::fault::FaultSite;
 use super::managed::{
     ManagedPair, begin_network, end_of_log, in_order, promoted_at, seconds_after, wait_for_primary,
     wait_for_standby,
 };
 use super::partition::{judge_sides, network_cut};
-use super::rejoin::RejoinSteps;
-use super::topology::{Topology, TopologyPair, until};
+use super::rejoin_steps::RejoinSteps;
+use super::servers::until;
+use super::site::FaultSite;
+use super::topology::{Topology, TopologyPair};
 use crate::JudgeSide;
 
 /// Addresses: etcd's, then each server's.

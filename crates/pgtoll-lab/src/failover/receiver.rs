@@ -8,7 +8,7 @@ use pgtoll_cluster::{Cluster, Guard};
 
 use super::context::{RunContext, lock};
 use super::error::FailoverError;
-use super::topology::until;
+use super::servers::until;
 
 /// Its program, and so its `application_name`.
 const PROGRAM: &str = "pg_receivewal";

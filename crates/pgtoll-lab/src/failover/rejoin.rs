@@ -1,10 +1,9 @@
 //! The old primary's return: a standby of the new one, its pages verified.
 
-use std::time::Instant;
-
-use pgtoll_record::{FailoverFault, FailoverRejoin, JudgedEvent};
+use pgtoll_record::{FailoverFault, FailoverRejoin};
 
 use super::context::RunContext;
+use super::rejoin_steps::{RejoinSteps, STREAMING};
 use super::topology::Topology;
 use crate::error_words;
 
@@ -43,31 +42,6 @@ pub(super) fn standby_return(context: &RunContext<'_>, topology: &dyn Topology) 
         pages: None,
         unsound: None,
         steps: steps.events,
-    }
-}
-
-/// The step that ends the return.
-pub(super) const STREAMING: &str = "streaming";
-
-/// Steps that are done, by the time since the begin.
-pub(super) struct RejoinSteps {
-    began: Instant,
-    pub(super) events: Vec<JudgedEvent>,
-}
-
-impl RejoinSteps {
-    pub(super) fn begin() -> Self {
-        Self { began: Instant::now(), events: Vec::new() }
-    }
-
-    /// When this step was done.
-    pub(super) fn at(&self, what: &str) -> Option<f64> {
-        self.events.iter().find(|step| step.what == what).map(|step| step.at_s)
-    }
-
-    pub(super) fn done(&mut self, what: &str) {
-        let at_s = self.began.elapsed().as_secs_f64();
-        self.events.push(JudgedEvent { at_s, what: what.to_owned() });
     }
 }
 

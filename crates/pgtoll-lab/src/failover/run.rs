@@ -5,13 +5,14 @@ use pgtoll_record::{
     ClientTimeline, FailoverEngine, FailoverFault, FailoverRun, JudgeRecord, JudgedEvent,
 };
 
+use super::case::FailoverCase;
 use super::context::{RunContext, lock};
 use super::error::FailoverError;
 use super::fault::{FaultAction, FaultTimes};
 use super::partition::{is_cut, partition_finding, partition_outcome};
 use super::receiver::WalReceiver;
 use super::rejoin::{rejoin, standby_return};
-use super::start::{FailoverCase, start};
+use super::start::start;
 use super::topology::Topology;
 use super::volumes::volume_of;
 use super::{THAWED_AFTER_LIMIT, heal_limit, notice_limit};

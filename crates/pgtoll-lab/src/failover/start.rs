@@ -1,22 +1,15 @@
 //! Starts the topology of an engine.
 
-use pgtoll_record::{FailoverDetector, FailoverEngine, FailoverFault};
+use pgtoll_record::FailoverEngine;
 
 use super::auto_failover::AutoFailoverTopology;
+use super::case::FailoverCase;
 use super::context::RunContext;
 use super::error::FailoverError;
 use super::patroni::PatroniTopology;
 use super::repmgr::RepmgrTopology;
 use super::topology::Topology;
 use super::unattended::UnattendedTopology;
-
-/// What a run is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FailoverCase {
-    pub(super) fault: FailoverFault,
-    pub(super) engine: FailoverEngine,
-    pub(super) detector: FailoverDetector,
-}
 
 /// Starts new servers, and the engine that looks after them.
 pub(super) fn start(

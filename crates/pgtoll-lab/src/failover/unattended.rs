@@ -8,13 +8,11 @@ use pgtoll_wire::Dsn;
 
 use super::context::{RunContext, lock};
 use super::error::FailoverError;
-use super::fault::{FaultSite, Handover, Response};
-use super::partition::{CrossLinks, CutSite, is_cut, judge_sides};
-use super::rejoin::RejoinSteps;
-use super::topology::{
-    ServerPair, StartedPrimary, Topology, TopologyPair, both_servers, link_directory, open_link,
-    wait_for_streaming,
-};
+use super::partition::{CrossLinks, is_cut, judge_sides};
+use super::rejoin_steps::RejoinSteps;
+use super::servers::{both_servers, link_directory, open_link, wait_for_streaming};
+use super::site::{CutSite, FaultSite, Handover, Response};
+use super::topology::{ServerPair, StartedPrimary, Topology, TopologyPair};
 use crate::JudgeSide;
 
 /// Servers that nobody looks after.

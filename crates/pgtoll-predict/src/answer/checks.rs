@@ -6,7 +6,9 @@ use pgtoll_record::{
     WatchedWal, WatchedWalCycle,
 };
 
-use crate::answer::digest::{FLOOR, MODEL_ERROR, SeenSettings, evicted, float, image_bytes};
+use crate::answer::digest::{
+    FLOOR, MODEL_ERROR, SeenSettings, cycles_of, float, image_bytes, pages_written,
+};
 use crate::interval;
 
 /// All comparisons that what was seen allows.
@@ -61,30 +63,6 @@ fn errors(cycles: &[Option<(f64, u64)>]) -> Option<(f64, f64)> {
 fn own_settings_error(wal: &WatchedWal) -> Option<f64> {
     let own = wal.rows.first().filter(|_| wal.redo_points >= 2 && wal.today.bytes > 0)?;
     Some(float(own.bytes) / float(wal.today.bytes) - 1.0)
-}
-
-/// The cycles of the WAL that are the window's; `None` where it was not read whole.
-fn cycles_of<'a>(window: &WatchWindow, wal: &'a WatchedWal) -> Option<&'a [WatchedWalCycle]> {
-    let (from, to) = window.redo.filter(|_| window.is_cycle)?;
-    let first = wal.cycles.iter().position(|cycle| cycle.from == from)?;
-    let last = wal.cycles.iter().position(|cycle| cycle.to == to)?;
-    wal.cycles.get(first..=last)
-}
-
-/// Pages of a window's checkpoint cycle; `None` where its WAL was not read whole.
-pub(super) fn pages_written(window: &WatchWindow, wal: &WatchedWal) -> Option<WrittenPages> {
-    let cycles = cycles_of(window, wal)?;
-    let sum =
-        |value: fn(&WatchedWalCycle) -> u64| cycles.iter().map(value).fold(0, u64::saturating_add);
-    Some(WrittenPages {
-        checkpointed: window.blocks_checkpointed,
-        evicted: evicted(window),
-        carried: window.blocks_carried,
-        changed: sum(|of| of.changed_pages),
-        forced: sum(|of| of.forced_pages),
-        visible: sum(|of| of.visible_pages),
-        select_dirtied: window.select_dirtied,
-    })
 }
 
 /// What hints cost, by the pages that were written and the records that are there without hints, beside

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::answer::checks::pages_written;
 use pgtoll_format::conf;
 use pgtoll_format::wal::Compression;
 use pgtoll_model::checkpoint_segments;
@@ -12,7 +11,7 @@ use pgtoll_model::prediction::{
 };
 use pgtoll_record::{
     CarriedMarks, DirtyCensus, PredictionBasis, ServerWatch, WatchWindow, WatchedRates,
-    WatchedServer, WatchedWal,
+    WatchedServer, WatchedWal, WatchedWalCycle,
 };
 use pgtoll_stats::{mean, proportion_interval, quantile, sample_sd, t_quantile};
 
@@ -392,6 +391,33 @@ fn counts(census: &DirtyCensus, cycle_s: f64) -> CensusCounts {
         age_s: census.age_s,
         cycle_s,
     }
+}
+
+/// The cycles of the WAL that are the window's; `None` where it was not read whole.
+pub(super) fn cycles_of<'a>(
+    window: &WatchWindow,
+    wal: &'a WatchedWal,
+) -> Option<&'a [WatchedWalCycle]> {
+    let (from, to) = window.redo.filter(|_| window.is_cycle)?;
+    let first = wal.cycles.iter().position(|cycle| cycle.from == from)?;
+    let last = wal.cycles.iter().position(|cycle| cycle.to == to)?;
+    wal.cycles.get(first..=last)
+}
+
+/// Pages of a window's checkpoint cycle; `None` where its WAL was not read whole.
+pub(super) fn pages_written(window: &WatchWindow, wal: &WatchedWal) -> Option<WrittenPages> {
+    let cycles = cycles_of(window, wal)?;
+    let sum =
+        |value: fn(&WatchedWalCycle) -> u64| cycles.iter().map(value).fold(0, u64::saturating_add);
+    Some(WrittenPages {
+        checkpointed: window.blocks_checkpointed,
+        evicted: evicted(window),
+        carried: window.blocks_carried,
+        changed: sum(|of| of.changed_pages),
+        forced: sum(|of| of.forced_pages),
+        visible: sum(|of| of.visible_pages),
+        select_dirtied: window.select_dirtied,
+    })
 }
 
 /// Pages of all windows, with their seconds; `None` where the WAL of one was not read whole.

@@ -1,19 +1,23 @@
-//! What was read of the WAL until now, handed from the thread that reads to the one that watches.
+//! What was read until now, handed from the thread that reads to the one that watches.
 //! Neither waits for the other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::wal::reader::ReadWal;
-
 /// The place where it is left.
-#[derive(Debug, Default)]
-pub(crate) struct Interim {
+#[derive(Debug)]
+pub(crate) struct Interim<T> {
     wanted: AtomicBool,
-    left: Mutex<Option<ReadWal>>,
+    left: Mutex<Option<T>>,
 }
 
-impl Interim {
+impl<T> Default for Interim<T> {
+    fn default() -> Self {
+        Self { wanted: AtomicBool::new(false), left: Mutex::new(None) }
+    }
+}
+
+impl<T> Interim<T> {
     /// Asks for it.
     pub(crate) fn ask(&self) {
         self.wanted.store(true, Ordering::Relaxed);
@@ -24,13 +28,13 @@ impl Interim {
     }
 
     /// Leaves it, once for each time that it was asked for.
-    pub(crate) fn leave(&self, read: ReadWal) {
+    pub(crate) fn leave(&self, read: T) {
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(read);
         self.wanted.store(false, Ordering::Relaxed);
     }
 
     /// Takes it; `None` where nothing new is there.
-    pub(crate) fn take(&self) -> Option<ReadWal> {
+    pub(crate) fn take(&self) -> Option<T> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

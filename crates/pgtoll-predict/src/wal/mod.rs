@@ -69,7 +69,7 @@ pub fn watch_with_wal(
 /// a moment later.
 struct PassedOn<'a> {
     asked: &'a WalQuestion,
-    interim: &'a Interim,
+    interim: &'a Interim<ReadWal>,
     /// What came last.
     read: Option<WatchedWal>,
 }

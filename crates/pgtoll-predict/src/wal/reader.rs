@@ -77,7 +77,7 @@ pub(crate) struct WalReader<'a> {
     pub(crate) stop: &'a Stop,
     pub(crate) interrupt: &'a Interrupt,
     /// Where what was read until now is left when it is asked for.
-    pub(crate) interim: &'a Interim,
+    pub(crate) interim: &'a Interim<ReadWal>,
 }
 
 /// What the blocks of the WAL may take of memory here; beside them at most half as much waits for a
@@ -156,7 +156,7 @@ fn refusal(error: ServerError, remedy: String) -> PredictError {
 struct ReadingWatch<'a> {
     stop: &'a Stop,
     interrupt: &'a Interrupt,
-    interim: &'a Interim,
+    interim: &'a Interim<ReadWal>,
     memory: &'a AtomicU64,
     started: &'a SyncSender<()>,
     began: Instant,

@@ -12,7 +12,7 @@ use pgtoll_record::{ArmReplay, ReplayArm, ReplayArmRole};
 use pgtoll_wire::{Connection, Dsn, Interruption};
 
 use super::content::Content;
-use super::{ComparisonError, TWIN};
+use super::{ComparisonError, TWIN, server_error};
 use crate::run::{ReplaySettings, Replayed, replay};
 use crate::workload::CapturedWorkload;
 
@@ -126,14 +126,6 @@ impl ArmSite<'_> {
         let most = counts.into_iter().max_by_key(|(_, count)| *count);
         most.map(|(name, _)| name).filter(|name| !name.is_empty()).unwrap_or("postgres")
     }
-}
-
-pub(super) fn server_error(
-    action: &str,
-    arm: &str,
-) -> impl FnOnce(pgtoll_wire::Error) -> ComparisonError {
-    let (action, arm) = (action.to_owned(), arm.to_owned());
-    move |source| ComparisonError::Server { action, arm, source: Box::new(source) }
 }
 
 impl PreparedArms {

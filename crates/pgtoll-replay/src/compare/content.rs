@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pgtoll_wire::Dsn;
 
 use super::ComparisonError;
-use super::arms::server_error;
+use super::server_error;
 use crate::ReplayError;
 use crate::tables::{ComparedTable, TableState, table_states};
 

@@ -3,8 +3,9 @@
 use pgtoll_record::{ReplayComparison, ShapePlans, ShapeVerdict};
 use pgtoll_wire::{Connection, Dsn};
 
-use super::arms::{ArmSite, PreparedArms, server_error};
+use super::arms::{ArmSite, PreparedArms};
 use super::judge::ShapeTimes;
+use super::server_error;
 use super::{ComparisonError, baseline_place};
 use crate::sql;
 use crate::workload::{ExecutedStatement, StatementRequest};

@@ -116,6 +116,12 @@ pub enum ComparisonError {
     },
 }
 
+/// An [`Error`](pgtoll_wire::Error) of this action on this arm.
+fn server_error(action: &str, arm: &str) -> impl FnOnce(pgtoll_wire::Error) -> ComparisonError {
+    let (action, arm) = (action.to_owned(), arm.to_owned());
+    move |source| ComparisonError::Server { action, arm, source: Box::new(source) }
+}
+
 impl ComparisonError {
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {

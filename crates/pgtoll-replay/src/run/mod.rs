@@ -18,8 +18,8 @@ use pgtoll_wire::{Connection, Dsn};
 
 use crate::ReplayError;
 use crate::catalog::TableFacts;
+use crate::latencies::{histogram, quantiles};
 use crate::order::{Order, OrderMode, order};
-use crate::planned::{histogram, quantiles, sessions_open_max};
 use crate::tables::{ComparedTable, TableState, compared, table_states};
 use crate::transactions::ReplayTransactions;
 use crate::workload::CapturedWorkload;
@@ -90,7 +90,7 @@ pub fn replay(
     let in_use = targets.iter().zip(&steps).filter(|(_, steps)| !steps.is_empty());
     let (facts, version, mut monitor) = inspect(in_use.map(|(dsn, _)| dsn))?;
     limits::raise_file_limit();
-    limits::check_connections(monitor.as_mut(), sessions_open_max(workload))?;
+    limits::check_connections(monitor.as_mut(), workload.sessions_open_max())?;
     // What is wrong with them shows before anything is changed.
     let in_use = targets.iter().zip(&steps).filter(|(_, steps)| !steps.is_empty());
     let databases: BTreeSet<&str> = in_use.map(|(dsn, _)| dsn.database()).collect();

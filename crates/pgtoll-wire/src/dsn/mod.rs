@@ -22,11 +22,11 @@ use nix::unistd::geteuid;
 use postgres_protocol::message::frontend;
 
 use crate::dial::{Keepalives, check_peer, dial_tcp, dial_unix, has_socket, resolve};
+use crate::error::hung_up;
 use crate::handshake::{Binding, Startup};
 use crate::stream::Stream;
 use crate::tls::{ClientCertificate, Roots, SslMode, TlsSettings, TlsStream};
-use crate::transport::{hung_up, time_left};
-use crate::waiting::wait_readable;
+use crate::waiting::{time_left, wait_readable};
 use crate::{Connection, Error, Interruption, ReplicationConnection, Secret, UnixEndpoint};
 pub use error::DsnError;
 use files::Looked;

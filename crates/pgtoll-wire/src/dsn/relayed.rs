@@ -94,7 +94,7 @@ impl Dsn {
                 return Err(Error::NoTls);
             }
         }
-        let unset: fn(io::Error) -> Error = crate::transport::time_out_unset;
+        let unset: fn(io::Error) -> Error = crate::waiting::time_out_unset;
         socket.set_write_timeout(None).map_err(unset)?;
         Ok(Stream::Tcp(socket))
     }

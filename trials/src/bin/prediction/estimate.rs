@@ -4,7 +4,7 @@ use pgtoll_record::trials::{
     PredictionTrialCensus as Census, PredictionTrialCycle as Cycle, PredictionTrialRun as Run,
 };
 
-use crate::product;
+use crate::{float, product};
 
 /// A way to predict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,11 +140,6 @@ const FEW: u64 = 30;
 
 fn share(part: u64, all: u64) -> f64 {
     float(part) / float(all.max(1))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "bytes of a run are far below 2^53")]
-pub(crate) fn float(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

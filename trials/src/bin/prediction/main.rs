@@ -5,6 +5,7 @@
 //! not tell.
 
 mod arm;
+mod cells;
 mod census;
 mod contents;
 mod estimate;
@@ -319,17 +320,22 @@ fn words(line: &PredictionTrialLine) -> String {
             run.arm.name(),
             run.repetition,
             run.elapsed_s,
-            estimate::float(run.wal_bytes) / 1e6,
+            float(run.wal_bytes) / 1e6,
             run.images
         ),
         PredictionTrialLine::Answer(answer) => {
             let (server, workload) = (&answer.server, answer.workload.name());
             let found = match (&answer.wal, &answer.failure) {
-                (Some(wal), _) => table::range(wal),
+                (Some(wal), _) => cells::range(wal),
                 (None, Some(failure)) => failure.clone(),
                 (None, None) => "no prediction of WAL".to_owned(),
             };
             format!("{server} {workload} {}: pgtoll predict: {found}", answer.arm.name())
         }
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes of a run are far below 2^53")]
+fn float(count: u64) -> f64 {
+    count as f64
 }

@@ -8,8 +8,8 @@ use pgtoll_record::trials::{
     PredictionTrialArm as Arm, PredictionTrialRange as Range, PredictionTrialWorkload as Workload,
 };
 
+use crate::cells::{range, row, truth};
 use crate::score::{Scored, mean};
-use crate::table::{range, row, truth};
 use crate::trial::{Trial, Truth};
 
 /// A workload on all servers that sum pages alike: turning checksums on.

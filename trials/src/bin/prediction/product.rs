@@ -8,7 +8,7 @@ use pgtoll_record::trials::{
 };
 use pgtoll_record::{DirtyCensus, Interval, Provenance, ServerWatch, WatchWindow, WatchedServer};
 
-use crate::estimate::float;
+use crate::float;
 
 /// The relative change of WAL if the server that ran `source` turned checksums on; `None` without
 /// censuses.

@@ -7,12 +7,13 @@ use pgtoll_record::trials::{
     PredictionTrialArm as Arm, PredictionTrialRange as Range, PredictionTrialRegime as Regime,
 };
 
+use crate::cells::{percent, range, row, truth};
 use crate::contents::Contents;
 use crate::estimate::Estimator;
 use crate::goals::{goals, mean_error, summary};
 use crate::pooled;
 use crate::score::{Scored, mean};
-use crate::trial::{Trial, Truth, trials};
+use crate::trial::{Trial, trials};
 
 /// The tables, and whether the program reaches its goals; `None`: it was not asked.
 pub(crate) fn markdown(contents: &Contents) -> anyhow::Result<(String, Option<bool>)> {
@@ -84,13 +85,6 @@ fn direction_table(text: &mut String, trials: &[&Trial], source: Arm) {
     text.push('\n');
 }
 
-pub(crate) fn row<S: AsRef<str>>(text: &mut String, cells: &[S]) {
-    for cell in cells {
-        let _ = write!(text, "| {} ", cell.as_ref());
-    }
-    text.push_str("|\n");
-}
-
 /// The estimate, of the program's formula with the widest of its intervals.
 fn estimate(trial: &Trial, estimator: Estimator) -> String {
     let Some(estimate) = trial.estimate(estimator) else { return "–".to_owned() };
@@ -158,24 +152,6 @@ fn cpu_table(text: &mut String, trials: &[Trial]) {
         row(text, &cells);
     }
     text.push('\n');
-}
-
-fn percent(value: f64) -> String {
-    let text = format!("{:+.1}", value * 100.0);
-    // There is no less than none.
-    if text == "-0.0" { "0.0".to_owned() } else { text.replace("+0.0", "0.0") }
-}
-
-pub(crate) fn range(range: &Range) -> String {
-    format!("{} [{}, {}]", percent(range.middle), percent(range.lower), percent(range.upper))
-}
-
-pub(crate) fn truth(truth: &Truth) -> String {
-    let change = percent(truth.change);
-    match truth.interval {
-        Some((lower, upper)) => format!("{change} [{}, {}]", percent(lower), percent(upper)),
-        None => change,
-    }
 }
 
 #[cfg(test)]

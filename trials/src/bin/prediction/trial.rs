@@ -10,9 +10,9 @@ use pgtoll_record::trials::{
 use pgtoll_trials::bench::ratio;
 
 use crate::contents::{Contents, Group};
-use crate::estimate::{Estimator, float};
-use crate::product;
+use crate::estimate::Estimator;
 use crate::score::{Scored, mean};
+use crate::{float, product};
 
 /// A change that a server really made: the ratio of both runs, less 1.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -27,14 +27,12 @@ pub(super) use self::witness::template as witness_template;
 use super::RepmgrPrograms;
 use super::context::{DATABASE, NODES, RunContext, THIRD, WITNESS, lock};
 use super::error::FailoverError;
-use super::fault::{FaultSite, Handover, Response};
-use super::partition::{CutSite, is_cut, judge_sides};
-use super::rejoin::RejoinSteps;
+use super::partition::{is_cut, judge_sides};
+use super::rejoin_steps::RejoinSteps;
+use super::servers::{link_directory, open_link, until, wait_for_streaming};
+use super::site::{CutSite, FaultSite, Handover, Response};
 use super::steps::Steps;
-use super::topology::{
-    ServerPair, StartedPrimary, Topology, TopologyPair, link_directory, open_link, until,
-    wait_for_streaming,
-};
+use super::topology::{ServerPair, StartedPrimary, Topology, TopologyPair};
 use crate::JudgeSide;
 use crate::link::{Link, LinkDelay};
 

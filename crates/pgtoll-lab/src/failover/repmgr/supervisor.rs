@@ -8,7 +8,7 @@ use std::time::Duration;
 use pgtoll_cluster::{Guard, RepmgrNode};
 
 use crate::failover::context::lock;
-use crate::failover::fault::Abandoned;
+use crate::failover::site::Abandoned;
 
 /// Looks at daemons on a thread of its own until it is ended.
 pub(super) struct Supervisor {

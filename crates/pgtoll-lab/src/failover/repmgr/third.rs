@@ -11,8 +11,9 @@ use super::node_id;
 use crate::error_words;
 use crate::failover::context::{RunContext, THIRD, lock};
 use crate::failover::error::FailoverError;
-use crate::failover::rejoin::{RejoinSteps, STREAMING};
-use crate::failover::topology::{ServerPair, named, wait_for_streaming};
+use crate::failover::rejoin_steps::{RejoinSteps, STREAMING};
+use crate::failover::servers::{named, wait_for_streaming};
+use crate::failover::topology::ServerPair;
 
 /// How much later the first standby has WAL.
 pub(super) const AHEAD: Duration = Duration::from_millis(50);

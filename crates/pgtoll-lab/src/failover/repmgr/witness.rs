@@ -8,7 +8,7 @@ use pgtoll_cluster::{Cluster, Guard, Installation, Repmgr, RepmgrNode, RepmgrSet
 
 use crate::failover::context::WITNESS;
 use crate::failover::error::FailoverError;
-use crate::failover::topology::open_link;
+use crate::failover::servers::open_link;
 use crate::link::Link;
 
 /// A witness that is registered.

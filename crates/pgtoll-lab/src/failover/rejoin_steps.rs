@@ -1,0 +1,30 @@
+//! What was done when, until the old primary is a standby.
+
+use std::time::Instant;
+
+use pgtoll_record::JudgedEvent;
+
+/// The step that ends the return.
+pub(super) const STREAMING: &str = "streaming";
+
+/// Steps that are done, by the time since the begin.
+pub(super) struct RejoinSteps {
+    began: Instant,
+    pub(super) events: Vec<JudgedEvent>,
+}
+
+impl RejoinSteps {
+    pub(super) fn begin() -> Self {
+        Self { began: Instant::now(), events: Vec::new() }
+    }
+
+    /// When this step was done.
+    pub(super) fn at(&self, what: &str) -> Option<f64> {
+        self.events.iter().find(|step| step.what == what).map(|step| step.at_s)
+    }
+
+    pub(super) fn done(&mut self, what: &str) {
+        let at_s = self.began.elapsed().as_secs_f64();
+        self.events.push(JudgedEvent { at_s, what: what.to_owned() });
+    }
+}
