@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
-use pgtoll_cluster::{Guard, GuardOptions, Pgpool, ServerUser};
+use pgtoll_cluster::Pgpool;
 use pgtoll_format::shell_quoted;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_lab::{BALANCE_PARTS, BalancePlan, BalanceSite, balance};
-use pgtoll_record::{BalanceRecord, Provenance};
-use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_record::Provenance;
+use pgtoll_report::{FinishedRecord, RecordKind};
 
-use super::record_file::{refuse_existing, write_record};
+use super::ground::{LabGround, show, status};
+use super::record_file::{RecordFile, refuse_existing};
 use crate::arguments::LabBalanceArguments;
-use crate::commands::measure::{installation, tell_leftovers};
-use crate::commands::{absolute, output};
+use crate::commands::output;
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -25,41 +23,32 @@ pub(crate) fn run(
     if let Some(file) = arguments.record.as_deref() {
         refuse_existing(file)?;
     }
-    let interrupt = Interrupt::new();
-    interrupt.catch_signals().context("catch signals")?;
-    let (work_dir, user) = (absolute(&arguments.work_dir)?, ServerUser::choose()?);
+    let ground = LabGround::begin(&arguments.work_dir)?;
     let pgpool = Pgpool::find()?;
-    let installation = installation(arguments.postgres.as_deref(), &interrupt, printer)?;
-    tell_leftovers(&work_dir, &user, printer);
+    let installation = ground.installation(arguments.postgres.as_deref(), printer)?;
+    ground.tell_leftovers(printer);
     printer.say(INTRODUCTION);
-    let options = GuardOptions::of_this_program(work_dir.clone(), user);
+    let (guard, host) = ground.guard()?;
     let site = BalanceSite {
         installation: &installation,
         pgpool: &pgpool,
-        guard: Guard::begin(&options, &interrupt)?,
-        host: pgtoll_bench::host(&work_dir)?,
-        interrupt: &interrupt,
+        guard,
+        host,
+        interrupt: &ground.interrupt,
     };
-    let (mut written, mut parts) = (Ok(()), 0);
+    let (mut file, mut parts) = (RecordFile::new(arguments.record.as_deref()), 0);
     let record = balance(&plan(arguments), site, &provenance(arguments), &mut |record, part| {
-        if let (Some(file), Ok(())) = (&arguments.record, &written) {
-            written = write_record(file, record);
-        }
+        file.write(record);
         parts += 1;
         printer.progress(part, parts, BALANCE_PARTS as u64);
         printer.milestone(part);
     })?;
-    written?;
-    if let Some(file) = &arguments.record {
-        write_record(file, &record)?;
-    }
-    if let Some(ended) = &record.ended {
-        printer.warn(&format!("pgtoll: ended early: {ended}"));
-    }
-    let status = status(&record);
+    file.finish(&record)?;
+    let has_findings = !pgtoll_report::balance_findings(&record).is_empty();
+    let status = status(has_findings, record.complete);
+    let ended = record.ended.clone();
     let record = FinishedRecord::Balance(Box::new(record));
-    let table = TableOptions::default();
-    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
+    show(&record, ended.as_deref(), format, &arguments.output, printer)?;
     Ok(status)
 }
 
@@ -76,17 +65,6 @@ fn plan(arguments: &LabBalanceArguments) -> BalancePlan {
         clients: arguments.clients,
         slice: Duration::from_secs(1),
         slices: of(4, 16),
-    }
-}
-
-/// A finding is one, however it ended.
-fn status(record: &BalanceRecord) -> Status {
-    if !pgtoll_report::balance_findings(record).is_empty() {
-        Status::Finding
-    } else if record.complete {
-        Status::Done
-    } else {
-        Status::CouldNotTell
     }
 }
 

@@ -1,17 +1,15 @@
 //! `pgtoll lab bridge`: one server with foreign tables of others, a CSV file and Redis.
 
-use anyhow::Context as _;
-use pgtoll_cluster::{Guard, GuardOptions, Redis, ServerUser};
+use pgtoll_cluster::Redis;
 use pgtoll_format::shell_quoted;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_lab::{BRIDGE_STEPS, BridgeSite, bridge};
-use pgtoll_record::{BridgeRecord, Provenance};
-use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_record::Provenance;
+use pgtoll_report::{FinishedRecord, RecordKind};
 
-use super::record_file::{refuse_existing, write_record};
+use super::ground::{LabGround, show, status};
+use super::record_file::{RecordFile, refuse_existing};
 use crate::arguments::LabBridgeArguments;
-use crate::commands::measure::{installation, tell_leftovers};
-use crate::commands::{absolute, output};
+use crate::commands::output;
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -20,59 +18,39 @@ pub(crate) fn run(arguments: &LabBridgeArguments, printer: &mut Printer) -> anyh
     if let Some(file) = arguments.record.as_deref() {
         refuse_existing(file)?;
     }
-    let interrupt = Interrupt::new();
-    interrupt.catch_signals().context("catch signals")?;
-    let (work_dir, user) = (absolute(&arguments.work_dir)?, ServerUser::choose()?);
+    let ground = LabGround::begin(&arguments.work_dir)?;
     let redis = Redis::find()?;
-    let installation = installation(arguments.postgres.as_deref(), &interrupt, printer)?;
-    tell_leftovers(&work_dir, &user, printer);
+    let installation = ground.installation(arguments.postgres.as_deref(), printer)?;
+    ground.tell_leftovers(printer);
     printer.say(INTRODUCTION);
-    let options = GuardOptions::of_this_program(work_dir.clone(), user);
+    let (guard, host) = ground.guard()?;
     let site = BridgeSite {
         installation: &installation,
         redis: &redis,
-        guard: Guard::begin(&options, &interrupt)?,
-        host: pgtoll_bench::host(&work_dir)?,
-        interrupt: &interrupt,
+        guard,
+        host,
+        interrupt: &ground.interrupt,
     };
-    let mut written = Ok(());
+    let mut file = RecordFile::new(arguments.record.as_deref());
     let record = bridge(site, &provenance(arguments), &mut |record| {
-        if let (Some(file), Ok(())) = (&arguments.record, &written) {
-            written = write_record(file, record);
-        }
+        file.write(record);
         if let Some(step) = record.steps.last().filter(|_| !record.complete) {
             let words = format!("{}: {}", step.name, step.title);
             printer.progress(&words, record.steps.len() as u64, BRIDGE_STEPS as u64);
             printer.milestone(&words);
         }
     })?;
-    written?;
-    if let Some(file) = &arguments.record {
-        write_record(file, &record)?;
-    }
-    if let Some(ended) = &record.ended {
-        printer.warn(&format!("pgtoll: ended early: {ended}"));
-    }
-    let status = status(&record);
+    file.finish(&record)?;
+    let has_findings = !pgtoll_report::bridge_findings(&record).is_empty();
+    let status = status(has_findings, record.complete);
+    let ended = record.ended.clone();
     let record = FinishedRecord::Bridge(Box::new(record));
-    let table = TableOptions::default();
-    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
+    show(&record, ended.as_deref(), format, &arguments.output, printer)?;
     Ok(status)
 }
 
 const INTRODUCTION: &str = "a hub with foreign tables of two servers, a CSV file and Redis; well \
                             under a minute, about 200 MB of disk";
-
-/// A finding is one, however the steps ended.
-fn status(record: &BridgeRecord) -> Status {
-    if !pgtoll_report::bridge_findings(record).is_empty() {
-        Status::Finding
-    } else if record.complete {
-        Status::Done
-    } else {
-        Status::CouldNotTell
-    }
-}
 
 fn provenance(arguments: &LabBridgeArguments) -> Provenance {
     let mut command = ["pgtoll", "lab", "bridge"].map(str::to_owned).to_vec();

@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
-use pgtoll_cluster::{Guard, GuardOptions, Pgbouncer, ServerUser};
+use pgtoll_cluster::Pgbouncer;
 use pgtoll_format::shell_quoted;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_lab::{CorruptionError, CorruptionPlan, CorruptionProgress, ExchangeSite, corruption};
 use pgtoll_record::{CorruptionRecord, Provenance};
-use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_report::{FinishedRecord, RecordKind};
 
-use super::record_file::{earlier_record, write_record};
+use super::ground::{LabGround, show, status};
+use super::record_file::{RecordFile, earlier_record};
 use crate::arguments::{LabCorruptionArguments, LabEntry};
-use crate::commands::measure::{installation, tell_leftovers};
-use crate::commands::{Usage, absolute, output};
+use crate::commands::{Usage, output};
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -22,11 +20,9 @@ pub(crate) fn run(
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
     let format = output::format_of_output(&arguments.output, RecordKind::LabCorruption.formats())?;
-    let interrupt = Interrupt::new();
-    interrupt.catch_signals().context("catch signals")?;
-    let (work_dir, user) = (absolute(&arguments.work_dir)?, ServerUser::choose()?);
-    let installation = installation(arguments.postgres.as_deref(), &interrupt, printer)?;
-    tell_leftovers(&work_dir, &user, printer);
+    let ground = LabGround::begin(&arguments.work_dir)?;
+    let installation = ground.installation(arguments.postgres.as_deref(), printer)?;
+    ground.tell_leftovers(printer);
     let plan = plan(arguments)?;
     let earlier =
         earlier_record(arguments.record.as_deref(), "lab corruption", |of: &CorruptionRecord| {
@@ -34,24 +30,18 @@ pub(crate) fn run(
         })?;
     let continues = earlier.is_some();
     printer.say(&introduction(&plan));
-    let options = GuardOptions::of_this_program(work_dir.clone(), user);
-    let site = ExchangeSite {
-        installation: &installation,
-        guard: Guard::begin(&options, &interrupt)?,
-        host: pgtoll_bench::host(&work_dir)?,
-        interrupt: &interrupt,
-    };
+    let (guard, host) = ground.guard()?;
+    let site =
+        ExchangeSite { installation: &installation, guard, host, interrupt: &ground.interrupt };
     let all = u64::from(plan.runs) + 2;
-    let mut written = Ok(());
+    let mut file = RecordFile::new(arguments.record.as_deref());
     let provenance = provenance(arguments);
     let outcome = corruption(&plan, site, &provenance, earlier, &mut |progress, record| {
         let done = record.spread.len() + record.failovers.len();
         let words = words(progress);
         printer.progress(&words, done as u64, all);
         printer.milestone(&words);
-        if let (Some(file), Ok(())) = (&arguments.record, &written) {
-            written = write_record(file, record);
-        }
+        file.write(record);
     });
     let record = outcome.map_err(|error| match error {
         CorruptionError::AnotherRecord { .. } if continues => {
@@ -59,25 +49,15 @@ pub(crate) fn run(
         }
         error => error.into(),
     })?;
-    written?;
     if record.spread.is_empty() {
-        interrupt.check()?;
+        ground.interrupt.check()?;
     }
-    if let Some(file) = &arguments.record {
-        write_record(file, &record)?;
-    }
-    let is_found = !pgtoll_report::lab_corruption_findings(&record).is_empty();
-    let status = match (record.complete, is_found) {
-        (_, true) => Status::Finding,
-        (false, false) => Status::CouldNotTell,
-        (true, false) => Status::Done,
-    };
-    if let Some(ended) = &record.ended {
-        printer.warn(&format!("pgtoll: ended early: {ended}"));
-    }
+    file.finish(&record)?;
+    let has_findings = !pgtoll_report::lab_corruption_findings(&record).is_empty();
+    let status = status(has_findings, record.complete);
+    let ended = record.ended.clone();
     let record = FinishedRecord::LabCorruption(Box::new(record));
-    let table = TableOptions::default();
-    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
+    show(&record, ended.as_deref(), format, &arguments.output, printer)?;
     Ok(status)
 }
 

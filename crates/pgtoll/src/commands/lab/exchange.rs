@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
-use pgtoll_cluster::{Guard, GuardOptions, ServerUser};
 use pgtoll_format::shell_quoted;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_lab::{ExchangePlan, ExchangeSite, exchange};
 use pgtoll_record::{ExchangeCase, Provenance, SynchronousCommit};
-use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_report::{FinishedRecord, RecordKind};
 
+use super::ground::{LabGround, show, status};
 use crate::arguments::LabExchangeArguments;
-use crate::commands::measure::{installation, tell_leftovers};
-use crate::commands::{absolute, output};
+use crate::commands::output;
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -21,39 +18,26 @@ pub(crate) fn run(
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
     let format = output::format_of_output(&arguments.output, RecordKind::Exchange.formats())?;
-    let interrupt = Interrupt::new();
-    interrupt.catch_signals().context("catch signals")?;
-    let (work_dir, user) = (absolute(&arguments.work_dir)?, ServerUser::choose()?);
-    let installation = installation(arguments.postgres.as_deref(), &interrupt, printer)?;
-    tell_leftovers(&work_dir, &user, printer);
+    let ground = LabGround::begin(&arguments.work_dir)?;
+    let installation = ground.installation(arguments.postgres.as_deref(), printer)?;
+    ground.tell_leftovers(printer);
     let plan = plan(arguments);
     printer.say(&introduction(&plan));
-    let options = GuardOptions::of_this_program(work_dir.clone(), user);
-    let site = ExchangeSite {
-        installation: &installation,
-        guard: Guard::begin(&options, &interrupt)?,
-        host: pgtoll_bench::host(&work_dir)?,
-        interrupt: &interrupt,
-    };
+    let (guard, host) = ground.guard()?;
+    let site =
+        ExchangeSite { installation: &installation, guard, host, interrupt: &ground.interrupt };
     let mut done = 0;
     let record = exchange(&plan, site, &provenance(arguments), &mut |case, all| {
         done += 1;
         printer.progress(&words(case), done, all as u64);
         printer.milestone(&words(case));
     });
-    interrupt.check()?;
-    let is_found = !pgtoll_report::exchange_findings(&record).is_empty();
-    let status = match (record.complete, is_found) {
-        (false, _) => Status::CouldNotTell,
-        (true, true) => Status::Finding,
-        (true, false) => Status::Done,
-    };
-    if let Some(ended) = &record.ended {
-        printer.warn(&format!("pgtoll: ended early: {ended}"));
-    }
+    ground.interrupt.check()?;
+    let has_findings = !pgtoll_report::exchange_findings(&record).is_empty();
+    let status = status(has_findings, record.complete);
+    let ended = record.ended.clone();
     let record = FinishedRecord::Exchange(Box::new(record));
-    let table = TableOptions::default();
-    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
+    show(&record, ended.as_deref(), format, &arguments.output, printer)?;
     Ok(status)
 }
 

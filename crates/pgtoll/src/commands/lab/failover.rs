@@ -5,22 +5,20 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use pgtoll_cluster::{Finder, Guard, GuardOptions, Installation, ServerUser, VolumeMaker};
+use pgtoll_cluster::{Finder, Installation, VolumeMaker};
 use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_format::shell_quoted;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_lab::{EnginePrograms, FailoverError, FailoverPlan, FailoverSite, failover};
 use pgtoll_record::{
     FailoverDetector, FailoverEngine, FailoverFault, FailoverRecord, FailoverRun, Provenance,
 };
-use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_report::{FinishedRecord, RecordKind};
 use pgtoll_verify::{VerifySettings, verify};
 
-use super::record_file::{earlier_record, write_record};
+use super::ground::{LabGround, show, status};
+use super::record_file::{RecordFile, earlier_record};
 use crate::arguments::LabFailoverArguments;
-use crate::commands::measure::{installation, tell_leftovers};
-use crate::commands::{Usage, absolute, output};
+use crate::commands::{Usage, output};
 use crate::exit::Status;
 use crate::printer::Printer;
 
@@ -29,13 +27,11 @@ pub(crate) fn run(
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
     let format = output::format_of_output(&arguments.output, RecordKind::Failover.formats())?;
-    let interrupt = Interrupt::new();
-    interrupt.catch_signals().context("catch signals")?;
-    let (work_dir, user) = (absolute(&arguments.work_dir)?, ServerUser::choose()?);
+    let ground = LabGround::begin(&arguments.work_dir)?;
     let plan = plan(arguments)?;
-    let installation = with_engines(&plan.engines, arguments, &interrupt, printer)?;
+    let installation = with_engines(&plan.engines, arguments, &ground, printer)?;
     let programs = EnginePrograms::find(&plan.engines, &installation)?;
-    tell_leftovers(&work_dir, &user, printer);
+    ground.tell_leftovers(printer);
     let earlier =
         earlier_record(arguments.record.as_deref(), "lab failover", |of: &FailoverRecord| {
             of.complete
@@ -48,25 +44,23 @@ pub(crate) fn run(
     } else {
         Err("not asked for".to_owned())
     };
-    let options = GuardOptions::of_this_program(work_dir.clone(), user);
+    let (guard, host) = ground.guard()?;
     let site = FailoverSite {
         installation: &installation,
         programs,
-        guard: Guard::begin(&options, &interrupt)?,
-        host: pgtoll_bench::host(&work_dir)?,
-        interrupt: &interrupt,
+        guard,
+        host,
+        interrupt: &ground.interrupt,
         verify: verified,
         volumes,
     };
-    let mut written = Ok(());
+    let mut file = RecordFile::new(arguments.record.as_deref());
     let outcome = failover(&plan, site, &provenance(arguments), earlier, &mut |record| {
         if let Some(run) = record.runs.last() {
             printer.progress(&words(run), record.runs.len() as u64, plan.all_runs() as u64);
             printer.milestone(&words(run));
         }
-        if let (Some(file), Ok(())) = (&arguments.record, &written) {
-            written = write_record(file, record);
-        }
+        file.write(record);
     });
     let record = outcome.map_err(|error| match error {
         FailoverError::AnotherRecord { .. } if continues => {
@@ -74,36 +68,24 @@ pub(crate) fn run(
         }
         error => error.into(),
     })?;
-    written?;
     if record.runs.is_empty() {
-        interrupt.check()?;
+        ground.interrupt.check()?;
     }
-    if let Some(file) = &arguments.record {
-        write_record(file, &record)?;
-    }
-    if let Some(ended) = &record.ended {
-        printer.warn(&format!("pgtoll: ended early: {ended}"));
-    }
-    let status = status(&record);
+    file.finish(&record)?;
+    let has_findings = !pgtoll_report::failover_findings(&record).is_empty();
+    let status = status(has_findings, is_whole(&record));
+    let ended = record.ended.clone();
     let record = FinishedRecord::Failover(Box::new(record));
-    let table = TableOptions::default();
-    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
+    show(&record, ended.as_deref(), format, &arguments.output, printer)?;
     Ok(status)
 }
 
-/// A finding is one, however the runs ended.
-fn status(record: &FailoverRecord) -> Status {
-    if !pgtoll_report::failover_findings(record).is_empty() {
-        Status::Finding
-    } else if !record.complete
-        || record.runs.is_empty()
-        || record.skipped.iter().any(|skipped| !skipped.by_nature)
-        || record.runs.iter().any(|run| run.lost.is_none())
-    {
-        Status::CouldNotTell
-    } else {
-        Status::Done
-    }
+/// Whether every case was run to its end, and what was lost is known.
+fn is_whole(record: &FailoverRecord) -> bool {
+    record.complete
+        && !record.runs.is_empty()
+        && record.skipped.iter().all(|skipped| skipped.by_nature)
+        && record.runs.iter().all(|run| run.lost.is_some())
 }
 
 /// The server that was asked for; else the newest for which all engines are there. Where there is none,
@@ -111,11 +93,11 @@ fn status(record: &FailoverRecord) -> Status {
 fn with_engines(
     engines: &[FailoverEngine],
     arguments: &LabFailoverArguments,
-    interrupt: &Interrupt,
+    ground: &LabGround,
     printer: &mut Printer,
 ) -> anyhow::Result<Installation> {
     if arguments.postgres.is_none() {
-        let found = Finder::of_this_program(interrupt).installed()?.installations;
+        let found = Finder::of_this_program(&ground.interrupt).installed()?.installations;
         let is_fit = |of: &&Installation| {
             of.version.facts().is_ok() && EnginePrograms::find(engines, of).is_ok()
         };
@@ -123,7 +105,7 @@ fn with_engines(
             return Ok(found.clone());
         }
     }
-    installation(arguments.postgres.as_deref(), interrupt, printer)
+    ground.installation(arguments.postgres.as_deref(), printer)
 }
 
 fn plan(arguments: &LabFailoverArguments) -> anyhow::Result<FailoverPlan> {

@@ -5,6 +5,7 @@ mod bridge;
 mod corruption;
 mod exchange;
 mod failover;
+mod ground;
 mod judge;
 mod record_file;
 mod setup;

@@ -41,9 +41,33 @@ pub(super) fn refuse_existing(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the record so far.
-pub(super) fn write_record<R: Serialize>(file: &Path, record: &R) -> anyhow::Result<()> {
+/// The file, if one was named. Of errors the first one is kept.
+pub(super) struct RecordFile<'a> {
+    path: Option<&'a Path>,
+    written: anyhow::Result<()>,
+}
+
+impl<'a> RecordFile<'a> {
+    pub(super) fn new(path: Option<&'a Path>) -> Self {
+        Self { path, written: Ok(()) }
+    }
+
+    /// Writes the record so far.
+    pub(super) fn write(&mut self, record: &impl Serialize) {
+        if let (Some(path), Ok(())) = (self.path, &self.written) {
+            self.written = write(path, record);
+        }
+    }
+
+    /// Writes the whole record; an error where it, or a part of it before, could not be written.
+    pub(super) fn finish(mut self, record: &impl Serialize) -> anyhow::Result<()> {
+        self.write(record);
+        self.written
+    }
+}
+
+fn write(path: &Path, record: &impl Serialize) -> anyhow::Result<()> {
     let mut text = serde_json::to_string_pretty(record).context("write the record")?;
     text.push('\n');
-    output::write(file, &text)
+    output::write(path, &text)
 }

@@ -1,0 +1,74 @@
+//! What every lab of servers stands on: signals, a work directory, a user for the servers, a guard.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use pgtoll_cluster::{Guard, GuardOptions, Installation, ServerUser};
+use pgtoll_interrupt::Interrupt;
+use pgtoll_record::Host;
+use pgtoll_report::{FinishedRecord, Format, TableOptions};
+
+use crate::arguments::OutputOptions;
+use crate::commands::measure::tell_leftovers;
+use crate::commands::{absolute, measure, output};
+use crate::exit::Status;
+use crate::printer::Printer;
+
+/// Where a lab's servers are made, and by whom they are run.
+pub(super) struct LabGround {
+    pub(super) interrupt: Interrupt,
+    work_dir: PathBuf,
+    user: ServerUser,
+}
+
+impl LabGround {
+    /// Signals are caught from here on.
+    pub(super) fn begin(work_dir: &Path) -> anyhow::Result<Self> {
+        let interrupt = Interrupt::new();
+        interrupt.catch_signals().context("catch signals")?;
+        Ok(Self { interrupt, work_dir: absolute(work_dir)?, user: ServerUser::choose()? })
+    }
+
+    /// The server that was asked for, or the one there is.
+    pub(super) fn installation(
+        &self,
+        asked: Option<&str>,
+        printer: &mut Printer,
+    ) -> anyhow::Result<Installation> {
+        measure::installation(asked, &self.interrupt, printer)
+    }
+
+    pub(super) fn tell_leftovers(&self, printer: &Printer) {
+        tell_leftovers(&self.work_dir, &self.user, printer);
+    }
+
+    /// What starts servers, and the machine.
+    pub(super) fn guard(&self) -> anyhow::Result<(Guard, Host)> {
+        let options = GuardOptions::of_this_program(self.work_dir.clone(), self.user.clone());
+        Ok((Guard::begin(&options, &self.interrupt)?, pgtoll_bench::host(&self.work_dir)?))
+    }
+}
+
+/// Shows what a lab found, after why it ended early, if it did.
+pub(super) fn show(
+    record: &FinishedRecord,
+    ended: Option<&str>,
+    format: Format,
+    options: &OutputOptions,
+    printer: &mut Printer,
+) -> anyhow::Result<()> {
+    if let Some(ended) = ended {
+        printer.warn(&format!("pgtoll: ended early: {ended}"));
+    }
+    let table = TableOptions::default();
+    output::show(record, format, &table, options.output.as_ref(), printer)
+}
+
+/// A finding is one, however the lab ended.
+pub(super) fn status(has_findings: bool, is_complete: bool) -> Status {
+    match (has_findings, is_complete) {
+        (true, _) => Status::Finding,
+        (false, true) => Status::Done,
+        (false, false) => Status::CouldNotTell,
+    }
+}
