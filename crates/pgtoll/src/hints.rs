@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use crate::commands::Usage;
+use crate::mistakes::Usage;
 
 /// An error that may have a hint.
 trait Hint: Error + 'static {

@@ -9,6 +9,7 @@ mod calibration;
 mod commands;
 mod exit;
 mod hints;
+mod mistakes;
 mod panics;
 mod printer;
 mod test_hooks;

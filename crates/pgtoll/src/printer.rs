@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal, Write};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use pgtoll_report::{Style, printable, printable_lines};
 
-use crate::commands::BadExperiment;
 use crate::hints::hint;
+use crate::mistakes::BadExperiment;
 use pgtoll_wire::masked;
 
 /// Prints. The reader may have gone (a closed pipe): that is no reason to fail.

@@ -5,6 +5,7 @@
 //! where.
 
 mod changes;
+mod compression;
 mod crc;
 mod decoder;
 mod error;
@@ -19,11 +20,12 @@ pub mod rmgr;
 use crate::bytes;
 
 pub use changes::FileChange;
+pub use compression::Compression;
 pub use decoder::Decoder;
 pub use error::WalError;
 pub use events::Event;
 pub use neutral::record_places;
 pub use page::{PageHeader, SegmentHeader};
-pub use record::{BlockReference, Compression, Image, Parts, RECORD_HEADER, Record, RecordHeader};
+pub use record::{BlockReference, Image, Parts, RECORD_HEADER, Record, RecordHeader};
 pub use reduced::{KeptRecord, PutWal, WalLayout};
 pub use rmgr::{RecordType, manager_name};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::page::PAGE_BYTES;
 use crate::version::WalFacts;
-use crate::wal::WalError;
+use crate::wal::{Compression, WalError};
 use crate::{BlockNumber, ForkNumber, Lsn, RelFileLocator};
 
 /// Bytes of a record's header (`XLogRecord`).
@@ -57,31 +57,6 @@ pub struct Record<'a> {
     pub bytes: &'a [u8],
     /// The version that wrote it.
     pub facts: &'static WalFacts,
-}
-
-/// How a page image is compressed, or is to be (`wal_compression`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Compression {
-    /// PostgreSQL's own.
-    Pglz,
-    /// LZ4.
-    Lz4,
-    /// Zstandard.
-    Zstd,
-}
-
-impl Compression {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Pglz, Self::Lz4, Self::Zstd];
-
-    /// As `wal_compression` has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pglz => "pglz",
-            Self::Lz4 => "lz4",
-            Self::Zstd => "zstd",
-        }
-    }
 }
 
 /// A full-page image.

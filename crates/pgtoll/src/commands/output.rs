@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use pgtoll_report::{FinishedRecord, Format, RecordKind, Style, TableOptions, format_names};
 
 use crate::arguments::{FormatOptions, OutputOptions};
-use crate::commands::Usage;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 /// The format that was asked for. Before anything is done it is refused where a record of this kind

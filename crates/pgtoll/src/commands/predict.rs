@@ -17,8 +17,9 @@ use pgtoll_wire::Dsn;
 
 use crate::arguments::{PredictArguments, PredictWal};
 use crate::commands::server_waits::ServerWaits;
-use crate::commands::{Usage, output, record_text, thresholds};
+use crate::commands::{output, record_text, thresholds};
 use crate::exit::Status;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &PredictArguments, printer: &mut Printer) -> anyhow::Result<Status> {

@@ -16,8 +16,9 @@ use pgtoll_rolling::{
 };
 
 use crate::arguments::{DisableArguments, EnableArguments, FormatOptions, RollingArguments};
-use crate::commands::{Usage, output};
+use crate::commands::output;
 use crate::exit::Status;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 use crate::test_hooks::pause_if_told;
 

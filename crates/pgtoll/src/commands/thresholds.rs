@@ -7,8 +7,8 @@ use pgtoll_estimate::{
 use pgtoll_predict::SettingQuestion;
 use pgtoll_record::{Header, PredictionRecord, RunResult};
 
-use crate::commands::Usage;
 use crate::exit::Status;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 /// The thresholds of each plan, before anything starts: a run of some of the plans can decide each.

@@ -15,8 +15,9 @@ use pgtoll_record::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
 use pgtoll_report::{FinishedRecord, Format, RecordKind};
 
 use crate::arguments::{CorruptArguments, DamageKind, FormatOptions};
-use crate::commands::{Usage, output};
+use crate::commands::output;
 use crate::exit::Status;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 use site::Site;
 

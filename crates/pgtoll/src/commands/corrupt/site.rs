@@ -10,9 +10,9 @@ use pgtoll_interrupt::Interrupt;
 use pgtoll_verify::{RunningServer, Unsettled};
 
 use crate::arguments::CorruptArguments;
-use crate::commands::Usage;
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::verify::online;
+use crate::mistakes::Usage;
 
 /// Where the damage is done.
 pub(super) enum Site {

@@ -11,8 +11,9 @@ use pgtoll_report::{FinishedRecord, RecordKind};
 use super::ground::{LabGround, show, status};
 use super::record_file::{RecordFile, earlier_record};
 use crate::arguments::{LabCorruptionArguments, LabEntry};
-use crate::commands::{Usage, output};
+use crate::commands::output;
 use crate::exit::Status;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 pub(crate) fn run(

@@ -18,8 +18,9 @@ use pgtoll_verify::{VerifySettings, verify};
 use super::ground::{LabGround, show, status};
 use super::record_file::{RecordFile, earlier_record};
 use crate::arguments::LabFailoverArguments;
-use crate::commands::{Usage, output};
+use crate::commands::output;
 use crate::exit::Status;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 pub(crate) fn run(

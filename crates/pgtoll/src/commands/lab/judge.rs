@@ -12,8 +12,9 @@ use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 use pgtoll_wire::masked;
 
 use crate::arguments::LabJudgeArguments;
-use crate::commands::{Usage, output};
+use crate::commands::output;
 use crate::exit::Status;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &LabJudgeArguments, printer: &mut Printer) -> anyhow::Result<Status> {

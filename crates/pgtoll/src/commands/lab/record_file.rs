@@ -6,7 +6,8 @@ use anyhow::Context as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::commands::{Usage, output};
+use crate::commands::output;
+use crate::mistakes::Usage;
 
 /// The record in the file, which is to be continued; `None` where there is no such file. `command` makes
 /// such records.

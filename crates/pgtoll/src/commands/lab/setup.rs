@@ -12,8 +12,8 @@ use pgtoll_cluster::{
 use pgtoll_interrupt::Interrupt;
 
 use crate::arguments::LabSetupArguments;
-use crate::commands::Usage;
 use crate::exit::Status;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &LabSetupArguments, printer: &mut Printer) -> anyhow::Result<Status> {

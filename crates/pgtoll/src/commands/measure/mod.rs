@@ -24,8 +24,9 @@ use crate::arguments::MeasureArguments;
 use crate::calibration;
 use crate::commands::postgres::say_skipped;
 use crate::commands::server_waits::ServerWaits;
-use crate::commands::{BadExperiment, Usage, absolute, output, read_run, thresholds};
+use crate::commands::{absolute, output, read_run, thresholds};
 use crate::exit::Status;
+use crate::mistakes::{BadExperiment, Usage};
 use crate::printer::Printer;
 use crate::test_hooks::panic_if_told;
 

@@ -19,7 +19,8 @@ use pgtoll_verify::{
 
 use super::Target;
 use crate::arguments::RepairArguments;
-use crate::commands::{Usage, record_text};
+use crate::commands::record_text;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 /// What a verification found.

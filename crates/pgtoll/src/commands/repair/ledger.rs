@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use pgtoll_record::RepairRecord;
 
-use crate::commands::Usage;
+use crate::mistakes::Usage;
 
 /// A ledger that is open for adding to it.
 pub(super) struct Ledger {

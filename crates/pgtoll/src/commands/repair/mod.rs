@@ -23,10 +23,11 @@ use pgtoll_verify::{RunningServer, ServerAnswer, Witness as _};
 use pgtoll_wire::{Dsn, masked};
 
 use crate::arguments::RepairArguments;
+use crate::commands::output;
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::verify::online::attach;
-use crate::commands::{Usage, output};
 use crate::exit::Status;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 use crate::test_hooks::pause_if_told;
 use blocks::FoundDamage;

@@ -17,8 +17,9 @@ use super::{provenance, workload};
 use crate::arguments::ReplayCompareArguments;
 use crate::commands::measure::{installation, tell_leftovers};
 use crate::commands::server_waits::ServerWaits;
-use crate::commands::{Usage, absolute, output};
+use crate::commands::{absolute, output};
 use crate::exit::Status;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 pub(super) fn run(

@@ -206,7 +206,7 @@ fn open(path: &Path) -> anyhow::Result<Box<dyn Read + Send>> {
     let file = File::open(path).with_context(|| reading(path))?;
     if file.metadata().is_ok_and(|of| of.is_dir()) {
         let hint = "name its log files";
-        return Err(crate::commands::Usage::error(
+        return Err(crate::mistakes::Usage::error(
             format!("{} is a directory", path.display()),
             hint,
         ));

@@ -15,8 +15,9 @@ use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 use pgtoll_wire::ClientListener;
 
 use crate::arguments::{OutputOptions, ReplayRecordArguments};
-use crate::commands::{Usage, output};
+use crate::commands::output;
 use crate::exit::Status;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 pub(crate) fn run(

@@ -11,8 +11,9 @@ use pgtoll_report::{FinishedRecord, Format, RecordKind, TableOptions};
 
 use crate::arguments::ReportArguments;
 use crate::commands::output::{deliver, format_of_output, show, style};
-use crate::commands::{Usage, parse_run, read_run, record_text, thresholds};
+use crate::commands::{parse_run, read_run, record_text, thresholds};
 use crate::exit::Status;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow::Result<Status> {

@@ -9,7 +9,8 @@ use pgtoll_report::{Format, RecordKind, Style, json, overview_html, overview_tex
 
 use crate::commands::measure::OVERVIEW_FILE;
 use crate::commands::output::offered;
-use crate::commands::{Usage, read_run};
+use crate::commands::read_run;
+use crate::mistakes::Usage;
 
 /// The directory whose overview is meant: itself, or the one in which the overview lies.
 pub(super) fn directory(path: &Path) -> Option<PathBuf> {

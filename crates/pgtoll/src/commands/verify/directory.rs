@@ -17,7 +17,7 @@ use super::command::provenance;
 use super::targets::{Directory, refuse_running};
 use super::{only, report_progress, settings, size, wal_places};
 use crate::arguments::VerifyArguments;
-use crate::commands::Usage;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 pub(super) fn verified(

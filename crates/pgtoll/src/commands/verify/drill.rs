@@ -11,8 +11,9 @@ use pgtoll_report::{FinishedRecord, RecordKind, TableOptions, printable};
 
 use super::cores;
 use crate::arguments::VerifyArguments;
-use crate::commands::{Usage, absolute, output, url};
+use crate::commands::{absolute, output, url};
 use crate::exit::Status;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 use crate::test_hooks::pause_if_told;
 

@@ -23,8 +23,9 @@ use pgtoll_verify::{VerifyProgress, VerifySettings, WalPlace};
 
 use crate::arguments::VerifyArguments;
 use crate::commands::server_waits::ServerWaits;
-use crate::commands::{Usage, output, url};
+use crate::commands::{output, url};
 use crate::exit::Status;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 use targets::{Target, targets};
 

@@ -20,9 +20,10 @@ use pgtoll_verify::{
 use super::command::command;
 use super::targets::{Directory, Target, targets};
 use crate::arguments::VerifyArguments;
+use crate::commands::output;
 use crate::commands::server_waits::ServerWaits;
-use crate::commands::{Usage, output};
 use crate::exit::Status;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 pub(super) fn run(

@@ -11,8 +11,9 @@ use pgtoll_verify::TarBackup;
 
 use super::{backup, online};
 use crate::arguments::VerifyArguments;
+use crate::commands::location;
 use crate::commands::server_waits::ServerWaits;
-use crate::commands::{Usage, location};
+use crate::mistakes::Usage;
 
 /// What is verified by itself.
 pub(super) enum Target {

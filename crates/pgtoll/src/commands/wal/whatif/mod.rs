@@ -18,11 +18,12 @@ use pgtoll_wal::{
 use pgtoll_wire::Dsn;
 
 use crate::arguments::{OnOff, WalWhatIfArguments};
+use crate::commands::output;
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::wal::command::{self, provenance, source_names};
 use crate::commands::wal::reading::{FilesRead, ended, files, stream_watch, threads};
-use crate::commands::{Usage, output};
 use crate::exit::Status;
+use crate::mistakes::Usage;
 use crate::printer::Printer;
 use today::Today;
 

@@ -9,8 +9,8 @@ use pgtoll_model::{GuessedSettings, KnownSettings, SourceSettings};
 use pgtoll_wal::CheckpointSurvey;
 use pgtoll_wire::{Dsn, Row};
 
-use crate::commands::Usage;
 use crate::commands::wal::reading::above;
+use crate::mistakes::Usage;
 
 /// Settings, and where they are from.
 #[derive(Clone, Debug, Default)]
