@@ -195,9 +195,10 @@ fn short(text: &str) -> String {
     let words = match (code, message) {
         (Some(code), Some(message)) => format!("{code}: {message}"),
         (Some(code), None) => code,
-        _ => text.to_owned(),
+        _ => without_request(text).to_owned(),
     };
-    let words: Vec<String> = words
+    let retries = between(", after ", " retries,").map(|count| format!(", after {count} retries"));
+    let words: Vec<String> = (words + &retries.unwrap_or_default())
         .split_whitespace()
         .map(|word| match word.split_once('?') {
             Some((before, _)) if before.contains("://") => format!("{before}?…"),
@@ -209,6 +210,15 @@ fn short(text: &str) -> String {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
+}
+
+/// Without what was asked for, and how often and long: that begins the client's words.
+fn without_request(text: &str) -> &str {
+    let cause = text.split_once(" - ").filter(|(request, _)| request.contains("Error performing "));
+    let cause = cause.map_or(text, |(_, cause)| cause);
+    let cause = cause.trim_start_matches("HTTP error: ");
+    let cause = cause.trim_start_matches("Server returned non-2xx status code: ");
+    cause.trim_end().trim_end_matches(':')
 }
 
 const SHOWN_MAX: usize = 300;
@@ -224,6 +234,13 @@ mod tests {
         assert_eq!(short(answer), "AccessDenied: Access Denied");
         let signed = "error sending request for url (https://a.blob/c/x?sig=SECRET)";
         assert_eq!(short(signed), "error sending request for url (https://a.blob/c/x?…");
+        let asked = "Generic S3 error: Error performing HEAD http://127.0.0.1/b/x.tar in 7.1s, after 10 \
+            retries, max_retries: 99, retry_timeout: 180s  - ";
+        let unavailable =
+            format!("{asked}Server returned non-2xx status code: 503 Service Unavailable: ");
+        assert_eq!(short(&unavailable), "503 Service Unavailable, after 10 retries");
+        let slow = format!("{asked}{}", "<Code>SlowDown</Code><Message>Slower.</Message>");
+        assert_eq!(short(&slow), "SlowDown: Slower., after 10 retries");
         assert!(short(&"long ".repeat(1000)).chars().count() <= SHOWN_MAX + 1);
     }
 }

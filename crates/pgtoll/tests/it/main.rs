@@ -30,6 +30,8 @@ mod experiments;
 mod failover;
 mod fleet;
 mod fleet_barman;
+mod fleet_clouds;
+mod fleet_endings;
 mod fleet_manifests;
 mod fleet_pgbackrest;
 mod fleet_slurm;
