@@ -34,6 +34,7 @@ mod fleet_clouds;
 mod fleet_endings;
 mod fleet_manifests;
 mod fleet_pgbackrest;
+mod fleet_s3s;
 mod fleet_slurm;
 mod fleet_tls;
 mod judge;
