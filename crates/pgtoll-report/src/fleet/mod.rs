@@ -324,7 +324,7 @@ pub(crate) mod tests {
         let expected = "1 of 3 backups sound, 24.0 kB of pages verified\n\
             \x20      1  with findings\n       1  unverified\n\n\
             s3://b/a: 1 failure\n  - shop.public.orders, block 7\n\n\
-            s3://b/b: no result yet\n\nOldest verification: 2026-11-23T03:00:00Z\n";
+            s3://b/b: no result yet\n\nOldest verification: 2026-11-23 03:00 UTC\n";
         assert_eq!(fleet_text(&record()), expected);
     }
 }
