@@ -3,11 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
-use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
@@ -138,16 +136,14 @@ impl ObjectServer {
         ]
     }
 
-    /// The same for clients of Google Cloud Storage, of which this is a file with a service account, at `path`.
-    pub fn environment_of_gcs(&self, path: &Path) -> [(&'static str, String); 2] {
+    /// The same for clients of Google Cloud Storage.
+    pub fn environment_of_gcs(&self) -> [(&'static str, String); 2] {
         let account = format!(
             r#"{{"private_key": "", "private_key_id": "", "client_email": "", "disable_oauth": true,
                 "gcs_base_url": "{}"}}"#,
             self.endpoint()
         );
-        fs::write(path, account).unwrap();
-        let file = path.display().to_string();
-        [("GOOGLE_SERVICE_ACCOUNT", file), ("GOOGLE_ALLOW_HTTP", "true".to_owned())]
+        [("GOOGLE_SERVICE_ACCOUNT_KEY", account), ("GOOGLE_ALLOW_HTTP", "true".to_owned())]
     }
 
     /// The same for clients of Azure Blob Storage.

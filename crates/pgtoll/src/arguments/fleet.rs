@@ -10,7 +10,7 @@ use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_report::RecordKind;
 
 use super::output::{FormatOptions, OutputOptions, formats_of};
-use super::values::{NoProfile, between, jobs, read_rate};
+use super::values::{RefusedProfile, between, jobs, read_rate};
 
 #[derive(Args, Debug)]
 pub(crate) struct FleetArguments {
@@ -59,7 +59,7 @@ pub(crate) struct FleetPlanArguments {
     #[command(flatten)]
     pub(crate) format: FormatOptions,
     #[command(flatten)]
-    pub(crate) no_profile: NoProfile,
+    pub(crate) no_profile: RefusedProfile,
 }
 
 #[derive(Args, Debug)]
@@ -85,7 +85,7 @@ pub(crate) struct FleetRunArguments {
     #[arg(long, value_name = "SIZE/s", value_parser = read_rate)]
     pub(crate) rate: Option<ByteSize>,
     #[command(flatten)]
-    pub(crate) no_profile: NoProfile,
+    pub(crate) no_profile: RefusedProfile,
 }
 
 #[derive(Args, Debug)]
@@ -96,7 +96,7 @@ pub(crate) struct FleetMergeArguments {
     #[command(flatten)]
     pub(crate) output: OutputOptions,
     #[command(flatten)]
-    pub(crate) no_profile: NoProfile,
+    pub(crate) no_profile: RefusedProfile,
 }
 
 fn shards(text: &str) -> Result<NonZeroU32, String> {

@@ -12,7 +12,7 @@ use pgtoll_wire::Dsn;
 
 /// Named profiles, which other programs take by an option, are not read: it says so.
 #[derive(Args, Debug)]
-pub(crate) struct NoProfile {
+pub(crate) struct RefusedProfile {
     #[arg(long, hide = true, value_name = "NAME", value_parser = no_profile)]
     profile: Option<Infallible>,
 }

@@ -11,7 +11,7 @@ use pgtoll_wal::WalBound;
 use pgtoll_wire::Dsn;
 
 use super::output::{OutputOptions, formats_of};
-use super::values::{DsnParser, NoProfile, between, setting, stream_time};
+use super::values::{DsnParser, RefusedProfile, between, setting, stream_time};
 
 #[derive(Args, Debug)]
 pub(crate) struct WalArguments {
@@ -86,7 +86,7 @@ pub(crate) struct WalStatsArguments {
     #[command(flatten)]
     pub(crate) output: OutputOptions,
     #[command(flatten)]
-    pub(crate) no_profile: NoProfile,
+    pub(crate) no_profile: RefusedProfile,
 }
 
 /// What has a row of its own.
@@ -144,7 +144,7 @@ pub(crate) struct WalWhatIfArguments {
     #[command(flatten)]
     pub(crate) output: OutputOptions,
     #[command(flatten)]
-    pub(crate) no_profile: NoProfile,
+    pub(crate) no_profile: RefusedProfile,
 }
 
 /// A switch.

@@ -32,7 +32,7 @@ fn a_fleet_in_each_cloud_has_the_same_answer() {
     put_files(&server, "b/asia", &backups.sound);
     let clouds = [
         ("s3", server.environment().to_vec()),
-        ("gs", server.environment_of_gcs(&scratch.path("account.json")).to_vec()),
+        ("gs", server.environment_of_gcs().to_vec()),
         ("az", server.environment_of_azure().to_vec()),
     ];
     let mut answers = Vec::new();

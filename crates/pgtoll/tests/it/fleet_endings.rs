@@ -62,7 +62,9 @@ fn a_shard_that_is_ended_leaves_no_half_of_a_result_and_the_next_one_goes_on() {
         assert_eq!((results(&scratch, "json").len(), results(&scratch, "failed").len()), (1, 0));
         let merged = json(&said(&["fleet", "merge", &plan, "--json"], 2));
         assert_eq!((&merged["sound"], &merged["unverified"]), (&0.into(), &2.into()));
-        results(&scratch, "json").into_iter().for_each(|path| fs::remove_file(path).unwrap());
+        for path in results(&scratch, "json") {
+            fs::remove_file(path).unwrap();
+        }
     }
     ended(&plan, Signal::SIGTERM);
     let again = said(&["fleet", "run", &plan, "--all"], 0);

@@ -80,7 +80,6 @@ const KEY: &str = "key";
 const SECRET: &str = "secret-of-tests";
 
 #[test]
-#[expect(clippy::print_stderr, reason = "tells why nothing was tested")]
 fn a_shard_survives_a_store_that_dies_while_it_reads() {
     let Some(program) = std::env::var_os(S3S) else {
         eprintln!("not tested: {S3S} names no s3s-fs");
