@@ -22,6 +22,7 @@ mod counters;
 mod expectations;
 mod figures;
 mod fleet;
+mod fleet_plan;
 mod intervals;
 mod late_wal;
 mod metrics;
@@ -41,6 +42,9 @@ pub use answers::is_near;
 pub use calibration::{COMPARISONS_NEEDED, ExpectedWidth, Twins, twin_lines};
 pub use figures::{percent_of_share, signed_percent, thousands, three_digits};
 pub use fleet::{FleetCpuError, fleet_cpu_times, fleet_object_time, fleet_packing_time};
+pub use fleet_plan::{
+    FLEET_SHARDS_MAX, fleet_estimate, fleet_shards, fleet_unit_id, read_fleet_plan,
+};
 pub use intervals::{ArmPair, Intervals};
 pub use late_wal::{LATE_WAL, transactions_words};
 pub use metrics::{divisor_words, is_cut_off, key, metrics, name as metric_name};

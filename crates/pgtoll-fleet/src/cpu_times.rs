@@ -59,7 +59,7 @@ impl CpuSeconds {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-pub(crate) fn gigabytes(bytes: u64) -> f64 {
+fn gigabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e9
 }
 

@@ -28,8 +28,11 @@ pub enum FleetError {
     #[error("{url} exists, and is another plan")]
     PlanExists { url: StoreUrl },
     /// A shard's number.
-    #[error("shard {index} of {shards}: there is none, as they are numbered from 0")]
+    #[error("there is no shard {index}: the plan has {shards}, numbered from 0")]
     Shard { index: u32, shards: u32 },
+    /// An engine's variable is no number.
+    #[error("{variable} is {text:?}, which is no shard's number")]
+    ShardVariable { variable: &'static str, text: String },
     /// No shard was named.
     #[error("which shard is to run?")]
     NoShard,
@@ -63,6 +66,7 @@ impl FleetError {
                  JOB_COMPLETION_INDEX, SLURM_ARRAY_TASK_ID, AWS_BATCH_JOB_ARRAY_INDEX or \
                  CLOUD_RUN_TASK_INDEX"
             }
+            Self::ShardVariable { .. } => "name the shard with --shard INDEX/COUNT, or --all",
             Self::Unread { .. } => return None,
         };
         Some(hint.to_owned())

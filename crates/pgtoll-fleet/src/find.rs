@@ -13,7 +13,7 @@ use pgtoll_verify::{
 use crate::error::FleetError;
 use crate::failure::StoreFailure;
 use crate::input::tars_of;
-use crate::layout::{Layout, StoredBackup, UnreadBackup, is_tar, of_one_tar, tablespace_of};
+use crate::layout::{Layout, StoredBackup, UnreadBackup, is_tar, tablespace_of};
 use crate::pgbackrest::{MANIFEST_BYTES_MAX, objects_of, stanza_of};
 
 /// Which of a prefix's backups is meant.
@@ -49,8 +49,11 @@ pub fn stored_tars(
     tars_of(&backup, &store, &StoreFailure::default())
 }
 
-/// All backups below a URL, and those that are not read.
+/// All backups below a URL, or the tar that it is, and those that are not read.
 pub(crate) fn backups_below(store: &Store, url: &StoreUrl) -> Result<Layout, FleetError> {
+    if is_tar(url.name()) {
+        return Ok(Layout::of_tar(&store.head(url)?));
+    }
     let listed = store.list(url)?;
     let mut found = Layout::of(url, &listed);
     let listed = listed.iter().map(|object| (&object.url, object)).collect();
@@ -81,10 +84,6 @@ fn backup_at(
     url: &StoreUrl,
     choice: &BackupChoice,
 ) -> Result<StoredBackup, FleetError> {
-    if is_tar(url.name()) {
-        return of_one_tar(&store.head(url)?)
-            .map_err(|UnreadBackup { url, reason }| FleetError::Unread { url, reason });
-    }
     let found = backups_below(store, url)?;
     let no_backup = || FleetError::NoBackup { url: url.clone() };
     let ids = || found.backups.iter().map(|of| of.id.clone()).collect();

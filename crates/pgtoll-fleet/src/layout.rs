@@ -91,6 +91,29 @@ impl Layout {
         found
     }
 
+    /// Of a tar that was named itself, whatever it is called.
+    pub(crate) fn of_tar(object: &StoredObject) -> Self {
+        let (url, name) = (object.url.clone(), object.url.name());
+        let mut found = Self { objects: 1, ..Self::default() };
+        if unread_packing(name).is_some() {
+            found.unread.push(unread_tar(url, name));
+            return found;
+        }
+        found.backups.push(StoredBackup {
+            cluster: url.parent().map_or_else(String::new, |of| of.name().to_owned()),
+            id: name.to_owned(),
+            url,
+            layout: FleetLayout::Tars,
+            objects: vec![object.clone()],
+            part: None,
+            beside: Vec::new(),
+            manifest: None,
+            info: None,
+            packing: None,
+        });
+        found
+    }
+
     /// Backups in repositories of pgBackRest and of WAL-G.
     fn repository(&mut self, directory: &StoreUrl, files: &[&StoredObject], all: &[StoredObject]) {
         let sentinels = files.iter().filter(|file| file.url.name().ends_with(SENTINEL));
@@ -202,26 +225,6 @@ impl Layout {
             self.unread.push(UnreadBackup { url: tar.url.clone(), reason: reason.to_owned() });
         }
     }
-}
-
-/// The tar's backup, where one was named.
-pub(crate) fn of_one_tar(object: &StoredObject) -> Result<StoredBackup, UnreadBackup> {
-    let name = object.url.name();
-    if unread_packing(name).is_some() {
-        return Err(unread_tar(object.url.clone(), name));
-    }
-    Ok(StoredBackup {
-        url: object.url.clone(),
-        cluster: object.url.parent().map_or_else(String::new, |of| of.name().to_owned()),
-        id: name.to_owned(),
-        layout: FleetLayout::Tars,
-        objects: vec![object.clone()],
-        part: None,
-        beside: Vec::new(),
-        manifest: None,
-        info: None,
-        packing: None,
-    })
 }
 
 /// Whether an object of this name is a tar, packed or encrypted in whatever way.

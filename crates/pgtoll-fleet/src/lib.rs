@@ -23,6 +23,6 @@ pub use find::{BackupChoice, stored_tars};
 pub use input::standard_input;
 pub use layout::{Layout, StoredBackup, UnreadBackup};
 pub use merge::{fleet_outcome, merge};
-pub use plan::{FleetPlanning, SHARDS_MAX, plan, read_plan, write_plan};
+pub use plan::{FleetPlanning, plan, read_plan, write_plan};
 pub use shard::{FleetShard, ShardEvent, ShardSummary, ShardTask, run_shard, shard_of_engine};
 pub use stored_wal::{stored_segments, stored_wal};

@@ -46,7 +46,7 @@ pub fn merge(
         findings: count(&[FleetOutcome::Findings]),
         unverified: count(&[FleetOutcome::Unverified, FleetOutcome::Missing]),
         refused: count(&[FleetOutcome::Refused]),
-        bytes: backups.iter().map(|backup| backup.bytes).sum(),
+        bytes: backups.iter().fold(0, |sum, backup| sum.saturating_add(backup.bytes)),
         backups,
     })
 }
@@ -123,11 +123,11 @@ fn added(sum: FleetBackup, of: FleetBackup) -> FleetBackup {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         },
-        bytes: sum.bytes + of.bytes,
-        failures: sum.failures + of.failures,
-        suspicions: sum.suspicions + of.suspicions,
-        unverified: sum.unverified + of.unverified,
-        wrong_files: sum.wrong_files + of.wrong_files,
+        bytes: sum.bytes.saturating_add(of.bytes),
+        failures: sum.failures.saturating_add(of.failures),
+        suspicions: sum.suspicions.saturating_add(of.suspicions),
+        unverified: sum.unverified.saturating_add(of.unverified),
+        wrong_files: sum.wrong_files.saturating_add(of.wrong_files),
         reasons: [sum.reasons, of.reasons].concat(),
         ..sum
     }

@@ -1,17 +1,17 @@
 //! The plan: which backups there are, what verifying them takes, and who verifies which.
 
+use pgtoll_estimate::{fleet_estimate, fleet_unit_id, read_fleet_plan};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{
-    FLEET_PLAN_SCHEMA, FleetCpuTimes, FleetEstimate, FleetLayout, FleetObject, FleetPart,
-    FleetPlan, FleetRange, FleetRefusal, FleetUnit, Provenance,
+    FLEET_PLAN_SCHEMA, FleetCpuTimes, FleetLayout, FleetObject, FleetPart, FleetPlan, FleetRefusal,
+    FleetUnit, Provenance,
 };
 use pgtoll_store::{Store, StoreUrl, StoredObject};
-use sha2::{Digest as _, Sha256};
 
-use crate::cpu_times::{CpuSeconds, gigabytes};
+use crate::cpu_times::CpuSeconds;
 use crate::error::FleetError;
 use crate::find::backups_below;
-use crate::layout::StoredBackup;
+use crate::layout::{Layout, StoredBackup, UnreadBackup};
 
 /// How backups are to be shared out.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,12 +37,11 @@ pub fn plan(
         let found = backups_below(&Store::open(url, interrupt)?, url)?;
         objects += found.objects;
         units.extend(found.backups.iter().flat_map(|backup| units_of(backup, &planning)));
-        refused.extend(
-            found
-                .unread
-                .into_iter()
-                .map(|of| FleetRefusal { url: of.url.to_string(), reason: of.reason }),
-        );
+        refused.extend(refusals(url, found));
+    }
+    let is_nothing = |of: &FleetRefusal| of.reason == NO_BACKUP;
+    if let Some(url) = urls.first().filter(|_| units.is_empty() && refused.iter().all(is_nothing)) {
+        return Err(FleetError::NoBackup { url: url.clone() });
     }
     // A prefix may be named twice, or one in another.
     let place = |unit: &FleetUnit| unit.part.map_or(0, |part| part.number);
@@ -51,7 +50,7 @@ pub fn plan(
     refused.sort_by(|one, other| one.url.cmp(&other.url));
     refused.dedup();
     let FleetPlanning { shards, cpu_times, .. } = planning;
-    let estimate = estimate(&units, shards);
+    let estimate = fleet_estimate(&units, shards);
     let Provenance { version, command, made } = provenance;
     Ok(FleetPlan {
         schema: FLEET_PLAN_SCHEMA.to_owned(),
@@ -67,6 +66,18 @@ pub fn plan(
         cpu_times: Some(cpu_times),
     })
 }
+
+/// What is not read below this URL. One without a backup is a cluster that is not backed up, or a wrong name:
+/// other URLs' backups do not answer for it.
+fn refusals(url: &StoreUrl, found: Layout) -> Vec<FleetRefusal> {
+    if found.backups.is_empty() && found.unread.is_empty() {
+        return vec![FleetRefusal { url: url.to_string(), reason: NO_BACKUP.to_owned() }];
+    }
+    let refusal = |of: UnreadBackup| FleetRefusal { url: of.url.to_string(), reason: of.reason };
+    found.unread.into_iter().map(refusal).collect()
+}
+
+const NO_BACKUP: &str = "no backup here";
 
 /// Writes a plan where there is none, or instead of another one. One that says the same is left as it is;
 /// the plan that counts is returned.
@@ -103,42 +114,7 @@ pub fn write_plan(
 /// Reads a plan.
 pub fn read_plan(at: &StoreUrl, interrupt: &Interrupt) -> Result<FleetPlan, FleetError> {
     let text = Store::open(at, interrupt)?.read(at, PLAN_BYTES_MAX)?;
-    parsed(&text).map_err(|reason| FleetError::Plan { url: at.clone(), reason })
-}
-
-fn parsed(text: &[u8]) -> Result<FleetPlan, String> {
-    let plan: FleetPlan = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-    if plan.schema != FLEET_PLAN_SCHEMA {
-        return Err(format!("its schema is {:?}", plan.schema));
-    }
-    if !(1..=SHARDS_MAX).contains(&plan.shards) {
-        return Err(format!("it has {} shards", plan.shards));
-    }
-    // The ids name results: one that is a path would lead elsewhere.
-    let is_id = |id: &str| id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !plan.units.iter().all(|unit| is_id(&unit.id) && unit.id == id_of(unit)) {
-        return Err("its units are not those that their ids are of".to_owned());
-    }
-    Ok(plan)
-}
-
-/// The shard of each unit, from 0: the largest first, each to the shard that has least. The same units
-/// and number of shards give the same shards.
-pub(crate) fn shards_of(units: &[FleetUnit], shards: u32) -> Vec<u32> {
-    let mut order: Vec<usize> = (0..units.len()).collect();
-    order.sort_by(|&one, &other| {
-        let by_cost = units[other].cpu_seconds.total_cmp(&units[one].cpu_seconds);
-        by_cost.then_with(|| units[one].id.cmp(&units[other].id))
-    });
-    let mut loads = vec![0.0_f64; shards.max(1) as usize];
-    let mut of = vec![0; units.len()];
-    for unit in order {
-        let least = (0..loads.len()).min_by(|&one, &other| loads[one].total_cmp(&loads[other]));
-        let least = least.unwrap_or_default();
-        loads[least] += units[unit].cpu_seconds;
-        of[unit] = u32::try_from(least).unwrap_or_default();
-    }
-    of
+    read_fleet_plan(&text).map_err(|reason| FleetError::Plan { url: at.clone(), reason })
 }
 
 /// A backup as one unit, or in parts of at most so many bytes. An object is in one part, however long it
@@ -186,7 +162,8 @@ fn unit(backup: &StoredBackup, times: &FleetCpuTimes) -> FleetUnit {
         cluster: backup.cluster.clone(),
         backup: backup.id.clone(),
         layout: backup.layout,
-        bytes: sum(stored.iter().map(|of| of.bytes)),
+        // A store may list any lengths.
+        bytes: stored.iter().fold(0, |sum, of| sum.saturating_add(of.bytes)),
         cpu_seconds: cpu.seconds,
         cpu_seconds_range: Some(cpu.range),
         part: backup.part,
@@ -194,7 +171,7 @@ fn unit(backup: &StoredBackup, times: &FleetCpuTimes) -> FleetUnit {
         beside: backup.beside.iter().map(object).collect(),
         manifest: backup.manifest.as_ref().map(object),
     };
-    unit.id = id_of(&unit);
+    unit.id = fleet_unit_id(&unit);
     unit
 }
 
@@ -203,72 +180,6 @@ fn object(of: &StoredObject) -> FleetObject {
     FleetObject { url: url.to_string(), bytes: *bytes, etag: etag.clone(), modified: *modified }
 }
 
-/// Of all that makes the result another one: what is read, as what, and the form of the result.
-fn id_of(unit: &FleetUnit) -> String {
-    let mut hash = Sha256::new();
-    let mut word = |text: &str| {
-        hash.update((text.len() as u64).to_le_bytes());
-        hash.update(text);
-    };
-    word(pgtoll_record::VERIFICATION_SCHEMA);
-    word(&format!("{:?}", unit.layout));
-    word(&unit.url);
-    if let Some(FleetPart { number, count }) = unit.part {
-        word(&format!("{number}/{count}"));
-    }
-    for object in unit.objects.iter().chain(&unit.beside).chain(&unit.manifest) {
-        word(&object.url);
-        let modified = object.modified.to_string();
-        word(object.etag.as_deref().unwrap_or(&modified));
-        word(&object.bytes.to_string());
-    }
-    hash.finalize().iter().fold(String::new(), |mut text, byte| {
-        use std::fmt::Write as _;
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn estimate(units: &[FleetUnit], shards: u32) -> FleetEstimate {
-    let bytes = sum(units.iter().map(|unit| unit.bytes));
-    let objects = units.iter().flat_map(|unit| unit.objects.iter().chain(&unit.manifest));
-    let gets = sum(objects.map(|object| object.bytes.div_ceil(GET_BYTES).max(1)));
-    let mut loads = vec![0.0_f64; shards.max(1) as usize];
-    for (unit, shard) in units.iter().zip(shards_of(units, shards)) {
-        loads[shard as usize] += unit.cpu_seconds;
-    }
-    let core_hours = loads.iter().sum::<f64>() / 3600.0;
-    let hours = |of: fn(FleetRange) -> f64| {
-        units.iter().filter_map(|unit| unit.cpu_seconds_range).map(of).sum::<f64>() / 3600.0
-    };
-    let core_hours_range =
-        FleetRange { lowest: hours(|of| of.lowest), highest: hours(|of| of.highest) };
-    FleetEstimate {
-        bytes,
-        gets,
-        core_hours,
-        core_hours_range: Some(core_hours_range),
-        longest_shard_seconds: loads.iter().copied().fold(0.0, f64::max),
-        core_dollars: core_hours * 0.04,
-        get_dollars: millions(gets) * 0.4,
-        other_region_dollars: gigabytes(bytes) * 0.02,
-        internet_dollars: gigabytes(bytes) * 0.09,
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn millions(count: u64) -> f64 {
-    count as f64 / 1e6
-}
-
-/// A store may list any lengths.
-fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
-    numbers.fold(0, u64::saturating_add)
-}
-
-/// As many as an Indexed Job of Kubernetes has.
-pub const SHARDS_MAX: u32 = 100_000;
-const GET_BYTES: u64 = 8 << 20;
 /// Some ten million objects.
 const PLAN_BYTES_MAX: u64 = 2 << 30;
 
@@ -307,34 +218,6 @@ mod tests {
         }
     }
 
-    fn units(sizes: &[u64]) -> Vec<FleetUnit> {
-        let planning = planning(u64::MAX);
-        let of = |(number, &bytes): (usize, &u64)| {
-            units_of(&backup(number, FleetLayout::Tars, &[bytes]), &planning)
-        };
-        sizes.iter().enumerate().flat_map(of).collect()
-    }
-
-    proptest! {
-        #[test]
-        fn every_unit_has_one_shard_and_no_shard_much_more_than_another(
-            sizes in prop::collection::vec(0..100_000_000_000_u64, 0..200), shards in 1..40_u32
-        ) {
-            let units = units(&sizes);
-            let of = shards_of(&units, shards);
-            prop_assert_eq!(of.len(), units.len());
-            prop_assert!(of.iter().all(|&shard| shard < shards));
-            let mut loads = vec![0.0; shards as usize];
-            for (unit, shard) in units.iter().zip(&of) {
-                loads[*shard as usize] += unit.cpu_seconds;
-            }
-            let largest = units.iter().map(|unit| unit.cpu_seconds).fold(0.0, f64::max);
-            let least = loads.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = loads.iter().copied().fold(0.0, f64::max);
-            prop_assert!(most <= least + largest + 1e-6, "{} {} {}", most, least, largest);
-        }
-    }
-
     proptest! {
         #[test]
         fn parts_have_each_object_once_and_are_no_longer_than_they_may_be(
@@ -366,75 +249,10 @@ mod tests {
     }
 
     #[test]
-    fn half_a_petabyte_is_shared_out_evenly_at_a_hundred_nodes() {
-        // Log-normal without random numbers: quantiles of sizes from 1 MB to 100 GB.
-        let sizes: Vec<u64> = (0..20_000_u64).map(|at| 1 << (20 + at % 17)).collect();
-        let estimate = estimate(&units(&sizes), 100);
-        let even = estimate.core_hours * 3600.0 / 100.0;
-        assert!(estimate.longest_shard_seconds < even * 1.02, "{estimate:?}");
-        let range = estimate.core_hours_range.unwrap();
-        assert!(range.lowest < estimate.core_hours, "{estimate:?}");
-        assert!(estimate.core_hours < range.highest, "{estimate:?}");
-    }
-
-    #[test]
     fn lengths_that_no_store_has_make_a_plan_like_others() {
         let backup = backup(0, FleetLayout::WalG, &[u64::MAX, u64::MAX, 7]);
         let units = units_of(&backup, &planning(u64::MAX));
         assert_eq!((units.len(), units[0].bytes), (1, u64::MAX));
-        assert!(estimate(&units, 3).longest_shard_seconds > 1e9);
-    }
-
-    fn plan_text(shards: u32) -> Vec<u8> {
-        let units = units(&[5, 0, 7_000_000]);
-        let plan = FleetPlan {
-            schema: FLEET_PLAN_SCHEMA.to_owned(),
-            pgtoll: "0.1.0".to_owned(),
-            command: Vec::new(),
-            made: "2026-11-26T00:00:00Z".to_owned(),
-            urls: vec!["s3://b".to_owned()],
-            objects: 3,
-            shards,
-            estimate: estimate(&units, 1),
-            units,
-            refused: Vec::new(),
-            cpu_times: None,
-        };
-        serde_json::to_vec(&plan).unwrap()
-    }
-
-    #[test]
-    fn a_plan_has_as_many_shards_as_an_engine_runs() {
-        assert_eq!(parsed(&plan_text(SHARDS_MAX)).unwrap().shards, SHARDS_MAX);
-        for shards in [0, SHARDS_MAX + 1, u32::MAX] {
-            assert_eq!(parsed(&plan_text(shards)).unwrap_err(), format!("it has {shards} shards"));
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_plan_with_other_bytes_in_it_is_none_or_can_be_shared_out(
-            at in any::<prop::sample::Index>(), end in 0..20_usize, bytes in "[0-9eE.+\\-\",:{}a-z]{0,20}"
-        ) {
-            let mut text = plan_text(3);
-            let at = at.index(text.len());
-            let end = (at + end).min(text.len());
-            text.splice(at..end, bytes.into_bytes());
-            if let Ok(plan) = parsed(&text) {
-                let of = shards_of(&plan.units, plan.shards);
-                prop_assert!(of.iter().all(|&shard| shard < plan.shards));
-            }
-        }
-    }
-
-    #[test]
-    fn another_version_of_an_object_is_another_unit() {
-        let mut of = units(&[5, 5]);
-        assert_ne!(of[0].id, of[1].id);
-        let before = of[0].id.clone();
-        of[0].objects[0].etag = Some("\"2\"".to_owned());
-        assert_ne!(id_of(&of[0]), before);
-        of[0].objects[0].etag = None;
-        assert_eq!(id_of(&of[0]), before);
+        assert!(fleet_estimate(&units, 3).longest_shard_seconds > 1e9);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::str::FromStr;
 
+use pgtoll_estimate::{FLEET_SHARDS_MAX, fleet_shards};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{FleetObject, FleetPart, FleetPlan, FleetUnit, Provenance, VerificationRecord};
 use pgtoll_store::{Store, StoreError, StoreUrl, StoreUrlError, StoredObject};
@@ -13,7 +14,6 @@ use crate::error::FleetError;
 use crate::failure::StoreFailure;
 use crate::input::tars_of;
 use crate::layout::StoredBackup;
-use crate::plan::{SHARDS_MAX, shards_of};
 
 /// A shard, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl FromStr for FleetShard {
         let numbers = text.split_once('/').and_then(|(index, count)| {
             Some(Self { index: index.parse().ok()?, count: count.parse().ok()? })
         });
-        let shard = numbers.filter(|of| of.index < of.count && of.count <= SHARDS_MAX);
+        let shard = numbers.filter(|of| of.index < of.count && of.count <= FLEET_SHARDS_MAX);
         shard.ok_or_else(|| format!("\"{text}\" is not a shard like 0/20, numbered from 0"))
     }
 }
@@ -42,8 +42,12 @@ pub fn shard_of_engine(
     variable: &dyn Fn(&str) -> Option<String>,
     plan: &FleetPlan,
 ) -> Result<Option<FleetShard>, FleetError> {
-    let found = INDEX_VARIABLES.iter().find_map(|name| variable(name));
-    let Some(index) = found.and_then(|text| text.trim().parse().ok()) else { return Ok(None) };
+    let set = |name: &'static str| variable(name).filter(|text| !text.is_empty());
+    let found = INDEX_VARIABLES.into_iter().find_map(|name| Some((name, set(name)?)));
+    let Some((variable, text)) = found else { return Ok(None) };
+    let Ok(index) = text.trim().parse() else {
+        return Err(FleetError::ShardVariable { variable, text });
+    };
     if index >= plan.shards {
         return Err(FleetError::Shard { index, shards: plan.shards });
     }
@@ -116,7 +120,7 @@ pub fn run_shard(
     let results = Results::beside(task.at, &task.interrupt)?;
     let count = task.shard.map_or(1, |shard| shard.count);
     let index = task.shard.map_or(0, |shard| shard.index);
-    let shards = shards_of(&task.plan.units, count);
+    let shards = fleet_shards(&task.plan.units, count);
     let mut summary = ShardSummary::default();
     let own = task.plan.units.iter().zip(shards).filter(|(_, shard)| *shard == index);
     for (unit, _) in own {

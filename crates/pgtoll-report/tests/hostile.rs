@@ -36,6 +36,9 @@ fn kinds() -> Vec<(&'static str, Vec<Value>, Forms)> {
                 ("OpenMetrics", pgtoll_report::fleet_openmetrics(&record)),
             ])
         }),
+        ("fleet plan", one(include_str!("fixtures/fleet-plan.json")), |of| {
+            Some(vec![("text", pgtoll_report::fleet_plan_text(&read(of)?))])
+        }),
         ("patrol", one(include_str!("fixtures/patrol.json")), |of| {
             let record = read(of)?;
             Some(vec![

@@ -1,10 +1,12 @@
-//! Connections to stores. A certificate that is refused is refused the next time, too: the client, which
-//! tries again what fails before a request is sent, is told so.
+//! Connections to stores. A certificate that is refused is refused the next time, too, and so mostly is a
+//! connection to a server that never answered: the client, which tries again what fails before a request is
+//! sent, is told so.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use object_store::ClientOptions;
 use object_store::client::{
@@ -19,12 +21,20 @@ pub(crate) struct StoreConnector(ReqwestConnector);
 
 impl HttpConnector for StoreConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(StoreClient(self.0.connect(options)?)))
+        let client = self.0.connect(options)?;
+        Ok(HttpClient::new(StoreClient { client, tries_left: AtomicU32::new(FIRST_TRIES) }))
     }
 }
 
 #[derive(Debug)]
-struct StoreClient(HttpClient);
+struct StoreClient {
+    client: HttpClient,
+    /// Until the server answers; then it is no longer counted.
+    tries_left: AtomicU32,
+}
+
+/// How often a connection is tried while the server has never answered. One that has is waited for.
+const FIRST_TRIES: u32 = 5;
 
 impl HttpService for StoreClient {
     fn call<'own, 'answer>(
@@ -36,12 +46,26 @@ impl HttpService for StoreClient {
         Self: 'answer,
     {
         Box::pin(async move {
-            let answer = self.0.execute(request).await;
+            let answer = self.client.execute(request).await;
+            if answer.is_ok() {
+                self.tries_left.store(u32::MAX, Ordering::Relaxed);
+            }
             answer.map_err(|error| match certificate_error(&error) {
                 Some(why) => HttpError::new(HttpErrorKind::Unknown, RefusedCertificate(why)),
+                None if error.kind() == HttpErrorKind::Connect && self.is_last_try() => {
+                    HttpError::new(HttpErrorKind::Unknown, error)
+                }
                 None => error,
             })
         })
+    }
+}
+
+impl StoreClient {
+    fn is_last_try(&self) -> bool {
+        let less = |left: u32| (left < u32::MAX).then(|| left.saturating_sub(1));
+        let before = self.tries_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        before.is_ok_and(|before| before <= 1)
     }
 }
 

@@ -132,7 +132,7 @@ impl StoreError {
         if has(NO_ROOTS) {
             return Self::NoRoots { url };
         }
-        if has(EXPIRED_CREDENTIALS) {
+        if has(WRONG_CREDENTIALS) {
             return Self::Credentials { url, detail: short(&text) };
         }
         match error {
@@ -144,6 +144,7 @@ impl StoreError {
                 Self::Credentials { url, detail: short(&text) }
             }
             object_store::Error::Precondition { .. } => Self::Replaced { url },
+            _ if has(DENIED) => Self::Denied { url, detail: short(&text) },
             _ if has(NO_BUCKET) => Self::NotFound { url },
             _ if has(THROTTLED) => Self::Throttled { url, detail: short(&text) },
             _ if has(NO_CREDENTIALS) => Self::Credentials { url, detail: short(&text) },
@@ -152,13 +153,22 @@ impl StoreError {
     }
 }
 
-/// Codes of answers to requests with credentials that were valid once.
-const EXPIRED_CREDENTIALS: &[&str] =
-    &["ExpiredToken", "TokenRefreshRequired", "RequestExpired", "InvalidToken"];
+/// Codes of answers to requests with credentials that were valid once, or never.
+const WRONG_CREDENTIALS: &[&str] = &[
+    "ExpiredToken",
+    "TokenRefreshRequired",
+    "RequestExpired",
+    "InvalidToken",
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "AuthenticationFailed",
+];
+/// The client takes these of Azure for any failure.
+const DENIED: &[&str] = &["AuthorizationFailure", "AuthorizationPermissionMismatch"];
 /// What the client's TLS says when it is made.
 const NO_ROOTS: &[&str] = &["No CA certificates were loaded"];
 /// The client knows no such answer.
-const NO_BUCKET: &[&str] = &["NoSuchBucket"];
+const NO_BUCKET: &[&str] = &["NoSuchBucket", "ContainerNotFound"];
 const THROTTLED: &[&str] =
     &["SlowDown", "503 Service Unavailable", "429 Too Many", "RequestLimitExceeded"];
 /// Where the client asks for a role when it has nothing else.
@@ -191,13 +201,16 @@ fn short(text: &str) -> String {
         Some(rest.split_once(to)?.0.trim().to_owned()).filter(|of| !of.is_empty())
     };
     let code = between("<Code>", "</Code>");
+    // Azure has a request's number in further lines.
     let message = between("<Message>", "</Message>");
+    let message = message.as_deref().and_then(|text| text.lines().next());
     let words = match (code, message) {
         (Some(code), Some(message)) => format!("{code}: {message}"),
         (Some(code), None) => code,
-        _ => text.to_owned(),
+        _ => without_request(text).to_owned(),
     };
-    let words: Vec<String> = words
+    let retries = between(", after ", " retries,").map(|count| format!(", after {count} retries"));
+    let words: Vec<String> = (words + &retries.unwrap_or_default())
         .split_whitespace()
         .map(|word| match word.split_once('?') {
             Some((before, _)) if before.contains("://") => format!("{before}?…"),
@@ -209,6 +222,15 @@ fn short(text: &str) -> String {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
+}
+
+/// Without what was asked for, and how often and long: that begins the client's words.
+fn without_request(text: &str) -> &str {
+    let cause = text.split_once(" - ").filter(|(request, _)| request.contains("Error performing "));
+    let cause = cause.map_or(text, |(_, cause)| cause);
+    let cause = cause.trim_start_matches("HTTP error: ");
+    let cause = cause.trim_start_matches("Server returned non-2xx status code: ");
+    cause.trim_end().trim_end_matches(':')
 }
 
 const SHOWN_MAX: usize = 300;
@@ -224,6 +246,15 @@ mod tests {
         assert_eq!(short(answer), "AccessDenied: Access Denied");
         let signed = "error sending request for url (https://a.blob/c/x?sig=SECRET)";
         assert_eq!(short(signed), "error sending request for url (https://a.blob/c/x?…");
+        let azure = "<Code>AuthorizationFailure</Code><Message>Not permitted.\nRequestId:1\nTime:2</Message>";
+        assert_eq!(short(azure), "AuthorizationFailure: Not permitted.");
+        let asked = "Generic S3 error: Error performing HEAD http://127.0.0.1/b/x.tar in 7.1s, after 10 \
+            retries, max_retries: 99, retry_timeout: 180s  - ";
+        let unavailable =
+            format!("{asked}Server returned non-2xx status code: 503 Service Unavailable: ");
+        assert_eq!(short(&unavailable), "503 Service Unavailable, after 10 retries");
+        let slow = format!("{asked}{}", "<Code>SlowDown</Code><Message>Slower.</Message>");
+        assert_eq!(short(&slow), "SlowDown: Slower., after 10 retries");
         assert!(short(&"long ".repeat(1000)).chars().count() <= SHOWN_MAX + 1);
     }
 }

@@ -248,21 +248,27 @@ fn stored(beside: &StoreUrl, meta: &ObjectMeta) -> StoredObject {
     StoredObject {
         url: beside.with_key(meta.location.as_ref().to_owned()),
         bytes: meta.size,
-        etag: meta.e_tag.clone(),
+        etag: meta.e_tag.as_deref().map(quoted),
         modified: u64::try_from(meta.last_modified.timestamp()).unwrap_or_default(),
     }
 }
 
-/// Requests that fail by the server's or the network's fault are made again, a dozen times within
-/// three minutes.
+/// As answers have it: listings of Azure, and of some servers of S3, leave the quotes away.
+fn quoted(etag: &str) -> String {
+    if etag.ends_with('"') { etag.to_owned() } else { format!("\"{etag}\"") }
+}
+
+/// Requests that fail by the server's or the network's fault are made again for three minutes, at the end some
+/// seconds apart. The time ends them, not their number.
 fn retries() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
             init_backoff: Duration::from_millis(100),
             max_backoff: Duration::from_secs(10),
-            base: 2.0,
+            // A pause is of any length up to three times the one before: by two, they would not grow.
+            base: 3.0,
         },
-        max_retries: 10,
+        max_retries: 1000,
         retry_timeout: Duration::from_secs(180),
     }
 }

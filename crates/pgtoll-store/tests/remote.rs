@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic like the test")]
 
 use std::io::Read as _;
+use std::net::TcpListener;
 
 use pgtoll_interrupt::Interrupt;
 use pgtoll_store::{Store, StoreError, StoreUrl, StoredObject};
@@ -118,6 +119,24 @@ fn an_object_that_is_replaced_while_it_is_read_is_an_error() {
     server.put("b/base.tar", &content(60 << 20));
     let error = reader.read_to_end(&mut Vec::new()).unwrap_err();
     assert_eq!(error.to_string(), "s3://b/base.tar: replaced or changed while it was read");
+}
+
+#[test]
+fn a_server_that_never_answers_is_told_soon() {
+    // Nothing listens there any more.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let variables = [
+        ("AWS_ENDPOINT_URL", format!("http://{closed}")),
+        ("AWS_ALLOW_HTTP", "true".to_owned()),
+        ("AWS_ACCESS_KEY_ID", "key".to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", "secret".to_owned()),
+    ];
+    let store = Store::open_with(&url("s3://b"), &Interrupt::new(), &variables).unwrap();
+    let error = store.head(&url("s3://b/base.tar")).unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("s3://b/base.tar: error sending request"), "{text}");
+    assert!(text.ends_with("Connection refused (os error 111), after 4 retries"), "{text}");
+    assert!(error.hint().unwrap().starts_with("is the server reachable"), "{error}");
 }
 
 #[test]

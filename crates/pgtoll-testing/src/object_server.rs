@@ -127,19 +127,42 @@ impl ObjectServer {
 
     /// What a client needs in its environment.
     pub fn environment(&self) -> [(&'static str, String); 5] {
-        let port = self.address.port();
-        let endpoint = if self.has_tls {
-            format!("https://localhost:{port}")
-        } else {
-            format!("http://127.0.0.1:{port}")
-        };
         [
-            ("AWS_ENDPOINT_URL", endpoint),
+            ("AWS_ENDPOINT_URL", self.endpoint()),
             ("AWS_ALLOW_HTTP", (!self.has_tls).to_string()),
             ("AWS_ACCESS_KEY_ID", "key".to_owned()),
             ("AWS_SECRET_ACCESS_KEY", "secret".to_owned()),
             ("AWS_REGION", "us-east-1".to_owned()),
         ]
+    }
+
+    /// The same for clients of Google Cloud Storage.
+    pub fn environment_of_gcs(&self) -> [(&'static str, String); 2] {
+        let account = format!(
+            r#"{{"private_key": "", "private_key_id": "", "client_email": "", "disable_oauth": true,
+                "gcs_base_url": "{}"}}"#,
+            self.endpoint()
+        );
+        [("GOOGLE_SERVICE_ACCOUNT_KEY", account), ("GOOGLE_ALLOW_HTTP", "true".to_owned())]
+    }
+
+    /// The same for clients of Azure Blob Storage.
+    pub fn environment_of_azure(&self) -> [(&'static str, String); 4] {
+        [
+            ("AZURE_STORAGE_ENDPOINT", self.endpoint()),
+            ("AZURE_ALLOW_HTTP", "true".to_owned()),
+            ("AZURE_STORAGE_ACCOUNT_NAME", "account".to_owned()),
+            ("AZURE_STORAGE_ACCOUNT_KEY", "c2VjcmV0".to_owned()),
+        ]
+    }
+
+    fn endpoint(&self) -> String {
+        let port = self.address.port();
+        if self.has_tls {
+            format!("https://localhost:{port}")
+        } else {
+            format!("http://127.0.0.1:{port}")
+        }
     }
 
     /// Puts an object at `BUCKET/KEY`, in place of what is there.
@@ -235,13 +258,18 @@ impl State {
             "GET" if !path.contains('/') => self.list(path, &request.query, to),
             "GET" | "HEAD" => self.get(request, path, to),
             "PUT" => {
-                let is_new = request.headers.get("if-none-match").is_some_and(|of| of == "*");
+                let has = |name: &str, value: &str| {
+                    request.headers.get(name).is_some_and(|of| of == value)
+                };
+                // The second one is Google's.
+                let is_new = has("if-none-match", "*") || has("x-goog-if-generation-match", "0");
                 let exists = self.objects.lock().unwrap().contains_key(path);
                 if is_new && exists {
                     return failed(to, "412 Precondition Failed", "PreconditionFailed");
                 }
                 self.put(path, request.body.clone());
-                write!(to, "HTTP/1.1 200 OK\r\netag: \"1\"\r\ncontent-length: 0\r\n\r\n").ok()
+                // Azure's clients want to be told that it was made.
+                write!(to, "HTTP/1.1 201 Created\r\netag: \"1\"\r\ncontent-length: 0\r\n\r\n").ok()
             }
             _ => failed(to, "405 Method Not Allowed", "MethodNotAllowed"),
         }
@@ -296,30 +324,23 @@ impl State {
             let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
             pairs.filter(|(key, _)| *key == name).map(|(_, value)| decoded(value)).next()
         };
+        let form = if value("comp").is_some() { &OF_AZURE } else { &OF_S3 };
         let prefix = format!("{bucket}/{}", value("prefix").unwrap_or_default());
-        let after = value("continuation-token").map(|token| format!("{bucket}/{token}"));
+        let after = value(form.token).map(|token| format!("{bucket}/{token}"));
         let objects = self.objects.lock().unwrap();
         let listed = objects.iter().filter(|(path, _)| {
             path.starts_with(&prefix) && after.as_ref().is_none_or(|after| *path > after)
         });
         let page: Vec<_> = listed.take(PAGE + 1).collect();
         let is_cut = page.len() > PAGE;
-        let mut xml = format!("<ListBucketResult><IsTruncated>{is_cut}</IsTruncated>");
-        for (path, stored) in page.iter().take(PAGE) {
-            let _ = write!(
-                xml,
-                "<Contents><Key>{}</Key><LastModified>2026-11-23T02:00:00.000Z</LastModified>\
-                 <ETag>\"{}\"</ETag><Size>{}</Size></Contents>",
-                &path[bucket.len() + 1..],
-                stored.version,
-                stored.content.bytes()
-            );
-        }
-        if is_cut {
-            let last = &page[PAGE - 1].0[bucket.len() + 1..];
-            let _ = write!(xml, "<NextContinuationToken>{last}</NextContinuationToken>");
-        }
-        xml.push_str("</ListBucketResult>");
+        let key = |path: &str| path[bucket.len() + 1..].to_owned();
+        let entries: String = page
+            .iter()
+            .take(PAGE)
+            .map(|(path, of)| (form.entry)(&key(path), of.version, of.content.bytes()))
+            .collect();
+        let next = if is_cut { key(page[PAGE - 1].0) } else { String::new() };
+        let xml = (form.page)(&entries, &next);
         let length = xml.len();
         write!(to, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{xml}").ok()
     }
@@ -370,6 +391,50 @@ fn decoded(text: &str) -> String {
     }
     String::from_utf8(bytes).unwrap()
 }
+
+/// How a store writes a listing: the parameter of the next page's begin, an object by its key, version and
+/// length, and a page of them, with where the next one begins.
+struct Listing {
+    token: &'static str,
+    entry: fn(&str, u64, u64) -> String,
+    page: fn(&str, &str) -> String,
+}
+
+/// S3's, which Google's is, too.
+const OF_S3: Listing = Listing {
+    token: "continuation-token",
+    entry: |key, version, bytes| {
+        format!(
+            "<Contents><Key>{key}</Key><LastModified>2026-11-23T02:00:00.000Z</LastModified>\
+             <ETag>\"{version}\"</ETag><Size>{bytes}</Size></Contents>"
+        )
+    },
+    page: |entries, next| {
+        let token = format!("<NextContinuationToken>{next}</NextContinuationToken>");
+        let (is_cut, token) = (!next.is_empty(), if next.is_empty() { "" } else { &token });
+        format!(
+            "<ListBucketResult><IsTruncated>{is_cut}</IsTruncated>{entries}{token}</ListBucketResult>"
+        )
+    },
+};
+
+/// Azure's, whose marks have no quotes here, but in answers.
+const OF_AZURE: Listing = Listing {
+    token: "marker",
+    entry: |key, version, bytes| {
+        format!(
+            "<Blob><Name>{key}</Name><Properties><Last-Modified>Mon, 23 Nov 2026 02:00:00 GMT\
+             </Last-Modified><Etag>{version}</Etag><Content-Length>{bytes}</Content-Length>\
+             <Content-Type>application/octet-stream</Content-Type></Properties></Blob>"
+        )
+    },
+    page: |entries, next| {
+        format!(
+            "<EnumerationResults><Blobs>{entries}</Blobs><NextMarker>{next}</NextMarker>\
+             </EnumerationResults>"
+        )
+    },
+};
 
 /// Objects of a listing's page.
 const PAGE: usize = 1000;

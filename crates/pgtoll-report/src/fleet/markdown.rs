@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use pgtoll_record::FleetRecord;
 
 use super::{HEAD, NOT_SOUND, counts, heading, oldest, rows};
+use crate::html::day;
 use crate::markdown::{code, escaped};
 
 /// How many are sound, and a row for each other backup.
@@ -14,7 +15,7 @@ pub fn fleet_markdown(of: &FleetRecord) -> String {
         let _ = writeln!(text, "- {count} {what}");
     }
     if let Some(oldest) = oldest(of) {
-        let _ = writeln!(text, "- oldest verification: {}", escaped(oldest));
+        let _ = writeln!(text, "- oldest verification: {}", escaped(&day(oldest)));
     }
     let rows = rows(of, NOT_SOUND);
     if !rows.is_empty() {

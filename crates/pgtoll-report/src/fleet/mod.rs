@@ -32,8 +32,8 @@ pub fn fleet_plan_text(of: &FleetPlan) -> String {
     );
     for layout in LAYOUTS {
         let of_layout = backups.iter().filter(|units| units[0].layout == layout);
-        let (count, bytes) = of_layout.fold((0, 0), |(count, bytes), units| {
-            (count + 1, bytes + units.iter().map(|unit| unit.bytes).sum::<u64>())
+        let (count, bytes) = of_layout.fold((0, 0_u64), |(count, bytes), units| {
+            (count + 1, units.iter().fold(bytes, |sum, unit| sum.saturating_add(unit.bytes)))
         });
         if count > 0 {
             let (name, size) = (layout_name(layout), ByteSize(bytes).rounded());
@@ -50,9 +50,9 @@ pub fn fleet_plan_text(of: &FleetPlan) -> String {
     });
     let _ = writeln!(
         text,
-        "\nReading them takes, roughly:\n  {} GETs of up to 8 MB\n  {} core-hours{range}; the longest \
+        "\nReading them takes, roughly:\n  {} of up to 8 MB\n  {} core-hours{range}; the longest \
          shard {:.2} h on one core\n  ${:.2} for cores at $0.04 an hour, ${:.2} for GETs",
-        estimate.gets,
+        counted(estimate.gets, "GET"),
         three_digits(estimate.core_hours),
         estimate.longest_shard_seconds / 3600.0,
         estimate.core_dollars,
@@ -121,7 +121,7 @@ pub fn fleet_text(of: &FleetRecord) -> String {
     }
     more(&mut text, bad.len());
     if let Some(oldest) = oldest(of) {
-        let _ = writeln!(text, "\nOldest verification: {}", printable(oldest));
+        let _ = writeln!(text, "\nOldest verification: {}", printable(&day(oldest)));
     }
     text
 }
@@ -324,7 +324,7 @@ pub(crate) mod tests {
         let expected = "1 of 3 backups sound, 24.0 kB of pages verified\n\
             \x20      1  with findings\n       1  unverified\n\n\
             s3://b/a: 1 failure\n  - shop.public.orders, block 7\n\n\
-            s3://b/b: no result yet\n\nOldest verification: 2026-11-23T03:00:00Z\n";
+            s3://b/b: no result yet\n\nOldest verification: 2026-11-23 03:00 UTC\n";
         assert_eq!(fleet_text(&record()), expected);
     }
 }

@@ -4,12 +4,13 @@ use std::num::{NonZeroU8, NonZeroU32};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use pgtoll_fleet::{FleetShard, SHARDS_MAX};
+use pgtoll_estimate::FLEET_SHARDS_MAX;
+use pgtoll_fleet::FleetShard;
 use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_report::RecordKind;
 
 use super::output::{FormatOptions, OutputOptions, formats_of};
-use super::values::{between, jobs, read_rate};
+use super::values::{RefusedProfile, between, jobs, read_rate};
 
 #[derive(Args, Debug)]
 pub(crate) struct FleetArguments {
@@ -57,6 +58,8 @@ pub(crate) struct FleetPlanArguments {
     pub(crate) replace: bool,
     #[command(flatten)]
     pub(crate) format: FormatOptions,
+    #[command(flatten)]
+    pub(crate) no_profile: RefusedProfile,
 }
 
 #[derive(Args, Debug)]
@@ -81,6 +84,8 @@ pub(crate) struct FleetRunArguments {
     /// Read no faster than this. Default: no limit.
     #[arg(long, value_name = "SIZE/s", value_parser = read_rate)]
     pub(crate) rate: Option<ByteSize>,
+    #[command(flatten)]
+    pub(crate) no_profile: RefusedProfile,
 }
 
 #[derive(Args, Debug)]
@@ -90,12 +95,14 @@ pub(crate) struct FleetMergeArguments {
     pub(crate) plan: String,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+    #[command(flatten)]
+    pub(crate) no_profile: RefusedProfile,
 }
 
 fn shards(text: &str) -> Result<NonZeroU32, String> {
     let number: Option<NonZeroU32> = text.parse().ok();
-    let number = number.filter(|number| number.get() <= SHARDS_MAX);
-    number.ok_or_else(|| format!("\"{text}\" is not a number from 1 to {SHARDS_MAX}"))
+    let number = number.filter(|number| number.get() <= FLEET_SHARDS_MAX);
+    number.ok_or_else(|| format!("\"{text}\" is not a number from 1 to {FLEET_SHARDS_MAX}"))
 }
 
 fn age(text: &str) -> Result<TimeSpan, String> {

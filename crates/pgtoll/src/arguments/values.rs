@@ -1,12 +1,29 @@
 //! Values that options of several commands take: times, settings, connection strings.
 
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::num::NonZeroU8;
 
+use clap::Args;
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_wire::Dsn;
+
+/// Named profiles, which other programs take by an option, are not read: it says so.
+#[derive(Args, Debug)]
+pub(crate) struct RefusedProfile {
+    #[arg(long, hide = true, value_name = "NAME", value_parser = no_profile)]
+    profile: Option<Infallible>,
+}
+
+fn no_profile(name: &str) -> Result<Infallible, String> {
+    Err(format!(
+        "pgtoll reads no profiles; give it their credentials instead: eval \"$(aws configure \
+         export-credentials --profile {} --format env)\"",
+        pgtoll_format::shell_quoted(name)
+    ))
+}
 
 pub(super) fn stream_time(text: &str) -> Result<TimeSpan, String> {
     between(text, "1s", "7d")

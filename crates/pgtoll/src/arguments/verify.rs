@@ -9,7 +9,7 @@ use pgtoll_wire::Dsn;
 
 use super::drill::DrillArguments;
 use super::output::OutputOptions;
-use super::values::{DsnParser, between, jobs, read_rate};
+use super::values::{DsnParser, RefusedProfile, between, jobs, read_rate};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -123,6 +123,8 @@ pub(crate) struct VerifyArguments {
     pub(crate) output: OutputOptions,
     #[command(flatten)]
     pub(crate) drill: DrillArguments,
+    #[command(flatten)]
+    pub(crate) no_profile: RefusedProfile,
 }
 
 fn settle_time(text: &str) -> Result<TimeSpan, String> {

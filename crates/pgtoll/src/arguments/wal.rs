@@ -11,7 +11,7 @@ use pgtoll_wal::WalBound;
 use pgtoll_wire::Dsn;
 
 use super::output::{OutputOptions, formats_of};
-use super::values::{DsnParser, between, setting, stream_time};
+use super::values::{DsnParser, RefusedProfile, between, setting, stream_time};
 
 #[derive(Args, Debug)]
 pub(crate) struct WalArguments {
@@ -85,6 +85,8 @@ pub(crate) struct WalStatsArguments {
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+    #[command(flatten)]
+    pub(crate) no_profile: RefusedProfile,
 }
 
 /// What has a row of its own.
@@ -141,6 +143,8 @@ pub(crate) struct WalWhatIfArguments {
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+    #[command(flatten)]
+    pub(crate) no_profile: RefusedProfile,
 }
 
 /// A switch.

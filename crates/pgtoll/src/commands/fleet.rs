@@ -126,6 +126,9 @@ fn run_fleet(
     let counts: Vec<String> =
         counts.iter().map(|(count, what)| format!("{count} {what}")).collect();
     printer.milestone(&counts.join(", "));
+    if let Some(signal) = interrupt.signal() {
+        printer.warn(&format!("pgtoll: interrupted by {signal}; run it again to go on"));
+    }
     if summary.is_interrupted || summary.failed > 0 {
         return Ok(Status::CouldNotTell);
     }

@@ -130,7 +130,8 @@ fn within(path: &Path) -> anyhow::Result<PathBuf> {
     Err(Usage::error(
         format!("{} is not in a data directory: no global/pg_control", path.display()),
         "name a data directory, or files or directories in one; of a tablespace \
-         its link in pg_tblspc; of a backup in tars the directory with base.tar",
+         its link in pg_tblspc; of a backup in tars the directory with base.tar; of several backups \
+         below it one, with --backup latest",
     ))
 }
 
