@@ -16,11 +16,12 @@ use pgtoll_verify::{BackupWal, bytes_in_manifest};
 use pgtoll_wal::segments;
 
 use crate::DrillError;
+use crate::repository::RepositorySurvey;
 use crate::step::DrillStep;
 use crate::tars::{SurveyLimits, TarFacts, TarFiles, TarSurvey, histories_in_tar};
 
-/// A backup that can be drilled: a base backup, plain or in tars, or the copy of a server that was shut
-/// down.
+/// A backup that can be drilled: a base backup, plain, in tars or in a repository of another tool, or the
+/// copy of a server that was shut down.
 #[derive(Debug)]
 pub struct DrillSource {
     /// The directory, or the tar.
@@ -47,6 +48,8 @@ pub(crate) enum SourceForm {
     Directory,
     /// Tars.
     Tars(Box<TarSurvey>),
+    /// Files in a repository of pgBackRest.
+    Repository(Box<RepositorySurvey>),
     /// An incremental backup and those before it, the full one first; it is the last itself.
     Chain(Vec<DrillSource>),
 }
@@ -56,15 +59,17 @@ impl SourceForm {
         match self {
             Self::Directory => DrilledForm::Directory,
             Self::Tars(_) => DrilledForm::Tars,
+            Self::Repository(_) => DrilledForm::Repository,
             Self::Chain(_) => DrilledForm::Chain,
         }
     }
 
-    /// How its tars are compressed, in PostgreSQL's words.
+    /// How its tars or files are compressed, in PostgreSQL's words.
     pub(crate) fn packing(&self) -> Option<&'static str> {
         match self {
             Self::Directory | Self::Chain(_) => None,
             Self::Tars(survey) => survey.files.packing(),
+            Self::Repository(survey) => survey.packing(),
         }
     }
 
@@ -73,6 +78,7 @@ impl SourceForm {
         match self {
             Self::Directory => Vec::new(),
             Self::Tars(survey) => survey.findings.clone(),
+            Self::Repository(survey) => survey.findings.clone(),
             Self::Chain(members) => members.iter().flat_map(|of| of.form.findings()).collect(),
         }
     }
@@ -80,7 +86,7 @@ impl SourceForm {
     /// The backups of a chain, the full one first; none where it is no chain.
     pub(crate) fn members(&self) -> &[DrillSource] {
         match self {
-            Self::Directory | Self::Tars(_) => &[],
+            Self::Directory | Self::Tars(_) | Self::Repository(_) => &[],
             Self::Chain(members) => members,
         }
     }
@@ -116,7 +122,7 @@ pub(crate) struct BackupLabel {
 }
 
 impl BackupLabel {
-    fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
         Self {
             start: backup_label_start(text),
@@ -192,7 +198,7 @@ impl DrillSource {
         })
     }
 
-    fn of_tars(
+    pub(crate) fn of_tars(
         path: PathBuf,
         files: TarFiles,
         search: &mut SourceSearch<'_>,
@@ -316,7 +322,7 @@ fn version(path: &Path) -> Option<u32> {
 }
 
 /// What it is. Refused are directories on which no server was shut down.
-fn kind(
+pub(crate) fn kind(
     path: &Path,
     has_label: bool,
     is_backup: bool,
