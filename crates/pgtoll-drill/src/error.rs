@@ -215,8 +215,8 @@ impl DrillError {
 }
 
 /// What to do about a backup that is not read where it lies.
-const RESTORE_FIRST: &str = "restore it with the tool that made it into an empty directory, tablespaces \
-     too, start no server there, and drill that directory; --wal is where its WAL lies";
+const RESTORE_FIRST: &str = "restore it with the tool that made it, if that can, into an empty directory \
+     (tablespaces too); start no server there; then pgtoll verify --drill DIRECTORY --wal ARCHIVE";
 
 /// An error with its source, unless its own words end in it.
 pub(crate) fn with_source(error: &dyn std::error::Error) -> String {

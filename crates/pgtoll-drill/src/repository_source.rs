@@ -25,7 +25,7 @@ impl DrillSource {
         let (stop, is_online) = (manifest.stop, manifest.is_online);
         let stanza = path.parent().unwrap_or(&path);
         let archive = archive_of(stanza, manifest.archive.as_deref());
-        let (survey, facts) = RepositorySurvey::of(stanza, manifest);
+        let (mut survey, facts) = RepositorySurvey::of(stanza, manifest);
         let RepositoryFacts { control, label } = facts;
         let label = label.map(|text| BackupLabel::parse(&String::from_utf8_lossy(&text)));
         Ok(Self {
@@ -35,6 +35,7 @@ impl DrillSource {
             control,
             label,
             wal: archive.into_iter().collect(),
+            segments: std::mem::take(&mut survey.segments),
             histories: BTreeMap::new(),
             form: SourceForm::Repository(Box::new(survey)),
             path,

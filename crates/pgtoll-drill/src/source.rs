@@ -13,7 +13,7 @@ use pgtoll_format::{ByteSize, ClusterState, ControlFile, Lsn};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{DrillFinding, DrilledForm, DrilledKind};
 use pgtoll_verify::{BackupWal, bytes_in_manifest};
-use pgtoll_wal::segments;
+use pgtoll_wal::{SegmentFile, segments};
 
 use crate::DrillError;
 use crate::repository::RepositorySurvey;
@@ -37,6 +37,8 @@ pub struct DrillSource {
     pub(crate) stop: Option<Lsn>,
     /// Where its own WAL is, if it has any.
     pub(crate) wal: Vec<PathBuf>,
+    /// Segments of WAL of its own that are no files.
+    pub(crate) segments: Vec<SegmentFile>,
     /// Histories of timelines that are in tars.
     pub(crate) histories: BTreeMap<String, Vec<u8>>,
 }
@@ -193,6 +195,7 @@ impl DrillSource {
             control,
             label,
             wal: has_wal.then_some(own).into_iter().collect(),
+            segments: Vec::new(),
             histories: BTreeMap::new(),
             path,
         })
@@ -226,6 +229,7 @@ impl DrillSource {
             control,
             label,
             wal: in_base.into_iter().chain(wal.clone()).collect(),
+            segments: Vec::new(),
             histories,
             form: SourceForm::Tars(Box::new(survey)),
             path,

@@ -16,7 +16,7 @@ use pgtoll_datadir::DatadirError;
 use pgtoll_format::{CONTROL_FILE_BYTES, ControlFile};
 use pgtoll_record::{DrillCheck, DrillFinding};
 use pgtoll_verify::{PGBACKREST_MANIFEST, PgBackRestFile, PgBackRestManifest, PgBackRestPlace};
-use pgtoll_wal::{Packing, TarMember, TarMemberKind};
+use pgtoll_wal::{Packing, SegmentFile, TarMember, TarMemberKind};
 
 use self::stored::StoredFiles;
 use crate::tars::{DISK_BLOCK, Placement, Sorters, mapped_oids};
@@ -33,6 +33,8 @@ pub(crate) struct RepositorySurvey {
     pub(crate) missing_tablespaces: BTreeSet<u32>,
     /// Bytes of the files that are unpacked, each in whole blocks of the disk.
     pub(crate) bytes: u64,
+    /// WAL among the files: of a server that was stopped, or copied there (`archive-copy`).
+    pub(crate) segments: Vec<SegmentFile>,
     /// What is wrong with what is stored.
     pub(crate) findings: Vec<DrillFinding>,
 }
@@ -77,6 +79,7 @@ impl RepositorySurvey {
             tablespaces: tablespaces.into_iter().collect(),
             missing_tablespaces: BTreeSet::new(),
             bytes: 0,
+            segments: Vec::new(),
             findings: Vec::new(),
         };
         let mut sorters = Sorters::new(false);
@@ -133,7 +136,12 @@ impl RepositorySurvey {
                 self.files.push(ListedFile { to, name, bytes, place, checksum });
             }
             Placement::Refused { reason, is_damage } => self.refuse(&name, reason, is_damage),
-            // WAL is the archive's; the rest belongs to the server that was backed up.
+            Placement::Segment => {
+                let name = below.rsplit('/').next().unwrap_or_default();
+                let stored = &self.stored;
+                self.segments.extend(place.and_then(|place| stored.segment(name, place)));
+            }
+            // It belongs to the server that was backed up.
             _ => {}
         }
     }
@@ -181,8 +189,9 @@ impl RepositorySurvey {
     }
 
     fn facts(&mut self) -> RepositoryFacts {
-        let path = self.stored.stanza.join("global/pg_control");
-        let control = match self.content("global/pg_control", CONTROL_FILE_BYTES as u64) {
+        let place = self.data_file(CONTROL).and_then(|file| file.place.as_ref());
+        let path = self.stored.stanza.join(place.map_or(CONTROL, |place| &place.key));
+        let control = match self.content(CONTROL, CONTROL_FILE_BYTES as u64) {
             Ok(bytes) => {
                 ControlFile::read(&bytes).map_err(|source| DatadirError::Control { path, source })
             }
@@ -197,9 +206,13 @@ impl RepositorySurvey {
 
     /// The first bytes of a file of the data directory, `most` of them or all.
     fn content(&self, path: &str, most: u64) -> io::Result<Vec<u8>> {
-        let is_it = |of: &&ListedFile| of.to.tablespace.is_none() && of.to.path.as_os_str() == path;
-        let file = self.files.iter().find(is_it).ok_or(io::ErrorKind::NotFound)?;
+        let file = self.data_file(path).ok_or(io::ErrorKind::NotFound)?;
         file.place.as_ref().map_or(Ok(Vec::new()), |place| self.stored.begin(place, most))
+    }
+
+    fn data_file(&self, path: &str) -> Option<&ListedFile> {
+        let is_it = |of: &&ListedFile| of.to.tablespace.is_none() && of.to.path == Path::new(path);
+        self.files.iter().find(is_it)
     }
 
     fn find(&mut self, words: &str, is_damage: bool) {
@@ -220,6 +233,8 @@ fn finding(words: &str, is_damage: bool) -> DrillFinding {
     }
 }
 
+/// The control file, below the data directory.
+const CONTROL: &str = "global/pg_control";
 /// Bytes of a `backup_label` at most; a server writes some 300.
 const LABEL_BYTES_MAX: u64 = 1 << 16;
 /// Bytes of a `tablespace_map` at most: a line for each tablespace.
@@ -318,6 +333,10 @@ mod tests {
         let (place, manifest) = stanza(&stored, &files);
         let (survey, facts) = RepositorySurvey::of(place.path(), manifest.clone());
         assert_eq!(survey.missing_tablespaces, [8].into());
+        let [segment] = &*survey.segments else { panic!("{:?}", survey.segments) };
+        let mut wal = String::new();
+        io::Read::read_to_string(&mut segment.open().unwrap(), &mut wal).unwrap();
+        assert_eq!(wal, "WAL");
         assert!(facts.label.unwrap().starts_with(b"START WAL") && facts.control.is_err());
         let (copy, words) = unpacked(place.path(), manifest);
         assert_eq!(words, Vec::<String>::new());

@@ -27,7 +27,11 @@ impl Repository {
         guard.run(Path::new("mkdir"), &[&space.display().to_string()]).unwrap();
         let repository = Self { drilled, path, space };
         repository.run(guard, &["stanza-create"]).unwrap();
-        let push = repository.words(&["archive-push"]).join(" ");
+        // It takes no options of connections.
+        let mut push = repository.words(&["archive-push"]);
+        let connection = ["--pg1-port", "--pg1-user", "--pg1-socket-path"];
+        push.retain(|word| !connection.iter().any(|name| word.starts_with(name)));
+        let push = push.join(" ");
         repository.drilled.execute(&format!(
             "ALTER SYSTEM SET archive_command = '{PROGRAM} {push} %p'; SELECT pg_reload_conf();
              CREATE TABLESPACE space LOCATION '{}';
@@ -210,7 +214,7 @@ fn check_unread(repository: &Repository, guard: &mut Guard) {
             assert!(ran.stderr.contains(words), "{words}: {ran:?}");
         }
     };
-    let hint = "restore it with the tool that made it";
+    let hint = "restore it with the tool that made it, if that can";
     refused(&encrypted, &["--backup", "latest"], &["encrypted", hint]);
     refused(&repository.path, &[], &["backups here, such as 20", "--backup latest"]);
     refused(&repository.path, &["--backup", "20200101-000000F"], &["no backup is called"]);
