@@ -6,10 +6,11 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::sys::signal::Signal;
 use pgtoll_cluster::{Guard, StopMode};
 use serde_json::Value;
 
-use crate::drill::{Drilled, change, contents, copy, verdicts};
+use crate::drill::{Drilled, change, check_interrupted, contents, copy, verdicts};
 use crate::fleet_pgbackrest::{PROGRAM, is_there};
 use crate::support::{Scratch, pgtoll, run, server};
 
@@ -140,6 +141,9 @@ fn pgbackrests_backups_of_each_kind_pass_the_drill() {
     }
     let latest = repository.passes_latest();
     assert!(latest.ends_with(&incremental), "{latest}");
+    let backup = repository.path.join("backup/main").join(&full);
+    let points = [("drill-unpack", Signal::SIGINT), ("drill-unpack", Signal::SIGKILL)];
+    check_interrupted(&repository.drilled, &[&backup], &points);
     let after = (contents(&repository.path), contents(&repository.space));
     assert!(after == before, "the repository, or the server's own tablespace");
     repository.drilled.cluster.stop(&mut guard, StopMode::Immediate).unwrap();
@@ -196,8 +200,9 @@ fn pgbackrests_packings_pass_the_drill() {
 fn check_unread(repository: &Repository, guard: &mut Guard) {
     let drilled = &repository.drilled;
     let encrypted = drilled.place("encrypted");
-    let options = ["--repo1-cipher-type=aes-256-cbc", "--repo1-retention-full=9", "--no-online"];
-    for command in [&["stanza-create"][..], &["--type=full", "backup"]] {
+    let options = ["--repo1-cipher-type=aes-256-cbc", "--no-online"];
+    let back_up = ["--repo1-retention-full=9", "--type=full", "backup"];
+    for command in [&["stanza-create"][..], &back_up] {
         let mut words = repository.words(&[&options[..], command].concat());
         words.push(format!("--repo1-path={}", encrypted.display()));
         words.retain(|word| *word != format!("--repo1-path={}", repository.path.display()));
