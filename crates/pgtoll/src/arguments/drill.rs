@@ -15,7 +15,7 @@ pub(crate) struct DrillArguments {
     /// Restore the backup into a server of pgtoll's own, recover it, read every page, index and table,
     /// and give three verdicts: pages, WAL chain, start. PATH is a base backup, plain or in tars; the copy
     /// of a server that was shut down; a repository of pgBackRest or barman on this machine, with --backup;
-    /// of an incremental backup of pg_basebackup all PATHs of its chain, the full one first. --wal is where
+    /// of PostgreSQL's own incremental backups all PATHs of the chain, the full one first. --wal is where
     /// the WAL lies that it lacks; repositories have theirs.
     #[arg(long, conflicts_with_all = [
         "dsn", "settle", "only", "rate", "mmap", "direct", "no_rows", "resume",
