@@ -62,8 +62,8 @@ pub struct DrilledBackup {
     pub system_identifier: Option<String>,
     /// Whether its pages have checksums; `None`: its control file cannot be read.
     pub checksums: Option<bool>,
-    /// Bytes of the files that were copied, unpacked or combined, without WAL; of tars each file in whole blocks of the
-    /// disk.
+    /// Bytes of the files that were copied, unpacked or combined, without WAL; of tars and repositories each file in
+    /// whole blocks of the disk.
     pub bytes: u64,
     /// Its tablespaces, by OID, and the directory or tar of each. In the restored cluster all are in the work
     /// directory.
