@@ -5,8 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use pgtoll_verify::{
-    PgBackRestManifest, barman_tablespaces, is_pgbackrest_label, pgbackrest_label_time,
-    wal_g_sentinel,
+    PgBackRestManifest, barman_stop, barman_tablespaces, is_pgbackrest_label,
+    pgbackrest_label_time, wal_g_sentinel,
 };
 
 /// Of repositories that pgBackRest and barman-cloud made.
@@ -28,6 +28,7 @@ fuzz_target!(|input: (u16, u8, &[u8])| {
         manifest(text, label);
     }
     for info in [bytes, &inside(INFO)] {
+        let _ = barman_stop(info);
         if let Ok(tablespaces) = barman_tablespaces(info) {
             assert!(tablespaces.len() <= info.len());
         }
@@ -48,7 +49,9 @@ fn with_bytes(of: &[u8], at: usize, length: usize, bytes: &[u8]) -> Vec<u8> {
 
 fn manifest(text: &[u8], label: &str) {
     let Ok(found) = PgBackRestManifest::parse(text, label) else { return };
-    assert!(found.files.len() <= text.len());
+    assert!(found.files.len() + found.directories.len() <= text.len());
+    let is_inside = |path: &String| path.split('/').all(|part| !["", ".", ".."].contains(&part));
+    assert!(found.directories.iter().chain(&found.archive).all(is_inside));
     for place in found.files.iter().filter_map(|of| of.place.as_ref()) {
         let is_plain = |part: &str| !["", ".", ".."].contains(&part);
         assert!(place.key.split('/').all(is_plain), "{:?}", place.key);

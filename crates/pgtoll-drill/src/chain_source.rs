@@ -44,6 +44,7 @@ impl DrillSource {
             label: last.label,
             stop: last.stop,
             wal: last.wal.clone(),
+            segments: last.segments.clone(),
             histories: last.histories.clone(),
             form: SourceForm::Chain(members),
         })

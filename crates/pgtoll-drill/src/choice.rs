@@ -55,7 +55,7 @@ impl WalChoice {
             None => (control.last_checkpoint.redo, None),
         };
         let timeline = label_timeline.unwrap_or(control.last_checkpoint.timeline);
-        let SegmentsAtHand { places, segments, unreadable } = SegmentsAtHand::of(wal, &source.wal)?;
+        let SegmentsAtHand { places, segments, unreadable } = SegmentsAtHand::of(wal, source)?;
         interrupt.check()?;
         let mut choice = Self {
             sources: places.iter().map(|path| path.display().to_string()).collect(),
@@ -188,7 +188,7 @@ struct SegmentsAtHand {
 
 impl SegmentsAtHand {
     /// Of two files for the same place the last one is taken: the backup's own.
-    fn of(named: &[PathBuf], own: &[PathBuf]) -> Result<Self, WalReadError> {
+    fn of(named: &[PathBuf], source: &DrillSource) -> Result<Self, WalReadError> {
         let mut at_hand = Self { places: named.to_vec(), segments: Vec::new(), unreadable: None };
         for path in named {
             at_hand.segments.extend(files(path)?);
@@ -196,7 +196,7 @@ impl SegmentsAtHand {
                 return Err(WalReadError::NoSegments { path: path.clone() });
             }
         }
-        for path in own {
+        for path in &source.wal {
             match files(path) {
                 Ok(found) if found.is_empty() => {}
                 Ok(found) => {
@@ -205,6 +205,10 @@ impl SegmentsAtHand {
                 }
                 Err(error) => at_hand.unreadable = Some(with_source(&error)),
             }
+        }
+        if !source.segments.is_empty() {
+            at_hand.segments.extend(source.segments.iter().cloned());
+            at_hand.places.push(source.path.clone());
         }
         Ok(at_hand)
     }

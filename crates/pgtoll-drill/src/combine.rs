@@ -89,12 +89,12 @@ fn error_words(log: &str) -> Option<String> {
 pub(crate) fn combined_bytes(members: &[DrillSource]) -> Result<(u64, u64), DrillError> {
     let unpacked = members.iter().map(|of| match &of.form {
         SourceForm::Tars(survey) => survey.bytes,
-        SourceForm::Directory | SourceForm::Chain(_) => 0,
+        SourceForm::Directory | SourceForm::Repository(_) | SourceForm::Chain(_) => 0,
     });
     let combined = match members.last().map(|last| (&last.form, &last.path)) {
         Some((SourceForm::Tars(survey), _)) => survey.combined_bytes,
         Some((SourceForm::Directory | SourceForm::Chain(_), path)) => bytes_below(path, true)?,
-        None => 0,
+        Some((SourceForm::Repository(_), _)) | None => 0,
     };
     Ok((combined, unpacked.sum()))
 }

@@ -90,7 +90,9 @@ impl DrillPlan {
         watch(DrillStep::Stage(what));
         let path = match self.source.form {
             SourceForm::Directory => self.source.path.clone(),
-            SourceForm::Tars(_) | SourceForm::Chain(_) => cluster.data(),
+            SourceForm::Tars(_) | SourceForm::Repository(_) | SourceForm::Chain(_) => {
+                cluster.data()
+            }
         };
         let checks = self.checks(provenance, interrupt);
         let verified = checks.verify(&path, &mut |now| {

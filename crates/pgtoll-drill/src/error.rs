@@ -36,6 +36,14 @@ pub enum DrillError {
         /// The tar.
         path: PathBuf,
     },
+    /// It is in a repository, and stored in a way that is not read.
+    #[error("{}: {reason}", path.display())]
+    Unread {
+        /// The backup.
+        path: PathBuf,
+        /// Why it is not read.
+        reason: String,
+    },
     /// Blocks of it are in other backups.
     #[error("{} is an incremental backup: what it lacks is in the backups before it", path.display())]
     Incremental {
@@ -169,6 +177,7 @@ impl DrillError {
             }
             Self::SeveralBases { .. } => "name the tar of the data directory that is meant",
             Self::DamagedTars { .. } => "is the tar whole? Fetch it again, or name another backup",
+            Self::Unread { .. } => RESTORE_FIRST,
             Self::Changed { .. } => "drill a backup that is complete, when nobody writes it",
             Self::Incremental { .. } => {
                 "name the backups before it, too, the full one first: --drill FULL … INCREMENTAL"
@@ -204,6 +213,10 @@ impl DrillError {
         Some(hint.to_owned())
     }
 }
+
+/// What to do about a backup that is not read where it lies.
+const RESTORE_FIRST: &str = "restore it with the tool that made it, if that can, into an empty directory \
+     (tablespaces too); start no server there; then pgtoll verify --drill DIRECTORY --wal ARCHIVE";
 
 /// An error with its source, unless its own words end in it.
 pub(crate) fn with_source(error: &dyn std::error::Error) -> String {

@@ -9,6 +9,7 @@ use pgtoll_interrupt::Interrupt;
 use pgtoll_record::DrilledTablespace;
 
 use crate::DrillError;
+use crate::repository::RepositorySurvey;
 use crate::tars::{TarSurvey, mapped_oids};
 use crate::writer::{CopyWriter, link_tablespace};
 
@@ -62,6 +63,17 @@ impl CopyLayout {
             bytes: survey.bytes,
             ..Self::default()
         }
+    }
+
+    /// Of what is unpacked of a repository: nothing is copied.
+    pub(crate) fn of_repository(backup: &Path, survey: &RepositorySurvey) -> Self {
+        let there = survey.tablespaces.iter().map(|oid| {
+            let path = backup.join("pg_tblspc").join(oid.to_string());
+            DrilledTablespace { oid: *oid, path: Some(path.display().to_string()) }
+        });
+        let missing = survey.missing_tablespaces.iter();
+        let missing = missing.map(|oid| DrilledTablespace { oid: *oid, path: None });
+        Self { tablespaces: there.chain(missing).collect(), bytes: survey.bytes, ..Self::default() }
     }
 
     /// Of what is combined: nothing is copied, and some bytes are unpacked before.

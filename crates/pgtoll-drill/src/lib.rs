@@ -52,6 +52,8 @@ mod pages;
 mod plan;
 mod reading;
 mod record;
+mod repository;
+mod repository_source;
 mod restore;
 mod session;
 mod source;

@@ -60,6 +60,7 @@ impl DrillPlan {
         let layout = match &source.form {
             SourceForm::Directory => CopyLayout::of(&source.path, source.major)?,
             SourceForm::Tars(survey) => CopyLayout::of_tars(survey),
+            SourceForm::Repository(survey) => CopyLayout::of_repository(&source.path, survey),
             SourceForm::Chain(members) => chain_layout(members, &options)?,
         };
         let wal = match &source.control {
@@ -101,6 +102,10 @@ impl DrillPlan {
                 let tars =
                     if count == 1 { "1 tar is".to_owned() } else { format!("{count} tars are") };
                 format!("{tars} unpacked to {}", size(layout.bytes))
+            }
+            SourceForm::Repository(survey) => {
+                let (files, bytes) = (survey.files(), size(layout.bytes));
+                format!("{files} files of a repository of pgBackRest are unpacked to {bytes}")
             }
             SourceForm::Chain(members) => {
                 let (count, bytes) = (members.len(), size(layout.bytes));
@@ -166,7 +171,7 @@ fn chain_layout(members: &[DrillSource], options: &DrillOptions) -> Result<CopyL
     let tablespaces = match members.last().map(|last| (&last.form, last)) {
         Some((SourceForm::Tars(survey), _)) => CopyLayout::of_tars(survey).tablespaces,
         Some((SourceForm::Directory, last)) => CopyLayout::of(&last.path, last.major)?.tablespaces,
-        Some((SourceForm::Chain(_), _)) | None => Vec::new(),
+        Some((SourceForm::Repository(_) | SourceForm::Chain(_), _)) | None => Vec::new(),
     };
     Ok(CopyLayout::of_chain(tablespaces, combined, staged_bytes))
 }

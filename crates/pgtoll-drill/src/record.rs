@@ -151,8 +151,9 @@ fn pages_record(
     backup: VerifiedBackup,
     restored: Option<Restored>,
 ) -> DrillPages {
-    let Staged { members, members_seconds, .. } = staged;
+    let Staged { members, members_seconds, findings: unpacked, .. } = staged;
     let mut findings = plan.source.form.findings();
+    findings.extend(unpacked);
     findings.extend(verdicts::missing_tablespaces(&plan.layout.tablespaces));
     let VerifiedBackup { files: backup, seconds: backup_seconds } = backup;
     let (files, read) =

@@ -132,7 +132,9 @@ impl Restore<'_> {
                 })?;
                 Ok(Vec::new())
             }
-            SourceForm::Tars(_) | SourceForm::Chain(_) => adopt(directory, writer),
+            SourceForm::Tars(_) | SourceForm::Repository(_) | SourceForm::Chain(_) => {
+                adopt(directory, writer)
+            }
         }
     }
 

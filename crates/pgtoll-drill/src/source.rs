@@ -13,14 +13,15 @@ use pgtoll_format::{ByteSize, ClusterState, ControlFile, Lsn};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{DrillFinding, DrilledForm, DrilledKind};
 use pgtoll_verify::{BackupWal, bytes_in_manifest};
-use pgtoll_wal::segments;
+use pgtoll_wal::{SegmentFile, segments};
 
 use crate::DrillError;
+use crate::repository::RepositorySurvey;
 use crate::step::DrillStep;
 use crate::tars::{SurveyLimits, TarFacts, TarFiles, TarSurvey, histories_in_tar};
 
-/// A backup that can be drilled: a base backup, plain or in tars, or the copy of a server that was shut
-/// down.
+/// A backup that can be drilled: a base backup, plain, in tars or in a repository of another tool, or the
+/// copy of a server that was shut down.
 #[derive(Debug)]
 pub struct DrillSource {
     /// The directory, or the tar.
@@ -36,6 +37,8 @@ pub struct DrillSource {
     pub(crate) stop: Option<Lsn>,
     /// Where its own WAL is, if it has any.
     pub(crate) wal: Vec<PathBuf>,
+    /// Segments of WAL of its own that are no files.
+    pub(crate) segments: Vec<SegmentFile>,
     /// Histories of timelines that are in tars.
     pub(crate) histories: BTreeMap<String, Vec<u8>>,
 }
@@ -47,6 +50,8 @@ pub(crate) enum SourceForm {
     Directory,
     /// Tars.
     Tars(Box<TarSurvey>),
+    /// Files in a repository of pgBackRest.
+    Repository(Box<RepositorySurvey>),
     /// An incremental backup and those before it, the full one first; it is the last itself.
     Chain(Vec<DrillSource>),
 }
@@ -56,15 +61,17 @@ impl SourceForm {
         match self {
             Self::Directory => DrilledForm::Directory,
             Self::Tars(_) => DrilledForm::Tars,
+            Self::Repository(_) => DrilledForm::Repository,
             Self::Chain(_) => DrilledForm::Chain,
         }
     }
 
-    /// How its tars are compressed, in PostgreSQL's words.
+    /// How its tars or files are compressed, in PostgreSQL's words.
     pub(crate) fn packing(&self) -> Option<&'static str> {
         match self {
             Self::Directory | Self::Chain(_) => None,
             Self::Tars(survey) => survey.files.packing(),
+            Self::Repository(survey) => survey.packing(),
         }
     }
 
@@ -73,6 +80,7 @@ impl SourceForm {
         match self {
             Self::Directory => Vec::new(),
             Self::Tars(survey) => survey.findings.clone(),
+            Self::Repository(survey) => survey.findings.clone(),
             Self::Chain(members) => members.iter().flat_map(|of| of.form.findings()).collect(),
         }
     }
@@ -80,7 +88,7 @@ impl SourceForm {
     /// The backups of a chain, the full one first; none where it is no chain.
     pub(crate) fn members(&self) -> &[DrillSource] {
         match self {
-            Self::Directory | Self::Tars(_) => &[],
+            Self::Directory | Self::Tars(_) | Self::Repository(_) => &[],
             Self::Chain(members) => members,
         }
     }
@@ -116,7 +124,7 @@ pub(crate) struct BackupLabel {
 }
 
 impl BackupLabel {
-    fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
         Self {
             start: backup_label_start(text),
@@ -187,12 +195,13 @@ impl DrillSource {
             control,
             label,
             wal: has_wal.then_some(own).into_iter().collect(),
+            segments: Vec::new(),
             histories: BTreeMap::new(),
             path,
         })
     }
 
-    fn of_tars(
+    pub(crate) fn of_tars(
         path: PathBuf,
         files: TarFiles,
         search: &mut SourceSearch<'_>,
@@ -220,6 +229,7 @@ impl DrillSource {
             control,
             label,
             wal: in_base.into_iter().chain(wal.clone()).collect(),
+            segments: Vec::new(),
             histories,
             form: SourceForm::Tars(Box::new(survey)),
             path,
@@ -316,7 +326,7 @@ fn version(path: &Path) -> Option<u32> {
 }
 
 /// What it is. Refused are directories on which no server was shut down.
-fn kind(
+pub(crate) fn kind(
     path: &Path,
     has_label: bool,
     is_backup: bool,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use pgtoll_cluster::{Cluster, Guard};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{Provenance, VerificationRecord};
+use pgtoll_record::{DrillFinding, Provenance, VerificationRecord};
 
 use crate::DrillError;
 use crate::chain_source::misfits;
@@ -35,23 +35,34 @@ pub(crate) struct Staged {
     pub(crate) members: Vec<VerificationRecord>,
     /// How long that took.
     pub(crate) members_seconds: f64,
+    /// What was found wrong while files were unpacked.
+    pub(crate) findings: Vec<DrillFinding>,
     /// Why there is nothing that a server can start on.
     pub(crate) failure: Option<String>,
     /// What a reader has to know.
     pub(crate) notes: Vec<String>,
 }
 
-impl Stage<'_> {
+impl<'a> Stage<'a> {
     /// Unpacks tars, and combines chains. A directory is copied later, when it was verified where it lies.
     pub(crate) fn run(&mut self) -> Result<Staged, DrillError> {
         let (plan, directory) = (self.plan, self.cluster.directory());
         let mut staged = Staged::default();
         match &plan.source.form {
             SourceForm::Directory => {}
-            SourceForm::Tars(_) if plan.source.control.is_err() => {}
+            SourceForm::Tars(_) | SourceForm::Repository(_) if plan.source.control.is_err() => {}
             SourceForm::Tars(survey) => {
                 let begin = Instant::now();
                 self.unpack(survey, directory, "unpack")?;
+                staged.seconds = begin.elapsed().as_secs_f64();
+            }
+            SourceForm::Repository(survey) => {
+                let (begin, what) = (Instant::now(), "unpack");
+                (self.watch)(DrillStep::Stage(what));
+                let target = self.target(directory);
+                let watch = &mut *self.watch;
+                let mut progress = |done, all| watch(DrillStep::Bytes { what, done, all });
+                staged.findings = survey.unpack(target, &mut progress)?;
                 staged.seconds = begin.elapsed().as_secs_f64();
             }
             SourceForm::Chain(members) => self.chain(members, &mut staged)?,
@@ -66,12 +77,7 @@ impl Stage<'_> {
         what: &str,
     ) -> Result<(), DrillError> {
         (self.watch)(DrillStep::Stage(what));
-        let target = UnpackTarget {
-            directory,
-            major: self.plan.source.major,
-            writer: self.writer(),
-            interrupt: self.interrupt,
-        };
+        let target = self.target(directory);
         let watch = &mut *self.watch;
         survey.unpack(target, &mut |done, all| watch(DrillStep::Bytes { what, done, all }))
     }
@@ -150,6 +156,18 @@ impl Stage<'_> {
         })?;
         record.source.path = member.path.display().to_string();
         Ok(Some(record))
+    }
+
+    fn target<'b>(&self, directory: &'b Path) -> UnpackTarget<'b>
+    where
+        'a: 'b,
+    {
+        UnpackTarget {
+            directory,
+            major: self.plan.source.major,
+            writer: self.writer(),
+            interrupt: self.interrupt,
+        }
     }
 
     fn writer(&self) -> CopyWriter {

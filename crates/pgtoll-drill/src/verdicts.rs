@@ -121,14 +121,21 @@ pub(crate) fn of_pages(
     };
     let findings = read.map_or(&[][..], |read| &read.findings);
     let of_tars = |of: &&DrillFinding| of.check == DrillCheck::Tar;
+    let of_files = |of: &&DrillFinding| of.check == DrillCheck::Repository;
     let damage = |of: &&DrillFinding| of.is_damage;
     let in_tars = before.iter().filter(of_tars).filter(damage).count();
-    let missing = before.iter().filter(|of| !of_tars(of)).count();
+    let in_files = before.iter().filter(of_files).filter(damage).count();
+    let missing = before.iter().filter(|of| !of_tars(of) && !of_files(of)).count();
     let damage = findings.iter().filter(damage).count() + missing;
     let more = read.map_or(0, |read| read.more_findings);
     let mut wrong = Vec::new();
     if in_tars > 0 {
         wrong.push("the tars are damaged, or hold what no server's backup has".to_owned());
+    }
+    match in_files {
+        0 => {}
+        1 => wrong.push("1 finding in the repository".to_owned()),
+        count => wrong.push(format!("{count} findings in the repository")),
     }
     if members.iter().any(|of| has(Some(of), VerificationOutcome::Findings)) {
         wrong.push("files of a backup in the chain are damaged".to_owned());

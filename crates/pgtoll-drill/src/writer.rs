@@ -3,10 +3,11 @@
 //! The copy lies in a directory of that user. Whatever a process of theirs puts there meanwhile, root
 //! follows it no further than they could themselves: the file system sees their user and group.
 
+use std::collections::HashSet;
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use nix::unistd::{Gid, Uid, getegid, geteuid, setfsgid, setfsuid};
@@ -107,6 +108,47 @@ impl CopyWriter {
         let open = || File::options().write(true).custom_flags(flags.bits()).open(path);
         self.as_user(open)
     }
+}
+
+/// Directories of the copy that were made.
+pub(crate) struct MadeDirectories {
+    made: HashSet<PathBuf>,
+    writer: CopyWriter,
+}
+
+impl MadeDirectories {
+    pub(crate) fn new(writer: CopyWriter) -> Self {
+        Self { made: HashSet::new(), writer }
+    }
+
+    /// Makes this directory and those above it, below `to`.
+    pub(crate) fn make(&mut self, path: &Path, to: &Path) -> Result<(), DrillError> {
+        let mut missing: Vec<&Path> =
+            path.ancestors().take_while(|of| *of != to && !self.made.contains(*of)).collect();
+        while let Some(path) = missing.pop() {
+            self.writer.directory(path).map_err(DrillError::write(path))?;
+            self.made.insert(path.to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Makes the data directory of what is unpacked, and directories of tablespaces with their links.
+pub(crate) fn make_places(
+    cluster: &Path,
+    tablespaces: impl Iterator<Item = u32>,
+    writer: CopyWriter,
+) -> Result<(), DrillError> {
+    for name in ["data", "tablespaces", "data/pg_tblspc"] {
+        let path = cluster.join(name);
+        writer.directory(&path).map_err(DrillError::write(&path))?;
+    }
+    for oid in tablespaces {
+        let path = cluster.join("tablespaces").join(oid.to_string());
+        writer.directory(&path).map_err(DrillError::write(&path))?;
+        link_tablespace(cluster, oid, writer)?;
+    }
+    Ok(())
 }
 
 /// Leads a tablespace's link to the directory of that name beside the copy's data directory.

@@ -21,6 +21,12 @@ pub enum FleetError {
     /// No backup has this name.
     #[error("{url}: no backup is called {id:?}")]
     Unknown { url: StoreUrl, id: String },
+    /// There are several clusters, and one has to be named.
+    #[error("{url}: backups of {} clusters here: {}", clusters.len(), clusters.join(", "))]
+    SeveralClusters { url: StoreUrl, clusters: Vec<String> },
+    /// No cluster has this name.
+    #[error("{url}: no backups of {name:?} here, but of {}", clusters.join(", "))]
+    UnknownCluster { url: StoreUrl, name: String, clusters: Vec<String> },
     /// The file is no plan.
     #[error("{url} is not a plan of a fleet: {reason}")]
     Plan { url: StoreUrl, reason: String },
@@ -53,6 +59,9 @@ impl FleetError {
             }
             Self::Several { .. } => {
                 "name one with --backup latest or --backup ID; all: pgtoll fleet plan"
+            }
+            Self::SeveralClusters { .. } | Self::UnknownCluster { .. } => {
+                "name one with --stanza NAME: pgBackRest's stanza, or barman's server"
             }
             Self::Unknown { .. } => "leave --backup out to see their names",
             Self::Plan { .. } => "name the plan that pgtoll fleet plan wrote with --output",

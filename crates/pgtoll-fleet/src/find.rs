@@ -1,6 +1,6 @@
 //! Finds backups in stores.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::FleetLayout;
@@ -38,15 +38,56 @@ impl BackupChoice {
     }
 }
 
-/// The backup that a URL and a choice mean, as tars that can be verified.
+/// The backup that a URL and a choice mean, as tars that can be verified. `cluster` is the stanza, or the
+/// server, where there are several.
 pub fn stored_tars(
     url: &StoreUrl,
     choice: &BackupChoice,
+    cluster: Option<&str>,
     interrupt: &Interrupt,
 ) -> Result<TarBackup, FleetError> {
     let store = Store::open(url, interrupt)?;
-    let backup = backup_at(&store, url, choice)?;
+    let found = of_cluster(backups_below(&store, url)?, url, cluster)?;
+    let backup = chosen_of(&found, url, choice)?;
     tars_of(&backup, &store, &StoreFailure::default())
+}
+
+/// The same by the names of objects alone: none is read, and whether all of them are there is not looked
+/// at. The latest one of several clusters is none.
+pub fn stored_backup(
+    url: &StoreUrl,
+    choice: &BackupChoice,
+    cluster: Option<&str>,
+    interrupt: &Interrupt,
+) -> Result<StoredBackup, FleetError> {
+    let listed = Store::open(url, interrupt)?.list(url)?;
+    let found = of_cluster(Layout::of(url, &listed), url, cluster)?;
+    let clusters: BTreeSet<&String> = found.backups.iter().map(|of| &of.cluster).collect();
+    if *choice == BackupChoice::Latest && clusters.len() > 1 {
+        let clusters = clusters.into_iter().cloned().collect();
+        return Err(FleetError::SeveralClusters { url: url.clone(), clusters });
+    }
+    chosen_of(&found, url, choice)
+}
+
+/// What there is of one cluster.
+fn of_cluster(
+    mut found: Layout,
+    url: &StoreUrl,
+    cluster: Option<&str>,
+) -> Result<Layout, FleetError> {
+    let Some(name) = cluster else { return Ok(found) };
+    let clusters: BTreeSet<String> = found.backups.iter().map(|of| of.cluster.clone()).collect();
+    found.backups.retain(|of| of.cluster == name);
+    if found.backups.is_empty() && !clusters.is_empty() {
+        let clusters = clusters.into_iter().collect();
+        return Err(FleetError::UnknownCluster {
+            url: url.clone(),
+            name: name.to_owned(),
+            clusters,
+        });
+    }
+    Ok(found)
 }
 
 /// All backups below a URL, or the tar that it is, and those that are not read.
@@ -79,12 +120,11 @@ pub(crate) fn backups_below(store: &Store, url: &StoreUrl) -> Result<Layout, Fle
     Ok(found)
 }
 
-fn backup_at(
-    store: &Store,
+fn chosen_of(
+    found: &Layout,
     url: &StoreUrl,
     choice: &BackupChoice,
 ) -> Result<StoredBackup, FleetError> {
-    let found = backups_below(store, url)?;
     let no_backup = || FleetError::NoBackup { url: url.clone() };
     let ids = || found.backups.iter().map(|of| of.id.clone()).collect();
     let latest = found.backups.iter().max_by_key(|of| age_key(of));

@@ -163,7 +163,7 @@ fn pgbackrest_files(
     // Under the condition that it is the one of the plan.
     let read = store.reader(manifest)?.take(MANIFEST_BYTES_MAX).read_to_end(&mut text);
     read.map_err(|error| unread(error.to_string()))?;
-    let PgBackRestManifest { packing, files } =
+    let PgBackRestManifest { packing, files, .. } =
         PgBackRestManifest::parse(&text, &backup.id).map_err(unread)?;
     let stanza = stanza_of(&backup.url);
     let by_url = |objects: &'_ [StoredObject]| -> BTreeMap<StoreUrl, StoredObject> {
@@ -172,7 +172,7 @@ fn pgbackrest_files(
     let (own, others) = (by_url(&backup.objects), by_url(&backup.beside));
     let is_first = backup.part.is_none_or(|part| part.number == 1);
     let (mut found, mut beside) = (Vec::with_capacity(files.len()), Vec::new());
-    for PgBackRestFile { path, bytes, place } in files {
+    for PgBackRestFile { path, bytes, place, .. } in files {
         let Some(place) = place else {
             // Empty ones are nowhere, and so in one part.
             found.extend(is_first.then_some(StoredFile { path, bytes, place: None }));

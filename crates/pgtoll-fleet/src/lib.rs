@@ -1,7 +1,8 @@
 //! Backups of many clusters, in object stores or directories: found, planned, verified in shards by an
 //! engine that is there (Kubernetes, Slurm, `parallel`), and merged into one answer.
 //!
-//! Entry points: [`plan()`], [`run_shard`], [`merge()`]; [`stored_tars`] for one backup by its URL;
+//! Entry points: [`plan()`], [`run_shard`], [`merge()`]; [`stored_tars`] for one backup by its URL,
+//! [`stored_backup`] for the place of one;
 //! [`standard_input`]. [`Layout`] says which backups objects are. Nothing here schedules anything: a
 //! shard is an index, a result is written under a condition, and only [`merge()`] judges.
 
@@ -19,7 +20,7 @@ mod stored_wal;
 
 pub use cpu_times::built_in_cpu_times;
 pub use error::FleetError;
-pub use find::{BackupChoice, stored_tars};
+pub use find::{BackupChoice, stored_backup, stored_tars};
 pub use input::standard_input;
 pub use layout::{Layout, StoredBackup, UnreadBackup};
 pub use merge::{fleet_outcome, merge};

@@ -62,8 +62,8 @@ pub struct DrilledBackup {
     pub system_identifier: Option<String>,
     /// Whether its pages have checksums; `None`: its control file cannot be read.
     pub checksums: Option<bool>,
-    /// Bytes of the files that were copied, unpacked or combined, without WAL; of tars each file in whole blocks of the
-    /// disk.
+    /// Bytes of the files that were copied, unpacked or combined, without WAL; of tars and repositories each file in
+    /// whole blocks of the disk.
     pub bytes: u64,
     /// Its tablespaces, by OID, and the directory or tar of each. In the restored cluster all are in the work
     /// directory.
@@ -91,6 +91,8 @@ pub enum DrilledForm {
     Directory,
     /// Tars, which are unpacked.
     Tars,
+    /// Files in a repository of pgBackRest, which are unpacked.
+    Repository,
     /// An incremental backup and those before it, which are combined.
     Chain,
 }
@@ -117,7 +119,8 @@ pub struct DrilledMember {
 pub struct DrilledTablespace {
     /// Its OID.
     pub oid: u32,
-    /// The directory that was copied, or the tar that was unpacked; `None`: there is none.
+    /// The directory that was copied, the tar that was unpacked, or in a repository where its files would be if each
+    /// lay by itself; `None`: there is none.
     pub path: Option<String>,
 }
 
@@ -210,6 +213,8 @@ pub struct DrillFinding {
 pub enum DrillCheck {
     /// A tar is read to its end, and its members are looked at.
     Tar,
+    /// A file in a repository is unpacked, and compared with its checksum.
+    Repository,
     /// A tablespace is looked for.
     Tablespace,
     /// A connection to the database, and its catalogs.

@@ -65,6 +65,10 @@ pub(crate) fn backup_words(of: &DrillRecord) -> String {
         (DrilledForm::Directory, _) => String::new(),
         (DrilledForm::Tars, None) => " in tars".to_owned(),
         (DrilledForm::Tars, Some(packing)) => format!(" in tars ({packing})"),
+        (DrilledForm::Repository, None) => " in a repository of pgBackRest".to_owned(),
+        (DrilledForm::Repository, Some(packing)) => {
+            format!(" in a repository of pgBackRest ({packing})")
+        }
         (DrilledForm::Chain, _) => chain_words(of.backup.chain.len()),
     };
     let (path, major) = (&of.backup.path, of.backup.major);
@@ -74,7 +78,7 @@ pub(crate) fn backup_words(of: &DrillRecord) -> String {
 fn heading(of: &DrillRecord) -> String {
     let verb = match of.backup.form {
         DrilledForm::Directory => "copied",
-        DrilledForm::Tars => "unpacked",
+        DrilledForm::Tars | DrilledForm::Repository => "unpacked",
         DrilledForm::Chain => "combined",
     };
     let mut text = wrapped("", &printable(&backup_words(of)));
@@ -144,9 +148,16 @@ pub(crate) fn amount_words(of: &DrilledDatabase) -> String {
 }
 
 fn findings(of: &DrillRecord, most: usize) -> String {
-    let (tars, server): (Vec<&DrillFinding>, Vec<&DrillFinding>) =
-        of.pages.findings.iter().partition(|finding| finding.check == DrillCheck::Tar);
-    let lists = [("the tars", tars, 0), ("the restored server", server, of.pages.more_findings)];
+    let all = &of.pages.findings;
+    let (tars, others): (Vec<&DrillFinding>, Vec<&DrillFinding>) =
+        all.iter().partition(|finding| finding.check == DrillCheck::Tar);
+    let (files, server): (Vec<&DrillFinding>, Vec<&DrillFinding>) =
+        others.into_iter().partition(|finding| finding.check == DrillCheck::Repository);
+    let lists = [
+        ("the tars", tars, 0),
+        ("the repository", files, 0),
+        ("the restored server", server, of.pages.more_findings),
+    ];
     let mut text = String::new();
     for (title, findings, more) in lists.iter().filter(|(_, findings, _)| !findings.is_empty()) {
         let _ = writeln!(text, "\n{title}");
@@ -169,7 +180,9 @@ pub(crate) fn finding_line(of: &DrillFinding) -> String {
         (None, _) => String::new(),
     };
     let check = match of.check {
-        DrillCheck::Tar | DrillCheck::Tablespace | DrillCheck::Connect => "",
+        DrillCheck::Tar | DrillCheck::Repository | DrillCheck::Tablespace | DrillCheck::Connect => {
+            ""
+        }
         DrillCheck::Read => "cannot be read: ",
         DrillCheck::Index => "amcheck: ",
         DrillCheck::Structure => "rows: ",

@@ -60,7 +60,7 @@ pub use patrol::{
 };
 pub use repository::{
     PGBACKREST_MANIFEST, PgBackRestFile, PgBackRestManifest, PgBackRestPlace, WalGSentinel,
-    barman_tablespaces, is_pgbackrest_label, pgbackrest_label_time, wal_g_sentinel,
+    barman_stop, barman_tablespaces, is_pgbackrest_label, pgbackrest_label_time, wal_g_sentinel,
 };
 pub use resume::{ResumeError, ResumeJournal};
 pub use settings::{VerifyProgress, VerifySettings};

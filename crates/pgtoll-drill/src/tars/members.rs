@@ -1,6 +1,6 @@
 //! What becomes of a tar's member: decided by its name and kind alone, with no look at any file.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
 use pgtoll_wal::{SegmentFile, TarMember, TarMemberKind};
@@ -9,8 +9,8 @@ use super::is_history;
 
 /// What becomes of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Placement {
-    /// It is a file at this path, below the directory that the tar is unpacked to.
+pub(crate) enum Placement {
+    /// It is a file at this path, below the directory that it is unpacked to.
     File(PathBuf),
     /// It is a directory.
     Directory(PathBuf),
@@ -29,22 +29,40 @@ pub(super) enum Placement {
     },
 }
 
-/// Decides about the members of one tar, one after the other.
+/// Decides about the members of tars of one directory, one after the other.
 #[derive(Debug, Default)]
-pub(super) struct MemberSorter {
+pub(crate) struct MemberSorter {
     is_tablespace: bool,
-    /// The manifest is beside the tar.
+    /// The manifest is beside the tars.
     has_manifest: bool,
     files: HashSet<PathBuf>,
     directories: HashSet<PathBuf>,
 }
 
+/// One for the data directory, and one for each tablespace: each may have several tars.
+#[derive(Debug)]
+pub(crate) struct Sorters {
+    has_manifest: bool,
+    by_tablespace: BTreeMap<Option<u32>, MemberSorter>,
+}
+
+impl Sorters {
+    pub(crate) fn new(has_manifest: bool) -> Self {
+        Self { has_manifest, by_tablespace: BTreeMap::new() }
+    }
+
+    pub(crate) fn of(&mut self, tablespace: Option<u32>) -> &mut MemberSorter {
+        let new = || MemberSorter::new(tablespace.is_some(), self.has_manifest);
+        self.by_tablespace.entry(tablespace).or_insert_with(new)
+    }
+}
+
 impl MemberSorter {
-    pub(super) fn new(is_tablespace: bool, has_manifest: bool) -> Self {
+    fn new(is_tablespace: bool, has_manifest: bool) -> Self {
         Self { is_tablespace, has_manifest, ..Self::default() }
     }
 
-    pub(super) fn place(&mut self, member: &TarMember) -> Placement {
+    pub(crate) fn place(&mut self, member: &TarMember) -> Placement {
         let path = match clean(&member.path) {
             Ok(path) => path,
             Err(reason) => return refused(reason),

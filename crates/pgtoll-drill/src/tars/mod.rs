@@ -9,7 +9,7 @@ mod metered;
 mod survey;
 mod unpack;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_wal::{Packing, TarStream};
 
+pub(crate) use self::members::{Placement, Sorters};
 use self::metered::Metered;
-pub(crate) use self::survey::{SurveyLimits, TarFacts, TarSurvey, mapped_oids};
+pub(crate) use self::survey::{DISK_BLOCK, SurveyLimits, TarFacts, TarSurvey, mapped_oids};
 pub(crate) use self::unpack::UnpackTarget;
 use crate::DrillError;
 
@@ -28,6 +29,12 @@ pub(crate) struct TarFiles {
     pub(crate) base: PackedTar,
     /// By OID.
     pub(crate) tablespaces: BTreeMap<u32, PackedTar>,
+    /// What follows the first of several tars of the data directory, or of a tablespace.
+    parts: Vec<(Option<u32>, PackedTar)>,
+    /// What says that a tar is missing.
+    gaps: Vec<String>,
+    /// OIDs of tablespaces that are listed beside the tars.
+    listed: BTreeSet<u32>,
     /// Its WAL, where it has a tar of its own.
     pub(crate) wal: Option<PathBuf>,
     /// The manifest beside the tars.
@@ -68,13 +75,52 @@ impl TarFiles {
             (None, None) => return Ok(None),
         };
         let Found { tablespaces, wal, manifest, .. } = found;
-        Ok(Some(Self { base, tablespaces, wal, manifest }))
+        let (parts, gaps, listed) = (Vec::new(), Vec::new(), BTreeSet::new());
+        Ok(Some(Self { base, tablespaces, parts, gaps, listed, wal, manifest }))
     }
 
-    /// The data directory's tar, then those of tablespaces, each with the OID.
+    /// barman's tars in this directory: `data.tar` and one a tablespace, each followed by parts like
+    /// `data_0001.tar` if it is long. `None`: there is no `data.tar`.
+    pub(crate) fn of_barman(
+        directory: &Path,
+        listed: BTreeSet<u32>,
+    ) -> Result<Option<Self>, DrillError> {
+        let mut tars = Vec::new();
+        for entry in fs::read_dir(directory).map_err(DrillError::read(directory))? {
+            let path = entry.map_err(DrillError::read(directory))?.path();
+            tars.extend(PackedTar::of(&path));
+        }
+        tars.sort_by(|one, other| one.path.cmp(&other.path));
+        let (mut base, mut tablespaces, mut parts) = (None, BTreeMap::new(), Vec::new());
+        let (mut numbers, mut gaps) = (BTreeMap::new(), Vec::new());
+        for tar in tars {
+            let stem = tar.stem().unwrap_or_default();
+            let (name, number) = stem.split_once('_').unwrap_or((stem, "0"));
+            let oid = pgtoll_datadir::decimal(name).filter(|oid| *oid > 0);
+            let Ok(number) = number.parse::<u64>() else { continue };
+            if name != BARMAN_BASE && oid.is_none() {
+                continue;
+            }
+            let next = numbers.insert(oid, number + 1).unwrap_or_default();
+            if number != next {
+                gaps.push(format!("{} is there, and the part before it is missing", tar.name()));
+            }
+            match oid {
+                None if base.is_none() => base = Some(tar),
+                Some(oid) if !tablespaces.contains_key(&oid) => drop(tablespaces.insert(oid, tar)),
+                oid => parts.push((oid, tar)),
+            }
+        }
+        let (wal, manifest) = (None, None);
+        let of = |base| Self { base, tablespaces, parts, gaps, listed, wal, manifest };
+        Ok(base.map(of))
+    }
+
+    /// The data directory's tar, then those of tablespaces, each with the OID, then further parts.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Option<u32>, &PackedTar)> {
         let tablespaces = self.tablespaces.iter().map(|(oid, tar)| (Some(*oid), tar));
-        [(None, &self.base)].into_iter().chain(tablespaces)
+        let parts = self.parts.iter().map(|(oid, tar)| (*oid, tar));
+        [(None, &self.base)].into_iter().chain(tablespaces).chain(parts)
     }
 
     /// Bytes of those tars, as they are packed.
@@ -200,6 +246,8 @@ fn unreadable(error: pgtoll_wal::TarError) -> io::Error {
     io::Error::other(error)
 }
 
+/// barman's tar of the data directory.
+const BARMAN_BASE: &str = "data";
 /// The data directory's tar, without its endings.
 const BASE: &str = "base";
 /// A history has a line for each timeline.
@@ -233,5 +281,30 @@ mod tests {
         let alone = TarFiles::at(&place.path().join("other.tar")).unwrap().unwrap();
         assert!(alone.tablespaces.is_empty() && alone.wal.is_none());
         assert!(TarFiles::at(&place.path().join("backup_manifest")).unwrap().is_none());
+    }
+
+    #[test]
+    fn barmans_tars_may_have_parts() {
+        let place = tempfile::tempdir().unwrap();
+        let found = |more: &[&str]| {
+            for name in more {
+                fs::write(place.path().join(name), "").unwrap();
+            }
+            TarFiles::of_barman(place.path(), [16_400].into()).unwrap()
+        };
+        assert!(found(&["backup.info", "16400.tar", "other.tar"]).is_none());
+        let tars = found(&["data_0001.tar", "data.tar", "16400_0001.tar"]).unwrap();
+        let names: Vec<(Option<u32>, String)> =
+            tars.all().map(|(oid, tar)| (oid, tar.name())).collect();
+        let expected = [
+            (None, "data.tar"),
+            (Some(16_400), "16400.tar"),
+            (Some(16_400), "16400_0001.tar"),
+            (None, "data_0001.tar"),
+        ];
+        assert_eq!(names, expected.map(|(oid, name)| (oid, name.to_owned())));
+        assert!(tars.gaps.is_empty(), "{:?}", tars.gaps);
+        let gaps = found(&["data_0003.tar"]).unwrap().gaps;
+        assert_eq!(gaps, ["data_0003.tar is there, and the part before it is missing"]);
     }
 }

@@ -12,7 +12,7 @@ use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{DrillCheck, DrillFinding};
 use pgtoll_wal::{Packing, TarError, TarMember, TarStream};
 
-use super::members::{MemberSorter, Placement};
+use super::members::{MemberSorter, Placement, Sorters};
 use super::metered::Metered;
 use super::{HISTORIES_MAX, HISTORY_BYTES_MAX, PackedTar, TarFiles, small};
 use crate::DrillError;
@@ -22,7 +22,7 @@ use crate::incremental_files::{combined_member_bytes, is_incremental};
 #[derive(Debug)]
 pub(crate) struct TarSurvey {
     pub(crate) files: TarFiles,
-    /// OIDs of tablespaces that `tablespace_map` lists.
+    /// OIDs of tablespaces that the backup should have.
     pub(super) mapped: BTreeSet<u32>,
     /// Bytes of the files that are unpacked, each in whole blocks of the disk.
     pub(crate) bytes: u64,
@@ -85,9 +85,11 @@ impl TarSurvey {
         let manifest = files.manifest.iter().filter_map(|path| fs::metadata(path).ok());
         let bytes = manifest.map(|of| of.len().next_multiple_of(DISK_BLOCK)).sum();
         let mut contents = Contents { bytes, ..Contents::default() };
+        files.gaps.iter().for_each(|words| contents.find(words, true));
         let mut watch = || progress(meter.bytes(), all);
+        let mut sorters = Sorters::new(files.manifest.is_some());
         for (oid, tar) in files.all() {
-            let sorter = MemberSorter::new(oid.is_some(), files.manifest.is_some());
+            let sorter = sorters.of(oid);
             let ended = if tar.packing == Packing::Plain {
                 let file = tar.file()?;
                 let mut stream = TarStream::seeking(&file).map_err(DrillError::read(&tar.path))?;
@@ -110,7 +112,7 @@ impl Contents {
     fn read<R: Read>(
         &mut self,
         tar: &PackedTar,
-        mut sorter: MemberSorter,
+        sorter: &mut MemberSorter,
         stream: &mut TarStream<R>,
         limits: SurveyLimits<'_>,
         watch: &mut dyn FnMut(),
@@ -222,7 +224,8 @@ impl Contents {
             has_wal: self.has_wal,
             histories: self.histories,
         };
-        let Self { mapped, bytes, combined_bytes, findings, broken, .. } = self;
+        let Self { mut mapped, bytes, combined_bytes, findings, broken, .. } = self;
+        mapped.extend(&files.listed);
         (TarSurvey { files, mapped, bytes, combined_bytes, findings, broken }, facts)
     }
 }
@@ -233,7 +236,7 @@ pub(crate) fn mapped_oids(text: &str) -> BTreeSet<u32> {
 }
 
 /// A file takes up whole ones, in most file systems.
-pub(super) const DISK_BLOCK: u64 = 4096;
+pub(crate) const DISK_BLOCK: u64 = 4096;
 /// Bytes of a `backup_label` at most; a server writes some 300.
 const LABEL_BYTES_MAX: usize = 1 << 16;
 /// Bytes of a `tablespace_map` at most: a line for each tablespace.

@@ -1,18 +1,17 @@
 //! Tars, unpacked into directories of the drill's own.
 
-use std::collections::HashSet;
 use std::io::{self, Read, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pgtoll_interrupt::Interrupt;
 use pgtoll_wal::{TarError, TarStream};
 
-use super::members::{MemberSorter, Placement};
+use super::members::{MemberSorter, Placement, Sorters};
 use super::metered::Metered;
 use super::survey::{DISK_BLOCK, TarSurvey};
 use super::{PackedTar, unreadable};
 use crate::DrillError;
-use crate::writer::{CopyWriter, link_tablespace};
+use crate::writer::{CopyWriter, MadeDirectories, make_places};
 
 /// Where tars are unpacked.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +28,7 @@ pub(crate) struct UnpackTarget<'a> {
 struct Unpacking<'a> {
     target: UnpackTarget<'a>,
     /// Directories that were made.
-    made: HashSet<PathBuf>,
+    made: MadeDirectories,
     /// Bytes that may still be written: what the survey found.
     left: u64,
     buffer: Vec<u8>,
@@ -46,10 +45,15 @@ impl TarSurvey {
         let UnpackTarget { directory, interrupt, .. } = target;
         self.prepare(target)?;
         let (meter, all) = (Metered::default(), self.files.packed_bytes());
-        let mut unpacking =
-            Unpacking { target, made: HashSet::new(), left: self.bytes, buffer: vec![0; PIECE] };
+        let mut unpacking = Unpacking {
+            target,
+            made: MadeDirectories::new(target.writer),
+            left: self.bytes,
+            buffer: vec![0; PIECE],
+        };
+        let mut sorters = Sorters::new(self.files.manifest.is_some());
         for (oid, tar) in self.files.all() {
-            let sorter = MemberSorter::new(oid.is_some(), self.files.manifest.is_some());
+            let sorter = sorters.of(oid);
             let mut stream = tar.open(&meter, interrupt)?;
             let to = match oid {
                 Some(oid) => directory.join("tablespaces").join(oid.to_string()),
@@ -70,15 +74,7 @@ impl TarSurvey {
     /// Makes the directories, the links of tablespaces, and the manifest that is beside the tars.
     fn prepare(&self, target: UnpackTarget<'_>) -> Result<(), DrillError> {
         let UnpackTarget { directory, writer, .. } = target;
-        for name in ["data", "tablespaces", "data/pg_tblspc"] {
-            let path = directory.join(name);
-            writer.directory(&path).map_err(DrillError::write(&path))?;
-        }
-        for oid in self.tablespaces() {
-            let path = directory.join("tablespaces").join(oid.to_string());
-            writer.directory(&path).map_err(DrillError::write(&path))?;
-            link_tablespace(directory, oid, writer)?;
-        }
+        make_places(directory, self.tablespaces(), writer)?;
         if let Some(manifest) = &self.files.manifest {
             let path = directory.join("data/backup_manifest");
             let mut from = pgtoll_files::open(manifest).map_err(DrillError::read(manifest))?;
@@ -101,7 +97,7 @@ impl Unpacking<'_> {
     fn unpack<R: Read>(
         &mut self,
         tar: &PackedTar,
-        (mut sorter, oid): (MemberSorter, Option<u32>),
+        (sorter, oid): (&mut MemberSorter, Option<u32>),
         stream: &mut TarStream<R>,
         to: &Path,
         watch: &mut dyn FnMut(),
@@ -123,7 +119,7 @@ impl Unpacking<'_> {
             }
             let is_file = matches!(placement, Placement::File(_));
             let path = to.join(path);
-            self.directories(if is_file { path.parent().unwrap_or(to) } else { &path }, to)?;
+            self.made.make(if is_file { path.parent().unwrap_or(to) } else { &path }, to)?;
             let disk_bytes =
                 if is_file { member.bytes.next_multiple_of(DISK_BLOCK) } else { DISK_BLOCK };
             let Some(left) = self.left.checked_sub(disk_bytes) else {
@@ -134,17 +130,6 @@ impl Unpacking<'_> {
                 return Ok(Err(error));
             }
         }
-    }
-
-    /// Makes this directory and those above it, below `to`.
-    fn directories(&mut self, path: &Path, to: &Path) -> Result<(), DrillError> {
-        let mut missing: Vec<&Path> =
-            path.ancestors().take_while(|of| *of != to && !self.made.contains(*of)).collect();
-        while let Some(path) = missing.pop() {
-            self.target.writer.directory(path).map_err(DrillError::write(path))?;
-            self.made.insert(path.to_owned());
-        }
-        Ok(())
     }
 
     fn file<R: Read>(

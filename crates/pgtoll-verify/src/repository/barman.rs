@@ -1,5 +1,7 @@
 //! barman's `backup.info`: a line a value.
 
+use pgtoll_format::Lsn;
+
 /// The tablespaces that a finished backup has, by their OIDs; an error says why it is not finished.
 pub fn barman_tablespaces(info: &[u8]) -> Result<Vec<u32>, String> {
     let info = String::from_utf8_lossy(info);
@@ -9,6 +11,11 @@ pub fn barman_tablespaces(info: &[u8]) -> Result<Vec<u32>, String> {
         Some(status) => Err(format!("backup.info has status {status}")),
         None => Err("backup.info has no status".to_owned()),
     }
+}
+
+/// Where a backup ends; `None`: it does not say.
+pub fn barman_stop(info: &[u8]) -> Option<Lsn> {
+    value_in(&String::from_utf8_lossy(info), "end_xlog")?.parse().ok()
 }
 
 /// The OIDs in `[('name', 16385, '/path'), …]`, as Python writes it; `None`: it is something else.
@@ -59,6 +66,7 @@ mod tests {
     fn an_info_of_barman_itself_is_read() {
         let info = include_str!("../../tests/repository/backup.info");
         assert_eq!(barman_tablespaces(info.as_bytes()), Ok(vec![16384]));
+        assert_eq!(barman_stop(info.as_bytes()), Some(Lsn(0x0400_0138)));
         let begun = info.replace("status=DONE", "status=STARTED");
         let error = barman_tablespaces(begun.as_bytes()).unwrap_err();
         assert_eq!(error, "backup.info has status STARTED");

@@ -5,7 +5,7 @@ mod barman;
 mod pgbackrest;
 mod wal_g;
 
-pub use barman::barman_tablespaces;
+pub use barman::{barman_stop, barman_tablespaces};
 pub use pgbackrest::{
     PGBACKREST_MANIFEST, PgBackRestFile, PgBackRestManifest, PgBackRestPlace, is_pgbackrest_label,
     pgbackrest_label_time,

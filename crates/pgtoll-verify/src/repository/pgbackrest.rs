@@ -5,6 +5,7 @@
 //! earlier backup lies below that one's label. Seen in repositories of 2.45; files in blocks and
 //! encryption, which exist since, are named and not read.
 
+use pgtoll_format::Lsn;
 use pgtoll_wal::Packing;
 use serde::Deserialize;
 
@@ -17,6 +18,8 @@ pub struct PgBackRestFile {
     pub bytes: u64,
     /// `None`: it is empty, and nothing is stored.
     pub place: Option<PgBackRestPlace>,
+    /// SHA-1 of its bytes, unpacked, in hexadecimal.
+    pub checksum: Option<String>,
 }
 
 /// Where a file's bytes are.
@@ -37,6 +40,18 @@ pub struct PgBackRestManifest {
     pub packing: Packing,
     /// The files, in the manifest's order.
     pub files: Vec<PgBackRestFile>,
+    /// Directories below the data directory, called as its files are.
+    pub directories: Vec<String>,
+    /// OIDs of the tablespaces, whose files are below `pg_tblspc/OID`.
+    pub tablespaces: Vec<u32>,
+    /// The directory of its cluster's WAL, below the archive's stanza, like `15-1`.
+    pub archive: Option<String>,
+    /// The major version.
+    pub major: Option<u32>,
+    /// Where the backup ends.
+    pub stop: Option<Lsn>,
+    /// A server ran while it was made, so that it has a `backup_label`.
+    pub is_online: bool,
 }
 
 /// Whether pgBackRest names backups so: `20261123-020000F`, and behind it `_20261124-020000D` or `…I`.
@@ -74,27 +89,12 @@ impl PgBackRestManifest {
                 "{PGBACKREST_MANIFEST} does not end with its checksum: it was cut short"
             ));
         }
-        let (mut section, mut ending, mut lines) = ("", None, Vec::new());
-        let (mut is_manifest, mut own_label) = (false, None);
-        for line in text.lines() {
-            if let Some(name) = line.strip_prefix('[').and_then(|of| of.strip_suffix(']')) {
-                section = name;
-                continue;
-            }
-            match (section, line.split_once('=')) {
-                ("backrest", Some(("backrest-format", _))) => is_manifest = true,
-                ("backup", Some(("backup-label", value))) => own_label = Some(unquoted(value)),
-                ("backup:option", Some(("option-compress-type", value))) => {
-                    ending = Some(unquoted(value));
-                }
-                ("target:file", Some(_)) => lines.push(line),
-                _ => {}
-            }
-        }
-        if !is_manifest || own_label != Some(label) {
+        let lines = ManifestLines::of(text);
+        if !lines.is_manifest || lines.label != Some(label) {
             return Err(format!("{PGBACKREST_MANIFEST} is not that of {label}"));
         }
-        let ending = ending
+        let ending = lines
+            .ending
             .ok_or_else(|| format!("{PGBACKREST_MANIFEST} does not say how files are packed"))?;
         let (packing, ending) = match ending {
             "none" => (Packing::Plain, ""),
@@ -103,8 +103,70 @@ impl PgBackRestManifest {
             "zst" => (Packing::Zstd, ".zst"),
             other => return Err(format!("compressed with {other}, which pgtoll does not read")),
         };
-        let files = lines.into_iter().map(|line| file(line, label, ending));
-        Ok(Self { packing, files: files.collect::<Result<_, _>>()? })
+        let files = lines.files.iter().map(|line| file(line, label, ending));
+        let directories = lines.directories.iter().filter_map(|line| directory(line).transpose());
+        Ok(Self {
+            packing,
+            files: files.collect::<Result<_, _>>()?,
+            directories: directories.collect::<Result<_, _>>()?,
+            tablespaces: lines.tablespaces,
+            archive: lines
+                .version
+                .zip(lines.database)
+                .and_then(|(version, id)| archive(version, id)),
+            major: lines.version.and_then(|version| version.parse().ok()),
+            stop: lines.stop.and_then(|lsn| lsn.parse().ok()),
+            is_online: lines.is_online,
+        })
+    }
+}
+
+/// What the sections have, as text.
+#[derive(Default)]
+struct ManifestLines<'a> {
+    is_manifest: bool,
+    is_online: bool,
+    label: Option<&'a str>,
+    stop: Option<&'a str>,
+    version: Option<&'a str>,
+    database: Option<&'a str>,
+    ending: Option<&'a str>,
+    tablespaces: Vec<u32>,
+    files: Vec<&'a str>,
+    directories: Vec<&'a str>,
+}
+
+impl<'a> ManifestLines<'a> {
+    fn of(text: &'a str) -> Self {
+        let (mut found, mut section) = (Self::default(), "");
+        for line in text.lines() {
+            match line.strip_prefix('[').and_then(|of| of.strip_suffix(']')) {
+                Some(name) => section = name,
+                None => found.add(section, line),
+            }
+        }
+        found
+    }
+
+    fn add(&mut self, section: &str, line: &'a str) {
+        let Some((name, value)) = line.split_once('=') else { return };
+        let text = Some(unquoted(value));
+        match (section, name) {
+            ("backrest", "backrest-format") => self.is_manifest = true,
+            ("backup", "backup-label") => self.label = text,
+            ("backup", "backup-lsn-stop") => self.stop = text,
+            ("backup:db", "db-version") => self.version = text,
+            ("backup:db", "db-id") => self.database = text,
+            ("backup:option", "option-compress-type") => self.ending = text,
+            ("backup:option", "option-online") => self.is_online = value.trim() == "true",
+            ("backup:target", _) => {
+                let oid = name.strip_prefix("pg_tblspc/").and_then(pgtoll_datadir::decimal);
+                self.tablespaces.extend(oid.filter(|oid| *oid > 0));
+            }
+            ("target:file", _) => self.files.push(line),
+            ("target:path", _) => self.directories.push(line),
+            _ => {}
+        }
     }
 }
 
@@ -114,6 +176,7 @@ impl PgBackRestManifest {
 struct FileLine {
     #[serde(default)]
     size: u64,
+    checksum: Option<String>,
     repo_size: Option<u64>,
     reference: Option<String>,
     bni: Option<u64>,
@@ -123,19 +186,50 @@ struct FileLine {
     bim: Option<serde_json::Value>,
 }
 
+/// The key of a line, and its value.
+fn key_and_value(line: &str) -> Result<(&str, &str), String> {
+    let at = line.find("={").ok_or_else(|| not_understood(line))?;
+    Ok((&line[..at], &line[at + 1..]))
+}
+
+fn not_understood(line: &str) -> String {
+    format!("{PGBACKREST_MANIFEST} has a line that is not understood: {line:.80}")
+}
+
+/// The manifest is as much another's as any other object: no name in it leads out of the stanza.
+fn is_inside(key: &str) -> bool {
+    key.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
+}
+
+fn below_data(key: &str) -> &str {
+    key.strip_prefix("pg_data/").unwrap_or(key)
+}
+
+/// A directory; `None`: the data directory itself.
+fn directory(line: &str) -> Result<Option<String>, String> {
+    let (key, _) = key_and_value(line)?;
+    if !is_inside(key) {
+        return Err(not_understood(line));
+    }
+    Ok((key != "pg_data").then(|| below_data(key).to_owned()))
+}
+
+/// The name of the archive's directory of a cluster.
+fn archive(version: &str, id: &str) -> Option<String> {
+    let is_number = |of: &str| !of.is_empty() && of.bytes().all(|byte| byte.is_ascii_digit());
+    (version.split('.').all(is_number) && is_number(id)).then(|| format!("{version}-{id}"))
+}
+
 fn file(line: &str, label: &str, ending: &str) -> Result<PgBackRestFile, String> {
-    let wrong = || format!("{PGBACKREST_MANIFEST} has a line that is not understood: {line:.80}");
-    let at = line.find("={").ok_or_else(wrong)?;
-    let (key, value) = (&line[..at], &line[at + 1..]);
+    let wrong = || not_understood(line);
+    let (key, value) = key_and_value(line)?;
     let of: FileLine = serde_json::from_str(value).map_err(|_| wrong())?;
     if of.bi.is_some() || of.bim.is_some() {
         return Err(format!("{key} is stored in blocks (repo-block), which pgtoll does not read"));
     }
-    let path = key.strip_prefix("pg_data/").unwrap_or(key).to_owned();
+    let path = below_data(key).to_owned();
     let whose = of.reference.as_deref().unwrap_or(label);
-    // The manifest is as much another's as any other object: no name in it leads out of the stanza.
-    let is_plain = |part: &str| !part.is_empty() && part != "." && part != "..";
-    if !is_pgbackrest_label(whose) || !key.split('/').all(is_plain) {
+    if !is_pgbackrest_label(whose) || !is_inside(key) {
         return Err(wrong());
     }
     let place = match of.bni {
@@ -149,7 +243,7 @@ fn file(line: &str, label: &str, ending: &str) -> Result<PgBackRestFile, String>
             Some(PgBackRestPlace { key: format!("{whose}/{key}{ending}"), offset: 0, bytes: None })
         }
     };
-    Ok(PgBackRestFile { path, bytes: of.size, place })
+    Ok(PgBackRestFile { path, bytes: of.size, place, checksum: of.checksum })
 }
 
 fn unquoted(value: &str) -> &str {
@@ -199,8 +293,28 @@ mod tests {
             path: path.to_owned(),
             bytes,
             place,
+            checksum: (path == "base/5/1").then(|| "0".to_owned()),
         });
         assert_eq!(files, expected);
+    }
+
+    #[test]
+    fn a_manifest_says_what_else_a_restore_needs() {
+        let text = format!(
+            "{HEAD}\n[backup]\nbackup-lsn-stop=\"0/3000138\"\n\n[backup:db]\ndb-id=2\n\
+             db-version=\"17\"\n\n[backup:option]\noption-online=true\n\n[backup:target]\n\
+             pg_data={{\"path\":\"/srv\"}}\npg_tblspc/7={{\"path\":\"/srv/7\"}}\n\n[target:path]\n\
+             pg_data={{}}\npg_data/base={{}}\npg_tblspc/7/PG_17_1={{}}\n{END}"
+        );
+        let found = PgBackRestManifest::parse(text.as_bytes(), LABEL).unwrap();
+        assert_eq!(found.directories, ["base", "pg_tblspc/7/PG_17_1"]);
+        assert_eq!((found.tablespaces, found.archive.as_deref()), (vec![7], Some("17-2")));
+        assert_eq!((found.stop, found.is_online), (Some(Lsn(0x0300_0138)), true));
+        let error = parsed("\n[target:path]\npg_data/../..={}\n").unwrap_err();
+        assert!(error.contains("not understood"), "{error}");
+        for (version, id) in [("../..", "1"), ("15", "1/.."), ("", ""), ("15.", "1")] {
+            assert_eq!(archive(version, id), None, "{version} {id}");
+        }
     }
 
     #[test]
@@ -238,6 +352,8 @@ mod tests {
         let [full, own] = ["20261126-122617F", "20261126-122617F_20261126-122617I"];
         let bundles = PgBackRestManifest::parse(BUNDLES.as_bytes(), own).unwrap();
         assert_eq!((bundles.packing, bundles.files.len()), (Packing::Zstd, 40));
+        assert_eq!((bundles.archive.as_deref(), bundles.major), (Some("15-1"), Some(15)));
+        assert_eq!((&*bundles.tablespaces, bundles.is_online), (&[16384][..], false));
         let place = |path: &str| {
             let file = bundles.files.iter().find(|of| of.path == path).unwrap();
             file.place.as_ref().map(|of| (&*of.key, of.offset, of.bytes.unwrap()))

@@ -13,11 +13,12 @@ use super::values::between;
 #[command(next_help_heading = "Drill")]
 pub(crate) struct DrillArguments {
     /// Restore the backup into a server of pgtoll's own, recover it, read every page, index and table,
-    /// and give three verdicts: pages, WAL chain, start. PATH is a base backup, plain or in tars, or the
-    /// copy of a server that was shut down; of an incremental backup all PATHs of its chain, the full one
-    /// first. --wal is where the WAL lies that it lacks.
+    /// and give three verdicts: pages, WAL chain, start. PATH is a base backup, plain or in tars; the copy
+    /// of a server that was shut down; a repository of pgBackRest or barman on this machine, with --backup;
+    /// of PostgreSQL's own incremental backups all PATHs of the chain, the full one first. --wal is where
+    /// the WAL lies that it lacks; repositories have theirs.
     #[arg(long, conflicts_with_all = [
-        "dsn", "backup", "settle", "only", "rate", "mmap", "direct", "no_rows", "resume",
+        "dsn", "settle", "only", "rate", "mmap", "direct", "no_rows", "resume",
         "lost_writes", "indexes", "manifest_checksums",
     ])]
     pub(crate) drill: bool,

@@ -34,6 +34,8 @@ Examples:
   pgtoll verify --drill backup/ --wal archive/
                                             restores it, recovers it, and reads all of it
   pgtoll verify --drill full/ incremental/  the same of an incremental backup
+  pgtoll verify --drill /var/lib/pgbackrest --stanza main --backup latest
+                                            the same of pgBackRest's newest backup
 
 Exit status: 0 sound; 1 failures or suspicions; 2 could not tell.";
 
@@ -49,10 +51,13 @@ pub(crate) struct VerifyArguments {
     /// a directory that a server runs on: its socket.
     #[arg(long, value_name = "DSN", value_parser = DsnParser)]
     pub(crate) dsn: Option<Dsn>,
-    /// Which backup below a prefix of an object store, or below a server's directory of barman-cloud:
+    /// Which backup in a repository of pgBackRest or barman, or below a prefix of an object store:
     /// "latest", or its name. Default: the only one.
     #[arg(long, value_name = "ID", conflicts_with = "dsn")]
     pub(crate) backup: Option<String>,
+    /// Of which cluster, where the repository has several: pgBackRest's stanza, or barman's server.
+    #[arg(long, value_name = "NAME", conflicts_with = "dsn")]
+    pub(crate) stanza: Option<String>,
     /// With a running server: how long to wait for a checkpoint, where a page needs one to be judged.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = settle_time)]
     pub(crate) settle: TimeSpan,
@@ -92,7 +97,7 @@ pub(crate) struct VerifyArguments {
         value_name = "STATE",
         requires = "rate",
         conflicts_with_all = [
-            "backup", "only", "wal", "mmap", "direct", "resume", "lost_writes", "indexes",
+            "backup", "stanza", "only", "wal", "mmap", "direct", "resume", "lost_writes", "indexes",
             "manifest_checksums",
         ]
     )]

@@ -53,7 +53,7 @@ pub(crate) struct MotoServer {
 }
 
 impl MotoServer {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::start_with(&[])
     }
 
@@ -77,11 +77,11 @@ impl MotoServer {
         Self { child, port: line.trim().parse().unwrap() }
     }
 
-    fn endpoint(&self) -> String {
+    pub(crate) fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    fn environment(&self) -> [(&'static str, String); 6] {
+    pub(crate) fn environment(&self) -> [(&'static str, String); 6] {
         [
             ("AWS_ENDPOINT_URL", self.endpoint()),
             ("AWS_ALLOW_HTTP", "true".to_owned()),

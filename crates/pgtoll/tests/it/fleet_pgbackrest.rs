@@ -18,7 +18,7 @@ pub(crate) const PROGRAM: &str = "/usr/bin/pgbackrest";
 
 /// `cargo xtask test` installs it.
 #[expect(clippy::print_stderr, reason = "tells why nothing was tested")]
-fn is_there() -> bool {
+pub(crate) fn is_there() -> bool {
     let is_there = Path::new(PROGRAM).exists();
     let is_set_up = std::env::var_os("PGTOLL_TEST_MAJORS").is_some();
     assert!(is_there || !is_set_up, "pgbackrest is not installed");

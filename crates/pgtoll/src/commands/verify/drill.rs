@@ -1,17 +1,19 @@
 //! `pgtoll verify --drill`: a backup restored into a server of pgtoll's own.
 
 use std::num::NonZero;
+use std::path::Path;
 
 use pgtoll_cluster::{GuardOptions, ServerUser};
-use pgtoll_drill::{DrillOptions, DrillPlan, DrillSource, DrillStep, SourceSearch};
+use pgtoll_drill::{DrillError, DrillOptions, DrillPlan, DrillSource, DrillStep, SourceSearch};
+use pgtoll_fleet::{BackupChoice, FleetError, stored_backup};
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{Provenance, VerificationOutcome};
+use pgtoll_record::{FleetLayout, Provenance, VerificationOutcome};
 use pgtoll_report::{FinishedRecord, RecordKind, TableOptions, printable};
 
 use super::cores;
 use crate::arguments::VerifyArguments;
-use crate::commands::{absolute, output, url};
+use crate::commands::{absolute, location, output, url};
 use crate::exit::Status;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
@@ -34,8 +36,15 @@ pub(super) fn run(
     let work_dir = absolute(&drill.work_dir)?;
     let mut watch = |step: DrillStep<'_>| show(step, printer);
     let mut search = SourceSearch { work_dir: &work_dir, interrupt, watch: &mut watch };
+    let is_named = arguments.backup.is_some() || arguments.stanza.is_some();
     let source = match arguments.paths.as_slice() {
+        [path] if is_named || is_repository(path) => of_repository(path, arguments, &mut search)?,
         [path] => DrillSource::open(path, &mut search)?,
+        _ if is_named => {
+            let message =
+                "--backup and --stanza name a backup in one repository, and here are several";
+            return Err(Usage::error(message.to_owned(), "drill one after the other"));
+        }
         paths => DrillSource::open_chain(paths, &mut search)?,
     };
     let installation = source.installation(drill.postgres.as_deref(), interrupt)?;
@@ -64,6 +73,50 @@ pub(super) fn run(
     Ok(status)
 }
 
+/// Whether a path is a repository, or one of its directories, though no backup in it is named.
+fn is_repository(path: &Path) -> bool {
+    let is_root = path.join("backup").is_dir() && path.join("archive").is_dir();
+    is_root || ["backup.info", "backup.manifest"].iter().any(|name| path.join(name).is_file())
+}
+
+/// The backup that is meant in a repository of another tool.
+fn of_repository(
+    path: &Path,
+    arguments: &VerifyArguments,
+    search: &mut SourceSearch<'_>,
+) -> anyhow::Result<DrillSource> {
+    let url = location(&path.to_string_lossy())?;
+    let choice = BackupChoice::of(arguments.backup.as_deref());
+    let backup = match stored_backup(&url, &choice, arguments.stanza.as_deref(), search.interrupt) {
+        Err(FleetError::Unread { url, reason }) => {
+            return Err(DrillError::Unread { path: url.path().unwrap_or_default(), reason }.into());
+        }
+        found => found?,
+    };
+    let place = backup.url.path().unwrap_or_default();
+    Ok(match backup.layout {
+        FleetLayout::PgBackRest => DrillSource::open_pgbackrest(&place)?,
+        FleetLayout::BarmanCloud => DrillSource::open_barman(&place, search)?,
+        FleetLayout::Files if place.with_file_name("backup.info").is_file() => {
+            return Err(files_of_barman(&place));
+        }
+        FleetLayout::Tars | FleetLayout::Files => DrillSource::open(&place, search)?,
+        FleetLayout::WalG => {
+            let reason = "a backup of WAL-G, which pgtoll verifies and does not restore".to_owned();
+            return Err(DrillError::Unread { path: place, reason }.into());
+        }
+    })
+}
+
+/// What barman keeps as files is a directory, whose WAL lies beside.
+fn files_of_barman(data: &Path) -> anyhow::Error {
+    let quoted = |path: &Path| shell_quoted(&path.to_string_lossy());
+    let wals = data.ancestors().nth(3).unwrap_or(data).join("wals");
+    let message = format!("{} is a directory of barman's, with its WAL beside", data.display());
+    let hint = format!("pgtoll verify --drill {} --wal {}", quoted(data), quoted(&wals));
+    Usage::error(message, hint)
+}
+
 fn show(step: DrillStep<'_>, printer: &mut Printer) {
     match step {
         DrillStep::Sentence(sentence) => printer.say(&printable(sentence)),
@@ -82,6 +135,11 @@ fn provenance(arguments: &VerifyArguments) -> Provenance {
     let mut add = |option: &str, value: &str| {
         command.extend([option.to_owned(), shell_quoted(value)]);
     };
+    for (option, value) in [("--stanza", &arguments.stanza), ("--backup", &arguments.backup)] {
+        if let Some(value) = value {
+            add(option, value);
+        }
+    }
     for wal in &arguments.wal {
         add("--wal", &wal.to_string_lossy());
     }

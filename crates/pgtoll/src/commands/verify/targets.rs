@@ -88,12 +88,14 @@ fn stored(
     let is_local = !StoreUrl::is_url(&text) || text.starts_with("file:");
     if is_local {
         let local = file_of_url(path)?.unwrap_or_else(|| path.to_owned());
-        if arguments.backup.is_none() && !local.join("backup.info").is_file() {
+        let is_named = arguments.backup.is_some() || arguments.stanza.is_some();
+        if !is_named && !local.join("backup.info").is_file() {
             return Ok(None);
         }
     }
     let choice = BackupChoice::of(arguments.backup.as_deref());
-    Ok(Some(stored_tars(&location(&text)?, &choice, interrupt)?))
+    let cluster = arguments.stanza.as_deref();
+    Ok(Some(stored_tars(&location(&text)?, &choice, cluster, interrupt)?))
 }
 
 /// The path of a URL of a file; `None`: it is none.
