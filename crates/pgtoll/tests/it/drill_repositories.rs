@@ -190,9 +190,12 @@ fn pgbackrests_packings_pass_the_drill() {
     // Of a server that was shut down: it has no label, and needs no WAL.
     repository.drilled.cluster.stop(&mut guard, StopMode::Fast).unwrap();
     let label = repository.back_up(&mut guard, &["--no-online", "--type=full"]);
-    fs::rename(repository.path.join("archive"), repository.drilled.drills.path("archive")).unwrap();
+    let (archive, away) =
+        (repository.path.join("archive"), repository.drilled.drills.path("archive"));
+    fs::rename(&archive, &away).unwrap();
     let record = repository.passes(&label);
     assert_eq!(record["backup"]["kind"], "cold_copy", "{record:#}");
+    fs::rename(&away, &archive).unwrap();
     check_unread(&repository, &mut guard);
 }
 
