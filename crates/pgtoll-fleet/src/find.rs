@@ -53,7 +53,7 @@ pub fn stored_tars(
 }
 
 /// The same by the names of objects alone: none is read, and whether all of them are there is not looked
-/// at. The latest one of several clusters is none.
+/// at.
 pub fn stored_backup(
     url: &StoreUrl,
     choice: &BackupChoice,
@@ -62,11 +62,6 @@ pub fn stored_backup(
 ) -> Result<StoredBackup, FleetError> {
     let listed = Store::open(url, interrupt)?.list(url)?;
     let found = of_cluster(Layout::of(url, &listed), url, cluster)?;
-    let clusters: BTreeSet<&String> = found.backups.iter().map(|of| &of.cluster).collect();
-    if *choice == BackupChoice::Latest && clusters.len() > 1 {
-        let clusters = clusters.into_iter().cloned().collect();
-        return Err(FleetError::SeveralClusters { url: url.clone(), clusters });
-    }
     chosen_of(&found, url, choice)
 }
 
@@ -125,6 +120,11 @@ fn chosen_of(
     url: &StoreUrl,
     choice: &BackupChoice,
 ) -> Result<StoredBackup, FleetError> {
+    let clusters: BTreeSet<&String> = found.backups.iter().map(|of| &of.cluster).collect();
+    if *choice == BackupChoice::Latest && clusters.len() > 1 {
+        let clusters = clusters.into_iter().cloned().collect();
+        return Err(FleetError::SeveralClusters { url: url.clone(), clusters });
+    }
     let no_backup = || FleetError::NoBackup { url: url.clone() };
     let ids = || found.backups.iter().map(|of| of.id.clone()).collect();
     let latest = found.backups.iter().max_by_key(|of| age_key(of));
