@@ -173,7 +173,7 @@ mod tests {
         BENCH_WATCH_SCHEMA,
     ];
     const DESIGN: &str = "2026-11-22-design.jsonl";
-    const SOAK: &str = "2026-11-22-soak.jsonl";
+    const SOAK: &str = "2026-11-26-soak.jsonl";
     const WHATIF: &str = "2026-11-22-whatif-trial.jsonl";
     const PREDICTIONS: [&str; 2] =
         ["2026-11-23-prediction-trial.jsonl", "2026-11-25-prediction-spread.jsonl"];
