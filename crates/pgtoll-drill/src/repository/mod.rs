@@ -269,9 +269,10 @@ mod tests {
             fs::write(path, content).unwrap();
         }
         let file = |(path, content): &(&str, &str)| {
-            let key = match path.starts_with("pg_tblspc/7/") {
-                true => format!("{LABEL}/{path}"),
-                false => format!("{LABEL}/pg_data/{path}"),
+            let key = if path.starts_with("pg_tblspc/7/") {
+                format!("{LABEL}/{path}")
+            } else {
+                format!("{LABEL}/pg_data/{path}")
             };
             let checksum: Vec<String> =
                 Sha1::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
