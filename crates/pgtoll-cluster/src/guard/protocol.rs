@@ -87,6 +87,34 @@ pub(super) enum Request {
     Finish,
 }
 
+impl Request {
+    /// What it asks for, in words.
+    pub(super) fn words(&self) -> String {
+        match self {
+            Self::Become { user } => format!("change to user {}", user.name),
+            Self::AskVersions { .. } => "ask servers for their versions".into(),
+            Self::Begin { base, .. } => format!("make a directory in {}", base.display()),
+            Self::Check { path } => format!("look at {}", path.display()),
+            Self::Write { path, .. } | Self::Append { path, .. } => {
+                format!("write {}", path.display())
+            }
+            Self::Run { program, .. } | Self::Spawn { program, .. } => {
+                format!("run {}", program.display())
+            }
+            Self::Signal { name, .. } => format!("signal program {name}"),
+            Self::Look { name } | Self::Reap { name, .. } => format!("wait for program {name}"),
+            Self::Start { name, .. } | Self::Launch { name, .. } => {
+                format!("start cluster {name}")
+            }
+            Self::LookAtServer { name } => format!("look at cluster {name}"),
+            Self::Stop { name, .. } => format!("stop cluster {name}"),
+            Self::Kill { name } => format!("kill cluster {name}"),
+            Self::KillPostmaster { name } => format!("kill the postmaster of cluster {name}"),
+            Self::Finish => "finish".into(),
+        }
+    }
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Reply {
     Begun {

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::child::{GuardProcess, closed_part, message};
+use super::child::access::closed_part;
+use super::child::{GuardProcess, message};
 use super::protocol::VersionAnswer;
 use crate::process::command;
 

@@ -1,6 +1,10 @@
 //! The guard's own side: one thread, one loop, three things to wait for — a request, a child's
 //! end, a server's readiness.
 
+pub(super) mod access;
+mod ending;
+mod reaping;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -15,28 +19,22 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::stat::{Mode, umask};
 use nix::sys::statvfs::statvfs;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{AccessFlags, Gid, Pid, Uid, access, setgroups, setresgid, setresuid, setsid};
+use nix::sys::wait::WaitStatus;
+use nix::unistd::{AccessFlags, Pid, access, setsid};
 
-use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
-
+use self::access::{change_to, check_executable, first_closed, spread_clusters};
+use self::ending::{kill_tree, remove_files};
+use self::reaping::{end_of, in_words, reap_one};
 use super::protocol::{Output, ProgramSignal, Reply, Request, StopMode, Usage};
 use crate::ServerUser;
 use crate::leftover::{self, shared_memory_of_tree};
 use crate::process::{
     close_inherited_descriptors, command, descendants, group_below, tail, tail_of,
 };
-use crate::volume::wait_for_unmount;
 
-/// How long an immediate shutdown may take before the tree is killed. PostgreSQL's own postmaster
-/// gives its children 5 s.
-const PATIENCE: Duration = Duration::from_secs(7);
-/// How often it is tried to remove the working directory, a tenth of a second apart.
-const REMOVALS_MAX: u32 = 100;
 /// Bytes of a program's output that are told.
 const LOG_TAIL: u64 = 1 << 16;
 
@@ -233,7 +231,7 @@ impl GuardProcess {
     }
 
     fn handle(&mut self, request: Request) -> io::Result<()> {
-        let action = describe(&request);
+        let action = request.words();
         let reply = match request {
             Request::Become { user } => change_to(&user).map(|()| Some(Reply::Done)),
             Request::AskVersions { programs } => {
@@ -563,97 +561,6 @@ impl GuardProcess {
     fn working_directory(&self) -> io::Result<&PathBuf> {
         self.directory.as_ref().ok_or_else(|| io::Error::other("the guard has not begun"))
     }
-
-    /// Stops the whole tree, gently first: a server that is shut down, even immediately, removes
-    /// its System V and POSIX shared memory; one that is killed does not.
-    fn clean_up(&mut self) {
-        let own = Pid::this().as_raw();
-        let postmasters: BTreeSet<i32> = self.servers.values().map(|server| server.pid).collect();
-        // Programs of ours. A backend is in a group of its own, its postmaster's to end.
-        let groups: BTreeSet<Pid> = self
-            .programs
-            .values()
-            .map(|program| program.pid)
-            .chain([own])
-            .map(Pid::from_raw)
-            .collect();
-        let is_program = |pid: i32| {
-            let group = nix::unistd::getpgid(Some(Pid::from_raw(pid)));
-            !postmasters.contains(&pid) && group.is_ok_and(|group| groups.contains(&group))
-        };
-        // Stopped, a program begins nothing and maps no more memory. initdb's servers leave theirs behind.
-        for pid in descendants(own).into_iter().filter(|pid| is_program(*pid)) {
-            let _ = kill(Pid::from_raw(pid), Signal::SIGSTOP);
-        }
-        let shared_memory = shared_memory_of_tree(own);
-        for pid in descendants(own) {
-            let pid = Pid::from_raw(pid);
-            let _ = kill(pid, Signal::SIGCONT);
-            if postmasters.contains(&pid.as_raw()) {
-                let _ = kill(pid, Signal::SIGQUIT);
-            } else if is_program(pid.as_raw()) {
-                let _ = kill(pid, Signal::SIGTERM);
-            }
-        }
-        if !self.wait_for_children(PATIENCE) {
-            self.kill_children();
-        }
-        remove_files(&shared_memory);
-        self.remove_directory();
-    }
-
-    /// Returns when all of the tree is gone.
-    pub(super) fn kill_children(&mut self) {
-        while !self.wait_for_children(Duration::from_millis(100)) {
-            for pid in descendants(Pid::this().as_raw()) {
-                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-            }
-        }
-    }
-
-    /// Whether every child was reaped before the time was over.
-    fn wait_for_children(&mut self, at_most: Duration) -> bool {
-        let deadline = Instant::now() + at_most;
-        loop {
-            drain(&mut self.child_ended);
-            while reap_one().is_some() {}
-            if waitpid(None, Some(WaitPidFlag::WNOHANG)) == Err(Errno::ECHILD) {
-                return true;
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            let mut fds = [PollFd::new(self.child_ended.as_fd(), PollFlags::POLLIN)];
-            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            let _ = poll(&mut fds, timeout);
-        }
-    }
-
-    fn remove_directory(&mut self) {
-        let Some(directory) = self.directory.take() else { return };
-        wait_for_unmount(&directory);
-        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
-            leftover::remove_shared_memory_of(&entry.path());
-        }
-        let _ = std::env::set_current_dir("/");
-        if self.keep {
-            leftover::unsign(&directory);
-        } else {
-            remove_all(&directory);
-        }
-    }
-}
-
-/// pgtoll itself may still write files there, until it notices what ended the guard.
-fn remove_all(directory: &Path) {
-    for _ in 0..REMOVALS_MAX {
-        let removed = fs::remove_dir_all(directory);
-        if removed.is_ok() || fs::symlink_metadata(directory).is_err() {
-            return;
-        }
-        let _ = poll(&mut [], PollTimeout::from(100_u8));
-    }
 }
 
 /// What [`GuardProcess::wait`] found.
@@ -665,143 +572,10 @@ struct Ready {
     data_directory: bool,
 }
 
-/// Reaps one child, if one has ended.
-fn reap_one() -> Option<(i32, WaitStatus, Usage)> {
-    let before = usage_of_reaped_children();
-    let status = waitpid(None, Some(WaitPidFlag::WNOHANG)).ok()?;
-    let pid = status.pid()?.as_raw();
-    Some((pid, status, usage_of_reaped_children().since(&before)))
-}
-
-fn usage_of_reaped_children() -> Usage {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("RUSAGE_CHILDREN is always known");
-    let duration = |time: nix::sys::time::TimeVal| {
-        let micros = time.tv_sec() * 1_000_000 + time.tv_usec();
-        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
-    };
-    Usage {
-        user: duration(usage.user_time()),
-        system: duration(usage.system_time()),
-        blocks_written: u64::try_from(usage.block_writes()).unwrap_or(0),
-    }
-}
-
-/// Kills a process and all below it; stopped first, so that none escapes by forking. Returns the
-/// pids of those that were still there.
-fn kill_tree(root: i32) -> BTreeSet<i32> {
-    let mut stopped = BTreeSet::new();
-    loop {
-        let tree: BTreeSet<i32> = descendants(root).into_iter().chain([root]).collect();
-        let new: Vec<i32> = tree.difference(&stopped).copied().collect();
-        if new.is_empty() {
-            break;
-        }
-        for pid in new {
-            let _ = kill(Pid::from_raw(pid), Signal::SIGSTOP);
-            stopped.insert(pid);
-        }
-    }
-    // One that had ended before it was stopped may have been reaped by its own parent: nobody would
-    // ever tell of it.
-    stopped.retain(|pid| kill(Pid::from_raw(*pid), Signal::SIGKILL) != Err(Errno::ESRCH));
-    stopped
-}
-
-/// Removes what is there of these files.
-fn remove_files(files: &[PathBuf]) {
-    for file in files {
-        let _ = fs::remove_file(file);
-    }
-}
-
-/// From here on the guard has no more rights than the servers.
-fn change_to(user: &ServerUser) -> io::Result<()> {
-    if user.changed {
-        let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
-        setgroups(&[gid])?;
-        setresgid(gid, gid, gid)?;
-        setresuid(uid, uid, uid)?;
-    }
-    // Python, for one, looks for modules where it is started.
-    std::env::set_current_dir("/")
-}
-
-fn check_executable(path: &Path) -> Reply {
-    match closed_part(path) {
-        Some((path, purpose)) => Reply::Closed { path, purpose: purpose.into() },
-        None => Reply::Done,
-    }
-}
-
-/// The first part of `path` that this process may not enter or execute, and which of both.
-pub(super) fn closed_part(path: &Path) -> Option<(PathBuf, &'static str)> {
-    let closed = first_closed(path, AccessFlags::X_OK)?;
-    let purpose = if closed.is_file() { "execute" } else { "enter" };
-    Some((closed, purpose))
-}
-
-/// Lets ext4 place the files of each cluster in another part of the disk. Beside a cluster that was
-/// removed within minutes it looks at each of its inodes for each new file: making a cluster then
-/// takes five to twenty times its CPU.
-fn spread_clusters(directory: &Path) {
-    let spread = || -> io::Result<()> {
-        let directory = File::open(directory)?;
-        let flags = ioctl_getflags(&directory)?;
-        Ok(ioctl_setflags(&directory, flags | IFlags::TOPDIR)?)
-    };
-    // Other file systems do not have the flag, and all goes on without.
-    let _ = spread();
-}
-
-/// The first part of `path`, from the root on, that this process may not use as `wanted`.
-fn first_closed(path: &Path, wanted: AccessFlags) -> Option<PathBuf> {
-    let mut parts: Vec<&Path> = path.ancestors().collect();
-    parts.reverse();
-    parts.into_iter().find(|part| access(*part, wanted) == Err(Errno::EACCES)).map(Path::to_owned)
-}
-
-fn describe(request: &Request) -> String {
-    match request {
-        Request::Become { user } => format!("change to user {}", user.name),
-        Request::AskVersions { .. } => "ask servers for their versions".into(),
-        Request::Begin { base, .. } => format!("make a directory in {}", base.display()),
-        Request::Check { path } => format!("look at {}", path.display()),
-        Request::Write { path, .. } | Request::Append { path, .. } => {
-            format!("write {}", path.display())
-        }
-        Request::Run { program, .. } | Request::Spawn { program, .. } => {
-            format!("run {}", program.display())
-        }
-        Request::Signal { name, .. } => format!("signal program {name}"),
-        Request::Look { name } | Request::Reap { name, .. } => format!("wait for program {name}"),
-        Request::Start { name, .. } | Request::Launch { name, .. } => {
-            format!("start cluster {name}")
-        }
-        Request::LookAtServer { name } => format!("look at cluster {name}"),
-        Request::Stop { name, .. } => format!("stop cluster {name}"),
-        Request::Kill { name } => format!("kill cluster {name}"),
-        Request::KillPostmaster { name } => format!("kill the postmaster of cluster {name}"),
-        Request::Finish => "finish".into(),
-    }
-}
-
 /// The error without Rust's `(os error 28)`.
 pub(super) fn message(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
-}
-
-fn end_of(status: WaitStatus, usage: Usage, tail: String) -> Output {
-    let success = matches!(status, WaitStatus::Exited(_, 0));
-    Output { success, status: in_words(status), tail, usage }
-}
-
-fn in_words(status: WaitStatus) -> String {
-    match status {
-        WaitStatus::Exited(_, code) => format!("exit status {code}"),
-        WaitStatus::Signaled(_, signal, _) => format!("killed by {}", signal.as_str()),
-        other => format!("{other:?}"),
-    }
 }
 
 fn drain(stream: &mut UnixStream) {
