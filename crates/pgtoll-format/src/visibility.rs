@@ -39,10 +39,14 @@ impl RowVisibility {
         }
         let mut all = Self::default();
         for pointer in line_pointers(page) {
-            if pointer.state == LinePointerState::Normal {
-                all.add(page.get(usize::from(pointer.offset)..)?)?;
-            } else if pointer.state == LinePointerState::Dead {
-                return Some(Self { some_unfrozen: true, some_invisible: true });
+            match pointer.state {
+                LinePointerState::Dead => {
+                    return Some(Self { some_unfrozen: true, some_invisible: true });
+                }
+                LinePointerState::Normal => {
+                    all.add(page.get(usize::from(pointer.offset)..)?)?;
+                }
+                LinePointerState::Unused | LinePointerState::Redirect => {}
             }
         }
         Some(all)
@@ -50,13 +54,8 @@ impl RowVisibility {
 
     /// Adds the row that begins here (`HeapTupleHeaderData`).
     fn add(&mut self, row: &[u8]) -> Option<()> {
-        let row: &[u8; HEADER_BYTES] = row.first_chunk()?;
         let (xmin, xmax, xvac) = (u32_at(row, 0)?, u32_at(row, 4)?, u32_at(row, 8)?);
         let infomask = u16_at(row, INFOMASK_AT)?;
-        // Nearly all rows of a frozen table, passed over quickly.
-        if infomask & (XMIN_FROZEN | XMAX_IS_MULTI | MOVED) == XMIN_FROZEN && xmax == 0 {
-            return Some(());
-        }
         let is_multi = infomask & XMAX_IS_MULTI != 0;
         let is_frozen = infomask & XMIN_FROZEN == XMIN_FROZEN || xmin < FIRST_NORMAL_XID;
         let has_xmax = if is_multi { xmax != 0 } else { xmax >= FIRST_NORMAL_XID };
@@ -76,8 +75,6 @@ impl RowVisibility {
 const FLAGS_AT: usize = 10;
 const PD_ALL_VISIBLE: u16 = 0x0004;
 const INFOMASK_AT: usize = 20;
-/// Of a row's header, up to its flags.
-const HEADER_BYTES: usize = INFOMASK_AT + 2;
 /// Lower ones are of rows that `initdb` made, or that were frozen before 9.4.
 const FIRST_NORMAL_XID: u32 = 3;
 /// Committed, and invalid.

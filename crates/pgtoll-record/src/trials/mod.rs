@@ -153,10 +153,12 @@ mod tests {
         }
     }
 
-    const BENCHES: [&str; 9] = [
+    const BENCHES: [&str; 11] = [
         "2026-11-22-checksum.jsonl",
         "2026-11-22-enable-bench.jsonl",
+        "2026-11-26-enable-bench.jsonl",
         "2026-11-22-verify-bench.jsonl",
+        "2026-11-26-verify-bench.jsonl",
         "2026-11-22-wal-bench.jsonl",
         "2026-11-23-before-after-enable.jsonl",
         "2026-11-23-before-after-verify.jsonl",
@@ -186,9 +188,10 @@ mod tests {
     const DETECTION: &str = "2026-11-26-detection.json";
     /// Of `pgtoll lab`, which is no trial.
     const EXCHANGE: &str = "2026-11-23-exchange.json";
-    const FAILOVERS: [&str; 5] = [
+    const FAILOVERS: [&str; 6] = [
         "2026-11-26-failover.json",
         "2026-11-25-failover-faults.json",
+        "2026-11-26-failover-engines.json",
         "2026-11-26-failover-partition.json",
         "2026-11-26-failover-standby-death.json",
         "2026-11-26-failover-walsender-hang.json",
