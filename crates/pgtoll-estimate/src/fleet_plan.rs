@@ -1,8 +1,7 @@
 //! Plans of fleets: whether a text is one, which shard verifies which unit, and what reading all of
 //! them takes.
 
-use std::fmt::Write as _;
-
+use pgtoll_format::hex;
 use pgtoll_record::{
     FLEET_PLAN_SCHEMA, FleetEstimate, FleetPart, FleetPlan, FleetRange, FleetUnit,
     VERIFICATION_SCHEMA,
@@ -48,10 +47,7 @@ pub fn fleet_unit_id(unit: &FleetUnit) -> String {
         word(object.etag.as_deref().unwrap_or(&modified));
         word(&object.bytes.to_string());
     }
-    hash.finalize().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(&hash.finalize())
 }
 
 /// The shard of each unit, from 0: the largest first, each to the shard that has least. The same units

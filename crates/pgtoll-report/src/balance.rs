@@ -1,14 +1,13 @@
 //! Reads that a balancer sends to standbys, as text.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use pgtoll_record::{
     BALANCE_PRIMARY, BalanceDeath, BalanceNeed, BalanceQueue, BalanceRecord, BalanceRoute,
     BalanceRung, BalanceSplit, BalanceThroughput,
 };
 
-use crate::text::{aligned, wrapped};
+use crate::text::{aligned, end_words, wrapped};
 use crate::wal_numbers::counted;
 
 /// The answer, where each kind of statement went, and what readers saw.
@@ -79,11 +78,7 @@ pub(crate) fn subject_words(of: &BalanceRecord) -> String {
     let weights: Vec<String> =
         of.design.weights.iter().map(|(name, weight)| format!("{name} {weight}")).collect();
     let mut words = format!("{}, {}; weights: {}.", of.server, of.balancer, weights.join(", "));
-    if let Some(ended) = &of.ended {
-        let _ = write!(words, " Ended early: {ended}.");
-    } else if !of.complete {
-        words.push_str(" It was killed before all of it was done.");
-    }
+    words.push_str(&end_words(of.ended.as_deref(), of.complete, "all of it was"));
     words
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use pgtoll_record::{BridgeRecord, BridgeStep, ForeignScan};
 
-use crate::text::{aligned, wrapped};
+use crate::text::{aligned, end_words, wrapped};
 use crate::wal_numbers::counted;
 
 /// The answer, the scans of the join, and each step with its checks and what follows from it.
@@ -38,11 +38,7 @@ pub(crate) fn subject_words(of: &BridgeRecord) -> String {
     let seconds: f64 = of.steps.iter().map(|step| step.seconds).sum();
     let steps = counted(of.steps.len() as u64, "step", "steps");
     let _ = write!(words, ": {steps} in {seconds:.1} s.");
-    if let Some(ended) = &of.ended {
-        let _ = write!(words, " Ended early: {ended}.");
-    } else if !of.complete {
-        words.push_str(" It was killed before all steps were done.");
-    }
+    words.push_str(&end_words(of.ended.as_deref(), of.complete, "all steps were"));
     words
 }
 

@@ -1,11 +1,9 @@
 //! What became of a damaged page under replication, and of a failover away from it, as text.
 
-use std::fmt::Write as _;
-
 use pgtoll_record::{CorruptionFailover, CorruptionRecord, DamageSpread, RowState};
 use pgtoll_stats::median;
 
-use crate::text::{aligned, wrapped};
+use crate::text::{aligned, end_words, wrapped};
 use crate::wal_numbers::{count, counted};
 
 /// The answer, what became of the rows, the times of the failovers, and how it was found.
@@ -162,13 +160,7 @@ pub(crate) fn subject_words(of: &CorruptionRecord) -> String {
     let mut words = format!(
         "{server}, a primary with a damaged page and its standby; writers connect to {entry}."
     );
-    match &of.ended {
-        Some(ended) => {
-            let _ = write!(words, " Ended early: {ended}.");
-        }
-        None if !of.complete => words.push_str(" It was killed before all runs were done."),
-        None => {}
-    }
+    words.push_str(&end_words(of.ended.as_deref(), of.complete, "all runs were"));
     words
 }
 

@@ -15,6 +15,15 @@ pub(crate) const BETWEEN: usize = 2;
 /// A title as wide as it is, and rows below it.
 pub(crate) type Block = (String, Vec<Vec<String>>);
 
+/// How a lab's record ended, a sentence after others; empty where `all` of it is done.
+pub(crate) fn end_words(ended: Option<&str>, is_complete: bool, all: &str) -> String {
+    match ended {
+        Some(ended) => format!(" Ended early: {ended}."),
+        None if !is_complete => format!(" It was killed before {all} done."),
+        None => String::new(),
+    }
+}
+
 /// All rows in the same columns, as wide as they have to be: the first to the left, the others to
 /// the right.
 pub(crate) fn aligned(head: Vec<Vec<String>>, blocks: Vec<Block>) -> String {

@@ -274,13 +274,12 @@ mod tests {
             } else {
                 format!("{LABEL}/pg_data/{path}")
             };
-            let checksum: Vec<String> =
-                Sha1::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
+            let checksum = pgtoll_format::hex(&Sha1::digest(content));
             PgBackRestFile {
                 path: (*path).to_owned(),
                 bytes: content.len() as u64,
                 place: Some(PgBackRestPlace { key, offset: 0, bytes: None }),
-                checksum: Some(checksum.concat()),
+                checksum: Some(checksum),
             }
         };
         let manifest = PgBackRestManifest {

@@ -1,9 +1,9 @@
 //! Stored files, unpacked into directories of the drill's own, and compared with their checksums.
 
-use std::fmt::Write as _;
 use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 
+use pgtoll_format::hex;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::DrillFinding;
 use sha1::{Digest as _, Sha1};
@@ -91,7 +91,7 @@ impl ListedFile {
         if left > 0 {
             return Ok(Err(io::Error::other("shorter than the manifest says")));
         }
-        let found = in_hexadecimal(&hash.finalize());
+        let found = hex(&hash.finalize());
         Ok(match &self.checksum {
             Some(listed) if self.bytes > 0 && !listed.eq_ignore_ascii_case(&found) => {
                 Err(io::Error::other("its SHA-1 is not the one in the manifest"))
@@ -120,15 +120,6 @@ impl Destination {
     fn below(&self, cluster: &Path) -> PathBuf {
         self.root(cluster).join(&self.path)
     }
-}
-
-fn in_hexadecimal(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Text takes all that is written to it.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 /// Read and written at once.

@@ -12,7 +12,7 @@ use pgtoll_record::{
 use pgtoll_stats::{median, proportion_interval, quantile};
 
 use self::partition::{PartitionSummary, SIDES_HEAD, SIDES_WORDS};
-use crate::text::{aligned, wrapped};
+use crate::text::{aligned, end_words, wrapped};
 use crate::wal_numbers::{count, counted};
 
 /// The answer, a row for each case, and how it was found.
@@ -482,13 +482,7 @@ pub(crate) fn subject_words(of: &FailoverRecord) -> String {
             " The machine's load average before each run: median {middle:.1}, most {most:.1}."
         );
     }
-    match &of.ended {
-        Some(ended) => {
-            let _ = write!(words, " Ended early: {ended}.");
-        }
-        None if !of.complete => words.push_str(" It was killed before all runs were done."),
-        None => {}
-    }
+    words.push_str(&end_words(of.ended.as_deref(), of.complete, "all runs were"));
     words
 }
 
