@@ -112,13 +112,14 @@ impl Drilled {
         let name = self.value("SELECT pg_walfile_name(pg_switch_wal())");
         let sql = format!("SELECT last_archived_wal >= '{name}' FROM pg_stat_archiver");
         let interrupt = Interrupt::new();
-        for _ in 0..600 {
+        // After a command that failed three times the archiver waits for a minute.
+        for _ in 0..1500 {
             if self.value(&sql) == "t" {
                 return;
             }
             interrupt.wait(Duration::from_millis(100)).unwrap();
         }
-        panic!("{name} is not archived");
+        panic!("{name} is not archived: {}", self.value("SELECT s::text FROM pg_stat_archiver s"));
     }
 
     /// Drills a backup, and sees to it that nothing stays behind.
