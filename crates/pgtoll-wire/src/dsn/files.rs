@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{DsnError, Environment};
+use super::environment::Environment;
+use super::error::DsnError;
 
 /// The keywords of a service, from the user's file or from the system's. The first file that has
 /// the service counts.

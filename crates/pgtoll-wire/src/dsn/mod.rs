@@ -1,15 +1,14 @@
 //! Connection strings: what a user says of a server, completed as libpq completes it.
 
+mod environment;
 mod error;
 mod files;
 mod keywords;
 mod relayed;
 mod text;
+mod values;
 
-use std::collections::BTreeMap;
-use std::env;
 use std::fmt;
-use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
@@ -18,19 +17,20 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use nix::unistd::geteuid;
 use postgres_protocol::message::frontend;
 
 use crate::dial::{Keepalives, check_peer, dial_tcp, dial_unix, has_socket, resolve};
 use crate::error::hung_up;
 use crate::handshake::{Binding, Startup};
 use crate::stream::Stream;
-use crate::tls::{ClientCertificate, Roots, SslMode, TlsSettings, TlsStream};
+use crate::tls::{SslMode, TlsSettings, TlsStream};
 use crate::waiting::{time_left, wait_readable};
 use crate::{Connection, Error, Interruption, ReplicationConnection, Secret, UnixEndpoint};
+pub use environment::Environment;
 pub use error::DsnError;
 use files::Looked;
-use keywords::{KEYWORDS, Use, keyword};
+use keywords::KEYWORDS;
+use values::{Values, keepalives, tls, value_error};
 
 /// Where a server is, as whom to connect, and how: a connection string, completed from a service,
 /// the environment and the defaults, in this order, as libpq does it.
@@ -142,7 +142,7 @@ impl Dsn {
         let name = endpoint.directory.to_string_lossy().into_owned();
         dsn.hosts = vec![Host { name, address: None, port: endpoint.port }];
         database.clone_into(&mut dsn.database);
-        dsn.redacted = redacted(&Values(BTreeMap::new()), &dsn.hosts, user, database);
+        dsn.redacted = redacted(&Values::default(), &dsn.hosts, user, database);
         dsn.connect_timeout = Some(FOUND_SOCKET_TIMEOUT);
         dsn.peer = Some(owner);
         Ok(dsn)
@@ -516,15 +516,6 @@ const TARGETS: [(&str, Target); 6] = [
 const BINDINGS: [(&str, Binding); 3] =
     [("disable", Binding::Disable), ("prefer", Binding::Prefer), ("require", Binding::Require)];
 
-const SSL_MODES: [(&str, SslMode); 6] = [
-    ("disable", SslMode::Disable),
-    ("allow", SslMode::Allow),
-    ("prefer", SslMode::Prefer),
-    ("require", SslMode::Require),
-    ("verify-ca", SslMode::VerifyCa),
-    ("verify-full", SslMode::VerifyFull),
-];
-
 /// Whether a server refused us by a rule of `pg_hba.conf`, which may be about TLS. A wrong password
 /// is another thing: what failed over TLS must not be sent without.
 fn is_rule(error: &Error) -> bool {
@@ -576,148 +567,6 @@ fn offers_tls(
     }
 }
 
-/// What connection strings are completed from: the variables of the environment, the user's home
-/// directory and name. Tests make their own.
-#[derive(Clone, Default)]
-pub struct Environment {
-    /// Variables by name. Those that libpq knows are used (`PGHOST` and so on).
-    pub variables: BTreeMap<String, String>,
-    /// Where `.pgpass`, `.pg_service.conf` and `.postgresql` are.
-    pub home: Option<PathBuf>,
-    /// The system's name of the user, which is the default role.
-    pub user: Option<String>,
-}
-
-impl Environment {
-    /// The process's environment, and its user's entry in the system's list.
-    pub fn of_process() -> Self {
-        let variables = env::vars_os().filter_map(|(name, value)| {
-            let name = name.into_string().ok().filter(|name| name.starts_with("PG"))?;
-            Some((name, value.into_string().ok()?))
-        });
-        let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
-        let (name, directory) = entry_of(geteuid().as_raw()).unzip();
-        Self {
-            variables: variables.collect(),
-            home: variable("HOME").or(directory).map(PathBuf::from),
-            user: name.or_else(|| variable("LOGNAME")).or_else(|| variable("USER")),
-        }
-    }
-
-    fn variable(&self, name: &str) -> Option<&str> {
-        self.variables.get(name).map(String::as_str)
-    }
-}
-
-/// A user's name and home directory, read from the file: the C library would load modules to look
-/// elsewhere, too, and a static program may not find those of the machine where it runs.
-fn entry_of(uid: u32) -> Option<(String, String)> {
-    let passwd = fs::read_to_string("/etc/passwd").ok()?;
-    passwd.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        let [name, _, of, _, _, home, ..] = fields[..] else { return None };
-        (of.parse() == Ok(uid)).then(|| (name.to_owned(), home.to_owned()))
-    })
-}
-
-/// Values may be secrets, so only the names are shown.
-impl fmt::Debug for Environment {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Environment")
-            .field("variables", &self.variables.keys())
-            .field("home", &self.home)
-            .field("user", &self.user)
-            .finish()
-    }
-}
-
-/// Keywords with their values, from wherever they came.
-struct Values(BTreeMap<&'static str, String>);
-
-impl Values {
-    /// What the text says, then what the service says, then the environment.
-    fn collect(text: &str, environment: &Environment) -> Result<Self, DsnError> {
-        let mut values = Self(BTreeMap::new());
-        for (name, value) in text::read(text)? {
-            let keyword = known(&name, &value)?;
-            values.0.insert(keyword, value);
-        }
-        let variable = |name| environment.variable(name).filter(|value| !value.is_empty());
-        let service = values.given("service").or(variable("PGSERVICE")).map(str::to_owned);
-        if let Some(service) = service {
-            let file = values.given("servicefile").or(variable("PGSERVICEFILE"));
-            for (name, value) in files::service(&service, file, environment)? {
-                let keyword = known(&name, &value)?;
-                values.0.entry(keyword).or_insert(value);
-            }
-            values.0.entry("service").or_insert(service);
-        }
-        for keyword in &KEYWORDS {
-            let value = keyword.variable.and_then(|name| environment.variable(name));
-            if let Some(value) = value.filter(|_| !values.0.contains_key(keyword.name)) {
-                known(keyword.name, value)?;
-                values.0.insert(keyword.name, value.to_owned());
-            }
-        }
-        Ok(values)
-    }
-
-    /// A value that is not empty; an empty one stands for the default.
-    fn given(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
-    }
-
-    fn number<T: FromStr>(&self, name: &'static str) -> Result<Option<T>, DsnError> {
-        let Some(text) = self.given(name) else { return Ok(None) };
-        match text.trim_matches(|c: char| c.is_ascii_whitespace()).parse() {
-            Ok(number) => Ok(Some(number)),
-            Err(_) => Err(value_error(name, "a number")),
-        }
-    }
-
-    /// A number of which zero, or less, stands for the system's default.
-    fn positive(&self, name: &'static str) -> Result<Option<u32>, DsnError> {
-        let number = self.number::<i32>(name)?;
-        Ok(number.and_then(|number| u32::try_from(number).ok()).filter(|&number| number > 0))
-    }
-
-    fn one_of<T: Copy>(
-        &self,
-        name: &'static str,
-        choices: &[(&str, T)],
-    ) -> Result<Option<T>, DsnError> {
-        let Some(text) = self.given(name) else { return Ok(None) };
-        if let Some((_, value)) = choices.iter().find(|(choice, _)| *choice == text) {
-            return Ok(Some(*value));
-        }
-        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        Err(value_error(name, &names.join(", ")))
-    }
-}
-
-/// The keyword of this name, if this client can do what the value asks for.
-fn known(name: &str, value: &str) -> Result<&'static str, DsnError> {
-    let Some(keyword) = keyword(name) else {
-        let shown = if text::is_word(name) { name } else { "***" };
-        return Err(DsnError::UnknownKeyword { keyword: shown.to_owned() });
-    };
-    let fits = match keyword.used {
-        Use::Full | Use::None => true,
-        Use::Only(values) => value.is_empty() || values.contains(&value),
-        Use::Refused => value.is_empty(),
-    };
-    match keyword.used {
-        _ if fits => Ok(keyword.name),
-        Use::Only(values) => Err(value_error(keyword.name, &values.join(", "))),
-        _ => Err(DsnError::Unsupported { keyword: keyword.name }),
-    }
-}
-
-fn value_error(keyword: &'static str, expected: &str) -> DsnError {
-    DsnError::Value { keyword, expected: expected.to_owned() }
-}
-
 /// The hosts with their ports: lists of the same length, or one port for all.
 fn hosts(values: &Values) -> Result<Vec<Host>, DsnError> {
     let list = |name| values.given(name).map(|text| text.split(',').collect::<Vec<&str>>());
@@ -765,59 +614,6 @@ fn default_directory(port: u16) -> String {
     let found = SOCKET_DIRECTORIES.iter().find(has);
     (*found.unwrap_or(&SOCKET_DIRECTORIES[0])).to_owned()
 }
-
-fn keepalives(values: &Values) -> Result<Keepalives, DsnError> {
-    Ok(Keepalives {
-        on: values.number::<i32>("keepalives")? != Some(0),
-        idle_s: values.positive("keepalives_idle")?,
-        interval_s: values.positive("keepalives_interval")?,
-        count: values.positive("keepalives_count")?,
-        user_timeout_ms: values.positive("tcp_user_timeout")?,
-    })
-}
-
-fn tls(values: &Values, environment: &Environment) -> Result<TlsSettings, DsnError> {
-    let in_home =
-        |name: &str| environment.home.as_ref().map(|home| home.join(".postgresql").join(name));
-    let file =
-        |keyword: &str, name: &str| values.given(keyword).map(PathBuf::from).or(in_home(name));
-    let mode = values.one_of("sslmode", &SSL_MODES)?;
-    let (mode, roots) = match values.given("sslrootcert") {
-        // Everybody can have a certificate that the system trusts, so only the name tells.
-        Some("system") => match mode {
-            None | Some(SslMode::VerifyFull) => (SslMode::VerifyFull, Roots::System),
-            Some(_) => return Err(DsnError::WeakMode),
-        },
-        _ => (
-            mode.unwrap_or(SslMode::Prefer),
-            file("sslrootcert", "root.crt").map_or(Roots::Nowhere, Roots::File),
-        ),
-    };
-    let without = values.one_of("sslcertmode", &[("disable", true), ("allow", false)])?;
-    let files = file("sslcert", "postgresql.crt").zip(file("sslkey", "postgresql.key"));
-    let identity = files.filter(|_| without != Some(true)).map(|(certificate, key)| {
-        ClientCertificate { certificate, key, named: values.given("sslcert").is_some() }
-    });
-    let least = values.one_of("ssl_min_protocol_version", &TLS_VERSIONS)?.unwrap_or(12);
-    let most = values.one_of("ssl_max_protocol_version", &TLS_VERSIONS)?.unwrap_or(13);
-    if most < 12 || least > most {
-        return Err(value_error(
-            "ssl_max_protocol_version",
-            "TLSv1.2 or TLSv1.3, not below the minimum",
-        ));
-    }
-    Ok(TlsSettings {
-        mode,
-        roots,
-        identity,
-        sni: values.given("sslsni") != Some("0"),
-        only_13: least == 13,
-        only_12: most == 12,
-    })
-}
-
-const TLS_VERSIONS: [(&str, u8); 4] =
-    [("TLSv1", 10), ("TLSv1.1", 11), ("TLSv1.2", 12), ("TLSv1.3", 13)];
 
 /// See [`Dsn::redacted`].
 fn redacted(values: &Values, hosts: &[Host], user: &str, database: &str) -> String {

@@ -11,6 +11,7 @@ use nix::sys::socket::{
 use proptest::prelude::*;
 
 use super::*;
+use crate::tls::Roots;
 
 fn environment(variables: &[(&str, &str)]) -> Environment {
     Environment {

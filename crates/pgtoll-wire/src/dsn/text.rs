@@ -1,6 +1,6 @@
 //! The two forms of a connection string, by the grammar of libpq.
 
-use super::DsnError;
+use super::error::DsnError;
 use super::keywords::keyword;
 
 /// Keywords and values in the order of the text; later ones count.
