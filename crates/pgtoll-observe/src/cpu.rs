@@ -219,6 +219,12 @@ pub fn own_cpu_ns() -> Result<u64, ObserveError> {
         .map_err(|source| ObserveError::System { what: "read the CPU time of pgtoll", source })
 }
 
+/// CPU time of the calling thread, in ns.
+pub fn own_thread_cpu_ns() -> Result<u64, ObserveError> {
+    clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .map_err(|source| ObserveError::System { what: "read the CPU time of pgtoll", source })
+}
+
 /// Waits for at most this long, and not always until the end: the caller looks again.
 fn wait_until_reaped(pid: i32, at_most: Duration) -> Result<(), ObserveError> {
     let Some(fd) = rustix::process::Pid::from_raw(pid)

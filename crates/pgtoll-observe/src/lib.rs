@@ -25,7 +25,7 @@ mod split;
 mod sync;
 
 pub use counters::ServerCounters;
-pub use cpu::{ClusterCpu, CpuSample, CpuTimes, CpuUsed, own_cpu_ns};
+pub use cpu::{ClusterCpu, CpuSample, CpuTimes, CpuUsed, own_cpu_ns, own_thread_cpu_ns};
 pub use host::{
     Memory, cores, cpu_model, file_system, free_bytes, governor, hypervisor, kernel, memory,
     transparent_huge_pages,

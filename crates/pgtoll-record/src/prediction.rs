@@ -284,7 +284,8 @@ pub struct PageCosts {
     pub read_ns: Interval,
     /// To sum a page that is written.
     pub write_ns: Interval,
-    /// To log an image, with its compression.
+    /// To log an image, with its compression. Where it was timed, what a server does beside what can be
+    /// timed is in it by a factor.
     pub image_ns: Interval,
 }
 

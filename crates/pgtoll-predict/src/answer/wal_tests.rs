@@ -157,7 +157,7 @@ fn hints_that_are_no_longer_logged_save_their_images() {
         wal.extra_bytes_per_second.estimate
     ));
     let cpu = answer.cpu.as_ref().unwrap();
-    assert!(near(cpu.image_cores, -10_000.0 / 600.0 * 13_000.0 / 1e9), "{cpu:?}");
+    assert!(near(cpu.image_cores, -10_000.0 / 600.0 * 7_000.0 / 1e9), "{cpu:?}");
     assert!(cpu.cores.lower < cpu.cores.estimate && cpu.cores.upper < 0.0, "{cpu:?}");
     assert!(record.notes.iter().any(|note| note == "a note of the what-if"));
 }

@@ -5,6 +5,7 @@ use pgtoll_record::{
     PredictedWal, PredictionBasis, WatchedWal, WatchedWalCycle, WhatIfClass, WhatIfRow,
 };
 
+use crate::answer::change::wal_change;
 use crate::answer::digest::{UNLIKE_CYCLES, WatchDigest, between_windows, float, p95};
 use crate::interval;
 use crate::question::AskedValue;
@@ -34,7 +35,7 @@ pub(super) fn hints_gone(digest: &WatchDigest, wal: &WatchedWal) -> Option<GoneH
             extra_p95_bytes_per_second: p95(&of_cycles),
             images_per_second: Some(interval(images)),
             image_bytes: saving.image_bytes.map(|bytes| interval(Bounded::exact(bytes))),
-            ..super::wal(digest, extra, PredictionBasis::WhatIf)
+            ..wal_change(digest, extra, PredictionBasis::WhatIf)
         },
         images,
         reason: (!is_whole).then(|| part.to_owned()),

@@ -2,7 +2,7 @@
 
 use pgtoll_record::{PredictedWindow, PredictionAnswer, ServerWatch, WatchWindow};
 
-use crate::answer::Asking;
+use crate::answer::asking::Asking;
 use crate::answer::digest::{WatchDigest, float};
 
 /// Each window by itself, as if it were all that was seen: its range is that of one cycle. Where a

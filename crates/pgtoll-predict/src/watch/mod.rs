@@ -1,19 +1,22 @@
 //! Watching: windows from the end of one checkpoint to the end of the next.
 
+mod counting;
+mod end;
+mod window;
+
 use std::time::{Duration, Instant};
 
 use pgtoll_format::{Lsn, MajorFacts};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_observe::{ClusterCpu, CpuSample};
-use pgtoll_record::{
-    CarriedMarks, DirtyCensus, ServerWatch, WatchCost, WatchWindow, WatchedServer,
-};
-use pgtoll_wire::{Dsn, Error, Interruption};
+use pgtoll_observe::ClusterCpu;
+use pgtoll_record::{CarriedMarks, ServerWatch, WatchWindow, WatchedServer};
+use pgtoll_wire::{Dsn, Error};
 
+use self::window::OpenWindow;
 use crate::PredictError;
 use crate::allowance::CensusAllowance;
 use crate::answer::SeenSettings;
-use crate::census::{CensusPlan, CensusTaker, DirtyList};
+use crate::census::{CensusTaker, DirtyList};
 use crate::looks::{CounterLook, Glimpse, evicted_now};
 use crate::marks::FollowedPages;
 use crate::running::RunningCheckpoint;
@@ -106,13 +109,6 @@ const LOOKS: f64 = 80.0;
 
 /// As many censuses in the part of a checkpoint cycle that can be seen.
 const CENSUSES: f64 = 8.0;
-/// The shortest time between two, in seconds.
-const CENSUS_PAUSE_S: f64 = 0.2;
-/// Pages of a sample during the cycle, and near its end.
-const SAMPLES: (u32, u32) = (400, 2000);
-const GENTLE_SAMPLES: (u32, u32) = (200, 500);
-/// The cycle's end is near after this part of it.
-const NEAR_END: f64 = 0.85;
 
 struct Watcher {
     dsn: Dsn,
@@ -143,29 +139,6 @@ struct Watcher {
     began: Instant,
     settings: SeenSettings,
     block_bytes: u64,
-}
-
-/// A window that has not ended.
-struct OpenWindow {
-    begin: Glimpse,
-    /// When the checkpoint began that its cycle begins with.
-    begun_s: f64,
-    look: CounterLook,
-    cpu: Option<CpuSample>,
-    /// It began with the end of a checkpoint.
-    is_cycle: bool,
-    /// Each with the server's clock.
-    censuses: Vec<(f64, DirtyCensus)>,
-    /// When the last one was taken, or failed; at first the window's begin.
-    last_census_s: f64,
-    /// From when on censuses could be taken.
-    seen_from_s: f64,
-    /// Blocks evicted before the censuses' count of them begins.
-    evicted_before: u64,
-    /// Blocks that were dirty when its checkpoint began, if that was seen.
-    dirty_before: Option<u64>,
-    /// Of these, what VACUUM marked meanwhile.
-    marks: Option<CarriedMarks>,
 }
 
 impl Watcher {
@@ -408,104 +381,6 @@ impl Watcher {
         }
     }
 
-    /// Spread over the cycle, and once more just before the next checkpoint, as long as it is cheap:
-    /// the pages that it should look at.
-    fn due_census(&self, now: &Glimpse) -> Option<u32> {
-        let (Some(_), Some(window)) = (&self.taker, &self.window) else { return None };
-        let has_any = !window.censuses.is_empty();
-        if !self.may_count() {
-            return None;
-        }
-        let (few, many) = if self.plan.gentle { GENTLE_SAMPLES } else { SAMPLES };
-        if let Some(running) = &self.running {
-            let pause = self.census_pause_s(running.begun_s, running.last_census_s, 0.0);
-            return (now.now_s - running.last_census_s >= pause).then_some(few);
-        }
-        let left = self.seconds_to_checkpoint(now, window);
-        if left < 0.0 && has_any {
-            // It has begun: what is dirtied now belongs to its cycle, and cannot be told from before.
-            return None;
-        }
-        let since_last = now.now_s - window.last_census_s;
-        let age = now.now_s - window.begun_s;
-        let lead = 2.0 + 2.0 * self.census_cost_s;
-        let is_last = (0.0..=lead).contains(&left) && since_last > lead;
-        let unseen = window.seen_from_s - window.begun_s;
-        let is_due =
-            since_last >= self.census_pause_s(window.seen_from_s, window.last_census_s, unseen);
-        let is_near = is_last || self.cycle_s.is_some_and(|cycle| age >= NEAR_END * cycle);
-        (is_last || is_due).then_some(if is_near { many } else { few })
-    }
-
-    /// Whether another census is cheap enough.
-    fn may_count(&self) -> bool {
-        let allowance = CensusAllowance::new(self.plan.gentle, self.plan.time);
-        allowance.permits(self.census_costs_s, self.census_cost_s, self.began.elapsed())
-    }
-
-    /// Seconds between the last census and the next: a part of what can be seen of the cycle. As long
-    /// as no cycle was seen it may end at any time, so that censuses begin often.
-    fn census_pause_s(&self, seen_from_s: f64, last_census_s: f64, unseen_s: f64) -> f64 {
-        let part = (self.cycle_s.unwrap_or(self.settings.timeout_s) - unseen_s) / CENSUSES;
-        let by_age = (last_census_s - seen_from_s) / 2.0;
-        let pause = if self.cycle_s.is_some() { part } else { part.min(by_age) };
-        pause.max(CENSUS_PAUSE_S)
-    }
-
-    fn seconds_to_checkpoint(&self, now: &Glimpse, window: &OpenWindow) -> f64 {
-        let last_s = now.checkpoint_s.max(self.skipped_s);
-        let by_time = last_s + self.settings.timeout_s - now.now_s;
-        let rate = float(now.insert.bytes_since(window.begin.insert).unwrap_or(0))
-            / (now.now_s - window.begin.now_s).max(0.1);
-        let written = float(now.insert.bytes_since(now.redo).unwrap_or(0));
-        let by_volume = (self.settings.trigger_bytes - written) / rate.max(1.0);
-        by_time.min(by_volume)
-    }
-
-    /// A census that fails (a relation is locked, or gone) is none.
-    fn take_census(&mut self, now: &Glimpse, pages: u32) -> Result<(), PredictError> {
-        let before = self.cost_until_now_s();
-        let Some(taker) = &mut self.taker else { return Ok(()) };
-        let evicted = evicted_now(&mut self.session, self.facts)?;
-        let (redo, carried) = match &mut self.running {
-            Some(running) => (running.redo, Some(&mut running.carried)),
-            None => (now.redo, None),
-        };
-        let plan = CensusPlan { redo, most: pages, carried };
-        let taken = taker.take(&mut self.session, now, plan);
-        let after = self.cost_until_now_s();
-        self.census_cost_s = after - before;
-        self.census_costs_s += self.census_cost_s;
-        let Some(window) = &mut self.window else { return Ok(()) };
-        let evicted_before = if let Some(running) = &mut self.running {
-            running.last_census_s = now.now_s;
-            running.evicted.unwrap_or(0)
-        } else {
-            window.last_census_s = now.now_s;
-            window.evicted_before
-        };
-        match taken {
-            Ok(mut census) => {
-                census.evicted = evicted.map(|evicted| evicted.saturating_sub(evicted_before));
-                match &mut self.running {
-                    Some(running) => running.censuses.push((now.now_s, census)),
-                    None => window.add_census(now.now_s, census),
-                }
-                self.census_failures = 0;
-            }
-            Err(Error::Server(response)) => {
-                let at = &now.now;
-                self.watch.discarded.push(format!("{at}: a census failed: {}", response.message));
-                self.census_failures += 1;
-                if self.census_failures == CENSUS_FAILURES {
-                    self.taker = None;
-                }
-            }
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
-    }
-
     /// CPU of the server where it can be seen, else the time until answers came.
     fn cost_until_now_s(&self) -> f64 {
         let mut cost = self.session.cost();
@@ -564,140 +439,9 @@ impl Watcher {
         let has_cycles = self.plan.cycles.is_some_and(|wanted| cycles >= wanted as usize);
         has_cycles || self.began.elapsed() >= self.plan.time
     }
-
-    /// A part of a cycle counts where there is no whole one.
-    fn finish(mut self, was_interrupted: bool) -> ServerWatch {
-        let wants_rest =
-            self.plan.cycles.is_none() || !self.watch.windows.iter().any(|window| window.is_cycle);
-        let is_open = self.window.as_ref().is_some_and(|of| of.begin.now_s > 0.0);
-        if was_interrupted && is_open {
-            self.open_last_session();
-        }
-        if wants_rest && is_open {
-            // A server that is gone leaves what was seen before.
-            let _ = self.last_look();
-        }
-        if is_open {
-            let _ = self.look_at_statements(true);
-        }
-        self.note_unaffordable_census();
-        let has_cycles = self.watch.windows.iter().any(|window| window.is_cycle);
-        if has_cycles {
-            // Parts of cycles are in no proportion to whole ones.
-            self.watch.windows.retain(|window| window.is_cycle);
-        }
-        self.watch.seconds = self.began.elapsed().as_secs_f64();
-        let is_cpu = self.cpu.is_some();
-        let mut cost = self.cost;
-        cost.add(self.taker.as_ref().map_or_else(SessionCost::default, |taker| taker.cost));
-        cost.add(self.session.close());
-        let seconds = if is_cpu { cost.cpu_s } else { cost.waited_s };
-        self.watch.cost = WatchCost {
-            statements: cost.statements,
-            seconds,
-            is_cpu,
-            share_of_core: seconds / self.watch.seconds.max(0.001),
-        };
-        self.watch
-    }
-
-    /// Where buffers are so many that the watch was too short for a census.
-    fn note_unaffordable_census(&mut self) {
-        let Some(taker) = self.taker.as_ref().filter(|_| !self.may_count()) else { return };
-        if self.census_costs_s > 0.0 {
-            return;
-        }
-        let allowance = CensusAllowance::new(self.plan.gentle, self.plan.time);
-        let minutes = allowance.watch_for(self.census_cost_s).as_secs().div_ceil(60);
-        self.watch.discarded.push(format!(
-            "censuses: one of {} buffers takes about {:.0} s of CPU: watch for {minutes} min or longer",
-            taker.buffers, self.census_cost_s
-        ));
-    }
-
-    /// A signal has ended all waiting of the session before.
-    fn open_last_session(&mut self) {
-        let Ok(patience) = Interruption::after(LAST_PATIENCE) else { return };
-        self.dsn = self.dsn.with_interruption(&patience);
-        if let Some(taker) = &mut self.taker {
-            taker.dsn = self.dsn.clone();
-        }
-        if let Ok(session) = WatchSession::open(&self.dsn) {
-            self.cost.add(std::mem::replace(&mut self.session, session).close());
-        }
-    }
-
-    fn last_look(&mut self) -> Result<(), PredictError> {
-        let now = Glimpse::read(&mut self.session, self.facts)?;
-        let is_same = self.window.as_ref().is_some_and(|window| window.begin.redo == now.redo);
-        let is_counted = is_same && self.taker.is_some() && self.running.is_none();
-        if is_counted && self.may_count() {
-            let (_, many) = if self.plan.gentle { GENTLE_SAMPLES } else { SAMPLES };
-            self.take_census(&now, many)?;
-        }
-        let before_s = self.last_look.as_ref().map_or(0.0, |before| before.now_s);
-        self.end(&now, before_s)?;
-        Ok(())
-    }
 }
 
-impl OpenWindow {
-    /// Goes on with the censuses of a checkpoint that has completed.
-    fn take_over(&mut self, running: RunningCheckpoint) {
-        self.seen_from_s = running.begun_s;
-        self.dirty_before = Some(running.dirty);
-        self.last_census_s = running.last_census_s;
-        self.evicted_before = running.evicted.unwrap_or(0);
-        for (at, census) in running.censuses {
-            self.add_census(at, census);
-        }
-    }
-
-    /// Blocks that its checkpoint wrote while it ran; of one whose begin was not seen as many as the
-    /// next one wrote, `checkpointed`. A checkpoint that is quick leaves none.
-    fn carried(&self, checkpointed: u64) -> u64 {
-        let is_quick = self.begin.now_s - self.begun_s < QUICK_CHECKPOINT_S;
-        self.dirty_before.unwrap_or(if is_quick { 0 } else { checkpointed })
-    }
-
-    fn add_census(&mut self, at: f64, census: DirtyCensus) {
-        let age_s = (at - self.begun_s).max(0.0);
-        self.censuses.push((at, DirtyCensus { age_s, ..census }));
-    }
-
-    /// The last census before the next checkpoint began, else the first one after; while it has not
-    /// begun, the last. Before it, those that came earlier.
-    fn cycle_censuses(&self, next_s: Option<f64>) -> (Vec<DirtyCensus>, Option<DirtyCensus>) {
-        let is_before = |at: f64| next_s.is_none_or(|next| at <= next + 0.25);
-        let count = self.censuses.iter().take_while(|(at, _)| is_before(*at)).count().max(1);
-        let own = self.censuses.iter().take(count).map(|(_, census)| census.clone());
-        let mut censuses: Vec<DirtyCensus> = own
-            .map(|census| DirtyCensus { cycle_s: next_s.map(|next| next - self.begun_s), ..census })
-            .collect();
-        // Of buffers that the next checkpoint had begun to write: there are fewer than before.
-        if let [.., before, last] = &censuses[..]
-            && last.cycle_s.is_some_and(|cycle| cycle - last.age_s < CHECKPOINT_MAY_RUN_S)
-            && last.dirty < before.dirty / 10 * 9
-        {
-            censuses.pop();
-        }
-        let last = censuses.pop();
-        // All but the last are for their shares.
-        for census in &mut censuses {
-            census.relations.clear();
-        }
-        (censuses, last)
-    }
-}
-
-/// A checkpoint that takes no longer is not spread over time.
-const QUICK_CHECKPOINT_S: f64 = 3.0;
-/// When checkpoints begin is known to the second.
-const CHECKPOINT_MAY_RUN_S: f64 = 1.0;
 const DISCARDED: usize = 100;
-/// How long a server is waited for after a signal.
-const LAST_PATIENCE: Duration = Duration::from_secs(5);
-const CENSUS_FAILURES: u32 = 5;
 const RETRY: Duration = Duration::from_secs(1);
 const RECONNECT: Duration = Duration::from_secs(60);
 
@@ -712,9 +456,4 @@ fn or_refused<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
 /// Another one for each checkpoint.
 fn salt(redo: Lsn) -> i64 {
     redo.0.cast_signed()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "bytes of WAL, far below 2^53")]
-fn float(bytes: u64) -> f64 {
-    bytes as f64
 }

@@ -20,12 +20,13 @@ use pgtoll_record::trials::{
 use pgtoll_trials::settings;
 use pgtoll_wal::{
     Compressing, Question, SegmentFile, WalStatistics, WhatIfCollector, first_header,
-    scan_range_with, segments,
+    scan_range_with,
 };
 use pgtoll_wire::Connection;
 
 use crate::census::{Written, census, statements_dirtied, written};
 use crate::program::{Program, ProgramAnswer};
+use crate::segments;
 use crate::work::{self, DATABASE};
 
 /// Data directories with the same data: without and with checksums.
@@ -113,10 +114,11 @@ pub(crate) fn answer(
     cluster.configure(guard, &all_settings(workload, arm))?;
     let subject = (workload, arm, Regime::Forced);
     let mut session = Session::begin(subject, extent, (&cluster, templates), guard)?;
-    session.cycle()?;
+    let most_cycles = 2 * extent.cycles + 2;
+    session.warm_up(most_cycles)?;
     let mut program = Program::begin(&cluster, extent.cycles)?;
     // It counts from a checkpoint on that it has seen, and misses some where it starts late.
-    for _ in 0..2 * extent.cycles + 2 {
+    for _ in 0..most_cycles {
         if program.has_ended()? {
             break;
         }
@@ -200,7 +202,7 @@ impl Player {
         cluster.configure(guard, &all_settings(workload, arm))?;
         let subject = (workload, arm, Regime::Forced);
         let mut session = Session::begin(subject, extent, (&cluster, templates), guard)?;
-        session.cycle()?;
+        session.warm_up(extent.cycles)?;
         let from = session.begin_measuring()?;
         let processes = ServerProcesses::of(session.postmaster)?;
         processes.suspend()?;
@@ -292,6 +294,12 @@ impl Session {
             before: None,
             dirtied_before: (0, 0),
         })
+    }
+
+    /// A cycle, and segments for so many more.
+    fn warm_up(&mut self, cycles: u32) -> anyhow::Result<()> {
+        let bytes = self.cycle()?.wal_bytes * u64::from(cycles);
+        segments::make(&mut self.monitor, bytes)
     }
 
     /// Begins a segment and a checkpoint cycle; from here on everything counts.
@@ -495,7 +503,7 @@ pub(crate) fn read_wal(
     to: Lsn,
     run: &mut PredictionTrialRun,
 ) -> anyhow::Result<()> {
-    let files = segments(&[cluster.data()])?;
+    let files = pgtoll_wal::segments(&[cluster.data()])?;
     let (header, facts) = first_header(&files)?;
     let segment_bytes = u64::from(header.segment_bytes);
     // The last segment has little besides.

@@ -15,6 +15,7 @@ mod pooled;
 mod product;
 mod program;
 mod score;
+mod segments;
 mod table;
 mod trial;
 mod work;

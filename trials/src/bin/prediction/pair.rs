@@ -24,6 +24,7 @@ use pgtoll_trials::settings;
 use crate::arm::{Extent, Session, Templates, all_settings, parts, read_wal, wal_end};
 use crate::census::written;
 use crate::program::Program;
+use crate::segments;
 
 /// The shortest time between checkpoints that there is.
 const TIMED: [(&str, &str); 2] =
@@ -112,10 +113,7 @@ struct TimedRun<'a> {
 
 impl TimedRun<'_> {
     fn run(mut self, cluster: &Cluster) -> anyhow::Result<(Outcome, Span)> {
-        for part in 0..parts(Regime::Timed) {
-            self.interrupt.check()?;
-            self.session.work(part)?;
-        }
+        self.warm_up()?;
         let mut begun = self.checkpoint_now()?;
         self.session.monitor.execute("SELECT pg_stat_statements_reset()")?;
         // A cycle that begins with pages that were all written at once is unlike those that follow. The
@@ -161,6 +159,19 @@ impl TimedRun<'_> {
             }
         };
         Ok((Outcome { run, answer }, Span { from, known_to }))
+    }
+
+    /// A cycle's work, and segments for all that follow: two before the program begins, one before it
+    /// counts, and as many as it may miss.
+    fn warm_up(&mut self) -> anyhow::Result<()> {
+        let from = wal_end(&mut self.session.monitor)?;
+        for part in 0..parts(Regime::Timed) {
+            self.interrupt.check()?;
+            self.session.work(part)?;
+        }
+        let bytes = wal_end(&mut self.session.monitor)?.bytes_since(from).unwrap_or(0);
+        let cycles = 2 * self.plan.extent.cycles + 4;
+        segments::make(&mut self.session.monitor, bytes * u64::from(cycles))
     }
 
     /// The work of a cycle, which has just begun.

@@ -4,7 +4,8 @@
 use std::fmt::Write as _;
 
 use pgtoll_record::trials::{
-    PredictionTrialArm as Arm, PredictionTrialRange as Range, PredictionTrialRegime as Regime,
+    PredictionTrialArm as Arm, PredictionTrialBlind as Blind, PredictionTrialRange as Range,
+    PredictionTrialRegime as Regime,
 };
 
 use crate::cells::{percent, range, row, truth};
@@ -103,8 +104,8 @@ fn estimate(trial: &Trial, estimator: Estimator) -> String {
 fn answers(trial: &Trial) -> String {
     let truth = trial.wal.change;
     let answers = trial.answers.iter().map(|answer| match (answer.wal, &answer.failure) {
-        (None, Some(_)) => "**failed**".to_owned(),
-        (None, None) => "**none**".to_owned(),
+        (None, Some(_)) => Err("**failed**"),
+        (None, None) => Err("**none**"),
         (Some(prediction), _) => {
             let scored = Scored { prediction, truth };
             let verdict = match (scored.is_covered(), scored.is_narrow()) {
@@ -112,16 +113,49 @@ fn answers(trial: &Trial) -> String {
                 (true, false) => " **too wide**",
                 (false, _) => " **missed**",
             };
-            range(&prediction) + verdict
+            Ok((prediction, verdict))
         }
     });
-    joined(answers)
+    joined_ranges(answers)
+}
+
+/// More than three of them without the bounds of each: their estimates, and the lowest and highest
+/// bound of all.
+fn joined_ranges<'a>(ranges: impl Iterator<Item = Result<(Range, &'a str), &'a str>>) -> String {
+    let ranges: Vec<_> = ranges.collect();
+    if ranges.len() <= 3 {
+        return joined(ranges.into_iter().map(|of| match of {
+            Ok((of, verdict)) => range(&of) + verdict,
+            Err(word) => word.to_owned(),
+        }));
+    }
+    let bounds = |bound: fn(&Range) -> f64| {
+        let of = move |of: &Result<(Range, _), _>| Some(bound(&of.as_ref().ok()?.0));
+        ranges.iter().filter_map(of).collect::<Vec<f64>>()
+    };
+    let lowest = bounds(|of| of.lower).into_iter().fold(f64::INFINITY, f64::min);
+    let highest = bounds(|of| of.upper).into_iter().fold(f64::NEG_INFINITY, f64::max);
+    let all = joined(ranges.iter().map(|of| match of {
+        Ok((of, verdict)) => percent(of.middle) + verdict,
+        Err(word) => (*word).to_owned(),
+    }));
+    if lowest > highest {
+        all
+    } else {
+        format!("{all} [{}, {}]", percent(lowest), percent(highest))
+    }
 }
 
 /// Predicted, and found in the same WAL.
 fn self_tests(trial: &Trial) -> String {
-    let tests = trial.answers.iter().filter_map(|answer| answer.blind);
-    joined(tests.map(|test| format!("{}, found {}", range(&test.predicted), percent(test.found))))
+    let tests: Vec<_> = trial.answers.iter().filter_map(|answer| answer.blind).collect();
+    if tests.len() > 3 {
+        let predicted = joined_ranges(tests.iter().map(|test| Ok((test.predicted, ""))));
+        let found = joined(tests.iter().map(|test| percent(test.found)));
+        return format!("{predicted}, found {found}");
+    }
+    let words = |test: &Blind| format!("{}, found {}", range(&test.predicted), percent(test.found));
+    joined(tests.iter().map(words))
 }
 
 fn joined(cells: impl Iterator<Item = String>) -> String {
@@ -145,10 +179,9 @@ fn cpu_table(text: &mut String, trials: &[Trial]) {
             truth(&trial.cpu),
         ];
         let answer = |scored: Scored| {
-            let verdict = if scored.is_near() { "" } else { " **not near**" };
-            range(&scored.prediction) + verdict
+            Ok((scored.prediction, if scored.is_near() { "" } else { " **not near**" }))
         };
-        cells.extend(is_asked.then(|| joined(trial.scored_cpu().map(answer))));
+        cells.extend(is_asked.then(|| joined_ranges(trial.scored_cpu().map(answer))));
         row(text, &cells);
     }
     text.push('\n');
@@ -160,8 +193,7 @@ mod tests {
     use std::path::Path;
 
     use pgtoll_record::trials::{
-        PredictionTrialAnswer as Answer, PredictionTrialBlind as Blind,
-        PredictionTrialCycle as Cycle, PredictionTrialRun as Run,
+        PredictionTrialAnswer as Answer, PredictionTrialCycle as Cycle, PredictionTrialRun as Run,
         PredictionTrialWorkload as Workload,
     };
 
@@ -273,6 +305,17 @@ mod tests {
         );
         assert!(text.contains("Blind self-tests: a mean absolute error of 5.0 points; 1 of 1"));
         assert!(!text.contains("forced checkpoints"), "{text}");
+    }
+
+    #[test]
+    fn many_answers_have_their_bounds_together() {
+        let of = |middle: f64| Range { middle, lower: middle - 0.02, upper: middle + 0.01 };
+        let three = [0.1, 0.2, 0.3].map(|middle| Ok((of(middle), "")));
+        let text = "+10.0 [+8.0, +11.0]; +20.0 [+18.0, +21.0]; +30.0 [+28.0, +31.0]";
+        assert_eq!(joined_ranges(three.into_iter()), text);
+        let four = three.into_iter().chain([Err("**failed**")]);
+        assert_eq!(joined_ranges(four), "+10.0; +20.0; +30.0; **failed** [+8.0, +31.0]");
+        assert_eq!(joined_ranges([Err("**none**"); 4].into_iter()), ["**none**"; 4].join("; "));
     }
 
     #[test]

@@ -126,9 +126,7 @@ pub(crate) fn groups(
             Ok(vec![group(7, 6, &[(LOAD, 1)])?, group(1, 0, &[("VACUUM load;", 1)])?])
         }
         Workload::Eviction => Ok(vec![group(8, 320, &[(EVICTION_UPDATE, 1), (EVICTION_READ, 1)])?]),
-        Workload::AppendOnly => {
-            Ok(vec![group(8, 64, &[(APPEND, 9), (&append_read(regime, seconds), 1)])?])
-        }
+        Workload::AppendOnly => Ok(vec![group(8, 64, &[(APPEND, 9), (&append_read(seconds), 1)])?]),
         Workload::Skewed => Ok(vec![group(8, 80, &[(SKEWED, 1)])?]),
     }
 }
@@ -162,12 +160,10 @@ const STORM_ROWS: u32 = 48_000;
 /// come to a page just when it is written, and chance would decide whether the hint costs an image. There
 /// rows are older: between 1.2 and 1.8 cycles.
 fn storm_read(regime: Regime, seconds: u32) -> String {
+    let cycle = STORM_ROWS * seconds;
     let (newest, oldest) = match regime {
-        Regime::Forced => (150_000, 450_000),
-        Regime::Timed => {
-            let cycle = STORM_ROWS * seconds;
-            (cycle / 5 * 6, cycle / 5 * 9)
-        }
+        Regime::Forced => (cycle / 32 * 25, cycle / 32 * 75),
+        Regime::Timed => (cycle / 5 * 6, cycle / 5 * 9),
     };
     format!(
         "\\set back random({newest}, {oldest})
@@ -185,11 +181,8 @@ SELECT sum(v) FROM wide WHERE id BETWEEN :from AND :from + 500;";
 const APPEND: &str = "\\set kind random(0, 49)
 INSERT INTO event (kind, payload) SELECT :kind, repeat('y', 200) FROM generate_series(1, 40);";
 /// Reads some of the rows of the last two cycles.
-fn append_read(regime: Regime, seconds: u32) -> String {
-    let oldest = match regime {
-        Regime::Forced => 160_000,
-        Regime::Timed => 40_000 * seconds,
-    };
+fn append_read(seconds: u32) -> String {
+    let oldest = 40_000 * seconds;
     format!(
         "\\set back random(1, {oldest})
 SELECT count(payload) FROM event WHERE id BETWEEN (SELECT id FROM progress) - :back \
