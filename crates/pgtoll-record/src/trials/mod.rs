@@ -177,8 +177,11 @@ mod tests {
     const DESIGN: &str = "2026-11-22-design.jsonl";
     const SOAK: &str = "2026-11-26-soak.jsonl";
     const WHATIF: &str = "2026-11-22-whatif-trial.jsonl";
-    const PREDICTIONS: [&str; 2] =
-        ["2026-11-23-prediction-trial.jsonl", "2026-11-25-prediction-spread.jsonl"];
+    const PREDICTIONS: [&str; 3] = [
+        "2026-11-23-prediction-trial.jsonl",
+        "2026-11-25-prediction-spread.jsonl",
+        "2026-11-26-prediction-turns.jsonl",
+    ];
     const REPLAY: &str = "2026-11-24-bench-replay.jsonl";
     const REPLAY_COMPARE: &str = "2026-11-26-bench-replay-compare.jsonl";
     const REPLAY_PACE: &str = "2026-11-26-bench-replay-pace.jsonl";
