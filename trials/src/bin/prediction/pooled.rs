@@ -12,15 +12,14 @@ use crate::cells::{range, row, truth};
 use crate::score::{Scored, mean};
 use crate::trial::{Trial, Truth};
 
-/// A workload on all servers that sum pages alike: turning checksums on.
+/// A direction of a workload on all servers that sum pages alike.
 struct Pooled<'a> {
     trials: Vec<&'a Trial>,
 }
 
 /// A table of the workloads that were predicted; nothing without answers about CPU.
 pub(crate) fn table(text: &mut String, trials: &[Trial]) -> anyhow::Result<()> {
-    let asked =
-        trials.iter().filter(|of| of.source == Arm::Off && of.scored_cpu().next().is_some());
+    let asked = trials.iter().filter(|of| of.scored_cpu().next().is_some());
     let mut pools: Vec<Pooled<'_>> = Vec::new();
     for trial in asked {
         match pools.iter_mut().find(|pool| pool.takes(trial)) {
@@ -31,11 +30,11 @@ pub(crate) fn table(text: &mut String, trials: &[Trial]) -> anyhow::Result<()> {
     if pools.is_empty() {
         return Ok(());
     }
-    text.push_str(
-        "**CPU time over all servers that sum pages alike**, checksums turned on: change, %\n\n",
-    );
-    row(text, &["servers", "workload", "pairs of runs", "truth", "mean of `pgtoll predict`", ""]);
-    row(text, &["---"; 6]);
+    text.push_str("**CPU time over all servers that sum pages alike**: change, %\n\n");
+    let names =
+        ["servers", "workload", "", "pairs of runs", "truth", "mean of `pgtoll predict`", ""];
+    row(text, &names);
+    row(text, &["---"; 7]);
     let mut near = 0;
     for pool in &pools {
         near += usize::from(pool.add_row(text)?);
@@ -50,10 +49,10 @@ pub(crate) fn table(text: &mut String, trials: &[Trial]) -> anyhow::Result<()> {
 }
 
 impl Pooled<'_> {
-    fn key(trial: &Trial) -> (Workload, Option<&'static [&'static str]>) {
+    fn key(trial: &Trial) -> (Workload, bool, Option<&'static [&'static str]>) {
         let digits = trial.server.split(|of: char| !of.is_ascii_digit()).next();
         let facts = digits.and_then(|major| facts_of_major(major.parse().ok()?));
-        (trial.workload, facts.map(|facts| facts.summing.kernels))
+        (trial.workload, trial.source == Arm::On, facts.map(|facts| facts.summing.kernels))
     }
 
     fn takes(&self, trial: &Trial) -> bool {
@@ -79,12 +78,14 @@ impl Pooled<'_> {
             (false, false) => "**not near**",
             (false, true) => "**not near**, unsure",
         };
+        let to = if self.trials[0].source == Arm::On { "off" } else { "on" };
         let servers: Vec<&str> = self.trials.iter().map(|of| of.server.as_str()).collect();
         row(
             text,
             &[
                 servers.join(", "),
                 self.trials[0].workload.name().to_owned(),
+                to.to_owned(),
                 pairs.len().to_string(),
                 truth(&found),
                 range(&scored.prediction),
