@@ -45,14 +45,14 @@ pub fn page_costs(
         let times = PageTimes::take(kernel, facts.summing.copies);
         let in_server = |ns: f64| interval(IN_SERVERS.scaled(ns));
         let name = kernel.name().to_owned();
-        let image_ns = times.image_ns.map(timed_image_cost_ns);
+        let image_ns = times.image.map(timed_image_cost_ns);
         let more = compression_cost_ns(compression);
         let image_ns = image_ns.map(|plain| Bounded::sum(&[plain, more]));
         return PageCosts {
             kernel: name,
             timed: true,
-            read_ns: in_server(times.read_ns),
-            write_ns: in_server(times.write_ns),
+            read_ns: in_server(times.read),
+            write_ns: in_server(times.write),
             image_ns: interval(image_ns.unwrap_or_else(|| image_cost_ns(compression))),
         };
     }
@@ -78,12 +78,12 @@ pub fn page_costs(
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct PageTimes {
     /// To verify one that was just copied from the system's cache.
-    read_ns: f64,
+    read: f64,
     /// To sum one before it is copied there, the same.
-    write_ns: f64,
+    write: f64,
     /// For its CRC, to copy it to a buffer of WAL, and to write that to a file in memory. `None`:
     /// there are no such files here.
-    image_ns: Option<f64>,
+    image: Option<f64>,
 }
 
 /// Works on a cold page, with two pages of its own.
@@ -146,9 +146,9 @@ impl PageTimes {
         }
         let median = |of: &[f64]| pgtoll_stats::median(of);
         Self {
-            read_ns: median(&reads).unwrap_or(0.0),
-            write_ns: median(&writes).unwrap_or(0.0),
-            image_ns: median(&images),
+            read: median(&reads).unwrap_or(0.0),
+            write: median(&writes).unwrap_or(0.0),
+            image: median(&images),
         }
     }
 }
@@ -202,8 +202,8 @@ mod tests {
             panic!("no kernel of servers runs here");
         };
         let times = PageTimes::take(kernel, true);
-        assert!(times.read_ns > 0.0 && times.write_ns > 0.0, "{times:?}");
-        assert!(times.image_ns.is_some_and(|ns| ns > 0.0), "{times:?}");
+        assert!(times.read > 0.0 && times.write > 0.0, "{times:?}");
+        assert!(times.image.is_some_and(|ns| ns > 0.0), "{times:?}");
     }
 
     #[test]

@@ -289,7 +289,7 @@ fn a_found_socket_gets_nothing_of_the_callers() {
     assert_eq!((found.redacted(), found.hosts.len()), (shown, 1));
 
     let listener = UnixListener::bind(endpoint.socket_path()).unwrap();
-    let uid = geteuid().as_raw();
+    let uid = nix::unistd::geteuid().as_raw();
     let error = dsn(uid + 1).with_database("other").connect().unwrap_err();
     assert!(matches!(error, Error::Peer { actual, .. } if actual == uid), "{error:?}");
     let mut heard = Vec::new();
