@@ -296,7 +296,7 @@ impl Session {
         })
     }
 
-    /// A cycle, and segments for so many more.
+    /// A cycle, and the segments that the next `cycles` need.
     fn warm_up(&mut self, cycles: u32) -> anyhow::Result<()> {
         let bytes = self.cycle()?.wal_bytes * u64::from(cycles);
         segments::make(&mut self.monitor, bytes)

@@ -5,7 +5,7 @@
 
 use pgtoll_wire::Connection;
 
-/// Segments for so many bytes more than there are, and for a fifth more than that.
+/// Makes the segments that hold the next `bytes` of WAL, and a fifth more.
 pub(crate) fn make(connection: &mut Connection, bytes: u64) -> anyhow::Result<()> {
     let sql = format!(
         "SELECT size, string_agg(pg_walfile_name(pg_current_wal_insert_lsn() + n * size), ' ') AS names \
