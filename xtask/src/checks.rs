@@ -7,7 +7,7 @@ use std::process::Stdio;
 use anyhow::{Context as _, bail};
 
 use crate::setup::Found;
-use crate::{command, deny, fuzz, layers, manifests, output, run, say};
+use crate::{command, deny, fuzz, layers, manifests, room, run, say};
 
 /// Names the servers that tests must find, as major versions.
 const MAJORS: &str = "PGTOLL_TEST_MAJORS";
@@ -26,6 +26,7 @@ const UPDATE: &str = "PGTOLL_UPDATE";
 /// fuzzing, tests.
 /// The tests fail where something is missing that was `found`.
 pub(crate) fn all(found: Option<&Found>) -> anyhow::Result<()> {
+    room::require_on_disk()?;
     run(command("cargo").args(["fmt", "--all", "--check"]))?;
     run(command("cargo").args([
         "clippy",
@@ -66,9 +67,9 @@ fn tests(found: Option<&Found>) -> anyhow::Result<()> {
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         command.env(THREADS, (cores + 1).to_string());
     }
-    if std::env::var_os(DIRECTORY).is_none() && has_room_in_memory() {
+    if std::env::var_os(DIRECTORY).is_none() && room::in_memory() {
         // Half of the time of clusters that are made and removed is the file system's, on a disk.
-        command.env(DIRECTORY, MEMORY);
+        command.env(DIRECTORY, room::MEMORY);
     }
     if let Some(Found { majors, axe, moto }) = found {
         let names: Vec<String> = majors.iter().map(u32::to_string).collect();
@@ -92,27 +93,6 @@ fn tests(found: Option<&Found>) -> anyhow::Result<()> {
         bail!("{} tests ran and {} were left out", counts.passed, counts.ignored);
     }
     Ok(())
-}
-
-/// A file system in memory.
-const MEMORY: &str = "/dev/shm";
-/// What tests may need there, and memory that is left beside, in kB.
-const MEMORY_KB: u64 = 12 << 20;
-
-/// Whether tests can work in memory: there is enough of it, and programs may be started from there.
-fn has_room_in_memory() -> bool {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let is_usable = read("/proc/mounts").lines().any(|line| {
-        let words: Vec<&str> = line.split(' ').collect();
-        matches!(words[..], [_, MEMORY, "tmpfs", options, ..] if !options.split(',').any(|of| of == "noexec"))
-    });
-    let free = output(command("df").args(["--output=avail", MEMORY])).unwrap_or_default();
-    let free = free.lines().nth(1).and_then(|line| line.trim().parse::<u64>().ok());
-    let memory = read("/proc/meminfo");
-    let available = memory.lines().find_map(|line| {
-        line.strip_prefix("MemAvailable:")?.trim().trim_end_matches(" kB").parse::<u64>().ok()
-    });
-    is_usable && free.zip(available).is_some_and(|(free, of)| free.min(of) >= MEMORY_KB)
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -9,6 +9,7 @@ mod fuzz;
 mod layers;
 mod licences;
 mod manifests;
+mod room;
 mod setup;
 
 use std::path::{Path, PathBuf};

@@ -179,7 +179,7 @@ mod tests {
     const WHATIF: &str = "2026-11-22-whatif-trial.jsonl";
     const PREDICTIONS: [&str; 3] = [
         "2026-11-23-prediction-trial.jsonl",
-        "2026-11-25-prediction-spread.jsonl",
+        "2026-11-26-prediction-spread.jsonl",
         "2026-11-26-prediction-turns.jsonl",
     ];
     const REPLAY: &str = "2026-11-24-bench-replay.jsonl";

@@ -1,0 +1,79 @@
+//! Room for what is built and tested, on disk and in memory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+
+use crate::{command, output, root};
+
+/// A file system in memory.
+pub(crate) const MEMORY: &str = "/dev/shm";
+/// What tests may need there, and memory that is left beside, in kB.
+const MEMORY_KB: u64 = 12 << 20;
+/// What all builds take together, with what fuzz targets need, in kB: measured in a new clone.
+const BUILDS_KB: u64 = 12 << 20;
+
+/// Whether tests can work in memory: there is enough of it, and programs may be started from there.
+pub(crate) fn in_memory() -> bool {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let is_usable = read("/proc/mounts").lines().any(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        matches!(words[..], [_, MEMORY, "tmpfs", options, ..] if !options.split(',').any(|of| of == "noexec"))
+    });
+    let memory = read("/proc/meminfo");
+    let available = memory.lines().find_map(|line| {
+        line.strip_prefix("MemAvailable:")?.trim().trim_end_matches(" kB").parse::<u64>().ok()
+    });
+    let free = free_kb(Path::new(MEMORY));
+    is_usable && free.zip(available).is_some_and(|(free, of)| free.min(of) >= MEMORY_KB)
+}
+
+/// An error where what is still to be built does not fit, instead of the compiler's after minutes.
+pub(crate) fn require_on_disk() -> anyhow::Result<()> {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    fs::create_dir_all(&target)?;
+    let used = output(command("du").args(["--summarize", "--block-size=1K"]).arg(&target))?;
+    let used = used.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    let Some(free) = free_kb(&target) else { return Ok(()) };
+    match lacking(used, free) {
+        0 => Ok(()),
+        lacking => bail!(
+            "{} has {} GB free; builds and tests need {} GB more: free some, or say another place \
+             with CARGO_TARGET_DIR",
+            target.display(),
+            free >> 20,
+            (lacking >> 20) + 1
+        ),
+    }
+}
+
+/// How many kB are missing: what `used` has been built is not built again.
+fn lacking(used: u64, free: u64) -> u64 {
+    BUILDS_KB.saturating_sub(used).saturating_sub(free)
+}
+
+fn free_kb(path: &Path) -> Option<u64> {
+    let free = output(command("df").arg("--output=avail").arg(path)).ok()?;
+    free.lines().nth(1)?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_built_needs_no_room_again() {
+        assert_eq!(lacking(0, BUILDS_KB), 0);
+        assert_eq!(lacking(0, BUILDS_KB - 1), 1);
+        assert_eq!(lacking(BUILDS_KB - 10, 9), 1);
+        assert_eq!(lacking(2 * BUILDS_KB, 0), 0);
+    }
+
+    #[test]
+    fn a_file_system_says_what_is_free() {
+        assert!(free_kb(Path::new("/")).is_some());
+        assert!(free_kb(Path::new("/nowhere/at/all")).is_none());
+    }
+}
