@@ -26,7 +26,6 @@ const UPDATE: &str = "PGTOLL_UPDATE";
 /// fuzzing, tests.
 /// The tests fail where something is missing that was `found`.
 pub(crate) fn all(found: Option<&Found>) -> anyhow::Result<()> {
-    room::require_on_disk()?;
     run(command("cargo").args(["fmt", "--all", "--check"]))?;
     run(command("cargo").args([
         "clippy",

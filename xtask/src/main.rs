@@ -84,8 +84,8 @@ usage: cargo xtask COMMAND
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["test"] => setup::prepare().and_then(|found| checks::all(Some(&found))),
-        ["ci"] => checks::all(None),
+        ["test"] => test(),
+        ["ci"] => room::require_on_disk().and_then(|()| checks::all(None)),
         ["layers"] => layers::check(),
         ["generate"] => checks::generate(),
         ["deny"] => deny::check(),
@@ -120,6 +120,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn test() -> anyhow::Result<()> {
+    room::require_on_disk()?;
+    let found = setup::prepare()?;
+    checks::all(Some(&found))
 }
 
 /// The record that the README shows the report of, and where its pictures lie.

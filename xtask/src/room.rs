@@ -1,7 +1,7 @@
 //! Room for what is built and tested, on disk and in memory.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::bail;
 
@@ -32,12 +32,11 @@ pub(crate) fn in_memory() -> bool {
 
 /// An error where what is still to be built does not fit, instead of the compiler's after minutes.
 pub(crate) fn require_on_disk() -> anyhow::Result<()> {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let target = root().join(target);
     fs::create_dir_all(&target)?;
-    let used = output(command("du").args(["--summarize", "--block-size=1K"]).arg(&target))?;
-    let used = used.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
-    let Some(free) = free_kb(&target) else { return Ok(()) };
+    // Where it cannot be told, the builds find out.
+    let Some((used, free)) = used_kb(&target).zip(free_kb(&target)) else { return Ok(()) };
     match lacking(used, free) {
         0 => Ok(()),
         lacking => bail!(
@@ -53,6 +52,11 @@ pub(crate) fn require_on_disk() -> anyhow::Result<()> {
 /// How many kB are missing: what `used` has been built is not built again.
 fn lacking(used: u64, free: u64) -> u64 {
     BUILDS_KB.saturating_sub(used).saturating_sub(free)
+}
+
+fn used_kb(path: &Path) -> Option<u64> {
+    let used = output(command("du").args(["--summarize", "--block-size=1K"]).arg(path)).ok()?;
+    used.split_whitespace().next()?.parse().ok()
 }
 
 fn free_kb(path: &Path) -> Option<u64> {
@@ -73,8 +77,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_says_what_is_free() {
+    fn a_file_system_says_what_is_free_and_used() {
         assert!(free_kb(Path::new("/")).is_some());
         assert!(free_kb(Path::new("/nowhere/at/all")).is_none());
+        assert!(used_kb(&root().join("xtask")).is_some_and(|kb| kb > 0));
     }
 }

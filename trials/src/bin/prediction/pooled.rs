@@ -49,10 +49,10 @@ pub(crate) fn table(text: &mut String, trials: &[Trial]) -> anyhow::Result<()> {
 }
 
 impl Pooled<'_> {
-    fn key(trial: &Trial) -> (Workload, bool, Option<&'static [&'static str]>) {
+    fn key(trial: &Trial) -> (Workload, Arm, Option<&'static [&'static str]>) {
         let digits = trial.server.split(|of: char| !of.is_ascii_digit()).next();
         let facts = digits.and_then(|major| facts_of_major(major.parse().ok()?));
-        (trial.workload, trial.source == Arm::On, facts.map(|facts| facts.summing.kernels))
+        (trial.workload, trial.source, facts.map(|facts| facts.summing.kernels))
     }
 
     fn takes(&self, trial: &Trial) -> bool {
