@@ -5,13 +5,10 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use pgtoll_datadir::{DataDirectory, Names};
+use pgtoll_datadir::DataDirectory;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{Provenance, VerificationRecord};
-use pgtoll_verify::{
-    BackupWal, EvidenceSources, VerifyProgress, VerifySettings, WalPlace, compare_with_evidence,
-    verify,
-};
+use pgtoll_verify::{ManifestChecksums, Verification, VerifyProgress, VerifySettings, WalPlace};
 
 use crate::DrillError;
 
@@ -35,45 +32,18 @@ impl PageChecks<'_> {
         let data = DataDirectory::open(path)?;
         let settings =
             VerifySettings { jobs: self.jobs, rate: None, only_below: Vec::new(), rows: true };
-        let mut watch = |now| {
+        let mut watch = |_: &str, now| {
             progress(now);
             match self.interrupt.signal() {
                 Some(_) => ControlFlow::Break(()),
                 None => ControlFlow::Continue(()),
             }
         };
-        let mut verified = verify(&data, &settings, &|_| true, &mut watch);
+        let finished = Verification::new(&data, settings)
+            .manifest_checksums(ManifestChecksums::Compared)
+            .wal(WalPlace::of_paths(&self.wal).into_iter().collect())
+            .at_rest(&mut watch);
         self.interrupt.check()?;
-        let is_many = verified.files > FILES_MANY && verified.counts.is_empty();
-        // Without them findings have numbers instead.
-        let mut names = if is_many { None } else { Names::of_data_directory(&data.path).ok() };
-        if let Some(names) = &names {
-            verified.compare_with(names, &data, &|_| true);
-        }
-        verified.settle_maps(names.as_ref());
-        verified.check_complete(&data, true, &settings, &mut watch);
-        if let Some(names) = &names {
-            verified.require_names(names, &data);
-        }
-        let sources = EvidenceSources { wal: false, indexes: data.is_consistent() };
-        let compared = compare_with_evidence(
-            &mut verified,
-            (&data, &mut names),
-            sources,
-            &settings,
-            &|_| true,
-            &mut |_, now| watch(now),
-        );
-        let wal = BackupWal::of_directory(&data);
-        let places: Vec<WalPlace> = WalPlace::of_paths(&self.wal).into_iter().collect();
-        let wal = wal.map(|wal| verified.settle(&wal.or_at(&places), self.jobs.get()));
-        self.interrupt.check()?;
-        let wal = wal.unwrap_or_default();
-        let mut record = verified.record(&data, names.as_ref(), wal, self.provenance.clone());
-        compared.add_to(&mut record);
-        Ok(record)
+        Ok(finished.record(&data, self.provenance.clone()))
     }
 }
-
-/// More would take much memory for their names.
-const FILES_MANY: u64 = 200_000;

@@ -137,7 +137,7 @@ fn verified(unit: &FleetUnit, of: &VerificationRecord) -> BackupPart {
     let outcome = match of.outcome {
         VerificationOutcome::Findings => FleetOutcome::Findings,
         VerificationOutcome::Unverified => FleetOutcome::Unverified,
-        VerificationOutcome::Sound => FleetOutcome::Sound,
+        VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen => FleetOutcome::Sound,
     };
     let mut reasons: Vec<String> = of.incomplete.clone();
     reasons.extend(of.unlisted.iter().cloned());

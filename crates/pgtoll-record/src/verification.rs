@@ -24,6 +24,12 @@ pub struct VerificationRecord {
     pub source: VerifiedSource,
     /// What came out.
     pub outcome: VerificationOutcome,
+    /// What was looked at; empty in records before this was kept.
+    #[serde(default)]
+    pub covered: Vec<String>,
+    /// What was not looked at, each with the reason.
+    #[serde(default)]
+    pub left_out: Vec<String>,
     /// Ended by whoever ran it before all was read.
     pub interrupted: bool,
     /// How much was read.
@@ -114,8 +120,10 @@ pub struct VerifiedSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VerificationOutcome {
-    /// Everything was read, and nothing is wrong.
+    /// Everything was read and compared with all evidence that there is, and nothing is wrong.
     Sound,
+    /// Nothing wrong was seen in what was looked at; some evidence was left out.
+    NoDamageSeen,
     /// Something is wrong.
     Findings,
     /// Not everything could be read.
@@ -132,7 +140,7 @@ pub struct VerifiedAmount {
     pub incremental_files: u64,
     /// Blocks.
     pub blocks: u64,
-    /// Those of them that were never used: every byte is zero.
+    /// Those of them of which every byte is zero: never used, unless evidence says otherwise.
     pub new_blocks: u64,
     /// Bytes.
     pub bytes: u64,

@@ -112,6 +112,7 @@ fn verdict_word(of: DrillVerdict) -> &'static str {
 pub(crate) fn outcome_words(of: VerificationOutcome) -> &'static str {
     match of {
         VerificationOutcome::Sound => "sound: the backup can be restored",
+        VerificationOutcome::NoDamageSeen => "no damage seen",
         VerificationOutcome::Findings => "not sound",
         VerificationOutcome::Unverified => "could not tell",
     }
@@ -194,7 +195,7 @@ pub(crate) fn finding_line(of: &DrillFinding) -> String {
 /// Only what is wrong with them.
 fn files(of: &VerificationRecord, most: usize) -> String {
     match of.outcome {
-        VerificationOutcome::Sound => String::new(),
+        VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen => String::new(),
         VerificationOutcome::Findings | VerificationOutcome::Unverified => {
             format!("\n{}", verification_text(of, most))
         }

@@ -106,7 +106,9 @@ impl<'a> DirectoryVerification<'a> {
                 (is_meant || listed.contains(&of.relation)) && wanted(of.relation)
             });
         }
-        let mut verified = Verified { temporary, foreign, unlisted, ..Verified::default() };
+        let skips_rows = !settings.rows;
+        let mut verified =
+            Verified { temporary, foreign, unlisted, skips_rows, ..Verified::default() };
         verified.files = files.len() as u64;
         let part = Position::default()..files.end();
         let scan = Self::of_part(data, settings, files, part);
@@ -238,7 +240,7 @@ impl<'a> Collector<'a> {
         pages.bytes += portion.pages.bytes;
         pages.blocks += portion.pages.blocks;
         pages.new += portion.pages.new;
-        self.verified.firsts.extend(portion.firsts);
+        self.verified.zeros.extend(portion.zeros);
         self.verified.unmapped.extend(portion.unmapped);
         for finding in portion.findings {
             (self.take)(self.verified, finding);
@@ -500,7 +502,7 @@ pub(crate) mod tests {
         assert!(!found.is_interrupted && whole.total().failures > 10);
         assert_eq!(found.findings, whole.findings);
         assert_eq!((&found.counts, found.pages), (&whole.counts, whole.pages));
-        assert_eq!((&found.firsts, found.files), (&whole.firsts, whole.files));
+        assert_eq!((&found.zeros, found.files), (&whole.zeros, whole.files));
     }
 
     /// At one byte a second a file is read at once, and the next one waits until it is stopped.

@@ -1,6 +1,6 @@
 //! What verification found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 
@@ -11,10 +11,12 @@ use pgtoll_record::FindingClass;
 use serde::{Deserialize, Serialize};
 
 use crate::defect::{BlockFinding, Defect, DefectCounts, LayoutDefect};
+use crate::evidence::EvidenceCompared;
 use crate::layout;
 use crate::listing::Listing;
 use crate::manifest::{ManifestCompared, WrongFile};
 use crate::maps::Unmapped;
+use crate::zeros::ZeroPages;
 
 /// What was read, and what is wrong with it.
 #[derive(Debug, Default)]
@@ -53,8 +55,12 @@ pub struct Verified {
     pub manifest: Option<ManifestCompared>,
     /// Threads that were started, of how many: the system refused the others. `None`: all were.
     pub fewer_threads: Option<(usize, usize)>,
-    /// Forks whose first block is zero, which is wrong if they are an index's or a sequence's.
-    pub(super) firsts: Vec<RelationFork>,
+    /// Rows were not looked at, by choice.
+    pub(super) skips_rows: bool,
+    /// What pages were compared with besides.
+    pub evidence: EvidenceCompared,
+    /// Pages of zeros, and where B-trees lead.
+    pub(super) zeros: ZeroPages,
     /// Pages whose maps are empty.
     pub(super) unmapped: Unmapped,
     /// The files; `None` where there may be more that were not looked at.
@@ -108,6 +114,7 @@ impl Verified {
         !self.is_interrupted
             && self.unlisted.is_empty()
             && self.incomplete.is_empty()
+            && !self.evidence.is_missing
             && self.total().unverified == 0
     }
 
@@ -115,6 +122,19 @@ impl Verified {
         if started < wanted {
             self.fewer_threads = Some((started, wanted));
         }
+    }
+
+    /// Adds what evidence says of blocks of which nothing wrong was found before.
+    pub(super) fn add_evidence(&mut self, findings: impl IntoIterator<Item = BlockFinding>) {
+        let known = |finding: &&BlockFinding| finding.defect.class() != FindingClass::Unverified;
+        let known = self.findings.iter().filter(known).map(|of| (of.fork, of.block));
+        let mut known: HashSet<(RelationFork, u32)> = known.collect();
+        for finding in findings {
+            if known.insert((finding.fork, finding.block)) {
+                self.add(finding);
+            }
+        }
+        self.findings.sort_by_key(|finding| (finding.fork, finding.block));
     }
 
     pub(super) fn add(&mut self, finding: BlockFinding) {
@@ -190,8 +210,10 @@ impl Verified {
                 && !names.is_unready(fork.relation)
         };
         let mut wrong: Vec<(RelationFork, Defect)> = Vec::new();
-        let zero = std::mem::take(&mut self.firsts).into_iter().filter(|fork| has_one(*fork));
-        wrong.extend(zero.map(|fork| (fork, Defect::ZeroFirst)));
+        let first_is_zero = self.zeros.runs().iter().filter(|run| run.first == 0);
+        let forks = first_is_zero
+            .map(|run| RelationFork { relation: run.relation, number: ForkNumber::MAIN });
+        wrong.extend(forks.filter(|fork| has_one(*fork)).map(|fork| (fork, Defect::ZeroFirst)));
         if let Some(files) = &self.files_of_all {
             layout::empty_ones(files, |fork| {
                 if has_one(fork) {

@@ -30,8 +30,10 @@ mod resume;
 mod settings;
 mod severity;
 mod storage;
+mod verification;
 mod visible;
 mod work;
+mod zeros;
 
 pub use backup::{
     BackupWal, FindSegments, OpenInput, TarBackup, TarChecks, TarInput, VerifiedTars, WalAtHand,
@@ -42,8 +44,8 @@ pub use defect::{
 };
 pub use directory::{verify, verify_again, verify_on};
 pub use evidence::{
-    EvidenceCompared, EvidenceSources, IndexesCompared, NotCompared, WalCompared,
-    compare_with_evidence, compare_with_indexes, compare_with_wal,
+    EvidenceCompared, IndexesCompared, NotCompared, WalCompared, compare_with_evidence,
+    compare_with_indexes, compare_with_wal,
 };
 pub use found::{PagesRead, RunningCounts, Verified};
 pub use manifest::{FileDefect, ManifestCompared, WrongFile, bytes_in_manifest};
@@ -65,3 +67,6 @@ pub use repository::{
 pub use resume::{ResumeError, ResumeJournal};
 pub use settings::{VerifyProgress, VerifySettings};
 pub use storage::{DirectFiles, Files, MappedFiles, ReadAt, Storage};
+pub use verification::{
+    FinishedVerification, ManifestChecksums, Patience, ReportProgress, Verification,
+};

@@ -42,10 +42,15 @@ impl MapRule {
     }
 
     fn compares(self, page: Lsn, map: Lsn) -> bool {
-        let is_before = |lsn: Lsn, redo| lsn != Lsn(0) && lsn <= redo;
+        self.is_settled(page) && self.is_settled(map)
+    }
+
+    /// Whether a page with this LSN is as it was when all changes before the rule's place were
+    /// written.
+    pub(crate) fn is_settled(self, lsn: Lsn) -> bool {
         match self {
             Self::Stopped => true,
-            Self::Since(redo) => is_before(page, redo) && is_before(map, redo),
+            Self::Since(redo) => lsn != Lsn(0) && lsn <= redo,
             Self::Never => false,
         }
     }

@@ -17,6 +17,7 @@ use crate::defect::{BlockFinding, DefectCounts};
 use crate::found::{PagesRead, Verified};
 use crate::listing::{Listing, Position};
 use crate::maps::Unmapped;
+use crate::zeros::ZeroPages;
 use pgtoll_datadir::DataDirectory;
 
 /// The file, and what was in it.
@@ -88,7 +89,7 @@ impl ResumeError {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Content<F = Vec<BlockFinding>, P = Vec<RelationFork>, U = Unmapped> {
+struct Content<F = Vec<BlockFinding>, Z = ZeroPages, U = Unmapped> {
     schema: String,
     pgtoll: String,
     of: Subject,
@@ -96,7 +97,7 @@ struct Content<F = Vec<BlockFinding>, P = Vec<RelationFork>, U = Unmapped> {
     pages: PagesRead,
     counts: Vec<(RelationFork, DefectCounts)>,
     findings: F,
-    firsts: P,
+    zeros: Z,
     unmapped: U,
 }
 
@@ -180,7 +181,7 @@ impl ResumeJournal {
             verified.pages = content.pages;
             verified.counts = content.counts.into_iter().collect();
             verified.findings = content.findings;
-            verified.firsts = content.firsts;
+            verified.zeros = content.zeros;
             verified.unmapped = content.unmapped;
         }
         self.of = Some(of);
@@ -212,7 +213,7 @@ impl ResumeJournal {
             pages: verified.pages,
             counts: verified.counts.iter().map(|(fork, of)| (*fork, *of)).collect(),
             findings: &verified.findings,
-            firsts: &verified.firsts,
+            zeros: &verified.zeros,
             unmapped: &verified.unmapped,
         };
         let mut file = BufWriter::new(Draft::of(&self.path)?);

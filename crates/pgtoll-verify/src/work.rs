@@ -17,6 +17,7 @@ use crate::settings::VerifySettings;
 use crate::storage::Storage;
 use crate::storage::{READ_BYTES, ReadAt, read_all};
 use crate::visible::{MapPage, VisibilityMap};
+use crate::zeros::ZeroPages;
 use pgtoll_datadir::DataDirectory;
 use pgtoll_files::AlignedBuffer;
 
@@ -68,8 +69,8 @@ pub(super) struct Portion {
     pub(super) to: Position,
     pub(super) pages: PagesRead,
     pub(super) findings: Vec<BlockFinding>,
-    /// Forks whose first block is zero.
-    pub(super) firsts: Vec<RelationFork>,
+    /// Pages of zeros, and where B-trees lead.
+    pub(super) zeros: ZeroPages,
     /// Pages whose maps are empty.
     pub(super) unmapped: Unmapped,
     /// It was stopped before the unit's end.
@@ -366,6 +367,9 @@ impl<'a> Reader<'a> {
         }
         if self.file.fork.number == ForkNumber::MAIN {
             self.compare_with_map(page, block);
+            if self.work.rules.maps.is_settled(lsn) {
+                self.portion.zeros.add_used(self.file.fork, block, page);
+            }
         }
         if self.file.fork.number == ForkNumber::VM && self.work.rules.is_consistent {
             let table =
@@ -412,11 +416,9 @@ impl<'a> Reader<'a> {
 
     fn new_page(&mut self, block: u32) {
         self.portion.pages.new += 1;
+        self.portion.zeros.add_zeros(self.file.fork, block);
         if self.file.fork.number != ForkNumber::MAIN || !self.work.rules.is_consistent {
             return;
-        }
-        if block == 0 {
-            self.portion.firsts.push(self.file.fork);
         }
         if self.map().is_some_and(|map| map.has(block)) {
             self.found(block, Defect::ZeroButVisible);

@@ -39,7 +39,9 @@ pub use end::{End, Gap};
 pub use error::WalReadError;
 pub use files::{Archive, files, segments};
 pub use forks::ForkTotals;
-pub use lineage::{Lineage, checkpoint_segments, checkpoint_segments_with, segments_up_to};
+pub use lineage::{
+    Lineage, checkpoint_segments, checkpoint_segments_with, segments_around, segments_up_to,
+};
 pub use packing::Packing;
 pub use pieces::{Cycle, FinishedTimeline, Piece, Sums, WalTimeline};
 pub use range::{WalBound, WalBoundParseError, WalRange};

@@ -78,8 +78,44 @@ pub fn segments_up_to(
     more: &[PathBuf],
     end: Lsn,
 ) -> Result<Vec<SegmentFile>, WalReadError> {
-    let segment_bytes = u64::from(data.control.wal_segment_bytes.max(1));
-    let last = end.0 / segment_bytes;
+    let last = end.0 / segment_bytes(data);
+    let mut found = on_lineage(data, lineage, more)?;
+    found.split_off(&last.saturating_add(1));
+    let first = last.saturating_add(1).saturating_sub(count_before(&found, last));
+    Ok(found.split_off(&first).into_values().collect())
+}
+
+/// The segments of a data directory's `pg_wal` that follow each other before and behind the one that
+/// has this place, in the order of the WAL. The last ones may be renamed old ones, which a server keeps for
+/// later use. None where the segment of the place is missing.
+pub fn segments_around(data: &DataDirectory, place: Lsn) -> Result<Vec<SegmentFile>, WalReadError> {
+    let middle = place.0 / segment_bytes(data);
+    let mut found = on_lineage(data, &Lineage::of(data, &[]), &[])?;
+    let first = middle.saturating_add(1).saturating_sub(count_before(&found, middle));
+    let behind = found.split_off(&middle.saturating_add(1));
+    let follows = (middle.saturating_add(1)..).zip(behind);
+    let follows = follows.take_while(|(expected, (number, _))| number == expected);
+    let before = found.split_off(&first).into_values();
+    Ok(before.chain(follows.map(|(_, (_, file))| file)).collect())
+}
+
+fn segment_bytes(data: &DataDirectory) -> u64 {
+    u64::from(data.control.wal_segment_bytes.max(1))
+}
+
+/// How many segments follow each other up to this one.
+fn count_before(found: &BTreeMap<u64, SegmentFile>, last: u64) -> u64 {
+    let follows = found.range(..=last).map(|(number, _)| *number).rev().zip((0..=last).rev());
+    follows.take_while(|(number, expected)| number == expected).count() as u64
+}
+
+/// The segments on the timelines that lead to the cluster's own, by their number.
+fn on_lineage(
+    data: &DataDirectory,
+    lineage: &Lineage,
+    more: &[PathBuf],
+) -> Result<BTreeMap<u64, SegmentFile>, WalReadError> {
+    let segment_bytes = segment_bytes(data);
     let mut found = BTreeMap::new();
     let mut all = own_segments(&data.path.join("pg_wal"))?;
     for path in more {
@@ -88,17 +124,12 @@ pub fn segments_up_to(
     for file in all {
         let (high, low) = file.name.place;
         let number = (u64::from(high) << 32) / segment_bytes + u64::from(low);
-        let timeline = lineage.timeline_of_segment(number, segment_bytes);
-        if number <= last && timeline == Some(file.name.timeline) {
+        if lineage.timeline_of_segment(number, segment_bytes) == Some(file.name.timeline) {
             // The server's own is the first one.
             found.entry(number).or_insert(file);
         }
     }
-    // One after the other, from the last one back.
-    let follows = found.keys().rev().zip((0..=last).rev());
-    let whole = follows.take_while(|(number, expected)| *number == expected).count() as u64;
-    let first = last.saturating_add(1).saturating_sub(whole);
-    Ok(found.split_off(&first).into_values().collect())
+    Ok(found)
 }
 
 /// The segments that a server has in its own directory.

@@ -97,8 +97,18 @@ impl Names {
         self.heap_blocks.insert(files, blocks);
     }
 
+    pub(crate) fn add_btree(&mut self, index: RelFileLocator, table: RelFileLocator) {
+        self.btrees.insert(index, table);
+    }
+
+    pub(crate) fn add_unready(&mut self, index: RelFileLocator) {
+        self.unready.insert(index);
+    }
+
     /// Takes other names too, which are newer.
     pub fn extend(&mut self, newer: Self) {
+        self.btrees.extend(newer.btrees);
+        self.unready.extend(newer.unready);
         self.relations.extend(newer.relations);
         self.databases.extend(newer.databases);
         self.tablespaces.extend(newer.tablespaces);
@@ -133,13 +143,13 @@ impl Names {
     }
 
     /// B-trees that are in use, each with the table whose rows it leads to, in no order. Known only
-    /// of a data directory, and of PostgreSQL's own kind of tables.
+    /// of PostgreSQL's own kind of tables.
     pub fn btrees(&self) -> impl Iterator<Item = (RelFileLocator, RelFileLocator)> {
         self.btrees.iter().map(|(index, table)| (*index, *table))
     }
 
     /// Whether it is an index that is being made or removed, or where that failed: nothing relies on
-    /// what its files hold. Known only of a data directory.
+    /// what its files hold.
     pub fn is_unready(&self, files: RelFileLocator) -> bool {
         self.unready.contains(&files)
     }

@@ -16,7 +16,10 @@ const RELATIONS: &str = "\
     SELECT c.oid, coalesce(nullif(c.reltablespace, 0), d.dattablespace) AS tablespace,
         CASE WHEN c.relisshared THEN 0 ELSE d.oid END AS database,
         pg_relation_filenode(c.oid) AS files, n.nspname, c.relname, c.relkind, c.relpersistence,
-        CASE c.relam WHEN 2 THEN c.relpages END AS heap_blocks,
+        CASE c.relam WHEN 2 THEN c.relpages END AS heap_blocks, i.indisready AS is_ready,
+        CASE WHEN c.relam = 403 AND indexed.relam = 2 THEN pg_relation_filenode(i.indrelid) END
+            AS btree_of,
+        coalesce(nullif(indexed.reltablespace, 0), d.dattablespace) AS indexed_tablespace,
         parents.nspname AS of_schema, coalesce(owner.relname, indexed.relname) AS of
     FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -84,9 +87,23 @@ fn add_relations(
         if let Some(blocks) = row.value("heap_blocks")? {
             names.add_heap(files, blocks.parse().unwrap_or_default());
         }
-        Ok(())
+        add_index(names, &row, files)
     })?;
     connection.close();
+    Ok(())
+}
+
+/// A relation that is an index: one that is not ready, or a B-tree of a table of PostgreSQL's own kind.
+fn add_index(names: &mut Names, row: &Row, files: RelFileLocator) -> Result<(), Error> {
+    match (row.value("is_ready")?, row.value("btree_of")?) {
+        (Some("f"), _) => names.add_unready(files),
+        (Some(_), Some(_)) => {
+            let tablespace = row.parse("indexed_tablespace")?;
+            let table = RelFileLocator { tablespace, rel_number: row.parse("btree_of")?, ..files };
+            names.add_btree(files, table);
+        }
+        _ => {}
+    }
     Ok(())
 }
 

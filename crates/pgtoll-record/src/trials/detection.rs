@@ -42,7 +42,7 @@ pub struct DetectionRow {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Detector {
-    /// `pgtoll verify --lost-writes --indexes`, the server stopped.
+    /// `pgtoll verify`, the server stopped.
     Offline,
     /// `pgtoll verify`, the server running.
     Online,

@@ -69,7 +69,10 @@ fn titles(of: &DrillRecord) -> Vec<(String, String, &VerificationRecord)> {
     let restored =
         of.pages.restored.iter().map(|of| named("cluster", "Files of the restored cluster", of));
     let all = members.chain(backup).chain(restored);
-    all.filter(|(.., record)| record.outcome != VerificationOutcome::Sound).collect()
+    all.filter(|(.., record)| {
+        !matches!(record.outcome, VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen)
+    })
+    .collect()
 }
 
 fn findings(of: &DrillRecord) -> Markup {

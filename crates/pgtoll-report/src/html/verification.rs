@@ -10,8 +10,8 @@ use super::circumstances::{Fact, facts};
 use super::{Section, bodies, contents, download, inert, page, swatch};
 use crate::plot::{Bar, Look, Part, Unit, Width, Words, bars, figure};
 use crate::verification::{
-    amount_words, blocks, checksum, class, more_findings, place, qualified, running_words,
-    severity, source_words, sums, verdict,
+    amount_words, blocks, checksum, class, coverage_beside_findings, more_findings, place,
+    qualified, running_words, severity, source_words, sums, verdict,
 };
 
 /// Verifications of one command as one HTML file, with all that it needs inside. Whatever stands in
@@ -110,7 +110,7 @@ fn heading(records: &[VerificationRecord]) -> Markup {
 /// The verdict, and the first step for each relation.
 fn in_short(of: &VerificationRecord, is_one_of_several: bool) -> Markup {
     let class = match of.outcome {
-        VerificationOutcome::Sound => "gains",
+        VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen => "gains",
         VerificationOutcome::Findings | VerificationOutcome::Unverified => "costs",
     };
     html! {
@@ -118,6 +118,7 @@ fn in_short(of: &VerificationRecord, is_one_of_several: bool) -> Markup {
             @if is_one_of_several { (of.source.path) ": " }
             span class=(class) { (capitalised(&verdict(of))) } ". " (amount_words(of)) "."
         }
+        @if let Some(words) = coverage_beside_findings(of) { p { (capitalised(&words)) "." } }
         @if let Some(words) = running_words(of) { p { (capitalised(&words)) "." } }
         @if !of.relations.is_empty() {
             dl class="answers" {

@@ -68,6 +68,7 @@ fn info(of: &VerificationRecord) -> Vec<Gauge> {
 fn outcome(of: &VerificationRecord) -> Vec<Gauge> {
     let states = [
         ("sound", VerificationOutcome::Sound),
+        ("no_damage_seen", VerificationOutcome::NoDamageSeen),
         ("findings", VerificationOutcome::Findings),
         ("unverified", VerificationOutcome::Unverified),
     ];

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use pgtoll_record::{Advice, CommandKind, VerificationRecord, VerifiedRelation};
 
 use super::{
-    amount_words, blocks, checksum, class, more_findings, place, qualified, running_words,
-    severity, source_words, verdict,
+    amount_words, blocks, checksum, class, coverage_beside_findings, more_findings, place,
+    qualified, running_words, severity, source_words, verdict,
 };
 use crate::markdown::{code, code_in, escaped};
 
@@ -23,6 +23,9 @@ fn section(of: &VerificationRecord) -> String {
     let _ = writeln!(text, "**{}**\n", escaped(&verdict(of)));
     for reason in &of.incomplete {
         let _ = writeln!(text, "- {}", escaped(reason));
+    }
+    if let Some(words) = coverage_beside_findings(of) {
+        let _ = writeln!(text, "- {}", escaped(&words));
     }
     let _ = writeln!(text, "- {}", escaped(&source_words(of)));
     let _ = writeln!(text, "- {}", escaped(&amount_words(of)));

@@ -37,12 +37,15 @@ pub fn verification_text(of: &VerificationRecord, most: usize) -> String {
 
 fn heading(of: &VerificationRecord) -> String {
     let path = printable(&of.source.path);
-    let mut text = wrapped("", &format!("{path}: {}", source_words(of)));
+    let mut text = wrapped("", &format!("{path}: {}", verdict(of)));
+    if let Some(words) = coverage_beside_findings(of) {
+        text.push_str(&wrapped("", &words));
+    }
+    let _ = write!(text, "\n{}", wrapped("", &source_words(of)));
     text.push_str(&wrapped("", &amount_words(of)));
     if let Some(words) = running_words(of) {
         text.push_str(&wrapped("", &words));
     }
-    let _ = write!(text, "\n{}", wrapped("", &verdict(of)));
     text
 }
 
@@ -63,7 +66,7 @@ pub(crate) fn source_words(of: &VerificationRecord) -> String {
 pub(crate) fn amount_words(of: &VerificationRecord) -> String {
     let read = &of.read;
     format!(
-        "{} in {}, {} of them never used; {} read",
+        "{} in {}, {} of them all zeros; {} read",
         counted(read.blocks, "block"),
         counted(read.files, "file"),
         read.new_blocks,
@@ -71,20 +74,40 @@ pub(crate) fn amount_words(of: &VerificationRecord) -> String {
     )
 }
 
-/// What came out.
+/// What came out; where nothing wrong was found, also what was looked at.
 pub(crate) fn verdict(of: &VerificationRecord) -> String {
     let sums = sums(of.failures, of.suspicions, of.unverified);
     let files = match of.wrong_files {
         0 => String::new(),
         count => format!(", {}", counted_as(count, "wrong file", "wrong files")),
     };
+    let covered = of.covered.join(", ");
     let outcome = match of.outcome {
-        VerificationOutcome::Sound => "sound".to_owned(),
+        // Records before coverage was kept.
+        VerificationOutcome::Sound if covered.is_empty() => "sound".to_owned(),
+        VerificationOutcome::Sound => format!("sound: {covered}"),
+        VerificationOutcome::NoDamageSeen => {
+            format!("no damage seen in {covered}; left out: {}", of.left_out.join("; "))
+        }
         VerificationOutcome::Findings => format!("{sums}{files}"),
         VerificationOutcome::Unverified => format!("incomplete: {sums}{files}"),
     };
     let interrupted = if of.interrupted { "interrupted; so far " } else { "" };
     format!("{interrupted}{outcome}")
+}
+
+/// What was looked at, where the verdict does not say it.
+pub(crate) fn coverage_beside_findings(of: &VerificationRecord) -> Option<String> {
+    let is_in_verdict =
+        matches!(of.outcome, VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen);
+    if is_in_verdict || of.covered.is_empty() {
+        return None;
+    }
+    let left_out = match of.left_out.as_slice() {
+        [] => String::new(),
+        left_out => format!("; left out: {}", left_out.join("; ")),
+    };
+    Some(format!("looked at: {}{left_out}", of.covered.join(", ")))
 }
 
 /// Numbers of findings by class.
@@ -326,6 +349,8 @@ pub(crate) mod tests {
                 wal_end: Some(Lsn(0x0100_0000)),
             },
             outcome: VerificationOutcome::Findings,
+            covered: Vec::new(),
+            left_out: Vec::new(),
             interrupted: false,
             read: VerifiedAmount {
                 files: 985,
@@ -415,8 +440,11 @@ pub(crate) mod tests {
         (backup.files, backup.wrong_files) = (vec![file("base/5/\u{1b}1"), file("base/5/2")], 605);
         backup.incomplete = vec!["global/pg_control is missing".into()];
         let text = verification_text(&backup, 1);
-        let expected = "\n0 failures, 0 suspicions, 0 unverified blocks, 605 wrong files\n\
-            global/pg_control is missing\n\n\
+        assert!(
+            text.contains("0 failures, 0 suspicions, 0 unverified blocks, 605 wrong"),
+            "{text}"
+        );
+        let expected = "\nglobal/pg_control is missing\n\n\
             files that are missing or wrong\n  base/5/\\u{1b}1: missing\n  ... 604 more\n";
         assert!(text.ends_with(expected), "{text}");
     }
@@ -437,7 +465,25 @@ pub(crate) mod tests {
         sound.outcome = VerificationOutcome::Sound;
         (sound.relations, sound.foreign, sound.notes) = (Vec::new(), Vec::new(), Vec::new());
         let text = verification_text(&sound, 10);
-        assert!(text.ends_with("\n\nsound\n"), "{text}");
+        assert!(text.starts_with("/var/lib/postgresql/15/main: sound\n\n"), "{text}");
         assert_eq!(text.lines().count(), 4, "{text}");
+    }
+
+    #[test]
+    fn a_verdict_says_what_was_looked_at_and_what_was_left_out() {
+        let mut record = record();
+        record.covered = vec!["checksums".into(), "WAL from 0/1000000 to 0/2000000".into()];
+        record.outcome = VerificationOutcome::Sound;
+        assert_eq!(verdict(&record), "sound: checksums, WAL from 0/1000000 to 0/2000000");
+        assert_eq!(coverage_beside_findings(&record), None);
+        record.left_out = vec!["rows: not asked for".into()];
+        record.outcome = VerificationOutcome::NoDamageSeen;
+        let expected = "no damage seen in checksums, WAL from 0/1000000 to 0/2000000; left out: \
+                        rows: not asked for";
+        assert_eq!(verdict(&record), expected);
+        record.outcome = VerificationOutcome::Findings;
+        let expected = "looked at: checksums, WAL from 0/1000000 to 0/2000000; left out: rows: not \
+                        asked for";
+        assert_eq!(coverage_beside_findings(&record).as_deref(), Some(expected));
     }
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 use pgtoll_format::{RelFileLocator, RelationFork};
 
@@ -13,7 +14,7 @@ use pgtoll_datadir::DataDirectory;
 use pgtoll_files::open;
 
 /// The forks of all relations that are looked at.
-pub(super) struct Forks<'a> {
+pub(crate) struct Forks<'a> {
     data: &'a DataDirectory,
     files: Listing,
 }
@@ -38,6 +39,12 @@ impl<'a> Forks<'a> {
         firsts.flatten()
     }
 
+    /// The path of a fork's first file; `None`: it has none.
+    pub(super) fn first_file(&self, fork: RelationFork) -> Option<PathBuf> {
+        let first = self.files.of_fork(fork).next()?;
+        Some(self.files.path(first))
+    }
+
     /// The blocks of a fork.
     pub(super) fn blocks(&self, fork: RelationFork) -> Blocks<'_> {
         let control = &self.data.control;
@@ -48,7 +55,7 @@ impl<'a> Forks<'a> {
 }
 
 /// The blocks of a fork.
-pub(super) struct Blocks<'a> {
+pub(crate) struct Blocks<'a> {
     files: &'a Listing,
     /// Which of the files are the fork's.
     range: Range<usize>,
@@ -124,4 +131,9 @@ impl Blocks<'_> {
             }
         }
     }
+}
+
+/// Whether every byte is zero.
+pub(super) fn is_zero(page: &[u8]) -> bool {
+    page.iter().all(|byte| *byte == 0)
 }

@@ -49,13 +49,43 @@ impl Change {
     }
 }
 
+/// Up to where changes are known to be on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Horizon {
+    /// All of them: the server was stopped in good order, with the checkpoint whose record begins
+    /// here.
+    Shutdown(Lsn),
+    /// Those of records before this place: the redo point of the last completed checkpoint.
+    Redo(Lsn),
+}
+
+impl Horizon {
+    /// Changes of records that begin before this place are on the disk.
+    pub(crate) fn lsn(self) -> Lsn {
+        match self {
+            Self::Shutdown(lsn) | Self::Redo(lsn) => lsn,
+        }
+    }
+
+    /// Whether a record shows that WAL was read up to the horizon.
+    fn is_reached_by(self, record: &Record<'_>) -> bool {
+        match self {
+            Self::Shutdown(checkpoint) => {
+                let is_shutdown = RecordType::of(&record.header) == XLOG_CHECKPOINT_SHUTDOWN;
+                record.at == checkpoint && is_shutdown
+            }
+            Self::Redo(redo) => record.at >= redo,
+        }
+    }
+}
+
 /// What is looked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
     /// Changes of these forks are kept.
     pub(super) forks: &'a FxHashSet<RelationFork>,
-    /// The last record: the checkpoint of the shutdown.
-    pub(super) checkpoint: Lsn,
+    /// Changes that are on the disk are kept.
+    pub(super) horizon: Horizon,
     /// So many blocks at most: the newest changes.
     pub(super) most: usize,
 }
@@ -66,20 +96,73 @@ pub(super) struct Changes<'a> {
     /// By fork and block.
     pub(super) blocks: FxHashMap<RelationFork, FxHashMap<u32, Change>>,
     count: usize,
-    /// From which block on what earlier WAL says of a fork holds no more.
-    cut: BTreeMap<RelationFork, u32>,
-    /// Databases of which what earlier WAL says holds no more.
-    databases: BTreeSet<u32>,
-    /// The last record was there.
-    pub(super) has_checkpoint: bool,
+    /// What earlier WAL says of these holds no more.
+    cut: Cuts,
+    /// Those of them behind the horizon.
+    cut_later: Cuts,
+    /// WAL was read up to the horizon.
+    pub(super) reaches_horizon: bool,
     /// Changes up to here were too many to be kept.
     pub(super) dropped: Option<Lsn>,
 }
 
+/// Forks that were cut, made or removed.
+#[derive(Debug, Default)]
+struct Cuts {
+    /// From which block on.
+    forks: BTreeMap<RelationFork, u32>,
+    /// All of these databases.
+    databases: BTreeSet<u32>,
+}
+
+impl Cuts {
+    fn add_fork(&mut self, fork: RelationFork, from: u32) {
+        let known = self.forks.entry(fork).or_insert(from);
+        *known = from.min(*known);
+    }
+
+    fn has(&self, fork: RelationFork, block: u32) -> bool {
+        self.databases.contains(&fork.relation.database)
+            || self.forks.get(&fork).is_some_and(|from| *from <= block)
+    }
+}
+
 impl<'a> Changes<'a> {
     pub(super) fn new(wanted: Wanted<'a>) -> Self {
-        let (blocks, cut, databases) = (FxHashMap::default(), BTreeMap::new(), BTreeSet::new());
-        Self { wanted, blocks, count: 0, cut, databases, has_checkpoint: false, dropped: None }
+        Self {
+            wanted,
+            blocks: FxHashMap::default(),
+            count: 0,
+            cut: Cuts::default(),
+            cut_later: Cuts::default(),
+            reaches_horizon: false,
+            dropped: None,
+        }
+    }
+
+    /// Whether WAL behind the horizon cut this block off, or made or removed its file.
+    pub(super) fn is_cut_later(&self, fork: RelationFork, block: u32) -> bool {
+        self.cut_later.has(fork, block)
+    }
+
+    fn apply(&mut self, change: FileChange, is_later: bool) {
+        let (fork, from) = match change {
+            FileChange::Made { relation, fork } => (RelationFork { relation, number: fork }, 0),
+            FileChange::Cut { relation, blocks } => {
+                (RelationFork { relation, number: ForkNumber::MAIN }, blocks)
+            }
+            FileChange::Database { oid } => {
+                self.forget_database(oid);
+                if is_later {
+                    self.cut_later.databases.insert(oid);
+                }
+                return;
+            }
+        };
+        self.forget(fork, from);
+        if is_later {
+            self.cut_later.add_fork(fork, from);
+        }
     }
 
     fn block(&mut self, record: &Record<'_>, block: &BlockReference) {
@@ -105,14 +188,13 @@ impl<'a> Changes<'a> {
             blocks.retain(|block, _| *block < from);
             self.count -= before - blocks.len();
         }
-        let cut = self.cut.entry(fork).or_insert(from);
-        *cut = from.min(*cut);
+        self.cut.add_fork(fork, from);
     }
 
     fn forget_database(&mut self, oid: u32) {
         self.blocks.retain(|fork, _| fork.relation.database != oid);
         self.count = self.blocks.values().map(FxHashMap::len).sum();
-        self.databases.insert(oid);
+        self.cut.databases.insert(oid);
     }
 
     /// Where there are too many blocks, those that were changed longest ago are given up. Whatever
@@ -148,26 +230,22 @@ fn put(blocks: &mut FxHashMap<u32, Change>, block: u32, change: Change) -> bool 
 
 impl Collect for Changes<'_> {
     fn add(&mut self, record: &Record<'_>, parts: &Parts) {
-        if record.at >= self.wanted.checkpoint {
-            let is_shutdown = RecordType::of(&record.header) == XLOG_CHECKPOINT_SHUTDOWN;
-            self.has_checkpoint |= record.at == self.wanted.checkpoint && is_shutdown;
-            return;
-        }
+        let horizon = self.wanted.horizon;
+        self.reaches_horizon |= horizon.is_reached_by(record);
+        let is_later = record.at >= horizon.lsn();
         match record.file_change(parts) {
-            Some(FileChange::Made { relation, fork }) => {
-                self.forget(RelationFork { relation, number: fork }, 0);
-            }
-            Some(FileChange::Cut { relation, blocks }) => {
-                self.forget(RelationFork { relation, number: ForkNumber::MAIN }, blocks);
-            }
-            Some(FileChange::Database { oid }) => self.forget_database(oid),
+            Some(change) => self.apply(change, is_later),
+            None if is_later => {}
             None => parts.blocks.iter().for_each(|block| self.block(record, block)),
         }
     }
 
     fn append(&mut self, later: Self) {
-        later.cut.into_iter().for_each(|(fork, from)| self.forget(fork, from));
-        later.databases.into_iter().for_each(|oid| self.forget_database(oid));
+        later.cut.forks.into_iter().for_each(|(fork, from)| self.forget(fork, from));
+        later.cut.databases.into_iter().for_each(|oid| self.forget_database(oid));
+        let Cuts { forks, databases } = later.cut_later;
+        forks.into_iter().for_each(|(fork, from)| self.cut_later.add_fork(fork, from));
+        self.cut_later.databases.extend(databases);
         for (fork, blocks) in later.blocks {
             let own = self.blocks.entry(fork).or_default();
             own.reserve(blocks.len());
@@ -175,7 +253,7 @@ impl Collect for Changes<'_> {
                 self.count += usize::from(put(own, block, change));
             }
         }
-        self.has_checkpoint |= later.has_checkpoint;
+        self.reaches_horizon |= later.reaches_horizon;
         self.dropped = self.dropped.max(later.dropped);
         self.bound();
     }
@@ -257,13 +335,14 @@ mod tests {
         ]
     }
 
-    /// What a plain map of all blocks has at the end: of each the last change or, without one, the last
-    /// hint.
-    fn expected(all: &[Says]) -> BTreeMap<(RelationFork, u32), (Lsn, bool)> {
+    /// What a plain map of all blocks has at the end: of each the last change before the horizon or,
+    /// without one, the last hint.
+    fn expected(all: &[Says], horizon: usize) -> BTreeMap<(RelationFork, u32), (Lsn, bool)> {
         let mut map = BTreeMap::new();
         for (place, says) in all.iter().enumerate() {
             let end = Lsn(place as u64 * 8 + 8);
             match *says {
+                Says::Change { .. } | Says::Hint { .. } if place >= horizon => {}
                 Says::Change { number, block } => {
                     map.insert((fork(number), block), (end, false));
                 }
@@ -296,11 +375,12 @@ mod tests {
         #[test]
         fn segments_make_no_difference(
             all in prop::collection::vec(says(), 0..80), segment in 1_usize..30, most in 1_usize..30,
+            horizon in 0_usize..100,
         ) {
             let forks = (1..5).map(fork).collect();
-            let checkpoint = Lsn(u64::MAX);
+            let redo = Horizon::Redo(Lsn(horizon as u64 * 8));
             let read = |most| {
-                let wanted = Wanted { forks: &forks, checkpoint, most };
+                let wanted = Wanted { forks: &forks, horizon: redo, most };
                 let mut changes = Changes::new(wanted);
                 for (number, piece) in all.chunks(segment).enumerate() {
                     let mut of_segment = Changes::new(wanted);
@@ -309,9 +389,20 @@ mod tests {
                     }
                     changes.append(of_segment);
                 }
+                for number in 1..5 {
+                    let is_cut = |(place, says): (usize, &Says)| place >= horizon && match *says {
+                        Says::Cut { number: cut, blocks } => cut == number && blocks <= 3,
+                        Says::Made { number: made } => made == number,
+                        Says::Database { oid } => oid == number % 2,
+                        Says::Change { .. } | Says::Hint { .. } => false,
+                    };
+                    let expected = all.iter().enumerate().any(is_cut);
+                    assert_eq!(changes.is_cut_later(fork(number), 3), expected);
+                }
+                assert_eq!(changes.reaches_horizon, all.len() > horizon);
                 (found(&changes), changes.count, changes.dropped)
             };
-            let expected = expected(&all);
+            let expected = expected(&all, horizon);
             let (blocks, count, dropped) = read(usize::MAX);
             prop_assert_eq!((&blocks, count, dropped), (&expected, expected.len(), None));
             // With little room the newest are there, and none that is wrong.

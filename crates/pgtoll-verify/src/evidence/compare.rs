@@ -1,47 +1,43 @@
-//! Compares pages with all evidence that was asked for, and says what was compared.
+//! Compares pages with all evidence that there is, and says what was compared.
 
 use std::ops::ControlFlow;
 
 use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_format::RelFileLocator;
-use pgtoll_record::{VerificationOutcome, VerificationRecord};
 
 use super::NotCompared;
-use super::indexes::{IndexesCompared, compare_with_indexes};
-use super::lost::{WalCompared, compare_with_wal};
+use super::blocks::Forks;
+use super::indexes::{IndexesCompared, compare_forks_with_indexes};
+use super::lost::{WalCompared, compare_forks_with_wal};
+use super::unexplained::unexplained_zeros;
 use crate::found::Verified;
 use crate::settings::{VerifyProgress, VerifySettings};
 
-/// What pages are compared with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EvidenceSources {
-    /// The WAL since the last checkpoint.
-    pub wal: bool,
-    /// The B-trees that lead to them.
-    pub indexes: bool,
-}
-
-/// What was compared, and what was not.
-#[derive(Debug, Default)]
+/// What pages were compared with, and what was left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EvidenceCompared {
-    notes: Vec<String>,
-    /// Something that was asked for was not compared.
-    is_missing: bool,
+    /// Evidence that pages were compared with.
+    pub covered: Vec<String>,
+    /// Evidence that pages were not compared with, and why.
+    pub left_out: Vec<String>,
+    /// Details for a reader.
+    pub notes: Vec<String>,
+    /// What was left out should have been there.
+    pub is_missing: bool,
 }
 
-/// Compares what was read with these sources, and adds what is wrong. `names` are read where they
-/// are `None`; `wanted` and `settings` are those of [`verify`](crate::verify()). `progress` is given
-/// the source that is read.
+/// Compares what was read of a data directory at rest with its WAL and its B-trees, and adds what is
+/// wrong. `names` are read where they are `None`; `wanted` and `settings` are those of
+/// [`verify`](crate::verify()). `progress` is given the evidence that is read.
 pub fn compare_with_evidence(
     verified: &mut Verified,
     (data, names): (&DataDirectory, &mut Option<Names>),
-    sources: EvidenceSources,
     settings: &VerifySettings,
     wanted: &dyn Fn(RelFileLocator) -> bool,
     progress: &mut dyn FnMut(&str, VerifyProgress) -> ControlFlow<()>,
 ) -> EvidenceCompared {
     let mut compared = EvidenceCompared::default();
-    if verified.is_interrupted || sources == EvidenceSources::default() {
+    if verified.is_interrupted || data.backup_start.is_some() {
         return compared;
     }
     let names = match names {
@@ -49,40 +45,66 @@ pub fn compare_with_evidence(
         None => match Names::of_data_directory(&data.path) {
             Ok(read) => names.insert(read),
             Err(error) => {
-                compared.miss("nothing was compared with WAL or indexes", &error.to_string());
+                compared.miss(WAL, &error.to_string());
+                compared.miss(BTREES, &error.to_string());
                 return compared;
             }
         },
     };
-    if sources.wal {
-        let progress = &mut |now| progress("WAL", now);
-        let result = compare_with_wal(verified, data, names, settings, wanted, progress);
-        compared.add_wal(result, verified);
-    }
-    if sources.indexes && !verified.is_interrupted {
-        let progress = &mut |now| progress("indexes", now);
-        let result = compare_with_indexes(verified, data, names, settings, wanted, progress);
+    let forks = Forks::of(data, settings, wanted);
+    let files = (data, &forks);
+    let watch = &mut |now| progress(WAL, now);
+    let result = compare_forks_with_wal(verified, files, names, settings, watch);
+    compared.add_wal(result, verified);
+    if !verified.is_interrupted {
+        let watch = &mut |now| progress("indexes", now);
+        let result = compare_forks_with_indexes(verified, files, names, settings, watch);
         compared.add_indexes(result, verified);
+    }
+    compared.notes.extend(unexplained_zeros(verified, &verified.zeros, files, names));
+    if !data.is_consistent() {
+        compared.is_missing = false;
+        let redo = data.control.last_checkpoint.redo;
+        compared
+            .left_out
+            .push(format!("changes since the checkpoint at {redo}: recovery is still to come"));
     }
     compared
 }
 
 impl EvidenceCompared {
-    fn add_wal(&mut self, result: Result<WalCompared, NotCompared>, verified: &mut Verified) {
+    /// Nothing was compared, by choice.
+    pub(crate) fn skipped(why: &str) -> Self {
+        let left_out = vec![format!("{WAL}: {why}"), format!("{BTREES}: {why}")];
+        Self { left_out, ..Self::default() }
+    }
+
+    /// Nothing was compared of a server that runs.
+    pub(crate) fn skipped_while_running(why: &str) -> Self {
+        let mut compared = Self::skipped(why);
+        compared.left_out.push(LENGTHS.to_owned());
+        compared
+    }
+
+    pub(super) fn add_wal(
+        &mut self,
+        result: Result<WalCompared, NotCompared>,
+        verified: &mut Verified,
+    ) {
         match result {
             Ok(WalCompared { from, to, blocks, dropped }) => {
+                self.covered.push(format!("{WAL} from {from} to {to}"));
                 self.notes.push(format!(
                     "WAL from {from} to {to} changed {blocks} blocks that were compared"
                 ));
                 if let Some(until) = dropped {
-                    self.notes.push(format!(
-                        "it changed more: of blocks that it changed last before {until} not all \
-                         were compared"
+                    self.left_out.push(format!(
+                        "some blocks that WAL changed last before {until}: there is no room for all"
                     ));
                 }
             }
             Err(NotCompared::Interrupted) => verified.is_interrupted = true,
-            Err(why) => self.miss("pages were not compared with WAL", &why.to_string()),
+            Err(why) => self.miss(WAL, &why.to_string()),
         }
     }
 
@@ -92,49 +114,45 @@ impl EvidenceCompared {
         verified: &mut Verified,
     ) {
         match result {
-            Ok(IndexesCompared { indexes, tables }) => self.notes.push(format!(
-                "tables that were compared with their B-trees: {tables}, with {indexes} of these"
-            )),
+            Ok(_) => self.covered.push(BTREES.to_owned()),
             Err(NotCompared::Interrupted) => verified.is_interrupted = true,
-            Err(why) => self.miss("tables were not compared with indexes", &why.to_string()),
+            Err(why @ NotCompared::NotStopped) => {
+                self.left_out.push(format!("{BTREES}: {why}"));
+            }
+            Err(why) => self.miss(BTREES, &why.to_string()),
         }
     }
 
-    fn miss(&mut self, comparison: &str, why: &str) {
-        self.notes.push(format!("{comparison}: {why}"));
+    fn miss(&mut self, evidence: &str, why: &str) {
+        self.left_out.push(format!("{evidence}: {why}"));
         self.is_missing = true;
     }
-
-    /// Adds the notes to the record. What was asked for and not compared is not sound.
-    pub fn add_to(self, record: &mut VerificationRecord) {
-        record.notes.extend(self.notes);
-        if self.is_missing && record.outcome == VerificationOutcome::Sound {
-            record.outcome = VerificationOutcome::Unverified;
-        }
-    }
 }
+
+/// The WAL that a server still has.
+pub(super) const WAL: &str = "WAL";
+/// Pages of zeros, and ends of files, beside the B-trees that lead there.
+pub(super) const BTREES: &str = "zeroed pages by B-trees";
+
+/// What is unknown of files that a server changes.
+pub(super) const LENGTHS: &str = "lengths of files: the server changes them";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_could_not_be_compared_is_a_note_and_an_interruption_none() {
+    fn missing_evidence_is_left_out_and_an_interruption_is_none() {
         let mut verified = Verified::default();
         let mut compared = EvidenceCompared::default();
-        compared.add_indexes(Ok(IndexesCompared { indexes: 3, tables: 2 }), &mut verified);
+        compared.add_indexes(Ok(IndexesCompared::default()), &mut verified);
         assert!(!compared.is_missing, "{compared:?}");
         compared.add_wal(Err(NotCompared::Catalogs), &mut verified);
         assert!(compared.is_missing && !verified.is_interrupted);
-        assert_eq!(
-            compared.notes,
-            [
-                "tables that were compared with their B-trees: 2, with 3 of these",
-                "pages were not compared with WAL: some of the catalogs could not be read",
-            ]
-        );
+        assert_eq!(compared.covered, ["zeroed pages by B-trees"]);
+        assert_eq!(compared.left_out, ["WAL: some of the catalogs could not be read"]);
         let mut compared = EvidenceCompared::default();
         compared.add_wal(Err(NotCompared::Interrupted), &mut verified);
-        assert!(compared.notes.is_empty() && !compared.is_missing && verified.is_interrupted);
+        assert!(compared.left_out.is_empty() && verified.is_interrupted);
     }
 }

@@ -7,8 +7,8 @@ use pgtoll_format::{ForkNumber, Lsn, PageHeader, RelFileLocator, RelationFork, V
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::blocks::{Blocks, Forks};
-use super::changes::{Change, Changes, Wanted};
-use super::{NotCompared, WalEnds, check_is_consistent};
+use super::changes::{Change, Changes, Horizon, Wanted};
+use super::{NotCompared, WalEnds, check_names};
 use crate::defect::Evidence;
 use crate::defect::{BlockFinding, Defect};
 use crate::found::Verified;
@@ -16,14 +16,14 @@ use crate::page::page_verdict;
 use crate::settings::{VerifyProgress, VerifySettings};
 use pgtoll_datadir::DataDirectory;
 use pgtoll_datadir::Names;
-use pgtoll_wal::{End, SegmentFile, checkpoint_segments, scan_with};
+use pgtoll_wal::{End, SegmentFile, checkpoint_segments, scan_with, segments_around};
 
 /// What was compared with WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalCompared {
     /// Where the WAL begins that was there.
     pub from: Lsn,
-    /// Where it ends: behind the checkpoint of the shutdown.
+    /// Up to where its changes are known to be on the disk.
     pub to: Lsn,
     /// Blocks that it changed.
     pub blocks: u64,
@@ -32,8 +32,9 @@ pub struct WalCompared {
 }
 
 /// Compares pages with the WAL that is in the data directory: none may be older than the last
-/// record that changed it. Unlogged relations and the maps are left out: their pages have no LSN
-/// of WAL.
+/// record that changed it. Of a server that was not stopped in good order, only records before the
+/// redo point of its last checkpoint count. Unlogged relations and the maps are left out: their
+/// pages have no LSN of WAL.
 ///
 /// `settings` and `wanted` are those of [`verify`](crate::verify()); what is wrong is added to
 /// what it found. `progress` is given the WAL that was read, then the blocks.
@@ -45,39 +46,119 @@ pub fn compare_with_wal(
     wanted: &dyn Fn(RelFileLocator) -> bool,
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Result<WalCompared, NotCompared> {
-    check_is_consistent(data, names)?;
     let forks = Forks::of(data, settings, wanted);
-    let logged = logged_forks(&forks, names);
-    let segments = checkpoint_segments(data)?;
-    if segments.is_empty() {
-        return Err(NotCompared::Ends(WalEnds::Missing));
-    }
-    let wanted = Wanted { forks: &logged, checkpoint: data.control.checkpoint, most: BLOCKS_MAX };
-    let (changes, from, to) = changes(&segments, data, settings, wanted, progress)?;
-    let rules = Rules {
-        block_bytes: data.control.block_bytes as usize,
-        has_checksums: data.has_checksums(),
-        first_lsn: Lsn(data.control.wal_segment_bytes.into()),
+    compare_forks_with_wal(verified, (data, &forks), names, settings, progress)
+}
+
+/// As [`compare_with_wal`], with forks that were listed before.
+pub(super) fn compare_forks_with_wal(
+    verified: &mut Verified,
+    (data, forks): (&DataDirectory, &Forks<'_>),
+    names: &Names,
+    settings: &VerifySettings,
+    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
+) -> Result<WalCompared, NotCompared> {
+    check_names(data, names)?;
+    let horizon = if data.is_consistent() {
+        Horizon::Shutdown(data.control.checkpoint)
+    } else {
+        Horizon::Redo(data.control.last_checkpoint.redo)
     };
-    let blocks: usize = changes.blocks.values().map(FxHashMap::len).sum();
-    let compared = WalCompared { from, to, blocks: blocks as u64, dropped: changes.dropped };
-    let (mut done, all_bytes) = (0, (blocks * rules.block_bytes) as u64);
-    for (fork, blocks) in changes.blocks {
-        done += (blocks.len() * rules.block_bytes) as u64;
-        for (block, evidence) in rules.compare(forks.blocks(fork), blocks) {
-            verified.add(BlockFinding { fork, block, defect: Defect::Evidence(evidence) });
+    let logged = logged_forks(forks, names);
+    let read = LoggedChanges::read(data, settings, horizon, &logged, progress)?;
+    let compared = read.compared();
+    // Recovery is still to come: a file may be that of a relation that was dropped.
+    let judges_ends = data.is_consistent();
+    verified.add_evidence(read.compare((data, forks), judges_ends, progress)?);
+    Ok(compared)
+}
+
+/// What WAL says of the blocks of some forks.
+pub(crate) struct LoggedChanges<'a> {
+    changes: Changes<'a>,
+    horizon: Horizon,
+    from: Lsn,
+    /// Where the WAL ends that was read.
+    pub(crate) read_to: Lsn,
+}
+
+impl<'a> LoggedChanges<'a> {
+    /// Reads the WAL of a data directory up to its end, or up to the checkpoint of the shutdown: as
+    /// much of it as there is without a gap.
+    pub(crate) fn read(
+        data: &DataDirectory,
+        settings: &VerifySettings,
+        horizon: Horizon,
+        forks: &'a FxHashSet<RelationFork>,
+        progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
+    ) -> Result<Self, NotCompared> {
+        let segments = match horizon {
+            Horizon::Shutdown(_) => checkpoint_segments(data)?,
+            Horizon::Redo(redo) => segments_around(data, redo)?,
+        };
+        if segments.is_empty() {
+            return Err(NotCompared::Ends(WalEnds::Missing));
         }
-        if progress(VerifyProgress { bytes: done, all_bytes }).is_break() {
-            return Err(NotCompared::Interrupted);
+        let wanted = Wanted { forks, horizon, most: BLOCKS_MAX };
+        let (changes, from, read_to) = changes(&segments, data, settings, wanted, progress)?;
+        Ok(Self { changes, horizon, from, read_to })
+    }
+
+    /// What pages are compared with.
+    pub(crate) fn compared(&self) -> WalCompared {
+        let blocks: usize = self.changes.blocks.values().map(FxHashMap::len).sum();
+        WalCompared {
+            from: self.from,
+            to: self.horizon.lsn().min(self.read_to),
+            blocks: blocks as u64,
+            dropped: self.changes.dropped,
         }
     }
-    verified.findings.sort_by_key(|finding| (finding.fork, finding.block));
-    Ok(compared)
+
+    /// What is wrong with the blocks that WAL changed; with `judges_ends` also with files that end before
+    /// one.
+    pub(crate) fn compare(
+        &self,
+        (data, forks): (&DataDirectory, &Forks<'_>),
+        judges_ends: bool,
+        progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
+    ) -> Result<Vec<BlockFinding>, NotCompared> {
+        let rules = Rules {
+            block_bytes: data.control.block_bytes as usize,
+            has_checksums: data.has_checksums(),
+            first_lsn: Lsn(data.control.wal_segment_bytes.into()),
+            judges_ends,
+        };
+        let all: usize = self.changes.blocks.values().map(FxHashMap::len).sum();
+        let (mut done, all_bytes) = (0, (all * rules.block_bytes) as u64);
+        let mut found = Vec::new();
+        for (fork, blocks) in &self.changes.blocks {
+            done += (blocks.len() * rules.block_bytes) as u64;
+            for (block, evidence) in rules.compare(forks.blocks(*fork), blocks) {
+                let defect = Defect::Evidence(evidence);
+                found.push(BlockFinding { fork: *fork, block, defect });
+            }
+            if progress(VerifyProgress { bytes: done, all_bytes }).is_break() {
+                return Err(NotCompared::Interrupted);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether WAL still says that this block was changed before the horizon.
+    pub(crate) fn has_change(&self, fork: RelationFork, block: u32) -> bool {
+        self.changes.blocks.get(&fork).is_some_and(|blocks| blocks.contains_key(&block))
+    }
+
+    /// Whether WAL behind the horizon cut this block off, or made or removed its file.
+    pub(crate) fn is_cut_later(&self, fork: RelationFork, block: u32) -> bool {
+        self.changes.is_cut_later(fork, block)
+    }
 }
 
 /// The forks whose changes are logged. A file without a name is a leftover, whose files say
 /// nothing, and so do those of an index that could not be made.
-fn logged_forks(forks: &Forks<'_>, names: &Names) -> FxHashSet<RelationFork> {
+pub(crate) fn logged_forks(forks: &Forks<'_>, names: &Names) -> FxHashSet<RelationFork> {
     let is_logged = |fork: &RelationFork| {
         let persistence = names.relation(fork.relation).map(|name| name.persistence);
         matches!(
@@ -109,7 +190,7 @@ fn changes<'a>(
         let (skip, why) = match scan_with(read, settings.jobs.get(), || Changes::new(wanted), watch)
         {
             Ok((_, End::Interrupted)) => return Err(NotCompared::Interrupted),
-            Ok((summary, _)) if summary.collected.has_checkpoint => {
+            Ok((summary, _)) if summary.collected.reaches_horizon => {
                 let is_own = summary.system_identifier == data.control.system_identifier;
                 return match (summary.from, summary.to) {
                     (Some(from), Some(to)) if is_own => Ok((summary.collected, from, to)),
@@ -134,6 +215,8 @@ struct Rules {
     /// No record ends before this: a smaller LSN on a page says that WAL never changed it, which
     /// access methods write where they make a page anew before they log it.
     first_lsn: Lsn,
+    /// A file that ends before a block that WAL changed is cut.
+    judges_ends: bool,
 }
 
 impl Rules {
@@ -141,9 +224,10 @@ impl Rules {
     fn compare(
         &self,
         mut blocks: Blocks<'_>,
-        changes: FxHashMap<u32, Change>,
+        changes: &FxHashMap<u32, Change>,
     ) -> Vec<(u32, Evidence)> {
-        let mut changes: Vec<(u32, Change)> = changes.into_iter().collect();
+        let mut changes: Vec<(u32, Change)> =
+            changes.iter().map(|(block, change)| (*block, *change)).collect();
         changes.sort_unstable_by_key(|(block, _)| *block);
         let end = blocks.count();
         let there = changes.partition_point(|(block, _)| *block < end);
@@ -153,7 +237,7 @@ impl Rules {
             let evidence = self.judge(&mut blocks, *block, *change, &mut page);
             found.extend(evidence.map(|evidence| (*block, evidence)));
         }
-        if let Some((last, change)) = changes[there..].last() {
+        if let Some((last, change)) = changes[there..].last().filter(|_| self.judges_ends) {
             found.push((end, Evidence::MissingButLogged { last: *last, wal: change.lsn() }));
         }
         found
@@ -200,8 +284,12 @@ mod tests {
 
     use super::*;
 
-    const RULES: Rules =
-        Rules { block_bytes: PAGE_BYTES, has_checksums: false, first_lsn: Lsn(1 << 24) };
+    const RULES: Rules = Rules {
+        block_bytes: PAGE_BYTES,
+        has_checksums: false,
+        first_lsn: Lsn(1 << 24),
+        judges_ends: true,
+    };
 
     /// A page in use with this LSN.
     fn page(lsn: u32) -> Vec<u8> {

@@ -1,30 +1,51 @@
 //! Evidence against pages that no checksum convicts: what else in a data directory says that they
-//! must be others. All of it holds only where the server was stopped in good order.
+//! must be others.
 
 mod blocks;
 mod changes;
 mod compare;
 mod indexes;
 mod lost;
+mod running;
+mod unexplained;
 
 use std::fmt;
 
-pub use compare::{EvidenceCompared, EvidenceSources, compare_with_evidence};
+pub use compare::{EvidenceCompared, compare_with_evidence};
 pub use indexes::{IndexesCompared, compare_with_indexes};
 pub use lost::{WalCompared, compare_with_wal};
+pub(crate) use running::RunningEvidence;
 
 use pgtoll_datadir::{DataDirectory, Names};
+use pgtoll_format::Lsn;
 use pgtoll_wal::{End, WalReadError};
 
 /// Why pages were not compared with something.
 #[derive(Debug, thiserror::Error)]
 pub enum NotCompared {
-    /// The files are not all that there is.
-    #[error("the server was not stopped in good order, or this is a backup")]
+    /// Files of a backup are copied while they change.
+    #[error("a backup's files are copied while they change")]
+    Backup,
+    /// Recovery is still to come.
+    #[error("the server was not stopped in good order")]
     NotStopped,
     /// It is unknown which files are in use.
     #[error("some of the catalogs could not be read")]
     Catalogs,
+    /// The server replays WAL, or was promoted since its last checkpoint.
+    #[error("the server replays WAL, or did so since its last checkpoint")]
+    Replays,
+    /// The server does not answer.
+    #[error("{0}")]
+    Server(String),
+    /// WAL that the server inserted did not come to its files.
+    #[error("WAL was read to {read_to}, and the server is at {inserted}")]
+    Behind {
+        /// Where the WAL in files ends.
+        read_to: Lsn,
+        /// The server's position.
+        inserted: Lsn,
+    },
     /// WAL cannot be read at all.
     #[error(transparent)]
     Wal(#[from] WalReadError),
@@ -54,10 +75,10 @@ impl fmt::Display for WalEnds {
     }
 }
 
-/// Whether anything that contradicts itself in this directory is wrong.
-fn check_is_consistent(data: &DataDirectory, names: &Names) -> Result<(), NotCompared> {
-    if !data.is_consistent() {
-        return Err(NotCompared::NotStopped);
+/// Whether it is known which files are in use: not of a backup, which is copied file by file.
+fn check_names(data: &DataDirectory, names: &Names) -> Result<(), NotCompared> {
+    if data.backup_start.is_some() {
+        return Err(NotCompared::Backup);
     }
     if names.unread().is_empty() { Ok(()) } else { Err(NotCompared::Catalogs) }
 }

@@ -73,6 +73,14 @@ impl RunningServer {
         Ok(Self { data: data.clone(), postmaster, threads, connection })
     }
 
+    /// Where WAL ends that was inserted, and that was flushed to its files.
+    pub(crate) fn wal_positions(&mut self) -> Result<(Lsn, Lsn), Unsettled> {
+        let connected = self.connection.as_mut().ok_or(Unsettled::NoServer)?;
+        let row = connected.main.query_one(POSITIONS).map_err(|error| refused(&error))?;
+        let read = || Ok::<_, Error>((row.parse("inserted")?, row.parse("flushed")?));
+        read().map_err(|error| refused(&error))
+    }
+
     /// Whether the server has this block in memory, as the extension `pg_buffercache` says where it
     /// is installed.
     pub fn has_in_memory(&mut self, fork: RelationFork, block: u32) -> Result<bool, Unsettled> {
@@ -324,4 +332,6 @@ const MOMENT: &str = "\
         current_setting('full_page_writes') AS full_page_writes,
         CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_insert_lsn()) END
             AS segment";
+const POSITIONS: &str =
+    "SELECT pg_current_wal_insert_lsn() AS inserted, pg_current_wal_flush_lsn() AS flushed";
 const DATA_CORRUPTED: &str = "XX001";

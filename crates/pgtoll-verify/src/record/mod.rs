@@ -1,5 +1,6 @@
 //! From what was found to the record.
 
+mod coverage;
 mod notes;
 mod words;
 
@@ -71,6 +72,8 @@ impl Verified {
             let within = found.strip_prefix(path).ok();
             within.filter(|within| *within != Path::new("")).unwrap_or(found).display().to_string()
         };
+        let (covered, left_out) =
+            (coverage::covered(self, &source), coverage::left_out(self, &source));
         let Provenance { version, command, made } = provenance;
         VerificationRecord {
             schema: VERIFICATION_SCHEMA.to_owned(),
@@ -78,7 +81,9 @@ impl Verified {
             command,
             made,
             source,
-            outcome: self.outcome(),
+            outcome: self.outcome(&left_out),
+            covered,
+            left_out,
             interrupted: self.is_interrupted,
             read: VerifiedAmount {
                 files: self.files,
@@ -113,11 +118,16 @@ impl Verified {
     }
 
     /// What is wrong weighs more than what could not be read.
-    fn outcome(&self) -> VerificationOutcome {
+    fn outcome(&self, left_out: &[String]) -> VerificationOutcome {
         if self.is_wrong() {
-            return VerificationOutcome::Findings;
+            VerificationOutcome::Findings
+        } else if !self.is_whole() {
+            VerificationOutcome::Unverified
+        } else if left_out.is_empty() {
+            VerificationOutcome::Sound
+        } else {
+            VerificationOutcome::NoDamageSeen
         }
-        if self.is_whole() { VerificationOutcome::Sound } else { VerificationOutcome::Unverified }
     }
 
     fn while_running(&self, attached: &Attached) -> VerifiedRunning {

@@ -24,6 +24,7 @@ pub(super) fn of_directory(
     notes.extend(threads_note(verified));
     notes.extend(names_note(verified, names));
     notes.extend(names.into_iter().flat_map(|names| verified.unmapped.notes(names)));
+    notes.extend(verified.evidence.notes.iter().cloned());
     notes
 }
 
@@ -35,9 +36,9 @@ pub(super) fn of_running(
 ) -> Vec<String> {
     let mut notes = unsettled_notes(verified);
     notes.extend(checksum_note(data.control.checksum_version));
-    notes.push("server running: zeroed pages and cut files were not checked".to_owned());
     notes.extend(names_note(verified, names));
     notes.extend(names.into_iter().flat_map(|names| verified.unmapped.notes(names)));
+    notes.extend(verified.evidence.notes.iter().cloned());
     notes
 }
 

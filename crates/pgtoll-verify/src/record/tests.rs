@@ -208,11 +208,12 @@ fn defects_have_kinds_and_words() {
 #[test]
 fn what_is_wrong_weighs_more_than_what_could_not_be_read() {
     let mut verified = Verified::default();
-    assert_eq!(verified.outcome(), VerificationOutcome::Sound);
+    assert_eq!(verified.outcome(&[]), VerificationOutcome::Sound);
+    assert_eq!(verified.outcome(&["WAL".to_owned()]), VerificationOutcome::NoDamageSeen);
     verified.add(BlockFinding { fork: fork(1), block: 0, defect: Defect::Changed });
-    assert_eq!(verified.outcome(), VerificationOutcome::Unverified);
+    assert_eq!(verified.outcome(&[]), VerificationOutcome::Unverified);
     verified.add(BlockFinding { fork: fork(1), block: 1, defect: wrong_checksum() });
-    assert_eq!(verified.outcome(), VerificationOutcome::Findings);
+    assert_eq!(verified.outcome(&[]), VerificationOutcome::Findings);
 }
 
 #[test]

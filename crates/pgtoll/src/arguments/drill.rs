@@ -19,7 +19,7 @@ pub(crate) struct DrillArguments {
     /// the WAL lies that it lacks; repositories have theirs.
     #[arg(long, conflicts_with_all = [
         "dsn", "settle", "only", "rate", "mmap", "direct", "no_rows", "resume",
-        "lost_writes", "indexes", "manifest_checksums",
+        "quick", "manifest_checksums",
     ])]
     pub(crate) drill: bool,
     /// How far it is recovered: "consistency" (the end of the backup), "latest" (the end of the WAL),

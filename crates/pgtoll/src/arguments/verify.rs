@@ -26,7 +26,7 @@ Examples:
   pgtoll verify backup/ -o verified.html    as a page
   pgtoll verify --dsn 'host=/run/postgresql user=postgres' --rate 100MB/s
                                             a running server, on its own machine
-  pgtoll verify PGDATA --lost-writes --indexes lost writes and zeroed pages too
+  pgtoll verify PGDATA --quick              pages alone, without WAL and B-trees
   pgtoll verify PGDATA --resume /var/tmp/verified
                                             goes on where it was interrupted
   pgtoll verify PGDATA --patrol /var/lib/pgtoll/main.json --rate 20MB/s -o main.prom
@@ -37,7 +37,7 @@ Examples:
   pgtoll verify --drill /var/lib/pgbackrest --stanza main --backup latest
                                             the same of pgBackRest's newest backup
 
-Exit status: 0 sound; 1 failures or suspicions; 2 could not tell.";
+Exit status: 0 sound, or no damage seen; 1 failures or suspicions; 2 could not tell.";
 
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -58,9 +58,10 @@ pub(crate) struct VerifyArguments {
     /// Of which cluster, where the repository has several: pgBackRest's stanza, or barman's server.
     #[arg(long, value_name = "NAME", conflicts_with = "dsn")]
     pub(crate) stanza: Option<String>,
-    /// With a running server: how long to wait for a checkpoint, where a page needs one to be judged.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = settle_time)]
-    pub(crate) settle: TimeSpan,
+    /// With a running server: wait up to this time for a checkpoint, so that all changes until now are
+    /// compared with WAL. Default: wait, up to 30 s, only where a page cannot be judged without one.
+    #[arg(long, value_name = "TIME", value_parser = settle_time)]
+    pub(crate) settle: Option<TimeSpan>,
     /// Only this relation, with a table's indexes and TOAST table.
     #[arg(long, value_name = "DATABASE.SCHEMA.TABLE")]
     pub(crate) only: Vec<String>,
@@ -97,7 +98,7 @@ pub(crate) struct VerifyArguments {
         value_name = "STATE",
         requires = "rate",
         conflicts_with_all = [
-            "backup", "stanza", "only", "wal", "mmap", "direct", "resume", "lost_writes", "indexes",
+            "backup", "stanza", "only", "wal", "mmap", "direct", "resume", "quick",
             "manifest_checksums",
         ]
     )]
@@ -109,14 +110,10 @@ pub(crate) struct VerifyArguments {
     /// With --patrol: end after this time, as a timer's job. Default: no end.
     #[arg(long = "for", value_name = "TIME", requires = "patrol", value_parser = patrol_time)]
     pub(crate) run_time: Option<TimeSpan>,
-    /// Compare pages with the data directory's own WAL: none may be older. Reads the WAL, and the
-    /// pages that it changed again.
+    /// Read pages alone: do not compare them with WAL, nor zeroed pages with the B-trees that lead to
+    /// them.
     #[arg(long)]
-    pub(crate) lost_writes: bool,
-    /// Compare indexes with their tables: no page that a B-tree leads to may be zero or missing.
-    /// Reads them again.
-    #[arg(long)]
-    pub(crate) indexes: bool,
+    pub(crate) quick: bool,
     /// Compare the files of a base backup with the checksums in its manifest too. Reads them again.
     /// Names and lengths are always compared.
     #[arg(long)]

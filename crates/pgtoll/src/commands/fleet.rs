@@ -146,7 +146,7 @@ fn merge_fleet(
     let command = vec!["merge".to_owned(), shell_quoted(&arguments.plan)];
     let merged = merge(&planned, &at, interrupt, provenance(command))?;
     let status = match fleet_outcome(&merged) {
-        VerificationOutcome::Sound => Status::Done,
+        VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen => Status::Done,
         VerificationOutcome::Findings => Status::Finding,
         VerificationOutcome::Unverified => Status::CouldNotTell,
     };
@@ -169,6 +169,7 @@ fn plan_location(text: &str) -> anyhow::Result<StoreUrl> {
 fn words(record: &VerificationRecord) -> &'static str {
     match record.outcome {
         VerificationOutcome::Sound => "sound",
+        VerificationOutcome::NoDamageSeen => "no damage seen",
         VerificationOutcome::Findings => "findings",
         VerificationOutcome::Unverified => "not all of it could be verified",
     }

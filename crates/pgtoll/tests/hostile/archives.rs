@@ -494,7 +494,7 @@ fn under_a_limit_of_threads_verify_goes_on_with_those_there_are() {
     let wal = cluster.data().join("pg_wal").display().to_string();
     let all = |limit: &str| {
         [
-            limited(limit, &["verify", "--jobs", "64", "--indexes", &data]),
+            limited(limit, &["verify", "--jobs", "64", &data]),
             limited(limit, &["verify", "--jobs", "64", "--manifest-checksums", &backup]),
             limited(limit, &["wal", "stats", "--threads", "64", &wal]),
         ]

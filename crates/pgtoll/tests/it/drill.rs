@@ -581,7 +581,7 @@ fn mistakes_of_a_drill_are_one_line_and_a_hint() {
     fs::remove_file(backup.join("backup_manifest")).unwrap();
     check(&backup, &[], "its control file says \"in production\"", "base backup");
     for (arguments, words) in [
-        (vec!["--lost-writes"], "cannot be used with"),
+        (vec!["--quick"], "cannot be used with"),
         (vec!["--dsn", "host=/run"], "cannot be used with"),
         (vec!["--until", "now"], "is neither consistency nor latest"),
         (vec!["--patience", "0s"], "not between"),

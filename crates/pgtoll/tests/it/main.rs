@@ -82,6 +82,7 @@ mod verify_backups;
 mod verify_evidence;
 mod verify_maps;
 mod verify_online;
+mod verify_online_evidence;
 mod wal;
 mod wal_stats;
 mod wal_stream;

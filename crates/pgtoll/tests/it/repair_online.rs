@@ -198,7 +198,7 @@ fn check_running(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     await_replay_of_all(&standby);
     standby.stop(guard, StopMode::Fast).unwrap();
     check_checksums(guard, server, &cluster);
-    check_program(&["--indexes"], &data, 0);
+    check_program(&[], &data, 0);
     for file in &files {
         let other = standby.data().join(file);
         if other.exists() && data.join(file).exists() {

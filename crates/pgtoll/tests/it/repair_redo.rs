@@ -98,7 +98,7 @@ fn check_kinds(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
         }
     }
     check_checksums(guard, server, &cluster);
-    check_program(&["--lost-writes", "--indexes"], &data, 0);
+    check_program(&[], &data, 0);
     cluster.start(guard).unwrap();
     execute(&cluster, &["CREATE EXTENSION amcheck"]);
     cluster.run_client(guard, "pg_amcheck", &["--heapallindexed", "-d", "postgres"]).unwrap();
@@ -163,7 +163,7 @@ fn redo_passes_a_switch_of_timelines_and_ends_where_wal_does() {
     assert_eq!((classes(&said)[0].0, said["blocks"][0]["chosen"].as_u64()), ("proved", Some(1)));
     let now = read_page(&path, 0);
     assert!(lsn(&now) == lsn(&right) && are_masked_equal(&now, &right));
-    check_program(&["--lost-writes", "--indexes"], &data, 0);
+    check_program(&[], &data, 0);
     // Of a page of zeros, which servers accept, redo knows no more than what was made on it.
     overwrite(&open(&path), 0, |page| page.fill(0));
     let zeros = fs::read(&path).unwrap();

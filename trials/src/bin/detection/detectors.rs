@@ -42,7 +42,7 @@ fn look(
 ) -> anyhow::Result<Found> {
     let data = copy.data();
     let outcome = match detector {
-        Detector::Offline => verify(site, &data, &["--lost-writes", "--indexes"])?,
+        Detector::Offline => verify(site, &data, &[])?,
         Detector::PgChecksums => {
             let arguments = ["--check", "-D", &data.to_string_lossy()];
             by_status(&ran(site, guard, "pg_checksums", None, &arguments)?)

@@ -6,14 +6,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use pgtoll_cluster::{Finder, Installation, VolumeMaker};
-use pgtoll_datadir::{DataDirectory, Names};
+use pgtoll_datadir::DataDirectory;
 use pgtoll_format::shell_quoted;
 use pgtoll_lab::{EnginePrograms, FailoverError, FailoverPlan, FailoverSite, failover};
 use pgtoll_record::{
     FailoverDetector, FailoverEngine, FailoverFault, FailoverRecord, FailoverRun, Provenance,
 };
 use pgtoll_report::{FinishedRecord, RecordKind};
-use pgtoll_verify::{VerifySettings, verify};
+use pgtoll_verify::{Verification, VerifySettings};
 
 use super::ground::{LabGround, show, status};
 use super::record_file::{RecordFile, earlier_record};
@@ -179,8 +179,8 @@ fn verified(data: &Path) -> Result<(u64, u64), String> {
     let data = DataDirectory::open(data).map_err(|error| error.to_string())?;
     let jobs = NonZeroUsize::MIN;
     let settings = VerifySettings { jobs, rate: None, only_below: Vec::new(), rows: true };
-    let mut found = verify(&data, &settings, &|_| true, &mut |_| ControlFlow::Continue(()));
-    found.settle_maps(Names::of_data_directory(&data.path).ok().as_ref());
+    let go_on = &mut |_: &str, _| ControlFlow::Continue(());
+    let found = Verification::new(&data, settings).at_rest(go_on).verified;
     let total = found.total();
     if total.unverified > 0 || !found.is_whole() {
         return Err("not all of them could be read".to_owned());

@@ -13,11 +13,9 @@ use pgtoll_format::{ForkNumber, RelFileLocator, RelationFork};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{FindingClass, FindingKind, VerificationOutcome, VerificationRecord};
 use pgtoll_report::FinishedRecord;
-use pgtoll_verify::{
-    Files, RealPauses, RunningSettings, VerifySettings, WalAtHand, verify, verify_running,
-};
+use pgtoll_verify::{Patience, RealPauses, Verification, VerifySettings};
 
-use super::Target;
+use super::{Running, Target};
 use crate::arguments::RepairArguments;
 use crate::commands::record_text;
 use crate::mistakes::Usage;
@@ -57,39 +55,36 @@ impl FoundDamage {
             only_below: Vec::new(),
             rows: true,
         };
-        let mut progress = |now: pgtoll_verify::VerifyProgress| {
+        let mut progress = |_: &str, now: pgtoll_verify::VerifyProgress| {
             printer.progress("verify", now.bytes, now.all_bytes);
             match interrupt.signal() {
                 Some(_) => ControlFlow::Break(()),
                 None => ControlFlow::Continue(()),
             }
         };
-        let (data, names) = (&target.data, &target.names);
-        let mut verified = match &mut target.running {
+        let is_named: Option<&dyn Fn(RelFileLocator) -> bool> =
+            if named.is_empty() { None } else { Some(&is_wanted) };
+        let data = &target.data;
+        let verification =
+            Verification::new(data, settings).only(is_named).names(Some(target.names.clone()));
+        let (finished, record) = match &mut target.running {
             None => {
-                let mut verified = verify(data, &settings, &is_wanted, &mut progress);
-                if !verified.is_interrupted {
-                    verified.compare_with(names, data, &is_wanted);
-                }
-                verified
+                let finished = verification.at_rest(&mut progress);
+                let record = finished.record(data, super::provenance());
+                (finished, record)
             }
-            Some(running) => {
-                let settings = RunningSettings { verify: settings, patience: PATIENCE };
-                let (server, pauses) = (&mut running.server, RealPauses::default());
-                verify_running(&Files, data, &settings, server, &pauses, &is_wanted, &mut progress)
+            Some(Running { attached, server, .. }) => {
+                let patience = Patience { checkpoint: PATIENCE, awaits_checkpoint: false };
+                let pauses = RealPauses::default();
+                let finished =
+                    verification.while_running(attached, server, &pauses, patience, &mut progress);
+                let record = finished.record_of_running(data, attached, super::provenance());
+                (finished, record)
             }
         };
-        if verified.is_interrupted {
+        if finished.verified.is_interrupted {
             return Err(pgtoll_alter::RepairError::Interrupted.into());
         }
-        verified.settle_maps(Some(names));
-        let record = match &target.running {
-            None => verified.record(data, Some(names), WalAtHand::default(), super::provenance()),
-            Some(running) => {
-                let attached = &running.attached;
-                verified.record_of_running(data, Some(names), attached, super::provenance())
-            }
-        };
         let mut found = Self::of_record(&record);
         if !named.is_empty() {
             found.blocks.retain(|of| named.contains(&(of.fork, of.block)));

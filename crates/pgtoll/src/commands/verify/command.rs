@@ -30,8 +30,7 @@ pub(super) fn command(arguments: &VerifyArguments) -> Vec<String> {
         ("--mmap", arguments.mmap),
         ("--direct", arguments.direct),
         ("--no-rows", arguments.no_rows),
-        ("--lost-writes", arguments.lost_writes),
-        ("--indexes", arguments.indexes),
+        ("--quick", arguments.quick),
         ("--manifest-checksums", arguments.manifest_checksums),
     ];
     command

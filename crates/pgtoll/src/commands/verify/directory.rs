@@ -1,6 +1,6 @@
 //! Data directories, whether a server runs on them or not, and plain base backups.
 
-use std::ops::ControlFlow;
+use std::num::NonZero;
 use std::path::Path;
 
 use pgtoll_datadir::{Attached, DataDirectory, DatadirError, Names};
@@ -8,14 +8,13 @@ use pgtoll_format::RelFileLocator;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::VerificationRecord;
 use pgtoll_verify::{
-    BackupWal, DirectFiles, EvidenceSources, Files, MappedFiles, RealPauses, ResumeJournal,
-    RunningServer, RunningSettings, Storage, Verified, VerifyProgress, compare_with_evidence,
-    verify_again, verify_on, verify_running,
+    DirectFiles, Files, ManifestChecksums, MappedFiles, Patience, RealPauses, ResumeJournal,
+    RunningServer, Storage, Verification, Verified,
 };
 
 use super::command::provenance;
 use super::targets::{Directory, refuse_running};
-use super::{only, report_progress, settings, size, wal_places};
+use super::{cores, only, report_progress, settings, settle_time, size, wal_places};
 use crate::arguments::VerifyArguments;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
@@ -38,81 +37,63 @@ pub(super) fn verified(
     };
     let is_wanted =
         |relation: RelFileLocator| chosen.as_ref().is_none_or(|chosen| chosen.contains(&relation));
-    let settings = settings(arguments, below.clone());
-    let mut progress = |now| report_progress("", now, interrupt, printer);
+    let is_chosen: Option<&dyn Fn(RelFileLocator) -> bool> =
+        if chosen.is_some() { Some(&is_wanted) } else { None };
+    let mut progress = |evidence: &str, now| {
+        let name = if evidence.is_empty() { String::new() } else { format!("{evidence}: ") };
+        report_progress(&name, now, interrupt, printer)
+    };
+    let access = Access::of(arguments);
+    let verification = Verification::new(data, settings(arguments, below.clone()))
+        .only(is_chosen)
+        .names(names)
+        .quick(arguments.quick)
+        .manifest_checksums(manifest_checksums(arguments))
+        .wal(places)
+        .disk(access.disk());
     if let Some(attached) = running {
         refuse_when_running(arguments)?;
-        let settings = RunningSettings { verify: settings, patience: arguments.settle.0 };
-        let mut verified = verified_running(attached, data, &settings, &is_wanted, &mut progress)?;
-        if names.is_none() && needs_names(&verified) {
-            names = attached.names(data).ok();
-        }
-        verified.settle_maps(names.as_ref());
-        let provenance = provenance(arguments);
-        return Ok(verified.record_of_running(data, names.as_ref(), attached, provenance));
+        let threads = arguments.jobs.map_or_else(cores, NonZero::from).get();
+        let mut server = RunningServer::attached(attached, data, threads)?;
+        let finished = verification.while_running(
+            attached,
+            &mut server,
+            &RealPauses::default(),
+            patience(arguments),
+            &mut progress,
+        );
+        return Ok(finished.record_of_running(data, attached, provenance(arguments)));
     }
-    let access = Access::of(arguments);
-    let disk = access.disk();
     let mut notes = Vec::new();
-    let mut verified = match &arguments.resume {
-        None => verify_on(disk, data, &settings, &is_wanted, &mut progress),
+    let finished = match &arguments.resume {
+        None => verification.at_rest(&mut progress),
         Some(path) => {
             let mut journal = ResumeJournal::open(path)?;
             notes.extend(went_on(&journal));
-            let verified =
-                verify_again(disk, data, &settings, &is_wanted, &mut journal, &mut progress)?;
-            keep(journal, &verified, path, printer)?;
-            verified
+            let finished = verification.resumed(&mut journal, &mut progress)?;
+            keep(journal, &finished.verified, path, printer)?;
+            finished
         }
     };
     notes.extend(access.note().map(str::to_owned));
-    if names.is_none() && needs_names(&verified) {
-        // Without them findings have numbers instead.
-        names = Names::of_data_directory(&data.path).ok();
-    }
-    if let Some(names) = names.as_ref().filter(|_| !verified.is_interrupted) {
-        verified.compare_with(names, data, &is_wanted);
-    }
-    verified.settle_maps(names.as_ref());
-    if below.is_empty() && chosen.is_none() {
-        let checksums = arguments.manifest_checksums;
-        let mut progress = |now| report_progress("manifest: ", now, interrupt, printer);
-        verified.check_complete(data, checksums, &settings, &mut progress);
-        if let Some(names) = &names {
-            verified.require_names(names, data);
-        }
-    }
-    if arguments.manifest_checksums {
-        verified.require_manifest_checksums();
-    }
-    let sources = EvidenceSources { wal: arguments.lost_writes, indexes: arguments.indexes };
-    let mut progress =
-        |source: &str, now| report_progress(&format!("{source}: "), now, interrupt, printer);
-    let known = (&*data, &mut names);
-    let compared =
-        compare_with_evidence(&mut verified, known, sources, &settings, &is_wanted, &mut progress);
-    let wal = BackupWal::of_directory(data).filter(|_| !verified.is_interrupted);
-    let wal = wal.map(|wal| verified.settle(&wal.or_at(&places), settings.jobs.get()));
     // A server that was started meanwhile may have written any page.
     refuse_running(data)?;
-    let wal = wal.unwrap_or_default();
-    let mut record = verified.record(data, names.as_ref(), wal, provenance(arguments));
+    let mut record = finished.record(data, provenance(arguments));
     record.notes.extend(notes);
-    compared.add_to(&mut record);
     Ok(record)
 }
 
-fn verified_running(
-    attached: &mut Attached,
-    data: &DataDirectory,
-    settings: &RunningSettings,
-    is_wanted: &dyn Fn(RelFileLocator) -> bool,
-    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
-) -> Result<Verified, pgtoll_wire::Error> {
-    let threads = settings.verify.jobs.get();
-    let mut server = RunningServer::attached(attached, data, threads)?;
-    let pauses = RealPauses::default();
-    Ok(verify_running(&Files, data, settings, &mut server, &pauses, is_wanted, progress))
+fn manifest_checksums(arguments: &VerifyArguments) -> ManifestChecksums {
+    if arguments.manifest_checksums {
+        ManifestChecksums::Required
+    } else {
+        ManifestChecksums::Skipped
+    }
+}
+
+/// How long a running server is waited for. Who names a time wants all changes compared with WAL.
+fn patience(arguments: &VerifyArguments) -> Patience {
+    Patience { checkpoint: settle_time(arguments), awaits_checkpoint: arguments.settle.is_some() }
 }
 
 /// Refuses options that need files which do not change meanwhile.
@@ -121,8 +102,6 @@ fn refuse_when_running(arguments: &VerifyArguments) -> anyhow::Result<()> {
         ("--mmap", arguments.mmap),
         ("--direct", arguments.direct),
         ("--resume", arguments.resume.is_some()),
-        ("--lost-writes", arguments.lost_writes),
-        ("--indexes", arguments.indexes),
         ("--manifest-checksums", arguments.manifest_checksums),
     ];
     match asked.into_iter().find(|(_, is_asked)| *is_asked) {
@@ -140,11 +119,6 @@ fn names_of(data: &DataDirectory, running: Option<&mut Attached>) -> Result<Name
         Some(attached) => attached.names(data),
         None => Names::of_data_directory(&data.path),
     }
-}
-
-/// Names take memory for every relation. Where there are very many, only damage is worth it.
-fn needs_names(verified: &Verified) -> bool {
-    verified.files <= FILES_MANY || !verified.counts.is_empty()
 }
 
 fn went_on(journal: &ResumeJournal) -> Option<String> {
@@ -209,6 +183,3 @@ impl Access {
         }
     }
 }
-
-/// More would take much memory for their names.
-const FILES_MANY: u64 = 200_000;

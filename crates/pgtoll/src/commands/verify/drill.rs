@@ -63,7 +63,7 @@ pub(super) fn run(
     }
     let record = plan.run(&provenance(arguments), interrupt, &mut |step| show(step, printer))?;
     let status = match record.outcome {
-        VerificationOutcome::Sound => Status::Done,
+        VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen => Status::Done,
         VerificationOutcome::Findings => Status::Finding,
         VerificationOutcome::Unverified => Status::CouldNotTell,
     };

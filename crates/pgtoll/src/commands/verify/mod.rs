@@ -12,10 +12,11 @@ use std::collections::HashSet;
 use std::num::{NonZero, NonZeroUsize};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use pgtoll_datadir::Names;
-use pgtoll_format::{ByteSize, RelFileLocator};
+use pgtoll_format::{ByteSize, RelFileLocator, TimeSpan};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{VerificationOutcome, VerificationRecord};
 use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
@@ -75,6 +76,11 @@ fn status(records: &[VerificationRecord]) -> Status {
     if has(VerificationOutcome::Unverified) { Status::CouldNotTell } else { Status::Done }
 }
 
+/// How long a checkpoint is waited for, where a running server's page needs one.
+fn settle_time(arguments: &VerifyArguments) -> Duration {
+    arguments.settle.map_or(SETTLE, |TimeSpan(time)| time)
+}
+
 fn settings(arguments: &VerifyArguments, only_below: Vec<PathBuf>) -> VerifySettings {
     VerifySettings {
         jobs: arguments.jobs.map_or_else(cores, NonZero::from),
@@ -132,6 +138,8 @@ fn report_progress(
 pub(crate) fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
+
+const SETTLE: Duration = Duration::from_secs(30);
 
 fn size(bytes: u64) -> String {
     ByteSize(bytes).rounded()

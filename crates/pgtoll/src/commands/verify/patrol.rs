@@ -51,7 +51,7 @@ pub(super) fn run(
             only_below: Vec::new(),
             rows: !arguments.no_rows,
         },
-        patience: arguments.settle.0,
+        patience: super::settle_time(arguments),
     };
     let mut directory = PatrolledDirectory::open(data, reading, &attach)?;
     let mut shown =
