@@ -40,6 +40,7 @@ impl PageChecks<'_> {
             }
         };
         let finished = Verification::new(&data, settings)
+            .tolerate_missing_wal()
             .manifest_checksums(ManifestChecksums::Compared)
             .wal(WalPlace::of_paths(&self.wal).into_iter().collect())
             .at_rest(&mut watch);

@@ -26,6 +26,7 @@ pub struct Verification<'a> {
     wanted: Option<&'a dyn Fn(RelFileLocator) -> bool>,
     names: Option<Names>,
     leaves_evidence_out: bool,
+    tolerates_missing_wal: bool,
     manifest_checksums: ManifestChecksums,
     wal: Vec<WalPlace>,
     disk: &'a dyn Storage,
@@ -81,6 +82,7 @@ impl<'a> Verification<'a> {
             wanted: None,
             names: None,
             leaves_evidence_out: false,
+            tolerates_missing_wal: false,
             manifest_checksums: ManifestChecksums::Skipped,
             wal: Vec::new(),
             disk: &Files,
@@ -105,6 +107,14 @@ impl<'a> Verification<'a> {
     #[must_use]
     pub fn quick(mut self, is_quick: bool) -> Self {
         self.leaves_evidence_out = is_quick;
+        self
+    }
+
+    /// Takes WAL that is missing for evidence that is left out: it is elsewhere. Default: a directory
+    /// without its WAL is incomplete.
+    #[must_use]
+    pub fn tolerate_missing_wal(mut self) -> Self {
+        self.tolerates_missing_wal = true;
         self
     }
 
@@ -185,6 +195,7 @@ impl<'a> Verification<'a> {
             let known = (data, &mut names);
             compare_with_evidence(&mut verified, known, &settings, &is_wanted, progress)
         };
+        verified.evidence.is_missing &= !self.tolerates_missing_wal;
         let wal = BackupWal::of_directory(data).filter(|_| !verified.is_interrupted);
         let wal = wal.map(|wal| verified.settle(&wal.or_at(&self.wal), settings.jobs.get()));
         FinishedVerification { verified, names, wal: wal.unwrap_or_default() }

@@ -40,6 +40,12 @@ pub struct SoakOutcome {
     pub pgbench: String,
     /// Scans of the whole cluster.
     pub scans: u64,
+    /// How often the server crashed and recovered.
+    #[serde(default)]
+    pub crashes: u64,
+    /// Scans in which pages could not be compared with WAL.
+    #[serde(default)]
+    pub without_evidence: u64,
     /// Pages that were verified.
     pub pages: u64,
     /// Their bytes.

@@ -15,16 +15,14 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Parser;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
-use pgtoll_datadir::{DataDirectory, Postmaster};
+use pgtoll_datadir::{Attached, DataDirectory};
 use pgtoll_format::RelationFork;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::FindingClass;
 use pgtoll_record::trials::{SOAK_SCHEMA, SoakOutcome, SoakRecord};
 use pgtoll_trials::{Recorder, TrialSite, installation, print, say, server_name, settings};
-use pgtoll_verify::{
-    Files, RealPauses, RunningServer, RunningSettings, Verified, VerifySettings, verify_running,
-};
-use pgtoll_wire::{Connection, Dsn};
+use pgtoll_verify::{Patience, RealPauses, RunningServer, Verification, Verified, VerifySettings};
+use pgtoll_wire::{Dsn, Error, Interruption};
 
 use crate::plant::Planted;
 
@@ -89,6 +87,8 @@ fn prepared(installation: &Installation, guard: &mut Guard) -> anyhow::Result<Cl
         ("checkpoint_timeout", "30s"),
         ("max_wal_size", "512MB"),
         ("bgwriter_delay", "10ms"),
+        ("wal_keep_size", "256MB"),
+        ("allow_in_place_tablespaces", "on"),
     ]);
     cluster.configure(guard, &settings)?;
     cluster.start(guard)?;
@@ -112,12 +112,21 @@ fn soak(
     interrupt: &Interrupt,
 ) -> anyhow::Result<SoakOutcome> {
     let time = Duration::from_secs(arguments.minutes * 60);
-    let (seconds, file) = (time.as_secs().to_string(), script(cluster).display().to_string());
+    let file = script(cluster).display().to_string();
+    let began = Instant::now();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|threads| {
         let load = threads.spawn(|| {
-            let options = ["-n", "-c", "8", "-j", "2", "-T", &seconds, "-f", &file, DATABASE];
-            let said = cluster.run_client(guard, "pgbench", &options);
+            let mut said = Ok(String::new());
+            // A crash ends pgbench.
+            while let Some(left) = time.checked_sub(began.elapsed()).filter(|of| of.as_secs() > 0) {
+                let seconds = left.as_secs().to_string();
+                let options = ["-n", "-c", "8", "-j", "2", "-T", &seconds, "-f", &file, DATABASE];
+                said = cluster.run_client(guard, "pgbench", &options);
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
             is_over.store(true, Ordering::Relaxed);
             said
         });
@@ -137,13 +146,48 @@ fn soak(
 
 /// Tables, indexes and files that come and go.
 fn churn(cluster: &Cluster, is_over: &AtomicBool) -> anyhow::Result<()> {
-    let mut session = cluster.connect(DATABASE)?;
     while !is_over.load(Ordering::Relaxed) {
+        // After a crash the session is gone, and what it had made may be there.
+        let Ok(mut session) = cluster.connect(DATABASE) else { continue };
+        for sql in CLEAN {
+            let _ = session.execute(sql);
+        }
         for sql in CHURN {
-            session.execute(sql).with_context(|| sql.to_owned())?;
+            match session.execute(sql) {
+                Ok(_) => {}
+                Err(error) if is_crash(&error) => break,
+                Err(error) => return Err(error).context(sql),
+            }
         }
     }
     Ok(())
+}
+
+/// Whether a session ended since another one's process was killed.
+fn is_crash(error: &Error) -> bool {
+    match error {
+        Error::Server(said) => CRASHED.contains(&&*said.sqlstate),
+        _ => true,
+    }
+}
+
+/// Kills a backend with SIGKILL, so that the server ends all sessions and recovers.
+fn crash(cluster: &Cluster) -> anyhow::Result<()> {
+    let mut session = cluster.connect(DATABASE)?;
+    // The shell that the backend starts kills it.
+    if session.execute("COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'").is_ok() {
+        anyhow::bail!("a backend was not killed");
+    }
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(60) {
+        // Unlogged tables are empty now.
+        let fill = "INSERT INTO not_logged SELECT * FROM still; CHECKPOINT";
+        let filled = cluster.connect(DATABASE).map(|mut session| session.execute(fill));
+        if filled.is_ok_and(|filled| filled.is_ok()) {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("the server did not recover within a minute")
 }
 
 /// One scan after the other, some of them with damage.
@@ -158,6 +202,11 @@ fn scans(
     let (began, mut outcome) = (Instant::now(), SoakOutcome::default());
     while !is_over.load(Ordering::Relaxed) {
         interrupt.check()?;
+        if outcome.scans % CRASHED_EACH == CRASHED_EACH - 1 {
+            crash(cluster)?;
+            session = cluster.connect(DATABASE)?;
+            outcome.crashes += 1;
+        }
         let planted = if outcome.scans % DAMAGED_EACH == 0 {
             plant::damage(&mut session, &cluster.data(), &mut random)?
         } else {
@@ -185,15 +234,21 @@ fn scans(
 
 fn verified(cluster: &Cluster) -> anyhow::Result<Verified> {
     let data = DataDirectory::open(&cluster.data())?;
-    let postmaster = Postmaster::read(&data.path).context("the server has ended")?;
-    let connection = (dsn(cluster)?, connection(cluster)?);
-    let mut server = RunningServer::new(&data, postmaster, 1, Some(connection))?;
+    let interruption = Interruption::new()?;
+    let mut attached = Attached::to(&data, Some(&dsn(cluster)?), &interruption)?
+        .context("the server has ended")?;
+    let mut server = RunningServer::attached(&mut attached, &data, 1)?;
     let verify =
         VerifySettings { jobs: 2.try_into()?, rate: None, only_below: Vec::new(), rows: true };
-    let settings = RunningSettings { verify, patience: Duration::from_secs(60) };
-    let mut progress = |_| ControlFlow::Continue(());
-    let pauses = RealPauses::default();
-    Ok(verify_running(&Files, &data, &settings, &mut server, &pauses, &|_| true, &mut progress))
+    let patience = Patience { checkpoint: Duration::from_secs(60), awaits_checkpoint: false };
+    let finished = Verification::new(&data, verify).while_running(
+        &mut attached,
+        &mut server,
+        &RealPauses::default(),
+        patience,
+        &mut |_, _| ControlFlow::Continue(()),
+    );
+    Ok(finished.verified)
 }
 
 fn dsn(cluster: &Cluster) -> anyhow::Result<Dsn> {
@@ -202,17 +257,13 @@ fn dsn(cluster: &Cluster) -> anyhow::Result<Dsn> {
     Ok(Dsn::parse(&format!("host='{host}' port={port} user={user} dbname={DATABASE}"))?)
 }
 
-fn connection(cluster: &Cluster) -> anyhow::Result<Connection> {
-    Ok(dsn(cluster)?.connect()?)
-}
-
 fn count(outcome: &mut SoakOutcome, verified: &Verified, planted: &[Planted]) {
     let of_class = |class: FindingClass| -> BTreeSet<(RelationFork, u32)> {
         let of_it = verified.findings.iter().filter(|of| of.defect.class() == class);
         of_it.map(|of| (of.fork, of.block)).collect()
     };
-    let (failures, unverified) =
-        (of_class(FindingClass::Failure), of_class(FindingClass::Unverified));
+    let unverified = of_class(FindingClass::Unverified);
+    let wrong = &of_class(FindingClass::Failure) | &of_class(FindingClass::Suspicion);
     let places: BTreeSet<(RelationFork, u32)> =
         planted.iter().map(|of| (of.fork, of.block)).collect();
     let number = |count: usize| count as u64;
@@ -224,17 +275,17 @@ fn count(outcome: &mut SoakOutcome, verified: &Verified, planted: &[Planted]) {
     outcome.in_flight += verified.running.in_flight;
     outcome.dropped += verified.running.dropped;
     outcome.planted += number(places.len());
-    outcome.found += number(failures.intersection(&places).count());
+    outcome.found += number(wrong.intersection(&places).count());
     outcome.planted_unverified += number(unverified.intersection(&places).count());
-    for (fork, block) in failures.union(&unverified).filter(|of| !places.contains(of)) {
+    for (fork, block) in wrong.union(&unverified).filter(|of| !places.contains(of)) {
         say(&format!("not planted: {fork:?}, block {block}"));
     }
-    // Nothing is planted that contradicts itself.
-    let suspicions = of_class(FindingClass::Suspicion);
-    for (fork, block) in &suspicions {
-        say(&format!("suspected: {fork:?}, block {block}"));
+    for finding in verified.findings.iter().filter(|of| !places.contains(&(of.fork, of.block))) {
+        say(&format!("{finding:?}"));
     }
-    outcome.false_alarms += number(failures.difference(&places).count() + suspicions.len());
+    outcome.false_alarms += number(wrong.difference(&places).count());
+    outcome.without_evidence +=
+        u64::from(!verified.evidence.covered.iter().any(|of| of.starts_with("WAL")));
     outcome.unverified += number(unverified.difference(&places).count());
     for damage in planted {
         *outcome.kinds.entry(damage.kind.to_owned()).or_default() += 1;
@@ -244,9 +295,21 @@ fn count(outcome: &mut SoakOutcome, verified: &Verified, planted: &[Planted]) {
 const DATABASE: &str = "postgres";
 /// One scan in this many is with damage, which takes longer.
 const DAMAGED_EACH: u64 = 6;
+/// The server crashes and recovers before one scan in this many.
+const CRASHED_EACH: u64 = 50;
+/// The server says that it ends sessions, or that it does not take any yet.
+const CRASHED: [&str; 4] = ["57P01", "57P02", "57P03", "08006"];
+/// What a crash may have left.
+const CLEAN: [&str; 4] = [
+    "DROP TABLE IF EXISTS come",
+    "DROP TABLE IF EXISTS gone",
+    "DROP DATABASE IF EXISTS logged",
+    "DROP DATABASE IF EXISTS copied",
+];
 const SCALE: &str = "5";
 /// Nobody but us looks at what is damaged.
-const PREPARE: [&str; 7] = [
+const PREPARE: [&str; 8] = [
+    "CREATE TABLESPACE space LOCATION ''",
     "CREATE EXTENSION pg_buffercache",
     "CREATE EXTENSION pageinspect",
     "ALTER TABLE pgbench_accounts SET (autovacuum_enabled = off)",
@@ -271,13 +334,24 @@ INSERT INTO pgbench_history (tid, bid, aid, delta, mtime)
     VALUES (:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP);
 END;
 ";
-const CHURN: [&str; 15] = [
+const CHURN: [&str; 26] = [
     "CREATE TABLE come AS SELECT i, md5(i::text) b FROM generate_series(1, 30000) i",
     "CREATE INDEX ON come USING gin (string_to_array(b, 'a'))",
     "CREATE INDEX ON come (b)",
     "DELETE FROM come WHERE i > 1000",
     "VACUUM come",
     "CREATE UNLOGGED TABLE gone AS SELECT * FROM come",
+    "ALTER TABLE come SET TABLESPACE space",
+    "VACUUM FULL come",
+    "REINDEX TABLE CONCURRENTLY come",
+    "CREATE DATABASE logged STRATEGY wal_log",
+    "DROP DATABASE logged",
+    "CREATE DATABASE copied STRATEGY file_copy",
+    "ALTER DATABASE copied SET TABLESPACE space",
+    "DROP DATABASE copied",
+    "INSERT INTO come SELECT i, md5(i::text) b FROM generate_series(1, 30000) i",
+    "DELETE FROM come",
+    "VACUUM come",
     "TRUNCATE come",
     "DROP TABLE come, gone",
     // What sets and clears bits of visibility maps.

@@ -33,7 +33,9 @@ const TARGETS: [(&str, f64); 5] = [
     ("pgbench_accounts", 0.82),
     ("pgbench_accounts_pkey", 0.85),
 ];
-const KINDS: [&str; 6] = ["bit", "garbage", "ones", "upper", "half", "other block"];
+const KINDS: [&str; 7] = ["bit", "garbage", "ones", "upper", "half", "zeros", "other block"];
+/// Nothing but a checksum protects an unlogged table, and zeros have none.
+const NOT_LOGGED: &str = "not_logged";
 /// pgbench's table gets longer while it works.
 const ACCOUNTS: &str = "pgbench_accounts";
 const PAGE: usize = 8192;
@@ -46,7 +48,10 @@ pub(crate) fn damage(
 ) -> anyhow::Result<Vec<Planted>> {
     let mut planted = Vec::new();
     for (relation, from) in TARGETS {
-        let kind = KINDS[random.below(KINDS.len())];
+        let kind = match KINDS[random.below(KINDS.len())] {
+            "zeros" if relation == NOT_LOGGED => "bit",
+            kind => kind,
+        };
         if let Some(damage) = damage_one(session, data, relation, from, kind, random)? {
             planted.push(damage);
         }
@@ -95,6 +100,7 @@ fn damage_one(
         "ones" => after.fill(0xFF),
         "upper" => after[14..16].fill(0),
         "half" => after[..PAGE / 2].fill(0),
+        "zeros" => after.fill(0),
         _ => after = read(&path, if block == first { block + 1 } else { block - 1 })?,
     }
     write(&path, block, &after)?;
