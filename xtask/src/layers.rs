@@ -18,7 +18,7 @@ const LAYERS: [(&str, &[&str]); 30] = [
     ("pgtoll-testing", &[]),
     ("pgtoll-model", &["pgtoll-format"]),
     ("pgtoll-record", &["pgtoll-format"]),
-    ("pgtoll-estimate", &["pgtoll-format", "pgtoll-record", "pgtoll-stats"]),
+    ("pgtoll-estimate", &["pgtoll-format", "pgtoll-model", "pgtoll-record", "pgtoll-stats"]),
     ("pgtoll-wire", &[]),
     ("pgtoll-observe", &["pgtoll-format", "pgtoll-wire"]),
     ("pgtoll-cluster", &["pgtoll-files", "pgtoll-format", "pgtoll-interrupt", "pgtoll-wire"]),

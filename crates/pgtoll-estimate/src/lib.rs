@@ -37,7 +37,7 @@ mod values;
 
 use pgtoll_record::{Run, RunResult};
 
-pub use answer::{AdviceRule, CHECKSUMS_RULE, DECIDED_WITHIN, change_and_name, overview_headline};
+pub use answer::{DECIDED_WITHIN, advised_action, change_and_name, overview_headline};
 pub use answers::is_near;
 pub use calibration::{COMPARISONS_NEEDED, ExpectedWidth, Twins, twin_lines};
 pub use figures::{percent_of_share, signed_percent, thousands, three_digits};

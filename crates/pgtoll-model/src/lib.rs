@@ -31,6 +31,7 @@
 //! ```
 
 mod advice;
+mod decision;
 mod grid;
 mod judge;
 pub mod prediction;
@@ -38,6 +39,7 @@ mod source;
 mod whatif;
 
 pub use advice::{SettingAdvice, Unadvised, advise, knee, shown, unadvised};
+pub use decision::{CHECKSUMS_RULE, CostLimits, Decision, DecisionRule};
 pub use grid::{
     AskedSettings, AskedValues, Candidate, Grid, MOST_COMBINATIONS, TooManyCombinations,
 };

@@ -1,56 +1,36 @@
 //! Whether to turn data checksums on.
 
+use pgtoll_model::{CHECKSUMS_RULE, Decision};
 use pgtoll_record::{AdvisedAction, Arm, Interval};
-
-/// A rule for what costs server CPU under transactions. Costs are parts of the baseline's: 0.05 is
-/// 5 %.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AdviceRule {
-    /// Turn on when the upper bound is at most this in every timed workload of transactions.
-    pub turn_on_at_most: f64,
-    /// Leave when the lower bound is above this in one of them.
-    pub leave_above: f64,
-}
-
-/// Of data checksums.
-pub const CHECKSUMS_RULE: AdviceRule = AdviceRule { turn_on_at_most: 0.05, leave_above: 0.25 };
 
 /// An interval whose half-width is a larger part of the baseline than this never shows that a cost is
 /// small enough to turn checksums on.
-pub const DECIDED_WITHIN: f64 = CHECKSUMS_RULE.turn_on_at_most;
+pub const DECIDED_WITHIN: f64 = CHECKSUMS_RULE.cpu.turn_on_at_most;
 
-impl AdviceRule {
-    /// What follows from the ratios of server CPU of all timed workloads of transactions; `None`
-    /// where there are none. What is too noisy has a bound that is too high.
-    pub fn action(&self, ratios: &[Interval]) -> Option<AdvisedAction> {
-        let is_much = |ratio: &Interval| ratio.lower > 1.0 + self.leave_above;
-        let is_little = |ratio: &Interval| ratio.upper <= 1.0 + self.turn_on_at_most;
-        if ratios.is_empty() {
-            None
-        } else if ratios.iter().any(is_much) {
-            Some(AdvisedAction::Leave)
-        } else if ratios.iter().all(is_little) {
-            Some(AdvisedAction::TurnOn)
-        } else {
-            Some(AdvisedAction::MeasureFirst)
-        }
-    }
-
-    /// In words.
-    pub(crate) fn words(&self) -> String {
-        format!(
-            "turn on when the upper bound of server CPU is at most {:.0} % in every timed workload \
-             of transactions, leave when a lower bound is above {:.0} %, else measure first with \
-             your own workload",
-            self.turn_on_at_most * 100.0,
-            self.leave_above * 100.0
-        )
+/// A decision as records have it.
+pub fn advised_action(decision: Decision) -> AdvisedAction {
+    match decision {
+        Decision::TurnOn => AdvisedAction::TurnOn,
+        Decision::MeasureFirst => AdvisedAction::MeasureFirst,
+        Decision::Leave => AdvisedAction::Leave,
     }
 }
 
-/// The rule of what this arm changes.
-pub(crate) fn rule(arm: &Arm, baseline: &Arm) -> Option<AdviceRule> {
-    (arm.checksums && !baseline.checksums).then_some(CHECKSUMS_RULE)
+/// What follows from the ratios of server CPU of all timed workloads of transactions; `None` where
+/// there are none.
+pub(super) fn judge_cpu(ratios: &[Interval]) -> Option<Decision> {
+    let judge = |ratio: &Interval| CHECKSUMS_RULE.cpu.judge(ratio.lower - 1.0, ratio.upper - 1.0);
+    ratios.iter().map(judge).max()
+}
+
+/// What follows from a ratio of WAL, which is counted, not estimated.
+pub(super) fn judge_wal(ratio: f64) -> Decision {
+    CHECKSUMS_RULE.wal.judge(ratio - 1.0, ratio - 1.0)
+}
+
+/// Whether this arm turns checksums on.
+pub(super) fn turns_checksums_on(arm: &Arm, baseline: &Arm) -> bool {
+    arm.checksums && !baseline.checksums
 }
 
 #[cfg(test)]
@@ -58,28 +38,26 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(bounds: &[(f64, f64)], expected: Option<AdvisedAction>) {
+    fn check(bounds: &[(f64, f64)], expected: Option<Decision>) {
         let ratio = |(lower, upper): &(f64, f64)| Interval {
             estimate: f64::midpoint(*lower, *upper),
             lower: *lower,
             upper: *upper,
         };
         let ratios: Vec<Interval> = bounds.iter().map(ratio).collect();
-        assert_eq!(CHECKSUMS_RULE.action(&ratios), expected, "{bounds:?}");
+        assert_eq!(judge_cpu(&ratios), expected, "{bounds:?}");
     }
 
     #[test]
-    fn the_rule_at_its_borders() {
+    fn the_worst_workload_decides() {
         check(&[], None);
-        check(&[(0.97, 1.05)], Some(AdvisedAction::TurnOn));
-        check(&[(0.97, 1.0501)], Some(AdvisedAction::MeasureFirst));
-        check(&[(0.97, 1.05), (1.0, 1.06)], Some(AdvisedAction::MeasureFirst));
-        check(&[(1.25, 1.4)], Some(AdvisedAction::MeasureFirst));
-        check(&[(1.2501, 1.4)], Some(AdvisedAction::Leave));
-        check(&[(0.97, 1.05), (1.3, 1.4)], Some(AdvisedAction::Leave));
-        // Too noisy.
-        check(&[(0.6, 2.0)], Some(AdvisedAction::MeasureFirst));
-        check(&[(f64::NAN, f64::NAN)], Some(AdvisedAction::MeasureFirst));
+        check(&[(0.97, 1.04), (1.0, 1.03)], Some(Decision::TurnOn));
+        check(&[(0.97, 1.04), (1.0, 1.06)], Some(Decision::MeasureFirst));
+        check(&[(0.97, 1.04), (1.3, 1.4)], Some(Decision::Leave));
+        check(&[(f64::NAN, f64::NAN)], Some(Decision::MeasureFirst));
+        assert_eq!(judge_wal(1.09), Decision::TurnOn);
+        assert_eq!(judge_wal(1.25), Decision::MeasureFirst);
+        assert_eq!(judge_wal(2.5), Decision::Leave);
     }
 
     #[test]
@@ -92,9 +70,9 @@ mod tests {
             twin_of: None,
             against: None,
         };
-        assert_eq!(rule(&arm(true), &arm(false)), Some(CHECKSUMS_RULE));
-        for (of, baseline) in [(false, false), (true, true), (false, true)] {
-            assert_eq!(rule(&arm(of), &arm(baseline)), None);
+        assert!(turns_checksums_on(&arm(true), &arm(false)));
+        for (own, baseline) in [(false, false), (true, true), (false, true)] {
+            assert!(!turns_checksums_on(&arm(own), &arm(baseline)));
         }
     }
 }

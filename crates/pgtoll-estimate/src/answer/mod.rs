@@ -6,14 +6,14 @@ mod change;
 mod headline;
 mod words;
 
-pub use advice::{AdviceRule, CHECKSUMS_RULE};
+use pgtoll_model::CHECKSUMS_RULE;
 use pgtoll_record::{
     AdvisedAction, AnswerLine, Arm, ArmAdvice, Comparison, Header, Interval, MetricValue, Profile,
     RunAnswer, Verdict, Work, Workload,
 };
 use pgtoll_stats::proportion_interval;
 
-pub use advice::DECIDED_WITHIN;
+pub use advice::{DECIDED_WITHIN, advised_action};
 pub use change::change_and_name;
 pub use headline::overview_headline;
 
@@ -180,13 +180,38 @@ impl<'a> Figures<'a> {
         Some((wal_ratio(own.value / baseline.value), of_what))
     }
 
+    /// By the worst workload of transactions, in server CPU or in WAL.
     fn advice(&self, of: &ArmFigures<'_>) -> Option<ArmAdvice> {
         let mut arms = self.header.arms.iter();
         let baseline = arms.find(|arm| arm.name == self.header.baseline)?;
-        let rule = advice::rule(of.arm, baseline)?;
+        if !advice::turns_checksums_on(of.arm, baseline) {
+            return None;
+        }
         let ratios: Vec<Interval> = of.transactions.iter().map(|of| of.ratio).collect();
-        let action = rule.action(&ratios)?;
-        Some(ArmAdvice { arm: of.arm.name.clone(), action, rule: rule.words() })
+        let cpu = advice::judge_cpu(&ratios)?;
+        let wal = self.most_wal(of).map(|(_, ratio)| advice::judge_wal(ratio));
+        let action = advised_action(wal.map_or(cpu, |wal| cpu.max(wal)));
+        let not_judged = if wal.is_none() { "; WAL was not measured" } else { "" };
+        let rule = format!("{}{not_judged}", CHECKSUMS_RULE.sentence());
+        Some(ArmAdvice { arm: of.arm.name.clone(), action, rule })
+    }
+
+    /// The workload of transactions in which the arm writes most WAL for the baseline's, and how many
+    /// times as much. Where the baseline writes none, there is no ratio.
+    fn most_wal(&self, figures: &ArmFigures<'_>) -> Option<(&'a str, f64)> {
+        let is_wal = |metric: &str| metric.starts_with("wal_per_") || metric == LATE_WAL;
+        let is_timed = |value: &MetricValue| {
+            figures.transactions.iter().any(|compared| compared.workload == value.workload)
+        };
+        let own = self.values.iter().filter(|value| {
+            value.arm == figures.arm.name && is_wal(&value.metric) && is_timed(value)
+        });
+        let ratios = own.filter_map(|own| {
+            let baseline = self.value(&own.workload, &self.header.baseline, &own.metric)?;
+            let ratio = own.value / baseline.value;
+            (baseline.value >= 1.0).then_some((own.workload.as_str(), ratio))
+        });
+        ratios.max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
     /// The figure that the advice rests on, or that the sentence begins with.
@@ -199,6 +224,15 @@ impl<'a> Figures<'a> {
             format!("{} of {}", name(of.metric), short_title(self.title(&of.workload)))
         };
         let percent = |ratio: f64| signed_percent(ratio.min(1000.0), 1);
+        let ratios: Vec<Interval> = of.transactions.iter().map(|of| of.ratio).collect();
+        let by_wal = self.most_wal(of).filter(|(_, ratio)| {
+            let cpu = advice::judge_cpu(&ratios);
+            advice.is_some() && cpu.is_some_and(|cpu| advice::judge_wal(*ratio) > cpu)
+        });
+        if let Some((workload, ratio)) = by_wal {
+            let title = short_title(self.title(workload));
+            return Some(format!("{} of {title}", wal_ratio(ratio)));
+        }
         match advice.map(|of| of.action) {
             Some(AdvisedAction::Leave) => {
                 let of = by(|ratio| ratio.lower)?;

@@ -1,4 +1,4 @@
-use pgtoll_record::{AdvisedAction, Run};
+use pgtoll_record::{AdvisedAction, Metric, Run, RunResult};
 
 use super::*;
 use crate::summarise;
@@ -19,9 +19,40 @@ fn the_sentence_is_about_checksums() {
     );
     let advice = answer.advice.unwrap();
     assert_eq!((advice.arm.as_str(), advice.action), ("checksums", AdvisedAction::MeasureFirst));
-    assert!(advice.rule.starts_with("turn on when the upper bound of server CPU is at most 5 %"));
+    assert!(advice.rule.starts_with("turn on when the upper bounds are at most 5 % of server CPU"));
     let decides = "server CPU per transaction of read-only, all misses: upper bound +7.4 %";
     assert_eq!(answer.decides.as_deref(), Some(decides));
+}
+
+/// A cost of CPU that is small enough does not outweigh much more WAL.
+#[test]
+fn wal_decides_where_cpu_is_cheap() {
+    let action = |extra_wal: f64| {
+        let run = run();
+        let RunResult { mut comparisons, mut values, .. } = summarise(&run);
+        let header = &run.header;
+        for compared in comparisons.iter_mut().filter(|compared| compared.arm == "checksums") {
+            compared.ratio = Interval { estimate: 1.01, lower: 1.0, upper: 1.02 };
+        }
+        let workload =
+            &comparisons.iter().find(|of| of.metric == Metric::CpuPerTransaction).unwrap().workload;
+        let wal = |arm: &str, value| MetricValue {
+            workload: workload.clone(),
+            arm: arm.to_owned(),
+            metric: "wal_per_transaction".to_owned(),
+            value,
+            ..values[0].clone()
+        };
+        let both = [wal(&header.baseline, 400.0), wal("checksums", 400.0 * extra_wal)];
+        values.extend(both);
+        let answer = answer(header, &comparisons, &values, &[]).unwrap();
+        (answer.advice.unwrap().action, answer.decides.unwrap())
+    };
+    assert_eq!(action(1.0).0, AdvisedAction::TurnOn);
+    let (advised, decides) = action(1.25);
+    assert_eq!(advised, AdvisedAction::MeasureFirst);
+    assert!(decides.starts_with("WAL +25 % of "), "{decides}");
+    assert_eq!(action(2.5).0, AdvisedAction::Leave);
 }
 
 #[test]

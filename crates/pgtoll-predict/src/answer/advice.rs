@@ -1,16 +1,12 @@
 //! What to do, and in a sentence why.
 
-use pgtoll_estimate::{AdviceRule, CHECKSUMS_RULE, percent_of_share as percent};
+use pgtoll_estimate::{advised_action, percent_of_share as percent};
+use pgtoll_model::{CHECKSUMS_RULE, CostLimits, Decision};
 use pgtoll_record::{
-    AdvisedAction, Interval, PredictedCpu, PredictedWal, PredictionAdvice, PredictionAnswer,
-    PredictionBasis,
+    Interval, PredictedCpu, PredictedWal, PredictionAdvice, PredictionAnswer, PredictionBasis,
 };
 
 use crate::question::{AskedValue, SettingQuestion};
-
-/// Of WAL: it goes to disk, to standbys and to an archive. A tenth is within a day's own swings;
-/// twice as much takes other disks and networks.
-const WAL_RULE: AdviceRule = AdviceRule { turn_on_at_most: 0.1, leave_above: 1.0 };
 
 /// About data checksums that are off today.
 pub(super) fn advice(
@@ -20,59 +16,42 @@ pub(super) fn advice(
     if question.value != AskedValue::Checksums(true) || answer.today == answer.value {
         return None;
     }
-    let rule = format!(
-        "turn on when the upper bounds are at most {:.0} % of server CPU and {:.0} % of WAL, leave \
-         when a lower bound is above {:.0} % or {:.0} %, else measure first",
-        CHECKSUMS_RULE.turn_on_at_most * 100.0,
-        WAL_RULE.turn_on_at_most * 100.0,
-        CHECKSUMS_RULE.leave_above * 100.0,
-        WAL_RULE.leave_above * 100.0
-    );
     let judged = [judged_cpu(answer.cpu.as_ref()), judged_wal(answer.wal.as_ref())];
-    let worst = |of: &(AdvisedAction, String)| match of.0 {
-        AdvisedAction::TurnOn => 0,
-        AdvisedAction::MeasureFirst => 1,
-        AdvisedAction::Leave => 2,
-    };
-    let (action, decides) = judged.into_iter().max_by_key(worst)?;
+    let (decision, decides) = judged.into_iter().max_by_key(|(decision, _)| *decision)?;
+    let (action, rule) = (advised_action(decision), CHECKSUMS_RULE.sentence());
     Some(PredictionAdvice { action, decides, rule, sentence: None })
 }
 
-fn judged_cpu(cpu: Option<&PredictedCpu>) -> (AdvisedAction, String) {
-    let unknown = (AdvisedAction::MeasureFirst, "server CPU is not known".to_owned());
+fn judged_cpu(cpu: Option<&PredictedCpu>) -> (Decision, String) {
+    let unknown = (Decision::MeasureFirst, "server CPU is not known".to_owned());
     let Some(cpu) = cpu else { return unknown };
     if let Some(share) = &cpu.share_of_busy {
-        return (action(&CHECKSUMS_RULE, share), format!("server CPU: {}", bound_words(share)));
+        return (judge(CHECKSUMS_RULE.cpu, share), format!("server CPU: {}", bound_words(share)));
     }
     // A server that is busy with a core or more pays a smaller share than this; one that is not pays
     // little of a core.
     let share = Interval { lower: 0.0, ..cpu.cores };
     let words = format!("CPU: at most {:.1} % of one core", cpu.cores.upper * 100.0);
-    (action(&CHECKSUMS_RULE, &share), words)
+    (judge(CHECKSUMS_RULE.cpu, &share), words)
 }
 
-fn judged_wal(wal: Option<&PredictedWal>) -> (AdvisedAction, String) {
-    let unknown = |words: &str| (AdvisedAction::MeasureFirst, words.to_owned());
+fn judged_wal(wal: Option<&PredictedWal>) -> (Decision, String) {
+    let unknown = |words: &str| (Decision::MeasureFirst, words.to_owned());
     let Some(wal) = wal else { return unknown("WAL is not known") };
     let share = wal.extra_share.filter(|_| wal.baseline_bytes_per_second >= IDLE_BYTES);
     let is_zero = wal.extra_bytes_per_second.upper <= 0.0;
     let Some(share) = &share.or(is_zero.then_some(NOTHING)) else {
         return unknown("the server made hardly any WAL to compare with: watch it at work");
     };
-    (action(&WAL_RULE, share), format!("WAL: {}", wal_words(wal, share)))
+    (judge(CHECKSUMS_RULE.wal, share), format!("WAL: {}", wal_words(wal, share)))
 }
 
 /// WAL a second of a server that does nothing.
 pub(super) const IDLE_BYTES: f64 = 10_000.0;
 const NOTHING: Interval = Interval { estimate: 0.0, lower: 0.0, upper: 0.0 };
 
-fn action(rule: &AdviceRule, share: &Interval) -> AdvisedAction {
-    let ratio = Interval {
-        estimate: 1.0 + share.estimate,
-        lower: 1.0 + share.lower,
-        upper: 1.0 + share.upper,
-    };
-    rule.action(&[ratio]).unwrap_or(AdvisedAction::MeasureFirst)
+fn judge(limits: CostLimits, share: &Interval) -> Decision {
+    limits.judge(share.lower, share.upper)
 }
 
 /// `8.1 % more, at most 12 %`.

@@ -42,14 +42,14 @@ pub(crate) enum ReplayCommand {
 
 const REPLAY_COMPARE_EXAMPLES: &str = "\
 Examples:
-  pgtoll replay compare shop.plan --data /backup/shop --arms off,checksums --order key
+  pgtoll replay compare shop.plan --data /backup/shop --arms off,checksums
                                             what do checksums cost which statement?
   pgtoll replay compare shop.plan --data /backup/shop --arms now,more --set more:work_mem=64MB \\
-      --order key --speed 1                 a setting, at the recorded speed
+      --speed 1                             a setting, at the recorded speed
   pgtoll replay compare shop.plan --data /backup/shop --arms now,index --setup index:index.sql \\
-      --order key -o compared.html          a script (CREATE INDEX …) changes one arm
-  pgtoll replay compare shop.plan --arms 15,18 --data 15:/backup/shop15 --data 18:/backup/shop18 \\
-      --order key                           two versions, each with its data directory
+      -o compared.html                      a script (CREATE INDEX …) changes one arm
+  pgtoll replay compare shop.plan --arms 15,18 --data 15:/backup/shop15 --data 18:/backup/shop18
+                                            two versions, each with its data directory
 
 The data directory is as it was when the capture began: a base backup, or a snapshot. No server runs on
 it, and it is only read. Each arm needs as much disk as it, and one copy more.
@@ -82,11 +82,11 @@ const REPLAY_RUN_EXAMPLES: &str = "\
 Examples:
   psql -d shop_copy -c 'ALTER DATABASE shop_copy SET pgtoll.disposable = on'
                                             the copy may be changed and lost
-  pgtoll replay run shop.plan --order key --dsn 'host=test1' --map shop=shop_copy
+  pgtoll replay run shop.plan --dsn 'host=test1' --map shop=shop_copy
                                             at the recorded speed
-  pgtoll replay run shop.plan --order key --dsn 'host=test1' --speed max --user bench
+  pgtoll replay run shop.plan --dsn 'host=test1' --speed max --user bench
                                             as fast as possible, all sessions as one role
-  pgtoll replay run postgresql.csv --order key --dry-run
+  pgtoll replay run postgresql.csv --dry-run
                                             what would be sent, without a server";
 
 /// Logs, and how to read them.
@@ -149,10 +149,10 @@ pub(crate) struct ReplayRunArguments {
     /// log. Each database has to be confirmed as disposable: ALTER DATABASE name SET pgtoll.disposable = on.
     #[arg(long, value_name = "DSN", value_parser = DsnParser, required_unless_present = "dry_run")]
     pub(crate) dsn: Option<Dsn>,
-    /// By what statements of different sessions are ordered: by the rows that they touch (`key`), which
+    /// How statements of different sessions are ordered: by the rows that they touch (`key`), which
     /// ends in the recorded data where the log allows it; by tables (`table`), coarser; or not at all
-    /// (`none`). There is no default.
-    #[arg(long, value_name = "ORDER", value_parser = order_mode())]
+    /// (`none`).
+    #[arg(long, value_name = "ORDER", default_value = "key", value_parser = order_mode())]
     pub(crate) order: OrderMode,
     /// The recorded speed's multiple, such as 0.5 or 10; max is as fast as possible.
     #[arg(long, value_name = "SPEED", default_value = "1", value_parser = replay_speed)]
@@ -202,9 +202,9 @@ pub(crate) struct ReplayCompareArguments {
     /// statements.
     #[arg(long, value_name = "ARM:FILE", value_parser = arm_file)]
     pub(crate) setup: Vec<(String, PathBuf)>,
-    /// By what statements of different sessions are ordered: by the rows that they touch (`key`), by
+    /// How statements of different sessions are ordered: by the rows that they touch (`key`), by
     /// tables, or not at all.
-    #[arg(long, value_name = "ORDER", value_parser = order_mode())]
+    #[arg(long, value_name = "ORDER", default_value = "key", value_parser = order_mode())]
     pub(crate) order: OrderMode,
     /// The recorded speed's multiple, such as 0.5 or 10; max is as fast as possible.
     #[arg(long, value_name = "SPEED", default_value = "max", value_parser = replay_speed)]
