@@ -36,14 +36,16 @@ fn wal_decides_where_cpu_is_cheap() {
         }
         let workload =
             &comparisons.iter().find(|of| of.metric == Metric::CpuPerTransaction).unwrap().workload;
+        let first = values[0].clone();
         let wal = |arm: &str, value| MetricValue {
             workload: workload.clone(),
             arm: arm.to_owned(),
             metric: "wal_per_transaction".to_owned(),
             value,
-            ..values[0].clone()
+            ..first.clone()
         };
         let both = [wal(&header.baseline, 400.0), wal("checksums", 400.0 * extra_wal)];
+        values.retain(|value| value.metric != both[0].metric);
         values.extend(both);
         let answer = answer(header, &comparisons, &values, &[]).unwrap();
         (answer.advice.unwrap().action, answer.decides.unwrap())
