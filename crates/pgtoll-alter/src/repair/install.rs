@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::OFlag;
 use pgtoll_datadir::{RelationFileList, RelationFileName, relation_directories};
 use pgtoll_files::Draft;
-use pgtoll_format::{ControlFile, Lsn, Verdict, hex, unhex};
+use pgtoll_format::{ControlFile, Lsn, PageHeader, Verdict, hex, unhex};
 use pgtoll_record::{EvidenceClass, RepairBlock};
 use serde::{Deserialize, Serialize};
 
@@ -239,7 +239,7 @@ impl RepairUndo {
     }
 
     /// Writes the pages, each once it was found as it was when the plan was made: still refused by a
-    /// server, or all zeros. `done` is told of each step.
+    /// server, all zeros, or older than the page that replaces it. Calls `done` for each step.
     pub fn apply(&self, hold: &Hold, done: &mut dyn FnMut(RepairStep)) -> Result<(), RepairError> {
         let control = hold.control();
         self.check_cluster(control)?;
@@ -251,7 +251,11 @@ impl RepairUndo {
             let now = page.read(&file)?;
             let is_before = page.state(&now) == Some(PageState::Before);
             let is_damaged = page_verdict(&now, page.block) != Verdict::Valid;
-            if is_before && is_damaged { Ok(file) } else { Err(page.changed()) }
+            if is_before && (is_damaged || page.is_newer_than(&now)) {
+                Ok(file)
+            } else {
+                Err(page.changed())
+            }
         };
         // Nothing is written where one of them is another one.
         self.pages.iter().try_for_each(|page| open(page).map(drop))?;
@@ -295,6 +299,15 @@ impl RepairUndo {
 
 /// Three times the largest plan.
 const UNDO_BYTES_MAX: u64 = 1 << 30;
+
+impl UndoPage {
+    /// Whether the page that is to be written was changed by later WAL than this one.
+    fn is_newer_than(&self, now: &[u8]) -> bool {
+        let after = unhex(&self.after).unwrap_or_default();
+        let lsn = |page: &[u8]| PageHeader::read(page).map(|header| header.lsn);
+        lsn(&after).zip(lsn(now)).is_some_and(|(after, now)| after > now)
+    }
+}
 
 impl RepairPlan {
     /// Notes that these pages were written.

@@ -54,6 +54,8 @@ pub struct DamagedBlock {
     pub block: u32,
     /// What was found, where a server accepts the page all the same.
     pub suspicion: Option<String>,
+    /// WAL changed the page later than the page says.
+    pub is_lost_write: bool,
     /// What else can be done.
     pub advice: Vec<Advice>,
 }
@@ -480,8 +482,10 @@ impl Planner<'_> {
         found.lsn = PageHeader::read(&page).map(|header| header.lsn);
         match page_verdict(&page, damaged.block) {
             Verdict::Invalid(fault) => found.damage = fault_words(fault),
-            // Other pages that servers accept cannot be told from what they left there.
             Verdict::New => "the page is all zeros".clone_into(&mut found.damage),
+            // While a server runs, it may change a page that it accepts.
+            Verdict::Valid if damaged.is_lost_write && self.is_stopped() => {}
+            // Other pages that servers accept cannot be told from what they left there.
             Verdict::Valid => return found.accepted(damaged),
         }
         if let Some(reason) = self.why_not(damaged) {
@@ -511,6 +515,10 @@ impl Planner<'_> {
             pages.push(UndoPage::new(&path, offset, damaged.block, &page, after, found.clone()));
         }
         found
+    }
+
+    fn is_stopped(&self) -> bool {
+        matches!(self.limit, WalLimit::Shutdown(_))
     }
 
     /// A block of which nothing is known but its names.
@@ -639,10 +647,13 @@ impl Filled for RepairBlock {
 
     /// A server accepts the page.
     fn accepted(mut self, damaged: &DamagedBlock) -> Self {
-        if damaged.suspicion.is_some() {
+        if damaged.is_lost_write {
             return self.without(
-                "servers accept the page: records of WAL may have been made on it as it is",
+                "the server accepts the page and may change it: stop the server in good order first",
             );
+        }
+        if damaged.suspicion.is_some() {
+            return self.without("servers accept the page, and no WAL shows what it should be");
         }
         self.class = EvidenceClass::Sound;
         self.without("servers accept the page")

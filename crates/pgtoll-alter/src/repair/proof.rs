@@ -86,8 +86,11 @@ pub(super) fn fault_words(fault: Fault) -> String {
     }
 }
 
-/// Judges a candidate for a block. `damaged` is the page that is there: a server refuses it, or it is
-/// all zeros.
+/// Judges a candidate for a block. `damaged` is the page that is there: a server refuses it, it is all
+/// zeros, or WAL changed it later than it says.
+///
+/// Records may have been made on zeros, or on an old page, if that page was written and lost a second
+/// time. The candidate then is what WAL made of the block all the same, and what each standby has.
 pub(super) fn judge(
     damaged: &[u8],
     candidate: &[u8],
@@ -109,6 +112,9 @@ pub(super) fn judge(
     if lsn > wal.to {
         return refused(format!("its LSN {lsn} is behind the cluster's last record at {}", wal.to));
     }
+    if lsn <= now.lsn && page_verdict(damaged, block) == Verdict::Valid {
+        return refused(format!("its LSN {lsn} is not newer than the page's own, {}", now.lsn));
+    }
     if lsn > source.timeline_end {
         return refused(format!(
             "its LSN {lsn} is behind {}, where the cluster left the source's timeline",
@@ -122,13 +128,6 @@ pub(super) fn judge(
     if let Some(minimal) = wal.minimal.filter(|minimal| *minimal > basis.since) {
         let minimal = if minimal == Lsn::MAX { "now".to_owned() } else { format!("at {minimal}") };
         return refused(format!("wal_level was minimal {minimal}: not all changes were logged"));
-    }
-    let is_zeros = damaged.iter().all(|byte| *byte == 0);
-    if is_zeros && wal.history.last.is_some_and(|last| last.end > source.taken) {
-        return refused(
-            "the page is all zeros, which servers accept, and WAL names the block since the source \
-             was taken: its records may have been made on zeros",
-        );
     }
     if !source.is_anchored {
         let reason =
@@ -456,9 +455,8 @@ mod tests {
         check(&torn, &page(8000, 0, 1), &wal(inserted(8000)), &STANDBY, Proved, "the end");
         let newer = wal(inserted(8008));
         check(&torn, &page(8008, 0, 1), &newer, &STANDBY, Refused, "restartpoint");
-        // It has replayed what was made on zeros, too.
         let zeros = vec![0; PAGE_BYTES];
-        check(&zeros, &page(5000, 0, 1), &wal(inserted(5000)), &STANDBY, Refused, "made on zeros");
+        check(&zeros, &page(5000, 0, 1), &wal(inserted(5000)), &STANDBY, Proved, "the end");
         check(&zeros, &page(900, 0, 1), &SILENT, &STANDBY, Proved, "no record");
         let values = sequence(5000, 28);
         check(&torn, &values, &wal(inserted(5000)), &STANDBY, Refused, "come again");
@@ -557,12 +555,17 @@ mod tests {
     }
 
     #[test]
-    fn zeros_that_wal_may_have_been_made_on_are_refused() {
+    fn zeros_and_old_pages_are_replaced_by_what_wal_made() {
         use EvidenceClass::{Proved, Refused};
         let zeros = vec![0; PAGE_BYTES];
         check(&zeros, &page(900, 0, 1), &SILENT, &SOURCE, Proved, "no record");
         check(&zeros, &page(2000, 0, 1), &wal(inserted(2000)), &SOURCE, Proved, "the end");
-        check(&zeros, &page(5000, 0, 1), &wal(inserted(5000)), &SOURCE, Refused, "made on zeros");
+        check(&zeros, &page(5000, 0, 1), &wal(inserted(5000)), &SOURCE, Proved, "the end");
+        check(&zeros, &page(2000, 0, 1), &wal(inserted(5000)), &SOURCE, Refused, "older");
+        let old = page(1500, 0, 1);
+        check(&old, &page(5000, 0, 1), &wal(inserted(5000)), &SOURCE, Proved, "the end");
+        check(&old, &page(2000, 0, 1), &wal(inserted(5000)), &SOURCE, Refused, "older");
+        check(&old, &page(1500, 0, 2), &wal(inserted(5000)), &SOURCE, Refused, "not newer");
         let gap = BlockWal { from: Lsn(3001), ..SILENT };
         check(&zeros, &page(0, 0, 1), &gap, &SOURCE, Refused, "no WAL");
         // A page whose begin alone is zero is refused by servers: nothing was made on it.

@@ -3,6 +3,7 @@
 //! Every command is run by a test on the damage that it is for (`tests/it/advice.rs`).
 
 mod maps;
+mod repair;
 mod sql;
 
 use pgtoll_datadir::{RelationFileName, RelationName};
@@ -13,6 +14,7 @@ use pgtoll_record::{Advice, CommandKind, Severity};
 use crate::defect::Evidence;
 use crate::defect::{BlockFinding, Defect, LayoutDefect};
 use crate::severity::FIRST_NORMAL_OID;
+pub(crate) use repair::WalArchive;
 use sql::Range;
 
 /// What the damaged files belong to.
@@ -40,6 +42,10 @@ pub(crate) struct AdvisedCluster {
     pub(crate) major: u32,
     pub(crate) block_bytes: u32,
     pub(crate) file_blocks: u32,
+    /// Pages have checksums, without which none is repaired.
+    pub(crate) has_checksums: bool,
+    /// Where its WAL is archived.
+    pub(crate) archive: WalArchive,
     /// The catalogs' version, which tablespaces' directories are called by; `None`: unknown.
     pub(crate) catalog_version: Option<u32>,
 }
@@ -99,7 +105,8 @@ impl AdvisedCluster {
             ClusterRole::Backup => vec![of_backup(damage.fork.number, damage.severity)],
             ClusterRole::Standby => self.of_standby(damage),
             ClusterRole::Stopped { needs_recovery } => {
-                let mut steps: Vec<Advice> = self.copy(damage).into_iter().collect();
+                let mut steps: Vec<Advice> =
+                    self.repair(damage).into_iter().chain(self.copy(damage)).collect();
                 if needs_recovery {
                     steps.push(words(
                         "start the server and stop it again: its recovery may replace these pages; \
@@ -110,7 +117,8 @@ impl AdvisedCluster {
                 steps
             }
             ClusterRole::Running => {
-                self.copy(damage).into_iter().chain(self.of_primary(damage, "")).collect()
+                let first = self.repair(damage).into_iter().chain(self.copy(damage));
+                first.chain(self.of_primary(damage, "")).collect()
             }
         }
     }
@@ -127,6 +135,30 @@ impl AdvisedCluster {
                  what is damaged there, too, is repaired there: a standby changes nothing itself",
             )],
         }
+    }
+
+    /// The command that repairs pages; `None`: it cannot repair these.
+    fn repair(&self, damage: &DamagedFork<'_>) -> Option<Advice> {
+        let is_known =
+            matches!(damage.severity, Severity::Data | Severity::Catalog | Severity::Index);
+        let is_running = self.role == ClusterRole::Running;
+        let is_repairable = |finding: &&BlockFinding| match finding.defect {
+            Defect::Invalid { .. } => true,
+            // A running server accepts these pages, and may change them.
+            Defect::ZeroButVisible
+            | Defect::ZeroFirst
+            | Defect::Evidence(
+                Evidence::Stale { .. }
+                | Evidence::ZeroButLogged { .. }
+                | Evidence::ZeroButLinked { .. }
+                | Evidence::ZeroButIndexed { .. },
+            ) => !is_running,
+            _ => false,
+        };
+        let has_some = damage.findings.iter().copied().any(|finding| is_repairable(&finding));
+        let is_after_recovery = self.role != ClusterRole::Stopped { needs_recovery: true };
+        (self.has_checksums && is_known && is_after_recovery && has_some)
+            .then(|| repair::step(&self.data, &self.archive, is_running))
     }
 
     /// The next steps change the files, which are evidence and the last copy of their rows.

@@ -18,6 +18,8 @@ fn cluster(role: ClusterRole) -> AdvisedCluster {
         major: 15,
         block_bytes: 8192,
         file_blocks: 131_072,
+        has_checksums: true,
+        archive: WalArchive::Unknown,
         catalog_version: Some(202_209_061),
     }
 }

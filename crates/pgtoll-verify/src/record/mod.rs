@@ -15,7 +15,7 @@ use pgtoll_record::{
 };
 use pgtoll_wal::recorded_name;
 
-use crate::advice::{AdvisedCluster, ClusterRole, DamagedFork};
+use crate::advice::{AdvisedCluster, ClusterRole, DamagedFork, WalArchive};
 use crate::backup::{TarBackup, VerifiedTars, WalAtHand};
 use crate::defect::{BlockFinding, DefectCounts};
 use crate::found::Verified;
@@ -243,6 +243,8 @@ fn advised_cluster(path: &Path, source: &VerifiedSource, is_running: bool) -> Ad
         major: source.major,
         block_bytes: source.block_bytes,
         file_blocks: source.file_blocks,
+        has_checksums: source.checksums,
+        archive: WalArchive::of_data_directory(path),
         catalog_version: control_file(path).ok().map(|control| control.catalog_version),
     }
 }

@@ -483,8 +483,8 @@ fn check_other_timeline(guard: &mut Guard, cluster: &Cluster, check: &dyn Fn(&Pa
     other.remove(guard).unwrap();
 }
 
-/// Pages of zeros, which servers accept: they are neither replaced where WAL named the block since,
-/// nor once a server has written on them.
+/// Pages of zeros, which servers accept: an older page does not replace them, and no page once a server
+/// has written on them.
 fn check_zeros(guard: &mut Guard, cluster: &Cluster, path: &Path, check: &dyn Fn(&[&str], &str)) {
     overwrite(&open(path), 0, |page| page.fill(0));
     let named = ["--block", "postgres.public.t:0"];

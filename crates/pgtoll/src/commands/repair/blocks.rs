@@ -93,6 +93,7 @@ impl FoundDamage {
                 fork: *fork,
                 block: *block,
                 suspicion: None,
+                is_lost_write: false,
                 advice: Vec::new(),
             });
             found.blocks.extend(others);
@@ -126,6 +127,7 @@ impl FoundDamage {
                     fork,
                     block: finding.block,
                     suspicion: (!is_refused).then(|| finding.words.clone()),
+                    is_lost_write: finding.kind == FindingKind::LostWrite,
                     advice: relation.advice.clone(),
                 });
             }
