@@ -72,6 +72,7 @@ const LAYERS: [(&str, &[&str]); 30] = [
         &[
             "pgtoll-datadir",
             "pgtoll-estimate",
+            "pgtoll-format",
             "pgtoll-interrupt",
             "pgtoll-record",
             "pgtoll-store",

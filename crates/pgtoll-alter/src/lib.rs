@@ -22,8 +22,8 @@ pub use fence::{fence, unfence};
 pub use hold::{Hold, HoldPolicy, become_owner_of, data_directory_control};
 pub use repair::{
     AskBlock, BlockAnswer, DamagedBlock, NotWritten, PageOrigin, REPAIR_BLOCKS_MAX, Rebuild,
-    RebuiltPages, RedoPlan, RepairError, RepairHelp, RepairOptions, RepairPlan, RepairStep,
-    RepairUndo, RunningTarget, UndoPage, plan_repair,
+    RebuiltPages, RedoPlan, RepairDirectory, RepairError, RepairHelp, RepairOptions, RepairPlan,
+    RepairStep, RepairUndo, RunningTarget, UndoPage, plan_repair,
 };
 pub use write_error::{MaybeOverwritten, WriteError};
 

@@ -3,8 +3,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Cursor, Read};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pgtoll_format::hex;
 
 use pgtoll_record::FleetLayout;
 use pgtoll_store::{ObjectReader, Store, StoreUrl, StoredObject};
@@ -12,6 +14,7 @@ use pgtoll_verify::{
     OpenInput, PgBackRestFile, PgBackRestManifest, TarBackup, TarInput, describes_backup,
 };
 use pgtoll_wal::Packing;
+use sha1::{Digest as _, Sha1};
 use tar::{EntryType, Header};
 
 use crate::error::FleetError;
@@ -118,6 +121,8 @@ struct StoredFile {
     bytes: u64,
     /// `None`: it is empty.
     place: Option<FilePlace>,
+    /// SHA-1 of its bytes, unpacked, in hexadecimal; `None`: unknown.
+    checksum: Option<String>,
 }
 
 /// Where a file's bytes are.
@@ -146,6 +151,7 @@ fn files(backup: &StoredBackup, objects: &[StoredObject]) -> Vec<StoredFile> {
             path: path.to_owned(),
             bytes: object.bytes,
             place: Some(place).filter(|_| object.bytes > 0),
+            checksum: None,
         }
     };
     objects.iter().map(file).collect()
@@ -172,16 +178,16 @@ fn pgbackrest_files(
     let (own, others) = (by_url(&backup.objects), by_url(&backup.beside));
     let is_first = backup.part.is_none_or(|part| part.number == 1);
     let (mut found, mut beside) = (Vec::with_capacity(files.len()), Vec::new());
-    for PgBackRestFile { path, bytes, place, .. } in files {
+    for PgBackRestFile { path, bytes, place, checksum } in files {
         let Some(place) = place else {
             // Empty ones are nowhere, and so in one part.
-            found.extend(is_first.then_some(StoredFile { path, bytes, place: None }));
+            found.extend(is_first.then_some(StoredFile { path, bytes, place: None, checksum }));
             continue;
         };
         let (url, part) = (url_of(&place, &stanza), place.bytes.map(|bytes| (place.offset, bytes)));
         let file = |object: &StoredObject| {
             let place = FilePlace { object: object.clone(), packing, part };
-            StoredFile { path: path.clone(), bytes, place: Some(place) }
+            StoredFile { path: path.clone(), bytes, place: Some(place), checksum: checksum.clone() }
         };
         match (own.get(&url), others.get(&url)) {
             (Some(object), _) => found.push(file(object)),
@@ -227,6 +233,7 @@ fn directory_tars(
             store: store.clone(),
             files: Arc::new(files),
             failure: failure.clone(),
+            damaged: DamagedFiles::default(),
         }),
     };
     chunks.into_iter().map(tar).collect()
@@ -241,24 +248,43 @@ struct DirectoryInput {
     store: Store,
     files: Arc<Vec<StoredFile>>,
     failure: StoreFailure,
+    damaged: DamagedFiles,
+}
+
+/// Files whose bytes are not those that their manifest lists.
+#[derive(Clone, Debug, Default)]
+struct DamagedFiles(Arc<Mutex<Vec<String>>>);
+
+impl DamagedFiles {
+    fn lock(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl OpenInput for DirectoryInput {
     fn open(&self) -> io::Result<Box<dyn Read + Send>> {
+        self.damaged.lock().clear();
         Ok(Box::new(DirectoryTar {
             store: self.store.clone(),
             failure: self.failure.clone(),
+            damaged: self.damaged.clone(),
             files: Arc::clone(&self.files),
             next: 0,
             parts: VecDeque::new(),
             bundle: None,
         }))
     }
+
+    fn wrong_checksums(&self) -> Option<Vec<String>> {
+        let has_checksums = self.files.iter().any(|file| file.checksum.is_some());
+        has_checksums.then(|| self.damaged.lock().clone())
+    }
 }
 
 struct DirectoryTar {
     store: Store,
     failure: StoreFailure,
+    damaged: DamagedFiles,
     files: Arc<Vec<StoredFile>>,
     next: usize,
     /// What is given out next.
@@ -294,15 +320,27 @@ impl DirectoryTar {
     fn next_member(&mut self) -> io::Result<()> {
         let file = self.files.get(self.next).cloned();
         self.next += 1;
-        let Some(StoredFile { path, bytes, place }) = file else {
+        let Some(StoredFile { path, bytes, place, checksum }) = file else {
             self.push(vec![0; 1024]);
             return Ok(());
         };
         self.push(header(&path, bytes)?.as_bytes().to_vec());
         if let Some(place) = place {
             let packed = self.packed(&place)?;
-            let unpacked = place.packing.unpack(packed)?;
-            self.parts.push_back(Box::new(Exactly { unpacked, left: bytes, path }));
+            let unpacked = place.packing.unpack(packed);
+            let exactly = |unpacked| Exactly { unpacked, left: bytes, path: path.clone() };
+            self.parts.push_back(match checksum {
+                None => Box::new(exactly(unpacked?)),
+                Some(checksum) => Box::new(Compared {
+                    file: unpacked.ok().map(exactly),
+                    left: bytes,
+                    path: path.clone(),
+                    hash: Sha1::new(),
+                    checksum,
+                    damaged: self.damaged.clone(),
+                    failure: self.failure.clone(),
+                }),
+            });
         }
         let padding = bytes.next_multiple_of(512) - bytes;
         self.push(vec![0; usize::try_from(padding).unwrap_or_default()]);
@@ -364,6 +402,63 @@ impl Read for Exactly {
             Some(_) => Err(io::Error::other(named(&"shorter than it should be"))),
             None => Err(io::Error::other(named(&"longer than it should be"))),
         }
+    }
+}
+
+/// The bytes of a file whose checksum is known. Where they cannot be unpacked, zeros stand for the rest:
+/// the file is named as damaged, and the next one is read.
+struct Compared {
+    /// `None`: it could not be unpacked up to its end.
+    file: Option<Exactly>,
+    left: u64,
+    path: String,
+    hash: Sha1,
+    checksum: String,
+    damaged: DamagedFiles,
+    failure: StoreFailure,
+}
+
+impl Compared {
+    fn read_file(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let Some(file) = &mut self.file else { return Ok(None) };
+        match file.read(buffer) {
+            Ok(0) => Ok(None),
+            Ok(read) => Ok(Some(read)),
+            // What the store failed with says nothing of the file.
+            Err(error) if self.failure.reason().is_some() => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+impl Read for Compared {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() || self.left == 0 {
+            return Ok(0);
+        }
+        let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        let buffer = &mut buffer[..room];
+        let read = match self.read_file(buffer)? {
+            Some(read) => read,
+            None => {
+                self.file = None;
+                buffer.fill(0);
+                room
+            }
+        };
+        self.hash.update(&buffer[..read]);
+        self.left -= read as u64;
+        if self.left == 0 {
+            let hash = self.hash.finalize_reset();
+            let is_longer = match &mut self.file {
+                Some(file) => file.read(&mut [0]).is_err(),
+                None => true,
+            };
+            if is_longer || hex(&hash) != self.checksum {
+                self.damaged.lock().push(self.path.clone());
+            }
+        }
+        Ok(read)
     }
 }
 

@@ -284,13 +284,15 @@ pub struct TableOptions {
     pub most: usize,
     /// WAL by type of record, not by resource manager.
     pub by_type: bool,
+    /// All that is known, not the answer alone.
+    pub full: bool,
     /// Whether there are colours.
     pub style: Style,
 }
 
 impl Default for TableOptions {
     fn default() -> Self {
-        Self { most: 10, by_type: false, style: Style::Plain }
+        Self { most: 10, by_type: false, full: false, style: Style::Plain }
     }
 }
 
@@ -482,7 +484,7 @@ impl FinishedRecord {
             Self::Checksums(record) => crate::checksums_text(record),
             Self::Rolling(record) => crate::rolling_text(record),
             Self::Corruption(record) => crate::corruption_text(record),
-            Self::Repairs(records) => crate::repairs_text(records),
+            Self::Repairs(records) => crate::repairs_text(records, options.full),
             Self::Page(record) => crate::page_text(record),
             Self::PageChecksums(record) => crate::page_checksums_text(record),
             Self::PageDifference(record) => crate::page_difference_text(record),

@@ -2,39 +2,93 @@
 
 use std::fmt::Write as _;
 
+use pgtoll_format::shell_quoted;
 use pgtoll_record::{
     EvidenceClass, RepairBlock, RepairOutcome, RepairRecord, RepairSource, RepairSourceKind,
 };
 
 use crate::printable::printable;
 use crate::text::wrapped;
-use crate::verification::steps;
+use crate::verification::{full_name, steps};
 
-/// Attempts one after the other.
-pub fn repairs_text(records: &[RepairRecord]) -> String {
-    records.iter().map(repair_text).collect::<Vec<_>>().join("\n")
+/// Attempts one after the other: a line for each block, or with `full` all that is known of it.
+pub fn repairs_text(records: &[RepairRecord], full: bool) -> String {
+    records.iter().map(|record| repair_text(record, full)).collect::<Vec<_>>().join("\n")
 }
 
-fn repair_text(of: &RepairRecord) -> String {
-    let data = printable(&of.data);
-    let running = if of.running { ", running" } else { "" };
-    let mut text = wrapped("", &format!("{data}: PostgreSQL {}{running}", of.major));
-    let _ = writeln!(text, "{} ({})", outcome(of.outcome), printable(&of.made));
-    if let Some(wal) = &of.wal {
+fn repair_text(record: &RepairRecord, full: bool) -> String {
+    let data = printable(&record.data);
+    let running = if record.running { ", running" } else { "" };
+    let title = format!("{data}: PostgreSQL {}{running}", record.major);
+    let mut text = wrapped("", &title);
+    let _ = writeln!(text, "{} ({})", outcome(record.outcome), printable(&record.made));
+    if let Some(wal) = &record.wal {
         let line = format!("WAL from {} to {}, timeline {}", wal.from, wal.to, wal.timeline);
         text.push_str(&wrapped("", &line));
     }
-    for source in &of.sources {
+    for source in &record.sources {
         text.push_str(&wrapped("", &source_text(source)));
     }
-    for block in &of.blocks {
-        text.push_str(&block_text(block, &of.sources));
+    if full {
+        for block in &record.blocks {
+            text.push_str(&block_text(block, &record.sources));
+        }
+    } else if !record.blocks.is_empty() {
+        text.push('\n');
+        for block in &record.blocks {
+            text.push_str(&wrapped("", &printable(&block_line(block, &record.sources))));
+        }
     }
-    for note in &of.notes {
+    for note in &record.notes {
         let _ = write!(text, "\n{}", wrapped("", &printable(note)));
     }
-    let _ = write!(text, "\n{}", summary(of));
+    let _ = write!(text, "\n{}", summary(record));
+    text.push_str(&next_steps(record, full));
     text
+}
+
+/// `shop.public.orders:7  proved, from backup /srv/backup, LSN 0/1A2B: …`.
+fn block_line(block: &RepairBlock, sources: &[RepairSource]) -> String {
+    let name = block.name.as_ref().map_or_else(
+        || block.path.clone().unwrap_or_else(|| block.filenode.to_string()),
+        full_name,
+    );
+    let fork = if block.fork == "main" { String::new() } else { format!(" ({})", block.fork) };
+    let chosen = block.chosen.and_then(|chosen| sources.get(chosen));
+    let from = chosen.map_or(String::new(), |source| {
+        format!(", from {} {}", kind_name(source.kind), source.path)
+    });
+    let written = if block.installed { ", written" } else { "" };
+    let class = class_name(block.class);
+    format!("{name}{fork}:{}  {class}{from}{written}: {}", block.block, block.reason)
+}
+
+/// The command that writes the plan, and what to run afterwards.
+fn next_steps(record: &RepairRecord, full: bool) -> String {
+    let has_class = |class| record.blocks.iter().any(|block| block.class == class);
+    let mut text = String::new();
+    let is_open = !full && record.remaining > 0;
+    match record.outcome {
+        RepairOutcome::Planned
+            if has_class(EvidenceClass::Proved) || has_class(EvidenceClass::Exact) =>
+        {
+            let _ = write!(text, "\nto write this plan:\n  {} --yes\n", command(record));
+        }
+        RepairOutcome::Finished if record.blocks.iter().any(|block| block.installed) => {
+            let data = shell_quoted(&record.data);
+            let _ = write!(text, "\nto check the result:\n  pgtoll verify {data}\n");
+        }
+        _ => {}
+    }
+    if is_open {
+        let line = "what else can be done, and what was tried, block by block: --full";
+        let _ = write!(text, "\n{}", wrapped("", line));
+    }
+    text
+}
+
+fn command(record: &RepairRecord) -> String {
+    printable(&record.command.join(" ")).into_owned()
 }
 
 fn outcome(of: RepairOutcome) -> &'static str {
@@ -48,13 +102,7 @@ fn outcome(of: RepairOutcome) -> &'static str {
 }
 
 fn source_text(of: &RepairSource) -> String {
-    let path = printable(&of.path);
-    let what = match of.kind {
-        RepairSourceKind::Backup => "backup",
-        RepairSourceKind::Stopped => "stopped copy",
-        RepairSourceKind::Standby => "standby",
-        RepairSourceKind::Wal => "WAL alone, replayed by",
-    };
+    let (path, what) = (printable(&of.path), kind_name(of.kind));
     if let (RepairSourceKind::Wal, Some(from)) = (of.kind, of.contains) {
         return format!("{what} {path}, from {from} on");
     }
@@ -65,16 +113,20 @@ fn source_text(of: &RepairSource) -> String {
     }
 }
 
+fn kind_name(kind: RepairSourceKind) -> &'static str {
+    match kind {
+        RepairSourceKind::Backup => "backup",
+        RepairSourceKind::Stopped => "stopped copy",
+        RepairSourceKind::Standby => "standby",
+        RepairSourceKind::Wal => "WAL alone, replayed by",
+    }
+}
+
 fn block_text(of: &RepairBlock, sources: &[RepairSource]) -> String {
     let place = of.path.as_deref().map_or_else(|| of.filenode.to_string(), str::to_owned);
     let name = of.name.as_ref().map_or_else(
         || "unnamed relation".to_owned(),
-        |name| {
-            let parts = [&name.database, &name.schema, &name.relation];
-            let parts: Vec<&str> =
-                parts.into_iter().filter(|of| !of.is_empty()).map(|of| &**of).collect();
-            format!("{} {}", name.kind, parts.join("."))
-        },
+        |name| format!("{} {}", name.kind, full_name(name)),
     );
     let title = format!("{name}, block {} ({place}, {})", of.block, of.fork);
     let mut text = format!("\n{}", wrapped("", &printable(&title)));

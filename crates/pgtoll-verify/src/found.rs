@@ -57,6 +57,8 @@ pub struct Verified {
     pub fewer_threads: Option<(usize, usize)>,
     /// Rows were not looked at, by choice.
     pub(super) skips_rows: bool,
+    /// Stored files were compared with the checksums in the backup's own list.
+    pub(super) compares_stored_files: bool,
     /// What pages were compared with besides.
     pub evidence: EvidenceCompared,
     /// Pages of zeros, and where B-trees lead.

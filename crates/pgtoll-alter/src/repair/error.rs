@@ -97,6 +97,20 @@ pub enum RepairError {
         /// The block's number in the file.
         block: u64,
     },
+    /// The directory of undo files and ledger cannot be made or read.
+    #[error("the repairs' directory {}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// Other users may write to the directory of undo files and ledger.
+    #[error("{} is no directory of the data directory's owner alone", path.display())]
+    SharedDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -131,6 +145,9 @@ impl RepairError {
             Self::UsedSince { .. } => "stop it, and run the same command again",
             Self::PageChanged { .. } => {
                 "run pgtoll repair again without --yes and look at the plan"
+            }
+            Self::Directory { .. } | Self::SharedDirectory { .. } => {
+                "name files elsewhere with --undo-file and --ledger"
             }
             Self::Interrupted => "run the same command again",
         };

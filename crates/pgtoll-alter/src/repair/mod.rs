@@ -4,6 +4,7 @@
 //! [`plan_repair`] reads and changes nothing; [`RepairUndo`] is what would be written, kept on disk
 //! before it is. A server may run meanwhile ([`RunningTarget`]): pages that it refuses cannot change.
 
+mod directory;
 mod error;
 mod failure;
 mod fetched;
@@ -39,6 +40,7 @@ use running::Horizon;
 use source::{PageSource, RelationBlocks};
 use standby::Standby;
 
+pub use directory::RepairDirectory;
 pub use error::RepairError;
 pub use fetched::RebuiltPages;
 pub use install::{RepairStep, RepairUndo, UndoPage};
@@ -497,15 +499,17 @@ impl Planner<'_> {
         let best = (0..candidates.len()).rev().max_by_key(|at| candidates[*at].0.class);
         found.candidates = candidates.iter().map(|(of, _)| of.clone()).collect();
         let Some((at, after)) = best.and_then(|at| Some((at, candidates[at].1.as_ref()?))) else {
-            return found.without(match &candidates[..] {
+            let reason = match &candidates[..] {
                 [] => "no source was named",
                 [(only, _)] => &only.reason,
                 _ => "no source has a page that could be taken",
-            });
+            };
+            return found.without(&format!("{reason}; {}", self.needed(damaged)));
         };
         let best = &candidates[at].0;
         if best.class == EvidenceClass::Refused {
-            return found.without(&best.reason.clone());
+            let reason = format!("{}; {}", best.reason, self.needed(damaged));
+            return found.without(&reason);
         }
         (found.class, found.reason, found.chosen) = (best.class, best.reason.clone(), Some(at));
         found.count_changes(&page, after);
@@ -515,6 +519,24 @@ impl Planner<'_> {
             pages.push(UndoPage::new(&path, offset, damaged.block, &page, after, found.clone()));
         }
         found
+    }
+
+    /// The sources that would have the page, as far as WAL says.
+    fn needed(&self, damaged: &DamagedBlock) -> String {
+        let last = self.history(damaged).and_then(|history| history.last);
+        let first = self.references.and_then(BlockReferences::first);
+        match (last, first) {
+            (Some(last), _) => format!(
+                "it takes WAL from the block's last full-page image to {}, or a copy of the page with \
+                 this LSN",
+                last.end
+            ),
+            (None, Some(first)) => format!(
+                "it takes a backup whose WAL goes on without a gap to {first}, since no WAL from there \
+                 on names the block"
+            ),
+            (None, None) => "it takes the WAL up to the cluster's end".to_owned(),
+        }
     }
 
     fn is_stopped(&self) -> bool {

@@ -11,6 +11,12 @@ use std::sync::Arc;
 pub trait OpenInput: Debug + Send + Sync {
     /// The bytes from the first one on, as they are packed.
     fn open(&self) -> io::Result<Box<dyn Read + Send>>;
+
+    /// Files that were read since the last `open` whose bytes are not those that the backup's own list
+    /// of checksums has; `None`: it has no such list.
+    fn wrong_checksums(&self) -> Option<Vec<String>> {
+        None
+    }
 }
 
 /// A tar that is no file.

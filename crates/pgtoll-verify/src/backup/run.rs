@@ -15,6 +15,7 @@ use super::content::Content;
 use super::judge::{BatchQueue, Batches, Here, Judged, Rules};
 use super::member::{Bytes, Loader, RelationMember};
 use super::member_path::{MemberKind, MemberPath};
+use super::opener::TarBytes;
 use super::source::{IncrementalFile, Meter, Metered, Source, TarFile};
 use crate::found::Verified;
 use crate::settings::{PROGRESS, VerifyProgress, VerifySettings};
@@ -155,6 +156,8 @@ impl Sum<'_> {
         verified.temporary += sums.temporary;
         verified.foreign.extend(sums.foreign);
         verified.unlisted.extend(sums.unlisted);
+        verified.wrong_files.extend(sums.wrong_files);
+        verified.compares_stored_files |= sums.compares_stored_files;
         sums.findings.into_iter().for_each(|finding| verified.add(finding));
         self.read.push(of);
     }
@@ -207,7 +210,14 @@ impl Reader<'_> {
     fn tar(&mut self, tar: &TarFile) -> io::Result<()> {
         let file = Metered::tar(tar, self.meter)?;
         let mut stream = TarStream::new(tar.packing.open(Box::new(file))?);
-        Ok(self.members(tar, &mut stream)?)
+        let read = self.members(tar, &mut stream);
+        if let TarBytes::Input(input) = &tar.from
+            && let Some(paths) = input.wrong_checksums()
+        {
+            self.of.sums.wrong_checksums(paths);
+            self.of.sums.compares_stored_files = true;
+        }
+        Ok(read?)
     }
 
     fn members<R: io::Read>(

@@ -17,6 +17,7 @@ pub(super) fn covered(verified: &Verified, source: &VerifiedSource) -> Vec<Strin
             verified.manifest.is_some_and(|manifest| manifest.checksums.is_some()),
             "checksums of files",
         ),
+        (verified.compares_stored_files, "checksums of stored files"),
     ];
     let parts = parts.into_iter().filter(|(is_covered, _)| *is_covered);
     parts

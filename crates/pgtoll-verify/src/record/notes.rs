@@ -63,12 +63,23 @@ pub(super) fn of_tars(found: &VerifiedTars, names: Option<&Names>, wal: WalAtHan
             notes.push(NOT_IN_ORDER.to_owned());
         }
     }
+    notes.extend(stored_files_note(&found.verified));
     notes.extend(threads_note(&found.verified));
     // Names are read only where there is damage or they were chosen by.
     if names.is_some() || !found.verified.counts.is_empty() {
         notes.extend(names_note(&found.verified, names));
     }
     notes
+}
+
+/// Where the damage came about, as the checksums of stored files show.
+fn stored_files_note(verified: &Verified) -> Option<String> {
+    let is_damaged = !verified.wrong_files.is_empty() || verified.total().failures > 0;
+    (verified.compares_stored_files && is_damaged).then(|| {
+        "files without the checksum that the manifest lists were damaged in the repository; pages \
+         that fail in other files were damaged in the database before the backup"
+            .to_owned()
+    })
 }
 
 fn checksum_note(checksum_version: u32) -> Option<String> {

@@ -41,7 +41,7 @@ pub(crate) use output::{FormatOptions, OutputOptions};
 pub(crate) use page::{PageArguments, PageCommand};
 pub(crate) use postgres::{PostgresArguments, PostgresCommand};
 pub(crate) use predict::{PredictArguments, PredictWal};
-pub(crate) use repair::RepairArguments;
+pub(crate) use repair::{LAST_REPAIR, RepairArguments};
 pub(crate) use replay::{
     LogOptions, ReplayArguments, ReplayCommand, ReplayCompareArguments, ReplayDoctorArguments,
     ReplayPlanArguments, ReplayRecordArguments, ReplayRunArguments,

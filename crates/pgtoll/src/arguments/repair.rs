@@ -19,8 +19,7 @@ Examples:
   pgtoll repair /srv/pg --from-stopped /srv/standby --block shop.public.orders:7
   pgtoll repair /srv/pg --from-standby 'host=db2 user=postgres' --yes
                                             the server may run, too
-  pgtoll repair /srv/pg --undo pgtoll-repair.undo.json
-                                            the pages as they were before
+  pgtoll repair /srv/pg --undo              the pages as they were before the last repair
 
 Exit status: 0 all pages are sound; 1 some are damaged still; 2 could not tell.";
 
@@ -73,24 +72,33 @@ pub(crate) struct RepairArguments {
     /// Confirm: write the pages of the plan.
     #[arg(long)]
     pub(crate) yes: bool,
-    /// The new file to write the undo information to. Default: a name with the time in it, in the
-    /// current directory.
+    /// The new file to write the undo information to. Default: a name with the time in it, in
+    /// PGDATA.pgtoll/ beside the data directory.
     #[arg(long, value_name = "FILE", requires = "yes")]
     pub(crate) undo_file: Option<PathBuf>,
-    /// Put the pages back that were there before this repair, unless they were written since.
+    /// Put the pages back that were there before a repair, unless they were written since. Default, and
+    /// "last": the last repair in PGDATA.pgtoll/.
     #[arg(
         long,
         value_name = "FILE",
+        num_args = 0..=1,
+        default_missing_value = LAST_REPAIR,
         conflicts_with_all = ["from_backup", "from_stopped", "from_standby", "dsn", "wal", "block", "findings", "accept", "yes"]
     )]
     pub(crate) undo: Option<PathBuf>,
-    /// The file that each attempt to write is added to. Default: pgtoll-repair-ledger.jsonl beside
-    /// the undo file.
+    /// The file that each attempt to write is added to. Default: PGDATA.pgtoll/ledger.jsonl beside the
+    /// data directory.
     #[arg(long, value_name = "FILE")]
     pub(crate) ledger: Option<PathBuf>,
+    /// Show all that is known of each block, and each source that was tried.
+    #[arg(long)]
+    pub(crate) full: bool,
     #[command(flatten)]
     pub(crate) format: FormatOptions,
 }
+
+/// The undo file of the last repair.
+pub(crate) const LAST_REPAIR: &str = "last";
 
 /// A class of evidence that is written only where a user accepts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -144,13 +144,15 @@ fn pgbackrests_backups_are_verified_where_they_lie() {
 
 pub(crate) fn check_damaged(record: &Value, blocks: u64) {
     assert_eq!(record["failures"], 1, "{record:#}");
+    // The file is as it was backed up: the database had the damage.
+    assert_eq!(record["wrong_files"], 0, "{record:#}");
     assert_eq!(record["read"]["blocks"].as_u64(), Some(blocks), "{record:#}");
     let relation = &record["relations"][0];
     assert_eq!(relation["name"]["relation"], "orders", "{record:#}");
     assert_eq!(relation["findings"][0]["block"], 1, "{record:#}");
 }
 
-/// A byte of an object that is compressed: nothing is called sound, and it is said where it ended.
+/// Bytes of an object that is compressed, whatever they unpack to: the files that they are of are named.
 fn check_store_damage(server: &ObjectServer, (name, repository): &(String, PathBuf)) {
     let full = &labels(repository)[0];
     let key = format!("b/{name}/backup/main/{full}/bundle/1");
@@ -160,8 +162,11 @@ fn check_store_damage(server: &ObjectServer, (name, repository): &(String, PathB
     bytes[middle..middle + 64].fill(0xA5);
     server.put(&key, &bytes);
     let url = format!("s3://b/{name}");
-    let ran = said(server, &["verify", &url, "--backup", full], 2);
-    assert!(!ran.stdout.contains("\nsound"), "{ran:?}");
+    let record = json(&said(server, &["verify", &url, "--backup", full, "--json"], 1));
+    let files = record["files"].as_array().unwrap();
+    assert!(!files.is_empty() && files.iter().all(|of| of["kind"] == "checksum"), "{record:#}");
+    let notes = record["notes"].to_string();
+    assert!(notes.contains("were damaged in the repository"), "{record:#}");
     // One that is not there, or is cut, is named before anything is read.
     server.put(&key, &whole[..middle]);
     let cut = said(server, &["verify", &url, "--backup", full], 2);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -12,7 +12,7 @@ use pgtoll_format::{
 };
 use serde_json::Value;
 
-use crate::support::{Scratch, pgtoll, program, run, server, servers};
+use crate::support::{Scratch, pgtoll, program, run, server, servers, set_mode};
 use crate::verify::{PAGE, PAGE_BYTES, check_program, execute, overwrite, path_of};
 
 /// Rows, long values, an index and a sequence, all hinted and on disk.
@@ -638,7 +638,9 @@ fn what_has_no_source_is_derivable_or_refused() {
     let expected =
         [(("t", "main"), "refused"), (("t", "vm"), "derivable"), (("t_pkey", "main"), "derivable")];
     assert_eq!(found, expected.into());
-    let table = run(pgtoll().arg("repair").arg(&data).arg("--no-redo"));
+    let short = run(pgtoll().arg("repair").arg(&data).arg("--no-redo"));
+    assert!(short.stdout.contains("\npostgres.public.t_pkey:2 derivable: "), "{short:?}");
+    let table = run(pgtoll().arg("repair").arg(&data).args(["--no-redo", "--full"]));
     assert_eq!(table.status, Some(1), "{table:?}");
     assert!(table.stdout.contains("REINDEX"), "{}", table.stdout);
     assert!(table.stdout.contains("pg_truncate_visibility_map"), "{}", table.stdout);
@@ -651,4 +653,53 @@ fn what_has_no_source_is_derivable_or_refused() {
     fs::write(&findings, verified.stdout).unwrap();
     let again = repair_by_copies(&scratch, &data, &["--findings", shown(&findings)], 1);
     assert_eq!(again["blocks"], said["blocks"]);
+}
+
+/// Undo file and ledger lie beside the data directory, and the last repair is found without its name.
+#[test]
+fn a_repair_is_undone_without_a_name() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let server = server();
+    let cluster = cluster(&mut guard, &server, "undo");
+    let backup = backup(&mut guard, &cluster);
+    let path = cluster.data().join(path_of(&cluster, "t"));
+    cluster.stop(&mut guard, StopMode::Fast).unwrap();
+    let data = cluster.data();
+    let right = fs::read(&path).unwrap();
+    overwrite(&open(&path), 0, |page| page[5000] ^= 1);
+    let damaged = fs::read(&path).unwrap();
+    let repair = |arguments: &[&str]| run(pgtoll().arg("repair").arg(&data).args(arguments));
+    let none = repair(&["--undo"]);
+    assert_eq!(none.status, Some(2), "{none:?}");
+    assert!(none.stderr.contains("has no repair to undo"), "{none:?}");
+    let from = ["--from-backup", shown(&backup)];
+    let plan = repair(&from);
+    assert_eq!(plan.status, Some(1), "{plan:?}");
+    assert!(plan.stdout.contains("to write this plan:\n  pgtoll repair "), "{plan:?}");
+    assert!(plan.stdout.contains(" --yes\n"), "{plan:?}");
+    let beside = PathBuf::from(format!("{}.pgtoll", shown(&data)));
+    assert!(!beside.exists(), "a plan leaves nothing behind");
+    // Somebody else's directory is not used, and no page is written.
+    fs::create_dir(&beside).unwrap();
+    set_mode(&beside, 0o777);
+    let refused = repair(&[&from[..], &["--yes"]].concat());
+    assert_eq!(refused.status, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("no page was written"), "{refused:?}");
+    assert!(fs::read(&path).unwrap() == damaged);
+    fs::remove_dir(&beside).unwrap();
+    let written = repair(&[&from[..], &["--yes"]].concat());
+    assert_eq!(written.status, Some(0), "{written:?}");
+    assert!(written.stdout.contains("to check the result:\n  pgtoll verify "), "{written:?}");
+    assert!(fs::read(&path).unwrap() == right);
+    let (made, owner) = (fs::metadata(&beside).unwrap(), fs::metadata(&data).unwrap());
+    assert_eq!((made.mode() & 0o777, made.uid()), (0o700, owner.uid()));
+    assert_eq!(fs::read_dir(&beside).unwrap().count(), 2, "an undo file and the ledger");
+    let undone = repair(&["--undo"]);
+    assert_eq!(undone.status, Some(0), "{undone:?}");
+    assert!(fs::read(&path).unwrap() == damaged);
+    assert_eq!(repair(&["--undo"]).status, Some(2));
+    let ledger = fs::read_to_string(beside.join("ledger.jsonl")).unwrap();
+    assert_eq!(ledger.lines().count(), 3, "{ledger}");
+    cluster.remove(&mut guard).unwrap();
 }

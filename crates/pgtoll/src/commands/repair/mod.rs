@@ -11,18 +11,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use pgtoll_alter::{
-    BlockAnswer, Hold, HoldPolicy, PageOrigin, RedoPlan, RepairError, RepairHelp, RepairOptions,
-    RepairPlan, RepairStep, RepairUndo, RunningTarget, plan_repair,
+    BlockAnswer, Hold, HoldPolicy, PageOrigin, RedoPlan, RepairDirectory, RepairError, RepairHelp,
+    RepairOptions, RepairPlan, RepairStep, RepairUndo, RunningTarget, plan_repair,
 };
 use pgtoll_datadir::{Attached, DataDirectory, Names};
 use pgtoll_format::{RelationFork, shell_quoted};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{Provenance, REPAIR_SCHEMA, RepairOutcome, RepairRecord};
-use pgtoll_report::{FinishedRecord, RecordKind};
+use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
 use pgtoll_verify::{RunningServer, ServerAnswer, Witness as _};
 use pgtoll_wire::{Dsn, masked};
 
-use crate::arguments::RepairArguments;
+use crate::arguments::{LAST_REPAIR, RepairArguments};
 use crate::commands::output;
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::verify::online::attach;
@@ -185,17 +185,12 @@ fn write(
     running: Option<&mut RunningTarget<'_>>,
     arguments: &RepairArguments,
 ) -> anyhow::Result<()> {
-    let undo_path = undo_path(arguments)?;
-    let ledger_path = ledger_path(arguments, &undo_path);
-    let mut ledger = Ledger::open(&ledger_path)?;
-    plan.record.ledger = Some(ledger_path.display().to_string());
+    let undo = RepairUndo::of(plan, &data.control);
+    let (mut ledger, undo_path) = journals(plan, &undo, data, arguments)?;
     if plan.pages.is_empty() {
         plan.record.outcome = RepairOutcome::Finished;
         return ledger.add(&plan.record);
     }
-    // As root all is read, and the undo file written, before pgtoll becomes the owner.
-    let undo = RepairUndo::of(plan, &data.control);
-    undo.save(&undo_path).map_err(|error| undo_error(&undo_path, &error))?;
     plan.record.undo_file = Some(undo_path.display().to_string());
     plan.record.outcome = RepairOutcome::Begun;
     ledger.add(&plan.record)?;
@@ -241,20 +236,61 @@ fn write(
     })
 }
 
-fn undo_path(arguments: &RepairArguments) -> anyhow::Result<PathBuf> {
-    let path = arguments.undo_file.clone().unwrap_or_else(|| {
-        let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%6fZ");
-        format!("pgtoll-repair-{time}.undo.json").into()
-    });
-    if fs::symlink_metadata(&path).is_ok() {
-        return Err(undo_error(&path, &io::ErrorKind::AlreadyExists.into()));
+/// The ledger, and the undo file, written where there are pages to write. Files that the user named
+/// are opened before pgtoll becomes the data directory's owner, the others as that owner.
+fn journals(
+    plan: &mut RepairPlan,
+    undo: &RepairUndo,
+    data: &DataDirectory,
+    arguments: &RepairArguments,
+) -> anyhow::Result<(Ledger, PathBuf)> {
+    let save = |path: &Path| -> anyhow::Result<()> {
+        if fs::symlink_metadata(path).is_ok() {
+            return Err(undo_error(path, &io::ErrorKind::AlreadyExists.into()));
+        }
+        if plan.pages.is_empty() {
+            return Ok(());
+        }
+        undo.save(path).map_err(|error| undo_error(path, &error))
+    };
+    let named = |path: &Option<PathBuf>| {
+        path.as_ref().map(std::path::absolute).transpose().context("find the current directory")
+    };
+    let (undo_file, ledger_file) = (named(&arguments.undo_file)?, named(&arguments.ledger)?);
+    let ledger = ledger_file.as_deref().map(Ledger::open).transpose()?;
+    if let Some(path) = &undo_file {
+        save(path)?;
     }
-    std::path::absolute(&path).context("find the current directory")
+    let directory = RepairDirectory::beside(&data.path)?;
+    if ledger.is_none() || undo_file.is_none() {
+        directory.make().map_err(|error| not_made(error, undo_file.as_deref()))?;
+    }
+    let undo_file = match undo_file {
+        Some(path) => path,
+        None => {
+            let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%6fZ").to_string();
+            let path = directory.undo_file(&time);
+            save(&path)?;
+            path
+        }
+    };
+    let ledger_path = ledger_file.unwrap_or_else(|| directory.ledger());
+    let ledger = ledger.map_or_else(|| Ledger::open(&ledger_path), Ok)?;
+    plan.record.ledger = Some(ledger_path.display().to_string());
+    Ok((ledger, undo_file))
 }
 
-fn ledger_path(arguments: &RepairArguments, undo: &Path) -> PathBuf {
-    let beside = || undo.with_file_name("pgtoll-repair-ledger.jsonl");
-    arguments.ledger.clone().unwrap_or_else(beside)
+/// Why there is no directory for undo file and ledger: no page was written.
+fn not_made(error: RepairError, undo_file: Option<&Path>) -> anyhow::Error {
+    if let Some(path) = undo_file {
+        // It would undo nothing.
+        let _ = fs::remove_file(path);
+    }
+    let message = std::iter::successors(Some(&error as &dyn std::error::Error), |of| of.source())
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ");
+    Usage::error(message, "no page was written; name files elsewhere with --undo-file and --ledger")
 }
 
 fn undo_error(undo: &Path, error: &io::Error) -> anyhow::Error {
@@ -268,22 +304,41 @@ fn revert(
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
     output::format(arguments.format, RecordKind::Repair)?;
-    let undo = RepairUndo::load(undo_path)?;
+    let directory = RepairDirectory::beside(&arguments.data)?;
+    let undo_path = if undo_path == Path::new(LAST_REPAIR) {
+        directory.last_undo_file()?.ok_or_else(|| no_repair(&directory))?
+    } else {
+        std::path::absolute(undo_path).context("find the current directory")?
+    };
+    let undo = RepairUndo::load(&undo_path)?;
     Hold::check_left(&arguments.data, HoldPolicy::ShutDown)?;
     let data = DataDirectory::open(&arguments.data)?;
-    let absolute = std::path::absolute(undo_path).context("find the current directory")?;
-    let ledger_path = ledger_path(arguments, &absolute);
-    let mut ledger = Ledger::open(&ledger_path)?;
+    let named = arguments.ledger.as_ref().map(std::path::absolute).transpose();
+    let named = named.context("find the current directory")?;
+    let ledger = named.as_deref().map(Ledger::open).transpose()?;
+    if ledger.is_none() {
+        directory.make().map_err(|error| not_made(error, None))?;
+    }
+    let ledger_path = named.unwrap_or_else(|| directory.ledger());
+    let mut ledger = ledger.map_or_else(|| Ledger::open(&ledger_path), Ok)?;
     let hold = Hold::take(&data.path)?;
     let count = undo.revert(&hold)?;
+    directory.retire(&undo_path)?;
     drop(hold);
     let mut record = undone(&undo, &data);
     record.notes.push(format!("{count} pages were put back as they were"));
-    record.undo_file = Some(absolute.display().to_string());
+    record.undo_file = Some(undo_path.display().to_string());
     record.ledger = Some(ledger_path.display().to_string());
     ledger.add(&record)?;
     deliver(record, arguments, printer)?;
     Ok(Status::Done)
+}
+
+fn no_repair(directory: &RepairDirectory) -> anyhow::Error {
+    Usage::error(
+        format!("{} has no repair to undo", directory.path().display()),
+        "name the undo file: --undo FILE",
+    )
 }
 
 /// The record of a repair that was undone.
@@ -315,7 +370,8 @@ fn deliver(
     printer: &mut Printer,
 ) -> anyhow::Result<()> {
     let format = output::format(arguments.format, RecordKind::Repair)?;
-    output::print(&FinishedRecord::Repairs(vec![record]), format, printer)
+    let table = TableOptions { full: arguments.full, ..TableOptions::default() };
+    output::show(&FinishedRecord::Repairs(vec![record]), format, &table, None, printer)
 }
 
 #[cfg(test)]
