@@ -438,13 +438,12 @@ impl Read for Compared {
         }
         let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         let buffer = &mut buffer[..room];
-        let read = match self.read_file(buffer)? {
-            Some(read) => read,
-            None => {
-                self.file = None;
-                buffer.fill(0);
-                room
-            }
+        let read = if let Some(read) = self.read_file(buffer)? {
+            read
+        } else {
+            self.file = None;
+            buffer.fill(0);
+            room
         };
         self.hash.update(&buffer[..read]);
         self.left -= read as u64;

@@ -59,7 +59,8 @@ impl RepairDirectory {
             create(&self.path).map_err(error)?;
         }
         let made = fs::symlink_metadata(&self.path).map_err(error)?;
-        if made.is_dir() && made.uid() == owner.uid() && made.mode() & 0o077 == 0 {
+        let is_private = made.mode() & OTHERS == 0;
+        if made.is_dir() && made.uid() == owner.uid() && is_private {
             return Ok(());
         }
         Err(RepairError::SharedDirectory { path: self.path.clone() })
@@ -110,6 +111,8 @@ fn create(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
+/// The rights of all but the owner.
+const OTHERS: u32 = 0o077;
 /// How names of undo files end.
 const UNDO: &str = ".undo.json";
 

@@ -191,7 +191,7 @@ impl<'a> Figures<'a> {
         let cpu = advice::judge_cpu(&ratios)?;
         let wal = self.most_wal(of).map(|(_, ratio)| advice::judge_wal(ratio));
         let action = advised_action(wal.map_or(cpu, |wal| cpu.max(wal)));
-        let not_judged = if wal.is_none() { "; WAL was not measured" } else { "" };
+        let not_judged = if wal.is_none() { "; these workloads write no WAL to judge" } else { "" };
         let rule = format!("{}{not_judged}", CHECKSUMS_RULE.sentence());
         Some(ArmAdvice { arm: of.arm.name.clone(), action, rule })
     }

@@ -244,7 +244,9 @@ impl Collect for Changes<'_> {
         later.cut.forks.into_iter().for_each(|(fork, from)| self.forget(fork, from));
         later.cut.databases.into_iter().for_each(|oid| self.forget_database(oid));
         let Cuts { forks, databases } = later.cut_later;
-        forks.into_iter().for_each(|(fork, from)| self.cut_later.add_fork(fork, from));
+        for (fork, from) in forks {
+            self.cut_later.add_fork(fork, from);
+        }
         self.cut_later.databases.extend(databases);
         for (fork, blocks) in later.blocks {
             let own = self.blocks.entry(fork).or_default();

@@ -154,7 +154,7 @@ fn churn(cluster: &Cluster, is_over: &AtomicBool) -> anyhow::Result<()> {
         }
         for sql in CHURN {
             match session.execute(sql) {
-                Ok(_) => {}
+                Ok(()) => {}
                 Err(error) if is_crash(&error) => break,
                 Err(error) => return Err(error).context(sql),
             }

@@ -263,16 +263,15 @@ fn journals(
     }
     let directory = RepairDirectory::beside(&data.path)?;
     if ledger.is_none() || undo_file.is_none() {
-        directory.make().map_err(|error| not_made(error, undo_file.as_deref()))?;
+        directory.make().map_err(|error| not_made(&error, undo_file.as_deref()))?;
     }
-    let undo_file = match undo_file {
-        Some(path) => path,
-        None => {
-            let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%6fZ").to_string();
-            let path = directory.undo_file(&time);
-            save(&path)?;
-            path
-        }
+    let undo_file = if let Some(path) = undo_file {
+        path
+    } else {
+        let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%6fZ").to_string();
+        let path = directory.undo_file(&time);
+        save(&path)?;
+        path
     };
     let ledger_path = ledger_file.unwrap_or_else(|| directory.ledger());
     let ledger = ledger.map_or_else(|| Ledger::open(&ledger_path), Ok)?;
@@ -281,12 +280,12 @@ fn journals(
 }
 
 /// Why there is no directory for undo file and ledger: no page was written.
-fn not_made(error: RepairError, undo_file: Option<&Path>) -> anyhow::Error {
+fn not_made(error: &RepairError, undo_file: Option<&Path>) -> anyhow::Error {
     if let Some(path) = undo_file {
         // It would undo nothing.
         let _ = fs::remove_file(path);
     }
-    let message = std::iter::successors(Some(&error as &dyn std::error::Error), |of| of.source())
+    let message = std::iter::successors(Some(error as &dyn std::error::Error), |of| of.source())
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(": ");
@@ -317,7 +316,7 @@ fn revert(
     let named = named.context("find the current directory")?;
     let ledger = named.as_deref().map(Ledger::open).transpose()?;
     if ledger.is_none() {
-        directory.make().map_err(|error| not_made(error, None))?;
+        directory.make().map_err(|error| not_made(&error, None))?;
     }
     let ledger_path = named.unwrap_or_else(|| directory.ledger());
     let mut ledger = ledger.map_or_else(|| Ledger::open(&ledger_path), Ok)?;
