@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
     of_one(&text, pgtoll_report::wal_whatif_text);
     of_one(&text, pgtoll_report::wal_whatif_html);
     of_one(&text, pgtoll_report::checksums_text);
-    of_one(&text, |of| pgtoll_report::repairs_text(std::slice::from_ref(of)));
+    of_one(&text, |of| pgtoll_report::repairs_text(std::slice::from_ref(of), true));
     of_one(&text, pgtoll_report::examination_text);
     of_one(&text, |of| pgtoll_report::overview_text(of, "directory", pgtoll_report::Style::Plain));
     of_one(&text, pgtoll_report::overview_html);

@@ -92,6 +92,12 @@ pub(crate) fn detection(arguments: &[&str]) -> anyhow::Result<()> {
     trial("detection", &[], arguments)
 }
 
+/// Whether random damages are found, and repaired right or not at all.
+pub(crate) fn drills(arguments: &[&str]) -> anyhow::Result<()> {
+    build(&["--release"])?;
+    released("drills", arguments)
+}
+
 /// Whether a running server is verified without false alarm. Not a release build: its assertions
 /// are tried too, and it is the server that is to be fast.
 pub(crate) fn soak(arguments: &[&str]) -> anyhow::Result<()> {

@@ -31,6 +31,9 @@ usage: cargo xtask COMMAND
             install and run each in a clean root (as root, with debootstrap)
   detection [--help | OPTIONS]
             who notices which damage: pgtoll, servers, PostgreSQL's own tools (10 min)
+  drills [--help | OPTIONS]
+            damage random blocks of clusters, verify, repair, and compare with the
+            undamaged pages (a second a drill)
   fuzz [--seconds N] [TARGET…]
             run the parsers' fuzz targets, each for a minute
   picture   take the README's pictures of a report, with Chromium
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         ["dist", options @ ..] => dist::dist(options),
         ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["detection", options @ ..] => bench::detection(options),
+        ["drills", options @ ..] => bench::drills(options),
         ["picture"] => picture(),
         ["soak", options @ ..] => bench::soak(options),
         ["bench", "design", options @ ..] => bench::design(options),

@@ -172,10 +172,10 @@ fn relation_text(of: &VerifiedRelation, most: usize) -> String {
 /// How many there are beyond the first `most`; `None`: none.
 pub(crate) fn more_findings(of: &VerifiedRelation, most: usize) -> Option<u64> {
     let all = of.failures.saturating_add(of.suspicions).saturating_add(of.unverified);
-    // Only of what could not be read each block counts.
-    let blocks = |of: &PageFinding| match of.class {
-        FindingClass::Unverified => u64::from(of.blocks),
-        FindingClass::Failure | FindingClass::Suspicion => 1,
+    // A suspicion counts once, whatever blocks it is about.
+    let blocks = |finding: &PageFinding| match finding.class {
+        FindingClass::Unverified | FindingClass::Failure => u64::from(finding.blocks),
+        FindingClass::Suspicion => 1,
     };
     let shown: u64 = of.findings.iter().take(most).map(blocks).sum();
     all.checked_sub(shown).filter(|more| *more > 0)

@@ -2,6 +2,7 @@
 
 mod coverage;
 mod notes;
+mod unreadable;
 mod words;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -164,11 +165,36 @@ impl Verified {
             .counts
             .iter()
             .map(|(fork, counts)| {
-                damaged.relation(*fork, *counts, &findings.remove(fork).unwrap_or_default())
+                let findings = findings.remove(fork).unwrap_or_default();
+                let mut relation = damaged.relation(*fork, *counts, &findings);
+                if self.is_unreadable_throughout(*fork, *counts, &findings, cluster.block_bytes) {
+                    unreadable::join(&mut relation);
+                }
+                relation
             })
             .collect();
         relations.sort_by_key(|relation| repair_order(relation.severity));
         relations
+    }
+}
+
+impl Verified {
+    /// Whether each page of a fork that is not zero is garbage, as far as its files are known.
+    fn is_unreadable_throughout(
+        &self,
+        fork: RelationFork,
+        counts: DefectCounts,
+        findings: &[&BlockFinding],
+        block_bytes: u32,
+    ) -> bool {
+        let Some(files) = &self.files_of_all else { return false };
+        let bytes: u64 = files.of_fork(fork).map(|file| files.file(file).bytes).sum();
+        let zeros = self.zeros.runs().iter().filter(|run| run.relation == fork.relation);
+        let zeros: u64 = zeros.map(|run| u64::from(run.count)).sum();
+        let blocks = bytes / u64::from(block_bytes.max(1));
+        counts.failures >= unreadable::PAGES_MIN
+            && counts.failures + zeros >= blocks
+            && findings.iter().all(|finding| unreadable::is_garbage(&finding.defect))
     }
 }
 

@@ -46,6 +46,29 @@ fn wrong_checksum() -> Defect {
     Defect::Invalid { fault, lsn: Lsn(0x0100_0028) }
 }
 
+/// An encrypted relation is one finding, and a damaged one is not called encrypted.
+#[test]
+fn a_relation_that_cannot_be_read_at_all_is_one_finding() {
+    let garbage = |pages: usize| [0x5A_u8, 0x93, 0xE7].into_iter().cycle().take(pages * 8192);
+    let record = |content: Vec<u8>| {
+        let (_place, data) = directory(&[("16384", content)]);
+        let jobs = NonZeroUsize::MIN;
+        let settings = VerifySettings { jobs, rate: None, only_below: Vec::new(), rows: true };
+        let go_on = &mut |_| ControlFlow::Continue(());
+        let verified = crate::verify(&data, &settings, &|_| true, go_on);
+        let names = Names::new([(relation_files(16_384), name(RelationKind::Table, "orders"))]);
+        verified.record(&data, Some(&names), WalAtHand::NotAsked, provenance())
+    };
+    let encrypted = record(garbage(4).collect());
+    assert_eq!((encrypted.outcome, encrypted.failures), (VerificationOutcome::Findings, 4));
+    let [finding] = &encrypted.relations[0].findings[..] else { panic!("{encrypted:?}") };
+    assert_eq!(finding.blocks, 4);
+    assert!(finding.words.starts_with("all 4 pages are unreadable: the relation is encrypted"));
+    assert!(encrypted.relations[0].advice[0].what.contains("an extension encrypts it"));
+    let damaged = record([page(0), garbage(3).collect()].concat());
+    assert_eq!(damaged.relations[0].findings.len(), 3);
+}
+
 #[test]
 fn a_damaged_page_becomes_a_relation_with_advice() {
     let mut damaged = page(0);
