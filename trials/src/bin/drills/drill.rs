@@ -27,7 +27,7 @@ pub(crate) struct Outcome {
     pub(crate) relation: String,
     pub(crate) block: u64,
     pub(crate) damage: Kind,
-    pub(crate) found: Found,
+    pub(crate) found: Detected,
     /// Of stopped clusters.
     pub(crate) repair: Option<Repair>,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Outcome {
 /// Whether the verification found the damage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Found {
+pub(crate) enum Detected {
     /// A finding names the block.
     Found,
     /// A note names the relation: nothing tells the page from one that was never used.
@@ -64,7 +64,7 @@ pub(crate) enum RepairResult {
 impl Outcome {
     pub(crate) fn is_failed(&self) -> bool {
         let is_wrong = self.repair.as_ref().is_some_and(|of| of.result == RepairResult::Wrong);
-        self.found == Found::Missed || is_wrong
+        self.found == Detected::Missed || is_wrong
     }
 }
 
@@ -111,7 +111,7 @@ impl Drill {
         Ok(self.outcome(false, found, Some(Repair { sources, class, result })))
     }
 
-    fn found(&self, record: &Value) -> Found {
+    fn found(&self, record: &Value) -> Detected {
         let filenode = self.damage.relation.file.file_name().and_then(|name| name.to_str());
         let relations = record["relations"].as_array().into_iter().flatten();
         let own = relations.filter(|of| Some(of["filenode"].to_string().as_str()) == filenode);
@@ -121,14 +121,14 @@ impl Drill {
             (first..first + count.max(1)).contains(&self.damage.block)
         };
         if findings.into_iter().any(|finding| has_block(&finding)) {
-            return Found::Found;
+            return Detected::Found;
         }
         let name = format!(".{}: ", self.damage.relation.name);
         let notes = record["notes"].as_array().into_iter().flatten();
         if notes.filter_map(Value::as_str).any(|note| note.contains(&name)) {
-            return Found::Noted;
+            return Detected::Noted;
         }
-        if self.is_unknowable(record) { Found::Unknowable } else { Found::Missed }
+        if self.is_unknowable(record) { Detected::Unknowable } else { Detected::Missed }
     }
 
     /// Whether the page was changed last before the WAL at hand begins, or is a zero page at the end of
@@ -145,7 +145,7 @@ impl Drill {
         }
     }
 
-    fn outcome(&self, is_running: bool, found: Found, repair: Option<Repair>) -> Outcome {
+    fn outcome(&self, is_running: bool, found: Detected, repair: Option<Repair>) -> Outcome {
         Outcome {
             major: self.major,
             seed: self.seed,

@@ -73,7 +73,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
                 State::Running => drill.run_running(&site)?,
             };
             if outcome.is_failed() {
-                say(&format!("{}", serde_json::to_string(&outcome)?));
+                say(&serde_json::to_string(&outcome)?);
             }
             recorder.write(&outcome)?;
             score.add(&outcome);

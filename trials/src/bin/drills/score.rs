@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::damage::Kind;
-use crate::drill::{Found, Outcome, RepairResult};
+use crate::drill::{Detected, Outcome, RepairResult};
 
 /// Counts of drills.
 #[derive(Debug, Default)]
@@ -32,10 +32,10 @@ impl Score {
         let counts = self.kinds.entry(outcome.damage).or_default();
         counts.drills += 1;
         *match outcome.found {
-            Found::Found => &mut counts.found,
-            Found::Noted => &mut counts.noted,
-            Found::Unknowable => &mut counts.unknowable,
-            Found::Missed => &mut counts.missed,
+            Detected::Found => &mut counts.found,
+            Detected::Noted => &mut counts.noted,
+            Detected::Unknowable => &mut counts.unknowable,
+            Detected::Missed => &mut counts.missed,
         } += 1;
         let Some(repair) = &outcome.repair else { return };
         counts.right += u64::from(repair.result == RepairResult::Right);
