@@ -34,6 +34,8 @@ pub struct BlockChains {
 struct Chain {
     /// It begins with an image, or with a record that makes the block anew.
     is_whole: bool,
+    /// A record since then cannot be redone alone.
+    is_broken: bool,
     records: Vec<Arc<NamedRecord>>,
     bytes: u64,
 }
@@ -41,7 +43,7 @@ struct Chain {
 impl Chain {
     fn clear(&mut self) -> u64 {
         self.records.clear();
-        self.is_whole = false;
+        (self.is_whole, self.is_broken) = (false, false);
         std::mem::take(&mut self.bytes)
     }
 }
@@ -57,10 +59,11 @@ impl BlockChains {
     }
 
     /// The records that make a block anew, the first of them with all of its page; `None`: the WAL has
-    /// none such, or too many.
+    /// none such, or too many, or redo of one needs the page of another block.
     pub fn of(&self, fork: RelationFork, block: BlockNumber) -> Option<&[Arc<NamedRecord>]> {
         let chain = self.blocks.get(&fork)?.get(&block)?;
-        (chain.is_whole && !self.is_full).then_some(&chain.records)
+        let is_complete = chain.is_whole && !chain.is_broken && !self.is_full;
+        is_complete.then_some(&chain.records)
     }
 
     /// There was too much WAL about these blocks to keep it.
@@ -99,6 +102,7 @@ impl Collect for BlockChains {
                 dropped += chain.clear();
                 chain.is_whole = true;
             }
+            chain.is_broken |= record.redo_needs_other_page(of);
             let kept = kept.get_or_insert_with(|| Arc::new(named(record, parts)));
             let bytes = record.bytes.len() as u64;
             chain.records.push(Arc::clone(kept));
@@ -122,6 +126,7 @@ impl Collect for BlockChains {
                     *own = chain;
                 } else {
                     own.bytes += chain.bytes;
+                    own.is_broken |= chain.is_broken;
                     own.records.extend(chain.records);
                 }
             }
@@ -193,6 +198,54 @@ mod tests {
             });
         }
         to.add(&record, &parts);
+    }
+
+    /// A row of BRIN on block 9, whose number the range map in block 3 gets; with an image of that or
+    /// without.
+    fn add_range(to: &mut BlockChains, at: u64, has_image: bool) {
+        let (total_bytes, xid, previous, crc) = (24, 7, Lsn(0), 0);
+        // INSERT+INIT.
+        let header = RecordHeader { total_bytes, xid, previous, info: 0x90, manager: 17, crc };
+        let facts = &MAJORS[0].wal;
+        let bytes = &[0; 24];
+        let record = Record { at: Lsn(at), end: Lsn(at + 24), header, bytes, facts };
+        let (hole_offset, hole_bytes, compression, range) = (0, 0, None, 0..0);
+        let image = Image { hole_offset, hole_bytes, applies: true, compression, range };
+        let block = |id, block, will_init, image| BlockReference {
+            id,
+            relation: RELATION,
+            fork: ForkNumber::MAIN,
+            block,
+            will_init,
+            image,
+            data: 0..0,
+        };
+        let mut parts = Parts::default();
+        parts.blocks =
+            vec![block(0, 9, true, None), block(1, 3, false, has_image.then_some(image))];
+        to.add(&record, &parts);
+    }
+
+    #[test]
+    fn a_range_map_is_not_redone_without_the_page_that_its_record_names() {
+        let mut all = collector();
+        add(&mut all, 80, &[(3, Some(true))]);
+        add_range(&mut all, 104, false);
+        assert_eq!(places(&all, 3), None);
+        let mut later = collector();
+        add(&mut later, 128, &[(3, None)]);
+        all.append(later);
+        assert_eq!(places(&all, 3), None);
+        // An image has all of it.
+        let mut last = collector();
+        add_range(&mut last, 152, true);
+        add(&mut last, 176, &[(3, None)]);
+        all.append(last);
+        assert_eq!(places(&all, 3), Some(vec![152, 176]));
+        let mut broken = collector();
+        add_range(&mut broken, 200, false);
+        all.append(broken);
+        assert_eq!(places(&all, 3), None);
     }
 
     fn places(of: &BlockChains, block: u32) -> Option<Vec<u64>> {

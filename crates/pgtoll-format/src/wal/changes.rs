@@ -4,11 +4,12 @@
 use crate::bytes::{u16_at, u32_at};
 use crate::page::PAGE_BYTES;
 use crate::wal::rmgr::{
-    RM_BRIN_ID, RM_DBASE_ID, RM_GENERIC_ID, RM_HEAP2_ID, RM_SEQ_ID, RM_SPGIST_ID,
-    XLOG_BTREE_UNLINK_PAGE, XLOG_BTREE_UNLINK_PAGE_META, XLOG_FPI, XLOG_FPI_FOR_HINT,
-    XLOG_HASH_DELETE, XLOG_HASH_MOVE_PAGE_CONTENTS, XLOG_HASH_SQUEEZE_PAGE,
-    XLOG_HEAP2_PRUNE_ON_ACCESS, XLOG_HEAP2_PRUNE_VACUUM_CLEANUP, XLOG_HEAP2_PRUNE_VACUUM_SCAN,
-    XLOG_HEAP2_VISIBLE, XLOG_PARAMETER_CHANGE, XLOG_SMGR_CREATE, XLOG_SMGR_TRUNCATE,
+    RM_BRIN_ID, RM_DBASE_ID, RM_GENERIC_ID, RM_HEAP2_ID, RM_SEQ_ID, RM_SPGIST_ID, XLOG_BRIN_INSERT,
+    XLOG_BRIN_OPMASK, XLOG_BRIN_UPDATE, XLOG_BTREE_UNLINK_PAGE, XLOG_BTREE_UNLINK_PAGE_META,
+    XLOG_FPI, XLOG_FPI_FOR_HINT, XLOG_HASH_DELETE, XLOG_HASH_MOVE_PAGE_CONTENTS,
+    XLOG_HASH_SQUEEZE_PAGE, XLOG_HEAP2_PRUNE_ON_ACCESS, XLOG_HEAP2_PRUNE_VACUUM_CLEANUP,
+    XLOG_HEAP2_PRUNE_VACUUM_SCAN, XLOG_HEAP2_VISIBLE, XLOG_PARAMETER_CHANGE, XLOG_SMGR_CREATE,
+    XLOG_SMGR_TRUNCATE,
 };
 use crate::wal::{BlockReference, Image, Parts, Record, RecordType};
 use crate::{BlockNumber, ForkNumber, RelFileLocator, WalLevel};
@@ -109,6 +110,16 @@ impl Record<'_> {
             && block.image.as_ref().is_some_and(|image| image.applies)
     }
 
+    /// Whether redo of this block needs the page of another block of the record: of BRIN's range map,
+    /// which gets the number of the block whose page was read before (`brin_xlog_insert_update`).
+    pub fn redo_needs_other_page(&self, block: &BlockReference) -> bool {
+        let has_image = block.image.as_ref().is_some_and(|image| image.applies);
+        let RecordType { manager, info } = RecordType::of(&self.header);
+        let operation = RecordType { manager, info: info & XLOG_BRIN_OPMASK };
+        let is_insertion = matches!(operation, XLOG_BRIN_INSERT | XLOG_BRIN_UPDATE);
+        is_insertion && block.id == RANGE_MAP && !has_image
+    }
+
     /// Whether the record takes this page out of its B-tree: whoever uses it next makes it anew,
     /// and may fail before WAL says so.
     pub fn frees_page(&self, block: &BlockReference) -> bool {
@@ -133,6 +144,8 @@ impl Record<'_> {
     }
 }
 
+/// The block of BRIN's range map in a record that inserts or updates a range's row.
+const RANGE_MAP: u8 = 1;
 /// Five limits of connections and processes stand before it.
 const WAL_LEVEL_AT: usize = 20;
 /// `pd_upper`.

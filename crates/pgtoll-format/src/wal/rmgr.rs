@@ -57,6 +57,8 @@ pub const XLR_RMGR_INFO_MASK: u8 = 0xF0;
 pub const XLOG_XACT_OPMASK: u8 = 0x70;
 /// Those that are the operation of a record of Heap and Heap2 (`heapam_xlog.h`).
 pub const XLOG_HEAP_OPMASK: u8 = 0x70;
+/// Those that are the operation of a record of BRIN; the other one is a flag (`brin_xlog.h`).
+pub const XLOG_BRIN_OPMASK: u8 = 0x70;
 /// Replay makes the heap page anew (`heapam_xlog.h`).
 pub const XLOG_HEAP_INIT_PAGE: u8 = 0x80;
 
