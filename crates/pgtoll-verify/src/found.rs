@@ -11,7 +11,6 @@ use pgtoll_record::FindingClass;
 use serde::{Deserialize, Serialize};
 
 use crate::defect::{BlockFinding, Defect, DefectCounts, LayoutDefect};
-use crate::evidence::EvidenceCompared;
 use crate::layout;
 use crate::listing::Listing;
 use crate::manifest::{ManifestCompared, WrongFile};
@@ -78,6 +77,19 @@ pub struct PagesRead {
     pub blocks: u64,
     /// Those of them that were never used: every byte is zero.
     pub new: u64,
+}
+
+/// What pages were compared with, and what was left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EvidenceCompared {
+    /// Evidence that pages were compared with.
+    pub covered: Vec<String>,
+    /// Evidence that pages were not compared with, and why.
+    pub left_out: Vec<String>,
+    /// Details for a reader.
+    pub notes: Vec<String>,
+    /// What was left out should have been there.
+    pub is_missing: bool,
 }
 
 /// What happened to suspects. The record's `VerifiedRunning` has the server beside these.

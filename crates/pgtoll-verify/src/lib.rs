@@ -44,10 +44,10 @@ pub use defect::{
 };
 pub use directory::{verify, verify_again, verify_on};
 pub use evidence::{
-    EvidenceCompared, IndexesCompared, NotCompared, WalCompared, compare_with_evidence,
-    compare_with_indexes, compare_with_wal,
+    IndexesCompared, NotCompared, WalCompared, compare_with_evidence, compare_with_indexes,
+    compare_with_wal,
 };
-pub use found::{PagesRead, RunningCounts, Verified};
+pub use found::{EvidenceCompared, PagesRead, RunningCounts, Verified};
 pub use manifest::{FileDefect, ManifestCompared, WrongFile, bytes_in_manifest};
 pub use mapped::Window;
 pub use online::{

@@ -11,8 +11,8 @@ use pgtoll_record::{Provenance, VerificationRecord};
 
 use crate::backup::{BackupWal, WalAtHand, WalPlace};
 use crate::directory::{verify_again, verify_on};
-use crate::evidence::{EvidenceCompared, RunningEvidence, compare_with_evidence};
-use crate::found::Verified;
+use crate::evidence::{RunningEvidence, compare_with_evidence};
+use crate::found::{EvidenceCompared, Verified};
 use crate::online::{Pauses, RunningServer, RunningSettings, verify_running};
 use crate::resume::{ResumeError, ResumeJournal};
 use crate::settings::{VerifyProgress, VerifySettings};

@@ -108,7 +108,8 @@ impl<'a> Reader<'a> {
     fn database(&mut self, database: &DatabaseRow, shared: &RelationMap) {
         let directory = self.directory(database.tablespace, database.oid);
         if !directory.is_dir() {
-            self.names.unread.databases += 1;
+            // `DROP DATABASE` marks it before it removes the directory.
+            self.names.unread.databases += u64::from(!database.is_invalid);
             return;
         }
         let own = self.map(&directory);

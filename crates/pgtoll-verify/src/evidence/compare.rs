@@ -10,21 +10,8 @@ use super::blocks::Forks;
 use super::indexes::{IndexesCompared, compare_forks_with_indexes};
 use super::lost::{WalCompared, compare_forks_with_wal};
 use super::unexplained::unexplained_zeros;
-use crate::found::Verified;
+use crate::found::{EvidenceCompared, Verified};
 use crate::settings::{VerifyProgress, VerifySettings};
-
-/// What pages were compared with, and what was left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EvidenceCompared {
-    /// Evidence that pages were compared with.
-    pub covered: Vec<String>,
-    /// Evidence that pages were not compared with, and why.
-    pub left_out: Vec<String>,
-    /// Details for a reader.
-    pub notes: Vec<String>,
-    /// What was left out should have been there.
-    pub is_missing: bool,
-}
 
 /// Compares what was read of a data directory at rest with its WAL and its B-trees, and adds what is
 /// wrong. `names` are read where they are `None`; `wanted` and `settings` are those of

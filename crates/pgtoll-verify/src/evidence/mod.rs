@@ -11,7 +11,7 @@ mod unexplained;
 
 use std::fmt;
 
-pub use compare::{EvidenceCompared, compare_with_evidence};
+pub use compare::compare_with_evidence;
 pub use indexes::{IndexesCompared, compare_with_indexes};
 pub use lost::{WalCompared, compare_with_wal};
 pub(crate) use running::RunningEvidence;
