@@ -1,7 +1,8 @@
 //! Thirty of the random drills, with fixed seeds: all that can be found is found, and nothing is repaired
 //! wrong.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 #[test]
@@ -22,4 +23,20 @@ fn thirty_drills_find_all_and_repair_nothing_wrong() {
     run("1062", "1", "stopped");
     run("1", "19", "stopped");
     run("1", "10", "running");
+}
+
+/// The record that the book shows: no damage was missed, and no page repaired wrong.
+#[test]
+fn the_committed_drills_missed_nothing() {
+    let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records");
+    let text = fs::read_to_string(records.join("2026-11-27-drills.jsonl")).unwrap();
+    let mut lines = 0;
+    for line in text.lines() {
+        let drill: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(drill["seed"].is_u64() && drill["damage"].is_string(), "{line}");
+        assert_ne!(drill["found"], "missed", "{line}");
+        assert_ne!(drill["repair"]["result"], "wrong", "{line}");
+        lines += 1;
+    }
+    assert!(lines >= 500, "{lines}");
 }

@@ -175,7 +175,9 @@ mod tests {
         BENCH_WATCH_SCHEMA,
     ];
     const DESIGN: &str = "2026-11-22-design.jsonl";
-    const SOAK: &str = "2026-11-26-soak.jsonl";
+    const SOAKS: [&str; 2] = ["2026-11-26-soak.jsonl", "2026-11-27-soak.jsonl"];
+    /// Its lines have their type beside the trial, and are read there.
+    const DRILLS: &str = "2026-11-27-drills.jsonl";
     const WHATIF: &str = "2026-11-22-whatif-trial.jsonl";
     const PREDICTIONS: [&str; 3] = [
         "2026-11-23-prediction-trial.jsonl",
@@ -208,7 +210,7 @@ mod tests {
     fn committed_records_are_read_and_written_back_equal() {
         check_lines::<BenchLine>(&BENCHES, &BENCH_SCHEMAS);
         check_lines::<DesignLine>(&[DESIGN], &[BENCH_DESIGN_SCHEMA]);
-        check_lines::<SoakRecord>(&[SOAK], &[SOAK_SCHEMA]);
+        check_lines::<SoakRecord>(&SOAKS, &[SOAK_SCHEMA]);
         check_lines::<WhatIfTrialLine>(&[WHATIF], &[WHATIF_TRIAL_SCHEMA]);
         check_lines::<TwinsLine>(&[TWINS], &[BENCH_TWINS_SCHEMA]);
         check_lines::<PredictionTrialLine>(&PREDICTIONS, &[PREDICTION_TRIAL_SCHEMA]);
@@ -244,9 +246,10 @@ mod tests {
             &FAILOVERS,
             &BALANCES,
             &FLEETS,
+            &SOAKS,
             &[
                 DESIGN,
-                SOAK,
+                DRILLS,
                 WHATIF,
                 DETECTION,
                 EXCHANGE,

@@ -40,12 +40,12 @@ pub struct SoakOutcome {
     pub pgbench: String,
     /// Scans of the whole cluster.
     pub scans: u64,
-    /// How often the server crashed and recovered.
-    #[serde(default)]
-    pub crashes: u64,
-    /// Scans in which pages could not be compared with WAL.
-    #[serde(default)]
-    pub without_evidence: u64,
+    /// How often the server crashed and recovered; `None` in records before it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crashes: Option<u64>,
+    /// Scans in which pages could not be compared with WAL; `None` in records before they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_evidence: Option<u64>,
     /// Pages that were verified.
     pub pages: u64,
     /// Their bytes.

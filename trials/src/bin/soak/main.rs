@@ -205,7 +205,7 @@ fn scans(
         if outcome.scans % CRASHED_EACH == CRASHED_EACH - 1 {
             crash(cluster)?;
             session = cluster.connect(DATABASE)?;
-            outcome.crashes += 1;
+            *outcome.crashes.get_or_insert_default() += 1;
         }
         let planted = if outcome.scans % DAMAGED_EACH == 0 {
             plant::damage(&mut session, &cluster.data(), &mut random)?
@@ -284,8 +284,8 @@ fn count(outcome: &mut SoakOutcome, verified: &Verified, planted: &[Planted]) {
         say(&format!("{finding:?}"));
     }
     outcome.false_alarms += number(wrong.difference(&places).count());
-    outcome.without_evidence +=
-        u64::from(!verified.evidence.covered.iter().any(|of| of.starts_with("WAL")));
+    let is_compared = verified.evidence.covered.iter().any(|words| words.starts_with("WAL"));
+    *outcome.without_evidence.get_or_insert_default() += u64::from(!is_compared);
     outcome.unverified += number(unverified.difference(&places).count());
     for damage in planted {
         *outcome.kinds.entry(damage.kind.to_owned()).or_default() += 1;
