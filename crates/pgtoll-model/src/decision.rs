@@ -2,7 +2,7 @@
 
 /// What follows from a cost. Later ones weigh more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Decision {
+pub enum CostDecision {
     /// It is small enough.
     TurnOn,
     /// It is neither small nor large, or unknown.
@@ -38,13 +38,13 @@ pub const CHECKSUMS_RULE: DecisionRule = DecisionRule {
 
 impl CostLimits {
     /// Judges a cost by its bounds. A cost that is too noisy has an upper bound that is too high.
-    pub fn judge(&self, lower: f64, upper: f64) -> Decision {
+    pub fn judge(&self, lower: f64, upper: f64) -> CostDecision {
         if lower > self.leave_above {
-            Decision::Leave
+            CostDecision::Leave
         } else if upper <= self.turn_on_at_most {
-            Decision::TurnOn
+            CostDecision::TurnOn
         } else {
-            Decision::MeasureFirst
+            CostDecision::MeasureFirst
         }
     }
 }
@@ -72,12 +72,12 @@ mod tests {
         let check = |lower, upper, expected| {
             assert_eq!(CHECKSUMS_RULE.cpu.judge(lower, upper), expected, "{lower} to {upper}");
         };
-        check(-0.03, 0.05, Decision::TurnOn);
-        check(-0.03, 0.0501, Decision::MeasureFirst);
-        check(0.25, 0.4, Decision::MeasureFirst);
-        check(0.2501, 0.4, Decision::Leave);
-        check(-0.4, 1.0, Decision::MeasureFirst);
-        check(f64::NAN, f64::NAN, Decision::MeasureFirst);
+        check(-0.03, 0.05, CostDecision::TurnOn);
+        check(-0.03, 0.0501, CostDecision::MeasureFirst);
+        check(0.25, 0.4, CostDecision::MeasureFirst);
+        check(0.2501, 0.4, CostDecision::Leave);
+        check(-0.4, 1.0, CostDecision::MeasureFirst);
+        check(f64::NAN, f64::NAN, CostDecision::MeasureFirst);
     }
 
     #[test]

@@ -39,7 +39,7 @@ mod source;
 mod whatif;
 
 pub use advice::{SettingAdvice, Unadvised, advise, knee, shown, unadvised};
-pub use decision::{CHECKSUMS_RULE, CostLimits, Decision, DecisionRule};
+pub use decision::{CHECKSUMS_RULE, CostDecision, CostLimits, DecisionRule};
 pub use grid::{
     AskedSettings, AskedValues, Candidate, Grid, MOST_COMBINATIONS, TooManyCombinations,
 };

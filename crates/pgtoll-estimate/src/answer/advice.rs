@@ -1,6 +1,6 @@
 //! Whether to turn data checksums on.
 
-use pgtoll_model::{CHECKSUMS_RULE, Decision};
+use pgtoll_model::{CHECKSUMS_RULE, CostDecision};
 use pgtoll_record::{AdvisedAction, Arm, Interval};
 
 /// An interval whose half-width is a larger part of the baseline than this never shows that a cost is
@@ -8,23 +8,23 @@ use pgtoll_record::{AdvisedAction, Arm, Interval};
 pub const DECIDED_WITHIN: f64 = CHECKSUMS_RULE.cpu.turn_on_at_most;
 
 /// A decision as records have it.
-pub fn advised_action(decision: Decision) -> AdvisedAction {
+pub fn advised_action(decision: CostDecision) -> AdvisedAction {
     match decision {
-        Decision::TurnOn => AdvisedAction::TurnOn,
-        Decision::MeasureFirst => AdvisedAction::MeasureFirst,
-        Decision::Leave => AdvisedAction::Leave,
+        CostDecision::TurnOn => AdvisedAction::TurnOn,
+        CostDecision::MeasureFirst => AdvisedAction::MeasureFirst,
+        CostDecision::Leave => AdvisedAction::Leave,
     }
 }
 
 /// What follows from the ratios of server CPU of all timed workloads of transactions; `None` where
 /// there are none.
-pub(super) fn judge_cpu(ratios: &[Interval]) -> Option<Decision> {
+pub(super) fn judge_cpu(ratios: &[Interval]) -> Option<CostDecision> {
     let judge = |ratio: &Interval| CHECKSUMS_RULE.cpu.judge(ratio.lower - 1.0, ratio.upper - 1.0);
     ratios.iter().map(judge).max()
 }
 
 /// What follows from a ratio of WAL, which is counted, not estimated.
-pub(super) fn judge_wal(ratio: f64) -> Decision {
+pub(super) fn judge_wal(ratio: f64) -> CostDecision {
     CHECKSUMS_RULE.wal.judge(ratio - 1.0, ratio - 1.0)
 }
 
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(bounds: &[(f64, f64)], expected: Option<Decision>) {
+    fn check(bounds: &[(f64, f64)], expected: Option<CostDecision>) {
         let ratio = |(lower, upper): &(f64, f64)| Interval {
             estimate: f64::midpoint(*lower, *upper),
             lower: *lower,
@@ -51,13 +51,13 @@ mod tests {
     #[test]
     fn the_worst_workload_decides() {
         check(&[], None);
-        check(&[(0.97, 1.04), (1.0, 1.03)], Some(Decision::TurnOn));
-        check(&[(0.97, 1.04), (1.0, 1.06)], Some(Decision::MeasureFirst));
-        check(&[(0.97, 1.04), (1.3, 1.4)], Some(Decision::Leave));
-        check(&[(f64::NAN, f64::NAN)], Some(Decision::MeasureFirst));
-        assert_eq!(judge_wal(1.09), Decision::TurnOn);
-        assert_eq!(judge_wal(1.25), Decision::MeasureFirst);
-        assert_eq!(judge_wal(2.5), Decision::Leave);
+        check(&[(0.97, 1.04), (1.0, 1.03)], Some(CostDecision::TurnOn));
+        check(&[(0.97, 1.04), (1.0, 1.06)], Some(CostDecision::MeasureFirst));
+        check(&[(0.97, 1.04), (1.3, 1.4)], Some(CostDecision::Leave));
+        check(&[(f64::NAN, f64::NAN)], Some(CostDecision::MeasureFirst));
+        assert_eq!(judge_wal(1.09), CostDecision::TurnOn);
+        assert_eq!(judge_wal(1.25), CostDecision::MeasureFirst);
+        assert_eq!(judge_wal(2.5), CostDecision::Leave);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What to do, and in a sentence why.
 
 use pgtoll_estimate::{advised_action, percent_of_share as percent};
-use pgtoll_model::{CHECKSUMS_RULE, CostLimits, Decision};
+use pgtoll_model::{CHECKSUMS_RULE, CostDecision, CostLimits};
 use pgtoll_record::{
     Interval, PredictedCpu, PredictedWal, PredictionAdvice, PredictionAnswer, PredictionBasis,
 };
@@ -22,8 +22,8 @@ pub(super) fn advice(
     Some(PredictionAdvice { action, decides, rule, sentence: None })
 }
 
-fn judged_cpu(cpu: Option<&PredictedCpu>) -> (Decision, String) {
-    let unknown = (Decision::MeasureFirst, "server CPU is not known".to_owned());
+fn judged_cpu(cpu: Option<&PredictedCpu>) -> (CostDecision, String) {
+    let unknown = (CostDecision::MeasureFirst, "server CPU is not known".to_owned());
     let Some(cpu) = cpu else { return unknown };
     if let Some(share) = &cpu.share_of_busy {
         return (judge(CHECKSUMS_RULE.cpu, share), format!("server CPU: {}", bound_words(share)));
@@ -35,8 +35,8 @@ fn judged_cpu(cpu: Option<&PredictedCpu>) -> (Decision, String) {
     (judge(CHECKSUMS_RULE.cpu, &share), words)
 }
 
-fn judged_wal(wal: Option<&PredictedWal>) -> (Decision, String) {
-    let unknown = |words: &str| (Decision::MeasureFirst, words.to_owned());
+fn judged_wal(wal: Option<&PredictedWal>) -> (CostDecision, String) {
+    let unknown = |words: &str| (CostDecision::MeasureFirst, words.to_owned());
     let Some(wal) = wal else { return unknown("WAL is not known") };
     let share = wal.extra_share.filter(|_| wal.baseline_bytes_per_second >= IDLE_BYTES);
     let is_zero = wal.extra_bytes_per_second.upper <= 0.0;
@@ -50,7 +50,7 @@ fn judged_wal(wal: Option<&PredictedWal>) -> (Decision, String) {
 pub(super) const IDLE_BYTES: f64 = 10_000.0;
 const NOTHING: Interval = Interval { estimate: 0.0, lower: 0.0, upper: 0.0 };
 
-fn judge(limits: CostLimits, share: &Interval) -> Decision {
+fn judge(limits: CostLimits, share: &Interval) -> CostDecision {
     limits.judge(share.lower, share.upper)
 }
 

@@ -14,7 +14,7 @@ use pgtoll_datadir::DataDirectory;
 use pgtoll_files::open;
 
 /// The forks of all relations that are looked at.
-pub(crate) struct Forks<'a> {
+pub(super) struct Forks<'a> {
     data: &'a DataDirectory,
     files: Listing,
 }
@@ -55,7 +55,7 @@ impl<'a> Forks<'a> {
 }
 
 /// The blocks of a fork.
-pub(crate) struct Blocks<'a> {
+pub(super) struct Blocks<'a> {
     files: &'a Listing,
     /// Which of the files are the fork's.
     range: Range<usize>,

@@ -51,7 +51,7 @@ impl Change {
 
 /// Up to where changes are known to be on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Horizon {
+pub(super) enum Horizon {
     /// All of them: the server was stopped in good order, with the checkpoint whose record begins
     /// here.
     Shutdown(Lsn),
@@ -61,7 +61,7 @@ pub(crate) enum Horizon {
 
 impl Horizon {
     /// Changes of records that begin before this place are on the disk.
-    pub(crate) fn lsn(self) -> Lsn {
+    pub(super) fn lsn(self) -> Lsn {
         match self {
             Self::Shutdown(lsn) | Self::Redo(lsn) => lsn,
         }

@@ -95,7 +95,7 @@ impl Tree {
 }
 
 /// All B-trees that lead somewhere, by their tables.
-pub(crate) struct Trees<'a> {
+pub(super) struct Trees<'a> {
     forks: &'a Forks<'a>,
     tables: Vec<Table>,
     /// Which pages of B-trees are believed.
@@ -104,7 +104,7 @@ pub(crate) struct Trees<'a> {
 
 impl<'a> Trees<'a> {
     /// Those whose files are there: missing ones were reported when pages were verified.
-    pub(crate) fn new(
+    pub(super) fn new(
         forks: &'a Forks<'a>,
         names: &Names,
         zeros: &ZeroPages,
@@ -167,7 +167,7 @@ impl<'a> Trees<'a> {
     }
 
     /// Pages of zeros that a B-tree leads to.
-    pub(crate) fn compare(
+    pub(super) fn compare(
         &self,
         data: &DataDirectory,
         jobs: usize,

@@ -74,18 +74,18 @@ pub(super) fn compare_forks_with_wal(
 }
 
 /// What WAL says of the blocks of some forks.
-pub(crate) struct LoggedChanges<'a> {
+pub(super) struct LoggedChanges<'a> {
     changes: Changes<'a>,
     horizon: Horizon,
     from: Lsn,
     /// Where the WAL ends that was read.
-    pub(crate) read_to: Lsn,
+    pub(super) read_to: Lsn,
 }
 
 impl<'a> LoggedChanges<'a> {
     /// Reads the WAL of a data directory up to its end, or up to the checkpoint of the shutdown: as
     /// much of it as there is without a gap.
-    pub(crate) fn read(
+    pub(super) fn read(
         data: &DataDirectory,
         settings: &VerifySettings,
         horizon: Horizon,
@@ -105,7 +105,7 @@ impl<'a> LoggedChanges<'a> {
     }
 
     /// What pages are compared with.
-    pub(crate) fn compared(&self) -> WalCompared {
+    pub(super) fn compared(&self) -> WalCompared {
         let blocks: usize = self.changes.blocks.values().map(FxHashMap::len).sum();
         WalCompared {
             from: self.from,
@@ -117,7 +117,7 @@ impl<'a> LoggedChanges<'a> {
 
     /// What is wrong with the blocks that WAL changed; with `judges_ends` also with files that end before
     /// one.
-    pub(crate) fn compare(
+    pub(super) fn compare(
         &self,
         (data, forks): (&DataDirectory, &Forks<'_>),
         judges_ends: bool,
@@ -146,19 +146,19 @@ impl<'a> LoggedChanges<'a> {
     }
 
     /// Whether WAL still says that this block was changed before the horizon.
-    pub(crate) fn has_change(&self, fork: RelationFork, block: u32) -> bool {
+    pub(super) fn has_change(&self, fork: RelationFork, block: u32) -> bool {
         self.changes.blocks.get(&fork).is_some_and(|blocks| blocks.contains_key(&block))
     }
 
     /// Whether WAL behind the horizon cut this block off, or made or removed its file.
-    pub(crate) fn is_cut_later(&self, fork: RelationFork, block: u32) -> bool {
+    pub(super) fn is_cut_later(&self, fork: RelationFork, block: u32) -> bool {
         self.changes.is_cut_later(fork, block)
     }
 }
 
 /// The forks whose changes are logged. A file without a name is a leftover, whose files say
 /// nothing, and so do those of an index that could not be made.
-pub(crate) fn logged_forks(forks: &Forks<'_>, names: &Names) -> FxHashSet<RelationFork> {
+pub(super) fn logged_forks(forks: &Forks<'_>, names: &Names) -> FxHashSet<RelationFork> {
     let is_logged = |fork: &RelationFork| {
         let persistence = names.relation(fork.relation).map(|name| name.persistence);
         matches!(
