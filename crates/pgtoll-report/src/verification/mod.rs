@@ -440,10 +440,8 @@ pub(crate) mod tests {
         (backup.files, backup.wrong_files) = (vec![file("base/5/\u{1b}1"), file("base/5/2")], 605);
         backup.incomplete = vec!["global/pg_control is missing".into()];
         let text = verification_text(&backup, 1);
-        assert!(
-            text.contains("0 failures, 0 suspicions, 0 unverified blocks, 605 wrong"),
-            "{text}"
-        );
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("0 unverified blocks, 605 wrong files"), "{text}");
         let expected = "\nglobal/pg_control is missing\n\n\
             files that are missing or wrong\n  base/5/\\u{1b}1: missing\n  ... 604 more\n";
         assert!(text.ends_with(expected), "{text}");
