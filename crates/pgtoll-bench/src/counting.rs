@@ -1,18 +1,19 @@
 //! Exact counters: what the server counts over a fixed amount of work.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
-use pgtoll_cluster::{Cluster, Guard, StopMode};
+use pgtoll_cluster::{Cluster, StopMode};
 use pgtoll_format::{Lsn, MajorFacts};
 use pgtoll_load::{Client, Mix, Script};
 use pgtoll_observe::{ClusterIo, IoSample, ServerCounters};
-use pgtoll_record::{Counted, Counters, Line, Predicted, WalOfType};
-use pgtoll_wal::WalReadError;
+use pgtoll_record::{Counted, Counters, Line, Predicted, WalAmount};
+use pgtoll_wal::{End, WalReadError, WalStatistics, scan_range_with, segments};
 use pgtoll_wire::Connection;
 
 use crate::names::{COUNTED, DATABASE};
-use crate::predicting::predictions;
+use crate::predicting::{of_stretch, predictions};
 use crate::prepare::{Shown, check_shown, settings};
 use crate::readings::io_bytes;
 use crate::run::Run;
@@ -156,7 +157,7 @@ fn count(
     } else {
         Ok(Vec::new())
     };
-    let counters = counting.end(run.guard, &mut monitor, client.connection(), &mut io)?;
+    let counters = counting.end(&mut monitor, client.connection(), &mut io)?;
     client.close();
     monitor.close();
     cluster.stop(run.guard, StopMode::Fast)?;
@@ -198,7 +199,6 @@ impl<'a> Counting<'a> {
     /// is written.
     pub(crate) fn end(
         self,
-        guard: &mut Guard,
         monitor: &mut Connection,
         worker: &mut Connection,
         io: &mut ClusterIo,
@@ -211,7 +211,7 @@ impl<'a> Counting<'a> {
         let query = |source| BenchError::query(cluster, source);
         monitor.execute("SET synchronous_commit = on").map_err(query)?;
         monitor.execute("SELECT pg_logical_emit_message(true, 'pgtoll', '')").map_err(query)?;
-        let wal_by_type = wal_by_type(cluster, guard, before.wal_insert, after.wal_insert)?;
+        let wal_by_type = wal_by_type(cluster, before.wal_insert, after.wal_insert)?;
         // The checkpointer publishes its counters when it turns to the next checkpoint.
         for _ in 0..2 {
             monitor.execute("CHECKPOINT").map_err(query)?;
@@ -232,62 +232,24 @@ impl<'a> Counting<'a> {
     }
 }
 
-/// Asks `pg_waldump`.
+/// The WAL between two positions, all of which was flushed, as `pg_waldump --stats=record` counts it.
 fn wal_by_type(
     cluster: &Cluster,
-    guard: &mut Guard,
     from: Lsn,
     to: Lsn,
-) -> Result<BTreeMap<String, WalOfType>, BenchError> {
+) -> Result<BTreeMap<String, WalAmount>, BenchError> {
     if from == to {
         return Ok(BTreeMap::new());
     }
-    Ok(parse_waldump(&cluster.wal_statistics(guard, from, to)?))
-}
-
-/// The rows of `pg_waldump --stats=record`: type, then records, bytes of records, bytes of images
-/// and both together, each with its share in parentheses.
-fn parse_waldump(text: &str) -> BTreeMap<String, WalOfType> {
-    text.lines()
-        .filter_map(|line| {
-            let mut words = line.split(|c: char| c.is_whitespace() || c == '(' || c == ')');
-            let mut words = words.by_ref().filter(|word| !word.is_empty());
-            let name = words.next().filter(|word| word.contains('/'))?;
-            let numbers: Vec<&str> = words.collect();
-            let number = |at: usize| numbers.get(at)?.parse().ok();
-            let of = WalOfType {
-                records: number(0)?,
-                record_bytes: number(2)?,
-                image_bytes: number(4)?,
-            };
-            Some((name.to_owned(), of))
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const STATISTICS: &str = "\
-WAL statistics between 0/15CA430 and 0/15D0000:
-Type                                           N      (%)          Record size      (%)             FPI size      (%)        Combined size      (%)
-----                                           -      ---          -----------      ---             --------      ---        -------------      ---
-XLOG/FPI_FOR_HINT                           1000 ( 99.90)                49000 ( 99.90)              8192000 (100.00)              8241000 ( 99.99)
-Standby/RUNNING_XACTS                          1 (  0.10)                   50 (  0.10)                    0 (  0.00)                   50 (  0.01)
-                                        --------                      --------                      --------                      --------
-Total                                       1001                         49050 [0.60%]              8192000 [99.40%]              8241050 [100%]
-";
-
-    #[test]
-    fn rows_are_read_and_totals_are_not() {
-        let types = parse_waldump(STATISTICS);
-        assert_eq!(types.len(), 2, "{types:?}");
-        let hints = types["XLOG/FPI_FOR_HINT"];
-        assert_eq!(
-            hints,
-            WalOfType { records: 1000, record_bytes: 49_000, image_bytes: 8_192_000 }
-        );
-        assert_eq!(parse_waldump("pg_waldump: first record is after 0/1, at 0/2"), [].into());
+    let unread = |source| BenchError::Wal { arm: cluster.name().to_owned(), source };
+    let files = segments(&[cluster.data()]).map_err(unread)?;
+    let files = of_stretch(files, from).map_err(unread)?;
+    let watch = &mut |_| ControlFlow::Continue(());
+    let (summary, end) =
+        scan_range_with(&files, &(from..to), 1, WalStatistics::default, watch).map_err(unread)?;
+    if !summary.gaps.is_empty() || !matches!(end, End::RangeEnd(_)) {
+        return Err(BenchError::WalIncomplete { arm: cluster.name().to_owned(), from, to });
     }
+    let types = summary.collected.types();
+    Ok(types.map(|(kind, amount)| (kind.name(summary.major), amount)).collect())
 }

@@ -4,8 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pgtoll_cluster::{Cluster, ClusterError, Difference};
-use pgtoll_format::ByteSize;
+use pgtoll_format::{ByteSize, Lsn};
 use pgtoll_interrupt::Interrupted;
+use pgtoll_wal::WalReadError;
 
 /// With less, a server cannot even write a WAL segment.
 const LEAST_FREE: u64 = 16 << 20;
@@ -16,6 +17,24 @@ pub enum BenchError {
     /// A server of ours failed, or a signal came.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    /// The server's WAL could not be read.
+    #[error("read the WAL of arm \"{arm}\"")]
+    Wal {
+        /// Which arm.
+        arm: String,
+        /// What happened.
+        source: WalReadError,
+    },
+    /// Of the WAL that was to be counted not all is there.
+    #[error("arm \"{arm}\": its WAL from {from} to {to} is not all there any more")]
+    WalIncomplete {
+        /// Which arm.
+        arm: String,
+        /// Where it begins.
+        from: Lsn,
+        /// Where it ends.
+        to: Lsn,
+    },
     /// The load could not be generated.
     #[error("load arm \"{arm}\"")]
     Load {

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use pgtoll_cluster::{ClusterError, Guard, MemoryGroup, StopMode};
+use pgtoll_cluster::{ClusterError, Guard, Installation, MemoryGroup, StopMode};
 use pgtoll_format::MajorFacts;
 use pgtoll_record::{End, EndStatus, Line, Prepared};
 use pgtoll_wire::Connection;
 
 use crate::counting::count_all;
 use crate::header::header;
-use crate::names::DATABASE;
+use crate::names::{DATABASE, PGBENCH};
 use crate::operations::Operations;
 use crate::prepare::{Arms, check_reloadable, make_origin, prepare};
 use crate::recorder::Recorder;
@@ -29,6 +29,7 @@ pub fn measure(
 ) -> Result<(), BenchError> {
     let began = Instant::now();
     plan.check_room(&site.guard.base)?;
+    check_programs(&plan.experiment, site.installation)?;
     let mut guard = Guard::begin(site.guard, site.interrupt)?;
     progress(Progress::Directory(guard.directory()));
     let first = Line::Header(Box::new(header(plan, site)?));
@@ -43,6 +44,18 @@ pub fn measure(
     MemoryGroup::remove_all();
     outcome?;
     Ok(finished?)
+}
+
+/// The server came with the client programs that nothing of pgtoll's own stands in for.
+fn check_programs(experiment: &Experiment, installation: &Installation) -> Result<(), BenchError> {
+    if experiment.setup.is_some() {
+        installation.psql()?;
+    }
+    let mut steps = experiment.workloads.iter().flat_map(|workload| &workload.steps);
+    if steps.any(|step| step.pgbench.is_some()) {
+        installation.program(PGBENCH)?;
+    }
+    Ok(())
 }
 
 /// Everything between the record's first line and its last.

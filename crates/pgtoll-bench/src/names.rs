@@ -17,5 +17,7 @@ pub(crate) const OPERATION: &str = "operation";
 /// The program that samples functions, with the guard.
 pub(crate) const PROFILER: &str = "profiler";
 
+/// PostgreSQL's program that fills the tables scripts work on.
+pub(crate) const PGBENCH: &str = "pgbench";
 /// The shell that understands a command as its user wrote it.
 pub(crate) const SHELL: &str = "/bin/sh";

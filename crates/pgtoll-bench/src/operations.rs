@@ -250,7 +250,7 @@ impl<'a> Operations<'a> {
         let measured = trials.iter_mut().zip(all_counting).zip(outcomes);
         for (position, ((trial, counting), outcome)) in (1..).zip(measured) {
             let Sessions { monitor, worker, io, .. } = &mut trial.sessions;
-            let counters = counting.end(run.guard, monitor, worker, io)?;
+            let counters = counting.end(monitor, worker, io)?;
             let client_cpu_ns = outcome.client_cpu_ns;
             let measurement = Measurement {
                 start: outcome.start,
@@ -455,7 +455,7 @@ impl<'a> Operations<'a> {
         publish(crowd, run)?;
         let sessions = &mut trial.sessions;
         let (monitor, worker) = (&mut sessions.monitor, &mut sessions.worker);
-        let counters = counting.end(run.guard, monitor, worker, &mut sessions.io)?;
+        let counters = counting.end(monitor, worker, &mut sessions.io)?;
         Ok(Measurement {
             start,
             outcome,

@@ -54,7 +54,7 @@ pub(crate) fn predictions(
     let files = segments(&[cluster.data()])?;
     let (header, wal_facts) = first_header(&files)?;
     let segment_bytes = u64::from(header.segment_bytes);
-    let files = of_stretch(files, segment_bytes, from);
+    let files = of_stretch(files, from)?;
     if files.is_empty() {
         return Ok(Vec::new());
     }
@@ -136,11 +136,16 @@ fn is_on(settings: &BTreeMap<String, String>, name: &str, default: bool) -> bool
 }
 
 /// The files from that of `from` on; none where its own is not there any more.
-fn of_stretch(files: Vec<SegmentFile>, segment_bytes: u64, from: Lsn) -> Vec<SegmentFile> {
+pub(crate) fn of_stretch(
+    files: Vec<SegmentFile>,
+    from: Lsn,
+) -> Result<Vec<SegmentFile>, WalReadError> {
+    let (header, _) = first_header(&files)?;
+    let segment_bytes = u64::from(header.segment_bytes);
     let begin = |of: &SegmentFile| of.name.begin(segment_bytes);
     let first = from.align_down(segment_bytes);
     let has_first = files.iter().any(|of| begin(of) == first);
-    files.into_iter().filter(|of| has_first && begin(of) >= first).collect()
+    Ok(files.into_iter().filter(|of| has_first && begin(of) >= first).collect())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pgtoll_cluster::{Cluster, Installation, StopMode};
 use pgtoll_wire::Connection;
 
-use crate::names::{CROSSED, DATABASE, EMPTY, ORIGIN};
+use crate::names::{CROSSED, DATABASE, EMPTY, ORIGIN, PGBENCH};
 use crate::run::Run;
 use crate::{ArmSpec, BenchError, Experiment, WorkloadSpec};
 
@@ -100,10 +100,7 @@ fn load(origin: &Cluster, run: &mut Run<'_>) -> Result<(), BenchError> {
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
     origin.configure(run.guard, &settings.into())?;
     origin.start(run.guard)?;
-    let scale = experiment.scale.to_string();
-    run.stage(&format!("pgbench --initialize --scale {scale}"));
-    let arguments = ["--initialize", "--quiet", "--scale", &scale, DATABASE];
-    origin.run_client(run.guard, "pgbench", &arguments)?;
+    fill_pgbench_tables(origin, run)?;
     if let Some(setup) = &experiment.setup {
         run.stage("psql runs the setup");
         origin.run_psql(run.guard, DATABASE, setup)?;
@@ -117,6 +114,49 @@ fn load(origin: &Cluster, run: &mut Run<'_>) -> Result<(), BenchError> {
     connection.close();
     origin.stop(run.guard, StopMode::Fast)?;
     Ok(())
+}
+
+/// Fills pgbench's tables with pgbench; where the server came without it, with the same statements.
+fn fill_pgbench_tables(origin: &Cluster, run: &mut Run<'_>) -> Result<(), BenchError> {
+    let scale = run.plan.experiment.scale;
+    run.stage(&format!("pgbench --initialize --scale {scale}"));
+    if origin.client(PGBENCH).is_ok() {
+        let arguments = ["--initialize", "--quiet", "--scale", &scale.to_string(), DATABASE];
+        origin.run_client(run.guard, PGBENCH, &arguments)?;
+        return Ok(());
+    }
+    let mut connection = origin.connect(DATABASE)?;
+    let query = |source| BenchError::query(origin, source);
+    connection.execute(&pgbench_tables(scale)).map_err(query)?;
+    connection.execute("VACUUM ANALYZE").map_err(query)?;
+    connection.close();
+    Ok(())
+}
+
+/// What `pgbench --initialize` makes, rows and keys included, as its documentation describes it; one
+/// transaction.
+fn pgbench_tables(scale: u32) -> String {
+    let (tellers, accounts) = (u64::from(scale) * 10, u64::from(scale) * 100_000);
+    // From this scale on there are more accounts than an int can count.
+    let aid = if scale >= 20_000 { "bigint" } else { "int" };
+    format!(
+        "CREATE TABLE pgbench_history (tid int, bid int, aid {aid}, delta int, mtime timestamp, \
+         filler char(22));
+         CREATE TABLE pgbench_tellers (tid int NOT NULL, bid int, tbalance int, filler char(84)) \
+         WITH (fillfactor = 100);
+         CREATE TABLE pgbench_accounts (aid {aid} NOT NULL, bid int, abalance int, filler char(84)) \
+         WITH (fillfactor = 100);
+         CREATE TABLE pgbench_branches (bid int NOT NULL, bbalance int, filler char(88)) \
+         WITH (fillfactor = 100);
+         INSERT INTO pgbench_branches (bid, bbalance) SELECT bid, 0 FROM generate_series(1, {scale}) AS bid;
+         INSERT INTO pgbench_tellers (tid, bid, tbalance) \
+         SELECT tid, (tid - 1) / 10 + 1, 0 FROM generate_series(1, {tellers}) AS tid;
+         INSERT INTO pgbench_accounts (aid, bid, abalance, filler) \
+         SELECT aid, (aid - 1) / 100000 + 1, 0, '' FROM generate_series(1, {accounts}) AS aid;
+         ALTER TABLE pgbench_branches ADD PRIMARY KEY (bid);
+         ALTER TABLE pgbench_tellers ADD PRIMARY KEY (tid);
+         ALTER TABLE pgbench_accounts ADD PRIMARY KEY (aid)"
+    )
 }
 
 /// The arm's settings: the experiment's, the workload's, its own.

@@ -8,7 +8,7 @@ use pgtoll_cluster::{Cluster, ClusterError, Guard, Output, ProgramSignal, search
 use pgtoll_format::single_quoted;
 
 use crate::experiment::{StepKind, substituted};
-use crate::names::{DATABASE, SHELL};
+use crate::names::{DATABASE, PGBENCH, SHELL};
 use crate::units::nanoseconds;
 use crate::{ArmSpec, BenchError, StepSpec};
 
@@ -165,7 +165,6 @@ impl Programs<'_> {
 /// A program's part in a trial: of its directory's name, and of its name with the guard.
 const PROGRAM: &str = "program";
 const BESIDE: &str = "beside";
-const PGBENCH: &str = "pgbench";
 /// A program beside that takes longer to end is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 

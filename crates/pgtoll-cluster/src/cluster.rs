@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
-use pgtoll_format::{Lsn, ServerVersion};
+use pgtoll_format::ServerVersion;
 use pgtoll_wire::{Config, Connection, UnixEndpoint};
 
 use crate::difference;
@@ -211,20 +211,26 @@ impl Cluster {
         guard.write(&self.data().join("pgtoll-settings.conf"), file)
     }
 
-    /// Turns data checksums on, with `pg_checksums`; the server must be stopped. Not synced, as copies
-    /// are not.
+    /// Turns data checksums on; the server must be stopped. Not synced, as copies are not.
     pub fn enable_checksums(&self, guard: &mut Guard) -> Result<(), ClusterError> {
-        let program = self.installation.program("pg_checksums")?;
-        let data = self.data();
-        guard.run(&program, &["--enable", "--no-sync", "-D", &data.to_string_lossy()])?;
-        Ok(())
+        self.change_checksums(guard, "enable")
     }
 
-    /// Turns data checksums off, with `pg_checksums`; the server must be stopped.
+    /// Turns data checksums off; the server must be stopped.
     pub fn disable_checksums(&self, guard: &mut Guard) -> Result<(), ClusterError> {
-        let program = self.installation.program("pg_checksums")?;
+        self.change_checksums(guard, "disable")
+    }
+
+    /// With `pg_checksums`; where the server came without it, with pgtoll's own command of the same name.
+    fn change_checksums(&self, guard: &mut Guard, change: &str) -> Result<(), ClusterError> {
         let data = self.data();
-        guard.run(&program, &["--disable", "--no-sync", "-D", &data.to_string_lossy()])?;
+        let data = data.to_string_lossy();
+        match self.installation.program("pg_checksums") {
+            Ok(program) => {
+                guard.run(&program, &[&format!("--{change}"), "--no-sync", "-D", &data])?
+            }
+            Err(_) => guard.run_own(&[change, "--no-sync", &data])?,
+        };
         Ok(())
     }
 
@@ -313,12 +319,20 @@ impl Cluster {
         program: &str,
         arguments: &[&str],
     ) -> Result<String, ClusterError> {
-        let path = self.client(program)?;
+        self.run_against(guard, &self.client(program)?, arguments)
+    }
+
+    fn run_against(
+        &self,
+        guard: &mut Guard,
+        program: &Path,
+        arguments: &[&str],
+    ) -> Result<String, ClusterError> {
         let sockets = self.directory.to_string_lossy();
         let port = PORT.to_string();
         let mut all = vec!["-h", &*sockets, "-p", &port, "-U", SUPERUSER];
         all.extend(arguments);
-        Ok(guard.run(&path, &all)?.tail)
+        Ok(guard.run(program, &all)?.tail)
     }
 
     /// What tells a client program (`psql`, `pgbench`, a load generator of others) where the server
@@ -347,22 +361,8 @@ impl Cluster {
         guard.write(&file, script.to_owned())?;
         let file = file.to_string_lossy();
         let arguments = ["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", database, "-f", &file];
-        self.run_client(guard, "psql", &arguments)?;
+        self.run_against(guard, &self.installation.psql()?, &arguments)?;
         Ok(())
-    }
-
-    /// What `pg_waldump --stats=record` prints about the WAL between two positions. All of it must
-    /// have been flushed.
-    pub fn wal_statistics(
-        &self,
-        guard: &mut Guard,
-        from: Lsn,
-        to: Lsn,
-    ) -> Result<String, ClusterError> {
-        let wal = self.data().join("pg_wal").to_string_lossy().into_owned();
-        let (from, to) = (from.to_string(), to.to_string());
-        let arguments = ["--stats=record", "-p", &wal, "--start", &from, "--end", &to];
-        Ok(guard.run(&self.installation.program("pg_waldump")?, &arguments)?.tail)
     }
 
     /// A connection to the server as its superuser.

@@ -10,6 +10,7 @@ use nix::unistd::geteuid;
 use pgtoll_format::{MAJORS, ServerVersion};
 use pgtoll_interrupt::Interrupt;
 
+use crate::environment::find_program;
 use crate::trust::require_trusted;
 use crate::{ClusterError, Guard, ServerUser, WHEELS, Wheel};
 
@@ -69,6 +70,18 @@ impl Installation {
             return Ok(path);
         }
         Err(ClusterError::NoProgram { directory: self.bin.clone(), program: name.to_owned() })
+    }
+
+    /// The directories that its programs need to read.
+    pub fn directories(&self) -> Vec<PathBuf> {
+        let beside = |name: &&str| Some(self.bin.parent()?.join(name));
+        let others = ["lib", "lib64", "share"].iter().filter_map(beside);
+        std::iter::once(self.bin.clone()).chain(others).collect()
+    }
+
+    /// The path of `psql`: one that works with any server serves where this one came without.
+    pub fn psql(&self) -> Result<PathBuf, ClusterError> {
+        self.program("psql").or_else(|missing| find_program("psql").ok_or(missing))
     }
 }
 

@@ -58,7 +58,8 @@ pub use environment::search_path;
 pub use error::{ClusterError, Untrusted};
 pub use find::{Finder, Found, Installation, Origin, Skipped};
 pub use guard::{
-    Guard, GuardOptions, LaunchState, Output, ProgramSignal, StopMode, Usage, guard_main,
+    Confinement, Guard, GuardOptions, LaunchState, Output, ProgramSignal, StopMode, Usage,
+    guard_main,
 };
 pub use leftover::{Leftover, leftovers};
 pub use memory::{MemoryGroup, MemoryUse};

@@ -65,13 +65,15 @@ fn target_settings(target: DrillTarget) -> Vec<(&'static str, String)> {
 
 /// Reached from nowhere but its own directory; nothing works in the background; the log is in English
 /// and goes to the file of the guard.
-const OWN: [(&str, &str); 22] = [
+const OWN: [(&str, &str); 23] = [
     ("listen_addresses", ""),
     ("unix_socket_directories", ".."),
     ("port", "5432"),
     ("ssl", "off"),
     ("shared_buffers", "128MB"),
     ("huge_pages", "off"),
+    // In its own directory, outside of which it does not write.
+    ("dynamic_shared_memory_type", "mmap"),
     ("shared_preload_libraries", ""),
     ("archive_mode", "off"),
     ("wal_level", "replica"),

@@ -153,6 +153,14 @@ pub enum DrillError {
     /// A server could not be found or run.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    /// The server, which runs code that is in the backup, cannot be confined.
+    #[error(
+        "this system cannot confine the drill's server, which runs code of the backup: {reason}"
+    )]
+    Unconfined {
+        /// What it lacks.
+        reason: String,
+    },
     /// A signal came.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
@@ -204,6 +212,9 @@ impl DrillError {
             Self::Read { source, .. } => read_hint(source),
             Self::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 "free some space, or name another disk with --work-dir"
+            }
+            Self::Unconfined { .. } => {
+                "confining it takes Linux 6.2 with Landlock; for a backup that you trust: --unconfined"
             }
             Self::Write { .. } | Self::Interrupted(_) => return None,
             Self::Datadir(error) => return error.hint(),

@@ -22,6 +22,7 @@
 //!     patience: Duration::from_secs(600),
 //!     installation: source.installation(None, &interrupt)?,
 //!     guard: GuardOptions::of_this_program(work_dir.into(), ServerUser::choose()?),
+//!     unconfined: false,
 //! };
 //! let plan = DrillPlan::of(source, options, &interrupt)?;
 //! for sentence in plan.sentences() {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::statvfs::statvfs;
-use pgtoll_cluster::{ClusterError, GuardOptions, Installation};
+use pgtoll_cluster::{ClusterError, Confinement, GuardOptions, Installation};
 use pgtoll_format::{ByteSize, ControlFile, MajorFacts};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{DrillDisk, Provenance};
@@ -34,6 +34,8 @@ pub struct DrillOptions {
     pub installation: Installation,
     /// Where the copy is made, and as whom.
     pub guard: GuardOptions,
+    /// The server, which runs code that is in the backup, can do what its user can.
+    pub unconfined: bool,
 }
 
 /// What a drill will do.
@@ -47,6 +49,8 @@ pub struct DrillPlan {
     /// The WAL that recovery is given; `None`: the control file, which says how it is laid out, cannot
     /// be read.
     pub(crate) wal: Option<(WalChoice, ControlFile)>,
+    /// How far this kernel confines the server; `None`: it is not confined.
+    pub(crate) confinement: Option<Confinement>,
 }
 
 impl DrillPlan {
@@ -57,6 +61,9 @@ impl DrillPlan {
         interrupt: &Interrupt,
     ) -> Result<Self, DrillError> {
         let facts = options.installation.version.facts().map_err(ClusterError::from)?;
+        let confined = (!options.unconfined).then(Confinement::of_this_kernel);
+        let confinement =
+            confined.transpose().map_err(|reason| DrillError::Unconfined { reason })?;
         let layout = match &source.form {
             SourceForm::Directory => CopyLayout::of(&source.path, source.major)?,
             SourceForm::Tars(survey) => CopyLayout::of_tars(survey),
@@ -86,7 +93,7 @@ impl DrillPlan {
             return Err(DrillError::NoSpace { needed_bytes, free_bytes, work_dir });
         }
         let disk = DrillDisk { needed_bytes, free_bytes };
-        Ok(Self { source, options, facts, layout, disk, wal })
+        Ok(Self { source, options, facts, layout, disk, wal, confinement })
     }
 
     /// What will be done, a sentence each.
@@ -132,7 +139,28 @@ impl DrillPlan {
                 "a server of PostgreSQL {} recovers it as user {}: target {}; then every table is read",
                 options.installation.version, options.guard.user.name, options.target
             ),
+            self.confinement_sentence(),
         ]
+    }
+
+    /// What code of the backup can do while the server runs.
+    fn confinement_sentence(&self) -> String {
+        let user = &self.options.guard.user.name;
+        let confined = "that server writes only there, reads no other data and opens no connection";
+        match self.confinement {
+            Some(Confinement::Whole) => format!("{confined}, and signals no other process"),
+            Some(Confinement::WithoutSignals) => format!(
+                "{confined}; it could signal other processes of user {user}: Linux forbids that from 6.12 on"
+            ),
+            None => format!(
+                "that server is not confined: code in the backup can do what user {user} can"
+            ),
+        }
+    }
+
+    /// For the record, where the server was not confined in all.
+    pub(crate) fn confinement_note(&self) -> Option<String> {
+        (self.confinement != Some(Confinement::Whole)).then(|| self.confinement_sentence())
     }
 
     /// How pages are verified: with the WAL that was named, and the backup's own where it does not lie beside

@@ -35,6 +35,7 @@ impl DrillPlan {
         notes.extend(unreadable.map(|error| format!("WAL of the backup was not read: {error}")));
         notes.extend(restored.iter().flat_map(Restored::notes));
         notes.extend(staged.notes.iter().cloned());
+        notes.extend(self.confinement_note().filter(|_| restored.is_some()));
         let pages = pages_record(self, staged, backup, restored);
         DrillRecord {
             schema: DRILL_SCHEMA.to_owned(),

@@ -85,6 +85,9 @@ impl Restore<'_> {
         let (wal, made_tablespaces) = self.copy_wal(cluster, writer)?;
         let wal_seconds = begin.elapsed().as_secs_f64();
         self.configure(cluster, &wal, writer)?;
+        if self.plan.confinement.is_some() {
+            self.guard.confine(self.plan.options.installation.directories())?;
+        }
         (self.watch)(DrillStep::Stage("recover"));
         let begin = Instant::now();
         let watch = &mut *self.watch;

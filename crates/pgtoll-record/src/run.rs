@@ -7,7 +7,7 @@ use pgtoll_format::{Lsn, ServerVersion};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Expectation, Latencies, Metric};
+use crate::{Expectation, Latencies, Metric, WalAmount};
 
 /// The version of the record's form. A reader takes what it knows and passes over fields and
 /// lines that it does not know; the number grows when that is not enough.
@@ -678,7 +678,7 @@ pub struct Counters {
     /// Full-page images in the WAL (`pg_stat_wal`, 14 and later).
     pub wal_images: Option<u64>,
     /// WAL by record type, as `pg_waldump --stats=record` counts it; page headers are not in it.
-    pub wal_by_type: BTreeMap<String, WalOfType>,
+    pub wal_by_type: BTreeMap<String, WalAmount>,
     /// Blocks read into shared buffers: with data checksums each was verified.
     pub blocks_read: u64,
     /// Data blocks written, up to and including the checkpoint that followed: with data checksums
@@ -688,17 +688,6 @@ pub struct Counters {
     /// where the kernel does not tell. Not exact: it depends on what is written back when.
     #[serde(default)]
     pub io: Option<IoBytes>,
-}
-
-/// WAL of one record type.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct WalOfType {
-    /// Records.
-    pub records: u64,
-    /// Bytes of the records without their images.
-    pub record_bytes: u64,
-    /// Bytes of their full-page images.
-    pub image_bytes: u64,
 }
 
 impl Counters {
@@ -736,7 +725,7 @@ impl Counters {
     }
 
     /// Standby snapshots, which a timer writes and not the work.
-    pub fn snapshots(&self) -> WalOfType {
+    pub fn snapshots(&self) -> WalAmount {
         self.wal_by_type.get("Standby/RUNNING_XACTS").copied().unwrap_or_default()
     }
 }

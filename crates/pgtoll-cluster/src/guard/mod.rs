@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+pub use child::confine::Confinement;
 pub use child::guard_main;
 use pgtoll_interrupt::{Interrupt, Registered};
 pub use protocol::{Output, ProgramSignal, StopMode, Usage};
@@ -70,6 +71,8 @@ pub enum LaunchState {
 pub struct Guard {
     stream: BufReader<UnixStream>,
     child: Child,
+    /// pgtoll's own program, which the guard is.
+    executable: PathBuf,
     directory: PathBuf,
     user: ServerUser,
     interrupt: Interrupt,
@@ -118,6 +121,7 @@ impl Guard {
         Ok(Self {
             stream: BufReader::new(ours),
             child,
+            executable: executable.to_owned(),
             directory: PathBuf::new(),
             user: user.clone(),
             interrupt: interrupt.clone(),
@@ -128,6 +132,14 @@ impl Guard {
     /// The working directory, which goes when the guard ends.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Runs a command of pgtoll itself, as the servers' user, who has to be able to execute it.
+    pub(crate) fn run_own(&mut self, arguments: &[&str]) -> Result<Output, ClusterError> {
+        let resolve = ClusterError::io("resolve", &self.executable);
+        let own = std::fs::canonicalize(&self.executable).map_err(resolve)?;
+        self.check_executable(&own)?;
+        self.run(&own, arguments)
     }
 
     /// Whom servers run as.
@@ -222,6 +234,13 @@ impl Guard {
             Reply::Ran(output) => Ok(output),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// From here on what the guard starts writes only in its working directory; reads only that, the
+    /// system's programs and libraries, and `readable`; opens no connection and signals nobody else, as
+    /// far as the kernel [can see to it](Confinement).
+    pub fn confine(&mut self, readable: Vec<PathBuf>) -> Result<(), ClusterError> {
+        self.done(&Request::Confine { readable })
     }
 
     /// Checks that the servers' user can execute `path` (or enter it, if it is a directory).

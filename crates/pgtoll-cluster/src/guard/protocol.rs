@@ -24,6 +24,11 @@ pub(super) enum Request {
         base: PathBuf,
         keep: bool,
     },
+    /// What is started from now on writes only in the working directory, reads only programs and these,
+    /// and reaches nobody.
+    Confine {
+        readable: Vec<PathBuf>,
+    },
     Check {
         path: PathBuf,
     },
@@ -94,6 +99,7 @@ impl Request {
             Self::Become { user } => format!("change to user {}", user.name),
             Self::AskVersions { .. } => "ask servers for their versions".into(),
             Self::Begin { base, .. } => format!("make a directory in {}", base.display()),
+            Self::Confine { .. } => "confine servers".into(),
             Self::Check { path } => format!("look at {}", path.display()),
             Self::Write { path, .. } | Self::Append { path, .. } => {
                 format!("write {}", path.display())

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{Markup, html};
 use pgtoll_format::ByteSize;
-use pgtoll_record::{Counters, Run, RunResult, WalOfType, Work, Workload};
+use pgtoll_record::{Counters, Run, RunResult, WalAmount, Work, Workload};
 
 use super::{Series, figures, series, swatch};
 use crate::plot::{Bar, Part, Unit, Words, bars, figure};
@@ -24,7 +24,7 @@ pub(crate) fn section(run: &Run, result: &RunResult) -> Markup {
 /// A record's type, and whether it is its images that are meant.
 type Kind<'a> = (&'a str, bool);
 /// WAL of an arm by record type.
-type ByType<'a> = BTreeMap<&'a str, WalOfType>;
+type ByType<'a> = BTreeMap<&'a str, WalAmount>;
 
 fn of_workload(run: &Run, result: &RunResult, of: &Workload, index: usize) -> Option<Markup> {
     let arms: Vec<(Series<'_>, ByType<'_>, f64)> = series(result)

@@ -36,6 +36,10 @@ pub(crate) struct DrillArguments {
     /// How long the server may do nothing before it serves, until it is taken for stalled.
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = patience, requires = "drill")]
     pub(crate) patience: TimeSpan,
+    /// Let the drill's server do what its user can, where this system cannot confine it. It runs code
+    /// that is in the backup: only for backups that you trust.
+    #[arg(long, requires = "drill")]
+    pub(crate) unconfined: bool,
 }
 
 fn patience(text: &str) -> Result<TimeSpan, String> {

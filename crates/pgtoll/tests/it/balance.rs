@@ -9,8 +9,8 @@ use nix::unistd::geteuid;
 use pgtoll_record::BalanceRecord;
 
 use crate::support::{
-    Scratch, end_at_line, pgtoll, pgtoll_for_all, program, run, servers, set_mode,
-    trusted_directory,
+    Scratch, end_at_line, pgtoll, pgtoll_for_all, program, run, servers, trusted_directory,
+    write_program,
 };
 
 /// Where Debian has it.
@@ -118,9 +118,8 @@ fn a_balancer_that_ends_at_its_start_is_told() {
     let scratch = Scratch::new();
     let directory = trusted_directory();
     let fake = directory.path().join("pgpool");
-    fs::write(&fake, "#!/bin/sh\necho 'pgpool-II version 4.9.0 (none)'\n[ $# = 1 ] || exit 3\n")
-        .unwrap();
-    set_mode(&fake, 0o755);
+    let script = "#!/bin/sh\necho 'pgpool-II version 4.9.0 (none)'\n[ $# = 1 ] || exit 3\n";
+    write_program(&fake, script);
     let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
     let ran = run(lab(&scratch).env("PATH", path));
     assert_eq!((ran.status, &*ran.stdout), (Some(2), ""), "{ran:?}");

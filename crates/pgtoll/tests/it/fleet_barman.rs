@@ -14,7 +14,7 @@ use pgtoll_store::{Store, StoreUrl};
 use serde_json::Value;
 
 use crate::fleet::{comparable, found, json};
-use crate::support::{Ran, Scratch, pgtoll, program, run, server, set_mode};
+use crate::support::{Ran, Scratch, pgtoll, program, run, server, write_program};
 use crate::verify::{execute, path_of};
 
 /// Where moto is, unless Python finds it by itself.
@@ -147,8 +147,7 @@ impl<'a> Source<'a> {
         let mut guard = scratch.guard();
         let cluster = Cluster::init(&mut guard, &server(), "source", true).unwrap();
         let archive = scratch.path("archive.sh");
-        fs::write(&archive, archive_script(store)).unwrap();
-        set_mode(&archive, 0o755);
+        write_program(&archive, &archive_script(store));
         let settings = [
             ("fsync", "off".to_owned()),
             ("wal_level", "replica".to_owned()),

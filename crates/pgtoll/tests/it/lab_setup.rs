@@ -9,8 +9,8 @@ use crate::balance::pgpool;
 use crate::bridge::redis;
 use crate::failover::engines;
 use crate::support::{
-    Ran, Scratch, as_ordinary_user, pgtoll, pgtoll_for_all, program, run, set_mode,
-    trusted_directory,
+    Ran, Scratch, as_ordinary_user, pgtoll, pgtoll_for_all, program, run, trusted_directory,
+    write_program,
 };
 
 #[test]
@@ -68,10 +68,11 @@ fn a_missing_engine_is_installed_when_root_agrees() {
     let directory = trusted_directory();
     let apt = directory.path().join("apt-get");
     let arguments = directory.path().join("arguments");
-    let script =
-        format!("#!/bin/sh\necho $* >> {}\numount /usr/sbin/pgbouncer\n", arguments.display());
-    fs::write(&apt, script).unwrap();
-    set_mode(&apt, 0o755);
+    let script = format!(
+        "#!/bin/sh\necho $* >> {}\numount --lazy /usr/sbin/pgbouncer\n",
+        arguments.display()
+    );
+    write_program(&apt, &script);
     let path = format!("PATH={}:$PATH", directory.path().display());
     let installed = hidden(&format!("{path} {own} lab setup --yes"));
     assert_eq!(installed.status, Some(0), "{installed:?}");
@@ -79,11 +80,11 @@ fn a_missing_engine_is_installed_when_root_agrees() {
     let asked = fs::read_to_string(&arguments).unwrap();
     assert_eq!(asked, "install -y --no-install-recommends pgbouncer\n");
     // One that does nothing, and one that fails.
-    fs::write(&apt, "#!/bin/sh\n").unwrap();
+    write_program(&apt, "#!/bin/sh\n");
     let nothing = hidden(&format!("{path} {own} lab setup --yes"));
     assert_eq!(nothing.status, Some(2), "{nothing:?}");
     assert!(nothing.stderr.contains("still missing"), "{nothing:?}");
-    fs::write(&apt, "#!/bin/sh\necho E: no such package; exit 100\n").unwrap();
+    write_program(&apt, "#!/bin/sh\necho E: no such package; exit 100\n");
     let failed = hidden(&format!("{path} {own} lab setup --yes"));
     assert_eq!(failed.status, Some(2), "{failed:?}");
     assert!(failed.stderr.contains("E: no such package"), "{failed:?}");

@@ -21,6 +21,7 @@ mod documentation;
 mod drill;
 mod drill_barman;
 mod drill_chain;
+mod drill_confined;
 mod drill_repositories;
 mod drill_tars;
 mod dsn;

@@ -2,13 +2,18 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nix::fcntl::posix_fallocate;
 use nix::unistd::geteuid;
+use pgtoll_record::Run;
 
-use crate::support::{Scratch, pgtoll, pid_of, program, run, server, set_mode, small_measure};
+use crate::support::{
+    Scratch, pgtoll, pgtoll_for_all, pid_of, program, run, server, set_mode, small_measure,
+    write_program,
+};
 
 fn check(command: &mut Command, expected: &str) {
     let ran = run(command);
@@ -56,8 +61,7 @@ fn an_unsupported_version_and_a_program_that_is_none() {
         let bin = scratch.path("bin");
         fs::create_dir_all(&bin).unwrap();
         for name in ["postgres", "initdb"] {
-            fs::write(bin.join(name), format!("#!/bin/sh\necho '{says}'\n")).unwrap();
-            set_mode(&bin.join(name), 0o755);
+            write_program(&bin.join(name), &format!("#!/bin/sh\necho '{says}'\n"));
         }
         let mut command = pgtoll();
         command.args(["--quiet", "measure", "--postgres"]).arg(bin);
@@ -291,4 +295,77 @@ fn a_server_without_its_companions() {
     assert!(said[1].starts_with("hint: is that a whole installation?"), "{ran:?}");
     assert_eq!(said.len(), 2);
     scratch.assert_empty();
+}
+
+/// As some packages have it: `postgres` and `initdb` with their libraries, and no client programs.
+fn server_alone(scratch: &Scratch) -> PathBuf {
+    let (from, to) = (server().bin, scratch.path("alone"));
+    fs::create_dir_all(to.join("bin")).unwrap();
+    for name in ["postgres", "initdb"] {
+        fs::copy(from.join(name), to.join("bin").join(name)).unwrap();
+    }
+    for name in ["lib", "share"] {
+        let companions = from.parent().unwrap().join(name);
+        if companions.exists() {
+            symlink(companions, to.join(name)).unwrap();
+        }
+    }
+    to
+}
+
+#[test]
+fn a_server_without_client_programs_is_measured() {
+    let scratch = Scratch::new();
+    let alone = server_alone(&scratch);
+    // The servers' user runs `pgtoll enable` here.
+    let mut command = program(pgtoll_for_all(&scratch));
+    command.args([
+        "measure",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/small.toml"),
+        "--json",
+    ]);
+    command.args(["--rounds", "2", "--round-time", "400ms", "--repetitions", "1", "--postgres"]);
+    command.arg(&alone).arg("--work-dir").arg(scratch.work()).arg("-o").arg(scratch.path("result"));
+    let ran = run(&mut command);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let record = fs::read_to_string(scratch.path("result/run.jsonl")).unwrap();
+    let record = Run::parse(&record).unwrap();
+    let images = |arm: &str| {
+        let counted = record.counted.iter().find(|of| of.workload == "writes" && of.arm == arm);
+        counted.unwrap().counters.wal_by_type["XLOG/FPI_FOR_HINT"].records
+    };
+    assert!(images("checksums") > 0, "{:?}", record.counted);
+    scratch.assert_empty();
+}
+
+#[test]
+fn programs_that_are_needed_are_missed_before_anything_is_made() {
+    let scratch = Scratch::new();
+    let alone = server_alone(&scratch);
+    let check = |work: &mut dyn FnMut(&mut Command), missing: &str| {
+        let mut command = pgtoll();
+        command.args(["measure", "--postgres"]).arg(&alone).env("PATH", "/nowhere");
+        command.arg("--work-dir").arg(scratch.work()).arg("-o").arg(scratch.path("result"));
+        work(&mut command);
+        let ran = run(&mut command);
+        let expected = format!("\npgtoll: {}/bin has no {missing}\nhint: ", alone.display());
+        assert!(ran.stderr.contains(&expected), "{ran:?}");
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        assert!(!scratch.path("result").exists(), "a record was begun");
+    };
+    let [script, own] = ["own.sql", "own.toml"].map(|name| scratch.path(name));
+    fs::write(&script, "SELECT 1;\n").unwrap();
+    let with_setup = &mut |command: &mut Command| {
+        command.arg("--workload").arg(&script).arg("--setup").arg(&script);
+    };
+    check(with_setup, "psql");
+    let text = "name = \"own\"\nquestion = \"?\"\nbaseline = \"a\"\nscale = 1\n\
+                [[arms]]\nname = \"a\"\n[[arms]]\nname = \"b\"\nchecksums = true\n\
+                [[workloads]]\nname = \"w\"\ntitle = \"w\"\ntable = \"pgbench_accounts\"\n\
+                steps = [{ pgbench = \"dtg\", measure = \"load\", title = \"load\" }]\n";
+    fs::write(&own, text).unwrap();
+    let with_step = &mut |command: &mut Command| {
+        command.arg(&own);
+    };
+    check(with_step, "pgbench");
 }

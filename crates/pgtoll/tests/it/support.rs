@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -122,6 +122,16 @@ pub(crate) fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
+/// Writes a script that every user can run. Another program writes it: while this process has it open, so
+/// has each child that another test is just starting, and then nobody can run it ("text file busy").
+pub(crate) fn write_program(path: &Path, script: &str) {
+    let mut install = program("install");
+    install.args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped());
+    let mut child = install.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
 /// A cluster of this server, running.
 pub(crate) fn running(guard: &mut Guard, server: &Installation, name: &str) -> (Cluster, i32) {
     let cluster = Cluster::init(guard, server, name, false).unwrap();
@@ -198,8 +208,10 @@ pub(crate) fn as_ordinary_user(command: &mut Command, scratch: &Scratch) {
 /// A copy of the program where every user can reach it.
 pub(crate) fn pgtoll_for_all(scratch: &Scratch) -> PathBuf {
     let copy = scratch.path("pgtoll");
-    fs::copy(env!("CARGO_BIN_EXE_pgtoll"), &copy).unwrap();
-    set_mode(&copy, 0o755);
+    // By a program of its own, as `write_program` says.
+    let mut install = program("install");
+    let ran = run(install.args(["-m", "755", env!("CARGO_BIN_EXE_pgtoll")]).arg(&copy));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
     copy
 }
 

@@ -2,6 +2,7 @@
 //! end, a server's readiness.
 
 pub(super) mod access;
+pub(super) mod confine;
 mod ending;
 mod reaping;
 
@@ -26,6 +27,7 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::{AccessFlags, Pid, access, setsid};
 
 use self::access::{change_to, check_executable, first_closed, spread_clusters};
+use self::confine::Confined;
 use self::ending::{kill_tree, remove_files};
 use self::reaping::{end_of, in_words, reap_one};
 use super::protocol::{Output, ProgramSignal, Reply, Request, StopMode, Usage};
@@ -59,6 +61,8 @@ pub(super) struct GuardProcess {
     pub(super) told_to_end: UnixStream,
     directory: Option<PathBuf>,
     keep: bool,
+    /// What is started from now on can do less than the guard.
+    confined: Option<Confined>,
     servers: BTreeMap<String, Server>,
     /// How servers ended that were launched and not yet asked for since.
     ended_servers: BTreeMap<String, Reply>,
@@ -141,6 +145,7 @@ impl GuardProcess {
             told_to_end,
             directory: None,
             keep: false,
+            confined: None,
             servers: BTreeMap::new(),
             ended_servers: BTreeMap::new(),
             programs: BTreeMap::new(),
@@ -241,6 +246,7 @@ impl GuardProcess {
                 self.keep = keep;
                 self.begin(&user, &base).map(Some)
             }
+            Request::Confine { readable } => self.confine(readable).map(|()| Some(Reply::Done)),
             Request::Check { path } => Ok(Some(check_executable(&path))),
             Request::Write { path, contents } => {
                 fs::write(path, contents).map(|()| Some(Reply::Done))
@@ -294,6 +300,13 @@ impl GuardProcess {
         spread_clusters(&directory);
         std::env::set_current_dir(&directory)?;
         Ok(Reply::Begun { directory })
+    }
+
+    fn confine(&mut self, readable: Vec<PathBuf>) -> io::Result<()> {
+        let confined = Confined { directory: self.working_directory()?.clone(), readable };
+        confined.check()?;
+        self.confined = Some(confined);
+        Ok(())
     }
 
     fn run(
@@ -439,13 +452,15 @@ impl GuardProcess {
         if let Some(home) = &self.directory {
             command.env("HOME", home);
         }
-        let child =
-            command.stdout(output.try_clone()?).stderr(output.try_clone()?).spawn().map_err(
-                |error| {
-                    let program = Path::new(command.get_program()).display();
-                    io::Error::new(error.kind(), format!("start {program}: {error}"))
-                },
-            )?;
+        command.stdout(output.try_clone()?).stderr(output.try_clone()?);
+        let started = match &self.confined {
+            Some(confined) => confined.spawn(command),
+            None => command.spawn(),
+        };
+        let child = started.map_err(|error| {
+            let program = Path::new(command.get_program()).display();
+            io::Error::new(error.kind(), format!("start {program}: {error}"))
+        })?;
         Ok(i32::try_from(child.id()).expect("a pid fits in pid_t"))
     }
 

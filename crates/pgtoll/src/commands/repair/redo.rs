@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pgtoll_alter::{RebuiltPages, RedoPlan};
-use pgtoll_cluster::{Finder, Guard, GuardOptions, ServerUser};
+use pgtoll_cluster::{Confinement, Finder, Guard, GuardOptions, ServerUser};
 use pgtoll_interrupt::Interrupt;
 
 use crate::commands::absolute;
@@ -40,6 +40,11 @@ impl Redo<'_> {
         let mut guard = Guard::begin(&options, self.interrupt)?;
         let directory = guard.directory().join("redo");
         plan.write(&directory, uid, gid)?;
+        // It runs no code of the cluster, but WAL may be damaged, or made to harm: where it can be, it is
+        // confined.
+        if Confinement::of_this_kernel().is_ok() {
+            guard.confine(found.directories())?;
+        }
         let arguments = RedoPlan::arguments(&directory);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let postgres = found.program("postgres")?;

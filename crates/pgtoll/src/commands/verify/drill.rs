@@ -56,6 +56,7 @@ pub(super) fn run(
         patience: drill.patience.0,
         installation,
         guard,
+        unconfined: drill.unconfined,
     };
     let plan = DrillPlan::of(source, options, interrupt)?;
     for sentence in plan.sentences() {
@@ -146,6 +147,9 @@ fn provenance(arguments: &VerifyArguments) -> Provenance {
     add("--until", &drill.until.to_string());
     if let Some(postgres) = &drill.postgres {
         add("--postgres", postgres);
+    }
+    if drill.unconfined {
+        command.push("--unconfined".to_owned());
     }
     Provenance {
         version: env!("CARGO_PKG_VERSION").to_owned(),
