@@ -1,5 +1,6 @@
 //! Code in a backup does no harm while the backup is drilled.
 
+use std::fmt::Write as _;
 use std::net::TcpListener;
 
 use pgtoll_cluster::Confinement;
@@ -32,7 +33,7 @@ fn plant(drilled: &Drilled, attempts: &[(&str, String)]) {
     for (name, sql) in attempts {
         let (name, sql) = (format!("{name} "), sql.replace('\'', "''"));
         let tried = format!("EXECUTE '{sql}'; worked := worked || '{name}'; ");
-        body.push_str(&format!("BEGIN {tried} EXCEPTION WHEN OTHERS THEN NULL; END; "));
+        let _ = write!(body, "BEGIN {tried} EXCEPTION WHEN OTHERS THEN NULL; END; ");
     }
     body.push_str("RAISE EXCEPTION 'worked: [%]', rtrim(worked); END");
     let mut session = drilled.cluster.connect("postgres").unwrap();

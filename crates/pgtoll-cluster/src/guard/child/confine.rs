@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -122,7 +121,7 @@ impl Confined {
 
     fn restrict_files(&self) -> Result<(), RulesetError> {
         let (all, read) = (AccessFs::from_all(FILES), AccessFs::from_read(FILES));
-        let libraries = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_else(OsString::new);
+        let libraries = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         let libraries: Vec<PathBuf> =
             std::env::split_paths(&libraries).filter(|path| path.is_absolute()).collect();
         let readable = self.readable.iter().chain(&libraries).map(PathBuf::as_path);
