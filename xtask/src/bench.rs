@@ -12,14 +12,14 @@ pub(crate) fn design(arguments: &[&str]) -> anyhow::Result<()> {
 pub(crate) fn wal(arguments: &[&str]) -> anyhow::Result<()> {
     // The program that is timed, which the bench finds beside itself.
     run(command("cargo")
-        .args(["build", "--release", "--quiet", "--package", "pgtoll-trials"])
-        .args(["--bin", "wal_sums"]))?;
+        .args(["build", "--quiet", "--package", "pgtoll-trials", "--bin", "wal_sums"])
+        .args(TIMED))?;
     released("wal", arguments)
 }
 
 /// What capturing costs clients.
 pub(crate) fn capture(arguments: &[&str]) -> anyhow::Result<()> {
-    build(&["--release"])?;
+    build(&TIMED)?;
     released("capture", arguments)
 }
 
@@ -30,13 +30,13 @@ pub(crate) fn checksum(arguments: &[&str]) -> anyhow::Result<()> {
 
 /// How fast pages are verified, beside `pg_checksums`.
 pub(crate) fn verify(arguments: &[&str]) -> anyhow::Result<()> {
-    build(&["--release"])?;
+    build(&TIMED)?;
     released("verify", arguments)
 }
 
 /// How fast checksums are turned on, beside `pg_checksums --enable`.
 pub(crate) fn enable(arguments: &[&str]) -> anyhow::Result<()> {
-    build(&["--release"])?;
+    build(&TIMED)?;
     released("enable", arguments)
 }
 
@@ -47,31 +47,31 @@ pub(crate) fn watch(arguments: &[&str]) -> anyhow::Result<()> {
 
 /// Whether pgtoll replays pgbench's log to the same data, and what pgreplay does with it.
 pub(crate) fn replay(arguments: &[&str]) -> anyhow::Result<()> {
-    build(&["--release"])?;
+    build(&TIMED)?;
     released("replay", arguments)
 }
 
 /// How often replays that are compared name what is not slower, and what is.
 pub(crate) fn replay_compare(arguments: &[&str]) -> anyhow::Result<()> {
-    build(&["--release"])?;
+    build(&TIMED)?;
     released("replay_compare", arguments)
 }
 
 /// Whether statements are replayed when they are due, and how fast beside pgbench.
 pub(crate) fn replay_pace(arguments: &[&str]) -> anyhow::Result<()> {
-    build(&["--release"])?;
+    build(&TIMED)?;
     released("replay_pace", arguments)
 }
 
 /// What reading backups from stores costs, and whether fleets are planned quickly and evenly.
 pub(crate) fn fleet(arguments: &[&str]) -> anyhow::Result<()> {
-    build(&["--release"])?;
+    build(&TIMED)?;
     released("fleet", arguments)
 }
 
 /// How often intervals of real runs miss what is known.
 pub(crate) fn twins(arguments: &[&str]) -> anyhow::Result<()> {
-    build(&["--release"])?;
+    build(&TIMED)?;
     released("twins", arguments)
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn whatif_trial(arguments: &[&str]) -> anyhow::Result<()> {
 
 /// How right predictions of what checksums cost are, beside servers that really turned them on.
 pub(crate) fn prediction_trial(arguments: &[&str]) -> anyhow::Result<()> {
-    build(&["--release"])?;
+    build(&TIMED)?;
     released("prediction", arguments)
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn detection(arguments: &[&str]) -> anyhow::Result<()> {
 /// Whether random damages are found, and repaired right or not at all.
 pub(crate) fn drills(arguments: &[&str]) -> anyhow::Result<()> {
     build(&["--release"])?;
-    released("drills", arguments)
+    trial("drills", &["--release"], arguments)
 }
 
 /// Whether a running server is verified without false alarm. Not a release build: its assertions
@@ -103,6 +103,9 @@ pub(crate) fn drills(arguments: &[&str]) -> anyhow::Result<()> {
 pub(crate) fn soak(arguments: &[&str]) -> anyhow::Result<()> {
     trial("soak", &[], arguments)
 }
+
+/// What is timed is what is packed.
+const TIMED: [&str; 2] = ["--profile", "distribution"];
 
 /// Builds the program that is timed or tried, which benches and trials find beside themselves.
 fn build(profile: &[&str]) -> anyhow::Result<()> {
@@ -113,7 +116,7 @@ fn build(profile: &[&str]) -> anyhow::Result<()> {
 
 /// Runs a trial as fast as it is for users.
 fn released(name: &str, arguments: &[&str]) -> anyhow::Result<()> {
-    trial(name, &["--release"], arguments)
+    trial(name, &TIMED, arguments)
 }
 
 fn trial(name: &str, profile: &[&str], arguments: &[&str]) -> anyhow::Result<()> {

@@ -21,6 +21,7 @@ pub struct Attached {
     unasked: Option<String>,
     dsn: Option<Dsn>,
     notes: Vec<String>,
+    standbys: Vec<String>,
 }
 
 /// Why there is no server to attach to, or not the one that was named. Errors of connections and
@@ -149,12 +150,14 @@ impl Attached {
             Err(why) => return Ok(Some(Self::without_connection(postmaster, why))),
         };
         check_same(&mut connection, data, &postmaster, &dsn)?;
+        let standbys = standbys_of(&mut connection);
         Ok(Some(Self {
             postmaster,
             connection: Some((dsn.clone(), connection)),
             unasked: None,
             dsn: Some(dsn),
             notes: Vec::new(),
+            standbys,
         }))
     }
 
@@ -163,7 +166,13 @@ impl Attached {
             "the server could not be asked ({why}): what only it can tell is unverified; name a \
              connection with --dsn"
         );
-        Self { postmaster, connection: None, unasked: Some(why), dsn: None, notes: vec![note] }
+        let (notes, standbys) = (vec![note], Vec::new());
+        Self { postmaster, connection: None, unasked: Some(why), dsn: None, notes, standbys }
+    }
+
+    /// Where standbys are that stream from it, as far as the role may see them.
+    pub fn standbys(&self) -> &[String] {
+        &self.standbys
     }
 
     /// Why the server cannot be asked; `None`: it can.
@@ -262,6 +271,19 @@ fn roles(own: Option<String>) -> impl Iterator<Item = String> {
 }
 
 const ROLE: &str = "postgres";
+
+/// The addresses of standbys. None of it matters to a verification, so what cannot be told is left out.
+fn standbys_of(connection: &mut Connection) -> Vec<String> {
+    let rows = connection.query(STANDBYS).unwrap_or_default();
+    rows.iter().filter_map(|row| row.values().first()?.clone()).collect()
+}
+
+/// Not subscribers, and not programs that store what they get.
+const STANDBYS: &str = "SELECT DISTINCT host(client_addr) FROM pg_stat_replication r \
+     WHERE client_addr IS NOT NULL AND state IN ('streaming', 'catchup') \
+     AND application_name NOT IN ('pg_receivewal', 'pg_basebackup') \
+     AND NOT EXISTS (SELECT FROM pg_replication_slots s \
+         WHERE s.active_pid = r.pid AND s.slot_type = 'logical') ORDER BY 1";
 
 /// A copy of the cluster has the same identifier, and a standby may have the same path on another
 /// machine.

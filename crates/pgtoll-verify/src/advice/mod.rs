@@ -46,6 +46,8 @@ pub(crate) struct AdvisedCluster {
     pub(crate) has_checksums: bool,
     /// Where its WAL is archived.
     pub(crate) archive: WalArchive,
+    /// Addresses of standbys that stream from it.
+    pub(crate) standbys: Vec<String>,
     /// The catalogs' version, which tablespaces' directories are called by; `None`: unknown.
     pub(crate) catalog_version: Option<u32>,
 }
@@ -158,7 +160,7 @@ impl AdvisedCluster {
         let has_some = damage.findings.iter().copied().any(|finding| is_repairable(&finding));
         let is_after_recovery = self.role != ClusterRole::Stopped { needs_recovery: true };
         (self.has_checksums && is_known && is_after_recovery && has_some)
-            .then(|| repair::step(&self.data, &self.archive, is_running))
+            .then(|| repair::step(&self.data, &self.archive, &self.standbys, is_running))
     }
 
     /// The next steps change the files, which are evidence and the last copy of their rows.

@@ -47,7 +47,12 @@ impl WalArchive {
 }
 
 /// The step that leads to `pgtoll repair`: of a stopped server or a running one.
-pub(super) fn step(data: &str, archive: &WalArchive, is_running: bool) -> Advice {
+pub(super) fn step(
+    data: &str,
+    archive: &WalArchive,
+    standbys: &[String],
+    is_running: bool,
+) -> Advice {
     let (wal, hint) = match archive {
         WalArchive::Directory(directory) => (shell_quoted(directory), String::new()),
         WalArchive::Program(program) => {
@@ -55,14 +60,20 @@ pub(super) fn step(data: &str, archive: &WalArchive, is_running: bool) -> Advice
         }
         WalArchive::Unknown => ("ARCHIVE".to_owned(), String::new()),
     };
-    let standby = if is_running { "; a standby serves too: --from-standby DSN" } else { "" };
+    let standby = if is_running && standbys.is_empty() {
+        "; a standby serves too: --from-standby DSN"
+    } else {
+        ""
+    };
+    let from_standbys: String =
+        standbys.iter().map(|address| format!(" --from-standby host={address}")).collect();
     Advice {
         what: format!(
             "plan a repair with proof; nothing is written without --yes. Without a backup or an \
              archive leave that option out{standby}{hint}"
         ),
         command: Some(format!(
-            "pgtoll repair {} --from-backup BACKUP --wal {wal}",
+            "pgtoll repair {}{from_standbys} --from-backup BACKUP --wal {wal}",
             shell_quoted(data)
         )),
         kind: Some(CommandKind::Shell),
@@ -95,7 +106,12 @@ mod tests {
     #[test]
     fn a_step_has_the_directory_and_the_archive() {
         let archive = WalArchive::Directory("/srv/wal archive".to_owned());
-        let command = step("/srv/pg", &archive, false).command.unwrap();
-        assert_eq!(command, "pgtoll repair /srv/pg --from-backup BACKUP --wal '/srv/wal archive'");
+        let command =
+            |standbys: &[String]| step("/srv/pg", &archive, standbys, true).command.unwrap();
+        let rest = "--from-backup BACKUP --wal '/srv/wal archive'";
+        assert_eq!(command(&[]), format!("pgtoll repair /srv/pg {rest}"));
+        let standbys = ["10.0.0.2", "fd00::2"].map(str::to_owned);
+        let from = "--from-standby host=10.0.0.2 --from-standby host=fd00::2";
+        assert_eq!(command(&standbys), format!("pgtoll repair /srv/pg {from} {rest}"));
     }
 }

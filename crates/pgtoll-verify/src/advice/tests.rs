@@ -20,6 +20,7 @@ fn cluster(role: ClusterRole) -> AdvisedCluster {
         file_blocks: 131_072,
         has_checksums: true,
         archive: WalArchive::Unknown,
+        standbys: Vec::new(),
         catalog_version: Some(202_209_061),
     }
 }

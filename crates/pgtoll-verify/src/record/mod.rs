@@ -48,7 +48,7 @@ impl Verified {
     ) -> VerificationRecord {
         let mut notes = attached.notes().to_vec();
         notes.extend(notes::of_running(data, self, names));
-        let running = Some(self.while_running(attached));
+        let running = Some((self.while_running(attached), attached.standbys()));
         let source = directory_source(data);
         let mut record = self.record_from(provenance, &data.path, source, names, running, notes);
         if let Some(server) = attached.server().filter(|_| names.is_some()) {
@@ -63,11 +63,13 @@ impl Verified {
         path: &Path,
         source: VerifiedSource,
         names: Option<&Names>,
-        running: Option<VerifiedRunning>,
+        running: Option<(VerifiedRunning, &[String])>,
         notes: Vec<String>,
     ) -> VerificationRecord {
         let total = self.total();
-        let cluster = advised_cluster(path, &source, running.is_some());
+        let (running, standbys) = running.unzip();
+        let mut cluster = advised_cluster(path, &source, running.is_some());
+        cluster.standbys = standbys.unwrap_or_default().to_vec();
         let relations = self.relations(names, running.is_some(), &cluster);
         let shown = |found: &Path| {
             let within = found.strip_prefix(path).ok();
@@ -271,6 +273,7 @@ fn advised_cluster(path: &Path, source: &VerifiedSource, is_running: bool) -> Ad
         file_blocks: source.file_blocks,
         has_checksums: source.checksums,
         archive: WalArchive::of_data_directory(path),
+        standbys: Vec::new(),
         catalog_version: control_file(path).ok().map(|control| control.catalog_version),
     }
 }
