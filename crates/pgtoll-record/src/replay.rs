@@ -270,6 +270,19 @@ pub struct ReplayDone {
     pub tables: Vec<ReplayTable>,
 }
 
+/// Why statements are not replayed that had no effect when they were logged either.
+const WITHOUT_EFFECT: [&str; 2] =
+    ["failed for a lock, serialization or cancel", "its transaction had failed"];
+
+impl ReplayDone {
+    /// Statements that had an effect when they were logged, and were not replayed.
+    pub fn missing(&self) -> u64 {
+        let missing =
+            self.skipped.iter().filter(|(why, _)| !WITHOUT_EFFECT.contains(&why.as_str()));
+        missing.map(|(_, count)| count).sum()
+    }
+}
+
 /// The state of a table behind a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayTable {

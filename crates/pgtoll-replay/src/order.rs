@@ -184,8 +184,13 @@ impl Builder<'_> {
     fn add(&mut self, rank: u32) {
         let transactions = self.transactions;
         let transaction = &transactions.list[rank as usize];
+        // What its session did between both phases, and waits for it, it does not wait for.
+        let before = transaction.prepared.map_or(rank, |prepared| {
+            let earlier = transactions.list.partition_point(|of| of.position < prepared);
+            u32::try_from(earlier).unwrap_or(u32::MAX)
+        });
         if let Some(first) = transaction.steps.first().filter(|_| self.barrier > 0) {
-            let count = self.barrier;
+            let count = self.barrier.min(before);
             self.wait_for_sequence(*first, SequenceWait { sequence: EVERYTHING, count });
         }
         let mut domains: BTreeMap<String, DomainTouches> = BTreeMap::new();
@@ -194,7 +199,7 @@ impl Builder<'_> {
             let is_unknown = |touch: &RowTouch| self.facts.unknown.contains(&touch.table);
             if effect.is_everything || effect.touches.iter().any(is_unknown) {
                 self.order.barriers += 1;
-                self.wait_for_sequence(*step, SequenceWait { sequence: EVERYTHING, count: rank });
+                self.wait_for_sequence(*step, SequenceWait { sequence: EVERYTHING, count: before });
                 self.barrier = rank + 1;
             }
             let failed = self.steps[*step as usize].failed.is_some();
@@ -287,7 +292,8 @@ impl Builder<'_> {
     fn wait_for(&mut self, rank: u32, step: u32, before: LastTouch, until_end: bool) {
         let (mine, other) =
             (&self.transactions.list[rank as usize], &self.transactions.list[before.rank as usize]);
-        if mine.session == other.session {
+        let last = other.steps.last().copied().filter(|_| until_end).unwrap_or(before.step);
+        if mine.session == self.steps[last as usize].session {
             return;
         }
         if mine.is_uncertain || other.is_uncertain {
@@ -296,8 +302,7 @@ impl Builder<'_> {
         } else if until_end && self.snapshot(rank, step) < other.position {
             self.order.uncertain_pairs += 1;
         }
-        let last = other.steps.last().copied().filter(|_| until_end);
-        self.order.predecessors[step as usize].push(last.unwrap_or(before.step));
+        self.order.predecessors[step as usize].push(last);
         self.order.edges += 1;
     }
 

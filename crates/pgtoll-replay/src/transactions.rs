@@ -1,8 +1,10 @@
 //! Transactions of a workload: which steps belong together, and where each was committed.
 
+use std::collections::BTreeMap;
+
 use pgtoll_record::LogCounts;
 
-use crate::sql;
+use crate::sql::{self, TwoPhase};
 use crate::workload::{CapturedStep, CapturedWorkload, IncompleteReason, StatementRequest};
 
 /// The steps of a workload as transactions, and what is done with each step.
@@ -29,6 +31,9 @@ pub(crate) struct Transaction {
     pub(crate) steps: Vec<u32>,
     /// Whether the position may be off, as that of a simple statement outside of a block.
     pub(crate) is_uncertain: bool,
+    /// Of one that was committed in two phases: where it was prepared. Its session may have gone on to other
+    /// transactions, and the last step may be another session's.
+    pub(crate) prepared: Option<u64>,
 }
 
 /// What is done with a step.
@@ -67,6 +72,7 @@ impl ReplayTransactions {
         for (session, steps) in (0_u32..).zip(&by_session) {
             all.add_session(session, steps, workload);
         }
+        all.join_two_phases(workload);
         all.find_hidden_writes(workload);
         if workload.header.redacted {
             all.leave_out_redacted(workload);
@@ -123,6 +129,43 @@ impl ReplayTransactions {
                 .max(last.steps.last().map_or(0, |step| workload.steps[*step as usize].end));
             self.list.push(last);
         }
+    }
+
+    /// A prepared transaction ends, and lets its locks go, where it is finished: by its session or another one.
+    fn join_two_phases(&mut self, workload: &CapturedWorkload) {
+        // By name, from where on each is prepared: names are used again.
+        let mut prepared: BTreeMap<&str, BTreeMap<u64, usize>> = BTreeMap::new();
+        let mut finishing = Vec::new();
+        for (at, transaction) in self.list.iter().enumerate() {
+            let Some(last) = transaction.steps.last() else { continue };
+            let step = &workload.steps[*last as usize];
+            match &self.effects[*last as usize].two_phase {
+                _ if step.failed.is_some() => {}
+                Some(TwoPhase::Prepare(name)) => {
+                    prepared.entry(name).or_default().insert(step.end, at);
+                }
+                Some(TwoPhase::Finish(name)) => finishing.push((step.begin, name.as_str(), at)),
+                None => {}
+            }
+        }
+        finishing.sort_unstable();
+        let mut pairs = Vec::new();
+        for (begin, name, finish) in finishing {
+            let of_name = prepared.get_mut(name);
+            let found = of_name.and_then(|of| of.range(..=begin).next_back().map(|(at, _)| *at));
+            if let Some(at) = found
+                && let Some(transaction) = prepared.get_mut(name).and_then(|of| of.remove(&at))
+            {
+                pairs.push((transaction, finish, at, begin));
+            }
+        }
+        for (transaction, finish, prepared, begin) in pairs {
+            let steps = std::mem::take(&mut self.list[finish].steps);
+            let transaction = &mut self.list[transaction];
+            transaction.steps.extend(steps);
+            (transaction.position, transaction.prepared) = (begin, Some(prepared));
+        }
+        self.list.retain(|transaction| !transaction.steps.is_empty());
     }
 
     /// What had values is ordered as it was, and not executed.
@@ -229,6 +272,7 @@ fn effect(step: &CapturedStep) -> sql::Effect {
         all.control.extend(one.control);
         all.touches.extend(one.touches);
         all.is_everything |= one.is_everything;
+        all.two_phase = one.two_phase.or(all.two_phase);
     }
     if let StatementRequest::Extended(executions) = &step.request
         && executions.len() > 1

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use pgtoll_wire::CancelHandle;
+
 use crate::order::Order;
 use crate::transactions::ReplayTransactions;
 use crate::workload::CapturedWorkload;
@@ -28,10 +30,16 @@ pub(crate) struct RunState {
     /// What each step still waits for.
     pending: Vec<u32>,
     pub(crate) done: Vec<bool>,
+    /// How many of them are.
+    pub(crate) done_count: u64,
+    /// Sessions that wait for their time.
+    waiting_for_time: u32,
     sequences: Vec<SequenceState>,
     steps_left: Vec<u32>,
     pub(crate) sessions: Vec<SessionState>,
     pub(crate) pids: Vec<i32>,
+    /// How each session's statement is cancelled.
+    pub(crate) cancels: Vec<Option<CancelHandle>>,
     session_of_step: Vec<u32>,
     pub(crate) sessions_over: Vec<bool>,
     pub(crate) stop: bool,
@@ -123,10 +131,13 @@ impl<'a> Coordinator<'a> {
         let state = RunState {
             pending,
             done: vec![false; steps],
+            done_count: 0,
+            waiting_for_time: 0,
             sequences,
             steps_left,
             sessions: vec![SessionState::Idle; sessions],
             pids: vec![0; sessions],
+            cancels: vec![None; sessions],
             session_of_step: workload.steps.iter().map(|step| step.session).collect(),
             sessions_over: vec![false; sessions],
             stop: false,
@@ -190,12 +201,14 @@ impl<'a> Coordinator<'a> {
     ) -> (MutexGuard<'s, RunState>, Instant) {
         let Some(due) = due else { return (state, before) };
         let mut now = before;
+        state.waiting_for_time += 1;
         while now < due && !state.stop {
             let turn = &self.turns[session as usize];
             let waited = turn.wait_timeout(state, due - now);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             now = Instant::now();
         }
+        state.waiting_for_time -= 1;
         // Not later: what it is late by is no waiting for its time.
         state.due_wait += due.min(now).saturating_duration_since(before);
         (state, now)
@@ -280,6 +293,7 @@ impl<'a> Coordinator<'a> {
         if std::mem::replace(&mut state.done[step as usize], true) {
             return;
         }
+        state.done_count += 1;
         for successor in &self.successors[step as usize] {
             self.one_less(state, *successor);
         }
@@ -310,6 +324,26 @@ impl RunState {
         let statements = u32::try_from(self.at_server).unwrap_or(u32::MAX);
         self.busy += now.saturating_duration_since(self.counted) * statements;
         self.counted = now;
+    }
+
+    /// Whether time alone lets somebody go on.
+    pub(crate) fn is_somebody_due(&self) -> bool {
+        self.waiting_for_time > 0
+    }
+
+    /// The session of a step.
+    pub(crate) fn session_of(&self, step: u32) -> u32 {
+        self.session_of_step[step as usize]
+    }
+
+    /// A session begins to wait for the time at which it starts, if it has one.
+    pub(crate) fn wait_for_start(&mut self, has_time: bool) {
+        self.waiting_for_time += u32::from(has_time);
+    }
+
+    /// That has come.
+    pub(crate) fn end_wait_for_start(&mut self, had_time: bool) {
+        self.waiting_for_time -= u32::from(had_time);
     }
 
     /// Whether the step still waits for others.

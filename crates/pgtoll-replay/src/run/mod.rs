@@ -25,10 +25,10 @@ use crate::transactions::ReplayTransactions;
 use crate::workload::CapturedWorkload;
 use coordinator::Coordinator;
 use session::{SessionContext, SessionTally, add_divergence, words};
-use watchdog::{Breaks, watch};
+use watchdog::{Breaks, Watchdog};
 
 /// How a workload is replayed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ReplaySettings {
     /// By what statements are ordered.
     pub order: OrderMode,
@@ -44,6 +44,23 @@ pub struct ReplaySettings {
     pub expected: Option<Dsn>,
     /// Keep the time of each step, for [`Replayed::step_ns`].
     pub keeps_times: bool,
+    /// How long all sessions may wait for each other, and for locks, until one of them is let go.
+    pub patience: Duration,
+}
+
+impl Default for ReplaySettings {
+    fn default() -> Self {
+        Self {
+            order: OrderMode::default(),
+            speed: None,
+            map: BTreeMap::new(),
+            user: None,
+            tables: Vec::new(),
+            expected: None,
+            keeps_times: false,
+            patience: Duration::from_secs(10),
+        }
+    }
 }
 
 /// What came of a replay.
@@ -106,6 +123,7 @@ pub fn replay(
         begun,
         speed: settings.speed,
         keeps_times: settings.keeps_times,
+        patience: settings.patience,
     };
     let (tallies, breaks) = run_sessions(&context, &targets, &steps, monitor, interrupt, progress)?;
     let run = begun.elapsed();
@@ -276,7 +294,7 @@ fn run_sessions(
     let (breaks, refused) = thread::scope(|scope| {
         let watchdog = Builder::new()
             .name("watchdog".to_owned())
-            .spawn_scoped(scope, || watch(coordinator, context.workload, monitor, interrupt));
+            .spawn_scoped(scope, || Watchdog::new(context, monitor).watch(interrupt));
         let mut refused = None;
         for session in starts(context.workload, steps) {
             if !await_start(context, session, &needs[session as usize]) {
@@ -339,9 +357,10 @@ fn await_start(context: &SessionContext<'_>, session: u32, needs: &[u32]) -> boo
     let due = context.due(context.workload.sessions[session as usize].begin_us);
     let coordinator = context.coordinator;
     let mut state = coordinator.state();
-    loop {
+    state.wait_for_start(due.is_some());
+    let is_to_start = loop {
         if state.stop {
-            return false;
+            break false;
         }
         let left = due.map(|due| due.saturating_duration_since(Instant::now()));
         let waits = match left {
@@ -349,12 +368,14 @@ fn await_start(context: &SessionContext<'_>, session: u32, needs: &[u32]) -> boo
             None => needs.iter().any(|of| !state.sessions_over[*of as usize]),
         };
         if !waits {
-            return true;
+            break true;
         }
         let longest = left.unwrap_or(SHOW_INTERVAL).min(SHOW_INTERVAL);
         let waited = coordinator.changed.wait_timeout(state, longest);
         state = waited.unwrap_or_else(PoisonError::into_inner).0;
-    }
+    };
+    state.end_wait_for_start(due.is_some());
+    is_to_start
 }
 
 const SHOW_INTERVAL: Duration = Duration::from_millis(200);
@@ -370,8 +391,7 @@ fn await_end(
     while !state.stop && !state.sessions_over.iter().all(|over| *over) {
         let waited = coordinator.changed.wait_timeout(state, SHOW_INTERVAL);
         state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        let done = state.done.iter().filter(|done| **done).count() as u64;
-        progress(ReplayProgress { done, all });
+        progress(ReplayProgress { done: state.done_count, all });
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct SessionContext<'a> {
     pub(crate) speed: Option<f64>,
     /// Keep the time of each step.
     pub(crate) keeps_times: bool,
+    /// As [`ReplaySettings::patience`](super::ReplaySettings::patience).
+    pub(crate) patience: Duration,
 }
 
 /// Divergences of one session that are described.
@@ -63,6 +65,7 @@ impl SessionContext<'_> {
                 tally.connected = true;
                 let mut state = self.coordinator.state();
                 state.pids[session as usize] = connection.backend_pid();
+                state.cancels[session as usize] = connection.cancel_handle().cloned();
                 drop(state);
                 let mut player = Player {
                     context: self,

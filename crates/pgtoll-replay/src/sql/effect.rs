@@ -17,6 +17,17 @@ pub(crate) struct Effect {
     pub(crate) is_everything: bool,
     /// `COPY … FROM STDIN`, whose data no log has.
     pub(crate) is_copy_in: bool,
+    /// The last statement of a two-phase commit.
+    pub(crate) two_phase: Option<TwoPhase>,
+}
+
+/// A statement of a two-phase commit, with the name of the prepared transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TwoPhase {
+    /// `PREPARE TRANSACTION`: from here on no session holds its locks.
+    Prepare(String),
+    /// `COMMIT PREPARED` or `ROLLBACK PREPARED`, by whatever session.
+    Finish(String),
 }
 
 /// Transaction control.
@@ -106,9 +117,14 @@ fn add_statement(tokens: &[SqlToken<'_>], effect: &mut Effect) {
     let second = |word: &str| tokens.get(1).is_some_and(|token| token.is_word(word));
     match &**first {
         "begin" | "start" => effect.control.push(Control::Begin),
+        "commit" | "rollback" if second("prepared") => {
+            effect.two_phase = transaction_name(tokens).map(TwoPhase::Finish);
+        }
         "commit" | "end" => effect.control.push(Control::Commit),
-        "prepare" if second("transaction") => effect.control.push(Control::Commit),
-        "rollback" | "abort" if second("prepared") => effect.is_everything = true,
+        "prepare" if second("transaction") => {
+            effect.control.push(Control::Commit);
+            effect.two_phase = transaction_name(tokens).map(TwoPhase::Prepare);
+        }
         "rollback" | "abort" => effect.control.push(rollback(tokens)),
         "savepoint" | "release" | "set" | "show" | "reset" | "discard" | "deallocate"
         | "prepare" | "analyze" | "vacuum" | "checkpoint" | "listen" | "unlisten" | "notify"
@@ -123,6 +139,15 @@ fn add_statement(tokens: &[SqlToken<'_>], effect: &mut Effect) {
             effect.is_everything |= tokens.iter().any(|token| token.is_word("select"));
         }
         _ => effect.is_everything = true,
+    }
+}
+
+/// The name of a prepared transaction.
+fn transaction_name(tokens: &[SqlToken<'_>]) -> Option<String> {
+    match tokens.get(2)? {
+        SqlToken::Text(name) => Some(name.to_string()),
+        SqlToken::Escaped(name) => Some((*name).to_owned()),
+        _ => None,
     }
 }
 

@@ -5,7 +5,7 @@ mod functions;
 mod keys;
 mod lexer;
 
-pub(crate) use effect::{Control, Effect, RowTouch, TouchKind, effect, shape};
+pub(crate) use effect::{Control, Effect, RowTouch, TouchKind, TwoPhase, effect, shape};
 pub(crate) use functions::volatile_calls;
 pub(crate) use keys::{KeyTerm, KeyValue};
 pub(crate) use lexer::{SqlToken, tokens};

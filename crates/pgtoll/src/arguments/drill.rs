@@ -7,7 +7,7 @@ use pgtoll_drill::DrillTarget;
 use pgtoll_format::TimeSpan;
 
 use super::WORK_DIR;
-use super::values::between;
+use super::values::second_to_week;
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Drill")]
@@ -34,14 +34,10 @@ pub(crate) struct DrillArguments {
     #[arg(long, value_name = "DIR|MAJOR", requires = "drill")]
     pub(crate) postgres: Option<String>,
     /// How long the server may do nothing before it serves, until it is taken for stalled.
-    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = patience, requires = "drill")]
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = second_to_week, requires = "drill")]
     pub(crate) patience: TimeSpan,
     /// Let the drill's server do what its user can, where this system cannot confine it. It runs code
     /// that is in the backup: only for backups that you trust.
     #[arg(long, requires = "drill")]
     pub(crate) unconfined: bool,
-}
-
-fn patience(text: &str) -> Result<TimeSpan, String> {
-    between(text, "1s", "7d")
 }

@@ -7,7 +7,7 @@ use pgtoll_format::TimeSpan;
 use pgtoll_wire::Dsn;
 
 use super::output::OutputOptions;
-use super::values::{DsnParser, stream_time};
+use super::values::{DsnParser, second_to_week};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +32,7 @@ pub(crate) struct PredictArguments {
     pub(crate) dsn: Option<Dsn>,
     /// Watch for at most this long. Default: until the cycles were seen; without --cycles two cycles
     /// or 30min.
-    #[arg(long, value_name = "TIME", value_parser = stream_time, conflicts_with = "from", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", value_parser = second_to_week, conflicts_with = "from", allow_hyphen_values = true)]
     pub(crate) r#for: Option<TimeSpan>,
     /// Watch this many whole checkpoint cycles: from the end of one checkpoint to that of the next.
     #[arg(long, value_name = "N", conflicts_with = "from", value_parser = clap::value_parser!(u32).range(1..=10_000))]

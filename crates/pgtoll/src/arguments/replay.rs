@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
+use pgtoll_format::TimeSpan;
 use pgtoll_format::log::LinePrefix;
 use pgtoll_replay::{ComparedTable, OrderMode};
 use pgtoll_report::RecordKind;
@@ -11,7 +12,7 @@ use pgtoll_wire::{Dsn, ListenAddress};
 
 use super::WORK_DIR;
 use super::output::{FormatOptions, OutputOptions, formats_of};
-use super::values::DsnParser;
+use super::values::{DsnParser, second_to_week};
 
 #[derive(Args, Debug)]
 pub(crate) struct ReplayArguments {
@@ -171,6 +172,10 @@ pub(crate) struct ReplayRunArguments {
     /// hashes are reported.
     #[arg(long, value_name = "DSN", value_parser = DsnParser, requires = "compare_tables")]
     pub(crate) compare_with: Option<Dsn>,
+    /// How long all sessions may wait for each other, and for locks, until one of them is let go: it is
+    /// counted, and the exit status is 1.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = second_to_week)]
+    pub(crate) patience: TimeSpan,
     /// Say what would be sent, and end.
     #[arg(long)]
     pub(crate) dry_run: bool,

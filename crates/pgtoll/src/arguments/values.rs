@@ -25,7 +25,7 @@ fn no_profile(name: &str) -> Result<Infallible, String> {
     ))
 }
 
-pub(super) fn stream_time(text: &str) -> Result<TimeSpan, String> {
+pub(super) fn second_to_week(text: &str) -> Result<TimeSpan, String> {
     between(text, "1s", "7d")
 }
 

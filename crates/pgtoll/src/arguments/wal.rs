@@ -11,7 +11,7 @@ use pgtoll_wal::WalBound;
 use pgtoll_wire::Dsn;
 
 use super::output::{OutputOptions, formats_of};
-use super::values::{DsnParser, RefusedProfile, between, setting, stream_time};
+use super::values::{DsnParser, RefusedProfile, between, second_to_week, setting};
 
 #[derive(Args, Debug)]
 pub(crate) struct WalArguments {
@@ -67,7 +67,7 @@ pub(crate) struct WalStatsArguments {
     #[arg(long, value_name = "DSN", value_parser = DsnParser, conflicts_with = "names")]
     pub(crate) dsn: Option<Dsn>,
     /// Stream for this long. Default: what is there now.
-    #[arg(long, value_name = "TIME", value_parser = stream_time, requires = "dsn", conflicts_with = "paths", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", value_parser = second_to_week, requires = "dsn", conflicts_with = "paths", allow_hyphen_values = true)]
     pub(crate) r#for: Option<TimeSpan>,
     #[command(flatten)]
     pub(crate) range: WalRangeArguments,
@@ -109,7 +109,7 @@ pub(crate) struct WalWhatIfArguments {
     #[arg(long, value_name = "DSN", value_parser = DsnParser)]
     pub(crate) dsn: Option<Dsn>,
     /// Stream for this long. Default: what is there now.
-    #[arg(long, value_name = "TIME", value_parser = stream_time, requires = "dsn", conflicts_with = "paths", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", value_parser = second_to_week, requires = "dsn", conflicts_with = "paths", allow_hyphen_values = true)]
     pub(crate) r#for: Option<TimeSpan>,
     #[command(flatten)]
     pub(crate) range: WalRangeArguments,

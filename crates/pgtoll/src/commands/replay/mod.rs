@@ -127,6 +127,7 @@ fn settings(arguments: &ReplayRunArguments) -> ReplaySettings {
         tables: arguments.compare_tables.iter().flat_map(|of| of.0.iter().cloned()).collect(),
         expected: arguments.compare_with.clone(),
         keeps_times: false,
+        patience: arguments.patience.0,
     }
 }
 
@@ -137,8 +138,9 @@ fn status(record: &ReplayRecord, is_dry_run: bool) -> Status {
     let Some(done) = &record.done else {
         return if is_dry_run { Status::Done } else { Status::CouldNotTell };
     };
-    let diverged = done.unexpected_errors + done.missing_errors + done.order_breaks > 0
-        || done.tables.iter().any(|table| table.same == Some(false));
+    let diverged =
+        done.unexpected_errors + done.missing_errors + done.order_breaks + done.missing() > 0
+            || done.tables.iter().any(|table| table.same == Some(false));
     let found = if diverged { Status::Finding } else { Status::Done };
     let end = if record.complete { Status::Done } else { Status::CouldNotTell };
     Status::worst([found, end])
