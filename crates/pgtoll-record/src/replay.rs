@@ -204,6 +204,10 @@ pub struct ReplayPlanned {
     /// Pairs of statements on the same rows of which the log leaves open which came first, or whether the
     /// later one saw the other's rows.
     pub uncertain_pairs: u64,
+    /// Statements whose results need not be those that were logged, by why: functions such as `nextval` and
+    /// `now`, and `skip locked`. Empty in older records.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unrepeatable: BTreeMap<String, u64>,
     /// Statements that failed when they were logged, by code.
     pub failed: BTreeMap<String, u64>,
     /// How long statements took when they were logged, in milliseconds.

@@ -109,6 +109,7 @@ fn planned(
         edges: order.edges,
         barriers: order.barriers,
         uncertain_pairs: order.uncertain_pairs,
+        unrepeatable: workload.header.counts.volatile_calls.clone(),
         failed,
         latency_ms: quantiles(&latencies),
         histogram: histogram(&latencies),

@@ -85,10 +85,24 @@ pub fn replay_text(of: &ReplayRecord) -> String {
         );
         row(&mut text, "", &words);
     }
+    if let Some(words) = unrepeatable_words(planned) {
+        row(&mut text, "", &words);
+    }
     if let Some(done) = &of.done {
         push_done(&mut text, of, done);
     }
     text
+}
+
+pub(crate) fn unrepeatable_words(planned: &ReplayPlanned) -> Option<String> {
+    let counts: Vec<String> =
+        planned.unrepeatable.iter().map(|(why, count)| format!("{why} ({count})")).collect();
+    (!counts.is_empty()).then(|| {
+        format!(
+            "statements whose results need not be those that were logged: {}",
+            counts.join(", ")
+        )
+    })
 }
 
 pub(crate) fn headline(of: &ReplayRecord) -> String {

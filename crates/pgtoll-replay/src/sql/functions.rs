@@ -212,20 +212,24 @@ const HARMLESS: &[&str] = &[
     "within",
 ];
 
-/// The functions that a statement calls whose values are others in a replay.
+/// The functions that a statement calls whose values are others in a replay, and `skip locked`: what is
+/// locked is a matter of moments.
 pub(crate) fn volatile_calls(sql: &str) -> Vec<&'static str> {
     let lower = sql.to_ascii_lowercase();
     let mentioned = |name: &&&str| lower.contains(**name);
     let candidates: Vec<&&str> = VOLATILE.iter().filter(mentioned).collect();
-    if candidates.is_empty() {
+    let may_skip = lower.contains("locked");
+    if candidates.is_empty() && !may_skip {
         return Vec::new();
     }
     let tokens = tokens(sql);
     let is_called = |name: &&&str| tokens.iter().any(|token| token.is_word(name));
-    candidates.into_iter().filter(is_called).copied().collect()
+    let skips = tokens.windows(2).any(|pair| pair[0].is_word("skip") && pair[1].is_word("locked"));
+    let calls = candidates.into_iter().filter(is_called).copied();
+    calls.chain((may_skip && skips).then_some("skip locked")).collect()
 }
 
-const VOLATILE: [&str; 14] = [
+const VOLATILE: [&str; 18] = [
     "clock_timestamp",
     "current_date",
     "current_time",
@@ -236,6 +240,10 @@ const VOLATILE: [&str; 14] = [
     "localtimestamp",
     "nextval",
     "now",
+    "pg_try_advisory_lock",
+    "pg_try_advisory_lock_shared",
+    "pg_try_advisory_xact_lock",
+    "pg_try_advisory_xact_lock_shared",
     "random",
     "statement_timestamp",
     "transaction_timestamp",

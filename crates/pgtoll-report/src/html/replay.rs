@@ -7,6 +7,7 @@ use super::{Section, bodies, contents, download, inert, page, table};
 use crate::replay::{
     HISTOGRAM_HEAD, bottleneck_words, code_word, concurrency_words, errors_words, headline,
     histogram_rows, order_words, recorded_words, replayed_words, replayer_words, table_words,
+    unrepeatable_words,
 };
 
 /// A record of `pgtoll replay run` as one HTML file. Whatever stands in the record is text in it, never
@@ -66,6 +67,7 @@ fn work(of: &ReplayRecord) -> Markup {
         vec!["order".to_owned(), order_words(of)],
         vec!["pairs that the log leaves open".to_owned(), planned.uncertain_pairs.to_string()],
     ];
+    rows.extend(unrepeatable_words(planned).map(|words| vec!["not repeatable".to_owned(), words]));
     for (reason, count) in &planned.skipped {
         rows.push(vec!["not replayed".to_owned(), format!("{count}: {reason}")]);
     }

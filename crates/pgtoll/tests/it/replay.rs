@@ -46,6 +46,7 @@ impl Captured {
             ("lc_messages", "C"),
             ("autovacuum", "off"),
             ("max_connections", "60"),
+            ("max_prepared_transactions", "20"),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
         cluster.configure(guard, &settings.into()).unwrap();
