@@ -274,6 +274,17 @@ pub struct ReplayDone {
     pub tables: Vec<ReplayTable>,
 }
 
+impl ReplayRecord {
+    /// Whether something that was replayed did not go as it was logged, or is missing though nothing ended
+    /// the replay early.
+    pub fn went_otherwise(&self) -> bool {
+        let Some(done) = &self.done else { return false };
+        let missing = if self.complete { done.missing() } else { 0 };
+        done.unexpected_errors + done.missing_errors + done.order_breaks + missing > 0
+            || done.tables.iter().any(|table| table.same == Some(false))
+    }
+}
+
 /// Why statements are not replayed that had no effect when they were logged either.
 const WITHOUT_EFFECT: [&str; 2] =
     ["failed for a lock, serialization or cancel", "its transaction had failed"];

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use rustc_hash::FxHashMap;
 
 use crate::catalog::TableFacts;
-use crate::sql::{self, KeyTerm, KeyValue, RowTouch, TouchKind};
+use crate::sql::{self, KeyTerm, KeyValue, RowTouch, TouchKind, TwoPhase};
 use crate::transactions::ReplayTransactions;
 use crate::workload::{CapturedStep, CapturedWorkload, StatementRequest};
 
@@ -99,6 +99,7 @@ pub(crate) fn order(
         mode,
         keys,
         domains: HashMap::new(),
+        two_phases: HashMap::new(),
         order,
         barrier: 0,
     };
@@ -133,6 +134,8 @@ struct Builder<'a> {
     mode: OrderMode,
     keys: HashMap<String, String>,
     domains: HashMap<String, Domain>,
+    /// The last step of a two-phase commit under each name.
+    two_phases: HashMap<&'a str, u32>,
     order: Order,
     /// Transactions that have to be over before any later one begins.
     barrier: u32,
@@ -180,7 +183,7 @@ struct KeyTouch {
     is_conditional: bool,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
     fn add(&mut self, rank: u32) {
         let transactions = self.transactions;
         let transaction = &transactions.list[rank as usize];
@@ -203,6 +206,11 @@ impl Builder<'_> {
                 self.barrier = rank + 1;
             }
             let failed = self.steps[*step as usize].failed.is_some();
+            if let Some(TwoPhase::Prepare(name) | TwoPhase::Finish(name)) = &effect.two_phase
+                && !failed
+            {
+                self.wait_for_phase(name, *step);
+            }
             for touch in &effect.touches {
                 let table = self.facts.group_of(&touch.table).unwrap_or(&touch.table);
                 let found = domains.entry(table.to_owned()).or_default();
@@ -212,6 +220,16 @@ impl Builder<'_> {
         }
         for (name, touches) in domains {
             self.add_touches(rank, &name, &touches);
+        }
+    }
+
+    /// What is finished was prepared before, and a name is free again when it is finished, by whatever
+    /// sessions.
+    fn wait_for_phase(&mut self, name: &'a str, step: u32) {
+        let Some(before) = self.two_phases.insert(name, step) else { return };
+        if self.steps[before as usize].session != self.steps[step as usize].session {
+            self.order.predecessors[step as usize].push(before);
+            self.order.edges += 1;
         }
     }
 

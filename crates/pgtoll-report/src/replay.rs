@@ -369,6 +369,7 @@ mod tests {
                 edges: 31_000,
                 barriers: 1,
                 uncertain_pairs: 3,
+                unrepeatable: [("nextval".to_owned(), 12), ("skip locked".to_owned(), 2)].into(),
                 failed: [("57014".to_owned(), 1)].into(),
                 latency_ms: Some(quantiles),
                 histogram: histogram([3, 90, 7]),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::sql::functions::is_harmless;
-use crate::sql::keys::{KeyTerm, RowCondition, at_depth_0, condition, value_of};
+use crate::sql::keys::{KeyTerm, KeyValue, RowCondition, at_depth_0, condition, value_of};
 use crate::sql::lexer::{SqlToken, tokens};
 
 /// What a query does.
@@ -183,6 +183,7 @@ fn select(tokens: &[SqlToken<'_>], effect: &mut Effect) {
         effect.is_everything = true;
         return;
     }
+    effect.touches.extend(advisory_locks(tokens));
     let locks = tokens.windows(2).any(|pair| {
         let lock = ["update", "share", "no", "key"].into_iter().any(|word| pair[1].is_word(word));
         pair[0].is_word("for") && lock
@@ -193,6 +194,51 @@ fn select(tokens: &[SqlToken<'_>], effect: &mut Effect) {
         effect.is_everything |= has("update");
     }
 }
+
+/// Advisory locks are taken like rows by their keys: whoever wants one waits at the server for whoever has
+/// it, be that until a commit or until it is given back.
+fn advisory_locks(tokens: &[SqlToken<'_>]) -> impl Iterator<Item = RowTouch> {
+    let is_lock = |token: &SqlToken<'_>| ADVISORY_LOCKS.iter().any(|name| token.is_word(name));
+    let calls = tokens.iter().enumerate().filter(move |(_, token)| is_lock(token));
+    calls.filter_map(|(at, _)| {
+        let (arguments, _) = parenthesized(&tokens[at + 1..])?;
+        let values: Option<Vec<KeyValue>> =
+            arguments.split(|token| token.is_symbol(",")).map(value_of).collect();
+        let value = match values.as_deref() {
+            Some([value]) => Some(value.clone()),
+            Some([KeyValue::Literal(class), KeyValue::Literal(object)]) => {
+                Some(KeyValue::Literal(format!("{class},{object}")))
+            }
+            _ => None,
+        };
+        let term = |value| KeyTerm { column: "key".to_owned(), values: vec![value] };
+        Some(RowTouch {
+            // No table is called so.
+            table: "advisory locks".to_owned(),
+            kind: TouchKind::Write,
+            terms: value.map(term).into_iter().collect(),
+            is_conditional: false,
+            assigned: Vec::new(),
+        })
+    })
+}
+
+const ADVISORY_LOCKS: [&str; 4] = [
+    "pg_advisory_lock",
+    "pg_advisory_lock_shared",
+    "pg_advisory_xact_lock",
+    "pg_advisory_xact_lock_shared",
+];
+/// What gives advisory locks back, or does not wait for them.
+const ADVISORY_OTHERS: [&str; 7] = [
+    "pg_advisory_unlock",
+    "pg_advisory_unlock_all",
+    "pg_advisory_unlock_shared",
+    "pg_try_advisory_lock",
+    "pg_try_advisory_lock_shared",
+    "pg_try_advisory_xact_lock",
+    "pg_try_advisory_xact_lock_shared",
+];
 
 /// `SELECT … FROM table WHERE … FOR UPDATE` of one table.
 fn locked_rows(tokens: &[SqlToken<'_>]) -> Option<RowTouch> {
@@ -367,7 +413,11 @@ fn is_plain(tokens: &[SqlToken<'_>]) -> bool {
 }
 
 fn has_only_harmless_calls(tokens: &[SqlToken<'_>]) -> bool {
-    let is_insert = tokens.first().is_some_and(|token| token.is_word("insert"));
+    let begins = |word: &str| tokens.first().is_some_and(|token| token.is_word(word));
+    let (is_insert, is_select) = (begins("insert"), begins("select"));
+    let is_advisory = |word: &str| {
+        is_select && ADVISORY_LOCKS.iter().chain(&ADVISORY_OTHERS).any(|of| *of == word)
+    };
     tokens.windows(2).enumerate().all(|(at, pair)| match &pair[0] {
         _ if !pair[1].is_symbol("(") => true,
         // `INSERT INTO table (`, with a schema or without.
@@ -376,7 +426,7 @@ fn has_only_harmless_calls(tokens: &[SqlToken<'_>]) -> bool {
                 && !tokens[..=at].iter().any(|token| token.is_word("values"))
                 || pair[0].is_word("values")
         }
-        SqlToken::Word(word) => is_harmless(word),
+        SqlToken::Word(word) => is_harmless(word) || is_advisory(word),
         SqlToken::Name(_) => false,
         _ => true,
     })
@@ -406,7 +456,7 @@ mod tests {
 
     /// `table column=value … [conditional]`, or what else the effect is.
     fn check(sql: &str, expected: &str) {
-        let Effect { control, touches, is_everything, is_copy_in } = effect(sql);
+        let Effect { control, touches, is_everything, is_copy_in, two_phase } = effect(sql);
         let touch = |touch: &RowTouch| {
             let terms: Vec<String> = touch
                 .terms
@@ -421,6 +471,7 @@ mod tests {
         parts.extend(touches.iter().map(touch));
         parts.extend(is_everything.then(|| "everything".to_owned()));
         parts.extend(is_copy_in.then(|| "copy".to_owned()));
+        parts.extend(two_phase.map(|of| format!("{of:?}")));
         assert_eq!(parts.join("; "), expected, "{sql}");
     }
 
@@ -449,6 +500,26 @@ mod tests {
     }
 
     #[test]
+    fn advisory_locks_are_taken_by_their_keys() {
+        check("select pg_advisory_lock(1)", "advisory locks key=1");
+        check("select pg_advisory_xact_lock($1), 2", "advisory locks key=1");
+        check("select pg_advisory_lock_shared(1, 2)", "advisory locks key=1");
+        check("select pg_advisory_lock(id) from t", "advisory locks");
+        check("select pg_advisory_lock(100 + 1)", "advisory locks");
+        check("select pg_advisory_unlock(1)", "");
+        check("select pg_try_advisory_lock(1)", "");
+        check("select pg_advisory_lock(f(1))", "everything");
+    }
+
+    #[test]
+    fn prepared_transactions_have_names() {
+        check("prepare transaction 'a'", r#"Commit; Prepare("a")"#);
+        check("COMMIT PREPARED 'A b'", r#"Finish("A b")"#);
+        check("rollback prepared E'a'", r#"Finish("a")"#);
+        check("prepare a as select 1", "");
+    }
+
+    #[test]
     fn reads_and_control_touch_nothing() {
         for sql in [
             "select count(*) from t",
@@ -474,7 +545,7 @@ mod tests {
         for sql in [
             "create table t (id int)",
             "select f(1)",
-            "select pg_advisory_lock(1)",
+            "with a as (select pg_advisory_lock(1)) select * from a",
             "update t set a = (select 1) where id = 1",
             "update t set a = f(1) where id = 1",
             "update t set a = u.a from u where t.id = u.id",
@@ -492,7 +563,6 @@ mod tests {
             "select 1 into x",
             "update t set (a, b) = (1, 2) where id = 1",
             "insert into t (a) values (f(1))",
-            "rollback prepared 'x'",
             "with a as (select 1) update t set a = 1 where id = 1",
         ] {
             check(sql, "everything");

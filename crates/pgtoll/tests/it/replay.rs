@@ -371,8 +371,11 @@ fn what_failed_fails_again_and_what_was_cancelled_is_left_out() {
             let counts = examine(log).counts;
             assert_eq!((counts.copy_in, counts.cancelled), (1, 1), "{counts:?}");
             let (ran, record) = captured.replay(log, &["--speed", "max"]);
-            check_clean(&ran, &record);
             let done = record.done.unwrap();
+            // The rows of COPY are missing.
+            assert_eq!((ran.status, done.missing()), (Some(1), 1), "{ran:?}");
+            let wrong = [done.order_breaks, done.unexpected_errors, done.missing_errors];
+            assert_eq!(wrong, [0; 3], "{ran:?}");
             // Division by zero, syntax, and twice a duplicate key.
             assert_eq!(done.expected_errors, 4, "{ran:?}");
             assert_eq!(done.skipped["failed for a lock, serialization or cancel"], 1, "{ran:?}");
@@ -384,6 +387,68 @@ fn what_failed_fails_again_and_what_was_cancelled_is_left_out() {
         }
         captured.end(&mut guard);
     }
+}
+
+#[test]
+fn a_prepared_transaction_holds_its_rows_until_it_is_finished() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let server = logging_servers().pop().unwrap();
+    let mut captured = Captured::start(&mut guard, &server);
+    captured.prepare(&mut guard, CHAIN_SETUP, &LOG_ALL);
+    let mut sessions: Vec<_> =
+        (0..3).map(|_| captured.cluster.connect("captured").unwrap()).collect();
+    let update = |v: i32| format!("UPDATE chain SET v = v * 10 + {v} WHERE id = 1");
+    for (session, sql) in [
+        (0, "BEGIN".to_owned()),
+        (0, update(1)),
+        (0, "PREPARE TRANSACTION 'one'".to_owned()),
+        // Its session goes on to a statement that waits for all before it.
+        (0, "CREATE TABLE between_phases ()".to_owned()),
+        (1, "UPDATE chain SET v = 5 WHERE id = 2".to_owned()),
+        // Finished by another session.
+        (2, "COMMIT PREPARED 'one'".to_owned()),
+        (1, update(2)),
+        (1, "BEGIN".to_owned()),
+        (1, update(3)),
+        (1, "PREPARE TRANSACTION 'one'".to_owned()),
+        (1, "ROLLBACK PREPARED 'one'".to_owned()),
+        (0, update(4)),
+    ] {
+        sessions[session].execute(&sql).unwrap();
+    }
+    sessions.into_iter().for_each(pgtoll_wire::Connection::close);
+    let of_row = "SELECT v::text AS state FROM chain WHERE id = 1";
+    assert_eq!(captured.value("captured", of_row), "124");
+    for log in captured.logs(&mut guard, &scratch) {
+        captured.psql(&mut guard, "copied", "UPDATE chain SET v = 0");
+        captured.psql(&mut guard, "copied", "DROP TABLE IF EXISTS between_phases");
+        let (ran, record) = captured.replay(log.to_str().unwrap(), &["--speed", "max"]);
+        check_clean(&ran, &record);
+        assert_eq!(captured.value("copied", of_row), "124", "{ran:?}");
+    }
+    captured.end(&mut guard);
+}
+
+#[test]
+fn no_lock_of_others_is_waited_for_for_ever() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let server = logging_servers().pop().unwrap();
+    let mut captured = Captured::start(&mut guard, &server);
+    captured.prepare(&mut guard, CHAIN_SETUP, &LOG_ALL);
+    let log = hand_written(&scratch, &["UPDATE chain SET v = 1 WHERE id = 1"]);
+    let mut other = captured.cluster.connect("copied").unwrap();
+    other.execute("BEGIN").unwrap();
+    other.execute("LOCK TABLE chain").unwrap();
+    let (ran, record) =
+        captured.replay(&log, &["--speed", "max", "--patience", "1s", "--user", "postgres"]);
+    let done = record.done.unwrap();
+    assert_eq!((ran.status, done.unexpected_errors), (Some(1), 1), "{ran:?}");
+    assert!(done.order_breaks >= 1, "{ran:?}");
+    assert!(done.breaks[0].reason.starts_with("cancelled: "), "{ran:?}");
+    other.close();
+    captured.end(&mut guard);
 }
 
 /// A log of one session in `captured`, as a server with this prefix would write it.

@@ -13,7 +13,7 @@ use crate::support::{PATIENCE, Scratch, ends_within, pgtoll, pid_of};
 
 /// How many workloads there are, where it is not the suite's few.
 const WORKLOADS: &str = "PGTOLL_TEST_WORKLOADS";
-const FEW: u64 = 4;
+const FEW: u64 = 12;
 
 /// Rows of few keys, foreign keys, a trigger that writes another table, and one that counts.
 const SETUP: &str = "\
@@ -95,7 +95,7 @@ impl Random {
 /// A script of a transaction.
 fn script(random: &mut Random) -> String {
     let mut script = String::from(
-        "\\set a random(1, 12)\n\\set b random(1, 12)\n\\set p random(1, 6)\n\
+        "\\set a random(1, 12)\n\\set b random(1, 12)\n\\set p random(1, 6)\n\\set s random(101, 106)\n\
          \\set k random(1, 1000000000)\n\\set x random(1, 1000000)\n",
     );
     let _ = writeln!(script, "BEGIN ISOLATION LEVEL {};", LEVELS[random.below(LEVELS.len())]);
@@ -105,8 +105,8 @@ fn script(random: &mut Random) -> String {
     script.push_str(ENDS[random.below(ENDS.len())]);
     if random.below(6) == 0 {
         // A lock of the session's, held over its transaction.
-        script = script.replacen("BEGIN", "SELECT pg_advisory_lock(100 + :p);\nBEGIN", 1);
-        script.push_str("SELECT pg_advisory_unlock(100 + :p);\n");
+        script = script.replacen("BEGIN", "SELECT pg_advisory_lock(:s);\nBEGIN", 1);
+        script.push_str("SELECT pg_advisory_unlock(:s);\n");
     }
     script
 }

@@ -135,13 +135,10 @@ fn settings(arguments: &ReplayRunArguments) -> ReplaySettings {
 const BROKEN_MAX: usize = 10;
 
 fn status(record: &ReplayRecord, is_dry_run: bool) -> Status {
-    let Some(done) = &record.done else {
-        return if is_dry_run { Status::Done } else { Status::CouldNotTell };
-    };
-    let diverged =
-        done.unexpected_errors + done.missing_errors + done.order_breaks + done.missing() > 0
-            || done.tables.iter().any(|table| table.same == Some(false));
-    let found = if diverged { Status::Finding } else { Status::Done };
+    if is_dry_run && record.done.is_none() {
+        return Status::Done;
+    }
+    let found = if record.went_otherwise() { Status::Finding } else { Status::Done };
     let end = if record.complete { Status::Done } else { Status::CouldNotTell };
     Status::worst([found, end])
 }
