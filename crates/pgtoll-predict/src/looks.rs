@@ -108,6 +108,8 @@ pub(crate) struct CounterLook {
     /// E1' since the statements' reset, and how often statements were forgotten.
     pub(crate) select_dirtied: Option<u64>,
     pub(crate) forgotten: u64,
+    /// Relations that are gone, in all databases.
+    pub(crate) relations_gone: Option<u64>,
     /// When counters were reset.
     pub(crate) resets: String,
 }

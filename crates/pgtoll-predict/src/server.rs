@@ -217,5 +217,31 @@ pub(crate) fn visibility(dsn: &Dsn, session: &mut WatchSession) -> (VisibilityCo
     (count, cost)
 }
 
+/// Relations that were dropped, or got another file, in all databases since counters were reset; `None`
+/// where a database cannot be connected to, or there are too many.
+pub(crate) fn relations_gone(dsn: &Dsn, session: &mut WatchSession) -> (Option<u64>, SessionCost) {
+    let mut cost = SessionCost::default();
+    let sql = "SELECT datname FROM pg_database WHERE datallowconn ORDER BY datname";
+    let Ok(rows) = session.query(sql) else { return (None, cost) };
+    if rows.len() > DATABASES {
+        return (None, cost);
+    }
+    let mut gone = Some(0);
+    for row in &rows {
+        let of_one = row.text("datname").ok().and_then(|name| {
+            let mut other = WatchSession::open(&dsn.with_database(name)).ok()?;
+            let row = other.query_one(RELATIONS_GONE);
+            cost.add(other.close());
+            row.ok()?.parse::<u64>("gone").ok()
+        });
+        gone = gone.zip(of_one).map(|(sum, of_one)| sum + of_one);
+    }
+    (gone, cost)
+}
+
+/// `DROP`, and `TRUNCATE`, `CLUSTER`, `VACUUM FULL`, `REINDEX`, which update the relation's row.
+const RELATIONS_GONE: &str = "SELECT coalesce(sum(n_tup_del + n_tup_upd), 0)::bigint AS gone \
+     FROM pg_stat_sys_tables WHERE relid = 'pg_class'::regclass";
+
 /// Databases that are connected to.
 const DATABASES: usize = 50;

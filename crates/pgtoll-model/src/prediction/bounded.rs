@@ -48,6 +48,27 @@ impl Bounded {
         Self { estimate, lower: estimate - below, upper: estimate + above }
     }
 
+    /// The sum of figures whose bounds hold for certain, or whose errors may have one cause: bounds add.
+    pub fn sum_of_bounds(all: &[Self]) -> Self {
+        let sum = |value: fn(&Self) -> f64| all.iter().map(value).sum();
+        Self {
+            estimate: sum(|of| of.estimate),
+            lower: sum(|of| of.lower),
+            upper: sum(|of| of.upper),
+        }
+    }
+
+    /// The product of two figures that are not negative and whose bounds hold for certain: bounds
+    /// multiply.
+    #[must_use]
+    pub fn times_bounds(self, other: Self) -> Self {
+        Self {
+            estimate: self.estimate * other.estimate,
+            lower: self.lower * other.lower,
+            upper: self.upper * other.upper,
+        }
+    }
+
     /// The product of two figures that are not negative and whose errors are independent: relative
     /// distances add in quadrature, each side by itself. Where an estimate is zero the bounds are
     /// multiplied.

@@ -90,13 +90,19 @@ pub struct StatementCounts {
     pub evicted: u64,
     /// Full-page images that were logged.
     pub images: u64,
+    /// Blocks of the cycles before that checkpoints had still to write when these began.
+    pub carried: u64,
 }
 
 /// Images of a whole cycle by counters alone. Every page that would be logged is written, and so is
 /// every page that was: at most all that is written less the images. A SELECT that dirties a page
 /// again after its eviction counts twice, hence the estimate's share.
+///
+/// A page that a checkpoint had still to write is written once for two cycles, and may have had an image in
+/// both: as many as were carried over may be missing among the written.
 pub fn window_images(of: &StatementCounts) -> Bounded {
-    let upper = float(of.written.saturating_sub(of.images));
+    let once_for_two = of.carried.min(of.images);
+    let upper = float(of.written.saturating_add(once_for_two).saturating_sub(of.images));
     let Some(dirtied) = of.select_dirtied.map(float) else {
         return Bounded { estimate: upper / 2.0, lower: 0.0, upper };
     };
@@ -104,6 +110,19 @@ pub fn window_images(of: &StatementCounts) -> Bounded {
     // Pages that VACUUM would log are not SELECTs': the upper bound stays.
     Bounded::new(dirtied * kept, 0.0, upper)
 }
+
+/// Images of relations that were gone before anybody could look at them. All their pages are new in the
+/// cycle, and pages that a record made new have no image for a hint (`XLogCheckBufferNeedsBackup` compares
+/// LSNs). But a free space map is changed by no record: a table of more than four pages has one, of a page
+/// for each of three levels and, beyond that, one for 4,000 pages (`freespace.c`), and each is logged whole.
+/// Not all that is gone was such a table: indexes, temporary and small ones have none that is logged. Two
+/// catalogue rows (a table's, and its index or TOAST table's) are taken to stand for one.
+pub fn gone_images(gone: u64) -> Bounded {
+    let most = FREE_SPACE_LEVELS * float(gone);
+    Bounded::new(most / 2.0, 0.0, most)
+}
+
+const FREE_SPACE_LEVELS: f64 = 3.0;
 
 /// The 95 % interval of a share by a sample without replacement (Wilson's, with the correction for
 /// a finite population); exact where all were looked at.
@@ -272,10 +291,20 @@ mod tests {
 
     #[test]
     fn without_a_census_all_that_is_written_is_the_bound() {
-        let counts =
-            StatementCounts { select_dirtied: None, written: 1000, evicted: 0, images: 400 };
+        let counts = StatementCounts { written: 1000, images: 400, ..StatementCounts::default() };
         assert_eq!(window_images(&counts), Bounded { estimate: 300.0, lower: 0.0, upper: 600.0 });
         let counts = StatementCounts { select_dirtied: Some(200), evicted: 500, ..counts };
         assert_eq!(window_images(&counts), Bounded { estimate: 100.0, lower: 0.0, upper: 600.0 });
+        // 50 pages were written once, and had an image in both cycles.
+        let counts = StatementCounts { carried: 50, ..counts };
+        assert_eq!(window_images(&counts), Bounded { estimate: 100.0, lower: 0.0, upper: 650.0 });
+        let none = StatementCounts { images: 0, ..counts };
+        assert_eq!(window_images(&none).upper.to_bits(), 1000_f64.to_bits());
+    }
+
+    #[test]
+    fn each_relation_that_is_gone_may_have_had_a_free_space_map() {
+        assert_eq!(gone_images(0), Bounded::ZERO);
+        assert_eq!(gone_images(200), Bounded { estimate: 300.0, lower: 0.0, upper: 600.0 });
     }
 }

@@ -12,7 +12,7 @@ mod written;
 pub use bounded::Bounded;
 pub use checkpoints::CheckpointLoad;
 pub use cycle::{PlacedCensus, cycle_images, mean_share};
-pub use images::{CensusCounts, IMAGE_RECORD_BYTES, StatementCounts, window_images};
+pub use images::{CensusCounts, IMAGE_RECORD_BYTES, StatementCounts, gone_images, window_images};
 pub use page::{
     ImageWork, PageWork, compressed_share, compression_cost_ns, cpu_cores, image_cost_ns,
     read_cost_ns, timed_image_cost_ns, timed_page_cost_ns, write_cost_ns,

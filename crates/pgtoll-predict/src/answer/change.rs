@@ -7,7 +7,13 @@ use crate::answer::digest::{HintImages, WatchDigest, p95};
 use crate::interval;
 
 pub(super) fn hint_wal(digest: &WatchDigest, images: &HintImages) -> PredictedWal {
-    let alone = images.per_second.times(images.bytes);
+    // Pages that were counted as a bound may all be as large as pages can be.
+    let alone = match images.basis {
+        PredictionBasis::Counters | PredictionBasis::Statements => {
+            images.per_second.times_bounds(images.bytes)
+        }
+        _ => images.per_second.times(images.bytes),
+    };
     // What is forced comes when it comes, whatever the WAL.
     let load = digest.load.filter(|_| !digest.forced);
     let extra = load.map_or(alone, |load| load.with_more_images(alone));

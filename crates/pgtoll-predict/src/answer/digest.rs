@@ -7,7 +7,7 @@ use pgtoll_format::wal::Compression;
 use pgtoll_model::checkpoint_segments;
 use pgtoll_model::prediction::{
     Bounded, CensusCounts, CheckpointLoad, IMAGE_RECORD_BYTES, PlacedCensus, StatementCounts,
-    WrittenPages, compressed_share, cycle_images, window_images,
+    WrittenPages, compressed_share, cycle_images, gone_images, window_images,
 };
 use pgtoll_record::{
     CarriedMarks, DirtyCensus, PredictionBasis, ServerWatch, WatchWindow, WatchedRates,
@@ -175,8 +175,11 @@ impl WatchDigest {
             estimators.insert("E4".to_owned(), sum(|of| of.visible));
         }
         if let Some(written) = written.filter(|_| counted.is_empty()) {
-            let images: Vec<_> =
-                written.iter().map(|(seconds, of)| (*seconds, of.images())).collect();
+            let images: Vec<_> = written
+                .iter()
+                .zip(windows)
+                .map(|((seconds, of), window)| (*seconds, with_gone(of.images(), window)))
+                .collect();
             let (per_second, of_windows) = mean_of(&images, self.floor(bytes));
             let basis = PredictionBasis::PagesWritten;
             return Some(HintImages { per_second, of_windows, bytes, basis, estimators });
@@ -191,9 +194,11 @@ impl WatchDigest {
             } else {
                 PredictionBasis::Counters
             };
-            let images: Vec<_> =
-                windows.iter().map(|window| (window.seconds, by_counters(window))).collect();
-            let (per_second, of_windows) = mean_of(&images, Bounded::ZERO);
+            let images: Vec<_> = windows
+                .iter()
+                .map(|window| (window.seconds, with_gone(by_counters(window), window)))
+                .collect();
+            let (per_second, of_windows) = mean_of(&images, self.floor(bytes));
             return Some(HintImages { per_second, of_windows, bytes, basis, estimators });
         }
         let (mut images, mut stock) = (Vec::new(), 0.0);
@@ -208,7 +213,8 @@ impl WatchDigest {
                 (None, Some(marks)) => CarriedVisible::Sampled(marks),
                 (None, None) => CarriedVisible::Unknown,
             };
-            images.push((window.seconds, with_carried(found, window.blocks_carried, carried)));
+            let found = with_carried(found, window.blocks_carried, carried);
+            images.push((window.seconds, with_gone(found, window)));
         }
         let (per_second, of_windows) = mean_of(&images, self.floor(bytes));
         let seconds: f64 = images.iter().map(|(seconds, _)| seconds).sum();
@@ -295,6 +301,11 @@ fn with_carried(found: Bounded, carried: u64, visible: CarriedVisible) -> Bounde
         }
         CarriedVisible::Unknown => Bounded { upper: found.upper + float(carried), ..found },
     }
+}
+
+/// Beside what was found, free space maps of relations that came and went in the window.
+fn with_gone(found: Bounded, window: &WatchWindow) -> Bounded {
+    Bounded::sum_of_bounds(&[found, gone_images(window.relations_gone.unwrap_or(0))])
 }
 
 /// With the error of the sample; what is not known may be marked.
@@ -431,6 +442,7 @@ fn by_counters(window: &WatchWindow) -> Bounded {
         written: written(window),
         evicted: evicted(window),
         images: window.wal_images.unwrap_or(0),
+        carried: window.blocks_carried,
     })
 }
 

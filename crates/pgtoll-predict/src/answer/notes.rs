@@ -80,6 +80,14 @@ pub(super) fn notes(
                 .to_owned(),
         );
     }
+    let unknown = |window: &WatchWindow| window.relations_gone.is_none();
+    if !logs_hints(server) && watch.windows.iter().any(unknown) {
+        notes.push(
+            "not all databases could be asked how many tables came and went meanwhile: WAL of their free \
+             space maps, which no census sees, is not in the range"
+                .to_owned(),
+        );
+    }
     if let Some(wal) = &watch.wal {
         notes.extend(reading_notes(wal, cycles(watch)));
         notes.extend(wal.notes.iter().cloned());

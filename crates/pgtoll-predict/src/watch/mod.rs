@@ -20,7 +20,7 @@ use crate::census::{CensusTaker, DirtyList};
 use crate::looks::{CounterLook, Glimpse, evicted_now};
 use crate::marks::FollowedPages;
 use crate::running::RunningCheckpoint;
-use crate::server::{Privileges, identify, visibility};
+use crate::server::{Privileges, identify, relations_gone, visibility};
 use crate::session::{SessionCost, WatchSession};
 use crate::statements::StatementTally;
 
@@ -267,11 +267,22 @@ impl Watcher {
         Ok(())
     }
 
+    fn counters(&mut self) -> Result<CounterLook, PredictError> {
+        let look = CounterLook::read(&mut self.session, self.facts, self.statements.as_deref())?;
+        // Where hints are logged today nothing is asked of them.
+        if self.settings.logs_hints() {
+            return Ok(look);
+        }
+        let (relations_gone, cost) = relations_gone(&self.dsn, &mut self.session);
+        self.cost.add(cost);
+        Ok(CounterLook { relations_gone, ..look })
+    }
+
     /// Opens a window at a look, and goes on with the censuses that were taken while its checkpoint
     /// ran.
     fn open(&mut self, begin: Glimpse, before_s: f64, is_cycle: bool) -> Result<(), PredictError> {
         let begun_s = begin.begun_s(before_s);
-        let look = CounterLook::read(&mut self.session, self.facts, self.statements.as_deref())?;
+        let look = self.counters()?;
         let cpu = self.cpu.as_mut().and_then(|cpu| cpu.sample().ok());
         self.look_at_statements(false)?;
         let running = self.running.take().filter(|running| running.is_of(begun_s, &begin));
@@ -311,7 +322,7 @@ impl Watcher {
 
     /// Ends the open window at a look; the last one was at `before_s`. `false` where it has to be thrown away.
     fn end(&mut self, now: &Glimpse, before_s: f64) -> Result<bool, PredictError> {
-        let look = CounterLook::read(&mut self.session, self.facts, self.statements.as_deref())?;
+        let look = self.counters()?;
         let cpu = self.cpu.as_mut().and_then(|cpu| cpu.sample().ok());
         let Some(window) = self.window.take() else { return Ok(false) };
         if look.was_reset_since(&window.look) {
@@ -351,6 +362,7 @@ impl Watcher {
                 .filter(|_| !forgot && look.select_dirtied >= window.look.select_dirtied),
             blocks_carried: window.carried(difference(look.checkpointed, window.look.checkpointed)),
             carried_marks: window.marks,
+            relations_gone: optional(look.relations_gone, window.look.relations_gone),
             census,
             earlier_censuses,
         });

@@ -215,17 +215,30 @@ pub enum PredictionTrialWorkload {
     AppendOnly,
     /// Updates of few rows above all, inserts with a random key, reads by two indexes.
     Skewed,
+    /// Tables that are made, filled, read into another one and dropped, as imports have them. Like the kinds
+    /// after it, in no trial that a factor was set by.
+    Staging,
+    /// A time series: a partition is filled and the oldest one dropped.
+    Partitions,
+    /// A queue: jobs are inserted, taken with `SKIP LOCKED`, and deleted.
+    Queue,
+    /// Documents with TOAST and a GIN index, now and then rewritten.
+    Documents,
 }
 
 impl PredictionTrialWorkload {
     /// In the order in which they are run.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 10] = [
         Self::TpcB,
         Self::HintStorm,
         Self::LoadVacuum,
         Self::Eviction,
         Self::AppendOnly,
         Self::Skewed,
+        Self::Staging,
+        Self::Partitions,
+        Self::Queue,
+        Self::Documents,
     ];
 
     /// Its name on command lines and in tables.
@@ -237,6 +250,10 @@ impl PredictionTrialWorkload {
             Self::Eviction => "eviction",
             Self::AppendOnly => "append-only",
             Self::Skewed => "skewed",
+            Self::Staging => "staging",
+            Self::Partitions => "partitions",
+            Self::Queue => "queue",
+            Self::Documents => "documents",
         }
     }
 }

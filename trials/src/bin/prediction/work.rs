@@ -98,6 +98,20 @@ fn tables(workload: Workload) -> &'static [&'static str] {
             "CREATE INDEX ON kv (k)",
             "CREATE SEQUENCE kv_id START 1000000",
         ],
+        Workload::Staging => &["CREATE TABLE imported (id int, v text)"],
+        Workload::Partitions => {
+            &["CREATE TABLE series (part int, at timestamptz, v float8) PARTITION BY LIST (part)"]
+        }
+        Workload::Queue => &[
+            "CREATE TABLE job (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, state int, pad text)",
+            "CREATE INDEX ON job (state)",
+            "INSERT INTO job (state, pad) SELECT 0, repeat('x', 100) FROM generate_series(1, 20000)",
+        ],
+        Workload::Documents => &[
+            "CREATE TABLE document (id int PRIMARY KEY, body jsonb)",
+            DOCUMENTS,
+            "CREATE INDEX ON document USING gin (body jsonb_path_ops)",
+        ],
     }
 }
 
@@ -128,6 +142,10 @@ pub(crate) fn groups(
         Workload::Eviction => Ok(vec![group(8, 320, &[(EVICTION_UPDATE, 1), (EVICTION_READ, 1)])?]),
         Workload::AppendOnly => Ok(vec![group(8, 64, &[(APPEND, 9), (&append_read(seconds), 1)])?]),
         Workload::Skewed => Ok(vec![group(8, 80, &[(SKEWED, 1)])?]),
+        Workload::Staging => Ok(vec![group(8, 6, &[(STAGING, 1)])?]),
+        Workload::Partitions => Ok(vec![group(8, 3, &[(PARTITIONS, 1)])?]),
+        Workload::Queue => Ok(vec![group(8, 80, &[(QUEUE, 1)])?]),
+        Workload::Documents => Ok(vec![group(8, 40, &[(DOCUMENT_UPDATE, 3), (DOCUMENT_READ, 1)])?]),
     }
 }
 
@@ -200,3 +218,29 @@ SELECT v FROM kv WHERE id = :a;
 SELECT v FROM kv WHERE k = md5(:b::text);
 SELECT v FROM kv WHERE id = :c;
 ";
+
+/// A client's table has the name of its process.
+const STAGING: &str = "DO $$ BEGIN \
+EXECUTE format('CREATE TABLE stage_%s (id int, v text)', pg_backend_pid()); END $$;
+DO $$ BEGIN EXECUTE format('INSERT INTO stage_%s SELECT i, md5(i::text) \
+FROM generate_series(1, 1500) i', pg_backend_pid()); END $$;
+DO $$ BEGIN EXECUTE format('INSERT INTO imported SELECT * FROM stage_%s WHERE id %% 100 = 0', \
+pg_backend_pid()); EXECUTE format('DROP TABLE stage_%s', pg_backend_pid()); END $$;";
+const PARTITIONS: &str = "DO $$ BEGIN \
+EXECUTE format('CREATE TABLE IF NOT EXISTS series_%s PARTITION OF series FOR VALUES IN (%s)', \
+pg_backend_pid(), pg_backend_pid()); \
+INSERT INTO series SELECT pg_backend_pid(), now(), i FROM generate_series(1, 4000) i; END $$;
+SELECT count(*) FROM series WHERE v < 100;
+DO $$ BEGIN EXECUTE format('DROP TABLE series_%s', pg_backend_pid()); END $$;";
+const QUEUE: &str = "INSERT INTO job (state, pad) SELECT 0, repeat('y', 100) FROM generate_series(1, 5);
+BEGIN;
+UPDATE job SET state = 1 WHERE id IN (SELECT id FROM job WHERE state = 0 ORDER BY id LIMIT 5 \
+FOR UPDATE SKIP LOCKED);
+COMMIT;
+DELETE FROM job WHERE id IN (SELECT id FROM job WHERE state = 1 ORDER BY id LIMIT 5 FOR UPDATE SKIP LOCKED);";
+const DOCUMENTS: &str = "INSERT INTO document SELECT i, jsonb_build_object('id', i, 'tags', \
+(SELECT jsonb_agg(md5((i * 7 + j)::text)) FROM generate_series(1, 120) j)) FROM generate_series(1, 5000) i";
+const DOCUMENT_UPDATE: &str = "\\set id random(1, 5000)
+UPDATE document SET body = body || jsonb_build_object('seen', :id) WHERE id = :id;";
+const DOCUMENT_READ: &str = "\\set id random(1, 4900)
+SELECT sum(length(body::text)) FROM document WHERE id BETWEEN :id AND :id + 50;";
