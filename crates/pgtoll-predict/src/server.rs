@@ -217,8 +217,8 @@ pub(crate) fn visibility(dsn: &Dsn, session: &mut WatchSession) -> (VisibilityCo
     (count, cost)
 }
 
-/// Relations that were dropped, or got another file, in all databases since counters were reset; `None`
-/// where a database cannot be connected to, or there are too many.
+/// Tables that were dropped, or got another file, in all databases since counters were reset, TOAST tables
+/// among them; `None` where a database cannot be connected to, or there are too many.
 pub(crate) fn relations_gone(dsn: &Dsn, session: &mut WatchSession) -> (Option<u64>, SessionCost) {
     let mut cost = SessionCost::default();
     let sql = "SELECT datname FROM pg_database WHERE datallowconn ORDER BY datname";
@@ -239,9 +239,12 @@ pub(crate) fn relations_gone(dsn: &Dsn, session: &mut WatchSession) -> (Option<u
     (gone, cost)
 }
 
-/// `DROP`, and `TRUNCATE`, `CLUSTER`, `VACUUM FULL`, `REINDEX`, which update the relation's row.
-const RELATIONS_GONE: &str = "SELECT coalesce(sum(n_tup_del + n_tup_upd), 0)::bigint AS gone \
-     FROM pg_stat_sys_tables WHERE relid = 'pg_class'::regclass";
+/// Rows of `pg_class` that go, without those of indexes. `CLUSTER` and `VACUUM FULL` drop a table that they
+/// made; `TRUNCATE` updates the row, and so does, once for two rows, making a table with its TOAST table.
+const RELATIONS_GONE: &str = "SELECT coalesce(greatest(c.n_tup_del - i.n_tup_del, 0) \
+     + greatest(c.n_tup_upd - greatest(c.n_tup_ins - i.n_tup_ins, 0) / 2, 0), 0)::bigint AS gone \
+     FROM pg_stat_sys_tables c, pg_stat_sys_tables i \
+     WHERE c.relid = 'pg_class'::regclass AND i.relid = 'pg_index'::regclass";
 
 /// Databases that are connected to.
 const DATABASES: usize = 50;

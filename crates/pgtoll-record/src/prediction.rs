@@ -148,7 +148,7 @@ pub struct WatchWindow {
     /// What `VACUUM` marked on these while that checkpoint ran; `None` where it was not followed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried_marks: Option<CarriedMarks>,
-    /// Relations that were dropped or got another file: no census sees their pages. `None` where some database
+    /// Tables that were dropped or got another file: no census sees their pages. `None` where some database
     /// cannot be asked, and in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relations_gone: Option<u64>,

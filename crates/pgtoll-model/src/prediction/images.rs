@@ -111,15 +111,13 @@ pub fn window_images(of: &StatementCounts) -> Bounded {
     Bounded::new(dirtied * kept, 0.0, upper)
 }
 
-/// Images of relations that were gone before anybody could look at them. All their pages are new in the
+/// Images of tables, TOAST tables among them, that were gone before anybody could look at them. All their pages are new in the
 /// cycle, and pages that a record made new have no image for a hint (`XLogCheckBufferNeedsBackup` compares
-/// LSNs). But a free space map is changed by no record: a table of more than four pages has one, of a page
-/// for each of three levels and, beyond that, one for 4,000 pages (`freespace.c`), and each is logged whole.
-/// Not all that is gone was such a table: indexes, temporary and small ones have none that is logged. Two
-/// catalogue rows (a table's, and its index or TOAST table's) are taken to stand for one.
+/// LSNs). But a free space map is changed by no record, and is logged whole: at least its leaf, and with VACUUM
+/// and COPY a page for each of its three levels (`freespace.c`). Temporary and empty tables have none that
+/// is logged: of a table and its TOAST table one is taken to have a leaf.
 pub fn gone_images(gone: u64) -> Bounded {
-    let most = FREE_SPACE_LEVELS * float(gone);
-    Bounded::new(most / 2.0, 0.0, most)
+    Bounded::new(float(gone) / 2.0, 0.0, FREE_SPACE_LEVELS * float(gone))
 }
 
 const FREE_SPACE_LEVELS: f64 = 3.0;
@@ -305,6 +303,6 @@ mod tests {
     #[test]
     fn each_relation_that_is_gone_may_have_had_a_free_space_map() {
         assert_eq!(gone_images(0), Bounded::ZERO);
-        assert_eq!(gone_images(200), Bounded { estimate: 300.0, lower: 0.0, upper: 600.0 });
+        assert_eq!(gone_images(200), Bounded { estimate: 100.0, lower: 0.0, upper: 600.0 });
     }
 }

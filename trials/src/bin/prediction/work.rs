@@ -241,6 +241,6 @@ DELETE FROM job WHERE id IN (SELECT id FROM job WHERE state = 1 ORDER BY id LIMI
 const DOCUMENTS: &str = "INSERT INTO document SELECT i, jsonb_build_object('id', i, 'tags', \
 (SELECT jsonb_agg(md5((i * 7 + j)::text)) FROM generate_series(1, 120) j)) FROM generate_series(1, 5000) i";
 const DOCUMENT_UPDATE: &str = "\\set id random(1, 5000)
-UPDATE document SET body = body || jsonb_build_object('seen', :id) WHERE id = :id;";
+UPDATE document SET body = body || jsonb_build_object('seen', :id::int) WHERE id = :id;";
 const DOCUMENT_READ: &str = "\\set id random(1, 4900)
 SELECT sum(length(body::text)) FROM document WHERE id BETWEEN :id AND :id + 50;";
