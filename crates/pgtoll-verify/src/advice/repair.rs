@@ -65,8 +65,9 @@ pub(super) fn step(
     } else {
         ""
     };
-    let from_standbys: String =
+    let from_standbys: Vec<String> =
         standbys.iter().map(|address| format!(" --from-standby host={address}")).collect();
+    let from_standbys = from_standbys.concat();
     Advice {
         what: format!(
             "plan a repair with proof; nothing is written without --yes. Without a backup or an \
