@@ -11,7 +11,8 @@ use crate::support::{Scratch, servers};
 /// What code in the backup tries, each with the SQL that does it.
 fn attempts(drilled: &Drilled, outside: &Scratch, port: u16) -> [(&'static str, String); 5] {
     let cluster = &drilled.cluster;
-    let program = |line: &str| format!("COPY (SELECT 1) TO PROGRAM '{line}'");
+    // What does not read its input may end before the server has written it, which is an error.
+    let program = |line: &str| format!("COPY (SELECT 1) TO PROGRAM 'cat >/dev/null; {line}'");
     let psql = cluster.client("psql").unwrap();
     let (psql, sockets) = (psql.display(), cluster.directory().display());
     let postmaster = drilled.value("SELECT pg_read_file('postmaster.pid')");

@@ -12,7 +12,7 @@ use pgtoll_record::Run;
 
 use crate::support::{
     Scratch, pgtoll, pgtoll_for_all, pid_of, program, run, server, set_mode, small_measure,
-    write_program,
+    trusted_directory, write_program,
 };
 
 fn check(command: &mut Command, expected: &str) {
@@ -342,16 +342,18 @@ fn a_server_without_client_programs_is_measured() {
 fn programs_that_are_needed_are_missed_before_anything_is_made() {
     let scratch = Scratch::new();
     let alone = server_alone(&scratch);
+    // A path of which nothing is left would be the system's.
+    let nothing = trusted_directory();
     let check = |work: &mut dyn FnMut(&mut Command), missing: &str| {
         let mut command = pgtoll();
-        command.args(["measure", "--postgres"]).arg(&alone).env("PATH", "/nowhere");
+        command.args(["measure", "--postgres"]).arg(&alone).env("PATH", nothing.path());
         command.arg("--work-dir").arg(scratch.work()).arg("-o").arg(scratch.path("result"));
         work(&mut command);
         let ran = run(&mut command);
         let expected = format!("\npgtoll: {}/bin has no {missing}\nhint: ", alone.display());
         assert!(ran.stderr.contains(&expected), "{ran:?}");
         assert_eq!(ran.status, Some(2), "{ran:?}");
-        assert!(!scratch.path("result").exists(), "a record was begun");
+        assert!(!scratch.path("result/run.jsonl").exists(), "a record was begun");
     };
     let [script, own] = ["own.sql", "own.toml"].map(|name| scratch.path(name));
     fs::write(&script, "SELECT 1;\n").unwrap();

@@ -276,6 +276,15 @@ fn check_damage(cluster: &Cluster) {
 fn check_in_flight(cluster: &Cluster) {
     let path = path_of(cluster, "flight");
     execute(cluster, &["CHECKPOINT; UPDATE flight SET b = 'y' WHERE ctid = '(4,1)'"]);
+    // The server may evict, and so write, the page at any time but while somebody is reading it.
+    let mut reader = cluster.connect("postgres").unwrap();
+    for sql in [
+        "BEGIN",
+        "DECLARE reader CURSOR FOR SELECT * FROM flight WHERE ctid = '(4,2)'",
+        "FETCH reader",
+    ] {
+        reader.execute(sql).unwrap();
+    }
     let lsn = insert_lsn(cluster);
     overwrite(&path, 4, |page| {
         set_lsn(page, lsn);
@@ -296,6 +305,7 @@ fn check_in_flight(cluster: &Cluster) {
     });
     assert_eq!(found(&waits), []);
     assert_eq!(waits["running"]["suspects"], waits["running"]["healed"], "{waits:#}");
+    reader.close();
 }
 
 /// What the server has in memory it has to be made to forget.
