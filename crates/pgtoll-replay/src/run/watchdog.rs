@@ -19,7 +19,7 @@ use crate::workload::CapturedWorkload;
 const INTERVAL: Duration = Duration::from_millis(50);
 /// Shorter waits are no circles.
 const WAIT_MIN: Duration = Duration::from_millis(50);
-/// Where nobody went on once, the next time comes sooner.
+/// After the first stall, the patience is divided by this.
 const SOONER: u32 = 10;
 /// Breaks that are described.
 const BREAKS_MAX: usize = 100;
@@ -46,7 +46,7 @@ pub(crate) struct Watchdog<'a> {
     breaks: Breaks,
 }
 
-/// How long nobody has gone on.
+/// For how long no session has made progress.
 struct Stillness {
     done: u64,
     since: Instant,
@@ -190,10 +190,16 @@ impl<'a> Watchdog<'a> {
         let rank = |step: &u32| self.coordinator.transactions.of_step[*step as usize];
         let seconds = self.patience.as_secs_f64();
         if let Some(step) = here.into_iter().min_by_key(rank) {
-            self.add(state, step, format!("nobody went on for {seconds} s"));
+            self.add(state, step, format!("no session made progress for {seconds} s"));
             self.coordinator.release(state, step);
         } else if let Some(step) = there.into_iter().min_by_key(rank) {
-            self.add(state, step, format!("cancelled: its lock did not come for {seconds} s"));
+            self.add(
+                state,
+                step,
+                format!(
+                    "cancelled: it waited for a lock, and no session made progress for {seconds} s"
+                ),
+            );
             if let Some(handle) = &state.cancels[state.session_of(step) as usize] {
                 // One that could not be cancelled is tried again.
                 let _ = handle.cancel();
@@ -222,7 +228,7 @@ impl<'a> Watchdog<'a> {
 }
 
 impl Stillness {
-    /// Whether nobody has gone on for as long as that may take, or will go on by time alone.
+    /// Whether no session has made progress for the patience, and time alone lets none go on.
     fn look(&mut self, state: &RunState, now: Instant) -> bool {
         if state.done_count != self.done || state.is_somebody_due() {
             (self.done, self.since) = (state.done_count, now);

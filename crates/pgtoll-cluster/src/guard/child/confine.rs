@@ -1,4 +1,4 @@
-//! What a server cannot do that runs code of a backup: Landlock for files and signals, seccomp for sockets.
+//! Confines a server that runs code of a backup: Landlock for files and signals, seccomp for sockets.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
