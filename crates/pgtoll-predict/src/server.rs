@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pgtoll_format::{MajorFacts, ServerVersion};
 use pgtoll_observe::{cores, cpu_model};
 use pgtoll_record::{VisibilityCount, WatchSource, WatchedServer};
-use pgtoll_wire::{Dsn, Error};
+use pgtoll_wire::{Dsn, Error, Row};
 
 use crate::PredictError;
 use crate::census::extension_schema;
@@ -190,53 +190,57 @@ fn streaming(session: &mut WatchSession, is_super: bool) -> Result<(bool, String
     Ok((streams, if streams { line } else { alter + &line }))
 }
 
+/// The answer of each database that takes connections; `None` of one that cannot be asked, and of those beyond
+/// [`DATABASES`].
+fn ask_databases(
+    dsn: &Dsn,
+    session: &mut WatchSession,
+    sql: &str,
+) -> (Vec<Option<Row>>, SessionCost) {
+    let mut cost = SessionCost::default();
+    let names = "SELECT datname FROM pg_database WHERE datallowconn AND datname <> 'template0' \
+                 ORDER BY datname";
+    let names = session.query(names).unwrap_or_default();
+    let mut ask = |(at, name): (usize, &Row)| {
+        let name = name.text("datname").ok().filter(|_| at < DATABASES)?;
+        let mut other = WatchSession::open(&dsn.with_database(name)).ok()?;
+        let answer = other.query_one(sql).ok();
+        cost.add(other.close());
+        answer
+    };
+    let answers = names.iter().enumerate().map(&mut ask).collect();
+    (answers, cost)
+}
+
 /// Pages that are not all-visible, in the databases that can be connected to.
 pub(crate) fn visibility(dsn: &Dsn, session: &mut WatchSession) -> (VisibilityCount, SessionCost) {
-    let (mut count, mut cost) = (VisibilityCount::default(), SessionCost::default());
-    let sql = "SELECT datname FROM pg_database WHERE datallowconn AND datname <> 'template0' \
-               ORDER BY datname";
-    let rows = session.query(sql).unwrap_or_default();
-    let names: Vec<&str> = rows.iter().filter_map(|row| row.text("datname").ok()).collect();
-    for name in names.iter().take(DATABASES) {
-        let Ok(mut other) = WatchSession::open(&dsn.with_database(name)) else { continue };
-        let pages = other.query_one(
-            // Of tables that were never analysed relpages is 0.
-            "SELECT coalesce(sum(pages), 0)::bigint AS pages, \
-             coalesce(sum(greatest(pages - relallvisible, 0)), 0)::bigint AS hidden \
-             FROM (SELECT relallvisible, CASE WHEN relpages > 0 THEN relpages ELSE \
-             pg_relation_size(oid) / current_setting('block_size')::int END AS pages \
-             FROM pg_class WHERE relkind IN ('r', 'm', 't') AND relpersistence = 'p') c",
-        );
-        cost.add(other.close());
-        let Ok(row) = pages else { continue };
+    let mut count = VisibilityCount::default();
+    let (answers, cost) = ask_databases(
+        dsn,
+        session,
+        // Of tables that were never analysed relpages is 0.
+        "SELECT coalesce(sum(pages), 0)::bigint AS pages, \
+         coalesce(sum(greatest(pages - relallvisible, 0)), 0)::bigint AS hidden \
+         FROM (SELECT relallvisible, CASE WHEN relpages > 0 THEN relpages ELSE \
+         pg_relation_size(oid) / current_setting('block_size')::int END AS pages \
+         FROM pg_class WHERE relkind IN ('r', 'm', 't') AND relpersistence = 'p') c",
+    );
+    for row in answers.iter().flatten() {
         count.databases += 1;
         count.pages += row.parse::<u64>("pages").unwrap_or(0);
         count.not_all_visible += row.parse::<u64>("hidden").unwrap_or(0);
     }
-    count.databases_left_out = names.len() as u64 - count.databases;
+    count.databases_left_out = answers.len() as u64 - count.databases;
     (count, cost)
 }
 
 /// Tables that were dropped, or got another file, in all databases since counters were reset, TOAST tables
-/// among them; `None` where a database cannot be connected to, or there are too many.
+/// among them; `None` where a database cannot be asked.
 pub(crate) fn relations_gone(dsn: &Dsn, session: &mut WatchSession) -> (Option<u64>, SessionCost) {
-    let mut cost = SessionCost::default();
-    let sql = "SELECT datname FROM pg_database WHERE datallowconn ORDER BY datname";
-    let Ok(rows) = session.query(sql) else { return (None, cost) };
-    if rows.len() > DATABASES {
-        return (None, cost);
-    }
-    let mut gone = Some(0);
-    for row in &rows {
-        let of_one = row.text("datname").ok().and_then(|name| {
-            let mut other = WatchSession::open(&dsn.with_database(name)).ok()?;
-            let row = other.query_one(RELATIONS_GONE);
-            cost.add(other.close());
-            row.ok()?.parse::<u64>("gone").ok()
-        });
-        gone = gone.zip(of_one).map(|(sum, of_one)| sum + of_one);
-    }
-    (gone, cost)
+    let (answers, cost) = ask_databases(dsn, session, RELATIONS_GONE);
+    let gone = |row: &Option<Row>| row.as_ref()?.parse::<u64>("gone").ok();
+    let known = !answers.is_empty();
+    (answers.iter().map(gone).sum::<Option<u64>>().filter(|_| known), cost)
 }
 
 /// Rows of `pg_class` that go, without those of indexes. `CLUSTER` and `VACUUM FULL` drop a table that they

@@ -285,15 +285,17 @@ impl ReplayRecord {
     }
 }
 
-/// Why statements are not replayed that had no effect when they were logged either.
-const WITHOUT_EFFECT: [&str; 2] =
-    ["failed for a lock, serialization or cancel", "its transaction had failed"];
+/// The reason of a statement that is not replayed since it failed in a way that need not come again.
+pub const FAILED_WHEN_LOGGED: &str = "failed for a lock, serialization or cancel";
+/// The reason of a statement that is not replayed since its transaction had failed before it.
+pub const AFTER_FAILURE: &str = "its transaction had failed";
 
 impl ReplayDone {
     /// Statements that had an effect when they were logged, and were not replayed.
     pub fn missing(&self) -> u64 {
+        let without_effect = [FAILED_WHEN_LOGGED, AFTER_FAILURE];
         let missing =
-            self.skipped.iter().filter(|(why, _)| !WITHOUT_EFFECT.contains(&why.as_str()));
+            self.skipped.iter().filter(|(why, _)| !without_effect.contains(&why.as_str()));
         missing.map(|(_, count)| count).sum()
     }
 }

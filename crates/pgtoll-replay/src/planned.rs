@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pgtoll_record::{
-    LOG_EXAMINATION_SCHEMA, Latencies, LogExamination, LogFinding, Provenance, REPLAY_SCHEMA,
-    ReplayPlanned, ReplayRecord,
+    AFTER_FAILURE, FAILED_WHEN_LOGGED, LOG_EXAMINATION_SCHEMA, Latencies, LogExamination,
+    LogFinding, Provenance, REPLAY_SCHEMA, ReplayPlanned, ReplayRecord,
 };
 
 use crate::catalog::TableFacts;
@@ -82,10 +82,8 @@ fn planned(
             Treatment::Execute => continue,
             Treatment::SkipIncomplete => "not all of it is in the log",
             Treatment::SkipRedacted => "its values are not in the plan",
-            Treatment::SkipFailed | Treatment::Rollback => {
-                "failed for a lock, serialization or cancel"
-            }
-            Treatment::SkipEnded => "its transaction had failed",
+            Treatment::SkipFailed | Treatment::Rollback => FAILED_WHEN_LOGGED,
+            Treatment::SkipEnded => AFTER_FAILURE,
         };
         *skipped.entry(reason.to_owned()).or_default() += 1;
     }

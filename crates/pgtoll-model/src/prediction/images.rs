@@ -111,11 +111,12 @@ pub fn window_images(of: &StatementCounts) -> Bounded {
     Bounded::new(dirtied * kept, 0.0, upper)
 }
 
-/// Images of tables, TOAST tables among them, that were gone before anybody could look at them. All their pages are new in the
-/// cycle, and pages that a record made new have no image for a hint (`XLogCheckBufferNeedsBackup` compares
-/// LSNs). But a free space map is changed by no record, and is logged whole: at least its leaf, and with VACUUM
-/// and COPY a page for each of its three levels (`freespace.c`). Temporary and empty tables have none that
-/// is logged: of a table and its TOAST table one is taken to have a leaf.
+/// Images of tables, TOAST tables among them, that were dropped before a census could see them. All their
+/// pages are new in the cycle, and pages that a record made new have no image for a hint
+/// (`XLogCheckBufferNeedsBackup` compares LSNs). But a free space map is changed by no record, and is logged
+/// whole: at least its leaf, and with VACUUM and COPY a page for each of its three levels (`freespace.c`).
+/// Temporary and empty tables have none that is logged: of a table and its TOAST table one is taken to have
+/// a leaf.
 pub fn gone_images(gone: u64) -> Bounded {
     Bounded::new(float(gone) / 2.0, 0.0, FREE_SPACE_LEVELS * float(gone))
 }

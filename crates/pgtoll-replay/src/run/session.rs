@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use pgtoll_record::{Latencies, ReplayDivergence};
+use pgtoll_record::{AFTER_FAILURE, FAILED_WHEN_LOGGED, Latencies, ReplayDivergence};
 use pgtoll_wire::{Connection, Dsn, Error, ExtendedExecution};
 
 use crate::run::coordinator::{Coordinator, Turn};
@@ -144,7 +144,7 @@ impl Player<'_> {
         if self.skips_transaction == Some(rank) {
             Some("its transaction went otherwise")
         } else if treatment == Treatment::SkipEnded {
-            Some("its transaction had failed")
+            Some(AFTER_FAILURE)
         } else {
             None
         }
@@ -189,11 +189,11 @@ impl Player<'_> {
                 self.compare(step, rank, code.as_deref())
             }
             Treatment::Rollback => {
-                self.skip("failed for a lock, serialization or cancel");
+                self.skip(FAILED_WHEN_LOGGED);
                 self.connection.execute("ROLLBACK")
             }
             Treatment::SkipFailed => {
-                self.skip("failed for a lock, serialization or cancel");
+                self.skip(FAILED_WHEN_LOGGED);
                 Ok(())
             }
             Treatment::SkipIncomplete => {

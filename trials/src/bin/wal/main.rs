@@ -39,7 +39,7 @@ use crate::runs::{Arm, Programs};
         "Where the clusters are made; twice the size is needed, and 2 GB"
     )),
     mut_arg("before", |before: Arg| before.help(
-        "Another pgtoll's `target/release/wal_sums`, timed beside this one's"
+        "Another pgtoll's `target/distribution/wal_sums`, timed beside this one's"
     )),
 )]
 struct Arguments {
