@@ -94,18 +94,20 @@ pub(crate) fn detection(arguments: &[&str]) -> anyhow::Result<()> {
 
 /// Whether random damages are found, and repaired right or not at all.
 pub(crate) fn drills(arguments: &[&str]) -> anyhow::Result<()> {
-    build(&["--release"])?;
-    trial("drills", &["--release"], arguments)
+    build(&TRIED)?;
+    trial("drills", &TRIED, arguments)
 }
 
-/// Whether a running server is verified without false alarm. Not a release build: its assertions
-/// are tried too, and it is the server that is to be fast.
+/// Whether a running server is verified without false alarm.
 pub(crate) fn soak(arguments: &[&str]) -> anyhow::Result<()> {
-    trial("soak", &[], arguments)
+    trial("soak", &TRIED, arguments)
 }
 
 /// What is timed is what is packed.
 const TIMED: [&str; 2] = ["--profile", "distribution"];
+
+/// Assertions are tried as well.
+const TRIED: [&str; 2] = ["--profile", "trial"];
 
 /// Builds the program that is timed or tried, which benches and trials find beside themselves.
 fn build(profile: &[&str]) -> anyhow::Result<()> {

@@ -39,7 +39,7 @@ struct Arguments {
     /// The server: a directory or a major version
     #[arg(long, value_name = "WHICH", default_value = "18")]
     postgres: String,
-    /// Where the cluster is made; 1 GB is needed
+    /// Where the cluster is made; 3 GB are needed
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     work_dir: PathBuf,
     /// Add the outcome to this file
@@ -306,7 +306,7 @@ const CLEAN: [&str; 4] = [
     "DROP DATABASE IF EXISTS logged",
     "DROP DATABASE IF EXISTS copied",
 ];
-const SCALE: &str = "5";
+const SCALE: &str = "20";
 /// Nobody but us looks at what is damaged.
 const PREPARE: [&str; 8] = [
     "CREATE TABLESPACE space LOCATION ''",
