@@ -68,6 +68,7 @@ fn title(detector: Detector) -> &'static str {
         Detector::PgChecksums => "`pg_checksums`",
         Detector::PgBasebackup => "`pg_basebackup`",
         Detector::PgVerifybackup => "`pg_verifybackup`",
+        Detector::PgBackRest => "`pgbackrest backup`",
         Detector::PgAmcheck => "`pg_amcheck`",
         Detector::PgVisibility => "`pg_visibility`",
         Detector::Server => "queries",

@@ -52,6 +52,8 @@ pub enum Detector {
     PgBasebackup,
     /// `pg_verifybackup` on the backup that `pg_basebackup` made.
     PgVerifybackup,
+    /// A full backup by pgBackRest, which verifies checksums.
+    PgBackRest,
     /// `pg_amcheck --heapallindexed`.
     PgAmcheck,
     /// `pg_check_visible` and `pg_check_frozen` of the extension `pg_visibility`.
@@ -82,12 +84,13 @@ pub enum DetectionOutcome {
 
 impl Detector {
     /// In the order of the table.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Offline,
         Self::Online,
         Self::PgChecksums,
         Self::PgBasebackup,
         Self::PgVerifybackup,
+        Self::PgBackRest,
         Self::PgAmcheck,
         Self::PgVisibility,
         Self::Server,

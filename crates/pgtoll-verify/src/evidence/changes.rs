@@ -3,7 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use pgtoll_format::wal::rmgr::XLOG_CHECKPOINT_SHUTDOWN;
+use pgtoll_format::wal::rmgr::{XLOG_CHECKPOINT_SHUTDOWN, XLOG_FPI};
 use pgtoll_format::wal::{BlockReference, FileChange, Parts, Record, RecordType};
 use pgtoll_format::{ForkNumber, Lsn, RelationFork};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -18,9 +18,15 @@ impl Change {
     /// Records end at multiples of 8 bytes.
     const IS_FREED: u64 = 1;
     const IS_HINT: u64 = 2;
+    const IS_NEW_PAGE: u64 = 4;
 
     pub(super) fn new(lsn: Lsn, is_freed: bool) -> Self {
         Self(lsn.0 & !7 | u64::from(is_freed))
+    }
+
+    /// Of a record that is nothing but the image of a new page.
+    pub(super) fn new_page(lsn: Lsn) -> Self {
+        Self(lsn.0 & !7 | Self::IS_NEW_PAGE)
     }
 
     /// Of a record that is the image of a page for its hints, and was preceded by no change.
@@ -41,6 +47,12 @@ impl Change {
     /// Only hints were changed: the page was in use, and its LSN may be an older one.
     pub(super) fn is_hint(self) -> bool {
         self.0 & Self::IS_HINT != 0
+    }
+
+    /// The page was logged whole when it was made: access methods may have written it before, without
+    /// an LSN (sorted builds of GiST indexes).
+    pub(super) fn is_new_page(self) -> bool {
+        self.0 & Self::IS_NEW_PAGE != 0
     }
 
     /// It took the page out of its index: nothing depends on its content.
@@ -170,12 +182,14 @@ impl<'a> Changes<'a> {
         if !self.wanted.forks.contains(&fork) {
             return;
         }
-        let change = if record.sets_page_lsn(block) {
-            Change::new(record.end, record.frees_page(block))
-        } else if record.is_hint_image(block) {
-            Change::hint(record.end)
-        } else {
+        let change = if !record.sets_page_lsn(block) && !record.is_hint_image(block) {
             return;
+        } else if RecordType::of(&record.header) == XLOG_FPI {
+            Change::new_page(record.end)
+        } else if record.sets_page_lsn(block) {
+            Change::new(record.end, record.frees_page(block))
+        } else {
+            Change::hint(record.end)
         };
         let blocks = self.blocks.entry(fork).or_default();
         self.count += usize::from(put(blocks, block.block, change));

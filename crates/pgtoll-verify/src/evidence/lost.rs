@@ -212,8 +212,7 @@ fn changes<'a>(
 struct Rules {
     block_bytes: usize,
     has_checksums: bool,
-    /// No record ends before this: a smaller LSN on a page says that WAL never changed it, which
-    /// access methods write where they make a page anew before they log it.
+    /// No record ends before this: a smaller LSN on a page says that WAL never changed it.
     first_lsn: Lsn,
     /// A file that ends before a block that WAL changed is cut.
     judges_ends: bool,
@@ -267,9 +266,8 @@ impl Rules {
             Verdict::New => (!change.is_freed()).then_some(Evidence::ZeroButLogged { wal }),
             // The images of hints leave the page an LSN of any of them, or the one before.
             Verdict::Valid if change.is_hint() => None,
-            Verdict::Valid if lsn >= self.first_lsn && lsn < wal => {
-                Some(Evidence::Stale { lsn, wal })
-            }
+            Verdict::Valid if lsn < self.first_lsn && change.is_new_page() => None,
+            Verdict::Valid if lsn < wal => Some(Evidence::Stale { lsn, wal }),
             Verdict::Valid | Verdict::Invalid(_) => None,
         }
     }
@@ -313,7 +311,8 @@ mod tests {
         check(&zeros, Change::hint(wal), Some(Evidence::ZeroButLogged { wal }));
         check(&zeros, Change::new(wal, true), None);
         check(&page(0x0300_0000), Change::new(wal, false), None);
-        // Access methods write pages that they have not logged yet.
-        check(&page(0), Change::new(wal, false), None);
+        // Access methods write pages that they have not logged yet, and change none of them so.
+        check(&page(1), Change::new_page(wal), None);
+        check(&page(1), Change::new(wal, false), Some(Evidence::Stale { lsn: Lsn(1), wal }));
     }
 }

@@ -51,6 +51,7 @@ fn look(
         Detector::PgBasebackup | Detector::PgVerifybackup => {
             return running(guard, copy, |guard| backups(site, guard, copy));
         }
+        Detector::PgBackRest => pgbackrest(site, guard, &data)?,
         Detector::PgAmcheck => running(guard, copy, |guard| {
             let arguments = ["--all", "--install-missing", "--heapallindexed"];
             Ok(by_status(&ran(site, guard, "pg_amcheck", Some(copy), &arguments)?))
@@ -111,6 +112,44 @@ fn backups(site: &Site, guard: &mut Guard, cluster: &Cluster) -> anyhow::Result<
     Ok(vec![(Detector::PgBasebackup, made), (Detector::PgVerifybackup, verified)])
 }
 
+/// A full backup of the stopped cluster. It ends well whatever its pages are like, and marks the backup.
+fn pgbackrest(site: &Site, guard: &mut Guard, data: &Path) -> anyhow::Result<DetectionOutcome> {
+    if !Path::new(PGBACKREST).exists() {
+        return Ok(DetectionOutcome::NotRun);
+    }
+    let repository = site.new_file("repository");
+    let option = |name: &str, path: &Path| format!("--{name}={}", path.display());
+    let common = [
+        "--stanza=main".to_owned(),
+        option("repo1-path", &repository),
+        option("lock-path", &repository.with_extension("lock")),
+        "--log-level-file=off".to_owned(),
+    ];
+    let here = [option("pg1-path", data), "--no-online".to_owned()];
+    let create = ["stanza-create".to_owned()];
+    let back_up = ["--checksum-page", "--repo1-retention-full=1", "backup"].map(ToOwned::to_owned);
+    let info = ["--output=json", "info"].map(ToOwned::to_owned);
+    let mut run = |words: &[&[String]]| -> anyhow::Result<Output> {
+        let words = [&[&common[..]], words].concat().concat();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        guard.spawn("pgbackrest", Path::new(PGBACKREST), &words, &BTreeMap::new())?;
+        Ok(guard.reap("pgbackrest", PATIENCE)?)
+    };
+    // It refuses versions of PostgreSQL that it does not know.
+    if !run(&[&here, &create])?.success {
+        return Ok(DetectionOutcome::NotRun);
+    }
+    if !run(&[&here, &back_up])?.success {
+        return Ok(DetectionOutcome::Found);
+    }
+    let words = [&common[..], &info].concat();
+    let said = program(Path::new(PGBACKREST)).args(words).output().context("run pgbackrest")?;
+    let stanzas: serde_json::Value = serde_json::from_slice(&said.stdout)?;
+    let is_marked = stanzas[0]["backup"][0]["error"] == true;
+    guard.run(Path::new("rm"), &["-r", &repository.to_string_lossy()])?;
+    Ok(if is_marked { DetectionOutcome::Found } else { DetectionOutcome::Unnoticed })
+}
+
 fn queried(site: &Site, cluster: &Cluster) -> anyhow::Result<DetectionOutcome> {
     Ok(match site.queried(cluster)? {
         Queried::Error => DetectionOutcome::Found,
@@ -138,5 +177,6 @@ fn by_status(output: &Output) -> DetectionOutcome {
     if output.success { DetectionOutcome::Unnoticed } else { DetectionOutcome::Found }
 }
 
+const PGBACKREST: &str = "/usr/bin/pgbackrest";
 /// Long enough for anything that ends at all.
 const PATIENCE: Duration = Duration::from_secs(120);

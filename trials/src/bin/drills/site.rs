@@ -33,6 +33,7 @@ pub(crate) struct Site {
     content: Vec<String>,
     copies: u32,
     is_running: bool,
+    standby: Cluster,
 }
 
 /// Tables with each kind of index, long values, and a sequence.
@@ -53,7 +54,7 @@ const FIRST: &str = "
     CREATE TABLE plain AS SELECT i AS id, md5(i::text) AS b FROM generate_series(1, 12000) i;
     VACUUM (FREEZE, ANALYZE) t; VACUUM (FREEZE, ANALYZE) long; VACUUM plain;
     CHECKPOINT";
-/// Changes after the backup.
+/// Changes after the backup, on its timeline.
 const LATER: &str = "
     UPDATE t SET b = md5(b), tags = tags || 99 WHERE id % 40 = 0;
     DELETE FROM t WHERE id % 97 = 0;
@@ -63,7 +64,14 @@ const LATER: &str = "
     UPDATE plain SET b = 'later' WHERE id % 300 = 0;
     SELECT sum(nextval('s')) FROM generate_series(1, 50);
     CREATE TABLE late AS SELECT * FROM plain WHERE id < 2000;
-    VACUUM t; CHECKPOINT;
+    VACUUM t; CHECKPOINT";
+/// Changes on the timeline of a promoted server.
+const PROMOTED: &str = "
+    UPDATE t SET tags = tags || 98 WHERE id % 60 = 0;
+    INSERT INTO plain SELECT i, md5(i::text) FROM generate_series(30001, 31000) i;
+    UPDATE late SET b = 'promoted' WHERE id % 90 = 0;
+    INSERT INTO long SELECT i, repeat(md5(i::text), 200) FROM generate_series(301, 310) i;
+    CHECKPOINT;
     UPDATE t SET b = md5(b) WHERE id % 500 = 0;
     CHECKPOINT";
 const NAMES: [&str; 15] = [
@@ -134,14 +142,22 @@ impl Site {
             let options = ["-D", &path, form, "-c", "fast", "--no-sync", "-X", "none"];
             truth.run_client(guard, "pg_basebackup", &options)?;
         }
+        execute(&mut truth.connect(DATABASE)?, LATER)?;
+        truth.stop(guard, StopMode::Fast)?;
+        guard.write(&truth.data().join("standby.signal"), String::new())?;
+        truth.start(guard)?;
+        truth.promote()?;
         let mut session = truth.connect(DATABASE)?;
-        execute(&mut session, LATER)?;
+        execute(&mut session, PROMOTED)?;
         let relations = relations(&mut session)?;
         let content = content(&truth)?;
         session.execute("SELECT pg_switch_wal()")?;
         drop(session);
         truth.stop(guard, StopMode::Fast)?;
         let stopped = truth.copy(guard, "stopped")?;
+        let standby = truth.copy(guard, "standby")?;
+        guard.write(&standby.data().join("standby.signal"), String::new())?;
+        standby.start(guard)?;
         let sibling = Cluster::init(guard, installation, "sibling", true)?;
         copy_with_gap(guard, &archive, &gap)?;
         let damaged = truth.copy(guard, "damaged0")?;
@@ -157,6 +173,7 @@ impl Site {
             ("backup", named("--from-backup", &backup)),
             ("WAL", wal),
             ("a stopped copy", named("--from-stopped", &stopped.data())),
+            ("a standby", vec!["--from-standby".to_owned(), dsn(&standby)]),
             ("a sibling", named("--from-stopped", &sibling.data())),
             (GAP, [named("--from-backup", &backup), named("--wal", &gap)].concat()),
             ("nothing", Vec::new()),
@@ -171,6 +188,7 @@ impl Site {
             content,
             copies: 0,
             is_running,
+            standby,
         })
     }
 
@@ -195,8 +213,16 @@ impl Site {
         if self.is_running {
             self.damaged.stop(guard, StopMode::Immediate)?;
         }
+        self.standby.stop(guard, StopMode::Immediate)?;
         Ok(())
     }
+}
+
+fn dsn(server: &Cluster) -> String {
+    let environment = server.environment();
+    let (host, port, user) =
+        (&environment["PGHOST"], &environment["PGPORT"], &environment["PGUSER"]);
+    format!("host='{host}' port={port} user={user} dbname={DATABASE}")
 }
 
 fn execute(session: &mut Connection, statements: &str) -> anyhow::Result<()> {
