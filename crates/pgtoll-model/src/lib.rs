@@ -19,9 +19,10 @@
 //! for number in 0..100_000 {
 //!     let block = BlockKey { fork: 0, block: number % 10_000 };
 //!     let image = Some([8000; ImageCompression::COUNT]);
-//!     let (data_bytes, grows_by, freeze_bytes) = (0, 0, 0);
+//!     let (data_bytes, grows_by, freeze_bytes, pruned_bytes) = (0, 0, 0, 0);
 //!     let rule = Rule::Regular;
-//!     let reference = Reference { block, rule, image, data_bytes, grows_by, freeze_bytes };
+//!     let reference =
+//!         Reference { block, rule, image, data_bytes, grows_by, freeze_bytes, pruned_bytes };
 //!     whatif.record(100, &[reference]);
 //! }
 //! let outcomes = whatif.finish();

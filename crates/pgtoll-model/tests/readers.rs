@@ -101,7 +101,8 @@ impl Server {
         let block = BlockKey { fork: 0, block };
         let grows_by = if rule == Rule::Init { 3976 } else { 0 };
         let (data_bytes, freeze_bytes) = (0, 0);
-        let reference = Reference { block, rule, image, data_bytes, grows_by, freeze_bytes };
+        let reference =
+            Reference { block, rule, image, data_bytes, grows_by, freeze_bytes, pruned_bytes: 0 };
         self.log.push(Logged::Record(bytes, reference));
         if self.position / USABLE >= self.redo / USABLE + self.segments {
             self.redo = self.position;

@@ -173,6 +173,7 @@ prop_compose! {
             data_bytes,
             grows_by,
             freeze_bytes: 0,
+            pruned_bytes: 0,
         }
     }
 }
@@ -186,6 +187,7 @@ fn first_images() -> Step {
         data_bytes: 0,
         grows_by: 0,
         freeze_bytes: 0,
+        pruned_bytes: 0,
     };
     Step::Record { bytes: 100, references: vec![first(0), first(1)] }
 }
@@ -267,6 +269,7 @@ fn the_longest_records_are_counted_under_all_settings() {
         data_bytes: 10,
         grows_by: 0,
         freeze_bytes: 0,
+        pruned_bytes: 0,
     };
     let record = |bytes| Step::Record { bytes, references: vec![of(1)] };
     let checkpoint = || Step::Checkpoint { is_forced: true };

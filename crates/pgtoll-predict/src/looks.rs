@@ -3,6 +3,7 @@
 use pgtoll_format::{BlocksWritten, Lsn, MajorFacts};
 use pgtoll_wire::{Error, Row};
 
+use crate::server::TableCounts;
 use crate::session::WatchSession;
 
 /// A cheap look, twice a second: has a checkpoint completed?
@@ -108,8 +109,8 @@ pub(crate) struct CounterLook {
     /// E1' since the statements' reset, and how often statements were forgotten.
     pub(crate) select_dirtied: Option<u64>,
     pub(crate) forgotten: u64,
-    /// Relations that are gone, in all databases.
-    pub(crate) relations_gone: Option<u64>,
+    /// Of all databases' tables.
+    pub(crate) tables: Option<TableCounts>,
     /// When counters were reset.
     pub(crate) resets: String,
 }

@@ -152,6 +152,11 @@ pub struct WatchWindow {
     /// cannot be asked, and in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relations_gone: Option<u64>,
+    /// Bytes of rows that were dead when it began and were freed meanwhile, at most. Where hints are logged,
+    /// their pages' images come before that, and are longer by them. `None` where some database cannot be
+    /// asked, and in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pruned_bytes_most: Option<u64>,
     /// CPU of all the server's processes in seconds; `None` where it is remote.
     pub cpu_seconds: Option<f64>,
     /// Pages that SELECTs dirtied beyond the images that they logged (estimator E1');

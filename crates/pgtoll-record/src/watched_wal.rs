@@ -70,6 +70,13 @@ pub struct WatchedWalCycle {
     pub forced_pages: u64,
     /// Distinct pages that were only marked all-visible.
     pub visible_pages: u64,
+    /// Bytes of dead rows that are freed with their page's image where hints are not logged. Where they are,
+    /// the image comes before, with these rows.
+    #[serde(default)]
+    pub pruned_bytes: u64,
+    /// By so many bytes such images could be longer at most.
+    #[serde(default)]
+    pub pruned_bytes_most: u64,
     /// The same work with checkpoints at the same places, without hints; `None` where they are not
     /// logged.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,6 +8,9 @@ use crate::wal::{Parts, Record, RecordType};
 
 /// `XLHP_HAS_FREEZE_PLANS`.
 const HAS_FREEZE_PLANS: u8 = 1 << 4;
+const HAS_REDIRECTIONS: u8 = 1 << 5;
+const HAS_DEAD_ITEMS: u8 = 1 << 6;
+const HAS_NOW_UNUSED_ITEMS: u8 = 1 << 7;
 /// The same, `XLHP_HAS_REDIRECTIONS`, `XLHP_HAS_DEAD_ITEMS` and `XLHP_HAS_NOW_UNUSED_ITEMS`.
 const CHANGES_ROWS: u8 = 0xF0;
 
@@ -60,9 +63,59 @@ impl Record<'_> {
         is_prune && flags.is_some_and(|flags| flags & CHANGES_ROWS == 0)
     }
 
+    /// Whether the record frees the space of dead rows on its first block. `VACUUM` that only frees line
+    /// pointers whose rows are gone does not.
+    pub fn prunes(&self, parts: &Parts) -> bool {
+        match (RecordType::of(&self.header), self.facts.prune_flags_at) {
+            (XLOG_HEAP2_PRUNE_ON_ACCESS, None) => true,
+            (XLOG_HEAP2_PRUNE_ON_ACCESS | XLOG_HEAP2_PRUNE_VACUUM_SCAN, Some(at)) => {
+                let flags = self.prune_flags(parts, at).unwrap_or(0);
+                flags & CHANGES_ROWS & !HAS_FREEZE_PLANS != 0
+            }
+            _ => false,
+        }
+    }
+
+    /// How many rows a record that [prunes](Self::prunes) frees the space of: those that are redirected,
+    /// dead or unused from now on. `None` where it does not say, as with an image of the page.
+    pub fn pruned_rows(&self, parts: &Parts) -> Option<u16> {
+        let data =
+            self.bytes.get(parts.blocks.first()?.data.clone()).filter(|of| !of.is_empty())?;
+        let Some(at) = self.facts.prune_flags_at else {
+            let main = self.bytes.get(parts.main_data.clone())?;
+            let (redirected, dead) = (u16_at(main, 4)?, u16_at(main, 6)?);
+            let data = u16::try_from(data.len()).ok()?;
+            let unused = data.checked_sub(redirected.checked_mul(4)?)?.checked_sub(dead * 2)? / 2;
+            return Some(redirected + dead + unused);
+        };
+        let flags = self.prune_flags(parts, at)?;
+        let mut place = match flags & HAS_FREEZE_PLANS {
+            0 => 0,
+            _ => FREEZE_PLANS_AT + usize::from(u16_at(data, 0)?) * FREEZE_PLAN_BYTES,
+        };
+        let mut rows = 0_u16;
+        for (flag, bytes) in [(HAS_REDIRECTIONS, 4), (HAS_DEAD_ITEMS, 2), (HAS_NOW_UNUSED_ITEMS, 2)]
+        {
+            if flags & flag != 0 {
+                let count = u16_at(data, place)?;
+                place += 2 + usize::from(count) * bytes;
+                rows = rows.checked_add(count)?;
+            }
+        }
+        (place <= data.len()).then_some(rows)
+    }
+
     fn prune_flags(&self, parts: &Parts, at: usize) -> Option<u8> {
         self.bytes.get(parts.main_data.clone())?.get(at).copied()
     }
+}
+
+/// Where `xlhp_freeze_plans` has its plans, and how long each is.
+const FREEZE_PLANS_AT: usize = 4;
+const FREEZE_PLAN_BYTES: usize = 12;
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
 #[cfg(test)]

@@ -15,6 +15,11 @@ pub struct CyclePages {
     pub forced: u64,
     /// Only marked all-visible, by `VACUUM`: logged whole where hints are logged.
     pub visible: u64,
+    /// Bytes of dead rows that are freed with a page's image where hints are not logged. Where they are, the
+    /// image comes before, with these rows.
+    pub pruned_bytes: u64,
+    /// By so many bytes such images could be longer at most.
+    pub pruned_most_bytes: u64,
 }
 
 /// Counts the pages of a cycle as its records come.
@@ -43,6 +48,12 @@ impl CycleCounts {
         if !self.visible.is_empty() {
             self.visible.remove(&block);
         }
+    }
+
+    /// An image that has so many bytes less since dead rows were freed, and room for so many at most.
+    pub(super) fn prune(&mut self, bytes: u16, most: u16) {
+        self.pages.pruned_bytes += u64::from(bytes.min(most));
+        self.pages.pruned_most_bytes += u64::from(most);
     }
 
     /// The pages of the cycle that ends; the next one begins.
@@ -77,7 +88,10 @@ mod tests {
         counts.refer(block(4), Rule::Regular, true);
         counts.refer(block(5), Rule::Always, true);
         counts.refer(block(6), Rule::MarkedByReader, true);
-        assert_eq!(counts.take(), CyclePages { changed: 3, forced: 1, visible: 1 });
+        assert_eq!(
+            counts.take(),
+            CyclePages { changed: 3, forced: 1, visible: 1, ..CyclePages::default() }
+        );
         assert_eq!(counts.take(), CyclePages::default());
     }
 }

@@ -75,6 +75,22 @@ pub(super) fn empty_page() -> ImageLengths {
     image
 }
 
+/// By how much an image may be longer.
+pub(super) fn room(image: &ImageLengths) -> u16 {
+    FULL_PAGE.saturating_sub(image[UNCOMPRESSED])
+}
+
+/// The image with so many bytes more on its page.
+pub(super) fn fuller(mut image: ImageLengths, by: u16) -> ImageLengths {
+    let uncompressed = image[UNCOMPRESSED];
+    let grown = uncompressed.saturating_add(by).min(FULL_PAGE);
+    for length in &mut image {
+        let scaled = ratio(u64::from(*length) * u64::from(grown), u64::from(uncompressed));
+        *length = scaled.unwrap_or(*length).min(FULL_PAGE);
+    }
+    image
+}
+
 /// A record fills the page by so much.
 pub(super) fn grow(state: &mut BlockState, by: i16) {
     let uncompressed = state.image[UNCOMPRESSED];

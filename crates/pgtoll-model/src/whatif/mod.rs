@@ -34,7 +34,7 @@ use check::SelfCheck;
 use cycle::CycleCounts;
 pub use cycle::CyclePages;
 pub use freezes::FREEZE_WITHIN;
-use means::{ImageMeans, empty_page, grow};
+use means::{ImageMeans, empty_page, grow, room};
 pub use order::ForkPlace;
 use readers::Readers;
 pub use settings::{ImageCompression, ImageLengths, Schedule, Settings, WhatIfOutcome};
@@ -76,6 +76,9 @@ pub struct Reference {
     /// Of a hint: bytes, part of the record's here, by which `VACUUM` froze the page's rows right
     /// after it ([`FREEZE_WITHIN`]).
     pub freeze_bytes: u16,
+    /// Bytes of dead rows that it frees on the page. Where hints are logged, the page has its image before
+    /// that: who prunes sets the rows' hints first.
+    pub pruned_bytes: u16,
 }
 
 /// The replay of one WAL under many settings. Records come in their order; nothing is counted
@@ -220,6 +223,7 @@ impl WhatIf {
         if reference.grows_by != 0 {
             grow(state, reference.grows_by);
         }
+        let after = state.image;
         state.touched = epoch;
         if !matches!(rule, Rule::Hint | Rule::WithHints | Rule::MarkedByReader) {
             state.changed = epoch;
@@ -234,11 +238,22 @@ impl WhatIf {
         if self.simulations.is_pace_known() && self.logs_hints() {
             self.follow(reference, &before, is_new);
         }
+        if reference.pruned_bytes > 0 {
+            // Where hints are logged, the image that would be here came with the hint.
+            let has_image = if self.logs_hints() {
+                image.is_none() && precedes == Some(true)
+            } else {
+                image.is_some()
+            };
+            if has_image {
+                self.cycle.prune(reference.pruned_bytes, room(&after));
+            }
+        }
         match rule {
             Rule::Always => image.map(|image| self.means.filled(block.fork, image)),
             Rule::Init => None,
             Rule::Regular | Rule::Hint | Rule::WithHints | Rule::MarkedByReader => {
-                self.need(reference, &before);
+                self.need(reference, &before, after);
                 None
             }
         }
@@ -246,7 +261,7 @@ impl WhatIf {
 
     /// Where a boundary of some settings lies between the reference before and this one, its image
     /// may be needed.
-    fn need(&mut self, reference: &Reference, before: &BlockState) {
+    fn need(&mut self, reference: &Reference, before: &BlockState, after: ImageLengths) {
         let Reference { block, rule, image, data_bytes, .. } = *reference;
         if self.is_begun
             && let Some(is_predicted) = self.is_predicted(rule, before)
@@ -269,7 +284,8 @@ impl WhatIf {
             only_with_hints: rule != Rule::Regular,
             written_at: is_hint.then(|| self.simulations.source_progress(before)),
             unlogged,
-            image: self.means.filled(block.fork, image.unwrap_or(before.image)),
+            image: self.means.filled(block.fork, after),
+            fuller_with_hints: if self.logs_hints() { 0 } else { reference.pruned_bytes },
             data_bytes,
         });
     }

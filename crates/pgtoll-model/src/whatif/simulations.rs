@@ -5,6 +5,7 @@ use pgtoll_format::Lsn;
 
 use crate::whatif::blocks::{BlockKey, BlockState, Blocks, Epoch};
 use crate::whatif::gains::{Gained, Gains, Stretch};
+use crate::whatif::means::fuller;
 use crate::whatif::order::{Dirty, ForkPlace, WriteOrder};
 use crate::whatif::pace::SourcePace;
 use crate::whatif::set::SettingSet;
@@ -93,6 +94,8 @@ pub(super) struct Need {
     /// Simulations that did not log the hint before.
     pub(super) unlogged: SettingSet,
     pub(super) image: ImageLengths,
+    /// So many bytes were on the page where hints are logged, and have its image first.
+    pub(super) fuller_with_hints: u16,
     /// Bytes that are left out where there is an image.
     pub(super) data_bytes: u16,
 }
@@ -102,9 +105,14 @@ impl Need {
         if hints { self.touched } else { self.changed }
     }
 
-    fn gained(&self, kind: usize) -> Gained {
-        let more = i32::from(self.image[kind]) - i32::from(self.data_bytes);
-        Gained { image_bytes: self.image[kind].into(), more }
+    fn gained(&self, class: &Class) -> Gained {
+        let kind = class.compression.index();
+        let image = match self.fuller_with_hints {
+            by if by > 0 && class.hints => fuller(self.image, by)[kind],
+            _ => self.image[kind],
+        };
+        let more = i32::from(image) - i32::from(self.data_bytes);
+        Gained { image_bytes: image.into(), more }
     }
 }
 
@@ -318,7 +326,7 @@ impl Simulations {
             let is_needed = |need: &&Need| class.hints || !need.only_with_hints;
             let needs = if class.full_page_writes { record.needs } else { &[] };
             for need in needs.iter().filter(is_needed) {
-                let gained = need.gained(class.compression.index());
+                let gained = need.gained(class);
                 let last = need.last(class.hints);
                 if need.unlogged.is_empty() {
                     stretch.image_after(last, boundaries, gained);
@@ -359,7 +367,7 @@ impl Simulations {
             begin(&mut stretch, &record, class);
             let mut is_needed = false;
             for need in record.needs {
-                let gained = need.gained(class.compression.index());
+                let gained = need.gained(class);
                 for (within, place) in (class.from..class.to).enumerate() {
                     let mut needs =
                         need.touched < self.boundaries[place] || need.unlogged.contains(place);

@@ -14,6 +14,7 @@ pub(super) fn hint_wal(digest: &WatchDigest, images: &HintImages) -> PredictedWa
         }
         _ => images.per_second.times(images.bytes),
     };
+    let alone = Bounded::sum_of_bounds(&[alone, digest.fuller]);
     // What is forced comes when it comes, whatever the WAL.
     let load = digest.load.filter(|_| !digest.forced);
     let extra = load.map_or(alone, |load| load.with_more_images(alone));

@@ -92,6 +92,7 @@ fn blind(windows: &[WatchWindow], wal: &WatchedWal, image_bytes: Bounded) -> Opt
     let lower = sum(|of| of.lower) * (1.0 - MODEL_ERROR) + slack(FLOOR.lower);
     let upper = sum(|of| of.upper) * (1.0 + MODEL_ERROR) + slack(FLOOR.upper);
     let predicted = Bounded::new(sum(|of| of.estimate), lower.max(0.0), upper);
+    let extra = Bounded::sum_of_bounds(&[predicted.times(image_bytes), truth.fuller]);
     let found = (truth.images - truth.images_without).max(0.0);
     Some(BlindCheck {
         cycles: count,
@@ -100,7 +101,7 @@ fn blind(windows: &[WatchWindow], wal: &WatchedWal, image_bytes: Bounded) -> Opt
         changed_pages: pages.changed,
         predicted_images: interval(predicted),
         found_images: whole(found),
-        predicted_share: interval(predicted.times(image_bytes).scaled(1.0 / truth.bytes_without)),
+        predicted_share: interval(extra.scaled(1.0 / truth.bytes_without)),
         found_share: (truth.bytes / truth.bytes_without - 1.0).max(0.0),
         holds: (predicted.lower..=predicted.upper).contains(&found),
     })
@@ -113,6 +114,8 @@ struct WrittenTruth {
     images: f64,
     bytes_without: f64,
     images_without: f64,
+    /// Bytes by which images are longer since dead rows are on their pages still.
+    fuller: Bounded,
 }
 
 impl WrittenTruth {
@@ -122,6 +125,8 @@ impl WrittenTruth {
         self.images += float(cycle.images);
         self.bytes_without += float(without.bytes);
         self.images_without += float(without.images);
+        let fuller = Bounded::new(float(cycle.pruned_bytes), 0.0, float(cycle.pruned_bytes_most));
+        self.fuller = Bounded::sum_of_bounds(&[self.fuller, fuller]);
         Some(())
     }
 }

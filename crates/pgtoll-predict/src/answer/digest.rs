@@ -85,6 +85,8 @@ pub(super) struct WatchDigest {
     pub(super) forced: bool,
     /// `None`: not known, or they are logged.
     pub(super) hint_images: Option<HintImages>,
+    /// Bytes a second by which today's images would be longer where hints are logged.
+    pub(super) fuller: Bounded,
 }
 
 /// Cores of a server that does hardly anything: the watching, which is taken off, takes a hundredth.
@@ -134,8 +136,10 @@ impl WatchDigest {
             windows.iter().filter(|of| of.is_cycle).map(|of| of.seconds).collect();
         let expected = load.map_or(settings.timeout_s, |load| load.cycle_s());
         let forced = mean(&cycles).is_some_and(|mean| mean < 0.8 * expected);
-        let mut digest = Self { settings, rates, seconds, load, forced, hint_images: None };
-        if !digest.settings.logs_hints() {
+        let fuller = fuller_images(windows, watch.wal.as_ref()).scaled(1.0 / seconds);
+        let (hint_images, logs_hints) = (None, settings.logs_hints());
+        let mut digest = Self { settings, rates, seconds, load, forced, hint_images, fuller };
+        if !logs_hints {
             digest.hint_images = digest.hint_images(windows, watch.wal.as_ref(), block);
         }
         Some(digest)
@@ -302,6 +306,27 @@ fn with_carried(found: Bounded, carried: u64, visible: CarriedVisible) -> Bounde
         CarriedVisible::Unknown => Bounded { upper: found.upper + float(carried), ..found },
     }
 }
+
+/// Bytes by which images of all windows would be longer where hints are logged: whoever prunes a page sets
+/// its rows' hints first, and so its image would come before the dead rows are gone. A hint that was set before
+/// the checkpoint needs none.
+fn fuller_images(windows: &[WatchWindow], wal: Option<&WatchedWal>) -> Bounded {
+    let of_window = |window: &WatchWindow| {
+        if let Some(cycles) = wal.and_then(|wal| cycles_of(window, wal)) {
+            let sum = |value: fn(&WatchedWalCycle) -> u64| float(cycles.iter().map(value).sum());
+            let (estimate, most) = (sum(|of| of.pruned_bytes), sum(|of| of.pruned_bytes_most));
+            return Bounded::new(estimate, 0.0, most);
+        }
+        // Rows that died in the cycle are on pages that have their image already.
+        let most = float(window.pruned_bytes_most.unwrap_or(0));
+        Bounded::new(most * PRUNED_SHARE, 0.0, most)
+    };
+    let all: Vec<Bounded> = windows.iter().map(of_window).collect();
+    Bounded::sum_of_bounds(&all)
+}
+
+/// Of bytes that were freed, as counters have them: so much makes images longer.
+const PRUNED_SHARE: f64 = 0.5;
 
 /// Beside what was found, free space maps of relations that came and went in the window.
 fn with_gone(found: Bounded, window: &WatchWindow) -> Bounded {

@@ -9,6 +9,9 @@ fn logs_hints(server: &WatchedServer) -> bool {
     SeenSettings::of(server).logs_hints()
 }
 
+/// A smaller part of WAL needs no note.
+const LITTLE: u64 = 50;
+
 /// Checkpoint cycles that were watched.
 fn cycles(watch: &ServerWatch) -> usize {
     watch.windows.iter().filter(|window| window.is_cycle).count()
@@ -77,6 +80,26 @@ pub(super) fn notes(
         notes.push(
             "pages that VACUUM marks all-visible while a checkpoint has still to write them are seen \
              by no census: the upper bound of WAL has all that could be. --wal stream counts them"
+                .to_owned(),
+        );
+    }
+    let pruned: u64 = watch.windows.iter().filter_map(|window| window.pruned_bytes_most).sum();
+    let wal: u64 = watch.windows.iter().map(|window| window.wal_bytes).sum();
+    if watch.wal.is_none() && !logs_hints(server) && pruned > wal / LITTLE {
+        notes.push(
+            "dead rows are removed from pages: with hints logged, images of such pages come before that, and \
+             are longer. Counters say only how much was removed at most, and so the range is wide: --wal \
+             stream counts it"
+                .to_owned(),
+        );
+    }
+    let pruned: u64 = watch.windows.iter().filter_map(|window| window.pruned_bytes_most).sum();
+    let wal: u64 = watch.windows.iter().map(|window| window.wal_bytes).sum();
+    if watch.wal.is_none() && !logs_hints(server) && pruned > wal / LITTLE {
+        notes.push(
+            "VACUUM and readers remove dead rows from pages. Where hints are logged, a page's image comes \
+             before that, and is longer. Counters say only how much was removed at most, so that the range \
+             of WAL is wide: --wal stream counts it"
                 .to_owned(),
         );
     }

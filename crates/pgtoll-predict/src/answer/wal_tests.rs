@@ -54,6 +54,8 @@ fn cycle(from: u64, logs_hints: bool) -> WatchedWalCycle {
         changed_pages: 15_000,
         forced_pages: 0,
         visible_pages: 1_000,
+        pruned_bytes: 0,
+        pruned_bytes_most: 0,
         without_hints: logs_hints.then_some(CycleWithoutHints {
             bytes: 260 * MB,
             images: 15_000,

@@ -20,7 +20,7 @@ use crate::census::{CensusTaker, DirtyList};
 use crate::looks::{CounterLook, Glimpse, evicted_now};
 use crate::marks::FollowedPages;
 use crate::running::RunningCheckpoint;
-use crate::server::{Privileges, identify, relations_gone, visibility};
+use crate::server::{Privileges, identify, table_counts, visibility};
 use crate::session::{SessionCost, WatchSession};
 use crate::statements::StatementTally;
 
@@ -273,9 +273,9 @@ impl Watcher {
         if self.settings.logs_hints() {
             return Ok(look);
         }
-        let (relations_gone, cost) = relations_gone(&self.dsn, &mut self.session);
+        let (tables, cost) = table_counts(&self.dsn, &mut self.session);
         self.cost.add(cost);
-        Ok(CounterLook { relations_gone, ..look })
+        Ok(CounterLook { tables, ..look })
     }
 
     /// Opens a window at a look, and goes on with the censuses that were taken while its checkpoint
@@ -344,6 +344,7 @@ impl Watcher {
         let forgot = look.forgotten != window.look.forgotten;
         let grown = optional(look.data_bytes, window.look.data_bytes);
         let cpu_used = cpu.zip(window.cpu.as_ref()).map(|(after, before)| after.since(before));
+        let tables = look.tables.zip(window.look.tables);
         self.watch.windows.push(WatchWindow {
             began: window.begin.now.clone(),
             seconds: now.now_s - window.begin.now_s,
@@ -362,7 +363,8 @@ impl Watcher {
                 .filter(|_| !forgot && look.select_dirtied >= window.look.select_dirtied),
             blocks_carried: window.carried(difference(look.checkpointed, window.look.checkpointed)),
             carried_marks: window.marks,
-            relations_gone: optional(look.relations_gone, window.look.relations_gone),
+            relations_gone: tables.map(|(after, before)| after.gone.saturating_sub(before.gone)),
+            pruned_bytes_most: tables.map(|(after, before)| after.pruned_since(&before)),
             census,
             earlier_censuses,
         });

@@ -50,7 +50,7 @@ impl Change {
     }
 
     /// The page was logged whole when it was made: access methods may have written it before, without
-    /// an LSN (sorted builds of GiST indexes).
+    /// an LSN (sorted builds of `GiST` indexes).
     pub(super) fn is_new_page(self) -> bool {
         self.0 & Self::IS_NEW_PAGE != 0
     }

@@ -218,6 +218,33 @@ fn free_line_pointers(page: &ImagePage<'_>) -> Option<usize> {
     Some(pointers.filter(|of| of.iter().all(|byte| *byte == 0)).count())
 }
 
+/// The rows on a heap page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageRows {
+    pub(crate) rows: u16,
+    /// The space that they take.
+    pub(crate) bytes: u16,
+    /// Line pointers without a row: dead, redirected or unused ones.
+    pub(crate) gone: u16,
+}
+
+/// `None` where that is no page.
+pub(crate) fn page_rows(page: &ImagePage<'_>) -> Option<PageRows> {
+    let pointers = page.get(24..page.lower()?)?.chunks_exact(4);
+    let mut found = PageRows { rows: 0, bytes: 0, gone: 0 };
+    for pointer in pointers {
+        let pointer = u32::from_le_bytes(pointer.try_into().ok()?);
+        if pointer >> 15 & 3 == 1 {
+            found.rows += 1;
+            let length = u16::try_from(pointer >> 17).ok()?.next_multiple_of(8);
+            found.bytes = found.bytes.checked_add(length)?;
+        } else {
+            found.gone += 1;
+        }
+    }
+    Some(found)
+}
+
 fn index_row(page: &ImagePage<'_>, place: u16) -> Option<u16> {
     Some(u16_at(item(page, place)?, 6)? & INDEX_SIZE)
 }

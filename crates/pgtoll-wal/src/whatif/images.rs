@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use pgtoll_format::wal::rmgr::{RM_HEAP_ID, RM_HEAP2_ID, XLOG_FPI_FOR_HINT};
 use pgtoll_format::wal::{BlockReference, Compression, Image, Parts, Record, RecordType};
-use pgtoll_format::{PAGE_BYTES, RelationFork, pglz};
+use pgtoll_format::{ForkNumber, PAGE_BYTES, RelationFork, pglz};
 use pgtoll_model::{ImageCompression, ImageLengths, Settings};
 use rustc_hash::FxHashMap;
 
-use crate::whatif::data::{self, Data, ImagePage};
+use crate::whatif::data::{self, Data, ImagePage, PageRows};
 
 /// Which images are compressed to find out.
 #[derive(Clone, Debug, Default)]
@@ -71,16 +72,16 @@ impl Images {
     }
 
     /// How long the image of this block would be by each compression, with its header; and the data
-    /// that it stands for, if that is `asked`.
+    /// that it stands for, if that is `asked`; and the rows on the page, of tables.
     pub(crate) fn of(
         &mut self,
         record: &Record<'_>,
         parts: &Parts,
         block: &BlockReference,
         asked: bool,
-    ) -> (ImageLengths, Data) {
+    ) -> (ImageLengths, Data, Option<PageRows>) {
         let Some(image) = &block.image else {
-            return ([0; ImageCompression::COUNT], Data::Unknown);
+            return ([0; ImageCompression::COUNT], Data::Unknown, None);
         };
         let stored = record.bytes.get(image.range.clone()).unwrap_or_default();
         let hole = usize::from(image.hole_bytes);
@@ -93,18 +94,23 @@ impl Images {
         let tells = asked && data::can_tell(kind, block);
         let compresses = self.is_sampled(block);
         let is_packed = image.compression.is_some();
-        if (compresses || tells && is_packed) && !self.unpack(image, stored, raw) {
-            return (lengths, Data::Unknown);
+        let prunes = block.id == 0 && record.prunes(parts);
+        let unpacks = compresses || (tells || prunes) && is_packed;
+        if unpacks && !self.unpack(image, stored, raw) {
+            return (lengths, Data::Unknown, None);
         }
         if compresses {
             self.compress(raw, hole, &mut lengths);
         }
-        if !tells {
-            return (lengths, Data::Unknown);
-        }
+        let is_read = unpacks || !is_packed;
         let bytes = if is_packed { &self.page[..raw] } else { stored };
         let page = ImagePage { bytes, hole_offset: image.hole_offset.into(), hole_bytes: hole };
-        (lengths, data::left_out(record, parts, kind, &page))
+        let has_rows = is_read
+            && block.fork == ForkNumber::MAIN
+            && (kind == XLOG_FPI_FOR_HINT || matches!(kind.manager, RM_HEAP_ID | RM_HEAP2_ID));
+        let rows = if has_rows { data::page_rows(&page) } else { None };
+        let data = if tells { data::left_out(record, parts, kind, &page) } else { Data::Unknown };
+        (lengths, data, rows)
     }
 
     fn is_sampled(&mut self, block: &BlockReference) -> bool {

@@ -455,6 +455,7 @@ impl Replay {
             data_bytes,
             grows_by: touch.grows_by,
             freeze_bytes: touch.freeze_bytes,
+            pruned_bytes: touch.pruned_bytes,
         };
         (reference, left_out)
     }

@@ -12,7 +12,7 @@ use pgtoll_record::ImageCause;
 use rustc_hash::FxHashMap;
 
 use crate::statistics::cause_of;
-use crate::whatif::data::{self, Data};
+use crate::whatif::data::{self, Data, PageRows};
 use crate::whatif::images::Images;
 
 /// What a segment's records come to.
@@ -27,6 +27,8 @@ pub(crate) struct Touches {
     pub(crate) images: Vec<ImageLengths>,
     pub(crate) happened: Vec<Happened>,
     pub(crate) forks: Vec<RelationFork>,
+    /// By fork: rows of its images, and their bytes.
+    rows: Vec<(u64, u64)>,
     pub(crate) means: Means,
     /// Records for hints, whether or not they have an image.
     pub(crate) hints: u64,
@@ -81,6 +83,8 @@ pub(crate) struct Touch {
     pub(crate) id: u8,
     /// Bytes, part of the record's, by which the page was frozen right after this hint.
     pub(crate) freeze_bytes: u16,
+    /// Bytes of dead rows that it frees on the page.
+    pub(crate) pruned_bytes: u16,
 }
 
 /// Its data were left out, and nothing tells how many they were.
@@ -223,7 +227,8 @@ impl Touches {
         };
         self.hints += u64::from(rule == Rule::Hint);
         let length = u16::try_from(block.data.len()).unwrap_or(UNKNOWN - 1);
-        let (mut place, mut data_bytes, mut freeze_bytes) = (0, length, 0);
+        let (mut place, mut data_bytes, mut freeze_bytes, mut pruned_bytes) = (0, length, 0, 0);
+        let prunes = block.id == 0 && record.prunes(parts);
         if let Some(image) = &block.image {
             let cause = cause_of(kind, block.id, image.applies);
             if block.will_init || matches!(cause, ImageCause::Forced | ImageCause::Check) {
@@ -236,7 +241,16 @@ impl Touches {
                 (rule, freeze_bytes) = (Rule::WithHints, FREEZE_PLANS_BYTES);
             }
             let missing = block.data.is_empty() && rule == Rule::Regular;
-            let (lengths, data) = images.of(record, parts, block, missing);
+            let (lengths, data, rows) = images.of(record, parts, block, missing);
+            if let Some(PageRows { rows, bytes, gone }) = rows {
+                let all = &mut self.rows[fork as usize];
+                *all = (all.0 + u64::from(rows), all.1 + u64::from(bytes));
+                if prunes {
+                    pruned_bytes = self
+                        .row_bytes(fork, gone)
+                        .map_or(image.hole_bytes, |bytes| bytes.min(image.hole_bytes));
+                }
+            }
             self.images.push(lengths);
             place = u32::try_from(self.images.len()).unwrap_or(0);
             data_bytes = match data {
@@ -252,13 +266,27 @@ impl Touches {
         } else {
             self.means.add(class, block.id, length);
         }
-        let grows_by = if block.image.is_some() || length == 0 {
+        let grows_by = if prunes && block.image.is_none() {
+            let rows = record.pruned_rows(parts).unwrap_or(0);
+            pruned_bytes = self.row_bytes(fork, rows).unwrap_or(0);
+            i16::try_from(pruned_bytes).map_or(i16::MIN, |bytes| -bytes)
+        } else if block.image.is_some() || length == 0 {
             0
         } else {
             data::growth(record, parts, kind, block)
         };
         let (id, block, image) = (block.id, block.block, place);
-        let touch = Touch { fork, block, image, data_bytes, grows_by, rule, id, freeze_bytes };
+        let touch = Touch {
+            fork,
+            block,
+            image,
+            data_bytes,
+            grows_by,
+            rule,
+            id,
+            freeze_bytes,
+            pruned_bytes,
+        };
         self.references.push(touch);
         bytes
     }
@@ -298,6 +326,13 @@ impl Touches {
         0
     }
 
+    /// Bytes of so many rows of a fork, as those on its images are; `None` where there were none.
+    fn row_bytes(&self, fork: u32, rows: u16) -> Option<u16> {
+        let (all, bytes) = self.rows[fork as usize];
+        let bytes = (bytes * u64::from(rows)).checked_div(all)?;
+        Some(u16::try_from(bytes).unwrap_or(u16::MAX))
+    }
+
     /// Pages of its last records that were logged for a hint.
     pub(crate) fn late_hints(&self) -> Vec<(RelationFork, u32)> {
         let records = self.records.iter().rev().take(FREEZE_WITHIN);
@@ -327,6 +362,7 @@ impl Touches {
         let place = *self.places.entry(fork).or_insert(new);
         if place == new {
             self.forks.push(fork);
+            self.rows.push((0, 0));
         }
         self.recent = (fork, place);
         place

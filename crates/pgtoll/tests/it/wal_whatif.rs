@@ -270,12 +270,13 @@ fn what_cannot_be_answered_is_one_clear_line() {
     assert!(ran.stderr.contains("nothing but zeros"), "{ran:?}");
 }
 
-/// A table is loaded, and vacuumed after a checkpoint: where the `VACUUM`'s WAL begins and ends.
+/// A table is loaded with these statements, and vacuumed after a checkpoint: where the `VACUUM`'s WAL begins
+/// and ends.
 fn load_and_vacuum(
     guard: &mut Guard,
     server: &Installation,
     checksums: bool,
-    vacuum: &str,
+    (load, vacuum): (&[&str], &str),
 ) -> (Cluster, Range<Lsn>) {
     let word = vacuum.len();
     let name = format!("pg{}-{checksums}-{word}", server.version.major());
@@ -292,11 +293,9 @@ fn load_and_vacuum(
     cluster.configure(guard, &settings.into()).unwrap();
     cluster.start(guard).unwrap();
     let mut session = cluster.connect("postgres").unwrap();
-    session.execute("CREATE TABLE loaded (number int, filler text)").unwrap();
-    session
-        .execute("INSERT INTO loaded SELECT n, repeat('x', 60) FROM generate_series(1, 80000) n")
-        .unwrap();
-    session.execute("CHECKPOINT").unwrap();
+    for statement in load.iter().chain(&["CHECKPOINT"]) {
+        session.execute(statement).unwrap();
+    }
     let mut insert_lsn = || -> Lsn {
         let row = session.query_one("SELECT pg_current_wal_insert_lsn() AS lsn").unwrap();
         row.parse("lsn").unwrap()
@@ -308,9 +307,14 @@ fn load_and_vacuum(
     (cluster, from..to)
 }
 
+const LOAD: [&str; 2] = [
+    "CREATE TABLE loaded (number int, filler text)",
+    "INSERT INTO loaded SELECT n, repeat('x', 60) FROM generate_series(1, 80000) n",
+];
+
 /// What the same work writes without checksums, as predicted and in truth.
 fn without_checksums(guard: &mut Guard, server: &Installation, vacuum: &str) -> (WhatIfRow, u64) {
-    let (cluster, on) = load_and_vacuum(guard, server, true, vacuum);
+    let (cluster, on) = load_and_vacuum(guard, server, true, (&LOAD, vacuum));
     let data = cluster.data();
     let (from, to) = (on.start.to_string(), on.end.to_string());
     let of = whatif(&["--from", &from, "--to", &to, "--hints", "off", data.to_str().unwrap()]);
@@ -318,7 +322,7 @@ fn without_checksums(guard: &mut Guard, server: &Installation, vacuum: &str) -> 
     let depends = of.notes.iter().any(|note| note.starts_with("VACUUM froze rows"));
     let freezes_early = server.version.facts().unwrap().wal.freezes_after_hint;
     assert_eq!(depends, freezes_early, "{:?}", of.notes);
-    let (twin, off) = load_and_vacuum(guard, server, false, vacuum);
+    let (twin, off) = load_and_vacuum(guard, server, false, (&LOAD, vacuum));
     cluster.remove(guard).unwrap();
     twin.remove(guard).unwrap();
     (of.rows[0].clone(), off.end.bytes_since(off.start).unwrap())
@@ -347,4 +351,34 @@ fn a_vacuum_that_had_to_freeze_is_in_the_range() {
     let high = predicted.high_bytes.unwrap_or(u64::MAX);
     assert!((predicted.low_bytes..=high).contains(&truth), "{predicted:?} {truth}");
     assert!([WhatIfClass::LowerBound, WhatIfClass::Extrapolated].contains(&predicted.class));
+}
+
+/// Where hints are logged, a page that `VACUUM` prunes has its image with the dead rows, else without them.
+#[test]
+fn a_vacuum_that_prunes_is_as_its_twin_both_ways() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let delete = "DELETE FROM loaded WHERE number % 10 < 7";
+    let load = [&LOAD[..], &[delete]].concat();
+    for server in servers() {
+        let vacuumed = |guard: &mut Guard, checksums| {
+            load_and_vacuum(guard, &server, checksums, (&load, "VACUUM loaded"))
+        };
+        let (on, off) = (vacuumed(&mut guard, true), vacuumed(&mut guard, false));
+        let bytes = |of: &Range<Lsn>| of.end.bytes_since(of.start).unwrap();
+        assert!(bytes(&on.1) > 2 * bytes(&off.1), "{:?} {:?}", on.1, off.1);
+        for ((cluster, range), hints, truth) in [(&on, "off", &off.1), (&off, "on", &on.1)] {
+            let (from, to) = (range.start.to_string(), range.end.to_string());
+            let data = cluster.data();
+            let data = data.to_str().unwrap();
+            let record = whatif(&["--from", &from, "--to", &to, "--hints", hints, data]);
+            let (predicted, truth) = (record.rows[0].bytes, bytes(truth));
+            let off_by = predicted.abs_diff(truth);
+            let version = &server.version;
+            assert!(off_by < truth / 10, "{version}, {hints}: {predicted} for {truth}");
+        }
+        for cluster in [on.0, off.0] {
+            cluster.remove(&mut guard).unwrap();
+        }
+    }
 }

@@ -56,6 +56,29 @@ struct Image {
 type Sums = ([u64; 3], [[u64; 3]; 4]);
 
 impl Dump {
+    /// Of records that prune and have no image: where they begin, and the rows that they redirect and kill,
+    /// with those that they free where that is printed (since 16).
+    pub(super) fn pruned_rows(&self) -> BTreeMap<Lsn, (u16, bool)> {
+        let is_prune = |line: &&Line| {
+            ["Heap2/PRUNE", "Heap2/PRUNE_ON_ACCESS", "Heap2/PRUNE_VACUUM_SCAN"]
+                .contains(&&*line.name)
+        };
+        let number = |line: &Line, word: &str| -> Option<u16> {
+            let (_, after) = line.description.split_once(word)?;
+            after.trim_start_matches([':', ' ']).split([' ', ',']).next()?.parse().ok()
+        };
+        let rows = |line: &Line| {
+            let unused = number(line, "nunused");
+            let rows = number(line, "nredirected")? + number(line, "ndead")? + unused.unwrap_or(0);
+            Some((line.at, (rows, unused.is_some())))
+        };
+        let lines = self.lines.iter().filter(is_prune);
+        lines
+            .filter(|line| line.blocks.iter().all(|of| of.image.is_none()))
+            .filter_map(rows)
+            .collect()
+    }
+
     pub(super) fn of(server: &Installation, wal: &Path) -> Self {
         let names = segment_names(wal);
         let mut command = program(server.bin.join("pg_waldump"));

@@ -1,14 +1,16 @@
 //! WAL of every kind, and its copies in archives.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
+use std::ops::ControlFlow;
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
-use pgtoll_format::wal::Compression;
+use pgtoll_format::Lsn;
 use pgtoll_format::wal::rmgr::XLOG_FPI_FOR_HINT;
+use pgtoll_format::wal::{Compression, Parts, Record};
 use pgtoll_record::ImageCause;
-use pgtoll_wal::{Contents, End, SegmentFile, WalSummary, segments};
+use pgtoll_wal::{Collect, Contents, End, SegmentFile, WalSummary, scan_with, segments};
 
 use super::oracle::Dump;
 use super::{ACCESS_METHODS, counts, scanned, theirs};
@@ -58,6 +60,7 @@ fn statistics_equal_pg_waldumps() {
         assert!(theirs.len() > 70, "{name}: {} types of records", theirs.len());
         let dump = Dump::of(&server, &cluster.data().join("pg_wal"));
         dump.check(&summary, &name);
+        check_prunes(&files, &dump, &name);
         let found = check_images(&summary, &name);
         assert_eq!(found, compressions, "{name}");
         seen.extend(found);
@@ -125,6 +128,36 @@ fn compressions(cluster: &Cluster, server: &Installation) -> Vec<(&'static str, 
     }
     // Until 14 it is a switch.
     if kinds.is_empty() { vec![("on", "pglz")] } else { kinds }
+}
+
+/// Rows that records of pruning free the space of.
+#[derive(Default)]
+struct PrunedRows(BTreeMap<Lsn, u16>);
+
+impl Collect for PrunedRows {
+    fn add(&mut self, record: &Record<'_>, parts: &Parts) {
+        if record.prunes(parts) {
+            self.0.extend(record.pruned_rows(parts).map(|rows| (record.at, rows)));
+        }
+    }
+
+    fn append(&mut self, later: Self) {
+        self.0.extend(later.0);
+    }
+}
+
+/// As many rows as `pg_waldump` prints, where it prints them all.
+fn check_prunes(files: &[SegmentFile], dump: &Dump, name: &str) {
+    let watch = &mut |_: usize| ControlFlow::Continue(());
+    let (summary, _) = scan_with(files, 2, PrunedRows::default, watch).unwrap();
+    let PrunedRows(ours) = summary.collected;
+    let theirs = dump.pruned_rows();
+    assert!(theirs.len() > 10, "{name}: {theirs:?}");
+    for (at, (rows, is_all)) in theirs {
+        // A record that only freezes frees nothing.
+        let own = ours.get(&at).copied().unwrap_or(0);
+        assert!(own == rows || !is_all && own > rows, "{name}: {at}: {own} for {rows}");
+    }
 }
 
 /// Images by cause are all images, and hints' are those of their record type. Which compressions
