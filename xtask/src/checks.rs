@@ -2,12 +2,12 @@
 
 use std::io::{BufRead, BufReader};
 use std::num::NonZeroUsize;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-use crate::setup::Found;
-use crate::{command, deny, fuzz, layers, manifests, room, run, say};
+use crate::setup::{self, Found};
+use crate::{command, deny, fuzz, layers, manifests, room, root, run, say};
 
 /// Names the servers that tests must find, as major versions.
 const MAJORS: &str = "PGTOLL_TEST_MAJORS";
@@ -26,16 +26,7 @@ const UPDATE: &str = "PGTOLL_UPDATE";
 /// fuzzing, tests.
 /// The tests fail where something is missing that was `found`.
 pub(crate) fn all(found: Option<&Found>) -> anyhow::Result<()> {
-    run(command("cargo").args(["fmt", "--all", "--check"]))?;
-    run(command("cargo").args([
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--quiet",
-        "--",
-        "-D",
-        "warnings",
-    ]))?;
+    lints()?;
     layers::check()?;
     deny::check()?;
     run(command("cargo")
@@ -46,6 +37,79 @@ pub(crate) fn all(found: Option<&Found>) -> anyhow::Result<()> {
         fuzz::run_targets(FUZZ_SECONDS, &[])?;
     }
     tests(found)
+}
+
+/// Format, lints, layers, and the tests that need no server: those of the crates, and what is in their
+/// directories of tests. All crates at once, since with some of them alone others' features, and so their
+/// builds, would differ.
+pub(crate) fn quick() -> anyhow::Result<()> {
+    lints()?;
+    layers::check()?;
+    let mut test = command("cargo");
+    test.args(["test", "--quiet", "--workspace", "--lib", "--bins"]);
+    for name in test_programs()? {
+        test.args(["--test", &name]);
+    }
+    run(&mut test)
+}
+
+fn lints() -> anyhow::Result<()> {
+    run(command("cargo").args(["fmt", "--all", "--check"]))?;
+    let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+    run(command("cargo").args(clippy))
+}
+
+/// The crate whose tests start servers. So do the trials', which lie elsewhere.
+const WITH_SERVERS: &str = "pgtoll";
+
+/// The names of test programs of crates whose tests start no server.
+fn test_programs() -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(root().join("crates")).context("list the crates")? {
+        let directory = entry?.path();
+        if directory.ends_with(WITH_SERVERS) {
+            continue;
+        }
+        let Ok(tests) = std::fs::read_dir(directory.join("tests")) else { continue };
+        for test in tests {
+            let path = test?.path();
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// Tests by name: those of the program that starts servers, or a crate's own.
+pub(crate) fn some(names: &[&str]) -> anyhow::Result<()> {
+    let (crates, filters): (Vec<&str>, Vec<&str>) =
+        names.iter().partition(|name| name.starts_with("pgtoll-"));
+    if !crates.is_empty() {
+        let packages = crates.iter().flat_map(|name| ["--package", name]);
+        run(command("cargo").arg("test").args(packages).arg("--").args(&filters))?;
+        return Ok(());
+    }
+    let mut test = command("cargo");
+    test.args(["test", "--package", "pgtoll", "--test", "it", "--"]).args(&filters);
+    set_place(&mut test);
+    if let Some(moto) = setup::moto_if_there() {
+        test.env(MOTO, moto);
+    }
+    run(&mut test)
+}
+
+/// How many tests run at once, and where, unless that is said.
+fn set_place(command: &mut Command) {
+    if std::env::var_os(THREADS).is_none() {
+        // Tests wait for servers, which work, or wait, on processors of their own.
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        command.env(THREADS, (cores + 1).to_string());
+    }
+    if std::env::var_os(DIRECTORY).is_none() && room::in_memory() {
+        // Half of the time of clusters that are made and removed is the file system's, on a disk.
+        command.env(DIRECTORY, room::MEMORY);
+    }
 }
 
 /// How long each fuzz target runs here: long enough to see that it still builds and finds its way
@@ -61,15 +125,7 @@ pub(crate) fn generate() -> anyhow::Result<()> {
 fn tests(found: Option<&Found>) -> anyhow::Result<()> {
     let mut command = command("cargo");
     command.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
-    if std::env::var_os(THREADS).is_none() {
-        // Tests wait for servers, which work, or wait, on processors of their own.
-        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        command.env(THREADS, (cores + 1).to_string());
-    }
-    if std::env::var_os(DIRECTORY).is_none() && room::in_memory() {
-        // Half of the time of clusters that are made and removed is the file system's, on a disk.
-        command.env(DIRECTORY, room::MEMORY);
-    }
+    set_place(&mut command);
     if let Some(Found { majors, axe, moto }) = found {
         let names: Vec<String> = majors.iter().map(u32::to_string).collect();
         command.env(MAJORS, names.join(",")).env(AXE, axe).env(MOTO, moto);

@@ -20,6 +20,10 @@ use anyhow::{Context as _, bail};
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
+  quick     format, lints, and all tests that need no server: what to run after each change
+  test NAME…
+            the tests of these names (`verify_maps`, `wal::`) with the servers that are there,
+            or a crate's (`pgtoll-model`)
   test      set up this machine (servers to test with), then everything that ci does
   ci        format, lints, layers, dependencies, documentation, tests with the servers that are there
   layers    compare the crates' edges with the table of the architecture
@@ -87,7 +91,9 @@ usage: cargo xtask COMMAND
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["quick"] => checks::quick(),
         ["test"] => test(),
+        ["test", names @ ..] => checks::some(names),
         ["ci"] => room::require_on_disk().and_then(|()| checks::all(None)),
         ["layers"] => layers::check(),
         ["generate"] => checks::generate(),

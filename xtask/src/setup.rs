@@ -102,7 +102,13 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     majors.sort_unstable();
     majors.dedup();
     say(&format!("xtask: servers to test with: {majors:?}"));
-    Ok(Found { majors, axe: axe()?, moto: fetch_python("moto-5.2.5", MOTO)? })
+    Ok(Found { majors, axe: axe()?, moto: fetch_python(MOTO_NAME, MOTO)? })
+}
+
+/// Where moto was fetched to, if it was.
+pub(crate) fn moto_if_there() -> Option<PathBuf> {
+    let place = root().join("target").join(MOTO_NAME);
+    place.join("requirements.txt").is_file().then_some(place)
 }
 
 /// An engine of the system's newest server, unless one of its servers has this file of it: some packages,
@@ -125,6 +131,8 @@ const AXE_PACKAGE: &str = "axe-playwright-python==0.1.8 \
     --hash=sha256:fdd263c998388f1a8e67cad02677e612d946248bd44d163be5e8650ea31f95f8\n";
 const AXE_SCRIPT: &str = "axe_playwright_python/axe.min.js";
 
+/// Below `target`.
+const MOTO_NAME: &str = "moto-5.2.5";
 /// moto with what its S3 needs.
 const MOTO: &str = include_str!("moto.txt");
 

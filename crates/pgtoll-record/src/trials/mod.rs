@@ -175,9 +175,10 @@ mod tests {
         BENCH_WATCH_SCHEMA,
     ];
     const DESIGN: &str = "2026-11-22-design.jsonl";
-    const SOAKS: [&str; 2] = ["2026-11-26-soak.jsonl", "2026-11-27-soak.jsonl"];
+    const SOAKS: [&str; 3] =
+        ["2026-11-26-soak.jsonl", "2026-11-27-soak.jsonl", "2026-11-28-soak.jsonl"];
     /// Its lines have their type beside the trial, and are read there.
-    const DRILLS: &str = "2026-11-27-drills.jsonl";
+    const DRILLS: &str = "2026-11-28-drills.jsonl";
     const WHATIF: &str = "2026-11-22-whatif-trial.jsonl";
     const PREDICTIONS: [&str; 3] = [
         "2026-11-23-prediction-trial.jsonl",
@@ -190,7 +191,7 @@ mod tests {
     const FLEETS: [&str; 2] =
         ["2026-11-26-bench-fleet.jsonl", "2026-11-26-bench-fleet-objects.jsonl"];
     const ROLLING_SERIES: &str = "2026-11-26-rolling-series.jsonl";
-    const DETECTION: &str = "2026-11-26-detection.json";
+    const DETECTION: &str = "2026-11-28-detection.json";
     /// Of `pgtoll lab`, which is no trial.
     const EXCHANGE: &str = "2026-11-23-exchange.json";
     const FAILOVERS: [&str; 6] = [

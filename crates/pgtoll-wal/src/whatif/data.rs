@@ -219,27 +219,53 @@ fn free_line_pointers(page: &ImagePage<'_>) -> Option<usize> {
 }
 
 /// The rows on a heap page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageRows {
     pub(crate) rows: u16,
     /// The space that they take.
     pub(crate) bytes: u16,
-    /// Line pointers without a row: dead, redirected or unused ones.
-    pub(crate) gone: u16,
+    /// Line pointers without a row.
+    pub(crate) redirected: u16,
+    pub(crate) dead: u16,
+    pub(crate) unused: u16,
+}
+
+impl PageRows {
+    /// How many rows a prune freed the space of, by its record and the page after it. Line pointers may have
+    /// been unused before: they count only where the record does nothing else.
+    pub(crate) fn pruned(&self, record: &Record<'_>, parts: &Parts) -> u16 {
+        let main = record.bytes.get(parts.main_data.clone()).unwrap_or_default();
+        let (redirected, dead) = match record.facts.prune_flags_at {
+            None => (u16_at(main, 4).unwrap_or(0), u16_at(main, 6).unwrap_or(0)),
+            Some(at) => {
+                let flags = main.get(at).copied().unwrap_or(0);
+                let all = |flag: u8, rows: u16| if flags & flag == 0 { 0 } else { rows };
+                (all(REDIRECTED, self.redirected), all(DEAD, self.dead))
+            }
+        };
+        match redirected.min(self.redirected) + dead.min(self.dead) {
+            0 => self.unused,
+            rows => rows,
+        }
+    }
 }
 
 /// `None` where that is no page.
 pub(crate) fn page_rows(page: &ImagePage<'_>) -> Option<PageRows> {
     let pointers = page.get(24..page.lower()?)?.chunks_exact(4);
-    let mut found = PageRows { rows: 0, bytes: 0, gone: 0 };
+    let mut found = PageRows::default();
     for pointer in pointers {
         let pointer = u32::from_le_bytes(pointer.try_into().ok()?);
-        if pointer >> 15 & 3 == 1 {
-            found.rows += 1;
-            let length = u16::try_from(pointer >> 17).ok()?.next_multiple_of(8);
-            found.bytes = found.bytes.checked_add(length)?;
-        } else {
-            found.gone += 1;
+        // `lp_flags`
+        match pointer >> 15 & 3 {
+            0 => found.unused += 1,
+            1 => {
+                found.rows += 1;
+                let length = u16::try_from(pointer >> 17).ok()?.next_multiple_of(8);
+                found.bytes = found.bytes.checked_add(length)?;
+            }
+            2 => found.redirected += 1,
+            _ => found.dead += 1,
         }
     }
     Some(found)

@@ -12,7 +12,7 @@ use pgtoll_record::ImageCause;
 use rustc_hash::FxHashMap;
 
 use crate::statistics::cause_of;
-use crate::whatif::data::{self, Data, PageRows};
+use crate::whatif::data::{self, Data};
 use crate::whatif::images::Images;
 
 /// What a segment's records come to.
@@ -242,10 +242,11 @@ impl Touches {
             }
             let missing = block.data.is_empty() && rule == Rule::Regular;
             let (lengths, data, rows) = images.of(record, parts, block, missing);
-            if let Some(PageRows { rows, bytes, gone }) = rows {
+            if let Some(page) = rows {
                 let all = &mut self.rows[fork as usize];
-                *all = (all.0 + u64::from(rows), all.1 + u64::from(bytes));
+                *all = (all.0 + u64::from(page.rows), all.1 + u64::from(page.bytes));
                 if prunes {
+                    let gone = page.pruned(record, parts);
                     pruned_bytes = self
                         .row_bytes(fork, gone)
                         .map_or(image.hole_bytes, |bytes| bytes.min(image.hole_bytes));
