@@ -125,6 +125,7 @@ mod tests {
     use crate::{
         BALANCE_SCHEMA, BRIDGE_SCHEMA, BalanceRecord, BridgeRecord, CORRUPTION_SCHEMA,
         CorruptionRecord, EXCHANGE_SCHEMA, ExchangeRecord, FAILOVER_SCHEMA, FailoverRecord,
+        VERIFICATION_SCHEMA, VerificationRecord,
     };
 
     fn records() -> PathBuf {
@@ -206,6 +207,8 @@ mod tests {
     const BALANCES: [&str; 2] = ["2026-11-26-balance.json", "2026-11-26-balance-19.json"];
     const BRIDGE: &str = "2026-11-26-bridge.json";
     const TWINS: &str = "2026-11-23-twins.jsonl";
+    /// Of `pgtoll verify`.
+    const VERIFICATION: &str = "2026-11-28-verification.json";
 
     #[test]
     fn committed_records_are_read_and_written_back_equal() {
@@ -236,6 +239,8 @@ mod tests {
         }
         let text = fs::read_to_string(records().join(BRIDGE)).unwrap();
         check::<BridgeRecord>(&[&text], &[BRIDGE_SCHEMA], BRIDGE);
+        let text = fs::read_to_string(records().join(VERIFICATION)).unwrap();
+        check::<VerificationRecord>(&[&text], &[VERIFICATION_SCHEMA], VERIFICATION);
     }
 
     /// Records of runs are directories; every file beside them belongs to a trial.
@@ -261,6 +266,7 @@ mod tests {
                 REPLAY_PACE,
                 ROLLING_SERIES,
                 TWINS,
+                VERIFICATION,
             ],
         ]
         .concat();

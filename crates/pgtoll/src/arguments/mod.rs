@@ -73,44 +73,44 @@ const EXIT_STATUS: &str = "Exit status: 0 done; 1 a finding; 2 could not tell (b
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// What do data checksums cost here? Runs servers of its own and compares them.
+    /// Measure what data checksums cost here, on servers of its own.
     #[command(after_help = measure::EXAMPLES, mut_arg("format", formats_of(RecordKind::Result)), args_override_self = true)]
     Measure(Box<MeasureArguments>),
-    /// What would data checksums, or other settings, cost a server that is only watched?
+    /// Predict what checksums or other settings would cost a running server, without touching it.
     #[command(after_help = predict::EXAMPLES, mut_arg("format", formats_of(RecordKind::Prediction)))]
     Predict(Box<PredictArguments>),
-    /// How does a server's logged work go on another server?
+    /// Replay a logged workload on another server.
     Replay(ReplayArguments),
-    /// What does WAL consist of, and who makes it?
+    /// Show what WAL consists of, and what other settings would write.
     Wal(WalArguments),
-    /// Are the pages of a server, stopped or running, or of a base backup, sound?
+    /// Check the pages of a data directory, running server or backup.
     #[command(after_help = verify::EXAMPLES, mut_arg("format", formats_of(RecordKind::Verification)))]
     Verify(Box<VerifyArguments>),
-    /// Turn data checksums on, in a cluster that was shut down, or over a replica set that serves.
+    /// Turn data checksums on, for a stopped server or over a running replica set.
     #[command(after_help = enable::ENABLE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Checksums)))]
     Enable(Box<EnableArguments>),
-    /// Turn data checksums off, in a cluster that was shut down, or over a replica set that serves.
+    /// Turn data checksums off, for a stopped server or over a running replica set.
     #[command(after_help = enable::DISABLE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Checksums)))]
     Disable(Box<DisableArguments>),
-    /// Look at a page: its parts, its checksum, in what it differs from another.
+    /// Show a page, its checksum, and its differences from another page.
     Page(PageArguments),
-    /// Damage a page on purpose, to see who notices. Works on copies and stopped clusters.
+    /// Damage a page on purpose, in a copy or a stopped cluster.
     #[command(after_help = corrupt::EXAMPLES, mut_arg("format", formats_of(RecordKind::Corruption)))]
     Corrupt(Box<CorruptArguments>),
-    /// Replace damaged pages of a stopped cluster by those of a backup, where WAL proves them.
+    /// Replace damaged pages with pages that WAL proves right.
     #[command(after_help = repair::EXAMPLES, mut_arg("format", formats_of(RecordKind::Repair)))]
     Repair(Box<RepairArguments>),
-    /// Does the safety work when it is needed? What an application sees while something fails.
+    /// Test whether the safety works: failovers, load balancers and damage, as an application sees them.
     Lab(LabArguments),
-    /// Are the backups of many clusters sound? Planned, verified by an engine that you have, merged.
+    /// Verify the backups of many clusters: plan, run in shards, merge.
     Fleet(FleetArguments),
     /// Show a record again, or several side by side.
     #[command(after_help = report::EXAMPLES)]
     Report(ReportArguments),
-    /// Is this machine fit to be measured on, and how noisy is it?
+    /// Check whether this machine is fit to be measured on.
     #[command(after_help = doctor::EXAMPLES, mut_arg("format", formats_of(RecordKind::Examination)))]
     Doctor(DoctorArguments),
-    /// Which servers can pgtoll use? Fetch one.
+    /// List PostgreSQL servers to measure with, or fetch one.
     #[command(after_help = postgres::EXAMPLES)]
     Postgres(PostgresArguments),
     /// Print the completions of a shell.

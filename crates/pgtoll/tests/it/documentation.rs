@@ -108,7 +108,7 @@ fn generated_command_line_reference() {
 }
 
 /// Every block between `<!-- report RECORD -->` and `<!-- /report -->` is what `pgtoll report`
-/// prints of that record.
+/// prints for that record; with `RECORD lines 3-5` these lines of it.
 #[test]
 fn generated_reports() {
     let mut blocks = 0;
@@ -117,13 +117,14 @@ fn generated_reports() {
         let mut made = String::new();
         let mut rest = text.as_str();
         while let Some((before, tail)) = rest.split_once("<!-- report ") {
-            let (record, tail) = tail.split_once(" -->").unwrap();
+            let (request, tail) = tail.split_once(" -->").unwrap();
             let (_, tail) = tail.split_once("<!-- /report -->").unwrap();
+            let (record, lines) = request.split_once(" lines ").unwrap_or((request, ""));
             let ran = run(pgtoll().arg("report").arg(root().join(record)));
             assert_eq!(ran.status, Some(0), "{record}: {ran:?}");
-            let table = &ran.stdout;
+            let shown = excerpt(&ran.stdout, lines);
             let block =
-                format!("{before}<!-- report {record} -->\n```text\n{table}```\n<!-- /report -->");
+                format!("{before}<!-- report {request} -->\n```text\n{shown}```\n<!-- /report -->");
             made.push_str(&block);
             rest = tail;
             blocks += 1;
@@ -131,7 +132,14 @@ fn generated_reports() {
         made += rest;
         check(&path, &made);
     }
-    assert!(blocks > 0, "no report stands in the documentation");
+    assert!(blocks > 0, "the documentation shows no report");
+}
+
+/// The lines of a range like `3-5`, counted from 1; the whole text without one.
+fn excerpt(text: &str, range: &str) -> String {
+    let Some((first, last)) = range.split_once('-') else { return text.to_owned() };
+    let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap());
+    text.lines().take(last).skip(first - 1).fold(String::new(), |all, line| all + line + "\n")
 }
 
 /// The part of the chapter between `<!-- costs -->` and `<!-- /costs -->` is made from the last
