@@ -21,6 +21,7 @@ mod allowance;
 mod answer;
 mod carried;
 mod census;
+mod databases;
 mod error;
 mod looks;
 mod marks;

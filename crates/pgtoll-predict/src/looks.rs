@@ -3,7 +3,7 @@
 use pgtoll_format::{BlocksWritten, Lsn, MajorFacts};
 use pgtoll_wire::{Error, Row};
 
-use crate::server::TableCounts;
+use crate::databases::TableCounts;
 use crate::session::WatchSession;
 
 /// A cheap look, twice a second: has a checkpoint completed?

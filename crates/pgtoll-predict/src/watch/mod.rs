@@ -17,10 +17,11 @@ use crate::PredictError;
 use crate::allowance::CensusAllowance;
 use crate::answer::SeenSettings;
 use crate::census::{CensusTaker, DirtyList};
+use crate::databases::{table_counts, visibility};
 use crate::looks::{CounterLook, Glimpse, evicted_now};
 use crate::marks::FollowedPages;
 use crate::running::RunningCheckpoint;
-use crate::server::{Privileges, identify, table_counts, visibility};
+use crate::server::{Privileges, identify};
 use crate::session::{SessionCost, WatchSession};
 use crate::statements::StatementTally;
 
