@@ -47,6 +47,7 @@ fn cell(rows: &[&DetectionRow], detector: Detector) -> String {
     if let [(only, _)] = by_outcome.iter().collect::<Vec<_>>().as_slice() {
         return (**only).to_owned();
     }
+    by_outcome.remove(word(DetectionOutcome::NotRun));
     let each = by_outcome.iter().map(|(word, majors)| format!("{}: {word}", majors.join(", ")));
     each.collect::<Vec<_>>().join("; ")
 }

@@ -15,4 +15,4 @@ mod site;
 pub use program::{Measured, beside, measured, program, timed, warm};
 pub use recorder::Recorder;
 pub use run::{print, run, say};
-pub use site::{TrialSite, installation, server_name, settings};
+pub use site::{TrialSite, dsn, installation, server_name, settings};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
-use pgtoll_cluster::{Guard, GuardOptions, Installation, ServerUser};
+use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, ServerUser};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::Host;
 
@@ -47,6 +47,13 @@ pub fn installation(which: &str) -> anyhow::Result<Installation> {
 /// A server's version and origin, as records have them.
 pub fn server_name(installation: &Installation) -> String {
     format!("PostgreSQL {} ({})", installation.version, installation.origin)
+}
+
+/// The connection string of a running cluster's database.
+pub fn dsn(cluster: &Cluster, database: &str) -> String {
+    let environment = cluster.environment();
+    let [host, port, user] = ["PGHOST", "PGPORT", "PGUSER"].map(|name| &environment[name]);
+    format!("host='{host}' port={port} user={user} dbname={database}")
 }
 
 /// A server's settings by name.

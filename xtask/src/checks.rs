@@ -87,8 +87,7 @@ pub(crate) fn some(names: &[&str]) -> anyhow::Result<()> {
         names.iter().partition(|name| name.starts_with("pgtoll-"));
     if !crates.is_empty() {
         let packages = crates.iter().flat_map(|name| ["--package", name]);
-        run(command("cargo").arg("test").args(packages).arg("--").args(&filters))?;
-        return Ok(());
+        return run(command("cargo").arg("test").args(packages).arg("--").args(&filters));
     }
     let mut test = command("cargo");
     test.args(["test", "--package", "pgtoll", "--test", "it", "--"]).args(&filters);

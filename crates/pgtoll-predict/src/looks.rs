@@ -109,7 +109,7 @@ pub(crate) struct CounterLook {
     /// E1' since the statements' reset, and how often statements were forgotten.
     pub(crate) select_dirtied: Option<u64>,
     pub(crate) forgotten: u64,
-    /// Of all databases' tables.
+    /// Counters of the tables of all databases.
     pub(crate) tables: Option<TableCounts>,
     /// When counters were reset.
     pub(crate) resets: String,

@@ -74,7 +74,7 @@ pub struct WatchedWalCycle {
     /// the image comes before, with these rows.
     #[serde(default)]
     pub pruned_bytes: u64,
-    /// By so many bytes such images could be longer at most.
+    /// The most bytes by which such images could be longer.
     #[serde(default)]
     pub pruned_bytes_most: u64,
     /// The same work with checkpoints at the same places, without hints; `None` where they are not

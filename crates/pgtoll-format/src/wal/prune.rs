@@ -1,5 +1,6 @@
 //! What records of pruning and freezing do to their heap page. Source: `heapam_xlog.h`.
 
+use crate::bytes::u16_at;
 use crate::wal::rmgr::{
     XLOG_HEAP2_FREEZE_PAGE, XLOG_HEAP2_PRUNE_ON_ACCESS, XLOG_HEAP2_PRUNE_VACUUM_CLEANUP,
     XLOG_HEAP2_PRUNE_VACUUM_SCAN,
@@ -80,13 +81,13 @@ impl Record<'_> {
     /// dead or unused from now on. `None` where it does not say, as with an image of the page.
     pub fn pruned_rows(&self, parts: &Parts) -> Option<u16> {
         let data =
-            self.bytes.get(parts.blocks.first()?.data.clone()).filter(|of| !of.is_empty())?;
+            self.bytes.get(parts.blocks.first()?.data.clone()).filter(|data| !data.is_empty())?;
         let Some(at) = self.facts.prune_flags_at else {
             let main = self.bytes.get(parts.main_data.clone())?;
-            let (redirected, dead) = (u16_at(main, 4)?, u16_at(main, 6)?);
-            let data = u16::try_from(data.len()).ok()?;
-            let unused = data.checked_sub(redirected.checked_mul(4)?)?.checked_sub(dead * 2)? / 2;
-            return Some(redirected + dead + unused);
+            let redirected = usize::from(u16_at(main, 4)?);
+            let dead = usize::from(u16_at(main, 6)?);
+            let unused = data.len().checked_sub(4 * redirected + 2 * dead)? / 2;
+            return u16::try_from(redirected + dead + unused).ok();
         };
         let flags = self.prune_flags(parts, at)?;
         let mut place = match flags & HAS_FREEZE_PLANS {
@@ -110,16 +111,14 @@ impl Record<'_> {
     }
 }
 
-/// Where `xlhp_freeze_plans` has its plans, and how long each is.
+/// The offset of the plans in `xlhp_freeze_plans`, and the length of a plan.
 const FREEZE_PLANS_AT: usize = 4;
 const FREEZE_PLAN_BYTES: usize = 12;
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::wal::{BlockReference, Image, RecordHeader};
     use crate::{ForkNumber, Lsn, RelFileLocator};
@@ -216,5 +215,35 @@ mod tests {
         assert_eq!(record(16, 0x30, &[0; 8], 1), (Some(238), false));
         assert_eq!(record(16, 0x20, &[0; 8], 1), (None, false), "VACUUM");
         assert_eq!(record(15, 0x30, &[0; 8], 1), (None, false), "it had to");
+    }
+
+    proptest! {
+        #[test]
+        fn any_record_frees_rows_or_says_nothing(
+            major in 13_u32..=19,
+            info in any::<u8>(),
+            main in prop::collection::vec(any::<u8>(), 0..12),
+            data in prop::collection::vec(any::<u8>(), 0..60),
+        ) {
+            let facts = crate::MAJORS.iter().find(|facts| facts.major == major).unwrap();
+            let header =
+                RecordHeader { total_bytes: 99, xid: 0, previous: Lsn(0), info, manager: 9, crc: 0 };
+            let bytes = [&main[..], &data].concat();
+            let record =
+                Record { at: Lsn(8), end: Lsn(107), header, bytes: &bytes, facts: &facts.wal };
+            let mut parts = Parts::default();
+            parts.main_data = 0..main.len();
+            parts.blocks = vec![BlockReference {
+                id: 0,
+                relation: RelFileLocator { tablespace: 1663, database: 5, rel_number: 16384 },
+                fork: ForkNumber::MAIN,
+                block: 1,
+                will_init: false,
+                image: None,
+                data: main.len()..bytes.len(),
+            }];
+            let rows = record.pruned_rows(&parts).unwrap_or(0);
+            prop_assert!(usize::from(rows) * 2 <= data.len(), "each row has at least its number");
+        }
     }
 }

@@ -18,8 +18,8 @@ pub struct CyclePages {
     /// Bytes of dead rows that are freed with a page's image where hints are not logged. Where they are, the
     /// image comes before, with these rows.
     pub pruned_bytes: u64,
-    /// By so many bytes such images could be longer at most.
-    pub pruned_most_bytes: u64,
+    /// The most bytes by which such images could be longer.
+    pub pruned_bytes_most: u64,
 }
 
 /// Counts the pages of a cycle as its records come.
@@ -50,10 +50,10 @@ impl CycleCounts {
         }
     }
 
-    /// An image that has so many bytes less since dead rows were freed, and room for so many at most.
+    /// Adds an image without the bytes of dead rows that were freed, and the bytes that are free on its page.
     pub(super) fn prune(&mut self, bytes: u16, most: u16) {
         self.pages.pruned_bytes += u64::from(bytes.min(most));
-        self.pages.pruned_most_bytes += u64::from(most);
+        self.pages.pruned_bytes_most += u64::from(most);
     }
 
     /// The pages of the cycle that ends; the next one begins.

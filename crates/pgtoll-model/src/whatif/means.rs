@@ -75,33 +75,25 @@ pub(super) fn empty_page() -> ImageLengths {
     image
 }
 
-/// By how much an image may be longer.
+/// The most bytes by which an image can be longer.
 pub(super) fn room(image: &ImageLengths) -> u16 {
     FULL_PAGE.saturating_sub(image[UNCOMPRESSED])
 }
 
-/// The image with so many bytes more on its page.
-pub(super) fn fuller(mut image: ImageLengths, by: u16) -> ImageLengths {
-    let uncompressed = image[UNCOMPRESSED];
-    let grown = uncompressed.saturating_add(by).min(FULL_PAGE);
+/// A record fills the page by so much.
+pub(super) fn grow(state: &mut BlockState, by: i16) {
+    state.image = grown(state.image, by);
+}
+
+/// The image of the page with these bytes more on it, or less; known lengths change alike.
+pub(super) fn grown(mut image: ImageLengths, by: i16) -> ImageLengths {
+    let before = u64::from(image[UNCOMPRESSED]);
+    let after = image[UNCOMPRESSED].saturating_add_signed(by).clamp(EMPTY_PAGE, FULL_PAGE);
     for length in &mut image {
-        let scaled = ratio(u64::from(*length) * u64::from(grown), u64::from(uncompressed));
+        let scaled = ratio(u64::from(*length) * u64::from(after), before);
         *length = scaled.unwrap_or(*length).min(FULL_PAGE);
     }
     image
-}
-
-/// A record fills the page by so much.
-pub(super) fn grow(state: &mut BlockState, by: i16) {
-    let uncompressed = state.image[UNCOMPRESSED];
-    if uncompressed == 0 {
-        return;
-    }
-    let grown = uncompressed.saturating_add_signed(by).clamp(EMPTY_PAGE, FULL_PAGE);
-    for image in state.image.iter_mut().filter(|image| **image > 0) {
-        let scaled = ratio(u64::from(*image) * u64::from(grown), u64::from(uncompressed));
-        *image = scaled.unwrap_or(*image).min(FULL_PAGE);
-    }
 }
 
 fn ratio(sum: u64, count: u64) -> Option<u16> {

@@ -285,7 +285,7 @@ impl WhatIf {
             written_at: is_hint.then(|| self.simulations.source_progress(before)),
             unlogged,
             image: self.means.filled(block.fork, after),
-            fuller_with_hints: if self.logs_hints() { 0 } else { reference.pruned_bytes },
+            pruned_bytes: if self.logs_hints() { 0 } else { reference.pruned_bytes },
             data_bytes,
         });
     }

@@ -104,7 +104,7 @@ impl WhatIf {
             written_at: self.simulations.is_pace_known().then_some(1.0),
             unlogged,
             image: self.means.filled(block.fork, before.image),
-            fuller_with_hints: 0,
+            pruned_bytes: 0,
             data_bytes: 0,
         };
         let record = Variable { bytes: HINT_RECORD, always: &Always::default(), needs: &[need] };

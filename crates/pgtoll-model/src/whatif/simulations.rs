@@ -5,7 +5,7 @@ use pgtoll_format::Lsn;
 
 use crate::whatif::blocks::{BlockKey, BlockState, Blocks, Epoch};
 use crate::whatif::gains::{Gained, Gains, Stretch};
-use crate::whatif::means::fuller;
+use crate::whatif::means::grown;
 use crate::whatif::order::{Dirty, ForkPlace, WriteOrder};
 use crate::whatif::pace::SourcePace;
 use crate::whatif::set::SettingSet;
@@ -94,8 +94,8 @@ pub(super) struct Need {
     /// Simulations that did not log the hint before.
     pub(super) unlogged: SettingSet,
     pub(super) image: ImageLengths,
-    /// So many bytes were on the page where hints are logged, and have its image first.
-    pub(super) fuller_with_hints: u16,
+    /// Bytes of dead rows that are on the page still where hints are logged, whose image comes before.
+    pub(super) pruned_bytes: u16,
     /// Bytes that are left out where there is an image.
     pub(super) data_bytes: u16,
 }
@@ -107,9 +107,10 @@ impl Need {
 
     fn gained(&self, class: &Class) -> Gained {
         let kind = class.compression.index();
-        let image = match self.fuller_with_hints {
-            by if by > 0 && class.hints => fuller(self.image, by)[kind],
-            _ => self.image[kind],
+        let image = if class.hints && self.pruned_bytes > 0 {
+            grown(self.image, i16::try_from(self.pruned_bytes).unwrap_or(i16::MAX))[kind]
+        } else {
+            self.image[kind]
         };
         let more = i32::from(image) - i32::from(self.data_bytes);
         Gained { image_bytes: image.into(), more }

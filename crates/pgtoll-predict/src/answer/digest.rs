@@ -137,9 +137,8 @@ impl WatchDigest {
         let expected = load.map_or(settings.timeout_s, |load| load.cycle_s());
         let forced = mean(&cycles).is_some_and(|mean| mean < 0.8 * expected);
         let fuller = fuller_images(windows, watch.wal.as_ref()).scaled(1.0 / seconds);
-        let (hint_images, logs_hints) = (None, settings.logs_hints());
-        let mut digest = Self { settings, rates, seconds, load, forced, hint_images, fuller };
-        if !logs_hints {
+        let mut digest = Self { settings, rates, seconds, load, forced, hint_images: None, fuller };
+        if !digest.settings.logs_hints() {
             digest.hint_images = digest.hint_images(windows, watch.wal.as_ref(), block);
         }
         Some(digest)
@@ -307,15 +306,17 @@ fn with_carried(found: Bounded, carried: u64, visible: CarriedVisible) -> Bounde
     }
 }
 
-/// Bytes by which images of all windows would be longer where hints are logged: whoever prunes a page sets
-/// its rows' hints first, and so its image would come before the dead rows are gone. A hint that was set before
-/// the checkpoint needs none.
+/// Bytes by which images of all windows would be longer where hints are logged: pruning a page sets its rows'
+/// hints first, so that its image would come before the dead rows are gone. A hint that was set before the
+/// checkpoint needs no image.
 fn fuller_images(windows: &[WatchWindow], wal: Option<&WatchedWal>) -> Bounded {
     let of_window = |window: &WatchWindow| {
         if let Some(cycles) = wal.and_then(|wal| cycles_of(window, wal)) {
-            let sum = |value: fn(&WatchedWalCycle) -> u64| float(cycles.iter().map(value).sum());
-            let (estimate, most) = (sum(|of| of.pruned_bytes), sum(|of| of.pruned_bytes_most));
-            return Bounded::new(estimate, 0.0, most);
+            let sum = |bytes: fn(&WatchedWalCycle) -> u64| {
+                float(cycles.iter().map(bytes).fold(0, u64::saturating_add))
+            };
+            let estimate = sum(|cycle| cycle.pruned_bytes);
+            return Bounded::new(estimate, 0.0, sum(|cycle| cycle.pruned_bytes_most));
         }
         // Rows that died in the cycle are on pages that have their image already.
         let most = float(window.pruned_bytes_most.unwrap_or(0));
@@ -325,7 +326,7 @@ fn fuller_images(windows: &[WatchWindow], wal: Option<&WatchedWal>) -> Bounded {
     Bounded::sum_of_bounds(&all)
 }
 
-/// Of bytes that were freed, as counters have them: so much makes images longer.
+/// The share of the bytes that were freed, by the counters, that makes images longer: a guess.
 const PRUNED_SHARE: f64 = 0.5;
 
 /// Beside what was found, free space maps of relations that came and went in the window.

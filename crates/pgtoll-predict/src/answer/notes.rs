@@ -9,9 +9,6 @@ fn logs_hints(server: &WatchedServer) -> bool {
     SeenSettings::of(server).logs_hints()
 }
 
-/// A smaller part of WAL needs no note.
-const LITTLE: u64 = 50;
-
 /// Checkpoint cycles that were watched.
 fn cycles(watch: &ServerWatch) -> usize {
     watch.windows.iter().filter(|window| window.is_cycle).count()
@@ -83,19 +80,12 @@ pub(super) fn notes(
                 .to_owned(),
         );
     }
-    let pruned: u64 = watch.windows.iter().filter_map(|window| window.pruned_bytes_most).sum();
-    let wal: u64 = watch.windows.iter().map(|window| window.wal_bytes).sum();
-    if watch.wal.is_none() && !logs_hints(server) && pruned > wal / LITTLE {
-        notes.push(
-            "dead rows are removed from pages: with hints logged, images of such pages come before that, and \
-             are longer. Counters say only how much was removed at most, and so the range is wide: --wal \
-             stream counts it"
-                .to_owned(),
-        );
-    }
-    let pruned: u64 = watch.windows.iter().filter_map(|window| window.pruned_bytes_most).sum();
-    let wal: u64 = watch.windows.iter().map(|window| window.wal_bytes).sum();
-    if watch.wal.is_none() && !logs_hints(server) && pruned > wal / LITTLE {
+    let sum = |bytes: fn(&WatchWindow) -> u64| {
+        watch.windows.iter().map(bytes).fold(0, u64::saturating_add)
+    };
+    let pruned = sum(|window| window.pruned_bytes_most.unwrap_or(0));
+    let wal = sum(|window| window.wal_bytes);
+    if watch.wal.is_none() && !logs_hints(server) && pruned > wal / UNNOTED {
         notes.push(
             "VACUUM and readers remove dead rows from pages. Where hints are logged, a page's image comes \
              before that, and is longer. Counters say only how much was removed at most, so that the range \
@@ -117,3 +107,6 @@ pub(super) fn notes(
     }
     notes
 }
+
+/// Dead rows of less than one in this number of WAL's bytes need no note.
+const UNNOTED: u64 = 50;

@@ -60,7 +60,7 @@ fn cycle(of: &SourceCycle, logs_hints: bool) -> WatchedWalCycle {
         forced_pages: of.pages.forced,
         visible_pages: of.pages.visible,
         pruned_bytes: of.pages.pruned_bytes,
-        pruned_bytes_most: of.pages.pruned_most_bytes,
+        pruned_bytes_most: of.pages.pruned_bytes_most,
         without_hints: logs_hints.then(|| {
             let CycleOutcome { bytes, images, image_bytes, freeze_bytes } = outcome(TOGGLED);
             CycleWithoutHints { bytes, images, image_bytes, freeze_bytes }

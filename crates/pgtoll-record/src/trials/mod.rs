@@ -207,7 +207,7 @@ mod tests {
     const BALANCES: [&str; 2] = ["2026-11-26-balance.json", "2026-11-26-balance-19.json"];
     const BRIDGE: &str = "2026-11-26-bridge.json";
     const TWINS: &str = "2026-11-23-twins.jsonl";
-    /// Of `pgtoll verify`.
+    /// A record of `pgtoll verify`.
     const VERIFICATION: &str = "2026-11-28-verification.json";
 
     #[test]

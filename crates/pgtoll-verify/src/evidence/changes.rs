@@ -24,7 +24,7 @@ impl Change {
         Self(lsn.0 & !7 | u64::from(is_freed))
     }
 
-    /// Of a record that is nothing but the image of a new page.
+    /// A change by a record that is only the image of a new page.
     pub(super) fn new_page(lsn: Lsn) -> Self {
         Self(lsn.0 & !7 | Self::IS_NEW_PAGE)
     }

@@ -327,7 +327,7 @@ impl Touches {
         0
     }
 
-    /// Bytes of so many rows of a fork, as those on its images are; `None` where there were none.
+    /// Bytes of this number of a fork's rows, by the rows on its images; `None` before the first.
     fn row_bytes(&self, fork: u32, rows: u16) -> Option<u16> {
         let (all, bytes) = self.rows[fork as usize];
         let bytes = (bytes * u64::from(rows)).checked_div(all)?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
-use pgtoll_trials::settings;
+use pgtoll_trials::{dsn, settings};
 use pgtoll_wire::Connection;
 
 pub(crate) const PAGE: usize = 8192;
@@ -173,7 +173,7 @@ impl Site {
             ("backup", named("--from-backup", &backup)),
             ("WAL", wal),
             ("a stopped copy", named("--from-stopped", &stopped.data())),
-            ("a standby", vec!["--from-standby".to_owned(), dsn(&standby)]),
+            ("a standby", vec!["--from-standby".to_owned(), dsn(&standby, DATABASE)]),
             ("a sibling", named("--from-stopped", &sibling.data())),
             (GAP, [named("--from-backup", &backup), named("--wal", &gap)].concat()),
             ("nothing", Vec::new()),
@@ -216,13 +216,6 @@ impl Site {
         self.standby.stop(guard, StopMode::Immediate)?;
         Ok(())
     }
-}
-
-fn dsn(server: &Cluster) -> String {
-    let environment = server.environment();
-    let (host, port, user) =
-        (&environment["PGHOST"], &environment["PGPORT"], &environment["PGUSER"]);
-    format!("host='{host}' port={port} user={user} dbname={DATABASE}")
 }
 
 fn execute(session: &mut Connection, statements: &str) -> anyhow::Result<()> {

@@ -20,7 +20,7 @@ use pgtoll_format::RelationFork;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::FindingClass;
 use pgtoll_record::trials::{SOAK_SCHEMA, SoakOutcome, SoakRecord};
-use pgtoll_trials::{Recorder, TrialSite, installation, print, say, server_name, settings};
+use pgtoll_trials::{Recorder, TrialSite, dsn, installation, print, say, server_name, settings};
 use pgtoll_verify::{Patience, RealPauses, RunningServer, Verification, Verified, VerifySettings};
 use pgtoll_wire::{Dsn, Error, Interruption};
 
@@ -235,8 +235,9 @@ fn scans(
 fn verified(cluster: &Cluster) -> anyhow::Result<Verified> {
     let data = DataDirectory::open(&cluster.data())?;
     let interruption = Interruption::new()?;
-    let mut attached = Attached::to(&data, Some(&dsn(cluster)?), &interruption)?
-        .context("the server has ended")?;
+    let dsn = Dsn::parse(&dsn(cluster, DATABASE))?;
+    let mut attached =
+        Attached::to(&data, Some(&dsn), &interruption)?.context("the server has ended")?;
     let mut server = RunningServer::attached(&mut attached, &data, 1)?;
     let verify =
         VerifySettings { jobs: 2.try_into()?, rate: None, only_below: Vec::new(), rows: true };
@@ -249,12 +250,6 @@ fn verified(cluster: &Cluster) -> anyhow::Result<Verified> {
         &mut |_, _| ControlFlow::Continue(()),
     );
     Ok(finished.verified)
-}
-
-fn dsn(cluster: &Cluster) -> anyhow::Result<Dsn> {
-    let of = cluster.environment();
-    let (host, port, user) = (&of["PGHOST"], &of["PGPORT"], &of["PGUSER"]);
-    Ok(Dsn::parse(&format!("host='{host}' port={port} user={user} dbname={DATABASE}"))?)
 }
 
 fn count(outcome: &mut SoakOutcome, verified: &Verified, planted: &[Planted]) {

@@ -56,8 +56,8 @@ struct Image {
 type Sums = ([u64; 3], [[u64; 3]; 4]);
 
 impl Dump {
-    /// Of records that prune and have no image: where they begin, and the rows that they redirect and kill,
-    /// with those that they free where that is printed (since 16).
+    /// Rows that records of pruning without an image free, by where the record begins, and whether all are
+    /// printed: until 15, unused ones are not.
     pub(super) fn pruned_rows(&self) -> BTreeMap<Lsn, (u16, bool)> {
         let is_prune = |line: &&Line| {
             ["Heap2/PRUNE", "Heap2/PRUNE_ON_ACCESS", "Heap2/PRUNE_VACUUM_SCAN"]
