@@ -132,13 +132,15 @@ fn tests(found: Option<&Found>) -> anyhow::Result<()> {
     say(&format!("xtask: {command:?}"));
     let mut child = command.spawn().context("run cargo test")?;
     let stdout = child.stdout.take().context("read cargo test's output")?;
-    let mut counts = Counts::default();
+    let (mut counts, mut reasons) = (Counts::default(), Reasons::default());
     for line in BufReader::new(stdout).lines() {
         let line = line.context("read cargo test's output")?;
         counts.add(&line);
+        reasons.add(&line);
         print(&line);
     }
     let status = child.wait().context("wait for cargo test")?;
+    reasons.lines.iter().for_each(|line| print(line));
     print(&format!("{} passed, {} failed", counts.passed, counts.failed));
     if !status.success() || counts.failed > 0 {
         bail!("cargo test: {status}");
@@ -171,6 +173,30 @@ impl Counts {
     }
 }
 
+/// The first lines of what each failed test said. A test service may show the end of an output only.
+#[derive(Debug, Default)]
+struct Reasons {
+    lines: Vec<String>,
+    /// How many lines of the test at hand are still to come.
+    left: usize,
+}
+
+impl Reasons {
+    const LINES: usize = 5;
+    const CHARACTERS: usize = 400;
+
+    /// Adds a line if it is of the part that libtest heads `---- name stdout ----`.
+    fn add(&mut self, line: &str) {
+        if line.starts_with("---- ") && line.ends_with(" stdout ----") {
+            self.left = Self::LINES;
+        }
+        if self.left > 0 && !line.is_empty() {
+            self.left -= 1;
+            self.lines.push(line.chars().take(Self::CHARACTERS).collect());
+        }
+    }
+}
+
 #[expect(clippy::print_stdout, reason = "this is a developer's tool")]
 fn print(line: &str) {
     println!("{line}");
@@ -187,5 +213,23 @@ mod tests {
         counts.add("test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out");
         counts.add("test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured");
         assert_eq!(counts, Counts { passed: 15, failed: 2, ignored: 1 });
+    }
+
+    #[test]
+    fn reasons_are_the_first_lines_of_each_failed_test() {
+        let mut reasons = Reasons::default();
+        let output = "test a ... FAILED\n\nfailures:\n\n---- a stdout ----\n\n\
+                      thread 'a' panicked at x.rs:1:2:\nleft is not right\n1\n2\n3\n4\n";
+        output.lines().for_each(|line| reasons.add(line));
+        assert_eq!(
+            reasons.lines,
+            [
+                "---- a stdout ----",
+                "thread 'a' panicked at x.rs:1:2:",
+                "left is not right",
+                "1",
+                "2"
+            ]
+        );
     }
 }

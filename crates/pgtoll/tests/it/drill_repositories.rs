@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use nix::sys::signal::Signal;
 use pgtoll_cluster::{Guard, StopMode};
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use crate::drill::{Drilled, change, check_interrupted, contents, copy, verdicts};
 use crate::fleet_pgbackrest::{PROGRAM, is_there};
-use crate::support::{Scratch, pgtoll, run, server};
+use crate::support::{PATIENCE, Scratch, pgtoll, run, server};
 
 /// A running cluster with a tablespace, whose WAL pgBackRest archives.
 struct Repository {
@@ -75,8 +76,19 @@ impl Repository {
         labels(&self.path).pop().unwrap()
     }
 
-    /// The same while the server writes several segments.
+    /// The same while the server writes several segments, until a backup needs more than two.
     fn back_up_long(&self, guard: &mut Guard, options: &[&str]) -> String {
+        let begun = Instant::now();
+        loop {
+            let label = self.back_up_beside_writer(guard, options);
+            if needed_segments(&self.path, &label).len() > 2 {
+                return label;
+            }
+            assert!(begun.elapsed() < PATIENCE, "no backup took several segments");
+        }
+    }
+
+    fn back_up_beside_writer(&self, guard: &mut Guard, options: &[&str]) -> String {
         let is_done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
@@ -260,28 +272,28 @@ impl Damaged<'_> {
         path.into()
     }
 
-    fn segments(&self) -> Vec<PathBuf> {
-        let directory = self.repository.join("archive/main/15-1/0000000100000000");
-        let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-        let mut found: Vec<PathBuf> = entries.filter(|path| is_segment(path)).collect();
-        found.sort();
-        found
-    }
-
-    /// The segments that the backup needs: the first, and those behind it.
     fn needed_segments(&self) -> Vec<PathBuf> {
-        let manifest = self.repository.join("backup/main").join(self.label).join("backup.manifest");
-        let manifest = fs::read_to_string(manifest).unwrap();
-        let value = |name: &str| {
-            let line = manifest.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-            line.trim_matches('"').to_owned()
-        };
-        let (start, stop) = (value("backup-archive-start="), value("backup-archive-stop="));
-        let mut all = self.segments();
-        let name = |path: &Path| path.file_name().unwrap().to_str().unwrap()[..24].to_owned();
-        all.retain(|path| (&*start..=&*stop).contains(&&*name(path)));
-        all
+        needed_segments(self.repository, self.label)
     }
+}
+
+/// The segments in a repository's archive that a backup needs: the first, and those behind it.
+fn needed_segments(repository: &Path, label: &str) -> Vec<PathBuf> {
+    let manifest = repository.join("backup/main").join(label).join("backup.manifest");
+    let manifest = fs::read_to_string(manifest).unwrap();
+    let value = |name: &str| {
+        let line = manifest.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim_matches('"').to_owned()
+    };
+    let (start, stop) = (value("backup-archive-start="), value("backup-archive-stop="));
+    let directory = repository.join("archive/main/15-1/0000000100000000");
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap()[..24].to_owned();
+    let mut segments: Vec<PathBuf> = entries
+        .filter(|path| is_segment(path) && (&*start..=&*stop).contains(&&*name(path)))
+        .collect();
+    segments.sort();
+    segments
 }
 
 fn is_segment(path: &Path) -> bool {
@@ -323,9 +335,7 @@ const DAMAGES: [Damage; 7] = [
     (
         "gap",
         |of| {
-            let needed = of.needed_segments();
-            assert!(needed.len() > 2, "{needed:?}");
-            fs::remove_file(&needed[1]).unwrap();
+            fs::remove_file(&of.needed_segments()[1]).unwrap();
         },
         ["unknown", "failed", "failed"],
         " is missing; it is whole up to ",
