@@ -97,7 +97,7 @@ fn with_frozen_disk(scratch: &Scratch) -> Child {
     child
 }
 
-const LOOKS: u32 = 20;
+const LOOKS: u32 = 6;
 
 fn state(pid: i32) -> Option<char> {
     Process::new(pid).and_then(|process| process.stat()).ok().map(|stat| stat.state)
