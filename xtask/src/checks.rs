@@ -15,6 +15,8 @@ const MAJORS: &str = "PGTOLL_TEST_MAJORS";
 const AXE: &str = "PGTOLL_TEST_AXE";
 /// Says where moto is: tests of fleets have a server of S3.
 const MOTO: &str = "PGTOLL_TEST_MOTO";
+/// Says where drivers of Python are: tests of captures use them.
+const DRIVERS: &str = "PGTOLL_TEST_DRIVERS";
 /// How many tests run at once, as libtest reads it.
 const THREADS: &str = "RUST_TEST_THREADS";
 /// Where tests work that need no disk.
@@ -95,6 +97,9 @@ pub(crate) fn some(names: &[&str]) -> anyhow::Result<()> {
     if let Some(moto) = setup::moto_if_there() {
         test.env(MOTO, moto);
     }
+    if let Some(drivers) = setup::drivers_if_there() {
+        test.env(DRIVERS, drivers);
+    }
     run(&mut test)
 }
 
@@ -125,9 +130,10 @@ fn tests(found: Option<&Found>) -> anyhow::Result<()> {
     let mut command = command("cargo");
     command.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
     set_place(&mut command);
-    if let Some(Found { majors, axe, moto }) = found {
+    if let Some(Found { majors, axe, moto, drivers }) = found {
         let names: Vec<String> = majors.iter().map(u32::to_string).collect();
-        command.env(MAJORS, names.join(",")).env(AXE, axe).env(MOTO, moto);
+        command.env(MAJORS, names.join(",")).env(AXE, axe);
+        command.env(MOTO, moto).env(DRIVERS, drivers);
     }
     say(&format!("xtask: {command:?}"));
     let mut child = command.spawn().context("run cargo test")?;

@@ -46,6 +46,8 @@ pub(crate) struct Found {
     pub(crate) axe: PathBuf,
     /// Python packages: moto, a server of S3.
     pub(crate) moto: PathBuf,
+    /// Python packages: drivers of PostgreSQL.
+    pub(crate) drivers: PathBuf,
 }
 
 /// Installs what is missing.
@@ -102,12 +104,22 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     majors.sort_unstable();
     majors.dedup();
     say(&format!("xtask: servers to test with: {majors:?}"));
-    Ok(Found { majors, axe: axe()?, moto: fetch_python(MOTO_NAME, MOTO)? })
+    let moto = fetch_python(MOTO_NAME, MOTO)?;
+    Ok(Found { majors, axe: axe()?, moto, drivers: fetch_python(DRIVERS_NAME, DRIVERS)? })
 }
 
 /// Where moto was fetched to, if it was.
 pub(crate) fn moto_if_there() -> Option<PathBuf> {
-    let place = root().join("target").join(MOTO_NAME);
+    python_if_there(MOTO_NAME)
+}
+
+/// Where the drivers were fetched to, if they were.
+pub(crate) fn drivers_if_there() -> Option<PathBuf> {
+    python_if_there(DRIVERS_NAME)
+}
+
+fn python_if_there(name: &str) -> Option<PathBuf> {
+    let place = root().join("target").join(name);
     place.join("requirements.txt").is_file().then_some(place)
 }
 
@@ -135,6 +147,11 @@ const AXE_SCRIPT: &str = "axe_playwright_python/axe.min.js";
 const MOTO_NAME: &str = "moto-5.2.5";
 /// moto with what its S3 needs.
 const MOTO: &str = include_str!("moto.txt");
+
+/// Below `target`.
+const DRIVERS_NAME: &str = "drivers-1";
+/// `psycopg2`, `psycopg`, `asyncpg` and `pg8000` with what they need.
+const DRIVERS: &str = include_str!("drivers.txt");
 
 /// Fetches axe-core below `target`, unless it is there.
 fn axe() -> anyhow::Result<PathBuf> {

@@ -304,10 +304,11 @@ impl LogCapture {
             self.counts.without_parameters += 1;
             return incomplete(sql, IncompleteReason::Parameters);
         }
-        let value = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
+        let value = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned().into();
         let parameters = list.values.into_iter().map(|of| of.map(value)).collect();
         let name = if name == b"<unnamed>" { String::new() } else { text(name).into_owned() };
-        StatementRequest::Extended(vec![ExecutedStatement { name, sql, parameters }])
+        let types = Vec::new();
+        StatementRequest::Extended(vec![ExecutedStatement { name, sql, types, parameters }])
     }
 
     fn duration(

@@ -18,6 +18,7 @@ mod catalog;
 mod compare;
 mod describe;
 mod error;
+mod fields;
 mod latencies;
 mod logs;
 mod order;
@@ -28,6 +29,8 @@ mod run;
 mod sql;
 mod tables;
 mod transactions;
+mod user_types;
+mod values;
 mod wire_capture;
 mod workload;
 
@@ -44,6 +47,8 @@ pub use planned::{examination, replay_record};
 pub use redaction::Redactor;
 pub use run::{ReplayProgress, ReplaySettings, Replayed, replay};
 pub use tables::ComparedTable;
+pub use user_types::{TypeShape, UserType};
+pub use values::ParameterValue;
 pub use wire_capture::{CaptureProgress, WireCapture, WireCaptured, examine_messages};
 pub use workload::{
     CapturedSession, CapturedStep, CapturedWorkload, ExecutedStatement, IncompleteReason,

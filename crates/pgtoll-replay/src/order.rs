@@ -7,6 +7,7 @@
 //! earlier one's end only where its statement would not see the rows otherwise: rows that were inserted,
 //! and conditions on more than the key.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use rustc_hash::FxHashMap;
@@ -245,7 +246,8 @@ impl<'a> Builder<'a> {
             KeyValue::Parameter(number) => match &step.request {
                 StatementRequest::Extended(executions) => {
                     let parameters = &executions.first()?.parameters;
-                    parameters.get(number.checked_sub(1)?)?.clone()
+                    let value = parameters.get(number.checked_sub(1)?)?.as_ref()?;
+                    value.text().map(Cow::into_owned)
                 }
                 _ => None,
             },

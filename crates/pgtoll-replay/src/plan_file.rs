@@ -214,9 +214,13 @@ mod tests {
             rows: Some(3),
             ends_late: true,
         };
-        let parameters = vec![None, Some("it's".to_owned())];
-        let execution =
-            ExecutedStatement { name: "p".to_owned(), sql: "select $1".to_owned(), parameters };
+        let parameters = vec![None, Some("it's".to_owned().into())];
+        let execution = ExecutedStatement {
+            name: "p".to_owned(),
+            sql: "select $1".to_owned(),
+            types: vec![25],
+            parameters,
+        };
         CapturedWorkload {
             header: PlanHeader { version: "1".to_owned(), ..PlanHeader::default() },
             sessions: vec![CapturedSession { user: "alice".to_owned(), ..Default::default() }],

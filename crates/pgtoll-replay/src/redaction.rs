@@ -5,11 +5,12 @@
 //! they name; so a reader learns which statements named the same values, and how often.
 
 use std::fmt::Write as _;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 
 use crate::capture::CapturedPart;
 use crate::order::normal;
 use crate::sql::{SqlToken, tokens};
+use crate::values::ParameterValue;
 use crate::workload::{CapturedStep, ExecutedStatement, IncompleteReason, StatementRequest};
 
 /// Replaces the values of a plan.
@@ -59,7 +60,11 @@ impl Redactor {
             execution.name = format!("s{}", self.digits(&execution.name));
         }
         for value in execution.parameters.iter_mut().flatten() {
-            *value = self.pseudonym(value);
+            let pseudonym = match (value.text(), &*value) {
+                (Some(text), _) => self.pseudonym(&text),
+                (None, value) => self.digits(value),
+            };
+            *value = ParameterValue::Text(pseudonym);
         }
     }
 
@@ -95,7 +100,7 @@ impl Redactor {
     }
 
     /// As many as a `bigint` has at least.
-    fn digits(&self, value: &str) -> String {
+    fn digits(&self, value: impl Hash) -> String {
         (self.key.hash_one(value) % 1_000_000_000_000_000).to_string()
     }
 }

@@ -159,7 +159,7 @@ fn state(
     Ok(TableState { rows: row.parse("rows")?, hash: row.text("hash")?.to_owned() })
 }
 
-fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 

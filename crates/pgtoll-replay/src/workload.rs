@@ -1,9 +1,13 @@
 //! The work that a log has: sessions, and what each asked for, one thing after the other.
 
+use std::collections::BTreeMap;
+
 use pgtoll_record::{LogCounts, LogSource};
 use serde::{Deserialize, Serialize};
 
 use crate::sql::{SqlToken, tokens};
+use crate::user_types::UserType;
+use crate::values::ParameterValue;
 
 /// What was captured.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,6 +68,9 @@ pub struct PlanHeader {
     /// Values were replaced: the plan has timing, shapes and order alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub redacted: bool,
+    /// By database: the types that users made of which there are parameters, where they could be looked up.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub types: BTreeMap<String, Vec<UserType>>,
     /// What else was seen of a capture from the protocol; `None` of logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<WireCounts>,
@@ -86,6 +93,8 @@ pub struct WireCounts {
     pub unreached: u64,
     /// Cancel requests that were passed on.
     pub cancel_requests: u64,
+    /// Databases in which types that users made could not be looked up: parameters have their numbers alone.
+    pub databases_without_types: u64,
 }
 
 /// A session of the log.
@@ -164,6 +173,14 @@ pub enum StatementRequest {
 }
 
 impl StatementRequest {
+    /// Executions of the extended protocol.
+    pub(crate) fn executions(&self) -> &[ExecutedStatement] {
+        match self {
+            Self::Extended(executions) => executions,
+            Self::Simple(_) | Self::Incomplete { .. } => &[],
+        }
+    }
+
     /// The statements' texts.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         let (one, several) = match self {
@@ -210,7 +227,11 @@ pub struct ExecutedStatement {
     pub name: String,
     /// The statement.
     pub sql: String,
-    /// The parameters as text, `None` for NULL.
+    /// The OIDs of the first parameters' types, as the client declared them, 0 of those that it left to the
+    /// server. Empty where that is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parameters: Vec<Option<String>>,
+    pub types: Vec<u32>,
+    /// The parameters, `None` for NULL.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<Option<ParameterValue>>,
 }

@@ -43,7 +43,7 @@ fn parameters_and_pipelines_are_those_that_were_sent() {
         let first = &all[0][0];
         assert_eq!(first.sql, "select * from z where id=$1 and t=$2");
         let value = "it's \"q\"\nnl, $3 = 'x'".to_owned();
-        assert_eq!(first.parameters, [Some("1".to_owned()), Some(value)]);
+        assert_eq!(first.parameters, [Some("1".to_owned().into()), Some(value.into())]);
         assert!(all.iter().any(|of| of.len() == 2), "one pipeline: {all:?}");
         let counts = &workload.header.counts;
         assert_eq!((counts.copy_in, counts.fetches, counts.cancelled), (1, 2, 2));

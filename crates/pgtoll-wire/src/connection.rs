@@ -163,7 +163,13 @@ impl Connection {
     /// Parses a statement, whose parameters are `$1`, `$2` and so on. The server keeps it until
     /// the connection closes.
     pub fn prepare(&mut self, sql: &str) -> Result<PreparedStatement, Error> {
-        let mut statement = PreparedStatement::unnamed(sql);
+        self.prepare_typed(sql, &[])
+    }
+
+    /// As [`prepare`](Self::prepare). `types` are the OIDs of the first parameters' types, 0 of those that
+    /// the server is to infer.
+    pub fn prepare_typed(&mut self, sql: &str, types: &[u32]) -> Result<PreparedStatement, Error> {
+        let mut statement = PreparedStatement::unnamed(sql, types);
         let outbox = self.usable()?.outbox();
         statement.encode_preparation(outbox)?;
         let mut described = false;
@@ -236,8 +242,8 @@ impl Connection {
         Ok(rows.rows)
     }
 
-    /// Executes statements with text parameters in one round trip and with one Sync, so that outside of a
-    /// transaction block they are one transaction. Ignores the rows.
+    /// Executes statements in one round trip and with one Sync, so that outside of a transaction block they
+    /// are one transaction. Ignores the rows.
     pub fn execute_extended(&mut self, executions: &[ExtendedExecution<'_>]) -> Result<(), Error> {
         let outbox = self.usable()?.outbox();
         for execution in executions {

@@ -19,6 +19,7 @@ use crate::row::{self, Columns};
 pub struct PreparedStatement {
     name: String,
     sql: String,
+    /// Once the server has described them, those of all parameters.
     parameter_types: Vec<Oid>,
     columns: Columns,
 }
@@ -29,7 +30,7 @@ impl PreparedStatement {
         &self.sql
     }
 
-    /// The OIDs of the parameters' types, as the server inferred them.
+    /// The OIDs of the parameters' types, as declared, or as the server inferred them.
     pub fn parameter_types(&self) -> &[u32] {
         &self.parameter_types
     }
@@ -46,18 +47,20 @@ impl PreparedStatement {
     /// A statement that no connection knows yet. Names are unique in the process, so that a
     /// statement used on a connection that has not prepared it is an error of the server instead
     /// of the execution of another statement.
-    pub(crate) fn unnamed(sql: &str) -> Self {
+    ///
+    /// `declared` are the OIDs of the first parameters' types, 0 of those that the server is to infer.
+    pub(crate) fn unnamed(sql: &str, declared: &[Oid]) -> Self {
         static STATEMENTS: AtomicU64 = AtomicU64::new(0);
         Self {
             name: format!("p{}", STATEMENTS.fetch_add(1, Ordering::Relaxed)),
             sql: sql.to_owned(),
-            parameter_types: Vec::new(),
+            parameter_types: declared.to_vec(),
             columns: Columns::default(),
         }
     }
 
     pub(crate) fn encode_preparation(&self, outbox: &mut BytesMut) -> Result<(), Error> {
-        frontend::parse(&self.name, &self.sql, iter::empty(), outbox)
+        frontend::parse(&self.name, &self.sql, self.parameter_types.iter().copied(), outbox)
             .and_then(|()| frontend::describe(b'S', &self.name, outbox))
             .map_err(|source| Error::unsendable("statement", source))?;
         frontend::sync(outbox);
@@ -119,8 +122,10 @@ pub struct ExtendedExecution<'a> {
     pub sql: &'a str,
     /// Whether it is parsed first, in place of any other statement of this name.
     pub parse: bool,
-    /// The parameters' values as text; their types are left to the server.
-    pub parameters: &'a [Option<&'a str>],
+    /// The OIDs of the first parameters' types, 0 of those that the server is to infer.
+    pub types: &'a [u32],
+    /// The parameters' values.
+    pub parameters: &'a [Parameter<'a>],
 }
 
 impl ExtendedExecution<'_> {
@@ -130,20 +135,17 @@ impl ExtendedExecution<'_> {
             if !self.name.is_empty() {
                 frontend::close(b'S', self.name, outbox).map_err(unsendable)?;
             }
-            frontend::parse(self.name, self.sql, iter::empty(), outbox).map_err(unsendable)?;
+            let types = self.types.iter().copied();
+            frontend::parse(self.name, self.sql, types, outbox).map_err(unsendable)?;
         }
+        let types = || self.types.iter().copied().chain(iter::repeat(0));
+        let typed = || iter::zip(self.parameters, types());
         frontend::bind(
             "",
             self.name,
-            iter::empty(),
-            self.parameters,
-            |value, outbox| match value {
-                Some(text) => {
-                    outbox.put_slice(text.as_bytes());
-                    Ok(IsNull::No)
-                }
-                None => Ok(IsNull::Yes),
-            },
+            typed().map(|(parameter, oid)| parameter.format(oid)),
+            typed(),
+            |(parameter, oid), outbox| parameter.encode(oid, outbox),
             iter::empty(),
             outbox,
         )
@@ -162,6 +164,8 @@ pub enum Parameter<'a> {
     Null,
     /// The value in the parameter type's text form.
     Text(&'a str),
+    /// The value in the parameter type's binary form.
+    Binary(&'a [u8]),
     /// An integer: sent in binary if the parameter is a `smallint`, `integer` or `bigint`, else as
     /// text.
     Integer(i64),
@@ -169,8 +173,11 @@ pub enum Parameter<'a> {
 
 impl Parameter<'_> {
     fn format(self, oid: Oid) -> i16 {
-        let binary = matches!(self, Self::Integer(_)) && matches!(oid, INT8 | INT4 | INT2);
-        i16::from(binary)
+        i16::from(match self {
+            Self::Binary(_) => true,
+            Self::Integer(_) => matches!(oid, INT8 | INT4 | INT2),
+            Self::Null | Self::Text(_) => false,
+        })
     }
 
     fn encode(
@@ -181,6 +188,7 @@ impl Parameter<'_> {
         match (self, oid) {
             (Self::Null, _) => return Ok(IsNull::Yes),
             (Self::Text(text), _) => outbox.put_slice(text.as_bytes()),
+            (Self::Binary(bytes), _) => outbox.put_slice(bytes),
             (Self::Integer(number), INT8) => outbox.put_i64(number),
             (Self::Integer(number), INT4) => outbox.put_i32(number.try_into()?),
             (Self::Integer(number), INT2) => outbox.put_i16(number.try_into()?),
@@ -200,9 +208,8 @@ mod tests {
     use super::*;
 
     fn check(parameter: Parameter<'_>, oid: Oid, expected: &[u8]) {
-        let mut statement = PreparedStatement::unnamed("SELECT $1");
+        let mut statement = PreparedStatement::unnamed("SELECT $1", &[oid]);
         statement.name = "p".to_owned();
-        statement.parameter_types.push(oid);
         let mut outbox = BytesMut::new();
         statement.encode_execution(&[parameter], &mut outbox).unwrap();
         // After tag, length, portal and statement: the bind's variable part, then the messages
@@ -225,12 +232,12 @@ mod tests {
     fn text_and_null_go_as_text() {
         check(Parameter::Text("7"), INT4, b"\0\x01\0\0\0\x01\0\0\0\x017");
         check(Parameter::Null, INT4, b"\0\x01\0\0\0\x01\xff\xff\xff\xff");
+        check(Parameter::Binary(b"\0\x07"), INT2, b"\0\x01\0\x01\0\x01\0\0\0\x02\0\x07");
     }
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let mut statement = PreparedStatement::unnamed("SELECT $1");
-        statement.parameter_types.push(INT2);
+        let statement = PreparedStatement::unnamed("SELECT $1", &[INT2]);
         let mut outbox = BytesMut::new();
         let too_wide = statement.encode_execution(&[Parameter::Integer(40_000)], &mut outbox);
         assert!(matches!(too_wide, Err(Error::Encode { .. })));

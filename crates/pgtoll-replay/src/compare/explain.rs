@@ -8,6 +8,7 @@ use super::judge::ShapeTimes;
 use super::server_error;
 use super::{ComparisonError, baseline_place};
 use crate::sql;
+use crate::values::ParameterValue;
 use crate::workload::{ExecutedStatement, StatementRequest};
 
 /// Statements of each arm that are explained.
@@ -77,10 +78,10 @@ fn explain(
     request: &StatementRequest,
     arm: &str,
 ) -> Result<Option<Vec<String>>, ComparisonError> {
-    let Some(script) = explain_script(request) else { return Ok(None) };
+    let Some((sql, execution)) = explainable(request) else { return Ok(None) };
     let failed = || server_error("explain a statement", arm);
     let mut connection = dsn.connect().map_err(failed())?;
-    let plan = run(&mut connection, &script);
+    let plan = run(&mut connection, sql, execution);
     connection.close();
     match plan {
         Ok(lines) => Ok(Some(lines)),
@@ -89,52 +90,35 @@ fn explain(
     }
 }
 
-fn run(connection: &mut Connection, script: &[String]) -> Result<Vec<String>, pgtoll_wire::Error> {
-    let (last, before) = script.split_last().map_or(("", &[][..]), |(last, all)| (last, all));
-    for statement in before {
-        connection.execute(statement)?;
-    }
-    let rows = connection.query(last)?;
+fn run(
+    connection: &mut Connection,
+    sql: &str,
+    execution: Option<&ExecutedStatement>,
+) -> Result<Vec<String>, pgtoll_wire::Error> {
+    let explained = format!("EXPLAIN (COSTS OFF) {sql}");
+    let rows = match execution {
+        None => connection.query(&explained)?,
+        Some(execution) => {
+            let statement = connection.prepare_typed(&explained, &execution.types)?;
+            let values = execution.parameters.iter().map(Option::as_ref);
+            let values: Vec<_> = values.map(ParameterValue::parameter).collect();
+            connection.query_prepared(&statement, &values)?
+        }
+    };
     rows.iter().map(|row| row.text("QUERY PLAN").map(without_values)).collect()
 }
 
-/// The statements whose last one explains a request.
-fn explain_script(request: &StatementRequest) -> Option<Vec<String>> {
-    match request {
-        StatementRequest::Simple(sql) if sql::is_query(sql) => {
-            Some(vec![format!("EXPLAIN (COSTS OFF) {sql}")])
-        }
-        StatementRequest::Extended(executions) => {
-            let [ExecutedStatement { sql, parameters, .. }] = executions.as_slice() else {
-                return None;
-            };
-            if !sql::is_query(sql) {
-                return None;
-            }
-            if parameters.is_empty() {
-                return Some(vec![format!("EXPLAIN (COSTS OFF) {sql}")]);
-            }
-            let values: Vec<String> = parameters.iter().map(|of| literal(of.as_deref())).collect();
-            Some(vec![
-                // As for the first executions of a prepared statement.
-                "SET plan_cache_mode = force_custom_plan".to_owned(),
-                format!("PREPARE pgtoll_explained AS {sql}"),
-                format!("EXPLAIN (COSTS OFF) EXECUTE pgtoll_explained({})", values.join(", ")),
-            ])
-        }
-        _ => None,
-    }
-}
-
-/// A value as SQL that stands for it whatever `standard_conforming_strings` is.
-fn literal(value: Option<&str>) -> String {
-    match value {
-        None => "NULL".to_owned(),
-        Some(text) if text.contains('\\') => {
-            format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
-        }
-        Some(text) => format!("'{}'", text.replace('\'', "''")),
-    }
+/// The statement of a request that has a plan, and the execution whose values it has.
+fn explainable(request: &StatementRequest) -> Option<(&str, Option<&ExecutedStatement>)> {
+    let (sql, execution) = match request {
+        StatementRequest::Simple(sql) => (sql, None),
+        StatementRequest::Extended(executions) => match executions.as_slice() {
+            [one] => (&one.sql, Some(one)),
+            _ => return None,
+        },
+        StatementRequest::Incomplete { .. } => return None,
+    };
+    sql::is_query(sql).then_some((sql, execution))
 }
 
 /// A line of a plan with `?` in place of strings and numbers. Numbers in names stay.
@@ -190,26 +174,21 @@ mod tests {
     }
 
     #[test]
-    fn statements_are_explained_with_their_values() {
-        let extended = |sql: &str, parameters: &[Option<&str>]| {
-            StatementRequest::Extended(vec![ExecutedStatement {
-                name: String::new(),
-                sql: sql.to_owned(),
-                parameters: parameters.iter().map(|of| of.map(str::to_owned)).collect(),
-            }])
+    fn queries_have_a_plan() {
+        let execution = |sql: &str| ExecutedStatement {
+            name: String::new(),
+            sql: sql.to_owned(),
+            types: Vec::new(),
+            parameters: vec![None],
         };
-        let check = |request: StatementRequest, expected: Option<&str>| {
-            let script = explain_script(&request);
-            assert_eq!(script.as_ref().and_then(|of| of.last()).map(String::as_str), expected);
+        let check = |request: StatementRequest, expected: Option<(&str, bool)>| {
+            let found = explainable(&request).map(|(sql, execution)| (sql, execution.is_some()));
+            assert_eq!(found, expected);
         };
         check(StatementRequest::Simple("BEGIN".to_owned()), None);
-        check(
-            StatementRequest::Simple("select 1".to_owned()),
-            Some("EXPLAIN (COSTS OFF) select 1"),
-        );
-        check(
-            extended("select $1, $2", &[Some("a'\\b"), None]),
-            Some("EXPLAIN (COSTS OFF) EXECUTE pgtoll_explained(E'a''\\\\b', NULL)"),
-        );
+        check(StatementRequest::Simple("select 1".to_owned()), Some(("select 1", false)));
+        let one = execution("select $1");
+        check(StatementRequest::Extended(vec![one.clone()]), Some(("select $1", true)));
+        check(StatementRequest::Extended(vec![one.clone(), one]), None);
     }
 }

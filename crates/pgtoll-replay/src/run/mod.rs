@@ -22,6 +22,7 @@ use crate::latencies::{histogram, quantiles};
 use crate::order::{Order, OrderMode, order};
 use crate::tables::{ComparedTable, TableState, compared, table_states};
 use crate::transactions::ReplayTransactions;
+use crate::user_types::TypeNumbers;
 use crate::workload::CapturedWorkload;
 use coordinator::Coordinator;
 use session::{SessionContext, SessionTally, add_divergence, words};
@@ -112,6 +113,7 @@ pub fn replay(
     let in_use = targets.iter().zip(&steps).filter(|(_, steps)| !steps.is_empty());
     let databases: BTreeSet<&str> = in_use.map(|(dsn, _)| dsn.database()).collect();
     let tables = TablesToCompare::of(dsn, &databases, settings)?;
+    let types = type_numbers(workload, dsn, settings)?;
     let transactions = ReplayTransactions::of(workload);
     let order = order(workload, &transactions, &facts, settings.order);
     let coordinator = Coordinator::new(workload, &order, &transactions);
@@ -120,6 +122,7 @@ pub fn replay(
     let context = SessionContext {
         coordinator: &coordinator,
         workload,
+        types: &types,
         begun,
         speed: settings.speed,
         keeps_times: settings.keeps_times,
@@ -263,6 +266,33 @@ fn inspect<'a>(
         }
     }
     Ok((facts, version, monitor))
+}
+
+/// The numbers that types of captured databases have at the target, of those that differ.
+fn type_numbers(
+    workload: &CapturedWorkload,
+    dsn: &Dsn,
+    settings: &ReplaySettings,
+) -> Result<BTreeMap<String, TypeNumbers>, ReplayError> {
+    let mut numbers = BTreeMap::new();
+    for (database, types) in &workload.header.types {
+        let Some(session) = workload.sessions.iter().find(|of| of.database == *database) else {
+            continue;
+        };
+        let target = settings.target(dsn, &session.user, database);
+        let read = || {
+            let mut connection = target.connect()?;
+            let numbers = TypeNumbers::read(&mut connection, types)?;
+            connection.close();
+            Ok(numbers)
+        };
+        let failed = |source| {
+            let action = format!("look up types in database \"{}\"", target.database());
+            ReplayError::Server { action, source: Box::new(source) }
+        };
+        numbers.insert(database.clone(), read().map_err(failed)?);
+    }
+    Ok(numbers)
 }
 
 const STATE: &str = "SELECT pg_catalog.pg_is_in_recovery()::text AS standby, \

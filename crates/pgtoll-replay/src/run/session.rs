@@ -1,14 +1,17 @@
 //! A session of a replay: what it was logged to ask for, one thing after the other.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use pgtoll_record::{AFTER_FAILURE, FAILED_WHEN_LOGGED, Latencies, ReplayDivergence};
-use pgtoll_wire::{Connection, Dsn, Error, ExtendedExecution};
+use pgtoll_wire::{Connection, Dsn, Error, ExtendedExecution, Parameter};
 
 use crate::run::coordinator::{Coordinator, Turn};
 use crate::sql::{self, Control};
 use crate::transactions::Treatment;
+use crate::user_types::TypeNumbers;
+use crate::values::ParameterValue;
 use crate::workload::{CapturedStep, CapturedWorkload, ExecutedStatement, StatementRequest};
 
 /// What a session did.
@@ -35,6 +38,8 @@ pub(crate) struct SessionTally {
 pub(crate) struct SessionContext<'a> {
     pub(crate) coordinator: &'a Coordinator<'a>,
     pub(crate) workload: &'a CapturedWorkload,
+    /// By captured database.
+    pub(crate) types: &'a BTreeMap<String, TypeNumbers>,
     pub(crate) begun: Instant,
     /// The recorded time's multiple; as fast as possible without one.
     pub(crate) speed: Option<f64>,
@@ -101,8 +106,8 @@ struct Player<'a> {
     context: &'a SessionContext<'a>,
     session: u32,
     connection: Connection,
-    /// The statements of named prepared statements.
-    prepared: HashMap<String, String>,
+    /// The statements of named prepared statements, and their parameters' types.
+    prepared: HashMap<String, (String, Vec<u32>)>,
     /// The transaction whose other steps are left out, since it went otherwise than when it was logged.
     skips_transaction: Option<u32>,
     tally: &'a mut SessionTally,
@@ -226,18 +231,26 @@ impl Player<'_> {
     }
 
     fn execute_extended(&mut self, executions: &[ExecutedStatement]) -> Result<(), Error> {
-        let parameters: Vec<Vec<Option<&str>>> = executions
+        let database = &self.context.workload.sessions[self.session as usize].database;
+        let executions = match self.context.types.get(database) {
+            Some(numbers) => numbers.translated(executions),
+            None => Cow::Borrowed(executions),
+        };
+        let parameters: Vec<Vec<Parameter<'_>>> = executions
             .iter()
-            .map(|execution| execution.parameters.iter().map(Option::as_deref).collect())
+            .map(|of| {
+                of.parameters.iter().map(|of| ParameterValue::parameter(of.as_ref())).collect()
+            })
             .collect();
         let mut messages = Vec::with_capacity(executions.len());
         for (execution, parameters) in executions.iter().zip(&parameters) {
-            let ExecutedStatement { name, sql, .. } = execution;
-            let is_known = !name.is_empty() && self.prepared.get(name) == Some(sql);
+            let ExecutedStatement { name, sql, types, .. } = execution;
+            let is_same = |(text, of): &(String, Vec<u32>)| text == sql && of == types;
+            let is_known = !name.is_empty() && self.prepared.get(name).is_some_and(is_same);
             if !is_known && !name.is_empty() {
-                self.prepared.insert(name.clone(), sql.clone());
+                self.prepared.insert(name.clone(), (sql.clone(), types.clone()));
             }
-            messages.push(ExtendedExecution { name, sql, parse: !is_known, parameters });
+            messages.push(ExtendedExecution { name, sql, parse: !is_known, types, parameters });
         }
         self.connection.execute_extended(&messages)
     }

@@ -15,7 +15,7 @@ pub(crate) fn findings(counts: &LogCounts, wire: &WireCounts) -> Vec<LogFinding>
             None,
         ),
         commits(counts),
-        parameters(counts),
+        parameters(counts, wire),
         sessions(counts, wire),
     ];
     findings.extend(copy(counts));
@@ -39,15 +39,24 @@ fn commits(counts: &LogCounts) -> LogFinding {
     finding(topic, LogFindingState::Complete, "each commit has its place", None)
 }
 
-fn parameters(counts: &LogCounts) -> LogFinding {
+fn parameters(counts: &LogCounts, wire: &WireCounts) -> LogFinding {
     let topic = "parameters";
     if counts.without_parameters > 0 {
         let text = format!(
-            "{} executions are left out: binary parameters of types that are not decoded, statements that \
-             were prepared in SQL, or statements that failed before they were executed",
+            "{} executions are left out: statements that were prepared in SQL, or that failed before they \
+             were executed",
             counts.without_parameters
         );
         return finding(topic, LogFindingState::Partial, text, None);
+    }
+    if wire.databases_without_types > 0 {
+        let text = format!(
+            "in {} databases user-defined types could not be looked up: the plan has their OIDs, which hold in \
+             a physical copy only",
+            wire.databases_without_types
+        );
+        let remedy = Some("a --to whose role may connect to each database");
+        return finding(topic, LogFindingState::Partial, text, remedy);
     }
     let text = match counts.extended {
         0 => "no statement has any".to_owned(),

@@ -2,7 +2,6 @@
 //!
 //! Bytes are passed on first and looked at afterwards. Whatever becomes of the capture, the connections go on.
 
-mod binary;
 mod findings;
 mod observer;
 mod session;
@@ -10,6 +9,7 @@ mod splitter;
 mod startup;
 mod writer;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -24,6 +24,7 @@ use pgtoll_record::{LogSource, Provenance};
 use pgtoll_wire::{ClientListener, Dsn, Interruption};
 
 use crate::ReplayError;
+use crate::user_types::{UserType, read_user_types};
 use crate::workload::{PlanHeader, WireCounts};
 pub(crate) use findings::findings;
 use observer::{Mark, SessionObserver};
@@ -162,6 +163,19 @@ impl WireCapture<'_> {
         })
     }
 
+    /// Looks types up as the capture's own role.
+    fn user_types(
+        &self,
+        database: &str,
+        oids: &BTreeSet<u32>,
+    ) -> Result<Vec<UserType>, pgtoll_wire::Error> {
+        let dsn = self.dsn.with_default_connect_timeout(CONNECT_TIMEOUT);
+        let mut connection = dsn.with_database(database).connect()?;
+        let types = read_user_types(&mut connection, oids)?;
+        connection.close();
+        Ok(types)
+    }
+
     /// The header at the capture's end.
     fn complete(
         &self,
@@ -171,6 +185,14 @@ impl WireCapture<'_> {
     ) -> PlanHeader {
         let mut wire = context.wire().clone();
         wire.sessions_with_settings = written.settings;
+        let mut types = BTreeMap::new();
+        for (database, oids) in &written.types {
+            match self.user_types(database, oids) {
+                Ok(found) => drop(types.insert(database.clone(), found)),
+                // The capture's own role may not be let in where clients are.
+                Err(_) => wire.databases_without_types += 1,
+            }
+        }
         let source = LogSource {
             name: self.dsn.redacted(),
             format: "protocol 3".to_owned(),
@@ -182,6 +204,7 @@ impl WireCapture<'_> {
             sources: vec![source],
             length_us: context.elapsed_us(),
             counts: written.counts.clone(),
+            types,
             wire: Some(wire),
             ..header.clone()
         }

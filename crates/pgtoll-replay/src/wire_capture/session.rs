@@ -8,12 +8,13 @@ use pgtoll_wire::{Interruption, RelayEnd, RelayTraffic, await_traffic};
 
 use super::CaptureContext;
 use super::observer::{Mark, ObservedCounts, SessionObserver};
-use super::splitter::BrokenStream;
 use super::startup::{
     AuthenticationStep, FirstPacket, SessionStart, TERMINATE, authentication_step, fatal,
     first_packet, may_enter_unasked,
 };
 use super::writer::CaptureEvent;
+use crate::fields::Malformed;
+use crate::values::ParameterValue;
 use crate::workload::{CapturedStep, StatementRequest};
 
 /// Serves a client to the end of its connection.
@@ -298,7 +299,7 @@ impl ClientSession<'_> {
 
     /// Follows what passed. Messages that are not understood, and mistakes of ours, end the capture of this
     /// session and nothing else.
-    fn observe(&mut self, look: impl FnOnce(&mut SessionObserver) -> Result<(), BrokenStream>) {
+    fn observe(&mut self, look: impl FnOnce(&mut SessionObserver) -> Result<(), Malformed>) {
         let Some(capture) = &mut self.capture else { return };
         let outcome = catch_unwind(AssertUnwindSafe(|| look(&mut capture.observer)));
         if !matches!(outcome, Ok(Ok(()))) {
@@ -365,7 +366,7 @@ fn size_of_step(step: &CapturedStep) -> usize {
     let parameters: usize = match &step.request {
         StatementRequest::Extended(executions) => {
             let values = executions.iter().flat_map(|of| of.parameters.iter().flatten());
-            values.map(|value| value.len() + size_of::<String>()).sum()
+            values.map(|value| value.len() + size_of::<ParameterValue>()).sum()
         }
         _ => 0,
     };

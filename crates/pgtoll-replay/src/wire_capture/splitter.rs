@@ -1,5 +1,7 @@
 //! Cuts a stream of bytes into the protocol's messages.
 
+use crate::fields::Malformed;
+
 /// Cuts one direction of a connection, from the first message with a tag on. Bytes come in pieces of any
 /// length; messages that are not wanted are passed over without being kept.
 #[derive(Debug)]
@@ -15,10 +17,6 @@ pub(crate) struct MessageSplitter {
     is_broken: bool,
 }
 
-/// What is not the protocol, or longer than a message that can be kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BrokenStream;
-
 impl MessageSplitter {
     /// `wanted` says of a message's tag whether its body is needed; others' bodies are handed on empty.
     pub(crate) fn new(wanted: fn(u8) -> bool) -> Self {
@@ -32,14 +30,15 @@ impl MessageSplitter {
         }
     }
 
-    /// Adds bytes, and hands each message that is complete now on: its tag and its body.
+    /// Adds bytes, and hands each message that is complete now on: its tag and its body. An error is not the
+    /// protocol, or a message longer than one that can be kept.
     pub(crate) fn push(
         &mut self,
         mut bytes: &[u8],
-        mut on_message: impl FnMut(u8, &[u8]) -> Result<(), BrokenStream>,
-    ) -> Result<(), BrokenStream> {
+        mut on_message: impl FnMut(u8, &[u8]) -> Result<(), Malformed>,
+    ) -> Result<(), Malformed> {
         if self.is_broken {
-            return Err(BrokenStream);
+            return Err(Malformed);
         }
         let outcome = loop {
             if self.header_bytes < HEADER_BYTES {
@@ -85,13 +84,13 @@ impl MessageSplitter {
         outcome
     }
 
-    fn body_length(&self) -> Result<usize, BrokenStream> {
+    fn body_length(&self) -> Result<usize, Malformed> {
         let [tag, length @ ..] = self.header;
         let length = u32::from_be_bytes(length);
-        let body = length.checked_sub(4).ok_or(BrokenStream)? as usize;
+        let body = length.checked_sub(4).ok_or(Malformed)? as usize;
         let is_possible = length <= i32::MAX.unsigned_abs();
         let fits = !(self.wanted)(tag) || body <= BODY_BYTES_MAX;
-        if is_possible && fits { Ok(body) } else { Err(BrokenStream) }
+        if is_possible && fits { Ok(body) } else { Err(Malformed) }
     }
 }
 
@@ -102,53 +101,6 @@ const BODY_BYTES_MAX: usize = 64 << 20;
 
 /// Room that a long message does not leave behind.
 const KEPT_BYTES: usize = 64 << 10;
-
-/// Reads fields of a message one after the other.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
-
-impl<'a> Fields<'a> {
-    pub(crate) fn bytes(&mut self, length: usize) -> Result<&'a [u8], BrokenStream> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(BrokenStream)?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], BrokenStream> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(BrokenStream)?;
-        self.0 = rest;
-        Ok(*taken)
-    }
-
-    pub(crate) fn byte(&mut self) -> Result<u8, BrokenStream> {
-        self.array().map(|[byte]| byte)
-    }
-
-    pub(crate) fn int16(&mut self) -> Result<i16, BrokenStream> {
-        self.array().map(i16::from_be_bytes)
-    }
-
-    pub(crate) fn int32(&mut self) -> Result<i32, BrokenStream> {
-        self.array().map(i32::from_be_bytes)
-    }
-
-    pub(crate) fn int64(&mut self) -> Result<i64, BrokenStream> {
-        self.array().map(i64::from_be_bytes)
-    }
-
-    /// A number of things that follow.
-    pub(crate) fn count(&mut self) -> Result<usize, BrokenStream> {
-        self.array().map(|bytes| usize::from(u16::from_be_bytes(bytes)))
-    }
-
-    /// A string that a zero ends.
-    pub(crate) fn text(&mut self) -> Result<&'a [u8], BrokenStream> {
-        let end = self.0.iter().position(|byte| *byte == 0).ok_or(BrokenStream)?;
-        let text = self.bytes(end)?;
-        self.byte()?;
-        Ok(text)
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use pgtoll_wire::RelayPeer;
 
-use super::splitter::{BrokenStream, Fields};
+use crate::fields::{Fields, Malformed};
 
 /// The first packet of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,11 +30,11 @@ pub(crate) struct SessionStart {
 }
 
 /// Reads the first packet: with its length in bytes, or `None` while some of it is missing.
-pub(crate) fn first_packet(bytes: &[u8]) -> Result<Option<(FirstPacket, usize)>, BrokenStream> {
+pub(crate) fn first_packet(bytes: &[u8]) -> Result<Option<(FirstPacket, usize)>, Malformed> {
     let Some((length, _)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*length) as usize;
     if !(8..=PACKET_BYTES_MAX).contains(&length) {
-        return Err(BrokenStream);
+        return Err(Malformed);
     }
     let Some(packet) = bytes.get(..length) else { return Ok(None) };
     let mut fields = Fields(&packet[4..]);
@@ -53,7 +53,7 @@ const CANCEL_REQUEST: i32 = 80_877_102;
 const SSL_REQUEST: i32 = 80_877_103;
 const GSS_REQUEST: i32 = 80_877_104;
 
-fn session_start(mut fields: Fields<'_>) -> Result<SessionStart, BrokenStream> {
+fn session_start(mut fields: Fields<'_>) -> Result<SessionStart, Malformed> {
     let mut start = SessionStart::default();
     loop {
         let name = fields.text()?;
@@ -91,7 +91,7 @@ pub(crate) enum AuthenticationStep {
 }
 
 /// Reads the body of an authentication request.
-pub(crate) fn authentication_step(body: &[u8]) -> Result<AuthenticationStep, BrokenStream> {
+pub(crate) fn authentication_step(body: &[u8]) -> Result<AuthenticationStep, Malformed> {
     let mut fields = Fields(body);
     Ok(match fields.int32()? {
         0 => AuthenticationStep::Ok,
@@ -181,7 +181,7 @@ mod tests {
         let text = b"user\0alice\0replication\0true\0\0";
         check(&packet(3 << 16, text), FirstPacket::Session(standby));
         for broken in [packet(3 << 16, b"user\0alice"), vec![0, 0, 0, 7, 0, 0], vec![22, 3, 1, 0]] {
-            assert_eq!(first_packet(&broken), Err(BrokenStream));
+            assert_eq!(first_packet(&broken), Err(Malformed));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Writes the plan while the capture goes on, in a thread of its own.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,6 +14,7 @@ use super::startup::SessionStart;
 use crate::capture::count;
 use crate::plan_file::{PlanLine, PlanWriter};
 use crate::sql;
+use crate::user_types::user_type_oids;
 use crate::workload::{CapturedSession, CapturedStep, PlanHeader, StatementRequest};
 
 /// What sessions tell the writer.
@@ -78,6 +80,8 @@ const WAITING_BYTES_MAX: usize = 64 << 20;
 pub(crate) struct Written {
     pub(crate) counts: LogCounts,
     pub(crate) settings: u64,
+    /// By database: types that users made, of which there are parameters.
+    pub(crate) types: BTreeMap<String, BTreeSet<u32>>,
 }
 
 /// Writes events until the last sender is gone, then the plan's end. Returns the header that `finish` makes
@@ -115,7 +119,7 @@ fn write_events(
     let mut plan = PlanWriter::new(into, false)?;
     plan.line(&PlanLine::Header(Box::new(header.clone())))?;
     let mut sessions: FxHashMap<u64, u32> = FxHashMap::default();
-    let mut with_steps = Vec::new();
+    let (mut with_steps, mut databases) = (Vec::new(), Vec::new());
     let mut unsynced = 0;
     while let Ok(event) = events.recv() {
         if state.is_lost() {
@@ -126,6 +130,7 @@ fn write_events(
                 let index = u32::try_from(with_steps.len()).unwrap_or(u32::MAX);
                 sessions.insert(id, index);
                 with_steps.push(false);
+                databases.push(start.database.clone());
                 written.settings += u64::from(start.has_settings);
                 written.counts.sessions_begun += 1;
                 plan.line(&PlanLine::Session(session(start, mark)))?;
@@ -138,6 +143,11 @@ fn write_events(
                     step.session = session;
                     with_steps[session as usize] = true;
                     count_step(&mut written.counts, &step);
+                    let oids = step.request.executions().iter().flat_map(user_type_oids);
+                    for oid in oids {
+                        let database = &databases[session as usize];
+                        written.types.entry(database.clone()).or_default().insert(oid);
+                    }
                     unsynced += 1;
                     state.steps.fetch_add(1, Ordering::Relaxed);
                     plan.line(&PlanLine::Step(step))?;

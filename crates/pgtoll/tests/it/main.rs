@@ -67,6 +67,7 @@ mod repair_redo;
 mod repair_standby;
 mod replay;
 mod replay_compare;
+mod replay_drivers;
 mod replay_random;
 mod replay_record;
 mod reports;

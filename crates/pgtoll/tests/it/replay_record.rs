@@ -24,7 +24,7 @@ pub(crate) struct Recording {
 
 impl Recording {
     /// Listens in the directory `capture`.
-    fn start(scratch: &Scratch, cluster: &Cluster, plan: &Path) -> Self {
+    pub(crate) fn start(scratch: &Scratch, cluster: &Cluster, plan: &Path) -> Self {
         let directory = scratch.path("capture");
         fs::create_dir_all(&directory).unwrap();
         Self::begin(directory.to_str().unwrap(), &dsn(cluster), plan)
@@ -65,7 +65,7 @@ impl Recording {
     }
 }
 
-fn dsn(cluster: &Cluster) -> String {
+pub(crate) fn dsn(cluster: &Cluster) -> String {
     let of = cluster.environment();
     format!("host={} port={} user={} dbname=postgres", of["PGHOST"], of["PGPORT"], of["PGUSER"])
 }

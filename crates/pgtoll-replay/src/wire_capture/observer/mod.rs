@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 
-use super::binary::text_of_binary;
-use super::splitter::{BrokenStream, Fields, MessageSplitter};
+use super::splitter::MessageSplitter;
+use crate::fields::{Fields, Malformed};
 use crate::sql::{self, Control};
+use crate::values::ParameterValue;
 use crate::workload::{CapturedStep, ExecutedStatement, IncompleteReason, StatementRequest};
 
 /// When bytes passed: a number that grows over all sessions, and the time.
@@ -63,13 +64,13 @@ impl SessionObserver {
     }
 
     /// Bytes that went to the server.
-    pub(crate) fn sent(&mut self, bytes: &[u8], mark: Mark) -> Result<(), BrokenStream> {
+    pub(crate) fn sent(&mut self, bytes: &[u8], mark: Mark) -> Result<(), Malformed> {
         let follower = &mut self.follower;
         self.client.push(bytes, |tag, body| follower.request(tag, body, mark))
     }
 
     /// Bytes that came from the server.
-    pub(crate) fn received(&mut self, bytes: &[u8], mark: Mark) -> Result<(), BrokenStream> {
+    pub(crate) fn received(&mut self, bytes: &[u8], mark: Mark) -> Result<(), Malformed> {
         let follower = &mut self.follower;
         self.server.push(bytes, |tag, body| follower.reply(tag, body, mark))
     }
@@ -192,7 +193,7 @@ impl Execution {
 }
 
 impl Follower {
-    fn request(&mut self, tag: u8, body: &[u8], mark: Mark) -> Result<(), BrokenStream> {
+    fn request(&mut self, tag: u8, body: &[u8], mark: Mark) -> Result<(), Malformed> {
         self.counts.messages += 1;
         if self.skips_to_sync && tag != b'S' {
             return Ok(());
@@ -246,7 +247,7 @@ impl Follower {
         Requested::Simple(sql)
     }
 
-    fn parse(&mut self, mut fields: Fields<'_>) -> Result<Awaited, BrokenStream> {
+    fn parse(&mut self, mut fields: Fields<'_>) -> Result<Awaited, Malformed> {
         let name = fields.text()?;
         let sql = String::from_utf8_lossy(fields.text()?);
         let mut declared_types = Vec::new();
@@ -264,7 +265,7 @@ impl Follower {
         Ok(Awaited::Renamed(b'P', name.to_vec(), before))
     }
 
-    fn close(&mut self, mut fields: Fields<'_>) -> Result<Awaited, BrokenStream> {
+    fn close(&mut self, mut fields: Fields<'_>) -> Result<Awaited, Malformed> {
         let is_statement = fields.byte()? == b'S';
         let name = fields.text()?;
         if is_statement {
@@ -274,35 +275,29 @@ impl Follower {
         Ok(Awaited::ClosePortal)
     }
 
-    fn bind(&mut self, mut fields: Fields<'_>) -> Result<Awaited, BrokenStream> {
+    fn bind(&mut self, mut fields: Fields<'_>) -> Result<Awaited, Malformed> {
         let (portal, name) = (fields.text()?, fields.text()?);
         let mut formats = Vec::new();
         for _ in 0..fields.count()? {
             formats.push(fields.int16()?);
         }
         let statement = self.statements.get(name).cloned();
-        let mut parameters = Some(Vec::new());
+        let mut parameters = Vec::new();
         for at in 0..fields.count()? {
-            let length = fields.int32()?;
-            let Ok(length) = usize::try_from(length) else {
-                if let Some(list) = &mut parameters {
-                    list.push(None);
-                }
+            let Ok(length) = usize::try_from(fields.int32()?) else {
+                parameters.push(None);
                 continue;
             };
             let bytes = fields.bytes(length)?;
             // One format is that of all.
             let format =
                 if formats.len() == 1 { formats[0] } else { *formats.get(at).unwrap_or(&0) };
-            let value = match (format, &statement) {
-                (0, _) => Some(self.text(bytes)),
-                (_, Some(statement)) => text_of_binary(statement.type_of(at), bytes),
-                (_, None) => None,
-            };
-            parameters = parameters.zip(value).map(|(mut list, value)| {
-                list.push(Some(value));
-                list
-            });
+            parameters.push(Some(if format == 0 {
+                ParameterValue::Text(self.text(bytes))
+            } else {
+                let oid = statement.as_ref().map_or(0, |statement| statement.type_of(at));
+                ParameterValue::Binary { oid, bytes: bytes.to_vec() }
+            }));
         }
         let request = self.bound(statement.as_deref(), parameters);
         self.portals.insert(portal.to_vec(), Portal { request, was_executed: false });
@@ -312,21 +307,20 @@ impl Follower {
     fn bound(
         &mut self,
         statement: Option<&KnownStatement>,
-        parameters: Option<Vec<Option<String>>>,
+        parameters: Vec<Option<ParameterValue>>,
     ) -> Requested {
         let Some(statement) = statement else {
             return Requested::Incomplete(String::new(), IncompleteReason::Parameters);
         };
         self.counts.not_utf8 += u64::from(!statement.is_utf8);
         let sql = statement.sql.clone();
-        match parameters {
-            _ if sql::is_copy_in(&sql) => Requested::Incomplete(sql, IncompleteReason::CopyData),
-            Some(parameters) => {
-                let name = statement.name.clone();
-                Requested::Extended(ExecutedStatement { name, sql, parameters })
-            }
-            None => Requested::Incomplete(sql, IncompleteReason::Parameters),
+        if sql::is_copy_in(&sql) {
+            return Requested::Incomplete(sql, IncompleteReason::CopyData);
         }
+        let types = &statement.declared_types;
+        let types = if types.iter().all(|oid| *oid == 0) { Vec::new() } else { types.clone() };
+        let name = statement.name.clone();
+        Requested::Extended(ExecutedStatement { name, sql, types, parameters })
     }
 
     fn executed(&mut self, portal: &[u8]) -> Requested {
@@ -349,7 +343,7 @@ impl Follower {
         requested
     }
 
-    fn reply(&mut self, tag: u8, body: &[u8], mark: Mark) -> Result<(), BrokenStream> {
+    fn reply(&mut self, tag: u8, body: &[u8], mark: Mark) -> Result<(), Malformed> {
         self.counts.messages += 1;
         while matches!(self.awaited.front(), Some(Awaited::CopyEnd)) {
             self.awaited.pop_front();
@@ -385,7 +379,7 @@ impl Follower {
             (b'E', _) => self.error(body, mark)?,
             (b'Z', _) => self.ready(body, mark)?,
             // Replies of the extended protocol that nothing was asked for.
-            (b'1' | b'2' | b'3', _) => return Err(BrokenStream),
+            (b'1' | b'2' | b'3', _) => return Err(Malformed),
             _ => {}
         }
         Ok(())
@@ -427,7 +421,7 @@ impl Follower {
         });
     }
 
-    fn error(&mut self, body: &[u8], mark: Mark) -> Result<(), BrokenStream> {
+    fn error(&mut self, body: &[u8], mark: Mark) -> Result<(), Malformed> {
         let code = sqlstate(body)?;
         self.copies_in = false;
         if let Some(Awaited::Query(query)) = self.awaited.front_mut() {
@@ -494,7 +488,7 @@ impl Follower {
     }
 
     /// The server is ready: what it was asked up to a Sync, or by a query, is over.
-    fn ready(&mut self, body: &[u8], mark: Mark) -> Result<(), BrokenStream> {
+    fn ready(&mut self, body: &[u8], mark: Mark) -> Result<(), Malformed> {
         let mut query = None;
         loop {
             match self.awaited.pop_front() {
@@ -515,7 +509,7 @@ impl Follower {
             self.push_step(vec![query]);
         }
         self.last_end = mark;
-        self.in_block = *body.first().ok_or(BrokenStream)? != b'I';
+        self.in_block = *body.first().ok_or(Malformed)? != b'I';
         if !self.in_block {
             self.portals.clear();
         }
@@ -625,7 +619,7 @@ fn rows_of(tag: &[u8]) -> Option<u64> {
     tag.rsplit_once(' ')?.1.parse().ok()
 }
 
-fn sqlstate(body: &[u8]) -> Result<String, BrokenStream> {
+fn sqlstate(body: &[u8]) -> Result<String, Malformed> {
     let mut fields = Fields(body);
     loop {
         match fields.byte()? {

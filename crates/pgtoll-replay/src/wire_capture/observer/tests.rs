@@ -91,7 +91,8 @@ fn extended(list: &[(&str, &str, &[Option<&str>])]) -> StatementRequest {
     let execution = |(name, sql, values): &(&str, &str, &[Option<&str>])| ExecutedStatement {
         name: (*name).to_owned(),
         sql: (*sql).to_owned(),
-        parameters: values.iter().map(|value| value.map(str::to_owned)).collect(),
+        types: Vec::new(),
+        parameters: values.iter().map(|value| value.map(|of| of.to_owned().into())).collect(),
     };
     StatementRequest::Extended(list.iter().map(execution).collect())
 }
@@ -146,19 +147,28 @@ fn a_prepared_statement_is_executed_with_text_and_binary_values() {
         (false, &[message(b'2', b""), text(b'C', "SELECT 1"), ready(b'I')]),
         (true, &[bind("p", 1, &[Some(&[0, 0, 0, 8]), Some(b"x")]), execute(), sync()]),
         (false, &[message(b'2', b""), text(b'C', "SELECT 1"), ready(b'I')]),
-        // A binary value of a type that nobody named.
-        (true, &[parse("", "select $1", &[]), bind("", 1, &[Some(b"?")]), execute(), sync()]),
+        // A type that the client declares, and a binary value of a type that nobody named.
+        (true, &[parse("", sql, &[600]), bind("", 1, &[None, Some(b"?")]), execute(), sync()]),
         (false, &[message(b'1', b""), message(b'2', b""), text(b'C', "SELECT 1"), ready(b'I')]),
     ]);
     let row = |step| CapturedStep { rows: Some(1), ..step };
-    let reason = IncompleteReason::Parameters;
+    let binary = |name: &str, types: &[u32], values: &[Option<(u32, &[u8])>]| {
+        let value =
+            |(oid, bytes): (u32, &[u8])| ParameterValue::Binary { oid, bytes: bytes.to_vec() };
+        StatementRequest::Extended(vec![ExecutedStatement {
+            name: name.to_owned(),
+            sql: sql.to_owned(),
+            types: types.to_vec(),
+            parameters: values.iter().map(|of| of.map(value)).collect(),
+        }])
+    };
     let expected = [
         row(step(extended(&[("p", sql, &[Some("7"), None])]), 3, 4)),
-        row(step(extended(&[("p", sql, &[Some("8"), Some("x")])]), 5, 6)),
-        row(step(StatementRequest::Incomplete { sql: "select $1".to_owned(), reason }, 7, 8)),
+        row(step(binary("p", &[], &[Some((23, &[0, 0, 0, 8])), Some((25, b"x"))]), 5, 6)),
+        row(step(binary("", &[600], &[None, Some((0, b"?"))]), 7, 8)),
     ];
     assert_eq!(steps, expected);
-    assert_eq!(counts.without_parameters, 1);
+    assert_eq!(counts.without_parameters, 0);
 }
 
 /// Parse, bind and execute of an unnamed statement.
