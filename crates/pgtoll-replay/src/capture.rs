@@ -452,7 +452,7 @@ pub(crate) fn count(counts: &mut LogCounts, step: &CapturedStep) {
     counts.failed += u64::from(step.failed.is_some());
     counts.cancelled += u64::from(step.failed.as_deref() == Some("57014"));
     match &step.request {
-        StatementRequest::Simple(_) => {
+        StatementRequest::Simple(_) | StatementRequest::Copy { .. } => {
             counts.statements += 1;
             counts.simple += 1;
         }

@@ -265,7 +265,9 @@ fn effect(step: &CapturedStep) -> sql::Effect {
             return all;
         }
         StatementRequest::Incomplete { .. } => return all,
-        StatementRequest::Simple(_) | StatementRequest::Extended(_) => {}
+        StatementRequest::Simple(_)
+        | StatementRequest::Copy { .. }
+        | StatementRequest::Extended(_) => {}
     }
     for text in step.request.texts() {
         let one = sql::effect(text);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sql::{SqlToken, tokens};
 use crate::user_types::UserType;
-use crate::values::ParameterValue;
+use crate::values::{ParameterValue, base64_text};
 
 /// What was captured.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -161,6 +161,14 @@ pub struct CapturedStep {
 pub enum StatementRequest {
     /// A query of the simple protocol, of one or more statements.
     Simple(String),
+    /// `COPY … FROM STDIN` with its data.
+    Copy {
+        /// The query.
+        sql: String,
+        /// The data, in the format that the query says.
+        #[serde(with = "base64_text")]
+        data: Vec<u8>,
+    },
     /// Executions of the extended protocol with one Sync.
     Extended(Vec<ExecutedStatement>),
     /// What the log does not have enough of.
@@ -177,14 +185,16 @@ impl StatementRequest {
     pub(crate) fn executions(&self) -> &[ExecutedStatement] {
         match self {
             Self::Extended(executions) => executions,
-            Self::Simple(_) | Self::Incomplete { .. } => &[],
+            Self::Simple(_) | Self::Copy { .. } | Self::Incomplete { .. } => &[],
         }
     }
 
     /// The statements' texts.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         let (one, several) = match self {
-            Self::Simple(sql) | Self::Incomplete { sql, .. } => (Some(sql.as_str()), &[][..]),
+            Self::Simple(sql) | Self::Copy { sql, .. } | Self::Incomplete { sql, .. } => {
+                (Some(sql.as_str()), &[][..])
+            }
             Self::Extended(executions) => (None, executions.as_slice()),
         };
         one.into_iter().chain(several.iter().map(|of| of.sql.as_str()))
@@ -200,6 +210,7 @@ impl StatementRequest {
         match self {
             Self::Incomplete { reason, .. } => *reason == IncompleteReason::Redacted,
             Self::Simple(sql) => has_literal(sql),
+            Self::Copy { .. } => true,
             Self::Extended(executions) => {
                 executions.iter().any(|of| !of.parameters.is_empty() || has_literal(&of.sql))
             }
@@ -211,7 +222,7 @@ impl StatementRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IncompleteReason {
-    /// `COPY … FROM STDIN`.
+    /// `COPY … FROM STDIN`, without its data.
     CopyData,
     /// The parameters are not logged, or cut.
     Parameters,

@@ -12,7 +12,7 @@ use postgres_protocol::message::backend::{
     PARAMETER_STATUS_TAG, PARSE_COMPLETE_TAG, ParameterStatusBody, READY_FOR_QUERY_TAG,
     ROW_DESCRIPTION_TAG,
 };
-use postgres_protocol::message::frontend;
+use postgres_protocol::message::frontend::{self, CopyData};
 
 use crate::cancel::CancelHandle;
 use crate::row::{self, Columns};
@@ -262,6 +262,19 @@ impl Connection {
         })
     }
 
+    /// Runs `COPY … FROM STDIN` and sends these data, in the statement's format.
+    pub fn copy_in(&mut self, sql: &str, data: &[u8]) -> Result<(), Error> {
+        let outbox = self.usable()?.outbox();
+        frontend::query(sql, outbox).map_err(|source| Error::unsendable("query", source))?;
+        self.exchange(Dialogue::CopyIn(data), sql, |reply| match reply.tag() {
+            ROW_DESCRIPTION_TAG
+            | DATA_ROW_TAG
+            | COMMAND_COMPLETE_TAG
+            | EMPTY_QUERY_RESPONSE_TAG => Ok(()),
+            _ => Err(unexpected(reply)),
+        })
+    }
+
     /// Whether a transaction was open when the server answered last, be it a failed one.
     pub fn in_transaction(&self) -> bool {
         self.in_transaction
@@ -297,7 +310,7 @@ impl Connection {
     /// Sends the outbox and hands the answers on, until the server is ready again.
     fn exchange(
         &mut self,
-        dialogue: Dialogue,
+        dialogue: Dialogue<'_>,
         sql: &str,
         on_reply: impl FnMut(MessageFrame<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -322,7 +335,7 @@ impl Connection {
     /// is ready for the next question.
     fn converse(
         &mut self,
-        dialogue: Dialogue,
+        mut dialogue: Dialogue<'_>,
         mut on_reply: impl FnMut(MessageFrame<'_>) -> Result<(), Error>,
     ) -> Result<Option<Box<ErrorResponse>>, Error> {
         self.warning = None;
@@ -346,7 +359,13 @@ impl Connection {
                     Message::ParameterStatus(body) => remember(&mut self.parameters, &body)?,
                     _ => return Err(unexpected(reply)),
                 },
-                COPY_IN_RESPONSE_TAG => refuse_copy(&mut self.transport, dialogue)?,
+                COPY_IN_RESPONSE_TAG => {
+                    send_copy(&mut self.transport, dialogue)?;
+                    // There are data for one `COPY`.
+                    if matches!(dialogue, Dialogue::CopyIn(_)) {
+                        dialogue = Dialogue::Simple;
+                    }
+                }
                 NOTICE_RESPONSE_TAG => {
                     if self.warning.is_none() {
                         self.warning = decode_warning(reply)?;
@@ -376,9 +395,11 @@ impl fmt::Debug for Connection {
 
 /// Which of the protocol's two ways of asking is in use.
 #[derive(Debug, Clone, Copy)]
-enum Dialogue {
+enum Dialogue<'a> {
     Simple,
     Extended,
+    /// A simple one, with the data of a `COPY`.
+    CopyIn(&'a [u8]),
 }
 
 /// An error that the server reported before it hung up is the reason for that.
@@ -391,7 +412,17 @@ fn last_words(refusal: Option<Box<ErrorResponse>>, error: Error) -> Error {
 
 /// Answers a server that waits for `COPY` data. In the extended dialogue it has skipped the Sync
 /// that we sent with the question, and waits for another one after the failure.
-fn refuse_copy(transport: &mut Transport, dialogue: Dialogue) -> Result<(), Error> {
+fn send_copy(transport: &mut Transport, dialogue: Dialogue<'_>) -> Result<(), Error> {
+    if let Dialogue::CopyIn(data) = dialogue {
+        for piece in data.chunks(COPY_PIECE_BYTES) {
+            CopyData::new(piece)
+                .map_err(|source| Error::unsendable("data to copy", source))?
+                .write(transport.outbox());
+            transport.send()?;
+        }
+        frontend::copy_done(transport.outbox());
+        return transport.send();
+    }
     let outbox = transport.outbox();
     frontend::copy_fail("this client has no data to copy", outbox)
         .map_err(|source| Error::unsendable("refusal to copy", source))?;
@@ -400,6 +431,9 @@ fn refuse_copy(transport: &mut Transport, dialogue: Dialogue) -> Result<(), Erro
     }
     transport.send()
 }
+
+/// As `libpq`'s own clients send at once, about.
+const COPY_PIECE_BYTES: usize = 64 << 10;
 
 pub(crate) fn decode_error(reply: MessageFrame<'_>) -> Result<Box<ErrorResponse>, Error> {
     match reply.decode()? {

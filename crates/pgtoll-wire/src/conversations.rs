@@ -173,6 +173,24 @@ fn what_cannot_be_sent_is_not_half_sent() {
 }
 
 #[test]
+fn data_are_copied_once() {
+    let copy_in = || frame(b'G', b"\0\0\x01\0\0");
+    let refusal = frame(b'E', b"SERROR\0C57014\0MCOPY from stdin failed\0\0");
+    let done = frame(b'C', b"COPY 1\0");
+    let replies = [greeting(), copy_in(), done, copy_in(), refusal, ready()].concat();
+    let (connection, mut peer) = connect(&replies);
+    let mut connection = connection.unwrap();
+    let sql = "COPY t FROM STDIN; COPY u FROM STDIN";
+    let error = connection.copy_in(sql, b"1\n").unwrap_err();
+    assert_eq!(error.sqlstate(), Some("57014"));
+    drop(connection);
+    let mut heard = Vec::new();
+    peer.read_to_end(&mut heard).unwrap();
+    let sent = b"d\0\0\0\x061\nc\0\0\0\x04f";
+    assert!(heard.windows(sent.len()).any(|of| of == sent), "{heard:?}");
+}
+
+#[test]
 fn copying_to_the_server_is_refused() {
     let copy_in = frame(b'G', b"\0\0\x01\0\0");
     let refusal = frame(b'E', b"SERROR\0C57014\0MCOPY from stdin failed\0\0");

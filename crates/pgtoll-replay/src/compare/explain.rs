@@ -116,7 +116,7 @@ fn explainable(request: &StatementRequest) -> Option<(&str, Option<&ExecutedStat
             [one] => (&one.sql, Some(one)),
             _ => return None,
         },
-        StatementRequest::Incomplete { .. } => return None,
+        StatementRequest::Copy { .. } | StatementRequest::Incomplete { .. } => return None,
     };
     sql::is_query(sql).then_some((sql, execution))
 }

@@ -216,6 +216,7 @@ impl Player<'_> {
     fn execute(&mut self, step: &CapturedStep) -> Result<(), Error> {
         match &step.request {
             StatementRequest::Simple(sql) => self.connection.execute(sql),
+            StatementRequest::Copy { sql, data } => self.connection.copy_in(sql, data),
             StatementRequest::Extended(executions) => {
                 let outcome = self.execute_extended(executions);
                 if outcome.is_err() {

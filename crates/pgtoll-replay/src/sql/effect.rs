@@ -170,10 +170,25 @@ fn copy(tokens: &[SqlToken<'_>], effect: &mut Effect) {
         direction.filter_map(SqlToken::name).find(|name| *name == "from" || *name == "to");
     let is_stdin = tokens.iter().any(|token| token.is_word("stdin"));
     match direction {
-        Some("from") if is_stdin => effect.is_copy_in = true,
+        Some("from") if is_stdin => {
+            effect.is_copy_in = true;
+            add(copied_rows(tokens), effect);
+        }
         Some("to") => effect.is_everything |= !has_only_harmless_calls(tokens),
         _ => effect.is_everything = true,
     }
+}
+
+/// What `COPY table …` inserts.
+fn copied_rows(tokens: &[SqlToken<'_>]) -> Option<RowTouch> {
+    let (table, _) = table(tokens.get(1..)?)?;
+    Some(RowTouch {
+        table,
+        kind: TouchKind::Insert,
+        terms: Vec::new(),
+        is_conditional: false,
+        assigned: Vec::new(),
+    })
 }
 
 fn select(tokens: &[SqlToken<'_>], effect: &mut Effect) {
@@ -493,6 +508,7 @@ mod tests {
         check("update t set a = 1", "t if");
         check("delete from t where id in (1, 2)", "t id=2");
         check("insert into t values (1)", "insert t");
+        check("copy s.t (id) from stdin", "insert t; copy");
         check("insert into s.t (id) values (1), (2)", "insert t id=2");
         check("insert into t (id) values ($1) on conflict do nothing", "t id=1 if");
         check("select * from t where id = 5 for update", "t id=1");
@@ -537,7 +553,6 @@ mod tests {
         check("rollback to savepoint s", "RollbackTo");
         check("abort", "Rollback");
         check("end", "Commit");
-        check("copy t from stdin", "copy");
     }
 
     #[test]

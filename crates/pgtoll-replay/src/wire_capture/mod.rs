@@ -40,6 +40,8 @@ pub struct WireCapture<'a> {
     pub dsn: &'a Dsn,
     /// What is written into the plan.
     pub provenance: &'a Provenance,
+    /// The most bytes of data of a `COPY … FROM STDIN` that are kept; none of those that have more.
+    pub copy_data_max: usize,
 }
 
 /// How far a capture is.
@@ -66,6 +68,8 @@ pub struct WireCaptured {
 struct CaptureContext<'a> {
     dsn: Dsn,
     own_uid: u32,
+    /// As [`WireCapture::copy_data_max`].
+    copy_data_max: usize,
     begun: Instant,
     state: &'a CaptureState,
     /// Asks sessions to end when the server has answered, and all to end at once.
@@ -109,6 +113,7 @@ impl WireCapture<'_> {
         let context = CaptureContext {
             dsn: dsn.with_interruption(&stop_now),
             own_uid: geteuid().as_raw(),
+            copy_data_max: self.copy_data_max,
             begun: Instant::now(),
             state: &state,
             stop: pair()?,
@@ -279,7 +284,7 @@ fn raise_file_limit() {
 /// it is the client's. Returns the steps' number, and whether the messages were understood to their end.
 #[doc(hidden)]
 pub fn examine_messages<'a>(pieces: impl IntoIterator<Item = (bool, &'a [u8])>) -> (usize, bool) {
-    let mut observer = SessionObserver::new();
+    let mut observer = SessionObserver::new(64);
     let mut is_understood = true;
     for (number, (is_client, bytes)) in (1_u64..).zip(pieces) {
         let mark = Mark { number, at_us: number };

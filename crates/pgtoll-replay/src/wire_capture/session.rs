@@ -131,7 +131,7 @@ impl ClientSession<'_> {
         start: SessionStart,
         begin: Mark,
     ) -> Option<()> {
-        let mut observer = SessionObserver::new();
+        let mut observer = SessionObserver::new(self.context.copy_data_max);
         let length = first.first_chunk::<4>().map_or(0, |length| u32::from_be_bytes(*length));
         let packet_end = usize::try_from(length).unwrap_or(usize::MAX).min(first.len());
         observer.sent(&first[packet_end..], begin).ok()?;
@@ -368,7 +368,8 @@ fn size_of_step(step: &CapturedStep) -> usize {
             let values = executions.iter().flat_map(|of| of.parameters.iter().flatten());
             values.map(|value| value.len() + size_of::<ParameterValue>()).sum()
         }
-        _ => 0,
+        StatementRequest::Copy { data, .. } => data.len(),
+        StatementRequest::Simple(_) | StatementRequest::Incomplete { .. } => 0,
     };
     texts + parameters + size_of::<CapturedStep>()
 }

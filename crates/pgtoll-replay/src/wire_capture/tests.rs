@@ -79,7 +79,8 @@ fn captured(file: &SmallFile, work: impl FnOnce(&Config) + Send) -> WireCaptured
     let dsn = Dsn::parse_in(&dsn, &pgtoll_wire::Environment::default()).unwrap();
     let provenance =
         Provenance { version: "1".to_owned(), command: Vec::new(), made: String::new() };
-    let capture = WireCapture { listener: &listener, dsn: &dsn, provenance: &provenance };
+    let capture =
+        WireCapture { listener: &listener, dsn: &dsn, provenance: &provenance, copy_data_max: 0 };
     let interrupt = Interrupt::new();
     let mut config = Config::new(own, "alice", "shop");
     config.password = Some(Secret::new("sesame"));

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use pgtoll_format::TimeSpan;
 use pgtoll_format::log::LinePrefix;
+use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_replay::{ComparedTable, OrderMode};
 use pgtoll_report::RecordKind;
 use pgtoll_wire::{Dsn, ListenAddress};
 
 use super::WORK_DIR;
 use super::output::{FormatOptions, OutputOptions, formats_of};
-use super::values::{DsnParser, second_to_week};
+use super::values::{DsnParser, copy_data_size, second_to_week};
 
 #[derive(Args, Debug)]
 pub(crate) struct ReplayArguments {
@@ -73,6 +73,8 @@ const REPLAY_RECORD_EXAMPLES: &str = "\
 Examples:
   pgtoll replay record --listen /run/capture --to 'host=/var/run/postgresql' -o shop.plan
                                             clients connect with host=/run/capture
+  pgtoll replay record --listen /run/capture --to 'host=/var/run/postgresql' -o shop.plan --copy-data 1MB
+                                            with the data of small COPY FROM STDIN
   pgtoll replay record --listen :6432 --to 'host=db1 sslmode=verify-full' -o shop.plan
                                             clients connect with host=127.0.0.1 port=6432
 
@@ -137,6 +139,9 @@ pub(crate) struct ReplayRecordArguments {
     /// The plan to write: a new file, which only its owner can read.
     #[arg(long, short = 'o', value_name = "FILE")]
     pub(crate) plan: PathBuf,
+    /// Keep the data of each COPY FROM STDIN that has at most this size, up to 16MB. Others are left out.
+    #[arg(long, value_name = "SIZE", value_parser = copy_data_size)]
+    pub(crate) copy_data: Option<ByteSize>,
     #[command(flatten)]
     pub(crate) format: FormatOptions,
 }

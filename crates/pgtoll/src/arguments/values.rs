@@ -90,6 +90,12 @@ pub(super) fn jobs(text: &str) -> Result<NonZeroU8, String> {
     text.parse().map_err(|_| format!("\"{text}\" is not a number from 1 to 255"))
 }
 
+/// Up to a quarter of the statements that may wait to be written.
+pub(super) fn copy_data_size(text: &str) -> Result<ByteSize, String> {
+    let refused = || format!("\"{text}\" is not a size up to 16MB");
+    text.parse().ok().filter(|size: &ByteSize| size.0 <= 16 << 20).ok_or_else(refused)
+}
+
 /// `200MB/s`, with or without the seconds.
 pub(super) fn read_rate(text: &str) -> Result<ByteSize, String> {
     let size: ByteSize =

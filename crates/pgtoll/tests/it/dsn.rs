@@ -129,7 +129,7 @@ fn a_capture_reaches_the_server_by_tls_and_keeps_no_password() {
         served.address,
         root.display()
     );
-    let recording = Recording::begin(":0", &to, &plan);
+    let recording = Recording::begin(":0", &to, &plan, &[]);
     let (host, port) = recording.address.split_once(':').unwrap();
     let who = format!("hostaddr={host} port={port} password='x y'");
     served.check(&format!("{who} user=guest"), Ok("tls"));

@@ -96,6 +96,12 @@ def psycopg(host, database):
     with connection.cursor() as cursor:
         many = "INSERT INTO typed (id, f8) VALUES (%s, %b)"
         cursor.executemany(many, [(200 + number, number / 3) for number in range(5)])
+        with cursor.copy("COPY typed (id, t) FROM STDIN") as copy:
+            for number in range(300, 310):
+                copy.write_row((number, "tab\tnewline\n"))
+        with cursor.copy("COPY typed (id, u) FROM STDIN (FORMAT binary)") as copy:
+            copy.set_types(["int4", "uuid"])
+            copy.write_row((310, uuid.UUID(int=310)))
         # The type that is declared, and not the column's, decides what this is.
         cursor.execute("UPDATE typed SET t = pg_typeof(%s)::text || (%b + 1) WHERE id = %b", [1, 2, 200])
     connection.close()
@@ -120,6 +126,8 @@ async def asyncpg_work(host, database):
         "INSERT INTO typed (id, am, u) VALUES ($1, $2, $3)",
         [(10 + number, ["happy"] * number, uuid.UUID(int=number)) for number in range(5)],
     )
+    rows = [(20 + number, number / 3) for number in range(10)]
+    await connection.copy_records_to_table("typed", records=rows, columns=["id", "f8"])
     for number in range(3):
         await connection.execute("UPDATE typed SET i8 = $2, m = $3 WHERE id = $1", number, 5, "sad")
     await connection.close()

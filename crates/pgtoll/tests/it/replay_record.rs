@@ -27,13 +27,14 @@ impl Recording {
     pub(crate) fn start(scratch: &Scratch, cluster: &Cluster, plan: &Path) -> Self {
         let directory = scratch.path("capture");
         fs::create_dir_all(&directory).unwrap();
-        Self::begin(directory.to_str().unwrap(), &dsn(cluster), plan)
+        Self::begin(directory.to_str().unwrap(), &dsn(cluster), plan, &["--copy-data", "1MB"])
     }
 
-    pub(crate) fn begin(listen: &str, to: &str, plan: &Path) -> Self {
+    pub(crate) fn begin(listen: &str, to: &str, plan: &Path, options: &[&str]) -> Self {
         let mut child = pgtoll()
             .args(["replay", "record", "--json", "--to", to, "--listen", listen, "-o"])
             .arg(plan)
+            .args(options)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

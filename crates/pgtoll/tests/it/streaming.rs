@@ -92,7 +92,7 @@ fn no_commit_is_acknowledged() {
             let until = waiting_commit(&mut session, &mut stream);
             read_to(&mut stream, until);
             answer(&mut stream);
-            let row = answered(&mut session, until);
+            let row = answered(&mut session, &mut stream, until);
             assert_eq!(row.text("state").unwrap(), "streaming");
             assert_eq!(row.text("sync_state").unwrap(), "async", "{level}");
             assert_eq!(row.text("sync_priority").unwrap(), "0");
@@ -159,7 +159,7 @@ fn answer(stream: &mut ReplicationStream) {
 }
 
 /// What the server knows of its reader as soon as it knows that this position has been read.
-fn answered(session: &mut Connection, position: u64) -> Row {
+fn answered(session: &mut Connection, stream: &mut ReplicationStream, position: u64) -> Row {
     let sql = format!(
         "SELECT state, sync_state, sync_priority, flush_lsn, replay_lsn
            FROM pg_stat_replication WHERE write_lsn - '0/0' >= {position}"
@@ -170,7 +170,7 @@ fn answered(session: &mut Connection, position: u64) -> Row {
             return row;
         }
         assert!(begun.elapsed() < PATIENCE, "the answer has not arrived");
-        thread::sleep(TICK);
+        stream.receive(Some(TICK)).unwrap();
     }
 }
 

@@ -55,11 +55,14 @@ pub(crate) struct SessionObserver {
 }
 
 impl SessionObserver {
-    pub(crate) fn new() -> Self {
+    /// Keeps data of a `COPY` up to so many bytes; none of those that have more.
+    pub(crate) fn new(copy_data_max: usize) -> Self {
+        let wanted = |tag| b"QPBEDC".contains(&tag);
+        let wanted_with_data = |tag| b"QPBEDCd".contains(&tag);
         Self {
-            client: MessageSplitter::new(|tag| b"QPBEDC".contains(&tag)),
+            client: MessageSplitter::new(if copy_data_max > 0 { wanted_with_data } else { wanted }),
             server: MessageSplitter::new(|tag| b"CEZt".contains(&tag)),
-            follower: Follower::default(),
+            follower: Follower { copy_data_max, ..Follower::default() },
         }
     }
 
@@ -106,6 +109,7 @@ struct Follower {
     group: Vec<Execution>,
     /// The server waits for `COPY` data.
     copies_in: bool,
+    copy_data_max: usize,
     /// After an error the server reads nothing but a Sync.
     skips_to_sync: bool,
     /// A transaction block was open when the server was ready last.
@@ -168,6 +172,12 @@ struct Execution {
     end: Option<Mark>,
     rows: Option<u64>,
     failed: Option<String>,
+    /// How many `COPY … FROM STDIN` it has had.
+    copies: u32,
+    /// The data that came for one; `None` if they are not kept, or too many.
+    copied: Option<Vec<u8>>,
+    /// The client has said that these are all.
+    is_copied: bool,
 }
 
 impl Execution {
@@ -180,6 +190,9 @@ impl Execution {
             end: None,
             rows: None,
             failed: None,
+            copies: 0,
+            copied: None,
+            is_copied: false,
         }
     }
 
@@ -202,7 +215,7 @@ impl Follower {
         let awaited = match tag {
             b'Q' => {
                 let sql = self.text(fields.text()?);
-                Awaited::Query(Execution::new(self.simple(sql), mark))
+                Awaited::Query(self.execution(Self::simple(sql), mark))
             }
             b'P' => self.parse(fields)?,
             b'B' => self.bind(fields)?,
@@ -211,7 +224,10 @@ impl Follower {
                 _ => Awaited::DescribePortal,
             },
             b'C' => self.close(fields)?,
-            b'E' => Awaited::Execute(Execution::new(self.executed(fields.text()?), mark)),
+            b'E' => {
+                let requested = self.executed(fields.text()?);
+                Awaited::Execute(self.execution(requested, mark))
+            }
             b'F' => {
                 self.counts.fast_path += 1;
                 Awaited::FunctionCall
@@ -222,15 +238,29 @@ impl Follower {
                 self.skips_to_sync = false;
                 Awaited::Sync
             }
-            b'c' | b'f' if self.copies_in => {
-                self.copies_in = false;
+            b'd' => {
+                self.keep_copied(body);
                 return Ok(());
             }
-            b'c' | b'f' => Awaited::CopyEnd,
+            b'c' | b'f' => {
+                if let Some(execution) = self.copying() {
+                    execution.is_copied = tag == b'c';
+                }
+                if std::mem::take(&mut self.copies_in) {
+                    return Ok(());
+                }
+                Awaited::CopyEnd
+            }
             _ => return Ok(()),
         };
         self.awaited.push_back(awaited);
         Ok(())
+    }
+
+    fn execution(&self, requested: Requested, sent: Mark) -> Execution {
+        let is_copy = matches!(requested, Requested::Incomplete(_, IncompleteReason::CopyData));
+        let keeps = is_copy && self.copy_data_max > 0;
+        Execution { copied: keeps.then(Vec::new), ..Execution::new(requested, sent) }
     }
 
     fn text(&mut self, bytes: &[u8]) -> String {
@@ -239,9 +269,8 @@ impl Follower {
         text.into_owned()
     }
 
-    fn simple(&mut self, sql: String) -> Requested {
+    fn simple(sql: String) -> Requested {
         if sql::is_copy_in(&sql) {
-            self.counts.copy_in += 1;
             return Requested::Incomplete(sql, IncompleteReason::CopyData);
         }
         Requested::Simple(sql)
@@ -336,9 +365,10 @@ impl Follower {
         };
         match &requested {
             Requested::Fetch => self.counts.fetches += 1,
-            Requested::Incomplete(_, IncompleteReason::CopyData) => self.counts.copy_in += 1,
-            Requested::Incomplete(..) => self.counts.without_parameters += 1,
-            Requested::Simple(_) | Requested::Extended(_) => {}
+            Requested::Incomplete(_, IncompleteReason::Parameters) => {
+                self.counts.without_parameters += 1;
+            }
+            Requested::Simple(_) | Requested::Extended(_) | Requested::Incomplete(..) => {}
         }
         requested
     }
@@ -412,6 +442,11 @@ impl Follower {
         let is_end = |awaited: &Awaited| matches!(awaited, Awaited::CopyEnd);
         let end = self.awaited.iter().position(is_end);
         self.copies_in = end.is_none();
+        if let Some(Awaited::Query(execution) | Awaited::Execute(execution)) =
+            self.awaited.front_mut()
+        {
+            execution.copies += 1;
+        }
         let data = end.unwrap_or(self.awaited.len());
         let mut at = 0;
         self.awaited.retain(|awaited| {
@@ -419,6 +454,27 @@ impl Follower {
             at += 1;
             !is_of_data
         });
+    }
+
+    /// The execution whose data come: the one that the server answers, or, where the client did not wait for
+    /// the server to ask for them, the one that was sent last.
+    fn copying(&mut self) -> Option<&mut Execution> {
+        let waits = self.copies_in;
+        let mut executions = self.awaited.iter_mut().filter_map(|awaited| match awaited {
+            Awaited::Query(execution) | Awaited::Execute(execution) => Some(execution),
+            _ => None,
+        });
+        if waits { executions.next() } else { executions.next_back() }
+    }
+
+    fn keep_copied(&mut self, data: &[u8]) {
+        let most = self.copy_data_max;
+        if let Some(copied) = self.copying().map(|execution| &mut execution.copied) {
+            match copied {
+                Some(copied) if copied.len() + data.len() <= most => copied.extend_from_slice(data),
+                copied => *copied = None,
+            }
+        }
     }
 
     fn error(&mut self, body: &[u8], mark: Mark) -> Result<(), Malformed> {
@@ -569,7 +625,17 @@ impl Follower {
             Ok([one]) => match one.requested {
                 Requested::Simple(sql) => StatementRequest::Simple(sql),
                 Requested::Extended(statement) => StatementRequest::Extended(vec![statement]),
-                Requested::Incomplete(sql, reason) => StatementRequest::Incomplete { sql, reason },
+                Requested::Incomplete(sql, reason) => {
+                    // Data of several in one query are not told apart.
+                    let is_whole = one.is_copied && one.copies == 1;
+                    if let Some(data) = one.copied.filter(|_| is_whole) {
+                        StatementRequest::Copy { sql, data }
+                    } else {
+                        let is_copy = reason == IncompleteReason::CopyData;
+                        self.counts.copy_in += u64::from(is_copy);
+                        StatementRequest::Incomplete { sql, reason }
+                    }
+                }
                 Requested::Fetch => return,
             },
             Err(executions) => StatementRequest::Extended(

@@ -52,7 +52,14 @@ fn failed(code: &str) -> Vec<u8> {
 
 /// A conversation: `true` is the client. Each turn has its own mark.
 fn observe(turns: &[(bool, &[Vec<u8>])]) -> (Vec<CapturedStep>, ObservedCounts) {
-    let mut observer = SessionObserver::new();
+    observe_copies(0, turns)
+}
+
+fn observe_copies(
+    copy_data_max: usize,
+    turns: &[(bool, &[Vec<u8>])],
+) -> (Vec<CapturedStep>, ObservedCounts) {
+    let mut observer = SessionObserver::new(copy_data_max);
     for (number, (is_client, messages)) in (1..).zip(turns) {
         let mark = Mark { number, at_us: number * 1000 };
         let bytes = messages.concat();
@@ -275,6 +282,40 @@ fn copy_data_pass_and_are_counted() {
 }
 
 #[test]
+fn copy_data_up_to_a_size_are_kept() {
+    let data = || [message(b'd', b"1\n"), message(b'd', b"2\n"), message(b'c', b"")].concat();
+    let begins = || message(b'G', b"\0\0\0");
+    let sql = "copy t from stdin";
+    let several = "copy t from stdin; copy u from stdin";
+    let turns: [(bool, &[Vec<u8>]); 14] = [
+        (true, &[text(b'Q', sql)]),
+        (false, &[begins()]),
+        (true, &[data()]),
+        (false, &[text(b'C', "COPY 2"), ready(b'I')]),
+        // All at once.
+        (true, &[text(b'Q', sql), data()]),
+        (false, &[begins(), text(b'C', "COPY 2"), ready(b'I')]),
+        (true, &[text(b'Q', sql), message(b'd', b"1\n"), message(b'f', b"")]),
+        (false, &[begins(), failed("57014"), ready(b'I')]),
+        (true, &[text(b'Q', several)]),
+        (false, &[begins()]),
+        (true, &[data()]),
+        (false, &[text(b'C', "COPY 2"), begins()]),
+        (true, &[data()]),
+        (false, &[text(b'C', "COPY 2"), ready(b'I')]),
+    ];
+    let reason = IncompleteReason::CopyData;
+    let without = |sql: &str| StatementRequest::Incomplete { sql: sql.to_owned(), reason };
+    let with = StatementRequest::Copy { sql: sql.to_owned(), data: b"1\n2\n".to_vec() };
+    for (most, first, left_out) in [(4, with, 2), (3, without(sql), 4)] {
+        let (steps, counts) = observe_copies(most, &turns);
+        let requests: Vec<_> = steps.iter().map(|of| &of.request).collect();
+        assert_eq!(requests, [&first, &first, &without(sql), &without(several)], "{most}");
+        assert_eq!(counts.copy_in, left_out, "{most}");
+    }
+}
+
+#[test]
 fn a_portal_that_is_fetched_from_again_is_executed_once() {
     let (steps, counts) = observe(&[
         (true, &[unnamed("select 1"), message(b'H', b"")]),
@@ -294,7 +335,7 @@ fn what_was_not_answered_has_no_end() {
 
 #[test]
 fn passwords_are_not_kept() {
-    let mut observer = SessionObserver::new();
+    let mut observer = SessionObserver::new(16);
     let password = text(b'p', "open sesame");
     for piece in password.chunks(3) {
         observer.sent(piece, Mark::default()).unwrap();
@@ -315,7 +356,7 @@ proptest! {
             0..40,
         ),
     ) {
-        let mut observer = SessionObserver::new();
+        let mut observer = SessionObserver::new(16);
         for (number, (is_client, tag, body)) in (1..).zip(&turns) {
             let mark = Mark { number, at_us: number };
             let bytes = message(*tag, body);
@@ -339,7 +380,7 @@ proptest! {
             message(b'1', b""), message(b'2', b""), message(b'G', b"\0\0\0"), text(b'C', "COPY 1"), ready(b'T'),
         ].concat();
         let requests = |lengths: &[usize]| {
-            let mut observer = SessionObserver::new();
+            let mut observer = SessionObserver::new(16);
             for (is_client, mut rest) in [(true, &client[..]), (false, &server[..])] {
                 for length in lengths.iter().cycle() {
                     if rest.is_empty() {

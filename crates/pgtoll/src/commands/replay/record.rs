@@ -104,7 +104,13 @@ fn capture(
             ));
         }
     };
-    let capture = WireCapture { listener, dsn: &arguments.to, provenance };
+    let copy_data_max = arguments.copy_data.map_or(0, |size| size.0);
+    let capture = WireCapture {
+        listener,
+        dsn: &arguments.to,
+        provenance,
+        copy_data_max: usize::try_from(copy_data_max).unwrap_or(usize::MAX),
+    };
     let captured = capture.run(BufWriter::new(file), interrupt, &mut watch);
     if captured.is_err() && file.metadata().is_ok_and(|of| of.is_file()) {
         // Nothing is in it.
@@ -114,7 +120,7 @@ fn capture(
 }
 
 fn provenance(arguments: &ReplayRecordArguments) -> Provenance {
-    let words = [
+    let mut words: Vec<String> = [
         "pgtoll",
         "replay",
         "record",
@@ -124,10 +130,15 @@ fn provenance(arguments: &ReplayRecordArguments) -> Provenance {
         &shell_quoted(&arguments.to.redacted()),
         "--plan",
         &shell_quoted(&arguments.plan.to_string_lossy()),
-    ];
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    words.extend(
+        arguments.copy_data.iter().flat_map(|of| ["--copy-data".to_owned(), of.to_string()]),
+    );
     Provenance {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: words.map(str::to_owned).to_vec(),
+        command: words,
         made: jiff::Timestamp::now().to_string(),
     }
 }
