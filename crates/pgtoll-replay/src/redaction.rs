@@ -26,10 +26,13 @@ impl Redactor {
         Self::default()
     }
 
-    /// Replaces all values of the steps. Names stay: of roles, databases, tables and columns.
+    /// Replaces all values of the steps, and removes sessions' settings. Names stay: of roles, databases, tables and columns.
     pub fn redact(&self, part: &mut CapturedPart) {
         for step in &mut part.steps {
             self.redact_step(step);
+        }
+        for (_, session) in &mut part.sessions {
+            session.settings.clear();
         }
     }
 

@@ -85,8 +85,6 @@ pub struct WireCounts {
     pub sessions_not_captured: u64,
     /// Sessions that were captured up to a message that the protocol does not have there.
     pub sessions_untracked: u64,
-    /// Sessions that set parameters when they began (`options`, `TimeZone`), which a plan does not have.
-    pub sessions_with_settings: u64,
     /// Clients that were let in by no password, and that were not of the capture's own user.
     pub refused: u64,
     /// Clients for whom the server was not reached.
@@ -107,6 +105,9 @@ pub struct CapturedSession {
     /// `application_name` as the client named itself; empty where it is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub application_name: String,
+    /// Settings with which the client began it, and `options`; empty where that is not known.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
     /// Microseconds from the first entry to its first.
     pub begin_us: u64,
     /// Microseconds from the first entry to its last, if its end is logged.

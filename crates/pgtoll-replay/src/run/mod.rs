@@ -23,7 +23,7 @@ use crate::order::{Order, OrderMode, order};
 use crate::tables::{ComparedTable, TableState, compared, table_states};
 use crate::transactions::ReplayTransactions;
 use crate::user_types::TypeNumbers;
-use crate::workload::CapturedWorkload;
+use crate::workload::{CapturedSession, CapturedWorkload};
 use coordinator::Coordinator;
 use session::{SessionContext, SessionTally, add_divergence, words};
 use watchdog::{Breaks, Watchdog};
@@ -102,8 +102,11 @@ pub fn replay(
     interrupt: &Interrupt,
     progress: &mut (dyn FnMut(ReplayProgress) + Send),
 ) -> Result<Replayed, ReplayError> {
-    let targets: Vec<Dsn> =
-        workload.sessions.iter().map(|of| settings.target(dsn, &of.user, &of.database)).collect();
+    let target = |session: &CapturedSession| {
+        let target = settings.target(dsn, &session.user, &session.database);
+        target.with_settings(session.settings.clone())
+    };
+    let targets: Vec<Dsn> = workload.sessions.iter().map(target).collect();
     let steps = steps_of_sessions(workload);
     let in_use = targets.iter().zip(&steps).filter(|(_, steps)| !steps.is_empty());
     let (facts, version, mut monitor) = inspect(in_use.map(|(dsn, _)| dsn))?;

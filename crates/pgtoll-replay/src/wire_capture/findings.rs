@@ -75,10 +75,6 @@ fn sessions(counts: &LogCounts, wire: &WireCounts) -> LogFinding {
             wire.sessions_not_captured,
             "sessions of replication or another protocol are not captured",
         ),
-        (
-            wire.sessions_with_settings,
-            "sessions set parameters when they began (options, TimeZone), which a replay does not set",
-        ),
     ];
     let parts: Vec<String> = parts
         .iter()
@@ -94,8 +90,9 @@ fn sessions(counts: &LogCounts, wire: &WireCounts) -> LogFinding {
 }
 
 fn copy(counts: &LogCounts) -> Option<LogFinding> {
-    let text = format!("{} COPY FROM STDIN, whose data are not captured: left out", counts.copy_in);
-    let remedy = Some("begin the capture after the load, from a copy of the data");
+    let text =
+        format!("{} COPY FROM STDIN, whose data are not in the plan: left out", counts.copy_in);
+    let remedy = Some("--copy-data 16MB keeps those of that size; begin after larger loads");
     (counts.copy_in > 0).then(|| finding("COPY", LogFindingState::Missing, text, remedy))
 }
 

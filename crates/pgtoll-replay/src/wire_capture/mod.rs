@@ -189,7 +189,6 @@ impl WireCapture<'_> {
         written: &Written,
     ) -> PlanHeader {
         let mut wire = context.wire().clone();
-        wire.sessions_with_settings = written.settings;
         let mut types = BTreeMap::new();
         for (database, oids) in &written.types {
             match self.user_types(database, oids) {

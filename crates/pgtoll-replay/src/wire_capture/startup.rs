@@ -1,5 +1,7 @@
 //! What is said before the first message with a tag: the client's startup packet, and authentication.
 
+use std::collections::BTreeMap;
+
 use pgtoll_wire::RelayPeer;
 
 use crate::fields::{Fields, Malformed};
@@ -25,8 +27,8 @@ pub(crate) struct SessionStart {
     pub(crate) application_name: String,
     /// A session of the replication protocol.
     pub(crate) is_replication: bool,
-    /// Other settings than those that each client sends.
-    pub(crate) has_settings: bool,
+    /// Other settings than those that each client sends, and `options`.
+    pub(crate) settings: BTreeMap<String, String>,
 }
 
 /// Reads the first packet: with its length in bytes, or `None` while some of it is missing.
@@ -70,7 +72,10 @@ fn session_start(mut fields: Fields<'_>) -> Result<SessionStart, Malformed> {
             }
             b"client_encoding" => {}
             name if name.starts_with(b"_pq_.") => {}
-            _ => start.has_settings = true,
+            name => {
+                let name = String::from_utf8_lossy(name).into_owned();
+                start.settings.insert(name, value);
+            }
         }
     }
     if start.database.is_empty() {
@@ -172,7 +177,7 @@ mod tests {
         let with = SessionStart {
             database: "shop".into(),
             application_name: "till".into(),
-            has_settings: true,
+            settings: [("TimeZone".to_owned(), "UTC".to_owned())].into(),
             ..start.clone()
         };
         let text = b"user\0alice\0database\0shop\0application_name\0till\0TimeZone\0UTC\0\0";

@@ -79,7 +79,6 @@ const WAITING_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub(crate) counts: LogCounts,
-    pub(crate) settings: u64,
     /// By database: types that users made, of which there are parameters.
     pub(crate) types: BTreeMap<String, BTreeSet<u32>>,
 }
@@ -131,7 +130,6 @@ fn write_events(
                 sessions.insert(id, index);
                 with_steps.push(false);
                 databases.push(start.database.clone());
-                written.settings += u64::from(start.has_settings);
                 written.counts.sessions_begun += 1;
                 plan.line(&PlanLine::Session(session(start, mark)))?;
             }
@@ -184,6 +182,7 @@ fn session(start: SessionStart, mark: Mark) -> CapturedSession {
         user: start.user,
         database: start.database,
         application_name: start.application_name,
+        settings: start.settings,
         begin_us: mark.at_us,
         end_us: None,
         begin: mark.number,

@@ -43,6 +43,8 @@ pub struct Dsn {
     database: String,
     application_name: String,
     options: String,
+    /// Settings of [`Self::with_settings`].
+    settings: Vec<(String, String)>,
     password: Option<Secret>,
     password_file: Option<PathBuf>,
     connect_timeout: Option<Duration>,
@@ -110,6 +112,7 @@ impl Dsn {
             database,
             application_name: application_name.unwrap_or("pgtoll").to_owned(),
             options: values.given("options").unwrap_or_default().to_owned(),
+            settings: Vec::new(),
             password: values.given("password").map(Secret::new),
             password_file,
             connect_timeout: values
@@ -212,6 +215,18 @@ impl Dsn {
         Self { user: name.to_owned(), password, ..self.clone() }
     }
 
+    /// The same, and each session begins with these settings. `options` are in place of the connection
+    /// string's own.
+    #[must_use]
+    pub fn with_settings(&self, settings: impl IntoIterator<Item = (String, String)>) -> Self {
+        let settings: Vec<_> = settings.into_iter().collect();
+        let mut with = Self { settings, ..self.clone() };
+        if with.settings.iter().any(|(name, _)| name == "options") {
+            with.options.clear();
+        }
+        with
+    }
+
     /// Connects to the first host that gives the session that is wanted.
     ///
     /// The next host is tried after one that cannot be reached, is not ready, or gives another kind
@@ -303,6 +318,8 @@ impl Dsn {
         if !self.options.is_empty() {
             options.push(("options", self.options.as_str()));
         }
+        let settings = self.settings.iter();
+        options.extend(settings.map(|(name, value)| (name.as_str(), value.as_str())));
         if session == Session::Replication {
             options.push(("replication", "true"));
         }

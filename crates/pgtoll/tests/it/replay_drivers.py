@@ -72,7 +72,10 @@ def psycopg(host, database):
     from psycopg.types.enum import EnumInfo, register_enum
     from psycopg.types.range import Range
 
-    connection = psycopg.connect(host=host, dbname=database, user="postgres", autocommit=True)
+    options = "-c timezone=Asia/Tokyo -c search_path=other,public"
+    connection = psycopg.connect(
+        host=host, dbname=database, user="postgres", autocommit=True, options=options
+    )
     register_enum(EnumInfo.fetch(connection, "mood"), connection, Mood)
     pair_info = CompositeInfo.fetch(connection, "pair")
     register_composite(pair_info, connection)
@@ -93,6 +96,8 @@ def psycopg(host, database):
             connection.execute("INSERT INTO typed (id, t) VALUES (%b, %s)", [100 + number, str(number)])
         with connection.transaction():
             connection.execute("UPDATE typed SET i8 = %b WHERE id = %b", [5, 100])
+    # What it means depends on the session's time zone.
+    connection.execute("UPDATE typed SET tstz = '2026-11-27 01:02:03' WHERE id = 1")
     with connection.cursor() as cursor:
         many = "INSERT INTO typed (id, f8) VALUES (%s, %b)"
         cursor.executemany(many, [(200 + number, number / 3) for number in range(5)])
@@ -110,7 +115,9 @@ def psycopg(host, database):
 async def asyncpg_work(host, database):
     import asyncpg
 
-    connection = await asyncpg.connect(host=host, database=database, user="postgres")
+    connection = await asyncpg.connect(
+        host=host, database=database, user="postgres", server_settings={"timezone": "Asia/Tokyo"}
+    )
     point, box = asyncpg.Point(1.5, -2), asyncpg.Box((3, 4), (1, 2))
     row = dict(ROW, m="happy", am=["sad", "ok"], p=(4, "ok"), ap=[(1, "sad"), (2, None)], dom=7)
     row |= {"r": asyncpg.Range(1, 5), "pt": point, "bx": box, "bits": asyncpg.BitString("10101")}
@@ -130,6 +137,7 @@ async def asyncpg_work(host, database):
     await connection.copy_records_to_table("typed", records=rows, columns=["id", "f8"])
     for number in range(3):
         await connection.execute("UPDATE typed SET i8 = $2, m = $3 WHERE id = $1", number, 5, "sad")
+    await connection.execute("UPDATE typed SET tstz = '2026-11-27 01:02:03' WHERE id = 1")
     await connection.close()
 
 
