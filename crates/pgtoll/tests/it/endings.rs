@@ -12,7 +12,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 use crate::support::{
-    PATIENCE, Scratch, children, ends_within, pgtoll, pid_of, processes_in, run, small_measure,
+    PATIENCE, Scratch, children, ends_within, is_long, pgtoll, pid_of, processes_in, run,
+    small_measure,
 };
 
 /// How a run is ended.
@@ -35,9 +36,8 @@ const RUN: Duration = Duration::from_secs(9);
 /// Where the random moments begin: with the same seed they are the same.
 const SEED: u64 = 50;
 
-/// Twenty here, which take a twentieth of all tests' time; more by hand.
 fn moments() -> usize {
-    std::env::var("PGTOLL_TEST_MOMENTS").ok().and_then(|of| of.parse().ok()).unwrap_or(20)
+    if is_long() { 200 } else { 12 }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, StopMode};
 use pgtoll_record::{PredictionBasis, PredictionRecord, WalWhatIfRecord, WatchWindow, WatchedWal};
 
-use crate::support::{Ran, Scratch, pgtoll, run, servers};
+use crate::support::{Ran, Scratch, pgtoll, run, servers, servers_in_turn};
 
 /// A cluster without checksums in which nothing happens by itself.
 pub(crate) fn started(
@@ -180,7 +180,7 @@ fn cycles_last_from_one_checkpoint_to_the_next() {
 fn pages_of_the_cycle_before_are_not_taken_for_hints_while_a_checkpoint_runs() {
     let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
-    for server in servers() {
+    for server in servers_in_turn(0) {
         let name = server.version.to_string();
         let settings = [("max_wal_size", "128MB"), ("checkpoint_completion_target", "0.9")];
         let cluster = started(&mut guard, &server, &settings);
@@ -253,7 +253,7 @@ const WATCHED: &str = "DO $$ BEGIN FOR again IN 1 .. 2000 LOOP PERFORM pg_stat_c
 fn marks_on_pages_that_a_running_checkpoint_has_to_write_are_counted() {
     let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
-    for server in servers() {
+    for server in servers_in_turn(1) {
         let settings = [("checkpoint_completion_target", "0.9"), ("bgwriter_lru_maxpages", "0")];
         let cluster = started(&mut guard, &server, &settings);
         let name = server.version.to_string();

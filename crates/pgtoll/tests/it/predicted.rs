@@ -5,7 +5,7 @@ use std::fs;
 
 use pgtoll_record::{Run, RunResult};
 
-use crate::support::{Scratch, pgtoll, run, server, servers};
+use crate::support::{Scratch, pgtoll, run, server, servers_in_turn};
 
 /// All work fits between two checkpoints of the baseline, and half of it of another.
 const DISTANCES: &str = r#"
@@ -48,7 +48,7 @@ counted = 12000
 
 #[test]
 fn arms_write_what_is_predicted() {
-    for server in servers() {
+    for server in servers_in_turn(2) {
         let scratch = Scratch::on_disk();
         let file = scratch.path("distances.toml");
         fs::write(&file, DISTANCES).unwrap();

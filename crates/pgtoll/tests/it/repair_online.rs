@@ -15,7 +15,7 @@ use crate::repair::{
 };
 use crate::repair_redo::{KINDS, check_indexes};
 use crate::repair_standby::{await_replay, await_replay_of_all, dsn, pair};
-use crate::support::{Scratch, pgtoll, run, server, servers};
+use crate::support::{Scratch, is_long, pgtoll, run, server, servers_in_turn};
 use crate::verify::{PAGE, check_program, execute, overwrite, path_of};
 
 /// Clients that do what pgbench does, go on after a refused page, and count what was acknowledged.
@@ -133,7 +133,7 @@ fn installed(of: &Value) -> usize {
 
 #[test]
 fn a_running_server_is_repaired_while_its_clients_meet_the_damage() {
-    for server in servers() {
+    for server in servers_in_turn(2) {
         let scratch = Scratch::new();
         let mut guard = scratch.guard();
         check_running(&scratch, &mut guard, &server);
@@ -228,9 +228,9 @@ fn files(cluster: &Cluster) -> Vec<PathBuf> {
     names.into_iter().chain([&*toast]).map(|name| path_of(cluster, name)).collect()
 }
 
-/// Ten damages each; more by hand.
+/// Ten damages each.
 fn rounds() -> u32 {
-    std::env::var("PGTOLL_TEST_ROUNDS").ok().and_then(|of| of.parse().ok()).unwrap_or(4)
+    if is_long() { 40 } else { 4 }
 }
 
 /// Nothing that was acknowledged is lost, and nothing else is there.

@@ -15,7 +15,9 @@ use pgtoll_record::trials::{
 };
 use pgtoll_record::{JudgeRecord, RollingOutcome, RollingRecord};
 
-use crate::support::{PATIENCE, Scratch, pgtoll_for_all, server, servers};
+use crate::support::{
+    PATIENCE, Scratch, is_long, pgtoll_for_all, server, servers, servers_in_turn,
+};
 
 /// A primary `n1`, a standby `n2`, and `n3`, which streams from that one. All of them, and the programs
 /// that work on them, run below a guard, which ends what tests leave.
@@ -341,7 +343,7 @@ fn check_run(set: &mut ReplicaSet, command: &str, words: &str) -> (RollingRecord
 
 #[test]
 fn checksums_go_on_and_off_over_a_set_that_serves_and_nothing_is_lost() {
-    for server in servers() {
+    for server in servers_in_turn(1) {
         let scratch = Scratch::new();
         let mut set = ReplicaSet::new(&scratch, &server, &[("wal_log_hints", "on")]);
         let plan = record(&set.rolling("enable", &["--dry-run"]));
@@ -480,12 +482,11 @@ enum After {
 
 #[test]
 fn a_run_that_is_killed_anywhere_is_resumed_or_aborted_and_one_node_takes_writes() {
-    let is_long = std::env::var_os("PGTOLL_ROLLING_RUNS").is_some();
     let all = [After::Resume, After::StartAndAbort, After::Abort, After::StartAndResume];
     // In turn, where there is no time for all of them at each point.
-    let afters = |number: usize| if is_long { all.to_vec() } else { vec![all[number % all.len()]] };
-    let servers = if is_long { servers() } else { vec![server()] };
-    for server in servers {
+    let afters =
+        |number: usize| if is_long() { all.to_vec() } else { vec![all[number % all.len()]] };
+    for server in servers_in_turn(0) {
         let scratch = Scratch::new();
         let mut set = ReplicaSet::new(&scratch, &server, &[]);
         let mut enable = true;

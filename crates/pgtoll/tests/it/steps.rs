@@ -5,7 +5,7 @@ use std::fs;
 use pgtoll_cluster::{Installation, MemoryGroup};
 use pgtoll_record::{Counters, Metric, Operation, OperationOf, Run, RunResult, Work};
 
-use crate::support::{Ran, Scratch, pgtoll, run, server, servers};
+use crate::support::{Ran, Scratch, pgtoll, run, server, servers_in_turn};
 
 const STEPS: &str = include_str!("steps.toml");
 
@@ -31,7 +31,7 @@ fn operations<'a>(run: &'a Run, name: &'a str) -> impl Iterator<Item = &'a Opera
 
 #[test]
 fn steps_of_every_kind() {
-    for server in servers() {
+    for server in servers_in_turn(0) {
         // Pages are read from the disk again.
         let scratch = Scratch::on_disk();
         let ran = measure(&scratch, &server, STEPS);

@@ -48,6 +48,22 @@ pub(crate) fn server() -> Installation {
     servers().swap_remove(0)
 }
 
+/// Whether tests that take minutes run with all servers, at more moments, and so on: at night or by hand.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("PGTOLL_TEST_LONG").is_some()
+}
+
+/// One of the servers for a test that takes a minute with each: such tests share them. All of them where
+/// the tests may take long.
+pub(crate) fn servers_in_turn(turn: usize) -> Vec<Installation> {
+    let mut servers = servers();
+    if is_long() {
+        return servers;
+    }
+    let chosen = turn % servers.len();
+    vec![servers.swap_remove(chosen)]
+}
+
 /// Where tests work, unless they need a disk: `PGTOLL_TEST_DIR`, such as a file system in memory, or
 /// [`ON_DISK`].
 fn test_directory() -> PathBuf {

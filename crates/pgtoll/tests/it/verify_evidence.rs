@@ -18,7 +18,7 @@ use pgtoll_verify::{
 use pgtoll_wal::{Collect, checkpoint_segments, scan_with};
 use serde_json::Value;
 
-use crate::support::{Scratch, servers, set_mode};
+use crate::support::{Scratch, servers, servers_in_turn, set_mode};
 use crate::verify::{
     PAGE, PAGE_BYTES, WORK, check_program, execute, findings, overwrite, path_of, relation,
     settings,
@@ -140,6 +140,8 @@ fn what_servers_do_is_no_damage() {
     for server in servers() {
         let on = [("wal_compression", "on")];
         check_sound(&mut guard, &server, "logged", true, &on);
+    }
+    for server in servers_in_turn(1) {
         let minimal = [
             ("wal_level", "minimal"),
             ("max_wal_senders", "0"),
