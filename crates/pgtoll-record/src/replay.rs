@@ -259,6 +259,10 @@ pub struct ReplayDone {
     pub unexpected_errors: u64,
     /// Statements that had failed and did not.
     pub missing_errors: u64,
+    /// Transactions that were begun anew, as clients do, after a failure of serialization or a deadlock that
+    /// they did not have when they were logged.
+    #[serde(default)]
+    pub retried: u64,
     /// The first divergences.
     pub divergences: Vec<ReplayDivergence>,
     /// CPU time of the replaying process, in seconds.

@@ -47,8 +47,7 @@ pub use planned::{examination, replay_record};
 pub use redaction::Redactor;
 pub use run::{ReplayProgress, ReplaySettings, Replayed, replay};
 pub use tables::ComparedTable;
-pub use user_types::{TypeShape, UserType};
-pub use values::ParameterValue;
+pub use values::{ParameterValue, TypeShape, UserType};
 pub use wire_capture::{CaptureProgress, WireCapture, WireCaptured, examine_messages};
 pub use workload::{
     CapturedSession, CapturedStep, CapturedWorkload, ExecutedStatement, IncompleteReason,

@@ -5,55 +5,14 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pgtoll_wire::{Connection, Error};
-use serde::{Deserialize, Serialize};
 
 use crate::fields::{Fields, Malformed};
 use crate::tables::literal;
-use crate::values::ParameterValue;
+use crate::values::{ParameterValue, TypeShape, UserType};
 use crate::workload::ExecutedStatement;
 
 /// OIDs from here on are given out as objects are made (`FirstNormalObjectId`).
 const FIRST_USER_OID: u32 = 16_384;
-
-/// A type as the database has it in which the work was captured.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UserType {
-    /// Its OID.
-    pub oid: u32,
-    /// With its schema, as SQL has it.
-    pub name: String,
-    /// What its binary values have in them.
-    #[serde(default, skip_serializing_if = "TypeShape::is_plain")]
-    pub shape: TypeShape,
-}
-
-/// What the binary values of a type have in them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TypeShape {
-    /// No numbers of types.
-    #[default]
-    Plain,
-    /// The number of the elements' type, and values of it.
-    Array {
-        /// That number.
-        element: u32,
-    },
-    /// Each column's number of its type, and its value.
-    Composite,
-    /// A value of another type.
-    Domain {
-        /// That type's OID.
-        base: u32,
-    },
-}
-
-impl TypeShape {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-    fn is_plain(&self) -> bool {
-        *self == Self::Plain
-    }
-}
 
 /// The OIDs of types that users made, among those of an execution.
 pub(crate) fn user_type_oids(execution: &ExecutedStatement) -> impl Iterator<Item = u32> {

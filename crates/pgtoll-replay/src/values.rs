@@ -1,4 +1,4 @@
-//! Values of parameters, as the client sent them.
+//! Values of parameters, as the client sent them, and the types that users made for them.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -56,6 +56,46 @@ impl ParameterValue {
             Some(Self::Text(text)) => Parameter::Text(text),
             Some(Self::Binary { bytes, .. }) => Parameter::Binary(bytes),
         }
+    }
+}
+
+/// A type as the database has it in which the work was captured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserType {
+    /// Its OID.
+    pub oid: u32,
+    /// With its schema, as SQL has it.
+    pub name: String,
+    /// What its binary values have in them.
+    #[serde(default, skip_serializing_if = "TypeShape::is_plain")]
+    pub shape: TypeShape,
+}
+
+/// What the binary values of a type have in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TypeShape {
+    /// No numbers of types.
+    #[default]
+    Plain,
+    /// The number of the elements' type, and values of it.
+    Array {
+        /// That number.
+        element: u32,
+    },
+    /// Each column's number of its type, and its value.
+    Composite,
+    /// A value of another type.
+    Domain {
+        /// That type's OID.
+        base: u32,
+    },
+}
+
+impl TypeShape {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_plain(&self) -> bool {
+        *self == Self::Plain
     }
 }
 

@@ -6,8 +6,7 @@ use pgtoll_record::{LogCounts, LogSource};
 use serde::{Deserialize, Serialize};
 
 use crate::sql::{SqlToken, tokens};
-use crate::user_types::UserType;
-use crate::values::{ParameterValue, base64_text};
+use crate::values::{ParameterValue, UserType, base64_text};
 
 /// What was captured.
 #[derive(Clone, Debug, Default, PartialEq)]

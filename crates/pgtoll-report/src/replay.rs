@@ -226,10 +226,16 @@ pub(crate) fn replayer_words(done: &ReplayDone) -> String {
 }
 
 pub(crate) fn errors_words(done: &ReplayDone) -> String {
-    format!(
+    let mut words = format!(
         "{} as recorded, {} unexpected, {} missing",
         done.expected_errors, done.unexpected_errors, done.missing_errors
-    )
+    );
+    if done.retried > 0 {
+        let transactions = if done.retried == 1 { "transaction" } else { "transactions" };
+        // Writing to a string does not fail.
+        let _ = write!(words, ", {} {transactions} begun anew after a conflict", done.retried);
+    }
+    words
 }
 
 /// What kept the replay from being faster, and where its sessions' time went.

@@ -440,6 +440,7 @@ fn sum(tallies: &[SessionTally], is_timed: bool, breaks: Breaks) -> ReplayDone {
         done.expected_errors += tally.expected_errors;
         done.unexpected_errors += tally.unexpected_errors;
         done.missing_errors += tally.missing_errors;
+        done.retried += tally.retried;
         latencies.merge(&tally.latencies);
         lateness.merge(&tally.lateness);
         for (reason, count) in &tally.skipped {

@@ -29,6 +29,9 @@ pub(crate) struct SessionTally {
     pub(crate) expected_errors: u64,
     pub(crate) unexpected_errors: u64,
     pub(crate) missing_errors: u64,
+    /// Transactions that were begun anew after a failure of serialization or a deadlock that the log does not
+    /// have.
+    pub(crate) retried: u64,
     pub(crate) divergences: Vec<ReplayDivergence>,
     /// Why it ended early.
     pub(crate) broken: Option<String>,
@@ -191,6 +194,12 @@ impl Player<'_> {
                     }
                     Err(error) => return Err(error),
                 };
+                let code = match code {
+                    Some(code) if step.failed.is_none() && is_retried(&code) => {
+                        self.retry(index, rank, code)?
+                    }
+                    code => code,
+                };
                 self.compare(step, rank, code.as_deref())
             }
             Treatment::Rollback => {
@@ -256,6 +265,53 @@ impl Player<'_> {
         self.connection.execute_extended(&messages)
     }
 
+    /// Does a transaction again up to a step that failed though it had not when it was logged, as its client
+    /// would have done. Returns the code of the last failure, if there is one again.
+    fn retry(&mut self, index: u32, rank: u32, code: String) -> Result<Option<String>, Error> {
+        let coordinator = self.context.coordinator;
+        let steps = &coordinator.transactions.list[rank as usize].steps;
+        let (workload, session) = (self.context.workload, self.session);
+        let is_again = |step: &&u32| {
+            workload.steps[**step as usize].session == session
+                && coordinator.transactions.treatment[**step as usize] == Treatment::Execute
+        };
+        let again: Vec<u32> =
+            steps.iter().filter(is_again).copied().take_while(|step| *step <= index).collect();
+        let mut last = code;
+        for _ in 0..RETRIES_MAX {
+            if self.connection.in_transaction() {
+                self.connection.execute("ROLLBACK")?;
+            }
+            match self.execute_again(&again)? {
+                None => {
+                    self.tally.retried += 1;
+                    return Ok(None);
+                }
+                Some(code) => last = code,
+            }
+            if !is_retried(&last) {
+                break;
+            }
+        }
+        Ok(Some(last))
+    }
+
+    /// Executes steps up to the first that fails though it had not when it was logged. Returns its code.
+    fn execute_again(&mut self, steps: &[u32]) -> Result<Option<String>, Error> {
+        for index in steps {
+            let step = &self.context.workload.steps[*index as usize];
+            match self.execute(step) {
+                Err(Error::Server(response)) if response.severity == "ERROR" => {
+                    if step.failed.as_deref() != Some(&*response.sqlstate) {
+                        return Ok(Some(response.sqlstate.clone()));
+                    }
+                }
+                outcome => outcome?,
+            }
+        }
+        Ok(None)
+    }
+
     /// Compares a statement's end with the logged one.
     fn compare(&mut self, step: &CapturedStep, rank: u32, code: Option<&str>) -> Result<(), Error> {
         match (step.failed.as_deref(), code) {
@@ -290,6 +346,13 @@ impl Player<'_> {
         *self.tally.skipped.entry(reason).or_default() += 1;
     }
 }
+
+/// Serialization failure and deadlock: what clients begin anew after.
+fn is_retried(code: &str) -> bool {
+    ["40001", "40P01"].contains(&code)
+}
+
+const RETRIES_MAX: u32 = 10;
 
 /// Adds a divergence to the one that is alike.
 pub(crate) fn add_divergence(list: &mut Vec<ReplayDivergence>, one: ReplayDivergence, most: usize) {

@@ -25,6 +25,30 @@ pub(crate) fn is_level_of_one_snapshot(sql: &str) -> bool {
             .any(|token| token.is_word("repeatable") || token.is_word("serializable"))
 }
 
+/// Whether a query takes its transaction's snapshot, if that has one for all statements
+/// (`PlannedStmtRequiresSnapshot`).
+pub(crate) fn takes_snapshot(sql: &str) -> bool {
+    const WITHOUT: [&str; 14] = [
+        "begin",
+        "start",
+        "set",
+        "show",
+        "reset",
+        "savepoint",
+        "release",
+        "lock",
+        "listen",
+        "unlisten",
+        "notify",
+        "checkpoint",
+        "discard",
+        "deallocate",
+    ];
+    let several = sql.trim_end_matches([';', ' ', '\n']).contains(';');
+    let first = tokens(sql).into_iter().next();
+    several || first.is_some_and(|token| !WITHOUT.iter().any(|word| token.is_word(word)))
+}
+
 /// Whether a query has `COPY … FROM STDIN`.
 pub(crate) fn is_copy_in(sql: &str) -> bool {
     may_begin_with(sql, &["copy"]) && effect(sql).is_copy_in

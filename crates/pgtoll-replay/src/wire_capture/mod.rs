@@ -24,7 +24,8 @@ use pgtoll_record::{LogSource, Provenance};
 use pgtoll_wire::{ClientListener, Dsn, Interruption};
 
 use crate::ReplayError;
-use crate::user_types::{UserType, read_user_types};
+use crate::user_types::read_user_types;
+use crate::values::UserType;
 use crate::workload::{PlanHeader, WireCounts};
 pub(crate) use findings::findings;
 use observer::{Mark, SessionObserver};
