@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 
 use crate::catalog::TableFacts;
 use crate::sql::{self, KeyTerm, KeyValue, RowTouch, TouchKind, TwoPhase};
-use crate::transactions::{ReplayTransactions, Transaction};
+use crate::transactions::{ReplayTransactions, Transaction, Treatment};
 use crate::workload::{CapturedStep, CapturedWorkload, StatementRequest};
 
 /// By what steps are ordered.
@@ -225,6 +225,14 @@ impl<'a> Builder<'a> {
         }
         let mut domains: BTreeMap<String, DomainTouches> = BTreeMap::new();
         for step in &transaction.steps {
+            // What is not executed again, since a conflict had ended it, waits for nothing, and nothing for it.
+            let treatment = transactions.treatment[*step as usize];
+            if matches!(
+                treatment,
+                Treatment::SkipFailed | Treatment::Rollback | Treatment::SkipEnded
+            ) {
+                continue;
+            }
             let effect = &transactions.effects[*step as usize];
             let is_unknown = |touch: &RowTouch| self.facts.unknown.contains(&touch.table);
             if effect.is_everything || effect.touches.iter().any(is_unknown) {

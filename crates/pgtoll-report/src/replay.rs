@@ -233,7 +233,11 @@ pub(crate) fn errors_words(done: &ReplayDone) -> String {
     if done.retried > 0 {
         let transactions = if done.retried == 1 { "transaction" } else { "transactions" };
         // Writing to a string does not fail.
-        let _ = write!(words, ", {} {transactions} begun anew after a conflict", done.retried);
+        let _ = write!(
+            words,
+            "; {} {transactions} begun anew after a conflict, so that others may have written first",
+            done.retried
+        );
     }
     words
 }
