@@ -56,7 +56,7 @@ pub(crate) fn identify(
         "SELECT version() AS version, pg_is_in_recovery() AS standby, \
          pg_postmaster_start_time()::text AS started, current_user AS role, \
          quote_ident(current_user) AS quoted, current_setting('is_superuser') AS super, \
-         pg_has_role(current_user, 'pg_monitor', 'USAGE') AS monitor, \
+         pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS monitor, \
          current_setting('block_size') AS block, \
          pg_size_bytes(current_setting('wal_segment_size')) AS segment, \
          (SELECT system_identifier FROM pg_control_system()) AS system",
