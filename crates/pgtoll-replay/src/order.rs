@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 use crate::catalog::TableFacts;
 use crate::sql::{self, KeyTerm, KeyValue, RowTouch, TouchKind, TwoPhase};
 use crate::transactions::{ReplayTransactions, Transaction, Treatment};
-use crate::workload::{CapturedStep, CapturedWorkload, StatementRequest};
+use crate::workload::{CapturedSession, CapturedStep, CapturedWorkload, StatementRequest};
 
 /// By what steps are ordered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,12 +135,30 @@ fn key_columns(transactions: &ReplayTransactions, facts: &TableFacts) -> HashMap
 }
 
 /// Of each transaction of one snapshot the step that takes it: its first one that is not transaction control,
-/// or a setting.
+/// or a setting. The level is said in one of a transaction's first statements, or for all of a session's.
 fn snapshots(workload: &CapturedWorkload, transactions: &ReplayTransactions) -> Vec<Option<u32>> {
     let texts = |step: u32| workload.steps[step as usize].request.texts();
+    let of_settings = |session: &CapturedSession| {
+        let mut settings = session.settings.iter();
+        settings.any(|(name, value)| sql::sets_one_snapshot(name, value))
+    };
+    let mut by_default: Vec<bool> = workload.sessions.iter().map(of_settings).collect();
+    let mut is_of_step = Vec::with_capacity(workload.steps.len());
+    for step in &workload.steps {
+        is_of_step.push(by_default[step.session as usize]);
+        let levels = step.request.texts().filter_map(sql::isolation_level);
+        if let Some(level) = levels.filter(|of| of.is_of_session && step.failed.is_none()).last() {
+            by_default[step.session as usize] = level.has_one_snapshot;
+        }
+    }
     let of = |transaction: &Transaction| {
         let mut first = transaction.steps.iter().take(LEVEL_WITHIN);
-        first.find(|step| texts(**step).any(sql::is_level_of_one_snapshot))?;
+        let level = first.find_map(|step| texts(*step).find_map(sql::isolation_level));
+        let own = level.filter(|level| !level.is_of_session).map(|level| level.has_one_snapshot);
+        let begin = transaction.steps.first()?;
+        if !own.unwrap_or(is_of_step[*begin as usize]) {
+            return None;
+        }
         transaction.steps.iter().copied().find(|step| texts(*step).any(sql::takes_snapshot))
     };
     transactions.list.iter().map(of).collect()
@@ -492,6 +510,13 @@ mod tests {
         let before = order_of(&[&begun[..], &read, &commit, &conditional, &end].concat());
         assert!(!before.waits.contains_key(&3), "{:?}", before.waits);
         assert!(before.uncertain_pairs > 0);
+        // The level may be the session's.
+        let set =
+            "1 statement: SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE";
+        let begun_plain = [&[set, one, "1 statement: BEGIN"][..], &begun[1..]].concat();
+        let by_session = order_of(&[&begun_plain[..], &commit, &read, &conditional, &end].concat());
+        // The setting is a transaction of its own.
+        assert_eq!(by_session.waits[&5], [SequenceWait { sequence: EVERYTHING, count: 2 }]);
         // While the snapshot was taken the other one committed: the log does not say which came first.
         let (asked, told) = conditional.split_at(1);
         let meanwhile = order_of(&[&begun[..], asked, &commit, told, &end].concat());

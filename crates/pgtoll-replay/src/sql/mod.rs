@@ -16,13 +16,42 @@ pub(crate) fn controls(sql: &str) -> Vec<Control> {
     if may_begin_with(sql, &FIRST) { effect(sql).control } else { Vec::new() }
 }
 
-/// Whether a statement says that its transaction has one snapshot for all statements.
-pub(crate) fn is_level_of_one_snapshot(sql: &str) -> bool {
-    const FIRST: [&str; 3] = ["begin", "start", "set"];
-    may_begin_with(sql, &FIRST)
-        && tokens(sql)
-            .iter()
-            .any(|token| token.is_word("repeatable") || token.is_word("serializable"))
+/// What a statement says of snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IsolationLevel {
+    /// One for all statements of a transaction (`REPEATABLE READ`, `SERIALIZABLE`).
+    pub(crate) has_one_snapshot: bool,
+    /// It holds for the session's later transactions too.
+    pub(crate) is_of_session: bool,
+}
+
+/// The isolation level that a statement sets, if it does.
+pub(crate) fn isolation_level(sql: &str) -> Option<IsolationLevel> {
+    if !may_begin_with(sql, &["begin", "start", "set"]) {
+        return None;
+    }
+    let tokens = tokens(sql);
+    let has = |word: &str| {
+        tokens.iter().any(|token| match token {
+            // SET default_transaction_isolation = 'repeatable read'
+            SqlToken::Text(text) => text.to_ascii_lowercase().contains(word),
+            token => token.is_word(word),
+        })
+    };
+    let has_one_snapshot = has("repeatable") || has("serializable");
+    let is_of_session = has("characteristics") || has("default_transaction_isolation");
+    let says_level = has_one_snapshot || has("committed") || has("uncommitted");
+    says_level.then_some(IsolationLevel { has_one_snapshot, is_of_session })
+}
+
+/// Whether a setting with which a session begins gives its transactions one snapshot each.
+pub(crate) fn sets_one_snapshot(name: &str, value: &str) -> bool {
+    let value = value.to_ascii_lowercase();
+    let is_level = value.contains("repeatable") || value.contains("serializable");
+    // `options` is `-c name=value`.
+    is_level
+        && (name == "default_transaction_isolation"
+            || value.contains("default_transaction_isolation"))
 }
 
 /// Whether a query takes its transaction's snapshot, if that has one for all statements
@@ -75,4 +104,39 @@ pub(crate) fn is_query(sql: &str) -> bool {
     let first = tokens(sql.get(..64).unwrap_or(sql)).into_iter().next();
     let several = sql.trim_end_matches([';', ' ', '\n']).contains(';');
     !several && first.is_some_and(|token| FIRST.iter().any(|word| token.is_word(word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn isolation_levels_are_of_a_transaction_or_of_a_session() {
+        let check = |sql: &str, expected: Option<(bool, bool)>| {
+            let found = isolation_level(sql).map(|of| (of.has_one_snapshot, of.is_of_session));
+            assert_eq!(found, expected, "{sql}");
+        };
+        check("BEGIN", None);
+        check("select 'serializable'", None);
+        check("begin isolation level serializable", Some((true, false)));
+        check("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", Some((false, false)));
+        check("SET default_transaction_isolation = 'repeatable read'", Some((true, true)));
+        check(
+            "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            Some((false, true)),
+        );
+        assert!(sets_one_snapshot("options", "-c default_transaction_isolation=serializable"));
+        assert!(sets_one_snapshot("default_transaction_isolation", "repeatable read"));
+        assert!(!sets_one_snapshot("application_name", "serializable"));
+    }
+
+    #[test]
+    fn control_and_settings_take_no_snapshot() {
+        for sql in ["BEGIN", "set local x = 1;", "SAVEPOINT a", "LOCK TABLE t"] {
+            assert!(!takes_snapshot(sql), "{sql}");
+        }
+        for sql in ["select 1", "update t set a = 1", "begin; select 1", "call p()"] {
+            assert!(takes_snapshot(sql), "{sql}");
+        }
+    }
 }
