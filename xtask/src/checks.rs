@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail};
 
 use crate::setup::{self, Found};
-use crate::{command, deny, fuzz, layers, manifests, room, root, run, say};
+use crate::{command, deny, fuzz, layers, manifests, room, root, run, say, shown};
 
 /// Names the servers that tests must find, as major versions.
 const MAJORS: &str = "PGTOLL_TEST_MAJORS";
@@ -138,7 +138,7 @@ fn tests(found: Option<&Found>) -> anyhow::Result<()> {
         command.env(MAJORS, names.join(",")).env(AXE, axe);
         command.env(MOTO, moto).env(DRIVERS, drivers);
     }
-    say(&format!("xtask: {command:?}"));
+    say(&format!("xtask: {}", shown(&command)));
     let mut child = command.spawn().context("run cargo test")?;
     let stdout = child.stdout.take().context("read cargo test's output")?;
     let (mut counts, mut reasons) = (Counts::default(), Reasons::default());

@@ -168,24 +168,45 @@ fn root() -> PathBuf {
 fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root());
+    // What cargo says of xtask is no word about what this starts. Build scripts that read it (`ring`'s) would
+    // run, and all that needs them be built, whenever cargo is called by hand and by xtask in turn.
+    let is_of_xtask =
+        |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(is_of_xtask) {
+            command.env_remove(name);
+        }
+    }
     command
+}
+
+/// A command as it is shown: its words, and what is set in its environment.
+fn shown(command: &Command) -> String {
+    let set = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    let set =
+        set.map(|(name, value)| format!("{}={}", name.to_string_lossy(), value.to_string_lossy()));
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words = words.map(|word| word.to_string_lossy().into_owned());
+    set.chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// Runs a command and fails when it fails.
 fn run(command: &mut Command) -> anyhow::Result<()> {
-    say(&format!("xtask: {command:?}"));
-    let status = command.status().with_context(|| format!("run {command:?}"))?;
+    say(&format!("xtask: {}", shown(command)));
+    let status = command.status();
+    let status = status.with_context(|| format!("run {}", shown(command)))?;
     if !status.success() {
-        bail!("{command:?}: {status}");
+        bail!("{}: {status}", shown(command));
     }
     Ok(())
 }
 
 /// What a command prints.
 fn output(command: &mut Command) -> anyhow::Result<String> {
-    let output = command.output().with_context(|| format!("run {command:?}"))?;
+    let output = command.output();
+    let output = output.with_context(|| format!("run {}", shown(command)))?;
     if !output.status.success() {
-        bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        bail!("{}: {}", shown(command), String::from_utf8_lossy(&output.stderr));
     }
     Ok(String::from_utf8(output.stdout)?)
 }
