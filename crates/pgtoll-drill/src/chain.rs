@@ -5,6 +5,7 @@
 //! nothing, and the tablespace a directory of the copy's; and what could not be read is not given to the
 //! server at all.
 
+use std::fmt::Display;
 use std::io::{self, Read as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use pgtoll_format::{ControlFile, Lsn};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::LoggedTablespace;
 use pgtoll_wal::{Collect, End, SegmentFile, first_header, scan_with};
+use sha1::{Digest as _, Sha1};
 
 use crate::DrillError;
 use crate::choice::{WalChoice, is_backup_end, segment_name};
@@ -99,31 +101,43 @@ impl CopiedWal {
         writer: CopyWriter,
     ) -> Result<Option<String>, DrillError> {
         let mut copy = writer.new_file(to).map_err(DrillError::write(to))?;
-        let shown = file.path.display();
+        let unreadable = |reason: &dyn Display| {
+            Ok(Some(format!("{} cannot be read: {reason}", file.path.display())))
+        };
         let input = match file.open() {
             Ok(input) => input,
-            Err(error) => return Ok(Some(format!("{shown} cannot be read: {error}"))),
+            Err(error) => return unreadable(&error),
         };
         let mut buffer = Vec::new();
         // A segment is 1 GB at most, and 16 MB usually: it is copied in pieces.
         let mut input = input.take(self.segment_bytes + 1);
-        let mut bytes = 0;
+        let (mut bytes, mut hash) = (0, file.named_sha1().map(|sum| (sum, Sha1::new())));
         loop {
             buffer.clear();
             let read = input.by_ref().take(PIECE_BYTES).read_to_end(&mut buffer);
             if let Err(error) = read {
-                return Ok(Some(format!("{shown} cannot be read: {error}")));
+                return unreadable(&error);
             }
             if buffer.is_empty() {
                 break;
             }
             bytes += buffer.len() as u64;
+            if let Some((_, hash)) = &mut hash {
+                hash.update(&buffer);
+            }
             io::Write::write_all(&mut copy, &buffer).map_err(DrillError::write(to))?;
         }
-        Ok((bytes != self.segment_bytes).then(|| {
+        if bytes != self.segment_bytes {
             let than = if bytes < self.segment_bytes { "shorter" } else { "longer" };
-            format!("{shown} is {than} than a segment")
-        }))
+            return unreadable(&format!("it is {than} than a segment"));
+        }
+        let is_named = |(sum, hash): (&str, Sha1)| {
+            pgtoll_format::hex(&hash.finalize()).eq_ignore_ascii_case(sum)
+        };
+        if hash.is_some_and(|hash| !is_named(hash)) {
+            return unreadable(&"its SHA-1 is not the one in its name");
+        }
+        Ok(None)
     }
 
     /// Reads all of it, up to the first gap or damage.

@@ -51,6 +51,12 @@ impl SegmentFile {
         Some(Self { place: SegmentPlace::Elsewhere(source), ..Self::of(path)? })
     }
 
+    /// The SHA-1 of its decompressed bytes in hexadecimal digits, where its name has one (pgBackRest).
+    pub fn named_sha1(&self) -> Option<&str> {
+        let behind = self.path.file_name()?.to_str()?.get(24..)?;
+        behind.strip_prefix(".partial").unwrap_or(behind).strip_prefix('-')?.get(..40)
+    }
+
     /// Its bytes, decompressed.
     pub fn open(&self) -> io::Result<Box<dyn Read + Send>> {
         self.packing.open(match &self.place {

@@ -307,7 +307,7 @@ fn flip(path: &Path, at: impl FnOnce(u64) -> u64) {
     file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
 }
 
-const DAMAGES: [Damage; 7] = [
+const DAMAGES: [Damage; 8] = [
     (
         "byte",
         |of| flip(&of.file(of.table), |bytes| bytes / 2),
@@ -345,6 +345,15 @@ const DAMAGES: [Damage; 7] = [
         |of| flip(&of.needed_segments()[1], |bytes| bytes / 2),
         ["unknown", "failed", "failed"],
         "cannot be read",
+    ),
+    (
+        "another",
+        |of| {
+            let needed = of.needed_segments();
+            fs::copy(&needed[0], &needed[1]).unwrap();
+        },
+        ["unknown", "failed", "failed"],
+        "cannot be read: its SHA-1 is not the one in its name",
     ),
     (
         "archive",
