@@ -181,10 +181,11 @@ mod tests {
     /// Its lines have their type beside the trial, and are read there.
     const DRILLS: &str = "2026-11-28-drills.jsonl";
     const WHATIF: &str = "2026-11-22-whatif-trial.jsonl";
-    const PREDICTIONS: [&str; 3] = [
+    const PREDICTIONS: [&str; 4] = [
         "2026-11-23-prediction-trial.jsonl",
         "2026-11-26-prediction-spread.jsonl",
         "2026-11-26-prediction-turns.jsonl",
+        "2026-11-28-prediction-kinds.jsonl",
     ];
     const REPLAY: &str = "2026-11-24-bench-replay.jsonl";
     const REPLAY_COMPARE: &str = "2026-11-26-bench-replay-compare.jsonl";
