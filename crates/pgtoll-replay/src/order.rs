@@ -134,8 +134,8 @@ fn key_columns(transactions: &ReplayTransactions, facts: &TableFacts) -> HashMap
     keyed.filter_map(|(table, columns)| Some((table.to_owned(), most(columns)?))).collect()
 }
 
-/// Of each transaction of one snapshot the step that takes it: its first one that is not transaction control,
-/// or a setting. The level is said in one of a transaction's first statements, or for all of a session's.
+/// The step that takes the snapshot, for each transaction of one snapshot: the first one that is not
+/// transaction control, or a setting. The level is said in one of a transaction's first statements, or for all of a session's.
 fn snapshots(workload: &CapturedWorkload, transactions: &ReplayTransactions) -> Vec<Option<u32>> {
     let texts = |step: u32| workload.steps[step as usize].request.texts();
     let of_settings = |session: &CapturedSession| {
@@ -151,7 +151,7 @@ fn snapshots(workload: &CapturedWorkload, transactions: &ReplayTransactions) -> 
             by_default[step.session as usize] = level.has_one_snapshot;
         }
     }
-    let of = |transaction: &Transaction| {
+    let snapshot = |transaction: &Transaction| {
         let mut first = transaction.steps.iter().take(LEVEL_WITHIN);
         let level = first.find_map(|step| texts(*step).find_map(sql::isolation_level));
         let own = level.filter(|level| !level.is_of_session).map(|level| level.has_one_snapshot);
@@ -161,7 +161,7 @@ fn snapshots(workload: &CapturedWorkload, transactions: &ReplayTransactions) -> 
         }
         transaction.steps.iter().copied().find(|step| texts(*step).any(sql::takes_snapshot))
     };
-    transactions.list.iter().map(of).collect()
+    transactions.list.iter().map(snapshot).collect()
 }
 
 struct Builder<'a> {
@@ -173,7 +173,7 @@ struct Builder<'a> {
     domains: HashMap<String, Domain>,
     /// The last step of a two-phase commit under each name.
     two_phases: HashMap<&'a str, u32>,
-    /// Of each transaction of one snapshot the step that takes it.
+    /// The step that takes the snapshot, for each transaction of one snapshot.
     snapshots: Vec<Option<u32>>,
     order: Order,
     /// Transactions that have to be over before any later one begins.

@@ -45,12 +45,11 @@ impl Redactor {
             step.request = removed;
             return;
         }
-        if let StatementRequest::Copy { sql, .. } = &step.request {
-            let (sql, reason) = (sql.clone(), IncompleteReason::CopyData);
-            step.request = StatementRequest::Incomplete { sql, reason };
-        }
         match &mut step.request {
-            StatementRequest::Copy { .. } => {}
+            StatementRequest::Copy { sql, .. } => {
+                let (sql, reason) = (self.text(sql), IncompleteReason::CopyData);
+                step.request = StatementRequest::Incomplete { sql, reason };
+            }
             StatementRequest::Simple(sql) | StatementRequest::Incomplete { sql, .. } => {
                 *sql = self.text(sql);
             }

@@ -33,11 +33,10 @@ pub(crate) fn read_user_types(
     let rows = connection.query(&sql)?;
     let mut types = Vec::with_capacity(rows.len());
     for row in rows {
-        let part = row.parse("part")?;
         let shape = match row.text("shape")? {
-            "array" => TypeShape::Array { element: part },
+            "array" => TypeShape::Array,
             "composite" => TypeShape::Composite,
-            "domain" => TypeShape::Domain { base: part },
+            "domain" => TypeShape::Domain { base: row.parse("base")? },
             _ => TypeShape::Plain,
         };
         types.push(UserType { oid: row.parse("oid")?, name: row.text("name")?.to_owned(), shape });
@@ -130,7 +129,7 @@ impl TypeNumbers {
         match self.shapes.get(&oid).copied().unwrap_or_default() {
             TypeShape::Plain => into.extend_from_slice(bytes),
             TypeShape::Domain { base } => self.push_value(base, bytes, into, depth + 1)?,
-            TypeShape::Array { .. } => {
+            TypeShape::Array => {
                 let (dimensions, flags) = (fields.int32()?, fields.int32()?);
                 let element = fields.int32()?.cast_unsigned();
                 into.extend(dimensions.to_be_bytes());
@@ -186,7 +185,7 @@ mod tests {
         let of = |oid: u32, name: &str, shape| UserType { oid, name: name.to_owned(), shape };
         let types = [
             of(20_000, "s.mood", TypeShape::Plain),
-            of(20_001, "s._mood", TypeShape::Array { element: 20_000 }),
+            of(20_001, "s._mood", TypeShape::Array),
             of(20_002, "s.row", TypeShape::Composite),
             of(20_003, "s.checked", TypeShape::Domain { base: 20_002 }),
             of(20_004, "s.gone", TypeShape::Plain),

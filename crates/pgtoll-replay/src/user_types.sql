@@ -22,7 +22,7 @@ SELECT
         WHEN t.typlen = -1 AND t.typelem <> 0 AND t.typinput = 'pg_catalog.array_in'::pg_catalog.regproc THEN 'array'
         ELSE ''
     END AS shape,
-    CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.typelem END AS part
+    t.typbasetype AS base
 FROM used
 JOIN pg_catalog.pg_type t ON t.oid = used.oid
 JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace

@@ -79,10 +79,7 @@ pub enum TypeShape {
     #[default]
     Plain,
     /// The number of the elements' type, and values of it.
-    Array {
-        /// That number.
-        element: u32,
-    },
+    Array,
     /// Each column's number of its type, and its value.
     Composite,
     /// A value of another type.

@@ -65,6 +65,7 @@ fn explained(
         let step = &site.workload.steps[*step as usize];
         let session = &site.workload.sessions[step.session as usize];
         let target = site.settings.target(&dsn, &session.user, &session.database);
+        let target = target.with_settings(session.settings.clone());
         plans.push(explain(&target, &step.request, copy.name())?);
     }
     copy.stop(&mut site.guard, pgtoll_cluster::StopMode::Immediate)?;

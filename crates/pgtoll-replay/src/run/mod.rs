@@ -102,21 +102,22 @@ pub fn replay(
     interrupt: &Interrupt,
     progress: &mut (dyn FnMut(ReplayProgress) + Send),
 ) -> Result<Replayed, ReplayError> {
-    let target = |session: &CapturedSession| {
-        let target = settings.target(dsn, &session.user, &session.database);
-        target.with_settings(session.settings.clone())
-    };
-    let targets: Vec<Dsn> = workload.sessions.iter().map(target).collect();
+    // Without the sessions' own settings: a plan must not be able to confirm that a database may be lost.
+    let plain: Vec<Dsn> =
+        workload.sessions.iter().map(|of| settings.target(dsn, &of.user, &of.database)).collect();
     let steps = steps_of_sessions(workload);
-    let in_use = targets.iter().zip(&steps).filter(|(_, steps)| !steps.is_empty());
+    let in_use = plain.iter().zip(&steps).filter(|(_, steps)| !steps.is_empty());
     let (facts, version, mut monitor) = inspect(in_use.map(|(dsn, _)| dsn))?;
     limits::raise_file_limit();
     limits::check_connections(monitor.as_mut(), workload.sessions_open_max())?;
     // What is wrong with them shows before anything is changed.
-    let in_use = targets.iter().zip(&steps).filter(|(_, steps)| !steps.is_empty());
+    let in_use = plain.iter().zip(&steps).filter(|(_, steps)| !steps.is_empty());
     let databases: BTreeSet<&str> = in_use.map(|(dsn, _)| dsn.database()).collect();
     let tables = TablesToCompare::of(dsn, &databases, settings)?;
     let types = type_numbers(workload, dsn, settings)?;
+    let with_settings =
+        |(dsn, session): (&Dsn, &CapturedSession)| dsn.with_settings(session.settings.clone());
+    let targets: Vec<Dsn> = plain.iter().zip(&workload.sessions).map(with_settings).collect();
     let transactions = ReplayTransactions::of(workload);
     let order = order(workload, &transactions, &facts, settings.order);
     let coordinator = Coordinator::new(workload, &order, &transactions);

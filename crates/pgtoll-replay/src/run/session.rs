@@ -195,7 +195,7 @@ impl Player<'_> {
                     Err(error) => return Err(error),
                 };
                 let code = match code {
-                    Some(code) if step.failed.is_none() && is_retried(&code) => {
+                    Some(code) if step.failed.is_none() && self.can_retry(index, &code) => {
                         self.retry(index, rank, code)?
                     }
                     code => code,
@@ -263,6 +263,15 @@ impl Player<'_> {
             messages.push(ExtendedExecution { name, sql, parse: !is_known, types, parameters });
         }
         self.connection.execute_extended(&messages)
+    }
+
+    /// Whether a transaction can be done again. A query that ends a transaction and writes may have committed
+    /// a part of it.
+    fn can_retry(&self, index: u32, code: &str) -> bool {
+        let effect = &self.context.coordinator.transactions.effects[index as usize];
+        let ends = effect.control.iter().any(|control| control.ends_block());
+        let writes = effect.is_everything || !effect.touches.is_empty();
+        is_retried(code) && !(ends && writes)
     }
 
     /// Does a transaction again up to a step that failed though it had not when it was logged, as its client

@@ -179,7 +179,7 @@ fn copy(tokens: &[SqlToken<'_>], effect: &mut Effect) {
     }
 }
 
-/// What `COPY table …` inserts.
+/// The rows that `COPY table …` inserts.
 fn copied_rows(tokens: &[SqlToken<'_>]) -> Option<RowTouch> {
     let (table, _) = table(tokens.get(1..)?)?;
     Some(RowTouch {

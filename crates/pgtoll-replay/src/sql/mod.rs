@@ -16,7 +16,7 @@ pub(crate) fn controls(sql: &str) -> Vec<Control> {
     if may_begin_with(sql, &FIRST) { effect(sql).control } else { Vec::new() }
 }
 
-/// What a statement says of snapshots.
+/// An isolation level, by how many snapshots a transaction has and what it is set for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IsolationLevel {
     /// One for all statements of a transaction (`REPEATABLE READ`, `SERIALIZABLE`).
@@ -57,14 +57,18 @@ pub(crate) fn sets_one_snapshot(name: &str, value: &str) -> bool {
 /// Whether a query takes its transaction's snapshot, if that has one for all statements
 /// (`PlannedStmtRequiresSnapshot`).
 pub(crate) fn takes_snapshot(sql: &str) -> bool {
-    const WITHOUT: [&str; 14] = [
+    const WITHOUT: [&str; 18] = [
         "begin",
         "start",
+        "commit",
+        "end",
+        "rollback",
+        "abort",
+        "savepoint",
+        "release",
         "set",
         "show",
         "reset",
-        "savepoint",
-        "release",
         "lock",
         "listen",
         "unlisten",
@@ -73,9 +77,8 @@ pub(crate) fn takes_snapshot(sql: &str) -> bool {
         "discard",
         "deallocate",
     ];
-    let several = sql.trim_end_matches([';', ' ', '\n']).contains(';');
     let first = tokens(sql).into_iter().next();
-    several || first.is_some_and(|token| !WITHOUT.iter().any(|word| token.is_word(word)))
+    has_several(sql) || first.is_some_and(|token| !WITHOUT.iter().any(|word| token.is_word(word)))
 }
 
 /// Whether a query has `COPY … FROM STDIN`.
@@ -88,13 +91,17 @@ pub(crate) fn mentions_parameters(sql: &str) -> bool {
     sql.contains('$') && tokens(sql).iter().any(|token| matches!(token, SqlToken::Parameter(_)))
 }
 
+/// Whether a query may have several statements: a semicolon in a string counts too.
+fn has_several(sql: &str) -> bool {
+    sql.trim_end_matches([';', ' ', '\n']).contains(';')
+}
+
 /// Without tokens: most statements are plain, and short of time.
 fn may_begin_with(sql: &str, words: &[&str]) -> bool {
     let text = sql.trim_ascii_start();
-    let several = text.trim_end_matches([';', ' ', '\n']).contains(';');
     let starts =
         |word: &&str| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
-    several || text.starts_with(['-', '/']) || words.iter().any(starts)
+    has_several(text) || text.starts_with(['-', '/']) || words.iter().any(starts)
 }
 
 /// Whether a text is one of the statements that do nothing but read and write rows, so that a transaction
@@ -102,8 +109,7 @@ fn may_begin_with(sql: &str, words: &[&str]) -> bool {
 pub(crate) fn is_query(sql: &str) -> bool {
     const FIRST: [&str; 6] = ["select", "with", "update", "delete", "insert", "values"];
     let first = tokens(sql.get(..64).unwrap_or(sql)).into_iter().next();
-    let several = sql.trim_end_matches([';', ' ', '\n']).contains(';');
-    !several && first.is_some_and(|token| FIRST.iter().any(|word| token.is_word(word)))
+    !has_several(sql) && first.is_some_and(|token| FIRST.iter().any(|word| token.is_word(word)))
 }
 
 #[cfg(test)]
@@ -132,7 +138,7 @@ mod tests {
 
     #[test]
     fn control_and_settings_take_no_snapshot() {
-        for sql in ["BEGIN", "set local x = 1;", "SAVEPOINT a", "LOCK TABLE t"] {
+        for sql in ["BEGIN", "set local x = 1;", "SAVEPOINT a", "LOCK TABLE t", "COMMIT"] {
             assert!(!takes_snapshot(sql), "{sql}");
         }
         for sql in ["select 1", "update t set a = 1", "begin; select 1", "call p()"] {

@@ -50,10 +50,11 @@ fn parameters(counts: &LogCounts, wire: &WireCounts) -> LogFinding {
         return finding(topic, LogFindingState::Partial, text, None);
     }
     if wire.databases_without_types > 0 {
+        let databases = wire.databases_without_types;
+        let word = if databases == 1 { "database" } else { "databases" };
         let text = format!(
-            "in {} databases user-defined types could not be looked up: the plan has their OIDs, which hold in \
-             a physical copy only",
-            wire.databases_without_types
+            "user-defined types of {databases} {word} could not be looked up: the plan has their OIDs, which hold \
+             in a physical copy only"
         );
         let remedy = Some("a --to whose role may connect to each database");
         return finding(topic, LogFindingState::Partial, text, remedy);

@@ -72,7 +72,8 @@ def psycopg(host, database):
     from psycopg.types.enum import EnumInfo, register_enum
     from psycopg.types.range import Range
 
-    options = "-c timezone=Asia/Tokyo -c search_path=other,public"
+    # The last one must not confirm anything.
+    options = "-c timezone=Asia/Tokyo -c search_path=other,public -c pgtoll.disposable=on"
     connection = psycopg.connect(
         host=host, dbname=database, user="postgres", autocommit=True, options=options
     )

@@ -56,17 +56,29 @@ fn what_drivers_of_python_sent_ends_the_same_on_a_logical_copy() {
             }
         }
         let recorded = record(&scratch, &cluster, &drivers);
-        for driver in DRIVERS {
-            let copy = format!("{driver}_copy");
-            let confirm = format!("ALTER DATABASE {copy} SET pgtoll.disposable = on");
-            cluster.run_psql(&mut guard, "postgres", &confirm).unwrap();
-        }
         let maps: Vec<String> =
             DRIVERS.iter().flat_map(|of| ["--map".to_owned(), format!("{of}={of}_copy")]).collect();
-        let ran = run(pgtoll()
-            .args(["replay", "run", "--speed", "max", "--json", "--dsn", &dsn(&cluster)])
-            .args(&maps)
-            .arg(&recorded));
+        let replay = || {
+            run(pgtoll()
+                .args(["replay", "run", "--speed", "max", "--json", "--dsn", &dsn(&cluster)])
+                .args(&maps)
+                .arg(&recorded))
+        };
+        // A setting with which a captured session began confirms nothing.
+        let (others, last) = (DRIVERS.iter().filter(|of| **of != "psycopg"), ["psycopg"]);
+        for driver in others.chain(&last) {
+            if *driver == "psycopg" {
+                let refused = replay();
+                let message = "database \"psycopg_copy\" is not confirmed as disposable";
+                assert!(
+                    refused.status == Some(2) && refused.stderr.contains(message),
+                    "{refused:?}"
+                );
+            }
+            let confirm = format!("ALTER DATABASE {driver}_copy SET pgtoll.disposable = on");
+            cluster.run_psql(&mut guard, "postgres", &confirm).unwrap();
+        }
+        let ran = replay();
         let replayed: ReplayRecord =
             serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
         check_clean(&ran, &replayed);

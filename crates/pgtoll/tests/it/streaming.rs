@@ -158,7 +158,7 @@ fn answer(stream: &mut ReplicationStream) {
     }
 }
 
-/// What the server knows of its reader as soon as it knows that this position has been read.
+/// The reader's row of `pg_stat_replication`, as soon as it says that this position has been read.
 fn answered(session: &mut Connection, stream: &mut ReplicationStream, position: u64) -> Row {
     let sql = format!(
         "SELECT state, sync_state, sync_priority, flush_lsn, replay_lsn

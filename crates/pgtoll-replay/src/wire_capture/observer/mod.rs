@@ -55,7 +55,7 @@ pub(crate) struct SessionObserver {
 }
 
 impl SessionObserver {
-    /// Keeps data of a `COPY` up to so many bytes; none of those that have more.
+    /// `copy_data_max` is the most bytes of a `COPY`'s data that are kept; of larger ones none are.
     pub(crate) fn new(copy_data_max: usize) -> Self {
         let wanted = |tag| b"QPBEDC".contains(&tag);
         let wanted_with_data = |tag| b"QPBEDCd".contains(&tag);
