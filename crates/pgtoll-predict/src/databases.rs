@@ -1,5 +1,7 @@
 //! Questions to every database of a server.
 
+use std::collections::BTreeMap;
+
 use pgtoll_record::VisibilityCount;
 use pgtoll_wire::{Dsn, Row};
 
@@ -50,7 +52,7 @@ pub(crate) fn visibility(dsn: &Dsn, session: &mut WatchSession) -> (VisibilityCo
 }
 
 /// Counters of tables, of all databases.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TableCounts {
     /// Tables that were dropped, or got another file, since counters were reset, TOAST tables among them.
     pub(crate) gone: u64,
@@ -58,16 +60,32 @@ pub(crate) struct TableCounts {
     pub(crate) dead_bytes: u64,
     /// Bytes of rows that died since counters were reset.
     pub(crate) died_bytes: u64,
+    /// Tables with the most dead rows, by their database's place among the answers and their OID.
+    deadest: BTreeMap<(usize, u32), DeadRows>,
+}
+
+/// Dead rows of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct DeadRows {
+    bytes: u64,
+    /// How often it was vacuumed since counters were reset.
+    vacuums: u64,
 }
 
 impl TableCounts {
-    fn plus(self, row: &Row) -> Option<Self> {
+    fn plus(mut self, database: usize, row: &Row) -> Option<Self> {
         let more = |column| row.parse::<u64>(column).ok();
-        Some(Self {
-            gone: self.gone.saturating_add(more("gone")?),
-            dead_bytes: self.dead_bytes.saturating_add(more("dead_bytes")?),
-            died_bytes: self.died_bytes.saturating_add(more("died_bytes")?),
-        })
+        self.gone = self.gone.saturating_add(more("gone")?);
+        self.dead_bytes = self.dead_bytes.saturating_add(more("dead_bytes")?);
+        self.died_bytes = self.died_bytes.saturating_add(more("died_bytes")?);
+        for table in row.text("deadest").ok()?.split_ascii_whitespace() {
+            let mut numbers = table.split(':').map(str::parse::<u64>);
+            let mut next = || numbers.next()?.ok();
+            let table = u32::try_from(next()?).ok()?;
+            let rows = DeadRows { bytes: next()?, vacuums: next()? };
+            self.deadest.insert((database, table), rows);
+        }
+        Some(self)
     }
 
     /// Bytes of rows that were dead at an earlier look and have been freed since, at most.
@@ -75,6 +93,16 @@ impl TableCounts {
         let died = self.died_bytes.saturating_sub(before.died_bytes);
         let freed = before.dead_bytes.saturating_add(died).saturating_sub(self.dead_bytes);
         freed.min(before.dead_bytes)
+    }
+
+    /// Those of them, at most, that `VACUUM` removed.
+    pub(crate) fn vacuumed_since(&self, before: &Self) -> u64 {
+        let is_vacuumed = |table, rows: &DeadRows| {
+            self.deadest.get(table).is_some_and(|now| now.vacuums > rows.vacuums)
+        };
+        let vacuumed = before.deadest.iter().filter(|(table, rows)| is_vacuumed(table, rows));
+        let bytes = vacuumed.map(|(_, rows)| rows.bytes).fold(0, u64::saturating_add);
+        bytes.min(self.pruned_since(before))
     }
 }
 
@@ -85,23 +113,17 @@ pub(crate) fn table_counts(
 ) -> (Option<TableCounts>, SessionCost) {
     let (answers, cost) = ask_databases(dsn, session, TABLE_COUNTS);
     let first = (!answers.is_empty()).then(TableCounts::default);
-    (answers.iter().fold(first, |sum, row| sum?.plus(row.as_ref()?)), cost)
+    let sum = answers.iter().enumerate();
+    (sum.fold(first, |sum, (place, row)| sum?.plus(place, row.as_ref()?)), cost)
 }
 
 /// Rows of `pg_class` that go, without those of indexes. `CLUSTER` and `VACUUM FULL` drop a table that they
 /// made; `TRUNCATE` updates the row, and so does, once for two rows, making a table with its TOAST table.
 ///
-/// A row has the bytes that it takes in its table, with what is free there. Temporary tables have no WAL.
-const TABLE_COUNTS: &str = "SELECT coalesce(greatest(c.n_tup_del - i.n_tup_del, 0) \
-     + greatest(c.n_tup_upd - greatest(c.n_tup_ins - i.n_tup_ins, 0) / 2, 0), 0)::bigint AS gone, \
-     d.dead_bytes, d.died_bytes \
-     FROM pg_stat_sys_tables c, pg_stat_sys_tables i, \
-     (SELECT coalesce(sum(s.n_dead_tup * b.bytes), 0)::bigint AS dead_bytes, \
-     coalesce(sum((s.n_tup_upd + s.n_tup_del) * b.bytes), 0)::bigint AS died_bytes \
-     FROM pg_stat_all_tables s JOIN pg_class r ON r.oid = s.relid AND r.relpersistence = 'p', \
-     LATERAL (SELECT least(r.relpages / nullif(greatest(r.reltuples, 0), 0), 1) \
-     * current_setting('block_size')::int AS bytes) b) d \
-     WHERE c.relid = 'pg_class'::regclass AND i.relid = 'pg_index'::regclass";
+/// A row has the bytes that it takes in its table, with what is free there. Temporary tables have no WAL. Of
+/// tables that had no dead rows only those that were vacuumed are told, so that a look finds them that had some
+/// at the look before.
+const TABLE_COUNTS: &str = include_str!("table_counts.sql");
 
 /// Databases that are connected to.
 const DATABASES: usize = 50;

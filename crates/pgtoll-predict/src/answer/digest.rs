@@ -315,18 +315,22 @@ fn fuller_images(windows: &[WatchWindow], wal: Option<&WatchedWal>) -> Bounded {
             let sum = |bytes: fn(&WatchedWalCycle) -> u64| {
                 float(cycles.iter().map(bytes).fold(0, u64::saturating_add))
             };
-            let estimate = sum(|cycle| cycle.pruned_bytes);
+            let estimate = sum(|cycle| cycle.pruned_bytes) * PRUNED_SHARE;
             return Bounded::new(estimate, 0.0, sum(|cycle| cycle.pruned_bytes_most));
         }
         // Rows that died in the cycle are on pages that have their image already.
         let most = float(window.pruned_bytes_most.unwrap_or(0));
-        Bounded::new(most * PRUNED_SHARE, 0.0, most)
+        let vacuumed = window.vacuumed_bytes_most.map_or(most, float);
+        Bounded::new(vacuumed * PRUNED_SHARE, 0.0, most)
     };
     let all: Vec<Bounded> = windows.iter().map(of_window).collect();
     Bounded::sum_of_bounds(&all)
 }
 
-/// The share of the bytes that were freed, by the counters, that makes images longer: a guess.
+/// The share of freed bytes that makes images longer: a guess. The dead rows of a queue were seen, and their
+/// hints set, before `VACUUM` comes (nothing); nobody reads those of a TOAST table (all). What readers free is
+/// left out of the estimate by counters: most such pages have their image already (18.6, a queue: 54 of 7,545
+/// prunes had one).
 const PRUNED_SHARE: f64 = 0.5;
 
 /// Beside what was found, free space maps of relations that came and went in the window.

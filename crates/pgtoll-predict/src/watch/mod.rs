@@ -345,7 +345,7 @@ impl Watcher {
         let forgot = look.forgotten != window.look.forgotten;
         let grown = optional(look.data_bytes, window.look.data_bytes);
         let cpu_used = cpu.zip(window.cpu.as_ref()).map(|(after, before)| after.since(before));
-        let tables = look.tables.zip(window.look.tables);
+        let tables = look.tables.as_ref().zip(window.look.tables.as_ref());
         self.watch.windows.push(WatchWindow {
             began: window.begin.now.clone(),
             seconds: now.now_s - window.begin.now_s,
@@ -365,7 +365,8 @@ impl Watcher {
             blocks_carried: window.carried(difference(look.checkpointed, window.look.checkpointed)),
             carried_marks: window.marks,
             relations_gone: tables.map(|(after, before)| after.gone.saturating_sub(before.gone)),
-            pruned_bytes_most: tables.map(|(after, before)| after.pruned_since(&before)),
+            pruned_bytes_most: tables.map(|(after, before)| after.pruned_since(before)),
+            vacuumed_bytes_most: tables.map(|(after, before)| after.vacuumed_since(before)),
             census,
             earlier_censuses,
         });
