@@ -60,6 +60,10 @@ pub(crate) struct TableCounts {
     pub(crate) dead_bytes: u64,
     /// Bytes of rows that died since counters were reset.
     pub(crate) died_bytes: u64,
+    /// How often tables were vacuumed since counters were reset.
+    vacuums: u64,
+    /// Tables that are being vacuumed now.
+    vacuuming: u64,
     /// Tables with the most dead rows, by their database's place among the answers and their OID.
     deadest: BTreeMap<(usize, u32), DeadRows>,
 }
@@ -78,6 +82,8 @@ impl TableCounts {
         self.gone = self.gone.saturating_add(more("gone")?);
         self.dead_bytes = self.dead_bytes.saturating_add(more("dead_bytes")?);
         self.died_bytes = self.died_bytes.saturating_add(more("died_bytes")?);
+        self.vacuums = self.vacuums.saturating_add(more("vacuums")?);
+        self.vacuuming = self.vacuuming.saturating_add(more("vacuuming")?);
         for table in row.text("deadest").ok()?.split_ascii_whitespace() {
             let mut numbers = table.split(':').map(str::parse::<u64>);
             let mut next = || numbers.next()?.ok();
@@ -95,7 +101,12 @@ impl TableCounts {
         freed.min(before.dead_bytes)
     }
 
-    /// Those of them, at most, that `VACUUM` removed.
+    /// `VACUUM`s that ended since an earlier look, or are still under way.
+    pub(crate) fn vacuums_since(&self, before: &Self) -> u64 {
+        self.vacuums.saturating_sub(before.vacuums).saturating_add(self.vacuuming)
+    }
+
+    /// Bytes of such rows, at most, that `VACUUM` freed.
     pub(crate) fn vacuumed_since(&self, before: &Self) -> u64 {
         let is_vacuumed = |table, rows: &DeadRows| {
             self.deadest.get(table).is_some_and(|now| now.vacuums > rows.vacuums)

@@ -19,6 +19,8 @@ SELECT coalesce(greatest(c.n_tup_del - i.n_tup_del, 0)
         + greatest(c.n_tup_upd - greatest(c.n_tup_ins - i.n_tup_ins, 0) / 2, 0), 0)::bigint AS gone,
     (SELECT coalesce(sum(dead), 0)::bigint FROM counts) AS dead_bytes,
     (SELECT coalesce(sum(died), 0)::bigint FROM counts) AS died_bytes,
+    (SELECT coalesce(sum(vacuums), 0)::bigint FROM counts) AS vacuums,
+    (SELECT count(*) FROM pg_stat_progress_vacuum) AS vacuuming,
     (SELECT coalesce(string_agg(concat_ws(':', relid, dead, vacuums), ' '), '') FROM deadest) AS deadest
 FROM pg_stat_sys_tables c, pg_stat_sys_tables i
 WHERE c.relid = 'pg_class'::regclass AND i.relid = 'pg_index'::regclass

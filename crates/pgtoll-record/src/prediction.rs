@@ -160,6 +160,9 @@ pub struct WatchWindow {
     /// Those of them, at most, that `VACUUM` freed. `None` as above, and in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vacuumed_bytes_most: Option<u64>,
+    /// `VACUUM`s that ended meanwhile, or were still under way. `None` as above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vacuums: Option<u64>,
     /// CPU of all the server's processes in seconds; `None` where it is remote.
     pub cpu_seconds: Option<f64>,
     /// Pages that SELECTs dirtied beyond the images that they logged (estimator E1');

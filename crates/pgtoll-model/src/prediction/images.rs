@@ -92,6 +92,8 @@ pub struct StatementCounts {
     pub images: u64,
     /// Blocks of the cycles before that checkpoints had still to write when these began.
     pub carried: u64,
+    /// `VACUUM` may have marked pages all-visible.
+    pub may_be_marked: bool,
 }
 
 /// Images of a whole cycle by counters alone. Every page that would be logged is written, and so is
@@ -99,9 +101,10 @@ pub struct StatementCounts {
 /// again after its eviction counts twice, hence the estimate's share.
 ///
 /// A page that a checkpoint had still to write is written once for two cycles, and may have had an image in
-/// both: as many as were carried over may be missing among the written.
+/// both, or be marked all-visible before it is written: as many as were carried over may be missing among the
+/// written.
 pub fn window_images(of: &StatementCounts) -> Bounded {
-    let once_for_two = of.carried.min(of.images);
+    let once_for_two = if of.may_be_marked { of.carried } else { of.carried.min(of.images) };
     let upper = float(of.written.saturating_add(once_for_two).saturating_sub(of.images));
     let Some(dirtied) = of.select_dirtied.map(float) else {
         return Bounded { estimate: upper / 2.0, lower: 0.0, upper };

@@ -29,8 +29,8 @@ impl WrittenPages {
     /// of the cycle, each once, so they are at least what is left of these alone. Without evictions
     /// both are the same.
     ///
-    /// A page that a checkpoint had still to write may have been changed before it was written, and is
-    /// written once for two cycles: as many as were carried over may be missing among the written.
+    /// A page that a checkpoint had still to write may have been changed or marked before it was written, and
+    /// is written once for two cycles: as many as were carried over may be missing among the written.
     ///
     /// The estimate is what SELECTs dirtied, less the share that is evicted and counts again, beside
     /// the pages that were marked all-visible; without statements the middle of the bounds.
@@ -43,7 +43,7 @@ impl WrittenPages {
             Some(dirtied) => float(self.visible) + float(dirtied) * (1.0 - self.evicted_share()),
             None => f64::midpoint(lower, upper.max(lower)),
         };
-        let once_for_two = self.carried.min(self.changed);
+        let once_for_two = self.carried.min(self.changed.saturating_add(self.visible));
         let most = written.saturating_add(once_for_two).saturating_sub(self.changed);
         Bounded::new(estimate, lower, float(most))
     }

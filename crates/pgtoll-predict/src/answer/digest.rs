@@ -473,6 +473,7 @@ fn by_counters(window: &WatchWindow) -> Bounded {
         evicted: evicted(window),
         images: window.wal_images.unwrap_or(0),
         carried: window.blocks_carried,
+        may_be_marked: window.vacuums != Some(0),
     })
 }
 

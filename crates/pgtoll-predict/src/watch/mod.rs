@@ -366,6 +366,7 @@ impl Watcher {
             carried_marks: window.marks,
             relations_gone: tables.map(|(after, before)| after.gone.saturating_sub(before.gone)),
             pruned_bytes_most: tables.map(|(after, before)| after.pruned_since(before)),
+            vacuums: tables.map(|(after, before)| after.vacuums_since(before)),
             vacuumed_bytes_most: tables.map(|(after, before)| after.vacuumed_since(before)),
             census,
             earlier_censuses,
