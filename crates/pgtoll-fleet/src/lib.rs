@@ -23,7 +23,7 @@ pub use error::FleetError;
 pub use find::{BackupChoice, stored_backup, stored_tars};
 pub use input::standard_input;
 pub use layout::{Layout, StoredBackup, UnreadBackup};
-pub use merge::{fleet_outcome, merge};
+pub use merge::merge;
 pub use plan::{FleetPlanning, plan, read_plan, write_plan};
 pub use shard::{FleetShard, ShardEvent, ShardSummary, ShardTask, run_shard, shard_of_engine};
 pub use stored_wal::{stored_segments, stored_wal};

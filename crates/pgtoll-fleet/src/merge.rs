@@ -51,18 +51,6 @@ pub fn merge(
     })
 }
 
-/// What is said of all backups together: what is surely found weighs more than what is not known, and
-/// sound is only what all are. Of no backup nothing is said.
-pub fn fleet_outcome(record: &FleetRecord) -> VerificationOutcome {
-    if record.findings > 0 {
-        VerificationOutcome::Findings
-    } else if record.sound > 0 && record.sound == record.backups.len() as u64 {
-        VerificationOutcome::Sound
-    } else {
-        VerificationOutcome::Unverified
-    }
-}
-
 fn is_of(record: &VerificationRecord, unit: &FleetUnit) -> bool {
     record.schema == VERIFICATION_SCHEMA && record.source.path == unit.url && !record.interrupted
 }

@@ -242,11 +242,6 @@ pub struct BalanceDeath {
     pub answers_while_down: BTreeMap<String, u64>,
 }
 
-/// The JSON Schema of what `pgtoll lab balance` prints.
-pub fn balance_schema() -> serde_json::Value {
-    schemars::schema_for!(BalanceRecord).to_value()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -108,8 +108,3 @@ pub struct ForeignScan {
     /// Time in it, in milliseconds; the mean of all times that it was run.
     pub milliseconds: f64,
 }
-
-/// The JSON Schema of what `pgtoll lab bridge` prints.
-pub fn bridge_schema() -> serde_json::Value {
-    schemars::schema_for!(BridgeRecord).to_value()
-}

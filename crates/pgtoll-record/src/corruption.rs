@@ -128,8 +128,3 @@ pub struct CorruptionFailover {
     /// What the judge has against the servers.
     pub findings: Vec<String>,
 }
-
-/// The JSON Schema of what `pgtoll lab corruption` prints.
-pub fn corruption_schema() -> serde_json::Value {
-    schemars::schema_for!(CorruptionRecord).to_value()
-}

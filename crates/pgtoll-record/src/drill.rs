@@ -285,8 +285,3 @@ pub struct DrillStart {
     /// The last words of a server that did not start.
     pub last_words: Option<String>,
 }
-
-/// The JSON Schema of what `pgtoll verify --drill` prints.
-pub fn drill_schema() -> serde_json::Value {
-    schemars::schema_for!(DrillRecord).to_value()
-}

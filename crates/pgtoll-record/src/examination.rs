@@ -24,7 +24,7 @@ pub struct Examination {
     /// The machine, as a run's record describes it.
     pub host: Host,
     /// What was found, group by group.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<FitnessCheck>,
     /// What comparisons of what does not differ say of this machine's intervals; empty when there
     /// are too few of them.
     pub calibration: Vec<Calibration>,
@@ -34,14 +34,14 @@ pub struct Examination {
 
 impl Examination {
     /// The findings that speak against measuring.
-    pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
+    pub fn warnings(&self) -> impl Iterator<Item = &FitnessCheck> {
         self.findings.iter().filter(|of| of.state == State::Warn)
     }
 }
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Finding {
+pub struct FitnessCheck {
     /// What it belongs to: `CPU`, `disk` and the like.
     pub group: String,
     /// What was looked at.

@@ -136,8 +136,3 @@ pub struct ExchangeCase {
     /// What the judge has against the servers.
     pub findings: Vec<String>,
 }
-
-/// The JSON Schema of what `pgtoll lab exchange` prints.
-pub fn exchange_schema() -> serde_json::Value {
-    schemars::schema_for!(ExchangeRecord).to_value()
-}

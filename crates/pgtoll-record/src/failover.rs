@@ -465,8 +465,3 @@ pub struct ThirdNode {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejoin: Option<FailoverRejoin>,
 }
-
-/// The JSON Schema of what `pgtoll lab failover` prints.
-pub fn failover_schema() -> serde_json::Value {
-    schemars::schema_for!(FailoverRecord).to_value()
-}

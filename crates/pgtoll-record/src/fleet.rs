@@ -282,13 +282,3 @@ pub enum FleetOutcome {
     /// It is sound.
     Sound,
 }
-
-/// The JSON Schema of a [`FleetPlan`].
-pub fn fleet_plan_schema() -> serde_json::Value {
-    schemars::schema_for!(FleetPlan).to_value()
-}
-
-/// The JSON Schema of a [`FleetRecord`].
-pub fn fleet_schema() -> serde_json::Value {
-    schemars::schema_for!(FleetRecord).to_value()
-}

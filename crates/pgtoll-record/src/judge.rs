@@ -374,8 +374,3 @@ pub struct LongForkProbe {
     /// Pairs of which the writers' server showed only one, and the readers' only the other.
     pub forks: u64,
 }
-
-/// The JSON Schema of what `pgtoll lab judge` prints.
-pub fn judge_schema() -> serde_json::Value {
-    schemars::schema_for!(JudgeRecord).to_value()
-}

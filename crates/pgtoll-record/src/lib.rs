@@ -15,6 +15,7 @@ mod answer;
 mod balance;
 mod bridge;
 mod checksums;
+mod conclusion;
 mod corrupt;
 mod corruption;
 mod drill;
@@ -53,48 +54,46 @@ pub use answer::{AdvisedAction, AnswerLine, ArmAdvice, RunAnswer};
 pub use balance::{
     BALANCE_PRIMARY, BALANCE_SCHEMA, BalanceDeath, BalanceDesign, BalanceNeed, BalanceQueue,
     BalanceRecord, BalanceRoute, BalanceRung, BalanceSplit, BalanceThroughput, BalanceWait,
-    balance_schema,
 };
 pub use bridge::{
     BRIDGE_SCHEMA, BridgeCheck, BridgeRecord, BridgeStatement, BridgeStep, ForeignScan,
-    bridge_schema,
 };
 pub use checksums::{
     BlockOfFile, CHECKSUMS_SCHEMA, ChecksumsOutcome, ChecksumsPages, ChecksumsRecord,
     ChecksumsSample, EarlierRun,
 };
+pub use conclusion::{Conclusion, Finding, FindingCode, PrintedRecord, Status, record_schema};
 pub use corrupt::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
 pub use corruption::{
     CORRUPTION_SCHEMA, CorruptionDesign, CorruptionFailover, CorruptionRecord, DamageSpread,
-    RowState, corruption_schema,
+    RowState,
 };
 pub use drill::{
     DRILL_SCHEMA, DrillCheck, DrillDisk, DrillFinding, DrillPages, DrillRecord, DrillStart,
     DrillVerdict, DrillWal, DrilledBackup, DrilledDatabase, DrilledForm, DrilledKind,
-    DrilledMember, DrilledTablespace, LoggedTablespace, drill_schema,
+    DrilledMember, DrilledTablespace, LoggedTablespace,
 };
-pub use examination::{EXAMINATION_SCHEMA, Examination, Finding, Misses, NullRuns, State};
+pub use examination::{EXAMINATION_SCHEMA, Examination, FitnessCheck, Misses, NullRuns, State};
 pub use exchange::{
     EXCHANGE_SCHEMA, ExchangeCase, ExchangeDesign, ExchangeRecord, SynchronousCommit,
-    exchange_schema,
 };
 pub use expectation::{Expectation, ExpectedFigure};
 pub use failover::{
     EngineSettings, EngineTopology, FAILOVER_SCHEMA, FailoverDesign, FailoverDetector,
     FailoverEngine, FailoverFault, FailoverRecord, FailoverRejoin, FailoverRun, PartitionOutcome,
-    PartitionSide, SkippedFault, ThirdNode, failover_schema,
+    PartitionSide, SkippedFault, ThirdNode,
 };
 pub use fleet::{
     FLEET_PLAN_SCHEMA, FLEET_SCHEMA, FleetBackup, FleetCpuSource, FleetCpuTime, FleetCpuTimes,
     FleetEstimate, FleetLayout, FleetObject, FleetOutcome, FleetPart, FleetPlan, FleetRange,
-    FleetRecord, FleetRefusal, FleetUnit, fleet_plan_schema, fleet_schema,
+    FleetRecord, FleetRefusal, FleetUnit,
 };
 pub use interval::{Interval, Verdict};
 pub use judge::{
     AcknowledgementGap, ClientTimeline, IdSet, JUDGE_SCHEMA, JudgeDesign, JudgeRecord,
     JudgeVerdict, JudgedClient, JudgedEvent, JudgedFault, JudgedNode, JudgedServer, JudgedSide,
     LongForkProbe, LostTransactions, NodeIdentity, ReadChecks, SeenError, TransactionCounts,
-    TransactionExample, judge_schema,
+    TransactionExample,
 };
 pub use latencies::{Latencies, LatenciesError};
 pub use metric::Metric;
@@ -118,13 +117,13 @@ pub use prediction::{
     CarriedMarks, CensusRelation, DirtyCensus, EnablePass, EnableRoute, OneTimeBill,
     PREDICTION_SCHEMA, PageCosts, PredictedCpu, PredictedWal, PredictedWindow, PredictionAdvice,
     PredictionAnswer, PredictionBasis, PredictionRecord, ServerWatch, VisibilityCount, WatchCost,
-    WatchSource, WatchWindow, WatchedRates, WatchedServer, prediction_schema,
+    WatchSource, WatchWindow, WatchedRates, WatchedServer,
 };
 pub use provenance::Provenance;
 pub use read::{RecordError, Run};
 pub use repair::{
     EvidenceClass, REPAIR_SCHEMA, RepairBlock, RepairCandidate, RepairOutcome, RepairRecord,
-    RepairSource, RepairSourceKind, RepairWal, RepairWalRecord, repair_schema,
+    RepairSource, RepairSourceKind, RepairWal, RepairWalRecord,
 };
 pub use replay::{
     AFTER_FAILURE, FAILED_WHEN_LOGGED, LOG_EXAMINATION_SCHEMA, LogCounts, LogExamination,
@@ -141,8 +140,7 @@ pub use result::{
     RESULT_SCHEMA, RunResult, Steadiness, TransactionRange,
 };
 pub use rolling::{
-    ROLLING_SCHEMA, RollingNode, RollingObjection, RollingOutcome, RollingRecord,
-    RollingSwitchover, rolling_schema,
+    ROLLING_SCHEMA, RollingNode, RollingObjection, RollingOutcome, RollingRecord, RollingSwitchover,
 };
 pub use run::{
     Arm, ArmLatencies, ArmRound, Calibration, Counted, CounterReading, Counters, Design, End,
@@ -161,7 +159,7 @@ pub use wal::{
     WalImages, WalKind, WalOfDatabase, WalOfKind, WalOfRelation, WalPiece, WalRelationName,
     WalSource, WalStatisticsRecord,
 };
-pub use watch::{PageCondition, WATCH_SCHEMA, WatchAction, WatchRecord, WatchedPage, watch_schema};
+pub use watch::{PageCondition, WATCH_SCHEMA, WatchAction, WatchRecord, WatchedPage};
 pub use watched_wal::{
     BlindCheck, CycleWithoutHints, NextCycleCheck, PredictionChecks, WatchedWal, WatchedWalCycle,
 };
@@ -173,94 +171,4 @@ pub use whatif::{
 /// The JSON Schema of a line of a record.
 pub fn line_schema() -> serde_json::Value {
     schemars::schema_for!(Line).to_value()
-}
-
-/// The JSON Schema of an examination.
-pub fn examination_schema() -> serde_json::Value {
-    schemars::schema_for!(Examination).to_value()
-}
-
-/// The JSON Schema of what `pgtoll enable` and `pgtoll disable` print.
-pub fn checksums_schema() -> serde_json::Value {
-    schemars::schema_for!(ChecksumsRecord).to_value()
-}
-
-/// The JSON Schema of what `pgtoll corrupt` prints.
-pub fn corrupt_schema() -> serde_json::Value {
-    schemars::schema_for!(CorruptRecord).to_value()
-}
-
-/// The JSON Schema of what `pgtoll replay doctor` and `pgtoll replay plan` print.
-pub fn log_examination_schema() -> serde_json::Value {
-    schemars::schema_for!(LogExamination).to_value()
-}
-
-/// The JSON Schema of what `pgtoll replay run` prints.
-pub fn replay_schema() -> serde_json::Value {
-    schemars::schema_for!(ReplayRecord).to_value()
-}
-
-/// The JSON Schema of a [`ReplayComparison`].
-pub fn replay_comparison_schema() -> serde_json::Value {
-    schemars::schema_for!(ReplayComparison).to_value()
-}
-
-/// The JSON Schema of what `pgtoll page show` prints.
-pub fn page_schema() -> serde_json::Value {
-    schemars::schema_for!(PageRecord).to_value()
-}
-
-/// The JSON Schema of what `pgtoll page checksum` prints.
-pub fn page_checksums_schema() -> serde_json::Value {
-    schemars::schema_for!(PageChecksumsRecord).to_value()
-}
-
-/// The JSON Schema of what `pgtoll page diff` prints.
-pub fn page_difference_schema() -> serde_json::Value {
-    schemars::schema_for!(PageDifferenceRecord).to_value()
-}
-
-/// The JSON Schema of a result.
-pub fn result_schema() -> serde_json::Value {
-    schemars::schema_for!(RunResult).to_value()
-}
-
-/// The JSON Schema of an overview of several experiments.
-pub fn overview_schema() -> serde_json::Value {
-    schemars::schema_for!(Overview).to_value()
-}
-
-/// The JSON Schema of runs side by side.
-pub fn side_by_side_schema() -> serde_json::Value {
-    schemars::schema_for!(SideBySide).to_value()
-}
-
-/// The JSON Schema of the list of experiments.
-pub fn experiments_schema() -> serde_json::Value {
-    schemars::schema_for!(ExperimentList).to_value()
-}
-
-/// The JSON Schema of what `pgtoll measure --dry-run` prints.
-pub fn plan_schema() -> serde_json::Value {
-    schemars::schema_for!(PlanRecord).to_value()
-}
-
-/// The JSON Schema of what `pgtoll wal whatif` makes.
-pub fn wal_whatif_schema() -> serde_json::Value {
-    schemars::schema_for!(WalWhatIfRecord).to_value()
-}
-
-/// The JSON Schema of WAL statistics.
-pub fn wal_statistics_schema() -> serde_json::Value {
-    schemars::schema_for!(WalStatisticsRecord).to_value()
-}
-
-/// The JSON Schema of a verification.
-pub fn verification_schema() -> serde_json::Value {
-    schemars::schema_for!(VerificationRecord).to_value()
-}
-
-/// The JSON Schema of a patrol's state.
-pub fn patrol_schema() -> serde_json::Value {
-    schemars::schema_for!(PatrolRecord).to_value()
 }

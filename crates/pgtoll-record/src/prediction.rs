@@ -491,8 +491,3 @@ pub struct EnablePass {
     /// Bytes of the sample.
     pub sample_bytes: u64,
 }
-
-/// The JSON Schema of a prediction.
-pub fn prediction_schema() -> serde_json::Value {
-    schemars::schema_for!(PredictionRecord).to_value()
-}

@@ -39,6 +39,12 @@ pub struct RepairRecord {
     pub blocks: Vec<RepairBlock>,
     /// Those of them that a server refuses or that hold something else than they should, after this.
     pub remaining: u64,
+    /// Damage was found that is no block, such as missing files.
+    #[serde(default)]
+    pub has_other_damage: bool,
+    /// Not all pages could be verified.
+    #[serde(default)]
+    pub is_partial: bool,
     /// What undoes the repair; `None`: nothing was to be written.
     pub undo_file: Option<String>,
     /// Where attempts are kept; `None`: nothing was to be written.
@@ -196,9 +202,4 @@ pub struct RepairWalRecord {
     pub end: Lsn,
     /// Its resource manager and type, as `pg_waldump` calls them.
     pub kind: String,
-}
-
-/// The JSON Schema of what `pgtoll repair` prints.
-pub fn repair_schema() -> serde_json::Value {
-    schemars::schema_for!(RepairRecord).to_value()
 }

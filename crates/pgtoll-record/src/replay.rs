@@ -36,6 +36,9 @@ pub struct LogExamination {
     /// The plan has timing, shapes and order alone: values were replaced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub redacted: bool,
+    /// Statements were lost while they were captured.
+    #[serde(default)]
+    pub is_partial: bool,
 }
 
 /// A log that was read.
@@ -278,17 +281,6 @@ pub struct ReplayDone {
     pub tables: Vec<ReplayTable>,
 }
 
-impl ReplayRecord {
-    /// Whether something that was replayed did not go as it was logged, or is missing though nothing ended
-    /// the replay early.
-    pub fn went_otherwise(&self) -> bool {
-        let Some(done) = &self.done else { return false };
-        let missing = if self.complete { done.missing() } else { 0 };
-        done.unexpected_errors + done.missing_errors + done.order_breaks + missing > 0
-            || done.tables.iter().any(|table| table.same == Some(false))
-    }
-}
-
 /// The reason of a statement that is not replayed since it failed in a way that need not come again.
 pub const FAILED_WHEN_LOGGED: &str = "failed for a lock, serialization or cancel";
 /// The reason of a statement that is not replayed since its transaction had failed before it.
@@ -300,7 +292,7 @@ impl ReplayDone {
         let without_effect = [FAILED_WHEN_LOGGED, AFTER_FAILURE];
         let missing =
             self.skipped.iter().filter(|(why, _)| !without_effect.contains(&why.as_str()));
-        missing.map(|(_, count)| count).sum()
+        missing.map(|(_, count)| *count).fold(0, u64::saturating_add)
     }
 }
 

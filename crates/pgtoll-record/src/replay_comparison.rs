@@ -168,6 +168,18 @@ pub struct RatioRange {
     pub upper: f64,
 }
 
+impl RatioRange {
+    /// The change in percent with its interval; of large changes, how many times.
+    pub fn change(&self) -> String {
+        let Self { ratio, lower, upper } = *self;
+        if !(1.0 / 3.0..=3.0).contains(&ratio) {
+            return format!("{ratio:.2} times ({lower:.2} to {upper:.2})");
+        }
+        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+        format!("{:+.1} % ({:+.1} to {:+.1} %)", percent(ratio), percent(lower), percent(upper))
+    }
+}
+
 /// A statement without its values, on all arms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShapeComparison {

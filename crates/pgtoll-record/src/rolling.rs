@@ -6,11 +6,6 @@ use serde::{Deserialize, Serialize};
 /// The version of the form of [`RollingRecord`].
 pub const ROLLING_SCHEMA: &str = "pgtoll.rolling/1";
 
-/// The JSON Schema of a [`RollingRecord`].
-pub fn rolling_schema() -> serde_json::Value {
-    schemars::schema_for!(RollingRecord).to_value()
-}
-
 /// What `pgtoll enable --rolling` or `pgtoll disable --rolling` did, or would do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RollingRecord {

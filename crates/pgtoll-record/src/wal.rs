@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use std::fmt;
+
 use pgtoll_format::Lsn;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -288,6 +290,16 @@ pub struct WalRelationName {
     pub kind: String,
     /// The table that an index or a TOAST table belongs to.
     pub of: Option<String>,
+}
+
+/// With its schema and database, as far as they are known.
+impl fmt::Display for WalRelationName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [&self.database, &self.schema, &self.relation];
+        let parts: Vec<&str> =
+            parts.into_iter().filter(|part| !part.is_empty()).map(String::as_str).collect();
+        f.write_str(&parts.join("."))
+    }
 }
 
 /// The records of a database.

@@ -35,6 +35,9 @@ pub struct WatchRecord {
     /// The standby's pages are sound, each of them, and there is at least one: a failover to it would get
     /// rid of the damage that is known.
     pub standby_is_verified: bool,
+    /// A command was given, to be run where the standby's pages are sound.
+    #[serde(default)]
+    pub action_requested: bool,
     /// The user's command; `None` where none was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<WatchAction>,
@@ -90,9 +93,4 @@ pub struct WatchAction {
     pub success: bool,
     /// The end of what it printed.
     pub output: String,
-}
-
-/// The JSON Schema of what `pgtoll lab watch --json` prints.
-pub fn watch_schema() -> serde_json::Value {
-    schemars::schema_for!(WatchRecord).to_value()
 }

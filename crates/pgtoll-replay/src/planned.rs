@@ -33,6 +33,7 @@ pub fn examination(
         findings,
         plan: None,
         redacted: header.redacted,
+        is_partial: false,
     }
 }
 

@@ -1,52 +1,58 @@
-//! Reads that a balancer sends to standbys, as text.
+//! Reads that a balancer sends to standbys.
 
 use std::collections::BTreeMap;
 
 use pgtoll_record::{
-    BALANCE_PRIMARY, BalanceDeath, BalanceNeed, BalanceQueue, BalanceRecord, BalanceRoute,
-    BalanceRung, BalanceSplit, BalanceThroughput,
+    BalanceDeath, BalanceNeed, BalanceQueue, BalanceRecord, BalanceRoute, BalanceRung,
+    BalanceSplit, BalanceThroughput, PrintedRecord as _,
 };
 
-use crate::text::{aligned, end_words, wrapped};
+use crate::document::{Block, Document, Section, settings};
+use crate::records::{ReportedRecord, TableOptions};
+use crate::text::end_words;
 use crate::wal_numbers::counted;
 
-/// The answer, where each kind of statement went, and what readers saw.
-pub fn balance_text(of: &BalanceRecord) -> String {
-    let mut text = wrapped("", &subject_words(of));
-    text.push('\n');
-    text.push_str(&wrapped("", &answer(of)));
-    if !of.routes.is_empty() {
-        text.push('\n');
-        text.push_str(&table(ROUTE_HEAD, of.routes.iter().map(route_row)));
+impl ReportedRecord for BalanceRecord {
+    /// The answer, where each kind of statement went, and what readers saw.
+    fn document(&self, _: &TableOptions) -> Document {
+        let routes = self.routes.iter().map(route_row).collect();
+        let rungs = self.freshness.iter().map(rung_row).collect();
+        let clients = part_words(self).into_iter().map(Block::Paragraph).collect();
+        let sections = [
+            Section::table("Reads after writes", &RUNG_HEAD, rungs),
+            Section::table("Where statements went", &ROUTE_HEAD, routes),
+            Some(Section::detail("What clients saw", clients)),
+            Some(Section::evidence("How it was found", how(self))),
+        ];
+        Document {
+            command: "pgtoll lab balance",
+            question: "Where does a balancer send statements, and how old is what standbys answer?",
+            subject: subject_words(self),
+            answer: vec![answer(self)],
+            findings: self.conclusion().sentences(),
+            sections: sections.into_iter().flatten().collect(),
+            notes: self.notes.clone(),
+            again: self.command.clone(),
+        }
     }
-    if !of.freshness.is_empty() {
-        text.push('\n');
-        text.push_str(&table(RUNG_HEAD, of.freshness.iter().map(rung_row)));
-    }
-    for words in part_words(of) {
-        text.push('\n');
-        text.push_str(&wrapped("", &words));
-    }
-    text.push('\n');
-    for finding in balance_findings(of) {
-        text.push_str(&wrapped("finding: ", &finding));
-    }
-    for note in &of.notes {
-        text.push_str(&wrapped("note: ", note));
-    }
-    text
 }
 
-fn table<const COLUMNS: usize>(
-    head: [&str; COLUMNS],
-    rows: impl Iterator<Item = [String; COLUMNS]>,
-) -> String {
-    let rows = rows.map(|row| row.to_vec());
-    aligned(std::iter::once(head.map(str::to_owned).to_vec()).chain(rows).collect(), Vec::new())
+fn how(record: &BalanceRecord) -> Vec<Block> {
+    let statements = record.routes.iter().map(|route| route.statements.join("; "));
+    vec![
+        Block::Paragraph(format!(
+            "Each kind of statement was tried in {} sessions of its own; the server that executed it named \
+             itself. What each session sent:",
+            record.design.route_sessions
+        )),
+        Block::Code(statements.collect()),
+        Block::Paragraph("Settings of the servers, then of the balancer:".to_owned()),
+        settings(record.settings.iter().chain(&record.balancer_settings)),
+    ]
 }
 
 /// What each other part showed.
-pub(crate) fn part_words(of: &BalanceRecord) -> Vec<String> {
+fn part_words(of: &BalanceRecord) -> Vec<String> {
     let parts = [
         wait_words(of),
         of.split.as_ref().map(split_words),
@@ -74,7 +80,7 @@ fn wait_words(of: &BalanceRecord) -> Option<String> {
     (!words.is_empty()).then(|| format!("WAIT FOR LSN, {}.", words.join("; ")))
 }
 
-pub(crate) fn subject_words(of: &BalanceRecord) -> String {
+fn subject_words(of: &BalanceRecord) -> String {
     let weights: Vec<String> =
         of.design.weights.iter().map(|(name, weight)| format!("{name} {weight}")).collect();
     let mut words = format!("{}, {}; weights: {}.", of.server, of.balancer, weights.join(", "));
@@ -82,14 +88,14 @@ pub(crate) fn subject_words(of: &BalanceRecord) -> String {
     words
 }
 
-pub(crate) fn answer(of: &BalanceRecord) -> String {
+fn answer(of: &BalanceRecord) -> String {
     let kinds = counted(of.routes.len() as u64, "kind", "kinds");
     let astray = of.routes.iter().filter(|route| !route.holds()).count();
     let routes = match astray {
         0 => format!("All {kinds} of statements were answered where they may be."),
         astray => format!("{astray} of {kinds} of statements failed, or went where they must not."),
     };
-    let stale: u64 = of.freshness.iter().map(|rung| rung.stale).sum();
+    let stale: u64 = of.freshness.iter().map(|rung| rung.stale).fold(0, u64::saturating_add);
     let is_promised =
         |rung: &&BalanceRung| rung.is_promised() && rung.wait.is_none() && rung.standby_reads > 0;
     let promised = of.freshness.iter().find(is_promised);
@@ -114,10 +120,10 @@ pub(crate) fn answer(of: &BalanceRecord) -> String {
 }
 
 /// Titles of [`route_row`].
-pub(crate) const ROUTE_HEAD: [&str; 4] = ["statement", "server", "went to", ""];
+const ROUTE_HEAD: [&str; 4] = ["statement", "server", "went to", ""];
 
 /// A kind of statement, and what became of it.
-pub(crate) fn route_row(route: &BalanceRoute) -> [String; 4] {
+fn route_row(route: &BalanceRoute) -> Vec<String> {
     let need = match route.need {
         BalanceNeed::Primary => "primary",
         BalanceNeed::Any => "any",
@@ -127,13 +133,7 @@ pub(crate) fn route_row(route: &BalanceRoute) -> [String; 4] {
         (true, BalanceNeed::Any, false) => "kept",
         _ => "",
     };
-    [route.kind.clone(), need.to_owned(), went_to(route), verdict.to_owned()]
-}
-
-fn went_to(route: &BalanceRoute) -> String {
-    let errors = (route.errors > 0).then(|| counted(route.errors, "error", "errors"));
-    let answers = shares(&route.answers);
-    answers.into_iter().chain(errors).collect::<Vec<_>>().join(", ")
+    vec![route.kind.clone(), need.to_owned(), route.went_to(), verdict.to_owned()]
 }
 
 fn shares(of: &BTreeMap<String, u64>) -> Vec<String> {
@@ -141,14 +141,14 @@ fn shares(of: &BTreeMap<String, u64>) -> Vec<String> {
 }
 
 /// Titles of [`rung_row`].
-pub(crate) const RUNG_HEAD: [&str; 5] = ["commits wait until", "stale", "of", "share", "write, ms"];
+const RUNG_HEAD: [&str; 5] = ["commits wait until", "stale", "of", "share", "write, ms"];
 
 /// What commits waited for, and how many reads did not find what was committed.
-pub(crate) fn rung_row(rung: &BalanceRung) -> [String; 5] {
+fn rung_row(rung: &BalanceRung) -> Vec<String> {
     let share = rung.stale_share.as_ref().map_or_else(String::new, |share| {
         format!("{:.1} to {:.1} %", share.lower * 100.0, share.upper * 100.0)
     });
-    [
+    vec![
         rung.rung.clone(),
         rung.stale.to_string(),
         rung.standby_reads.to_string(),
@@ -158,7 +158,7 @@ pub(crate) fn rung_row(rung: &BalanceRung) -> [String; 5] {
 }
 
 fn split_words(of: &BalanceSplit) -> String {
-    let all: u64 = of.sessions.values().sum();
+    let all: u64 = of.sessions.values().copied().fold(0, u64::saturating_add);
     format!(
         "Of {all} sessions: {}. By the weights the first standby should have {:.0} %; its share is {:.1} % \
          ({:.1} to {:.1}).",
@@ -212,52 +212,13 @@ fn death_words(of: &BalanceDeath) -> String {
     )
 }
 
-/// What is not as it should be.
-pub fn balance_findings(of: &BalanceRecord) -> Vec<String> {
-    let mut findings: Vec<String> = of
-        .routes
-        .iter()
-        .filter(|route| !route.holds())
-        .map(|route| {
-            let error = route.first_error.iter().map(|error| format!(": {error}"));
-            format!("{}: {}{}", route.kind, went_to(route), error.collect::<String>())
-        })
-        .collect();
-    findings.extend(of.freshness.iter().filter(|rung| rung.is_broken()).map(|rung| {
-        let (stale, reads) = (rung.stale, rung.standby_reads);
-        match &rung.wait {
-            Some(_) => format!("{stale} of {reads} reads were stale although readers waited"),
-            None => format!(
-                "{stale} of {reads} reads were stale although commits waited until {}",
-                rung.rung
-            ),
-        }
-    }));
-    findings.extend(of.split.as_ref().and_then(split_finding));
-    findings.extend(of.queue.as_ref().filter(|queue| queue.refused > 0).map(|queue| {
-        let error = queue.first_error.as_deref().unwrap_or_default();
-        format!("{} of {} clients beyond its room were refused: {error}", queue.refused, queue.more)
-    }));
-    findings
-}
-
-/// An interval misses the truth once in twenty times; twice its width hardly ever.
-fn split_finding(of: &BalanceSplit) -> Option<String> {
-    let width = of.share.upper - of.share.lower;
-    let is_far = (of.share.estimate - of.expected).abs() > width;
-    let primary = of.sessions.get(BALANCE_PRIMARY).copied().unwrap_or_default();
-    (is_far || primary > 0).then(|| {
-        let expected = of.expected * 100.0;
-        format!(
-            "sessions are not shared out by the weights: {}, not {expected:.0} % each",
-            shares(&of.sessions).join(", ")
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn text(record: &BalanceRecord) -> String {
+        record.text(&TableOptions::default())
+    }
 
     /// `pgtoll lab balance --postgres 18`, as it was.
     fn record() -> BalanceRecord {
@@ -266,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_answer_comes_first_and_every_kind_of_statement_has_a_line() {
-        let text = balance_text(&record());
+        let text = text(&record());
         let wide = text.lines().filter(|line| line.chars().count() > 80);
         assert_eq!(wide.collect::<Vec<_>>(), Vec::<&str>::new());
         insta::assert_snapshot!(text);
@@ -274,9 +235,9 @@ mod tests {
 
     #[test]
     fn readers_that_wait_find_their_row_where_they_wait() {
-        let text = include_str!("../../../records/2026-11-26-balance-19.json");
-        let mut record: BalanceRecord = serde_json::from_str(text).unwrap();
-        let text = balance_text(&record);
+        let json = include_str!("../../../records/2026-11-26-balance-19.json");
+        let mut record: BalanceRecord = serde_json::from_str(json).unwrap();
+        let text = text(&record);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("through the balancer: 0 of 1000 waits ended"), "{text}");
         assert!(text.contains("or if it waits there itself (WAIT FOR LSN)"), "{text}");
@@ -284,14 +245,14 @@ mod tests {
         let [.., balanced, direct] = &mut record.freshness[..] else { panic!("{text}") };
         assert!(balanced.stale > 0 && direct.stale == 0, "{text}");
         direct.stale = 1;
-        let [finding] = &balance_findings(&record)[..] else { panic!("{record:?}") };
+        let [finding] = &record.conclusion().sentences()[..] else { panic!("{record:?}") };
         assert!(finding.contains("were stale although readers waited"), "{finding}");
     }
 
     #[test]
     fn what_goes_astray_or_is_stale_where_it_must_not_be_is_a_finding() {
         let mut record = record();
-        assert_eq!(balance_findings(&record), Vec::<String>::new());
+        assert_eq!(record.conclusion().sentences(), Vec::<String>::new());
         let insert = record.routes.iter().position(|of| of.need == BalanceNeed::Primary).unwrap();
         record.routes[insert].answers.insert("standby1".to_owned(), 1);
         record.freshness[4].stale = 1;
@@ -299,9 +260,9 @@ mod tests {
         split.sessions.insert("primary".to_owned(), 3);
         let queue = record.queue.as_mut().unwrap();
         (queue.refused, queue.first_error) = (1, Some("sorry, too many clients".to_owned()));
-        let findings = balance_findings(&record);
+        let findings = record.conclusion().sentences();
         assert_eq!(findings.len(), 4, "{findings:?}");
-        let text = balance_text(&record);
+        let text = text(&record);
         assert!(text.contains("1 of 32 kinds of statements failed, or went"), "{text}");
         assert!(text.contains("WRONG") && text.contains("finding: "), "{text}");
     }
@@ -312,7 +273,7 @@ mod tests {
         (record.complete, record.ended) = (false, Some("queue: interrupted".to_owned()));
         (record.queue, record.death) = (None, None);
         record.freshness.clear();
-        let text = balance_text(&record);
+        let text = text(&record);
         assert!(text.contains("Ended early: queue: interrupted"), "{text}");
         assert!(!text.contains("commits wait until") && !text.contains("killed"), "{text}");
     }

@@ -1,36 +1,45 @@
-//! What foreign tables of other servers, a CSV file and Redis showed, as text.
+//! What foreign tables of other servers, a CSV file and Redis showed.
 
 use std::fmt::Write as _;
 
-use pgtoll_record::{BridgeRecord, BridgeStep, ForeignScan};
+use pgtoll_record::{
+    BridgeCheck, BridgeRecord, BridgeStatement, BridgeStep, ForeignScan, PrintedRecord as _,
+};
 
-use crate::text::{aligned, end_words, wrapped};
+use crate::document::{Block, Document, Section, Table, settings};
+use crate::records::{ReportedRecord, TableOptions};
+use crate::text::end_words;
 use crate::wal_numbers::counted;
 
-/// The answer, the scans of the join, and each step with its checks and what follows from it.
-pub fn bridge_text(of: &BridgeRecord) -> String {
-    let mut text = wrapped("", &subject_words(of));
-    text.push('\n');
-    text.push_str(&wrapped("", &answer(of)));
-    if !of.scans.is_empty() {
-        text.push('\n');
-        push_scans(&mut text, &of.scans);
+impl ReportedRecord for BridgeRecord {
+    /// The answer, the scans of the join, and each step with its checks and what follows from it.
+    fn document(&self, _: &TableOptions) -> Document {
+        let mut scans =
+            vec![Block::Table(Table::new(&SCAN_HEAD, self.scans.iter().map(scan_row).collect()))];
+        let source = |scan: &ForeignScan| format!("{}: {}: {}", scan.table, scan.kind, scan.source);
+        scans.push(Block::List(self.scans.iter().map(source).collect()));
+        let mut document = Document {
+            command: "pgtoll lab bridge",
+            question: "What does one query over PostgreSQL, a CSV file and Redis promise?",
+            subject: subject_words(self),
+            answer: vec![answer(self)],
+            findings: self.conclusion().sentences(),
+            sections: Vec::new(),
+            notes: self.notes.clone(),
+            again: self.command.clone(),
+        };
+        if !self.scans.is_empty() {
+            document.push(Section::detail("One query over three sources", scans));
+        }
+        for step in &self.steps {
+            document.push(step_section(step));
+        }
+        document.push(Section::evidence("Settings of the servers", vec![settings(&self.settings)]));
+        document
     }
-    for step in &of.steps {
-        text.push('\n');
-        push_step(&mut text, step);
-    }
-    text.push('\n');
-    for finding in bridge_findings(of) {
-        text.push_str(&wrapped("finding: ", &finding));
-    }
-    for note in &of.notes {
-        text.push_str(&wrapped("note: ", note));
-    }
-    text
 }
 
-pub(crate) fn subject_words(of: &BridgeRecord) -> String {
+fn subject_words(of: &BridgeRecord) -> String {
     let mut words = format!("{}, {}", of.server, of.redis);
     for (name, version) in &of.extensions {
         let _ = write!(words, ", {name} {version}");
@@ -42,9 +51,9 @@ pub(crate) fn subject_words(of: &BridgeRecord) -> String {
     words
 }
 
-pub(crate) fn answer(of: &BridgeRecord) -> String {
+fn answer(of: &BridgeRecord) -> String {
     let checks = || of.steps.iter().flat_map(|step| &step.checks);
-    let (all, failed) = (checks().count() as u64, bridge_findings(of).len());
+    let (all, failed) = (checks().count() as u64, of.conclusion().findings.len());
     let checks = counted(all, "check", "checks");
     let begun = match of.steps.last() {
         Some(last) if !of.complete && !last.complete => {
@@ -64,10 +73,10 @@ pub(crate) fn answer(of: &BridgeRecord) -> String {
 }
 
 /// Titles of [`scan_row`].
-pub(crate) const SCAN_HEAD: [&str; 4] = ["scan of the join", "rows", "loops", "ms"];
+const SCAN_HEAD: [&str; 4] = ["scan of the join", "rows", "loops", "ms"];
 
 /// A foreign scan, and what it took.
-pub(crate) fn scan_row(scan: &ForeignScan) -> Vec<String> {
+fn scan_row(scan: &ForeignScan) -> Vec<String> {
     vec![
         scan.table.clone(),
         format!("{:.0}", scan.rows),
@@ -76,45 +85,39 @@ pub(crate) fn scan_row(scan: &ForeignScan) -> Vec<String> {
     ]
 }
 
-fn push_scans(text: &mut String, scans: &[ForeignScan]) {
-    let head = SCAN_HEAD.map(str::to_owned).to_vec();
-    let rows = scans.iter().map(scan_row).collect();
-    text.push_str(&aligned([vec![head], rows].concat(), Vec::new()));
-    for scan in scans {
-        let words = format!("{}: {}", scan.kind, scan.source);
-        text.push_str(&wrapped(&format!(" {}: ", crate::printable(&scan.table)), &words));
-    }
-}
-
-fn push_step(text: &mut String, step: &BridgeStep) {
-    text.push_str(&wrapped("", &format!("{}: {}", step.name, step.title)));
-    for check in &step.checks {
-        let prefix = if check.holds { "  holds  " } else { "  FAILS  " };
-        text.push_str(&wrapped(prefix, &format!("{}: {}", check.subject, check.found)));
-    }
-    if step.complete {
-        text.push_str(&wrapped("  ", &step.lesson));
-    } else {
-        text.push_str("  not done to its end\n");
-    }
-}
-
-/// Checks that fail.
-pub fn bridge_findings(of: &BridgeRecord) -> Vec<String> {
-    let of_step = |step: &BridgeStep| {
-        let failed = step.checks.iter().filter(|check| !check.holds);
-        let words = failed.map(|check| {
-            let (name, subject) = (&step.name, &check.subject);
-            format!("{name}, {subject}: expected {}, found {}", check.expected, check.found)
-        });
-        words.collect::<Vec<_>>()
+fn step_section(step: &BridgeStep) -> Section {
+    let check = |check: &BridgeCheck| {
+        let expected =
+            if check.holds { String::new() } else { format!(" (expected: {})", check.expected) };
+        let verdict = if check.holds { "holds" } else { "FAILS" };
+        format!("{verdict}: {}: {}{expected}", check.subject, check.found)
     };
-    of.steps.iter().flat_map(of_step).collect()
+    let lesson = if step.complete { step.lesson.as_str() } else { "not done to its end" };
+    let blocks = vec![
+        Block::List(step.checks.iter().map(check).collect()),
+        Block::Paragraph(lesson.to_owned()),
+        Block::Folded {
+            summary: "What was run, and what it gave".to_owned(),
+            code: step.statements.iter().flat_map(statement_lines).collect(),
+        },
+    ];
+    Section::detail(&format!("{}: {}", step.name, step.title), blocks)
+}
+
+/// The session, the statement, its result and its rows.
+fn statement_lines(statement: &BridgeStatement) -> Vec<String> {
+    let head =
+        [format!("{}: {}", statement.session, statement.sql), format!("  {}", statement.result)];
+    head.into_iter().chain(statement.rows.iter().map(|row| format!("    {row}"))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn text(record: &BridgeRecord) -> String {
+        record.text(&TableOptions::default())
+    }
 
     /// `pgtoll lab bridge --postgres 18`, as it was.
     fn record() -> BridgeRecord {
@@ -123,7 +126,7 @@ mod tests {
 
     #[test]
     fn each_step_has_its_checks_and_its_lesson() {
-        let text = bridge_text(&record());
+        let text = text(&record());
         // A path or a statement may have a word that is wider.
         let wide = text.lines().filter(|line| line.chars().count() > 80);
         assert_eq!(wide.collect::<Vec<_>>(), Vec::<&str>::new());
@@ -135,9 +138,13 @@ mod tests {
         let mut record = record();
         record.steps[0].checks[0].holds = false;
         record.steps[0].checks[0].found = "<script>alert(1)</script>".to_owned();
-        let page = crate::bridge_html(&record);
+        let page = record.html();
         for step in &record.steps {
-            assert!(page.contains(&format!("<h3>{}: ", step.name)), "{}", step.name);
+            assert!(
+                page.contains(&format!(">{}: {}</h2>", step.name, step.title)),
+                "{}",
+                step.name
+            );
         }
         assert!(page.contains("FAILS") && page.contains("&lt;script&gt;alert"), "{page}");
         assert!(!page.contains("<script>alert"), "{page}");
@@ -146,14 +153,14 @@ mod tests {
     #[test]
     fn a_check_that_fails_is_a_finding_and_the_first_thing_that_is_said() {
         let mut record = record();
-        assert!(bridge_findings(&record).is_empty());
+        assert!(record.conclusion().sentences().is_empty());
         let check = &mut record.steps[1].checks[0];
         check.holds = false;
         check.found = "no rows".to_owned();
-        let findings = bridge_findings(&record);
+        let findings = record.conclusion().sentences();
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert!(findings[0].ends_with("found no rows"), "{findings:?}");
-        let text = bridge_text(&record);
+        let text = text(&record);
         assert!(text.contains("1 of ") && text.contains(" fail.\n"), "{text}");
     }
 
@@ -163,7 +170,7 @@ mod tests {
         record.steps.truncate(2);
         record.steps[1].complete = false;
         (record.complete, record.ended) = (false, Some("the program failed".to_owned()));
-        let text = bridge_text(&record);
+        let text = text(&record);
         assert!(text.contains("Ended early: the program failed"), "{text}");
         let words = format!("Step {} was not done to its end", record.steps[1].name);
         assert!(text.contains(&words) && !text.contains("All "), "{text}");

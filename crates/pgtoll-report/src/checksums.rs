@@ -1,109 +1,102 @@
-//! What turning data checksums on or off did, as text.
+//! What turning data checksums on or off did.
 
 use std::fmt::Write as _;
 
 use pgtoll_format::ByteSize;
 use pgtoll_record::{
-    ChecksumsOutcome, ChecksumsPages, ChecksumsRecord, ChecksumsSample, EarlierRun,
+    BlockOfFile, ChecksumsOutcome, ChecksumsPages, ChecksumsRecord, ChecksumsSample, EarlierRun,
 };
 
-use crate::printable::printable;
-use crate::text::wrapped;
+use crate::document::{Block, Document, Section};
+use crate::records::{ReportedRecord, TableOptions};
+use crate::wal_numbers::counted;
 
-/// What was done, what was found on the way, and what has to follow.
-pub fn checksums_text(of: &ChecksumsRecord) -> String {
-    let state = if of.enabled { "on" } else { "off" };
-    let amount = format!("{} files, {}", of.files, ByteSize(of.bytes).rounded());
-    let mut text = String::new();
-    let _ = match of.outcome {
-        ChecksumsOutcome::Already => {
-            writeln!(text, "Data checksums are {state} already; nothing was written.")
+impl ReportedRecord for ChecksumsRecord {
+    /// What was done, what was found on the way, and what has to follow.
+    fn document(&self, _: &TableOptions) -> Document {
+        let amount =
+            format!("{}, {}", counted(self.files, "file", "files"), ByteSize(self.bytes).rounded());
+        let mut document = Document {
+            command: if self.enabled { "pgtoll enable" } else { "pgtoll disable" },
+            question: "Are data checksums on?",
+            answer: vec![headline(self, &amount)],
+            ..Document::default()
+        };
+        let facts = [
+            self.predicted_seconds.map(|seconds| prediction_words(seconds, self.sample.as_ref())),
+            self.earlier.as_ref().map(earlier_words),
+            self.pages.as_ref().map(|pages| pages_words(pages, &amount, self.seconds)),
+        ];
+        let facts: Vec<Block> = facts.into_iter().flatten().map(Block::Paragraph).collect();
+        document.push(Some(Section::detail("", facts)));
+        if let Some(pages) = &self.pages {
+            let block = |page: &BlockOfFile| format!("{} block {}", page.file, page.block);
+            let damaged: Vec<String> = pages.refused_pages.iter().map(block).collect();
+            let title = counted(pages.refused, "page is damaged", "pages are damaged");
+            document.push(list(&format!("{title}, with checksums or without"), &damaged));
+            document.push(list("Files whose last page is incomplete", &pages.cut_short));
         }
-        ChecksumsOutcome::DryRun => writeln!(text, "Would write checksums: {amount}."),
-        ChecksumsOutcome::Enabled | ChecksumsOutcome::Disabled => {
-            writeln!(text, "Data checksums are {state} now.")
+        document.push(list("Files that are not PostgreSQL's, left alone", &self.foreign));
+        if !self.next.is_empty() {
+            document.push(Section::detail("Now", vec![Block::List(self.next.clone())]));
         }
-    };
-    if let Some(seconds) = of.predicted_seconds {
-        text.push_str(&prediction_text(seconds, of.sample.as_ref()));
+        document
     }
-    if let Some(earlier) = &of.earlier {
-        text.push_str(&earlier_text(earlier));
-    }
-    if let Some(pages) = &of.pages {
-        text.push_str(&pages_text(pages, &amount, of.seconds));
-    }
-    if !of.foreign.is_empty() {
-        let files = of.foreign.len();
-        let line = format!("{files} files that are not PostgreSQL's were left alone:");
-        list(&mut text, &line, &of.foreign);
-    }
-    if !of.next.is_empty() {
-        text.push_str("\nNow:\n");
-        for next in &of.next {
-            text.push_str(&wrapped("  - ", next));
-        }
-    }
-    text
 }
 
-fn prediction_text((least, most): (f64, f64), sample: Option<&ChecksumsSample>) -> String {
+fn headline(record: &ChecksumsRecord, amount: &str) -> String {
+    let state = if record.enabled { "on" } else { "off" };
+    match record.outcome {
+        ChecksumsOutcome::Already => {
+            format!("Data checksums are {state} already; nothing was written.")
+        }
+        ChecksumsOutcome::DryRun => format!("Would write checksums: {amount}."),
+        ChecksumsOutcome::Enabled | ChecksumsOutcome::Disabled => {
+            format!("Data checksums are {state} now.")
+        }
+    }
+}
+
+fn prediction_words((least, most): (f64, f64), sample: Option<&ChecksumsSample>) -> String {
     let mut line = format!("That takes {} to {} without a server.", time(least), time(most));
     if let Some(ChecksumsSample { pages, stale, .. }) = sample {
         let _ = write!(
             line,
-            " Of {pages} pages that were read here and there {stale} would be written. How fast the \
-             disk writes is not known: taken is as fast as it reads, to a third of that."
+            " Of {pages} pages that were sampled {stale} would be written. The disk's write rate is unknown: \
+             assumed is its read rate, to a third of that."
         );
     }
-    wrapped("", &line)
+    line
 }
 
-fn earlier_text(of: &EarlierRun) -> String {
-    let EarlierRun { valid, files, bytes } = of;
-    let line = if *valid {
-        format!(
-            "A run before this one was interrupted: {files} files, {}, that it had synced were \
-             passed over.",
-            ByteSize(*bytes).rounded()
-        )
-    } else {
-        "A run before this one was interrupted, and the cluster was used since: everything was read \
-         again."
-            .to_owned()
-    };
-    wrapped("", &line)
+fn earlier_words(earlier: &EarlierRun) -> String {
+    let EarlierRun { valid, files, bytes } = *earlier;
+    if !valid {
+        return "An earlier run was interrupted, and the cluster was used since: everything was read again."
+            .to_owned();
+    }
+    let files = counted(files, "file", "files");
+    let bytes = ByteSize(bytes).rounded();
+    format!("An earlier run was interrupted: {files}, {bytes}, that it had synced were skipped.")
 }
 
-fn pages_text(pages: &ChecksumsPages, amount: &str, seconds: Option<f64>) -> String {
-    let ChecksumsPages { all, written, new, refused, refused_pages, cut_short } = pages;
+fn pages_words(pages: &ChecksumsPages, amount: &str, seconds: Option<f64>) -> String {
     let took = seconds.map(|seconds| format!(" in {}", time(seconds))).unwrap_or_default();
-    let line = format!(
-        "{amount}: {all} pages{took}; {written} were written, {} were right before, {new} were \
-         never used.",
-        all.saturating_sub(*written).saturating_sub(*new)
-    );
-    let mut text = wrapped("", &line);
-    if *refused > 0 {
-        let line = format!("{refused} pages are damaged, with checksums or without:");
-        let block =
-            |page: &pgtoll_record::BlockOfFile| format!("{} block {}", page.file, page.block);
-        list(&mut text, &line, &refused_pages.iter().map(block).collect::<Vec<_>>());
-    }
-    if !cut_short.is_empty() {
-        list(&mut text, "The last page of these files is not whole:", cut_short);
-    }
-    text
+    format!(
+        "{amount}: {}{took}; {} written, {} right before, {} never used.",
+        counted(pages.all, "page", "pages"),
+        pages.written,
+        pages.all.saturating_sub(pages.written).saturating_sub(pages.new),
+        pages.new
+    )
 }
 
-fn list(text: &mut String, line: &str, of: &[String]) {
-    let _ = writeln!(text, "{line}");
-    for item in of.iter().take(SHOWN) {
-        let _ = writeln!(text, "  {}", printable(item));
+fn list(title: &str, items: &[String]) -> Option<Section> {
+    let mut shown: Vec<String> = items.iter().take(SHOWN).cloned().collect();
+    if items.len() > SHOWN {
+        shown.push(format!("and {} more (--json lists them)", items.len() - SHOWN));
     }
-    if of.len() > SHOWN {
-        let _ = writeln!(text, "  and {} more (--json lists them)", of.len() - SHOWN);
-    }
+    (!items.is_empty()).then(|| Section::detail(title, vec![Block::List(shown)]))
 }
 
 /// Lines of a list.
@@ -120,8 +113,6 @@ pub(crate) fn time(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pgtoll_record::BlockOfFile;
-
     use super::*;
 
     #[test]
@@ -150,17 +141,6 @@ mod tests {
             foreign: vec!["/d/base/5/x".to_owned(); 12],
             next: vec!["take a new full backup".to_owned()],
         };
-        let text = checksums_text(&record);
-        assert!(
-            text.starts_with(
-                "Data checksums are on now.\nA run before this one was interrupted: 2"
-            ),
-            "{text}"
-        );
-        assert!(text.contains("\n3 files, 24.0 kB: 3 pages in 1."), "{text}");
-        assert!(text.contains("1 were written, 1 were right"), "{text}");
-        assert!(text.contains("\n  /d/base/5/1\\n block 7\n"), "{text}");
-        assert!(text.contains("\n  and 2 more"), "{text}");
-        assert!(text.ends_with("\nNow:\n  - take a new full backup\n"), "{text}");
+        insta::assert_snapshot!(record.text(&TableOptions::default()));
     }
 }

@@ -5,7 +5,7 @@ use pgtoll_record::{CorruptOutcome, CorruptRecord};
 use crate::printable::printable;
 
 /// What was damaged, and how to undo it.
-pub fn corruption_text(of: &CorruptRecord) -> String {
+pub(crate) fn corruption_text(of: &CorruptRecord) -> String {
     let file = printable(&of.file);
     match of.outcome {
         CorruptOutcome::Undone => format!("{file} is as it was.\n"),

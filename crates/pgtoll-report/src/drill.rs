@@ -13,7 +13,7 @@ use crate::text::wrapped;
 use crate::verification::verification_text;
 
 /// For a terminal of 80 columns: of each list so many entries at most.
-pub fn drill_text(of: &DrillRecord, most: usize) -> String {
+pub(crate) fn drill_text(of: &DrillRecord, most: usize) -> String {
     let mut text = heading(of);
     text.push('\n');
     for (name, verdict, reason, seconds) in stages(of) {

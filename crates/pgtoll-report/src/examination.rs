@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use pgtoll_record::{Calibration, Examination, Finding, NullRuns, State};
+use pgtoll_record::{Calibration, Examination, FitnessCheck, NullRuns, State};
 
 use crate::cells::title;
 use crate::printable::printable;
 use crate::text::wrapped;
 
 /// Findings by group, what the null runs showed, and what it comes to. Plain text.
-pub fn examination_text(of: &Examination) -> String {
+pub(crate) fn examination_text(of: &Examination) -> String {
     let mut text = String::new();
     let mut group = "";
     for finding in &of.findings {
@@ -27,7 +27,7 @@ pub fn examination_text(of: &Examination) -> String {
     text
 }
 
-fn push(text: &mut String, finding: &Finding) {
+fn push(text: &mut String, finding: &FitnessCheck) {
     let state = match finding.state {
         State::Ok => "ok",
         State::Note => "note",
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn findings_stand_in_groups_and_end_in_a_sentence() {
-        let finding = |group: &str, name: &str, state, advice: Option<&str>| Finding {
+        let finding = |group: &str, name: &str, state, advice: Option<&str>| FitnessCheck {
             group: group.into(),
             name: name.into(),
             state,

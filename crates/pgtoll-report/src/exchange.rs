@@ -1,57 +1,72 @@
-//! The exchange rate of durability as text: what commits cost, beside what is lost without.
+//! The exchange rate of durability: what commits cost, beside what is lost without.
 
 use std::fmt::Write as _;
 
-use pgtoll_record::{ExchangeCase, ExchangeRecord, Interval, SynchronousCommit};
+use maud::{Markup, html};
+use pgtoll_record::{
+    ExchangeCase, ExchangeRecord, Interval, PrintedRecord as _, SynchronousCommit,
+};
 
-use crate::text::{Block, aligned, wrapped};
+use crate::document::{Block, Document, Section, Table, settings};
+use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend};
+use crate::records::{ReportedRecord, TableOptions};
 use crate::wal_numbers::{count, counted};
 
-/// The answer, a table for each delay, and how it was found.
-pub fn exchange_text(of: &ExchangeRecord) -> String {
-    let mut text = wrapped("", &subject_words(of));
-    text.push('\n');
-    for sentence in answer(of) {
-        text.push_str(&wrapped("", &sentence));
-    }
-    let rows = rows(of);
-    if !rows.is_empty() {
-        let mut blocks: Vec<Block> = Vec::new();
-        for row in &rows {
-            let title = delay_words(row.delay_ms);
-            match blocks.last_mut() {
-                Some((last, cells)) if *last == title => cells.push(row.cells()),
-                _ => blocks.push((title, vec![row.cells()])),
-            }
+impl ReportedRecord for ExchangeRecord {
+    /// The answer, a row for each delay and setting, and how it was found.
+    fn document(&self, _: &TableOptions) -> Document {
+        let rows = rows(self);
+        let of_delay = |rows: &[ExchangeRow]| {
+            let title = Block::Paragraph(delay_words(rows[0].delay_ms));
+            let cells = rows.iter().map(ExchangeRow::cells).collect();
+            [title, Block::Table(Table::new(&HEAD, cells))]
+        };
+        let is_same = |a: &ExchangeRow, b: &ExchangeRow| a.delay_ms.total_cmp(&b.delay_ms).is_eq();
+        let cases: Vec<Block> = rows.chunk_by(is_same).flat_map(of_delay).collect();
+        let how = vec![
+            Block::Paragraph(format!(
+                "In each case clients commit as fast as they can for {} s; then transactions fall due at half \
+                 that rate for {} s, in the middle of which the primary's host dies and the standby is \
+                 promoted. Lost is what was acknowledged and is not there in the end.",
+                self.design.load_s, self.design.judged_s
+            )),
+            Block::Paragraph("Settings of the servers:".to_owned()),
+            settings(&self.settings),
+        ];
+        let curves = vec![Block::Picture(curves(&rows))];
+        let sections = [
+            Some(Section::evidence("Cost and loss by delay", curves)),
+            (!rows.is_empty()).then(|| Section::detail("All cases", cases)),
+            Some(Section::evidence("How it was found", how)),
+        ];
+        Document {
+            command: "pgtoll lab exchange",
+            question: "What does waiting for a standby cost, and what does it save?",
+            subject: subject_words(self),
+            answer: answer(self),
+            findings: self.conclusion().sentences(),
+            sections: sections.into_iter().flatten().collect(),
+            notes: self.notes.clone(),
+            again: self.command.clone(),
         }
-        text.push('\n');
-        text.push_str(&aligned(vec![HEAD.map(str::to_owned).to_vec()], blocks));
     }
-    text.push('\n');
-    for finding in exchange_findings(of) {
-        text.push_str(&wrapped("finding: ", &finding));
-    }
-    for note in &of.notes {
-        text.push_str(&wrapped("note: ", note));
-    }
-    text
 }
 
 /// The table's columns.
-pub(crate) const HEAD: [&str; 8] =
+const HEAD: [&str; 8] =
     ["synchronous_commit", "commits/s", "±", "p50 ms", "p99 ms", "lost", "expected", "outage"];
 
 /// All repetitions of a case.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ExchangeRow {
-    pub(crate) commit: SynchronousCommit,
-    pub(crate) delay_ms: f64,
+struct ExchangeRow {
+    commit: SynchronousCommit,
+    delay_ms: f64,
     /// The mean of repetitions; from the lowest bound to the highest.
-    pub(crate) commits_per_second: Interval,
+    commits_per_second: Interval,
     p50_ms: Option<f64>,
     p99_ms: Option<f64>,
     /// The most of a repetition, and the least.
-    pub(crate) lost: Option<(u64, u64)>,
+    lost: Option<(u64, u64)>,
     /// What is under way: the rate of commits times the delay, and nothing where they wait for the
     /// standby. `None` where commits do not wait for the primary's disk either.
     expected: Option<f64>,
@@ -92,7 +107,7 @@ impl ExchangeRow {
     }
 
     /// As in [`HEAD`].
-    pub(crate) fn cells(&self) -> Vec<String> {
+    fn cells(&self) -> Vec<String> {
         let rate = self.commits_per_second;
         vec![
             self.commit.name().to_owned(),
@@ -116,7 +131,7 @@ impl ExchangeRow {
 }
 
 /// A row for each delay and value, in this order.
-pub(crate) fn rows(of: &ExchangeRecord) -> Vec<ExchangeRow> {
+fn rows(of: &ExchangeRecord) -> Vec<ExchangeRow> {
     let mut delays: Vec<f64> = of.cases.iter().map(|case| case.delay_ms).collect();
     delays.sort_by(f64::total_cmp);
     delays.dedup();
@@ -130,7 +145,7 @@ pub(crate) fn rows(of: &ExchangeRecord) -> Vec<ExchangeRow> {
 }
 
 /// What a manager reads: at each delay, what waiting for the standby costs and saves.
-pub(crate) fn answer(of: &ExchangeRecord) -> Vec<String> {
+fn answer(of: &ExchangeRecord) -> Vec<String> {
     let rows = rows(of);
     let mut delays: Vec<f64> = rows.iter().map(|row| row.delay_ms).collect();
     delays.dedup();
@@ -163,7 +178,7 @@ fn was(lost: u64) -> String {
     }
 }
 
-pub(crate) fn subject_words(of: &ExchangeRecord) -> String {
+fn subject_words(of: &ExchangeRecord) -> String {
     let cases = counted(of.cases.len() as u64, "case", "cases");
     let mut words = format!(
         "{}, a primary and a standby, {}: {cases}.",
@@ -176,23 +191,86 @@ pub(crate) fn subject_words(of: &ExchangeRecord) -> String {
     words
 }
 
-/// What is against servers, or against pgtoll.
-pub fn exchange_findings(of: &ExchangeRecord) -> Vec<String> {
-    let mut findings = Vec::new();
-    for case in &of.cases {
-        let place = format!("{}, {}", case.commit.name(), delay_words(case.delay_ms));
-        if case.commit.is_remote() && case.lost.is_some_and(|lost| lost > 0) {
-            let lost = case.lost.unwrap_or_default();
-            findings.push(format!("{place}: {} lost although it waits for the standby", was(lost)));
-        }
-        if let Some(impossible) = case.impossible.filter(|impossible| *impossible > 0) {
-            findings.push(format!("{place}: {impossible} rows that no client committed"));
-        }
+/// Two figures over the delay: the rate of commits, and what was lost.
+fn curves(rows: &[ExchangeRow]) -> Markup {
+    let rate = |row: &ExchangeRow| Some(row.commits_per_second.estimate);
+    let lost = |row: &ExchangeRow| row.lost.map(|(most, _)| float(most));
+    html! {
+        p { "Left what it costs, right what it saves: the same delays in both pictures." }
+        (legend(looks().into_iter().map(|(commit, look)| (commit.name(), look))))
+        (curve(rows, "rate", "Commits a second", &rate))
+        (curve(rows, "lost", "Acknowledged commits lost when the primary's host died", &lost))
     }
-    findings
 }
 
-pub(crate) fn delay_words(delay_ms: f64) -> String {
+fn looks() -> Vec<(SynchronousCommit, Look)> {
+    SynchronousCommit::ALL.into_iter().enumerate().map(|(at, of)| (of, Look::of(at))).collect()
+}
+
+fn curve(
+    rows: &[ExchangeRow],
+    id: &str,
+    title: &str,
+    value: &dyn Fn(&ExchangeRow) -> Option<f64>,
+) -> Markup {
+    let series = |commit: SynchronousCommit| {
+        let own = rows.iter().filter(move |row| row.commit == commit);
+        own.filter_map(|row| Some((row.delay_ms, value(row)?))).collect::<Vec<(f64, f64)>>()
+    };
+    let described = SynchronousCommit::ALL.map(|commit| {
+        let values = series(commit).into_iter();
+        let values: Vec<String> =
+            values.map(|(delay, value)| format!("{value:.0} at {delay} ms")).collect();
+        format!("{}: {}", commit.name(), values.join(", "))
+    });
+    let words = Words {
+        id: format!("exchange-{id}"),
+        title,
+        description: described.join(". "),
+        caption: html! { h3 { (title) } },
+    };
+    figure(&words, |width| drawing(&looks(), &series, width))
+}
+
+fn drawing(
+    looks: &[(SynchronousCommit, Look)],
+    series: &dyn Fn(SynchronousCommit) -> Vec<(f64, f64)>,
+    width: Width,
+) -> Drawing {
+    let points: Vec<(f64, f64)> = looks.iter().flat_map(|(of, _)| series(*of)).collect();
+    let (left, right) = (62.0, width.units() - 8.0);
+    let (top, bottom) = (14.0, 214.0);
+    let zero = std::iter::once(0.0);
+    let frame = Frame {
+        x: Scale::linear(points.iter().map(|(delay, _)| *delay), Unit::Plain).between(left, right),
+        y: Scale::linear(points.iter().map(|(_, value)| *value).chain(zero), Unit::Plain)
+            .between(bottom, top),
+        title: "",
+        margin: 0.0,
+        x_title: "delay of WAL to the standby, ms",
+        x_ticks: 6,
+        y_ticks: 5,
+    };
+    let marks = html! {
+        (frame.axes())
+        @for (commit, look) in looks {
+            @let own = series(*commit);
+            (frame.line(*look, &own, commit.name()))
+            @for (delay, value) in &own {
+                (look.marker(frame.x.at(*delay), frame.y.at(*value),
+                    &format!("{}, {delay} ms: {value:.0}", commit.name())))
+            }
+        }
+    };
+    Drawing { height: bottom + 42.0, marks }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "lost transactions, far below 2^53")]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+fn delay_words(delay_ms: f64) -> String {
     if delay_ms == 0.0 {
         "WAL without delay".to_owned()
     } else {
@@ -208,6 +286,10 @@ fn milliseconds(value: Option<f64>) -> String {
 mod tests {
     use super::*;
 
+    fn text(record: &ExchangeRecord) -> String {
+        record.text(&TableOptions::default())
+    }
+
     /// `pgtoll lab exchange --quick --postgres 18`, as it was.
     fn record() -> ExchangeRecord {
         serde_json::from_str(include_str!("../../../records/2026-11-23-exchange.json")).unwrap()
@@ -215,7 +297,7 @@ mod tests {
 
     #[test]
     fn cost_and_loss_stand_side_by_side_in_80_columns() {
-        let text = exchange_text(&record());
+        let text = text(&record());
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         insta::assert_snapshot!(text);
     }
@@ -223,11 +305,11 @@ mod tests {
     #[test]
     fn a_loss_of_what_was_waited_for_is_a_finding() {
         let mut record = record();
-        assert!(exchange_findings(&record).is_empty());
+        assert!(record.conclusion().sentences().is_empty());
         let case = record.cases.iter_mut().find(|case| case.commit == SynchronousCommit::On);
         case.unwrap().lost = Some(2);
         record.cases[0].impossible = Some(1);
-        let findings = exchange_findings(&record);
+        let findings = record.conclusion().sentences();
         assert_eq!(findings.len(), 2, "{findings:?}");
     }
 }

@@ -11,7 +11,7 @@ use crate::text::{aligned, wrapped};
 use crate::wal_numbers::{count, counted};
 
 /// The verdict, what clients saw, what became of the transactions, and each client over time.
-pub fn judge_text(of: &JudgeRecord) -> String {
+pub(crate) fn judge_text(of: &JudgeRecord) -> String {
     let mut text = wrapped("", &judge_headline(of));
     for finding in &of.findings {
         text.push_str(&wrapped("finding: ", finding));
@@ -48,7 +48,7 @@ pub(crate) const PLACE: &str = "times and losses are those of this run: of its l
     and this fault; repeat it, since losses are a distribution";
 
 /// The answer in one line.
-pub fn judge_headline(of: &JudgeRecord) -> String {
+pub(crate) fn judge_headline(of: &JudgeRecord) -> String {
     let counts = &of.transactions;
     let mut words = match &of.verdict {
         Some(verdict) => format!(
@@ -424,7 +424,7 @@ mod tests {
         of.errors[0].message = "a\u{1b}[31m<b>".to_owned();
         of.nodes[0].identity.cluster_name = "\u{1b}<i>".to_owned();
         assert!(!judge_text(&of).contains('\u{1b}'));
-        let page = crate::judge_html(&of);
+        let page = crate::html::judge_html(&of);
         assert!(
             !page.contains("<b>") && !page.contains("<i>") && page.contains("&lt;b&gt;"),
             "{page}"
@@ -434,7 +434,7 @@ mod tests {
     #[test]
     fn the_page_has_the_answer_and_every_client() {
         let of = record();
-        let page = crate::judge_html(&of);
+        let page = crate::html::judge_html(&of);
         assert!(page.contains(&judge_headline(&of)));
         for row in set_rows(&of) {
             assert!(page.contains(row.0.trim()), "{row:?}");

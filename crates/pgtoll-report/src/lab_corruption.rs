@@ -1,46 +1,64 @@
-//! What became of a damaged page under replication, and of a failover away from it, as text.
+//! What became of a damaged page under replication, and of a failover away from it.
 
-use pgtoll_record::{CorruptionFailover, CorruptionRecord, DamageSpread, RowState};
+use pgtoll_record::{
+    CorruptionFailover, CorruptionRecord, DamageSpread, PrintedRecord as _, RowState,
+};
 use pgtoll_stats::median;
 
-use crate::text::{aligned, end_words, wrapped};
+use crate::document::{Block, Document, Section, settings};
+use crate::html::timeline;
+use crate::records::{ReportedRecord, TableOptions};
+use crate::text::end_words;
 use crate::wal_numbers::{count, counted};
 
-/// The answer, what became of the rows, the times of the failovers, and how it was found.
-pub fn lab_corruption_text(of: &CorruptionRecord) -> String {
-    let mut text = wrapped("", &subject_words(of));
-    text.push('\n');
-    for sentence in answer(of) {
-        text.push_str(&wrapped("", &sentence));
+impl ReportedRecord for CorruptionRecord {
+    /// The answer, what became of the rows, the times of the failovers, and how it was found.
+    fn document(&self, _: &TableOptions) -> Document {
+        let shown = self.failovers.iter().find_map(|failover| failover.timeline.as_ref());
+        let writers = shown.map(|shown| {
+            let picture = Block::Picture(timeline("writers-over-time", shown));
+            Section::evidence("Writers over time, in the first failover", vec![picture])
+        });
+        let sections = [
+            Section::table("Does the damage reach the standby?", &SPREAD_HEAD, spread_rows(self)),
+            Section::table("Failover away from the damage", &STEP_HEAD, step_rows(self)),
+            Section::table("Writers", &WRITER_HEAD, writer_rows(self)),
+            writers,
+            Some(Section::evidence("How it was found", how(self))),
+        ];
+        Document {
+            command: "pgtoll lab corruption",
+            question: "What becomes of a damaged page?",
+            subject: subject_words(self),
+            answer: answer(self),
+            findings: self.conclusion().sentences(),
+            sections: sections.into_iter().flatten().collect(),
+            notes: self.notes.clone(),
+            again: self.command.clone(),
+        }
     }
-    push_table(&mut text, &SPREAD_HEAD, spread_rows(of));
-    push_table(&mut text, &STEP_HEAD, step_rows(of));
-    push_table(&mut text, &WRITER_HEAD, writer_rows(of));
-    text.push('\n');
-    for finding in lab_corruption_findings(of) {
-        text.push_str(&wrapped("finding: ", &finding));
-    }
-    for note in &of.notes {
-        text.push_str(&wrapped("note: ", note));
-    }
-    text
 }
 
-fn push_table(text: &mut String, head: &[&str], rows: Vec<Vec<String>>) {
-    if !rows.is_empty() {
-        let head = head.iter().map(|title| (*title).to_owned()).collect();
-        text.push('\n');
-        text.push_str(&aligned([vec![head], rows].concat(), Vec::new()));
-    }
+fn how(record: &CorruptionRecord) -> Vec<Block> {
+    let design = &record.design;
+    vec![
+        Block::Paragraph(format!(
+            "Writers begin {} transactions a second, by {} clients, for {} s; after a third of that a \
+             reader meets the damaged page. A watcher looks at the counters of checksum failures every {} s.",
+            design.rate_per_second, design.clients, design.seconds, design.poll_s
+        )),
+        Block::Paragraph("Settings of the servers:".to_owned()),
+        settings(&record.settings),
+    ]
 }
 
-pub(crate) const SPREAD_HEAD: [&str; 5] =
+const SPREAD_HEAD: [&str; 5] =
     ["pages", "update beside", "primary's row", "standby before", "standby after"];
-pub(crate) const STEP_HEAD: [&str; 3] = ["seconds since the reader's error", "median", "longest"];
-pub(crate) const WRITER_HEAD: [&str; 3] = ["of each failover", "median", "most"];
+const STEP_HEAD: [&str; 3] = ["seconds since the reader's error", "median", "longest"];
+const WRITER_HEAD: [&str; 3] = ["of each failover", "median", "most"];
 
 /// As in [`SPREAD_HEAD`].
-pub(crate) fn spread_rows(of: &CorruptionRecord) -> Vec<Vec<String>> {
+fn spread_rows(of: &CorruptionRecord) -> Vec<Vec<String>> {
     let row = |spread: &DamageSpread| {
         vec![
             if spread.checksums { "with checksums" } else { "without checksums" }.to_owned(),
@@ -73,7 +91,7 @@ const STEPS: [Step; 7] = [
 ];
 
 /// As in [`STEP_HEAD`].
-pub(crate) fn step_rows(of: &CorruptionRecord) -> Vec<Vec<String>> {
+fn step_rows(of: &CorruptionRecord) -> Vec<Vec<String>> {
     let row = |(name, value): Step| {
         let values: Vec<f64> = of.failovers.iter().filter_map(value).collect();
         let most = values.iter().copied().reduce(f64::max)?;
@@ -91,7 +109,7 @@ const COUNTS: [Count; 4] = [
 ];
 
 /// As in [`WRITER_HEAD`].
-pub(crate) fn writer_rows(of: &CorruptionRecord) -> Vec<Vec<String>> {
+fn writer_rows(of: &CorruptionRecord) -> Vec<Vec<String>> {
     let row = |(name, value): Count| {
         let mut values: Vec<u64> = of.failovers.iter().filter_map(value).collect();
         values.sort_unstable();
@@ -102,7 +120,7 @@ pub(crate) fn writer_rows(of: &CorruptionRecord) -> Vec<Vec<String>> {
 }
 
 /// What a manager reads.
-pub(crate) fn answer(of: &CorruptionRecord) -> Vec<String> {
+fn answer(of: &CorruptionRecord) -> Vec<String> {
     let spread = of.spread.iter().map(spread_sentence);
     spread.chain(failover_sentence(of)).collect()
 }
@@ -125,7 +143,7 @@ fn spread_sentence(of: &DamageSpread) -> String {
 fn failover_sentence(of: &CorruptionRecord) -> Option<String> {
     let gaps: Vec<f64> = of.failovers.iter().filter_map(|of| of.gap_s).collect();
     let longest = gaps.iter().copied().reduce(f64::max)?;
-    let lost: Option<u64> = of.failovers.iter().map(|of| of.lost).sum();
+    let lost = of.failovers.iter().try_fold(0_u64, |sum, of| Some(sum.saturating_add(of.lost?)));
     let lost = lost.map_or_else(
         || "it is not known how many acknowledged transactions were lost".to_owned(),
         |lost| {
@@ -155,30 +173,11 @@ fn loss_bound(of: &CorruptionRecord) -> String {
     format!(" (at most {:.0} % of such failovers lose any, at 95 %)", bound * 100.0)
 }
 
-pub(crate) fn subject_words(of: &CorruptionRecord) -> String {
+fn subject_words(of: &CorruptionRecord) -> String {
     let (server, entry) = (&of.server, &of.design.entry);
     let mut words = format!(
         "{server}, a primary with a damaged page and its standby; writers connect to {entry}."
     );
     words.push_str(&end_words(of.ended.as_deref(), of.complete, "all runs were"));
     words
-}
-
-/// What is against servers, or against pgtoll.
-pub fn lab_corruption_findings(of: &CorruptionRecord) -> Vec<String> {
-    let mut findings = Vec::new();
-    if of.spread.iter().any(|of| of.checksums && of.standby_after != RowState::Right) {
-        findings.push("the damage reached the standby although pages have checksums".to_owned());
-    }
-    for failover in &of.failovers {
-        let run = failover.run;
-        if let Some(lost) = failover.lost.filter(|lost| *lost > 0) {
-            let lost = counted(lost, "acknowledged transaction", "acknowledged transactions");
-            findings.push(format!("failover {run}: {lost} lost"));
-        }
-        if let Some(impossible) = failover.impossible.filter(|impossible| *impossible > 0) {
-            findings.push(format!("failover {run}: {impossible} rows that no client committed"));
-        }
-    }
-    findings
 }

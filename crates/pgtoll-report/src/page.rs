@@ -8,7 +8,7 @@ use crate::printable::printable;
 use crate::text::wrapped;
 
 /// A page in all its parts, the bytes last.
-pub fn page_text(of: &PageRecord) -> String {
+pub(crate) fn page_text(of: &PageRecord) -> String {
     let mut text = String::new();
     let header = &of.header;
     let (file, kind) = (printable(&of.file), printable(&of.kind));
@@ -100,7 +100,7 @@ fn region(of: &PageRecord, at: usize) -> String {
 }
 
 /// A line a page.
-pub fn page_checksums_text(of: &PageChecksumsRecord) -> String {
+pub(crate) fn page_checksums_text(of: &PageChecksumsRecord) -> String {
     let mut text = format!("{:>10}  {:>8}  {:>8}\n", "block", "stored", "computed");
     for page in &of.pages {
         let computed = page.computed.map_or("-".to_owned(), |sum| sum.to_string());
@@ -114,7 +114,7 @@ pub fn page_checksums_text(of: &PageChecksumsRecord) -> String {
 }
 
 /// What differs, the most telling first.
-pub fn page_difference_text(of: &PageDifferenceRecord) -> String {
+pub(crate) fn page_difference_text(of: &PageDifferenceRecord) -> String {
     if of.bytes == 0 {
         return "The pages are the same.\n".to_owned();
     }

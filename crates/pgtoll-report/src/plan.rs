@@ -9,7 +9,7 @@ use pgtoll_record::{ExperimentList, ListedExperiment, PlanRecord};
 use crate::printable::printable;
 
 /// What is going to happen, a line each.
-pub fn plan_text(of: &PlanRecord) -> String {
+pub(crate) fn plan_text(of: &PlanRecord) -> String {
     let mut lines: Vec<String> = Vec::new();
     for run in &of.experiments {
         lines.extend(run.lines.iter().map(|line| printable(line).into_owned()));
@@ -42,7 +42,7 @@ fn place(of: &PlanRecord) -> Option<String> {
 }
 
 /// The built-in experiments, a line each, with the time that they take.
-pub fn experiments_text(of: &ExperimentList) -> String {
+pub(crate) fn experiments_text(of: &ExperimentList) -> String {
     let width = of.experiments.iter().map(|of| of.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for ListedExperiment { name, question, seconds, .. } in &of.experiments {

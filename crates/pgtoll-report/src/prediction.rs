@@ -14,7 +14,7 @@ use crate::text::{Block, aligned, wrapped};
 use crate::wal_numbers::{count, counted, size};
 
 /// What to do, the figures with their ranges, what it costs once, and what the figures rest on.
-pub fn prediction_text(of: &PredictionRecord) -> String {
+pub(crate) fn prediction_text(of: &PredictionRecord) -> String {
     let mut text = wrapped("", &subject_words(of));
     for answer in &of.answers {
         text.push('\n');
@@ -448,7 +448,7 @@ mod tests {
         let text = prediction_text(&of);
         let checked = text.split("\nchecked\n").nth(1).unwrap().split("\nseen\n").next().unwrap();
         insta::assert_snapshot!(checked);
-        assert!(crate::prediction_html(&of).contains("Blind, as if hints were not logged"));
+        assert!(crate::html::prediction_html(&of).contains("Blind, as if hints were not logged"));
     }
 
     #[test]
@@ -458,14 +458,14 @@ mod tests {
         payers.relations[0].relation = "a\u{1b}[31m<b>".to_owned();
         payers.statements[0].text = Some("SELECT \u{1b}[31m<b>".to_owned());
         assert!(!prediction_text(&of).contains('\u{1b}'));
-        let page = crate::prediction_html(&of);
+        let page = crate::html::prediction_html(&of);
         assert!(!page.contains("<b>") && page.contains("&lt;b&gt;"), "{page}");
     }
 
     #[test]
     fn the_page_has_the_decision_and_every_figure() {
         let of = record();
-        let page = crate::prediction_html(&of);
+        let page = crate::html::prediction_html(&of);
         let advice = of.answers[0].advice.as_ref().unwrap();
         assert!(page.contains(action_words(advice.action)));
         for row in rows(&of.answers[0]) {

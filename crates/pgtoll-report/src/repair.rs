@@ -9,10 +9,10 @@ use pgtoll_record::{
 
 use crate::printable::printable;
 use crate::text::wrapped;
-use crate::verification::{full_name, steps};
+use crate::verification::steps;
 
 /// Attempts one after the other: a line for each block, or with `full` all that is known of it.
-pub fn repairs_text(records: &[RepairRecord], full: bool) -> String {
+pub(crate) fn repairs_text(records: &[RepairRecord], full: bool) -> String {
     records.iter().map(|record| repair_text(record, full)).collect::<Vec<_>>().join("\n")
 }
 
@@ -51,7 +51,7 @@ fn repair_text(record: &RepairRecord, full: bool) -> String {
 fn block_line(block: &RepairBlock, sources: &[RepairSource]) -> String {
     let name = block.name.as_ref().map_or_else(
         || block.path.clone().unwrap_or_else(|| block.filenode.to_string()),
-        full_name,
+        ToString::to_string,
     );
     let fork = if block.fork == "main" { String::new() } else { format!(" ({})", block.fork) };
     let chosen = block.chosen.and_then(|chosen| sources.get(chosen));
@@ -124,10 +124,10 @@ fn kind_name(kind: RepairSourceKind) -> &'static str {
 
 fn block_text(of: &RepairBlock, sources: &[RepairSource]) -> String {
     let place = of.path.as_deref().map_or_else(|| of.filenode.to_string(), str::to_owned);
-    let name = of.name.as_ref().map_or_else(
-        || "unnamed relation".to_owned(),
-        |name| format!("{} {}", name.kind, full_name(name)),
-    );
+    let name = of
+        .name
+        .as_ref()
+        .map_or_else(|| "unnamed relation".to_owned(), |name| format!("{} {}", name.kind, name));
     let title = format!("{name}, block {} ({place}, {})", of.block, of.fork);
     let mut text = format!("\n{}", wrapped("", &printable(&title)));
     let written = if of.installed { ", written" } else { "" };

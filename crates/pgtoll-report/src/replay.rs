@@ -3,15 +3,17 @@
 use std::fmt::Write as _;
 
 use pgtoll_record::{
-    LogExamination, LogFindingState, ReplayBottleneck, ReplayDone, ReplayLatencyCount,
-    ReplayPlanned, ReplayQuantiles, ReplayRecord, ReplayTable,
+    LogExamination, LogFindingState, PrintedRecord as _, ReplayBottleneck, ReplayDone,
+    ReplayLatencyCount, ReplayPlanned, ReplayQuantiles, ReplayRecord, ReplayTable,
 };
 
+use crate::document::{Block, Document, Section, Table};
 use crate::printable::printable;
+use crate::records::{ReportedRecord, TableOptions};
 use crate::text::wrapped;
 
 /// The logs, what they allow, and which settings would buy more.
-pub fn log_examination_text(of: &LogExamination) -> String {
+pub(crate) fn log_examination_text(of: &LogExamination) -> String {
     let mut text = String::new();
     for source in &of.sources {
         let prefix = source.prefix.as_ref().map_or(String::new(), |of| format!(" ({of})"));
@@ -67,34 +69,146 @@ pub fn log_examination_text(of: &LogExamination) -> String {
     text
 }
 
-/// What was planned and done, and where it went otherwise.
-pub fn replay_text(of: &ReplayRecord) -> String {
-    let mut text = wrapped("", &headline(of));
-    text.push('\n');
-    let planned = &of.planned;
-    row(&mut text, "recorded", &recorded_words(planned));
-    for (reason, count) in &planned.skipped {
-        row(&mut text, "not replayed", &format!("{count}: {reason}"));
+impl ReportedRecord for ReplayRecord {
+    /// What was planned and done, and where it diverged from the log.
+    fn document(&self, _: &TableOptions) -> Document {
+        let mut document = Document {
+            command: "pgtoll replay run",
+            question: "How did the replay go?",
+            subject: headline(self),
+            answer: answer(self),
+            findings: self.conclusion().sentences(),
+            sections: vec![Section::detail(
+                "The work",
+                vec![Block::Facts(work(&self.planned, self))],
+            )],
+            notes: Vec::new(),
+            again: self.command.clone(),
+        };
+        if let Some(done) = &self.done {
+            document.push(Section::detail("Statistics", vec![Block::Facts(statistics(done))]));
+            document.push(times(self, done));
+            document.push(divergence(done));
+            document.push(breaks(done));
+        }
+        document
     }
-    row(&mut text, "order", &order_words(of));
+}
+
+fn fact(name: &str, words: impl Into<String>) -> (String, String) {
+    (name.to_owned(), words.into())
+}
+
+fn work(planned: &ReplayPlanned, record: &ReplayRecord) -> Vec<(String, String)> {
+    let mut facts =
+        vec![fact("recorded", recorded_words(planned)), fact("order", order_words(record))];
+    for (reason, count) in &planned.skipped {
+        facts.push(fact("not replayed", format!("{count}: {reason}")));
+    }
+    for (code, count) in &planned.failed {
+        facts.push(fact("failed when recorded", format!("{count} with {code}")));
+    }
     if planned.uncertain_pairs > 0 {
         let words = format!(
             "the log leaves open the order of {} pairs of statements on the same rows, or what one saw \
              of the other: the data may end otherwise than when they were logged",
             planned.uncertain_pairs
         );
-        row(&mut text, "", &words);
+        facts.push(fact("open", words));
     }
-    if let Some(words) = unrepeatable_words(planned) {
-        row(&mut text, "", &words);
-    }
-    if let Some(done) = &of.done {
-        push_done(&mut text, of, done);
-    }
-    text
+    facts.extend(unrepeatable_words(planned).map(|words| fact("not repeatable", words)));
+    facts
 }
 
-pub(crate) fn unrepeatable_words(planned: &ReplayPlanned) -> Option<String> {
+fn statistics(done: &ReplayDone) -> Vec<(String, String)> {
+    let mut facts = vec![
+        fact("replayed", replayed_words(done)),
+        fact("concurrency", concurrency_words(done)),
+        fact("replayer", replayer_words(done)),
+        fact("errors", errors_words(done)),
+    ];
+    for (reason, count) in &done.skipped {
+        facts.push(fact("not executed", format!("{count}: {reason}")));
+    }
+    facts
+}
+
+fn times(record: &ReplayRecord, done: &ReplayDone) -> Section {
+    let quantiles = [
+        ("recorded", record.planned.latency_ms.as_ref()),
+        ("replayed", done.latency_ms.as_ref()),
+        ("later than due", done.lateness_ms.as_ref()),
+    ];
+    let rows = quantiles.into_iter().filter_map(|(name, of)| Some(quantile_row(name, of?)));
+    let head = ["ms", "statements", "mean", "median", "p95", "p99", "max"];
+    let quantiles = Block::Table(Table::new(&head, rows.collect()));
+    let histogram = Block::Table(Table::new(&HISTOGRAM_HEAD, histogram_rows(record, done)));
+    Section::detail("How long statements took", vec![quantiles, histogram])
+}
+
+fn divergence(done: &ReplayDone) -> Option<Section> {
+    let words = done.divergences.iter().map(|divergence| {
+        format!(
+            "{} times {} instead of {}: {}",
+            divergence.count,
+            code_word(divergence.now.as_deref()),
+            code_word(divergence.logged.as_deref()),
+            divergence.statement
+        )
+    });
+    let tables = done.tables.iter().map(|table| {
+        let without = match table.without.as_slice() {
+            [] => String::new(),
+            columns => format!(" without {}", columns.join(", ")),
+        };
+        format!("table {}{without}: {}", table.name, table_words(table))
+    });
+    let items: Vec<String> = words.chain(tables).collect();
+    (!items.is_empty())
+        .then(|| Section::detail("Divergence from the log", vec![Block::List(items)]))
+}
+
+fn breaks(done: &ReplayDone) -> Option<Section> {
+    let words = done.breaks.iter().map(|broken| {
+        let waited = broken.waited_for.map_or(String::new(), |step| format!(" before step {step}"));
+        format!("step {} went{waited}: {} ({})", broken.step, broken.reason, broken.statement)
+    });
+    let mut items: Vec<String> = words.collect();
+    let more = done.order_breaks.saturating_sub(items.len() as u64);
+    if more > 0 {
+        items.push(format!("{more} more are counted and not described"));
+    }
+    (!items.is_empty()).then(|| Section::detail("Breaks of the order", vec![Block::List(items)]))
+}
+
+/// How long it took, what went otherwise, and what kept it from being faster.
+fn answer(of: &ReplayRecord) -> Vec<String> {
+    let Some(done) = &of.done else { return vec![recorded_words(&of.planned)] };
+    let mut sentences = vec![
+        format!("Recorded in {:.1} s, replayed in {:.1} s.", of.planned.length_s, done.run_s),
+        format!("Errors: {}. Order breaks: {}.", errors_words(done), done.order_breaks),
+    ];
+    if done.broken_sessions > 0 {
+        sentences.push(format!("{} sessions ended early.", done.broken_sessions));
+    }
+    let differing = done.tables.iter().filter(|table| table.same == Some(false)).count();
+    let compared = done.tables.iter().filter(|table| table.same.is_some()).count();
+    if compared > 0 {
+        sentences
+            .push(format!("{differing} of {compared} tables differ from what they should be."));
+    }
+    if let Some(words) = bottleneck_words(done) {
+        sentences.push(format!("Bottleneck: {words}."));
+    }
+    sentences
+}
+
+fn quantile_row(name: &str, of: &ReplayQuantiles) -> Vec<String> {
+    let times = [of.mean, of.median, of.p95, of.p99, of.max].map(|ms| format!("{ms:.2}"));
+    [vec![name.to_owned(), of.count.to_string()], times.to_vec()].concat()
+}
+
+fn unrepeatable_words(planned: &ReplayPlanned) -> Option<String> {
     let counts: Vec<String> =
         planned.unrepeatable.iter().map(|(why, count)| format!("{why} ({count})")).collect();
     (!counts.is_empty()).then(|| {
@@ -105,7 +219,7 @@ pub(crate) fn unrepeatable_words(planned: &ReplayPlanned) -> Option<String> {
     })
 }
 
-pub(crate) fn headline(of: &ReplayRecord) -> String {
+fn headline(of: &ReplayRecord) -> String {
     let Some(target) = &of.target else {
         return "dry run: nothing was sent to a server".to_owned();
     };
@@ -121,14 +235,14 @@ pub(crate) fn headline(of: &ReplayRecord) -> String {
     format!("replayed to PostgreSQL {} ({}) {speed}{end}", target.version, target.dsn)
 }
 
-pub(crate) fn recorded_words(of: &ReplayPlanned) -> String {
+fn recorded_words(of: &ReplayPlanned) -> String {
     format!(
         "{:.1} s, {} sessions (at most {} at a time), {} transactions, {} statements or groups",
         of.length_s, of.sessions, of.sessions_open_max, of.transactions, of.steps
     )
 }
 
-pub(crate) fn order_words(of: &ReplayRecord) -> String {
+fn order_words(of: &ReplayRecord) -> String {
     let ReplayPlanned { edges, barriers, .. } = of.planned;
     match of.order.as_str() {
         "none" => "none but each session's own".to_owned(),
@@ -139,57 +253,8 @@ pub(crate) fn order_words(of: &ReplayRecord) -> String {
     }
 }
 
-fn push_done(text: &mut String, of: &ReplayRecord, done: &ReplayDone) {
-    row(text, "replayed", &replayed_words(done));
-    row(text, "concurrency", &concurrency_words(done));
-    row(text, "replayer", &replayer_words(done));
-    if let Some(words) = bottleneck_words(done) {
-        row(text, "bottleneck", &words);
-    }
-    if done.broken_sessions > 0 {
-        row(text, "broken", &format!("{} sessions ended early", done.broken_sessions));
-    }
-    text.push('\n');
-    let _ = writeln!(text, "  {:<12}{:>10}{:>10}{:>10}{:>10}", "ms", "median", "p95", "p99", "max");
-    quantiles(text, "recorded", of.planned.latency_ms.as_ref());
-    quantiles(text, "replayed", done.latency_ms.as_ref());
-    quantiles(text, "late by", done.lateness_ms.as_ref());
-    push_histogram(text, &histogram_rows(of, done));
-    text.push('\n');
-    row(text, "errors", &errors_words(done));
-    for divergence in &done.divergences {
-        let words = format!(
-            "{} times {} instead of {}: {}",
-            divergence.count,
-            code_word(divergence.now.as_deref()),
-            code_word(divergence.logged.as_deref()),
-            divergence.statement
-        );
-        row(text, "", &words);
-    }
-    push_tables(text, &done.tables);
-    row(text, "order breaks", &done.order_breaks.to_string());
-    for of in &done.breaks {
-        let waited = of.waited_for.map_or(String::new(), |step| format!(" before step {step}"));
-        let words = format!("step {} went{waited}: {} ({})", of.step, of.reason, of.statement);
-        row(text, "", &words);
-    }
-}
-
-/// Whether tables are as they should be; without anything to compare with, their hashes.
-fn push_tables(text: &mut String, tables: &[ReplayTable]) {
-    for (index, table) in tables.iter().enumerate() {
-        let without = match table.without.as_slice() {
-            [] => String::new(),
-            columns => format!(" without {}", columns.join(", ")),
-        };
-        let words = format!("{}{without}: {}", table.name, table_words(table));
-        row(text, if index == 0 { "tables" } else { "" }, &words);
-    }
-}
-
 /// Whether a table is as it should be.
-pub(crate) fn table_words(table: &ReplayTable) -> String {
+fn table_words(table: &ReplayTable) -> String {
     match (table.same, table.expected_rows) {
         (Some(true), _) => format!("same {} rows", table.rows),
         (_, Some(expected)) if expected != table.rows => {
@@ -201,11 +266,11 @@ pub(crate) fn table_words(table: &ReplayTable) -> String {
 }
 
 /// An error code; `None` is no error.
-pub(crate) fn code_word(code: Option<&str>) -> &str {
+fn code_word(code: Option<&str>) -> &str {
     code.unwrap_or("success")
 }
 
-pub(crate) fn replayed_words(done: &ReplayDone) -> String {
+fn replayed_words(done: &ReplayDone) -> String {
     let rate = if done.run_s > 0.0 { count(done.statements) / done.run_s } else { 0.0 };
     format!(
         "{:.1} s, {} connections, {} statements, {rate:.0} a second",
@@ -213,19 +278,19 @@ pub(crate) fn replayed_words(done: &ReplayDone) -> String {
     )
 }
 
-pub(crate) fn concurrency_words(done: &ReplayDone) -> String {
+fn concurrency_words(done: &ReplayDone) -> String {
     format!(
         "{:.1} statements at the server on average, {} at most; {:.1} s of waiting for the order",
         done.concurrency_mean, done.concurrency_max, done.order_wait_s
     )
 }
 
-pub(crate) fn replayer_words(done: &ReplayDone) -> String {
+fn replayer_words(done: &ReplayDone) -> String {
     let cpus = done.client_cpus.map_or(String::new(), |cpus| format!(", of {cpus} CPUs"));
     format!("{:.2} s of CPU time{cpus}", done.client_cpu_s)
 }
 
-pub(crate) fn errors_words(done: &ReplayDone) -> String {
+fn errors_words(done: &ReplayDone) -> String {
     let mut words = format!(
         "{} as recorded, {} unexpected, {} missing",
         done.expected_errors, done.unexpected_errors, done.missing_errors
@@ -243,7 +308,7 @@ pub(crate) fn errors_words(done: &ReplayDone) -> String {
 }
 
 /// What kept the replay from being faster, and where its sessions' time went.
-pub(crate) fn bottleneck_words(done: &ReplayDone) -> Option<String> {
+fn bottleneck_words(done: &ReplayDone) -> Option<String> {
     let what = match done.bottleneck? {
         ReplayBottleneck::Pace => "none: it kept up with the recorded work",
         ReplayBottleneck::Server => "the server",
@@ -263,11 +328,12 @@ pub(crate) fn bottleneck_words(done: &ReplayDone) -> Option<String> {
     ))
 }
 
-pub(crate) const HISTOGRAM_HEAD: [&str; 5] = ["ms", "recorded", "share", "replayed", "share"];
+const HISTOGRAM_HEAD: [&str; 5] = ["ms", "recorded", "share", "replayed", "share"];
 
 /// Statements by how long they took: the class, then count and share when they were logged and now.
-pub(crate) fn histogram_rows(of: &ReplayRecord, done: &ReplayDone) -> Vec<Vec<String>> {
-    let total = |of: &[ReplayLatencyCount]| of.iter().map(|of| of.statements).sum::<u64>();
+fn histogram_rows(of: &ReplayRecord, done: &ReplayDone) -> Vec<Vec<String>> {
+    let total =
+        |of: &[ReplayLatencyCount]| of.iter().map(|of| of.statements).fold(0, u64::saturating_add);
     let (recorded, replayed) = (&of.planned.histogram, &done.histogram);
     let cells = |of: &[ReplayLatencyCount], up_to_ms: Option<f64>| {
         let found = of.iter().find(|of| of.up_to_ms == up_to_ms).filter(|of| of.statements > 0);
@@ -293,39 +359,9 @@ pub(crate) fn histogram_rows(of: &ReplayRecord, done: &ReplayDone) -> Vec<Vec<St
     rows
 }
 
-fn push_histogram(text: &mut String, rows: &[Vec<String>]) {
-    if rows.is_empty() {
-        return;
-    }
-    let [class, recorded, _, replayed, _] = HISTOGRAM_HEAD;
-    let _ = writeln!(text, "\n  {class:<12}{recorded:>10}{:>10}{replayed:>10}", "");
-    for row in rows {
-        if let [class, before, share_before, now, share_now] = row.as_slice() {
-            let _ = writeln!(
-                text,
-                "  {class:<12}{before:>10}{share_before:>10}{now:>10}{share_now:>10}"
-            );
-        }
-    }
-}
-
 #[expect(clippy::cast_precision_loss, reason = "for a rate")]
 fn count(of: u64) -> f64 {
     of as f64
-}
-
-fn quantiles(text: &mut String, name: &str, of: Option<&ReplayQuantiles>) {
-    if let Some(of) = of {
-        let _ = writeln!(
-            text,
-            "  {name:<12}{:>10.2}{:>10.2}{:>10.2}{:>10.2}",
-            of.median, of.p95, of.p99, of.max
-        );
-    }
-}
-
-fn row(text: &mut String, name: &str, words: &str) {
-    text.push_str(&wrapped(&format!("  {name:<14}"), words));
 }
 
 #[cfg(test)]
@@ -423,7 +459,7 @@ mod tests {
 
     #[test]
     fn a_replay_is_shown_in_80_columns() {
-        let text = replay_text(&record());
+        let text = record().text(&TableOptions::default());
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         insta::assert_snapshot!(text);
     }
@@ -433,7 +469,7 @@ mod tests {
         let mut record = record();
         let done = record.done.as_mut().unwrap();
         done.divergences[0].statement = "select '<script>'".to_owned();
-        let page = crate::replay_html(&record);
+        let page = record.html();
         for part in [
             "68 % at the server",
             "a circle of waits of the sessions 1, 2",
@@ -447,6 +483,6 @@ mod tests {
         }
         assert!(!page.contains("select '<script>'"));
         let dry = ReplayRecord { target: None, done: None, ..record };
-        assert!(crate::replay_html(&dry).contains("dry run"));
+        assert!(dry.html().contains("dry run"));
     }
 }

@@ -1,41 +1,62 @@
-//! Which statements are slower or faster on an arm, as text of 80 columns.
-
-use std::fmt::Write as _;
+//! Which statements are slower or faster on an arm.
 
 use pgtoll_record::{
-    RatioRange, ReplayArm, ReplayArmRole, ReplayComparison, ReplayQuantity, ShapeComparison,
-    ShapeDifference, ShapeVerdict,
+    PrintedRecord as _, ReplayArm, ReplayArmRole, ReplayComparison, ReplayQuantity,
+    ShapeComparison, ShapeDifference, ShapeVerdict,
 };
 
-use crate::printable::printable;
-use crate::text::{aligned, wrapped};
+use crate::document::{Block, Document, Section};
+use crate::records::{ReportedRecord, TableOptions};
 
 /// Shapes of a verdict that are listed; all are in the record.
 const LISTED: usize = 20;
 
-/// The answer for each arm, the statements behind it, what whole replays took, and what arms are.
-pub fn replay_comparison_text(of: &ReplayComparison) -> String {
-    let mut text = wrapped("", &headline(of));
-    text.push('\n');
-    for sentence in replay_comparison_answer(of) {
-        text.push_str(&wrapped("", &sentence));
+impl ReportedRecord for ReplayComparison {
+    /// The answer for each arm, the statements behind it, what whole replays took, and what arms are.
+    fn document(&self, _: &TableOptions) -> Document {
+        let mut document = Document {
+            command: "pgtoll replay compare",
+            question: "Which statements became slower?",
+            subject: headline(self),
+            answer: sentences(self),
+            findings: self.conclusion().sentences(),
+            sections: Vec::new(),
+            notes: self.notes.clone(),
+            again: self.command.clone(),
+        };
+        for verdict in VERDICTS {
+            document.push(statements(self, verdict));
+        }
+        document.push(Section::table("Arms", &ARM_HEAD, arm_rows(self)));
+        document.push(Section::table("Whole replays", &TOTAL_HEAD, total_rows(self)));
+        document
     }
-    for verdict in VERDICTS {
-        push_verdict(&mut text, of, verdict);
+}
+
+/// The statements of a verdict, with the plans that differ.
+fn statements(record: &ReplayComparison, verdict: ShapeVerdict) -> Option<Section> {
+    let found = record.by_verdict(verdict);
+    let mut blocks = Vec::new();
+    for (shape, difference) in found.iter().take(LISTED) {
+        let words = format!("{}: {}", difference_words(shape, difference), shape.statement);
+        blocks.push(Block::List(vec![words]));
+        if let Some(plans) = &difference.plans
+            && plans.baseline != plans.arm
+        {
+            let mut plan = |arm: &str, lines: &[String]| {
+                let lines = lines.iter().map(|line| format!("  {line}"));
+                let title = std::iter::once(format!("plan on {arm}:"));
+                blocks.push(Block::Code(title.chain(lines).collect()));
+            };
+            plan(baseline_name(record), &plans.baseline);
+            plan(&difference.arm, &plans.arm);
+        }
     }
-    push_table(&mut text, &ARM_HEAD, arm_rows(of));
-    push_table(&mut text, &TOTAL_HEAD, total_rows(of));
-    let findings = replay_comparison_findings(of);
-    if !findings.is_empty() || !of.notes.is_empty() {
-        text.push('\n');
+    if found.len() > LISTED {
+        let more = format!("{} more are in the record (--format json).", found.len() - LISTED);
+        blocks.push(Block::Paragraph(more));
     }
-    for finding in findings {
-        text.push_str(&wrapped("finding: ", &finding));
-    }
-    for note in &of.notes {
-        text.push_str(&wrapped("note: ", &printable(note)));
-    }
-    text
+    (!found.is_empty()).then(|| Section::detail(verdict_title(verdict), blocks))
 }
 
 const VERDICTS: [ShapeVerdict; 4] = [
@@ -45,7 +66,7 @@ const VERDICTS: [ShapeVerdict; 4] = [
     ShapeVerdict::NotResolved,
 ];
 
-pub(crate) fn headline(of: &ReplayComparison) -> String {
+fn headline(of: &ReplayComparison) -> String {
     let speed = match of.speed {
         Some(speed) => format!("at {speed} times the recorded speed"),
         None => "as fast as possible".to_owned(),
@@ -77,7 +98,7 @@ pub(crate) fn headline(of: &ReplayComparison) -> String {
 }
 
 /// A sentence for each arm that is compared.
-pub(crate) fn replay_comparison_answer(of: &ReplayComparison) -> Vec<String> {
+fn sentences(of: &ReplayComparison) -> Vec<String> {
     let treatments = of.arms.iter().filter(|arm| arm.role == ReplayArmRole::Treatment);
     let baseline = baseline_name(of);
     let sentence = |arm: &ReplayArm| {
@@ -90,9 +111,9 @@ pub(crate) fn replay_comparison_answer(of: &ReplayComparison) -> Vec<String> {
             .totals
             .iter()
             .find(|total| total.quantity == ReplayQuantity::StatementTime && total.arm == arm.name);
-        let total = total.and_then(|total| total.ratio).map_or(String::new(), |range| {
-            format!("; all statements together {}", change_words(&range))
-        });
+        let total = total
+            .and_then(|total| total.ratio)
+            .map_or(String::new(), |range| format!("; all statements together {}", range.change()));
         format!(
             "{} beside {baseline}: {slower} statements slower, {faster} faster, {unchanged} unchanged \
              (within {:.0} %), {open} not resolved{total}",
@@ -108,80 +129,22 @@ fn baseline_name(of: &ReplayComparison) -> &str {
     baseline.map_or("the baseline", |arm| arm.name.as_str())
 }
 
-/// What is wrong: it makes exit status 1.
-pub fn replay_comparison_findings(of: &ReplayComparison) -> Vec<String> {
-    let mut findings = Vec::new();
-    for (shape, difference) in of.by_verdict(ShapeVerdict::Slower) {
-        findings.push(format!(
-            "slower on {}, {}: {}",
-            difference.arm,
-            ratio_words(difference),
-            printable(&shape.statement)
-        ));
-    }
-    for arm in &of.arms {
-        let sum = |value: fn(&pgtoll_record::ArmReplay) -> u64| arm.runs.iter().map(value).sum();
-        let unexpected: u64 = sum(|run| run.unexpected_errors + run.missing_errors);
-        let breaks: u64 = sum(|run| run.order_breaks);
-        if unexpected > 0 {
-            findings.push(format!(
-                "{unexpected} statements ended otherwise than recorded on {}",
-                arm.name
-            ));
-        }
-        if breaks > 0 {
-            findings.push(format!("the order was broken {breaks} times on {}", arm.name));
-        }
-    }
-    findings
-}
-
-fn push_verdict(text: &mut String, of: &ReplayComparison, verdict: ShapeVerdict) {
-    let found = of.by_verdict(verdict);
-    if found.is_empty() {
-        return;
-    }
-    let _ = writeln!(text, "\n{}", verdict_word(verdict));
-    for (shape, difference) in found.iter().take(LISTED) {
-        text.push_str(&wrapped("  ", &difference_words(shape, difference)));
-        text.push_str(&wrapped("      ", &printable(&shape.statement)));
-        if let Some(plans) = &difference.plans
-            && plans.baseline != plans.arm
-        {
-            push_plan(text, baseline_name(of), &plans.baseline);
-            push_plan(text, &difference.arm, &plans.arm);
-        }
-    }
-    if found.len() > LISTED {
-        let _ = writeln!(text, "  and {} more, in the record", found.len() - LISTED);
-    }
-}
-
-fn push_plan(text: &mut String, arm: &str, lines: &[String]) {
-    let _ = writeln!(text, "      plan on {}:", printable(arm));
-    for line in lines {
-        let line: String = printable(line).chars().take(70).collect();
-        let _ = writeln!(text, "        {line}");
-    }
-}
-
-/// As a title.
-fn verdict_word(verdict: ShapeVerdict) -> &'static str {
+fn verdict_title(verdict: ShapeVerdict) -> &'static str {
     match verdict {
-        ShapeVerdict::Slower => "slower",
-        ShapeVerdict::Faster => "faster",
-        ShapeVerdict::Unchanged => "unchanged",
-        ShapeVerdict::NotResolved => "not resolved",
+        ShapeVerdict::Slower => "Slower statements",
+        ShapeVerdict::Faster => "Faster statements",
+        ShapeVerdict::Unchanged => "Unchanged statements",
+        ShapeVerdict::NotResolved => "Statements that are not resolved",
     }
 }
 
 /// What differs, and what does beside the other statements.
 fn ratio_words(of: &ShapeDifference) -> String {
     let Some(range) = of.range else { return "not compared".to_owned() };
-    let beside = of.beside_others.map_or(String::new(), |range| {
-        format!(", beside the other statements {}", change_words(&range))
-    });
-    format!("{}{beside}", change_words(&range))
+    let beside = of
+        .beside_others
+        .map_or(String::new(), |range| format!(", beside the other statements {}", range.change()));
+    format!("{}{beside}", range.change())
 }
 
 fn difference_words(shape: &ShapeComparison, of: &ShapeDifference) -> String {
@@ -198,23 +161,14 @@ fn difference_words(shape: &ShapeComparison, of: &ShapeDifference) -> String {
     )
 }
 
-pub(crate) fn milliseconds(ms: f64) -> String {
+fn milliseconds(ms: f64) -> String {
     if ms < 1.0 { format!("{ms:.3}") } else { format!("{ms:.1}") }
 }
 
 /// `+21.3 % (+15.0 to +28.1 %)`, or as a factor.
-pub(crate) fn change_words(range: &RatioRange) -> String {
-    let RatioRange { ratio, lower, upper } = *range;
-    if !(1.0 / 3.0..=3.0).contains(&ratio) {
-        return format!("{ratio:.2} times ({lower:.2} to {upper:.2})");
-    }
-    let percent = |of: f64| (of - 1.0) * 100.0;
-    format!("{:+.1} % ({:+.1} to {:+.1} %)", percent(ratio), percent(lower), percent(upper))
-}
+const ARM_HEAD: [&str; 5] = ["arm", "is", "checksums", "changed by", "replays"];
 
-pub(crate) const ARM_HEAD: [&str; 5] = ["arm", "is", "checksums", "changed by", "replays"];
-
-pub(crate) fn arm_rows(of: &ReplayComparison) -> Vec<Vec<String>> {
+fn arm_rows(of: &ReplayComparison) -> Vec<Vec<String>> {
     let row = |arm: &ReplayArm| {
         let role = match arm.role {
             ReplayArmRole::Baseline => "baseline",
@@ -237,9 +191,9 @@ pub(crate) fn arm_rows(of: &ReplayComparison) -> Vec<Vec<String>> {
     of.arms.iter().map(row).collect()
 }
 
-pub(crate) const TOTAL_HEAD: [&str; 5] = ["a replay", "arm", "baseline", "arm's", "change"];
+const TOTAL_HEAD: [&str; 5] = ["a replay", "arm", "baseline", "arm's", "change"];
 
-pub(crate) fn total_rows(of: &ReplayComparison) -> Vec<Vec<String>> {
+fn total_rows(of: &ReplayComparison) -> Vec<Vec<String>> {
     let row = |total: &pgtoll_record::ReplayTotal| {
         let (name, scale) = match total.quantity {
             ReplayQuantity::StatementTime => ("statements, s", 1.0),
@@ -254,23 +208,17 @@ pub(crate) fn total_rows(of: &ReplayComparison) -> Vec<Vec<String>> {
             total.arm.clone(),
             format!("{:.digits$}", total.baseline * scale),
             format!("{:.digits$}", total.value * scale),
-            total.ratio.map_or("–".to_owned(), |range| change_words(&range)),
+            total.ratio.map_or("–".to_owned(), |range| range.change()),
         ]
     };
     of.totals.iter().map(row).collect()
 }
 
-fn push_table(text: &mut String, head: &[&str], rows: Vec<Vec<String>>) {
-    if !rows.is_empty() {
-        let head = head.iter().map(|title| (*title).to_owned()).collect();
-        text.push('\n');
-        text.push_str(&aligned([vec![head], rows].concat(), Vec::new()));
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use pgtoll_record::{ArmReplay, Host, REPLAY_COMPARISON_SCHEMA, ReplayTotal, ShapePlans};
+    use pgtoll_record::{
+        ArmReplay, Host, REPLAY_COMPARISON_SCHEMA, RatioRange, ReplayTotal, ShapePlans,
+    };
 
     use super::*;
 
@@ -378,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_comparison_is_shown_in_80_columns() {
-        let text = replay_comparison_text(&record());
+        let text = record().text(&TableOptions::default());
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         insta::assert_snapshot!(text);
     }
@@ -387,7 +335,7 @@ mod tests {
     fn a_page_has_statements_as_text_and_both_plans() {
         let mut record = record();
         record.shapes[1].statement = "select '<script>'".to_owned();
-        let page = crate::replay_comparison_html(&record);
+        let page = record.html();
         for part in
             ["update t set v = v + ?", "Index Scan using t_pkey", "Seq Scan on t", "18.00 times"]
         {

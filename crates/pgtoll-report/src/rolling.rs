@@ -1,6 +1,4 @@
-//! What turning data checksums on or off over a replica set did, or would do, as text.
-
-use std::fmt::Write as _;
+//! What turning data checksums on or off over a replica set did, or would do.
 
 use pgtoll_format::ByteSize;
 use pgtoll_record::{
@@ -8,34 +6,32 @@ use pgtoll_record::{
 };
 
 use crate::checksums::time;
-use crate::printable::printable;
-use crate::text::{aligned, wrapped};
+use crate::document::{Block, Document, Section};
+use crate::records::{ReportedRecord, TableOptions};
 
-/// The nodes in their order, switchovers, what speaks against it, and what has to follow.
-pub fn rolling_text(of: &RollingRecord) -> String {
-    let is_plan = matches!(of.outcome, RollingOutcome::DryRun | RollingOutcome::Refused);
-    let mut text = wrapped("", &headline(of));
-    if !of.nodes.is_empty() {
-        let rows = of.nodes.iter().map(|node| row(node, is_plan, of.enable));
-        let rows: Vec<_> = std::iter::once(head(is_plan)).chain(rows).collect();
-        let _ = write!(text, "\n{}", aligned(rows, Vec::new()));
-    }
-    if is_plan {
-        text.push_str(&prediction_text(of));
-    }
-    for switchover in &of.switchovers {
-        let _ = write!(text, "\n{}", wrapped("", &switchover_text(switchover)));
-    }
-    for objection in &of.objections {
-        let _ = write!(text, "\n{}", objection_text(objection));
-    }
-    if !of.next.is_empty() {
-        text.push_str("\nNow:\n");
-        for next in &of.next {
-            text.push_str(&wrapped("  - ", next));
+impl ReportedRecord for RollingRecord {
+    /// The nodes in their order, switchovers, what speaks against it, and what has to follow.
+    fn document(&self, _: &TableOptions) -> Document {
+        let is_plan = matches!(self.outcome, RollingOutcome::DryRun | RollingOutcome::Refused);
+        let rows = self.nodes.iter().map(|node| row(node, is_plan, self.enable)).collect();
+        let mut document = Document {
+            command: if self.enable { "pgtoll enable" } else { "pgtoll disable" },
+            question: "Are data checksums on, on all nodes?",
+            answer: vec![headline(self)],
+            again: self.command.clone(),
+            ..Document::default()
+        };
+        document.push(Section::table("", head(is_plan), rows));
+        let mut words = if is_plan { prediction_words(self) } else { Vec::new() };
+        words.extend(self.switchovers.iter().map(switchover_text));
+        document.push(Section::detail("", words.into_iter().map(Block::Paragraph).collect()));
+        let objections = self.objections.iter().flat_map(objection_words).map(Block::Paragraph);
+        document.push(Section::detail("", objections.collect()));
+        if !self.next.is_empty() {
+            document.push(Section::detail("Now", vec![Block::List(self.next.clone())]));
         }
+        document
     }
-    text
 }
 
 fn headline(of: &RollingRecord) -> String {
@@ -65,13 +61,12 @@ fn headline(of: &RollingRecord) -> String {
     }
 }
 
-fn head(is_plan: bool) -> Vec<String> {
-    let columns: &[&str] = if is_plan {
+fn head(is_plan: bool) -> &'static [&'static str] {
+    if is_plan {
         &["node", "streams from", "checksums", "size", "takes"]
     } else {
         &["node", "streamed from", "checksums", "converted", "down", "catch-up", "verified"]
-    };
-    columns.iter().map(|of| (*of).to_owned()).collect()
+    }
 }
 
 fn row(of: &RollingNode, is_plan: bool, enable: bool) -> Vec<String> {
@@ -107,21 +102,21 @@ fn row(of: &RollingNode, is_plan: bool, enable: bool) -> Vec<String> {
     row
 }
 
-fn prediction_text(of: &RollingRecord) -> String {
-    let mut text = String::new();
-    if let (Some(candidate), Some((least, most))) = (&of.candidate, of.predicted_gap_seconds) {
-        let line = format!(
+fn prediction_words(record: &RollingRecord) -> Vec<String> {
+    let mut words = Vec::new();
+    if let (Some(candidate), Some((least, most))) =
+        (&record.candidate, record.predicted_gap_seconds)
+    {
+        words.push(format!(
             "Then {candidate} takes over. No node takes writes for {least:.1} to {most:.1} s meanwhile, \
              if the stop is quick; clients have to connect again."
-        );
-        let _ = write!(text, "\n{}", wrapped("", &line));
+        ));
     }
-    if let Some((least, most)) = of.predicted_alone_seconds {
+    if let Some((least, most)) = record.predicted_alone_seconds {
         let (least, most) = (time(least), time(most));
-        let line = format!("For {least} to {most} there is one copy of the data only.");
-        text.push_str(&wrapped("", &line));
+        words.push(format!("For {least} to {most} there is one copy of the data only."));
     }
-    text
+    words
 }
 
 fn switchover_text(of: &RollingSwitchover) -> String {
@@ -137,11 +132,10 @@ fn switchover_text(of: &RollingSwitchover) -> String {
     format!("Switchover from {from} to {to}, timeline {timeline}: {gap}.")
 }
 
-fn objection_text(of: &RollingObjection) -> String {
-    let kind = if of.refuses { "refused" } else { "warning" };
-    let node = of.node.as_ref().map(|node| format!("{node} ")).unwrap_or_default();
-    let line = wrapped("", &format!("{kind}: {node}{}", printable(&of.text)));
-    format!("{line}{}", wrapped("hint: ", &of.hint))
+fn objection_words(objection: &RollingObjection) -> [String; 2] {
+    let kind = if objection.refuses { "refused" } else { "warning" };
+    let node = objection.node.as_ref().map(|node| format!("{node} ")).unwrap_or_default();
+    [format!("{kind}: {node}{}", objection.text), format!("hint: {}", objection.hint)]
 }
 
 #[cfg(test)]
@@ -196,7 +190,7 @@ mod tests {
             text: "has wal_log_hints off".to_owned(),
             hint: "set it".to_owned(),
         });
-        let text = rolling_text(&plan);
+        let text = plan.text(&TableOptions::default());
         for expected in ["(primary)", "0.2 s to 1.5 s", "n2 takes over", "one copy", "hint: set it"]
         {
             assert!(text.contains(expected), "{expected}: {text}");
@@ -218,7 +212,7 @@ mod tests {
             rejoin_seconds: Some(0.5),
             timeline: 2,
         });
-        let text = rolling_text(&done);
+        let text = done.text(&TableOptions::default());
         for expected in ["off -> on", "0.31 s", "sound", "took writes for 0.25 s", "full backup"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }

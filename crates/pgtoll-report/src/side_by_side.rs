@@ -13,7 +13,7 @@ use crate::printable::printable;
 use crate::text::{Block, WIDTH, aligned, wrapped};
 
 /// The table, what differs and what a reader has to know. Plain text.
-pub fn side_by_side_text(together: &SideBySide) -> String {
+pub(crate) fn side_by_side_text(together: &SideBySide) -> String {
     let heading = heading(together);
     let heading = printable(&heading);
     let mut text = format!("{heading}\n\n{}", aligned(titles(together), blocks(together)));
@@ -45,7 +45,7 @@ pub fn side_by_side_text(together: &SideBySide) -> String {
 }
 
 /// The same in GitHub's Markdown.
-pub fn side_by_side_markdown(together: &SideBySide) -> String {
+pub(crate) fn side_by_side_markdown(together: &SideBySide) -> String {
     let mut text = format!("### {}\n\n", markdown::escaped(&heading(together)));
     for record in &together.records {
         let (label, name) = (&record.label, markdown::escaped(&record.name));

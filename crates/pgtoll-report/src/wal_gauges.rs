@@ -11,7 +11,7 @@ use crate::openmetrics::{Family, Gauge, families, float, one, seconds};
 /// A gauge for each number of a stretch of WAL, labelled by the cluster's identifier: paths of segments
 /// differ with each run. Resource managers, causes and compressions are few; of databases and relations there
 /// is a number at most, the largest.
-pub fn wal_statistics_openmetrics(of: &WalStatisticsRecord) -> String {
+pub(crate) fn wal_statistics_openmetrics(of: &WalStatisticsRecord) -> String {
     let cluster = ("system_identifier", of.source.system_identifier.to_string());
     families(of, &cluster, &FAMILIES)
 }

@@ -193,8 +193,7 @@ const GAPS: usize = 10;
 /// Its name, or its file's number.
 pub(crate) fn qualified(relation: &WalOfRelation) -> String {
     match &relation.name {
-        Some(name) if name.database.is_empty() => format!("{}.{}", name.schema, name.relation),
-        Some(name) => format!("{}.{}.{}", name.database, name.schema, name.relation),
+        Some(name) => name.to_string(),
         None => format!("filenode {}", relation.filenode),
     }
 }

@@ -15,7 +15,7 @@ use crate::wal_short::{in_short, left_out};
 /// What is in the WAL: in short; the `top` largest relations and databases; by resource manager or by
 /// type of record; images by cause; the last checkpoint cycles; and which command says what other
 /// settings would make of it. Plain text.
-pub fn wal_statistics_text(of: &WalStatisticsRecord, by_type: bool, top: usize) -> String {
+pub(crate) fn wal_statistics_text(of: &WalStatisticsRecord, by_type: bool, top: usize) -> String {
     let kinds = if by_type { &of.types } else { &of.managers };
     let mut text = heading(of);
     text.push_str(&short(of));
@@ -181,9 +181,7 @@ fn relation_words(of: &WalOfRelation) -> String {
     let Some(name) = &of.name else {
         return format!("{}/{}/{}{fork}", of.tablespace, of.database, of.filenode);
     };
-    let parts = [&name.database, &name.schema, &name.relation];
-    let parts: Vec<&str> = parts.into_iter().filter(|of| !of.is_empty()).map(|of| &**of).collect();
-    format!("{}{fork}", parts.join("."))
+    format!("{name}{fork}")
 }
 
 fn databases_table(of: &WalStatisticsRecord, top: usize) -> String {
@@ -430,7 +428,7 @@ pub(crate) mod tests {
         let text = wal_statistics_text(&of, false, 10);
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("30.0 min from its first commit to its last"), "{words}");
-        let page = crate::wal_statistics_html(&of);
+        let page = crate::html::wal_statistics_html(&of);
         assert!(page.contains("0/30000000 to 0/32000028, 32.0 MB: segment"), "{page}");
     }
 

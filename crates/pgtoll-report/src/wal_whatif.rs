@@ -12,7 +12,7 @@ use crate::text::wrapped;
 use crate::wal_short::left_out;
 
 /// The self-check, what was asked beside today's, the curve and what to do. Plain text.
-pub fn wal_whatif_text(of: &WalWhatIfRecord) -> String {
+pub(crate) fn wal_whatif_text(of: &WalWhatIfRecord) -> String {
     let mut text = heading(of);
     text.push_str(&rows(of));
     text.push_str(&curve(of));
@@ -424,7 +424,7 @@ mod tests {
             let of = without(redo_points, evidence);
             assert_eq!(nothing(&of), expected);
             assert!(!wal_whatif_text(&of).contains("recommended:"));
-            assert!(crate::wal_whatif_html(&of).contains(expected));
+            assert!(crate::html::wal_whatif_html(&of).contains(expected));
         };
         check(
             &[],

@@ -6,11 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pgtoll_estimate::{NamedRun, side_by_side, summarise};
-use pgtoll_record::{
-    EndStatus, OVERVIEW_SCHEMA, Overview, OverviewExperiment, Run, VerificationRecord,
-};
-use pgtoll_report::is_unprintable;
-use serde::de::DeserializeOwned;
+use pgtoll_record::{EndStatus, OVERVIEW_SCHEMA, Overview, OverviewExperiment, Run};
+use pgtoll_report::{FinishedRecord, Format, TableOptions, is_unprintable};
 use serde_json::{Number, Value, json};
 
 /// A record with every kind of line, a few of each.
@@ -21,62 +18,52 @@ type Forms = fn(&[Value]) -> Option<Vec<(&'static str, String)>>;
 
 /// Each kind of record: a sample of it, and its forms.
 fn kinds() -> Vec<(&'static str, Vec<Value>, Forms)> {
-    let one = |text: &str| vec![serde_json::from_str(text).unwrap()];
+    let finished = |kind: &'static str, text: &str| {
+        (kind, vec![serde_json::from_str(text).unwrap()], of_finished as Forms)
+    };
     vec![
-        ("run", lines(SMALL), of_run),
-        ("verification", one(include_str!("fixtures/verification.json")), of_verification),
-        ("WAL statistics", one(include_str!("fixtures/wal-statistics.json")), of_wal_statistics),
-        ("WAL what-if", one(include_str!("fixtures/wal-whatif.json")), of_wal_whatif),
-        ("fleet", one(include_str!("fixtures/fleet.json")), |of| {
-            let record = read(of)?;
-            Some(vec![
-                ("text", pgtoll_report::fleet_text(&record)),
-                ("Markdown", pgtoll_report::fleet_markdown(&record)),
-                ("HTML", pgtoll_report::fleet_html(&record)),
-                ("OpenMetrics", pgtoll_report::fleet_openmetrics(&record)),
-            ])
-        }),
-        ("fleet plan", one(include_str!("fixtures/fleet-plan.json")), |of| {
-            Some(vec![("text", pgtoll_report::fleet_plan_text(&read(of)?))])
-        }),
-        ("patrol", one(include_str!("fixtures/patrol.json")), |of| {
-            let record = read(of)?;
-            Some(vec![
-                ("text", pgtoll_report::patrol_text(&record, 10)),
-                ("OpenMetrics", pgtoll_report::patrol_openmetrics(&record)),
-            ])
-        }),
-        ("prediction", one(include_str!("fixtures/prediction.json")), |of| {
-            let record = read(of)?;
-            Some(vec![
-                ("text", pgtoll_report::prediction_text(&record)),
-                ("HTML", pgtoll_report::prediction_html(&record)),
-            ])
-        }),
-        ("checksums", one(include_str!("fixtures/checksums.json")), |of| {
-            Some(vec![("text", pgtoll_report::checksums_text(&read(of)?))])
-        }),
-        ("page", one(include_str!("fixtures/page.json")), |of| {
-            Some(vec![("text", pgtoll_report::page_text(&read(of)?))])
-        }),
-        ("page checksums", one(include_str!("fixtures/page-checksums.json")), |of| {
-            Some(vec![("text", pgtoll_report::page_checksums_text(&read(of)?))])
-        }),
-        ("page difference", one(include_str!("fixtures/page-difference.json")), |of| {
-            Some(vec![("text", pgtoll_report::page_difference_text(&read(of)?))])
-        }),
-        ("examination", one(include_str!("fixtures/examination.json")), |of| {
-            Some(vec![("text", pgtoll_report::examination_text(&read(of)?))])
-        }),
+        ("run", lines(SMALL), of_run as Forms),
+        finished("verification", include_str!("fixtures/verification.json")),
+        finished("WAL statistics", include_str!("fixtures/wal-statistics.json")),
+        finished("WAL what-if", include_str!("fixtures/wal-whatif.json")),
+        finished("fleet", include_str!("fixtures/fleet.json")),
+        finished("fleet plan", include_str!("fixtures/fleet-plan.json")),
+        finished("patrol", include_str!("fixtures/patrol.json")),
+        finished("prediction", include_str!("fixtures/prediction.json")),
+        finished("checksums", include_str!("fixtures/checksums.json")),
+        finished("page", include_str!("fixtures/page.json")),
+        finished("page checksums", include_str!("fixtures/page-checksums.json")),
+        finished("page difference", include_str!("fixtures/page-difference.json")),
+        finished("examination", include_str!("fixtures/examination.json")),
+        finished("judge", include_str!("fixtures/judge.json")),
+        finished("balance", include_str!("../../../records/2026-11-26-balance.json")),
+        finished("bridge", include_str!("../../../records/2026-11-26-bridge.json")),
+        finished("exchange", include_str!("../../../records/2026-11-23-exchange.json")),
+        finished("corruption", include_str!("../../../records/2026-11-25-corruption.json")),
     ]
+}
+
+/// All forms of a finished record.
+fn of_finished(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
+    let record = FinishedRecord::parse(&text_of(of)).ok()??;
+    let short = TableOptions { most: 3, ..TableOptions::default() };
+    let full = TableOptions { most: 100, by_type: true, full: true, ..short };
+    let forms = [
+        ("table", Format::Table, short),
+        ("full table", Format::Table, full),
+        ("Markdown", Format::Markdown, short),
+        ("JSON", Format::Json, short),
+        ("HTML", Format::Html, short),
+        ("OpenMetrics", Format::OpenMetrics, short),
+    ];
+    let shown = forms
+        .into_iter()
+        .filter_map(|(name, format, options)| Some((name, record.shown(format, &options)?)));
+    Some(shown.collect())
 }
 
 fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn read<T: DeserializeOwned>(of: &[Value]) -> Option<T> {
-    serde_json::from_value(of.first()?.clone()).ok()
 }
 
 fn of_run(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
@@ -92,11 +79,7 @@ fn of_run(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
         ("OpenMetrics", pgtoll_report::openmetrics(&[named, named])),
     ];
     if let Ok(together) = side_by_side(&[named, named]) {
-        forms.extend([
-            ("table of several", pgtoll_report::side_by_side_text(&together)),
-            ("Markdown of several", pgtoll_report::side_by_side_markdown(&together)),
-            ("HTML of several", pgtoll_report::html_side_by_side(&together)),
-        ]);
+        forms.extend(of_finished(&[serde_json::to_value(together).unwrap()])?);
     }
     let experiment = OverviewExperiment {
         name: result.header.experiment.clone(),
@@ -135,29 +118,6 @@ fn of_run(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
     Some(forms)
 }
 
-fn of_verification(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
-    let record: VerificationRecord = read(of)?;
-    Some(vec![("text", pgtoll_report::verification_text(&record, 2))])
-}
-
-fn of_wal_statistics(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
-    let record = read(of)?;
-    Some(vec![
-        ("by manager", pgtoll_report::wal_statistics_text(&record, false, 3)),
-        ("by type", pgtoll_report::wal_statistics_text(&record, true, 100)),
-        ("HTML", pgtoll_report::wal_statistics_html(&record)),
-        ("OpenMetrics", pgtoll_report::wal_statistics_openmetrics(&record)),
-    ])
-}
-
-fn of_wal_whatif(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
-    let record = read(of)?;
-    Some(vec![
-        ("text", pgtoll_report::wal_whatif_text(&record)),
-        ("HTML", pgtoll_report::wal_whatif_html(&record)),
-    ])
-}
-
 /// Nothing of what a terminal obeys, and nothing that begins a line of its own.
 const HOSTILE: &str = "=\u{1b}[31m\u{1b}]0;t\u{7}\r\nINJECTED \u{202e}\u{2066}\u{200b}\u{feff}\u{7f}\u{9b}2J\u{e0041}\u{2028}\t|";
 
@@ -175,10 +135,20 @@ fn no_form_has_a_character_that_a_terminal_obeys() {
             assert_eq!(line, None, "{kind}, {form}");
             let lined = ["CSV", "gobench", "OpenMetrics", "Markdown"].contains(&form);
             let begins = |line: &str| line.starts_with("INJECTED");
-            assert!(!lined || !text.lines().any(begins), "{kind}, {form}:\n{text}");
+            assert!(!lined || !unfenced(&text).any(begins), "{kind}, {form}:\n{text}");
             assert!(form != "CSV" || !text.contains(",="), "{text}");
         }
     }
+}
+
+/// Lines that are not within a fence of Markdown, where nothing has a meaning.
+fn unfenced(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_fenced = false;
+    text.lines().filter(move |line| {
+        let is_fence = line.starts_with("```");
+        is_fenced ^= is_fence;
+        !is_fenced && !is_fence
+    })
 }
 
 /// Each string that can be any, and each key of a map, behind hostile text: the same names stay the

@@ -7,7 +7,6 @@
 mod arguments;
 mod calibration;
 mod commands;
-mod exit;
 mod hints;
 mod mistakes;
 mod panics;
@@ -22,7 +21,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use arguments::{Arguments, Command};
 use clap::Parser;
-use exit::Status;
+use pgtoll_record::Status;
 use pgtoll_report::{is_unprintable, printable, printable_lines};
 use pgtoll_wire::masked;
 use printer::Printer;
@@ -31,13 +30,13 @@ fn main() -> ExitCode {
     panics::report();
     // What a panic passes on its way out still puts in order what it has to.
     let ended = catch_unwind(run);
-    ended.unwrap_or_else(|_| Status::CouldNotTell.into())
+    ended.unwrap_or_else(|_| exit(Status::CouldNotTell))
 }
 
 fn run() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == "__guard") {
         // A guard's messages have no reader; its failure is seen by the end of its socket.
-        return pgtoll_cluster::guard_main().map_or(Status::CouldNotTell, |()| Status::Done).into();
+        return exit(pgtoll_cluster::guard_main().map_or(Status::CouldNotTell, |()| Status::Done));
     }
     if std::env::args_os().nth(1).is_some_and(|argument| argument == "__node") {
         let words: Vec<OsString> = std::env::args_os().skip(2).collect();
@@ -47,9 +46,7 @@ fn run() -> ExitCode {
         );
     }
     if std::env::args_os().nth(1).is_some_and(|argument| argument == "__volumes") {
-        return pgtoll_cluster::keeper_main()
-            .map_or(Status::CouldNotTell, |()| Status::Done)
-            .into();
+        return exit(pgtoll_cluster::keeper_main().map_or(Status::CouldNotTell, |()| Status::Done));
     }
     if let [_, hidden, directory] = std::env::args_os().collect::<Vec<_>>().as_slice()
         && hidden == "__package"
@@ -103,16 +100,20 @@ fn misused(error: clap::Error) -> ExitCode {
     } else {
         drop(std::io::stderr().write_all(shown.as_bytes()));
     }
-    if error.use_stderr() { Status::CouldNotTell.into() } else { Status::Done.into() }
+    if error.use_stderr() { exit(Status::CouldNotTell) } else { exit(Status::Done) }
 }
 
 fn ended(outcome: anyhow::Result<Status>, printer: &mut Printer) -> ExitCode {
     let written = printer.finish().context("write to standard output");
     match outcome.and_then(|status| written.map(|()| status)) {
-        Ok(status) => status.into(),
+        Ok(status) => exit(status),
         Err(error) => {
             printer.error(&error);
-            Status::CouldNotTell.into()
+            exit(Status::CouldNotTell)
         }
     }
+}
+
+fn exit(status: Status) -> ExitCode {
+    status.code().into()
 }

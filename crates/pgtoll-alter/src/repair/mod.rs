@@ -449,6 +449,8 @@ impl Planner<'_> {
             sources: sources.collect(),
             remaining: count_remaining(&blocks),
             blocks,
+            has_other_damage: false,
+            is_partial: false,
             undo_file: None,
             ledger: None,
             notes: self.notes(),

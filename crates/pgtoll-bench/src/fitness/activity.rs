@@ -1,6 +1,6 @@
 //! What else runs on the machine.
 
-use pgtoll_record::{Finding, Host};
+use pgtoll_record::{FitnessCheck, Host};
 
 use super::group::{Group, with};
 use super::watch::Watch;
@@ -12,7 +12,7 @@ pub(super) fn findings(
     watch: &Watch,
     load_average: Option<f32>,
     host: &Host,
-) -> Vec<Finding> {
+) -> Vec<FitnessCheck> {
     let share = |name: &str, share: Option<f64>, bounds, meaning: &str, advice: &str| {
         let Some(share) = share else { return group.not_told(name) };
         let reading = format!("{:.1} % {meaning}", share * 100.0);
@@ -50,7 +50,7 @@ pub(super) fn findings(
 }
 
 #[expect(clippy::cast_precision_loss, reason = "cores are few")]
-fn load(group: Group, average: Option<f32>, host: &Host) -> Finding {
+fn load(group: Group, average: Option<f32>, host: &Host) -> FitnessCheck {
     const NAME: &str = "load average";
     let Some(load) = average.map(f64::from) else { return group.not_told(NAME) };
     let bounds = [host.cores as f64 * 0.5, host.cores as f64];

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pgtoll_cluster::{ClusterError, MemoryGroup, Profiler};
 use pgtoll_observe as observe;
 use pgtoll_observe::CpuSplit;
-use pgtoll_record::{Finding, Host};
+use pgtoll_record::{FitnessCheck, Host};
 
 use super::group::{Group, with};
 
@@ -32,7 +32,7 @@ impl CounterFacts {
     }
 }
 
-pub(super) fn findings(group: Group, facts: &CounterFacts) -> Vec<Finding> {
+pub(super) fn findings(group: Group, facts: &CounterFacts) -> Vec<FitnessCheck> {
     let split = match facts.cpu_split {
         CpuSplit::Exact => group.ok("CPU split", "exact"),
         CpuSplit::Sampled { hz } => group.ok(
@@ -73,7 +73,7 @@ pub(super) fn findings(group: Group, facts: &CounterFacts) -> Vec<Finding> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a slack is far below 2^53 ns")]
-fn timer_slack(group: Group, slack_ns: Option<u64>) -> Finding {
+fn timer_slack(group: Group, slack_ns: Option<u64>) -> FitnessCheck {
     const NAME: &str = "timer slack";
     let Some(slack_ns) = slack_ns else { return group.not_told(NAME) };
     let us = slack_ns as f64 / 1000.0;

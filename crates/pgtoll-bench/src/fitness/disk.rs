@@ -6,7 +6,7 @@ use std::time::Duration;
 use pgtoll_format::ByteSize;
 use pgtoll_observe as observe;
 use pgtoll_observe::{Disk, FileSystem};
-use pgtoll_record::Finding;
+use pgtoll_record::FitnessCheck;
 
 use super::group::{Group, with};
 use super::watch::Watch;
@@ -33,7 +33,7 @@ pub(super) fn findings(
     facts: &DiskFacts<'_>,
     watch: &Watch,
     lack: Option<&BenchError>,
-) -> Vec<Finding> {
+) -> Vec<FitnessCheck> {
     let mut found = vec![space(group, facts, lack)];
     let file_system = facts.file_system.as_ref();
     match file_system {
@@ -47,7 +47,7 @@ pub(super) fn findings(
 }
 
 #[expect(clippy::cast_precision_loss, reason = "bytes of a disk are far below 2^53")]
-fn space(group: Group, facts: &DiskFacts<'_>, lack: Option<&BenchError>) -> Finding {
+fn space(group: Group, facts: &DiskFacts<'_>, lack: Option<&BenchError>) -> FitnessCheck {
     let DiskFacts { directory, free_bytes, .. } = facts;
     let reading = format!("{} free in {}", ByteSize(*free_bytes).rounded(), directory.display());
     let space = match lack {
@@ -64,7 +64,7 @@ fn space(group: Group, facts: &DiskFacts<'_>, lack: Option<&BenchError>) -> Find
     with(space, "free_bytes", *free_bytes as f64)
 }
 
-fn kind(group: Group, file_system: &FileSystem) -> Finding {
+fn kind(group: Group, file_system: &FileSystem) -> FitnessCheck {
     let kind = file_system.kind.as_str();
     let elsewhere = "name a directory of the disk that servers use with --work-dir";
     match kind {
@@ -87,7 +87,7 @@ fn kind(group: Group, file_system: &FileSystem) -> Finding {
     }
 }
 
-fn mount_options(group: Group, file_system: &FileSystem) -> Finding {
+fn mount_options(group: Group, file_system: &FileSystem) -> FitnessCheck {
     let has = |name: &str| file_system.options.iter().any(|option| option == name);
     let reading = file_system.options.join(", ");
     if has("nobarrier") || has("barrier=0") {
@@ -107,7 +107,7 @@ fn mount_options(group: Group, file_system: &FileSystem) -> Finding {
     group.ok("mount options", reading)
 }
 
-fn device(group: Group, disk: &Disk) -> Finding {
+fn device(group: Group, disk: &Disk) -> FitnessCheck {
     let kind = match (disk.is_nvme, disk.is_rotational) {
         (true, _) => "NVMe",
         (false, Some(true)) => "with heads that move, or virtual",
@@ -126,7 +126,7 @@ fn device(group: Group, disk: &Disk) -> Finding {
 /// protected cache is.
 const TOO_FAST_US: f64 = 50.0;
 
-fn sync(group: Group, watch: &Watch, file_system: Option<&FileSystem>) -> Finding {
+fn sync(group: Group, watch: &Watch, file_system: Option<&FileSystem>) -> FitnessCheck {
     const NAME: &str = "sync time";
     let times = match &watch.syncs {
         Ok(times) if times.is_empty() => {

@@ -2,15 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use pgtoll_record::{Finding, State};
+use pgtoll_record::{FitnessCheck, State};
 
 /// What findings belong to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group(pub(super) &'static str);
 
 impl Group {
-    fn finding(self, name: &str, state: State, reading: String, advice: Option<&str>) -> Finding {
-        Finding {
+    fn finding(
+        self,
+        name: &str,
+        state: State,
+        reading: String,
+        advice: Option<&str>,
+    ) -> FitnessCheck {
+        FitnessCheck {
             group: self.0.to_owned(),
             name: name.to_owned(),
             state,
@@ -20,20 +26,20 @@ impl Group {
         }
     }
 
-    pub(super) fn ok(self, name: &str, reading: impl Into<String>) -> Finding {
+    pub(super) fn ok(self, name: &str, reading: impl Into<String>) -> FitnessCheck {
         self.finding(name, State::Ok, reading.into(), None)
     }
 
-    pub(super) fn note(self, name: &str, reading: impl Into<String>, advice: &str) -> Finding {
+    pub(super) fn note(self, name: &str, reading: impl Into<String>, advice: &str) -> FitnessCheck {
         self.finding(name, State::Note, reading.into(), Some(advice))
     }
 
-    pub(super) fn warn(self, name: &str, reading: impl Into<String>, advice: &str) -> Finding {
+    pub(super) fn warn(self, name: &str, reading: impl Into<String>, advice: &str) -> FitnessCheck {
         self.finding(name, State::Warn, reading.into(), Some(advice))
     }
 
     /// The system does not report it.
-    pub(super) fn not_told(self, name: &str) -> Finding {
+    pub(super) fn not_told(self, name: &str) -> FitnessCheck {
         self.finding(name, State::NotTold, "not told".to_owned(), None)
     }
 
@@ -45,7 +51,7 @@ impl Group {
         bounds: [f64; 2],
         reading: String,
         advice: &str,
-    ) -> Finding {
+    ) -> FitnessCheck {
         match value {
             _ if value > bounds[1] => self.warn(name, reading, advice),
             _ if value > bounds[0] => self.note(name, reading, advice),
@@ -55,7 +61,7 @@ impl Group {
 }
 
 /// The finding with one more number.
-pub(super) fn with(mut finding: Finding, figure: &str, value: f64) -> Finding {
+pub(super) fn with(mut finding: FitnessCheck, figure: &str, value: f64) -> FitnessCheck {
     finding.figures.insert(figure.to_owned(), value);
     finding
 }

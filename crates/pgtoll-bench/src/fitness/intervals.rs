@@ -1,6 +1,6 @@
 //! How far intervals can be believed here.
 
-use pgtoll_record::{Calibration, Finding, Metric};
+use pgtoll_record::{Calibration, FitnessCheck, Metric};
 
 use super::group::Group;
 
@@ -17,7 +17,7 @@ pub struct IntervalFacts<'a> {
     pub metric_title: fn(Metric) -> &'static str,
 }
 
-pub(super) fn finding(group: Group, facts: &IntervalFacts<'_>) -> Finding {
+pub(super) fn finding(group: Group, facts: &IntervalFacts<'_>) -> FitnessCheck {
     const NAME: &str = "intervals";
     let IntervalFacts { calibration, comparisons, comparisons_needed, metric_title } = *facts;
     if calibration.is_empty() {

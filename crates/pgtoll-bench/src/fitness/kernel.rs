@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pgtoll_observe as observe;
-use pgtoll_record::{Finding, Host};
+use pgtoll_record::{FitnessCheck, Host};
 
 use super::group::Group;
 
@@ -50,7 +50,7 @@ const NUMA_BALANCING: &str = "kernel.numa_balancing";
 const DIRTY: (&str, &str) = ("vm", "dirty_");
 const SCHEDULER: (&str, &str) = ("kernel", "sched_");
 
-pub(super) fn findings(group: Group, facts: &KernelFacts) -> Vec<Finding> {
+pub(super) fn findings(group: Group, facts: &KernelFacts) -> Vec<FitnessCheck> {
     let mut found = vec![huge_pages(group, facts), dirty_pages(group, facts)];
     for (name, is_fine, advice) in SETTINGS {
         let short = name.rsplit('.').next().unwrap_or(name);
@@ -68,7 +68,7 @@ pub(super) fn findings(group: Group, facts: &KernelFacts) -> Vec<Finding> {
     found
 }
 
-fn huge_pages(group: Group, facts: &KernelFacts) -> Finding {
+fn huge_pages(group: Group, facts: &KernelFacts) -> FitnessCheck {
     match facts.transparent_huge_pages.as_deref() {
         None => group.not_told("huge pages"),
         Some("always") => group.note(
@@ -81,7 +81,7 @@ fn huge_pages(group: Group, facts: &KernelFacts) -> Finding {
 }
 
 /// The kernel writes dirty pages in the background from here on, and makes who writes wait beyond.
-fn dirty_pages(group: Group, facts: &KernelFacts) -> Finding {
+fn dirty_pages(group: Group, facts: &KernelFacts) -> FitnessCheck {
     const NAME: &str = "dirty pages";
     let Some(all) = facts.together(DIRTY) else { return group.not_told(NAME) };
     let background = facts.sysctl("vm.dirty_background_ratio");
@@ -94,7 +94,7 @@ fn dirty_pages(group: Group, facts: &KernelFacts) -> Finding {
     group.ok(NAME, all)
 }
 
-fn memory_nodes(group: Group, facts: &KernelFacts) -> Finding {
+fn memory_nodes(group: Group, facts: &KernelFacts) -> FitnessCheck {
     const NAME: &str = "memory nodes";
     match (facts.memory_nodes, facts.sysctl(NUMA_BALANCING)) {
         (None | Some(0), _) => group.not_told(NAME),

@@ -2,7 +2,7 @@
 
 use pgtoll_format::ByteSize;
 use pgtoll_observe as observe;
-use pgtoll_record::{Finding, Host};
+use pgtoll_record::{FitnessCheck, Host};
 
 use super::group::{Group, with};
 use crate::BenchError;
@@ -33,7 +33,7 @@ pub(super) fn findings(
     facts: &MemoryFacts,
     lack: Option<&BenchError>,
     host: &Host,
-) -> Vec<Finding> {
+) -> Vec<FitnessCheck> {
     let size = |bytes: u64| ByteSize(bytes).rounded();
     let reading = format!("{}, {} available", size(host.memory_bytes), size(facts.available));
     let memory = match lack {

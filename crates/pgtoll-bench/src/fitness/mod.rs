@@ -13,7 +13,7 @@ mod servers;
 mod watch;
 
 use pgtoll_cluster::{Found, GuardOptions, Installation};
-use pgtoll_record::{Finding, Host};
+use pgtoll_record::{FitnessCheck, Host};
 
 use self::counters::CounterFacts;
 use self::disk::DiskFacts;
@@ -46,7 +46,7 @@ pub struct Surroundings<'a> {
 const INTERVALS: Group = Group("calibration");
 
 /// Reads what is left to read, and judges everything.
-pub fn findings(surroundings: &Surroundings<'_>) -> Result<Vec<Finding>, BenchError> {
+pub fn findings(surroundings: &Surroundings<'_>) -> Result<Vec<FitnessCheck>, BenchError> {
     let Surroundings { guard, found, server, host, watch, intervals } = surroundings;
     let lack = lack(guard);
     let disk = DiskFacts::read(&guard.base)?;
@@ -65,7 +65,7 @@ pub fn findings(surroundings: &Surroundings<'_>) -> Result<Vec<Finding>, BenchEr
 }
 
 /// Judges the intervals again, after more comparisons came.
-pub fn recalibrate(findings: &mut [Finding], intervals: &IntervalFacts<'_>) {
+pub fn recalibrate(findings: &mut [FitnessCheck], intervals: &IntervalFacts<'_>) {
     for old in findings {
         if old.group == INTERVALS.0 {
             *old = intervals::finding(INTERVALS, intervals);

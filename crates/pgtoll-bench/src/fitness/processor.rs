@@ -1,7 +1,7 @@
 //! The processor and its clocks.
 
 use pgtoll_observe as observe;
-use pgtoll_record::{Finding, Host};
+use pgtoll_record::{FitnessCheck, Host};
 
 use super::group::{Group, with};
 
@@ -30,7 +30,7 @@ impl ProcessorFacts {
     }
 }
 
-pub(super) fn findings(group: Group, facts: &ProcessorFacts, host: &Host) -> Vec<Finding> {
+pub(super) fn findings(group: Group, facts: &ProcessorFacts, host: &Host) -> Vec<FitnessCheck> {
     vec![
         cores(group, facts.online_cores, host),
         quota(group, facts.quota),
@@ -44,7 +44,7 @@ pub(super) fn findings(group: Group, facts: &ProcessorFacts, host: &Host) -> Vec
 }
 
 #[expect(clippy::cast_precision_loss, reason = "cores are few")]
-fn cores(group: Group, online: Option<u64>, host: &Host) -> Finding {
+fn cores(group: Group, online: Option<u64>, host: &Host) -> FitnessCheck {
     let online = online.unwrap_or(host.cores);
     let all = if online > host.cores { format!(" of {online}") } else { String::new() };
     let reading = format!("{}{all}, {}", host.cores, host.cpu);
@@ -55,7 +55,7 @@ fn cores(group: Group, online: Option<u64>, host: &Host) -> Finding {
     with(cores, "cores", host.cores as f64)
 }
 
-fn quota(group: Group, quota: Option<f64>) -> Finding {
+fn quota(group: Group, quota: Option<f64>) -> FitnessCheck {
     match quota {
         Some(quota) => group.warn(
             "quota",
@@ -66,7 +66,7 @@ fn quota(group: Group, quota: Option<f64>) -> Finding {
     }
 }
 
-fn governor(group: Group, governor: Option<&str>) -> Finding {
+fn governor(group: Group, governor: Option<&str>) -> FitnessCheck {
     match governor {
         None => group.not_told("governor"),
         Some("performance") => group.ok("governor", "performance"),
@@ -78,7 +78,7 @@ fn governor(group: Group, governor: Option<&str>) -> Finding {
     }
 }
 
-fn boost(group: Group, boost: Option<bool>) -> Finding {
+fn boost(group: Group, boost: Option<bool>) -> FitnessCheck {
     match boost {
         None => group.not_told("boost"),
         Some(false) => group.ok("boost", "off"),
@@ -90,7 +90,7 @@ fn boost(group: Group, boost: Option<bool>) -> Finding {
     }
 }
 
-fn multithreading(group: Group, multithreading: Option<bool>) -> Finding {
+fn multithreading(group: Group, multithreading: Option<bool>) -> FitnessCheck {
     match multithreading {
         None => group.not_told("SMT"),
         Some(false) => group.ok("SMT", "off, or not there"),
@@ -102,7 +102,7 @@ fn multithreading(group: Group, multithreading: Option<bool>) -> Finding {
     }
 }
 
-fn machine(group: Group, hypervisor: bool) -> Finding {
+fn machine(group: Group, hypervisor: bool) -> FitnessCheck {
     if hypervisor {
         let advice = "neighbours are not seen: look at steal, and repeat at another hour";
         return group.note("machine", "virtual", advice);
@@ -110,7 +110,7 @@ fn machine(group: Group, hypervisor: bool) -> Finding {
     group.ok("machine", "says nothing of a hypervisor")
 }
 
-fn clock_source(group: Group, source: Option<&str>) -> Finding {
+fn clock_source(group: Group, source: Option<&str>) -> FitnessCheck {
     const NAME: &str = "clock source";
     match source {
         None => group.not_told(NAME),
@@ -121,7 +121,7 @@ fn clock_source(group: Group, source: Option<&str>) -> Finding {
     }
 }
 
-fn clock(group: Group, cost_ns: f64) -> Finding {
+fn clock(group: Group, cost_ns: f64) -> FitnessCheck {
     let reading = format!("{cost_ns:.0} ns to ask for the time");
     let advice = "each transaction asks several times: see the clock source";
     with(group.graded("clock", cost_ns, [150.0, 1000.0], reading, advice), "cost_ns", cost_ns)

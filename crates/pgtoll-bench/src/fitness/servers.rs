@@ -1,7 +1,7 @@
 //! Servers, their user, and what earlier runs left.
 
 use pgtoll_cluster::{Found, GuardOptions, Installation, Leftover, leftovers};
-use pgtoll_record::Finding;
+use pgtoll_record::FitnessCheck;
 
 use super::group::Group;
 
@@ -23,7 +23,7 @@ impl<'a> ServerFacts<'a> {
     }
 }
 
-pub(super) fn findings(group: Group, facts: &ServerFacts<'_>) -> Vec<Finding> {
+pub(super) fn findings(group: Group, facts: &ServerFacts<'_>) -> Vec<FitnessCheck> {
     let ServerFacts { guard, found, server, leftovers } = facts;
     let mut findings = vec![match server {
         Some(server) => {

@@ -22,7 +22,7 @@ pub(crate) struct RunHistory {
 
 /// What was found in the end.
 #[derive(Debug, Default)]
-pub(crate) struct Conclusion {
+pub(crate) struct FinalReading {
     pub(crate) observations: Observations,
     /// `None` where the ids could not be read.
     pub(crate) sets: Option<Sets>,
@@ -202,7 +202,7 @@ impl RunHistory {
 
 pub(crate) fn judge_record(
     history: &RunHistory,
-    conclusion: Conclusion,
+    conclusion: FinalReading,
     provenance: Provenance,
 ) -> JudgeRecord {
     let Observations { transactions, outage, mut sides, clients, bin_s, errors, nodes } =
@@ -370,10 +370,10 @@ mod tests {
             ghosts: IdSet { count: 1, ..IdSet::default() },
             ..Sets::default()
         };
-        let conclusion = Conclusion {
+        let conclusion = FinalReading {
             sets: Some(sets),
             read_on: Some(NodeIdentity::default()),
-            ..Conclusion::default()
+            ..FinalReading::default()
         };
         let record =
             judge_record(&history(vec![RunEvent::Ended { at_ns: 5 }]), conclusion, provenance());
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn a_run_that_died_says_so_and_a_fault_that_did_not_end_too() {
         let events = vec![RunEvent::FaultBegan { at_ns: 3_000_000_000, what: "x".into() }];
-        let record = judge_record(&history(events), Conclusion::default(), provenance());
+        let record = judge_record(&history(events), FinalReading::default(), provenance());
         assert_eq!(record.ended.as_deref(), Some("pgtoll itself was killed"));
         let fault = record.fault.unwrap();
         assert_eq!((fault.began_s, fault.status), (3.0, None));

@@ -21,7 +21,7 @@ use super::journal::{JournalReader, journal_path};
 use super::observations::observe;
 use super::plan::JudgePlan;
 use super::progress::{JudgeProgress, OnProgress};
-use super::record::{Conclusion, RunHistory, judge_record};
+use super::record::{FinalReading, RunHistory, judge_record};
 use super::schema::{check_writable, create, leftovers, remove, schema_name};
 use super::session::run_clients;
 use super::shared::JudgeState;
@@ -117,7 +117,7 @@ struct FinalStep<'a> {
     takes_old_primary: bool,
 }
 
-type ReadOnce = Result<Result<Conclusion, FinalReadError>, JudgeError>;
+type ReadOnce = Result<Result<FinalReading, FinalReadError>, JudgeError>;
 
 impl FinalStep<'_> {
     fn finish(
@@ -151,7 +151,7 @@ impl FinalStep<'_> {
         &self,
         history: &RunHistory,
         mut file: Option<&mut HistoryFile>,
-    ) -> Result<Conclusion, JudgeError> {
+    ) -> Result<FinalReading, JudgeError> {
         let waits = Interruption::new().map_err(JudgeError::Sockets)?;
         let on_signal = waits.clone();
         let was_interrupted = self.interrupt.signal().is_some();
@@ -171,7 +171,12 @@ impl FinalStep<'_> {
                 let is_old = matches!(failure, FinalReadError::OldPrimary { .. });
                 let finding = is_old.then(|| failure.to_string());
                 let unread = Some(failure.to_string());
-                return Ok(Conclusion { observations, unread, finding, ..Conclusion::default() });
+                return Ok(FinalReading {
+                    observations,
+                    unread,
+                    finding,
+                    ..FinalReading::default()
+                });
             }
         }
     }
@@ -229,8 +234,9 @@ impl FinalStep<'_> {
         }
         let sets = Some(comparison.finish()?);
         let table_lost = !is_there;
-        let found = Conclusion { observations, sets, read_on, table_lost, ..Conclusion::default() };
-        Ok(Ok(Conclusion { finding, ..found }))
+        let found =
+            FinalReading { observations, sets, read_on, table_lost, ..FinalReading::default() };
+        Ok(Ok(FinalReading { finding, ..found }))
     }
 
     fn journals(&self, history: &RunHistory) -> Result<Vec<Journal>, FileError> {

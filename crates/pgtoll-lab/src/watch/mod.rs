@@ -277,6 +277,7 @@ impl<'a> Watcher<'a> {
             failures: self.failures,
             pages,
             standby_is_verified,
+            action_requested: false,
             action: None,
             proposals,
             ended: interrupt.signal().map(|signal| format!("interrupted by {signal}")),

@@ -56,62 +56,6 @@ pub use whatif::{
     WhatIfTrialLine, WhatIfTrialPrediction, WhatIfTrialSetting, WhatIfTrialWorkload,
 };
 
-/// The JSON Schema of a line of the records of `cargo xtask bench capture`, `checksum`, `enable`,
-/// `verify`, `wal` and `watch`.
-pub fn bench_schema() -> serde_json::Value {
-    schemars::schema_for!(BenchLine).to_value()
-}
-
-/// The JSON Schema of a line of the record of `cargo xtask bench design`.
-pub fn bench_design_schema() -> serde_json::Value {
-    schemars::schema_for!(DesignLine).to_value()
-}
-
-/// The JSON Schema of a line of the record of `cargo xtask bench fleet`.
-pub fn bench_fleet_schema() -> serde_json::Value {
-    schemars::schema_for!(FleetBenchLine).to_value()
-}
-
-/// The JSON Schema of a line of the record of `cargo xtask bench replay`.
-pub fn bench_replay_schema() -> serde_json::Value {
-    schemars::schema_for!(ReplayBenchLine).to_value()
-}
-
-/// The JSON Schema of a line of the record of `cargo xtask bench replay-compare`.
-pub fn bench_replay_compare_schema() -> serde_json::Value {
-    schemars::schema_for!(ReplayCompareLine).to_value()
-}
-
-/// The JSON Schema of a line of the record of `cargo xtask bench replay-pace`.
-pub fn bench_replay_pace_schema() -> serde_json::Value {
-    schemars::schema_for!(ReplayPaceLine).to_value()
-}
-
-/// The JSON Schema of a line of the record of `cargo xtask bench twins`.
-pub fn bench_twins_schema() -> serde_json::Value {
-    schemars::schema_for!(TwinsLine).to_value()
-}
-
-/// The JSON Schema of the record of `cargo xtask detection`.
-pub fn detection_schema() -> serde_json::Value {
-    schemars::schema_for!(DetectionRecord).to_value()
-}
-
-/// The JSON Schema of a line of the record of `cargo xtask prediction-trial`.
-pub fn prediction_trial_schema() -> serde_json::Value {
-    schemars::schema_for!(PredictionTrialLine).to_value()
-}
-
-/// The JSON Schema of a line of the record of `cargo xtask soak`.
-pub fn soak_schema() -> serde_json::Value {
-    schemars::schema_for!(SoakRecord).to_value()
-}
-
-/// The JSON Schema of a line of the record of `cargo xtask whatif-trial`.
-pub fn whatif_trial_schema() -> serde_json::Value {
-    schemars::schema_for!(WhatIfTrialLine).to_value()
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;

@@ -2,12 +2,11 @@
 
 pub(crate) mod partition;
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use pgtoll_record::{
     EngineTopology, FailoverDetector, FailoverEngine, FailoverFault, FailoverRecord, FailoverRun,
-    SkippedFault,
+    PrintedRecord as _, SkippedFault,
 };
 use pgtoll_stats::{median, proportion_interval, quantile};
 
@@ -16,7 +15,7 @@ use crate::text::{aligned, end_words, wrapped};
 use crate::wal_numbers::{count, counted};
 
 /// The answer, a row for each case, and how it was found.
-pub fn failover_text(of: &FailoverRecord) -> String {
+pub(crate) fn failover_text(of: &FailoverRecord) -> String {
     let rows = rows(of);
     let mut text = wrapped("", &subject_words(of));
     text.push('\n');
@@ -58,7 +57,7 @@ pub fn failover_text(of: &FailoverRecord) -> String {
     for skipped in skipped_words(of) {
         text.push_str(&wrapped("skipped: ", &skipped));
     }
-    for finding in failover_findings(of) {
+    for finding in of.conclusion().sentences() {
         text.push_str(&wrapped("finding: ", &finding));
     }
     for note in &of.notes {
@@ -493,69 +492,6 @@ fn standby_words(of: &FailoverRecord) -> &'static str {
         (false, true) => "a standby, a witness",
         (true, true) => "two standbys, a witness",
     }
-}
-
-/// What is against the topology, or against pgtoll: a line for each finding of a case, with its runs.
-/// Losses of commits that wait for nobody are what is measured, and no finding.
-pub fn failover_findings(of: &FailoverRecord) -> Vec<String> {
-    let mut findings: Vec<RepeatedFinding> = Vec::new();
-    let mut runs_of = BTreeMap::new();
-    let backs = of.runs.iter().filter_map(|run| run.back.as_deref().map(|back| (back, ", back")));
-    for (run, back) in of.runs.iter().map(|run| (run, "")).chain(backs) {
-        let case = format!("{}{back}, {}", run.fault.name(), setting_words(of, run));
-        *runs_of.entry(case.clone()).or_insert(0_usize) += 1;
-        for words in findings_of_run(run, of.design.synchronous) {
-            match findings.iter_mut().find(|own| own.case == case && own.words == words) {
-                Some(own) => own.runs.push(run.number),
-                None => findings.push(RepeatedFinding {
-                    case: case.clone(),
-                    words,
-                    runs: vec![run.number],
-                }),
-            }
-        }
-    }
-    let line = |RepeatedFinding { case, words, runs }: &RepeatedFinding| match &runs[..] {
-        [number] => format!("{case}, run {number}: {words}"),
-        _ => format!("{case}, {} of {} runs: {words}", runs.len(), runs_of[case]),
-    };
-    findings.iter().map(line).collect()
-}
-
-/// The engine of a run, where there are others than repmgr, and its settings.
-fn setting_words(of: &FailoverRecord, run: &FailoverRun) -> String {
-    match (run.engine, FailoverColumns::of(of).has_engines) {
-        (_, false) => run.detector.name().to_owned(),
-        (FailoverEngine::None, _) => "no engine".to_owned(),
-        (engine, true) => format!("{} {}", engine.name(), run.detector.name()),
-    }
-}
-
-/// The same in some runs of a case.
-struct RepeatedFinding {
-    case: String,
-    words: String,
-    runs: Vec<u32>,
-}
-
-fn findings_of_run(run: &FailoverRun, synchronous: bool) -> Vec<String> {
-    let is_expected =
-        |finding: &str| !synchronous && run.after_successor == 0 && finding.ends_with("lost");
-    let mut findings = run.findings.clone();
-    findings.retain(|finding| !is_expected(finding));
-    let third = run.third.as_ref().and_then(|third| third.rejoin.as_ref());
-    if let Some(error) = third.and_then(|rejoin| rejoin.error.as_ref()) {
-        findings.push(format!("return of the second standby: {error}"));
-    }
-    let Some(rejoin) = &run.rejoin else { return findings };
-    if let Some(error) = &rejoin.error {
-        findings.push(format!("rejoin: {error}"));
-    }
-    if rejoin.unsound.is_some_and(|unsound| unsound > 0) {
-        let unsound = counted(rejoin.unsound.unwrap_or_default(), "page", "pages");
-        findings.push(format!("{unsound} of the old primary unsound after pg_rewind"));
-    }
-    findings
 }
 
 /// What became of second standbys, a sentence for each run.

@@ -1,6 +1,8 @@
+use std::collections::BTreeMap;
+
 use pgtoll_record::{
     EngineSettings, ExchangeRecord, FAILOVER_SCHEMA, FailoverDesign, FailoverRejoin, Host,
-    PartitionOutcome, PartitionSide,
+    PartitionOutcome, PartitionSide, PrintedRecord as _,
 };
 
 use super::*;
@@ -213,7 +215,7 @@ fn the_same_finding_of_several_runs_is_one_line() {
     record.runs[0].findings = vec!["split brain".to_owned()];
     let expected =
         ["host-death, default, run 1: split brain", "host-death, fast, 3 of 3 runs: split brain"];
-    assert_eq!(failover_findings(&record), expected);
+    assert_eq!(record.conclusion().sentences(), expected);
 }
 
 #[test]
@@ -222,11 +224,11 @@ fn an_asynchronous_loss_is_a_figure_and_a_split_brain_a_finding() {
     record.design.synchronous = false;
     record.runs[0].lost = Some(2);
     record.runs[0].findings = vec!["2 acknowledged transactions are lost".to_owned()];
-    assert!(failover_findings(&record).is_empty());
+    assert!(record.conclusion().sentences().is_empty());
     record.design.synchronous = true;
-    assert_eq!(failover_findings(&record).len(), 1);
+    assert_eq!(record.conclusion().sentences().len(), 1);
     record.runs[1].findings = vec!["split brain".to_owned()];
     record.runs[2].rejoin.as_mut().unwrap().unsound = Some(1);
-    assert_eq!(failover_findings(&record).len(), 3);
+    assert_eq!(record.conclusion().sentences().len(), 3);
     assert!(answer(&rows(&record))[0].contains("2 of 1,000 acknowledged transactions lost"));
 }

@@ -5,7 +5,7 @@ use pgtoll_record::{FleetBackup, FleetOutcome, FleetRecord};
 use crate::openmetrics::{Gauge, family, float, seconds};
 
 /// How many backups are sound, and of each backup its outcome, its counts, and when it was verified.
-pub fn fleet_openmetrics(of: &FleetRecord) -> String {
+pub(crate) fn fleet_openmetrics(of: &FleetRecord) -> String {
     let mut text = family(
         "pgtoll_fleet_backups",
         "Backups of the plan by outcome.",

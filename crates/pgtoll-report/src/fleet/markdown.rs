@@ -9,7 +9,7 @@ use crate::html::day;
 use crate::markdown::{code, escaped};
 
 /// How many are sound, and a row for each other backup.
-pub fn fleet_markdown(of: &FleetRecord) -> String {
+pub(crate) fn fleet_markdown(of: &FleetRecord) -> String {
     let mut text = format!("### Are the backups sound?\n\n**{}**\n\n", escaped(&heading(of)));
     for (count, what) in counts(of) {
         let _ = writeln!(text, "- {count} {what}");

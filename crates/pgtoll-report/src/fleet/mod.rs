@@ -3,8 +3,8 @@
 mod gauges;
 mod markdown;
 
-pub use gauges::fleet_openmetrics;
-pub use markdown::fleet_markdown;
+pub(crate) use gauges::fleet_openmetrics;
+pub(crate) use markdown::fleet_markdown;
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ use crate::printable::printable;
 use crate::text::wrapped;
 
 /// What was found, and what verifying it takes.
-pub fn fleet_plan_text(of: &FleetPlan) -> String {
+pub(crate) fn fleet_plan_text(of: &FleetPlan) -> String {
     let (backups, estimate) = (of.backups(), &of.estimate);
     let mut text = String::new();
     let _ = writeln!(
@@ -107,7 +107,7 @@ fn cpu_time(of: &FleetCpuTime, factor: f64) -> String {
 }
 
 /// The worst backups first, and a line for all that are sound.
-pub fn fleet_text(of: &FleetRecord) -> String {
+pub(crate) fn fleet_text(of: &FleetRecord) -> String {
     let mut text = format!("{}\n", heading(of));
     for (count, what) in counts(of) {
         let _ = writeln!(text, "  {count:>6}  {what}");

@@ -13,7 +13,7 @@ use crate::drill::{amount_words, backup_words, finding_line, outcome_words, stag
 
 /// A record of `pgtoll verify --drill` as one HTML file. Whatever stands in the record is text in it,
 /// never markup.
-pub fn drill_html(of: &DrillRecord) -> String {
+pub(crate) fn drill_html(of: &DrillRecord) -> String {
     let titles = titles(of);
     let mut sections: Vec<Section<'_>> = Vec::new();
     if !of.pages.findings.is_empty() {

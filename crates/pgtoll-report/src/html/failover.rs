@@ -1,20 +1,20 @@
 //! Failovers as a page: the answer, the outage of each run, the tables, the steps of a run.
 
 use maud::{Markup, html};
-use pgtoll_record::{EngineTopology, FailoverRecord};
+use pgtoll_record::{EngineTopology, FailoverRecord, PrintedRecord as _};
 
 use super::timeline::timeline;
 use super::{LabPage, Section, download, inert};
 use crate::failover::partition::{PartitionSummary, SIDES_HEAD, SIDES_WORDS};
 use crate::failover::{
-    FailoverColumns, FailoverRow, REJOIN_HEAD, STEPS_HEAD, answer, failover_findings, first_run,
-    rows, seconds, settings_words, skipped_words, subject_words, third_words,
+    FailoverColumns, FailoverRow, REJOIN_HEAD, STEPS_HEAD, answer, first_run, rows, seconds,
+    settings_words, skipped_words, subject_words, third_words,
 };
 use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legend, text};
 
 /// A record of `pgtoll lab failover` as one HTML file. Whatever stands in the record is text in it,
 /// never markup.
-pub fn failover_html(of: &FailoverRecord) -> String {
+pub(crate) fn failover_html(of: &FailoverRecord) -> String {
     let rows = rows(of);
     let columns = FailoverColumns::of(of);
     let saw = |row: &FailoverRow| row.outage_cells(columns);
@@ -47,7 +47,7 @@ pub fn failover_html(of: &FailoverRecord) -> String {
         remarks: vec![
             ("Second standby", third_words(of)),
             ("Skipped", skipped_words(of)),
-            ("Finding", failover_findings(of)),
+            ("Finding", of.conclusion().sentences()),
         ],
         sections,
         data: inert(of),

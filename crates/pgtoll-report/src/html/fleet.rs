@@ -8,7 +8,7 @@ use crate::fleet::{ALL, HEAD, NOT_SOUND, counts, heading, oldest, rows};
 
 /// A record of `pgtoll fleet merge` as one HTML file. Whatever stands in the record is text in it,
 /// never markup.
-pub fn fleet_html(of: &FleetRecord) -> String {
+pub(crate) fn fleet_html(of: &FleetRecord) -> String {
     let (worst, all) = (rows(of, NOT_SOUND), rows(of, ALL));
     let mut sections: Vec<Section<'_>> = Vec::new();
     if !worst.is_empty() {

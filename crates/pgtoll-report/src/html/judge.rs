@@ -13,7 +13,7 @@ use crate::wal_numbers::count;
 
 /// What an application saw as one HTML file, with all that it needs inside. Whatever stands in the
 /// record is text in it, never markup.
-pub fn judge_html(of: &JudgeRecord) -> String {
+pub(crate) fn judge_html(of: &JudgeRecord) -> String {
     let mut sections: Vec<Section<'_>> = vec![
         ("timeline", "Each client over time", timeline("clients-over-time", &client_timeline(of))),
         ("seen", "What clients saw", counts(&seen_rows(of), "What clients saw")),

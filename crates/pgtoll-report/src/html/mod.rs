@@ -1,25 +1,19 @@
 //! A run as a page of its own: one file that asks nothing of a network and runs no script.
 
 mod answer;
-mod balance;
-mod bridge;
 mod circumstances;
 mod claims;
 mod comparison;
 mod drill;
-mod exchange;
 mod failover;
 mod fleet;
 mod flow;
 mod judge;
-mod lab_corruption;
 mod latency;
 mod overview;
 mod payers;
 mod prediction;
 mod prediction_picture;
-mod replay;
-mod replay_comparison;
 mod several;
 mod steadiness;
 mod timeline;
@@ -35,22 +29,17 @@ use pgtoll_record::{Run, RunResult, Workload};
 use serde::Serialize;
 
 pub(crate) use answer::day;
-pub use balance::balance_html;
-pub use bridge::bridge_html;
-pub use drill::drill_html;
-pub use exchange::exchange_html;
-pub use failover::failover_html;
-pub use fleet::fleet_html;
-pub use judge::judge_html;
-pub use lab_corruption::lab_corruption_html;
+pub(crate) use drill::drill_html;
+pub(crate) use failover::failover_html;
+pub(crate) use fleet::fleet_html;
+pub(crate) use judge::judge_html;
 pub use overview::overview_html;
-pub use prediction::prediction_html;
-pub use replay::replay_html;
-pub use replay_comparison::replay_comparison_html;
-pub use several::html_side_by_side;
-pub use verification::verification_html;
-pub use wal_statistics::wal_statistics_html;
-pub use wal_whatif::wal_whatif_html;
+pub(crate) use prediction::prediction_html;
+pub(crate) use several::html_side_by_side;
+pub(crate) use timeline::timeline;
+pub(crate) use verification::verification_html;
+pub(crate) use wal_statistics::wal_statistics_html;
+pub(crate) use wal_whatif::wal_whatif_html;
 
 use crate::cells::columns;
 use crate::plot::Look;
@@ -90,9 +79,9 @@ pub fn html_report(run: &Run, result: &RunResult) -> String {
 }
 
 /// A part of a page: its name in the page, its title, and what stands in it.
-type Section<'a> = (&'a str, &'a str, Markup);
+pub(crate) type Section<'a> = (&'a str, &'a str, Markup);
 
-fn contents(sections: &[Section<'_>]) -> Markup {
+pub(crate) fn contents(sections: &[Section<'_>]) -> Markup {
     html! {
         nav aria-label="Sections" {
             ul { @for (id, title, _) in sections { li { a href={ "#" (id) } { (title) } } } }
@@ -100,7 +89,7 @@ fn contents(sections: &[Section<'_>]) -> Markup {
     }
 }
 
-fn bodies(sections: &[Section<'_>]) -> Markup {
+pub(crate) fn bodies(sections: &[Section<'_>]) -> Markup {
     html! {
         @for (id, title, body) in sections {
             section id=(id) aria-labelledby={ (id) "-heading" } {
@@ -112,7 +101,13 @@ fn bodies(sections: &[Section<'_>]) -> Markup {
 }
 
 /// A whole page. `data` is JSON without any of HTML's own characters.
-fn page(title: &Markup, heading: &Markup, main: &Markup, words: &str, data: &str) -> String {
+pub(crate) fn page(
+    title: &Markup,
+    heading: &Markup,
+    main: &Markup,
+    words: &str,
+    data: &str,
+) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -215,7 +210,7 @@ fn again(result: &RunResult) -> Markup {
 }
 
 /// The page's figures as a file to keep.
-fn download(what: &str, name: &str, json: &str) -> Markup {
+pub(crate) fn download(what: &str, name: &str, json: &str) -> Markup {
     html! {
         p class="screen" {
             (what) ": "
@@ -270,7 +265,7 @@ impl LabPage<'_> {
 }
 
 /// The result as JSON in which no text ends the element that it stands in, or begins a comment.
-fn inert(result: &impl Serialize) -> String {
+pub(crate) fn inert(result: &impl Serialize) -> String {
     let json = serde_json::to_string(result).unwrap_or_else(|_| "null".to_owned());
     printable_json(&json).replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }

@@ -14,7 +14,7 @@ use crate::prediction::{
 
 /// A prediction as one HTML file, with all that it needs inside. Whatever stands in the record is
 /// text in it, never markup.
-pub fn prediction_html(of: &PredictionRecord) -> String {
+pub(crate) fn prediction_html(of: &PredictionRecord) -> String {
     let mut sections: Vec<Section<'_>> = vec![("figures", "Figures", figures(of))];
     let pictures = pictures(of);
     if !pictures.is_empty() {

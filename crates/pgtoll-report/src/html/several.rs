@@ -14,7 +14,7 @@ use crate::side_by_side::{
 use crate::text::Block;
 
 /// The records side by side as one HTML file, with all that it needs inside.
-pub fn html_side_by_side(of: &SideBySide) -> String {
+pub(crate) fn html_side_by_side(of: &SideBySide) -> String {
     let (labels, changes) = (labels(of), change_blocks(of));
     let mut sections: Vec<Section<'_>> = vec![
         ("differences", "What differs between the records", differences(of)),

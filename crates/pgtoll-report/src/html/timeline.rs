@@ -8,7 +8,7 @@ use crate::judge::span;
 use crate::plot::{Drawing, Scale, Unit, Width, Words, arrows_below, figure, n, text};
 
 /// The picture, its legend, and the events as a list. `id` is the picture's on its page.
-pub(super) fn timeline(id: &str, of: &ClientTimeline) -> Markup {
+pub(crate) fn timeline(id: &str, of: &ClientTimeline) -> Markup {
     let shown = of.clients.len().min(CLIENTS_DRAWN);
     let events: Vec<String> = of
         .events

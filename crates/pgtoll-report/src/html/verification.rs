@@ -16,7 +16,7 @@ use crate::verification::{
 
 /// Verifications of one command as one HTML file, with all that it needs inside. Whatever stands in
 /// the records is text in it, never markup.
-pub fn verification_html(records: &[VerificationRecord]) -> String {
+pub(crate) fn verification_html(records: &[VerificationRecord]) -> String {
     let ids = records.iter().enumerate();
     let ids: Vec<Ids> = ids.map(|(index, of)| Ids::new(index, of, records.len())).collect();
     let of_each = || records.iter().zip(&ids);

@@ -17,7 +17,7 @@ const CHECKPOINTS: &str = "check&shy;points";
 
 /// A what-if as one HTML file, with all that it needs inside. Whatever stands in the record is text
 /// in it, never markup.
-pub fn wal_whatif_html(of: &WalWhatIfRecord) -> String {
+pub(crate) fn wal_whatif_html(of: &WalWhatIfRecord) -> String {
     let sections: [Section<'_>; 5] = [
         ("curve", "WAL and the distance of checkpoints", curve(of)),
         ("settings", "Settings", table(of)),

@@ -5,11 +5,11 @@ use pgtoll_record::{FindingClass, PatrolFinding, PatrolRecord};
 
 use super::{left_out, oldest_seconds, seconds_between, share_of_round};
 use crate::openmetrics::{Family, Gauge, families, float, one};
-use crate::verification::{class, full_name};
+use crate::verification::class;
 
 /// A gauge for each number of a patrol, labelled by the data directory, and of each damaged fork the
 /// numbers of its findings. Times are for alerts: they grow old also where the patrol has stopped.
-pub fn patrol_openmetrics(of: &PatrolRecord) -> String {
+pub(crate) fn patrol_openmetrics(of: &PatrolRecord) -> String {
     let path = ("path", of.source.path.clone());
     families(of, &path, &FAMILIES)
 }
@@ -156,7 +156,7 @@ fn relations(of: &PatrolRecord) -> Vec<Gauge> {
             let blocks = of_fork.iter().filter(|of| of.page.class == of_class);
             let blocks: u64 = blocks.map(|of| u64::from(of.page.blocks)).sum();
             let labels = vec![
-                ("relation", first.name.as_ref().map(full_name).unwrap_or_default()),
+                ("relation", first.name.as_ref().map(ToString::to_string).unwrap_or_default()),
                 ("file", first.path.clone()),
                 ("fork", first.fork.clone()),
                 ("class", class(of_class).to_owned()),

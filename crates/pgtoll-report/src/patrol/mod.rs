@@ -2,7 +2,7 @@
 
 mod gauges;
 
-pub use gauges::patrol_openmetrics;
+pub(crate) use gauges::patrol_openmetrics;
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use pgtoll_record::{PatrolFinding, PatrolRecord, PatrolRound};
 
 use crate::printable::printable;
 use crate::text::wrapped;
-use crate::verification::{blocks, class, full_name, severity, sums};
+use crate::verification::{blocks, class, severity, sums};
 
 /// For a terminal of 80 columns: of each fork so many findings at most.
-pub fn patrol_text(of: &PatrolRecord, most: usize) -> String {
+pub(crate) fn patrol_text(of: &PatrolRecord, most: usize) -> String {
     let mut text = String::new();
     for line in heading(of) {
         text.push_str(&wrapped("", &line));
@@ -149,7 +149,7 @@ fn fork_text(of: &PatrolRecord, findings: &[PatrolFinding], most: usize) -> Stri
 fn title(of: &PatrolFinding) -> String {
     let fork = if of.fork == "main" { String::new() } else { format!(", fork {}", of.fork) };
     let severity = severity(of.severity);
-    match of.name.as_ref().map(full_name) {
+    match of.name.as_ref().map(ToString::to_string) {
         None => format!("file {}{fork}: {severity}", of.path),
         Some(name) => format!("{name} (file {}{fork}): {severity}", of.path),
     }

@@ -7,7 +7,7 @@ use crate::openmetrics::{Gauge, family, float, seconds};
 
 /// A gauge for each number of a verification, labelled by the path that was verified, and of each
 /// damaged relation the numbers of its findings.
-pub fn verification_openmetrics(records: &[VerificationRecord]) -> String {
+pub(crate) fn verification_openmetrics(records: &[VerificationRecord]) -> String {
     const FAMILIES: [(&str, &str, Option<&str>, Samples); 9] = [
         ("pgtoll_verification_info", "What was verified.", None, info),
         (

@@ -11,7 +11,7 @@ use super::{
 use crate::markdown::{code, code_in, escaped};
 
 /// The verdict of each, then what is wrong by relation, with what to do.
-pub fn verification_markdown(records: &[VerificationRecord]) -> String {
+pub(crate) fn verification_markdown(records: &[VerificationRecord]) -> String {
     records.iter().map(section).collect::<Vec<_>>().join("\n")
 }
 

@@ -3,22 +3,22 @@
 mod gauges;
 mod markdown;
 
-pub use gauges::verification_openmetrics;
-pub use markdown::verification_markdown;
+pub(crate) use gauges::verification_openmetrics;
+pub(crate) use markdown::verification_markdown;
 
 use std::fmt::Write as _;
 
 use pgtoll_format::ByteSize;
 use pgtoll_record::{
     Advice, CommandKind, FindingClass, PageFinding, Severity, VerificationOutcome,
-    VerificationRecord, VerifiedRelation, WalRelationName,
+    VerificationRecord, VerifiedRelation,
 };
 
 use crate::printable::printable;
 use crate::text::wrapped;
 
 /// For a terminal of 80 columns: of each fork so many findings at most.
-pub fn verification_text(of: &VerificationRecord, most: usize) -> String {
+pub(crate) fn verification_text(of: &VerificationRecord, most: usize) -> String {
     let mut text = heading(of);
     for reason in &of.incomplete {
         text.push_str(&wrapped("", &printable(reason)));
@@ -217,14 +217,7 @@ fn title(of: &VerifiedRelation) -> String {
 
 /// The relation's name with schema and database; `None`: unknown.
 pub(crate) fn qualified(of: &VerifiedRelation) -> Option<String> {
-    of.name.as_ref().map(full_name)
-}
-
-/// With database and schema.
-pub(crate) fn full_name(name: &WalRelationName) -> String {
-    let parts = [&name.database, &name.schema, &name.relation];
-    let parts: Vec<&str> = parts.into_iter().filter(|of| !of.is_empty()).map(|of| &**of).collect();
-    parts.join(".")
+    of.name.as_ref().map(ToString::to_string)
 }
 
 /// What it is, in which file and fork.
@@ -311,6 +304,8 @@ pub(crate) mod tests {
         FileFinding, FileFindingKind, FindingKind, VERIFICATION_SCHEMA, VerifiedAmount,
         VerifiedSource,
     };
+
+    use pgtoll_record::WalRelationName;
 
     use super::*;
 

@@ -22,6 +22,10 @@ mod wal;
 
 use clap::{Parser, Subcommand};
 use output::formats_of;
+use pgtoll_record::{
+    ChecksumsRecord, CorruptRecord, Examination, PredictionRecord, RepairRecord, RunResult,
+    VerificationRecord,
+};
 use pgtoll_report::RecordKind;
 
 pub(crate) use completions::CompletionsArguments;
@@ -74,31 +78,31 @@ const EXIT_STATUS: &str = "Exit status: 0 done; 1 a finding; 2 could not tell (b
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Measure what data checksums cost here, on servers of its own.
-    #[command(after_help = measure::EXAMPLES, mut_arg("format", formats_of(RecordKind::Result)), args_override_self = true)]
+    #[command(after_help = measure::EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<RunResult>())), args_override_self = true)]
     Measure(Box<MeasureArguments>),
     /// Predict what checksums or other settings would cost a running server, without touching it.
-    #[command(after_help = predict::EXAMPLES, mut_arg("format", formats_of(RecordKind::Prediction)))]
+    #[command(after_help = predict::EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<PredictionRecord>())))]
     Predict(Box<PredictArguments>),
     /// Replay a logged workload on another server.
     Replay(ReplayArguments),
     /// Show what WAL consists of, and what other settings would write.
     Wal(WalArguments),
     /// Check the pages of a data directory, running server or backup.
-    #[command(after_help = verify::EXAMPLES, mut_arg("format", formats_of(RecordKind::Verification)))]
+    #[command(after_help = verify::EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<Vec<VerificationRecord>>())))]
     Verify(Box<VerifyArguments>),
     /// Turn data checksums on, for a stopped server or over a running replica set.
-    #[command(after_help = enable::ENABLE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Checksums)))]
+    #[command(after_help = enable::ENABLE_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<ChecksumsRecord>())))]
     Enable(Box<EnableArguments>),
     /// Turn data checksums off, for a stopped server or over a running replica set.
-    #[command(after_help = enable::DISABLE_EXAMPLES, mut_arg("format", formats_of(RecordKind::Checksums)))]
+    #[command(after_help = enable::DISABLE_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<ChecksumsRecord>())))]
     Disable(Box<DisableArguments>),
     /// Show a page, its checksum, and its differences from another page.
     Page(PageArguments),
     /// Damage a page on purpose, in a copy or a stopped cluster.
-    #[command(after_help = corrupt::EXAMPLES, mut_arg("format", formats_of(RecordKind::Corruption)))]
+    #[command(after_help = corrupt::EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<CorruptRecord>())))]
     Corrupt(Box<CorruptArguments>),
     /// Replace damaged pages with pages that WAL proves right.
-    #[command(after_help = repair::EXAMPLES, mut_arg("format", formats_of(RecordKind::Repair)))]
+    #[command(after_help = repair::EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<Vec<RepairRecord>>())))]
     Repair(Box<RepairArguments>),
     /// Test whether the safety works: failovers, load balancers and damage, as an application sees them.
     Lab(LabArguments),
@@ -108,7 +112,7 @@ pub(crate) enum Command {
     #[command(after_help = report::EXAMPLES)]
     Report(ReportArguments),
     /// Check whether this machine is fit to be measured on.
-    #[command(after_help = doctor::EXAMPLES, mut_arg("format", formats_of(RecordKind::Examination)))]
+    #[command(after_help = doctor::EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<Examination>())))]
     Doctor(DoctorArguments),
     /// List PostgreSQL servers to measure with, or fetch one.
     #[command(after_help = postgres::EXAMPLES)]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use pgtoll_record::{PageChecksumsRecord, PageDifferenceRecord, PageRecord};
 use pgtoll_report::RecordKind;
 
 use super::output::{FormatOptions, formats_of};
@@ -16,7 +17,7 @@ pub(crate) struct PageArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PageCommand {
     /// Show a page: header, checksum, line pointers, bytes. Needs no server.
-    #[command(after_help = PAGE_SHOW_EXAMPLES, mut_arg("format", formats_of(RecordKind::Page)))]
+    #[command(after_help = PAGE_SHOW_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<PageRecord>())))]
     Show {
         /// A relation's file.
         file: PathBuf,
@@ -26,7 +27,7 @@ pub(crate) enum PageCommand {
         format: FormatOptions,
     },
     /// Compare the pages' stored checksums with computed ones.
-    #[command(after_help = PAGE_CHECKSUM_EXAMPLES, mut_arg("format", formats_of(RecordKind::PageChecksums)))]
+    #[command(after_help = PAGE_CHECKSUM_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<PageChecksumsRecord>())))]
     Checksum {
         /// A relation's file.
         file: PathBuf,
@@ -36,7 +37,7 @@ pub(crate) enum PageCommand {
         format: FormatOptions,
     },
     /// Show the differences of two pages: header, line pointers, rows, or hint bits alone.
-    #[command(after_help = PAGE_DIFF_EXAMPLES, mut_arg("format", formats_of(RecordKind::PageDifference)))]
+    #[command(after_help = PAGE_DIFF_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<PageDifferenceRecord>())))]
     Diff {
         /// A relation's file.
         a: PathBuf,

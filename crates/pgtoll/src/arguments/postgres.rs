@@ -1,6 +1,7 @@
 //! Arguments of `pgtoll postgres` and the commands below it.
 
 use clap::{Args, Subcommand};
+use pgtoll_record::ExperimentList;
 use pgtoll_report::RecordKind;
 
 use super::output::{FormatOptions, formats_of};
@@ -19,7 +20,7 @@ pub(crate) struct PostgresArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PostgresCommand {
     /// List the servers that pgtoll finds: installed ones, then fetched ones, newest first.
-    #[command(mut_arg("format", formats_of(RecordKind::Experiments)))]
+    #[command(mut_arg("format", formats_of(RecordKind::of::<ExperimentList>())))]
     List {
         #[command(flatten)]
         format: FormatOptions,

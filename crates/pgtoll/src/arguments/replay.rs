@@ -6,6 +6,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use pgtoll_format::log::LinePrefix;
 use pgtoll_format::{ByteSize, TimeSpan};
+use pgtoll_record::{LogExamination, ReplayComparison, ReplayRecord};
 use pgtoll_replay::{ComparedTable, OrderMode};
 use pgtoll_report::RecordKind;
 use pgtoll_wire::{Dsn, ListenAddress};
@@ -24,20 +25,20 @@ pub(crate) struct ReplayArguments {
 pub(crate) enum ReplayCommand {
     /// Which statements are slower or faster? Replay a plan on copies of one data directory that differ,
     /// and on a twin of the baseline, round after round.
-    #[command(after_help = REPLAY_COMPARE_EXAMPLES, mut_arg("format", formats_of(RecordKind::ReplayComparison)))]
+    #[command(after_help = REPLAY_COMPARE_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<ReplayComparison>())))]
     Compare(Box<ReplayCompareArguments>),
     /// What does a log allow, and which setting would allow more?
-    #[command(after_help = REPLAY_DOCTOR_EXAMPLES, mut_arg("format", formats_of(RecordKind::LogExamination)))]
+    #[command(after_help = REPLAY_DOCTOR_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<LogExamination>())))]
     Doctor(ReplayDoctorArguments),
     /// Read logs once into a plan, which can be replayed often. It is as confidential as the logs.
-    #[command(after_help = REPLAY_PLAN_EXAMPLES, mut_arg("format", formats_of(RecordKind::LogExamination)))]
+    #[command(after_help = REPLAY_PLAN_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<LogExamination>())))]
     Plan(ReplayPlanArguments),
     /// Capture work while it goes on: pass connections on to a server, and write what they do into a plan,
     /// which is as confidential as the data.
-    #[command(after_help = REPLAY_RECORD_EXAMPLES, mut_arg("format", formats_of(RecordKind::LogExamination)))]
+    #[command(after_help = REPLAY_RECORD_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<LogExamination>())))]
     Record(Box<ReplayRecordArguments>),
     /// Replay a plan, or logs, to a server whose data may be lost.
-    #[command(after_help = REPLAY_RUN_EXAMPLES, mut_arg("format", formats_of(RecordKind::Replay)))]
+    #[command(after_help = REPLAY_RUN_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<ReplayRecord>())))]
     Run(Box<ReplayRunArguments>),
 }
 

@@ -6,6 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use pgtoll_format::wal::Compression;
 use pgtoll_format::{ByteSize, TimeSpan};
+use pgtoll_record::{WalStatisticsRecord, WalWhatIfRecord};
 use pgtoll_report::RecordKind;
 use pgtoll_wal::WalBound;
 use pgtoll_wire::Dsn;
@@ -23,10 +24,10 @@ pub(crate) struct WalArguments {
 pub(crate) enum WalCommand {
     /// Count WAL: by kind of record, by cause of its page images, by relation and database, from
     /// checkpoint to checkpoint, over time.
-    #[command(after_help = WAL_STATS_EXAMPLES, mut_arg("format", formats_of(RecordKind::WalStatistics)))]
+    #[command(after_help = WAL_STATS_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<WalStatisticsRecord>())))]
     Stats(Box<WalStatsArguments>),
     /// How much WAL would the same work have made with other settings?
-    #[command(name = "whatif", after_help = WAL_WHATIF_EXAMPLES, mut_arg("format", formats_of(RecordKind::WalWhatIf)))]
+    #[command(name = "whatif", after_help = WAL_WHATIF_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<WalWhatIfRecord>())))]
     WhatIf(Box<WalWhatIfArguments>),
 }
 

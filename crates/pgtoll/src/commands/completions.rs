@@ -1,9 +1,9 @@
 //! `pgtoll completions`: what a shell offers after the Tab key.
 
 use clap::CommandFactory as _;
+use pgtoll_record::Status;
 
 use crate::arguments::{Arguments, CompletionsArguments};
-use crate::exit::Status;
 use crate::printer::Printer;
 
 pub(crate) fn run(

@@ -7,13 +7,11 @@ use std::time::Instant;
 use anyhow::Context as _;
 use pgtoll_alter::{EnableOptions, EnableProgress, EnableStep, EnableThreads, Hold, WriteError};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::ChecksumsRecord;
-use pgtoll_report::{FinishedRecord, RecordKind};
+use pgtoll_record::Status;
 
-use crate::arguments::{DisableArguments, EnableArguments, FormatOptions};
+use crate::arguments::{DisableArguments, EnableArguments};
 use crate::commands::output;
 use crate::commands::rolling::{self, RollingCommand};
-use crate::exit::Status;
 use crate::printer::Printer;
 use crate::test_hooks::pause_if_told;
 
@@ -49,8 +47,7 @@ pub(crate) fn enable(arguments: &EnableArguments, printer: &mut Printer) -> anyh
     let seconds = began.elapsed().as_secs_f64();
     let record = changed.record_of_enable(data, hold.control(), VERSION, seconds);
     drop(hold);
-    deliver(record, arguments.format, printer)?;
-    Ok(if changed.pages.is_sound() { Status::Done } else { Status::Finding })
+    output::finish_on_stdout(record, arguments.format, printer)
 }
 
 pub(crate) fn disable(
@@ -66,8 +63,7 @@ pub(crate) fn disable(
     let changed = pgtoll_alter::disable(&hold, !arguments.no_sync)?;
     let record = changed.record_of_disable(data, hold.control(), VERSION);
     drop(hold);
-    deliver(record, arguments.format, printer)?;
-    Ok(Status::Done)
+    output::finish_on_stdout(record, arguments.format, printer)
 }
 
 /// While checksums are written anew the control file says "off", as long as it takes.
@@ -107,15 +103,6 @@ fn show(progress: EnableProgress, printer: &mut Printer) {
     printer.progress(&format!("{what}: {done} of {all} MiB"), done, all);
 }
 
-fn deliver(
-    record: ChecksumsRecord,
-    format: FormatOptions,
-    printer: &mut Printer,
-) -> anyhow::Result<()> {
-    let format = output::format(format, RecordKind::Checksums)?;
-    output::print(&FinishedRecord::Checksums(Box::new(record)), format, printer)
-}
-
 /// What would be done, and how long it would take. A server may run meanwhile.
 fn dry_run(
     data: &Path,
@@ -123,8 +110,7 @@ fn dry_run(
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
     let record = pgtoll_alter::dry_run(data, &options(arguments), VERSION)?;
-    deliver(record, arguments.format, printer)?;
-    Ok(Status::Done)
+    output::finish_on_stdout(record, arguments.format, printer)
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");

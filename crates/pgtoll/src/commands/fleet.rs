@@ -5,13 +5,16 @@ use std::path::Path;
 use anyhow::Context as _;
 use pgtoll_estimate::fleet_cpu_times;
 use pgtoll_fleet::{
-    FleetPlanning, ShardEvent, ShardTask, built_in_cpu_times, fleet_outcome, merge, plan,
-    read_plan, run_shard, shard_of_engine, write_plan,
+    FleetPlanning, ShardEvent, ShardTask, built_in_cpu_times, merge, plan, read_plan, run_shard,
+    shard_of_engine, write_plan,
 };
 use pgtoll_format::{ByteSize, shell_quoted};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{FleetCpuTimes, Provenance, VerificationOutcome, VerificationRecord};
-use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_record::{
+    FleetCpuTimes, FleetPlan, FleetRecord, Provenance, Status, VerificationOutcome,
+    VerificationRecord,
+};
+use pgtoll_report::{RecordKind, TableOptions};
 use pgtoll_store::{StoreScheme, StoreUrl};
 use pgtoll_verify::VerifySettings;
 
@@ -20,7 +23,6 @@ use super::{location, output};
 use crate::arguments::{
     FleetArguments, FleetCommand, FleetMergeArguments, FleetPlanArguments, FleetRunArguments,
 };
-use crate::exit::Status;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &FleetArguments, printer: &mut Printer) -> anyhow::Result<Status> {
@@ -38,7 +40,7 @@ fn plan_fleet(
     interrupt: &Interrupt,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format = output::format(arguments.format, RecordKind::FleetPlan)?;
+    let format = output::format(arguments.format, RecordKind::of::<FleetPlan>())?;
     let urls = arguments.urls.iter().map(|text| location(text)).collect::<Result<Vec<_>, _>>()?;
     let at = arguments.output.as_deref().map(plan_location).transpose()?;
     let shards = arguments.shards.get();
@@ -54,8 +56,7 @@ fn plan_fleet(
         planned = write_plan(planned, at, arguments.replace, interrupt)?;
         printer.say(&format!("pgtoll: the plan is in {at}"));
     }
-    output::print(&FinishedRecord::FleetPlan(Box::new(planned)), format, printer)?;
-    Ok(Status::Done)
+    output::finish(planned, format, &TableOptions::default(), None, printer)
 }
 
 /// Of the user's record, or of pgtoll's own.
@@ -140,20 +141,14 @@ fn merge_fleet(
     interrupt: &Interrupt,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format = output::format_of_output(&arguments.output, RecordKind::Fleet.formats())?;
+    let format =
+        output::format_of_output(&arguments.output, RecordKind::of::<FleetRecord>().formats())?;
     let at = plan_location(&arguments.plan)?;
     let planned = read_plan(&at, interrupt)?;
     let command = vec!["merge".to_owned(), shell_quoted(&arguments.plan)];
     let merged = merge(&planned, &at, interrupt, provenance(command))?;
-    let status = match fleet_outcome(&merged) {
-        VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen => Status::Done,
-        VerificationOutcome::Findings => Status::Finding,
-        VerificationOutcome::Unverified => Status::CouldNotTell,
-    };
-    let record = FinishedRecord::Fleet(Box::new(merged));
     let file = arguments.output.output.as_ref();
-    output::show(&record, format, &TableOptions::default(), file, printer)?;
-    Ok(status)
+    output::finish(merged, format, &TableOptions::default(), file, printer)
 }
 
 /// A plan's URL. A directory stands for the plan.json in it.

@@ -5,7 +5,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use pgtoll_report::{FinishedRecord, Format, RecordKind, Style, TableOptions, format_names};
+use pgtoll_record::Status;
+use pgtoll_report::{
+    FinishedRecord, Format, RecordKind, ReportedRecord, Style, TableOptions, format_names,
+};
 
 use crate::arguments::{FormatOptions, OutputOptions};
 use crate::mistakes::Usage;
@@ -77,13 +80,28 @@ pub(crate) fn show(
     deliver(&text, output, printer)
 }
 
-/// Prints a record in the format that was asked for, where its kind was said before.
-pub(crate) fn print(
-    record: &FinishedRecord,
+/// The one way out of a command that made a record: prints it, or writes it to a file, whole or not at all. What
+/// its facts come to is the exit status.
+pub(crate) fn finish(
+    record: impl ReportedRecord,
     format: Format,
+    table: &TableOptions,
+    output: Option<&PathBuf>,
     printer: &mut Printer,
-) -> anyhow::Result<()> {
-    show(record, format, &TableOptions::default(), None, printer)
+) -> anyhow::Result<Status> {
+    let record = FinishedRecord::new(record);
+    show(&record, format, table, output, printer)?;
+    Ok(record.conclusion().status)
+}
+
+/// The same on stdout, in the format that was asked for.
+pub(crate) fn finish_on_stdout<R: ReportedRecord>(
+    record: R,
+    options: FormatOptions,
+    printer: &mut Printer,
+) -> anyhow::Result<Status> {
+    let format = format(options, RecordKind::of::<R>())?;
+    finish(record, format, &TableOptions::default(), None, printer)
 }
 
 /// Prints `text`, or writes it to `path` where that is no `-`.

@@ -1,6 +1,7 @@
 //! `pgtoll __package DIR`: the files that go with the program, made from its definitions. Hidden:
 //! it is for `cargo xtask dist` and for tests.
 
+use pgtoll_record::Status;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -14,7 +15,6 @@ use pgtoll_cluster::Wheel;
 use roff::{Roff, roman};
 
 use crate::arguments::Arguments;
-use crate::exit::Status;
 
 /// Writes manual pages to `man`, completions to `completions`, the book's page of the command line
 /// to `cli.md`, and to `requires` the Python package whose server is the default.

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use pgtoll_cluster::{Finder, Skipped, WHEELS, Wheel};
 use pgtoll_interrupt::Interrupt;
+use pgtoll_record::Status;
 use pgtoll_report::{Format, json};
 use serde_json::json as value;
 
 use crate::arguments::{PostgresArguments, PostgresCommand};
-use crate::exit::Status;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &PostgresArguments, printer: &mut Printer) -> anyhow::Result<Status> {

@@ -11,19 +11,21 @@ use pgtoll_predict::{
     SettingQuestion, WatchPlan, WatchProgress, Watched, costs_of, prediction_record, watch,
     watch_with_wal,
 };
-use pgtoll_record::{EnablePass, PredictionRecord, Provenance, ServerWatch, WatchedServer};
-use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_record::{EnablePass, PredictionRecord, Provenance, ServerWatch, Status, WatchedServer};
+use pgtoll_report::{FinishedRecord, RecordKind, ReportedRecord as _, TableOptions};
 use pgtoll_wire::Dsn;
 
 use crate::arguments::{PredictArguments, PredictWal};
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::{output, record_text, thresholds};
-use crate::exit::Status;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &PredictArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let format = output::format_of_output(&arguments.output, RecordKind::Prediction.formats())?;
+    let format = output::format_of_output(
+        &arguments.output,
+        RecordKind::of::<PredictionRecord>().formats(),
+    )?;
     let questions = arguments.setting.iter().map(|text| SettingQuestion::parse(text));
     let questions: Vec<SettingQuestion> = questions.collect::<Result<_, _>>()?;
     let thresholds = thresholds::of_prediction(&arguments.fail_if, &questions)?;
@@ -34,19 +36,13 @@ pub(crate) fn run(arguments: &PredictArguments, printer: &mut Printer) -> anyhow
     };
     let record = prediction_record(provenance(arguments), watched, &questions);
     if let Some(path) = &arguments.record {
-        output::write(path, &pgtoll_report::json(&record))?;
+        output::write(path, &record.json())?;
     }
-    let status = if record.watch.complete && !record.watch.windows.is_empty() {
-        Status::Done
-    } else {
-        Status::CouldNotTell
-    };
     if let Some(ended) = &record.watch.ended {
         printer.warn(&format!("pgtoll: watching ended early: {ended}"));
     }
-    let shown = FinishedRecord::Prediction(Box::new(record.clone()));
-    let table = TableOptions::default();
-    output::show(&shown, format, &table, arguments.output.output.as_ref(), printer)?;
+    let (table, output) = (TableOptions::default(), arguments.output.output.as_ref());
+    let status = output::finish(record.clone(), format, &table, output, printer)?;
     Ok(Status::worst([status, thresholds::judge_prediction(&thresholds, &record, printer)]))
 }
 
@@ -69,7 +65,7 @@ fn watched(
             let page_costs = costs.get_or_insert_with(|| costs_of(&server)).clone();
             let watched = Watched { server, watch, page_costs };
             let record = prediction_record(provenance(arguments), watched, questions);
-            unwritten = output::write(path, &pgtoll_report::json(&record)).err();
+            unwritten = output::write(path, &record.json()).err();
         }
     };
     let dsn = waits.of(dsn);
@@ -131,17 +127,13 @@ fn show_progress(progress: &WatchProgress<'_>, plan: &WatchPlan, printer: &mut P
 fn earlier(path: &Path) -> anyhow::Result<PredictionRecord> {
     let read = || format!("read {}", path.display());
     let found = FinishedRecord::parse(&record_text(path)?).with_context(read)?;
-    match found {
-        Some(FinishedRecord::Prediction(record)) => Ok(*record),
-        Some(other) => {
-            let message = format!("{} is {}", path.display(), other.kind().title());
-            Err(Usage::error(message, "name a file that pgtoll predict --record wrote"))
-        }
-        None => {
-            let message = format!("{} is no record of predict", path.display());
-            Err(Usage::error(message, "name a file that pgtoll predict --record wrote"))
-        }
-    }
+    let other = match found.map(|found| (found.kind(), found.downcast())) {
+        Some((_, Some(record))) => return Ok(record),
+        Some((kind, None)) => kind.title(),
+        None => "no record of predict",
+    };
+    let message = format!("{} is {other}", path.display());
+    Err(Usage::error(message, "name a file that pgtoll predict --record wrote"))
 }
 
 fn provenance(arguments: &PredictArguments) -> Provenance {

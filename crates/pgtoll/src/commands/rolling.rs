@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{Provenance, RollingOutcome, RollingRecord};
-use pgtoll_report::{FinishedRecord, RecordKind, rolling_text};
+use pgtoll_record::{Provenance, RollingRecord, Status};
+use pgtoll_report::{RecordKind, ReportedRecord as _, TableOptions};
 use pgtoll_rolling::{
     NodeAnswer, NodeVerb, RollingDialogue, RollingEvent, RollingOptions, RollingQuestion,
     RollingRun,
@@ -17,7 +17,6 @@ use pgtoll_rolling::{
 
 use crate::arguments::{DisableArguments, EnableArguments, FormatOptions, RollingArguments};
 use crate::commands::output;
-use crate::exit::Status;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 use crate::test_hooks::pause_if_told;
@@ -45,7 +44,7 @@ impl<'a> RollingCommand<'a> {
 }
 
 pub(crate) fn run(command: RollingCommand<'_>, printer: &mut Printer) -> anyhow::Result<Status> {
-    let format = output::format(command.format, RecordKind::Rolling)?;
+    let format = output::format(command.format, RecordKind::of::<RollingRecord>())?;
     let path = command.arguments.rolling.clone().unwrap_or_default();
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
@@ -60,21 +59,8 @@ pub(crate) fn run(command: RollingCommand<'_>, printer: &mut Printer) -> anyhow:
             _ => run.begin()?,
         }
     };
-    let status = status(&record);
-    output::print(&FinishedRecord::Rolling(Box::new(record)), format, printer)?;
+    let status = output::finish(record, format, &TableOptions::default(), None, printer)?;
     error.map_or(Ok(status), |error| Err(error.into()))
-}
-
-fn status(record: &RollingRecord) -> Status {
-    let refuses = record.objections.iter().any(|of| of.refuses);
-    let is_damaged =
-        record.nodes.iter().any(|of| of.verified == Some(false) || of.refused_pages > 0);
-    match record.outcome {
-        RollingOutcome::Refused => Status::CouldNotTell,
-        RollingOutcome::DryRun if refuses => Status::CouldNotTell,
-        _ if is_damaged => Status::Finding,
-        _ => Status::Done,
-    }
 }
 
 fn options(command: &RollingCommand<'_>) -> anyhow::Result<RollingOptions> {
@@ -124,7 +110,7 @@ impl RollingDialogue for Dialogue<'_> {
     fn confirm(&mut self, question: &RollingQuestion<'_>) -> bool {
         let text = match question {
             RollingQuestion::Begin(plan) => {
-                format!("{}\nBegin? Type yes: ", rolling_text(plan))
+                format!("{}\nBegin? Type yes: ", plan.text(&TableOptions::default()))
             }
             RollingQuestion::Switchover { from, to } => {
                 format!("Stop {from} now, and let {to} take over? Type yes: ")

@@ -5,9 +5,8 @@ use pgtoll_estimate::{
     Decision, PredictionThreshold, Threshold, ThresholdError, ThresholdOutcome, decide,
 };
 use pgtoll_predict::SettingQuestion;
-use pgtoll_record::{Header, PredictionRecord, RunResult};
+use pgtoll_record::{Header, PredictionRecord, RunResult, Status};
 
-use crate::exit::Status;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic like the test")]
 
+use pgtoll_report::ReportedRecord as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -207,10 +208,7 @@ fn answers() -> [(String, String); 2] {
             .unwrap();
     let bridge: BridgeRecord =
         serde_json::from_str(include_str!("../../../../records/2026-11-26-bridge.json")).unwrap();
-    [
-        ("balance".to_owned(), pgtoll_report::balance_html(&balance)),
-        ("bridge".to_owned(), pgtoll_report::bridge_html(&bridge)),
-    ]
+    [("balance".to_owned(), balance.html()), ("bridge".to_owned(), bridge.html())]
 }
 
 /// Pages with clients over time.
@@ -221,10 +219,7 @@ fn labs() -> [(String, String); 2] {
         serde_json::from_str(include_str!("../../../../records/2026-11-25-corruption.json"))
             .unwrap();
     assert!(failover.runs[0].timeline.is_some() && corruption.failovers[0].timeline.is_some());
-    [
-        ("failover".to_owned(), pgtoll_report::failover_html(&failover)),
-        ("corruption".to_owned(), pgtoll_report::lab_corruption_html(&corruption)),
-    ]
+    [("failover".to_owned(), failover.html()), ("corruption".to_owned(), corruption.html())]
 }
 
 /// The page of a server's WAL, and that of WAL that broke off, without times, with long names and
@@ -241,7 +236,7 @@ fn wal_statistics() -> Vec<(String, String)> {
             .clone_into(&mut name.relation);
     }
     broken.cycles = broken.cycles.iter().cycle().take(400).cloned().collect();
-    let page = |name: &str, of| (name.to_owned(), pgtoll_report::wal_statistics_html(of));
+    let page = |name: &str, of: &WalStatisticsRecord| (name.to_owned(), of.html());
     vec![page("WAL statistics", &whole), page("WAL statistics that break off", &broken)]
 }
 
@@ -315,7 +310,7 @@ fn side_by_side(texts: &[(String, String)]) -> String {
     let is_of_checksums = |of: &NamedRun<'_>| of.run.header.experiment == "checksums";
     let named: Vec<NamedRun<'_>> =
         named.filter(|of| of.name != "long names" && is_of_checksums(of)).collect();
-    pgtoll_report::html_side_by_side(&pgtoll_estimate::side_by_side(&named).unwrap())
+    pgtoll_estimate::side_by_side(&named).unwrap().html()
 }
 
 fn written(directory: &Path, html: &str) -> PathBuf {

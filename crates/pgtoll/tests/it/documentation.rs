@@ -1,13 +1,22 @@
 //! What is made from code and committed is up to date. `cargo xtask generate` makes it again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use pgtoll_bench::{ExpectSpec, Experiment};
-use pgtoll_record::{Expectation, Header, Run, RunResult, trials};
+use pgtoll_record::{
+    BalanceRecord, BridgeRecord, ChecksumsRecord, CorruptRecord, CorruptionRecord, DrillRecord,
+    Examination, ExchangeRecord, Expectation, ExperimentList, FailoverRecord, FindingCode,
+    FleetPlan, FleetRecord, Header, JudgeRecord, LogExamination, Overview, PageChecksumsRecord,
+    PageDifferenceRecord, PageRecord, PatrolRecord, PlanRecord, PredictionRecord, PrintedRecord,
+    RepairRecord, ReplayComparison, ReplayRecord, RollingRecord, Run, RunResult, SideBySide,
+    VerificationRecord, WalStatisticsRecord, WalWhatIfRecord, WatchRecord,
+};
+use pgtoll_report::RecordKind;
 use pgtoll_testing::run_text;
+use schemars::JsonSchema;
 
 use crate::support::{Scratch, pgtoll, run};
 
@@ -25,77 +34,78 @@ fn check(path: &Path, expected: &str) {
     assert!(found == expected, "{} is not up to date: cargo xtask generate", path.display());
 }
 
+/// Compares the JSON Schema of a kind of record with its file, `balance.schema.json` of `pgtoll.balance/1`. Returns the
+/// file's name.
+fn check_schema<R: PrintedRecord + JsonSchema>() -> String {
+    let name = R::SCHEMA.trim_start_matches("pgtoll.").split('/').next().unwrap();
+    check_json(name, &pgtoll_record::record_schema::<R>());
+    name.to_owned()
+}
+
+fn check_json(name: &str, schema: &serde_json::Value) {
+    let pretty = serde_json::to_string_pretty(schema).unwrap() + "\n";
+    check(&root().join(format!("docs/src/reference/{name}.schema.json")), &pretty);
+}
+
 #[test]
 fn generated_schemas() {
-    let pretty = |value| serde_json::to_string_pretty(&value).unwrap() + "\n";
-    let reference = root().join("docs/src/reference");
-    check(&reference.join("record.schema.json"), &pretty(pgtoll_record::line_schema()));
-    check(&reference.join("doctor.schema.json"), &pretty(pgtoll_record::examination_schema()));
-    check(
-        &reference.join("wal-statistics.schema.json"),
-        &pretty(pgtoll_record::wal_statistics_schema()),
-    );
-    check(&reference.join("wal-whatif.schema.json"), &pretty(pgtoll_record::wal_whatif_schema()));
-    check(
-        &reference.join("verification.schema.json"),
-        &pretty(pgtoll_record::verification_schema()),
-    );
-    check(&reference.join("patrol.schema.json"), &pretty(pgtoll_record::patrol_schema()));
-    check(&reference.join("drill.schema.json"), &pretty(pgtoll_record::drill_schema()));
-    check(&reference.join("checksums.schema.json"), &pretty(pgtoll_record::checksums_schema()));
-    check(&reference.join("corrupt.schema.json"), &pretty(pgtoll_record::corrupt_schema()));
-    check(&reference.join("rolling.schema.json"), &pretty(pgtoll_record::rolling_schema()));
-    check(&reference.join("repair.schema.json"), &pretty(pgtoll_record::repair_schema()));
-    check(&reference.join("page.schema.json"), &pretty(pgtoll_record::page_schema()));
-    check(
-        &reference.join("page-checksums.schema.json"),
-        &pretty(pgtoll_record::page_checksums_schema()),
-    );
-    check(
-        &reference.join("page-difference.schema.json"),
-        &pretty(pgtoll_record::page_difference_schema()),
-    );
-    check(&reference.join("experiment.schema.json"), &pretty(pgtoll_bench::experiment_schema()));
-    check(&reference.join("result.schema.json"), &pretty(pgtoll_record::result_schema()));
-    check(
-        &reference.join("side-by-side.schema.json"),
-        &pretty(pgtoll_record::side_by_side_schema()),
-    );
-    check(&reference.join("prediction.schema.json"), &pretty(pgtoll_record::prediction_schema()));
-    check(&reference.join("judge.schema.json"), &pretty(pgtoll_record::judge_schema()));
-    check(&reference.join("corruption.schema.json"), &pretty(pgtoll_record::corruption_schema()));
-    check(&reference.join("balance.schema.json"), &pretty(pgtoll_record::balance_schema()));
-    check(&reference.join("bridge.schema.json"), &pretty(pgtoll_record::bridge_schema()));
-    check(&reference.join("exchange.schema.json"), &pretty(pgtoll_record::exchange_schema()));
-    check(&reference.join("failover.schema.json"), &pretty(pgtoll_record::failover_schema()));
-    check(&reference.join("fleet-plan.schema.json"), &pretty(pgtoll_record::fleet_plan_schema()));
-    check(&reference.join("fleet.schema.json"), &pretty(pgtoll_record::fleet_schema()));
-    check(&reference.join("watch.schema.json"), &pretty(pgtoll_record::watch_schema()));
-    check(&reference.join("log.schema.json"), &pretty(pgtoll_record::log_examination_schema()));
-    check(&reference.join("replay.schema.json"), &pretty(pgtoll_record::replay_schema()));
-    check(
-        &reference.join("replay-comparison.schema.json"),
-        &pretty(pgtoll_record::replay_comparison_schema()),
-    );
-    check(&reference.join("plan.schema.json"), &pretty(pgtoll_record::plan_schema()));
-    check(&reference.join("overview.schema.json"), &pretty(pgtoll_record::overview_schema()));
-    check(&reference.join("experiments.schema.json"), &pretty(pgtoll_record::experiments_schema()));
-    check(&reference.join("bench.schema.json"), &pretty(trials::bench_schema()));
-    check(&reference.join("design-bench.schema.json"), &pretty(trials::bench_design_schema()));
-    check(&reference.join("detection.schema.json"), &pretty(trials::detection_schema()));
-    check(&reference.join("soak.schema.json"), &pretty(trials::soak_schema()));
-    check(&reference.join("replay-bench.schema.json"), &pretty(trials::bench_replay_schema()));
-    let compared = pretty(trials::bench_replay_compare_schema());
-    check(&reference.join("replay-compare-bench.schema.json"), &compared);
-    let pace = pretty(trials::bench_replay_pace_schema());
-    check(&reference.join("replay-pace-bench.schema.json"), &pace);
-    check(&reference.join("fleet-bench.schema.json"), &pretty(trials::bench_fleet_schema()));
-    check(&reference.join("twins-bench.schema.json"), &pretty(trials::bench_twins_schema()));
-    check(
-        &reference.join("prediction-trial.schema.json"),
-        &pretty(trials::prediction_trial_schema()),
-    );
-    check(&reference.join("whatif-trial.schema.json"), &pretty(trials::whatif_trial_schema()));
+    check_json("record", &pgtoll_record::line_schema());
+    check_json("experiment", &pgtoll_bench::experiment_schema());
+    let mut names = BTreeSet::from(["record", "experiment"].map(str::to_owned));
+    names.extend([
+        check_schema::<BalanceRecord>(),
+        check_schema::<BridgeRecord>(),
+        check_schema::<ChecksumsRecord>(),
+        check_schema::<CorruptRecord>(),
+        check_schema::<CorruptionRecord>(),
+        check_schema::<DrillRecord>(),
+        check_schema::<Examination>(),
+        check_schema::<ExchangeRecord>(),
+        check_schema::<ExperimentList>(),
+        check_schema::<FailoverRecord>(),
+        check_schema::<FleetPlan>(),
+        check_schema::<FleetRecord>(),
+        check_schema::<JudgeRecord>(),
+        check_schema::<LogExamination>(),
+        check_schema::<Overview>(),
+        check_schema::<PageChecksumsRecord>(),
+        check_schema::<PageDifferenceRecord>(),
+        check_schema::<PageRecord>(),
+        check_schema::<PatrolRecord>(),
+        check_schema::<PlanRecord>(),
+        check_schema::<PredictionRecord>(),
+        check_schema::<RepairRecord>(),
+        check_schema::<ReplayComparison>(),
+        check_schema::<ReplayRecord>(),
+        check_schema::<RollingRecord>(),
+        check_schema::<RunResult>(),
+        check_schema::<SideBySide>(),
+        check_schema::<VerificationRecord>(),
+        check_schema::<WalStatisticsRecord>(),
+        check_schema::<WalWhatIfRecord>(),
+        check_schema::<WatchRecord>(),
+    ]);
+    // Every kind has one, and there is none of what is gone.
+    for kind in RecordKind::ALL {
+        assert!(names.contains(kind.name()), "{kind:?} has no schema in the reference");
+    }
+    let files = fs::read_dir(root().join("docs/src/reference")).unwrap();
+    let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let found = files.filter_map(|file| Some(file.strip_suffix(".schema.json")?.to_owned()));
+    assert_eq!(found.collect::<BTreeSet<_>>(), names);
+}
+
+#[test]
+fn generated_finding_codes() {
+    let mut page = "# Codes of findings\n\n\
+        The field `conclusion` of each record's JSON has the `status` (`done`, `finding`, `could_not_tell`: exit statuses 0, 1 and 2) and\n\
+        the `findings`, each with a `code`, a `subject`, a `sentence` and, if there is any, `advice`. Codes are stable.\n\n\
+        | code | meaning |\n|---|---|\n"
+        .to_owned();
+    for code in FindingCode::ALL {
+        let _ = writeln!(page, "| `{}` | {} |", code.text(), code.meaning().trim());
+    }
+    check(&root().join("docs/src/reference/findings.md"), &page);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `pgtoll wal whatif`: the source explained by its own redo points, and what a user sees.
 
+use pgtoll_report::ReportedRecord as _;
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
@@ -216,11 +217,11 @@ fn check_report(scratch: &Scratch, of: &WalWhatIfRecord) {
     let ran = run(pgtoll().arg("report").arg(&file));
     assert_eq!(
         (ran.status, &ran.stdout),
-        (Some(0), &pgtoll_report::wal_whatif_text(of)),
+        (Some(0), &of.text(&pgtoll_report::TableOptions::default())),
         "{ran:?}"
     );
     let page = run(pgtoll().args(["report", "--format", "html"]).arg(&file));
-    assert_eq!(page.stdout, pgtoll_report::wal_whatif_html(of));
+    assert_eq!(page.stdout, of.html());
     let refused = run(pgtoll().args(["report", "--format", "csv"]).arg(&file));
     assert_eq!(refused.status, Some(2), "{refused:?}");
 }

@@ -15,7 +15,7 @@ use crate::wal_numbers::{count, moment};
 
 /// WAL statistics as one HTML file, with all that it needs inside. Whatever stands in the record
 /// is text in it, never markup.
-pub fn wal_statistics_html(of: &WalStatisticsRecord) -> String {
+pub(crate) fn wal_statistics_html(of: &WalStatisticsRecord) -> String {
     let kept = embedded::reduced(of);
     let sections: [Section<'_>; 8] = [
         ("time", pictures::title(of), pictures::over_time(of)),

@@ -11,12 +11,11 @@ use anyhow::Context as _;
 use pgtoll_alter::{Damage, DamagePlan, plan_damage};
 use pgtoll_datadir::{RelationFile, relation_files};
 use pgtoll_format::{ControlFile, ForkNumber};
-use pgtoll_record::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
-use pgtoll_report::{FinishedRecord, Format, RecordKind};
+use pgtoll_record::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord, Status};
+use pgtoll_report::Format;
 
-use crate::arguments::{CorruptArguments, DamageKind, FormatOptions};
+use crate::arguments::{CorruptArguments, DamageKind};
 use crate::commands::output;
-use crate::exit::Status;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 use site::Site;
@@ -49,8 +48,7 @@ fn apply(arguments: &CorruptArguments, printer: &mut Printer) -> anyhow::Result<
     });
     damaged.map_err(|error| without_damage(error, &plan, &undo_path))?;
     let record = record(CorruptOutcome::Damaged, arguments, &plan, Some(block), &undo_path);
-    deliver(record, arguments.format, printer)?;
-    Ok(Status::Done)
+    output::finish_on_stdout(record, arguments.format, printer)
 }
 
 fn undo_error(undo: &Path, error: &io::Error) -> anyhow::Error {
@@ -108,8 +106,7 @@ fn revert(
     if !is_reverted && arguments.format.asked() != Some(Format::Json) {
         printer.data("nothing to undo: ");
     }
-    deliver(record, arguments.format, printer)?;
-    Ok(Status::Done)
+    output::finish_on_stdout(record, arguments.format, printer)
 }
 
 /// The file, and the block in it.
@@ -213,13 +210,4 @@ fn record(
         bytes_after: plan.length_after,
         undo_file: undo.display().to_string(),
     }
-}
-
-fn deliver(
-    record: CorruptRecord,
-    format: FormatOptions,
-    printer: &mut Printer,
-) -> anyhow::Result<()> {
-    let format = output::format(format, RecordKind::Corruption)?;
-    output::print(&FinishedRecord::Corruption(Box::new(record)), format, printer)
 }

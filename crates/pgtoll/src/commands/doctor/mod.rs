@@ -6,13 +6,11 @@ use anyhow::Context as _;
 use pgtoll_bench::fitness::{self, IntervalFacts, Surroundings, Watch};
 use pgtoll_cluster::{Finder, Guard, GuardOptions, ServerUser};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{Calibration, EXAMINATION_SCHEMA, Examination, Host};
-use pgtoll_report::{FinishedRecord, RecordKind};
+use pgtoll_record::{Calibration, EXAMINATION_SCHEMA, Examination, Host, Status};
 
 use crate::arguments::DoctorArguments;
 use crate::calibration;
 use crate::commands::{absolute, output};
-use crate::exit::Status;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &DoctorArguments, printer: &mut Printer) -> anyhow::Result<Status> {
@@ -51,7 +49,7 @@ pub(crate) fn run(arguments: &DoctorArguments, printer: &mut Printer) -> anyhow:
         null: None,
     };
     let Some(time) = arguments.null else {
-        return show(examination, arguments, printer);
+        return output::finish_on_stdout(examination, arguments.format, printer);
     };
     let outcome = null::run(time.0, arguments, &guard, &interrupt, printer)?;
     let calibration = calibration::twins(&examination.host).calibration();
@@ -59,7 +57,7 @@ pub(crate) fn run(arguments: &DoctorArguments, printer: &mut Printer) -> anyhow:
     fitness::recalibrate(&mut examination.findings, &intervals);
     examination.calibration = calibration;
     examination.null = Some(outcome.runs);
-    let status = show(examination, arguments, printer)?;
+    let status = output::finish_on_stdout(examination, arguments.format, printer)?;
     outcome.ended.map_or(Ok(status), Err)
 }
 
@@ -70,15 +68,4 @@ fn intervals<'a>(calibration: &'a [Calibration], host: &Host) -> IntervalFacts<'
         comparisons_needed: pgtoll_estimate::COMPARISONS_NEEDED,
         metric_title: pgtoll_report::metric_title,
     }
-}
-
-fn show(
-    examination: Examination,
-    arguments: &DoctorArguments,
-    printer: &mut Printer,
-) -> anyhow::Result<Status> {
-    let has_warnings = examination.warnings().next().is_some();
-    let format = output::format(arguments.format, RecordKind::Examination)?;
-    output::print(&FinishedRecord::Examination(Box::new(examination)), format, printer)?;
-    Ok(if has_warnings { Status::Finding } else { Status::Done })
 }

@@ -5,21 +5,21 @@ use std::time::Duration;
 use pgtoll_cluster::Pgpool;
 use pgtoll_format::shell_quoted;
 use pgtoll_lab::{BALANCE_PARTS, BalancePlan, BalanceSite, balance};
-use pgtoll_record::Provenance;
-use pgtoll_report::{FinishedRecord, RecordKind};
+use pgtoll_record::{BalanceRecord, Provenance, Status};
+use pgtoll_report::{RecordKind, TableOptions};
 
-use super::ground::{LabGround, show, status};
+use super::ground::{LabGround, tell_early_end};
 use super::record_file::{RecordFile, refuse_existing};
 use crate::arguments::LabBalanceArguments;
 use crate::commands::output;
-use crate::exit::Status;
 use crate::printer::Printer;
 
 pub(crate) fn run(
     arguments: &LabBalanceArguments,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format = output::format_of_output(&arguments.output, RecordKind::Balance.formats())?;
+    let format =
+        output::format_of_output(&arguments.output, RecordKind::of::<BalanceRecord>().formats())?;
     if let Some(file) = arguments.record.as_deref() {
         refuse_existing(file)?;
     }
@@ -44,12 +44,9 @@ pub(crate) fn run(
         printer.milestone(part);
     })?;
     file.finish(&record)?;
-    let has_findings = !pgtoll_report::balance_findings(&record).is_empty();
-    let status = status(has_findings, record.complete);
-    let ended = record.ended.clone();
-    let record = FinishedRecord::Balance(Box::new(record));
-    show(&record, ended.as_deref(), format, &arguments.output, printer)?;
-    Ok(status)
+    tell_early_end(record.ended.as_deref(), printer);
+    let table = TableOptions::default();
+    output::finish(record, format, &table, arguments.output.output.as_ref(), printer)
 }
 
 const INTRODUCTION: &str = "a primary and two standbys behind Pgpool-II; a minute or two, about 300 MB \

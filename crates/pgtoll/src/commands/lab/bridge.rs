@@ -3,18 +3,18 @@
 use pgtoll_cluster::Redis;
 use pgtoll_format::shell_quoted;
 use pgtoll_lab::{BRIDGE_STEPS, BridgeSite, bridge};
-use pgtoll_record::Provenance;
-use pgtoll_report::{FinishedRecord, RecordKind};
+use pgtoll_record::{BridgeRecord, Provenance, Status};
+use pgtoll_report::{RecordKind, TableOptions};
 
-use super::ground::{LabGround, show, status};
+use super::ground::{LabGround, tell_early_end};
 use super::record_file::{RecordFile, refuse_existing};
 use crate::arguments::LabBridgeArguments;
 use crate::commands::output;
-use crate::exit::Status;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &LabBridgeArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let format = output::format_of_output(&arguments.output, RecordKind::Bridge.formats())?;
+    let format =
+        output::format_of_output(&arguments.output, RecordKind::of::<BridgeRecord>().formats())?;
     if let Some(file) = arguments.record.as_deref() {
         refuse_existing(file)?;
     }
@@ -41,12 +41,9 @@ pub(crate) fn run(arguments: &LabBridgeArguments, printer: &mut Printer) -> anyh
         }
     })?;
     file.finish(&record)?;
-    let has_findings = !pgtoll_report::bridge_findings(&record).is_empty();
-    let status = status(has_findings, record.complete);
-    let ended = record.ended.clone();
-    let record = FinishedRecord::Bridge(Box::new(record));
-    show(&record, ended.as_deref(), format, &arguments.output, printer)?;
-    Ok(status)
+    tell_early_end(record.ended.as_deref(), printer);
+    let table = TableOptions::default();
+    output::finish(record, format, &table, arguments.output.output.as_ref(), printer)
 }
 
 const INTRODUCTION: &str = "a hub with foreign tables of two servers, a CSV file and Redis; well \

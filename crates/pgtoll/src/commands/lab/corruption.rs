@@ -5,14 +5,13 @@ use std::time::Duration;
 use pgtoll_cluster::Pgbouncer;
 use pgtoll_format::shell_quoted;
 use pgtoll_lab::{CorruptionError, CorruptionPlan, CorruptionProgress, ExchangeSite, corruption};
-use pgtoll_record::{CorruptionRecord, Provenance};
-use pgtoll_report::{FinishedRecord, RecordKind};
+use pgtoll_record::{CorruptionRecord, Provenance, Status};
+use pgtoll_report::{RecordKind, TableOptions};
 
-use super::ground::{LabGround, show, status};
+use super::ground::{LabGround, tell_early_end};
 use super::record_file::{RecordFile, earlier_record};
 use crate::arguments::{LabCorruptionArguments, LabEntry};
 use crate::commands::output;
-use crate::exit::Status;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 
@@ -20,7 +19,10 @@ pub(crate) fn run(
     arguments: &LabCorruptionArguments,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format = output::format_of_output(&arguments.output, RecordKind::LabCorruption.formats())?;
+    let format = output::format_of_output(
+        &arguments.output,
+        RecordKind::of::<CorruptionRecord>().formats(),
+    )?;
     let ground = LabGround::begin(&arguments.work_dir)?;
     let installation = ground.installation(arguments.postgres.as_deref(), printer)?;
     ground.tell_leftovers(printer);
@@ -54,12 +56,9 @@ pub(crate) fn run(
         ground.interrupt.check()?;
     }
     file.finish(&record)?;
-    let has_findings = !pgtoll_report::lab_corruption_findings(&record).is_empty();
-    let status = status(has_findings, record.complete);
-    let ended = record.ended.clone();
-    let record = FinishedRecord::LabCorruption(Box::new(record));
-    show(&record, ended.as_deref(), format, &arguments.output, printer)?;
-    Ok(status)
+    tell_early_end(record.ended.as_deref(), printer);
+    let table = TableOptions::default();
+    output::finish(record, format, &table, arguments.output.output.as_ref(), printer)
 }
 
 fn plan(arguments: &LabCorruptionArguments) -> anyhow::Result<CorruptionPlan> {

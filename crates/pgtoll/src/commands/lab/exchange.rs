@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use pgtoll_format::shell_quoted;
 use pgtoll_lab::{ExchangePlan, ExchangeSite, exchange};
-use pgtoll_record::{ExchangeCase, Provenance, SynchronousCommit};
-use pgtoll_report::{FinishedRecord, RecordKind};
+use pgtoll_record::{ExchangeCase, ExchangeRecord, Provenance, Status, SynchronousCommit};
+use pgtoll_report::{RecordKind, TableOptions};
 
-use super::ground::{LabGround, show, status};
+use super::ground::{LabGround, tell_early_end};
 use crate::arguments::LabExchangeArguments;
 use crate::commands::output;
-use crate::exit::Status;
 use crate::printer::Printer;
 
 pub(crate) fn run(
     arguments: &LabExchangeArguments,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format = output::format_of_output(&arguments.output, RecordKind::Exchange.formats())?;
+    let format =
+        output::format_of_output(&arguments.output, RecordKind::of::<ExchangeRecord>().formats())?;
     let ground = LabGround::begin(&arguments.work_dir)?;
     let installation = ground.installation(arguments.postgres.as_deref(), printer)?;
     ground.tell_leftovers(printer);
@@ -33,12 +33,9 @@ pub(crate) fn run(
         printer.milestone(&words(case));
     });
     ground.interrupt.check()?;
-    let has_findings = !pgtoll_report::exchange_findings(&record).is_empty();
-    let status = status(has_findings, record.complete);
-    let ended = record.ended.clone();
-    let record = FinishedRecord::Exchange(Box::new(record));
-    show(&record, ended.as_deref(), format, &arguments.output, printer)?;
-    Ok(status)
+    tell_early_end(record.ended.as_deref(), printer);
+    let table = TableOptions::default();
+    output::finish(record, format, &table, arguments.output.output.as_ref(), printer)
 }
 
 fn plan(arguments: &LabExchangeArguments) -> ExchangePlan {

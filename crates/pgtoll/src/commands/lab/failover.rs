@@ -11,15 +11,15 @@ use pgtoll_format::shell_quoted;
 use pgtoll_lab::{EnginePrograms, FailoverError, FailoverPlan, FailoverSite, failover};
 use pgtoll_record::{
     FailoverDetector, FailoverEngine, FailoverFault, FailoverRecord, FailoverRun, Provenance,
+    Status,
 };
-use pgtoll_report::{FinishedRecord, RecordKind};
+use pgtoll_report::{RecordKind, TableOptions};
 use pgtoll_verify::{Verification, VerifySettings};
 
-use super::ground::{LabGround, show, status};
+use super::ground::{LabGround, tell_early_end};
 use super::record_file::{RecordFile, earlier_record};
 use crate::arguments::LabFailoverArguments;
 use crate::commands::output;
-use crate::exit::Status;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 
@@ -27,7 +27,8 @@ pub(crate) fn run(
     arguments: &LabFailoverArguments,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format = output::format_of_output(&arguments.output, RecordKind::Failover.formats())?;
+    let format =
+        output::format_of_output(&arguments.output, RecordKind::of::<FailoverRecord>().formats())?;
     let ground = LabGround::begin(&arguments.work_dir)?;
     let plan = plan(arguments)?;
     let installation = with_engines(&plan.engines, arguments, &ground, printer)?;
@@ -73,20 +74,9 @@ pub(crate) fn run(
         ground.interrupt.check()?;
     }
     file.finish(&record)?;
-    let has_findings = !pgtoll_report::failover_findings(&record).is_empty();
-    let status = status(has_findings, is_whole(&record));
-    let ended = record.ended.clone();
-    let record = FinishedRecord::Failover(Box::new(record));
-    show(&record, ended.as_deref(), format, &arguments.output, printer)?;
-    Ok(status)
-}
-
-/// Whether every case was run to its end, and what was lost is known.
-fn is_whole(record: &FailoverRecord) -> bool {
-    record.complete
-        && !record.runs.is_empty()
-        && record.skipped.iter().all(|skipped| skipped.by_nature)
-        && record.runs.iter().all(|run| run.lost.is_some())
+    tell_early_end(record.ended.as_deref(), printer);
+    let table = TableOptions::default();
+    output::finish(record, format, &table, arguments.output.output.as_ref(), printer)
 }
 
 /// The server that was asked for; else the newest for which all engines are there. Where there is none,

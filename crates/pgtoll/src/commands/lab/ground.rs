@@ -6,12 +6,9 @@ use anyhow::Context as _;
 use pgtoll_cluster::{Guard, GuardOptions, Installation, ServerUser};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::Host;
-use pgtoll_report::{FinishedRecord, Format, TableOptions};
 
-use crate::arguments::OutputOptions;
 use crate::commands::measure::tell_leftovers;
-use crate::commands::{absolute, measure, output};
-use crate::exit::Status;
+use crate::commands::{absolute, measure};
 use crate::printer::Printer;
 
 /// Where a lab's servers are made, and by whom they are run.
@@ -49,26 +46,9 @@ impl LabGround {
     }
 }
 
-/// Shows what a lab found, after why it ended early, if it did.
-pub(super) fn show(
-    record: &FinishedRecord,
-    ended: Option<&str>,
-    format: Format,
-    options: &OutputOptions,
-    printer: &mut Printer,
-) -> anyhow::Result<()> {
+/// Says why a lab ended early, if it did.
+pub(super) fn tell_early_end(ended: Option<&str>, printer: &Printer) {
     if let Some(ended) = ended {
         printer.warn(&format!("pgtoll: ended early: {ended}"));
-    }
-    let table = TableOptions::default();
-    output::show(record, format, &table, options.output.as_ref(), printer)
-}
-
-/// A finding is one, however the lab ended.
-pub(super) fn status(has_findings: bool, is_complete: bool) -> Status {
-    match (has_findings, is_complete) {
-        (true, _) => Status::Finding,
-        (false, true) => Status::Done,
-        (false, false) => Status::CouldNotTell,
     }
 }

@@ -7,18 +7,18 @@ use pgtoll_cluster::UserCommand;
 use pgtoll_format::{TimeSpan, shell_quoted};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_lab::{JudgeFault, JudgeFaultEnd, JudgePlan, JudgeProgress, conclude, judge};
-use pgtoll_record::{JudgeRecord, Provenance};
-use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_record::{JudgeRecord, Provenance, Status};
+use pgtoll_report::{RecordKind, TableOptions};
 use pgtoll_wire::masked;
 
 use crate::arguments::LabJudgeArguments;
 use crate::commands::output;
-use crate::exit::Status;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &LabJudgeArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let format = output::format_of_output(&arguments.output, RecordKind::Judge.formats())?;
+    let format =
+        output::format_of_output(&arguments.output, RecordKind::of::<JudgeRecord>().formats())?;
     let interrupt = Interrupt::new();
     let record = match &arguments.from {
         Some(directory) => {
@@ -29,22 +29,8 @@ pub(crate) fn run(arguments: &LabJudgeArguments, printer: &mut Printer) -> anyho
         }
         None => judged(arguments, &interrupt, printer)?,
     };
-    let status = status(&record);
-    let record = FinishedRecord::Judge(Box::new(record));
     let table = TableOptions::default();
-    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
-    Ok(status)
-}
-
-/// A finding is one, however the run ended.
-fn status(record: &JudgeRecord) -> Status {
-    if !record.findings.is_empty() {
-        Status::Finding
-    } else if record.verdict.is_none() || record.ended.is_some() {
-        Status::CouldNotTell
-    } else {
-        Status::Done
-    }
+    output::finish(record, format, &table, arguments.output.output.as_ref(), printer)
 }
 
 fn judged(

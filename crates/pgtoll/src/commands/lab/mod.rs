@@ -12,8 +12,8 @@ mod setup;
 mod watch;
 
 use crate::arguments::{LabArguments, LabCommand};
-use crate::exit::Status;
 use crate::printer::Printer;
+use pgtoll_record::Status;
 
 pub(crate) fn run(arguments: &LabArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     match &arguments.command {

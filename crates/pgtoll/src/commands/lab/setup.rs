@@ -1,5 +1,6 @@
 //! `pgtoll lab setup`: which engines are there, and the others from the distribution's packages.
 
+use pgtoll_record::Status;
 use std::io::{IsTerminal as _, stdin};
 use std::path::PathBuf;
 
@@ -12,7 +13,6 @@ use pgtoll_cluster::{
 use pgtoll_interrupt::Interrupt;
 
 use crate::arguments::LabSetupArguments;
-use crate::exit::Status;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 

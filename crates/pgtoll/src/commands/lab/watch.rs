@@ -5,11 +5,12 @@ use pgtoll_cluster::UserCommand;
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_lab::{DamageWatchPlan, DamageWatchProgress, watch};
-use pgtoll_record::{PageCondition, Provenance, WatchAction, WatchRecord, WatchedPage};
+use pgtoll_record::{
+    PageCondition, PrintedRecord as _, Provenance, Status, WatchAction, WatchRecord, WatchedPage,
+};
 use pgtoll_wire::masked;
 
 use crate::arguments::LabWatchArguments;
-use crate::exit::Status;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &LabWatchArguments, printer: &mut Printer) -> anyhow::Result<Status> {
@@ -26,30 +27,16 @@ pub(crate) fn run(arguments: &LabWatchArguments, printer: &mut Printer) -> anyho
     let mut record = watch(&plan, provenance(arguments), &interrupt, &mut |progress| {
         printer.say(&format!("pgtoll: {}", progress_words(progress)));
     })?;
+    record.action_requested = arguments.run.is_some();
     if let Some(line) = arguments.run.as_ref().filter(|_| record.standby_is_verified) {
         record.action = Some(act(line, &record.pages));
     }
     if arguments.json {
-        let text = serde_json::to_string_pretty(&record).context("write the record")?;
-        printer.data(&format!("{text}\n"));
+        printer.data(&pgtoll_report::record_json(&record));
     } else {
         printer.data(&words(&record));
     }
-    Ok(status(&record, arguments.run.is_some()))
-}
-
-fn status(record: &WatchRecord, is_action_wanted: bool) -> Status {
-    let is_found = record.failures > 0 || !record.pages.is_empty();
-    let has_acted = record.action.as_ref().is_some_and(|action| action.success);
-    if is_found && is_action_wanted && !has_acted {
-        Status::CouldNotTell
-    } else if is_found {
-        Status::Finding
-    } else if record.looks == 0 {
-        Status::CouldNotTell
-    } else {
-        Status::Done
-    }
+    Ok(record.conclusion().status)
 }
 
 /// Runs the user's command, as the user would.

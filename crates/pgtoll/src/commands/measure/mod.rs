@@ -16,8 +16,8 @@ use pgtoll_cluster::{Finder, GuardOptions, Installation, ServerUser, Wheel, left
 use pgtoll_estimate::{Threshold, Twins};
 use pgtoll_format::{MajorFacts, TimeSpan, facts_of_major, shell_quoted};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::RunResult;
-use pgtoll_report::{FinishedRecord, Format, RecordKind, TableOptions, json};
+use pgtoll_record::{ExperimentList, Overview, PlanRecord, RunResult, Status};
+use pgtoll_report::{Format, RecordKind, ReportedRecord, TableOptions};
 use pgtoll_wire::Dsn;
 
 use crate::arguments::MeasureArguments;
@@ -25,7 +25,6 @@ use crate::calibration;
 use crate::commands::postgres::say_skipped;
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::{absolute, output, read_run, thresholds};
-use crate::exit::Status;
 use crate::mistakes::{BadExperiment, Usage};
 use crate::printer::Printer;
 use crate::test_hooks::panic_if_told;
@@ -36,9 +35,7 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
     let kind = record_kind(arguments);
     let format = output::format(arguments.format, kind)?;
     if arguments.list {
-        let list = FinishedRecord::Experiments(Box::new(plans::list(arguments)?));
-        output::print(&list, format, printer)?;
-        return Ok(Status::Done);
+        return print(plans::list(arguments)?, format, printer);
     }
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
@@ -46,8 +43,7 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
     let like = like.transpose()?;
     let asked = asked(arguments, like.as_ref(), printer)?;
     if arguments.check {
-        output::print(&plans::checked(&asked), format, printer)?;
-        return Ok(Status::Done);
+        return print(plans::checked(&asked), format, printer);
     }
     let work_dir = absolute(&arguments.work_dir)?;
     let user = ServerUser::choose()?;
@@ -61,13 +57,13 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
             warn_of_skipped(&asked, found, printer);
         }
         let server = found.as_ref().map_or_else(to_be_fetched, |found| Ok(server(found)))?;
-        output::print(&plans::plan(&asked, &server, &user, &work_dir), format, printer)?;
+        print(plans::plan(&asked, &server, &user, &work_dir), format, printer)?;
         check_output(&asked, arguments)?;
         return check_disk_space(&asked, &work_dir, printer);
     }
     let installation = installation(arguments.postgres.as_deref(), &interrupt, printer)?;
     let plan = plans::plan(&asked, &server(&installation), &user, &work_dir);
-    let introduction = plan.shown(Format::Table, &TableOptions::default()).unwrap_or_default();
+    let introduction = plan.text(&TableOptions::default());
     printer.say(introduction.trim_end());
     tell_leftovers(&work_dir, &user, printer);
     let guard =
@@ -91,12 +87,12 @@ fn warn_of_skipped(asked: &[PlannedExperiment], found: &Installation, printer: &
 /// What will be printed.
 fn record_kind(arguments: &MeasureArguments) -> RecordKind {
     match arguments {
-        MeasureArguments { list: true, .. } => RecordKind::Experiments,
+        MeasureArguments { list: true, .. } => RecordKind::of::<ExperimentList>(),
         MeasureArguments { check: true, .. } | MeasureArguments { dry_run: true, .. } => {
-            RecordKind::Plan
+            RecordKind::of::<PlanRecord>()
         }
-        of if of.all || of.experiments.len() > 1 => RecordKind::Overview,
-        _ => RecordKind::Result,
+        of if of.all || of.experiments.len() > 1 => RecordKind::of::<Overview>(),
+        _ => RecordKind::of::<RunResult>(),
     }
 }
 
@@ -575,12 +571,20 @@ fn finish(
 fn show_result(output: &Path, format: Format, printer: &mut Printer) -> anyhow::Result<RunResult> {
     let result = write_result(output)?;
     if format == Format::Json || !result.values.is_empty() {
-        let record = FinishedRecord::Result(Box::new(result.clone()));
-        output::print(&record, format, printer)?;
+        print(result.clone(), format, printer)?;
     }
     printer.say(&format!("record: {}", output.display()));
     printer.say(&format!("report: {}", output.join(REPORT_FILE).display()));
     Ok(result)
+}
+
+/// Prints a record in a format that its kind has.
+fn print(
+    record: impl ReportedRecord,
+    format: Format,
+    printer: &mut Printer,
+) -> anyhow::Result<Status> {
+    output::finish(record, format, &TableOptions::default(), None, printer)
 }
 
 /// The page in a result directory.
@@ -591,7 +595,7 @@ pub(crate) fn write_result(output: &Path) -> anyhow::Result<RunResult> {
     let run = read_run(output)?;
     let result = pgtoll_estimate::summarise(&run);
     for (name, text) in
-        [("result.json", &json(&result)), (REPORT_FILE, &pgtoll_report::html_report(&run, &result))]
+        [("result.json", &result.json()), (REPORT_FILE, &pgtoll_report::html_report(&run, &result))]
     {
         output::write(&output.join(name), text)?;
     }

@@ -8,7 +8,6 @@ use pgtoll_cluster::ServerUser;
 use pgtoll_record::{
     EXPERIMENTS_SCHEMA, ExperimentList, ListedExperiment, PLAN_SCHEMA, PlanRecord,
 };
-use pgtoll_report::FinishedRecord;
 
 use super::{PlannedExperiment, choices, experiment};
 use crate::arguments::MeasureArguments;
@@ -29,7 +28,7 @@ pub(super) fn list(arguments: &MeasureArguments) -> anyhow::Result<ExperimentLis
 }
 
 /// What `--check` says of experiments in which nothing is wrong.
-pub(super) fn checked(asked: &[PlannedExperiment]) -> FinishedRecord {
+pub(super) fn checked(asked: &[PlannedExperiment]) -> PlanRecord {
     let mut record = record(asked);
     for (of, run) in asked.iter().zip(&mut record.experiments) {
         let (arms, workloads) = (of.plan.experiment.arms.len(), of.plan.experiment.workloads.len());
@@ -38,7 +37,7 @@ pub(super) fn checked(asked: &[PlannedExperiment]) -> FinishedRecord {
             format!("{}: {arms} arms, {workloads} workload{plural}: nothing is wrong", of.name);
         run.lines.insert(0, first);
     }
-    FinishedRecord::Plan(Box::new(record))
+    record
 }
 
 /// What would run, and where.
@@ -47,14 +46,14 @@ pub(super) fn plan(
     server: &str,
     user: &ServerUser,
     work_dir: &Path,
-) -> FinishedRecord {
-    FinishedRecord::Plan(Box::new(PlanRecord {
+) -> PlanRecord {
+    PlanRecord {
         server: Some(server.to_owned()),
         work_dir: Some(work_dir.display().to_string()),
         user: Some(user.name.clone()),
         instead_of_root: user.changed,
         ..record(asked)
-    }))
+    }
 }
 
 fn record(asked: &[PlannedExperiment]) -> PlanRecord {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use pgtoll_bench::{BenchError, RECORD_FILE};
 use pgtoll_estimate::{overview_experiment, overview_headline};
-use pgtoll_record::{EndStatus, OVERVIEW_SCHEMA, Overview, OverviewExperiment};
-use pgtoll_report::{Format, json, overview_html, overview_text};
+use pgtoll_record::{EndStatus, OVERVIEW_SCHEMA, Overview, OverviewExperiment, Status};
+use pgtoll_report::{Format, ReportedRecord as _, overview_text};
 
 use super::{
     PlannedExperiment, Workplace, make_output as make_result, refuse_if_there, results_directory,
@@ -14,7 +14,6 @@ use super::{
 };
 use crate::calibration;
 use crate::commands::{output as outputs, thresholds};
-use crate::exit::Status;
 use crate::printer::Printer;
 
 /// The overview for programs, in the common directory.
@@ -142,7 +141,7 @@ fn skipped(error: Option<&anyhow::Error>) -> Option<&str> {
 }
 
 fn write(output: &Path, overview: &Overview) -> anyhow::Result<()> {
-    for (name, text) in [(OVERVIEW_FILE, json(overview)), (INDEX_FILE, overview_html(overview))] {
+    for (name, text) in [(OVERVIEW_FILE, overview.json()), (INDEX_FILE, overview.html())] {
         outputs::write(&output.join(name), &text)?;
     }
     Ok(())
@@ -150,7 +149,7 @@ fn write(output: &Path, overview: &Overview) -> anyhow::Result<()> {
 
 fn show(overview: &Overview, output: &Path, format: Format, printer: &mut Printer) {
     if format == Format::Json {
-        printer.data(&json(overview));
+        printer.data(&overview.json());
     } else {
         let directory = output.display().to_string();
         printer.data(&overview_text(overview, &directory, printer.style()));

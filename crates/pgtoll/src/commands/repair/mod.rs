@@ -17,8 +17,8 @@ use pgtoll_alter::{
 use pgtoll_datadir::{Attached, DataDirectory, Names};
 use pgtoll_format::{RelationFork, shell_quoted};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{Provenance, REPAIR_SCHEMA, RepairOutcome, RepairRecord};
-use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_record::{Provenance, REPAIR_SCHEMA, RepairOutcome, RepairRecord, Status};
+use pgtoll_report::{RecordKind, TableOptions};
 use pgtoll_verify::{RunningServer, ServerAnswer, Witness as _};
 use pgtoll_wire::{Dsn, masked};
 
@@ -26,7 +26,6 @@ use crate::arguments::{LAST_REPAIR, RepairArguments};
 use crate::commands::output;
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::verify::online::attach;
-use crate::exit::Status;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 use crate::test_hooks::pause_if_told;
@@ -85,7 +84,7 @@ pub(crate) fn run(arguments: &RepairArguments, printer: &mut Printer) -> anyhow:
     if let Some(undo) = &arguments.undo {
         return revert(undo, arguments, printer);
     }
-    output::format(arguments.format, RecordKind::Repair)?;
+    output::format(arguments.format, RecordKind::of::<Vec<RepairRecord>>())?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let waits = ServerWaits::until(&interrupt)?;
@@ -119,16 +118,12 @@ pub(crate) fn run(arguments: &RepairArguments, printer: &mut Printer) -> anyhow:
     };
     let mut plan = plan_repair(&data, &names, &damage.blocks, &options, provenance(), help)?;
     plan.record.notes.extend(damage.notes.iter().cloned());
+    plan.record.has_other_damage = damage.has_other_findings;
+    plan.record.is_partial = !damage.is_whole;
     if arguments.yes {
         write(&mut plan, &data, target.as_mut(), arguments)?;
     }
-    let status = match (plan.record.remaining, damage.has_other_findings, damage.is_whole) {
-        (1.., _, _) | (_, true, _) => Status::Finding,
-        (0, false, true) => Status::Done,
-        (0, false, false) => Status::CouldNotTell,
-    };
-    deliver(plan.record, arguments, printer)?;
-    Ok(status)
+    deliver(plan.record, arguments, printer)
 }
 
 fn options(arguments: &RepairArguments, waits: &ServerWaits) -> RepairOptions {
@@ -302,7 +297,7 @@ fn revert(
     arguments: &RepairArguments,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    output::format(arguments.format, RecordKind::Repair)?;
+    output::format(arguments.format, RecordKind::of::<Vec<RepairRecord>>())?;
     let directory = RepairDirectory::beside(&arguments.data)?;
     let undo_path = if undo_path == Path::new(LAST_REPAIR) {
         directory.last_undo_file()?.ok_or_else(|| no_repair(&directory))?
@@ -329,8 +324,7 @@ fn revert(
     record.undo_file = Some(undo_path.display().to_string());
     record.ledger = Some(ledger_path.display().to_string());
     ledger.add(&record)?;
-    deliver(record, arguments, printer)?;
-    Ok(Status::Done)
+    deliver(record, arguments, printer)
 }
 
 fn no_repair(directory: &RepairDirectory) -> anyhow::Error {
@@ -357,6 +351,8 @@ fn undone(undo: &RepairUndo, data: &DataDirectory) -> RepairRecord {
         sources: Vec::new(),
         remaining: undo.pages.len() as u64,
         blocks: undo.pages.iter().map(|page| page.proof().clone()).collect(),
+        has_other_damage: false,
+        is_partial: false,
         undo_file: None,
         ledger: None,
         notes: Vec::new(),
@@ -367,10 +363,10 @@ fn deliver(
     record: RepairRecord,
     arguments: &RepairArguments,
     printer: &mut Printer,
-) -> anyhow::Result<()> {
-    let format = output::format(arguments.format, RecordKind::Repair)?;
+) -> anyhow::Result<Status> {
+    let format = output::format(arguments.format, RecordKind::of::<Vec<RepairRecord>>())?;
     let table = TableOptions { full: arguments.full, ..TableOptions::default() };
-    output::show(&FinishedRecord::Repairs(vec![record]), format, &table, None, printer)
+    output::finish(vec![record], format, &table, None, printer)
 }
 
 #[cfg(test)]

@@ -6,19 +6,18 @@ use anyhow::Context as _;
 use pgtoll_cluster::{Guard, GuardOptions, ServerUser};
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{Provenance, ReplayComparison};
+use pgtoll_record::{Provenance, ReplayComparison, Status};
 use pgtoll_replay::{
     ArmSetup, ComparedArmPlan, ComparedSource, ComparisonPlan, ComparisonProgress, ComparisonSite,
     ReplaySettings, TWIN, check, compare,
 };
-use pgtoll_report::{FinishedRecord, RecordKind, TableOptions, replay_comparison_findings};
+use pgtoll_report::{RecordKind, ReportedRecord as _, TableOptions};
 
 use super::{provenance, workload};
 use crate::arguments::ReplayCompareArguments;
 use crate::commands::measure::{installation, tell_leftovers};
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::{absolute, output};
-use crate::exit::Status;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 
@@ -26,7 +25,7 @@ pub(super) fn run(
     arguments: &ReplayCompareArguments,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let formats = RecordKind::ReplayComparison.formats();
+    let formats = RecordKind::of::<ReplayComparison>().formats();
     let format = output::format_of_output(&arguments.output, formats)?;
     let mut plan = plan(arguments)?;
     let workload = workload(&arguments.logs, printer)?;
@@ -53,20 +52,10 @@ pub(super) fn run(
         printer.milestone(&words);
     })?;
     if let Some(path) = &arguments.record {
-        output::write(path, &pgtoll_report::json(&record))?;
+        output::write(path, &record.json())?;
     }
-    let status = status(&record);
-    let record = FinishedRecord::ReplayComparison(Box::new(record));
     let into = arguments.output.output.as_ref();
-    output::show(&record, format, &TableOptions::default(), into, printer)?;
-    Ok(status)
-}
-
-fn status(record: &ReplayComparison) -> Status {
-    let findings = replay_comparison_findings(record);
-    let found = if findings.is_empty() { Status::Done } else { Status::Finding };
-    let end = if record.complete { Status::Done } else { Status::CouldNotTell };
-    Status::worst([found, end])
+    output::finish(record, format, &TableOptions::default(), into, printer)
 }
 
 /// The data directories, the baseline's first, with their servers; arms get the places of theirs.

@@ -11,13 +11,13 @@ use anyhow::Context as _;
 use pgtoll_files::Draft;
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{Provenance, ReplayRecord};
+use pgtoll_record::{LogExamination, Provenance, ReplayRecord, Status};
 use pgtoll_replay::{
     CapturedPart, CapturedWorkload, ComparedTable, LogInput, PlanHeader, PlanWriter, Redactor,
     ReplayError, ReplaySettings, check, examination, read_logs, read_logs_in_parts, replay,
     replay_record,
 };
-use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_report::{RecordKind, ReportedRecord as _, TableOptions};
 use pgtoll_wal::Packing;
 
 use crate::arguments::{
@@ -26,7 +26,6 @@ use crate::arguments::{
 };
 use crate::commands::output;
 use crate::commands::server_waits::ServerWaits;
-use crate::exit::Status;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &ReplayArguments, printer: &mut Printer) -> anyhow::Result<Status> {
@@ -40,19 +39,17 @@ pub(crate) fn run(arguments: &ReplayArguments, printer: &mut Printer) -> anyhow:
 }
 
 fn doctor(arguments: &ReplayDoctorArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let formats = RecordKind::LogExamination.formats();
+    let formats = RecordKind::of::<LogExamination>().formats();
     let format = output::format_of_output(&arguments.output, formats)?;
     let header = read_parts(&arguments.logs, printer, |_| Ok(()))?;
     let findings = check(&header)?;
     let record = examination(provenance("doctor", &arguments.logs), &header, findings);
-    let record = FinishedRecord::LogExamination(Box::new(record));
     let into = arguments.output.output.as_ref();
-    output::show(&record, format, &TableOptions::default(), into, printer)?;
-    Ok(Status::Done)
+    output::finish(record, format, &TableOptions::default(), into, printer)
 }
 
 fn plan(arguments: &ReplayPlanArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let formats = RecordKind::LogExamination.formats();
+    let formats = RecordKind::of::<LogExamination>().formats();
     let format = output::format_of_output(&arguments.output, formats)?;
     let mut provenance = provenance("plan", &arguments.logs);
     if arguments.redact {
@@ -77,14 +74,13 @@ fn plan(arguments: &ReplayPlanArguments, printer: &mut Printer) -> anyhow::Resul
     draft.replace().with_context(write)?;
     let mut record = examination(provenance, &header, findings);
     record.plan = Some(path.to_string_lossy().into_owned());
-    let record = FinishedRecord::LogExamination(Box::new(record));
     let into = arguments.output.output.as_ref();
-    output::show(&record, format, &TableOptions::default(), into, printer)?;
-    Ok(Status::Done)
+    output::finish(record, format, &TableOptions::default(), into, printer)
 }
 
 fn run_plan(arguments: &ReplayRunArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let format = output::format_of_output(&arguments.output, RecordKind::Replay.formats())?;
+    let format =
+        output::format_of_output(&arguments.output, RecordKind::of::<ReplayRecord>().formats())?;
     let workload = workload(&arguments.logs, printer)?;
     check(&workload.header)?;
     let mut settings = settings(arguments);
@@ -109,13 +105,10 @@ fn run_plan(arguments: &ReplayRunArguments, printer: &mut Printer) -> anyhow::Re
     }
     let record = replay_record(provenance_of_run(arguments), &workload, &settings, replayed);
     if let Some(path) = &arguments.record {
-        output::write(path, &pgtoll_report::json(&record))?;
+        output::write(path, &record.json())?;
     }
-    let status = status(&record, arguments.dry_run);
-    let record = FinishedRecord::Replay(Box::new(record));
     let into = arguments.output.output.as_ref();
-    output::show(&record, format, &TableOptions::default(), into, printer)?;
-    Ok(status)
+    output::finish(record, format, &TableOptions::default(), into, printer)
 }
 
 fn settings(arguments: &ReplayRunArguments) -> ReplaySettings {
@@ -133,15 +126,6 @@ fn settings(arguments: &ReplayRunArguments) -> ReplaySettings {
 
 /// Broken sessions that are named.
 const BROKEN_MAX: usize = 10;
-
-fn status(record: &ReplayRecord, is_dry_run: bool) -> Status {
-    if is_dry_run && record.done.is_none() {
-        return Status::Done;
-    }
-    let found = if record.went_otherwise() { Status::Finding } else { Status::Done };
-    let end = if record.complete { Status::Done } else { Status::CouldNotTell };
-    Status::worst([found, end])
-}
 
 /// What a plan or logs have.
 fn workload(options: &LogOptions, printer: &mut Printer) -> anyhow::Result<CapturedWorkload> {

@@ -7,16 +7,15 @@ use anyhow::Context as _;
 use pgtoll_files::create_private;
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::Provenance;
+use pgtoll_record::{LogExamination, Provenance, Status};
 use pgtoll_replay::{
     CaptureProgress, CapturedWorkload, ReplayError, WireCapture, WireCaptured, check, examination,
 };
-use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_report::{RecordKind, TableOptions};
 use pgtoll_wire::ClientListener;
 
 use crate::arguments::{OutputOptions, ReplayRecordArguments};
 use crate::commands::output;
-use crate::exit::Status;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 
@@ -25,7 +24,8 @@ pub(crate) fn run(
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
     let on_stdout = OutputOptions { format: arguments.format, output: None };
-    let format = output::format_of_output(&on_stdout, RecordKind::LogExamination.formats())?;
+    let format =
+        output::format_of_output(&on_stdout, RecordKind::of::<LogExamination>().formats())?;
     let wanted = arguments.to.target_session_attrs();
     if wanted != "any" {
         let message = format!("--to does not accept target_session_attrs={wanted}");
@@ -58,10 +58,8 @@ pub(crate) fn run(
     };
     let mut record = examination(provenance, &workload.header, findings);
     record.plan = lost.is_none().then_some(plan);
-    let record = FinishedRecord::LogExamination(Box::new(record));
-    output::show(&record, format, &TableOptions::default(), None, printer)?;
-    let is_whole = lost.is_none() && untracked == 0;
-    Ok(if is_whole { Status::Done } else { Status::CouldNotTell })
+    record.is_partial = lost.is_some() || untracked > 0;
+    output::finish(record, format, &TableOptions::default(), None, printer)
 }
 
 fn plan_file(arguments: &ReplayRecordArguments) -> anyhow::Result<File> {

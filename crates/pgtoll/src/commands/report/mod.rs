@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use pgtoll_estimate::{NamedRun, NotComparable, side_by_side};
-use pgtoll_record::{Run, RunResult};
+use pgtoll_record::{Overview, Run, RunResult, Status};
 use pgtoll_report::{FinishedRecord, Format, RecordKind, TableOptions};
 
 use crate::arguments::ReportArguments;
 use crate::commands::output::{deliver, format_of_output, show, style};
 use crate::commands::{parse_run, read_run, record_text, thresholds};
-use crate::exit::Status;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 
@@ -22,7 +21,7 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
     let records: Vec<Record> = match arguments.records.as_slice() {
         [path] if overview::directory(path).is_some() => {
             let directory = overview::directory(path).unwrap_or_default();
-            refuse_thresholds(arguments, RecordKind::Overview)?;
+            refuse_thresholds(arguments, RecordKind::of::<Overview>())?;
             let shown = overview::shown(&directory, format, style(output, printer))?;
             deliver(&shown, output, printer)?;
             return Ok(Status::Done);
@@ -102,11 +101,11 @@ fn shown(records: &[Record], format: Format, table: &TableOptions) -> anyhow::Re
         (Format::Gobench, _) => return Ok(pgtoll_report::gobench(&named)),
         (Format::Csv, _) => return Ok(pgtoll_report::csv(&named)),
         (Format::OpenMetrics, _) => return Ok(pgtoll_report::openmetrics(&named)),
-        (_, Some(together)) => FinishedRecord::SideBySide(Box::new(together)),
+        (_, Some(together)) => FinishedRecord::new(together),
         (Format::Html, None) => {
             return Ok(pgtoll_report::html_report(named[0].run, named[0].result));
         }
-        (_, None) => FinishedRecord::Result(Box::new(named[0].result.clone())),
+        (_, None) => FinishedRecord::new(named[0].result.clone()),
     };
     finished.shown(format, table).context("a format without a text")
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use pgtoll_estimate::{overview_experiment, overview_headline, summarise};
 use pgtoll_record::{OVERVIEW_SCHEMA, Overview, OverviewExperiment};
-use pgtoll_report::{Format, RecordKind, Style, json, overview_html, overview_text};
+use pgtoll_report::{Format, RecordKind, ReportedRecord as _, Style, overview_html, overview_text};
 
 use crate::commands::measure::OVERVIEW_FILE;
 use crate::commands::output::offered;
@@ -24,11 +24,12 @@ pub(super) fn directory(path: &Path) -> Option<PathBuf> {
 
 /// The overview in this directory in the format that was asked for, every estimate made anew.
 pub(super) fn shown(directory: &Path, format: Format, style: Style) -> anyhow::Result<String> {
-    let format = offered(format, RecordKind::Overview)?;
+    let format = offered(format, RecordKind::of::<Overview>())?;
     let overview = read(directory)?;
     Ok(match format {
         Format::Html => overview_html(&overview),
-        Format::Json => json(&overview),
+        Format::Json => overview.json(),
+        Format::Markdown => overview.markdown(),
         _ => {
             let directory = if directory == Path::new("") { Path::new(".") } else { directory };
             overview_text(&overview, &directory.display().to_string(), style)

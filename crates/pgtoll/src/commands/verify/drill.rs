@@ -8,13 +8,12 @@ use pgtoll_drill::{DrillError, DrillOptions, DrillPlan, DrillSource, DrillStep, 
 use pgtoll_fleet::{BackupChoice, FleetError, stored_backup};
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{FleetLayout, Provenance, VerificationOutcome};
-use pgtoll_report::{FinishedRecord, RecordKind, TableOptions, printable};
+use pgtoll_record::{DrillRecord, FleetLayout, Provenance, Status};
+use pgtoll_report::{RecordKind, TableOptions, printable};
 
 use super::cores;
 use crate::arguments::VerifyArguments;
 use crate::commands::{absolute, location, output, url};
-use crate::exit::Status;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 use crate::test_hooks::pause_if_told;
@@ -24,8 +23,9 @@ pub(super) fn run(
     interrupt: &Interrupt,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format = output::format_of_output(&arguments.output, RecordKind::Drill.formats())?;
-    let format = output::offered(format, RecordKind::Drill)?;
+    let format =
+        output::format_of_output(&arguments.output, RecordKind::of::<DrillRecord>().formats())?;
+    let format = output::offered(format, RecordKind::of::<DrillRecord>())?;
     if let Some(stored) = arguments.paths.iter().chain(&arguments.wal).find(|of| url(of).is_some())
     {
         let message =
@@ -63,15 +63,8 @@ pub(super) fn run(
         printer.say(&printable(&sentence));
     }
     let record = plan.run(&provenance(arguments), interrupt, &mut |step| show(step, printer))?;
-    let status = match record.outcome {
-        VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen => Status::Done,
-        VerificationOutcome::Findings => Status::Finding,
-        VerificationOutcome::Unverified => Status::CouldNotTell,
-    };
     let table = TableOptions { most: arguments.top, ..TableOptions::default() };
-    let record = FinishedRecord::Drill(Box::new(record));
-    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
-    Ok(status)
+    output::finish(record, format, &table, arguments.output.output.as_ref(), printer)
 }
 
 /// Whether a path is a repository, or one of its directories, though no backup in it is named.

@@ -18,14 +18,13 @@ use anyhow::Context as _;
 use pgtoll_datadir::Names;
 use pgtoll_format::{ByteSize, RelFileLocator, TimeSpan};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{VerificationOutcome, VerificationRecord};
-use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_record::{Status, VerificationRecord};
+use pgtoll_report::{RecordKind, TableOptions};
 use pgtoll_verify::{VerifyProgress, VerifySettings, WalPlace};
 
 use crate::arguments::VerifyArguments;
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::{output, url};
-use crate::exit::Status;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 use targets::{Target, targets};
@@ -39,7 +38,10 @@ pub(crate) fn run(arguments: &VerifyArguments, printer: &mut Printer) -> anyhow:
         interrupt.catch_signals().context("catch signals")?;
         return drill::run(arguments, &interrupt, printer);
     }
-    let format = output::format_of_output(&arguments.output, RecordKind::Verification.formats())?;
+    let format = output::format_of_output(
+        &arguments.output,
+        RecordKind::of::<Vec<VerificationRecord>>().formats(),
+    )?;
     interrupt.catch_signals().context("catch signals")?;
     let mut records = Vec::new();
     let waits = ServerWaits::until(&interrupt)?;
@@ -56,24 +58,14 @@ pub(crate) fn run(arguments: &VerifyArguments, printer: &mut Printer) -> anyhow:
             });
         }
     }
-    let status = status(&records);
     let table = TableOptions { most: arguments.top, ..TableOptions::default() };
-    let record = FinishedRecord::Verifications(records);
-    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
+    let output = arguments.output.output.as_ref();
+    let status = output::finish(records, format, &table, output, printer)?;
     if let Some(signal) = interrupt.signal() {
         printer.warn(&format!("pgtoll: interrupted by {signal}; what was found is shown"));
         return Ok(Status::CouldNotTell);
     }
     Ok(status)
-}
-
-/// What is wrong weighs more than what could not be read.
-fn status(records: &[VerificationRecord]) -> Status {
-    let has = |outcome| records.iter().any(|record| record.outcome == outcome);
-    if has(VerificationOutcome::Findings) {
-        return Status::Finding;
-    }
-    if has(VerificationOutcome::Unverified) { Status::CouldNotTell } else { Status::Done }
 }
 
 /// How long a checkpoint is waited for, where a running server's page needs one.

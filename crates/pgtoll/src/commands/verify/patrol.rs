@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use pgtoll_datadir::{Attached, DataDirectory};
 use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::PatrolRecord;
+use pgtoll_record::{PatrolRecord, Status};
 use pgtoll_report::{FinishedRecord, Format, RecordKind, TableOptions};
 use pgtoll_verify::{
     PatrolClock, PatrolFile, PatrolSettings, PatrolledDirectory, RunningSettings, VerifySettings,
@@ -22,7 +22,6 @@ use super::targets::{Directory, Target, targets};
 use crate::arguments::VerifyArguments;
 use crate::commands::output;
 use crate::commands::server_waits::ServerWaits;
-use crate::exit::Status;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 
@@ -31,8 +30,9 @@ pub(super) fn run(
     arguments: &VerifyArguments,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format = output::format_of_output(&arguments.output, RecordKind::Patrol.formats())?;
-    let format = output::offered(format, RecordKind::Patrol)?;
+    let format =
+        output::format_of_output(&arguments.output, RecordKind::of::<PatrolRecord>().formats())?;
+    let format = output::offered(format, RecordKind::of::<PatrolRecord>())?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let waits = ServerWaits::until(&interrupt)?;
@@ -164,7 +164,7 @@ impl Shown<'_> {
         if path.as_path() == Path::new("-") {
             return Ok(());
         }
-        let record = FinishedRecord::Patrol(Box::new(record.clone()));
+        let record = FinishedRecord::new(record.clone());
         output::show(&record, self.format, &self.table(), Some(path), self.printer)?;
         self.written = Some(Instant::now());
         Ok(())
@@ -174,25 +174,13 @@ impl Shown<'_> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
-        let status = status(&record);
-        let record = FinishedRecord::Patrol(Box::new(record));
         let path = self.arguments.output.output.as_ref();
-        output::show(&record, self.format, &self.table(), path, self.printer)?;
-        Ok(status)
+        output::finish(record, self.format, &self.table(), path, self.printer)
     }
 
     fn table(&self) -> TableOptions {
         TableOptions { most: self.arguments.top, ..TableOptions::default() }
     }
-}
-
-/// What is wrong weighs more than what could not be read.
-fn status(record: &PatrolRecord) -> Status {
-    if record.failures > 0 || record.suspicions > 0 {
-        return Status::Finding;
-    }
-    let is_all_read = record.unverified == 0 && record.unlisted.is_empty();
-    if is_all_read { Status::Done } else { Status::CouldNotTell }
 }
 
 fn size(bytes: u64) -> String {

@@ -6,8 +6,8 @@ mod stats;
 mod whatif;
 
 use crate::arguments::{WalArguments, WalCommand};
-use crate::exit::Status;
 use crate::printer::Printer;
+use pgtoll_record::Status;
 
 pub(crate) fn run(arguments: &WalArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     match &arguments.command {

@@ -13,7 +13,6 @@ use pgtoll_wal::{
 
 use crate::arguments::WalRangeArguments;
 use crate::commands::url;
-use crate::exit::Status;
 use crate::hints::hint_of_reader;
 use crate::printer::Printer;
 
@@ -113,8 +112,8 @@ fn go_on(interrupt: &Interrupt) -> ControlFlow<()> {
     }
 }
 
-/// What it comes to that reading ended there, and passed these gaps.
-pub(super) fn ended(gaps: &[Gap], end: &End, printer: &Printer) -> Status {
+/// Says where reading ended early, which gaps it skipped, and what to do about it.
+pub(super) fn tell_end(gaps: &[Gap], end: &End, printer: &Printer) {
     for gap in gaps.iter().take(GAPS) {
         printer.warn(&format!("pgtoll: {gap}"));
     }
@@ -125,9 +124,7 @@ pub(super) fn ended(gaps: &[Gap], end: &End, printer: &Printer) -> Status {
         printer.warn(&format!("pgtoll: {end}; what is before it is shown"));
     }
     let incomplete = Some(end).filter(|end| !end.is_whole());
-    let Some(first) = gaps.first().map(|gap| &*gap.why).or(incomplete) else {
-        return Status::Done;
-    };
+    let Some(first) = gaps.first().map(|gap| &*gap.why).or(incomplete) else { return };
     let of_store = match first {
         End::Unreadable { source, .. } => hint_of_reader(source),
         _ => None,
@@ -135,7 +132,6 @@ pub(super) fn ended(gaps: &[Gap], end: &End, printer: &Printer) -> Status {
     if let Some(hint) = of_store.or_else(|| first.hint()) {
         printer.warn(&format!("hint: {hint}"));
     }
-    Status::CouldNotTell
 }
 
 /// Gaps that have a line each.

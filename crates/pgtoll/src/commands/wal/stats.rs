@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use pgtoll_datadir::{Names, ServerNames, control_file, names_of_server};
 use pgtoll_interrupt::Interrupt;
-use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_record::{Status, WalStatisticsRecord};
+use pgtoll_report::{RecordKind, TableOptions};
 use pgtoll_wal::{
     Contents, RelationNames, ServerError, WalSummary, scan, statistics_record, stream,
 };
@@ -16,12 +17,14 @@ use crate::arguments::{WalBy, WalStatsArguments};
 use crate::commands::output;
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::wal::command::{self, provenance, source_names};
-use crate::commands::wal::reading::{FilesRead, above, ended, files, stream_watch, threads};
-use crate::exit::Status;
+use crate::commands::wal::reading::{FilesRead, above, files, stream_watch, tell_end, threads};
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &WalStatsArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let format = output::format_of_output(&arguments.output, RecordKind::WalStatistics.formats())?;
+    let format = output::format_of_output(
+        &arguments.output,
+        RecordKind::of::<WalStatisticsRecord>().formats(),
+    )?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let waits = ServerWaits::until(&interrupt)?;
@@ -44,11 +47,10 @@ pub(crate) fn run(arguments: &WalStatsArguments, printer: &mut Printer) -> anyho
     let provenance = provenance(command::stats(arguments));
     let source_names = source_names(&arguments.paths, arguments.dsn.as_ref());
     let record = statistics_record(provenance, source_names, &summary, &end, &called);
-    let record = FinishedRecord::WalStatistics(Box::new(record));
     let by_type = arguments.by == WalBy::Type;
     let table = TableOptions { most: arguments.top, by_type, ..TableOptions::default() };
-    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
-    Ok(ended(&summary.gaps, &end, printer))
+    tell_end(&summary.gaps, &end, printer);
+    output::finish(record, format, &table, arguments.output.output.as_ref(), printer)
 }
 
 /// How long a server is asked for names after a signal.

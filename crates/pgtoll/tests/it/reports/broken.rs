@@ -1,5 +1,6 @@
 //! Records that break off or are damaged, in every form.
 
+use pgtoll_report::ReportedRecord as _;
 use std::fs;
 use std::sync::LazyLock;
 
@@ -31,7 +32,7 @@ fn check_incomplete(run: &Run, result: &RunResult) {
     assert!(pgtoll_report::csv(&[record]).lines().skip(1).all(|line| line.ends_with(",false")));
     check_all(&[record]);
     let whole = NamedRun { name: "whole", run: &WHOLE.0, result: &WHOLE.1 };
-    says(&pgtoll_report::side_by_side_text(&side_by_side(&[whole, record]).unwrap()));
+    says(&side_by_side(&[whole, record]).unwrap().text(&pgtoll_report::TableOptions::default()));
     check_all(&[whole, record]);
 }
 

@@ -1,5 +1,6 @@
 //! Each form against the rules of those who read it.
 
+use pgtoll_report::ReportedRecord as _;
 use std::collections::BTreeSet;
 
 use pgtoll_estimate::NamedRun;
@@ -15,8 +16,8 @@ pub(super) fn check_all(records: &[NamedRun<'_>]) {
         check_markdown(&pgtoll_report::markdown(record.result));
     }
     if let (true, Ok(together)) = (records.len() > 1, pgtoll_estimate::side_by_side(records)) {
-        check_markdown(&pgtoll_report::side_by_side_markdown(&together));
-        assert!(!pgtoll_report::side_by_side_text(&together).is_empty());
+        check_markdown(&together.markdown());
+        assert!(!together.text(&pgtoll_report::TableOptions::default()).is_empty());
     }
 }
 

@@ -10,7 +10,8 @@ use anyhow::Context as _;
 use pgtoll_format::{Lsn, ServerVersion, WalFacts};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_model::{AskedSettings, AskedValues, Geometry, Grid, GuessedSettings, SourceSettings};
-use pgtoll_report::{FinishedRecord, RecordKind, TableOptions};
+use pgtoll_record::{Status, WalWhatIfRecord};
+use pgtoll_report::{RecordKind, TableOptions};
 use pgtoll_wal::{
     Answer, CheckpointSurvey, Compressing, End, Question, SegmentFile, WalReadError,
     WhatIfCollector, WhatIfSource, first_header, scan_range_with, stream_with, whatif_record,
@@ -21,8 +22,7 @@ use crate::arguments::{OnOff, WalWhatIfArguments};
 use crate::commands::output;
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::wal::command::{self, provenance, source_names};
-use crate::commands::wal::reading::{FilesRead, ended, files, stream_watch, threads};
-use crate::exit::Status;
+use crate::commands::wal::reading::{FilesRead, files, stream_watch, tell_end, threads};
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 use today::Today;
@@ -47,7 +47,8 @@ struct Asked {
 type Answered = (Asked, FilesRead<Answer>);
 
 pub(crate) fn run(arguments: &WalWhatIfArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let format = output::format_of_output(&arguments.output, RecordKind::WalWhatIf.formats())?;
+    let format =
+        output::format_of_output(&arguments.output, RecordKind::of::<WalWhatIfRecord>().formats())?;
     let asked = asked(arguments)?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
@@ -73,10 +74,9 @@ pub(crate) fn run(arguments: &WalWhatIfArguments, printer: &mut Printer) -> anyh
     let (provenance, compressing) =
         (provenance(command::whatif(arguments)), &asked.question.compressing);
     let record = whatif_record(provenance, source, &asked.grid, compressing, &summary, &end);
-    let record = FinishedRecord::WalWhatIf(Box::new(record));
     let table = TableOptions::default();
-    output::show(&record, format, &table, arguments.output.output.as_ref(), printer)?;
-    Ok(ended(&summary.gaps, &end, printer))
+    tell_end(&summary.gaps, &end, printer);
+    output::finish(record, format, &table, arguments.output.output.as_ref(), printer)
 }
 
 /// The values of the options, unless their combinations are too many.
