@@ -4,6 +4,7 @@
 //! This crate turns arguments into settings, runs the command, prints, and ends with the right
 //! status. What the commands do is in the other crates.
 
+mod again;
 mod arguments;
 mod calibration;
 mod commands;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use arguments::{Arguments, Command};
-use clap::Parser;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use pgtoll_record::Status;
 use pgtoll_report::{is_unprintable, printable, printable_lines};
 use pgtoll_wire::masked;
@@ -53,7 +54,7 @@ fn run() -> ExitCode {
     {
         return ended(commands::package::run(directory.as_ref()), &mut Printer::new(false));
     }
-    let arguments = match Arguments::try_parse() {
+    let arguments = match parsed() {
         Ok(arguments) => arguments,
         Err(error) => return misused(error),
     };
@@ -77,6 +78,14 @@ fn run() -> ExitCode {
         Command::Completions(arguments) => commands::completions::run(&arguments, &mut printer),
     };
     ended(outcome, &mut printer)
+}
+
+/// The command line, which [`again`] keeps.
+fn parsed() -> Result<Arguments, clap::Error> {
+    let matches = Arguments::command().try_get_matches()?;
+    again::remember(matches.clone());
+    let parsed = Arguments::from_arg_matches(&matches);
+    parsed.map_err(|error| error.format(&mut Arguments::command()))
 }
 
 /// Reports what is wrong with the command line, or shows its help. An argument may be a connection

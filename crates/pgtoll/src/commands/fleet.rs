@@ -8,11 +8,10 @@ use pgtoll_fleet::{
     FleetPlanning, ShardEvent, ShardTask, built_in_cpu_times, merge, plan, read_plan, run_shard,
     shard_of_engine, write_plan,
 };
-use pgtoll_format::{ByteSize, shell_quoted};
+use pgtoll_format::ByteSize;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{
-    FleetCpuTimes, FleetPlan, FleetRecord, Provenance, Status, VerificationOutcome,
-    VerificationRecord,
+    FleetCpuTimes, FleetPlan, FleetRecord, Status, VerificationOutcome, VerificationRecord,
 };
 use pgtoll_report::{RecordKind, TableOptions};
 use pgtoll_store::{StoreScheme, StoreUrl};
@@ -20,6 +19,7 @@ use pgtoll_verify::VerifySettings;
 
 use super::verify::cores;
 use super::{location, output};
+use crate::again;
 use crate::arguments::{
     FleetArguments, FleetCommand, FleetMergeArguments, FleetPlanArguments, FleetRunArguments,
 };
@@ -44,14 +44,10 @@ fn plan_fleet(
     let urls = arguments.urls.iter().map(|text| location(text)).collect::<Result<Vec<_>, _>>()?;
     let at = arguments.output.as_deref().map(plan_location).transpose()?;
     let shards = arguments.shards.get();
-    let mut command = vec!["plan".to_owned()];
-    command.extend(arguments.urls.iter().map(|url| shell_quoted(url)));
-    command.extend(["--shards".to_owned(), shards.to_string()]);
     let unit_size = arguments.unit_size;
-    command.extend(["--unit-size".to_owned(), unit_size.to_string()]);
-    let cpu_times = cpu_times(arguments.cpu_record.as_deref(), &mut command)?;
+    let cpu_times = cpu_times(arguments.cpu_record.as_deref())?;
     let planning = FleetPlanning { shards, unit_bytes: unit_size.0, cpu_times };
-    let mut planned = plan(&urls, planning, interrupt, provenance(command))?;
+    let mut planned = plan(&urls, planning, interrupt, again::provenance())?;
     if let Some(at) = &at {
         planned = write_plan(planned, at, arguments.replace, interrupt)?;
         printer.say(&format!("pgtoll: the plan is in {at}"));
@@ -60,12 +56,11 @@ fn plan_fleet(
 }
 
 /// Of the user's record, or of pgtoll's own.
-fn cpu_times(record: Option<&Path>, command: &mut Vec<String>) -> anyhow::Result<FleetCpuTimes> {
+fn cpu_times(record: Option<&Path>) -> anyhow::Result<FleetCpuTimes> {
     let Some(path) = record else {
         return Ok(built_in_cpu_times()?);
     };
     let name = path.display().to_string();
-    command.extend(["--cpu-record".to_owned(), shell_quoted(&name)]);
     let text = pgtoll_files::read_to_string(path, CPU_RECORD_BYTES_MAX)
         .with_context(|| format!("read {name}"))?;
     Ok(fleet_cpu_times(&[(&name, &text)])?)
@@ -145,8 +140,7 @@ fn merge_fleet(
         output::format_of_output(&arguments.output, RecordKind::of::<FleetRecord>().formats())?;
     let at = plan_location(&arguments.plan)?;
     let planned = read_plan(&at, interrupt)?;
-    let command = vec!["merge".to_owned(), shell_quoted(&arguments.plan)];
-    let merged = merge(&planned, &at, interrupt, provenance(command))?;
+    let merged = merge(&planned, &at, interrupt, again::provenance())?;
     let file = arguments.output.output.as_ref();
     output::finish(merged, format, &TableOptions::default(), file, printer)
 }
@@ -172,13 +166,3 @@ fn words(record: &VerificationRecord) -> &'static str {
 
 /// A line a reading, of which there are some hundreds at most.
 const CPU_RECORD_BYTES_MAX: u64 = 16 << 20;
-
-fn provenance(command: Vec<String>) -> Provenance {
-    let mut words = vec!["pgtoll".to_owned(), "fleet".to_owned()];
-    words.extend(command);
-    Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: words,
-        made: jiff::Timestamp::now().to_string(),
-    }
-}

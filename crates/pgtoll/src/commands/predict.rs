@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use pgtoll_alter::EnableOptions;
-use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_predict::{
     SettingQuestion, WatchPlan, WatchProgress, Watched, costs_of, prediction_record, watch,
     watch_with_wal,
 };
-use pgtoll_record::{EnablePass, PredictionRecord, Provenance, ServerWatch, Status, WatchedServer};
+use pgtoll_record::{EnablePass, PredictionRecord, ServerWatch, Status, WatchedServer};
 use pgtoll_report::{FinishedRecord, RecordKind, ReportedRecord as _, TableOptions};
 use pgtoll_wire::Dsn;
 
+use crate::again;
 use crate::arguments::{PredictArguments, PredictWal};
 use crate::commands::server_waits::ServerWaits;
 use crate::commands::{output, record_text, thresholds};
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &PredictArguments, printer: &mut Printer) -> anyhow
         (None, Some(dsn)) => watched(dsn, arguments, &questions, printer)?,
         (None, None) => return Err(Usage::error("name a server", "like --dsn 'host=db1'")),
     };
-    let record = prediction_record(provenance(arguments), watched, &questions);
+    let record = prediction_record(again::provenance(), watched, &questions);
     if let Some(path) = &arguments.record {
         output::write(path, &record.json())?;
     }
@@ -64,7 +64,7 @@ fn watched(
             let (server, watch) = (progress.server.clone(), progress.watch.clone());
             let page_costs = costs.get_or_insert_with(|| costs_of(&server)).clone();
             let watched = Watched { server, watch, page_costs };
-            let record = prediction_record(provenance(arguments), watched, questions);
+            let record = prediction_record(again::provenance(), watched, questions);
             unwritten = output::write(path, &record.json()).err();
         }
     };
@@ -134,40 +134,4 @@ fn earlier(path: &Path) -> anyhow::Result<PredictionRecord> {
     };
     let message = format!("{} is {other}", path.display());
     Err(Usage::error(message, "name a file that pgtoll predict --record wrote"))
-}
-
-fn provenance(arguments: &PredictArguments) -> Provenance {
-    let mut command = ["pgtoll", "predict"].map(str::to_owned).to_vec();
-    let mut option = |name: &str, value: &str| {
-        command.extend([name.to_owned(), shell_quoted(value)]);
-    };
-    if let Some(dsn) = &arguments.dsn {
-        option("--dsn", &dsn.redacted());
-    }
-    if let Some(path) = &arguments.from {
-        option("--from", &path.to_string_lossy());
-    }
-    if let Some(time) = arguments.r#for {
-        option("--for", &time.to_string());
-    }
-    if let Some(cycles) = arguments.cycles {
-        option("--cycles", &cycles.to_string());
-    }
-    if !arguments.setting.is_empty() {
-        option("--setting", &arguments.setting.join(","));
-    }
-    if arguments.wal == PredictWal::Stream {
-        command.extend(["--wal", "stream"].map(str::to_owned));
-    }
-    if arguments.gentle {
-        command.push("--gentle".to_owned());
-    }
-    if arguments.with_queries {
-        command.push("--with-queries".to_owned());
-    }
-    Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command,
-        made: jiff::Timestamp::now().to_string(),
-    }
 }

@@ -6,15 +6,15 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{Provenance, RollingRecord, Status};
+use pgtoll_record::{RollingRecord, Status};
 use pgtoll_report::{RecordKind, ReportedRecord as _, TableOptions};
 use pgtoll_rolling::{
     NodeAnswer, NodeVerb, RollingDialogue, RollingEvent, RollingOptions, RollingQuestion,
     RollingRun,
 };
 
+use crate::again;
 use crate::arguments::{DisableArguments, EnableArguments, FormatOptions, RollingArguments};
 use crate::commands::output;
 use crate::mistakes::Usage;
@@ -51,7 +51,7 @@ pub(crate) fn run(command: RollingCommand<'_>, printer: &mut Printer) -> anyhow:
     let options = options(&command)?;
     let (record, error) = {
         let mut dialogue = Dialogue { printer, is_confirmed: command.arguments.yes };
-        let run = RollingRun::over(&path, options, provenance(), &interrupt, &mut dialogue)?;
+        let run = RollingRun::over(&path, options, again::provenance(), &interrupt, &mut dialogue)?;
         match (command.dry_run, command.arguments) {
             (true, _) => (run.dry_run()?, None),
             (_, RollingArguments { resume: true, .. }) => run.resume()?,
@@ -81,15 +81,6 @@ fn options(command: &RollingCommand<'_>) -> anyhow::Result<RollingOptions> {
         executable: executable.to_string_lossy().into_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
-}
-
-fn provenance() -> Provenance {
-    let words = std::env::args_os().skip(1).map(|word| shell_quoted(&word.to_string_lossy()));
-    Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: std::iter::once("pgtoll".to_owned()).chain(words).collect(),
-        made: jiff::Timestamp::now().to_string(),
-    }
 }
 
 /// Steps go to stderr, questions to whoever sits at the terminal.

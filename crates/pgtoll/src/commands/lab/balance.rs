@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use pgtoll_cluster::Pgpool;
-use pgtoll_format::shell_quoted;
 use pgtoll_lab::{BALANCE_PARTS, BalancePlan, BalanceSite, balance};
-use pgtoll_record::{BalanceRecord, Provenance, Status};
+use pgtoll_record::{BalanceRecord, Status};
 use pgtoll_report::{RecordKind, TableOptions};
 
 use super::ground::{LabGround, tell_early_end};
 use super::record_file::{RecordFile, refuse_existing};
+use crate::again;
 use crate::arguments::LabBalanceArguments;
 use crate::commands::output;
 use crate::printer::Printer;
@@ -37,7 +37,7 @@ pub(crate) fn run(
         interrupt: &ground.interrupt,
     };
     let (mut file, mut parts) = (RecordFile::new(arguments.record.as_deref()), 0);
-    let record = balance(&plan(arguments), site, &provenance(arguments), &mut |record, part| {
+    let record = balance(&plan(arguments), site, &again::provenance(), &mut |record, part| {
         file.write(record);
         parts += 1;
         printer.progress(part, parts, BALANCE_PARTS as u64);
@@ -62,24 +62,5 @@ fn plan(arguments: &LabBalanceArguments) -> BalancePlan {
         clients: arguments.clients,
         slice: Duration::from_secs(1),
         slices: of(4, 16),
-    }
-}
-
-fn provenance(arguments: &LabBalanceArguments) -> Provenance {
-    let mut command = ["pgtoll", "lab", "balance"].map(str::to_owned).to_vec();
-    if arguments.quick {
-        command.push("--quick".to_owned());
-    }
-    if let Some(writes) = arguments.writes {
-        command.extend(["--writes".to_owned(), writes.to_string()]);
-    }
-    command.extend(["--clients".to_owned(), arguments.clients.to_string()]);
-    if let Some(postgres) = &arguments.postgres {
-        command.extend(["--postgres".to_owned(), shell_quoted(postgres)]);
-    }
-    Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command,
-        made: jiff::Timestamp::now().to_string(),
     }
 }

@@ -1,13 +1,13 @@
 //! `pgtoll lab bridge`: one server with foreign tables of others, a CSV file and Redis.
 
 use pgtoll_cluster::Redis;
-use pgtoll_format::shell_quoted;
 use pgtoll_lab::{BRIDGE_STEPS, BridgeSite, bridge};
-use pgtoll_record::{BridgeRecord, Provenance, Status};
+use pgtoll_record::{BridgeRecord, Status};
 use pgtoll_report::{RecordKind, TableOptions};
 
 use super::ground::{LabGround, tell_early_end};
 use super::record_file::{RecordFile, refuse_existing};
+use crate::again;
 use crate::arguments::LabBridgeArguments;
 use crate::commands::output;
 use crate::printer::Printer;
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &LabBridgeArguments, printer: &mut Printer) -> anyh
         interrupt: &ground.interrupt,
     };
     let mut file = RecordFile::new(arguments.record.as_deref());
-    let record = bridge(site, &provenance(arguments), &mut |record| {
+    let record = bridge(site, &again::provenance(), &mut |record| {
         file.write(record);
         if let Some(step) = record.steps.last().filter(|_| !record.complete) {
             let words = format!("{}: {}", step.name, step.title);
@@ -48,15 +48,3 @@ pub(crate) fn run(arguments: &LabBridgeArguments, printer: &mut Printer) -> anyh
 
 const INTRODUCTION: &str = "a hub with foreign tables of two servers, a CSV file and Redis; well \
                             under a minute, about 200 MB of disk";
-
-fn provenance(arguments: &LabBridgeArguments) -> Provenance {
-    let mut command = ["pgtoll", "lab", "bridge"].map(str::to_owned).to_vec();
-    if let Some(postgres) = &arguments.postgres {
-        command.extend(["--postgres".to_owned(), shell_quoted(postgres)]);
-    }
-    Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command,
-        made: jiff::Timestamp::now().to_string(),
-    }
-}

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use pgtoll_cluster::Pgbouncer;
-use pgtoll_format::shell_quoted;
 use pgtoll_lab::{CorruptionError, CorruptionPlan, CorruptionProgress, ExchangeSite, corruption};
-use pgtoll_record::{CorruptionRecord, Provenance, Status};
+use pgtoll_record::{CorruptionRecord, Status};
 use pgtoll_report::{RecordKind, TableOptions};
 
 use super::ground::{LabGround, tell_early_end};
 use super::record_file::{RecordFile, earlier_record};
+use crate::again;
 use crate::arguments::{LabCorruptionArguments, LabEntry};
 use crate::commands::output;
 use crate::mistakes::Usage;
@@ -38,7 +38,7 @@ pub(crate) fn run(
         ExchangeSite { installation: &installation, guard, host, interrupt: &ground.interrupt };
     let all = u64::from(plan.runs) + 2;
     let mut file = RecordFile::new(arguments.record.as_deref());
-    let provenance = provenance(arguments);
+    let provenance = again::provenance();
     let outcome = corruption(&plan, site, &provenance, earlier, &mut |progress, record| {
         let done = record.spread.len() + record.failovers.len();
         let words = words(progress);
@@ -99,27 +99,5 @@ fn words(progress: CorruptionProgress<'_>) -> String {
         CorruptionProgress::Failover(of) => {
             format!("failover {}: readable after {:.2} s", of.run, of.readable_s)
         }
-    }
-}
-
-fn provenance(arguments: &LabCorruptionArguments) -> Provenance {
-    let mut command = ["pgtoll", "lab", "corruption"].map(str::to_owned).to_vec();
-    if arguments.quick {
-        command.push("--quick".to_owned());
-    } else {
-        command.extend(["--runs".to_owned(), arguments.runs.to_string()]);
-    }
-    if let Some(postgres) = &arguments.postgres {
-        command.extend(["--postgres".to_owned(), shell_quoted(postgres)]);
-    }
-    if arguments.entry == LabEntry::Hosts {
-        command.extend(["--entry", "hosts"].map(str::to_owned));
-    }
-    command.extend(["--clients".to_owned(), arguments.clients.to_string()]);
-    command.extend(["--rate".to_owned(), arguments.rate.to_string()]);
-    Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command,
-        made: jiff::Timestamp::now().to_string(),
     }
 }

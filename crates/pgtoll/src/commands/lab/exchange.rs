@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use pgtoll_format::shell_quoted;
 use pgtoll_lab::{ExchangePlan, ExchangeSite, exchange};
-use pgtoll_record::{ExchangeCase, ExchangeRecord, Provenance, Status, SynchronousCommit};
+use pgtoll_record::{ExchangeCase, ExchangeRecord, Status, SynchronousCommit};
 use pgtoll_report::{RecordKind, TableOptions};
 
 use super::ground::{LabGround, tell_early_end};
+use crate::again::{self, Resolved};
 use crate::arguments::LabExchangeArguments;
 use crate::commands::output;
 use crate::printer::Printer;
@@ -27,11 +27,17 @@ pub(crate) fn run(
     let site =
         ExchangeSite { installation: &installation, guard, host, interrupt: &ground.interrupt };
     let mut done = 0;
-    let record = exchange(&plan, site, &provenance(arguments), &mut |case, all| {
-        done += 1;
-        printer.progress(&words(case), done, all as u64);
-        printer.milestone(&words(case));
-    });
+    let seed = [("--seed", arguments.seed.to_string())];
+    let record = exchange(
+        &plan,
+        site,
+        &again::provenance_with(Resolved { options: &seed, ..Resolved::default() }),
+        &mut |case, all| {
+            done += 1;
+            printer.progress(&words(case), done, all as u64);
+            printer.milestone(&words(case));
+        },
+    );
     ground.interrupt.check()?;
     tell_early_end(record.ended.as_deref(), printer);
     let table = TableOptions::default();
@@ -79,28 +85,4 @@ const OVERHEAD: Duration = Duration::from_secs(6);
 
 fn words(case: &ExchangeCase) -> String {
     format!("{} behind {} ms", case.commit.name(), case.delay_ms)
-}
-
-fn provenance(arguments: &LabExchangeArguments) -> Provenance {
-    let mut command = ["pgtoll", "lab", "exchange"].map(str::to_owned).to_vec();
-    if arguments.quick {
-        command.push("--quick".to_owned());
-    }
-    for delay in &arguments.delay {
-        command.extend(["--delay".to_owned(), delay.to_string()]);
-    }
-    for commit in &arguments.commit {
-        command.extend(["--commit", commit.name()].map(str::to_owned));
-    }
-    if let Some(postgres) = &arguments.postgres {
-        command.extend(["--postgres".to_owned(), shell_quoted(postgres)]);
-    }
-    command.extend(["--clients".to_owned(), arguments.clients.to_string()]);
-    command.extend(["--repetitions".to_owned(), arguments.repetitions.to_string()]);
-    command.extend(["--seed".to_owned(), arguments.seed.to_string()]);
-    Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command,
-        made: jiff::Timestamp::now().to_string(),
-    }
 }

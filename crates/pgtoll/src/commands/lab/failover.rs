@@ -7,17 +7,16 @@ use std::time::Duration;
 
 use pgtoll_cluster::{Finder, Installation, VolumeMaker};
 use pgtoll_datadir::DataDirectory;
-use pgtoll_format::shell_quoted;
 use pgtoll_lab::{EnginePrograms, FailoverError, FailoverPlan, FailoverSite, failover};
 use pgtoll_record::{
-    FailoverDetector, FailoverEngine, FailoverFault, FailoverRecord, FailoverRun, Provenance,
-    Status,
+    FailoverDetector, FailoverEngine, FailoverFault, FailoverRecord, FailoverRun, Status,
 };
 use pgtoll_report::{RecordKind, TableOptions};
 use pgtoll_verify::{Verification, VerifySettings};
 
 use super::ground::{LabGround, tell_early_end};
 use super::record_file::{RecordFile, earlier_record};
+use crate::again;
 use crate::arguments::LabFailoverArguments;
 use crate::commands::output;
 use crate::mistakes::Usage;
@@ -57,7 +56,7 @@ pub(crate) fn run(
         volumes,
     };
     let mut file = RecordFile::new(arguments.record.as_deref());
-    let outcome = failover(&plan, site, &provenance(arguments), earlier, &mut |record| {
+    let outcome = failover(&plan, site, &again::provenance(), earlier, &mut |record| {
         if let Some(run) = record.runs.last() {
             printer.progress(&words(run), record.runs.len() as u64, plan.all_runs() as u64);
             printer.milestone(&words(run));
@@ -199,46 +198,4 @@ fn words(run: &FailoverRun) -> String {
         engine => format!("{} {}", engine.name(), run.detector.name()),
     };
     format!("{}, {engine}, run {}: {outage}, {lost} lost", run.fault.name(), run.number)
-}
-
-fn provenance(arguments: &LabFailoverArguments) -> Provenance {
-    let mut command = ["pgtoll", "lab", "failover"].map(str::to_owned).to_vec();
-    let mut option = |name: &str, value: &str| {
-        command.extend([name.to_owned(), shell_quoted(value)]);
-    };
-    if arguments.engine != [FailoverEngine::Repmgr] {
-        let engines: Vec<&str> = arguments.engine.iter().map(|engine| engine.name()).collect();
-        option("--engine", &engines.join(","));
-    }
-    let faults: Vec<&str> = arguments.fault.iter().map(|fault| fault.name()).collect();
-    option("--fault", &faults.join(","));
-    if let Some(runs) = arguments.runs {
-        option("--runs", &runs.to_string());
-    }
-    option("--clients", &arguments.clients.to_string());
-    option("--rate", &arguments.rate.to_string());
-    if let Some(postgres) = &arguments.postgres {
-        option("--postgres", postgres);
-    }
-    if !arguments.quick {
-        let settings: Vec<&str> = arguments.settings.iter().map(|of| of.name()).collect();
-        option("--settings", &settings.join(","));
-    }
-    if arguments.bouncers > 1 {
-        option("--bouncers", &arguments.bouncers.to_string());
-    }
-    let flags = [
-        ("--quick", arguments.quick),
-        ("--sync", arguments.sync),
-        ("--fail-back", arguments.fail_back),
-        ("--witness", arguments.witness),
-        ("--third-node", arguments.third_node),
-    ];
-    command
-        .extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.to_owned()));
-    Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command,
-        made: jiff::Timestamp::now().to_string(),
-    }
 }

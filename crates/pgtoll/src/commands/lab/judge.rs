@@ -4,13 +4,13 @@ use std::io::{IsTerminal as _, stdin};
 
 use anyhow::Context as _;
 use pgtoll_cluster::UserCommand;
-use pgtoll_format::{TimeSpan, shell_quoted};
+use pgtoll_format::TimeSpan;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_lab::{JudgeFault, JudgeFaultEnd, JudgePlan, JudgeProgress, conclude, judge};
-use pgtoll_record::{JudgeRecord, Provenance, Status};
+use pgtoll_record::{JudgeRecord, Status};
 use pgtoll_report::{RecordKind, TableOptions};
-use pgtoll_wire::masked;
 
+use crate::again;
 use crate::arguments::LabJudgeArguments;
 use crate::commands::output;
 use crate::mistakes::Usage;
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &LabJudgeArguments, printer: &mut Printer) -> anyho
         Some(directory) => {
             interrupt.catch_signals().context("catch signals")?;
             let (limit, history) = (arguments.heal.0, arguments.history.as_deref());
-            let provenance = provenance(arguments);
+            let provenance = again::provenance();
             conclude(&arguments.dsn, directory, limit, history, provenance, &interrupt)?
         }
         None => judged(arguments, &interrupt, printer)?,
@@ -64,7 +64,7 @@ fn judged(
             }
         }
     };
-    Ok(judge(&plan, fault, provenance(arguments), interrupt, on_progress)?)
+    Ok(judge(&plan, fault, again::provenance(), interrupt, on_progress)?)
 }
 
 fn plan(arguments: &LabJudgeArguments) -> JudgePlan {
@@ -130,40 +130,4 @@ fn confirm(plan: &JudgePlan, yes: bool, printer: &mut Printer) -> anyhow::Result
         return Ok(());
     }
     Err(Usage::error("nothing was written", "answer yes, or say --yes"))
-}
-
-fn provenance(arguments: &LabJudgeArguments) -> Provenance {
-    let mut command = ["pgtoll", "lab", "judge"].map(str::to_owned).to_vec();
-    let mut option = |name: &str, value: &str| {
-        command.extend([name.to_owned(), shell_quoted(value)]);
-    };
-    option("--dsn", &arguments.dsn.redacted());
-    if let Some(directory) = &arguments.from {
-        option("--from", &directory.to_string_lossy());
-    } else {
-        option("--for", &arguments.r#for.to_string());
-        option("--clients", &arguments.clients.to_string());
-        option("--rate", &arguments.rate.to_string());
-        option("--readers", &arguments.readers.to_string());
-        option("--heal", &arguments.heal.to_string());
-        option("--connect-timeout", &arguments.connect_timeout.to_string());
-        option("--wait-limit", &arguments.wait_limit.to_string());
-        if let Some(dsn) = &arguments.read_dsn {
-            option("--read-dsn", &dsn.redacted());
-        }
-        if let Some(line) = &arguments.fault {
-            option("--fault", &masked(line));
-        }
-        if let Some(at) = arguments.fault_at {
-            option("--fault-at", &at.to_string());
-        }
-        if let Some(time) = arguments.reply_timeout {
-            option("--reply-timeout", &time.to_string());
-        }
-    }
-    Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command,
-        made: jiff::Timestamp::now().to_string(),
-    }
 }

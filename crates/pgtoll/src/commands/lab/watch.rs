@@ -2,14 +2,14 @@
 
 use anyhow::Context as _;
 use pgtoll_cluster::UserCommand;
-use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_lab::{DamageWatchPlan, DamageWatchProgress, watch};
 use pgtoll_record::{
-    PageCondition, PrintedRecord as _, Provenance, Status, WatchAction, WatchRecord, WatchedPage,
+    PageCondition, PrintedRecord as _, Status, WatchAction, WatchRecord, WatchedPage,
 };
 use pgtoll_wire::masked;
 
+use crate::again;
 use crate::arguments::LabWatchArguments;
 use crate::printer::Printer;
 
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &LabWatchArguments, printer: &mut Printer) -> anyho
         duration: arguments.r#for.map(|time| time.0),
         judge_page: pgtoll_verify::page_verdict,
     };
-    let mut record = watch(&plan, provenance(arguments), &interrupt, &mut |progress| {
+    let mut record = watch(&plan, again::provenance(), &interrupt, &mut |progress| {
         printer.say(&format!("pgtoll: {}", progress_words(progress)));
     })?;
     record.action_requested = arguments.run.is_some();
@@ -115,30 +115,4 @@ fn words(record: &WatchRecord) -> String {
     }
     lines.push(String::new());
     lines.join("\n")
-}
-
-fn provenance(arguments: &LabWatchArguments) -> Provenance {
-    let mut command = ["pgtoll", "lab", "watch"].map(str::to_owned).to_vec();
-    let mut option = |name: &str, value: &str| {
-        command.extend([name.to_owned(), shell_quoted(value)]);
-    };
-    option("--dsn", &arguments.dsn.redacted());
-    if let Some(standby) = &arguments.standby {
-        option("--standby", &standby.redacted());
-    }
-    if let Some(log) = &arguments.log {
-        option("--log", &log.to_string_lossy());
-    }
-    option("--every", &arguments.every.to_string());
-    if let Some(time) = arguments.r#for {
-        option("--for", &time.to_string());
-    }
-    if let Some(line) = &arguments.run {
-        option("--run", &masked(line));
-    }
-    Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command,
-        made: jiff::Timestamp::now().to_string(),
-    }
 }

@@ -14,12 +14,13 @@ use pgtoll_bench::{
 };
 use pgtoll_cluster::{Finder, GuardOptions, Installation, ServerUser, Wheel, leftovers};
 use pgtoll_estimate::{Threshold, Twins};
-use pgtoll_format::{MajorFacts, TimeSpan, facts_of_major, shell_quoted};
+use pgtoll_format::{MajorFacts, TimeSpan, facts_of_major};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{ExperimentList, Overview, PlanRecord, RunResult, Status};
 use pgtoll_report::{Format, RecordKind, ReportedRecord, TableOptions};
 use pgtoll_wire::Dsn;
 
+use crate::again::{self, Resolved};
 use crate::arguments::MeasureArguments;
 use crate::calibration;
 use crate::commands::postgres::say_skipped;
@@ -459,59 +460,19 @@ fn command(
     PlannedExperiment { name, plan, .. }: &PlannedExperiment,
     arguments: &MeasureArguments,
 ) -> Vec<String> {
-    let mut command = vec!["pgtoll".into(), "measure".into(), shell_quoted(name)];
-    let mut option = |name: &str, value: String| command.extend([name.to_owned(), value]);
-    if let Some(postgres) = &arguments.postgres {
-        option("--postgres", shell_quoted(postgres));
-    }
-    for workload in &arguments.workload {
-        option("--workload", shell_quoted(workload));
-    }
-    if let Some(setup) = &arguments.setup {
-        option("--setup", shell_quoted(&setup.to_string_lossy()));
-    }
-    if let Some(rate) = arguments.rate {
-        option("--rate", rate.to_string());
-    }
-    if let Some(clients) = arguments.clients {
-        option("--clients", clients.to_string());
-    }
-    if let Some(name) = &arguments.name {
-        option("--name", shell_quoted(name));
-    }
-    if let Some(dsn) = &arguments.like {
-        option("--like", shell_quoted(&dsn.redacted()));
-    }
-    for (name, value) in &arguments.set {
-        option("--set", shell_quoted(&format!("{name}={value}")));
-    }
-    if arguments.twins.is_some() {
-        option("--twins", "each".to_owned());
-    }
-    option("--scale", plan.experiment.scale.to_string());
-    if let Some(budget) = arguments.budget {
-        option("--budget", budget.to_string());
-    }
-    if let Some(precision) = arguments.precision {
-        option("--precision", format!("{}%", precision * 100.0));
-    } else if !arguments.quick {
-        option("--rounds", plan.design.rounds.to_string());
-    }
+    let mut options =
+        vec![("--scale", plan.experiment.scale.to_string()), ("--seed", plan.seed.to_string())];
     if !arguments.quick {
-        option("--repetitions", plan.design.repetitions.to_string());
+        options.push(("--repetitions", plan.design.repetitions.to_string()));
+        if arguments.precision.is_none() {
+            options.push(("--rounds", plan.design.rounds.to_string()));
+        }
     }
-    if let Some(time) = arguments.round_time {
-        option("--round-time", time.to_string());
-    }
-    if let Some(slice) = arguments.slice {
-        option("--slice", slice.to_string());
-    }
-    option("--seed", plan.seed.to_string());
-    if arguments.work_dir != Path::new(crate::arguments::WORK_DIR) {
-        option("--work-dir", shell_quoted(&arguments.work_dir.to_string_lossy()));
-    }
-    command.extend(arguments.quick.then(|| "--quick".to_owned()));
-    command
+    again::command(Resolved {
+        left_out: &["all", "experiments", "keep"],
+        positional: &[name],
+        options: &options,
+    })
 }
 
 fn show(event: Progress<'_>, plan: &Plan, keep: bool, printer: &mut Printer) {

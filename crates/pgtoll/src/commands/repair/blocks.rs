@@ -16,6 +16,7 @@ use pgtoll_report::FinishedRecord;
 use pgtoll_verify::{Patience, RealPauses, Verification, VerifySettings};
 
 use super::{Running, Target};
+use crate::again;
 use crate::arguments::RepairArguments;
 use crate::commands::record_text;
 use crate::mistakes::Usage;
@@ -70,7 +71,7 @@ impl FoundDamage {
         let (finished, record) = match &mut target.running {
             None => {
                 let finished = verification.at_rest(&mut progress);
-                let record = finished.record(data, super::provenance());
+                let record = finished.record(data, again::provenance());
                 (finished, record)
             }
             Some(Running { attached, server, .. }) => {
@@ -78,7 +79,7 @@ impl FoundDamage {
                 let pauses = RealPauses::default();
                 let finished =
                     verification.while_running(attached, server, &pauses, patience, &mut progress);
-                let record = finished.record_of_running(data, attached, super::provenance());
+                let record = finished.record_of_running(data, attached, again::provenance());
                 (finished, record)
             }
         };

@@ -15,13 +15,14 @@ use pgtoll_alter::{
     RepairOptions, RepairPlan, RepairStep, RepairUndo, RunningTarget, plan_repair,
 };
 use pgtoll_datadir::{Attached, DataDirectory, Names};
-use pgtoll_format::{RelationFork, shell_quoted};
+use pgtoll_format::RelationFork;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{Provenance, REPAIR_SCHEMA, RepairOutcome, RepairRecord, Status};
 use pgtoll_report::{RecordKind, TableOptions};
 use pgtoll_verify::{RunningServer, ServerAnswer, Witness as _};
-use pgtoll_wire::{Dsn, masked};
+use pgtoll_wire::Dsn;
 
+use crate::again;
 use crate::arguments::{LAST_REPAIR, RepairArguments};
 use crate::commands::output;
 use crate::commands::server_waits::ServerWaits;
@@ -116,7 +117,7 @@ pub(crate) fn run(arguments: &RepairArguments, printer: &mut Printer) -> anyhow:
         rebuild: (!arguments.no_redo).then_some(&mut rebuild),
         interrupt: interrupted,
     };
-    let mut plan = plan_repair(&data, &names, &damage.blocks, &options, provenance(), help)?;
+    let mut plan = plan_repair(&data, &names, &damage.blocks, &options, again::provenance(), help)?;
     plan.record.notes.extend(damage.notes.iter().cloned());
     plan.record.has_other_damage = damage.has_other_findings;
     plan.record.is_partial = !damage.is_whole;
@@ -137,41 +138,6 @@ fn options(arguments: &RepairArguments, waits: &ServerWaits) -> RepairOptions {
         threads: blocks::jobs(arguments).get(),
     }
 }
-
-fn provenance() -> Provenance {
-    let words: Vec<String> =
-        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: std::iter::once("pgtoll".to_owned())
-            .chain(without_secrets(&words).iter().map(|word| shell_quoted(word)))
-            .collect(),
-        made: jiff::Timestamp::now().to_string(),
-    }
-}
-
-/// The words of a command line, without the passwords in its connection strings.
-fn without_secrets(words: &[String]) -> Vec<String> {
-    let redacted = |text: &str| {
-        text.parse::<Dsn>().map_or_else(|_| masked(text).into_owned(), |dsn| dsn.redacted())
-    };
-    let mut shown: Vec<String> = Vec::new();
-    for word in words {
-        let names_connection = |option: &&str| shown.last().is_some_and(|before| before == option);
-        let attached = CONNECTIONS
-            .iter()
-            .find_map(|option| Some((option, word.strip_prefix(option)?.strip_prefix('=')?)));
-        shown.push(match attached {
-            Some((option, text)) => format!("{option}={}", redacted(text)),
-            None if CONNECTIONS.iter().any(names_connection) => redacted(word),
-            None => word.clone(),
-        });
-    }
-    shown
-}
-
-/// Options whose values are connection strings.
-const CONNECTIONS: [&str; 2] = ["--dsn", "--from-standby"];
 
 /// Writes the pages of the plan. What was done is in its record.
 fn write(
@@ -336,7 +302,7 @@ fn no_repair(directory: &RepairDirectory) -> anyhow::Error {
 
 /// The record of a repair that was undone.
 fn undone(undo: &RepairUndo, data: &DataDirectory) -> RepairRecord {
-    let Provenance { version, command, made } = provenance();
+    let Provenance { version, command, made } = again::provenance();
     RepairRecord {
         schema: REPAIR_SCHEMA.to_owned(),
         pgtoll: version,
@@ -367,27 +333,4 @@ fn deliver(
     let format = output::format(arguments.format, RecordKind::of::<Vec<RepairRecord>>())?;
     let table = TableOptions { full: arguments.full, ..TableOptions::default() };
     output::finish(vec![record], format, &table, None, printer)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_is_kept_without_passwords() {
-        let words = |text: &[&str]| text.iter().map(|of| (*of).to_owned()).collect::<Vec<_>>();
-        let given = words(&[
-            "repair",
-            "/srv/pg",
-            "--from-standby",
-            "host=db2 password=secret",
-            "--dsn=postgresql://ada:secret@/run",
-            "--yes",
-        ]);
-        let shown = without_secrets(&given);
-        assert!(!shown.join(" ").contains("secret"), "{shown:?}");
-        assert_eq!(shown.len(), given.len());
-        assert!(shown[3].contains("db2") && shown[4].starts_with("--dsn="), "{shown:?}");
-        assert_eq!((&shown[1], &shown[5]), (&given[1], &given[5]));
-    }
 }

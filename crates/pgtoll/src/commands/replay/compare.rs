@@ -4,16 +4,16 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use pgtoll_cluster::{Guard, GuardOptions, ServerUser};
-use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{Provenance, ReplayComparison, Status};
+use pgtoll_record::{ReplayComparison, Status};
 use pgtoll_replay::{
     ArmSetup, ComparedArmPlan, ComparedSource, ComparisonPlan, ComparisonProgress, ComparisonSite,
     ReplaySettings, TWIN, check, compare,
 };
 use pgtoll_report::{RecordKind, ReportedRecord as _, TableOptions};
 
-use super::{provenance, workload};
+use super::workload;
+use crate::again::{self, Resolved};
 use crate::arguments::ReplayCompareArguments;
 use crate::commands::measure::{installation, tell_leftovers};
 use crate::commands::server_waits::ServerWaits;
@@ -45,7 +45,8 @@ pub(super) fn run(
         interrupt: &interrupt,
         interruption: waits.interruption(),
     };
-    let provenance = provenance_of_comparison(arguments);
+    let seed = [("--seed", arguments.seed.to_string())];
+    let provenance = again::provenance_with(Resolved { options: &seed, ..Resolved::default() });
     let record = compare(&workload, &plan, site, provenance, &mut |progress| {
         let words = words(progress);
         printer.progress(&words, progress.done, progress.all);
@@ -176,37 +177,4 @@ fn words(progress: ComparisonProgress<'_>) -> String {
         0 => format!("prepare {}", progress.arm),
         round => format!("round {round}: {}", progress.arm),
     }
-}
-
-fn provenance_of_comparison(arguments: &ReplayCompareArguments) -> Provenance {
-    let mut provenance = provenance("compare", &arguments.logs);
-    let mut option = |name: &str, value: &str| {
-        provenance.command.extend([name.to_owned(), shell_quoted(value)]);
-    };
-    for (arm, directory) in &arguments.data {
-        let arm = arm.as_ref().map_or(String::new(), |arm| format!("{arm}:"));
-        option("--data", &format!("{arm}{}", directory.display()));
-    }
-    option("--arms", &arguments.arms.join(","));
-    for (arm, name, value) in &arguments.set {
-        option("--set", &format!("{arm}:{name}={value}"));
-    }
-    for (arm, file) in &arguments.setup {
-        option("--setup", &format!("{arm}:{}", file.display()));
-    }
-    option("--order", arguments.order.name());
-    option("--speed", &arguments.speed.0.map_or("max".to_owned(), |speed| speed.to_string()));
-    option("--rounds", &arguments.rounds.to_string());
-    option("--margin", &arguments.margin.to_string());
-    for (name, other) in &arguments.map {
-        option("--map", &format!("{name}={other}"));
-    }
-    if let Some(user) = &arguments.user {
-        option("--user", user);
-    }
-    if let Some(postgres) = &arguments.postgres {
-        option("--postgres", postgres);
-    }
-    option("--seed", &arguments.seed.to_string());
-    provenance
 }

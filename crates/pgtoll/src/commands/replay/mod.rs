@@ -9,17 +9,16 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use pgtoll_files::Draft;
-use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{LogExamination, Provenance, ReplayRecord, Status};
+use pgtoll_record::{LogExamination, ReplayRecord, Status};
 use pgtoll_replay::{
-    CapturedPart, CapturedWorkload, ComparedTable, LogInput, PlanHeader, PlanWriter, Redactor,
-    ReplayError, ReplaySettings, check, examination, read_logs, read_logs_in_parts, replay,
-    replay_record,
+    CapturedPart, CapturedWorkload, LogInput, PlanHeader, PlanWriter, Redactor, ReplayError,
+    ReplaySettings, check, examination, read_logs, read_logs_in_parts, replay, replay_record,
 };
 use pgtoll_report::{RecordKind, ReportedRecord as _, TableOptions};
 use pgtoll_wal::Packing;
 
+use crate::again;
 use crate::arguments::{
     LogOptions, ReplayArguments, ReplayCommand, ReplayDoctorArguments, ReplayPlanArguments,
     ReplayRunArguments,
@@ -43,7 +42,7 @@ fn doctor(arguments: &ReplayDoctorArguments, printer: &mut Printer) -> anyhow::R
     let format = output::format_of_output(&arguments.output, formats)?;
     let header = read_parts(&arguments.logs, printer, |_| Ok(()))?;
     let findings = check(&header)?;
-    let record = examination(provenance("doctor", &arguments.logs), &header, findings);
+    let record = examination(again::provenance(), &header, findings);
     let into = arguments.output.output.as_ref();
     output::finish(record, format, &TableOptions::default(), into, printer)
 }
@@ -51,10 +50,7 @@ fn doctor(arguments: &ReplayDoctorArguments, printer: &mut Printer) -> anyhow::R
 fn plan(arguments: &ReplayPlanArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     let formats = RecordKind::of::<LogExamination>().formats();
     let format = output::format_of_output(&arguments.output, formats)?;
-    let mut provenance = provenance("plan", &arguments.logs);
-    if arguments.redact {
-        provenance.command.push("--redact".to_owned());
-    }
+    let provenance = again::provenance();
     let path = &arguments.plan;
     let write = || format!("write {}", path.display());
     let mut draft = Draft::of(path).with_context(write)?;
@@ -103,7 +99,7 @@ fn run_plan(arguments: &ReplayRunArguments, printer: &mut Printer) -> anyhow::Re
     if let Some(reason) = replayed.as_ref().and_then(|of| of.tables_failed.as_ref()) {
         printer.warn(&format!("pgtoll: tables were not compared: {reason}"));
     }
-    let record = replay_record(provenance_of_run(arguments), &workload, &settings, replayed);
+    let record = replay_record(again::provenance(), &workload, &settings, replayed);
     if let Some(path) = &arguments.record {
         output::write(path, &record.json())?;
     }
@@ -195,43 +191,4 @@ fn open(path: &Path) -> anyhow::Result<Box<dyn Read + Send>> {
         ));
     }
     Packing::Plain.open(Box::new(file)).with_context(|| reading(path))
-}
-
-fn provenance(command: &str, logs: &LogOptions) -> Provenance {
-    let mut words = vec!["pgtoll".to_owned(), "replay".to_owned(), command.to_owned()];
-    words.extend(logs.logs.iter().map(|path| shell_quoted(&path.to_string_lossy())));
-    if let Some(prefix) = &logs.prefix {
-        words.extend(["--prefix".to_owned(), shell_quoted(prefix.text())]);
-    }
-    Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: words,
-        made: jiff::Timestamp::now().to_string(),
-    }
-}
-
-fn provenance_of_run(arguments: &ReplayRunArguments) -> Provenance {
-    let mut provenance = provenance("run", &arguments.logs);
-    let mut option = |name: &str, value: &str| {
-        provenance.command.extend([name.to_owned(), shell_quoted(value)]);
-    };
-    if let Some(dsn) = &arguments.dsn {
-        option("--dsn", &dsn.redacted());
-    }
-    option("--order", arguments.order.name());
-    option("--speed", &arguments.speed.0.map_or("max".to_owned(), |speed| speed.to_string()));
-    for (name, other) in &arguments.map {
-        option("--map", &format!("{name}={other}"));
-    }
-    if let Some(user) = &arguments.user {
-        option("--user", user);
-    }
-    if let Some(tables) = &arguments.compare_tables {
-        let tables: Vec<String> = tables.0.iter().map(ComparedTable::text).collect();
-        option("--compare-tables", &tables.join(","));
-    }
-    if let Some(dsn) = &arguments.compare_with {
-        option("--compare-with", &dsn.redacted());
-    }
-    provenance
 }

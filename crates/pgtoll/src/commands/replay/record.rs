@@ -5,7 +5,6 @@ use std::io::{BufWriter, ErrorKind};
 
 use anyhow::Context as _;
 use pgtoll_files::create_private;
-use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{LogExamination, Provenance, Status};
 use pgtoll_replay::{
@@ -14,6 +13,7 @@ use pgtoll_replay::{
 use pgtoll_report::{RecordKind, TableOptions};
 use pgtoll_wire::ClientListener;
 
+use crate::again;
 use crate::arguments::{OutputOptions, ReplayRecordArguments};
 use crate::commands::output;
 use crate::mistakes::Usage;
@@ -36,7 +36,7 @@ pub(crate) fn run(
     let listening = || format!("listen at {}", arguments.listen);
     let listener = ClientListener::bind(&arguments.listen).with_context(listening)?;
     let file = plan_file(arguments)?;
-    let provenance = provenance(arguments);
+    let provenance = again::provenance();
     let captured = capture(arguments, &listener, &file, &provenance, &interrupt, printer)?;
     drop(listener);
     // A device has nothing to be synced.
@@ -115,28 +115,4 @@ fn capture(
         let _ = std::fs::remove_file(&arguments.plan);
     }
     Ok(captured?)
-}
-
-fn provenance(arguments: &ReplayRecordArguments) -> Provenance {
-    let mut words: Vec<String> = [
-        "pgtoll",
-        "replay",
-        "record",
-        "--listen",
-        &shell_quoted(&arguments.listen.to_string()),
-        "--to",
-        &shell_quoted(&arguments.to.redacted()),
-        "--plan",
-        &shell_quoted(&arguments.plan.to_string_lossy()),
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    words.extend(
-        arguments.copy_data.iter().flat_map(|of| ["--copy-data".to_owned(), of.to_string()]),
-    );
-    Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: words,
-        made: jiff::Timestamp::now().to_string(),
-    }
 }

@@ -8,8 +8,8 @@ use pgtoll_interrupt::Interrupt;
 use pgtoll_record::VerificationRecord;
 use pgtoll_verify::{TarBackup, TarChecks, verify_tars};
 
-use super::command::provenance;
 use super::{only, report_progress, settings, wal_places};
+use crate::again;
 use crate::arguments::VerifyArguments;
 use crate::printer::Printer;
 
@@ -57,5 +57,5 @@ pub(super) fn verified(
     if names.is_none() && found.is_damaged() {
         names = backup.names().ok();
     }
-    Ok(found.record(backup, names.as_ref(), wal, provenance(arguments)))
+    Ok(found.record(backup, names.as_ref(), wal, again::provenance()))
 }

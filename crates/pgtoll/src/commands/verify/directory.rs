@@ -12,9 +12,9 @@ use pgtoll_verify::{
     RunningServer, Storage, Verification, Verified,
 };
 
-use super::command::provenance;
 use super::targets::{Directory, refuse_running};
 use super::{cores, only, report_progress, settings, settle_time, size, wal_places};
+use crate::again;
 use crate::arguments::VerifyArguments;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
@@ -62,7 +62,7 @@ pub(super) fn verified(
             patience(arguments),
             &mut progress,
         );
-        return Ok(finished.record_of_running(data, attached, provenance(arguments)));
+        return Ok(finished.record_of_running(data, attached, again::provenance()));
     }
     let mut notes = Vec::new();
     let finished = match &arguments.resume {
@@ -78,7 +78,7 @@ pub(super) fn verified(
     notes.extend(access.note().map(str::to_owned));
     // A server that was started meanwhile may have written any page.
     refuse_running(data)?;
-    let mut record = finished.record(data, provenance(arguments));
+    let mut record = finished.record(data, again::provenance());
     record.notes.extend(notes);
     Ok(record)
 }

@@ -8,10 +8,11 @@ use pgtoll_drill::{DrillError, DrillOptions, DrillPlan, DrillSource, DrillStep, 
 use pgtoll_fleet::{BackupChoice, FleetError, stored_backup};
 use pgtoll_format::shell_quoted;
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{DrillRecord, FleetLayout, Provenance, Status};
+use pgtoll_record::{DrillRecord, FleetLayout, Status};
 use pgtoll_report::{RecordKind, TableOptions, printable};
 
 use super::cores;
+use crate::again;
 use crate::arguments::VerifyArguments;
 use crate::commands::{absolute, location, output, url};
 use crate::mistakes::Usage;
@@ -62,7 +63,7 @@ pub(super) fn run(
     for sentence in plan.sentences() {
         printer.say(&printable(&sentence));
     }
-    let record = plan.run(&provenance(arguments), interrupt, &mut |step| show(step, printer))?;
+    let record = plan.run(&again::provenance(), interrupt, &mut |step| show(step, printer))?;
     let table = TableOptions { most: arguments.top, ..TableOptions::default() };
     output::finish(record, format, &table, arguments.output.output.as_ref(), printer)
 }
@@ -119,34 +120,5 @@ fn show(step: DrillStep<'_>, printer: &mut Printer) {
             pause_if_told(&format!("drill-{}", name.split(' ').next().unwrap_or_default()));
         }
         DrillStep::Bytes { what, done, all } => printer.progress(what, done, all),
-    }
-}
-
-fn provenance(arguments: &VerifyArguments) -> Provenance {
-    let drill = &arguments.drill;
-    let mut command = vec!["pgtoll".to_owned(), "verify".to_owned(), "--drill".to_owned()];
-    command.extend(arguments.paths.iter().map(|path| shell_quoted(&path.to_string_lossy())));
-    let mut add = |option: &str, value: &str| {
-        command.extend([option.to_owned(), shell_quoted(value)]);
-    };
-    for (option, value) in [("--stanza", &arguments.stanza), ("--backup", &arguments.backup)] {
-        if let Some(value) = value {
-            add(option, value);
-        }
-    }
-    for wal in &arguments.wal {
-        add("--wal", &wal.to_string_lossy());
-    }
-    add("--until", &drill.until.to_string());
-    if let Some(postgres) = &drill.postgres {
-        add("--postgres", postgres);
-    }
-    if drill.unconfined {
-        command.push("--unconfined".to_owned());
-    }
-    Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command,
-        made: jiff::Timestamp::now().to_string(),
     }
 }

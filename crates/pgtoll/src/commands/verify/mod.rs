@@ -1,7 +1,6 @@
 //! `pgtoll verify`: are the pages sound?
 
 mod backup;
-mod command;
 mod directory;
 mod drill;
 pub(crate) mod online;

@@ -17,8 +17,8 @@ use pgtoll_verify::{
     patrol, rate_in_time,
 };
 
-use super::command::command;
 use super::targets::{Directory, Target, targets};
+use crate::again;
 use crate::arguments::VerifyArguments;
 use crate::commands::output;
 use crate::commands::server_waits::ServerWaits;
@@ -87,7 +87,7 @@ fn settings(arguments: &VerifyArguments) -> PatrolSettings {
         within: arguments.within.map_or(WITHIN, |TimeSpan(time)| time),
         run_time: arguments.run_time.map(|TimeSpan(time)| time),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: command(arguments),
+        command: again::provenance().command,
     }
 }
 

@@ -1,6 +1,5 @@
 //! `pgtoll wal`: what WAL consists of, and how much it would be with other settings.
 
-mod command;
 mod reading;
 mod stats;
 mod whatif;

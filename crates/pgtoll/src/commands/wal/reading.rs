@@ -10,6 +10,7 @@ use pgtoll_interrupt::Interrupt;
 use pgtoll_wal::{
     Archive, End, Gap, SegmentFile, WalRange, WalReadError, WalSummary, locate_range,
 };
+use pgtoll_wire::Dsn;
 
 use crate::arguments::WalRangeArguments;
 use crate::commands::url;
@@ -158,4 +159,12 @@ pub(super) fn above(path: &Path) -> Option<PathBuf> {
 /// Segments that are read in parallel: the number given, else one for each core.
 pub(super) fn threads(asked: Option<u16>) -> usize {
     asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+}
+
+/// The WAL's names: paths, or the server.
+pub(super) fn source_names(paths: &[PathBuf], dsn: Option<&Dsn>) -> Vec<String> {
+    match (paths, dsn) {
+        ([], Some(dsn)) => vec![dsn.redacted()],
+        (paths, _) => paths.iter().map(|path| path.display().to_string()).collect(),
+    }
 }

@@ -13,11 +13,13 @@ use pgtoll_wal::{
 };
 use pgtoll_wire::{Dsn, Interruption};
 
+use crate::again;
 use crate::arguments::{WalBy, WalStatsArguments};
 use crate::commands::output;
 use crate::commands::server_waits::ServerWaits;
-use crate::commands::wal::command::{self, provenance, source_names};
-use crate::commands::wal::reading::{FilesRead, above, files, stream_watch, tell_end, threads};
+use crate::commands::wal::reading::{
+    FilesRead, above, files, source_names, stream_watch, tell_end, threads,
+};
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &WalStatsArguments, printer: &mut Printer) -> anyhow::Result<Status> {
@@ -44,7 +46,7 @@ pub(crate) fn run(arguments: &WalStatsArguments, printer: &mut Printer) -> anyho
     };
     let mut called = called(arguments, dsn.as_ref(), asked, &summary);
     called.notes.extend(notes);
-    let provenance = provenance(command::stats(arguments));
+    let provenance = again::provenance();
     let source_names = source_names(&arguments.paths, arguments.dsn.as_ref());
     let record = statistics_record(provenance, source_names, &summary, &end, &called);
     let by_type = arguments.by == WalBy::Type;

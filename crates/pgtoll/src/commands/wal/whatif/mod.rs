@@ -18,11 +18,14 @@ use pgtoll_wal::{
 };
 use pgtoll_wire::Dsn;
 
+use crate::again;
 use crate::arguments::{OnOff, WalWhatIfArguments};
 use crate::commands::output;
 use crate::commands::server_waits::ServerWaits;
-use crate::commands::wal::command::{self, provenance, source_names};
-use crate::commands::wal::reading::{FilesRead, files, stream_watch, tell_end, threads};
+
+use crate::commands::wal::reading::{
+    FilesRead, files, source_names, stream_watch, tell_end, threads,
+};
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 use today::Today;
@@ -71,9 +74,9 @@ pub(crate) fn run(arguments: &WalWhatIfArguments, printer: &mut Printer) -> anyh
         settings_by: asked.settings_by,
         notes: inquiry.today.notes.into_iter().chain(notes).collect(),
     };
-    let (provenance, compressing) =
-        (provenance(command::whatif(arguments)), &asked.question.compressing);
-    let record = whatif_record(provenance, source, &asked.grid, compressing, &summary, &end);
+    let compressing = &asked.question.compressing;
+    let record =
+        whatif_record(again::provenance(), source, &asked.grid, compressing, &summary, &end);
     let table = TableOptions::default();
     tell_end(&summary.gaps, &end, printer);
     output::finish(record, format, &table, arguments.output.output.as_ref(), printer)
