@@ -37,7 +37,7 @@ impl ServerVersion {
 
     /// Whether it is older than the first release of this major version.
     pub fn is_before(&self, major: u32) -> bool {
-        self.major.cmp(&major).is_lt()
+        self.major < major
     }
 
     /// What pgtoll knows of this major version.

@@ -40,9 +40,9 @@ impl ClusterIo {
         Ok(Self { postmaster: PostmasterProcess::attach(pid)? })
     }
 
-    /// The I/O until now; `None` where this user may not see it.
+    /// The I/O until now; `None` where this user may not see it, or where processes come and go too fast for a sum.
     pub fn sample(&self) -> Result<Option<IoSample>, ObserveError> {
-        loop {
+        for _ in 0..ATTEMPTS {
             let before = self.postmaster.children()?;
             // Children first, then the postmaster: a child that is reaped in between is in both,
             // and the list tells.
@@ -57,12 +57,16 @@ impl ClusterIo {
                 Ok(_) | Err(_) => {}
             }
         }
+        Ok(None)
     }
 
     fn postmasters_io(&self) -> Result<IoSample, ProcError> {
         Ok(IoSample::from(&self.postmaster.process.io()?))
     }
 }
+
+/// Sums that are tried: one takes well under a millisecond, between two connects.
+const ATTEMPTS: u32 = 1000;
 
 fn children_io(pids: &[i32]) -> Result<IoSample, ProcError> {
     pids.iter().try_fold(IoSample::default(), |sum, pid| {

@@ -298,6 +298,5 @@ fn wal_rate(connection: &mut NodeConnection) -> Result<f64, RollingError> {
     let after = flush_position(connection)?;
     #[expect(clippy::cast_precision_loss, reason = "a rate")]
     let bytes = (after.0.saturating_sub(before.0)) as f64;
-    let _: Lsn = after;
     Ok(bytes / began.elapsed().as_secs_f64().max(0.1))
 }

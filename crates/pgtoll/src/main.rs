@@ -35,25 +35,25 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == "__guard") {
-        // A guard's messages have no reader; its failure is seen by the end of its socket.
-        return exit(pgtoll_cluster::guard_main().map_or(Status::CouldNotTell, |()| Status::Done));
-    }
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == "__node") {
-        let words: Vec<OsString> = std::env::args_os().skip(2).collect();
-        return ended(
-            commands::rolling::node(&words, &mut Printer::new(true)),
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let of_child =
+        |ended: Result<(), _>| exit(ended.map_or(Status::CouldNotTell, |()| Status::Done));
+    match words.first().and_then(|word| word.to_str()) {
+        // Messages of these two have no reader; a failure is seen by the end of their socket.
+        Some("__guard") => of_child(pgtoll_cluster::guard_main()),
+        Some("__volumes") => of_child(pgtoll_cluster::keeper_main()),
+        Some("__node") => ended(
+            commands::rolling::node(&words[1..], &mut Printer::new(true)),
             &mut Printer::new(true),
-        );
+        ),
+        Some("__package") if words.len() == 2 => {
+            ended(commands::package::run(words[1].as_ref()), &mut Printer::new(false))
+        }
+        _ => run_command(),
     }
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == "__volumes") {
-        return exit(pgtoll_cluster::keeper_main().map_or(Status::CouldNotTell, |()| Status::Done));
-    }
-    if let [_, hidden, directory] = std::env::args_os().collect::<Vec<_>>().as_slice()
-        && hidden == "__package"
-    {
-        return ended(commands::package::run(directory.as_ref()), &mut Printer::new(false));
-    }
+}
+
+fn run_command() -> ExitCode {
     let arguments = match parsed() {
         Ok(arguments) => arguments,
         Err(error) => return misused(error),

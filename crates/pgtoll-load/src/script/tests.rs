@@ -76,7 +76,7 @@ fn mistakes_are_placed() {
     check("\\set a foo", "line 1, column 8: unexpected word \"foo\"");
     check(
         "\\set a 1 + power(1)",
-        "line 1, column 12: pow takes 2 arguments, not 1".replace("pow ", "power ").as_str(),
+        "line 1, column 12: power takes 2 arguments, not 1",
     );
     check("\\set a least()", "line 1, column 8: least takes 1 to 16 arguments, not 0");
     check("\\set a pi(1)", "line 1, column 8: pi takes no arguments, not 1");
@@ -104,10 +104,7 @@ fn mistakes_are_placed() {
     check("\\sleep 10h", "line 1, column 10: unit \"h\" is none of us, ms and s");
     check("\\sleep 10 ms x", "line 1, column 14: unexpected \"x\"");
     let deep = format!("\\set a {}1", "(".repeat(5000));
-    check(
-        &deep,
-        "line 1, column 109: expression is nested too deeply".replace("109", "108").as_str(),
-    );
+    check(&deep, "line 1, column 108: expression is nested too deeply");
     let long = format!("\\set a 1{}", "+1".repeat(5000));
     assert!(Script::parse("x", &long).unwrap_err().message.contains("too long"));
 }

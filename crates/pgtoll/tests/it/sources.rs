@@ -76,7 +76,8 @@ fn versions_differ_in_the_table_only() {
         "major() <= ",
     ];
     for name in crates() {
-        let found = lines_with(&sources(&name), &COMPARISONS);
+        let mut found = lines_with(&sources(&name), &COMPARISONS);
+        found.retain(|line| !line.contains("pgtoll-format/src/version.rs:"));
         assert_eq!(found, [""; 0]);
     }
 }
