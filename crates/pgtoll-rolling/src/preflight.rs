@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pgtoll_format::{ByteSize, Lsn, facts_of_major};
+use pgtoll_format::{ByteSize, facts_of_major};
 use pgtoll_record::RollingObjection;
 
 use crate::site::{NodeConnection, NodeSite, pause};

@@ -15,8 +15,9 @@ use crate::arguments::Arguments;
 static GIVEN: OnceLock<ArgMatches> = OnceLock::new();
 
 /// Options that decide where a record goes, how it is shown or judged, or that confirm: no part of how it is made.
-const OF_OUTPUT: [&str; 9] =
-    ["fail_if", "format", "full", "json", "output", "quiet", "record", "top", "yes"];
+/// Nor is the place where servers of pgtoll's own are made, which is this machine's.
+const OF_OUTPUT: [&str; 10] =
+    ["fail_if", "format", "full", "json", "output", "quiet", "record", "top", "work_dir", "yes"];
 
 /// Keeps what was said on the command line.
 pub(crate) fn remember(given: ArgMatches) {

@@ -74,10 +74,7 @@ fn mistakes_are_placed() {
     check("\\set a 1 2", "line 1, column 10: unexpected number 2");
     check("\\set a foo(1)", "line 1, column 8: there is no function \"foo\"");
     check("\\set a foo", "line 1, column 8: unexpected word \"foo\"");
-    check(
-        "\\set a 1 + power(1)",
-        "line 1, column 12: power takes 2 arguments, not 1",
-    );
+    check("\\set a 1 + power(1)", "line 1, column 12: power takes 2 arguments, not 1");
     check("\\set a least()", "line 1, column 8: least takes 1 to 16 arguments, not 0");
     check("\\set a pi(1)", "line 1, column 8: pi takes no arguments, not 1");
     check("\\set a hash(1, 2, 3)", "line 1, column 8: hash takes 1 or 2 arguments, not 3");

@@ -5,8 +5,9 @@ use crate::{
     DRILL_SCHEMA, DrillRecord, DrillVerdict, FLEET_PLAN_SCHEMA, FLEET_SCHEMA, FindingClass,
     FindingKind, FleetOutcome, FleetPlan, FleetRecord, PAGE_CHECKSUMS_SCHEMA,
     PAGE_DIFFERENCE_SCHEMA, PAGE_SCHEMA, PATROL_SCHEMA, PageChecksumsRecord, PageDifferenceRecord,
-    PageFinding, PageRecord, PatrolRecord, REPAIR_SCHEMA, RepairRecord, VERIFICATION_SCHEMA,
-    VerificationOutcome, VerificationRecord, VerifiedRelation, WalRelationName,
+    PageFinding, PageRecord, PatrolRecord, REPAIR_SCHEMA, RepairOutcome, RepairRecord,
+    VERIFICATION_SCHEMA, VerificationOutcome, VerificationRecord, VerifiedRelation,
+    WalRelationName,
 };
 
 impl From<FindingKind> for FindingCode {
@@ -155,6 +156,10 @@ impl PrintedRecord for RepairRecord {
     const TITLE: &'static str = "a record of repair";
 
     fn conclusion(&self) -> Conclusion {
+        // Its pages are damaged as they were before.
+        if self.outcome == RepairOutcome::Undone {
+            return Conclusion::default();
+        }
         let mut findings = Vec::new();
         if self.remaining > 0 {
             let blocks = counted(self.remaining, "damaged block remains", "damaged blocks remain");

@@ -38,8 +38,11 @@ pub(crate) fn document_html(document: &Document, json: &str, inert: &str, name: 
     page(&title, &heading, &main, "Made by pgtoll.", inert)
 }
 
+/// Tables are regions of their own, whose names differ from the section's.
 fn body(section: &Section, title: &str) -> Markup {
-    html! { @for block in &section.blocks { (block_html(block, title)) } }
+    html! { @for (place, block) in section.blocks.iter().enumerate() {
+        (block_html(block, &format!("Table {} of: {title}", place + 1)))
+    } }
 }
 
 fn block_html(block: &Block, label: &str) -> Markup {

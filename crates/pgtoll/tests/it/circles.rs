@@ -2,10 +2,9 @@
 //! Between a module and the modules in it a circle is fine: what siblings share may be in their parent.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::sources::sources;
+use crate::sources::{crates, sources};
 
 /// A module's path below the crate's root; the root's is empty.
 type Module = Vec<String>;
@@ -183,10 +182,9 @@ fn paths(code: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn files_import_each_other_in_no_circle() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let names = fs::read_dir(&crates).unwrap().map(|of| of.unwrap().file_name());
-    for name in names.map(|name| name.into_string().unwrap()) {
-        let root = crates.join(&name).join("src");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for name in crates() {
+        let root = directory.join(&name).join("src");
         let files = sources(&name).into_iter();
         let files = files.map(|(path, text)| (path.strip_prefix(&root).unwrap().to_owned(), text));
         let circles = Modules::new(files).circles();

@@ -234,7 +234,7 @@ fn an_overview_that_cannot_be_shown_is_told_in_one_line() {
     check(&[], "", "overview.json: EOF while parsing");
     check(&[], &empty("pgtoll.overview/9"), "overview.json is of schema \"pgtoll.overview/9\"");
     let right = empty("pgtoll.overview/1");
-    check(&["--format", "md"], &right, "an overview has no format md");
+    check(&["--format", "csv"], &right, "an overview has no format csv");
     check(&["--fail-if", "a.tps > 1%"], &right, "an overview has no thresholds");
     fs::write(&file, right).unwrap();
     let ran = run(pgtoll().arg("report").arg(scratch.path("")));

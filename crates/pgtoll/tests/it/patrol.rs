@@ -273,7 +273,6 @@ fn what_is_no_patrol_is_refused_in_a_line() {
     check(&[&data], &state, &with(["--resume", "x"]), "cannot be used with '--resume");
     check(&[&data], &state, &with(["--only", "t"]), "cannot be used with '--only");
     check(&[&data], &state, &with(["--within", "0s"]), "is not between 1s and 3650d");
-    check(&[&data], &state, &with(["--format", "md"]), "the state of a patrol has no format md");
     check(&[&data.join("base")], &state, &rate, "--patrol reads one data directory, and all of it");
     check(&[&data, &data.join("base")], &data.join("state"), &rate, "is in the data directory");
     check(&[&data], &data.join("base/state"), &rate, "is in the data directory");

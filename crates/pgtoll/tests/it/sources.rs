@@ -25,10 +25,11 @@ pub(crate) fn sources(name: &str) -> Vec<(PathBuf, String)> {
 }
 
 /// Every crate below `crates`.
-fn crates() -> Vec<String> {
+pub(crate) fn crates() -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let entries = fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().file_name());
-    entries.map(|name| name.into_string().unwrap()).collect()
+    let entries = fs::read_dir(crates).unwrap().map(|entry| entry.unwrap());
+    let directories = entries.filter(|entry| entry.path().is_dir());
+    directories.map(|entry| entry.file_name().into_string().unwrap()).collect()
 }
 
 /// Lines of code, not comments, that contain one of these, as `file:line: text`.

@@ -468,6 +468,9 @@ fn command(
             options.push(("--rounds", plan.design.rounds.to_string()));
         }
     }
+    if arguments.work_dir != Path::new(crate::arguments::WORK_DIR) {
+        options.push(("--work-dir", arguments.work_dir.to_string_lossy().into_owned()));
+    }
     again::command(Resolved {
         left_out: &["all", "experiments", "keep"],
         positional: &[name],
