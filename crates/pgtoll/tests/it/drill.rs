@@ -110,16 +110,21 @@ impl Drilled {
         // A segment without a record is not switched.
         self.value("SELECT pg_logical_emit_message(false, 'drill', '')::text");
         let name = self.value("SELECT pg_walfile_name(pg_switch_wal())");
-        let sql = format!("SELECT last_archived_wal >= '{name}' FROM pg_stat_archiver");
+        // The last file that was archived may be a backup's history file, whose name is less.
+        let ready = format!("{name}.ready");
+        let sql = format!(
+            "SELECT count(*) FROM pg_ls_archive_statusdir() WHERE name LIKE '%.ready' AND name <= '{ready}'"
+        );
         let interrupt = Interrupt::new();
         // After a command that failed three times the archiver waits for a minute.
         for _ in 0..1500 {
-            if self.value(&sql) == "t" {
+            if self.value(&sql) == "0" {
                 return;
             }
             interrupt.wait(Duration::from_millis(100)).unwrap();
         }
-        panic!("{name} is not archived: {}", self.value("SELECT s::text FROM pg_stat_archiver s"));
+        let archiver = self.value("SELECT s::text FROM pg_stat_archiver s");
+        panic!("{name} is not archived: {archiver}");
     }
 
     /// Drills a backup, and sees to it that nothing stays behind.
