@@ -5,9 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use pgtoll_format::MAJORS;
-use pgtoll_format::catalog::{
-    ClassRow, DatabaseRow, IndexRow, NAME_BYTES, NamedRow, RelationMap,
-};
+use pgtoll_format::catalog::{ClassRow, DatabaseRow, IndexRow, NAME_BYTES, NamedRow, RelationMap};
 use pgtoll_format::heap::{TransactionStatus, Transactions, heap_tuples};
 
 fuzz_target!(|input: (u8, u32, &[u8])| {

@@ -5,6 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use pgtoll_estimate::{fleet_estimate, fleet_shards, read_fleet_plan};
+use pgtoll_report::{ReportedRecord as _, TableOptions};
 
 /// Of four backups, three of them cut, and one that is not read.
 const PLAN: &[u8] = include_bytes!("../../crates/pgtoll-report/tests/fixtures/fleet-plan.json");
@@ -27,5 +28,5 @@ fn plan(text: &[u8]) {
     assert!(shards.iter().all(|&shard| shard < plan.shards));
     let estimate = fleet_estimate(&plan.units, plan.shards);
     assert!(estimate.gets >= plan.units.iter().filter(|of| !of.objects.is_empty()).count() as u64);
-    let _ = pgtoll_report::fleet_plan_text(&plan);
+    let _ = plan.text(&TableOptions::default());
 }

@@ -16,7 +16,9 @@ fuzz_target!(|input: (u32, u8, bool, &[u8])| {
     let block_bytes = 1024_u32 << (size % 6);
     let behind = header.file_bytes(block_bytes) - header.header_bytes(block_bytes);
     assert_eq!(behind, u64::from(header.blocks) * u64::from(block_bytes));
-    let Ok(numbers) = header.numbers(&bytes[IncrementalHeader::BYTES..], file_blocks) else { return };
+    let Ok(numbers) = header.numbers(&bytes[IncrementalHeader::BYTES..], file_blocks) else {
+        return;
+    };
     assert_eq!(numbers.len(), header.blocks as usize);
     assert!(numbers.is_sorted_by(|one, next| one < next));
     assert!(numbers.iter().all(|number| *number < file_blocks));

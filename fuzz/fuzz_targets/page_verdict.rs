@@ -25,8 +25,11 @@ fuzz_target!(|input: (u8, u32, &[u8])| {
     }
     let checksum = page_checksum(&page, block);
     page[8..10].copy_from_slice(&checksum.to_le_bytes());
-    let expected =
-        if header.is_plausible(page.len()) { Verdict::Valid } else { Verdict::Invalid(Fault::Header) };
+    let expected = if header.is_plausible(page.len()) {
+        Verdict::Valid
+    } else {
+        Verdict::Invalid(Fault::Header)
+    };
     assert_eq!(page_verdict(&page, block, true), expected);
     assert_eq!(page_verdict(&page, block, false), expected);
 });

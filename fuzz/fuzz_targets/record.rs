@@ -6,8 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use pgtoll_estimate::{NamedRun, side_by_side};
 use pgtoll_record::Run;
-use pgtoll_report::is_unprintable;
-use serde::de::DeserializeOwned;
+use pgtoll_report::{FinishedRecord, Format, ReportedRecord as _, TableOptions, is_unprintable};
 
 fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
@@ -16,25 +15,19 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     }
     of_run(&text);
-    of_one(&text, |of| pgtoll_report::verification_text(of, 10));
-    of_one(&text, |of| pgtoll_report::wal_statistics_text(of, false, 10));
-    of_one(&text, |of| pgtoll_report::wal_statistics_text(of, true, 10));
-    of_one(&text, pgtoll_report::wal_statistics_html);
-    of_one(&text, pgtoll_report::wal_whatif_text);
-    of_one(&text, pgtoll_report::wal_whatif_html);
-    of_one(&text, pgtoll_report::checksums_text);
-    of_one(&text, |of| pgtoll_report::repairs_text(std::slice::from_ref(of), true));
-    of_one(&text, pgtoll_report::examination_text);
-    of_one(&text, |of| pgtoll_report::overview_text(of, "directory", pgtoll_report::Style::Plain));
-    of_one(&text, pgtoll_report::overview_html);
-    of_one(&text, pgtoll_report::judge_text);
-    of_one(&text, pgtoll_report::judge_html);
-    of_one(&text, pgtoll_report::failover_text);
-    of_one(&text, pgtoll_report::failover_html);
-    of_one(&text, pgtoll_report::page_text);
-    of_one(&text, pgtoll_report::page_checksums_text);
-    of_one(&text, pgtoll_report::page_difference_text);
+    of_finished(&text);
 });
+
+/// Every form of a finished record, by its schema.
+fn of_finished(text: &str) {
+    let Ok(Some(record)) = FinishedRecord::parse(text) else { return };
+    let short = TableOptions::default();
+    for options in [short, TableOptions { by_type: true, full: true, ..short }] {
+        for format in Format::ALL {
+            record.shown(format, &options).iter().for_each(|form| check(form));
+        }
+    }
+}
 
 fn of_run(text: &str) {
     let Ok(run) = Run::parse(text) else { return };
@@ -48,15 +41,9 @@ fn of_run(text: &str) {
     check(&pgtoll_report::csv(&[named, named]));
     check(&pgtoll_report::openmetrics(&[named, named]));
     if let Ok(together) = side_by_side(&[named, named]) {
-        check(&pgtoll_report::side_by_side_text(&together));
-        check(&pgtoll_report::side_by_side_markdown(&together));
-        check(&pgtoll_report::html_side_by_side(&together));
-    }
-}
-
-fn of_one<T: DeserializeOwned>(text: &str, form: impl Fn(&T) -> String) {
-    if let Ok(record) = serde_json::from_str(text) {
-        check(&form(&record));
+        check(&together.text(&TableOptions::default()));
+        check(&together.markdown());
+        check(&together.html());
     }
 }
 

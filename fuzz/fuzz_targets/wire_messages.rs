@@ -43,8 +43,7 @@ fn serve(is_admitted: bool, pieces: &[&[u8]]) -> (UnixStream, UnixStream) {
     (client, server)
 }
 
-const GREETING: &[u8] =
-    b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x09\x01\x02\x03\x04Z\0\0\0\x05I";
+const GREETING: &[u8] = b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x09\x01\x02\x03\x04Z\0\0\0\x05I";
 
 fn query(mut connection: Connection) {
     let rows = connection.query("SELECT").unwrap_or_default();
