@@ -131,9 +131,9 @@ pub(crate) fn table_counts(
 /// Rows of `pg_class` that go, without those of indexes. `CLUSTER` and `VACUUM FULL` drop a table that they
 /// made; `TRUNCATE` updates the row, and so does, once for two rows, making a table with its TOAST table.
 ///
-/// A row has the bytes that it takes in its table, with what is free there. Temporary tables have no WAL. Of
-/// tables that had no dead rows only those that were vacuumed are told, so that a look finds them that had some
-/// at the look before.
+/// A row has the bytes that it takes in its table, with what is free there. Temporary tables have no WAL. Tables
+/// without dead rows are returned if they were ever vacuumed, so that a reading finds those that had some at the
+/// reading before.
 const TABLE_COUNTS: &str = include_str!("table_counts.sql");
 
 /// Databases that are connected to.

@@ -28,7 +28,7 @@ impl ReportedRecord for ChecksumsRecord {
             self.pages.as_ref().map(|pages| pages_words(pages, &amount, self.seconds)),
         ];
         let facts: Vec<Block> = facts.into_iter().flatten().map(Block::Paragraph).collect();
-        document.push(Some(Section::detail("", facts)));
+        document.push(Section::detail("Pages", facts));
         if let Some(pages) = &self.pages {
             let block = |page: &BlockOfFile| format!("{} block {}", page.file, page.block);
             let damaged: Vec<String> = pages.refused_pages.iter().map(block).collect();

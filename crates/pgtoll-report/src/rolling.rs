@@ -21,12 +21,13 @@ impl ReportedRecord for RollingRecord {
             again: self.command.clone(),
             ..Document::default()
         };
-        document.push(Section::table("", head(is_plan), rows));
+        document.push(Section::table("Nodes", head(is_plan), rows));
         let mut words = if is_plan { prediction_words(self) } else { Vec::new() };
         words.extend(self.switchovers.iter().map(switchover_text));
-        document.push(Section::detail("", words.into_iter().map(Block::Paragraph).collect()));
+        document
+            .push(Section::detail("Switchover", words.into_iter().map(Block::Paragraph).collect()));
         let objections = self.objections.iter().flat_map(objection_words).map(Block::Paragraph);
-        document.push(Section::detail("", objections.collect()));
+        document.push(Section::detail("Objections", objections.collect()));
         if !self.next.is_empty() {
             document.push(Section::detail("Now", vec![Block::List(self.next.clone())]));
         }

@@ -327,8 +327,8 @@ fn fuller_images(windows: &[WatchWindow], wal: Option<&WatchedWal>) -> Bounded {
     Bounded::sum_of_bounds(&all)
 }
 
-/// The share of freed bytes that makes images longer: a guess. The dead rows of a queue were seen, and their
-/// hints set, before `VACUUM` comes (nothing); nobody reads those of a TOAST table (all). What readers free is
+/// The share of freed bytes that makes images longer: a guess. Readers of a queue set the hints of its dead rows
+/// before `VACUUM` comes (nothing); dead rows of a TOAST table are never read (all). What readers free is
 /// left out of the estimate by counters: most such pages have their image already (18.6, a queue: 54 of 7,545
 /// prunes had one).
 const PRUNED_SHARE: f64 = 0.5;

@@ -3,11 +3,11 @@
 use super::{Conclusion, Finding, FindingCode, PrintedRecord, Status, counted};
 use crate::{
     CHECKSUMS_SCHEMA, CORRUPT_SCHEMA, ChecksumsRecord, CorruptRecord, EXAMINATION_SCHEMA,
-    EXPERIMENTS_SCHEMA, Examination, ExperimentList, OVERVIEW_SCHEMA, Overview, PLAN_SCHEMA,
-    PREDICTION_SCHEMA, PlanRecord, PredictionRecord, RESULT_SCHEMA, ROLLING_SCHEMA, RollingNode,
-    RollingOutcome, RollingRecord, RunResult, SIDE_BY_SIDE_SCHEMA, SideBySide,
-    WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WATCH_SCHEMA, WalStatisticsRecord, WalWhatIfRecord,
-    WatchRecord,
+    EXPERIMENTS_SCHEMA, EndStatus, Examination, ExperimentList, OVERVIEW_SCHEMA, Overview,
+    OverviewExperiment, PLAN_SCHEMA, PREDICTION_SCHEMA, PlanRecord, PredictionRecord,
+    RESULT_SCHEMA, ROLLING_SCHEMA, RollingNode, RollingOutcome, RollingRecord, RunResult,
+    SIDE_BY_SIDE_SCHEMA, SideBySide, WAL_STATISTICS_SCHEMA, WAL_WHATIF_SCHEMA, WATCH_SCHEMA,
+    WalStatisticsRecord, WalWhatIfRecord, WatchRecord,
 };
 
 impl PrintedRecord for WalStatisticsRecord {
@@ -132,6 +132,10 @@ impl PrintedRecord for PlanRecord {
 impl PrintedRecord for RunResult {
     const SCHEMA: &'static str = RESULT_SCHEMA;
     const TITLE: &'static str = "a result";
+
+    fn conclusion(&self) -> Conclusion {
+        Conclusion::without_findings(self.complete)
+    }
 }
 
 impl PrintedRecord for SideBySide {
@@ -142,4 +146,11 @@ impl PrintedRecord for SideBySide {
 impl PrintedRecord for Overview {
     const SCHEMA: &'static str = OVERVIEW_SCHEMA;
     const TITLE: &'static str = "an overview";
+
+    fn conclusion(&self) -> Conclusion {
+        let is_done = |experiment: &OverviewExperiment| {
+            experiment.skipped || experiment.status == EndStatus::Complete
+        };
+        Conclusion::without_findings(self.experiments.iter().all(is_done))
+    }
 }

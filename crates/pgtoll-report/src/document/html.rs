@@ -8,11 +8,10 @@ use crate::printable::printable;
 
 /// The page; `json` is the record, `name` the file that it is offered as.
 pub(crate) fn document_html(document: &Document, json: &str, inert: &str, name: &str) -> String {
-    let ids: Vec<String> =
-        document.sections.iter().enumerate().map(|(place, _)| format!("part-{place}")).collect();
+    let count = document.filled_sections().count();
+    let ids: Vec<String> = (0..count).map(|place| format!("part-{place}")).collect();
     let mut sections: Vec<(&str, &str, Markup)> = document
-        .sections
-        .iter()
+        .filled_sections()
         .zip(&ids)
         .map(|(section, id)| {
             let title = if section.title.is_empty() { "Figures" } else { &section.title };
@@ -31,7 +30,7 @@ pub(crate) fn document_html(document: &Document, json: &str, inert: &str, name: 
     };
     let title = html! { (document.question) ", pgtoll" };
     let heading = html! {
-        p class="quiet small" { (document.command) }
+        @if !document.command.is_empty() { p class="quiet small" { (document.command) } }
         h1 { (document.question) }
         @if !document.subject.is_empty() { p class="quiet" { (document.subject) } }
     };

@@ -16,7 +16,7 @@ pub(crate) fn document_markdown(document: &Document) -> String {
     if !document.subject.is_empty() {
         let _ = writeln!(text, "{}\n", escaped(&document.subject));
     }
-    document.sections.iter().for_each(|section| push_section(&mut text, section));
+    document.filled_sections().for_each(|section| push_section(&mut text, section));
     push_list(&mut text, document.notes.iter().map(|note| format!("Note: {note}")));
     if !document.again.is_empty() {
         text.push_str("To make this again:\n\n");

@@ -104,6 +104,11 @@ impl Document {
         Self { question, sections: vec![section], ..Self::default() }
     }
 
+    /// Sections with something in them.
+    fn filled_sections(&self) -> impl Iterator<Item = &Section> {
+        self.sections.iter().filter(|section| !section.blocks.is_empty())
+    }
+
     pub(crate) fn push(&mut self, section: impl Into<Option<Section>>) {
         self.sections.extend(section.into());
     }
